@@ -15,6 +15,7 @@ mod demos;
 pub mod judge;
 mod kill;
 mod lab;
+mod lastfm;
 mod live_prediction;
 mod machine;
 pub mod marks;
@@ -110,6 +111,7 @@ const EXPERIMENTS: &[(&str, Experiment)] = &[
     ("asl-live", asl_live::run),
     ("asl-tables", asl_tables::run),
     ("kill", kill::run),
+    ("lastfm", lastfm::run),
     ("live-prediction", live_prediction::run),
     ("model-speed", model_speed::run),
     ("nginx", nginx::run),

@@ -56,8 +56,6 @@ pub(crate) enum Mutant {
     ForgetsMemoryOnly,
     /// An invalidation leaves the copy on a hot device.
     HotCopyKept,
-    /// A record of another version is indexed beside the one that is there.
-    OtherVersionBeside,
     /// A record that is being written is indexed although a write has replaced it.
     AppendsNotVoided,
     /// Objects found on a device at a restart are served without comparing them with the origin.

@@ -13,6 +13,7 @@
 //! - `plan`: the description of a load. `arrivals` and `keys`: send times and requests, both
 //!   functions of a seed. `source`: one thread's share of them.
 //! - `generator`: the event loop of a thread. `phase`: what the thread records.
+//! - `streams`: players at a bit rate, and how often they stall.
 //! - `run`: merges the records of all threads and writes the run folder. `summary`: derives the
 //!   result.
 
@@ -25,8 +26,10 @@ mod phase;
 mod plan;
 mod run;
 mod source;
+mod streams;
 mod summary;
 
 pub use plan::{Arrivals, Keys, Length, Load, Plan, Popularity, Size, Speed, Think};
 pub use run::{Progress, Session, UNSETTLED, run};
+pub use streams::{Stalls, Streams, streams};
 pub use summary::{Fill, Quantiles, StepSummary, Summary, simulated_step};

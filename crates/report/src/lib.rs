@@ -29,6 +29,7 @@ pub mod popularity;
 pub mod steps;
 pub mod svg;
 pub mod table;
+pub mod tiers;
 mod times;
 mod uncertainty;
 

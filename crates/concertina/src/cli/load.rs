@@ -14,7 +14,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::load_options::{LoadOptions, TARGETS};
 use crate::cli::output::{errln, out, outln};
 use load::{
-    Arrivals, Keys, Length, Load, Plan, Popularity, Progress, Size, Speed, Summary, run as go,
+    Arrivals, Keys, Length, Load, Plan, Popularity, Progress, Size, Speed, Streams, Summary,
+    run as go, streams,
 };
 use record::clock;
 
@@ -32,6 +33,8 @@ Examples:
     concertina load http://127.0.0.1:7070 --clients 16 --think-ms 50
   A memcached server, ten keys in each get:
     concertina load memcached://127.0.0.1:11211 --fill --multi-get 10 --rate 1000
+  A thousand players of music for a minute, and how often they stall:
+    concertina load http://127.0.0.1:7070 --count 500 --size 4M --fill --streams 1000 --bitrate 128kbit/s
   A load that changes with time:
     concertina load http://127.0.0.1:7070 --schedule 100:10s,400:10s,100:10s
 
@@ -79,6 +82,22 @@ struct Flags {
     #[arg(long, value_delimiter = ',', value_name = "N,…", help_heading = "When")]
     #[arg(conflicts_with_all = ["rate", "speed", "schedule"])]
     clients: Vec<usize>,
+    /// Streams: number of players that read object after object at --bitrate; counts their stalls
+    #[arg(long, value_name = "N", help_heading = "When")]
+    #[arg(conflicts_with_all = ["rate", "speed", "schedule", "clients"])]
+    streams: Option<usize>,
+    /// Bits per second of each stream, e.g. 128kbit/s
+    #[arg(long, default_value = "128kbit/s", value_parser = bits, value_name = "RATE")]
+    #[arg(requires = "streams", help_heading = "When")]
+    bitrate: f64,
+    /// Time of bytes with which a player starts, and goes on after a stall
+    #[arg(long, default_value = "2s", value_parser = seconds, value_name = "TIME")]
+    #[arg(requires = "streams", help_heading = "When")]
+    stream_start: f64,
+    /// Time that a stream reads ahead of its player
+    #[arg(long, default_value = "10s", value_parser = seconds, value_name = "TIME")]
+    #[arg(requires = "streams", help_heading = "When")]
+    stream_ahead: f64,
     /// Warm-up before each step, which is not counted, e.g. 10s; 0s for none
     #[arg(long, default_value = "5s", value_parser = seconds, value_name = "TIME")]
     #[arg(help_heading = "When")]
@@ -142,6 +161,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let plan = flags.plan()?;
     let stop = Arc::new(AtomicBool::new(false));
     watch_interrupts(&stop)?;
+    if let Some(count) = flags.streams {
+        return flags.play(&plan, count, &stop);
+    }
     let bar = bar(flags.options.quiet || !std::io::stderr().is_terminal());
     let summary = go(&plan, &stop, &mut |p: &Progress| {
         bar.set_position((p.done * 1000.0) as u64);
@@ -204,6 +226,42 @@ pub(super) fn watch_interrupts(stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
 }
 
 impl Flags {
+    /// Plays streams, after the fill if there is one.
+    fn play(&self, plan: &Plan, count: usize, stop: &Arc<AtomicBool>) -> anyhow::Result<ExitCode> {
+        if plan.fill.is_some() {
+            let filled = go(plan, stop, &mut |_| {})?;
+            anyhow::ensure!(!filled.is_all_errors(), "the fill failed: all replies were errors");
+        }
+        let settings = Streams {
+            count,
+            bits_per_s: self.bitrate,
+            seconds: self.duration.unwrap_or(60.0),
+            start_s: self.stream_start,
+            ahead_s: self.stream_ahead,
+        };
+        let stalls = streams(plan, settings, stop)?;
+        if self.options.json {
+            outln!("{}", serde_json::to_string_pretty(&stalls)?);
+        } else {
+            outln!(
+                "{} streams, {} without a stall; {} stalls, {:.1} s of {:.1} s played; first byte within {:.1} ms; \
+                 {} objects, {:.1} MB; {} failed{}",
+                stalls.streams,
+                stalls.without_stall,
+                stalls.stalls,
+                stalls.stalled_s,
+                stalls.played_s,
+                stalls.first_byte_max_s * 1e3,
+                stalls.objects,
+                stalls.bytes as f64 / 1e6,
+                stalls.failed,
+                stalls.error.as_ref().map_or(String::new(), |error| format!(": {error}")),
+            );
+        }
+        let all_failed = stalls.failed >= stalls.streams;
+        Ok(if all_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    }
+
     fn plan(&self) -> anyhow::Result<Plan> {
         let warmup = match self.warmup_requests {
             Some(n) => Length::Requests(n),
@@ -235,6 +293,9 @@ impl Flags {
             ArrivalsArg::Constant => Arrivals::Constant,
             _ => Arrivals::Poisson,
         };
+        if self.streams.is_some() {
+            return Ok(Load::Nothing);
+        }
         if !self.clients.is_empty() {
             let (think_ms, think) = self.options.think();
             let clients = self.clients.clone();
@@ -316,6 +377,22 @@ pub(super) fn seconds(text: &str) -> Result<f64, String> {
         .map(|v| v * factor)
         .filter(|v| v.is_finite() && *v >= 0.0)
         .ok_or_else(|| format!("`{text}` is not a time: 10s, 500ms or 2m expected"))
+}
+
+/// Parses a bit rate: `128kbit/s`, `1.5Mbit/s`, `64000`.
+fn bits(text: &str) -> Result<f64, String> {
+    let number = text.trim().trim_end_matches("/s").trim_end_matches("bit");
+    let (number, factor) = match number.strip_suffix(['k', 'M', 'G']) {
+        Some(shorter) if number.ends_with('k') => (shorter, 1e3),
+        Some(shorter) if number.ends_with('M') => (shorter, 1e6),
+        Some(shorter) => (shorter, 1e9),
+        None => (number, 1.0),
+    };
+    let value: Option<f64> = number.trim().parse().ok();
+    value
+        .map(|value| value * factor)
+        .filter(|bits| bits.is_finite() && *bits > 0.0)
+        .ok_or_else(|| format!("`{text}` is not a bit rate: 128kbit/s expected"))
 }
 
 /// Parses `RATE:TIME`.

@@ -17,6 +17,7 @@ mod data_print;
 mod data_push;
 mod data_server;
 mod demo;
+mod doctor;
 mod factors;
 mod fit;
 mod import;
@@ -35,6 +36,8 @@ mod report;
 mod serve;
 mod sheet;
 mod simulate;
+mod status;
+mod tiers;
 
 /// A read-optimised storage tier that predicts its own response times.
 #[derive(Parser)]
@@ -79,6 +82,8 @@ enum Command {
     Factors(factors::Args),
     /// Find the cheapest servers that meet an objective at a load, and what to buy next
     Plan(plan::Args),
+    /// Compute what more memory, hot devices or one more node would serve of recorded requests
+    Tiers(tiers::Args),
     /// Solve a network of queues: throughput, response, bottleneck, bounds, what-if
     Network(network::Args),
     /// Import, search, read and append records in compressed datasets
@@ -87,6 +92,10 @@ enum Command {
     Report(report::Args),
     /// Print the configuration in full, with explanations
     Config(config::Args),
+    /// Compare the devices of a configuration with what their class needs; changes nothing
+    Doctor(doctor::Args),
+    /// Print a node's tiers: its devices, what is hot and why, what moved, what it bought
+    Status(status::Args),
 }
 
 /// Parses the command line, runs the command, and prints its error, if any, to standard error.
@@ -109,10 +118,13 @@ pub fn main() -> ExitCode {
         Command::Capacity(args) => capacity::run(args),
         Command::Factors(args) => factors::run(args),
         Command::Plan(args) => plan::run(args),
+        Command::Tiers(args) => tiers::run(args),
         Command::Network(args) => network::run(args),
         Command::Data(args) => data::run(args),
         Command::Report(args) => report::run(args),
         Command::Config(args) => config::run(args),
+        Command::Doctor(args) => doctor::run(args),
+        Command::Status(args) => status::run(args),
     };
     match result {
         Ok(code) => code,

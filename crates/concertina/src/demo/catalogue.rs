@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use engine::tier::Memory;
+use engine::tier::{Eviction, Memory};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Zipf};
@@ -71,7 +71,7 @@ impl Catalogue {
 
     /// The hit ratio of a memory tier of this size, over the requests after the first `warmup`.
     pub fn hit_ratio(&self, memory_bytes: u64, warmup: usize) -> f64 {
-        let mut memory = Memory::new(memory_bytes);
+        let mut memory = Memory::new(Eviction::default(), memory_bytes);
         let mut hits = 0;
         // The node replays the slice repeatedly, so the measured replays start with a full memory.
         for round in 0..2 {

@@ -38,6 +38,7 @@ mod serve_replay;
 mod serve_runs;
 mod serve_s3;
 mod serve_slow;
+mod serve_tiers;
 mod simulate;
 mod steady;
 mod tidy;

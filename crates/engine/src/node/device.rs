@@ -11,7 +11,7 @@ use crate::tier::Log;
 const APPEND_PAUSE: Nanos = 10 * SECOND;
 /// Reads that fail in a row until a device is taken out.
 const OUT_AFTER: u32 = 3;
-/// Operations of a device that was taken out that succeed in a row until it is put back.
+/// Reads from a device that was taken out that succeed in a row until it is put back.
 const BACK_AFTER: u32 = 3;
 /// Time between two operations that try a device which was taken out; it doubles with each failure.
 const TRIED_EVERY: Nanos = 2 * SECOND;
@@ -102,8 +102,9 @@ impl Device {
 
     /// A write ended.
     pub fn appended(&mut self, written: bool, now: Nanos) {
+        // A write that succeeds proves nothing: what it wrote must be read.
         if written {
-            self.health.worked();
+            self.health.trial_over();
         } else {
             self.paused_until = now + APPEND_PAUSE;
             self.health.failed_to_write(now);
@@ -186,7 +187,7 @@ impl Service {
 }
 
 /// Whether a device works. Reads that fail in a row take it out; then single operations try it,
-/// until enough of them succeed in a row.
+/// until enough reads succeed in a row.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Health {
     failures: u32,
@@ -231,7 +232,7 @@ impl Health {
         }
     }
 
-    /// An operation succeeded.
+    /// A read succeeded.
     pub fn worked(&mut self) {
         self.failures = 0;
         if self.out_since.is_none() {
@@ -242,6 +243,11 @@ impl Health {
         if self.proofs >= BACK_AFTER {
             *self = Health::default();
         }
+    }
+
+    /// A write ended that went to it.
+    pub fn trial_over(&mut self) {
+        self.trial = false;
     }
 
     /// A read failed.

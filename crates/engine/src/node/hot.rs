@@ -40,6 +40,8 @@ const SAMPLED: usize = 8192;
 /// The level of benefit is computed anew this many times in the remembered time, and at least once
 /// a second.
 const LEVELS: Nanos = 16;
+/// Multiples of the hot bytes of which the best placement's share is reported.
+const SHARES_AT: [f64; 5] = [0.25, 0.5, 1.0, 2.0, 4.0];
 /// Bytes written again for each byte of a new copy. Each write to a full log puts out as much, and
 /// if all of that were written again, the log would turn for ever; so a log of which more than
 /// 16/17 is worth its bytes loses some of it.
@@ -74,9 +76,12 @@ struct Rescue {
 /// The state of the hot class.
 pub(super) struct Hot {
     pub counts: Popularity,
-    pub worth: Worth,
-    pub budget: f64,
-    level: f64,
+    worth: Worth,
+    /// Bytes of the hot devices, and the part that objects worth a copy should take.
+    bytes: f64,
+    budget: f64,
+    pub share_at: Vec<(f64, f64)>,
+    pub level: f64,
     level_at: Nanos,
     level_every: Nanos,
     tokens: f64,
@@ -106,7 +111,9 @@ impl Hot {
             counts: Popularity::new(settings.counters, settings.memory, now),
             worth: Worth::new(SAMPLED, settings.memory, now),
             level_every: (settings.memory / LEVELS).clamp(1, SECOND),
+            bytes: bytes as f64,
             budget: bytes as f64 * settings.fill,
+            share_at: Vec::new(),
             level: 0.0,
             level_at: now,
             tokens: settings.promote_bytes_per_s as f64,
@@ -129,9 +136,12 @@ impl Hot {
     }
 
     /// The least benefit per byte of what fits, in decayed reads × seconds ÷ bytes.
-    pub fn level(&mut self, saved: Saved, now: Nanos) -> f64 {
+    fn level_now(&mut self, saved: Saved, now: Nanos) -> f64 {
         if now >= self.level_at {
-            self.level = self.worth.level(self.budget, saved, now);
+            let placement = self.worth.placement(saved, now);
+            self.level = placement.level(self.budget);
+            let share = |times| Some((times, placement.share(self.bytes * times)?));
+            self.share_at = SHARES_AT.into_iter().filter_map(share).collect();
             self.level_at = now + self.level_every;
         }
         self.level
@@ -277,7 +287,7 @@ impl<P: Payload> Node<P> {
     }
 
     /// The wait that a hot copy saves at each read.
-    pub(super) fn saved(&self) -> Saved {
+    fn saved(&self) -> Saved {
         let (bulk, hot) =
             (self.class_line(Outcome::BulkDevice), self.class_line(Outcome::HotDevice));
         Saved { fixed_s: bulk.fixed_s - hot.fixed_s, per_byte_s: bulk.per_byte_s - hot.per_byte_s }
@@ -289,7 +299,7 @@ impl<P: Payload> Node<P> {
         let pinned = self.is_pinned(key);
         let (saved, roomy) = (self.saved(), self.hot_is_roomy());
         let hot = self.hot.as_mut()?;
-        let (count, level) = (hot.counts.count(key, now), hot.level(saved, now));
+        let (count, level) = (hot.counts.count(key, now), hot.level_now(saved, now));
         let benefit = count * saved.of_s(bytes) / bytes.max(1) as f64;
         // What is copied to free space puts nothing out.
         let from = level * if again || roomy { 1.0 } else { self.settings.tiers.hysteresis };

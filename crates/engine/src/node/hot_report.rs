@@ -154,8 +154,8 @@ impl Moves {
 }
 
 impl<P: Payload> Node<P> {
-    /// What is hot, why, what moved, and what it bought. Cost: a look at each device, and at the
-    /// bins of [`Worth`].
+    /// What is hot, why, what moved, and what it bought. Changes no decision. Cost: a
+    /// look at each device.
     pub fn tiers(&mut self, now: Nanos) -> Tiers {
         let settings = &self.settings;
         let devices = self.devices.iter().enumerate().map(|(id, device)| {
@@ -183,20 +183,14 @@ impl<P: Payload> Node<P> {
         });
         let devices: Vec<DeviceTier> = devices.collect();
         let hysteresis = settings.tiers.hysteresis;
-        let fill = settings.tiers.fill;
-        let saved = self.saved();
         let hot = self.hot.as_mut().map(|hot| {
             hot.roll(now);
             // Per second instead of per remembered time, so that it compares with other settings.
-            let level = hot.level(saved, now);
-            let level = hot.counts.rate(level, now);
-            let all = hot.budget / fill.max(1e-9);
+            // As of the last read that asked: to look at it must not change what is decided.
+            let level = hot.counts.rate(hot.level, now);
             let of = devices.iter().filter(|device| device.class == "hot");
             let (objects, bytes) =
                 of.fold((0, 0), |(n, b), device| (n + device.objects, b + device.live_bytes));
-            let times = [0.25, 0.5, 1.0, 2.0, 4.0];
-            let shares = hot.worth.share(&times.map(|times| all * times), saved, now);
-            let share_at = times.into_iter().zip(shares.unwrap_or_default()).collect();
             let there = |key: &Key| self.index.get(key).is_some_and(|on| on.hot().is_some());
             let listed = hot.hottest.iter().filter(|(key, _)| there(key));
             let mut hottest: Vec<Hottest> = listed.map(|(_, listed)| listed.clone()).collect();
@@ -216,7 +210,7 @@ impl<P: Payload> Node<P> {
                 bought: hot.bought,
                 moves: hot.moves,
                 last_minute: hot.moves.since(&hot.minutes[0]),
-                share_at,
+                share_at: hot.share_at.clone(),
                 hottest,
                 moved: moved.collect(),
             }

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use super::cluster::Verified;
 use super::event::DeviceId;
-use crate::mutant::{self, Mutant};
 use crate::tier::Location;
 use crate::{Etag, Key};
 
@@ -106,7 +105,7 @@ impl Index {
             self.objects.insert(key, OnDevices { main, hot, etag, verified });
             return;
         };
-        let other = on.etag != etag && !mutant::is(Mutant::OtherVersionBeside);
+        let other = on.etag != etag;
         let replaced = match (other, is_hot) {
             (true, _) => [on.main.take(), on.hot.take().map(|place| *place)],
             (false, true) => [None, on.hot.take().map(|place| *place)],
@@ -154,7 +153,7 @@ impl Index {
         true
     }
 
-    /// Removes the bulk record alone: for [`Mutant::HotCopyKept`].
+    /// Removes the bulk record alone: for a mutant that keeps the hot one.
     pub fn remove_main(&mut self, key: &[u8]) {
         if let Some(main) = self.get(key).and_then(OnDevices::main) {
             self.remove_place(key, main.device, |location| location == main.location);

@@ -251,7 +251,12 @@ impl<P: Payload> Node<P> {
     /// Ends a flight whose readers have all stopped waiting.
     pub(super) fn give_up(&mut self, now: Nanos, job: JobId, actions: &mut Vec<Action<P>>) {
         match self.flights.remove(job) {
-            Some(flight) => self.answer_all(now, flight, || Reply::TooLate, actions),
+            Some(flight) => {
+                if let Some(hot) = self.hot.as_mut().filter(|_| flight.rescue) {
+                    hot.rescue_refused();
+                }
+                self.answer_all(now, flight, || Reply::TooLate, actions);
+            }
             None => self.invariants.broken(),
         }
     }

@@ -8,4 +8,4 @@ mod worth;
 pub use log::{Location, Log, Placed, RECORD_OVERHEAD_BYTES};
 pub use memory::{Eviction, Memory};
 pub use popularity::Popularity;
-pub use worth::{Saved, Worth};
+pub use worth::{Placement, Saved, Worth};

@@ -4,8 +4,8 @@
 //! Keys are sampled by their hashes: all keys at first, and a smaller part of the hash space
 //! whenever there are more than fit. Each sampled key has its decayed count of reads and its bytes,
 //! so sorting the sample by benefit gives the bytes and reads of the best placement of any budget:
-//! from which benefit on objects fit ([`Worth::level`]), and what other budgets would serve
-//! ([`Worth::share`]). A sample of 8,192 keys of which a tenth fit knows the bytes above a benefit
+//! from which benefit on objects fit ([`Placement::level`]), and what other budgets would serve
+//! ([`Placement::share`]). A sample of 8,192 keys of which a tenth fit knows the bytes above a benefit
 //! within some 3.5 % (1/√819).
 
 use std::collections::BTreeMap;
@@ -94,37 +94,9 @@ impl Worth {
         }
     }
 
-    /// The least benefit per byte (reads in the remembered time × seconds saved ÷ bytes) from which
-    /// on all objects fit into `budget` bytes; 0 if all objects fit. Cost: sorts the sample.
-    pub fn level(&self, budget: f64, saved: Saved, now: Nanos) -> f64 {
-        let mut bytes = 0.0;
-        for (benefit, sampled) in self.sorted(saved, now) {
-            bytes += sampled.bytes as f64 / self.part();
-            if bytes > budget {
-                return benefit;
-            }
-        }
-        0.0
-    }
-
-    /// The share of reads that the best placement of each of some budgets, in ascending order,
-    /// serves; `None` if nothing was read. Cost: sorts the sample.
-    pub fn share(&self, budgets: &[f64], saved: Saved, now: Nanos) -> Option<Vec<f64>> {
-        let sorted = self.sorted(saved, now);
-        let mut shares = Vec::new();
-        for &budget in budgets {
-            let (mut bytes, mut below) = (0.0, 0.0);
-            for (_, sampled) in &sorted {
-                bytes += sampled.bytes as f64 / self.part();
-                if bytes > budget {
-                    below += sampled.count / self.part();
-                }
-            }
-            // What is below are many objects with few reads each, so a sample knows it well; it
-            // knows little of the few that have most of the reads.
-            shares.push((1.0 - below / self.total).clamp(0.0, 1.0));
-        }
-        (self.total > 0.0).then_some(shares)
+    /// The best placement of every budget. Cost: sorts the sample, some 0.5 ms for 8,192 keys.
+    pub fn placement(&self, saved: Saved, now: Nanos) -> Placement {
+        Placement { sorted: self.sorted(saved, now), part: self.part(), total: self.total }
     }
 
     /// The sampled part of all keys.
@@ -142,6 +114,43 @@ impl Worth {
         let mut sorted: Vec<(f64, Sampled)> = self.sampled.values().map(benefit).collect();
         sorted.sort_by(|a, b| b.0.total_cmp(&a.0));
         sorted
+    }
+}
+
+/// The sample by benefit: which objects the best placement of a budget holds.
+pub struct Placement {
+    sorted: Vec<(f64, Sampled)>,
+    part: f64,
+    total: f64,
+}
+
+impl Placement {
+    /// The least benefit per byte (reads in the remembered time × seconds saved ÷ bytes) from which
+    /// on all objects fit into `budget` bytes; 0 if all objects fit.
+    pub fn level(&self, budget: f64) -> f64 {
+        let mut bytes = 0.0;
+        for (benefit, sampled) in &self.sorted {
+            bytes += sampled.bytes as f64 / self.part;
+            if bytes > budget {
+                return *benefit;
+            }
+        }
+        0.0
+    }
+
+    /// The share of reads that the best placement of `budget` bytes serves; `None` if nothing was
+    /// read.
+    pub fn share(&self, budget: f64) -> Option<f64> {
+        let (mut bytes, mut below) = (0.0, 0.0);
+        for (_, sampled) in &self.sorted {
+            bytes += sampled.bytes as f64 / self.part;
+            if bytes > budget {
+                below += sampled.count / self.part;
+            }
+        }
+        // What is below are many objects with few reads each, so a sample knows it well; it knows
+        // little of the few that have most of the reads.
+        (self.total > 0.0).then(|| (1.0 - below / self.total).clamp(0.0, 1.0))
     }
 }
 
@@ -193,18 +202,19 @@ mod tests {
             // Counts of the first two mean lives are not complete: 1 − e⁻².
             let least = least * (1.0 - (-2.0f64).exp());
             for (worth, points, factor) in [(&all, 0.01, 1.1), (&some, 0.03, 1.5)] {
-                let share = worth.share(&[budget], saved, now).unwrap()[0];
+                let placement = worth.placement(saved, now);
+                let share = placement.share(budget).unwrap();
                 assert!(
                     (share - served).abs() < points,
                     "{part}: {share} estimated, {served} sorted"
                 );
-                let level = worth.level(budget, saved, now);
+                let level = placement.level(budget);
                 let ratio = (level / least).max(least / level);
                 assert!(ratio < factor, "{part}: {level} estimated, {least} sorted");
             }
         }
-        assert_eq!(all.level(1e12, saved, now), 0.0);
-        assert_eq!(Worth::new(1, 1, 0).share(&[1.0], saved, 5), None);
+        assert_eq!(all.placement(saved, now).level(1e12), 0.0);
+        assert_eq!(Worth::new(1, 1, 0).placement(saved, 5).share(1.0), None);
     }
 
     #[test]

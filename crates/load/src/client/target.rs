@@ -220,8 +220,13 @@ impl Target {
     }
 
     /// Whether the protocol is memcached's text protocol rather than HTTP.
-    pub(super) fn is_memcached(&self) -> bool {
+    pub(crate) fn is_memcached(&self) -> bool {
         matches!(self.protocol, Protocol::Memcached { .. })
+    }
+
+    /// Whether connections are encrypted.
+    pub(crate) fn is_secure(&self) -> bool {
+        self.secure.is_some()
     }
 
     /// Appends a request for a key, without its body. `size` is the length of a put's body.

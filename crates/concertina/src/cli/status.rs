@@ -1,0 +1,177 @@
+//! `concertina status`.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use http::Method;
+use serde_json::Value;
+
+use crate::cli::output::{out, outln};
+use crate::remote::server::Server;
+
+/// Arguments of the command.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The node: http://HOST:PORT
+    #[arg(default_value = "http://127.0.0.1:7070")]
+    url: String,
+    /// A file that contains its `serve.token`
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Print what the node replies, as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Objects that are listed as hot, and moves.
+const LISTED: usize = 10;
+
+/// Runs the command.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let read = |path: &PathBuf| {
+        let text = record::file::read_text(path);
+        text.with_context(|| format!("cannot read the token in {}", path.display()))
+    };
+    let token = args.token_file.as_ref().map(read).transpose()?;
+    let server = Server::new(&args.url, token.as_deref())?;
+    let status: Value = server.json(&Method::GET, "/admin/status", None)?;
+    let tiers: Value = server
+        .json(&Method::GET, "/admin/tiers", None)
+        .context("no tiers there: a gateway has none, ask a node")?;
+    if args.json {
+        let both = serde_json::json!({ "status": status, "tiers": tiers });
+        outln!("{}", serde_json::to_string_pretty(&both)?);
+    } else {
+        out!("{}", in_words(&args.url, &status, &tiers));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn in_words(url: &str, status: &Value, tiers: &Value) -> String {
+    let mut text = String::new();
+    let contents = &status["contents"];
+    let _ = writeln!(
+        text,
+        "{url}: version {}, {} objects in memory ({}), {} on devices; {} requests wait",
+        status["version"].as_str().unwrap_or("?"),
+        contents["memory_objects"],
+        bytes(&contents["memory_bytes"]),
+        contents["device_objects"],
+        status["requests_waiting"],
+    );
+    if let Some(laboratory) = status["laboratory"].as_str() {
+        let _ = writeln!(text, "laboratory: {laboratory}");
+    }
+    let rows = tiers["devices"].as_array().map(Vec::as_slice).unwrap_or_default();
+    for device in rows {
+        let state = match device["state"].as_str() {
+            Some("in") => String::new(),
+            _ => format!(", OUT for {:.0} s", number(&device["out_for_s"])),
+        };
+        let _ = writeln!(
+            text,
+            "  {} {:4}  {:.3} ms expected, {} queued of {} at once; {} of {}, {} live in {} objects; {} written \
+             ({} again){state}",
+            device["name"].as_str().unwrap_or("?"),
+            device["class"].as_str().unwrap_or("?"),
+            number(&device["expected_s"]) * 1e3,
+            device["queue_length"],
+            device["parallel"],
+            bytes(&device["bytes"]),
+            bytes(&device["bytes_max"]),
+            bytes(&device["live_bytes"]),
+            device["objects"],
+            bytes(&device["written_bytes"]),
+            bytes(&device["reinserted_bytes"]),
+        );
+    }
+    let hot = &tiers["hot"];
+    if hot.is_null() {
+        text += "no hot class: it takes devices of class \"hot\" and of class \"bulk\"\n";
+        return text;
+    }
+    let (bought, minute) = (&hot["bought"], &hot["last_minute"]);
+    let (reads, bulk) = (number(&bought["hot_reads"]), number(&bought["bulk_reads"]));
+    let _ = writeln!(
+        text,
+        "hot: {:.1} % of {} device reads, {:.1} s of waiting saved; {} objects; worth it from {:.3e} s/s per byte",
+        100.0 * reads / (reads + bulk).max(1.0),
+        reads + bulk,
+        number(&bought["saved_s"]),
+        hot["objects"],
+        number(&hot["promote_from"]),
+    );
+    let _ = writeln!(
+        text,
+        "  last minute: {} promoted ({}), {} written again, {} demoted, {} put off",
+        minute["promoted"],
+        bytes(&minute["promoted_bytes"]),
+        minute["reinserted"],
+        minute["demoted"],
+        minute["put_off"],
+    );
+    let shares = hot["share_at"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let share = |at: &Value| format!("{:.1} % with {}x", 100.0 * number(&at[1]), number(&at[0]));
+    let shares: Vec<String> = shares.iter().map(share).collect();
+    let _ = writeln!(text, "  of the bytes, the best placement serves: {}", shares.join(", "));
+    let hottest = hot["hottest"].as_array().map(Vec::as_slice).unwrap_or_default();
+    for object in hottest.iter().take(LISTED) {
+        let _ = writeln!(
+            text,
+            "  {:?}: {:.2} reads/s x {:.3} ms saved, {}{}",
+            object["key"].as_str().unwrap_or("?"),
+            number(&object["reads_per_s"]),
+            number(&object["saved_s"]) * 1e3,
+            bytes(&object["bytes"]),
+            if object["pinned"] == true { ", pinned" } else { "" },
+        );
+    }
+    text
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or(0.0)
+}
+
+fn bytes(value: &Value) -> String {
+    let bytes = number(value);
+    let units = [(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")];
+    let unit = units.iter().find(|(unit, _)| bytes >= *unit);
+    unit.map_or_else(|| format!("{bytes} B"), |(unit, name)| format!("{:.1} {name}", bytes / unit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn says_what_is_hot_and_what_is_out() {
+        let status = serde_json::json!({ "version": "1", "requests_waiting": 2,
+            "contents": { "memory_objects": 3, "memory_bytes": 4096, "device_objects": 5 } });
+        let device = serde_json::json!({ "name": "device/0", "class": "bulk", "state": "out",
+            "out_for_s": 7.2, "expected_s": 0.0125, "queue_length": 1, "parallel": 8, "bytes": 1e6,
+            "bytes_max": 1e9, "live_bytes": 1e6, "objects": 5, "written_bytes": 1e6,
+            "reinserted_bytes": 0 });
+        let alone = serde_json::json!({ "devices": [device] });
+        let text = in_words("http://a", &status, &alone);
+        for part in ["12.500 ms expected", "OUT for 7 s", "1.0 MB of 1.0 GB", "no hot class"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let hot = serde_json::json!({ "bought": { "hot_reads": 60, "bulk_reads": 40, "saved_s": 1.5 },
+            "promote_from": 1e-9, "objects": 9, "last_minute": { "promoted": 4,
+            "promoted_bytes": 5000, "reinserted": 0, "demoted": 1, "put_off": 0 },
+            "share_at": [[1.0, 0.625]], "hottest": [{ "key": "a", "reads_per_s": 2.0,
+            "saved_s": 0.01, "bytes": 900, "pinned": true }] });
+        let text = in_words("http://a", &status, &serde_json::json!({ "devices": [], "hot": hot }));
+        for part in [
+            "60.0 % of 100",
+            "4 promoted (5.0 kB)",
+            "62.5 % with 1x",
+            "10.000 ms saved, 900 B, pinned",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! `concertina tiers`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, ensure};
+use engine::tier::Eviction;
+use record::trace::Trace;
+use report::grid::Grid;
+use report::tiers::{Sampled, Shares};
+use serde::Serialize;
+use serve::config::Size;
+
+use crate::cli::output::{out, outln};
+
+/// Arguments of the command.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Example: what do 64 GB of SSD in each of 5 nodes buy, against one more node, \
+                        against twice the memory?
+
+  concertina tiers requests.csv.zst --nodes 5 --memory 16GiB --hot 64GB"
+)]
+pub struct Args {
+    /// Recorded requests of the whole service: a CSV file, time_ms,key,size,op, plain or .zst
+    trace: PathBuf,
+    /// Memory of each node
+    #[arg(long)]
+    memory: Size,
+    /// Bytes of hot devices to add to each node
+    #[arg(long)]
+    hot: Size,
+    /// Bytes of hot devices that each node has
+    #[arg(long, default_value = "0")]
+    hot_now: Size,
+    /// Number of nodes
+    #[arg(long, default_value_t = 1)]
+    nodes: u32,
+    /// Mean response of a read from a bulk device, milliseconds
+    #[arg(long, default_value_t = 10.0)]
+    bulk_ms: f64,
+    /// Mean response of a read from a hot device, milliseconds
+    #[arg(long, default_value_t = 0.5)]
+    hot_ms: f64,
+    /// Size of objects whose size the trace does not state
+    #[arg(long, default_value = "1kB")]
+    size: Size,
+    /// Keys that are sampled, at most
+    #[arg(long, default_value_t = 50_000)]
+    keys: usize,
+    /// The least recently used objects leave memory first (`node.memory_eviction = "lru"`)
+    #[arg(long)]
+    lru: bool,
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Row {
+    what: &'static str,
+    memory_share: f64,
+    hot_share: f64,
+    bulk_share: f64,
+    /// Reads that reach the bulk devices of a node, relative to now.
+    bulk_reads_per_node: f64,
+    mean_read_ms: f64,
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    ensure!(args.nodes > 0, "--nodes must be at least 1");
+    ensure!(args.keys >= 64, "--keys must be at least 64");
+    let trace = Trace::open(&args.trace, None, false)?;
+    ensure!(!trace.rows.is_empty(), "{} has no requests", args.trace.display());
+    let unknown = u32::try_from(args.size.0).context("--size is too large")?;
+    let requests =
+        trace.rows.iter().map(|row| (trace.key(row.key), row.size.unwrap_or(unknown).into()));
+    let sampled = Sampled::new(requests, args.keys);
+    let eviction = if args.lru { Eviction::Lru } else { Eviction::S3Fifo };
+    let nodes = f64::from(args.nodes);
+    let (memory, hot_now) = (args.memory.0 as f64, args.hot_now.0 as f64);
+    let more = hot_now + args.hot.0 as f64;
+    let choices = [
+        ("as it is", nodes, memory, hot_now),
+        ("hot devices added", nodes, memory, more),
+        ("one more node", nodes + 1.0, memory, hot_now),
+        ("twice the memory", nodes, 2.0 * memory, hot_now),
+    ];
+    let mut now = None;
+    let rows = choices.map(|(what, nodes, memory, hot)| {
+        // The nodes share the keys, so together they are one of all their bytes.
+        let Shares { memory, hot, rest } = sampled.shares(eviction, memory * nodes, hot * nodes);
+        let each = rest / nodes;
+        let bulk_reads_per_node = each / now.get_or_insert(each).max(1e-12);
+        let mean_read_ms = hot * args.hot_ms + rest * args.bulk_ms;
+        let (memory_share, hot_share, bulk_share) = (memory, hot, rest);
+        Row { what, memory_share, hot_share, bulk_share, bulk_reads_per_node, mean_read_ms }
+    });
+    if args.json {
+        outln!("{}", serde_json::to_string_pretty(&rows)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let head = ["", "memory", "hot", "bulk", "bulk reads of a node", "mean read"];
+    let mut grid = Grid::new("lrrrrr", &head);
+    for row in &rows {
+        grid.row([
+            row.what.to_owned(),
+            format!("{:.1} %", row.memory_share * 100.0),
+            format!("{:.1} %", row.hot_share * 100.0),
+            format!("{:.1} %", row.bulk_share * 100.0),
+            format!("{:.2} x", row.bulk_reads_per_node),
+            format!("{:.3} ms", row.mean_read_ms),
+        ]);
+    }
+    out!("{}", grid.text());
+    outln!(
+        "from {} requests, {:.1} % of the keys sampled; without queueing, which `plan` and `predict` compute",
+        trace.rows.len(),
+        sampled.rate() * 100.0
+    );
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,127 @@
+//! Hot and bulk devices of a real server: what is read again moves, a write voids both copies, and
+//! a device that fails is taken out.
+
+use serde_json::Value;
+use serve::Server;
+
+use crate::serve_client::{Client, bytes, start};
+
+/// A server without memory, with an emulated disk of 4 ms and a folder as hot device.
+fn tiered(folder: &std::path::Path) -> Server {
+    let hot = format!("device.1.path={}/hot", folder.display());
+    let more = [
+        "node.memory_bytes=0",
+        "device.0.bytes=64MiB",
+        "device.0.service={kind=\"exponential\",mean_ms=4}",
+        "device.1.class=hot",
+        "device.1.bytes=4MiB",
+        hot.as_str(),
+        "tiers.popularity_s=60",
+    ];
+    start(folder, &more)
+}
+
+fn tiers(client: &mut Client) -> Value {
+    let reply = client.get("/admin/tiers");
+    assert_eq!(reply.status, 200);
+    serde_json::from_str(&reply.text()).unwrap()
+}
+
+fn outcome(client: &mut Client, i: u64) -> String {
+    let reply = client.get(&format!("/objects/{i}"));
+    assert_eq!((reply.status, reply.body == bytes(i, 5_000)), (200, true));
+    reply.header("concertina-outcome").unwrap().to_owned()
+}
+
+#[test]
+fn what_is_read_again_is_served_hot_and_a_failing_device_is_taken_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = tiered(folder.path());
+    let mut client = Client::connect(server.address());
+    for i in 0..20 {
+        assert_eq!(client.put(&format!("/objects/{i}"), &bytes(i, 5_000)).status, 200);
+    }
+    for _ in 0..6 {
+        (0..10).for_each(|i| drop(outcome(&mut client, i)));
+    }
+    let hot = (0..10).filter(|i| outcome(&mut client, *i) == "hot_device").count();
+    assert!(hot >= 9, "{hot} of 10");
+    let told = tiers(&mut client);
+    assert_eq!(told["devices"][1]["class"], "hot");
+    assert!(told["hot"]["objects"].as_u64().unwrap() >= 9, "{told}");
+    assert!(told["hot"]["bought"]["saved_s"].as_f64().unwrap() > 0.0, "{told}");
+    assert_eq!(told["hot"]["moved"][0]["what"], "promoted");
+    let metrics = client.get("/metrics").text();
+    for line in ["concertina_hot_moves_total{kind=\"promoted\"}", "concertina_device_live_bytes{"] {
+        assert!(metrics.contains(line), "{line}: {metrics}");
+    }
+    // A write voids the hot copy too.
+    assert_eq!(client.put("/objects/3", b"newer").status, 200);
+    assert_eq!(client.get("/objects/3").body, b"newer");
+
+    // The hot device loses its bytes: nobody notices, and it is taken out.
+    for entry in std::fs::read_dir(folder.path().join("hot")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "seg") {
+            std::fs::File::options().write(true).open(path).unwrap().set_len(0).unwrap();
+        }
+    }
+    for i in 4..10 {
+        assert_eq!(outcome(&mut client, i), "bulk_device");
+    }
+    assert_eq!(tiers(&mut client)["devices"][1]["state"], "out");
+    server.stop();
+}
+
+#[test]
+fn pins_need_devices_of_both_classes() {
+    let told = serve::config::Config::load(None, &["tiers.pins=[\"a\"]".to_owned()]);
+    let told = told.unwrap_err().to_string();
+    assert!(told.contains("tiers.pins: need a [[device]] of class \"hot\""), "{told}");
+}
+
+#[test]
+fn status_prints_the_tiers_of_a_node() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = tiered(folder.path());
+    let url = format!("http://{}", server.address());
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_concertina"))
+        .args(["status", &url])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    for part in ["device/0 bulk", "device/1 hot", "hot: 0.0 % of 0 device reads"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    server.stop();
+}
+
+#[test]
+fn streams_play_without_a_stall() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(folder.path(), &[]);
+    let url = format!("http://{}", server.address());
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_concertina"))
+        .args(["load", &url, "--count", "5", "--size", "40k", "--fill", "--json", "--quiet"])
+        .args([
+            "--streams",
+            "20",
+            "--bitrate",
+            "256kbit/s",
+            "--duration",
+            "4s",
+            "--stream-start",
+            "500ms",
+        ])
+        .arg("--out")
+        .arg(folder.path().join("fill"))
+        .output()
+        .unwrap();
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&told["streams"], &told["failed"]), (&20.into(), &0.into()), "{told}");
+    // They read on to the next object: 40 KiB are 1.3 seconds.
+    assert!(told["objects"].as_u64().unwrap() >= 20, "{told}");
+    assert!(told["played_s"].as_f64().unwrap() > 30.0, "{told}");
+    server.stop();
+}

@@ -1,0 +1,413 @@
+//! `experiments/lastfm`: a hot class that follows popularity, in virtual time with the engine that
+//! serves.
+//!
+//! Last.fm put its popular tracks on a few solid-state devices and chose devices by the wait that a
+//! request would meet. Here a node with disks and one hot device serves a Zipf catalogue and
+//! recorded requests; the share served hot is compared with the best static placement, which knows
+//! the popularity beforehand, and waits are compared with other ways to choose a device.
+
+mod world;
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use anyhow::Context as _;
+use engine::Key;
+use engine::node::Choice;
+use engine::tier::RECORD_OVERHEAD_BYTES;
+use model::window::{Nanos, Outcome, SECOND};
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+use rand_distr::{Distribution as _, LogNormal};
+use record::trace::Trace;
+use serde::Deserialize;
+
+use super::{Claim, Context, Goal, Peer};
+use world::{Answered, Disk, World, tiers};
+
+/// `config.toml`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Config {
+    seed: u64,
+    bulk_devices: usize,
+    bulk_position_ms: f64,
+    bulk_mb_per_s: f64,
+    hot_position_ms: f64,
+    hot_mb_per_s: f64,
+    hot_share: f64,
+    popularity_s: f64,
+    counters: usize,
+    promote_mb_per_s: f64,
+    objects: usize,
+    mean_kb: f64,
+    size_sigma: f64,
+    zipf: f64,
+    reads_per_s: f64,
+    long_s: f64,
+    short_s: f64,
+    counted_s: f64,
+    choice_hot_position_ms: f64,
+    choice_reads_per_s: Vec<f64>,
+    trace: Vec<Recorded>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Recorded {
+    name: String,
+    popularity_s: f64,
+}
+
+/// Last.fm: over half of the streams from under a tenth of the bytes.
+const PUBLISHED_SHARE: f64 = 0.5;
+/// Batches of which a share's interval is made.
+const BATCHES: usize = 10;
+
+pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
+    let config: Config = context.config()?;
+    let mut report = String::new();
+    let mut claims = zipf(context, &config, &mut report)?;
+    claims.extend(choices(context, &config, &mut report)?);
+    for recorded in &config.trace {
+        let path = context.folder.join("../../../shared/data/traces");
+        let path = path.join(format!("{}.csv.zst", recorded.name));
+        if path.exists() {
+            claims.extend(traced(context, &config, recorded, &path, &mut report)?);
+        } else {
+            context.say(format!("{} is not there", path.display()));
+        }
+    }
+    let path = context.out.join("lastfm.txt");
+    std::fs::write(&path, &report).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(claims)
+}
+
+/// A catalogue: the key, bytes and cumulated weight of each object, by rank.
+struct Catalogue {
+    keys: Vec<Key>,
+    bytes: Vec<u64>,
+    sums: Vec<f64>,
+}
+
+impl Catalogue {
+    fn new(config: &Config) -> anyhow::Result<Catalogue> {
+        let mut random = SmallRng::seed_from_u64(config.seed);
+        let mean = (config.mean_kb * 1e3).ln() - config.size_sigma.powi(2) / 2.0;
+        let law = LogNormal::new(mean, config.size_sigma)?;
+        let size = |_| law.sample(&mut random).clamp(1e3, 8e6) as u64;
+        let bytes = (0..config.objects).map(size).collect();
+        let mut sums = Vec::with_capacity(config.objects);
+        let mut sum = 0.0;
+        for rank in 1..=config.objects {
+            sum += (rank as f64).powf(-config.zipf);
+            sums.push(sum);
+        }
+        let keys = (0..config.objects).map(|i| format!("track/{i}").into_bytes().into()).collect();
+        Ok(Catalogue { keys, bytes, sums })
+    }
+
+    fn record_bytes(&self, object: usize) -> u64 {
+        self.bytes[object] + self.keys[object].len() as u64 + RECORD_OVERHEAD_BYTES
+    }
+
+    fn total_bytes(&self) -> u64 {
+        (0..self.keys.len()).map(|object| self.record_bytes(object)).sum()
+    }
+
+    /// The share of reads that the best placement in `budget` bytes serves, which knows all rates.
+    fn best(&self, budget: u64) -> f64 {
+        let total = self.sums.last().copied().unwrap_or(1.0);
+        let weight = |i: usize| self.sums[i] - if i == 0 { 0.0 } else { self.sums[i - 1] };
+        best((0..self.keys.len()).map(|i| (weight(i) / total, self.record_bytes(i))), budget)
+    }
+}
+
+/// The sum of the weights that the best placement in `budget` bytes holds.
+fn best(objects: impl Iterator<Item = (f64, u64)>, budget: u64) -> f64 {
+    let mut sorted: Vec<(f64, u64)> = objects.collect();
+    sorted.sort_by(|a, b| (b.0 / b.1 as f64).total_cmp(&(a.0 / a.1 as f64)));
+    let (mut bytes, mut sum) = (0, 0.0);
+    for (weight, size) in sorted {
+        if bytes + size <= budget {
+            bytes += size;
+            sum += weight;
+        }
+    }
+    sum
+}
+
+fn disks(config: &Config, bulk: usize, bytes: u64, hot_bytes: u64, hot_ms: f64) -> Vec<Disk> {
+    let slow = Disk {
+        hot: false,
+        position_s: config.bulk_position_ms * 1e-3,
+        bytes_per_s: config.bulk_mb_per_s * 1e6,
+        // Room for all objects twice, so that nothing is dropped.
+        bytes_max: 2 * bytes / bulk as u64 + (64 << 20),
+    };
+    let hot = Disk {
+        hot: true,
+        position_s: hot_ms * 1e-3,
+        bytes_per_s: config.hot_mb_per_s * 1e6,
+        bytes_max: hot_bytes,
+    };
+    let mut disks = vec![slow; bulk];
+    disks.push(hot);
+    disks
+}
+
+/// Serves a catalogue for a time after each object was read once; `shift` rotates the ranks at half
+/// of the time.
+fn serve(
+    config: &Config,
+    catalogue: &Catalogue,
+    (rate, seconds, hot_ms): (f64, f64, f64),
+    choice: Choice,
+    shift: bool,
+) -> World {
+    let hot_bytes = (catalogue.total_bytes() as f64 * config.hot_share) as u64;
+    let disks = disks(config, config.bulk_devices, catalogue.total_bytes(), hot_bytes, hot_ms);
+    let settings = tiers(config.popularity_s, config.counters, config.promote_mb_per_s, choice);
+    let mut world = World::new(disks, settings, config.seed);
+    for (key, &bytes) in catalogue.keys.iter().zip(&catalogue.bytes) {
+        world.read(0, key, bytes);
+    }
+    world.answered.clear();
+    let mut random = SmallRng::seed_from_u64(config.seed ^ 1);
+    let total = catalogue.sums.last().copied().unwrap_or(1.0);
+    let (mut now, end) = (0.0, seconds);
+    while now < end {
+        let drawn: f64 = random.random_range(f64::MIN_POSITIVE..1.0);
+        now += -drawn.ln() / rate;
+        let drawn = random.random_range(0.0..total);
+        let rank =
+            catalogue.sums.partition_point(|sum| *sum <= drawn).min(catalogue.keys.len() - 1);
+        let moved = if shift && now > end / 2.0 { catalogue.keys.len() / 2 } else { 0 };
+        let object = (rank + moved) % catalogue.keys.len();
+        let at = (now * SECOND as f64) as Nanos;
+        world.read(at, &catalogue.keys[object], catalogue.bytes[object]);
+    }
+    world.run_to((end * SECOND as f64) as Nanos + 3600 * SECOND);
+    world.answered.sort_by_key(|answered| answered.sent);
+    world
+}
+
+fn share_hot(answered: &[Answered]) -> f64 {
+    let hot = answered.iter().filter(|a| a.outcome == Outcome::HotDevice).count();
+    hot as f64 / answered.len().max(1) as f64
+}
+
+fn since(answered: &[Answered], from_s: f64) -> &[Answered] {
+    let from = (from_s * SECOND as f64) as Nanos;
+    &answered[answered.partition_point(|a| a.sent < from)..]
+}
+
+/// The `q`-quantile of the responses, milliseconds.
+fn quantile_ms(answered: &[Answered], q: f64) -> f64 {
+    let mut responses: Vec<Nanos> = answered.iter().map(|a| a.response).collect();
+    responses.sort_unstable();
+    let place = ((responses.len() as f64 * q) as usize).min(responses.len().saturating_sub(1));
+    responses.get(place).map_or(f64::NAN, |&ns| ns as f64 / 1e6)
+}
+
+fn batches(answered: &[Answered], of: impl Fn(&[Answered]) -> f64) -> Vec<f64> {
+    let size = (answered.len() / BATCHES).max(1);
+    answered.chunks_exact(size).map(of).collect()
+}
+
+fn zipf(context: &Context, config: &Config, report: &mut String) -> anyhow::Result<Vec<Claim>> {
+    let catalogue = Catalogue::new(config)?;
+    let seconds = if context.short { config.short_s } else { config.long_s };
+    let budget = (catalogue.total_bytes() as f64 * config.hot_share) as u64;
+    let best = catalogue.best(budget);
+    let load = (config.reads_per_s, seconds, config.hot_position_ms);
+    let mut world = serve(config, &catalogue, load, Choice::Wait, false);
+    let last = since(&world.answered, seconds - config.counted_s).to_vec();
+    let shares = batches(&last, share_hot);
+    let told = world.tiers();
+    let hot = told.hot.context("there is a hot device")?;
+    let points: Vec<f64> = shares.iter().map(|share| (best - share) * 100.0).collect();
+    let all: Vec<f64> = shares.iter().map(|share| share * 100.0).collect();
+    let predicted = hot.share_at.iter().find(|at| at.0 == 1.0).map_or(f64::NAN, |at| at.1);
+    let written = told.devices.last().map_or(0, |device| device.written_bytes);
+    context.say(format!("Zipf: {:.1} % hot, {:.1} % by the best placement", all[0], best * 100.0));
+    writeln!(
+        report,
+        "Zipf {}: {} objects, {} bytes, {budget} hot; best static share {best:.4}, estimated by the node {predicted:.4}; \
+         moves {:?}; {written} bytes written to the hot device; saved {:.1} s",
+        config.zipf,
+        config.objects,
+        catalogue.total_bytes(),
+        hot.moves,
+        hot.bought.saved_s
+    )?;
+    let mut claims = vec![
+        Claim {
+            published: Some(PUBLISHED_SHARE * 100.0),
+            peer: Some(Peer { name: "best static placement".to_owned(), value: best * 100.0 }),
+            ..Claim::of_rounds(
+                format!(
+                    "Zipf: share of reads served hot, {} % of the bytes",
+                    config.hot_share * 100.0
+                ),
+                &all,
+                "%",
+            )
+        }
+        .with_goal(Goal::AtLeast(PUBLISHED_SHARE * 100.0)),
+        Claim::of_rounds(
+            "Zipf: points below the best static placement of the same bytes",
+            &points,
+            "points",
+        )
+        .with_goal(Goal::AtMost(1.0)),
+        Claim::counted(
+            "Zipf: |share that the node estimates for its hot bytes − best static|",
+            (predicted - best).abs() * 100.0,
+            "points",
+            1,
+        ),
+        Claim::counted(
+            "Zipf: bytes written to the hot device for each byte that it holds",
+            written as f64 / budget as f64,
+            "",
+            1,
+        ),
+    ];
+    let world = serve(config, &catalogue, load, Choice::Wait, true);
+    let half = seconds / 2.0;
+    let window_s = 20.0;
+    let windows: Vec<(f64, f64)> = (0..(half / window_s) as usize)
+        .map(|i| {
+            let from = half + i as f64 * window_s;
+            let part = since(&world.answered, from);
+            let end = part.partition_point(|a| a.sent < ((from + window_s) * 1e9) as Nanos);
+            (from - half, share_hot(&part[..end]))
+        })
+        .collect();
+    let before = {
+        let part = since(&world.answered, half - 300.0);
+        share_hot(&part[..part.partition_point(|a| a.sent < (half * 1e9) as Nanos)])
+    };
+    let adapted = windows.iter().find(|(_, share)| *share >= 0.9 * before);
+    writeln!(
+        report,
+        "after all popular objects changed at once ({before:.3} before): {windows:.3?}"
+    )?;
+    claims.push(Claim::counted(
+        format!("Zipf: seconds until 90 % of the share is reached again after a change ({} s remembered)", config.popularity_s),
+        adapted.map_or(f64::NAN, |(at, _)| *at + window_s),
+        "s",
+        1,
+    ));
+    Ok(claims)
+}
+
+fn choices(context: &Context, config: &Config, report: &mut String) -> anyhow::Result<Vec<Claim>> {
+    let catalogue = Catalogue::new(config)?;
+    let seconds = config.short_s / 2.0;
+    let mut claims = Vec::new();
+    for &rate in &config.choice_reads_per_s {
+        let mut p99 = Vec::new();
+        for choice in [Choice::Wait, Choice::Utilisation, Choice::RoundRobin] {
+            let load = (rate, seconds, config.choice_hot_position_ms);
+            let world = serve(config, &catalogue, load, choice, false);
+            let last = since(&world.answered, seconds - config.counted_s);
+            let values = batches(last, |part| quantile_ms(part, 0.99));
+            context.say(format!("{rate}/s, {choice:?}: p99 {:.1} ms", quantile_ms(last, 0.99)));
+            writeln!(
+                report,
+                "{rate}/s, {choice:?}: mean {:.2} ms, p50 {:.2}, p99 {:.2}, hot {:.3}",
+                last.iter().map(|a| a.response as f64 / 1e6).sum::<f64>() / last.len() as f64,
+                quantile_ms(last, 0.5),
+                quantile_ms(last, 0.99),
+                share_hot(last)
+            )?;
+            p99.push(values);
+        }
+        for (name, other) in [("utilisation", &p99[1]), ("round robin", &p99[2])] {
+            let ratios: Vec<f64> =
+                other.iter().zip(&p99[0]).map(|(other, own)| other / own).collect();
+            claims.push(
+                Claim::of_rounds(
+                    format!("{rate}/s: p99 by {name} / p99 by expected wait"),
+                    &ratios,
+                    "",
+                )
+                .with_goal(Goal::AtLeast(1.0)),
+            );
+        }
+    }
+    Ok(claims)
+}
+
+/// Recorded requests: every key's first request goes to the origin.
+fn traced(
+    context: &Context,
+    config: &Config,
+    recorded: &Recorded,
+    path: &Path,
+    report: &mut String,
+) -> anyhow::Result<Vec<Claim>> {
+    let trace = Trace::open(path, None, true)?;
+    let size = |row: &record::trace::Row| u64::from(row.size.unwrap_or(1000)).max(1);
+    let mut objects = vec![(0.0f64, 0u64); trace.keys()];
+    let last = trace.rows.iter().filter_map(|row| row.time).max().unwrap_or(SECOND).max(SECOND);
+    for row in &trace.rows {
+        let object = &mut objects[row.key as usize];
+        if object.0 == 0.0 {
+            object.1 = size(row) + trace.key(row.key).len() as u64 + RECORD_OVERHEAD_BYTES;
+        }
+        object.0 += 1.0;
+    }
+    let total: u64 = objects.iter().map(|object| object.1).sum();
+    let budget = (total as f64 * config.hot_share) as u64;
+    // The first request of a key cannot be served hot, whatever the placement.
+    let served = best(objects.iter().map(|o| ((o.0 - 1.0).max(0.0), o.1)), budget);
+    let requests = trace.rows.len() as f64;
+    let seconds = last as f64 / SECOND as f64;
+    let bulk = (requests / seconds * config.bulk_position_ms * 1e-3 / 0.5).ceil().max(2.0) as usize;
+    let disks = disks(config, bulk, total, budget, config.hot_position_ms / 5.0);
+    let settings =
+        tiers(recorded.popularity_s, config.counters, config.promote_mb_per_s, Choice::Wait);
+    let mut world = World::new(disks, settings, config.seed);
+    let keys: Vec<Key> = (0..trace.keys() as u32).map(|key| trace.key(key).into()).collect();
+    for row in &trace.rows {
+        let key = &keys[row.key as usize];
+        let bytes = objects[row.key as usize].1 - key.len() as u64 - RECORD_OVERHEAD_BYTES;
+        world.read(row.time.unwrap_or(0), key, bytes);
+    }
+    world.run_to(last + 3600 * SECOND);
+    let share = share_hot(&world.answered);
+    let told = world.tiers();
+    let moves = told.hot.map(|hot| hot.moves);
+    let best = served / requests;
+    context.say(format!("{}: {share:.4} hot, {best:.4} by the best placement", recorded.name));
+    writeln!(
+        report,
+        "{}: share {share:.4}, best static {best:.4}, {bulk} disks, {moves:?}",
+        recorded.name
+    )?;
+    let points = (best - share) * 100.0;
+    Ok(vec![
+        Claim {
+            peer: Some(Peer { name: "best static placement".to_owned(), value: best * 100.0 }),
+            ..Claim::counted(
+                format!("{}: share of requests served hot", recorded.name),
+                share * 100.0,
+                "%",
+                trace.rows.len() as u64,
+            )
+        },
+        Claim::counted(
+            format!(
+                "{}: points below the best static placement, which knows all requests",
+                recorded.name
+            ),
+            points,
+            "points",
+            trace.rows.len() as u64,
+        )
+        .with_goal(Goal::AtMost(1.0)),
+    ])
+}
