@@ -92,7 +92,8 @@ pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     let (scored, cost) = replay(context, &config, &catalogue, &server, &rates)?;
     server.stop()?;
     let path = context.out.join("predictions.csv");
-    std::fs::write(&path, csv(&scored)).with_context(|| format!("cannot write {}", path.display()))?;
+    std::fs::write(&path, csv(&scored))
+        .with_context(|| format!("cannot write {}", path.display()))?;
     Ok(claims(&scored, cost))
 }
 
@@ -110,7 +111,8 @@ fn rates(trace: &Path, config: &Config, part: &Part) -> anyhow::Result<Vec<f64>>
     anyhow::ensure!(day.len() == config.day_s, "the trace ends before the day does");
     let steps = (part.replay_s / config.step_s).round() as usize;
     let each = day.len() / steps.max(1);
-    let means: Vec<f64> = day.chunks_exact(each).map(|c| c.iter().sum::<f64>() / each as f64).collect();
+    let means: Vec<f64> =
+        day.chunks_exact(each).map(|c| c.iter().sum::<f64>() / each as f64).collect();
     let peak = means.iter().copied().fold(0.0, f64::max);
     let disks = f64::from(config.disks) * config.disk_per_s;
     let most = config.peak_utilisation * disks / (1.0 - config.hit_ratio);
@@ -126,11 +128,18 @@ fn replay(
     server: &Server,
     rates: &[f64],
 ) -> anyhow::Result<(Vec<Scored>, f64)> {
-    let schedule: Vec<String> = rates.iter().map(|r| format!("{r:.1}:{}s", config.step_s)).collect();
+    let schedule: Vec<String> =
+        rates.iter().map(|r| format!("{r:.1}:{}s", config.step_s)).collect();
     let mut arguments = catalogue.uniform(rates[0], (0.0, config.step_s), config.seed);
-    arguments.retain(|a| !["--rate", "--warmup", "--duration"].iter().any(|name| a.starts_with(name)));
+    arguments
+        .retain(|a| !["--rate", "--warmup", "--duration"].iter().any(|name| a.starts_with(name)));
     arguments.extend(["--schedule".to_owned(), schedule.join(",")]);
-    arguments.extend(["--times".to_owned(), "0".to_owned(), "--threads".to_owned(), "1".to_owned()]);
+    arguments.extend([
+        "--times".to_owned(),
+        "0".to_owned(),
+        "--threads".to_owned(),
+        "1".to_owned(),
+    ]);
     let done = AtomicBool::new(false);
     let (began, before) = (Instant::now(), look(server.url())?.1);
     let mut found: BTreeMap<u64, Scored> = BTreeMap::new();
@@ -164,14 +173,16 @@ fn look(url: &str) -> anyhow::Result<(Vec<Scored>, f64)> {
     stream.read_to_string(&mut reply)?;
     let body = reply.split_once("\r\n\r\n").context("the node's reply has no end of its head")?.1;
     let shown: Value = serde_json::from_str(body).context("the node's reply is not JSON")?;
-    let scored = Vec::deserialize(&shown["model"]["scored"]).context("the node compared nothing")?;
+    let scored =
+        Vec::deserialize(&shown["model"]["scored"]).context("the node compared nothing")?;
     Ok((scored, shown["cost_s"].as_f64().unwrap_or(f64::NAN)))
 }
 
 fn csv(all: &[Scored]) -> String {
-    let mut text = "at_unix_us,rate_predicted,rate,requests,measured,error_points,error_at_rate_points,\
+    let mut text =
+        "at_unix_us,rate_predicted,rate,requests,measured,error_points,error_at_rate_points,\
                     error_unchanged_points,covered\n"
-        .to_owned();
+            .to_owned();
     for s in all {
         let at_rate = s.error_at_rate_points.map_or(String::new(), |error| format!("{error:.3}"));
         let _ = writeln!(
@@ -202,8 +213,10 @@ fn claims(all: &[Scored], cost: f64) -> Vec<Claim> {
     let peer = |value: f64| Some(Peer { name: "expecting no change".to_owned(), value });
     let covered = all.iter().filter(|s| s.covered).count() as f64;
     let coverage = 100.0 * covered / all.len().max(1) as f64;
-    let half = 196.0 * (coverage / 100.0 * (1.0 - coverage / 100.0) / all.len().max(1) as f64).sqrt();
-    let ahead = Claim::counted("median error of P(T ≤ objective) ahead", median(&ours), "points", count);
+    let half =
+        196.0 * (coverage / 100.0 * (1.0 - coverage / 100.0) / all.len().max(1) as f64).sqrt();
+    let ahead =
+        Claim::counted("median error of P(T ≤ objective) ahead", median(&ours), "points", count);
     let far = Claim::counted("largest error ahead", worst(&ours), "points", count);
     let at_rate = median(&errors(&|s| s.error_at_rate_points));
     let share = Claim::new("coverage of the 95 % interval", (coverage, half), "%", count);

@@ -78,7 +78,10 @@ fn cases(context: &Context, name: &str, setting: &Setting, part: &Part, seed: u6
             let rounds: Vec<Outcome> = halves.0.into_iter().chain(halves.1).collect();
             let case = Case { policy, load, rounds };
             let (p99, errors) = (mean(&case, |o| o.p99_s * 1e3), mean(&case, error_percent));
-            context.say(format!("{name}, {load}: {}: p99 {p99:.1} ms, {errors:.2} % errors", policy.name()));
+            context.say(format!(
+                "{name}, {load}: {}: p99 {p99:.1} ms, {errors:.2} % errors",
+                policy.name()
+            ));
             all.push(case);
         }
     }
@@ -99,7 +102,8 @@ fn find(cases: &[Case], policy: Policy, load: f64) -> Option<&Case> {
 
 /// Round by round, since both policies met the same requests and antagonists.
 fn ratio(name: &str, one: Option<&Case>, other: Option<&Case>, published: Option<f64>) -> Claim {
-    let pairs = one.into_iter().flat_map(|c| &c.rounds).zip(other.into_iter().flat_map(|c| &c.rounds));
+    let pairs =
+        one.into_iter().flat_map(|c| &c.rounds).zip(other.into_iter().flat_map(|c| &c.rounds));
     let ratios: Vec<f64> = pairs.map(|(a, b)| a.p99_s / b.p99_s).collect();
     let claim = Claim::of_rounds(name, &ratios, "×");
     Claim { published, ..claim }
@@ -107,28 +111,45 @@ fn ratio(name: &str, one: Option<&Case>, other: Option<&Case>, published: Option
 
 fn claims(hundred: &[Case], four: &[Case]) -> Vec<Claim> {
     let mut claims = Vec::new();
-    for (load, published) in [(0.7, [314.0, 1804.0, 299.0, 281.0]), (0.9, [f64::NAN, 2654.0, 304.0, 286.0])] {
+    for (load, published) in
+        [(0.7, [314.0, 1804.0, 299.0, 281.0]), (0.9, [f64::NAN, 2654.0, 304.0, 286.0])]
+    {
         let percent = load * 100.0;
-        for (policy, published) in Policy::ALL.into_iter().zip(published.map(Some).into_iter().chain([None])) {
+        for (policy, published) in
+            Policy::ALL.into_iter().zip(published.map(Some).into_iter().chain([None, None]))
+        {
             let rounds = find(hundred, policy, load).map_or(&[][..], |case| &case.rounds);
             let p99: Vec<f64> = rounds.iter().map(|o| o.p99_s * 1e3).collect();
-            let claim = Claim::of_rounds(format!("p99 of {} at {percent} %", policy.name()), &p99, "ms");
+            let claim =
+                Claim::of_rounds(format!("p99 of {} at {percent} %", policy.name()), &p99, "ms");
             claims.push(Claim { published: published.filter(|p| p.is_finite()), ..claim });
         }
         let prequal = find(hundred, Policy::Prequal, load);
         let (c3, ours) = (find(hundred, Policy::C3, load), find(hundred, Policy::Ours, load));
-        let of_c3 = |what: &str| ratio(&format!("C3 over Prequal at {percent} %, {what}"), c3, prequal, Some(1.06));
+        let of_c3 = |what: &str| {
+            ratio(&format!("C3 over Prequal at {percent} %, {what}"), c3, prequal, Some(1.06))
+        };
         claims.push(of_c3("at least").with_goal(Goal::AtLeast(1.03)));
         claims.push(of_c3("at most").with_goal(Goal::AtMost(1.09)));
         let name = format!("ours over Prequal at {percent} %");
         claims.push(ratio(&name, ours, prequal, None).with_goal(Goal::AtMost(0.85)));
     }
-    for (policy, published) in [(Policy::RoundRobin, Some(25.0)), (Policy::Prequal, Some(0.0)), (Policy::Ours, None)] {
+    for (policy, published) in
+        [(Policy::RoundRobin, Some(25.0)), (Policy::Prequal, Some(0.0)), (Policy::Ours, None)]
+    {
         let rounds = find(hundred, policy, 1.74).map_or(&[][..], |case| &case.rounds);
         let errors: Vec<f64> = rounds.iter().map(error_percent).collect();
-        let claim = Claim::of_rounds(format!("errors of {} at 1.74 × the load", policy.name()), &errors, "%");
+        let claim = Claim::of_rounds(
+            format!("errors of {} at 1.74 × the load", policy.name()),
+            &errors,
+            "%",
+        );
         let claim = Claim { published, ..claim };
-        claims.push(if policy == Policy::Ours { claim.with_goal(Goal::AtMost(0.0)) } else { claim });
+        claims.push(if policy == Policy::Ours {
+            claim.with_goal(Goal::AtMost(0.0))
+        } else {
+            claim
+        });
     }
     let robin = find(four, Policy::RoundRobin, 0.7);
     let (prequal, ours) = (find(four, Policy::Prequal, 0.7), find(four, Policy::Ours, 0.7));

@@ -8,7 +8,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
-use engine::route::{Load, Pool, PoolSettings, Probe, SplitMix64, c3_score};
+use engine::route::{Load, Pool, PoolSettings, Probe, Ratio, SplitMix64, c3_score};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Exp1, StandardNormal};
@@ -45,13 +45,23 @@ pub(super) enum Policy {
     LeastLoaded,
     C3,
     Prequal,
-    /// The smallest expected response, by [`Load`], with as many probes as Prequal sends.
+    /// The smallest expected response, by [`Load`], as a gateway chooses among a key's nodes, with as many
+    /// probes as Prequal sends. Each client learns each server's speed by itself.
+    Load,
+    /// The same over Prequal's probes: servers tell their response per unit of length beside the length, and
+    /// the least product of both is chosen.
     Ours,
 }
 
 impl Policy {
-    pub const ALL: [Policy; 5] =
-        [Policy::RoundRobin, Policy::LeastLoaded, Policy::C3, Policy::Prequal, Policy::Ours];
+    pub const ALL: [Policy; 6] = [
+        Policy::RoundRobin,
+        Policy::LeastLoaded,
+        Policy::C3,
+        Policy::Prequal,
+        Policy::Load,
+        Policy::Ours,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -59,7 +69,8 @@ impl Policy {
             Policy::LeastLoaded => "least loaded",
             Policy::C3 => "C3",
             Policy::Prequal => "Prequal",
-            Policy::Ours => "smallest expected response",
+            Policy::Load => "smallest expected response, learnt",
+            Policy::Ours => "smallest expected response, told",
         }
     }
 }
@@ -79,15 +90,23 @@ const PROBES: usize = 3;
 /// Weight of the newest in C3's averages.
 const C3_SMOOTHING: f64 = 0.1;
 /// Latencies that a server remembers for each number in flight.
-const REMEMBERED: usize = 12;
+const REMEMBERED: usize = 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Arrive,
     /// The next departure of a server, if its version is still this.
-    Depart { server: usize, version: u64 },
-    Antagonists { server: usize },
-    Deadline { server: usize, job: u64 },
+    Depart {
+        server: usize,
+        version: u64,
+    },
+    Antagonists {
+        server: usize,
+    },
+    Deadline {
+        server: usize,
+        job: u64,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -112,6 +131,8 @@ struct Server {
     version: u64,
     /// Latest latencies by number in flight met.
     latencies: BTreeMap<usize, VecDeque<f64>>,
+    /// Response per unit of length.
+    ratio: Ratio,
 }
 
 impl Server {
@@ -134,14 +155,13 @@ impl Server {
     /// Prequal's estimate: the median of recent latencies of requests that met about as many.
     fn latency_s(&self) -> f64 {
         let now = self.jobs.len();
-        let below = self.latencies.range(..=now).next_back();
-        let above = self.latencies.range(now..).next();
-        let nearest = match (below, above) {
-            (Some(b), Some(a)) => if now - b.0 <= a.0 - now { b.1 } else { a.1 },
-            (Some(one), None) | (None, Some(one)) => one.1,
-            (None, None) => return 0.0,
-        };
-        let mut sorted: Vec<f64> = nearest.iter().copied().collect();
+        let near = self.latencies.range(now.saturating_sub(1)..=now + 1);
+        let mut sorted: Vec<f64> = near.flat_map(|(_, latest)| latest).copied().collect();
+        if sorted.is_empty() {
+            let below = self.latencies.range(..now).next_back();
+            let nearest = below.or_else(|| self.latencies.range(now..).next());
+            sorted = nearest.into_iter().flat_map(|(_, latest)| latest).copied().collect();
+        }
         sorted.sort_by(f64::total_cmp);
         sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
     }
@@ -199,10 +219,14 @@ pub(super) fn run(
         turn: index * 7919 % setting.servers,
         known: vec![Known::default(); setting.servers],
         loads: match policy {
-            Policy::Ours => vec![Load::new(0); setting.servers],
+            Policy::Load => vec![Load::new(0); setting.servers],
             _ => Vec::new(),
         },
-        pool: Pool::new(PoolSettings::default()),
+        pool: Pool::new(match policy {
+            // None is hot, so the least latency wins; a second use would need another estimate.
+            Policy::Ours => PoolSettings { quantile: 1.0, uses: 1.0, ..PoolSettings::default() },
+            _ => PoolSettings::default(),
+        }),
     };
     let server = |_| Server {
         cores: setting.cores,
@@ -211,6 +235,7 @@ pub(super) fn run(
         at_s: 0.0,
         version: 0,
         latencies: BTreeMap::new(),
+        ratio: Ratio::default(),
     };
     let mut world = World {
         setting,
@@ -292,7 +317,7 @@ impl World<'_> {
 
     /// Sends a client's probes; what they say counts from its next request on.
     fn probe(&mut self, now_s: f64, client: usize) {
-        if !matches!(self.policy, Policy::Prequal | Policy::Ours) {
+        if !matches!(self.policy, Policy::Prequal | Policy::Load | Policy::Ours) {
             return;
         }
         for _ in 0..PROBES {
@@ -303,8 +328,14 @@ impl World<'_> {
             match of.loads.get_mut(node) {
                 Some(load) => load.report(nanos(now_s), in_flight as u32),
                 None => {
-                    let latency_s = server.latency_s();
-                    of.pool.add(nanos(now_s), Probe { node, in_flight: in_flight as f64, latency_s });
+                    let latency_s = match self.policy {
+                        Policy::Ours => {
+                            (in_flight + 1) as f64 * server.ratio.value_s().unwrap_or(0.0)
+                        }
+                        _ => server.latency_s(),
+                    };
+                    of.pool
+                        .add(nanos(now_s), Probe { node, in_flight: in_flight as f64, latency_s });
                 }
             }
         }
@@ -330,8 +361,8 @@ impl World<'_> {
                 let Known { response_s, service_s, queue, outstanding } = of.known[node];
                 c3_score(response_s, service_s, queue, outstanding, clients)
             }),
-            Policy::Prequal => of.pool.choose(nanos(now_s)).unwrap_or(from),
-            Policy::Ours => least(&|node| of.loads[node].expected_s(nanos(now_s), 1e-3)),
+            Policy::Prequal | Policy::Ours => of.pool.choose(nanos(now_s)).unwrap_or(from),
+            Policy::Load => least(&|node| of.loads[node].expected_s(nanos(now_s), 1e-3)),
         }
     }
 
@@ -360,6 +391,7 @@ impl World<'_> {
             latencies.pop_front();
         }
         latencies.push_back(response_s);
+        on.ratio.record(nanos(response_s), job.met as f64);
         let in_flight = on.jobs.len();
         self.answered(now_s, server, &job, response_s, in_flight);
         self.count(&job, response_s, false);
@@ -367,12 +399,20 @@ impl World<'_> {
     }
 
     /// Tells a client of a reply.
-    fn answered(&mut self, now_s: f64, server: usize, job: &Job, response_s: f64, in_flight: usize) {
+    fn answered(
+        &mut self,
+        now_s: f64,
+        server: usize,
+        job: &Job,
+        response_s: f64,
+        in_flight: usize,
+    ) {
         let of = &mut self.clients[job.client];
         let known = &mut of.known[server];
         known.outstanding -= 1.0;
         let first = known.response_s == 0.0;
-        let smooth = |old: f64, new: f64| if first { new } else { old + C3_SMOOTHING * (new - old) };
+        let smooth =
+            |old: f64, new: f64| if first { new } else { old + C3_SMOOTHING * (new - old) };
         known.response_s = smooth(known.response_s, response_s);
         known.service_s = smooth(known.service_s, job.work_s);
         known.queue = smooth(known.queue, in_flight as f64);
@@ -403,7 +443,8 @@ impl World<'_> {
     }
 
     fn antagonists(&mut self, now_s: f64, server: usize) {
-        let Setting { cores, contended, isolation_min, spare_max, antagonists_s, .. } = *self.setting;
+        let Setting { cores, contended, isolation_min, spare_max, antagonists_s, .. } =
+            *self.setting;
         let share: f64 = self.draws.random();
         let part: f64 = self.draws.random();
         let on = &mut self.servers[server];

@@ -105,14 +105,17 @@ pub fn why(args: &WhyArgs) -> anyhow::Result<ExitCode> {
     if args.json {
         return print::value(&shown);
     }
-    print::line(why_text(held, shown["actions"].as_array().map_or(&[][..], Vec::as_slice)).trim_end())
+    print::line(
+        why_text(held, shown["actions"].as_array().map_or(&[][..], Vec::as_slice)).trim_end(),
+    )
 }
 
 /// Runs `concertina hold` (`on`) or `concertina resume`.
 pub fn hold(args: &HoldArgs, on: bool) -> anyhow::Result<ExitCode> {
     let path = if on { "/actions/hold" } else { "/actions/resume" };
     let shown = args.asked.json(&Method::POST, path)?;
-    let held = shown["held"].as_bool().context("the reply does not say whether changes are held")?;
+    let held =
+        shown["held"].as_bool().context("the reply does not say whether changes are held")?;
     print::line(if held {
         "all changes are held until `concertina resume`, but for those that a budget requires"
     } else {
@@ -155,7 +158,12 @@ fn status_text(shown: &Value) -> String {
         let mark = if at["beyond_limit"] == true { " *" } else { "" };
         let within = &at["within"];
         let _ = match within.is_null() {
-            true => writeln!(out, "at {:>4} x   {} requests/s: saturated{mark}", number(&at["times"]), number(&at["rate"])),
+            true => writeln!(
+                out,
+                "at {:>4} x   {} requests/s: saturated{mark}",
+                number(&at["times"]),
+                number(&at["rate"])
+            ),
             false => writeln!(
                 out,
                 "at {:>4} x   {} requests/s: {} within ({} to {}), median {}, p99 {}{mark}",
@@ -180,7 +188,8 @@ fn status_text(shown: &Value) -> String {
         let why = model["why_not_fitted"].as_str().unwrap_or("no model was fitted yet");
         let _ = writeln!(out, "headroom    not known: {why}");
     } else {
-        let (times, mark) = (&headroom["times"], if headroom["beyond_limit"] == true { " *" } else { "" });
+        let (times, mark) =
+            (&headroom["times"], if headroom["beyond_limit"] == true { " *" } else { "" });
         let _ = writeln!(
             out,
             "headroom    {} x ({} to {}), up to {} requests/s{mark}; {} saturates first, at {}; trusted up to {}",
@@ -263,7 +272,12 @@ mod tests {
             "errors": {"count": 0}, "withheld": "0 of 3", "changes": [],
         }});
         let text = status_text(&shown);
-        for part in ["saturated *", "median -, p99 40.000 ms", "not known: few requests", "withheld: 0 of 3"] {
+        for part in [
+            "saturated *",
+            "median -, p99 40.000 ms",
+            "not known: few requests",
+            "withheld: 0 of 3",
+        ] {
             assert!(text.contains(part), "{part} in {text}");
         }
         assert!(why_text(true, &[]).contains("resume"));

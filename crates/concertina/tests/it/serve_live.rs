@@ -12,7 +12,7 @@ use crate::left_out::left_out;
 use crate::serve_client::{Client, start};
 
 /// A node with a disk of 2 ms and hardly any memory, whose model looks back over seconds.
-const QUICK: [&str; 12] = [
+const QUICK: [&str; 13] = [
     "node.memory_bytes=20kB",
     "device.0.service={ kind = \"exponential\", mean_ms = 2.0 }",
     "observe.window_s=0.1",
@@ -21,6 +21,7 @@ const QUICK: [&str; 12] = [
     "model.share=0.9",
     "model.window_s=4.0",
     "model.refit_s=0.5",
+    "model.cost_max=1.0",
     "model.ahead_s=1.0",
     "model.scored_s=0.5",
     "model.error_points_max=40.0",
@@ -39,8 +40,14 @@ fn load(address: SocketAddr, stop: &AtomicBool) {
                 let mut client = Client::connect(address);
                 let mut state = seed + 1;
                 while !stop.load(Ordering::Relaxed) {
-                    state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-                    assert_eq!(client.get(&format!("/objects/k{}", (state >> 33) % 100)).status, 200);
+                    state =
+                        state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                    assert_eq!(
+                        client.get(&format!("/objects/k{}", (state >> 33) % 100)).status,
+                        200
+                    );
+                    // The disk is busy half of the time.
+                    std::thread::sleep(Duration::from_millis((state >> 40) % 12));
                 }
             });
         }
@@ -153,7 +160,9 @@ fn browser(address: SocketAddr) {
         .args(["--virtual-time-budget=4000", "--dump-dom"])
         .arg(format!("http://{address}/"))
         .output();
-    let Ok(output) = run else { return left_out("serve_live::browser", "chromium is not installed") };
+    let Ok(output) = run else {
+        return left_out("serve_live::browser", "chromium is not installed");
+    };
     let page = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(page.contains("data-drawn="), "the page drew nothing: {page}");
@@ -173,11 +182,15 @@ fn the_page_keeps_to_itself() {
     let policy = page.header("content-security-policy").unwrap();
     assert!(policy.contains("default-src 'none'") && policy.contains("frame-ancestors 'none'"));
     assert!(!policy.contains("unsafe"), "{policy}");
-    for (method, path, status) in [("PUT", "/", 405), ("POST", "/model", 405), ("GET", "/page.js", 200)] {
+    for (method, path, status) in
+        [("PUT", "/", 405), ("POST", "/model", 405), ("GET", "/page.js", 200)]
+    {
         assert_eq!(client.send(method, path, &[], Some(b"")).unwrap().status, status, "{path}");
     }
     let foreign = [("origin", "https://evil.example")];
-    for (method, path) in [("POST", "/actions/hold"), ("GET", "/model"), ("GET", "/actions"), ("GET", "/")] {
+    for (method, path) in
+        [("POST", "/actions/hold"), ("GET", "/model"), ("GET", "/actions"), ("GET", "/")]
+    {
         let mut other = Client::connect(open.address());
         assert_eq!(other.send(method, path, &foreign, Some(b"")).unwrap().status, 403, "{path}");
     }
@@ -187,7 +200,9 @@ fn the_page_keeps_to_itself() {
     // With a token the page comes without one, and its figures do not.
     let closed = start(&folder.path().join("other"), &["serve.token=hush"]);
     let mut client = Client::connect(closed.address());
-    for (path, status) in [("/", 200), ("/page.js", 200), ("/page.css", 200), ("/model", 401), ("/actions", 401)] {
+    for (path, status) in
+        [("/", 200), ("/page.js", 200), ("/page.css", 200), ("/model", 401), ("/actions", 401)]
+    {
         let reply = client.get(path);
         assert_eq!(reply.status, status, "{path}");
         assert!(!reply.text().contains("hush"));

@@ -47,9 +47,9 @@
 //! or a client that sends bursts. Without expectations a layer is added only when requests already
 //! wait, because queue lengths do not predict a coming load.
 
+mod change;
 #[cfg(test)]
 mod closed;
-mod change;
 mod curve;
 #[cfg(test)]
 mod properties;
@@ -432,7 +432,8 @@ impl Manager {
             return Some(Why::Busy { average, high });
         }
         // What is expected follows a change later than what is measured.
-        let since = state.changed.saturating_add(self.settings.settle.saturating_mul(AHEAD_SETTLES));
+        let since =
+            state.changed.saturating_add(self.settings.settle.saturating_mul(AHEAD_SETTLES));
         let expected = state.expected.filter(|expected| *expected > high)?;
         let ahead = average > self.settings.low && now >= since;
         ahead.then_some(Why::Ahead { average, expected, high })

@@ -54,8 +54,7 @@ impl Fluid {
             // Where the queue settles within the part, it settles where arrivals equal departures.
             let rho = arrivals / speed;
             let level = if rho < 1.0 { rho / (1.0 - rho) } else { f64::INFINITY };
-            let moved = self.length
-                + (arrivals - speed * self.length / (1.0 + self.length)) * part;
+            let moved = self.length + (arrivals - speed * self.length / (1.0 + self.length)) * part;
             let over = (moved - level) * (self.length - level) <= 0.0;
             self.length = if over { level } else { moved.clamp(0.0, LENGTH_MAX) };
             let busy = self.length / (1.0 + self.length) * part;
@@ -102,7 +101,11 @@ fn run(scene: &Scene<'_>) -> Vec<Fluid> {
             manager.served(now, id as ShardId, bytes, served, shard.busy_s - before.1);
             observed.push(Shard {
                 id: id as ShardId,
-                queue_length: if now < scene.length { (scene.says)(id, now, length) } else { length },
+                queue_length: if now < scene.length {
+                    (scene.says)(id, now, length)
+                } else {
+                    length
+                },
                 held_bytes: bytes,
                 next_bytes: (shard.layers < LAYERS_MAX && shard.filling.is_none())
                     .then(|| UNIT << shard.layers),
@@ -191,7 +194,9 @@ fn one_hot_key_gets_the_budget_and_gives_it_back() {
     // Each day another shard is hot, by more than all layers can carry on some.
     let day = |now: Nanos| (now / (24 * 3600 * SECOND)) as usize;
     let scene = Scene {
-        load: &|id, now| if id == day(now) % SHARDS { 6.0 + 10.0 * f64::from(day(now) as u32 % 3) } else { 0.3 },
+        load: &|id, now| {
+            if id == day(now) % SHARDS { 6.0 + 10.0 * f64::from(day(now) as u32 % 3) } else { 0.3 }
+        },
         says: &honest,
         gain: 2.0,
         budget_bytes: 40 * UNIT,

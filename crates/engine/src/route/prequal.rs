@@ -174,7 +174,13 @@ pub fn hot_cold(servers: &[(f64, f64)], quantile: f64) -> Option<usize> {
 /// `service_s`: mean time that the server needs for a request. `queue`: its queue as it last said,
 /// averaged. `outstanding`: this client's requests there. `clients`: how many clients there are, since
 /// each sends as this one does.
-pub fn c3_score(response_s: f64, service_s: f64, queue: f64, outstanding: f64, clients: f64) -> f64 {
+pub fn c3_score(
+    response_s: f64,
+    service_s: f64,
+    queue: f64,
+    outstanding: f64,
+    clients: f64,
+) -> f64 {
     let estimate = 1.0 + outstanding * clients + queue;
     response_s - service_s + estimate.powi(3) * service_s
 }

@@ -48,11 +48,14 @@ impl Grid {
     /// The time that a share `p` does not exceed, interpolated; `None` beyond the grid.
     pub fn quantile(&self, shares: &[f64], p: f64) -> Option<f64> {
         let above = shares.iter().position(|share| *share >= p)?;
-        let (Some(&t), Some(&share)) = (self.times.get(above), shares.get(above)) else { return None };
+        let (Some(&t), Some(&share)) = (self.times.get(above), shares.get(above)) else {
+            return None;
+        };
         let Some(below) = above.checked_sub(1) else { return Some(t) };
         let (t0, share0) = (self.times[below], shares[below]);
         // The logarithm of the tail is nearly linear in time.
-        let (left0, left1, left) = ((1.0 - share0).ln(), (1.0 - share).max(1e-12).ln(), (1.0 - p).ln());
+        let (left0, left1, left) =
+            ((1.0 - share0).ln(), (1.0 - share).max(1e-12).ln(), (1.0 - p).ln());
         let part = if left0 > left1 { (left0 - left) / (left0 - left1) } else { 1.0 };
         Some(t0 + (t - t0) * part.clamp(0.0, 1.0))
     }

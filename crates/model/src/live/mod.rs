@@ -22,6 +22,10 @@
 //! (`docs/operations.md` has the measurement). Memory: the windows, some kilobytes for each queue
 //! and second.
 //!
+//! So is a model that misses the present by more than [`Settings::error_points_max`]: arrivals are taken
+//! to come whatever waits, and clients that wait for their replies before they send more keep queues
+//! short at any utilisation.
+//!
 //! Limitation: a single level of load, as in most windows, tells nothing of how the hit ratio
 //! depends on load; it is taken to be constant.
 
@@ -166,7 +170,8 @@ impl Live {
         let fitted = if responses.count() < REQUESTS_MIN {
             Err(format!("fewer than {REQUESTS_MIN} requests in the window"))
         } else {
-            let options = fit::Options { replicates: self.settings.replicates, ..fit::Options::default() };
+            let options =
+                fit::Options { replicates: self.settings.replicates, ..fit::Options::default() };
             fit::fit(&[step.clone()], &options).map_err(|error| error.to_string())
         };
         let time: f64 = windows.iter().map(|w| w.length_s).sum();
@@ -243,7 +248,8 @@ impl Live {
     fn stations(&self) -> Vec<Station> {
         let mut queues: BTreeMap<&str, Vec<&Window>> = BTreeMap::new();
         for window in self.intervals.iter().flatten() {
-            let whole = [QueueName::Gateway, QueueName::Routing, QueueName::Node, QueueName::NodeHttp];
+            let whole =
+                [QueueName::Gateway, QueueName::Routing, QueueName::Node, QueueName::NodeHttp];
             if !window.queue_name().is_some_and(|name| whole.contains(&name)) {
                 queues.entry(&window.queue).or_default().push(window);
             }
@@ -271,6 +277,14 @@ impl Live {
                 return None;
             }
         };
+        let miss = state.measured.within.map_or(0.0, |within| 100.0 * (now.value - within).abs());
+        if miss > self.settings.error_points_max {
+            state.why_not_fitted = Some(format!(
+                "the fitted model misses the present share within the objective by {miss:.1} points; do \
+                 clients wait for replies before they send more?"
+            ));
+            return None;
+        }
         let limits = model.limits().ok()?;
         (state.method, state.fitted_unix_us) = (Method::Fitted, Some(self.now_us));
         state.warnings.clone_from(&model.warnings);
@@ -302,7 +316,8 @@ impl Live {
         let at_unix_us = self.now_us.saturating_add(micros(ahead_s));
         state.ahead = Some(Ahead { at_unix_us, rate, within, misses });
         let none = || Parameter::exact(0.0, "1/s");
-        let largest = model.largest_rate_with_interval(objective_s, share).unwrap_or_else(|_| none());
+        let largest =
+            model.largest_rate_with_interval(objective_s, share).unwrap_or_else(|_| none());
         let each = |rate: f64| if state.rate > 0.0 { rate / state.rate } else { f64::INFINITY };
         let times = Parameter {
             value: each(largest.value),
@@ -323,9 +338,10 @@ impl Live {
         });
         let model = Arc::new(model);
         // A watch needs time: a new one for each fit would never be certain of anything.
-        let old = self.watch.as_ref().is_none_or(|(_, from)| {
-            self.now_us.saturating_sub(*from) > micros(2.0 * window_s)
-        });
+        let old = self
+            .watch
+            .as_ref()
+            .is_none_or(|(_, from)| self.now_us.saturating_sub(*from) > micros(2.0 * window_s));
         if old {
             let watch = Watch::new(&model, WatchOptions::default()).ok();
             self.watch = watch.map(|watch| (watch, self.now_us));
@@ -351,7 +367,8 @@ impl Live {
         });
         let misses = within.value < state.share;
         let at_unix_us = self.now_us.saturating_add(micros(self.settings.ahead_s));
-        state.ahead = Some(Ahead { at_unix_us, rate: forecast.at(self.settings.ahead_s), within, misses });
+        state.ahead =
+            Some(Ahead { at_unix_us, rate: forecast.at(self.settings.ahead_s), within, misses });
     }
 
     /// Tells the watch of an interval. After a change only what was seen since counts.
@@ -381,7 +398,8 @@ impl Live {
         let mut any = false;
         while let Some(due) = self.scores.due(self.now_us) {
             let from = due.at_us.saturating_sub(micros(self.settings.scored_s));
-            let of = |w: &&Window| w.start_unix_us + 1000 >= from && w.end_unix_us() <= due.at_us + 1000;
+            let of =
+                |w: &&Window| w.start_unix_us + 1000 >= from && w.end_unix_us() <= due.at_us + 1000;
             let step = self.step_all();
             let windows: Vec<&Window> = step.iter().copied().filter(of).collect();
             let time: f64 = windows.iter().map(|w| w.length_s).sum();

@@ -152,7 +152,8 @@ impl Scores {
             ));
         }
         // The last ten: after a change the predictor must be able to win trust again.
-        let last: Vec<f64> = self.scored.iter().rev().take(10).map(|s| s.error_points.abs()).collect();
+        let last: Vec<f64> =
+            self.scored.iter().rev().take(10).map(|s| s.error_points.abs()).collect();
         let median = quantile(&last, 0.5)?;
         (median > error_points_max).then(|| {
             format!(

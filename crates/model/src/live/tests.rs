@@ -78,7 +78,9 @@ fn a_steady_load_is_predicted_and_trusted() {
     let headroom = state.headroom.as_ref().unwrap();
     let edge = truth(&system, headroom.rate.value);
     assert!((edge - 0.95).abs() < 0.03, "{edge} at the largest load: {headroom:?}");
-    assert!(headroom.times.low < headroom.times.value && headroom.times.value < headroom.times.high);
+    assert!(
+        headroom.times.low < headroom.times.value && headroom.times.value < headroom.times.high
+    );
     assert!(headroom.breaks_first.as_ref().unwrap().starts_with("device/"), "{headroom:?}");
     for point in &state.curve {
         assert!((point.predicted.unwrap() - point.measured).abs() < 0.05, "{point:?}");
@@ -120,7 +122,8 @@ fn a_load_that_rises_is_expected_to_rise_further() {
     let ahead = state.ahead.as_ref().unwrap();
     assert!(ahead.rate > 1.15 * state.rate, "{ahead:?}");
     let errors = &state.errors;
-    let (ours, unchanged) = (errors.median_points.unwrap(), errors.median_unchanged_points.unwrap());
+    let (ours, unchanged) =
+        (errors.median_points.unwrap(), errors.median_unchanged_points.unwrap());
     assert!(ours < unchanged, "no better than expecting no change: {errors:?}");
 }
 

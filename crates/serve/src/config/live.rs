@@ -21,6 +21,8 @@ section! {
         pub window_s: f64 = 60.0,
         /// Seconds between two fits.
         pub refit_s: f64 = 10.0,
+        /// Maximum share of a processor that fits take: after an expensive one the next is put off.
+        pub cost_max: f64 = 0.015,
         /// How many seconds ahead responses are predicted.
         pub ahead_s: f64 = 60.0,
         /// Each prediction is compared with this many seconds of requests before its time.
@@ -70,6 +72,7 @@ impl Model {
     }
 
     pub(super) fn check(&self, mut checks: Checks<'_>) {
+        checks.between("cost_max", self.cost_max, 1e-4, 100.0);
         if let Err(error) = self.settings().check() {
             checks.must(false, "*", error.to_string());
         }

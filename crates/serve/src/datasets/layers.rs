@@ -17,10 +17,10 @@ use std::time::Duration;
 
 use engine::act::{Effect, Knob, Proposal, Status};
 use engine::layers::{Change, Manager, Settings, Shard as Observed, ShardId, Why, relieved};
+use model::window::Nanos;
 use serde::Serialize;
 use shard::layers::{Array, Budget, Footprint, Layers as OfShard, Rates, TextBuild, TextOptions};
 use shard::{Error, Text};
-use model::window::Nanos;
 use tracing::{info, warn};
 
 use super::Datasets;

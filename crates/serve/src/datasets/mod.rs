@@ -120,8 +120,15 @@ impl Datasets {
             None => true,
         };
         let copies = path.clone();
-        let mut all =
-            Self::of(config, copies, origin, windows, Box::new(is_mine), Box::new(seals), (whole, now))?;
+        let mut all = Self::of(
+            config,
+            copies,
+            origin,
+            windows,
+            Box::new(is_mine),
+            Box::new(seals),
+            (whole, now),
+        )?;
         all.looks_for_all = true;
         Ok(Some(Arc::new(all)))
     }

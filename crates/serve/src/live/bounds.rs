@@ -35,12 +35,10 @@ impl Loop {
         }
         for station in &shown.model.stations {
             let Some(QueueName::Device(id)) = QueueName::parse(&station.queue) else { continue };
-            let Some((device, present, configured)) =
-                id.parse().ok().and_then(|device: usize| {
-                    let (present, configured) = drive.bound(device)?;
-                    Some((device, present, configured))
-                })
-            else {
+            let Some((device, present, configured)) = id.parse().ok().and_then(|device: usize| {
+                let (present, configured) = drive.bound(device)?;
+                Some((device, present, configured))
+            }) else {
                 continue;
             };
             let wanted = bound(station, self.objective_s, configured);

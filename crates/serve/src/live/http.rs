@@ -1,8 +1,10 @@
 //! `GET /`, `/model` and `/actions`, and the kill switch: `POST /actions/hold` and `/actions/resume`.
 
 use engine::act::Entry;
-use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, X_FRAME_OPTIONS};
 use http::header::REFERRER_POLICY;
+use http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, X_FRAME_OPTIONS,
+};
 use http::{Method, Response, StatusCode};
 use serde::Serialize;
 
@@ -34,7 +36,11 @@ pub fn is_page(path: &str) -> bool {
 }
 
 /// Answers a path of the loop; `None` for any other path.
-pub fn answer(of: &Loop, method: &Method, path: &str) -> Option<Result<Response<ReplyBody>, Problem>> {
+pub fn answer(
+    of: &Loop,
+    method: &Method,
+    path: &str,
+) -> Option<Result<Response<ReplyBody>, Problem>> {
     let reads = matches!(*method, Method::GET | Method::HEAD);
     let allowed = |allowed: &'static str| {
         let what = format!("this takes {allowed} only");

@@ -33,9 +33,8 @@ impl Loop {
 
 fn add_model(page: &mut Exposition, state: &State) {
     let or_nan = |value: Option<f64>| value.unwrap_or(f64::NAN);
-    let within = |i: usize| {
-        or_nan(state.loads.get(i).and_then(|at| Some(at.within.as_ref()?.value)))
-    };
+    let within =
+        |i: usize| or_nan(state.loads.get(i).and_then(|at| Some(at.within.as_ref()?.value)));
     let name = "concertina_model_within_ratio";
     page.family(name, Kind::Gauge, "Predicted share of requests within the objective, by load.");
     for (i, load) in ["1", "1.5", "2"].iter().enumerate() {
@@ -45,7 +44,9 @@ fn add_model(page: &mut Exposition, state: &State) {
     page.family(name, Kind::Gauge, "Predicted quantiles of the response time, by load.");
     for (i, load) in ["1", "1.5", "2"].iter().enumerate() {
         let at = state.loads.get(i);
-        for (quantile, value) in [("0.5", at.and_then(|a| a.p50_s)), ("0.99", at.and_then(|a| a.p99_s))] {
+        for (quantile, value) in
+            [("0.5", at.and_then(|a| a.p50_s)), ("0.99", at.and_then(|a| a.p99_s))]
+        {
             page.sample(name, &[("load", load), ("quantile", quantile)], or_nan(value));
         }
     }

@@ -32,8 +32,6 @@ use journal::Journal;
 
 /// Intervals that wait for the thread; one more is dropped. A fit takes less than a second.
 const WAITING_MAX: usize = 64;
-/// The largest part of a processor that fits take: after an expensive one the next is put off.
-const COST_MAX: f64 = 0.015;
 /// Weight of the newest window in a queue's average length.
 const SMOOTHING: f64 = 0.3;
 
@@ -109,11 +107,12 @@ impl Loop {
         });
         if config.model.live {
             let live = Live::new(config.model.settings())?;
-            lock(&whole.shown).clone_from(&Arc::new(Shown { model: live.state().clone(), ..Shown::default() }));
+            lock(&whole.shown)
+                .clone_from(&Arc::new(Shown { model: live.state().clone(), ..Shown::default() }));
             let (sender, receiver) = sync_channel(WAITING_MAX);
-            let of = Arc::downgrade(&whole);
+            let (of, cost_max) = (Arc::downgrade(&whole), config.model.cost_max);
             let thread = std::thread::Builder::new().name("live".to_owned());
-            let thread = thread.spawn(move || run(&of, live, &receiver))?;
+            let thread = thread.spawn(move || run(&of, live, &receiver, cost_max))?;
             *lock(&whole.windows) = Some(sender);
             *lock(&whole.thread) = Some(thread);
         }
@@ -239,7 +238,7 @@ fn thread_time_s() -> f64 {
 }
 
 /// The thread: until the sender is gone.
-fn run(of: &Weak<Loop>, mut live: Live, receiver: &Receiver<Vec<Window>>) {
+fn run(of: &Weak<Loop>, mut live: Live, receiver: &Receiver<Vec<Window>>, cost_max: f64) {
     // Requests have priority. If lowering the priority fails, they share the processor.
     let _ = rustix::process::nice(10);
     while let Ok(windows) = receiver.recv() {
@@ -251,7 +250,7 @@ fn run(of: &Weak<Loop>, mut live: Live, receiver: &Receiver<Vec<Window>>) {
         if live.is_due() {
             let before = thread_time_s();
             live.refit();
-            live.not_before((thread_time_s() - before) / COST_MAX);
+            live.not_before((thread_time_s() - before) / cost_max);
         }
         let dropped = whole.dropped.load(Ordering::Relaxed);
         let model = live.state().clone();
