@@ -1,5 +1,5 @@
-//! `concertina status`, `why`, `hold` and `resume`: what a running server predicts of itself and changes
-//! by itself.
+//! `concertina why`, `hold` and `resume`: what a running server changes by itself. The live model's part of
+//! `concertina status`.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -12,12 +12,12 @@ use serde_json::Value;
 use super::data_print as print;
 use crate::remote::server::Server;
 
-/// The server that is asked.
+/// The server that a command connects to.
 #[derive(clap::Args)]
-struct Asked {
+pub struct At {
     /// The node or gateway
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:7070")]
-    server: String,
+    pub server: String,
     /// Its `serve.token`; other users of this machine can see it on the command line
     #[arg(long, conflicts_with = "token_file")]
     token: Option<String>,
@@ -26,7 +26,7 @@ struct Asked {
     token_file: Option<PathBuf>,
 }
 
-impl Asked {
+impl At {
     fn server(&self) -> anyhow::Result<Server> {
         let read = |path: &PathBuf| {
             let text = record::file::read_text(path);
@@ -36,27 +36,10 @@ impl Asked {
         Server::new(&self.server, self.token.as_deref().or(from_file.as_deref()))
     }
 
-    fn json(&self, method: &Method, path: &str) -> anyhow::Result<Value> {
+    /// Sends a request and reads the JSON of its reply.
+    pub fn json(&self, method: &Method, path: &str) -> anyhow::Result<Value> {
         self.server()?.json(method, path, None)
     }
-}
-
-/// Arguments of `concertina status`.
-#[derive(clap::Args)]
-#[command(after_help = "\
-Examples:
-  concertina status
-  concertina status --server http://127.0.0.1:7071 --json
-
-Shows the share of requests within the objective (model.objective_ms) as measured and as predicted at 1,
-1.5 and 2 times the load, the load up to which the objective holds (headroom), what saturates first, and
-how wrong past predictions were. Figures marked * are past the load up to which the model is trusted.")]
-pub struct StatusArgs {
-    #[command(flatten)]
-    asked: Asked,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
 }
 
 /// Arguments of `concertina why`.
@@ -76,7 +59,7 @@ pub struct WhyArgs {
     #[arg(long, default_value_t = 20)]
     last: usize,
     #[command(flatten)]
-    asked: Asked,
+    at: At,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -86,18 +69,12 @@ pub struct WhyArgs {
 #[derive(clap::Args)]
 pub struct HoldArgs {
     #[command(flatten)]
-    asked: Asked,
-}
-
-/// Runs `concertina status`.
-pub fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
-    let shown = args.asked.json(&Method::GET, "/model")?;
-    if args.json { print::value(&shown) } else { print::line(status_text(&shown).trim_end()) }
+    at: At,
 }
 
 /// Runs `concertina why`.
 pub fn why(args: &WhyArgs) -> anyhow::Result<ExitCode> {
-    let mut shown = args.asked.json(&Method::GET, "/actions")?;
+    let mut shown = args.at.json(&Method::GET, "/actions")?;
     let held = shown["held"].as_bool().unwrap_or(false);
     let all = shown["actions"].as_array_mut().context("the reply has no actions")?;
     all.retain(|entry| entry["target"].as_str().is_some_and(|t| t.starts_with(&args.queue)));
@@ -113,7 +90,7 @@ pub fn why(args: &WhyArgs) -> anyhow::Result<ExitCode> {
 /// Runs `concertina hold` (`on`) or `concertina resume`.
 pub fn hold(args: &HoldArgs, on: bool) -> anyhow::Result<ExitCode> {
     let path = if on { "/actions/hold" } else { "/actions/resume" };
-    let shown = args.asked.json(&Method::POST, path)?;
+    let shown = args.at.json(&Method::POST, path)?;
     let held =
         shown["held"].as_bool().context("the reply does not say whether changes are held")?;
     print::line(if held {
@@ -141,7 +118,8 @@ fn ms(value: &Value) -> String {
     value.as_f64().map_or_else(|| "-".to_owned(), |value| format!("{:.3} ms", value * 1e3))
 }
 
-fn status_text(shown: &Value) -> String {
+/// The live model in words: the reply of `/model`.
+pub fn model_text(shown: &Value) -> String {
     let model = &shown["model"];
     let measured = &model["measured"];
     let mut out = format!(
@@ -271,7 +249,7 @@ mod tests {
             "ahead": null, "headroom": null, "why_not_fitted": "few requests",
             "errors": {"count": 0}, "withheld": "0 of 3", "changes": [],
         }});
-        let text = status_text(&shown);
+        let text = model_text(&shown);
         for part in [
             "saturated *",
             "median -, p99 40.000 ms",

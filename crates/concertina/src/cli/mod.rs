@@ -53,8 +53,9 @@ enum Command {
     Demo(demo::Args),
     /// Serve objects over HTTP
     Serve(serve::Args),
-    /// Show what a running server predicts of itself: shares within the objective, headroom, errors
-    Status(live::StatusArgs),
+    /// Show what a running server predicts of itself (shares within the objective, headroom, errors),
+    /// its devices, and what is hot
+    Status(status::Args),
     /// Show what a running server changed by itself, and why
     Why(live::WhyArgs),
     /// Stop a running server from changing anything by itself
@@ -94,8 +95,6 @@ enum Command {
     Config(config::Args),
     /// Compare the devices of a configuration with what their class needs; changes nothing
     Doctor(doctor::Args),
-    /// Print a node's tiers: its devices, what is hot and why, what moved, what it bought
-    Status(status::Args),
 }
 
 /// Parses the command line, runs the command, and prints its error, if any, to standard error.
@@ -104,7 +103,7 @@ pub fn main() -> ExitCode {
     let result = match cli.command {
         Command::Demo(args) => demo::run(args),
         Command::Serve(args) => serve::run(args),
-        Command::Status(args) => live::status(&args),
+        Command::Status(args) => status::run(&args),
         Command::Why(args) => live::why(&args),
         Command::Hold(args) => live::hold(&args, true),
         Command::Resume(args) => live::hold(&args, false),
@@ -124,7 +123,6 @@ pub fn main() -> ExitCode {
         Command::Report(args) => report::run(args),
         Command::Config(args) => config::run(args),
         Command::Doctor(args) => doctor::run(args),
-        Command::Status(args) => status::run(args),
     };
     match result {
         Ok(code) => code,

@@ -1,26 +1,29 @@
-//! `concertina status`.
+//! `concertina status`: what a running server predicts of itself, its devices, and what is hot.
 
 use std::fmt::Write;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context;
 use http::Method;
 use serde_json::Value;
 
-use crate::cli::output::{out, outln};
-use crate::remote::server::Server;
+use super::data_print as print;
+use super::live::{At, model_text};
 
 /// Arguments of the command.
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  concertina status
+  concertina status --server http://127.0.0.1:7071 --json
+
+Shows the share of requests within the objective (model.objective_ms) as measured and as predicted at 1,
+1.5 and 2 times the load, the load up to which the objective holds (headroom), what saturates first, and
+how wrong past predictions were. Figures marked * are past the load up to which the model is trusted.
+Then the devices of a node, what is hot and why, and what was moved.")]
 pub struct Args {
-    /// The node: http://HOST:PORT
-    #[arg(default_value = "http://127.0.0.1:7070")]
-    url: String,
-    /// A file that contains its `serve.token`
-    #[arg(long, value_name = "FILE")]
-    token_file: Option<PathBuf>,
-    /// Print what the node replies, as JSON
+    #[command(flatten)]
+    at: At,
+    /// Print JSON: the replies of /model, /admin/status and /admin/tiers
     #[arg(long)]
     json: bool,
 }
@@ -29,24 +32,23 @@ pub struct Args {
 const LISTED: usize = 10;
 
 /// Runs the command.
-pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let read = |path: &PathBuf| {
-        let text = record::file::read_text(path);
-        text.with_context(|| format!("cannot read the token in {}", path.display()))
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let live = args.at.json(&Method::GET, "/model")?;
+    let status = args.at.json(&Method::GET, "/admin/status")?;
+    // A gateway and a proxy have no devices.
+    let is_node = !status["contents"].is_null();
+    let tiers = match is_node {
+        true => args.at.json(&Method::GET, "/admin/tiers")?,
+        false => Value::Null,
     };
-    let token = args.token_file.as_ref().map(read).transpose()?;
-    let server = Server::new(&args.url, token.as_deref())?;
-    let status: Value = server.json(&Method::GET, "/admin/status", None)?;
-    let tiers: Value = server
-        .json(&Method::GET, "/admin/tiers", None)
-        .context("no tiers there: a gateway has none, ask a node")?;
     if args.json {
-        let both = serde_json::json!({ "status": status, "tiers": tiers });
-        outln!("{}", serde_json::to_string_pretty(&both)?);
-    } else {
-        out!("{}", in_words(&args.url, &status, &tiers));
+        return print::value(&serde_json::json!({ "live": live, "status": status, "tiers": tiers }));
     }
-    Ok(ExitCode::SUCCESS)
+    let mut text = model_text(&live);
+    if is_node {
+        text += &in_words(&args.at.server, &status, &tiers);
+    }
+    print::line(text.trim_end())
 }
 
 fn in_words(url: &str, status: &Value, tiers: &Value) -> String {

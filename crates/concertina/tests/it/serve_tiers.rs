@@ -86,7 +86,7 @@ fn status_prints_the_tiers_of_a_node() {
     let server = tiered(folder.path());
     let url = format!("http://{}", server.address());
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_concertina"))
-        .args(["status", &url])
+        .args(["status", "--server", &url])
         .output()
         .unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
