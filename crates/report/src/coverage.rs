@@ -97,7 +97,7 @@ pub(crate) fn expect(
 /// the larger load first. `None` without a prediction.
 fn expected(row: &Row, shifted: [f64; 2]) -> Option<Expected> {
     let predicted = row.concertina.as_ref()?;
-    let noise = noise(row);
+    let noise = noise(row, predicted.value);
     let end = |known: f64, between: f64| (known.powi(2) + noise.powi(2) + between.powi(2)).sqrt();
     let value = predicted.value;
     let low = (value - end(value - predicted.low, value - shifted[0])).max(0.0);
@@ -113,11 +113,15 @@ fn variance(share: f64) -> f64 {
 }
 
 /// Half the width of a measurement's own 95 % interval: from batches of its windows, and no less than
-/// independent requests would give.
-fn noise(row: &Row) -> f64 {
+/// independent requests would give, of the measured share or of the predicted one. (Where one request in a
+/// thousand is late, a measurement may well have met none, and its own interval then knows nothing of them.)
+fn noise(row: &Row, predicted: f64) -> f64 {
     let independent = match row.requests {
         0 => 0.0,
-        n => 1.96 * (variance(row.measured.value) / n as f64).sqrt(),
+        n => {
+            let of_one = variance(row.measured.value).max(variance(predicted));
+            1.96 * (of_one / n as f64).sqrt()
+        }
     };
     row.measured.half_width.unwrap_or(0.0).max(independent)
 }
@@ -170,6 +174,18 @@ mod tests {
         // The noise of 10,000 independent requests is larger than that of the batches here: 0.9 points.
         assert!((expected(0.705).high - 0.7092).abs() < 2e-4 && expected(0.705).inside);
         assert!(!expected(0.715).inside);
+    }
+
+    #[test]
+    fn a_measurement_without_late_requests_may_have_met_none_by_chance() {
+        // Of 4,000 requests 3 would be late on average, and none was.
+        let mut none = row("d", false, 1.0, 0.9992);
+        none.measured.half_width = Some(0.0003);
+        none.concertina.iter_mut().for_each(|p| (p.low, p.high) = (0.9987, 0.9996));
+        none.requests = 4_000;
+        let at = [0.9992, 0.9992];
+        assert!(!expected(&Row { requests: 1_000_000, ..none.clone() }, at).unwrap().inside);
+        assert!(expected(&none, at).unwrap().inside, "{:?}", expected(&none, at));
     }
 
     #[test]
