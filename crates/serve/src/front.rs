@@ -213,6 +213,11 @@ impl Running {
         self.runtimes.clone()
     }
 
+    /// Tells all connections to end, and waits for none.
+    pub fn begin_to_stop(&self) {
+        let _ = self.stopping.send(true);
+    }
+
     /// Takes no further connections, and waits for requests in flight for at most `drain_s`.
     pub fn stop(self) {
         let _ = self.stopping.send(true);

@@ -362,6 +362,18 @@ impl Server {
             running.stop();
         }
         if let Some(s3) = self.s3 {
+            // It counts its connections together with those of HTTP's clients, and waits for all of them.
+            match (&self.gateway, &self.node) {
+                (Some((access, running)), _) => {
+                    access.stop();
+                    running.begin_to_stop();
+                }
+                (None, Some((shared, running, _))) => {
+                    shared.stop();
+                    running.begin_to_stop();
+                }
+                (None, None) => {}
+            }
             s3.stop();
         }
         if let Some((access, running)) = self.gateway {

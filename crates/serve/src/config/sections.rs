@@ -24,7 +24,7 @@ section! {
         /// Threads that serve connections; 0: one for each core.
         pub threads: u32 = 0,
         /// If set, every request (except /healthz and /readyz) must carry the header
-        /// `Authorization: Bearer TOKEN`. The processes of a cluster send it to each other.
+        /// `Authorization: Bearer TOKEN`. Processes of a cluster show each other cluster.token.
         #[serde(deserialize_with = "unshown")]
         pub token: Option<String> = None,
         /// File with the certificate, in PEM format, that clients of the gateway, of a node without members, and
