@@ -210,7 +210,7 @@ impl Config {
             out += "device = []\n\n";
         }
         let table = self.table();
-        for section in SECTIONS {
+        for &section in SECTIONS {
             match &table[section.0] {
                 Value::Array(list) if list.is_empty() && section.0 != "device" => {
                     let example = match section.0 {

@@ -124,6 +124,11 @@ impl Index {
         on.etag = etag;
     }
 
+    /// Removes all keys.
+    pub fn clear(&mut self) {
+        *self = Index::default();
+    }
+
     /// Removes a key; returns whether it was there.
     pub fn remove(&mut self, key: &[u8]) -> bool {
         let Some(on) = self.objects.remove(key) else { return false };

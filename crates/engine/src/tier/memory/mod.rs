@@ -92,6 +92,14 @@ impl<V> Memory<V> {
         }
     }
 
+    /// Removes all keys.
+    pub fn clear(&mut self) {
+        match &mut self.0 {
+            Kind::S3Fifo(kept) => kept.clear(),
+            Kind::Lru(kept) => kept.clear(),
+        }
+    }
+
     /// Removes a key.
     pub fn remove(&mut self, key: &Key) -> Option<V> {
         match &mut self.0 {

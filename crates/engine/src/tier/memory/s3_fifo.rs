@@ -103,6 +103,11 @@ impl<V> S3Fifo<V> {
         left
     }
 
+    /// Removes all keys, and forgets the evicted ones.
+    pub fn clear(&mut self) {
+        *self = S3Fifo::new(self.bytes_max);
+    }
+
     pub fn remove(&mut self, key: &Key) -> Option<V> {
         self.take(key).map(|entry| entry.value)
     }
