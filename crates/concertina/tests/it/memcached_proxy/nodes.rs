@@ -23,7 +23,8 @@ fn a_pool_of_caches_answers_as_memcached() {
     let nodes: Vec<_> = folders.iter().map(|folder| cache(folder.path(), NODE)).collect();
     let names: Vec<String> = nodes.iter().map(|(_, address)| address.clone()).collect();
     for routing in ["hash", "replicated", "hash_replicas"] {
-        let (_proxy, address) = proxy(&names, &[&format!("pool.0.routing={routing}"), "pool.0.hash=md5"]);
+        let (_proxy, address) =
+            proxy(&names, &[&format!("pool.0.routing={routing}"), "pool.0.hash=md5"]);
         for chunk in [1, 100_000] {
             assert_eq!(ask(&address, "flush_all\r\n"), "OK\r\n");
             assert_eq!(talk(&address, SCRIPT.as_bytes(), chunk), REPLIES, "{routing}, {chunk}");
