@@ -58,7 +58,7 @@ impl Sampled {
         };
         let rate = match hashes.len() {
             0 => 1.0,
-            all => hashes.iter().take(keys_max).count() as f64 / all as f64,
+            all => all.min(keys_max) as f64 / all as f64,
         };
         let mut keys: HashMap<&[u8], Key> = HashMap::new();
         let sampled = requests.filter(|(key, _)| {
