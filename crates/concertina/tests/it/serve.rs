@@ -190,7 +190,7 @@ fn bad_requests_are_told_what_to_do() {
     let meta = "x".repeat(5_000);
     type Row<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)], u16, &'a str);
     let rows: &[Row] = &[
-        ("GET", "/", &[], 404, "/objects/KEY"),
+        ("GET", "/nothing", &[], 404, "/objects/KEY"),
         ("GET", "/objects/", &[], 400, "the key is empty"),
         ("GET", &long, &[], 400, "at most 1024"),
         ("GET", "/objects/%zz", &[], 400, "%25"),

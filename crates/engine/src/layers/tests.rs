@@ -310,3 +310,30 @@ fn settings_that_cannot_hold_are_named() {
     assert!(Manager::new(Settings { smoothing: f64::NAN, ..plain() }).is_err());
     assert!(Manager::new(Settings { low: f64::NAN, ..plain() }).is_err());
 }
+
+#[test]
+fn what_is_expected_is_acted_on_ahead() {
+    let watched = |length| [shard(1, length, 1)];
+    let run = |expected: Option<f64>, length: f64| {
+        let mut manager = manager(10_000);
+        let mut changes = Vec::new();
+        for second in 0..20 {
+            manager.expect(1, expected);
+            changes.extend(manager.observe(second * SECOND, &watched(length)));
+            if !changes.is_empty() {
+                return (signed(&changes), second, changes[0].why().clone());
+            }
+        }
+        (Vec::new(), 20, Why::OverBudget { over_bytes: 0 })
+    };
+    assert_eq!(run(None, 1.0).0, [], "between the marks, nothing expected");
+    let (changes, second, why) = run(Some(f64::INFINITY), 1.0);
+    assert_eq!((changes, second), (vec![(1, 200)], 12), "four settling times after it was seen");
+    assert!(matches!(why, Why::Ahead { high: 4.0, .. }), "{why}");
+    assert_eq!(run(Some(3.9), 1.0).0, [], "it is expected below the mark");
+    assert_eq!(run(Some(f64::NAN), 1.0).0, [], "not a number is no expectation");
+    assert_eq!(run(Some(9.0), 0.1).0, [], "no load to speak of: neither grows nor folds");
+    assert_eq!(run(Some(0.1), 0.1).0, [(1, -100)], "idle, and expected to stay so");
+    // What waits now counts at once.
+    assert_eq!(run(Some(0.1), 5.0).0, [(1, 200)]);
+}
