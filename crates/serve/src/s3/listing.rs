@@ -278,7 +278,7 @@ fn hex(bytes: &[u8]) -> String {
 
 fn unhex(text: &str) -> Option<Vec<u8>> {
     let digits = text.as_bytes();
-    if digits.len() % 2 != 0 || digits.len() > 4 * KEY_BYTES_MAX {
+    if !digits.len().is_multiple_of(2) || digits.len() > 4 * KEY_BYTES_MAX {
         return None;
     }
     let pair = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();

@@ -309,7 +309,11 @@ mod tests {
             |r| drop(r.headers_mut().insert("range", value("bytes=0-8"))),
             false,
         );
-        check("a second one", |r| drop(r.headers_mut().append("range", value("bytes=0-9"))), false);
+        check(
+            "a second one",
+            |r| assert!(r.headers_mut().append("range", value("bytes=0-9"))),
+            false,
+        );
         check("one is missing", |r| drop(r.headers_mut().remove("range")), false);
         check(
             "an unsigned one",
