@@ -100,7 +100,10 @@ pub struct Upload {
 impl Upload {
     /// The body with its checks.
     pub fn checked(self, headers: &HeaderMap) -> S3Result<(Checked, u64)> {
-        let length = self.length.and_then(|length| u64::try_from(length).ok());
+        // Of chunks that are signed or have trailers, the length is that of the bytes in them.
+        let decoded = headers.get("x-amz-decoded-content-length");
+        let decoded = decoded.and_then(|value| value.to_str().ok()?.parse().ok());
+        let length = decoded.or(self.length.and_then(|length| u64::try_from(length).ok()));
         let missing = || S3Error::new(S3ErrorCode::MissingContentLength);
         let length = length.or(self.body.is_none().then_some(0)).ok_or_else(missing)?;
         let trailer = headers.get("x-amz-trailer").and_then(|value| value.to_str().ok());
