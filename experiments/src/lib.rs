@@ -9,8 +9,10 @@ mod accuracy;
 mod again;
 pub mod asl_live;
 mod asl_tables;
+mod att;
 pub mod claims;
 mod covered;
+mod foreign;
 pub mod judge;
 mod kill;
 mod lab;
@@ -103,9 +105,11 @@ impl Context {
 type Experiment = fn(&Context) -> anyhow::Result<Vec<Claim>>;
 
 /// Every experiment by the name of its folder.
-const EXPERIMENTS: [(&str, Experiment); 16] = [
+const EXPERIMENTS: [(&str, Experiment); 18] = [
     ("asl-live", asl_live::run),
     ("asl-tables", asl_tables::run),
+    ("att", att::run),
+    ("foreign", foreign::run),
     ("kill", kill::run),
     ("model-speed", model_speed::run),
     ("nginx", nginx::run),
