@@ -44,6 +44,7 @@ fuzz:
 	for target in shard query text memcached_request memcached_reply; do $(CARGO) +nightly fuzz run $$target -- -max_total_time=$(SECONDS) -max_len=400 || exit 1; done
 
 # One experiment again on this machine: make experiment NAME=spotify-single [SHORT=1] [OUT=DIR]
+HELPER_foreign = slowdisk
 HELPER_nginx = slowdisk
 HELPER_serve-objects = serve-objects-bare
 HELPER_shard-build = shard-queries-bench

@@ -9,9 +9,11 @@ mod accuracy;
 mod again;
 pub mod asl_live;
 mod asl_tables;
+mod att;
 pub mod claims;
 mod covered;
 mod demos;
+mod foreign;
 pub mod judge;
 mod kill;
 mod lab;
@@ -110,6 +112,8 @@ type Experiment = fn(&Context) -> anyhow::Result<Vec<Claim>>;
 const EXPERIMENTS: &[(&str, Experiment)] = &[
     ("asl-live", asl_live::run),
     ("asl-tables", asl_tables::run),
+    ("att", att::run),
+    ("foreign", foreign::run),
     ("kill", kill::run),
     ("lastfm", lastfm::run),
     ("live-prediction", live_prediction::run),

@@ -6,7 +6,7 @@
 //! are measured first, and give the request rate of a utilisation.
 
 mod counters;
-mod parts;
+pub(super) mod parts;
 
 use std::path::{Path, PathBuf};
 

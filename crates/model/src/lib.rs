@@ -78,7 +78,7 @@ pub use error::Error;
 pub use model_file::{
     About, Arrivals, BackgroundWork, ClassParameters, ClusterLimits, ClusterModel, ClusterNode,
     ClusterPrediction, Coarse, Devices, DispersionAt, Evidence, EvidenceSource, FORMAT,
-    FittedPoint, FittedStep, Front, Law, Limits, Model, NodePrediction, Parameter, Point,
-    Prediction, Replicates, Requests, SpotifyParameters,
+    FittedPoint, FittedStep, Front, Hypothesis, Law, Limits, Model, NodePrediction, Parameter,
+    Point, Prediction, Replicates, Requests, SpotifyParameters,
 };
 pub use trust::{HeldOut, POINTS_MAX, Trust, TrustEnd};

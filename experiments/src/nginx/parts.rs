@@ -20,7 +20,7 @@ use super::counters;
 use crate::memory_group::MemoryGroup;
 
 /// Checks that everything is there; the error names all that is missing. Returns nginx's version.
-pub(super) fn check() -> anyhow::Result<String> {
+pub(crate) fn check() -> anyhow::Result<String> {
     let mut missing = Vec::new();
     let runs = |program: &str, argument: &str| {
         let output = Command::new(program).arg(argument).output().ok()?;
@@ -54,7 +54,7 @@ pub(super) fn check() -> anyhow::Result<String> {
 }
 
 /// A mounted slow disk.
-pub(super) struct SlowDisk {
+pub(crate) struct SlowDisk {
     child: Child,
     mount: PathBuf,
     log: PathBuf,
@@ -142,7 +142,7 @@ fn ends_within(child: &mut Child, time: Duration) -> bool {
 }
 
 /// A running nginx.
-pub(super) struct Nginx {
+pub(crate) struct Nginx {
     child: Child,
     log: PathBuf,
     port: u16,

@@ -6,11 +6,12 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use model::capacity::{
-    Basis, IoCapacity, IoPoint, IoThroughput, MixPart, Scalability, ScalablePoint,
+    AffineCost, Basis, IoCapacity, IoPoint, IoThroughput, MixPart, Scalability, ScalablePoint,
     ScalableThroughput, Shares,
 };
 use model::regression::Estimated;
 
+use super::capacity_live as live;
 use super::sheet::{Sheet, confidence};
 use crate::cli::output::{out, outln};
 use report::grid::Grid;
@@ -26,6 +27,8 @@ Examples:
   concertina capacity disk.csv --mix 0.7,4KiB:0.9,64KiB:0.1 --by ios
   concertina capacity threads.csv --at 64 --at 128      the Universal Scalability Law
   concertina capacity disk.csv --at 0.7,4KiB --json
+  concertina capacity http://127.0.0.1:7070             measure a store, fit, judge on unseen mixes
+  concertina capacity memcached://127.0.0.1:11211 --sizes 1k,4k,16k --mix 0.7,1KiB:0.5,16KiB:0.5
 
 The columns decide which law is fitted (other columns are ignored):
   size_bytes,read_share,throughput   saturated I/Os per second, reads from 0 to 1
@@ -35,14 +38,17 @@ A mix is READ_SHARE,SIZE:SHARE,SIZE:SHARE… with shares that sum to 1: of the I
 harmonic mean) or of the capacity given to each size (--by capacity, arithmetic mean).
 Predictions outside the measured points are marked with >.")]
 pub struct Args {
-    /// The table, a CSV file with column names in its first line
-    #[arg(value_name = "FILE.csv")]
+    /// The table, a CSV file with column names in its first line; or the address of a store, as of
+    /// `concertina load`: it is measured, by puts and gets of objects s4096-0 …
+    #[arg(value_name = "FILE.csv|URL")]
     file: PathBuf,
+    #[command(flatten)]
+    live: Box<live::Flags>,
     /// Predict at this point: READ_SHARE,SIZE or a concurrency N
     #[arg(long, value_name = "POINT")]
     at: Vec<String>,
     /// Predict a mix of sizes
-    #[arg(long, value_name = "MIX", value_parser = mix, requires = "by")]
+    #[arg(long, value_name = "MIX", value_parser = mix)]
     mix: Vec<Mix>,
     /// The meaning of a mix's shares
     #[arg(long, value_enum, requires = "mix")]
@@ -96,6 +102,13 @@ fn mix(text: &str) -> Result<Mix, String> {
 
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if let Some(url) = args.file.to_str().filter(|name| name.contains("://")) {
+        if matches!(args.by, Some(By::Capacity)) {
+            bail!("a store is measured with shares of the I/Os: leave --by out");
+        }
+        let mixes = args.mix.iter().map(|mix| mix.parts.clone()).collect();
+        return live::run(url, &args.live, mixes, args.json);
+    }
     let sheet = Sheet::read(&args.file)?;
     let io = sheet.has("size_bytes") || sheet.has("read_share");
     let (text, json) = match (io, sheet.has("concurrency")) {
@@ -116,7 +129,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Formats a number with its interval.
-fn interval(e: Estimated) -> String {
+pub(super) fn interval(e: Estimated) -> String {
     let bound = |b: Option<f64>| b.map_or("?".to_owned(), |b| digits(b, 4));
     match (e.low, e.high) {
         (None, None) => digits(e.value, 4),
@@ -221,16 +234,7 @@ fn storage_text(
     }
     out += &grid.text();
     if let Some(affine) = system.affine() {
-        let line = |fixed: Estimated, byte: Estimated| {
-            format!("{} + {} ns per byte", time(fixed.value), interval(scaled(byte, 1e9)))
-        };
-        let _ = writeln!(
-            out,
-            "\nBetween sizes: a read takes {}, a write {}; worst error {} %.",
-            line(affine.read_fixed_s, affine.read_byte_s),
-            line(affine.write_fixed_s, affine.write_byte_s),
-            error_percent(affine.residual_worst)
-        );
+        out += &affine_text(affine);
     }
     if !answers.is_empty() {
         out.push('\n');
@@ -254,6 +258,19 @@ fn storage_text(
         }
     }
     out + &warnings_text(system.warnings())
+}
+
+/// The cost between sizes, in a sentence.
+pub(super) fn affine_text(affine: &AffineCost) -> String {
+    let line = |fixed: Estimated, byte: Estimated| {
+        format!("{} + {} ns per byte", time(fixed.value), interval(scaled(byte, 1e9)))
+    };
+    format!(
+        "\nBetween sizes: a read takes {}, a write {}; worst error {} %.\n",
+        line(affine.read_fixed_s, affine.read_byte_s),
+        line(affine.write_fixed_s, affine.write_byte_s),
+        error_percent(affine.residual_worst)
+    )
 }
 
 /// Converts to another unit.

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod capacity;
+mod capacity_live;
 mod check;
 mod config;
 mod data;
@@ -77,7 +78,7 @@ enum Command {
     Fit(fit::Args),
     /// Predict response times from a model at given loads
     Predict(predict::Args),
-    /// Compute the capacity of a system from a table of measured throughputs
+    /// Compute the capacity of a system from a table of throughputs, or measure that of a store
     Capacity(capacity::Args),
     /// Compute which factors of an experiment matter, from a table of its runs or from run folders
     Factors(factors::Args),

@@ -28,7 +28,8 @@ pub struct Hypothesis {
     pub work: Parameter,
     /// Its squared coefficient of variation.
     pub scv: f64,
-    /// Mean time outside of the servers, seconds.
+    /// Mean time outside of the servers, seconds; negative if a reply leaves so long before its
+    /// server is free again.
     pub outside: Parameter,
     /// Share of requests that pass the servers by.
     #[serde(default)]
@@ -57,7 +58,6 @@ impl Hypothesis {
         positive("a hypothesis's mean work", self.work.value)?;
         not_negative("the SCV of a hypothesis's work", self.scv)?;
         self.outside.check("a hypothesis's time outside")?;
-        not_negative("a hypothesis's time outside", self.outside.value)?;
         check("the share that passes by", self.bypass, 0.0..=1.0, "0 to 1").map(|_| ())
     }
 }

@@ -73,9 +73,10 @@ impl Delay {
     /// A delay with a mean in seconds and an SCV, given the law of memory's responses, which pass
     /// the same way but no device. The excess over memory's law is a gamma law of its own. If there
     /// is no excess, or more than the SCV allows, memory's law is stretched to the moments. An SCV
-    /// of 0 gives a constant.
+    /// of 0 gives a constant. A negative mean is a constant too: replies leave so long before the
+    /// server is free again.
     pub fn beside(memory: Option<&Empirical>, mean: f64, scv: f64) -> Result<Self, Error> {
-        not_negative("the front delay", mean)?;
+        check("the front delay", mean, -1e9..=1e9, "a number of seconds")?;
         not_negative("the SCV of the front delay", scv)?;
         if mean <= NONE || scv < 1e-4 {
             return Ok(Delay::constant(mean));
@@ -143,8 +144,8 @@ impl Delay {
     pub fn check(&self) -> Result<(), Error> {
         let mut total = 0.0;
         for (i, (time, share)) in self.slices.iter().enumerate() {
-            let before = if i == 0 { 0.0 } else { self.slices[i - 1].0 };
-            check("the front delay", *time, before..=f64::MAX, "0 or more, ascending")?;
+            let before = if i == 0 { f64::MIN } else { self.slices[i - 1].0 };
+            check("the front delay", *time, before..=f64::MAX, "a number of seconds, ascending")?;
             total += not_negative("the share of a front delay", *share)?;
         }
         check("the sum of the shares of a front delay", total, 1.0 - 1e-6..=1.0 + 1e-6, "1")?;

@@ -192,6 +192,7 @@ impl Line {
     pub fn works(&self, kind: Kind, outside: f64) -> Vec<f64> {
         match (kind.servers, kind.discipline) {
             (None, _) => self.alone(outside),
+            (Some(1), Discipline::Fifo) => self.one_by_one(outside),
             (Some(m), Discipline::Fifo) => self.in_line(m as usize, outside),
             (Some(m), Discipline::Shared) => self.shared(f64::from(m), outside),
         }
@@ -200,6 +201,21 @@ impl Line {
     fn alone(&self, outside: f64) -> Vec<f64> {
         let each = self.arrivals.iter().zip(&self.departures);
         each.map(|(arrival, departure)| (departure - outside - arrival).max(0.0)).collect()
+    }
+
+    /// One server, whatever the order in which it takes those that wait: a request has begun when
+    /// the one that left before it left. Real servers swap requests: new connections are polled
+    /// after old ones, and replies are read in batches.
+    fn one_by_one(&self, outside: f64) -> Vec<f64> {
+        let mut works = vec![0.0; self.arrivals.len()];
+        let mut free = f64::NEG_INFINITY;
+        for &i in &self.by_end {
+            let i = i as usize;
+            let end = self.departures[i] - outside;
+            works[i] = (end - free.max(self.arrivals[i])).max(0.0);
+            free = end;
+        }
+        works
     }
 
     fn in_line(&self, m: usize, outside: f64) -> Vec<f64> {

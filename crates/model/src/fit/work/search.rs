@@ -16,6 +16,11 @@ const REFINE: usize = 60_000;
 /// its spread.
 const OUTSIDE: usize = 12;
 const FASTEST: f64 = 0.05;
+/// Times outside below zero: a server is busy for so long after its reply has left (it logs, tidies
+/// up, or spends a credit that idle links save up). Tried for lines only, down to this part of the
+/// median response of the requests that met no other.
+const AFTER: usize = 5;
+const LONGEST: f64 = 0.6;
 /// The most kinds that are refined.
 const KINDS: usize = 6;
 /// Times outside of a kind in the result, and the difference of the statistic they reach to.
@@ -143,7 +148,8 @@ fn light(lines: &[Line]) -> (f64, f64, u32) {
 
 /// Looks for the hypotheses under which works depend on nothing.
 pub(super) fn search(lines: Vec<Line>, servers: Option<u32>, options: &Options) -> Search {
-    let (median, most, most_met) = light(&lines);
+    let (median, fastest, most_met) = light(&lines);
+    let most = Reach { low: -LONGEST * median, high: fastest };
     let block_s = if options.block_s > 0.0 { options.block_s } else { f64::INFINITY };
     let all = Judge::new(lines, median, block_s);
     let scan = all.part(SCAN, median);
@@ -185,11 +191,29 @@ pub(super) fn search(lines: Vec<Line>, servers: Option<u32>, options: &Options) 
     Search { lines: all.lines, kinds, points, best }
 }
 
+/// The times outside that are tried.
+#[derive(Clone, Copy, Debug)]
+struct Reach {
+    low: f64,
+    high: f64,
+}
+
+impl Reach {
+    /// Those of a kind.
+    fn of(self, kind: Kind) -> Reach {
+        match (kind.discipline, kind.servers) {
+            (Discipline::Fifo, Some(_)) => self,
+            // Without a limit no work depends on it, and a shared processor has no one next.
+            _ => Reach { low: 0.0, ..self },
+        }
+    }
+}
+
 /// Each kind with its best score and the number of the time outside at which it has it.
 type Coarse = (Kind, Score, f64);
 
 /// Both disciplines with any number of servers, and no limit.
-fn kinds(scan: &Judge, most: f64, most_met: u32) -> Vec<Coarse> {
+fn kinds(scan: &Judge, most: Reach, most_met: u32) -> Vec<Coarse> {
     let mut all = vec![coarse(scan, Kind { discipline: Discipline::Fifo, servers: None }, most)];
     for discipline in [Discipline::Fifo, Discipline::Shared] {
         let of = |m: u32| coarse(scan, Kind { discipline, servers: Some(m) }, most);
@@ -223,21 +247,24 @@ fn kinds(scan: &Judge, most: f64, most_met: u32) -> Vec<Coarse> {
     all
 }
 
-fn coarse(judge: &Judge, kind: Kind, most: f64) -> Coarse {
-    let at = |k: usize| most * (k as f64 / OUTSIDE as f64).powf(1.5);
-    let of = |k: usize| (kind, judge.judge(kind, at(k)), at(k));
-    let all = (0..=OUTSIDE).map(of);
-    let best = all.min_by(|a, b| excess(&a.1).total_cmp(&excess(&b.1)));
-    best.unwrap_or_else(|| of(0))
+fn coarse(judge: &Judge, kind: Kind, most: Reach) -> Coarse {
+    let Reach { low, high } = most.of(kind);
+    let part = |k: usize, of: usize| (k as f64 / of as f64).powf(1.5);
+    let of = |at: f64| (kind, judge.judge(kind, at), at);
+    let above = (0..=OUTSIDE).map(|k| high * part(k, OUTSIDE));
+    let below = (1..=AFTER).map(|k| low * part(k, AFTER)).filter(|at| *at < 0.0);
+    let best = above.chain(below).map(of).min_by(|a, b| excess(&a.1).total_cmp(&excess(&b.1)));
+    best.unwrap_or_else(|| of(0.0))
 }
 
 /// The best time outside near one, by ever finer steps.
-fn refined(judge: &Judge, kind: Kind, near: f64, most: f64) -> f64 {
+fn refined(judge: &Judge, kind: Kind, near: f64, most: Reach) -> f64 {
+    let Reach { low, high } = most.of(kind);
     let mut best = (excess(&judge.judge(kind, near)), near);
-    let mut step = most / OUTSIDE as f64;
+    let mut step = (if near < 0.0 { -low } else { high }) / OUTSIDE as f64;
     for _ in 0..6 {
         for at in [best.1 - step, best.1 - 0.5 * step, best.1 + 0.5 * step, best.1 + step] {
-            if (0.0..=most).contains(&at) {
+            if (low..=high).contains(&at) {
                 let now = excess(&judge.judge(kind, at));
                 if now < best.0 {
                     best = (now, at);
@@ -250,16 +277,18 @@ fn refined(judge: &Judge, kind: Kind, near: f64, most: f64) -> f64 {
 }
 
 /// Times outside about the best, with weights.
-fn around(judge: &Judge, kind: &Point, most: f64, phi: f64) -> Vec<Point> {
+fn around(judge: &Judge, kind: &Point, most: Reach, phi: f64) -> Vec<Point> {
+    let bounds = most.of(kind.kind);
+    let most = bounds.high.max(-bounds.low);
     let least = excess(&kind.score);
     let apart = |at: f64| excess(&judge.judge(kind.kind, at)) - least;
     let reach = |sign: f64| {
         let mut step = (most / 400.0).max(1e-12);
         let mut at = kind.outside;
         while step < 4.0 * most {
-            let next = (kind.outside + sign * step).clamp(0.0, most);
+            let next = (kind.outside + sign * step).clamp(bounds.low, bounds.high);
             at = next;
-            if next <= 0.0 || next >= most || apart(next) > REACH * phi {
+            if next <= bounds.low || next >= bounds.high || apart(next) > REACH * phi {
                 break;
             }
             step *= 2.0;

@@ -1,8 +1,9 @@
 //! Writes what was found as a model ([`super`] has the method).
 
-use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
+use rand::{RngExt, SeedableRng};
+use statrs::distribution::{ChiSquared, ContinuousCDF};
 
 use crate::distribution::{Empirical, ServiceTime};
 use crate::error::Error;
@@ -11,6 +12,7 @@ use crate::model_file::{
     SpotifyParameters,
 };
 use crate::queue::Discipline;
+use crate::statistics::student_95;
 use crate::storage::SolvedQueues;
 use crate::window::Histogram;
 
@@ -57,7 +59,8 @@ pub(super) fn worked(
     let best = &found.best;
     let blur = found.lines.iter().map(|l| l.blur).fold(0.0, f64::max);
     let law = law_of_works(found, blur)?;
-    let rows = rows(found, blur, options);
+    let between = Between::of(best, blur);
+    let rows = rows(found, blur, between, options);
     let column = |f: &dyn Fn(&Row) -> f64| rows.iter().map(f).collect::<Vec<f64>>();
     let bypass = bypass_of(found, |_| 1.0);
     let q0 = Parameter::from_replicates(bypass, &column(&|r| r.bypass), "1");
@@ -155,8 +158,65 @@ fn is_of(row: &Row, point: &Point) -> bool {
     row.servers == point.kind.servers.unwrap_or(UNLIMITED) && row.shared == shared
 }
 
+/// How much the mean work of a step differs from that of all beyond chance, as a share of it. Real
+/// services do: caches, frequencies and neighbours differ from run to run, and works follow the load
+/// a little even under the best hypothesis. A prediction is of a run of its own, so it carries this
+/// in full; with few steps it is poorly known, and Student's quantile allows for that.
+#[derive(Clone, Copy, Debug)]
+struct Between {
+    deviation: f64,
+}
+
+/// A step's difference is beyond chance if a sum of squares as large has this probability.
+const CHANCE: f64 = 0.1;
+
+impl Between {
+    fn of(best: &Point, blur: f64) -> Between {
+        let none = Between { deviation: 0.0 };
+        let all = moments(sum(best.blocks.iter().flatten()), blur).0;
+        let each: Vec<(f64, f64)> = best.blocks.iter().filter_map(|b| of_step(b, all)).collect();
+        if each.len() < 2 || all <= 0.0 {
+            return none;
+        }
+        let degrees = (each.len() - 1) as f64;
+        let weight: f64 = each.iter().map(|(_, v)| 1.0 / v).sum();
+        let mean = each.iter().map(|(m, v)| m / v).sum::<f64>() / weight;
+        let q: f64 = each.iter().map(|(m, v)| (m - mean).powi(2) / v).sum();
+        let beyond = ChiSquared::new(degrees).is_ok_and(|law| law.sf(q) < CHANCE);
+        if !beyond {
+            return none;
+        }
+        let n = each.len() as f64;
+        let plain = each.iter().map(|(m, _)| m).sum::<f64>() / n;
+        let spread = each.iter().map(|(m, _)| (m - plain).powi(2)).sum::<f64>() / degrees;
+        let chance = each.iter().map(|(_, v)| v).sum::<f64>() / n;
+        let deviation = (spread - chance).max(0.0).sqrt() * (1.0 + 1.0 / n).sqrt();
+        Between { deviation: deviation * student_95(each.len() - 1) / 1.96 }
+    }
+
+    /// What a run's mean work is multiplied by.
+    fn factor(self, random: &mut StdRng) -> f64 {
+        // A normal law by twelve uniform ones.
+        let normal = (0..12).map(|_| random.random::<f64>()).sum::<f64>() - 6.0;
+        (self.deviation * normal).exp()
+    }
+}
+
+/// Mean work of a step over that of all, and the variance of that by its blocks.
+fn of_step(blocks: &[Sums], all: f64) -> Option<(f64, f64)> {
+    let (n, work, _) = sum(blocks.iter());
+    let used: Vec<&Sums> = blocks.iter().filter(|b| b.0 > 0.0).collect();
+    if used.len() < 4 || n <= 0.0 {
+        return None;
+    }
+    let mean = work / n;
+    let off = used.iter().map(|b| (b.1 - mean * b.0).powi(2)).sum::<f64>();
+    let variance = off / (n * n) * used.len() as f64 / (used.len() - 1) as f64;
+    Some((mean / all, (variance / (all * all)).max(1e-12)))
+}
+
 /// Draws: hypotheses in proportion to their weights, and blocks of requests.
-fn rows(found: &Search, blur: f64, options: &Options) -> Vec<Row> {
+fn rows(found: &Search, blur: f64, between: Between, options: &Options) -> Vec<Row> {
     let n = options.replicates.min(1_000);
     let mut random = StdRng::seed_from_u64(options.seed);
     let rates: Vec<f64> = found.lines.iter().map(rate).collect();
@@ -184,6 +244,7 @@ fn rows(found: &Search, blur: f64, options: &Options) -> Vec<Row> {
             weights[drawn.step] += w;
         }
         let (mean, scv) = moments(total, blur);
+        let mean = mean * between.factor(&mut random);
         if mean > 0.0 && mean.is_finite() {
             rows.push(Row {
                 servers: point.kind.servers.unwrap_or(UNLIMITED),

@@ -1,0 +1,211 @@
+//! `concertina capacity URL`: the capacity of a store that is measured.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use clap::Parser;
+use model::capacity::MixPart;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use report::grid::Grid;
+use report::objective::digits;
+
+use super::load::{bar, seconds, watch_interrupts};
+use super::load_options::LoadOptions;
+use crate::cli::output::{out, outln};
+use crate::survey::{Settings, Survey, part, run as go};
+use load::{Load, Plan, Progress};
+use serve::config::Size;
+
+/// Options of a measurement.
+#[derive(clap::Args)]
+pub(super) struct Flags {
+    /// Sizes of the objects
+    #[arg(long, value_delimiter = ',', value_name = "BYTES,…", help_heading = "A store")]
+    #[arg(default_value = "4KiB,16KiB,64KiB,256KiB,1MiB", value_parser = size)]
+    sizes: Vec<u64>,
+    /// Mixes to judge the law on, which the fit does not use: drawn, of one, two and three sizes
+    #[arg(long, default_value_t = 12, value_name = "N", help_heading = "A store")]
+    judge: usize,
+    /// Length of a repetition of a point
+    #[arg(long, default_value = "2s", value_parser = seconds, value_name = "TIME")]
+    #[arg(help_heading = "A store")]
+    duration: f64,
+    /// Warm-up before it
+    #[arg(long, default_value = "200ms", value_parser = seconds, value_name = "TIME")]
+    #[arg(help_heading = "A store")]
+    warmup: f64,
+    /// Repetitions of every point, in turn
+    #[arg(long, default_value_t = 3, value_name = "N", help_heading = "A store")]
+    repeat: usize,
+    /// The most clients
+    #[arg(long, default_value_t = 64, value_name = "N", help_heading = "A store")]
+    clients_max: usize,
+    /// Path before the key, if the address has no path [default: /objects/]
+    #[arg(long, value_name = "PATH", help_heading = "A store")]
+    prefix: Option<String>,
+    /// A file that contains a bearer token
+    #[arg(long, value_name = "FILE", help_heading = "A store")]
+    token_file: Option<String>,
+    /// s3: a file with the credentials [default: of the environment]
+    #[arg(long, value_name = "FILE", help_heading = "A store")]
+    credentials: Option<String>,
+    /// Generator threads
+    #[arg(long, default_value_t = 1, value_name = "N", help_heading = "A store")]
+    threads: usize,
+    /// Seed of all random numbers
+    #[arg(long, default_value_t = 1, value_name = "N", help_heading = "A store")]
+    seed: u64,
+    /// The folder of the run folders [default: runs/TIME]
+    #[arg(long, value_name = "DIR", help_heading = "A store")]
+    out: Option<String>,
+    /// Show no progress
+    #[arg(long, short, help_heading = "A store")]
+    quiet: bool,
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    let bytes = text.trim().parse::<Size>()?.0;
+    match bytes {
+        1..=1_073_741_824 => Ok(bytes),
+        _ => Err(format!("a size of {bytes} bytes: 1 byte to 1 GiB expected")),
+    }
+}
+
+/// The options of a load, as `concertina load` reads them.
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    options: LoadOptions,
+}
+
+/// Measures, fits, judges and prints.
+pub(super) fn run(
+    url: &str,
+    flags: &Flags,
+    wanted: Vec<Vec<MixPart>>,
+    json: bool,
+) -> anyhow::Result<ExitCode> {
+    let mut words = vec!["load".to_owned(), url.to_owned()];
+    let given = [
+        ("prefix", &flags.prefix),
+        ("token-file", &flags.token_file),
+        ("credentials", &flags.credentials),
+        ("out", &flags.out),
+    ];
+    for (name, value) in given {
+        words.extend(value.iter().map(|value| format!("--{name}={value}")));
+    }
+    words.push(format!("--threads={}", flags.threads));
+    words.push(format!("--seed={}", flags.seed));
+    let options = Line::try_parse_from(words)?.options;
+    let plan: Plan = options.plan(Load::Nothing, options.generated(), 1)?;
+    let mut sizes = flags.sizes.clone();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let settings = Settings {
+        plan,
+        mixes: drawn(&sizes, flags.judge, flags.seed),
+        sizes,
+        step_s: flags.duration,
+        warmup_s: flags.warmup,
+        repeat: flags.repeat.max(1),
+        clients_max: flags.clients_max.max(1),
+        wanted,
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    watch_interrupts(&stop)?;
+    let bar = bar(flags.quiet || !std::io::stderr().is_terminal());
+    let survey = go(&settings, &stop, &mut |p: &Progress| {
+        bar.set_position((p.done * 1000.0) as u64);
+        bar.set_prefix(p.stage.clone());
+        bar.set_message(format!("{:.0}/s, {} errors", p.rate, p.errors));
+    });
+    bar.finish_and_clear();
+    let survey = survey?;
+    if json {
+        outln!("{:#}", value(&settings, &survey)?);
+    } else {
+        out!("{}{}", text(url, &survey), survey.text());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Mixes of one, two and three sizes in turn; the shares of reads run from 0 to 1.
+fn drawn(sizes: &[u64], count: usize, seed: u64) -> Vec<Vec<MixPart>> {
+    let mut random = StdRng::seed_from_u64(seed ^ 0x5eed);
+    let mut mixes = Vec::new();
+    for number in 0..count {
+        let reads = ((number as f64 + 0.5) / count as f64 * 100.0).round() / 100.0;
+        let parts = (1 + number % 3).min(sizes.len());
+        let mut left: Vec<u64> = sizes.to_vec();
+        let mut chosen = Vec::new();
+        for _ in 0..parts {
+            chosen.push(left.swap_remove(random.random_range(0..left.len())));
+        }
+        // Hundredths that add to 1, none below a tenth.
+        let mut shares: Vec<f64> =
+            (1..parts).map(|_| f64::from(random.random_range(10..40u32))).collect();
+        shares.push(100.0 - shares.iter().sum::<f64>());
+        let each = chosen.iter().zip(shares);
+        mixes.push(each.map(|(&size, share)| part(size, reads, share / 100.0)).collect());
+    }
+    mixes
+}
+
+fn value(settings: &Settings, survey: &Survey) -> anyhow::Result<serde_json::Value> {
+    let mut value = serde_json::to_value(survey)?;
+    value["law"] = "C = T_read + T_write·f_rw".into();
+    value["sizes"] = serde_json::to_value(survey.law.sizes())?;
+    value["affine"] = serde_json::to_value(survey.law.affine())?;
+    value["scatter"] = serde_json::to_value(survey.law.scatter())?;
+    value["dir"] = PathBuf::from(&settings.plan.out).display().to_string().into();
+    Ok(value)
+}
+
+/// What the law is.
+fn text(url: &str, survey: &Survey) -> String {
+    let mut text = format!(
+        "{url}: {} clients{}. C = T_read + T_write·f_rw.\n\n",
+        survey.clients,
+        if survey.saturated { ", more gain nothing" } else { "" }
+    );
+    let head = ["bytes", "C: reads/s", "writes/s", "f_rw"];
+    let mut grid = Grid::new("rrrr", &head);
+    let interval = super::capacity::interval;
+    for size in survey.law.sizes() {
+        grid.row([
+            digits(size.size_bytes, 15),
+            interval(size.capacity),
+            interval(size.write_throughput),
+            interval(size.write_cost),
+        ]);
+    }
+    text += &grid.text();
+    if let Some(affine) = survey.law.affine() {
+        text += &super::capacity::affine_text(affine);
+    }
+    text.push('\n');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drawn_mixes_have_shares_that_add_to_one_and_all_shares_of_reads() {
+        let mixes = drawn(&[4096, 16384, 65536, 1 << 20], 30, 7);
+        assert_eq!(mixes.len(), 30);
+        for (number, mix) in mixes.iter().enumerate() {
+            assert_eq!(mix.len(), 1 + number % 3);
+            let sum: f64 = mix.iter().map(|p| p.share).sum();
+            assert!((sum - 1.0).abs() < 1e-9 && mix.iter().all(|p| p.share >= 0.1), "{mix:?}");
+        }
+        assert!(mixes[0][0].read_share < 0.05 && mixes[29][0].read_share > 0.95);
+        assert_eq!(drawn(&[4096], 3, 1)[2].len(), 1, "one size has no mixes of three");
+    }
+}

@@ -1,0 +1,125 @@
+//! The requests of all points, as one trace: first every object once, then a slice for each point.
+
+use std::fmt::Write as _;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use model::capacity::MixPart;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use super::Settings;
+
+/// Requests of a point's slice; they repeat from the start when they end.
+const ROWS: u64 = 4_000;
+/// The most objects of a size, and the most bytes of all objects of it.
+const OBJECTS_MAX: u64 = 256;
+const BYTES_MAX: u64 = 64 << 20;
+
+/// The trace.
+pub(super) struct Requests {
+    pub file: PathBuf,
+    objects: u64,
+}
+
+impl Requests {
+    /// Writes the requests of points, by the parts of each.
+    pub fn write(
+        file: &Path,
+        points: &[Vec<MixPart>],
+        settings: &Settings,
+    ) -> anyhow::Result<Requests> {
+        let mut sizes = settings.sizes.clone();
+        sizes.extend(points.iter().flatten().map(|part| part.size_bytes as u64));
+        sizes.sort_unstable();
+        sizes.dedup();
+        let count = |size: u64| (BYTES_MAX / size.max(1)).clamp(4, OBJECTS_MAX);
+        let mut text = String::from("time_ms,key,size,op\n");
+        let mut objects = 0;
+        for &size in &sizes {
+            for object in 0..count(size) {
+                let _ = writeln!(text, "0,s{size}-{object},{size},get");
+                objects += 1;
+            }
+        }
+        let mut random = StdRng::seed_from_u64(settings.plan.seed);
+        for parts in points {
+            for _ in 0..ROWS {
+                let (mut u, mut part) = (random.random::<f64>(), &parts[0]);
+                for candidate in parts {
+                    part = candidate;
+                    u -= candidate.share;
+                    if u < 0.0 {
+                        break;
+                    }
+                }
+                let size = part.size_bytes as u64;
+                let object = random.random_range(0..count(size));
+                let op = if random.random::<f64>() < part.read_share { "get" } else { "put" };
+                let _ = writeln!(text, "0,s{size}-{object},{size},{op}");
+            }
+        }
+        std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
+        Ok(Requests { file: file.to_owned(), objects })
+    }
+
+    /// The rows that ask for every object once.
+    pub fn catalogue(&self) -> Range<u64> {
+        0..self.objects
+    }
+
+    /// The rows of a point.
+    pub fn of(&self, point: usize) -> Range<u64> {
+        let from = self.objects + point as u64 * ROWS;
+        from..from + ROWS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::part;
+    use super::*;
+    use load::{Keys, Load, Plan, Popularity, Size};
+
+    #[test]
+    fn each_point_has_a_slice_with_its_shares_and_the_catalogue_has_all_objects() {
+        let dir = tempfile::tempdir().unwrap();
+        let keys = Keys::Synthetic {
+            popularity: Popularity::Uniform,
+            count: 1,
+            size: Size::fixed(1),
+            format: "k{i}".to_owned(),
+            read_share: 1.0,
+        };
+        let plan = Plan::new("http://127.0.0.1:1", Load::Nothing, keys, dir.path().to_owned());
+        let settings = Settings {
+            plan,
+            sizes: vec![4096],
+            step_s: 1.0,
+            warmup_s: 0.0,
+            repeat: 1,
+            clients_max: 1,
+            mixes: Vec::new(),
+            wanted: Vec::new(),
+        };
+        let points =
+            [vec![part(4096, 1.0, 1.0)], vec![part(4096, 0.7, 0.25), part(1 << 24, 0.0, 0.75)]];
+        let requests = Requests::write(&dir.path().join("r.csv"), &points, &settings).unwrap();
+        let text = std::fs::read_to_string(&requests.file).unwrap();
+        let rows: Vec<&str> = text.lines().skip(1).collect();
+        assert_eq!(requests.catalogue(), 0..260, "256 of 4 KiB and 4 of 16 MiB");
+        let distinct: std::collections::HashSet<&str> =
+            rows.iter().filter_map(|row| row.split(',').nth(1)).collect();
+        assert_eq!(distinct.len(), 260);
+        let of = |point: usize, what: &str| {
+            let range = requests.of(point);
+            let slice = &rows[range.start as usize..range.end as usize];
+            slice.iter().filter(|row| row.contains(what)).count() as f64 / slice.len() as f64
+        };
+        assert_eq!(of(0, ",put"), 0.0);
+        assert!((of(1, ",16777216,put") - 0.75).abs() < 0.03);
+        assert!((of(1, ",4096,get") - 0.175).abs() < 0.03);
+        assert_eq!(rows.len() as u64, requests.of(1).end);
+    }
+}

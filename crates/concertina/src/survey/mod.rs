@@ -1,0 +1,375 @@
+//! Measures the capacity of a store: reads and writes alone for each size, then the law between
+//! them, judged on mixes that the fit did not use.
+//!
+//! A closed loop's clients are doubled until the throughput stops growing: at reads alone and
+//! writes alone of each size. Then all points, and mixes that are not fitted, are measured in turn with that many
+//! clients, several times, so that a drift of the machine falls on all of them. The requests of a mix are
+//! drawn independently, so its shares are of the requests: the harmonic mean is the reading that
+//! should hold, and the arithmetic one is shown beside it ([`model::capacity::Shares`]).
+//!
+//! - `keys`: the requests, as one trace with a slice for each point. `text`: the output for people.
+
+mod keys;
+mod text;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context as _, bail, ensure};
+use model::capacity::{IoCapacity, IoPoint, MixPart, Shares};
+use model::statistics::{batch_means, student_95};
+use serde::Serialize;
+
+use keys::Requests;
+use load::{Keys, Length, Load, Plan, Progress, Session, Size, Think};
+
+/// A doubling of the clients that gains less than this is fruitless; two of them end the search.
+const GAIN: f64 = 0.05;
+const PATIENCE: usize = 2;
+/// Seconds of a step of the search, as a part of those of a repetition.
+const SEARCH: f64 = 0.5;
+/// Throughput in the second half of the repetitions that differs by more than this from the first
+/// half, at points of all kinds together, is a drift.
+const DRIFT: f64 = 0.05;
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The service and what all steps share; its `out` is the folder of the run folders.
+    pub plan: Plan,
+    /// Sizes of the objects, bytes.
+    pub sizes: Vec<u64>,
+    /// Seconds of a repetition, and of the warm-up before it.
+    pub step_s: f64,
+    /// The same.
+    pub warmup_s: f64,
+    /// Repetitions of every point.
+    pub repeat: usize,
+    /// The most clients.
+    pub clients_max: usize,
+    /// Mixes that are not fitted, each with parts of the requests.
+    pub mixes: Vec<Vec<MixPart>>,
+    /// Mixes that are predicted only.
+    pub wanted: Vec<Vec<MixPart>>,
+}
+
+/// Throughput of a point at saturation.
+#[derive(Clone, Debug, Serialize)]
+pub struct Measured {
+    /// The requests' sizes and shares of reads.
+    pub parts: Vec<MixPart>,
+    /// Successful requests/s of each repetition.
+    pub repetitions: Vec<f64>,
+    /// Their mean.
+    pub throughput: f64,
+    /// Half the width of its 95 % interval; `None` of one repetition.
+    pub half_width: Option<f64>,
+    /// Share of the replies that were errors.
+    pub errors: f64,
+    /// Share of the replies that were refusals (503, 429).
+    pub refused: f64,
+}
+
+/// A mix beside its prediction.
+#[derive(Clone, Debug, Serialize)]
+pub struct Judged {
+    /// What was measured.
+    pub measured: Measured,
+    /// Requests/s by the harmonic mean: shares of the requests.
+    pub predicted: f64,
+    /// The interval in which a measurement is expected.
+    pub low: f64,
+    /// Its upper end.
+    pub high: f64,
+    /// Predicted over measured, less 1.
+    pub error: f64,
+    /// Whether the measurement is in the interval.
+    pub inside: bool,
+    /// Requests/s by the arithmetic mean: shares of the capacity.
+    pub arithmetic: f64,
+}
+
+/// The result.
+#[derive(Clone, Debug, Serialize)]
+pub struct Survey {
+    /// Clients of every point.
+    pub clients: usize,
+    /// Whether more clients gained nothing at every point.
+    pub saturated: bool,
+    /// Reads and writes alone of each size.
+    pub points: Vec<Measured>,
+    /// The law.
+    #[serde(skip)]
+    pub law: IoCapacity,
+    /// Mixes that the law has not seen.
+    pub judged: Vec<Judged>,
+    /// Mixes that were asked for: parts, requests/s, and the interval.
+    pub wanted: Vec<(Vec<MixPart>, [f64; 3])>,
+    /// What is wrong, in sentences.
+    pub warnings: Vec<String>,
+}
+
+impl Survey {
+    /// The errors of the mixes without their signs, ascending.
+    pub fn errors(&self) -> Vec<f64> {
+        let mut errors: Vec<f64> = self.judged.iter().map(|j| j.error.abs()).collect();
+        errors.sort_by(f64::total_cmp);
+        errors
+    }
+}
+
+/// Measures, fits and judges. `stop` ends it with an error; run folders are kept.
+pub fn run(
+    settings: &Settings,
+    stop: &Arc<AtomicBool>,
+    progress: &mut dyn FnMut(&Progress),
+) -> anyhow::Result<Survey> {
+    ensure!(!settings.sizes.is_empty() && settings.repeat >= 1, "nothing to measure");
+    std::fs::create_dir_all(&settings.plan.out)?;
+    let alone: Vec<Vec<MixPart>> = settings
+        .sizes
+        .iter()
+        .flat_map(|&size| [1.0, 0.0].map(|read_share| vec![part(size, read_share, 1.0)]))
+        .collect();
+    let all: Vec<Vec<MixPart>> = alone.iter().chain(&settings.mixes).cloned().collect();
+    let requests = Requests::write(&settings.plan.out.join("requests.csv"), &all, settings)?;
+    let bench = Bench { settings, requests: &requests, stop };
+    bench.fill(progress)?;
+    let (clients, saturated) = bench.search(alone.len(), progress)?;
+    let mut rates: Vec<Vec<f64>> = vec![Vec::new(); all.len()];
+    let mut failed = vec![(0, 0, 0); all.len()];
+    for turn in 0..settings.repeat {
+        for point in 0..all.len() {
+            let name = format!("point-{point}-{turn}");
+            let step = bench.step(&name, Some(point), &[clients], settings.step_s, progress)?;
+            let step = step.first().context("a step was not measured")?;
+            rates[point].push(step.rate);
+            let sum = &mut failed[point];
+            *sum = (sum.0 + step.completions, sum.1 + step.errors, sum.2 + step.refusals);
+        }
+    }
+    let measured = |point: usize| {
+        let (count, errors, refused) = failed[point];
+        let repetitions = rates[point].clone();
+        let throughput = repetitions.iter().sum::<f64>() / repetitions.len().max(1) as f64;
+        let half_width = batch_means(&repetitions).map(|e| e.half_width);
+        let share = |n: u64| n as f64 / count.max(1) as f64;
+        let parts = all[point].clone();
+        let (errors, refused) = (share(errors), share(refused));
+        Measured { parts, repetitions, throughput, half_width, errors, refused }
+    };
+    let points: Vec<Measured> = (0..alone.len()).map(measured).collect();
+    let mixes: Vec<Measured> = (alone.len()..all.len()).map(measured).collect();
+    judge(settings, clients, saturated, points, mixes)
+}
+
+/// A part of a mix.
+pub fn part(size: u64, read_share: f64, share: f64) -> MixPart {
+    MixPart { size_bytes: size as f64, read_share, share }
+}
+
+struct Bench<'a> {
+    settings: &'a Settings,
+    requests: &'a Requests,
+    stop: &'a Arc<AtomicBool>,
+}
+
+impl Bench<'_> {
+    /// Puts every object once.
+    fn fill(&self, progress: &mut dyn FnMut(&Progress)) -> anyhow::Result<()> {
+        let clients = self.settings.clients_max.min(16);
+        let plan = self.plan("fill", self.requests.catalogue(), Load::Nothing, 1.0);
+        let mut session = Session::open(&Plan { fill: Some(clients), ..plan }, self.stop)?;
+        session.fill(progress)?;
+        session.close().map(|_| ())
+    }
+
+    fn plan(&self, name: &str, slice: std::ops::Range<u64>, load: Load, seconds: f64) -> Plan {
+        let keys = Keys::Trace {
+            file: self.requests.file.clone(),
+            slice: Some(slice),
+            warmup_slice: None,
+            size: Size::fixed(1),
+            skip_broken: false,
+            resolution_ms: Some(1.0),
+        };
+        Plan {
+            load,
+            keys,
+            length: Some(Length::Seconds(seconds)),
+            warmup: Some(Length::Seconds(self.settings.warmup_s)),
+            fill: None,
+            times: 0,
+            sample_one_in: 0,
+            out: self.settings.plan.out.join(name),
+            ..self.settings.plan.clone()
+        }
+    }
+
+    /// Measures a point with some numbers of clients, until more gain nothing.
+    fn step(
+        &self,
+        name: &str,
+        point: Option<usize>,
+        clients: &[usize],
+        seconds: f64,
+        progress: &mut dyn FnMut(&Progress),
+    ) -> anyhow::Result<Vec<load::StepSummary>> {
+        let slice = point.map_or(self.requests.catalogue(), |p| self.requests.of(p));
+        let closed =
+            |n: usize| Load::Closed { clients: vec![n], think_ms: 0.0, think: Think::Constant };
+        let first = closed(*clients.first().context("no clients")?);
+        let mut session = Session::open(&self.plan(name, slice, first, seconds), self.stop)?;
+        let (mut best, mut fruitless) = (0.0f64, 0);
+        for &n in clients {
+            session.load(&closed(n), progress)?;
+            if self.stop.load(Ordering::Relaxed) {
+                bail!("interrupted; the run folders are in {}", self.settings.plan.out.display());
+            }
+            let rate = session.summary().steps.last().map_or(0.0, |step| step.rate);
+            fruitless = if rate < (1.0 + GAIN) * best { fruitless + 1 } else { 0 };
+            best = best.max(rate);
+            if fruitless >= PATIENCE {
+                break;
+            }
+        }
+        Ok(session.close()?.steps)
+    }
+
+    /// The clients that saturate every one of the first points, and whether more gained nothing at
+    /// all of them.
+    fn search(
+        &self,
+        points: usize,
+        progress: &mut dyn FnMut(&Progress),
+    ) -> anyhow::Result<(usize, bool)> {
+        let doubled = std::iter::successors(Some(1usize), |n| n.checked_mul(2));
+        let numbers: Vec<usize> =
+            doubled.take_while(|&n| n <= self.settings.clients_max.max(1)).collect();
+        let (mut clients, mut saturated) = (1, true);
+        for point in 0..points {
+            let name = format!("search-{point}");
+            let seconds = SEARCH * self.settings.step_s;
+            let steps = self.step(&name, Some(point), &numbers, seconds, progress)?;
+            let best = steps.iter().map(|step| step.rate).fold(0.0, f64::max);
+            ensure!(best > 0.0, "{}", self.nothing(&steps));
+            let enough = steps.iter().position(|step| step.rate * (1.0 + GAIN) >= best);
+            clients = clients.max(numbers[enough.unwrap_or(0)]);
+            saturated &= steps.len() < numbers.len() || enough.is_some_and(|e| e + 1 < steps.len());
+        }
+        // Twice as many, so that the slower repetition of a point is saturated too.
+        Ok(((2 * clients).min(self.settings.clients_max.max(1)), saturated))
+    }
+
+    /// Why no request of a point succeeded.
+    fn nothing(&self, steps: &[load::StepSummary]) -> String {
+        let fault = steps.iter().flat_map(|s| &s.faults).map(|(why, _)| why.as_str()).next();
+        let why = fault.unwrap_or("no reply came");
+        format!(
+            "{}: no request succeeded ({why}): are puts and gets allowed?",
+            self.settings.plan.url
+        )
+    }
+}
+
+/// Fits the points and judges the mixes.
+fn judge(
+    settings: &Settings,
+    clients: usize,
+    saturated: bool,
+    points: Vec<Measured>,
+    mixes: Vec<Measured>,
+) -> anyhow::Result<Survey> {
+    let each = points.iter().flat_map(|point| {
+        let MixPart { size_bytes, read_share, .. } = point.parts[0];
+        let at = move |&throughput: &f64| IoPoint { size_bytes, read_share, throughput };
+        point.repetitions.iter().map(at)
+    });
+    let each: Vec<IoPoint> = each.filter(|p| p.throughput > 0.0).collect();
+    let law = IoCapacity::fit(&each, 0.95).context("the measured points give no law")?;
+    let turns = settings.repeat as f64;
+    let mut judged = Vec::new();
+    for measured in mixes {
+        let found = law.mix(&measured.parts, Shares::Ios)?;
+        let arithmetic = law.mix(&measured.parts, Shares::Capacity)?.total.value;
+        let predicted = found.total.value;
+        let (below, above) = (found.total.low, found.total.high);
+        // What will be measured scatters as the fitted points do.
+        let degrees = each.len().saturating_sub(points.len()).max(1);
+        let noise = law.scatter().unwrap_or(0.0) * predicted / turns.sqrt() * student_95(degrees);
+        let end = |end: Option<f64>| end.map_or(0.0, |e| e - predicted).hypot(noise);
+        let (low, high) = (predicted - end(below), predicted + end(above));
+        let error = predicted / measured.throughput.max(f64::MIN_POSITIVE) - 1.0;
+        let inside = (low..=high).contains(&measured.throughput);
+        judged.push(Judged { measured, predicted, low, high, error, inside, arithmetic });
+    }
+    let mut wanted = Vec::new();
+    for parts in &settings.wanted {
+        let found = law.mix(parts, Shares::Ios)?.total;
+        let or = |end: Option<f64>| end.unwrap_or(found.value);
+        wanted.push((parts.clone(), [found.value, or(found.low), or(found.high)]));
+    }
+    let warnings = warnings(clients, saturated, &law, &points, &judged);
+    Ok(Survey { clients, saturated, points, law, judged, wanted, warnings })
+}
+
+/// What the user should know: sentences.
+fn warnings(
+    clients: usize,
+    saturated: bool,
+    law: &IoCapacity,
+    points: &[Measured],
+    judged: &[Judged],
+) -> Vec<String> {
+    let mut texts: Vec<String> = law.warnings().iter().map(|w| format!("{w}.")).collect();
+    if !saturated {
+        texts.push(format!(
+            "Throughput still grew with {clients} clients at some point: give a larger --clients-max."
+        ));
+    }
+    let all = || points.iter().chain(judged.iter().map(|j| &j.measured));
+    let errors = all().map(|m| m.errors).fold(0.0, f64::max);
+    if errors > 0.001 {
+        let refused = all().map(|m| m.refused).fold(0.0, f64::max);
+        let how =
+            if refused > 0.5 * errors { "refused (503 or 429): it throttles" } else { "errors" };
+        texts.push(format!(
+            "Up to {:.1} % of the replies of a point were {how}; only successes are counted, and what a \
+             refusal costs is not part of the law.",
+            errors * 100.0
+        ));
+    }
+    let ratios: Vec<f64> = all()
+        .filter(|m| m.repetitions.len() >= 2)
+        .map(|m| {
+            let (first, last) = m.repetitions.split_at(m.repetitions.len() / 2);
+            let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
+            mean(last) / mean(first).max(f64::MIN_POSITIVE)
+        })
+        .collect();
+    if let Some(drift) = batch_means(&ratios) {
+        let off = (drift.mean - 1.0).abs();
+        if off > DRIFT && off > drift.half_width {
+            texts.push(format!(
+                "The store drifted: its throughput in the later repetitions is {:.0} % {} than in the first. \
+                 A cache that fills, or the machine: measure longer.",
+                100.0 * off,
+                if drift.mean < 1.0 { "less" } else { "more" }
+            ));
+        }
+    }
+    let signed: Vec<f64> = judged.iter().map(|j| j.error).collect();
+    if let Some(error) = batch_means(&signed) {
+        if error.mean.abs() > error.half_width && error.mean.abs() > 0.03 {
+            let (less, why) = match error.mean > 0.0 {
+                true => ("less", "reads and writes, or sizes, disturb each other"),
+                false => ("more", "they use parts of the store that work side by side"),
+            };
+            texts.push(format!(
+                "The law fails: mixes have {:.1} % {less} throughput than it says ({why}).",
+                100.0 * error.mean.abs()
+            ));
+        }
+    }
+    texts
+}

@@ -1,0 +1,80 @@
+//! The output for people.
+
+use std::fmt::Write as _;
+
+use model::capacity::MixPart;
+use report::grid::Grid;
+use report::objective::digits;
+
+use super::Survey;
+
+impl Survey {
+    /// A table of the judged mixes, what was asked for, and three lines on what was learnt.
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        let head =
+            ["mix (of the requests)", "measured/s", "predicted/s", "error %", "", "arithmetic/s"];
+        let mut grid = Grid::new("lrrrlr", &head);
+        for judged in &self.judged {
+            let half = judged.measured.half_width;
+            let half = half.map_or(String::new(), |h| format!(" ± {}", digits(h, 2)));
+            grid.row([
+                words(&judged.measured.parts),
+                format!("{}{half}", digits(judged.measured.throughput, 4)),
+                interval([judged.predicted, judged.low, judged.high]),
+                format!("{:+.1}", 100.0 * judged.error),
+                if judged.inside { "" } else { "outside" }.to_owned(),
+                digits(judged.arithmetic, 4),
+            ]);
+        }
+        if !self.judged.is_empty() {
+            out += &grid.text();
+        }
+        for (parts, wanted) in &self.wanted {
+            let _ = writeln!(out, "{}: {} requests/s", words(parts), interval(*wanted));
+        }
+        let errors = self.errors();
+        if let (Some(worst), Some(median)) = (errors.last(), errors.get(errors.len() / 2)) {
+            let inside = self.judged.iter().filter(|j| j.inside).count();
+            let _ = writeln!(
+                out,
+                "Judged on {} mixes that the fit had not seen: {:.1} % off in the median, {:.1} % at worst; \
+                 {inside} within their intervals.",
+                errors.len(),
+                100.0 * median,
+                100.0 * worst
+            );
+        }
+        for warning in &self.warnings {
+            let _ = writeln!(out, "Warning: {warning}");
+        }
+        out
+    }
+}
+
+fn interval([value, low, high]: [f64; 3]) -> String {
+    format!("{} [{}, {}]", digits(value, 4), digits(low, 4), digits(high, 4))
+}
+
+/// A mix as it is given to `--mix`, with one share of reads if it is the same for all sizes.
+fn words(parts: &[MixPart]) -> String {
+    let reads = |part: &MixPart| format!("{} % reads", digits(100.0 * part.read_share, 3));
+    let size = |part: &MixPart| match part.size_bytes / 1024.0 {
+        kib if kib >= 1024.0 => format!("{} MiB", digits(kib / 1024.0, 3)),
+        kib if kib >= 1.0 => format!("{} KiB", digits(kib, 4)),
+        _ => format!("{} B", digits(part.size_bytes, 4)),
+    };
+    let share = |part: &MixPart| format!("{} % {}", digits(100.0 * part.share, 3), size(part));
+    match parts {
+        [] => String::new(),
+        [only] => format!("{} {}", size(only), reads(only)),
+        [first, ..] if parts.iter().all(|p| p.read_share == first.read_share) => {
+            let each: Vec<String> = parts.iter().map(share).collect();
+            format!("{}, {}", each.join(" + "), reads(first))
+        }
+        _ => {
+            let each = parts.iter().map(|p| format!("{}, {}", share(p), reads(p)));
+            each.collect::<Vec<_>>().join(" + ")
+        }
+    }
+}

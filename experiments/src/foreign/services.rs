@@ -1,0 +1,314 @@
+//! The services, as processes on the processor of the services. They end with this process.
+
+use std::fs::{self, File};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail, ensure};
+use serde::Deserialize;
+
+use crate::lab;
+use crate::network::Network;
+use crate::nginx::parts::SlowDisk;
+
+/// Objects of a service.
+const OBJECTS: u64 = 400;
+/// Burst of a limited link, bytes: two packets.
+const BURST: u32 = 3_000;
+/// Bytes/s that a reply gets where each has a rate of its own.
+const REPLY_RATE: u64 = 2_000_000;
+
+/// A service of `config.toml`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Service {
+    pub name: String,
+    pub kind: Kind,
+    #[serde(default = "one")]
+    pub workers: u32,
+    pub mbit_per_s: Option<f64>,
+    pub service_ms: Option<f64>,
+    /// Requests/s, where a closed loop does not show it.
+    pub capacity: Option<f64>,
+    pub fit_s: f64,
+    pub judge_s: f64,
+    pub expected: Option<Known>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// What is known of a service beforehand.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Known {
+    pub discipline: model::queue::Discipline,
+    /// None for no limit.
+    pub servers: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Kind {
+    Compress,
+    Static,
+    Rate,
+    Disk,
+    Memcached,
+    Sqlite,
+    Versitygw,
+    /// nginx that stores what is put (WebDAV).
+    Dav,
+}
+
+/// A running service, with what it stands on in the order in which it is to end.
+pub(crate) struct Running {
+    pub url: String,
+    /// Arguments of every load.
+    pub arguments: Vec<String>,
+    processes: Vec<Process>,
+    _network: Option<Network>,
+    disk: Option<SlowDisk>,
+}
+
+struct Process {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Running {
+    /// An error if a process does not run any more.
+    pub fn check(&mut self) -> anyhow::Result<()> {
+        for process in &mut self.processes {
+            if let Some(status) = process.child.try_wait()? {
+                bail!("the service ended ({status}): {}", lab::tail(&process.log));
+            }
+        }
+        self.disk.as_mut().map_or(Ok(()), SlowDisk::check)
+    }
+}
+
+/// Starts a service with its files below `folder`; `own` is the folder of the experiment.
+pub(crate) fn start(service: &Service, own: &Path, folder: &Path) -> anyhow::Result<Running> {
+    fs::create_dir_all(folder)?;
+    let network = match service.mbit_per_s {
+        None => None,
+        Some(mbit) => {
+            let network = Network::make(1)?;
+            network.limit(0, Some((mbit * 1e6, BURST)))?;
+            Some(network)
+        }
+    };
+    let address = match &network {
+        Some(network) => network.address(0).to_string(),
+        None => format!("127.0.0.1:{}", TcpListener::bind("127.0.0.1:0")?.local_addr()?.port()),
+    };
+    let starting = Starting { service, own, folder, network: network.as_ref(), address: &address };
+    let (mut running, disk) = match service.kind {
+        Kind::Static | Kind::Rate | Kind::Disk | Kind::Dav => starting.nginx()?,
+        Kind::Memcached => (starting.memcached()?, None),
+        Kind::Sqlite | Kind::Compress => (starting.python()?, None),
+        Kind::Versitygw => (starting.versitygw()?, None),
+    };
+    running.disk = disk;
+    running._network = network;
+    let until = Instant::now() + Duration::from_secs(20);
+    while std::net::TcpStream::connect(&address).is_err() {
+        running.check()?;
+        ensure!(Instant::now() < until, "{} does not listen at {address}", service.name);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(running)
+}
+
+struct Starting<'a> {
+    service: &'a Service,
+    own: &'a Path,
+    folder: &'a Path,
+    network: Option<&'a Network>,
+    address: &'a str,
+}
+
+impl Starting<'_> {
+    /// A process that the kernel ends with this one.
+    fn spawn(&self, program: &str, arguments: &[String]) -> anyhow::Result<Process> {
+        let log = self.folder.join(format!("{}.log", self.service.name));
+        let setpriv = Path::new("setpriv");
+        let mut command = match self.network {
+            Some(network) => network.command(0, setpriv),
+            None => Command::new(setpriv),
+        };
+        let child = command
+            .args(["--pdeathsig", "KILL", program])
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(File::create(self.folder.join("out"))?)
+            .stderr(File::create(&log)?)
+            .spawn()
+            .with_context(|| format!("cannot start {program} (setpriv is of util-linux)"))?;
+        Ok(Process { child, log })
+    }
+
+    fn running(&self, url: String, own: &[&str], process: Process) -> Running {
+        let keys = ["--keys=uniform", "--key-format=k{i}", "--window=100ms", "--sample-one-in=0"];
+        let mut arguments: Vec<String> = keys.iter().chain(own).map(|&a| a.to_owned()).collect();
+        arguments.push(format!("--count={OBJECTS}"));
+        Running { url, arguments, processes: vec![process], _network: None, disk: None }
+    }
+
+    fn nginx(&self) -> anyhow::Result<(Running, Option<SlowDisk>)> {
+        let (root, disk) = match self.service.kind {
+            Kind::Disk => {
+                let mount = self.folder.join("mount");
+                let mean = self.service.service_ms.context("service_ms is missing")?;
+                let arguments = [
+                    format!("--files={OBJECTS}"),
+                    "--bytes=4096".to_owned(),
+                    format!("--mean-ms={mean}"),
+                ];
+                let log = self.folder.join("slowdisk.log");
+                let program = lab::helper("slowdisk")?;
+                (mount.clone(), Some(SlowDisk::start(&program, &mount, &log, &arguments)?))
+            }
+            Kind::Dav => (self.files(1, 2)?, None),
+            Kind::Rate => (self.files(8 << 10, 64 << 10)?, None),
+            _ => (self.files(2 << 10, 32 << 10)?, None),
+        };
+        let conf = self.folder.join("nginx.conf");
+        fs::write(&conf, self.configuration(&root))?;
+        let path = |p: &Path| p.display().to_string();
+        let arguments = ["-p".to_owned(), path(self.folder), "-c".to_owned(), path(&conf)];
+        let process = self.spawn("nginx", &arguments)?;
+        let url = format!("http://{}/{{key}}", self.address);
+        Ok((self.running(url, &[], process), disk))
+    }
+
+    /// Text files of sizes between two, log-uniform.
+    fn files(&self, from: u64, to: u64) -> anyhow::Result<PathBuf> {
+        let root = self.folder.join("files");
+        fs::create_dir_all(&root)?;
+        let mut state = 1u64;
+        let mut random = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695);
+            state >> 33
+        };
+        for object in 0..OBJECTS {
+            let share = object as f64 / (OBJECTS - 1) as f64;
+            let size = (from as f64 * (to as f64 / from as f64).powf(share)) as usize;
+            let mut text = String::with_capacity(size + 16);
+            while text.len() < size {
+                text.push_str(&format!("{:x} ", random() % 4096 * (1 + random() % 16)));
+            }
+            text.truncate(size);
+            fs::write(root.join(format!("k{object}")), text)?;
+        }
+        Ok(root)
+    }
+
+    fn configuration(&self, root: &Path) -> String {
+        let (folder, root, address) = (self.folder.display(), root.display(), self.address);
+        let service = self.service;
+        let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+            .map(|name| format!("    {name}_temp_path {folder}/{name};\n"))
+            .concat();
+        let inside = match service.kind {
+            Kind::Rate => format!("root {root};\n        limit_rate {REPLY_RATE};\n"),
+            Kind::Disk => {
+                format!("root {root};\n        aio threads=disk;\n        directio 512;\n")
+            }
+            Kind::Dav => {
+                format!(
+                    "root {root};\n        dav_methods PUT;\n        client_max_body_size 2g;\n"
+                )
+            }
+            _ => format!("root {root};\n"),
+        };
+        format!(
+            "daemon off;\nmaster_process {};\nworker_processes {};\nuser root;\npid \
+             {folder}/nginx.pid;\nerror_log stderr error;\nthread_pool disk threads=256 max_queue=65536;\nevents \
+             {{ worker_connections 8192; }}\nhttp {{\n    access_log off;\n    default_type \
+             text/plain;\n{temporary}    sendfile off;\n    tcp_nodelay on;\n    keepalive_timeout \
+             1d;\n    keepalive_requests 1000000000;\n    server {{\n        listen {address} \
+             backlog=4096;\n        location / {{\n        {inside}        }}\n    }}\n}}\n",
+            if service.workers > 1 { "on" } else { "off" },
+            service.workers,
+        )
+    }
+
+    fn memcached(&self) -> anyhow::Result<Running> {
+        let (host, port) = self.address.rsplit_once(':').context("no port")?;
+        let arguments = [
+            "-u", "root", "-t", "1", "-c", "16384", "-m", "512", "-I", "4m", "-l", host, "-p", port,
+        ];
+        let process = self.spawn("memcached", &arguments.map(str::to_owned))?;
+        let url = format!("memcached://{}", self.address);
+        Ok(self.running(url, &["--size=2k..32k"], process))
+    }
+
+    /// A process of Python, with as many workers as are asked for.
+    fn python(&self) -> anyhow::Result<Running> {
+        let port = self.address.rsplit_once(':').context("no port")?.1.to_owned();
+        let path = |p: PathBuf| p.display().to_string();
+        let program = path(self.own.join("server.py"));
+        let what = match self.service.kind {
+            Kind::Compress => "compress".to_owned(),
+            _ => path(self.folder.join("rows")),
+        };
+        let arguments = [program, what, port, self.service.workers.to_string()];
+        let process = self.spawn("python3", &arguments)?;
+        Ok(self.running(format!("http://{}/{{key}}", self.address), &[], process))
+    }
+
+    fn versitygw(&self) -> anyhow::Result<Running> {
+        fs::create_dir_all(self.folder.join("data/objects"))?;
+        fs::create_dir_all(self.folder.join("iam"))?;
+        let credentials = self.folder.join("credentials");
+        let keys = "[default]\naws_access_key_id = foreign-access\naws_secret_access_key = foreign-secret\n";
+        fs::write(&credentials, keys)?;
+        let path = |p: &Path| p.display().to_string();
+        let (iam, data) = (path(&self.folder.join("iam")), path(&self.folder.join("data")));
+        let arguments = [
+            "--port",
+            self.address,
+            "--access",
+            "foreign-access",
+            "--secret",
+            "foreign-secret",
+            "--quiet",
+            "--iam-dir",
+            &iam,
+            "posix",
+            &data,
+        ];
+        let program = versitygw_program()?;
+        let process = self.spawn(&path(&program), &arguments.map(str::to_owned))?;
+        let url = format!("s3://objects?endpoint=http://{}", self.address);
+        let credentials = format!("--credentials={}", path(&credentials));
+        Ok(self.running(url, &["--size=4k..64k", &credentials], process))
+    }
+}
+
+/// Whether a service's objects are put by the load generator.
+pub(crate) fn is_filled(kind: Kind) -> bool {
+    matches!(kind, Kind::Memcached | Kind::Versitygw)
+}
+
+/// The path, and Go's folder for programs.
+fn versitygw_program() -> anyhow::Result<PathBuf> {
+    let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    folders.push(home.join("go/bin"));
+    let found = folders.into_iter().map(|f| f.join("versitygw")).find(|p| p.is_file());
+    found.context("this experiment lacks versitygw: .ci/setup builds it")
+}
