@@ -220,7 +220,10 @@ impl Dataset {
         );
         let appended: Vec<&[u8]> = chunk.entries.iter().filter_map(Entry::appended).collect();
         write::require_sealable(self.schema(), &appended).with_context(|| {
-            format!("chunk {} of the log is not of this dataset; restore or remove it", chunk.number)
+            format!(
+                "chunk {} of the log is not of this dataset; restore or remove it",
+                chunk.number
+            )
         })?;
         self.last_chunk = chunk.number;
         for entry in chunk.entries {

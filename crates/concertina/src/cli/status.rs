@@ -42,7 +42,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         false => Value::Null,
     };
     if args.json {
-        return print::value(&serde_json::json!({ "live": live, "status": status, "tiers": tiers }));
+        return print::value(
+            &serde_json::json!({ "live": live, "status": status, "tiers": tiers }),
+        );
     }
     let mut text = model_text(&live);
     if is_node {

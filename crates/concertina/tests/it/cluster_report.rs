@@ -157,13 +157,12 @@ fn a_cluster_is_predicted_from_its_nodes_before_and_after_changes() {
     }
     let model = fitted.model().unwrap();
     let within = [0.020, 0.050];
-    let steps = &fitted.steps;
-    let own = compare(&fit_runs, &all, &model, steps, &within).unwrap();
+    let own = compare(&fit_runs, &all, &model, &fitted, &within).unwrap();
     assert!(own.rows.iter().all(|row| row.used_for_fit));
     assert!(worst(&own) < 1.0, "{}", worst(&own));
 
     let held_out = measure(dir.path(), "held-out", &cluster(), &[rate(0.2), rate(0.75)], 2);
-    let comparison = compare(&held_out, &all, &model, steps, &within).unwrap();
+    let comparison = compare(&held_out, &all, &model, &fitted, &within).unwrap();
     assert!(comparison.rows.iter().all(|row| !row.used_for_fit));
     assert!(worst(&comparison) < 2.0, "{}", cluster_table(&comparison));
     assert!(comparison.rows[2].beyond_limit && !comparison.rows[0].beyond_limit);
@@ -177,7 +176,7 @@ fn a_cluster_is_predicted_from_its_nodes_before_and_after_changes() {
     let change = Change::Without { name: "c".to_owned(), shares_after: vec![0.55, 0.45] };
     let after = model.changed(&change, Popularity::EQUAL).unwrap();
     let lost = measure(dir.path(), "lost", &left, &[rate(0.2), rate(0.4)], 3);
-    let comparison = compare(&lost, &all, &after, steps, &within).unwrap();
+    let comparison = compare(&lost, &all, &after, &fitted, &within).unwrap();
     assert!(worst(&comparison) < 2.0, "{}", cluster_table(&comparison));
 
     let mut slow = cluster();
@@ -185,7 +184,7 @@ fn a_cluster_is_predicted_from_its_nodes_before_and_after_changes() {
     let change = Change::Speed { name: "b".to_owned(), factor: 0.5 };
     let after = model.changed(&change, Popularity::EQUAL).unwrap();
     let runs = measure(dir.path(), "slow", &slow, &[rate(0.3)], 4);
-    let comparison = compare(&runs, &all, &after, steps, &within).unwrap();
+    let comparison = compare(&runs, &all, &after, &fitted, &within).unwrap();
     assert!(worst(&comparison) < 2.0, "{}", cluster_table(&comparison));
     predict_by_file(dir.path(), &fitted, &model);
 }
