@@ -318,7 +318,8 @@ fn a_hostile_record_in_the_log_is_refused_and_does_not_keep_it_from_being_sealed
         let entries = vec![Entry::Append(record.to_vec())];
         let bytes = Chunk { number: 1, first_id: 3, entries }.encode().unwrap();
         std::fs::write(place.join(chunk_file(1)), bytes).unwrap();
-        let error = format!("{:#}", Dataset::open(&place).unwrap_err());
+        let Err(error) = Dataset::open(&place) else { panic!("{why}: it was taken") };
+        let error = format!("{error:#}");
         assert!(error.contains("chunk 1 of the log") && error.contains(why), "{error}");
         assert!(Writer::open(&place).is_err());
         // Removed, as the message says: the next append takes its number, and is sealed.
