@@ -172,7 +172,7 @@ impl Live {
         } else {
             let options =
                 fit::Options { replicates: self.settings.replicates, ..fit::Options::default() };
-            fit::fit(&[step.clone()], &options).map_err(|error| error.to_string())
+            fit::fit(std::slice::from_ref(&step), &options).map_err(|error| error.to_string())
         };
         let time: f64 = windows.iter().map(|w| w.length_s).sum();
         let arrivals: u64 = windows.iter().map(|w| w.arrivals).sum();
@@ -515,7 +515,7 @@ fn overdispersion(windows: &[&Window], t_s: f64) -> f64 {
     let (within, all) = blocks.iter().fold((0.0, 0.0), |sum, b| (sum.0 + b.0, sum.1 + b.1));
     let p = within / all;
     let binomial = p * (1.0 - p);
-    if blocks.len() < 3 || !(binomial > 0.0) {
+    if blocks.len() < 3 || binomial.is_nan() || binomial <= 0.0 {
         return 1.0;
     }
     let squares = blocks.iter().map(|(w, n)| (w - n * p).powi(2) / (n * binomial)).sum::<f64>();
