@@ -32,7 +32,7 @@ function plot(id, lines, x, y, xText, yText, goal) {
   const svg = element('svg', { viewBox: `0 0 ${W} ${H}`, role: 'img' });
   const at = ([a, b]) => [L + (W - L - R) * x(a), H - B - (H - B - T) * y(b)];
   svg.append(element('path', { class: 'axis', d: `M${L},${T}V${H - B}H${W - R}` }));
-  for (const [value, text] of xText) svg.append(element('text', { x: at([value, 0])[0], y: H - 8, 'text-anchor': 'middle' }, text));
+  xText.forEach(([value, text], i) => svg.append(element('text', { x: at([value, 0])[0], y: H - 8, 'text-anchor': i === xText.length - 1 ? 'end' : 'middle' }, text)));
   for (const [value, text] of yText) svg.append(element('text', { x: L - 5, y: H - B - (H - B - T) * y(value) + 4, 'text-anchor': 'end' }, text));
   if (goal) svg.append(element('path', { class: 'goal', d: goal(at) }));
   lines.forEach(([kind, label, points], i) => {
