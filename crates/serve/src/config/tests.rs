@@ -152,7 +152,10 @@ fn values_are_checked() {
         ("[[device]]\nservice = { kind = \"exponential\", mean_ms = 1, scv = 2 }", "SCV 1"),
         ("[[device]]\n[[device]]", "is used twice"),
         ("[observe]\nevents = true", "needs observe.run_dir"),
-        ("[origin]\nkind = \"gcs\"", "origin.kind: must be one of `folder`, `s3`, `none`, not `gcs`"),
+        (
+            "[origin]\nkind = \"gcs\"",
+            "origin.kind: must be one of `folder`, `s3`, `none`, not `gcs`",
+        ),
         ("[origin]\nkind = \"s3\"", "origin.bucket: invalid bucket name \"\""),
         ("[origin]\nkind = \"s3\"\nbucket = \"b\"\nendpoint = \"here\"", "invalid URL"),
         ("[origin]\nkind = \"s3\"\nbucket = \"b\"\nendpoint = \"http://a:1\"", "allow_http = true"),
