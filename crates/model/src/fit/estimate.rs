@@ -173,7 +173,7 @@ fn delay(steps: &[Sums]) -> (f64, f64) {
         let n = s.client_device_n;
         let (client, device) = (s.client_device_s / n, s.response_s / s.response_n);
         let of_device = (s.response_squares / s.response_n - device * device).max(0.0);
-        let idle = 1.0 - (s.busy / s.device_time).clamp(0.0, BUSY_MAX);
+        let idle = (1.0 - s.busy / s.device_time).max(IDLE_MIN);
         let weighs = n * idle * idle / (of_device + DELAY_LEAST_S * DELAY_LEAST_S);
         mean += weighs * (client - device);
         let client = s.client_device_squares / n - client * client;
@@ -188,8 +188,8 @@ fn delay(steps: &[Sums]) -> (f64, f64) {
 
 /// A deviation of responses below which a step does not count for more, seconds.
 const DELAY_LEAST_S: f64 = 1e-6;
-/// A utilisation above which a step does not count for less.
-const BUSY_MAX: f64 = 0.98;
+/// An idle share of the devices below which a step does not count for less.
+const IDLE_MIN: f64 = 0.02;
 
 /// Busy share of a device by other work below which that work is ignored.
 const OTHER_MIN: f64 = 1e-3;
