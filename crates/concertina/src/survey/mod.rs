@@ -137,14 +137,13 @@ pub fn run(
     bench.fill(progress)?;
     let (clients, saturated) = bench.search(alone.len(), progress)?;
     let mut rates: Vec<Vec<f64>> = vec![Vec::new(); all.len()];
-    let mut failed = vec![(0, 0, 0); all.len()];
+    let mut failed: Vec<(u64, u64, u64)> = vec![(0, 0, 0); all.len()];
     for turn in 0..settings.repeat {
-        for point in 0..all.len() {
+        for (point, (rates, sum)) in rates.iter_mut().zip(&mut failed).enumerate() {
             let name = format!("point-{point}-{turn}");
             let step = bench.step(&name, Some(point), &[clients], settings.step_s, progress)?;
             let step = step.first().context("a step was not measured")?;
-            rates[point].push(step.rate);
-            let sum = &mut failed[point];
+            rates.push(step.rate);
             *sum = (sum.0 + step.completions, sum.1 + step.errors, sum.2 + step.refusals);
         }
     }
