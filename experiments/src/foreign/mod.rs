@@ -212,7 +212,7 @@ impl Case<'_> {
         // Not those of the warm-up.
         let (from, to) = run.steps.first().map_or((0, 0), |s| (s.start_unix_us, s.end_unix_us));
         let inside = |w: &&model::window::Window| {
-            w.queue.to_string() == "load" && (from..to).contains(&w.start_unix_us)
+            w.queue == "load" && (from..to).contains(&w.start_unix_us)
         };
         let answered: u64 =
             run.windows.iter().filter(inside).map(|w| w.completions - w.errors).sum();
