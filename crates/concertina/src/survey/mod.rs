@@ -137,14 +137,13 @@ pub fn run(
     bench.fill(progress)?;
     let (clients, saturated) = bench.search(alone.len(), progress)?;
     let mut rates: Vec<Vec<f64>> = vec![Vec::new(); all.len()];
-    let mut failed = vec![(0, 0, 0); all.len()];
+    let mut failed: Vec<(u64, u64, u64)> = vec![(0, 0, 0); all.len()];
     for turn in 0..settings.repeat {
-        for point in 0..all.len() {
+        for (point, (rates, sum)) in rates.iter_mut().zip(&mut failed).enumerate() {
             let name = format!("point-{point}-{turn}");
             let step = bench.step(&name, Some(point), &[clients], settings.step_s, progress)?;
             let step = step.first().context("a step was not measured")?;
-            rates[point].push(step.rate);
-            let sum = &mut failed[point];
+            rates.push(step.rate);
             *sum = (sum.0 + step.completions, sum.1 + step.errors, sum.2 + step.refusals);
         }
     }
@@ -359,10 +358,9 @@ fn warnings(
         }
     }
     let signed: Vec<f64> = judged.iter().map(|j| j.error).collect();
-    if let Some(error) = batch_means(&signed)
-        && error.mean.abs() > error.half_width
-        && error.mean.abs() > 0.03
-    {
+    let one_sided =
+        batch_means(&signed).filter(|e| e.mean.abs() > e.half_width && e.mean.abs() > 0.03);
+    if let Some(error) = one_sided {
         let (less, why) = match error.mean > 0.0 {
             true => ("less", "reads and writes, or sizes, disturb each other"),
             false => ("more", "they use parts of the store that work side by side"),

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+use crate::serve_client::spawn;
+
 fn concertina(dir: &Path, args: &[&str]) -> Output {
     let output =
         Command::new(env!("CARGO_BIN_EXE_concertina")).args(args).current_dir(dir).output();
@@ -122,4 +124,32 @@ fn bad_tables_are_named_with_their_line() {
     with(&["--mix", "0.5,4096:1"], "--by");
     with(&["--mix", "0.5,4096:0.9", "--by", "ios"], "sum to 0.9, not to 1");
     with(&["--confidence", "1"], "between 0.5 and 0.9999");
+}
+
+/// A store is measured, the law fitted, and judged on mixes that the fit has not seen; one that takes no puts
+/// is said to.
+#[test]
+fn the_capacity_of_a_store_is_measured_and_judged() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = spawn(dir.path(), &[], "");
+    let url = format!("http://{}", node.address);
+    let few = ["--repeat", "2", "--duration", "100ms", "--warmup", "20ms", "--clients-max", "4"];
+    let sizes = ["--sizes", "4KiB,64KiB", "--judge", "3", "--mix", "0.5,4KiB:0.5,64KiB:0.5"];
+    let args = [&["capacity", &url][..], &few, &sizes].concat();
+    let found = json(dir.path(), &[&args[..], &["--json", "--out", "first"]].concat());
+    let judged = found["judged"].as_array().unwrap();
+    assert_eq!((judged.len(), found["points"].as_array().unwrap().len()), (3, 4));
+    for mix in judged {
+        let measured = mix["measured"]["throughput"].as_f64().unwrap();
+        assert!(measured > 0.0 && mix["predicted"].as_f64().unwrap() > 0.0, "{mix}");
+        assert_eq!(mix["measured"]["repetitions"].as_array().unwrap().len(), 2);
+    }
+    assert_eq!(found["sizes"][0]["size_bytes"], 4096.0);
+    let said = text(dir.path(), &[&args[..], &["--out", "second"]].concat());
+    for words in ["f_rw", "Judged on 3 mixes", "50 % 4 KiB + 50 % 64 KiB, 50 % reads"] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    fails(dir.path(), &[&args[..], &["--by", "capacity"]].concat(), "leave --by out");
+    let wrong = format!("{url}/nothing-here");
+    fails(dir.path(), &["capacity", &wrong, "--sizes", "4k", "--quiet"], "fill is incomplete");
 }

@@ -1,5 +1,5 @@
-use rand::SeedableRng;
 use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Exp, LogNormal};
 
 use crate::queue::Discipline;
@@ -242,6 +242,71 @@ fn works_are_the_drawn_ones() {
             }
         }
     }
+}
+
+/// A real server takes those that wait in an order of its own: it is one server all the same, and
+/// the works are those that were drawn.
+#[test]
+fn one_server_is_found_whatever_its_order() {
+    let run = |rate: f64, seed: u64| {
+        let mut random = StdRng::seed_from_u64(seed);
+        let (gaps, mut law) = (Exp::new(rate).unwrap(), exponential(0.008));
+        let (mut now, mut out) = (0.0, Vec::new());
+        let mut waiting: Vec<f64> = Vec::new();
+        let mut next = gaps.sample(&mut random);
+        while out.len() < 6_000 {
+            if waiting.is_empty() {
+                now = f64::max(now, next);
+            }
+            while next <= now {
+                waiting.push(next);
+                next += gaps.sample(&mut random);
+            }
+            let arrival = waiting.swap_remove(random.random_range(0..waiting.len()));
+            now += law(&mut random);
+            out.push((arrival, now));
+        }
+        out.sort_by(|a, b| a.0.total_cmp(&b.0));
+        step("", &out)
+    };
+    let steps = [run(30.0, 1), run(50.0, 2), run(70.0, 3)];
+    let fitted = work(&steps, None, &Options::default()).unwrap();
+    let first = &fitted.hypotheses[0];
+    assert_eq!((first.discipline, first.servers), (Discipline::Fifo, Some(1)), "{first:?}");
+    assert!(fitted.misfit.is_none() && first.score < 3.0, "{first:?}");
+    assert!((first.work.value / 0.008 - 1.0).abs() < 0.03, "{first:?}");
+}
+
+/// A server that stays busy after its reply has left: the time outside is below zero, and decides
+/// how soon the service saturates.
+#[test]
+fn a_server_that_tidies_up_after_its_reply_is_found() {
+    const AFTER: f64 = 0.002;
+    let run = |rate: f64, count: usize, seed: u64| {
+        let mut random = StdRng::seed_from_u64(seed);
+        let (gaps, mut law) = (Exp::new(rate).unwrap(), exponential(0.005));
+        let (mut now, mut free) = (0.0, 0.0f64);
+        let requests = (0..count).map(|_| {
+            now += gaps.sample(&mut random);
+            free = free.max(now) + 0.003 + law(&mut random);
+            (now, free - AFTER)
+        });
+        requests.collect::<Vec<(f64, f64)>>()
+    };
+    let steps = [(30.0, 1), (50.0, 2), (70.0, 3)];
+    let steps = steps.map(|(rate, seed)| step("", &run(rate, 8_000, seed)));
+    let fitted = work(&steps, None, &Options::default()).unwrap();
+    let first = &fitted.hypotheses[0];
+    assert_eq!((first.discipline, first.servers), (Discipline::Fifo, Some(1)), "{first:?}");
+    assert!((first.outside.value + AFTER).abs() < 5e-4, "{first:?}");
+    let judged = run(95.0, 40_000, 4);
+    for t in [0.01, 0.02, 0.04] {
+        let within = judged.iter().filter(|r| r.1 - r.0 <= t).count() as f64 / 40_000.0;
+        let found = fitted.model.within(95.0, t).unwrap();
+        assert!((found.value - within).abs() < 0.06, "{t}: {within} {found:?}");
+    }
+    let text = fitted.model.to_toml().unwrap();
+    assert!(Model::from_toml(&text).unwrap().requests.front_delay.value < 0.0);
 }
 
 /// Hits of a cache that pass the servers by are found as a mixture, also if the source does not
