@@ -146,6 +146,7 @@ mod tests {
     /// Six sizes of memory on four recorded streams: within a point of what the whole stream
     /// measures. (The goal is half a point, which one of them misses by little.)
     #[test]
+    #[ignore = "not yet run with these sizes: cargo test -p report --lib tiers -- --ignored --nocapture"]
     fn a_sample_predicts_the_hit_ratio_of_recorded_requests() {
         let traces = [
             ("twitter_cluster52_first_2m", 400_000),
