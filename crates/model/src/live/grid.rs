@@ -1,7 +1,7 @@
 //! Response-time distributions at several loads, from transforms that are made once.
 //!
 //! A CDF at a time costs some 0.1 ms, nearly all of it for what does not depend on the load
-//! ([`NodeAt`]). Quantiles by bisection would need some 60 for each load; a grid of 28 times serves all
+//! ([`NodeAt`]). Quantiles by bisection would need some 60 for each load; a grid of 29 times serves all
 //! loads, and a quantile between two of its times is wrong by a few per cent at most.
 
 use crate::model_file::Model;
@@ -10,15 +10,16 @@ use crate::window::Histogram;
 
 use super::state::CurvePoint;
 
-/// Points up to the 0.999 quantile of the measured responses.
-const MEASURED: usize = 20;
+/// Quantiles of the measured responses up to the tail, evenly spaced.
+const EVEN: usize = 15;
+/// Quantiles of the tail: the answers of memory and those of devices may lie far apart there.
+const TAIL: [f64; 6] = [0.975, 0.985, 0.99, 0.993, 0.996, 0.999];
 /// Times beyond, as multiples of that: at higher loads responses are longer.
 const BEYOND: [f64; 8] = [1.3, 1.7, 2.2, 3.0, 4.5, 7.0, 12.0, 25.0];
 
 /// The quantiles of the measured points.
 fn levels() -> impl Iterator<Item = f64> {
-    let at = |i: usize| if i + 1 == MEASURED { 0.999 } else { (i as f64 + 0.5) / MEASURED as f64 };
-    (0..MEASURED).map(at)
+    (0..EVEN).map(|i| (i as f64 + 0.5) / EVEN as f64).chain(TAIL)
 }
 
 /// A model at the times of a grid.
@@ -52,12 +53,12 @@ impl Grid {
             return None;
         };
         let Some(below) = above.checked_sub(1) else { return Some(t) };
-        let (t0, share0) = (self.times[below], shares[below]);
-        // The logarithm of the tail is nearly linear in time.
+        let (t0, share0) = (self.times[below].max(1e-9), shares[below]);
+        // The logarithms of the tail and of the time: both run over orders of magnitude.
         let (left0, left1, left) =
             ((1.0 - share0).ln(), (1.0 - share).max(1e-12).ln(), (1.0 - p).ln());
         let part = if left0 > left1 { (left0 - left) / (left0 - left1) } else { 1.0 };
-        Some(t0 + (t - t0) * part.clamp(0.0, 1.0))
+        Some(t0 * (t / t0).powf(part.clamp(0.0, 1.0)))
     }
 }
 

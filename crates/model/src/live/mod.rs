@@ -197,7 +197,6 @@ impl Live {
             }
         };
         if model.is_none() {
-            self.watch = None;
             self.predict_recent(&mut state, &forecast);
         }
         if state.curve.is_empty() {
