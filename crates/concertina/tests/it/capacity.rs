@@ -151,5 +151,5 @@ fn the_capacity_of_a_store_is_measured_and_judged() {
     }
     fails(dir.path(), &[&args[..], &["--by", "capacity"]].concat(), "leave --by out");
     let wrong = format!("{url}/nothing-here");
-    fails(dir.path(), &["capacity", &wrong, "--sizes", "4k", "--quiet"], "fill is incomplete");
+    fails(dir.path(), &["capacity", &wrong, "--sizes", "4KiB", "--quiet"], "fill is incomplete");
 }

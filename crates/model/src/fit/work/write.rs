@@ -27,6 +27,8 @@ use super::{EFFECT, Known, LEVEL, Worked};
 const UNLIMITED: u32 = 10_000;
 /// A step's mean work that is off by more than this is worth saying.
 const DRIFT: f64 = 0.05;
+/// A hypothesis under which the mean work of a step is off by more than this does not fit.
+const DRIFT_MAX: f64 = 0.2;
 
 /// A draw: the values of a replicate.
 struct Row {
@@ -311,8 +313,31 @@ fn servers_found(hypotheses: &[Hypothesis], given: Option<u32>) -> ServersFound 
 /// Why the best hypothesis does not fit, if it does not.
 fn misfit(found: &Search) -> Option<String> {
     let score = &found.best.score;
-    let apart = score.apart.filter(|a| a.rank.abs() > EFFECT || (a.ratio - 1.0).abs() > 0.5)?;
-    (score.p_value() < LEVEL).then(|| apart.text())
+    if score.p_value() >= LEVEL {
+        return None;
+    }
+    if let Some(apart) = score.apart.filter(|a| a.rank.abs() > EFFECT || (a.ratio - 1.0).abs() > 0.5)
+    {
+        return Some(apart.text());
+    }
+    let worst = drifts(found).into_iter().max_by(|a, b| a.1.abs().total_cmp(&b.1.abs()))?;
+    (worst.1.abs() > DRIFT_MAX).then(|| {
+        let (percent, which) = (100.0 * worst.1.abs(), if worst.1 > 0.0 { "more" } else { "less" });
+        format!("requests at {:.4} requests/s have {percent:.0} % {which} work than the rest", worst.0)
+    })
+}
+
+/// The loads whose mean work differs from that of all by more than [`DRIFT`] and chance: each load,
+/// requests/s, with the difference as a fraction.
+fn drifts(found: &Search) -> Vec<(f64, f64)> {
+    let (mean, scv) = moments(sum(found.best.blocks.iter().flatten()), 0.0);
+    let off = |(i, blocks): (usize, &Vec<Sums>)| {
+        let own = sum(blocks.iter());
+        let off = own.1 / own.0.max(1.0) / mean - 1.0;
+        let error = (scv / own.0.max(1.0)).sqrt();
+        (off.abs() > DRIFT && off.abs() > 4.0 * error).then(|| (rate(&found.lines[i]), off))
+    };
+    found.best.blocks.iter().enumerate().filter_map(off).collect()
 }
 
 /// What users of the model should know.
@@ -339,21 +364,13 @@ fn warnings(
             each.collect::<Vec<_>>().join("; ")
         ));
     }
-    let all = sum(found.best.blocks.iter().flatten());
-    let (mean, scv) = moments(all, 0.0);
-    for (i, blocks) in found.best.blocks.iter().enumerate() {
-        let own = sum(blocks.iter());
-        let off = own.1 / own.0.max(1.0) / mean - 1.0;
-        let error = (scv / own.0.max(1.0)).sqrt();
-        if off.abs() > DRIFT && off.abs() > 4.0 * error {
-            texts.push(format!(
-                "The mean work at {:.4} requests/s is {:.0} % {} than at all loads: it depends on the \
-                 load, or drifts in time.",
-                rate(&found.lines[i]),
-                100.0 * off.abs(),
-                if off > 0.0 { "more" } else { "less" }
-            ));
-        }
+    for (rate, off) in drifts(found) {
+        texts.push(format!(
+            "The mean work at {rate:.4} requests/s is {:.0} % {} than at all loads: it depends on the \
+             load, or drifts in time.",
+            100.0 * off.abs(),
+            if off > 0.0 { "more" } else { "less" }
+        ));
     }
     texts
 }
