@@ -1,6 +1,6 @@
 //! The result of a request that was sent.
 
-use model::window::Outcome;
+use model::window::{Operation, Outcome};
 
 use crate::client::Reply;
 
@@ -32,12 +32,18 @@ impl Completion {
     }
 
     /// An exchange that ended with a reply. `wrong`: its bytes differ from the expected ones.
-    /// `error_text` is the service's own message, if it sent one.
-    pub fn of(reply: &Reply, error_text: Option<&str>, wrong: bool) -> Completion {
+    /// `error_text` is the service's own message, if it sent one. 404 and 410 are misses, but for a
+    /// write (`operation`), which then was not stored.
+    pub fn of(
+        operation: Operation,
+        reply: &Reply,
+        error_text: Option<&str>,
+        wrong: bool,
+    ) -> Completion {
         let (outcome, fault) = match reply.status {
             _ if wrong => (Outcome::Error, Some("wrong bytes in a reply".to_owned())),
             200..300 | 304 => (reply.outcome.unwrap_or(Outcome::Unknown), None),
-            404 | 410 => (Outcome::Miss, None),
+            404 | 410 if operation != Operation::Put => (Outcome::Miss, None),
             status => {
                 let text = error_text.map_or_else(|| format!("status {status}"), str::to_owned);
                 (Outcome::Error, Some(text))

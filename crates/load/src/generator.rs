@@ -443,7 +443,9 @@ impl Generator {
             return;
         };
         let wrong = self.shared.verify && is_wrong(&exchange.request, connection);
-        let completion = Completion::of(connection.reply(), connection.error_text(), wrong);
+        let operation = exchange.request.operation;
+        let completion =
+            Completion::of(operation, connection.reply(), connection.error_text(), wrong);
         if connection.is_reusable() {
             self.idle.push(slot);
         } else {

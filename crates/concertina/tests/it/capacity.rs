@@ -150,6 +150,7 @@ fn the_capacity_of_a_store_is_measured_and_judged() {
         assert!(said.contains(words), "{words}: {said}");
     }
     fails(dir.path(), &[&args[..], &["--by", "capacity"]].concat(), "leave --by out");
-    let wrong = format!("{url}/nothing-here");
-    fails(dir.path(), &["capacity", &wrong, "--sizes", "4KiB", "--quiet"], "fill is incomplete");
+    let wrong = format!("{url}/nothing-here/{{key}}");
+    let wrong = [&["capacity", &wrong, "--sizes", "4KiB", "--quiet"][..], &few].concat();
+    fails(dir.path(), &wrong, "fill is incomplete");
 }

@@ -368,7 +368,7 @@ fn impossible_nodes_are_errors() {
         &|n| n.groups[0].share = 0.7,
         &|n| n.groups[0].class = 3,
         &|n| n.groups[0].factor = f64::NAN,
-        &|n| n.delay = Delay::constant(-1.0),
+        &|n| n.delay = Delay::constant(f64::INFINITY),
         &|n| n.other_share = 1.5,
         &|n| n.groups.clear(),
         &|n| n.workers = Some(0),

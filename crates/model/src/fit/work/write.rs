@@ -316,14 +316,18 @@ fn misfit(found: &Search) -> Option<String> {
     if score.p_value() >= LEVEL {
         return None;
     }
-    if let Some(apart) = score.apart.filter(|a| a.rank.abs() > EFFECT || (a.ratio - 1.0).abs() > 0.5)
+    if let Some(apart) =
+        score.apart.filter(|a| a.rank.abs() > EFFECT || (a.ratio - 1.0).abs() > 0.5)
     {
         return Some(apart.text());
     }
     let worst = drifts(found).into_iter().max_by(|a, b| a.1.abs().total_cmp(&b.1.abs()))?;
     (worst.1.abs() > DRIFT_MAX).then(|| {
         let (percent, which) = (100.0 * worst.1.abs(), if worst.1 > 0.0 { "more" } else { "less" });
-        format!("requests at {:.4} requests/s have {percent:.0} % {which} work than the rest", worst.0)
+        format!(
+            "requests at {:.4} requests/s have {percent:.0} % {which} work than the rest",
+            worst.0
+        )
     })
 }
 
