@@ -413,8 +413,8 @@ pub fn only_get(request: &Request<Incoming>) -> Result<(), Problem> {
         .with(ALLOW, HeaderValue::from_static("GET, HEAD")))
 }
 
-/// Refuses as [`authorize`] does; the page itself needs no token, for a browser cannot send one before it
-/// has the page.
+/// Refuses as [`authorize`] does, but admits the page at `/` without a token: a browser cannot send one before
+/// it has the page.
 pub fn admit(front: &Front, path: &str, headers: &HeaderMap) -> Result<(), Problem> {
     if front.token.is_some() && live::http::is_page(path) {
         return Ok(());
@@ -422,8 +422,8 @@ pub fn admit(front: &Front, path: &str, headers: &HeaderMap) -> Result<(), Probl
     authorize(front, headers)
 }
 
-/// Refuses whoever does not show the token; if there is none, web pages of others. Requests that come as
-/// another process's need the cluster's token, and the clients' token is worth nothing there.
+/// Refuses requests without the token. If no token is configured, refuses requests of other sites' web pages.
+/// Requests between processes need the cluster's token; the clients' token is not accepted for them.
 pub fn authorize(front: &Front, headers: &HeaderMap) -> Result<(), Problem> {
     let internal = headers.contains_key(&headers::PROTOCOL);
     let (token, name) = match &front.cluster_token {
