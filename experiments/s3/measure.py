@@ -2,13 +2,13 @@
 
 python3 measure.py CONCERTINA VERSITYGW REQUESTS_PER_SLICE BLOCKS
 
-CONCERTINA is the program, server and load generator both; VERSITYGW the rival, on a folder in memory. Each server has
-processor 0 (Concertina with one thread, versitygw with GOMAXPROCS=1), the client processor 1, with 8 connections in a closed loop. Slices are in
-random order within blocks. Prints, for each size, medians over blocks of requests/s and of the server's processor time
-for a request (all of its threads, /proc/PID/task/*/schedstat), and the median ratio within blocks with its 95 % bootstrap
-interval. Kinds: `s3` is the front, `http` the plain path of the same process, `versitygw` the rival.
+CONCERTINA is the program; VERSITYGW the rival, on a folder in memory. Each server has processor 0 (Concertina with one thread,
+versitygw with GOMAXPROCS=1), the client processor 1, with 8 connections in a closed loop. The client is this script: it sends
+requests that were signed before, in their headers as S3's clients sign (a signature is good for 15 minutes), one for each key.
+Slices are in random order within blocks. Prints, for each size and kind, the server's processor time for a request in each block,
+in microseconds (all of its threads, /proc/PID/task/*/schedstat, over the requests alone), as JSON. Kinds: `s3` is the front, `presigned` the front with signatures in the URL, `http` the plain path of the same process, `versitygw` the rival.
 """
-import json, os, random, subprocess, sys, tempfile, time, urllib.request
+import atexit, datetime, hashlib, hmac, json, os, random, selectors, socket, subprocess, sys, tempfile, time
 
 program, rival, requests, blocks = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 random.seed(11)
@@ -28,14 +28,17 @@ own = subprocess.Popen(
     stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
 )
 told = json.loads(own.stdout.readline())
+os.sched_setaffinity(0, {1})
 os.makedirs(folder + "/versitygw/objects")
 other = subprocess.Popen(
-    ["taskset", "-c", "0", rival, "--port", "127.0.0.1:17071", "--access", KEY["AWS_ACCESS_KEY_ID"], "--secret", KEY["AWS_SECRET_ACCESS_KEY"], "--quiet", "posix", folder + "/versitygw"],
+    ["taskset", "-c", "0", rival, "--port", "127.0.0.1:17071", "--access", KEY["AWS_ACCESS_KEY_ID"], "--secret", KEY["AWS_SECRET_ACCESS_KEY"], "--quiet", "--keep-alive", "posix", folder + "/versitygw"],
     stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=os.environ | {"GOMAXPROCS": "1"},
 )
+atexit.register(lambda: (own.kill(), other.kill(), subprocess.run(["rm", "-rf", folder])))
 time.sleep(1.5)
 targets = {
     "s3": (own, f"s3://objects?endpoint=http://{told['s3']}"),
+    "presigned": (own, None),
     "http": (own, f"http://{told['address']}"),
     "versitygw": (other, "s3://objects?endpoint=http://127.0.0.1:17071"),
 }
@@ -43,7 +46,7 @@ targets = {
 
 def load(url, size, count, n, fill=False):
     out = tempfile.mkdtemp(dir=folder)
-    command = ["taskset", "-c", "1", program, "load", url, "--json", "--size", str(size), "--count", str(count), "--keys", "uniform", "--key-format", f"{size}-{{i}}",
+    command = ["taskset", "-c", "1", program, "load", url, "--json", "--size", str(size), "--warmup", "0s", "--count", str(count), "--keys", "uniform", "--key-format", f"{size}-{{i}}",
                "--clients", "8", "--threads", "1", "--requests", str(n), "--sample-one-in", "0", "--times", "0", "--out", out + "/run"]
     if fill:
         command += ["--fill", "--fill-clients", "4"]
@@ -56,22 +59,71 @@ def cpu(pid):
     return sum(int(open(f"/proc/{pid}/task/{thread}/schedstat").read().split()[0]) for thread in os.listdir(f"/proc/{pid}/task"))
 
 
+def signed(kind, address, name):
+    """A request for a key, with its signature."""
+    if kind == "http":
+        return f"GET /objects/{name} HTTP/1.1\r\nHost: {address}\r\n\r\n".encode()
+    now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ")
+    scope, path = f"{now[:8]}/us-east-1/s3/aws4_request", f"/objects/{name}"
+    key = ("AWS4" + KEY["AWS_SECRET_ACCESS_KEY"]).encode()
+    for part in (now[:8], "us-east-1", "s3", "aws4_request"):
+        key = hmac.new(key, part.encode(), "sha256").digest()
+    who, body = f"{KEY['AWS_ACCESS_KEY_ID']}/{scope}", "UNSIGNED-PAYLOAD"
+    if kind == "presigned":
+        query = f"X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential={who.replace('/', '%2F')}&X-Amz-Date={now}&X-Amz-Expires=900&X-Amz-SignedHeaders=host"
+        canonical = f"GET\n{path}\n{query}\nhost:{address}\n\nhost\n{body}"
+    else:
+        names = "host;x-amz-content-sha256;x-amz-date"
+        canonical = f"GET\n{path}\n\nhost:{address}\nx-amz-content-sha256:{body}\nx-amz-date:{now}\n\n{names}\n{body}"
+    text = f"AWS4-HMAC-SHA256\n{now}\n{scope}\n{hashlib.sha256(canonical.encode()).hexdigest()}"
+    signature = hmac.new(key, text.encode(), "sha256").hexdigest()
+    if kind == "presigned":
+        return f"GET {path}?{query}&X-Amz-Signature={signature} HTTP/1.1\r\nHost: {address}\r\n\r\n".encode()
+    shown = f"AWS4-HMAC-SHA256 Credential={who}, SignedHeaders={names}, Signature={signature}"
+    return (f"GET {path} HTTP/1.1\r\nHost: {address}\r\nx-amz-content-sha256: {body}\r\nx-amz-date: {now}\r\n"
+            f"Authorization: {shown}\r\n\r\n").encode()
+
+
+def ask_all(address, requests_, n, size):
+    """Sends n requests over 8 connections, each as soon as the reply before it is complete."""
+    host, port = address.rsplit(":", 1)
+    chosen, buffer = selectors.DefaultSelector(), bytearray(1 << 20)
+    sent = done = 0
+    for _ in range(8):
+        connection = socket.create_connection((host, int(port)))
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        chosen.register(connection, selectors.EVENT_READ, [0, b""])
+        connection.sendall(random.choice(requests_))
+        sent += 1
+    while done < n:
+        for ready, _ in chosen.select():
+            connection, state = ready.fileobj, ready.data
+            got = connection.recv_into(buffer)
+            assert got, f"{address} closed a connection: {state[1]}"
+            if not state[0]:
+                state[1] += bytes(buffer[:got])
+                head, end, rest = state[1].partition(b"\r\n\r\n")
+                if not end:
+                    continue
+                assert head.startswith(b"HTTP/1.1 200") and f"content-length: {size}\r".encode() in head.lower() + b"\r", head
+                state[0], state[1], got = size, b"", len(rest)
+            state[0] -= got
+            if state[0] == 0:
+                done += 1
+                if sent < n:
+                    connection.sendall(random.choice(requests_))
+                    sent += 1
+    for one in list(chosen.get_map().values()):
+        one.fileobj.close()
+
+
 def slice_(kind, size, count, n):
-    process, url = targets[kind]
+    process, _ = targets[kind]
+    address = {"http": told["address"], "versitygw": "127.0.0.1:17071"}.get(kind, told["s3"])
+    requests_ = [signed(kind, address, f"{size}-{key}") for key in range(count)]
     before, start = cpu(process.pid), time.monotonic()
-    load(url, size, count, n)
+    ask_all(address, requests_, n, size)
     return n / (time.monotonic() - start), (cpu(process.pid) - before) / 1e3 / n
-
-
-def median(values):
-    values = sorted(values)
-    middle = len(values) // 2
-    return values[middle] if len(values) % 2 else (values[middle - 1] + values[middle]) / 2
-
-
-def interval(values):
-    draws = sorted(median(random.choices(values, k=len(values))) for _ in range(4000))
-    return draws[100], draws[3899]
 
 
 result = {}
@@ -85,14 +137,6 @@ for name, (size, count, share) in SIZES.items():
         random.shuffle(order)
         for kind in order:
             rows[kind].append(slice_(kind, size, count, n))
-    of = result[name] = {}
-    for kind, found in rows.items():
-        of[kind] = {"requests_per_s_of_slices": round(median([rate for rate, _ in found])), "cpu_us": round(median([us for _, us in found]), 2)}
-    for kind in ("http", "versitygw"):
-        ratios = [theirs[1] / ours[1] for theirs, ours in zip(rows[kind], rows["s3"])]
-        low, high = interval(ratios)
-        of[f"cpu_{kind}_over_s3"] = [round(x, 3) for x in (median(ratios), low, high)]
-    print(name, json.dumps(of), flush=True)
-own.terminate()
-other.terminate()
-subprocess.run(["rm", "-rf", folder])
+    result[name] = {kind: [us for _, us in found] for kind, found in rows.items()}
+    print(name, {kind: round(sorted(found)[len(found) // 2], 1) for kind, found in result[name].items()}, file=sys.stderr, flush=True)
+print(json.dumps(result))

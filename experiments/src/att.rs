@@ -3,7 +3,11 @@
 //!
 //! The stores run on one processor, the load generator on another.
 
-use std::path::Path;
+#[cfg(test)]
+mod again;
+mod swift;
+
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, ensure};
@@ -13,6 +17,7 @@ use serde_json::Value;
 use super::foreign::services::{self, Kind, Service};
 use super::lab::{self, Server};
 use super::machine::{Placement, processors};
+use super::quota::Quota;
 use super::{Claim, Context, Goal, TooSmall};
 
 /// `config.toml`.
@@ -25,6 +30,8 @@ struct Config {
     repeat: usize,
     step_s: f64,
     clients_max: usize,
+    /// The share of its processor that a store has.
+    processor_share: f64,
     store: Vec<Store>,
     short: Short,
 }
@@ -45,6 +52,11 @@ struct Short {
 struct Store {
     name: String,
     kind: StoreKind,
+    /// Where it differs from all.
+    processor_share: Option<f64>,
+    /// Of a short run.
+    short_repeat: Option<usize>,
+    short_step_s: Option<f64>,
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -53,6 +65,8 @@ enum StoreKind {
     Memcached,
     Versitygw,
     Dav,
+    /// OpenStack's, with three replicas.
+    Swift,
     /// A node of Concertina, all objects in memory.
     Node,
 }
@@ -81,7 +95,22 @@ pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     let mut claims = Vec::new();
     for store in &config.store {
         context.say(&store.name);
-        let survey = survey(context, &config, store, &placement).context(store.name.clone())?;
+        let mut length = Length { repeat: config.repeat, step_s: config.step_s };
+        if context.short {
+            length.repeat = store.short_repeat.unwrap_or(length.repeat);
+            length.step_s = store.short_step_s.unwrap_or(length.step_s);
+        }
+        // What `scratch` has is not measured again: a long run can be made in pieces.
+        let kept = context.scratch.join(format!("{}.json", store.name));
+        let survey = match std::fs::read_to_string(&kept) {
+            Ok(text) => serde_json::from_str(&text)?,
+            Err(_) => {
+                let survey = survey(context, &config, store, length, &placement);
+                let survey = survey.context(store.name.clone())?;
+                std::fs::write(&kept, serde_json::to_string(&survey)?)?;
+                survey
+            }
+        };
         let path = context.out.join(format!("{}.json", store.name));
         let scratch = context.scratch.display().to_string();
         let text = (serde_json::to_string_pretty(&survey)? + "\n").replace(&scratch, "scratch");
@@ -94,17 +123,43 @@ pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     Ok(claims)
 }
 
+/// Repetitions of a point, and their seconds.
+#[derive(Clone, Copy)]
+struct Length {
+    repeat: usize,
+    step_s: f64,
+}
+
+/// Where files are in memory.
+const MEMORY: &str = "/dev/shm";
+
+/// A folder there, until it is dropped.
+struct InMemory(PathBuf);
+
+impl Drop for InMemory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+        let _ = self.0.parent().map(std::fs::remove_dir);
+    }
+}
+
 /// Starts a store and measures it.
 fn survey(
     context: &Context,
     config: &Config,
     store: &Store,
+    length: Length,
     placement: &Placement,
 ) -> anyhow::Result<Value> {
     let scratch = context.scratch.join(&store.name);
     let _ = std::fs::remove_dir_all(&scratch);
     std::fs::create_dir_all(&scratch)?;
     let out = scratch.join("runs");
+    // Files in memory, so that no disk is measured.
+    let folder = PathBuf::from(MEMORY).join(format!("concertina-{}", std::process::id()));
+    let folder = InMemory(folder.join(&store.name));
+    let share = store.processor_share.unwrap_or(config.processor_share);
+    let quota = |pids: &[u32]| Quota::new(&store.name, pids, share);
     let foreign = |kind: Kind| {
         let service = Service {
             name: store.name.clone(),
@@ -115,21 +170,34 @@ fn survey(
             capacity: None,
             fit_s: 0.0,
             judge_s: 0.0,
+            short_fit_s: None,
+            short_judge_s: None,
             expected: None,
         };
-        placement
-            .of_servers(|| services::start(&service, &context.folder, &scratch.join("service")))
+        placement.of_servers(|| services::start(&service, &context.folder, &folder.0))
     };
     match store.kind {
         StoreKind::Node => {
-            let origin = scratch.join("origin");
+            let origin = folder.0.join("origin");
             std::fs::create_dir_all(&origin)?;
             let path = scratch.join("node.toml");
             lab::write_config(&path, &lab::server(1 << 30, Vec::new(), &origin))?;
             let server =
                 placement.of_servers(|| Server::start(&path, &scratch.join("node.log")))?;
-            let survey = measure(config, server.url(), &[], &out, placement)?;
+            let quota = quota(&[server.pid() as u32])?;
+            let survey = measure(config, length, server.url(), &[], &out, placement)?;
             server.stop()?;
+            drop(quota);
+            Ok(survey)
+        }
+        StoreKind::Swift => {
+            let mut swift = placement.of_servers(|| swift::Swift::start(&folder.0))?;
+            let quota = quota(&swift.pids())?;
+            let own = [format!("--prefix={}", swift::PREFIX)];
+            let survey = measure(config, length, &swift.url, &own, &out, placement)?;
+            swift.check()?;
+            drop(swift);
+            drop(quota);
             Ok(survey)
         }
         StoreKind::Memcached | StoreKind::Versitygw | StoreKind::Dav => {
@@ -140,8 +208,11 @@ fn survey(
             })?;
             let own = running.arguments.iter().filter(|a| a.starts_with("--credentials"));
             let own: Vec<String> = own.cloned().collect();
-            let survey = measure(config, &running.url, &own, &out, placement)?;
+            let quota = quota(&running.pids())?;
+            let survey = measure(config, length, &running.url, &own, &out, placement)?;
             running.check()?;
+            drop(running);
+            drop(quota);
             Ok(survey)
         }
     }
@@ -150,6 +221,7 @@ fn survey(
 /// `concertina capacity URL`, on the generator's processor.
 fn measure(
     config: &Config,
+    length: Length,
     url: &str,
     own: &[String],
     out: &Path,
@@ -160,8 +232,8 @@ fn measure(
         .args(["capacity", url, "--json", "--quiet"])
         .arg(format!("--sizes={}", config.sizes.join(",")))
         .arg(format!("--judge={}", config.mixes))
-        .arg(format!("--repeat={}", config.repeat))
-        .arg(format!("--duration={}s", config.step_s))
+        .arg(format!("--repeat={}", length.repeat))
+        .arg(format!("--duration={}s", length.step_s))
         .arg(format!("--clients-max={}", config.clients_max))
         .arg(format!("--seed={}", config.seed))
         .arg(format!("--out={}", out.display()))
@@ -210,11 +282,13 @@ fn of_store(name: &str, survey: &Value) -> anyhow::Result<Vec<Claim>> {
         })
         .collect();
     let arithmetic = arithmetic.iter().copied().fold(0.0, f64::max);
+    let alone = judged.iter().map(|j| 100.0 * number(&j["law_error"]).abs()).fold(0.0, f64::max);
     let reading = format!("{name}: the same by the arithmetic mean (shares of capacity), worst");
     Ok(vec![
         worst,
         median.with_goal(Goal::AtMost(MEDIAN_PERCENT)),
         coverage.with_goal(Goal::AtLeast(COVERAGE)),
+        Claim::counted(format!("{name}: the same by the law alone, worst"), alone, "%", mixes),
         Claim::counted(reading, arithmetic, "%", mixes),
     ])
 }

@@ -73,7 +73,7 @@ pub struct Catalogue {
 }
 
 /// Bytes that an entry of the memory tier takes beside the object: key, metadata, overhead.
-const ENTRY_BYTES: u64 = 260;
+pub const ENTRY_BYTES: u64 = 260;
 
 impl Catalogue {
     /// Writes its trace into a folder.

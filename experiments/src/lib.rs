@@ -10,16 +10,19 @@ mod again;
 pub mod asl_live;
 mod asl_tables;
 mod att;
+mod blowfish;
 pub mod claims;
 mod covered;
 mod demos;
 mod foreign;
+mod hit_ratios;
 pub mod judge;
 mod kill;
 mod lab;
 mod lastfm;
 mod live_prediction;
 mod machine;
+mod machines;
 pub mod marks;
 mod memory_group;
 mod model_speed;
@@ -29,6 +32,9 @@ mod policies;
 pub mod provenance;
 mod proxy;
 mod queue_laws;
+mod quota;
+mod requests_needed;
+mod s3;
 mod serve_objects;
 mod shard_build;
 mod shard_curve;
@@ -113,15 +119,25 @@ const EXPERIMENTS: &[(&str, Experiment)] = &[
     ("asl-live", asl_live::run),
     ("asl-tables", asl_tables::run),
     ("att", att::run),
+    ("blowfish-gradual", blowfish::gradual::run),
+    ("blowfish-recovery", blowfish::recovery::run),
+    ("blowfish-replication", blowfish::replication::run),
+    ("blowfish-scheduling", blowfish::scheduling::run),
+    ("blowfish-served", shard_served::spike::run),
     ("foreign", foreign::run),
     ("kill", kill::run),
+    ("hit-ratios", hit_ratios::run),
     ("lastfm", lastfm::run),
+    ("loop", blowfish::looped::run),
     ("live-prediction", live_prediction::run),
+    ("machines", machines::run),
     ("model-speed", model_speed::run),
     ("nginx", nginx::run),
     ("policies", policies::run),
     ("proxy", proxy::run),
     ("queue-laws", queue_laws::run),
+    ("requests-needed", requests_needed::run),
+    ("s3", s3::run),
     ("serve-objects", serve_objects::run),
     ("shard-build", shard_build::run),
     ("shard-curve", shard_curve::run),

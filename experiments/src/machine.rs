@@ -90,6 +90,26 @@ pub fn processor_s(pid: i32) -> anyhow::Result<f64> {
     Ok((stat.utime + stat.stime) as f64 / procfs::ticks_per_second() as f64)
 }
 
+/// The share of all processors' time that is used during so long.
+///
+/// # Errors
+/// If the kernel's counters cannot be read.
+pub fn busy_over(time: std::time::Duration) -> anyhow::Result<f64> {
+    use procfs::CurrentSI as _;
+    let read = || -> anyhow::Result<(u64, u64)> {
+        let total = procfs::KernelStats::current().context("cannot read /proc/stat")?.total;
+        let idle = total.idle + total.iowait.unwrap_or(0);
+        let busy = total.user + total.nice + total.system;
+        let others = total.irq.unwrap_or(0) + total.softirq.unwrap_or(0) + total.steal.unwrap_or(0);
+        Ok((busy + others, busy + others + idle))
+    };
+    let before = read()?;
+    std::thread::sleep(time);
+    let after = read()?;
+    let all = after.1.saturating_sub(before.1).max(1);
+    Ok(after.0.saturating_sub(before.0) as f64 / all as f64)
+}
+
 /// Processor seconds that the running threads of a process have used, as the scheduler counts them, to the
 /// nanosecond: for short slices of servers that keep their threads. Falls back on [`processor_s`] where the
 /// kernel does not count.

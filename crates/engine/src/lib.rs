@@ -10,6 +10,7 @@
 //! - [`gateway`]: an access point: chooses a node for each request; hedges, failover, retry
 //!   budgets.
 //! - [`pool`]: a proxy in front of memcached servers: routes, replicas, multi-gets, hedges, failover.
+//! - [`question`]: a question to a dataset: which parts are asked when, and when the answer is whole.
 //! - [`route`]: the nodes of a key, and the health and load of each node.
 //! - [`tier`]: where a node keeps objects: in memory, and in the segments of its devices.
 //! - [`layers`]: which shard of a node gains a layer and which drops one.
@@ -25,6 +26,7 @@ pub mod layers;
 mod mutant;
 pub mod node;
 pub mod pool;
+pub mod question;
 pub mod queue;
 pub mod route;
 pub mod sim;

@@ -29,6 +29,18 @@ pub(crate) enum Mutant {
     RestartForgetsLeases,
     /// A node acts on a changed view at once, while others may still act on the previous one.
     ViewLagIgnored,
+    /// A write is made, or made again, though another primary may have written since its turn began.
+    WritesUnasked,
+    /// A node makes a write that was sent to it before it ceased to order the key, and began again.
+    EpochUnasked,
+    /// A gateway gives up the writes at a node that was lost while others may still act on the earlier view.
+    GivenUpAtOnce,
+    /// A node that missed a view takes only those keys for changed that the last one changed.
+    MissedViewTrusted,
+    /// A node serves copies of keys that it just became a replica of.
+    NewReplicaTrusted,
+    /// A primary does not invalidate the copies of nodes that were replicas until just now.
+    EarlierRingForgotten,
     /// A member goes on acting after its own membership has expired.
     MembershipIgnored,
     /// A primary fills from its peers while they may still hold the version that its write
@@ -92,6 +104,12 @@ pub(crate) enum Mutant {
     PoolWritePassesWaitingRead,
     /// A copy of a request counts as one of the request's own attempts.
     PoolCopyCounts,
+    /// Of questions to datasets: answers of an earlier view are kept.
+    QuestionKeepsEarlierAnswers,
+    /// A part that did not answer is not listed as missing.
+    QuestionForgetsMissing,
+    /// A page that left parts out says that it is the last.
+    QuestionForgetsMore,
 }
 
 #[cfg(test)]

@@ -56,6 +56,14 @@ pub(super) struct Phase {
     pub step: Option<usize>,
 }
 
+impl Phase {
+    /// The seed of the phase's keys. Numbers begin at 0 in each phase; with one seed for all, each would ask for the
+    /// keys of the one before, in the same order, and memory would answer more with each step.
+    pub fn key_seed(&self, seed: u64) -> u64 {
+        seed ^ self.purpose.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+}
+
 /// An arrival of an open loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Arrival {

@@ -319,8 +319,9 @@ impl Generator {
         let Waiting { job, length_met } = waiting;
         let Some(record) = course.record(job.phase) else { return };
         record.start(now);
-        let part = course.pass.phases[job.phase].part;
-        let request = self.shared.keys.request(part, self.shared.seed, job.index, &mut self.key);
+        let phase = &course.pass.phases[job.phase];
+        let seed = phase.key_seed(self.shared.seed);
+        let request = self.shared.keys.request(phase.part, seed, job.index, &mut self.key);
         self.serial += 1;
         let exchange = Exchange { job, request, serial: self.serial, started: now, length_met };
         self.send(course, exchange, true);
@@ -508,9 +509,9 @@ impl Generator {
             if let Some(record) = course.record(exchange.job.phase) {
                 record.account.retries += 1;
             }
-            let part = course.pass.phases[exchange.job.phase].part;
-            let (seed, index) = (self.shared.seed, exchange.job.index);
-            self.shared.keys.request(part, seed, index, &mut self.key);
+            let phase = &course.pass.phases[exchange.job.phase];
+            let seed = phase.key_seed(self.shared.seed);
+            self.shared.keys.request(phase.part, seed, exchange.job.index, &mut self.key);
             let job = Job { attempt: exchange.job.attempt + 1, ..exchange.job };
             return self.send(course, Exchange { job, ..exchange }, false);
         }

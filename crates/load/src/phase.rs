@@ -74,6 +74,9 @@ pub(super) struct PhaseRecord {
     times_at: Nanos,
 }
 
+/// Operation, outcome, when the reply had come, how long that took, and the object's bytes.
+type Recorded = (Operation, Outcome, u64, u64, u64);
+
 /// When requests were sent and answered, until the next time that windows are rolled.
 #[derive(Default)]
 struct TimesRecord {
@@ -81,7 +84,7 @@ struct TimesRecord {
     /// Requests that may still be recorded.
     left: u64,
     offset: i128,
-    all: Vec<(Operation, Outcome, u64, u64)>,
+    all: Vec<Recorded>,
 }
 
 /// The unit of recorded times: what a clock read after a system call is good for.
@@ -96,7 +99,8 @@ impl TimesRecord {
         }
         self.left -= 1;
         let end = (i128::from(now) + self.offset).max(0) as u64;
-        self.all.push((finished.operation, finished.outcome, end, finished.service));
+        let Finished { operation, outcome, service, bytes, .. } = *finished;
+        self.all.push((operation, outcome, end, service, bytes));
     }
 
     fn take(&mut self) -> Vec<Times> {
@@ -108,6 +112,7 @@ impl TimesRecord {
             let Some(first) = kind.first() else { continue };
             let mut times = Times::new(&self.queue, first.0, first.1, UNIT_NS);
             times.extend(kind.iter().map(|r| (r.2, r.3)));
+            times.bytes = kind.iter().map(|r| r.4).collect();
             out.push(times);
         }
         out

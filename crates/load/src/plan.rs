@@ -105,6 +105,11 @@ impl Plan {
         }
     }
 
+    /// Where the keys are, for messages.
+    pub fn place(&self) -> String {
+        self.target().map_or_else(|_| self.url.clone(), |target| target.to_string())
+    }
+
     /// Parses the URL and resolves its host.
     pub(super) fn target(&self) -> Result<Target, TargetError> {
         let token = self.token.as_deref();

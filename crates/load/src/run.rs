@@ -68,8 +68,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Prepares a run: checks the plan, reads the keys, checks that the service accepts
-    /// connections, and creates the run folder.
+    /// Checks the plan and that the service accepts connections, reads the keys, makes the folder.
     pub fn open(plan: &Plan, stop: &Arc<AtomicBool>) -> anyhow::Result<Session> {
         let mistakes = plan.mistakes();
         if !mistakes.is_empty() {
@@ -142,7 +141,10 @@ impl Session {
             let (stored, faults) = (fill.stored, fill.faults.clone());
             runner.writer.flush()?;
             let why = faults.first_key_value().map_or("unknown reason", |(reason, _)| reason);
-            bail!("the fill is incomplete: {stored} of {distinct} keys were stored ({why})");
+            let at = &self.shared.target;
+            bail!(
+                "the fill is incomplete: {stored} of {distinct} keys were stored below {at} ({why}): is the path right?"
+            );
         }
         Ok(())
     }
@@ -169,10 +171,14 @@ impl Session {
         &self.runner.summary
     }
 
-    /// Takes the windows of the last step, without ramp-up and cool-down. Empty unless the plan
-    /// trims.
+    /// Takes the windows of the last step, without its ramps. Empty unless the plan trims.
     pub fn take_windows(&mut self) -> Vec<Window> {
         std::mem::take(&mut self.runner.kept)
+    }
+
+    /// Writes what is buffered, so that the run folder can be read while it grows.
+    pub fn flush(&mut self) -> anyhow::Result<()> {
+        self.runner.writer.flush()
     }
 
     /// Flushes the run folder and returns the results.

@@ -225,6 +225,19 @@ impl Summary {
         self.steps.iter().any(|step| step.mismatches > 0)
     }
 
+    /// Whether there were replies, and each said that there is no such key (404): a wrong path, or
+    /// keys that nobody stored.
+    ///
+    /// A get of several keys is a miss if one of them is missing; if it brought any value, its keys are not all wrong.
+    pub fn is_all_missing(&self, multi_get: usize) -> bool {
+        let missing = |step: &StepSummary| {
+            step.completions == 0
+                || step.outcomes.get("miss").is_some_and(|share| *share > 1.0 - 1e-9)
+                    && (multi_get <= 1 || step.bytes == 0)
+        };
+        self.steps.iter().any(|step| step.completions > 0) && self.steps.iter().all(missing)
+    }
+
     /// Whether steps were measured and every request failed.
     pub fn is_all_errors(&self) -> bool {
         !self.steps.is_empty() && self.steps.iter().all(|s| s.errors == s.completions)

@@ -110,6 +110,7 @@ fn plans(criterion: &mut Criterion) {
             price: 40.0,
             holds: None,
             reads: None,
+            service_s: None,
         }],
         ..Choices::default()
     };

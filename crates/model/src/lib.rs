@@ -79,6 +79,6 @@ pub use model_file::{
     About, Arrivals, BackgroundWork, ClassParameters, ClusterLimits, ClusterModel, ClusterNode,
     ClusterPrediction, Coarse, Devices, DispersionAt, Evidence, EvidenceSource, FORMAT,
     FittedPoint, FittedStep, Front, Hypothesis, Law, Limits, Model, NodePrediction, Parameter,
-    Point, Prediction, Replicates, Requests, SpotifyParameters,
+    Point, Prediction, Replicates, Requests, SpotifyParameters, StateRate, StateRates, WorkByLoad,
 };
 pub use trust::{HeldOut, POINTS_MAX, Trust, TrustEnd};

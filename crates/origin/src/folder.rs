@@ -7,18 +7,13 @@
 //! what a crash leaves in `tmp/` is removed at the next start. The rename of a write and the removal of a
 //! delete take the turn of their folder `XX`, so that the condition of a write holds when it is made.
 //!
-//! A write goes to a file in `tmp/`, which is synced and renamed over the object; then the folder
-//! is synced. Files that a crash leaves in `tmp/` are removed at the next start. Renames and
-//! removals hold the lock of their folder `XX`, so that the condition of a write still holds when
-//! it takes effect.
-//!
 //! File calls block, so they run on a bounded pool of threads. A listing reads all names of the
 //! folder (0.5 s for half a million) and the metadata of those that it returns: it is for
 //! administration, not for serving.
 
 use std::collections::BinaryHeap;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::fs::{self, File};
+use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -33,9 +28,10 @@ use super::file::{self, BLOCK_BYTES, Checksums, End, Footer, block_of, read_end,
 use super::name::{self, Named};
 use super::pool::Pool;
 use super::sharing::{Entered, Sharing, Turns};
+use super::temporary::{Temporary, sync_parent};
 use super::{
-    Attributes, BoxFuture, Chunks, Condition, Error, Found, Listed, Metadata, Origin, Staged,
-    VersionHasher, Whole, now_unix_us,
+    Attributes, BoxFuture, Chunks, Condition, Error, Fence, Found, Listed, Metadata, Origin,
+    Staged, VersionHasher, Whole, fenced, now_unix_us,
 };
 
 /// Bytes read or written by one call.
@@ -113,12 +109,7 @@ impl Tree {
         self.entered.identity.check()?;
         let number = self.temporary.fetch_add(1, Ordering::Relaxed);
         let path = self.root.join("tmp").join(self.entered.temporary_name(number));
-        let file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .open(&path)
-            .map_err(|e| Error::of_io(&e, &format!("create {}", path.display())))?;
-        Ok(Temporary { file, path, renamed: false })
+        Temporary::create(path)
     }
 
     /// Renames a complete and synced file over the key's object, if the condition holds.
@@ -141,11 +132,21 @@ impl Tree {
         sync_parent(&path)
     }
 
-    fn delete(&self, key: &[u8]) -> Result<bool, Error> {
+    /// What the key holds now, as a condition, if the fence allows a write after that look.
+    fn now(&self, key: &[u8], fence: &Fence) -> Result<Condition, Error> {
+        let object = self.open(key)?.map(|(_, end)| end.metadata);
+        let now = object.map_or(Condition::Absent, |object| Condition::Is(object.etag));
+        if fence() { Ok(now) } else { Err(fenced()) }
+    }
+
+    fn delete(&self, key: &[u8], condition: Option<&Condition>) -> Result<bool, Error> {
         let path = self.path(key);
         let removed = {
             let _turn = self.turns.take(key)?;
             self.check_parent(&path)?;
+            if let Some(condition) = condition {
+                condition.judge(self.open(key)?.map(|(_, end)| end.metadata).as_ref())?;
+            }
             fs::remove_file(&path)
         };
         match removed {
@@ -240,50 +241,6 @@ impl Tree {
     }
 }
 
-/// A file in `tmp/` that is removed on drop unless it was renamed.
-struct Temporary {
-    file: File,
-    path: PathBuf,
-    renamed: bool,
-}
-
-impl Temporary {
-    fn write(&mut self, pieces: &[&[u8]]) -> Result<(), Error> {
-        for piece in pieces {
-            let written = self.file.write_all(piece);
-            written.map_err(|e| Error::of_io(&e, &format!("write {}", self.path.display())))?;
-        }
-        Ok(())
-    }
-
-    fn sync(&self) -> Result<(), Error> {
-        let synced = self.file.sync_all();
-        synced.map_err(|e| Error::of_io(&e, &format!("sync {}", self.path.display())))
-    }
-
-    fn rename(&mut self, to: &Path) -> Result<(), Error> {
-        fs::rename(&self.path, to)
-            .map_err(|e| Error::of_io(&e, &format!("rename to {}", to.display())))?;
-        self.renamed = true;
-        Ok(())
-    }
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        if !self.renamed {
-            let _ = fs::remove_file(&self.path);
-        }
-    }
-}
-
-fn sync_parent(path: &Path) -> Result<(), Error> {
-    let parent = path.parent().unwrap_or(Path::new("."));
-    File::open(parent)
-        .and_then(|folder| folder.sync_all())
-        .map_err(|e| Error::of_io(&e, &format!("sync {}", parent.display())))
-}
-
 /// A write whose bytes have all been received.
 struct StagedFile {
     tree: Arc<Tree>,
@@ -291,6 +248,7 @@ struct StagedFile {
     key: Key,
     metadata: Metadata,
     bytes: StagedBytes,
+    fence: Option<Fence>,
 }
 
 enum StagedBytes {
@@ -305,11 +263,15 @@ impl Staged for StagedFile {
         &self.metadata
     }
 
+    fn fence(&mut self, fence: Fence) {
+        self.fence = Some(fence);
+    }
+
     fn commit(
         self: Box<Self>,
         condition: Option<Condition>,
     ) -> BoxFuture<'static, Result<(), Error>> {
-        let StagedFile { tree, pool, key, metadata, bytes } = *self;
+        let StagedFile { tree, pool, key, metadata, bytes, fence } = *self;
         Box::pin(async move {
             pool.run(move || {
                 let file = match bytes {
@@ -323,6 +285,10 @@ impl Staged for StagedFile {
                         file.sync()?;
                         file
                     }
+                };
+                let condition = match (condition, fence) {
+                    (None, Some(fence)) => Some(tree.now(&key, &fence)?),
+                    (condition, _) => condition,
                 };
                 tree.put(&key, file, condition.as_ref())
             })
@@ -393,14 +359,27 @@ impl Origin for Folder {
                 (upload.metadata(attributes), StagedBytes::Memory(first))
             };
             let (tree, pool) = (self.tree.clone(), self.pool.clone());
-            let staged: Box<dyn Staged> = Box::new(StagedFile { tree, pool, key, metadata, bytes });
+            let staged: Box<dyn Staged> =
+                Box::new(StagedFile { tree, pool, key, metadata, bytes, fence: None });
             Ok(staged)
         })
     }
 
     fn delete(&self, key: &Key) -> BoxFuture<'_, Result<bool, Error>> {
         let (tree, key) = (self.tree.clone(), key.clone());
-        Box::pin(async move { self.pool.run(move || tree.delete(&key)).await })
+        Box::pin(async move { self.pool.run(move || tree.delete(&key, None)).await })
+    }
+
+    fn delete_fenced(&self, key: &Key, fence: Fence) -> BoxFuture<'_, Result<bool, Error>> {
+        let (tree, key) = (self.tree.clone(), key.clone());
+        Box::pin(async move {
+            self.pool
+                .run(move || {
+                    let now = tree.now(&key, &fence)?;
+                    tree.delete(&key, Some(&now))
+                })
+                .await
+        })
     }
 
     fn list(

@@ -19,6 +19,7 @@ mod pool;
 mod s3;
 mod settings;
 mod sharing;
+mod temporary;
 
 use std::fmt;
 use std::future::Future;
@@ -152,10 +153,25 @@ impl Condition {
     }
 }
 
+/// Whether a write may still be made. It is asked after each look at what the write replaces, and the
+/// write then replaces that and nothing else: so it cannot follow the write of a process that has taken over
+/// the key's order since.
+pub type Fence = Arc<dyn Fn() -> bool + Send + Sync>;
+
+/// The error of a write that its fence forbids; it was not made.
+fn fenced() -> Error {
+    let what = "another process orders the object's writes now; nothing was written";
+    Error::Condition(what.to_owned())
+}
+
 /// A write whose bytes have all been received. Dropping it discards the write.
 pub trait Staged: Send {
     /// The metadata that the object will have.
     fn metadata(&self) -> &Metadata;
+    /// Has [`Staged::commit`] without a condition ask a fence.
+    fn fence(&mut self, fence: Fence) {
+        let _ = fence;
+    }
     /// Replaces the key's object durably, if the condition holds. The check and the replacement are
     /// atomic with respect to all writers, in this process and others.
     ///
@@ -198,6 +214,12 @@ pub trait Origin: Send + Sync {
 
     /// Removes an object durably. Returns whether it existed.
     fn delete(&self, key: &Key) -> BoxFuture<'_, Result<bool, Error>>;
+
+    /// As [`Origin::delete`], if a fence allows it.
+    fn delete_fenced(&self, key: &Key, fence: Fence) -> BoxFuture<'_, Result<bool, Error>> {
+        let key = key.clone();
+        Box::pin(async move { if fence() { self.delete(&key).await } else { Err(fenced()) } })
+    }
 
     /// Returns the first `limit` objects, in byte order of their keys, whose key begins with
     /// `prefix` and is greater than `after`.

@@ -4,7 +4,8 @@
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use rustix::fs::{FlockOperation, flock};
@@ -13,6 +14,42 @@ use rustix::io::retry_on_intr;
 use super::Error;
 use super::identity::Identity;
 use super::lock::{Lock, open_to_lock};
+
+/// How long a lock on a folder `XX` is waited for. Its holder has it for a check and a rename, so only a
+/// process that stands still (a debugger, a frozen container) or a hung file system keeps it for longer.
+/// Who waits blocks one of the threads for file calls, which reads need too.
+const TURN_WAIT_MAX: Duration = Duration::from_secs(1);
+/// How long a process waits for another one that opens the folder.
+const OPENING_WAIT_MAX: Duration = Duration::from_secs(30);
+/// The pauses between two attempts double from the first to the second.
+const PAUSES: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(2)];
+
+/// Attempts until one succeeds; `None` after `wait`.
+fn within<T>(
+    wait: Duration,
+    mut attempt: impl FnMut() -> Result<Option<T>, Error>,
+) -> Result<Option<T>, Error> {
+    let (start, mut pause) = (Instant::now(), PAUSES[0]);
+    loop {
+        if let Some(got) = attempt()? {
+            return Ok(Some(got));
+        }
+        if start.elapsed() >= wait {
+            return Ok(None);
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(PAUSES[1]);
+    }
+}
+
+/// Whether the file could be locked; it is not if another process has locked it.
+fn try_lock(file: &File, what: &Path) -> Result<bool, Error> {
+    match retry_on_intr(|| flock(file, FlockOperation::NonBlockingLockExclusive)) {
+        Ok(()) => Ok(true),
+        Err(error) if error == rustix::io::Errno::WOULDBLOCK => Ok(false),
+        Err(error) => Err(Error::of_io(&error.into(), &format!("lock {}", what.display()))),
+    }
+}
 
 /// Whether other processes may use the folder at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,9 +90,14 @@ impl Entered {
             return Ok(Entered { name, owner: None, identity, _lock: lock });
         }
         let lock = Lock::share(root)?;
-        let opening = open_to_lock(&root.join("opening"))?;
-        retry_on_intr(|| flock(&opening, FlockOperation::LockExclusive))
-            .with_context(|| format!("cannot lock {}", root.join("opening").display()))?;
+        let path = root.join("opening");
+        let opening = open_to_lock(&path)?;
+        within(OPENING_WAIT_MAX, || Ok(try_lock(&opening, &path)?.then_some(())))?.with_context(
+            || {
+                let shown = path.display();
+                format!("another process has held {shown} for {OPENING_WAIT_MAX:?}; end it")
+            },
+        )?;
         fs::create_dir_all(&owners)
             .with_context(|| format!("cannot create {}", owners.display()))?;
         let path = owners.join(&name);
@@ -122,7 +164,10 @@ fn remove_files(folder: &Path, goes: impl Fn(&str) -> anyhow::Result<bool>) -> a
 }
 
 /// The locks on the folders `XX`: a mutex between threads, a lock on `turns/XX` between processes.
-pub(super) struct Turns(Vec<Mutex<Option<File>>>);
+pub(super) struct Turns {
+    folder: PathBuf,
+    each: Vec<Mutex<Option<File>>>,
+}
 
 /// A held lock on a folder. It is held for a check and a rename, never while bytes are written or
 /// synced.
@@ -142,18 +187,30 @@ impl Turns {
                 Ok(Mutex::new(Some(file)))
             }
         };
-        Ok(Turns((0..=255).map(turn).collect::<anyhow::Result<_>>()?))
+        let each = (0..=255).map(turn).collect::<anyhow::Result<_>>()?;
+        Ok(Turns { folder, each })
     }
 
-    /// Waits for the lock of a key's folder.
+    /// Waits for the lock of a key's folder, for at most [`TURN_WAIT_MAX`].
     pub(super) fn take(&self, key: &[u8]) -> Result<Turn<'_>, Error> {
-        let shard = usize::from(blake3::hash(key).as_bytes()[0]);
-        let guard = self.0[shard].lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(file) = &*guard {
-            retry_on_intr(|| flock(file, FlockOperation::LockExclusive))
-                .map_err(|error| Error::of_io(&error.into(), "lock turns"))?;
-        }
-        Ok(Turn(guard))
+        let shard = blake3::hash(key).as_bytes()[0];
+        let path = self.folder.join(format!("{shard:02x}"));
+        let attempt = || {
+            let guard = match self.each[usize::from(shard)].try_lock() {
+                Ok(guard) => guard,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => return Ok(None),
+            };
+            let locked = guard.as_ref().map_or(Ok(true), |file| try_lock(file, &path))?;
+            Ok(locked.then_some(Turn(guard)))
+        };
+        within(TURN_WAIT_MAX, attempt)?.ok_or_else(|| {
+            Error::Failed(format!(
+                "nothing was written: a process has held {} for over {TURN_WAIT_MAX:?}; it stands \
+                 still in the middle of a write, or its file system does",
+                path.display()
+            ))
+        })
     }
 }
 

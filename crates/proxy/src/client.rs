@@ -88,6 +88,12 @@ impl Client {
         out.extend_from_slice(rest.get(sent.saturating_sub(first.len())..).unwrap_or_default());
     }
 
+    /// Whether all that was read is answered, so that another process can go on with the connection.
+    pub(crate) fn is_idle(&self) -> bool {
+        let owed = self.rest.is_empty() && self.skip == 0;
+        owed && self.queue.is_empty() && self.out.is_empty() && !self.ending && !self.paused
+    }
+
     /// Whether there is something to be done for it at the end of the turn.
     pub(crate) fn wants_turn(&self) -> bool {
         !self.out.is_empty() || self.ending || self.paused

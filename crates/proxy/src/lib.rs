@@ -30,6 +30,8 @@ mod timer;
 mod tls;
 
 use std::collections::BTreeMap;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -44,7 +46,7 @@ pub use stream::Address;
 pub use tls::Tls;
 
 use shared::Shared;
-use stream::Listener;
+use stream::{Listener, Stream};
 use thread::Thread;
 
 /// The settings of a proxy.
@@ -75,6 +77,17 @@ pub struct Settings {
     pub pools: engine::pool::Settings,
 }
 
+/// What the processes before and after this one have to do with its sockets.
+#[derive(Default)]
+pub struct Handover {
+    /// The listening socket that the process was given; without one it makes its own.
+    pub listener: Option<TcpListener>,
+    /// Connections of clients to it that the process before has passed on.
+    pub connections: Vec<TcpStream>,
+    /// Keeps a connection without a request for the next process; returns whether it does.
+    pub pass_on: Option<fn(BorrowedFd<'_>) -> bool>,
+}
+
 /// A running proxy.
 pub struct Proxy {
     address: Address,
@@ -87,10 +100,14 @@ impl Proxy {
     ///
     /// # Errors
     /// The address cannot be listened on, or a thread cannot be started.
-    pub fn start(settings: Settings, now: Nanos) -> anyhow::Result<Proxy> {
+    pub fn start(settings: Settings, handover: Handover, now: Nanos) -> anyhow::Result<Proxy> {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         let count = if settings.threads == 0 { cores() } else { settings.threads };
-        let listener = Listener::bind(&settings.listen, "memcached.listen")?;
+        let Handover { listener, connections, pass_on } = handover;
+        let listener = match listener {
+            Some(listener) => Listener::given(listener)?,
+            None => Listener::bind(&settings.listen, "memcached.listen")?,
+        };
         let address = listener.address()?;
         let mut polls = Vec::new();
         let mut wakers = Vec::new();
@@ -99,11 +116,12 @@ impl Proxy {
             wakers.push(Waker::new(poll.registry(), thread::waker_token())?);
             polls.push(poll);
         }
-        let shared = Arc::new(Shared::new(&settings, wakers, now));
-        let mut listener = Some(listener);
+        let shared = Arc::new(Shared::new(&settings, wakers, pass_on, now));
+        let connections = connections.into_iter().filter_map(|it| Stream::given(it).ok()).collect();
+        let mut accepting = Some((listener, connections));
         let mut threads = Vec::new();
         for (index, poll) in polls.into_iter().enumerate() {
-            let thread = Thread::new(shared.clone(), index, poll, listener.take())?;
+            let thread = Thread::new(shared.clone(), index, poll, accepting.take())?;
             let spawned = std::thread::Builder::new()
                 .name(format!("memcached/{index}"))
                 .spawn(move || thread.run())?;

@@ -1,6 +1,7 @@
 //! What the threads of a proxy share.
 
 use std::fmt::Write as _;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -35,6 +36,10 @@ pub(crate) struct Shared {
     lanes: Vec<Lane>,
     counters: Vec<Counters>,
     stopping: AtomicBool,
+    /// No thread accepts connections any more.
+    closed: AtomicBool,
+    /// Keeps a connection without a request for the next process.
+    pub(crate) pass_on: Option<fn(BorrowedFd<'_>) -> bool>,
     running: AtomicUsize,
     connections_max: usize,
     accepted: AtomicUsize,
@@ -52,7 +57,12 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(settings: &Settings, wakers: Vec<Waker>, now: Nanos) -> Shared {
+    pub(crate) fn new(
+        settings: &Settings,
+        wakers: Vec<Waker>,
+        pass_on: Option<fn(BorrowedFd<'_>) -> bool>,
+        now: Nanos,
+    ) -> Shared {
         let pools = &settings.pools;
         let routes = Routes::new(pools);
         let warm = pools.routes.iter().map(|route| route.warm_from.is_some()).collect();
@@ -77,6 +87,8 @@ impl Shared {
             warm,
             sends_once,
             stopping: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            pass_on,
             connections_max: settings.connections_max,
             accepted: AtomicUsize::new(0),
             start: now,
@@ -176,6 +188,16 @@ impl Shared {
 
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the listener is closed: no thread gets further connections from it.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+    }
+
+    /// Whether it is.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
     }
 
     pub(crate) fn stop(&self) {

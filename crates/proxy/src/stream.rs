@@ -75,6 +75,13 @@ impl Stream {
         })
     }
 
+    /// A connection that the process before has passed on.
+    pub(crate) fn given(stream: std::net::TcpStream) -> io::Result<Stream> {
+        stream.set_nonblocking(true)?;
+        stream.set_nodelay(true)?;
+        Ok(Stream::Tcp(mio::net::TcpStream::from_std(stream)))
+    }
+
     /// Whether connecting has ended: `Ok(false)` while it has not.
     ///
     /// # Errors
@@ -172,6 +179,12 @@ pub(crate) enum Listener {
 }
 
 impl Listener {
+    /// A socket that listens already.
+    pub(crate) fn given(listener: std::net::TcpListener) -> io::Result<Listener> {
+        listener.set_nonblocking(true)?;
+        Ok(Listener::Tcp(mio::net::TcpListener::from_std(listener)))
+    }
+
     /// Listens; `key` is the key of the configuration that has the address.
     pub(crate) fn bind(address: &Address, key: &str) -> anyhow::Result<Listener> {
         match address {

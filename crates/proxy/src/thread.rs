@@ -61,6 +61,8 @@ pub(crate) struct Thread {
     poll: Poll,
     timer: Timer,
     listener: Option<Listener>,
+    /// What the process before has passed on.
+    given: Vec<Stream>,
     clients: Vec<Option<Client>>,
     free: Vec<u32>,
     generation: u32,
@@ -102,9 +104,10 @@ impl Thread {
         shared: Arc<Shared>,
         index: usize,
         poll: Poll,
-        mut listener: Option<Listener>,
+        accepting: Option<(Listener, Vec<Stream>)>,
     ) -> io::Result<Thread> {
         let registry = poll.registry();
+        let (mut listener, given) = accepting.unzip();
         if let Some(listener) = &mut listener {
             listener.register(registry, LISTENER)?;
         }
@@ -126,6 +129,7 @@ impl Thread {
             timer,
             poll,
             listener,
+            given: given.unwrap_or_default(),
             clients: Vec::new(),
             free: Vec::new(),
             generation: 0,
@@ -154,6 +158,8 @@ impl Thread {
         if self.index == 0 {
             self.tell(Event::Tick, None);
         }
+        let given = std::mem::take(&mut self.given);
+        self.take_over(given);
         loop {
             let wait = if self.again.is_empty() { SWEEP } else { 0 };
             if let Err(error) = self.poll.poll(&mut events, Some(Duration::from_nanos(wait)))
@@ -187,6 +193,8 @@ impl Thread {
                     }
                 }
             }
+            // Before the mail is looked at: none comes after it.
+            let closed = self.shared.is_closed();
             self.inbox();
             for place in ready.drain(..) {
                 self.read_client(place);
@@ -203,9 +211,12 @@ impl Thread {
                 self.work_off();
             }
             if self.shared.is_stopping() {
-                self.listener = None;
+                if self.listener.take().is_some() {
+                    self.shared.close();
+                }
+                let others = self.pass_on();
                 let until = *drain_until.get_or_insert(self.now + self.shared.drain);
-                if self.is_idle() || self.now >= until {
+                if (closed && self.is_idle() && !others) || self.now >= until {
                     break;
                 }
             }

@@ -35,6 +35,9 @@ pub struct Times {
     pub ends: Vec<i64>,
     /// From sending a request to then, units.
     pub taken: Vec<u64>,
+    /// Bytes of each object, if they are known; shorter if not of all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bytes: Vec<u64>,
 }
 
 fn is_zero(n: &u64) -> bool {
@@ -46,7 +49,8 @@ impl Times {
     pub fn new(queue: &str, operation: Operation, outcome: Outcome, unit_ns: u64) -> Times {
         let (ends, taken) = (Vec::new(), Vec::new());
         let (queue, unit_ns) = (queue.to_owned(), unit_ns.max(1));
-        Times { queue, operation, outcome, unit_ns, clock_ns: 0, resolution_ns: 0, ends, taken }
+        let (clock_ns, resolution_ns, bytes) = (0, 0, Vec::new());
+        Times { queue, operation, outcome, unit_ns, clock_ns, resolution_ns, ends, taken, bytes }
     }
 
     /// Requests.
@@ -69,6 +73,11 @@ impl Times {
             self.taken.push(taken / unit);
             last = end;
         }
+    }
+
+    /// Bytes of each object, 0 where they are not known, in the order of [`Times::iter`].
+    pub fn bytes(&self) -> impl Iterator<Item = u64> + '_ {
+        self.bytes.iter().copied().chain(std::iter::repeat(0)).take(self.len())
     }
 
     /// When each reply had come, nanoseconds since 1970, and how long that took, nanoseconds. Numbers
@@ -96,6 +105,9 @@ mod tests {
         all.into_iter().for_each(|one| two.extend([one]));
         assert_eq!(one, two);
         assert_eq!(one.iter().collect::<Vec<_>>(), [all[0], (all[1].0, 77_700)]);
+        one.bytes = vec![7];
+        assert_eq!(one.bytes().collect::<Vec<_>>(), [7, 0]);
+        one.bytes.clear();
         let text = serde_json::to_string(&one).unwrap();
         assert!(!text.contains("clock_ns") && text.len() < 160, "{text}");
         assert_eq!(serde_json::from_str::<Times>(&text).unwrap(), one);

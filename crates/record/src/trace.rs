@@ -173,6 +173,20 @@ impl Trace {
         Ok(())
     }
 
+    /// Spreads requests of the same time evenly over the trace's resolution, which is the least
+    /// time between two different times of consecutive requests. A trace that states whole seconds
+    /// would otherwise be a burst at each second. No request comes before the one ahead of it.
+    pub fn spread_times(&mut self) {
+        let times = self.rows.windows(2).filter_map(|two| two[1].time?.checked_sub(two[0].time?));
+        let Some(resolution) = times.filter(|&time| time > 0).min() else { return };
+        for run in self.rows.chunk_by_mut(|a, b| a.time == b.time) {
+            let length = run.len() as u64;
+            for (row, place) in run.iter_mut().zip(0..) {
+                row.time = row.time.map(|time| time + resolution / length * place);
+            }
+        }
+    }
+
     /// The number of distinct keys.
     pub fn keys(&self) -> usize {
         self.ends.len()
@@ -306,6 +320,21 @@ mod tests {
         assert_eq!(slice.key(9), b"");
         let error = read(GOOD.as_bytes(), Some(1..9), false).unwrap_err();
         assert_eq!(error, "t.csv has 4 requests, but rows 1..9 were selected");
+    }
+
+    #[test]
+    fn requests_of_one_second_are_spread_over_it() {
+        let text =
+            format!("{HEADER}\n0,a,,\n0,b,,\n1000,c,,\n5000,d,,\n5000,e,,\n5000,f,,\n,g,,\n");
+        let mut trace = read(text.as_bytes(), None, false).unwrap();
+        trace.spread_times();
+        let times: Vec<_> =
+            trace.rows.iter().map(|row| row.time.map(|ns| ns / 1_000_000)).collect();
+        let expected = [0, 500, 1000, 5000, 5333, 5666].map(Some);
+        assert_eq!(times, [&expected[..], &[None]].concat());
+        let mut one = read(format!("{HEADER}\n0,a,,\n0,a,,\n").as_bytes(), None, false).unwrap();
+        one.spread_times();
+        assert_eq!(one.rows[1].time, Some(0), "the resolution is unknown");
     }
 
     #[test]

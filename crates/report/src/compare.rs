@@ -62,6 +62,9 @@ pub struct ComparedStep {
     pub prediction: Option<Prediction>,
     /// The reason why there is no prediction.
     pub unstable: Option<String>,
+    /// The mean work of its requests under the model's likeliest hypothesis, seconds, where when each came
+    /// and was answered is recorded.
+    pub work_s: Option<f64>,
     /// Host records, second by second.
     #[serde(skip)]
     pub hosts: Vec<(String, Vec<Host>)>,
@@ -260,21 +263,54 @@ fn compare(
     model: &Model,
     within_s: &[f64],
 ) -> Result<ComparedStep, Error> {
-    let measured = measure(observed, within_s);
+    let mut measured = measure(observed, within_s);
+    let used_for_fit =
+        model.fitted.iter().any(|fitted| same_step(&fitted.name, &observed.windows.name));
+    let work_s = work_of(observed, model)?;
+    measured.hints.extend(work_s.filter(|_| !used_for_fit).and_then(|w| other_work(w, model)));
     let (prediction, unstable) = match model.predict(measured.rate, within_s) {
         Ok(prediction) => (Some(prediction), None),
         Err(error @ model::Error::Unstable { .. }) => (None, Some(error.to_string())),
         Err(error) => return Err(error.into()),
     };
-    let name = &observed.windows.name;
     Ok(ComparedStep {
         name: observed.name().to_owned(),
         step: observed.step.clone(),
-        used_for_fit: model.fitted.iter().any(|fitted| same_step(&fitted.name, name)),
+        used_for_fit,
         measured,
         prediction,
         unstable,
+        work_s,
         hosts: observed.hosts.clone(),
+    })
+}
+
+/// A step's mean work that differs from that of the fit by less than this says nothing.
+const OTHER_WORK: f64 = 0.03;
+
+/// The mean work of a step under the likeliest hypothesis of a model that was fitted to works.
+fn work_of(observed: &ObservedStep, model: &Model) -> Result<Option<f64>, Error> {
+    let times = observed.windows.times.as_ref();
+    let (Some(hypothesis), Some(times)) = (model.hypotheses.first(), times) else {
+        return Ok(None);
+    };
+    Ok(model::fit::mean_work(times, hypothesis)?)
+}
+
+/// That a step met another service than the fit: queues near saturation lengthen by a multiple of what
+/// works do, so what a prediction misses there is told apart from a wrong law.
+fn other_work(work_s: f64, model: &Model) -> Option<String> {
+    let fitted = model.classes.first()?.service.mean.value;
+    let off = work_s / fitted - 1.0;
+    (off.abs() > OTHER_WORK).then(|| {
+        format!(
+            "its requests have {:.1} % {} work than those that were fitted ({} for {}): the service or its \
+             machine differs from then, or works depend on the load, and the prediction is off by that",
+            100.0 * off.abs(),
+            if off > 0.0 { "more" } else { "less" },
+            time(work_s),
+            time(fitted)
+        )
     })
 }
 

@@ -8,6 +8,19 @@ use record::ReadError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
+    /// Nothing of a run is within any step of the load.
+    #[error(
+        "{run}: nothing of it is within a step of the load; it is about {seconds:.0} s {direction}: the clocks of client \
+         and server or log differ, or these are other runs"
+    )]
+    Apart {
+        /// The run.
+        run: String,
+        /// Whether it is later or earlier than the load.
+        direction: &'static str,
+        /// By how much, seconds.
+        seconds: f64,
+    },
     /// A run folder cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),

@@ -1,6 +1,6 @@
 //! Fits a model to the steps that are not held out, and computes its errors on those that are.
 
-use model::fit::BlackBox;
+use model::fit::{BlackBox, ClosedLoop};
 use model::storage::Limit;
 use model::{About, ClusterModel, HeldOut, Model};
 
@@ -24,8 +24,9 @@ pub(super) fn fit_service(
     observed: &Observed,
     about: About,
     servers: Option<u32>,
+    closed_loop: Option<ClosedLoop>,
 ) -> Result<Service, Error> {
-    let options = model::fit::Options { about, ..model::fit::Options::default() };
+    let options = model::fit::Options { about, closed_loop, ..model::fit::Options::default() };
     let steps = observed.fit_steps();
     let mut fitted = if model::fit::has_times(&steps) {
         let worked = model::fit::work(&steps, servers, &options)?;

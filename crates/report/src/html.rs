@@ -10,6 +10,7 @@ use super::compare::{Comparison, RunInfo};
 use super::figures;
 use super::grid::{Grid, escape};
 use super::objective::{digits, time};
+use super::state_rates;
 use super::svg::{COLOURS, Plot, STYLE};
 use super::table;
 
@@ -200,6 +201,14 @@ fn model(comparison: &Comparison, out: &mut String) {
         out,
     );
     out.push_str(&table::parameters_grid(&comparison.parameters).html(|_| ""));
+    if let Some(plot) = state_rates::plot(&comparison.model) {
+        out.push_str(
+            "<p class=\"soft\">Why this hypothesis: how fast requests leave while n are inside. One server's \
+             curve is flat from one request on, that of m servers rises up to m. Lines are the works of \
+             each hypothesis in another order, served by it.</p>\n",
+        );
+        plots(&[plot], out);
+    }
     out.push_str(
         "<p class=\"soft\">Goodness of fit on the fitted steps. KS is the largest \
          difference between the measured and the model's distribution; dispersion is 1 for Poisson \

@@ -6,6 +6,7 @@
 //! experiments call the same functions as the commands. `docs/reports.md` explains how to read the
 //! output.
 
+mod apart;
 mod axis;
 pub mod check;
 pub mod cluster;
@@ -26,6 +27,7 @@ pub mod measured;
 pub mod objective;
 pub mod plan_basis;
 pub mod popularity;
+mod state_rates;
 pub mod steps;
 pub mod svg;
 pub mod table;
@@ -43,7 +45,7 @@ pub use table::{model_text, table};
 use std::path::Path;
 
 use anyhow::Context;
-use model::fit::{ServersFound, Worked};
+use model::fit::{ClosedLoop, ServersFound, Worked};
 use model::{Coarse, Model};
 
 /// Reads a model file.
@@ -87,13 +89,16 @@ pub struct Service {
 /// Fits a service of which only the clients' side is known to the steps that are not held out, and
 /// computes the model's errors on those that are: from arrivals and departures if all steps have
 /// them ([`model::fit::work()`]), else from response times ([`model::fit::black_box()`]). `servers`
-/// is the number of requests that the service serves concurrently, if known.
+/// is the number of requests that the service serves concurrently, if known; `closed_loop` what a closed loop of
+/// enough clients carried, if that was measured.
 pub fn fit_service(
     observed: &Observed,
     title: &str,
     servers: Option<u32>,
+    closed_loop: Option<ClosedLoop>,
 ) -> Result<Service, Error> {
-    let mut fitted = held_out::fit_service(observed, observed.about(title), servers)?;
+    let about = observed.about(title);
+    let mut fitted = held_out::fit_service(observed, about, servers, closed_loop)?;
     let coarse = uncertainty::coarse(observed);
     // A service-time law derived from response times alone is as coarse as those times. Of works
     // the resolution is part of the fit.

@@ -187,6 +187,7 @@ impl Observed {
             let observed = observe(&runs, run, step, selection.any_queues)?;
             steps.push(ObservedStep { held_out, ..observed });
         }
+        super::apart::check(&runs, &steps)?;
         if steps.iter().all(|step| step.held_out) {
             return Err(Error::AllHeldOut);
         }
@@ -199,7 +200,7 @@ impl Observed {
     }
 
     /// The input of a fit: the windows of the steps that are not held out.
-    pub(crate) fn fit_steps(&self) -> Vec<model::fit::Step> {
+    pub fn fit_steps(&self) -> Vec<model::fit::Step> {
         self.steps.iter().filter(|s| !s.held_out).map(|s| s.windows.clone()).collect()
     }
 
@@ -477,7 +478,7 @@ fn is_alone(runs: &[RunFolder], run: usize, step: &Step) -> bool {
 
 /// Whether a window lies wholly within a step. Two processes agree on a step's start only
 /// approximately, so a window may extend over either edge by half a millisecond.
-fn within(window: &Window, step: &Step) -> bool {
+pub(super) fn within(window: &Window, step: &Step) -> bool {
     let slack = 500;
     window.length_s > 0.0
         && window.start_unix_us.saturating_add(slack) >= step.start_unix_us

@@ -33,7 +33,7 @@ pub(super) fn times_of(
     for times in load.times.iter().filter(|t| t.queue == queue) {
         all.clock_s = all.clock_s.max(times.clock_ns as f64 * 1e-9);
         all.resolution_s = all.resolution_s.max(times.resolution_ns as f64 * 1e-9);
-        for (end, taken) in times.iter() {
+        for ((end, taken), bytes) in times.iter().zip(times.bytes()) {
             let arrival = end.saturating_sub(taken);
             if end < from || arrival > to {
                 continue;
@@ -44,6 +44,7 @@ pub(super) fn times_of(
                 departure_s: since(end),
                 operation: times.operation,
                 outcome: times.outcome,
+                bytes,
                 counted: judged(arrival),
             });
         }

@@ -17,6 +17,7 @@ use super::front::Front;
 use super::http::{json, typed};
 use super::tiers;
 use crate::disk::Lateness;
+use crate::membership::Membership;
 use record::clock;
 
 /// How long `/readyz` waits for the origin. One that does not answer is not known to be lost, and what
@@ -29,14 +30,18 @@ struct Health {
     /// Why it is not ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
+    /// What is less than it should be, though it is ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    degraded: Option<String>,
 }
 
 /// `/healthz`: the process lives.
 pub fn alive() -> Response<ReplyBody> {
-    json(StatusCode::OK, &Health { ok: true, error: None }, None)
+    json(StatusCode::OK, &Health { ok: true, error: None, degraded: None }, None)
 }
 
-/// `/readyz`: whether the process takes requests, and has the origin that it was started with.
+/// `/readyz`: whether the process takes requests, and has the origin that it was started with. Says too
+/// when etcd does not confirm the members.
 pub async fn ready(front: &Front, origin: &Arc<dyn Origin>) -> Response<ReplyBody> {
     let error = if front.is_stopping() {
         Some("the server is stopping".to_owned())
@@ -48,7 +53,9 @@ pub async fn ready(front: &Front, origin: &Arc<dyn Origin>) -> Response<ReplyBod
     };
     let ok = error.is_none();
     let status = if ok { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    json(status, &Health { ok, error }, None)
+    // Reads go on without etcd, and so a balancer must not take every process out.
+    let degraded = front.membership().and_then(Membership::problem);
+    json(status, &Health { ok, error, degraded }, None)
 }
 
 /// `/readyz` of a process without an origin.
@@ -56,7 +63,7 @@ pub fn ready_without_origin(front: &Front) -> Response<ReplyBody> {
     let error = front.is_stopping().then(|| "the server is stopping".to_owned());
     let ok = error.is_none();
     let status = if ok { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    json(status, &Health { ok, error }, None)
+    json(status, &Health { ok, error, degraded: None }, None)
 }
 
 /// Replies with the node's metrics in Prometheus text format.
@@ -66,7 +73,9 @@ pub fn metrics(shared: &Arc<Shared>) -> Response<ReplyBody> {
     let mut page = shared.metrics.node(&contents, waiting, connections);
     shared.whole.add_metrics(&mut page);
     let peers = shared.drive.peers().map(|peers| &peers.counts);
-    tiers::add_metrics(&mut page, &shared.drive.tiers(clock::now()));
+    let disks = shared.drive.disks();
+    let scrubbed = |id| disks.map_or((0, 0), |disks| disks.scrubbed(id));
+    tiers::add_metrics(&mut page, &shared.drive.tiers(clock::now()), scrubbed);
     cluster::add_metrics(&mut page, peers, &shared.drive.peers_status(clock::now()));
     typed(StatusCode::OK, "text/plain; version=0.0.4", page.finish().into_bytes(), None)
 }

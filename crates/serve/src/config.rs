@@ -7,7 +7,9 @@
 mod cluster;
 mod folders;
 mod live;
+mod membership;
 mod memcached;
+mod name;
 mod read;
 mod s3;
 mod sections;
@@ -20,10 +22,13 @@ use origin::{Checks, Section};
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
+pub use crate::datasets::{Fill, Overload};
 pub use ::origin::{Mistake, Secret, Settings as Origin, Size};
-pub use cluster::{Cluster, Gateway, Member, Role, Verify};
+pub use cluster::{Cluster, Concurrency, Gateway, Member, Role, Verify};
 pub use live::{Act, Model};
+pub use membership::{Listed, Membership};
 pub use memcached::{Kind as PoolRouting, Memcached, Pool, Route};
+pub use name::is_name;
 pub use s3::S3;
 pub use sections::{Class, Datasets, Device, Kind, Node, Observe, Serve, Service};
 pub use tiers::Tiers;
@@ -56,6 +61,8 @@ pub struct Config {
     pub members: Vec<Member>,
     /// The place of this process among the members.
     pub cluster: Cluster,
+    /// Where the list of members comes from.
+    pub membership: Membership,
     /// How requests are routed.
     pub gateway: Gateway,
     /// S3's protocol in front.
@@ -89,6 +96,7 @@ const SECTIONS: &[Explained] = &[
     ("act", Act::ABOUT, Act::KEYS),
     ("member", Member::ABOUT, Member::KEYS),
     ("cluster", Cluster::ABOUT, Cluster::KEYS),
+    ("membership", Membership::ABOUT, Membership::KEYS),
     ("gateway", Gateway::ABOUT, Gateway::KEYS),
     ("s3", S3::ABOUT, S3::KEYS),
     ("memcached", Memcached::ABOUT, Memcached::KEYS),
@@ -166,6 +174,7 @@ impl Config {
         self.model.check(checks.of("model"));
         self.act.check(checks.of("act"));
         self.tiers.check(self, checks.of("tiers"));
+        self.check_membership(checks.of("membership"));
         self.check_cluster(checks);
         self.check_folders(checks);
         self.cluster.check(checks.of("cluster"));
@@ -174,7 +183,7 @@ impl Config {
         self.memcached.check(self, checks);
         let cache = self.origin.kind == origin::Kind::None;
         checks.of("origin").must(
-            !cache || (self.members.is_empty() && self.datasets.path.is_none()),
+            !cache || (!self.is_clustered() && self.datasets.path.is_none()),
             "kind",
             "\"none\" is for a node alone, without members of a cluster and without datasets",
         );

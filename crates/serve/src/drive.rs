@@ -13,21 +13,22 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use engine::Key;
 use engine::invariant::Invariants;
 use engine::node::{
     Action, Asker, Checked, Contents, Event, Failure, Fetched, Hit, Node, PeerStatus, Reply,
-    RequestId, Restored, Settings, Stages, Tiers,
+    RequestId, RestoredSegment, Settings, Stages, Tiers,
 };
 use engine::route::NodeId;
-use engine::{Etag, Key};
 use model::window::{Nanos, Window};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+use tracing::info;
 
 use super::cluster::Peers;
 use super::events::EventLog;
 use super::object::Object;
-use crate::disk::Disks;
+use crate::disk::{Disks, FoundOn, FoundSegment, side_by_side};
 use origin::{Chunks, Error, Found, Metadata, Origin};
 use record::clock;
 
@@ -99,14 +100,35 @@ impl Drive {
         }
     }
 
-    /// Sets the devices, and restores the segments found on them.
-    pub fn set_disks(&self, disks: Disks, found: Vec<(usize, u64, Vec<Restored>)>) {
+    /// Sets the devices, and restores the segments found on them. Devices without an entry in
+    /// `found` cannot be used.
+    pub fn set_disks(&self, disks: Disks, devices: usize, found: FoundOn) {
         let mut state = self.lock();
-        for (device, segment, records) in found {
-            if let Some(log) = &mut state.log {
-                log.restored(device, segment, &records);
+        let mut segments = Vec::new();
+        for device in 0..devices {
+            let Some(on_device) = found.get(&device) else {
+                if let Some(log) = &mut state.log {
+                    log.unusable(device);
+                }
+                state.node.unusable(device);
+                continue;
+            };
+            for FoundSegment { number, records } in on_device {
+                if let Some(log) = &mut state.log {
+                    log.restored(device, *number, records);
+                }
+                segments.push(RestoredSegment { device, segment: *number, records });
             }
-            state.node.restore(device, segment, records);
+        }
+        let begun = clock::now();
+        state.node.restore(&segments, side_by_side);
+        let records: usize = segments.iter().map(|segment| segment.records.len()).sum();
+        if records > 0 {
+            let ms = (clock::now() - begun) / 1_000_000;
+            info!(
+                "{records} records of {} segments are in the index after {ms} ms",
+                segments.len()
+            );
         }
         let _ = self.disks.set(disks);
     }
@@ -224,9 +246,20 @@ impl Drive {
     }
 
     /// Requests a turn in a key's order of writes. A caller that gets the turn must end it with
-    /// [`Drive::write_end`] or [`Event::WriteEnd`].
-    pub fn write_begin(self: &Arc<Self>, now: Nanos, request: RequestId, key: Key) -> Asked {
-        self.ask(now, request, Event::WriteBegin { request, key })
+    /// [`Drive::write_end`] or [`Event::WriteEnd`]. `epoch`: see [`Event::WriteBegin`].
+    pub fn write_begin(
+        self: &Arc<Self>,
+        now: Nanos,
+        request: RequestId,
+        key: Key,
+        epoch: Option<u64>,
+    ) -> Asked {
+        self.ask(now, request, Event::WriteBegin { request, key, epoch })
+    }
+
+    /// Whether a write that has its turn may be made now, after a look at what it replaces.
+    pub fn may_write(&self, request: RequestId, key: &Key) -> bool {
+        self.lock().node.may_write(clock::now(), request, key)
     }
 
     /// Ends a write that had its turn; the answer is [`Answer::Done`].
@@ -289,7 +322,8 @@ impl Drive {
                 Err(
                     action @ (Action::Append { .. }
                     | Action::SealSegment { .. }
-                    | Action::DropSegment { .. }),
+                    | Action::DropSegment { .. }
+                    | Action::List { .. }),
                 ) => self.begin(action),
                 Err(action) => rest.push(action),
             }
@@ -316,6 +350,7 @@ impl Drive {
             }
             (Action::SealSegment { device, segment }, Some(disks)) => disks.seal(device, segment),
             (Action::DropSegment { device, segment }, Some(disks)) => disks.remove(device, segment),
+            (Action::List { device, segment }, Some(disks)) => disks.list(device, segment),
             (Action::Fetch { key, job }, _) => {
                 let drive = self.clone();
                 self.spawn(async move {
@@ -323,10 +358,10 @@ impl Drive {
                     drive.tell(clock::now(), Event::Fetched { job, result });
                 });
             }
-            (Action::Check { key, etag, job }, _) => {
+            (Action::Check { key, job }, _) => {
                 let drive = self.clone();
                 self.spawn(async move {
-                    let result = drive.check(&key, &etag).await;
+                    let result = drive.check(&key).await;
                     drive.tell(clock::now(), Event::Checked { job, result });
                 });
             }
@@ -377,10 +412,10 @@ impl Drive {
         fetched.unwrap_or_else(|e| Fetched::Unavailable(Failure { reason: e.to_string() }))
     }
 
-    async fn check(&self, key: &Key, etag: &Etag) -> Checked {
+    async fn check(&self, key: &Key) -> Checked {
         match self.within("a comparison", self.origin.head(key)).await {
-            Ok(Some(metadata)) if metadata.etag == *etag => Checked::Current,
-            Ok(_) => Checked::Changed,
+            Ok(Some(metadata)) => Checked::Version(metadata.etag),
+            Ok(None) => Checked::Missing,
             Err(e) => Checked::Unavailable(Failure { reason: e.to_string() }),
         }
     }

@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use anyhow::{Context, bail};
 use crossbeam_channel::{Sender, bounded};
 use engine::Size;
-use engine::node::{Action, DeviceId, Event, Node, Restored, Settings};
+use engine::node::{Action, DeviceId, Event, Node, Restored, RestoredSegment, Settings};
 use model::window::Nanos;
 use serde::{Deserialize, Serialize};
 use tracing::warn;
@@ -38,6 +38,11 @@ pub enum Line {
         segment: u64,
         /// Its records.
         records: Vec<Restored>,
+    },
+    /// A device that cannot be used.
+    Unusable {
+        /// The device.
+        device: DeviceId,
     },
     /// An event and the resulting actions.
     Handled {
@@ -96,6 +101,11 @@ impl EventLog {
         self.push(Line::Restore { device, segment, records: records.to_vec() });
     }
 
+    /// Records that a device cannot be used.
+    pub fn unusable(&mut self, device: DeviceId) {
+        self.push(Line::Unusable { device });
+    }
+
     /// Records that an event was handled.
     pub fn handled(&mut self, now: Nanos, event: Event<Size>, actions: Vec<Action<Size>>) {
         self.push(Line::Handled { now, event, actions });
@@ -106,6 +116,19 @@ impl EventLog {
         drop(self.lines);
         let _ = self.writer.join();
     }
+}
+
+/// Adds the segments that were found at the start.
+fn restore(node: &mut Node<Size>, restored: &[(DeviceId, u64, Vec<Restored>)]) {
+    let found: Vec<RestoredSegment<'_>> = restored
+        .iter()
+        .map(|(device, segment, records)| RestoredSegment {
+            device: *device,
+            segment: *segment,
+            records,
+        })
+        .collect();
+    node.restore(&found, |work| work.into_iter().for_each(|work| work()));
 }
 
 /// Counts of a replay.
@@ -129,16 +152,21 @@ pub fn replay(path: &Path) -> anyhow::Result<Replayed> {
     let file = File::open(path).with_context(|| format!("cannot open {shown}"))?;
     let mut node: Option<Node<Size>> = None;
     let mut replayed = Replayed::default();
+    let mut restored = Vec::new();
     for (number, line) in BufReader::new(file).lines().enumerate() {
         let number = number + 1;
         let line: Line = serde_json::from_str(&line?)
             .with_context(|| format!("{shown}, line {number}: malformed event"))?;
         match (line, &mut node) {
             (Line::Start { settings, now }, None) => node = Some(Node::new(settings, now)),
-            (Line::Restore { device, segment, records }, Some(node)) => {
-                node.restore(device, segment, records);
+            (Line::Restore { device, segment, records }, Some(_)) => {
+                restored.push((device, segment, records));
             }
+            (Line::Unusable { device }, Some(node)) => node.unusable(device),
             (Line::Handled { now, event, actions }, Some(node)) => {
+                if !restored.is_empty() {
+                    restore(node, &std::mem::take(&mut restored));
+                }
                 let mut decided = Vec::new();
                 let told = format!("{event:?}");
                 node.handle(now, event, &mut decided);

@@ -23,11 +23,14 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc as queue, watch};
 use tracing::warn;
 
+use super::inherited;
 use super::lane::Lane;
+use super::limits::Limits;
 use super::live::Loop;
 use super::metrics::Metrics;
 use super::tls::Tls;
 use crate::config::Config;
+use crate::membership::Membership;
 
 /// Connections past the limits that are taken all the same, to answer `/healthz` and `/readyz`: whoever
 /// fills the limit must not make a server look dead.
@@ -45,6 +48,10 @@ pub struct Front {
     pub cluster_token: Option<blake3::Hash>,
     /// The certificate for its connections, if they are encrypted.
     pub tls: OnceLock<Arc<Tls>>,
+    /// What one client may have.
+    pub limits: OnceLock<Limits>,
+    /// The cluster that the process belongs to.
+    pub cluster: OnceLock<Arc<Membership>>,
     /// One for each thread.
     pub lanes: Vec<Arc<Lane>>,
     /// What was observed so far.
@@ -69,6 +76,11 @@ pub enum Seat {
 }
 
 impl Front {
+    /// The cluster that the process belongs to.
+    pub fn membership(&self) -> Option<&Membership> {
+        self.cluster.get().map(|membership| &**membership)
+    }
+
     /// A front whose lanes record a queue.
     pub fn new(
         config: &Config,
@@ -93,6 +105,8 @@ impl Front {
                 .as_ref()
                 .map(|token| blake3::hash(token.as_bytes())),
             tls: OnceLock::new(),
+            limits: OnceLock::new(),
+            cluster: OnceLock::new(),
             lanes: (0..threads).map(|_| lane()).collect(),
             metrics: Metrics::default(),
             whole: whole.clone(),
@@ -141,6 +155,14 @@ impl Front {
         self.stopping.load(Ordering::Relaxed)
     }
 
+    /// How long connections without a request stay open at the end. Where another process gets the sockets after
+    /// this one, a client may just be sending its next request: it gets its reply, and is told to connect anew.
+    pub fn lingers(&self) -> Duration {
+        let others = inherited::any() || inherited::keeps();
+        let seconds = if others { self.config.serve.drain_s / 2.0 } else { 0.0 };
+        Duration::from_secs_f64(seconds)
+    }
+
     /// Begins the end: it is not ready any more.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Relaxed);
@@ -174,6 +196,10 @@ struct Worker<P: Protocol> {
 /// Listens on an address, which the configuration has under `key`.
 pub fn listen(address: &str, key: &str) -> anyhow::Result<TcpListener> {
     let address: SocketAddr = address.parse()?;
+    if let Some(listener) = inherited::take(address) {
+        listener.set_nonblocking(true)?;
+        return Ok(listener);
+    }
     let bind = || -> std::io::Result<TcpListener> {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
         socket.set_reuse_address(true)?;
@@ -312,13 +338,8 @@ impl<P: Protocol> Thread<P> {
             let (shared, stop) = (self.shared.clone(), self.stop.clone());
             tokio::spawn(accept(shared, listener, workers, stop));
         }
-        let mut stop = self.stop.clone();
-        loop {
-            let stream = tokio::select! {
-                stream = self.streams.recv() => stream,
-                _ = stop.wait_for(|stop| *stop) => None,
-            };
-            let Some((stream, open)) = stream else { break };
+        // Until the listener has ended: what it has taken is served.
+        while let Some((stream, open)) = self.streams.recv().await {
             let Ok(stream) = TcpStream::from_std(stream) else { continue };
             let (shared, lane, stop) = (self.shared.clone(), self.lane.clone(), self.stop.clone());
             tokio::spawn(async move {
@@ -350,32 +371,50 @@ async fn accept<P: Protocol>(
         Ok(listener) => listener,
         Err(error) => return warn!("cannot accept connections: {error}"),
     };
+    for (stream, from) in kept(&listener) {
+        place(&shared, &workers, stream, from);
+    }
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             _ = stop.wait_for(|stop| *stop) => return,
         };
-        let (stream, from) = match accepted {
-            Ok((stream, from)) => (stream, from.ip().to_canonical()),
+        match accepted {
+            Ok((stream, from)) => place(&shared, &workers, stream, from),
             Err(error) => {
                 // Out of files, most likely: those who are connected go on.
                 warn!("cannot accept a connection: {error}");
                 tokio::time::sleep(Duration::from_millis(20)).await;
-                continue;
             }
-        };
-        let Some(seat) = shared.seat(from) else {
-            tokio::spawn(refuse(stream, P::TOO_MANY));
-            continue;
-        };
-        let least = workers.iter().min_by_key(|w| w.connections.load(Ordering::Relaxed));
-        let Some(worker) = least else { return };
-        worker.connections.fetch_add(1, Ordering::Relaxed);
-        let of_thread = worker.connections.clone();
-        let open = Open { shared: shared.clone(), seat, from, of_thread };
-        if let Ok(stream) = stream.into_std() {
-            let _ = worker.streams.send((stream, open));
         }
+    }
+}
+
+/// The connections that the process before this one has passed on.
+fn kept(listener: &tokio::net::TcpListener) -> Vec<(TcpStream, SocketAddr)> {
+    let taken = |stream: std::net::TcpStream| {
+        stream.set_nonblocking(true).ok()?;
+        let from = stream.peer_addr().ok()?;
+        Some((TcpStream::from_std(stream).ok()?, from))
+    };
+    let all = listener.local_addr().map(inherited::connections).unwrap_or_default();
+    all.into_iter().filter_map(taken).collect()
+}
+
+/// Hands a connection to the thread that has fewest.
+fn place<P: Protocol>(shared: &Arc<P>, workers: &[Worker<P>], stream: TcpStream, from: SocketAddr) {
+    let from = from.ip().to_canonical();
+    let Some(seat) = shared.seat(from) else {
+        tokio::spawn(refuse(stream, P::TOO_MANY));
+        return;
+    };
+    let least = workers.iter().min_by_key(|w| w.connections.load(Ordering::Relaxed));
+    let Some(worker) = least else { return };
+    worker.connections.fetch_add(1, Ordering::Relaxed);
+    let of_thread = worker.connections.clone();
+    let open = Open { shared: shared.clone(), seat, from, of_thread };
+    if let Ok(stream) = stream.into_std() {
+        let _ = worker.streams.send((stream, open));
     }
 }
 

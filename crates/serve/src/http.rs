@@ -1,21 +1,25 @@
 //! Connections and routes.
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::ops::Deref;
+use std::os::fd::AsFd;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{
-    ALLOW, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER,
-    WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+    ALLOW, AUTHORIZATION, CONNECTION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue,
+    RETRY_AFTER, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{Method, Request, Response, StatusCode};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use record::clock;
 use serde::Serialize;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -23,12 +27,14 @@ use tokio::sync::watch;
 use super::body::{Arriving, ReplyBody};
 use super::cluster;
 use super::front::{Front, Protocol, Seat};
+use super::inherited;
 use super::lane::{Lane, Seen};
+use super::limits::{Client, Limits};
 use super::pace::Pace;
 use super::quick::{Flight, IdleTimer, Quick, Reads, Slot};
 use super::refusal::Phase;
 use super::socket::{Socket, Stream};
-use super::{Shared, admin, browser, datasets, headers, list, live, objects};
+use super::{Shared, admin, browser, datasets, headers, list, live, membership, objects};
 
 /// How long a connection past the limits may take to send its head.
 const SPARE_SILENT_MAX: Duration = Duration::from_secs(1);
@@ -170,6 +176,21 @@ pub trait Service: Quick + Deref<Target = Front> {
 
     /// The work that the end of the process waits for, beside connections.
     fn under_way(&self) -> usize;
+
+    /// Whose request it says it is; who answers it finds out whether it is so.
+    fn client(&self, from: IpAddr, _request: &Request<Incoming>) -> Client {
+        Client::at(from)
+    }
+
+    /// The reply to a client that has had too much, with the seconds after which it may come again.
+    fn slow_down(&self, wait_s: u64) -> Response<ReplyBody> {
+        let what = format!(
+            "too many requests or bytes of one client (serve.client_requests_per_s, \
+             serve.client_bytes_per_s): come again in {wait_s} s"
+        );
+        let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, &what);
+        problem.with(RETRY_AFTER, HeaderValue::from(wait_s)).response()
+    }
 }
 
 impl<S: Service> Protocol for S {
@@ -219,6 +240,7 @@ async fn admitted<S: Service>(
     shared: &Arc<S>,
     lane: &Arc<Lane>,
     seat: Seat,
+    from: Option<IpAddr>,
     request: Request<Incoming>,
 ) -> Response<ReplyBody> {
     let max = shared.config.serve.header_bytes_max.0 as usize;
@@ -229,7 +251,39 @@ async fn admitted<S: Service>(
     if seat == Seat::Spare && !is_health(request.uri().path()) {
         return too_many(shared).response();
     }
-    shared.answer(lane, request).await
+    let limits = shared.limits.get().filter(|_| !is_health(request.uri().path()));
+    match limits.zip(from) {
+        Some((limits, from)) => limited(shared, lane, request, limits, from).await,
+        None => shared.answer(lane, request).await,
+    }
+}
+
+/// Answers a request if its client has something left, and takes it.
+async fn limited<S: Service>(
+    shared: &Arc<S>,
+    lane: &Arc<Lane>,
+    request: Request<Incoming>,
+    limits: &Limits,
+    from: IpAddr,
+) -> Response<ReplyBody> {
+    let client = shared.client(from, &request);
+    // A plain read that began before was admitted then.
+    let began = request.extensions().get::<Resumed<S>>().is_some();
+    if !began && let Err(wait_s) = limits.admit(&client, clock::now()) {
+        return shared.slow_down(wait_s);
+    }
+    let received = request.body().size_hint();
+    if limits.counts_bytes() && received.exact().is_none() {
+        let what =
+            "send Content-Length: the bytes of a client are limited (serve.client_bytes_per_s)";
+        return Problem::new(StatusCode::LENGTH_REQUIRED, what).response();
+    }
+    let response = shared.answer(lane, request).await;
+    if !matches!(response.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+        let sent = response.body().size_hint().lower();
+        limits.pay(client, received.lower() + sent, clock::now());
+    }
+    response
 }
 
 /// Bytes of a request's head, as it is sent without needless spaces. hyper bounds its buffer only, which
@@ -276,6 +330,7 @@ async fn connection<S: Service>(
     mut stopping: watch::Receiver<bool>,
 ) {
     let _ = stream.set_nodelay(true);
+    let from = stream.peer_addr().ok().map(|from| from.ip());
     let serve = &shared.config.serve;
     let stream = match shared.tls.get() {
         None => Stream::Plain(stream),
@@ -285,6 +340,9 @@ async fn connection<S: Service>(
             Err(_) => return,
         },
     };
+    // Where another process can go on with the connection, its client need not make another.
+    let regular = seat == Seat::Regular;
+    let stays = regular && !stream.is_encrypted();
     let phase = Arc::new(Phase::default());
     let slot: Slot<S::Flight> = Slot::<S::Flight>::default();
     let service = {
@@ -297,8 +355,13 @@ async fn connection<S: Service>(
             }
             let (shared, lane) = (shared.clone(), lane.clone());
             let replying = phase.begin();
+            let stays = stays && !phase.is_handed();
             async move {
-                let mut response = admitted(&shared, &lane, seat, request).await;
+                let mut response = admitted(&shared, &lane, seat, from, request).await;
+                if shared.is_stopping() && !(stays && inherited::keeps()) {
+                    let close = HeaderValue::from_static("close");
+                    response.headers_mut().insert(CONNECTION, close);
+                }
                 response.body_mut().hold(replying);
                 Ok::<_, Infallible>(response)
             }
@@ -313,18 +376,16 @@ async fn connection<S: Service>(
         .header_read_timeout(silent)
         .max_buf_size(serve.header_bytes_max.0 as usize);
     let head_bytes_max = serve.header_bytes_max.0 as usize;
-    // Of what is encrypted, hyper knows when it must be flushed.
-    let regular = seat == Seat::Regular && !stream.is_encrypted();
-    let reads = Reads::new(shared.clone(), lane, slot, head_bytes_max, regular);
-    let socket = TokioIo::new(Socket::new(stream, pace, phase, reads));
-    let mut connection = std::pin::pin!(builder.serve_connection(socket, service));
+    let reads = Reads::new(shared.clone(), lane, slot, (head_bytes_max, from), regular);
+    let socket = TokioIo::new(Socket::new(stream, pace, phase.clone(), reads));
+    let mut connection = builder.serve_connection(socket, service);
     // What goes wrong on a connection (a client that leaves, a malformed head, which hyper answers) is
     // the client's to know.
     let seen = stopping.clone();
     let mut stop = std::pin::pin!(stopping.wait_for(|stopping| *stopping));
     let mut waits = false;
     let ended = std::future::poll_fn(|context| {
-        if connection.as_mut().poll(context).is_ready() {
+        if Pin::new(&mut connection).poll(context).is_ready() {
             return Poll::Ready(true);
         }
         // Registered once: to look at the future after each request would cost more than the flag.
@@ -334,10 +395,34 @@ async fn connection<S: Service>(
         waits = true;
         stop.as_mut().poll(context).map(|_| false)
     });
-    if !ended.await {
-        connection.as_mut().graceful_shutdown();
-        let _ = connection.await;
+    if ended.await {
+        return;
     }
+    let lingers = shared.lingers();
+    if !lingers.is_zero() {
+        let last = std::future::poll_fn(|context| {
+            if Pin::new(&mut connection).poll(context).is_ready() {
+                return Poll::Ready(true);
+            }
+            let passes = stays && phase.is_idle() && inherited::keeps();
+            if passes { Poll::Ready(false) } else { Poll::Pending }
+        });
+        match tokio::time::timeout(lingers, last).await {
+            Ok(true) => return,
+            Ok(false) => {
+                let parts = connection.into_parts();
+                // Nothing of a request is here, or the client would wait for its reply in vain.
+                if parts.read_buf.is_empty() {
+                    let stream = parts.io.into_inner().into_stream();
+                    inherited::pass_on(stream.socket().as_fd());
+                }
+                return;
+            }
+            Err(_) => {}
+        }
+    }
+    Pin::new(&mut connection).graceful_shutdown();
+    let _ = connection.await;
 }
 
 /// Answers a request to a node.
@@ -380,6 +465,10 @@ async fn route(
         }
     }
     if let Some(answer) = live::http::answer(&shared.whole, request.method(), path) {
+        return answer;
+    }
+    let (method, of) = (request.method(), shared.membership());
+    if let Some(answer) = membership::answer(of, method, path).await {
         return answer;
     }
     match path {

@@ -19,9 +19,12 @@ mod front;
 mod gateway;
 mod headers;
 mod http;
+mod inherited;
 mod lane;
+mod limits;
 mod list;
 mod live;
+mod membership;
 mod metrics;
 mod middleware;
 mod object;
@@ -33,6 +36,7 @@ mod quick;
 mod range;
 mod refusal;
 mod s3;
+mod settings;
 mod socket;
 mod text;
 mod tiers;
@@ -47,18 +51,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use engine::invariant::Invariants;
-use engine::node::{ClusterSettings, DeviceSettings, OriginSettings, Restored, Settings};
 use hyper::body::Incoming;
 use hyper::{Request, Response};
-use model::window::{self, Nanos, Outcome, QueueName, Window};
+use model::window::{self, Nanos, QueueName, Window};
 use tracing::{info, warn};
 
 pub use object::Object;
+pub use settings::{cluster_of, settings_of};
 
-use crate::config::{Class, Config};
-use crate::disk::{DeviceFolder, Disks, Told};
+use crate::config::Config;
+use crate::disk::{Disks, Told};
 use body::{Budget, ReplyBody};
-use cluster::{Beat, Membership, Mismatches, Peers, Static};
+use cluster::{Beat, Mismatches, Peers};
 use datasets::Datasets;
 use drive::Drive;
 use events::EventLog;
@@ -66,11 +70,13 @@ use front::{Front, Running};
 use gateway::Access;
 use lane::Lane;
 use live::Loop;
+use membership::Membership;
 use middleware::Middleware;
 use observe::{Observed, Observer};
 use origin::{self, Origin, Sharing};
 use record::clock;
 use record::{FORMAT, Machine, Run, RunWriter};
+use settings::{folders_of, place_of};
 use text::Text;
 
 /// Address space for larger objects, times the memory tier's budget and more: room for those that are on
@@ -144,6 +150,7 @@ impl Shared {
 /// A running server.
 pub struct Server {
     node: Option<(Arc<Shared>, Running, Option<Beat>)>,
+    membership: Option<Arc<Membership>>,
     text: Option<Running>,
     datasets: Option<datasets::Running>,
     gateway: Option<(Arc<Access>, Running)>,
@@ -152,77 +159,6 @@ pub struct Server {
     address: SocketAddr,
     observer: Observer,
     whole: Arc<Loop>,
-}
-
-/// A node's place in the cluster of a configuration; `None` alone.
-pub fn cluster_of(config: &Config, view_lag: Nanos) -> Option<ClusterSettings> {
-    let (ring, me, cluster) = (config.ring()?, config.me()?, &config.cluster);
-    Some(ClusterSettings {
-        ring,
-        me,
-        lease: (cluster.lease_s * 1e9) as Nanos,
-        view_lag,
-        peers: OriginSettings {
-            servers: cluster.peers_parallel,
-            queue_length_max: cluster.peers_queue_length_max,
-        },
-        replicate_bytes_per_s: cluster.replicate_bytes.0,
-    })
-}
-
-/// The engine's settings of a configuration.
-pub fn settings_of(
-    config: &Config,
-    cluster: Option<ClusterSettings>,
-    windows: window::Settings,
-) -> Settings {
-    let mut devices = Vec::new();
-    for group in &config.devices {
-        for _ in 0..group.count {
-            devices.push(DeviceSettings {
-                name: QueueName::of_device(devices.len()),
-                outcome: match group.class {
-                    Class::Hot => Outcome::HotDevice,
-                    Class::Bulk => Outcome::BulkDevice,
-                },
-                servers: group.servers(),
-                queue_length_max: group.queue_length_max,
-                bytes_max: group.bytes.0,
-                segment_bytes: group.segment(),
-            });
-        }
-    }
-    let node = &config.node;
-    Settings {
-        memory_bytes_max: node.memory_bytes.0,
-        eviction: node.memory_eviction,
-        object_bytes_max: node.object_bytes_max.0,
-        // A cache has nothing to compare with.
-        revalidate: (node.revalidate_s > 0.0 && config.origin.kind != origin::Kind::None)
-            .then_some((node.revalidate_s * 1e9) as Nanos),
-        stale_if_error: (node.stale_if_error_s * 1e9) as Nanos,
-        cluster,
-        devices,
-        tiers: config.tiers.settings(),
-        origin: OriginSettings {
-            servers: config.origin.parallel,
-            queue_length_max: config.origin.queue_length_max,
-        },
-        appends_bytes_max: node.appends_bytes_max.0,
-        writes_waiting_max: node.writes_waiting_max,
-        windows,
-    }
-}
-
-fn folders_of(config: &Config) -> Vec<DeviceFolder> {
-    let mut folders = Vec::new();
-    for group in &config.devices {
-        for (index, folder) in group.folders().into_iter().enumerate() {
-            let service = group.service.clone().map(|service| (service, index as u64));
-            folders.push(DeviceFolder { folder, parallel: group.servers(), service });
-        }
-    }
-    folders
 }
 
 /// As many files as the kernel lets this process open: each segment of a device is one.
@@ -239,7 +175,11 @@ impl Server {
     /// Starts a server. `origin` replaces that of the configuration (tests put faulty ones there).
     pub fn start(config: Config, origin: Option<Arc<dyn Origin>>) -> anyhow::Result<Server> {
         raise_file_limit();
-        let key = if config.members.is_empty() { "serve.listen" } else { "member.N.address" };
+        let key = match (config.is_clustered(), config.is_in_etcd()) {
+            (false, _) => "serve.listen",
+            (true, false) => "member.N.address",
+            (true, true) => "membership.address",
+        };
         let listen = |wanted: bool, address: &str, key: &str| {
             wanted.then(|| front::listen(address, key)).transpose()
         };
@@ -256,11 +196,12 @@ impl Server {
             None => None,
         };
         let gateway_listener = listen(config.is_gateway(), &config.serve.listen, "serve.listen")?;
-        let sharing = if config.members.is_empty() { Sharing::Alone } else { Sharing::Cluster };
+        let sharing = if config.is_clustered() { Sharing::Cluster } else { Sharing::Alone };
         let origin = match origin {
             Some(origin) => origin,
             None => origin::open(&config.origin, sharing)?,
         };
+        let membership = Membership::start(&config)?;
         let (now, unix_offset_ns) = (clock::now(), clock::unix_offset_ns());
         let run = create_run(&config, now, unix_offset_ns)?;
         let windows = windows_of(&config, unix_offset_ns);
@@ -269,23 +210,28 @@ impl Server {
         let mut addresses = Vec::new();
         let (mut node, mut datasets, mut text) = (None, None, None);
         if let Some(listener) = node_listener {
-            let membership: Arc<dyn Membership> = Arc::new(Static::new(config.members.len()));
-            let cluster = cluster_of(&config, membership.lag());
-            let tick = cluster.as_ref().map(|cluster| Duration::from_nanos(cluster.tick()));
-            let of = (origin.clone(), &whole);
-            let shared = start_node(&config, cluster, windows.clone(), of, now)?;
+            let of = (origin.clone(), &whole, membership.clone());
+            let shared = start_node(&config, windows.clone(), of, now)?;
             whole.set_drive(&shared.drive);
-            let tls = match config.members.is_empty() {
-                true => encrypt(&config, &shared)?,
-                false => None,
+            belong(&shared, membership.as_ref());
+            let tls = match config.is_clustered() {
+                false => for_clients(&config, &shared)?,
+                true => encrypt_between(&config, &shared)?,
             };
             let running = front::run(&shared, listener)?;
             shared.drive.set_runtimes(running.runtimes());
             addresses.push(running.address());
             observed.push(shared.clone());
             keep_current(tls, &running);
-            let beat = |tick| Beat::start(shared.drive.clone(), membership, tick);
-            let beat = tick.map(beat).transpose()?;
+            let beat = match &membership {
+                Some(membership) => {
+                    let tick = Duration::from_secs_f64(config.cluster.lease_s / 10.0);
+                    let beat = Beat::start(shared.drive.clone(), membership.clone(), tick)?;
+                    membership.serve();
+                    Some(beat)
+                }
+                None => None,
+            };
             let runtimes = running.runtimes();
             let start = |datasets: &Arc<Datasets>| datasets.start(runtimes.first());
             datasets = shared.datasets.as_ref().map(start).transpose()?;
@@ -293,9 +239,11 @@ impl Server {
             node = Some((shared, running, beat));
         }
         let mut gateway = None;
-        if let (Some(listener), Some(ring)) = (gateway_listener, config.ring()) {
-            let access = Arc::new(Access::new(&config, ring, windows, origin, &whole, now)?);
-            let tls = encrypt(&config, &access)?;
+        if let (Some(listener), Some(membership)) = (gateway_listener, &membership) {
+            let of = membership.clone();
+            let access = Arc::new(Access::new(&config, of, windows, origin, &whole, now)?);
+            belong(&access, Some(membership));
+            let tls = for_clients(&config, &access)?;
             let running = front::run(&access, listener)?;
             if let Some(runtime) = running.runtimes().first() {
                 runtime.spawn(access.clone().run());
@@ -316,7 +264,19 @@ impl Server {
         };
         let Some(&address) = addresses.last() else { anyhow::bail!("there is nothing to serve") };
         let observer = Observer::start(observed, run, whole.clone(), now)?;
-        Ok(Server { node, text, datasets, gateway, s3, middleware: None, address, observer, whole })
+        let middleware = None;
+        Ok(Server {
+            node,
+            membership,
+            text,
+            datasets,
+            gateway,
+            s3,
+            middleware,
+            address,
+            observer,
+            whole,
+        })
     }
 
     /// Starts a proxy for memcached's protocol. It needs no origin and no devices.
@@ -331,8 +291,18 @@ impl Server {
         let address = running.address();
         let observer = Observer::start(vec![middleware.clone()], run, whole.clone(), now)?;
         let middleware = Some((middleware, running));
-        let (node, text, datasets, gateway, s3) = (None, None, None, None, None);
-        Ok(Server { node, text, datasets, gateway, s3, middleware, address, observer, whole })
+        Ok(Server {
+            node: None,
+            membership: None,
+            text: None,
+            datasets: None,
+            gateway: None,
+            s3: None,
+            middleware,
+            address,
+            observer,
+            whole,
+        })
     }
 
     /// Where clients that speak memcached's protocol connect, if any.
@@ -389,6 +359,10 @@ impl Server {
                 text.stop();
             }
             running.stop();
+            // Requests under way have ended, and others may take this node's place.
+            if let Some(membership) = &self.membership {
+                membership.leave();
+            }
             if let Some(beat) = beat {
                 beat.stop();
             }
@@ -397,27 +371,36 @@ impl Server {
             }
             shared
         });
+        if let Some(membership) = &self.membership {
+            membership.leave();
+        }
         self.observer.stop();
         self.whole.stop();
         if let Some(shared) = node {
             shared.drive.close_log();
         }
+        inherited::settle();
     }
 }
 
 /// A node that is not running yet.
 fn start_node(
     config: &Config,
-    cluster: Option<ClusterSettings>,
     windows: window::Settings,
-    (origin, whole): (Arc<dyn Origin>, &Arc<Loop>),
+    (origin, whole, membership): (Arc<dyn Origin>, &Arc<Loop>, Option<Arc<Membership>>),
     now: Nanos,
 ) -> anyhow::Result<Arc<Shared>> {
+    let place = |membership: &Arc<Membership>| {
+        let ring = membership.known().ring.clone();
+        membership.me().map(|me| place_of(config, ring, me, membership.lag()))
+    };
+    let cluster = membership.as_ref().and_then(place);
     arena::open(ARENA_TIMES * config.node.memory_bytes.0 + ARENA_BYTES_MORE);
     let mismatches = Arc::new(Mismatches::default());
-    let (place, windows_of) = (cluster.as_ref(), windows.clone());
+    let (place, windows_of) = (membership.clone(), windows.clone());
     let datasets = Datasets::new(config, place, origin.clone(), windows_of, whole, now)?;
-    let peers = cluster.as_ref().map(|c| Peers::new(config, c, mismatches.clone()));
+    let peers = cluster.as_ref().zip(membership.clone());
+    let peers = peers.map(|(cluster, of)| Peers::new(config, cluster, of, mismatches.clone()));
     let peers = peers.transpose()?.map(Arc::new);
     let settings = settings_of(config, cluster, windows.clone());
     let log = match &config.observe.run_dir {
@@ -441,15 +424,35 @@ fn start_node(
     }))
 }
 
-/// Has a front encrypt its connections, if the configuration has a certificate.
-fn encrypt(config: &Config, front: &Front) -> anyhow::Result<Option<Arc<tls::Tls>>> {
+/// Has a front of clients keep to their limits, and encrypt their connections if the configuration has a
+/// certificate.
+fn for_clients(config: &Config, front: &Front) -> anyhow::Result<Option<Arc<tls::Tls>>> {
+    if let Some(limits) = limits::Limits::of(&config.serve) {
+        let _ = front.limits.set(limits);
+    }
     let (Some(certificate), Some(key)) = (&config.serve.tls_certificate, &config.serve.tls_key)
     else {
         return Ok(None);
     };
-    let tls = tls::Tls::open(certificate, key)?;
+    let tls = tls::Tls::open(certificate, key, None)?;
     let _ = front.tls.set(tls.clone());
     Ok(Some(tls))
+}
+
+/// Has a node encrypt the connections of its cluster's processes, if the configuration has certificates for
+/// them: who has none is refused.
+fn encrypt_between(config: &Config, front: &Front) -> anyhow::Result<Option<Arc<tls::Tls>>> {
+    let Some((ca, (certificate, key))) = config.cluster.certificates() else { return Ok(None) };
+    let tls = tls::Tls::open(certificate, key, Some(ca))?;
+    let _ = front.tls.set(tls.clone());
+    Ok(Some(tls))
+}
+
+/// Tells a front which cluster it belongs to.
+fn belong(front: &Front, membership: Option<&Arc<Membership>>) {
+    if let Some(membership) = membership {
+        let _ = front.cluster.set(membership.clone());
+    }
 }
 
 /// Keeps a certificate as its file is.
@@ -508,21 +511,10 @@ fn open_disks(config: &Config, drive: &Arc<Drive>) -> anyhow::Result<()> {
             }
         })
     };
-    let (disks, found) = Disks::open(&folders_of(config), told)?;
-    let mut restored = Vec::new();
-    for (device, segments) in found {
-        for segment in segments {
-            let record = |entry: disk::format::Entry| Restored {
-                location: entry.location(segment.number),
-                key: entry.key,
-                etag: entry.etag,
-            };
-            let records: Vec<Restored> = segment.entries.into_iter().map(record).collect();
-            restored.push((device, segment.number, records));
-        }
-    }
-    restored.sort_by_key(|(device, segment, _)| (*device, *segment));
-    drive.set_disks(disks, restored);
+    let folders = folders_of(config);
+    let me = config.cluster.name.as_deref();
+    let (disks, found) = Disks::open(&folders, me, told)?;
+    drive.set_disks(disks, folders.len(), found);
     Ok(())
 }
 
@@ -539,13 +531,15 @@ pub fn announce(config: &Config, server: &Server) {
         info!("S3's protocol at http://{s3}");
     }
     if config.is_gateway() {
-        info!("gateway to {} node(s)", config.members.len());
+        let nodes = server.membership.as_ref().map_or(0, |it| it.known().ring.members().len());
+        info!("gateway to {nodes} node(s)");
     }
     if !config.is_node() {
         return;
     }
     let devices: u32 = config.devices.iter().map(|group| group.count).sum();
-    if let (Some(ring), Some(me)) = (config.ring(), config.me()) {
+    if let Some((it, me)) = server.membership.as_ref().and_then(|it| Some((it, it.me()?))) {
+        let ring = &it.known().ring;
         info!(
             "node {} of {}, {} nodes for each key, ring {:016x}",
             ring.name(me),

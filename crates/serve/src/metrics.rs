@@ -47,6 +47,7 @@ impl Metrics {
             ("concertina_memory_objects", "Objects in memory.", contents.memory_objects as u64),
             ("concertina_memory_bytes", "Bytes of the memory tier.", contents.memory_bytes),
             ("concertina_device_objects", "Objects on devices.", contents.device_objects as u64),
+            ("concertina_index_bytes", "Memory of the index of devices.", contents.index_bytes),
             ("concertina_device_bytes", "Bytes on devices.", device_bytes),
             ("concertina_requests_waiting", "Requests waiting in the node.", waiting as u64),
             ("concertina_connections", "Open connections.", connections as u64),

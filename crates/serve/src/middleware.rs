@@ -10,7 +10,7 @@ use engine::route::health::State;
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 use model::window::{self, Nanos, QueueName, Sample, Window};
-use proxy::Proxy;
+use proxy::{Address, Handover, Proxy};
 use record::clock;
 use serde::Serialize;
 
@@ -20,6 +20,7 @@ use crate::config::Config;
 use crate::exposition::{Exposition, Kind};
 use crate::front::Front;
 use crate::http::{Problem, Service, admit, is_health, json, only_get, typed};
+use crate::inherited;
 use crate::lane::Lane;
 use crate::live::{self, Loop};
 use crate::observe::Observed;
@@ -33,6 +34,10 @@ pub struct Middleware {
 
 impl Quick for Middleware {
     type Flight = Never;
+
+    fn ends(&self) -> bool {
+        self.is_stopping()
+    }
 }
 
 impl Middleware {
@@ -45,11 +50,19 @@ impl Middleware {
         now: Nanos,
     ) -> anyhow::Result<Middleware> {
         let front = Front::new(config, QueueName::Gateway, windows, whole, now);
-        Ok(Middleware { front, proxy: Proxy::start(settings, now)? })
+        let handover = match &settings.listen {
+            Address::Tcp(address) => Handover {
+                listener: inherited::take(*address),
+                connections: inherited::connections(*address),
+                pass_on: inherited::keeps().then_some(inherited::pass_on),
+            },
+            Address::Unix(_) => Handover::default(),
+        };
+        Ok(Middleware { front, proxy: Proxy::start(settings, handover, now)? })
     }
 
     /// Where clients that speak memcached's protocol connect.
-    pub fn address(&self) -> &proxy::Address {
+    pub fn address(&self) -> &Address {
         self.proxy.address()
     }
 

@@ -21,6 +21,10 @@ pub struct Phase {
     expected: AtomicBool,
     /// When the last plain read was answered, on the monotonic clock; 0: none was.
     passed: AtomicU64,
+    /// The last request was answered, and nothing of another has been read.
+    idle: AtomicBool,
+    /// hyper reads this connection for good.
+    handed: AtomicBool,
 }
 
 /// A reply of ours under way; dropped when hyper has taken all of its body.
@@ -40,6 +44,26 @@ impl Phase {
         if self.handed_over.load(Ordering::Relaxed) {
             self.replying.store(false, Ordering::Relaxed);
         }
+    }
+
+    /// Whether nothing was read since the last request was answered.
+    pub fn set_idle(&self, idle: bool) {
+        self.idle.store(idle, Ordering::Relaxed);
+    }
+
+    /// Whether another process can serve the connection from here on.
+    pub fn is_idle(&self) -> bool {
+        self.idle.load(Ordering::Relaxed)
+    }
+
+    /// From here on nobody but hyper knows where requests begin.
+    pub fn hand(&self) {
+        self.handed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether that is so.
+    pub fn is_handed(&self) -> bool {
+        self.handed.load(Ordering::Relaxed)
     }
 
     /// hyper is given a request.

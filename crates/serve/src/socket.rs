@@ -66,7 +66,7 @@ pub enum Stream {
 
 impl Stream {
     /// The kernel's socket.
-    fn socket(&self) -> &TcpStream {
+    pub(super) fn socket(&self) -> &TcpStream {
         match self {
             Stream::Plain(stream) => stream,
             Stream::Encrypted(stream) => stream.get_ref().0,
@@ -115,6 +115,11 @@ impl<S: Quick> Socket<S> {
             instead: None,
             timer: None,
         }
+    }
+
+    /// The stream, once nothing is under way.
+    pub fn into_stream(self) -> Stream {
+        self.stream
     }
 
     /// Bytes that the client has acknowledged.
@@ -203,6 +208,16 @@ impl<S: Quick> Socket<S> {
         self.counted(context, result)
     }
 
+    /// Gives the kernel what is encrypted of the bytes written before.
+    pub(super) fn poll_through(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if let Stream::Encrypted(stream) = &mut self.stream
+            && Pin::new(stream).poll_flush(context)?.is_pending()
+        {
+            return self.wait(context).map(|waited| waited.map(|_| ()));
+        }
+        Poll::Ready(Ok(()))
+    }
+
     fn poll_place(
         &mut self,
         context: &mut Context<'_>,
@@ -267,11 +282,7 @@ impl<S: Quick> AsyncWrite for Socket<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if let Stream::Encrypted(stream) = &mut self.stream
-            && Pin::new(stream).poll_flush(context)?.is_pending()
-        {
-            return self.wait(context).map(|waited| waited.map(|_| ()));
-        }
+        ready!(self.poll_through(context))?;
         // All that hyper has to send for now was given to the kernel.
         if !self.reads.is_sending() {
             self.delivered = None;

@@ -14,6 +14,7 @@ mod meta;
 mod store;
 
 use std::ops::Deref;
+use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -32,6 +33,7 @@ use super::Shared;
 use super::drive::{Answer, Asked};
 use super::front::{Front, Protocol, Seat};
 use super::http::Problem;
+use super::inherited;
 use super::lane::Lane;
 use super::object::Object;
 
@@ -170,7 +172,13 @@ impl Session {
             };
             let count = tokio::select! {
                 count = read => count,
-                _ = stop.wait_for(|stop| *stop) => return,
+                // Where connections are passed on, the rest of a request is waited for.
+                _ = stop.wait_for(|stop| *stop), if !(owes && inherited::keeps()) => {
+                    if !owes {
+                        inherited::pass_on(stream.as_fd());
+                    }
+                    return;
+                }
             };
             if !owes {
                 began = Instant::now();

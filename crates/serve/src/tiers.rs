@@ -8,7 +8,7 @@ type OfDevice = (&'static str, Kind, &'static str, fn(&DeviceTier) -> f64);
 
 /// Adds the metrics. A node without hot devices has those of the hot class too, all 0, so that the
 /// set of metrics does not depend on the configuration.
-pub fn add_metrics(page: &mut Exposition, tiers: &Tiers) {
+pub fn add_metrics(page: &mut Exposition, tiers: &Tiers, scrubbed: impl Fn(usize) -> (u64, u64)) {
     for (name, kind, help, value) in OF_DEVICES {
         page.family(name, *kind, help);
         for device in &tiers.devices {
@@ -16,6 +16,15 @@ pub fn add_metrics(page: &mut Exposition, tiers: &Tiers) {
             page.sample(name, &labels, value(device));
         }
     }
+    let name = "concertina_device_scrubbed_bytes_total";
+    page.family(name, Kind::Counter, "Bytes that the scrub has read and verified.");
+    for (id, device) in tiers.devices.iter().enumerate() {
+        let labels = [("queue", device.name.as_str()), ("class", device.class)];
+        page.sample(name, &labels, scrubbed(id).0 as f64);
+    }
+    let name = "concertina_index_other_keys_total";
+    let help = "Reads of devices that found another key's record.";
+    page.single(name, Kind::Counter, help, tiers.other_keys as f64);
     let hot = tiers.hot.as_ref();
     let (moves, bought) = (
         hot.map(|hot| hot.moves).unwrap_or_default(),
@@ -80,5 +89,11 @@ const OF_DEVICES: &[OfDevice] = &[
         Kind::Counter,
         "Bytes of these that the device had before.",
         |device| device.reinserted_bytes as f64,
+    ),
+    (
+        "concertina_device_damaged_total",
+        Kind::Counter,
+        "Records that the scrub found damaged, and dropped.",
+        |device| device.damaged as f64,
     ),
 ];

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::Key;
-use engine::node::{Event, Reply, Stages};
+use engine::node::{Event, Reply, RequestId, Stages};
 use http::header::{
     CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue,
     TRANSFER_ENCODING,
@@ -20,16 +20,17 @@ use super::Shared;
 use super::body::{Arriving, ReplyBody, Share, Upload};
 use super::cluster;
 use super::condition::{self, Verdict};
-use super::drive::{Answer, Asked, TIMED_OUT};
+use super::drive::{Answer, Asked, Drive, TIMED_OUT};
 use super::http::Problem;
 use super::lane::Seen;
+use super::membership::Membership;
 use super::object::{META_PREFIX, Object};
 use super::objects::{
     Answered, MISDIRECTED, add_stages, busy, origin_problem, precondition_failed, too_late,
     unavailable,
 };
 use super::pace::Pace;
-use origin::{Attributes, Error, Staged, Whole};
+use origin::{Attributes, Error, Fence, Staged, Whole};
 use record::clock;
 
 /// Maximum bytes of user metadata, names and values together.
@@ -91,9 +92,9 @@ pub async fn put(
     if let Some((status, what)) = refused {
         return Err(Problem::new(status, what).of(seen));
     }
-    let deadline = cluster::deadline(&headers, seen.received);
-    let (deadline, attributes) = match (deadline, attributes(&headers)) {
-        (Ok(deadline), Ok(attributes)) => (deadline, attributes),
+    let bounds = Bounds::of(&headers, seen.received);
+    let (bounds, attributes) = match (bounds, attributes(&headers)) {
+        (Ok(bounds), Ok(attributes)) => (bounds, attributes),
         (Err(problem), _) | (_, Err(problem)) => return Err(problem.of(seen)),
     };
     let config = &shared.config;
@@ -113,7 +114,7 @@ pub async fn put(
     seen.size = staged.metadata().size;
     let conditional = condition::is_conditional(&headers).then(|| headers.clone());
     let work = Work::Put { staged, copy };
-    let (result, stages) = in_turn(shared, key, work, conditional, deadline).await;
+    let (result, stages) = in_turn(shared, key, work, conditional, bounds).await;
     seen.stages = stages;
     match result {
         Ok(Done { etag, .. }) => {
@@ -165,11 +166,11 @@ pub async fn delete(
     headers: &HeaderMap,
 ) -> Answered {
     let conditional = condition::is_conditional(headers).then(|| headers.clone());
-    let deadline = match cluster::deadline(headers, seen.received) {
-        Ok(deadline) => deadline,
+    let bounds = match Bounds::of(headers, seen.received) {
+        Ok(bounds) => bounds,
         Err(problem) => return Err(problem.of(seen)),
     };
-    let (result, stages) = in_turn(shared, key, Work::Delete, conditional, deadline).await;
+    let (result, stages) = in_turn(shared, key, Work::Delete, conditional, bounds).await;
     seen.stages = stages;
     match result {
         Ok(Done { there, .. }) => {
@@ -200,7 +201,7 @@ pub async fn store(
         Err(error) => return (Err(origin_problem(&error)), None),
     };
     let work = Work::Put { staged, copy: Some((bytes, None)) };
-    let (result, stages) = in_turn(shared, key, work, conditional, None).await;
+    let (result, stages) = in_turn(shared, key, work, conditional, Bounds::default()).await;
     (result.map(|done| done.etag), stages)
 }
 
@@ -210,7 +211,7 @@ pub async fn remove(
     key: Key,
     conditional: Option<HeaderMap>,
 ) -> (Result<bool, Problem>, Option<Stages>) {
-    let (result, stages) = in_turn(shared, key, Work::Delete, conditional, None).await;
+    let (result, stages) = in_turn(shared, key, Work::Delete, conditional, Bounds::default()).await;
     (result.map(|done| done.there), stages)
 }
 
@@ -225,6 +226,20 @@ struct Done {
     there: bool,
 }
 
+/// Until when, and since when this node orders the key, a write may begin.
+#[derive(Clone, Copy, Default)]
+struct Bounds {
+    deadline: Option<Nanos>,
+    epoch: Option<u64>,
+}
+
+impl Bounds {
+    fn of(headers: &HeaderMap, received: Nanos) -> Result<Bounds, Problem> {
+        let deadline = cluster::deadline(headers, received)?;
+        Ok(Bounds { deadline, epoch: cluster::epoch(headers)? })
+    }
+}
+
 type Written = (Result<Done, Problem>, Option<Stages>);
 
 /// Performs a write when its turn has come. The turn is held until the write's outcome at the
@@ -235,7 +250,7 @@ async fn in_turn(
     key: Key,
     work: Work,
     conditional: Option<HeaderMap>,
-    deadline: Option<Nanos>,
+    Bounds { deadline, epoch }: Bounds,
 ) -> Written {
     let (send, receive) = oneshot::channel();
     let left = deadline.map(|at| Duration::from_nanos(at.saturating_sub(clock::now())));
@@ -254,7 +269,7 @@ async fn in_turn(
         let request = shared.drive.request();
         let mut send = send;
         let received = clock::now();
-        let answer = match shared.drive.write_begin(received, request, key.clone()) {
+        let answer = match shared.drive.write_begin(received, request, key.clone(), epoch) {
             Asked::Now(answer) => Some(answer),
             Asked::Later(turn) => tokio::select! {
                 answer = turn => answer.ok(),
@@ -269,7 +284,8 @@ async fn in_turn(
             }
             Some(Answer::Turn) if !send.is_closed() => {
                 let started = clock::now();
-                let (result, payload) = write(&shared, &key, work, conditional).await;
+                let turn = (request, conditional);
+                let (result, payload) = write(&shared, &key, work, turn).await;
                 let served = clock::now();
                 let done = match shared.drive.write_end(served, request, key, payload) {
                     Asked::Now(answer) => Some(answer),
@@ -310,14 +326,26 @@ async fn in_turn(
     }
 }
 
+async fn deleted(drive: &Drive, key: &Key, fence: Fence, leased: bool) -> Result<bool, Error> {
+    match leased {
+        true => drive.origin().delete_fenced(key, fence).await,
+        false => drive.origin().delete(key).await,
+    }
+}
+
 /// Performs the write itself; the caller holds the key's turn.
 async fn write(
     shared: &Arc<Shared>,
     key: &Key,
     work: Work,
-    conditional: Option<HeaderMap>,
+    (request, conditional): (RequestId, Option<HeaderMap>),
 ) -> (Result<Done, Problem>, Option<Object>) {
     let drive = &shared.drive;
+    let fence: Fence = {
+        let (drive, key) = (drive.clone(), key.clone());
+        Arc::new(move || drive.may_write(request, &key))
+    };
+    let leased = shared.membership().is_some_and(Membership::is_leased);
     if let Some(headers) = conditional {
         match drive.head(key).await {
             Ok(object) => {
@@ -333,11 +361,15 @@ async fn write(
             Ok(object) => (Ok(Done { etag: None, there: object.is_some() }), None),
             Err(error) => (Err(origin_problem(&error)), None),
         },
-        Work::Delete => match drive.origin().delete(key).await {
+        Work::Delete => match deleted(drive, key, fence, leased).await {
             Ok(there) => (Ok(Done { etag: None, there }), None),
             Err(error) => (Err(origin_problem(&error)), None),
         },
-        Work::Put { staged, copy } => {
+        Work::Put { mut staged, copy } => {
+            // A static member's place is its own for good.
+            if leased {
+                staged.fence(fence);
+            }
             let metadata = staged.metadata().clone();
             let etag = Some(metadata.etag.clone());
             let kept = copy.is_some() && metadata.size <= drive.object_bytes_max();

@@ -1,8 +1,11 @@
 //! What was found of a service, and how far off its predictions were.
 
+use anyhow::Context as _;
+use model::Model;
 use report::{Comparison, Row, Service as Fitted};
 use serde::Serialize;
 
+use super::logs::FromLog;
 use super::services::Service;
 use crate::marks::Mark;
 use crate::{Claim, Goal};
@@ -11,7 +14,7 @@ use crate::{Claim, Goal};
 const GOAL_POINTS: f64 = 3.0;
 const GOAL_HIGH_POINTS: f64 = 5.0;
 /// Above this share of the capacity the larger goal holds.
-const HIGH: f64 = 0.85;
+pub(super) const HIGH: f64 = 0.85;
 /// The share of judged rows that is to lie within its interval.
 const COVERAGE: f64 = 0.9;
 
@@ -32,7 +35,23 @@ pub(super) struct Judged {
     /// Requests that were fitted.
     pub requests: u64,
     pub rows: Vec<Row>,
+    /// Mean works of the loads under the likeliest hypothesis.
+    pub works: Vec<Work>,
+    /// The worst error up to 80 % and above of the law alone, points: with the mean work of each judged
+    /// load in the place of the fitted one.
+    pub law_points: Option<[f64; 2]>,
     pub marks: Vec<Mark>,
+    /// What an access log alone tells.
+    pub logs: Vec<FromLog>,
+}
+
+/// The mean work of a load.
+#[derive(Debug, Serialize)]
+pub(super) struct Work {
+    pub step: String,
+    pub rate: f64,
+    pub fitted: bool,
+    pub work_s: f64,
 }
 
 impl Judged {
@@ -75,8 +94,47 @@ impl Judged {
             right,
             requests: worked.map_or(0, |w| w.known.requests),
             rows: comparison.rows.iter().filter(|row| !row.used_for_fit).cloned().collect(),
+            works: Vec::new(),
+            law_points: None,
             marks,
+            logs: Vec::new(),
         }
+    }
+
+    /// Tells a wrong law from a service that was slower or faster when it was judged than when it was
+    /// fitted: the same prediction with the mean work that the judged requests had.
+    pub fn by_law(
+        &mut self,
+        model: &Model,
+        comparison: &Comparison,
+        within_s: &[f64],
+    ) -> anyhow::Result<()> {
+        let mut worst: Option<[f64; 2]> = None;
+        for step in &comparison.steps {
+            let Some(work_s) = step.work_s else { continue };
+            let (rate, fitted) = (step.measured.rate, step.used_for_fit);
+            self.works.push(Work { step: step.name.clone(), rate, fitted, work_s });
+            if fitted {
+                continue;
+            }
+            let mut own = model.clone();
+            let class = own.classes.first_mut().context("a model without a class")?;
+            class.service.mean.value = work_s;
+            class.by_load = None;
+            let shares = match own.cdf(rate, within_s) {
+                Ok(shares) => shares,
+                Err(model::Error::Unstable { .. }) => vec![0.0; within_s.len()],
+                Err(error) => return Err(error.into()),
+            };
+            let part = usize::from(rate > HIGH * self.capacity);
+            for (share, measured) in shares.iter().zip(&step.measured.within) {
+                let error = 100.0 * (share - measured.share.value).abs();
+                let worst = &mut worst.get_or_insert([0.0; 2])[part];
+                *worst = worst.max(error);
+            }
+        }
+        self.law_points = worst;
+        Ok(())
     }
 
     pub fn text(&self) -> String {
@@ -90,6 +148,15 @@ impl Judged {
         for warning in &self.warnings {
             text.push_str(&format!("  ! {warning}\n"));
         }
+        let each = self.works.iter().map(|w| format!("{} {:.4}", w.step, w.work_s * 1e3));
+        let each = each.collect::<Vec<_>>().join(", ");
+        text.push_str(&format!("  mean works, ms: {each}\n"));
+        if let Some([below, above]) = self.law_points {
+            text.push_str(&format!(
+                "  the law alone: {below:.1} points up to 80 %, {above:.1} at 90 %\n"
+            ));
+        }
+        self.logs.iter().for_each(|log| text.push_str(&log.text()));
         for row in &self.rows {
             let expected = row.expected.map_or(String::new(), |e| {
                 let inside = if e.inside { "" } else { " OUTSIDE" };
@@ -142,6 +209,21 @@ pub(super) fn claims(all: &[Judged]) -> Vec<Claim> {
             let value = f64::from(u8::from(right));
             let claim = Claim::counted(name, value, "", one.requests);
             claims.push(claim.with_goal(Goal::AtLeast(1.0)));
+        }
+        if let Some([below, above]) = one.law_points {
+            for (part, worst) in [("up to 80 %", below), ("at 90 %", above)] {
+                let name =
+                    format!("{}: the same {part} with the mean work of the judged load", one.name);
+                claims.push(Claim::counted(name, worst, "points", one.requests));
+            }
+        }
+        for log in &one.logs {
+            let Some([worst, _]) = log.worst_points else { continue };
+            let name = format!(
+                "{}: the same up to 80 % from an access log {} alone",
+                one.name, log.resolution
+            );
+            claims.push(Claim::counted(name, worst, "points", one.requests));
         }
     }
     claims.push(coverage(all));

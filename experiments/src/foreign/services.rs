@@ -15,6 +15,8 @@ use crate::nginx::parts::SlowDisk;
 
 /// Objects of a service.
 const OBJECTS: u64 = 400;
+/// Files of the slow disk: so many that next to none is read twice, because the page cache keeps what was read.
+const DISK_OBJECTS: u64 = 4_000_000;
 /// Burst of a limited link, bytes: two packets.
 const BURST: u32 = 3_000;
 /// Bytes/s that a reply gets where each has a rate of its own.
@@ -34,6 +36,9 @@ pub(crate) struct Service {
     pub capacity: Option<f64>,
     pub fit_s: f64,
     pub judge_s: f64,
+    /// Seconds of a short run, where those of all are too few.
+    pub short_fit_s: Option<f64>,
+    pub short_judge_s: Option<f64>,
     pub expected: Option<Known>,
 }
 
@@ -62,6 +67,8 @@ pub(crate) enum Kind {
     Versitygw,
     /// nginx that stores what is put (WebDAV).
     Dav,
+    /// A node of ours with a dataset, asked for a word of some records: nothing but its replies is used.
+    Dataset,
 }
 
 /// A running service, with what it stands on in the order in which it is to end.
@@ -87,6 +94,11 @@ impl Drop for Process {
 }
 
 impl Running {
+    /// The processes.
+    pub fn pids(&self) -> Vec<u32> {
+        self.processes.iter().map(|process| process.child.id()).collect()
+    }
+
     /// An error if a process does not run any more.
     pub fn check(&mut self) -> anyhow::Result<()> {
         for process in &mut self.processes {
@@ -119,7 +131,9 @@ pub(crate) fn start(service: &Service, own: &Path, folder: &Path) -> anyhow::Res
         Kind::Memcached => (starting.memcached()?, None),
         Kind::Sqlite | Kind::Compress => (starting.python()?, None),
         Kind::Versitygw => (starting.versitygw()?, None),
+        Kind::Dataset => (starting.dataset()?, None),
     };
+    let dataset = (service.kind == Kind::Dataset).then(|| folder.join("files"));
     running.disk = disk;
     running._network = network;
     let until = Instant::now() + Duration::from_secs(20);
@@ -127,6 +141,9 @@ pub(crate) fn start(service: &Service, own: &Path, folder: &Path) -> anyhow::Res
         running.check()?;
         ensure!(Instant::now() < until, "{} does not listen at {address}", service.name);
         std::thread::sleep(Duration::from_millis(20));
+    }
+    if let Some(files) = dataset {
+        push(&files, &address)?;
     }
     Ok(running)
 }
@@ -162,7 +179,8 @@ impl Starting<'_> {
     fn running(&self, url: String, own: &[&str], process: Process) -> Running {
         let keys = ["--keys=uniform", "--key-format=k{i}", "--window=100ms", "--sample-one-in=0"];
         let mut arguments: Vec<String> = keys.iter().chain(own).map(|&a| a.to_owned()).collect();
-        arguments.push(format!("--count={OBJECTS}"));
+        let count = if self.service.kind == Kind::Disk { DISK_OBJECTS } else { OBJECTS };
+        arguments.push(format!("--count={count}"));
         Running { url, arguments, processes: vec![process], _network: None, disk: None }
     }
 
@@ -172,7 +190,7 @@ impl Starting<'_> {
                 let mount = self.folder.join("mount");
                 let mean = self.service.service_ms.context("service_ms is missing")?;
                 let arguments = [
-                    format!("--files={OBJECTS}"),
+                    format!("--files={DISK_OBJECTS}"),
                     "--bytes=4096".to_owned(),
                     format!("--mean-ms={mean}"),
                 ];
@@ -269,6 +287,55 @@ impl Starting<'_> {
         Ok(self.running(format!("http://{}/{{key}}", self.address), &[], process))
     }
 
+    /// A node with a dataset in one shard: records of twelve words, of which one in 400 is asked for.
+    fn dataset(&self) -> anyhow::Result<Running> {
+        let files = self.folder.join("files");
+        let text = self.folder.join("records.txt");
+        let mut all = String::new();
+        let mut state = 7u64;
+        for record in 0..RECORDS {
+            all.push_str(&format!("Id: {record}\nWords:"));
+            for _ in 0..12 {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695);
+                // Words of low numbers are more frequent.
+                let share = (state >> 11) as f64 / (1u64 << 53) as f64;
+                all.push_str(&format!(" k{}x", (share * share * OBJECTS as f64) as u64));
+            }
+            all.push_str("\n\n");
+        }
+        fs::write(&text, all)?;
+        let status = Command::new(lab::program()?)
+            .args(["data", "import"])
+            .arg(&text)
+            .args(["--format", "stanzas", "--name", "records", "--folder"])
+            .arg(&files)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()?;
+        ensure!(status.success(), "`data import` failed");
+        let set = |key: &str, value: String| ["--set".to_owned(), format!("{key}={value}")];
+        let path = |name: &str| self.folder.join(name).display().to_string();
+        let arguments: Vec<String> = ["serve".to_owned(), "--role".to_owned(), "node".to_owned()]
+            .into_iter()
+            .chain(set("serve.listen", self.address.to_owned()))
+            .chain(set("origin.path", path("origin")))
+            .chain(set("datasets.path", path("copies")))
+            .chain(set("datasets.layers_bytes", "0".to_owned()))
+            .collect();
+        let program = lab::program()?.display().to_string();
+        let process = self.spawn(&program, &arguments)?;
+        let what = "datasets/records/records?limit=10&query={key}";
+        let mut running = self.running(format!("http://{}/{what}", self.address), &[], process);
+        // Whole words.
+        for argument in &mut running.arguments {
+            if argument.starts_with("--key-format") {
+                *argument = "--key-format=k{i}x".to_owned();
+            }
+        }
+        Ok(running)
+    }
+
     fn versitygw(&self) -> anyhow::Result<Running> {
         fs::create_dir_all(self.folder.join("data/objects"))?;
         fs::create_dir_all(self.folder.join("iam"))?;
@@ -298,13 +365,39 @@ impl Starting<'_> {
     }
 }
 
+/// Records of the dataset.
+const RECORDS: u64 = 20_000;
+
+/// Puts the dataset into a node, and waits until it is served.
+fn push(files: &Path, address: &str) -> anyhow::Result<()> {
+    let server = format!("http://{address}");
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(lab::program()?);
+        command.args(arguments).arg("--server").arg(&server).stdin(Stdio::null());
+        Ok::<_, anyhow::Error>(
+            command.stdout(Stdio::null()).stderr(Stdio::null()).status()?.success(),
+        )
+    };
+    let files = files.display().to_string();
+    ensure!(
+        run(&["data", "push", "records", "--quiet", "--folder", &files])?,
+        "`data push` failed"
+    );
+    let until = Instant::now() + Duration::from_secs(30);
+    while !run(&["data", "get", "records", "0"])? {
+        ensure!(Instant::now() < until, "the dataset is not served");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    Ok(())
+}
+
 /// Whether a service's objects are put by the load generator.
 pub(crate) fn is_filled(kind: Kind) -> bool {
     matches!(kind, Kind::Memcached | Kind::Versitygw)
 }
 
-/// The path, and Go's folder for programs.
-fn versitygw_program() -> anyhow::Result<PathBuf> {
+/// versitygw, which `.ci/setup` builds: from the path, or from Go's folder for programs.
+pub(crate) fn versitygw_program() -> anyhow::Result<PathBuf> {
     let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();

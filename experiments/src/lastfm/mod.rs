@@ -6,24 +6,24 @@
 //! recorded requests; the share served hot is compared with the best static placement, which knows
 //! the popularity beforehand, and waits are compared with other ways to choose a device.
 
-mod world;
+mod bound;
 
 use std::fmt::Write as _;
 use std::path::Path;
 
 use anyhow::Context as _;
 use engine::Key;
-use engine::node::Choice;
-use engine::tier::RECORD_OVERHEAD_BYTES;
+use engine::node::{Choice, TierSettings};
+use engine::tier::{Eviction, Memory, RECORD_OVERHEAD_BYTES};
 use model::window::{Nanos, Outcome, SECOND};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution as _, LogNormal};
 use record::trace::Trace;
+use report::tiers::world::{Answered, Disk, MemoryTier, World};
 use serde::Deserialize;
 
 use super::{Claim, Context, Goal, Peer};
-use world::{Answered, Disk, World, tiers};
 
 /// `config.toml`.
 #[derive(Debug, Deserialize)]
@@ -39,6 +39,9 @@ struct Config {
     popularity_s: f64,
     counters: usize,
     promote_mb_per_s: f64,
+    /// Other than the node's own: to find what they cost.
+    fill: Option<f64>,
+    hysteresis: Option<f64>,
     objects: usize,
     mean_kb: f64,
     size_sigma: f64,
@@ -61,6 +64,8 @@ struct Recorded {
 
 /// Last.fm: over half of the streams from under a tenth of the bytes.
 const PUBLISHED_SHARE: f64 = 0.5;
+/// So that every read reaches a device.
+const NO_MEMORY: MemoryTier = MemoryTier { bytes_max: 0, eviction: Eviction::Lru };
 /// Batches of which a share's interval is made.
 const BATCHES: usize = 10;
 
@@ -140,6 +145,7 @@ fn best(objects: impl Iterator<Item = (f64, u64)>, budget: u64) -> f64 {
 fn disks(config: &Config, bulk: usize, bytes: u64, hot_bytes: u64, hot_ms: f64) -> Vec<Disk> {
     let slow = Disk {
         hot: false,
+        servers: 1,
         position_s: config.bulk_position_ms * 1e-3,
         bytes_per_s: config.bulk_mb_per_s * 1e6,
         // Room for all objects twice, so that nothing is dropped.
@@ -147,6 +153,7 @@ fn disks(config: &Config, bulk: usize, bytes: u64, hot_bytes: u64, hot_ms: f64) 
     };
     let hot = Disk {
         hot: true,
+        servers: 1,
         position_s: hot_ms * 1e-3,
         bytes_per_s: config.hot_mb_per_s * 1e6,
         bytes_max: hot_bytes,
@@ -154,6 +161,19 @@ fn disks(config: &Config, bulk: usize, bytes: u64, hot_bytes: u64, hot_ms: f64) 
     let mut disks = vec![slow; bulk];
     disks.push(hot);
     disks
+}
+
+fn settings(config: &Config, popularity_s: f64, choice: Choice) -> TierSettings {
+    let mut settings = TierSettings {
+        memory: (popularity_s * SECOND as f64) as Nanos,
+        counters: config.counters,
+        promote_bytes_per_s: (config.promote_mb_per_s * 1e6) as u64,
+        choice,
+        ..TierSettings::default()
+    };
+    settings.fill = config.fill.unwrap_or(settings.fill);
+    settings.hysteresis = config.hysteresis.unwrap_or(settings.hysteresis);
+    settings
 }
 
 /// Serves a catalogue for a time after each object was read once; `shift` rotates the ranks at half
@@ -164,15 +184,16 @@ fn serve(
     (rate, seconds, hot_ms): (f64, f64, f64),
     choice: Choice,
     shift: bool,
-) -> World {
+) -> (World, Vec<usize>) {
     let hot_bytes = (catalogue.total_bytes() as f64 * config.hot_share) as u64;
     let disks = disks(config, config.bulk_devices, catalogue.total_bytes(), hot_bytes, hot_ms);
-    let settings = tiers(config.popularity_s, config.counters, config.promote_mb_per_s, choice);
-    let mut world = World::new(disks, settings, config.seed);
+    let settings = settings(config, config.popularity_s, choice);
+    let mut world = World::new(NO_MEMORY, disks, settings, 0, config.seed);
     for (key, &bytes) in catalogue.keys.iter().zip(&catalogue.bytes) {
         world.read(0, key, bytes);
     }
     world.answered.clear();
+    let mut asked = Vec::new();
     let mut random = SmallRng::seed_from_u64(config.seed ^ 1);
     let total = catalogue.sums.last().copied().unwrap_or(1.0);
     let (mut now, end) = (0.0, seconds);
@@ -186,10 +207,11 @@ fn serve(
         let object = (rank + moved) % catalogue.keys.len();
         let at = (now * SECOND as f64) as Nanos;
         world.read(at, &catalogue.keys[object], catalogue.bytes[object]);
+        asked.push(object);
     }
     world.run_to((end * SECOND as f64) as Nanos + 3600 * SECOND);
-    world.answered.sort_by_key(|answered| answered.sent);
-    world
+    world.answered.sort_by_key(|answered| answered.request);
+    (world, asked)
 }
 
 fn share_hot(answered: &[Answered]) -> f64 {
@@ -221,11 +243,16 @@ fn zipf(context: &Context, config: &Config, report: &mut String) -> anyhow::Resu
     let budget = (catalogue.total_bytes() as f64 * config.hot_share) as u64;
     let best = catalogue.best(budget);
     let load = (config.reads_per_s, seconds, config.hot_position_ms);
-    let mut world = serve(config, &catalogue, load, Choice::Wait, false);
+    let (mut world, asked) = serve(config, &catalogue, load, Choice::Wait, false);
     let last = since(&world.answered, seconds - config.counted_s).to_vec();
     let shares = batches(&last, share_hot);
     let told = world.tiers();
     let hot = told.hot.context("there is a hot device")?;
+    // Of these requests, with any objects there at the start.
+    let counted = asked.iter().skip(asked.len() - last.len());
+    let requests = counted.map(|&object| (object, catalogue.record_bytes(object)));
+    let least = bound::misses_at_least(requests, budget, true) as f64 / last.len() as f64;
+    let over_bound: Vec<f64> = shares.iter().map(|share| (1.0 - share) / least).collect();
     let points: Vec<f64> = shares.iter().map(|share| (best - share) * 100.0).collect();
     let all: Vec<f64> = shares.iter().map(|share| share * 100.0).collect();
     let predicted = hot.share_at.iter().find(|at| at.0 == 1.0).map_or(f64::NAN, |at| at.1);
@@ -234,7 +261,7 @@ fn zipf(context: &Context, config: &Config, report: &mut String) -> anyhow::Resu
     writeln!(
         report,
         "Zipf {}: {} objects, {} bytes, {budget} hot; best static share {best:.4}, estimated by the node {predicted:.4}; \
-         moves {:?}; {written} bytes written to the hot device; saved {:.1} s",
+         moves {:?}; {written} bytes written to the hot device; saved {:.1} s; PFOO misses at least {least:.4}",
         config.zipf,
         config.objects,
         catalogue.total_bytes(),
@@ -261,6 +288,8 @@ fn zipf(context: &Context, config: &Config, report: &mut String) -> anyhow::Resu
             "points",
         )
         .with_goal(Goal::AtMost(1.0)),
+        Claim::of_rounds("Zipf: misses / PFOO's lower bound of misses", &over_bound, "")
+            .with_goal(Goal::AtMost(1.2)),
         Claim::counted(
             "Zipf: |share that the node estimates for its hot bytes − best static|",
             (predicted - best).abs() * 100.0,
@@ -274,7 +303,7 @@ fn zipf(context: &Context, config: &Config, report: &mut String) -> anyhow::Resu
             1,
         ),
     ];
-    let world = serve(config, &catalogue, load, Choice::Wait, true);
+    let (world, _) = serve(config, &catalogue, load, Choice::Wait, true);
     let half = seconds / 2.0;
     let window_s = 20.0;
     let windows: Vec<(f64, f64)> = (0..(half / window_s) as usize)
@@ -311,7 +340,7 @@ fn choices(context: &Context, config: &Config, report: &mut String) -> anyhow::R
         let mut p99 = Vec::new();
         for choice in [Choice::Wait, Choice::Utilisation, Choice::RoundRobin] {
             let load = (rate, seconds, config.choice_hot_position_ms);
-            let world = serve(config, &catalogue, load, choice, false);
+            let (world, _) = serve(config, &catalogue, load, choice, false);
             let last = since(&world.answered, seconds - config.counted_s);
             let values = batches(last, |part| quantile_ms(part, 0.99));
             context.say(format!("{rate}/s, {choice:?}: p99 {:.1} ms", quantile_ms(last, 0.99)));
@@ -368,9 +397,8 @@ fn traced(
     let seconds = last as f64 / SECOND as f64;
     let bulk = (requests / seconds * config.bulk_position_ms * 1e-3 / 0.5).ceil().max(2.0) as usize;
     let disks = disks(config, bulk, total, budget, config.hot_position_ms / 5.0);
-    let settings =
-        tiers(recorded.popularity_s, config.counters, config.promote_mb_per_s, Choice::Wait);
-    let mut world = World::new(disks, settings, config.seed);
+    let settings = settings(config, recorded.popularity_s, Choice::Wait);
+    let mut world = World::new(NO_MEMORY, disks, settings, 0, config.seed);
     let keys: Vec<Key> = (0..trace.keys() as u32).map(|key| trace.key(key).into()).collect();
     for row in &trace.rows {
         let key = &keys[row.key as usize];
@@ -382,11 +410,24 @@ fn traced(
     let told = world.tiers();
     let moves = told.hot.map(|hot| hot.moves);
     let best = served / requests;
+    let stream = || trace.rows.iter().map(|row| (row.key, objects[row.key as usize].1));
+    let least = bound::misses_at_least(stream(), budget, false) as f64 / requests;
+    // What the policy of the memory tier would serve from the same bytes, if each miss were written.
+    let (mut cache, mut hits) = (Memory::new(Eviction::S3Fifo, budget), 0.0);
+    for (key, bytes) in stream() {
+        let key = &keys[key as usize];
+        if cache.get(key).is_some() {
+            hits += 1.0;
+        } else {
+            cache.insert(key.clone(), (), bytes);
+        }
+    }
     context.say(format!("{}: {share:.4} hot, {best:.4} by the best placement", recorded.name));
     writeln!(
         report,
-        "{}: share {share:.4}, best static {best:.4}, {bulk} disks, {moves:?}",
-        recorded.name
+        "{}: share {share:.4}, best static {best:.4}, S3-FIFO {:.4}, PFOO misses at least {least:.4}; {bulk} disks, {moves:?}",
+        recorded.name,
+        hits / requests
     )?;
     let points = (best - share) * 100.0;
     Ok(vec![
@@ -409,5 +450,12 @@ fn traced(
             trace.rows.len() as u64,
         )
         .with_goal(Goal::AtMost(1.0)),
+        Claim::counted(
+            format!("{}: misses / PFOO's lower bound of misses", recorded.name),
+            (1.0 - share) / least,
+            "",
+            trace.rows.len() as u64,
+        )
+        .with_goal(Goal::AtMost(1.2)),
     ])
 }

@@ -154,6 +154,7 @@ fn choices(servers: u32) -> anyhow::Result<Choices> {
             price: 40.0,
             holds: None,
             reads: None,
+            service_s: None,
         }],
         replicas: (1..=10).collect(),
         replica_price: 10.0,

@@ -9,6 +9,7 @@
 mod claims;
 mod measured;
 mod oracle;
+pub mod spike;
 mod system;
 
 use std::path::{Path, PathBuf};
@@ -25,6 +26,7 @@ use super::{Claim, Context, lab};
 use measured::{Figure, Foretold, Queue};
 use oracle::{Frequencies, Kind, NAME, Question, Text, Words};
 use record::{RunFolder, Step};
+use serve::config::Fill;
 use system::{Layout, System};
 
 /// `config.toml`.
@@ -234,6 +236,8 @@ impl Case<'_> {
             replicas: self.config.system.replicas,
             layers_bytes,
             window_s: self.config.system.window_s,
+            fill: Fill::Sweep,
+            bound: None,
         })?;
         if !is_filled {
             self.context.say("pushing the dataset");

@@ -25,7 +25,7 @@ use crate::kill::wire::{Ask, Client};
 /// The dataset.
 pub(super) const NAME: &str = "packages";
 /// The attribute that is the key of a record.
-const KEY: &str = "Package";
+pub(super) const KEY: &str = "Package";
 /// The attribute whose values are looked up.
 const ATTRIBUTE: &str = "Maintainer";
 /// Lengths of the words that are looked up.
@@ -150,6 +150,18 @@ impl Text {
         });
         let records = records.collect();
         Text { text, records }
+    }
+
+    /// The records that lie within the first so many bytes.
+    pub fn first(&self, bytes: usize) -> Text {
+        let count = self.records.partition_point(|record| record.end <= bytes);
+        let end = self.records.get(count).map_or(self.bytes(), |record| record.start);
+        Text::new(self.text.get(..end).unwrap_or_default().to_owned())
+    }
+
+    /// Writes the text into a file.
+    pub fn write(&self, path: &Path) -> anyhow::Result<()> {
+        std::fs::write(path, &self.text).with_context(|| format!("cannot write {}", path.display()))
     }
 
     /// Length of the text in bytes.

@@ -10,7 +10,7 @@ use super::oracle::NAME;
 use crate::kill::wire::{Ask, Client};
 use crate::lab::{self, Server};
 use record::RunFolder;
-use serve::config::{Config as ServerConfig, Member, Size};
+use serve::config::{Config as ServerConfig, Fill, Member, Overload, Size};
 
 /// How long a dataset may take to be served: its shards are copied from the origin first.
 const READY_S: f64 = 120.0;
@@ -31,6 +31,10 @@ pub(super) struct Layout<'a> {
     pub layers_bytes: u64,
     /// Length of a window in seconds.
     pub window_s: f64,
+    /// What computes layers.
+    pub fill: Fill,
+    /// The bound of a shard's queue and what happens past it, if not the default.
+    pub bound: Option<(u32, Overload)>,
 }
 
 /// Servers that run until they are stopped or dropped.
@@ -65,6 +69,11 @@ impl System {
             let mut config = lab::server(MEMORY_BYTES, Vec::new(), layout.origin);
             config.datasets.path = Some(folder.join(format!("{name}-copies")));
             config.datasets.layers_bytes = Size(layout.layers_bytes);
+            config.datasets.layers_fill = layout.fill;
+            if let Some((length_max, overload)) = layout.bound {
+                config.datasets.queue_length_max = length_max;
+                config.datasets.overload = overload;
+            }
             config
         };
         let mut servers = Vec::new();

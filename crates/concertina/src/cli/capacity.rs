@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use model::capacity::{
-    AffineCost, Basis, IoCapacity, IoPoint, IoThroughput, MixPart, Scalability, ScalablePoint,
-    ScalableThroughput, Shares,
+    AffineCost, Basis, IoCapacity, IoPoint, IoThroughput, MixError, MixPart, Scalability,
+    ScalablePoint, ScalableThroughput, Shares,
 };
 use model::regression::Estimated;
 
@@ -178,7 +178,8 @@ fn storage(args: &Args, sheet: &Sheet) -> anyhow::Result<(String, serde_json::Va
             Some(By::Capacity) => Shares::Capacity,
             None => bail!("--mix needs --by ios or --by capacity"),
         };
-        answers.push((asked.clone(), system.mix(parts, by).map_err(Into::into)));
+        let found = system.mix(parts, by).map_err(anyhow::Error::from);
+        answers.push((asked.clone(), found.and_then(|f| widened(f, parts, args.confidence))));
     }
     // One invalid point makes the command fail, although valid points beside it are then not
     // printed.
@@ -203,6 +204,20 @@ fn storage(args: &Args, sheet: &Sheet) -> anyhow::Result<(String, serde_json::Va
         "warnings": system.warnings(),
     });
     Ok((storage_text(args, &points, &system, &answers), json))
+}
+
+/// A mix of several sizes with the error that the law itself may have for it, where there is an interval.
+fn widened(
+    found: IoThroughput,
+    parts: &[MixPart],
+    confidence: f64,
+) -> anyhow::Result<IoThroughput> {
+    let known = found.total.low.is_some() && found.by == Some(Shares::Ios);
+    if !known || !MixError::has_several(parts) {
+        return Ok(found);
+    }
+    let total = MixError::prior().expected(found.total, true, (0.0, 1.0), confidence)?;
+    Ok(IoThroughput { total, ..found })
 }
 
 fn storage_text(

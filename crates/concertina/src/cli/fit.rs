@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use model::Model;
-use model::fit::Worked;
+use model::fit::{ClosedLoop, Worked};
 
 use crate::cli::output::{out, outln};
 use record::RunFolder;
@@ -15,6 +15,8 @@ use report::objective::digits;
 use report::table::{cluster_limits_text, delay_text, percent};
 use report::{self, Observed, Selection, StepChoice, cluster_file, popularity};
 
+/// What the throughput of a closed loop is uncertain by, as a share: speeds differ from run to run.
+const DEVIATION: f64 = 0.02;
 /// The most hypotheses that are shown.
 const HYPOTHESES: usize = 4;
 
@@ -70,6 +72,10 @@ pub struct Args {
     /// concurrently, or auto
     #[arg(long, value_name = "N", value_parser = servers, conflicts_with = "node")]
     servers: Option<Servers>,
+    /// Requests/s that a closed loop of enough clients got answered: where works change with the load, the loads between
+    /// are interpolated
+    #[arg(long, value_name = "RATE", value_parser = rate, requires = "servers")]
+    closed_loop: Option<f64>,
     /// A title for the model [default: the names of the runs]
     #[arg(long)]
     title: Option<String>,
@@ -97,6 +103,13 @@ fn servers(text: &str) -> Result<Servers, String> {
             "invalid number of servers `{text}`: write a number from 1 to 10,000, or auto"
         )),
     }
+}
+
+/// Reads `9500/s` or `9500`.
+fn rate(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix("/s").unwrap_or(text).trim().parse::<f64>().ok();
+    let wrong = || format!("invalid rate `{text}`: write requests/s, like `9500/s`");
+    number.filter(|rate| *rate > 0.0 && *rate < 1e12).ok_or_else(wrong)
 }
 
 fn named(text: &str) -> Result<(String, PathBuf), String> {
@@ -211,7 +224,9 @@ fn black_box(args: &Args, selection: &Selection, servers: Servers) -> anyhow::Re
         Servers::Given(n) => Some(n),
         Servers::Auto => None,
     };
-    let fitted = report::fit_service(&observed, &title, given)?;
+    let closed_loop =
+        args.closed_loop.map(|throughput| ClosedLoop { throughput, deviation: DEVIATION });
+    let fitted = report::fit_service(&observed, &title, given, closed_loop)?;
     let model = &fitted.model;
     let ours = |old: &str| Model::from_toml(old).is_ok();
     report::write_whole(&args.out, &model.to_toml()?, ours)?;
@@ -224,6 +239,8 @@ fn black_box(args: &Args, selection: &Selection, servers: Servers) -> anyhow::Re
             "hypotheses": fitted.worked.as_ref().map(|w| &w.hypotheses),
             "misfit": fitted.worked.as_ref().and_then(|w| w.misfit.as_ref()),
             "known": fitted.worked.as_ref().map(|w| w.known),
+            "kinds": fitted.worked.as_ref().map(|w| &w.kinds),
+            "rates": model.rates,
             "parameters": parameters(model),
             "limits": model.limits()?,
             "fitted": model.fitted,
@@ -271,6 +288,19 @@ fn hypotheses_text(worked: &Worked) -> String {
         }
         Some(_) => "No hypothesis fits: see the warnings.\n",
     };
+    if worked.kinds.len() > 1 {
+        let mut grid = Grid::new("lrrrr", &["requests", "share %", "mean work ms", "±", "SCV"]);
+        for kind in &worked.kinds {
+            grid.row([
+                kind.title(),
+                digits(kind.share * 100.0, 3),
+                digits(kind.mean_s * 1e3, 4),
+                digits(kind.half_width_s * 1e3, 2),
+                digits(kind.scv, 3),
+            ]);
+        }
+        text += &grid.text();
+    }
     let known = &worked.known;
     if known.half_width_points > 0.0 {
         let (half, n) = (digits(known.half_width_points, 2), known.requests);

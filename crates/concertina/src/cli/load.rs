@@ -178,10 +178,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     } else {
         out!("{}", summary.table());
     }
-    Ok(exit_code(&summary))
+    Ok(exit_code(&plan, &summary))
 }
 
-fn exit_code(summary: &Summary) -> ExitCode {
+fn exit_code(plan: &Plan, summary: &Summary) -> ExitCode {
     if summary.interrupted {
         return ExitCode::from(130);
     }
@@ -189,7 +189,20 @@ fn exit_code(summary: &Summary) -> ExitCode {
         errln!("concertina: replies had wrong bytes, or all replies were errors: see above");
         return ExitCode::FAILURE;
     }
+    if summary.is_all_missing(plan.multi_get) {
+        return missing(plan);
+    }
     ExitCode::SUCCESS
+}
+
+/// Says that no key was found, where it was looked for, and what to do.
+pub(super) fn missing(plan: &Plan) -> ExitCode {
+    errln!(
+        "concertina: every reply was 404, no such key below {}: check the path (a Concertina has its objects below \
+         /objects/) and the keys (--key-format), or store them first (--fill)",
+        plan.place()
+    );
+    ExitCode::FAILURE
 }
 
 pub(super) fn bar(hidden: bool) -> ProgressBar {

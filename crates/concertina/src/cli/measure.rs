@@ -7,11 +7,11 @@ use std::sync::atomic::AtomicBool;
 
 use clap::ValueEnum;
 
-use super::load::{bar, seconds, watch_interrupts};
+use super::load::{bar, missing, seconds, watch_interrupts};
 use super::load_options::{LoadOptions, TARGETS};
 use super::measure_predict::{Wanted, learn, wanted};
 use crate::cli::output::{errln, out, outln};
-use crate::measure::{Ended, Measurement, Settings, Sweep, run as go};
+use crate::measure::{Ended, Measurement, Place, Settings, Sweep, Until, run as go};
 use load::{Arrivals, Length, Load, Plan, Progress};
 use report::objective::share;
 
@@ -25,6 +25,8 @@ Examples:
       --rates 100,200,400 --half-width 2% --budget 10m --out runs/nginx
   How fast at two and three times the load? Measured, fitted, judged and predicted:
     concertina measure 'http://127.0.0.1:80/img/{key}.jpg' --rates 30,50,70 --predict 2x,3x --within 50ms
+  The loads that tell most, until the shares within 50 ms at 90 % of the saturation are known to ± 2 points:
+    concertina measure 'http://127.0.0.1:80/img/{key}.jpg' --until '±2 points at 90 %' --within 50ms
   One page, closed loops of more and more clients with a think time of 50 ms:
     concertina measure 'http://127.0.0.1:8080/search?q=x' --fixed --clients 1,2,4,8,16 --think-ms 50
   A memcached, and a bucket of an S3-compatible store:
@@ -67,9 +69,10 @@ struct Flags {
     #[arg(long, value_delimiter = ',', value_name = "N,…", help_heading = "Loads")]
     #[arg(conflicts_with = "rates")]
     clients: Vec<usize>,
-    /// Default: open loops at these shares of the saturation, which is searched for first
+    /// Open loops at these shares of the saturation, which is searched for first [default:
+    /// 0.2,0.4,0.6,0.8,0.9, with --until 0.3,0.6]
     #[arg(long, value_delimiter = ',', value_name = "SHARE,…", help_heading = "Loads")]
-    #[arg(default_value = "0.2,0.4,0.6,0.8,0.9", conflicts_with_all = ["rates", "clients"])]
+    #[arg(conflicts_with_all = ["rates", "clients"])]
     shares: Vec<f64>,
     /// The largest number of clients in that search
     #[arg(long, default_value_t = 1024, value_name = "N", help_heading = "Loads")]
@@ -109,14 +112,29 @@ struct Flags {
     predict: Vec<Wanted>,
     /// Predict the shares of responses within these times
     #[arg(long, value_delimiter = ',', value_name = "TIME,…", value_parser = seconds)]
-    #[arg(help_heading = "Prediction", default_value = "50ms", requires = "predict")]
+    #[arg(help_heading = "Prediction")]
     within: Vec<f64>,
+    /// Choose the loads by what narrows a prediction most, until it is known so well: `±2 points at
+    /// 90 %` of the saturation, or `±2 points at 150/s`
+    #[arg(long, value_name = "GOAL", value_parser = goal, help_heading = "Prediction")]
+    #[arg(conflicts_with = "clients", allow_hyphen_values = true)]
+    until: Option<Until>,
 
     /// Length of the recorded windows; ramps are detected to within five of them
     #[arg(long, default_value = "100ms", value_parser = seconds, value_name = "TIME")]
     #[arg(help_heading = "Result")]
     window: f64,
 }
+
+fn goal(text: &str) -> Result<Until, String> {
+    text.parse()
+}
+
+/// The time within which shares are predicted if none is given.
+const WITHIN_S: f64 = 0.05;
+/// The shares of the saturation that are measured if none are given, and with a goal.
+const SHARES: [f64; 5] = [0.2, 0.4, 0.6, 0.8, 0.9];
+const SHARES_UNTIL: [f64; 2] = [0.3, 0.6];
 
 /// Number of clients of the fill.
 const FILL_CLIENTS: usize = 64;
@@ -128,20 +146,34 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let stop = Arc::new(AtomicBool::new(false));
     watch_interrupts(&stop)?;
     let bar = bar(flags.options.quiet || !std::io::stderr().is_terminal());
-    let measured = go(&settings, &stop, &mut |p: &Progress| {
+    let mut progress = |p: &Progress| {
         bar.set_position((p.done * 1000.0) as u64);
         bar.set_prefix(p.stage.clone());
         let Progress { rate, p99_ms, errors, .. } = p;
         bar.set_message(format!("of the budget; {rate:.0}/s, p99 {p99_ms:.1} ms, {errors} errors"));
-    });
+    };
+    let mut tell = |line: &str| {
+        if !flags.options.quiet {
+            bar.suspend(|| errln!("{line}"));
+        }
+    };
+    let measured = go(&settings, &stop, &mut progress, &mut tell);
     bar.finish_and_clear();
     let measured = measured?;
     let mut json = serde_json::to_value(&measured)?;
     if !flags.options.json {
         out!("{}", measured.table());
     }
-    if !flags.predict.is_empty() && measured.ended != Ended::Interrupted {
-        let learnt = learn(&measured, &settings.plan.out, &flags.predict, &flags.within)?;
+    let goal = measured.until.as_ref().and_then(|u| u.rounds.last()?.rate);
+    let mut loads = flags.predict.clone();
+    // Of a goal, what it is about.
+    loads.extend(goal.filter(|_| loads.is_empty()).map(Wanted::Rate));
+    if let Some(pursuit) = measured.until.as_ref().filter(|_| !flags.options.json) {
+        outln!("{}", pursuit.verdict);
+    }
+    if !loads.is_empty() && measured.ended != Ended::Interrupted {
+        let within = if flags.within.is_empty() { vec![WITHIN_S] } else { flags.within.clone() };
+        let learnt = learn(&measured, &settings.plan.out, &loads, &within)?;
         json["prediction"] = serde_json::to_value(&learnt)?;
         if !flags.options.json {
             outln!("{}", learnt.lines.join("\n"));
@@ -149,6 +181,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     if flags.options.json {
         outln!("{}", serde_json::to_string_pretty(&json)?);
+    }
+    if measured.missing {
+        return Ok(missing(&settings.plan));
     }
     Ok(exit_code(&measured))
 }
@@ -171,8 +206,20 @@ impl Flags {
         } else if !self.clients.is_empty() {
             Sweep::Clients(self.clients.clone())
         } else {
-            Sweep::Shares(self.shares.clone(), self.clients_max)
+            let own = if self.until.is_some() { &SHARES_UNTIL[..] } else { &SHARES[..] };
+            let shares = if self.shares.is_empty() { own } else { &self.shares };
+            Sweep::Shares(shares.to_vec(), self.clients_max)
         };
+        anyhow::ensure!(
+            self.within.is_empty() || !self.predict.is_empty() || self.until.is_some(),
+            "--within is of a prediction: give --predict or --until"
+        );
+        if let Some(Until { at: Place::Share(share), .. }) = &self.until {
+            anyhow::ensure!(
+                *share < 0.99,
+                "a goal at {share} of the saturation: nothing is steady there"
+            );
+        }
         let (think_ms, think) = self.options.think();
         let plan = self.options.plan(Load::Nothing, self.options.generated(), FILL_CLIENTS)?;
         Ok(Settings {
@@ -194,6 +241,7 @@ impl Flags {
             half_width: self.half_width,
             quantile: self.quantile,
             budget_s: self.budget,
+            until: self.until.clone().map(|goal| Until { within_s: self.within.clone(), ..goal }),
         })
     }
 }

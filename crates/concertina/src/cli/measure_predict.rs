@@ -9,7 +9,7 @@ use report::table::percent;
 use report::{Observed, Selection, Service, StepChoice};
 use serde::Serialize;
 
-use crate::measure::{At, Measurement};
+use crate::measure::{At, Measurement, Point, Search};
 
 /// A load to predict.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -72,15 +72,17 @@ pub fn learn(
     ensure!(
         rates.len() >= 2,
         "{} steady loads of an open loop were measured: --predict needs two or more (--rates), the \
-         largest above half of the saturation",
-        rates.len()
+         largest above half of the saturation{}",
+        rates.len(),
+        left_out(measured).map_or(String::new(), |why| format!(". {why}"))
     );
+    let closed_loop = measured.search.as_ref().and_then(Search::closed_loop);
     let fit = |hold_out: &[f64]| -> anyhow::Result<Service> {
         let choices: Vec<StepChoice> = rates.iter().map(|r| StepChoice::Rate(*r)).collect();
         let hold_out = hold_out.iter().map(|r| StepChoice::Rate(*r)).collect();
         let selection = Selection { hold_out, any_queues: true, ..Selection::new(&choices, false) };
         let observed = Observed::read(&[dir.to_owned()], &selection)?;
-        Ok(report::fit_service(&observed, "Fit of a measurement", None)?)
+        Ok(report::fit_service(&observed, "Fit of a measurement", None, closed_loop)?)
     };
     // With two loads there is none to spare.
     let judged = if rates.len() > 2 { Some(fit(&rates[rates.len() - 1..])?) } else { None };
@@ -106,12 +108,33 @@ pub fn learn(
         }
     }
     let saturation = fitted.model.limits()?.saturation;
-    let lines = vec![
+    let mut lines = vec![
         service_text(&fitted),
         held_out_text(&held_out),
         predicted_text(&predicted, saturation.value),
     ];
+    lines.extend(left_out(measured).map(|why| why + "."));
     Ok(Learnt { lines, model: path, predicted, held_out })
+}
+
+/// The loads that are not fitted, and why: a service that throttles, resets or fails under load.
+fn left_out(measured: &Measurement) -> Option<String> {
+    let of = |point: &Point| {
+        let errors = 100.0 * point.errors as f64 / point.completions.max(1) as f64;
+        let faults = point.notes.iter().filter_map(|note| note.strip_prefix("error: "));
+        let faults: Vec<&str> = faults.map(|f| f.rsplit_once(" (").map_or(f, |f| f.0)).collect();
+        let why = if errors > 1.0 {
+            format!("{} % of the replies were errors: {}", digits(errors, 2), faults.join(", "))
+        } else if point.is_past_saturation() {
+            "fewer requests were completed than sent".to_owned()
+        } else {
+            "it did not settle".to_owned()
+        };
+        format!("{}: {why}", point.at)
+    };
+    let unsteady = measured.points.iter().filter(|p| !p.steady || p.is_past_saturation());
+    let each: Vec<String> = unsteady.map(of).collect();
+    (!each.is_empty()).then(|| format!("Not fitted: {}", each.join("; ")))
 }
 
 /// What the service is, and how sure that is.

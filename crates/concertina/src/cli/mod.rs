@@ -19,6 +19,7 @@ mod data_push;
 mod data_server;
 mod demo;
 mod doctor;
+mod drain;
 mod factors;
 mod fit;
 mod import;
@@ -57,6 +58,8 @@ enum Command {
     /// Show what a running server predicts of itself (shares within the objective, headroom, errors),
     /// its devices, and what is hot
     Status(status::Args),
+    /// Take a node's keys away before it is stopped for good (members in etcd)
+    Drain(drain::Args),
     /// Show what a running server changed by itself, and why
     Why(live::WhyArgs),
     /// Stop a running server from changing anything by itself
@@ -105,6 +108,7 @@ pub fn main() -> ExitCode {
         Command::Demo(args) => demo::run(args),
         Command::Serve(args) => serve::run(args),
         Command::Status(args) => status::run(&args),
+        Command::Drain(args) => drain::run(&args),
         Command::Why(args) => live::why(&args),
         Command::Hold(args) => live::hold(&args, true),
         Command::Resume(args) => live::hold(&args, false),

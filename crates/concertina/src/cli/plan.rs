@@ -10,6 +10,7 @@ use model::plan::{Choices, Growth, LimitRule, Plan, Question, plan};
 use crate::cli::output::{out, outln};
 use report::Objective;
 use report::plan_basis::PlanBasis;
+use report::tiers::CurvesFile;
 
 mod choices;
 mod text;
@@ -23,6 +24,7 @@ Examples:
       --growth 5%/month --months 12 --with-one-lost
   concertina plan cluster.toml --choices choices.toml --objective \"95% within 20ms\" --rate 5000 --json
   concertina plan model.toml --choices choices.toml --objective \"99% within 1s\" --rate 12000 --limit published
+  concertina plan model.toml --choices choices.toml --objective \"99% within 50ms\" --rate 12000 --curves curves.toml
 
 choices.toml describes what can be bought for each server:
 
@@ -46,6 +48,9 @@ pub struct Args {
     /// What can be bought, and its prices: a TOML file (docs/plan.md)
     #[arg(long, value_name = "FILE")]
     choices: PathBuf,
+    /// What memory and hot devices serve, by their bytes: written by `concertina tiers --curves`
+    #[arg(long, value_name = "FILE")]
+    curves: Option<PathBuf>,
     /// The objective to meet, like "99% within 50ms"
     #[arg(long, value_name = "OBJECTIVE")]
     objective: Objective,
@@ -114,7 +119,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         bail!("invalid --rate {}: a load is a number of requests/s above 0", args.rate);
     }
     let server = PlanBasis::read(&args.model, args.objective)?;
-    let (choices, prices) = choices::read(&args.choices, server.of)?;
+    let curves = args.curves.as_deref().map(CurvesFile::read).transpose()?;
+    let of = curves.as_ref().map(CurvesFile::origin);
+    let curves = curves.map(|file| file.curves);
+    let (choices, prices) = choices::read(&args.choices, server.of, curves)?;
     let Objective { share, within_s } = args.objective;
     let question = Question {
         growth: args.growth.map(|g| Growth { per_month: g.0, months: args.months }),
@@ -131,11 +139,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let found = plan(&server.model, &question, &choices)
         .with_context(|| format!("{} and {}", args.model.display(), args.choices.display()))?;
     if args.json {
-        outln!("{:#}", json(&server, &found)?);
+        let mut value = json(&server, &found)?;
+        value["curves"] = of.into();
+        outln!("{value:#}");
     } else {
         let shown =
             text::Shown { plan: &found, objective: args.objective, choices: &choices, prices };
-        out!("{}", shown.text(&server.model, server.note.as_deref())?);
+        let notes: Vec<String> = server.note.into_iter().chain(of).collect();
+        out!("{}", shown.text(&server.model, &notes)?);
     }
     Ok(if found.ranked.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

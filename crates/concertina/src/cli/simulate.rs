@@ -81,7 +81,7 @@ pub struct Args {
     late: Option<(f64, f64)>,
     /// A fault after the warm-up: KIND:WHO@AT+FOR, like kill:a@10s+5s. Kinds: kill, wipe (devices
     /// lost), pause, cut, slow=FACTOR; of a member, gateway, gateway-1 … or origin; permanent
-    /// without +FOR
+    /// without +FOR. shift=KEYS:keys@AT makes other keys popular
     #[arg(long, value_name = "KIND:WHO@AT+TIME")]
     fault: Vec<AskedFault>,
     /// Clocks run alternately fast and slow by this many millionths

@@ -19,7 +19,7 @@ Examples:
 Shows the share of requests within the objective (model.objective_ms) as measured and as predicted at 1,
 1.5 and 2 times the load, the load up to which the objective holds (headroom), what saturates first, and
 how wrong past predictions were. Figures marked * are past the load up to which the model is trusted.
-Then the devices of a node, what is hot and why, and what was moved.")]
+Then the members of the cluster, the devices of a node, what is hot and why, and what was moved.")]
 pub struct Args {
     #[command(flatten)]
     at: At,
@@ -47,10 +47,48 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         );
     }
     let mut text = model_text(&live);
+    text += &members_text(&status);
     if is_node {
         text += &in_words(&args.at.server, &status, &tiers);
     }
     print::line(text.trim_end())
+}
+
+/// The members of the cluster: who lives, joins or drains; empty alone.
+fn members_text(status: &Value) -> String {
+    let mut text = String::new();
+    let it = if status["cluster"].is_null() { status } else { &status["cluster"] };
+    let Some(members) = it["members"].as_array() else { return text };
+    let kind = it["membership"].as_str().unwrap_or("?");
+    let _ = write!(text, "members ({kind}), epoch {}", it["epoch"]);
+    match it["confirmed_s_ago"].as_f64() {
+        Some(ago) => _ = writeln!(text, ", confirmed {ago:.1} s ago"),
+        None => text.push('\n'),
+    }
+    if let Some(problem) = it["problem"].as_str() {
+        let _ = writeln!(text, "  {problem}");
+    }
+    for member in members {
+        let state = match (member["state"].as_str(), member["live"] == true) {
+            (Some("draining"), _) => "draining",
+            (_, true) => "live",
+            (_, false) => "not live",
+        };
+        let suspects = member["suspected_by"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let suspects: Vec<&str> = suspects.iter().filter_map(Value::as_str).collect();
+        let suspected = match suspects.is_empty() {
+            true => String::new(),
+            false => format!(", does not answer {}", suspects.join(", ")),
+        };
+        let _ = writeln!(
+            text,
+            "  {} at {}: {state}, {:.1} % of the keys{suspected}",
+            member["name"].as_str().unwrap_or("?"),
+            member["address"].as_str().unwrap_or("?"),
+            100.0 * number(&member["share"]),
+        );
+    }
+    text
 }
 
 fn in_words(url: &str, status: &Value, tiers: &Value) -> String {
@@ -149,6 +187,27 @@ fn bytes(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn says_who_is_there() {
+        let member = |name: &str, state: &str, live: bool| {
+            serde_json::json!({ "name": name, "address": "127.0.0.1:1", "share": 0.25,
+                "state": state, "live": live, "suspected_by": if live { vec![] } else { vec!["b"] } })
+        };
+        let members = [member("a", "in", false), member("b", "draining", true)];
+        let status = serde_json::json!({ "membership": "etcd", "epoch": 7, "confirmed_s_ago": 0.1,
+            "problem": "etcd has not", "members": members });
+        let inside = serde_json::json!({ "cluster": status });
+        assert_eq!(members_text(&status), members_text(&inside));
+        for part in [
+            "members (etcd), epoch 7, confirmed 0.1 s ago\n  etcd has not",
+            "a at 127.0.0.1:1: not live, 25.0 % of the keys, does not answer b",
+            "b at 127.0.0.1:1: draining,",
+        ] {
+            assert!(members_text(&status).contains(part), "{part}: {}", members_text(&status));
+        }
+        assert_eq!(members_text(&serde_json::json!({ "version": "1" })), "");
+    }
 
     #[test]
     fn says_what_is_hot_and_what_is_out() {

@@ -4,10 +4,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, ensure};
+use engine::node::TierSettings;
 use engine::tier::Eviction;
+use model::window::SECOND;
 use record::trace::Trace;
 use report::grid::Grid;
-use report::tiers::{Sampled, Shares};
+use report::tiers::{CurvesFile, Node, Recorded, Sampled, Shares};
 use serde::Serialize;
 use serve::config::Size;
 
@@ -19,7 +21,13 @@ use crate::cli::output::{out, outln};
     after_help = "Example: what do 64 GB of SSD in each of 5 nodes buy, against one more node, \
                         against twice the memory?
 
-  concertina tiers requests.csv.zst --nodes 5 --memory 16GiB --hot 64GB"
+  concertina tiers requests.csv.zst --nodes 5 --memory 16GiB --hot 64GB
+
+and, at a load and an objective, with prices:
+
+  concertina tiers requests.csv.zst --nodes 5 --memory 16GiB --hot 64GB --curves curves.toml
+  concertina plan model.toml --choices choices.toml --curves curves.toml \\
+      --objective \"99% within 50ms\" --rate 12000"
 )]
 pub struct Args {
     /// Recorded requests of the whole service: a CSV file, time_ms,key,size,op, plain or .zst
@@ -51,10 +59,20 @@ pub struct Args {
     /// The least recently used objects leave memory first (`node.memory_eviction = "lru"`)
     #[arg(long)]
     lru: bool,
+    /// Time over which reads are counted, seconds (`tiers.popularity_s`)
+    #[arg(long, default_value_t = 600.0)]
+    popularity_s: f64,
+    /// Also write what memory and hot devices serve, from a quarter of the given bytes to four times
+    /// these, to a file that `concertina plan --curves` reads
+    #[arg(long, value_name = "FILE")]
+    curves: Option<PathBuf>,
     /// Print as JSON
     #[arg(long)]
     json: bool,
 }
+
+/// Counters in a row of the sketch of popularity: enough for the keys of most samples.
+const COUNTERS: usize = 1 << 18;
 
 #[derive(Serialize)]
 struct Row {
@@ -71,11 +89,16 @@ struct Row {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     ensure!(args.nodes > 0, "--nodes must be at least 1");
     ensure!(args.keys >= 64, "--keys must be at least 64");
-    let trace = Trace::open(&args.trace, None, false)?;
+    let mut trace = Trace::open(&args.trace, None, false)?;
+    trace.spread_times();
     ensure!(!trace.rows.is_empty(), "{} has no requests", args.trace.display());
     let unknown = u32::try_from(args.size.0).context("--size is too large")?;
-    let requests =
-        trace.rows.iter().map(|row| (trace.key(row.key), row.size.unwrap_or(unknown).into()));
+    let timed = trace.rows.iter().all(|row| row.time.is_some());
+    let requests = trace.rows.iter().map(|row| Recorded {
+        key: trace.key(row.key),
+        bytes: row.size.unwrap_or(unknown).into(),
+        at: row.time.unwrap_or(0),
+    });
     let sampled = Sampled::new(requests, args.keys);
     let eviction = if args.lru { Eviction::Lru } else { Eviction::S3Fifo };
     let nodes = f64::from(args.nodes);
@@ -87,16 +110,46 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         ("one more node", nodes + 1.0, memory, hot_now),
         ("twice the memory", nodes, 2.0 * memory, hot_now),
     ];
+    let node = |memory: f64, hot: f64, nodes: f64| {
+        let mut tiers = TierSettings {
+            memory: (args.popularity_s * SECOND as f64) as u64,
+            counters: COUNTERS,
+            ..TierSettings::default()
+        };
+        tiers.promote_bytes_per_s = (tiers.promote_bytes_per_s as f64 * nodes) as u64;
+        // The mean of all reads, whatever their bytes.
+        let line = |ms: f64| (ms * 1e-3, f64::INFINITY);
+        let (bulk, of_hot) = (line(args.bulk_ms), line(args.hot_ms));
+        Node { eviction, memory_bytes: memory, hot_bytes: hot, tiers, bulk, hot: of_hot }
+    };
     let mut now = None;
     let rows = choices.map(|(what, nodes, memory, hot)| {
         // The nodes share the keys, so together they are one of all their bytes.
-        let Shares { memory, hot, rest } = sampled.shares(eviction, memory * nodes, hot * nodes);
+        let (memory, hot) = (memory * nodes, hot * nodes);
+        let shares = if timed && hot > 0.0 {
+            sampled.node_shares(&node(memory, hot, nodes))
+        } else {
+            sampled.shares(eviction, memory, hot)
+        };
+        let Shares { memory, hot, rest } = shares;
         let each = rest / nodes;
         let bulk_reads_per_node = each / now.get_or_insert(each).max(1e-12);
         let mean_read_ms = hot * args.hot_ms + rest * args.bulk_ms;
         let (memory_share, hot_share, bulk_share) = (memory, hot, rest);
         Row { what, memory_share, hot_share, bulk_share, bulk_reads_per_node, mean_read_ms }
     });
+    if let Some(path) = &args.curves {
+        let shown = path.display();
+        let node = node(memory * nodes, more * nodes, nodes);
+        // Shown on terminals alone.
+        let bar = indicatif::ProgressBar::new(0).with_message("curves");
+        let file = CurvesFile::compute(&sampled, &node, timed, |rows| {
+            bar.set_length(rows as u64);
+            bar.inc(1);
+        });
+        bar.finish_and_clear();
+        std::fs::write(path, file.text()?).with_context(|| format!("cannot write {shown}"))?;
+    }
     if args.json {
         outln!("{}", serde_json::to_string_pretty(&rows)?);
         return Ok(ExitCode::SUCCESS);
@@ -114,8 +167,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         ]);
     }
     out!("{}", grid.text());
+    let hot = if timed {
+        "hot devices as a node fills them, from empty"
+    } else {
+        "hot devices with the best placement, as the requests have no times"
+    };
     outln!(
-        "from {} requests, {:.1} % of the keys sampled; without queueing, which `plan` and `predict` compute",
+        "from {} requests, {:.1} % of the keys sampled; {hot}; without queueing, which `plan` and `predict` compute",
         trace.rows.len(),
         sampled.rate() * 100.0
     );

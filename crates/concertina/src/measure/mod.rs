@@ -14,9 +14,11 @@
 mod point;
 mod search;
 mod table;
+mod until;
 
 pub use point::{At, Point, Quantile};
 pub use search::{Found, Search};
+pub use until::{Place, Pursuit, Round, Until};
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -65,6 +67,8 @@ pub struct Settings {
     pub quantile: f64,
     /// The largest time for measuring, seconds, without the fill.
     pub budget_s: f64,
+    /// How well a prediction is to be known, instead of the points: loads are then chosen for it.
+    pub until: Option<Until>,
 }
 
 impl Settings {
@@ -129,6 +133,8 @@ impl Settings {
 pub enum Ended {
     /// The intervals of all steady points are narrow enough.
     Narrow,
+    /// The prediction is known as well as was wanted.
+    Known,
     /// The budget was spent.
     Budget,
     /// The user interrupted it; the measurements so far are kept.
@@ -167,6 +173,11 @@ pub struct Measurement {
     pub seconds: f64,
     /// Why it ended.
     pub ended: Ended,
+    /// The pursuit of a goal, if there was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<Pursuit>,
+    /// Whether every reply said that there is no such key (404).
+    pub missing: bool,
 }
 
 impl Measurement {
@@ -213,11 +224,12 @@ impl Budget {
 }
 
 /// Runs a measurement. `stop` ends it early and keeps the measurements so far; `progress` receives
-/// updates.
+/// updates, and `tell` a line whenever a goal is nearer.
 pub fn run(
     settings: &Settings,
     stop: &Arc<AtomicBool>,
     progress: &mut dyn FnMut(&Progress),
+    tell: &mut dyn FnMut(&str),
 ) -> anyhow::Result<Measurement> {
     settings.check()?;
     let mut settings = settings.clone();
@@ -242,16 +254,27 @@ pub fn run(
     loads.sort_by(At::order);
     loads.dedup();
     let mut points: Vec<Repeated> = loads.iter().map(|&at| Repeated::new(at)).collect();
-    let mut ended = Ended::Interrupted;
+    let (mut ended, mut pursuit, mut missing) = (Ended::Interrupted, None, false);
     if !points.is_empty() && !stop.load(Ordering::Relaxed) {
         settings.plan.load = whole(&settings, &loads);
         let mut session = Session::open(&settings.plan, stop)?;
         session.fill(progress)?;
         let budget =
             budget.get_or_insert_with(|| Budget::new(settings.budget_s, settings.step_s()));
-        ended = sweep(&settings, &mut session, &mut points, budget, stop, progress)?;
-        session.close()?;
+        let all = &mut points;
+        ended = match &settings.until {
+            None => sweep(&settings, &mut session, all, budget, stop, progress)?,
+            Some(goal) => {
+                let mut told = until::Told { progress, tell };
+                let pursued =
+                    until::pursue(&settings, goal, &mut session, all, budget, stop, &mut told)?;
+                pursuit = Some(pursued.1);
+                pursued.0
+            }
+        };
+        missing = session.close()?.is_all_missing(settings.plan.multi_get);
     }
+    points.sort_by(|a, b| a.at.order(&b.at));
     let points: Vec<Point> =
         points.iter().filter(|p| p.repetitions() > 0).map(|p| p.point(&settings)).collect();
     let bends: Vec<(f64, f64)> =
@@ -265,6 +288,8 @@ pub fn run(
         half_width: settings.half_width,
         seconds: budget.map_or(0.0, |b| clock::now().saturating_sub(b.begun) as f64 * 1e-9),
         ended,
+        until: pursuit,
+        missing,
     })
 }
 
@@ -307,21 +332,34 @@ fn sweep(
             return Ok(Ended::Budget);
         }
         turn += 1;
-        let point = &mut points[next];
-        let stage = format!("{}, repetition {}", point.at, point.repetitions() + 1);
-        let (begun, before) = (clock::now(), session.summary().steps.len());
-        session.load(&settings.load(point.at), &mut |p: &Progress| {
-            progress(&Progress { stage: stage.clone(), done: budget.spent(), ..p.clone() });
-        })?;
-        budget.took(begun);
-        let windows = session.take_windows();
-        if let Some(step) = session.summary().steps.get(before) {
-            point.add(step, windows);
-        }
+        measure_once(settings, session, points, next, budget, progress)?;
         if stop.load(Ordering::Relaxed) {
             return Ok(Ended::Interrupted);
         }
     }
+}
+
+/// Measures one point once more.
+fn measure_once(
+    settings: &Settings,
+    session: &mut Session,
+    points: &mut [Repeated],
+    number: usize,
+    budget: &mut Budget,
+    progress: &mut dyn FnMut(&Progress),
+) -> anyhow::Result<()> {
+    let Some(point) = points.get_mut(number) else { return Ok(()) };
+    let stage = format!("{}, repetition {}", point.at, point.repetitions() + 1);
+    let (begun, before) = (clock::now(), session.summary().steps.len());
+    session.load(&settings.load(point.at), &mut |p: &Progress| {
+        progress(&Progress { stage: stage.clone(), done: budget.spent(), ..p.clone() });
+    })?;
+    budget.took(begun);
+    let windows = session.take_windows();
+    if let Some(step) = session.summary().steps.get(before) {
+        point.add(step, windows);
+    }
+    Ok(())
 }
 
 /// The next point to repeat: the least often measured one that is steady and not narrow enough, so

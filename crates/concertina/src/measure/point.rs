@@ -199,6 +199,11 @@ impl Repeated {
         self.repetitions.len()
     }
 
+    /// Seconds of all repetitions.
+    pub fn seconds(&self) -> f64 {
+        self.repetitions.iter().flatten().map(|window| window.length_s).sum()
+    }
+
     /// Adds a repetition: its windows, trimmed.
     pub fn add(&mut self, step: &StepSummary, windows: Vec<Window>) {
         self.repetitions.push(windows);
@@ -315,6 +320,7 @@ mod tests {
             read_share: 1.0,
         };
         Settings {
+            until: None,
             plan: Plan::new("http://127.0.0.1:1", Load::Nothing, keys, "run".into()),
             sweep: super::super::Sweep::Rates(vec![100.0]),
             arrivals: Arrivals::Poisson,

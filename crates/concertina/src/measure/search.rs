@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use model::fit::ClosedLoop;
 use serde::Serialize;
 
 use super::{At, Budget, GAIN, Settings};
@@ -12,6 +13,9 @@ use load::{Length, Load, Plan, Progress, Session};
 
 /// Number of successive doublings without gain that end the search: a single one may be chance.
 const PATIENCE: usize = 2;
+/// The least that a closed loop's throughput is uncertain by, as a share: a step is short, and the machine's speed
+/// differs from run to run.
+const DEVIATION: f64 = 0.02;
 /// The share of errors that also ends the search.
 const ERRORS: f64 = 0.01;
 
@@ -43,6 +47,17 @@ impl Search {
     /// The mean response time of a single client.
     pub(super) fn alone_s(&self) -> Option<f64> {
         self.steps.first().filter(|s| s.clients == 1).map(|s| s.response_mean_s)
+    }
+
+    /// What enough clients carry: the steps that none of the others gains on.
+    pub fn closed_loop(&self) -> Option<ClosedLoop> {
+        let enough = |s: &&Found| s.throughput * (1.0 + GAIN) >= self.throughput_max;
+        let full: Vec<f64> = self.steps.iter().filter(enough).map(|s| s.throughput).collect();
+        let throughput = full.iter().sum::<f64>() / full.len().max(1) as f64;
+        let off = full.iter().map(|x| (x / throughput - 1.0).powi(2)).sum::<f64>();
+        let deviation = (off / full.len().saturating_sub(1).max(1) as f64).sqrt();
+        let deviation = deviation.max(DEVIATION);
+        (self.saturated && throughput > 0.0).then_some(ClosedLoop { throughput, deviation })
     }
 }
 

@@ -60,6 +60,7 @@ impl Measurement {
                 out,
                 "Measured {seconds} s: all intervals of steady points are within {asked} %."
             ),
+            Ended::Known => writeln!(out, "Measured {seconds} s: the goal is reached."),
             Ended::Budget => writeln!(
                 out,
                 "The budget is spent ({seconds} s); {wide} steady points have intervals wider than {asked} %."

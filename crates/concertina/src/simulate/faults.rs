@@ -28,6 +28,8 @@ enum Kind {
     Pause,
     Cut,
     Slow(f64),
+    /// Keys that the popular ones move by.
+    Shift(u32),
 }
 
 impl FromStr for AskedFault {
@@ -37,7 +39,7 @@ impl FromStr for AskedFault {
         let wrong = || {
             format!(
                 "invalid fault `{text}`: write KIND:WHO@AT+FOR, like `kill:a@10s+5s`; kinds are kill, wipe, pause, \
-                 cut and slow=FACTOR, and without +FOR it lasts"
+                 cut, slow=FACTOR and shift=KEYS, and without +FOR it lasts"
             )
         };
         let seconds = |text: &str| -> Result<f64, String> {
@@ -58,6 +60,7 @@ impl FromStr for AskedFault {
                 Ok(factor) if (1e-3..=1e6).contains(&factor) => Kind::Slow(factor),
                 _ => return Err(wrong()),
             },
+            Some(("shift", by)) => Kind::Shift(by.parse().map_err(|_| wrong())?),
             _ => return Err(wrong()),
         };
         if kind == Kind::Pause && lasts.is_none() {
@@ -76,6 +79,7 @@ impl fmt::Display for AskedFault {
             Kind::Pause => write!(f, "pause")?,
             Kind::Cut => write!(f, "cut")?,
             Kind::Slow(factor) => write!(f, "slow={factor}")?,
+            Kind::Shift(by) => write!(f, "shift={by}")?,
         }
         write!(f, ":{}@{}s", self.who, self.at_s)?;
         self.for_s.map_or(Ok(()), |seconds| write!(f, "+{seconds}s"))
@@ -90,11 +94,22 @@ impl AskedFault {
     pub fn fault(&self, names: &[&str], gateways: usize, warmup_s: f64) -> anyhow::Result<Fault> {
         let at = nanos(warmup_s + self.at_s).max(1);
         let time = self.for_s.map_or(Nanos::MAX, nanos);
+        match (self.kind, self.who == "keys") {
+            (Kind::Shift(by), true) if self.for_s.is_none() => {
+                return Ok(Fault { at, kind: FaultKind::Shift { by } });
+            }
+            (Kind::Shift(_), _) | (_, true) => {
+                bail!("{self}: keys are shifted, like shift=100:keys@10s")
+            }
+            _ => {}
+        }
         if self.who == "origin" {
             let kind = match self.kind {
                 Kind::Cut | Kind::Kill => FaultKind::OriginDead { time },
                 Kind::Slow(factor) => FaultKind::OriginSlow { factor, time },
-                Kind::Wipe | Kind::Pause => bail!("{self}: an origin can only be cut or slow"),
+                Kind::Wipe | Kind::Pause | Kind::Shift(_) => {
+                    bail!("{self}: an origin can only be cut or slow")
+                }
             };
             return Ok(Fault { at, kind });
         }
@@ -117,7 +132,7 @@ impl AskedFault {
             Kind::Pause => FaultKind::Pause { process, time },
             Kind::Cut => FaultKind::Cut { process, from: Vec::new(), time },
             Kind::Slow(factor) if node.is_some() => FaultKind::Slow { process, factor, time },
-            Kind::Slow(_) => bail!("{self}: a gateway has no devices to be slow"),
+            Kind::Slow(_) | Kind::Shift(_) => bail!("{self}: a gateway has no devices to be slow"),
         };
         Ok(Fault { at, kind })
     }
@@ -154,7 +169,13 @@ mod tests {
 
     #[test]
     fn faults_are_read_and_written_alike() {
-        for text in ["kill:a@10s+5s", "wipe:a@0s", "pause:gateway@1.5s+2s", "slow=4:origin@1s+2s"] {
+        for text in [
+            "kill:a@10s+5s",
+            "wipe:a@0s",
+            "pause:gateway@1.5s+2s",
+            "slow=4:origin@1s+2s",
+            "shift=50:keys@3s",
+        ] {
             assert_eq!(text.parse::<AskedFault>().unwrap().to_string(), text);
         }
         for bad in [
@@ -193,7 +214,16 @@ mod tests {
             fault("cut:origin@0s+1s").unwrap().kind,
             FaultKind::OriginDead { time: 1_000_000_000 }
         ));
-        for bad in ["kill:c@1s", "kill:gateway-2@1s", "slow=2:gateway@1s", "pause:origin@1s+1s"] {
+        assert_eq!(fault("shift=5:keys@1s").unwrap().kind, FaultKind::Shift { by: 5 });
+        for bad in [
+            "kill:c@1s",
+            "kill:gateway-2@1s",
+            "slow=2:gateway@1s",
+            "pause:origin@1s+1s",
+            "shift=5:a@1s",
+            "kill:keys@1s",
+            "shift=5:keys@1s+1s",
+        ] {
             let error = fault(bad).unwrap_err().to_string();
             assert!(error.starts_with(bad), "{error}");
         }

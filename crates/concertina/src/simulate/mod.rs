@@ -319,7 +319,7 @@ fn settings(
     for member in ring.members() {
         let mut own = config.clone();
         own.cluster.name = Some(member.name.clone());
-        let cluster = if several { cluster_of(&own, 0) } else { None };
+        let cluster = if several { cluster_of(&own) } else { None };
         nodes.push(settings_of(&own, cluster, windows.clone()));
     }
     let find = |name: &str| ring.find(name).unwrap_or(0) as Process;

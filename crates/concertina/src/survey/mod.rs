@@ -3,12 +3,14 @@
 //!
 //! A closed loop's clients are doubled until the throughput stops growing: at reads alone and
 //! writes alone of each size. Then all points, and mixes that are not fitted, are measured in turn with that many
-//! clients, several times, so that a drift of the machine falls on all of them. The requests of a mix are
-//! drawn independently, so its shares are of the requests: the harmonic mean is the reading that
-//! should hold, and the arithmetic one is shown beside it ([`model::capacity::Shares`]).
+//! clients, several times, so that a drift of the machine falls on all of them. The shares of a mix are of its
+//! requests: the harmonic mean is the reading that should hold, and the arithmetic one is shown beside it
+//! ([`model::capacity::Shares`]).
 //!
-//! - `keys`: the requests, as one trace with a slice for each point. `text`: the output for people.
+//! - `keys`: the requests, as one trace with a slice for each point. `judge`: the law and its error, from what
+//!   was measured. `text`: the output for people.
 
+mod judge;
 mod keys;
 mod text;
 
@@ -16,10 +18,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, bail, ensure};
-use model::capacity::{IoCapacity, IoPoint, MixPart, Shares};
-use model::statistics::{batch_means, student_95};
-use serde::Serialize;
+use model::capacity::{IoCapacity, MixError, MixPart};
+use model::statistics::batch_means;
+use serde::{Deserialize, Serialize};
 
+pub use judge::judge;
 use keys::Requests;
 use load::{Keys, Length, Load, Plan, Progress, Session, Size, Think};
 
@@ -28,9 +31,6 @@ const GAIN: f64 = 0.05;
 const PATIENCE: usize = 2;
 /// Seconds of a step of the search, as a part of those of a repetition.
 const SEARCH: f64 = 0.5;
-/// Throughput in the second half of the repetitions that differs by more than this from the first
-/// half, at points of all kinds together, is a drift.
-const DRIFT: f64 = 0.05;
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -54,7 +54,7 @@ pub struct Settings {
 }
 
 /// Throughput of a point at saturation.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Measured {
     /// The requests' sizes and shares of reads.
     pub parts: Vec<MixPart>,
@@ -68,6 +68,8 @@ pub struct Measured {
     pub errors: f64,
     /// Share of the replies that were refusals (503, 429).
     pub refused: f64,
+    /// The most that a thread of the load generator used of its core.
+    pub generator: f64,
 }
 
 /// A mix beside its prediction.
@@ -75,7 +77,7 @@ pub struct Measured {
 pub struct Judged {
     /// What was measured.
     pub measured: Measured,
-    /// Requests/s by the harmonic mean: shares of the requests.
+    /// Requests/s by the law and its error, which the other judged mixes tell.
     pub predicted: f64,
     /// The interval in which a measurement is expected.
     pub low: f64,
@@ -85,6 +87,10 @@ pub struct Judged {
     pub error: f64,
     /// Whether the measurement is in the interval.
     pub inside: bool,
+    /// Requests/s by the law alone, the harmonic mean: shares of the requests.
+    pub law: f64,
+    /// The law over measured, less 1.
+    pub law_error: f64,
     /// Requests/s by the arithmetic mean: shares of the capacity.
     pub arithmetic: f64,
 }
@@ -101,9 +107,11 @@ pub struct Survey {
     /// The law.
     #[serde(skip)]
     pub law: IoCapacity,
+    /// Its error for mixes, from all that were judged.
+    pub mix_error: MixError,
     /// Mixes that the law has not seen.
     pub judged: Vec<Judged>,
-    /// Mixes that were asked for: parts, requests/s, and the interval.
+    /// Mixes that were asked for: parts, requests/s, and the interval in which a measurement is expected.
     pub wanted: Vec<(Vec<MixPart>, [f64; 3])>,
     /// What is wrong, in sentences.
     pub warnings: Vec<String>,
@@ -138,6 +146,7 @@ pub fn run(
     let (clients, saturated) = bench.search(alone.len(), progress)?;
     let mut rates: Vec<Vec<f64>> = vec![Vec::new(); all.len()];
     let mut failed: Vec<(u64, u64, u64)> = vec![(0, 0, 0); all.len()];
+    let mut busy = vec![0.0f64; all.len()];
     for turn in 0..settings.repeat {
         for (point, (rates, sum)) in rates.iter_mut().zip(&mut failed).enumerate() {
             let name = format!("point-{point}-{turn}");
@@ -145,6 +154,7 @@ pub fn run(
             let step = step.first().context("a step was not measured")?;
             rates.push(step.rate);
             *sum = (sum.0 + step.completions, sum.1 + step.errors, sum.2 + step.refusals);
+            busy[point] = busy[point].max(step.step.generator.cpu);
         }
     }
     let measured = |point: usize| {
@@ -155,11 +165,12 @@ pub fn run(
         let share = |n: u64| n as f64 / count.max(1) as f64;
         let parts = all[point].clone();
         let (errors, refused) = (share(errors), share(refused));
-        Measured { parts, repetitions, throughput, half_width, errors, refused }
+        let generator = busy[point];
+        Measured { parts, repetitions, throughput, half_width, errors, refused, generator }
     };
     let points: Vec<Measured> = (0..alone.len()).map(measured).collect();
     let mixes: Vec<Measured> = (alone.len()..all.len()).map(measured).collect();
-    judge(settings, clients, saturated, points, mixes)
+    judge(settings.repeat, (clients, saturated), points, mixes, &settings.wanted)
 }
 
 /// A part of a mix.
@@ -269,106 +280,4 @@ impl Bench<'_> {
             self.settings.plan.url
         )
     }
-}
-
-/// Fits the points and judges the mixes.
-fn judge(
-    settings: &Settings,
-    clients: usize,
-    saturated: bool,
-    points: Vec<Measured>,
-    mixes: Vec<Measured>,
-) -> anyhow::Result<Survey> {
-    let each = points.iter().flat_map(|point| {
-        let MixPart { size_bytes, read_share, .. } = point.parts[0];
-        let at = move |&throughput: &f64| IoPoint { size_bytes, read_share, throughput };
-        point.repetitions.iter().map(at)
-    });
-    let each: Vec<IoPoint> = each.filter(|p| p.throughput > 0.0).collect();
-    let law = IoCapacity::fit(&each, 0.95).context("the measured points give no law")?;
-    let turns = settings.repeat as f64;
-    let mut judged = Vec::new();
-    for measured in mixes {
-        let found = law.mix(&measured.parts, Shares::Ios)?;
-        let arithmetic = law.mix(&measured.parts, Shares::Capacity)?.total.value;
-        let predicted = found.total.value;
-        let (below, above) = (found.total.low, found.total.high);
-        // What will be measured scatters as the fitted points do.
-        let degrees = each.len().saturating_sub(points.len()).max(1);
-        let noise = law.scatter().unwrap_or(0.0) * predicted / turns.sqrt() * student_95(degrees);
-        let end = |end: Option<f64>| end.map_or(0.0, |e| e - predicted).hypot(noise);
-        let (low, high) = (predicted - end(below), predicted + end(above));
-        let error = predicted / measured.throughput.max(f64::MIN_POSITIVE) - 1.0;
-        let inside = (low..=high).contains(&measured.throughput);
-        judged.push(Judged { measured, predicted, low, high, error, inside, arithmetic });
-    }
-    let mut wanted = Vec::new();
-    for parts in &settings.wanted {
-        let found = law.mix(parts, Shares::Ios)?.total;
-        let or = |end: Option<f64>| end.unwrap_or(found.value);
-        wanted.push((parts.clone(), [found.value, or(found.low), or(found.high)]));
-    }
-    let warnings = warnings(clients, saturated, &law, &points, &judged);
-    Ok(Survey { clients, saturated, points, law, judged, wanted, warnings })
-}
-
-/// What the user should know: sentences.
-fn warnings(
-    clients: usize,
-    saturated: bool,
-    law: &IoCapacity,
-    points: &[Measured],
-    judged: &[Judged],
-) -> Vec<String> {
-    let mut texts: Vec<String> = law.warnings().iter().map(|w| format!("{w}.")).collect();
-    if !saturated {
-        texts.push(format!(
-            "Throughput still grew with {clients} clients at some point: give a larger --clients-max."
-        ));
-    }
-    let all = || points.iter().chain(judged.iter().map(|j| &j.measured));
-    let errors = all().map(|m| m.errors).fold(0.0, f64::max);
-    if errors > 0.001 {
-        let refused = all().map(|m| m.refused).fold(0.0, f64::max);
-        let how =
-            if refused > 0.5 * errors { "refused (503 or 429): it throttles" } else { "errors" };
-        texts.push(format!(
-            "Up to {:.1} % of the replies of a point were {how}; only successes are counted, and what a \
-             refusal costs is not part of the law.",
-            errors * 100.0
-        ));
-    }
-    let ratios: Vec<f64> = all()
-        .filter(|m| m.repetitions.len() >= 2)
-        .map(|m| {
-            let (first, last) = m.repetitions.split_at(m.repetitions.len() / 2);
-            let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
-            mean(last) / mean(first).max(f64::MIN_POSITIVE)
-        })
-        .collect();
-    if let Some(drift) = batch_means(&ratios) {
-        let off = (drift.mean - 1.0).abs();
-        if off > DRIFT && off > drift.half_width {
-            texts.push(format!(
-                "The store drifted: its throughput in the later repetitions is {:.0} % {} than in the first. \
-                 A cache that fills, or the machine: measure longer.",
-                100.0 * off,
-                if drift.mean < 1.0 { "less" } else { "more" }
-            ));
-        }
-    }
-    let signed: Vec<f64> = judged.iter().map(|j| j.error).collect();
-    let one_sided =
-        batch_means(&signed).filter(|e| e.mean.abs() > e.half_width && e.mean.abs() > 0.03);
-    if let Some(error) = one_sided {
-        let (less, why) = match error.mean > 0.0 {
-            true => ("less", "reads and writes, or sizes, disturb each other"),
-            false => ("more", "they use parts of the store that work side by side"),
-        };
-        texts.push(format!(
-            "The law fails: mixes have {:.1} % {less} throughput than it says ({why}).",
-            100.0 * error.mean.abs()
-        ));
-    }
-    texts
 }

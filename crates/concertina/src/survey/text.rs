@@ -12,9 +12,16 @@ impl Survey {
     /// A table of the judged mixes, what was asked for, and three lines on what was learnt.
     pub fn text(&self) -> String {
         let mut out = String::new();
-        let head =
-            ["mix (of the requests)", "measured/s", "predicted/s", "error %", "", "arithmetic/s"];
-        let mut grid = Grid::new("lrrrlr", &head);
+        let head = [
+            "mix (of the requests)",
+            "measured/s",
+            "predicted/s",
+            "error %",
+            "",
+            "law/s",
+            "arithmetic/s",
+        ];
+        let mut grid = Grid::new("lrrrlrr", &head);
         for judged in &self.judged {
             let half = judged.measured.half_width;
             let half = half.map_or(String::new(), |h| format!(" ± {}", digits(h, 2)));
@@ -24,6 +31,7 @@ impl Survey {
                 interval([judged.predicted, judged.low, judged.high]),
                 format!("{:+.1}", 100.0 * judged.error),
                 if judged.inside { "" } else { "outside" }.to_owned(),
+                digits(judged.law, 4),
                 digits(judged.arithmetic, 4),
             ]);
         }
@@ -38,7 +46,7 @@ impl Survey {
             let inside = self.judged.iter().filter(|j| j.inside).count();
             let _ = writeln!(
                 out,
-                "Judged on {} mixes that the fit had not seen: {:.1} % off in the median, {:.1} % at worst; \
+                "Judged on {} mixes, each predicted without itself: {:.1} % off in the median, {:.1} % at worst; \
                  {inside} within their intervals.",
                 errors.len(),
                 100.0 * median,

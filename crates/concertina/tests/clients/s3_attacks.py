@@ -4,6 +4,7 @@ Requests are written byte by byte, with signatures of this file's own, so that e
 After every attack an honest request must be answered as before.
 """
 
+import base64
 import datetime
 import hashlib
 import hmac
@@ -212,6 +213,33 @@ check("a copy of one's own", Request("PUT", "/photos/copy", "writer", x_amz_copy
 for path in ["/photos/../kept", "/photos/./../kept", "/photos//../kept", "/photos/%2e%2e/kept"]:
     reply = talk(Request("GET", path, "writer").signed().bytes())
     assert b"200 OK" not in reply.split(b"\r\n")[0] and b"\r\nkept" not in reply, (path, reply)
+    honest()
+for path in ["/photos%2f..%2fobjects%2fkept", "/photos%00/kept", "/PHOTOS/kept", "/objects/../photos/kept"]:
+    reply = talk(Request("GET", path, "reader").signed().bytes())
+    assert b" 200 " not in reply.split(b"\r\n")[0], (path, reply)
+    honest()
+for source in ["/photos/../objects/kept", "photos/../../objects/kept", "/photos%2f..%2fobjects/kept", "/objects%2fkept", "objects/kept?versionId=null"]:
+    reply = talk(Request("PUT", "/photos/stolen", "writer", x_amz_copy_source=source).signed().bytes())
+    assert b" 200 " not in reply.split(b"\r\n")[0], (source, reply)
+    honest()
+check("nothing was stolen", Request("GET", "/photos/stolen", "writer").signed(), 404)
+for name in [b"../objects/kept", b"/objects/kept", b"../kept", b"!s3/begun/x"]:
+    body = b"<Delete><Object><Key>" + name + b"</Key></Object></Delete>"
+    digest = base64.b64encode(hashlib.md5(body).digest()).decode()
+    request = Request("POST", "/photos", "writer", query={"delete": ""}, body=body, content_md5=digest)
+    status(request.signed())
+    honest()
+# An upload of one bucket has no parts and no end in another.
+reply = talk(Request("POST", "/objects/upload", query={"uploads": ""}).signed().bytes())
+upload = reply.split(b"<UploadId>")[1].split(b"<")[0].decode()
+check("a part of another's upload", Request("PUT", "/photos/upload", "writer", b"x", query={"partNumber": "1", "uploadId": upload}).signed(), 403, 404)
+done = b"<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>x</ETag></Part></CompleteMultipartUpload>"
+check("the end of another's upload", Request("POST", "/photos/upload", "writer", done, query={"uploadId": upload}).signed(), 400, 403, 404)
+check("another's upload given up", Request("DELETE", "/photos/upload", "writer", query={"uploadId": upload}).signed(), 403, 404)
+check("one's own given up", Request("DELETE", "/objects/upload", query={"uploadId": upload}).signed(), 204)
+for name in ["response-content-type", "response-content-disposition", "response-cache-control"]:
+    reply = talk(Request("GET", "/objects/kept", query={name: "a\r\nset-cookie: b"}).signed().bytes())
+    assert b"\nset-cookie" not in reply.lower(), reply
     honest()
 check("parts of uploads", Request("GET", "/objects/!s3/begun/x").signed(), 403)
 

@@ -63,6 +63,19 @@ fn a_storage_system_is_predicted_between_its_points() {
     let far = text(dir.path(), &["capacity", "disk.csv", "--at", "0.5,4MiB"]);
     assert!(far.contains("> extrapolated: 4194304 bytes is outside"), "{far}");
     assert!(far.contains("no intervals"), "{far}");
+
+    // With intervals, a mix of several sizes has the error that the law itself may have.
+    let more = DISK.to_owned() + "4000,0.5,4010,\n1000000,0.5,95.9,\n";
+    std::fs::write(dir.path().join("disk.csv"), more).unwrap();
+    let width = |mix: &str| {
+        let said =
+            json(dir.path(), &["capacity", "disk.csv", "--mix", mix, "--by", "ios", "--json"]);
+        let total = &said["predictions"][0]["total"];
+        let of = |end: &str| total[end].as_f64().unwrap();
+        (of("high") - of("low")) / of("value")
+    };
+    let (one, several) = (width("1,4kB:1"), width("1,4kB:0.5,1MB:0.5"));
+    assert!(one < 0.1 && (0.3..0.5).contains(&several), "{one} {several}");
 }
 
 #[test]
@@ -133,7 +146,7 @@ fn the_capacity_of_a_store_is_measured_and_judged() {
     let dir = tempfile::tempdir().unwrap();
     let node = spawn(dir.path(), &[], "");
     let url = format!("http://{}", node.address);
-    let few = ["--repeat", "2", "--duration", "100ms", "--warmup", "20ms", "--clients-max", "4"];
+    let few = ["--repeat", "2", "--duration", "60ms", "--warmup", "10ms", "--clients-max", "2"];
     let sizes = ["--sizes", "4KiB,64KiB", "--judge", "3", "--mix", "0.5,4KiB:0.5,64KiB:0.5"];
     let args = [&["capacity", &url][..], &few, &sizes].concat();
     let found = json(dir.path(), &[&args[..], &["--json", "--out", "first"]].concat());
@@ -142,15 +155,26 @@ fn the_capacity_of_a_store_is_measured_and_judged() {
     for mix in judged {
         let measured = mix["measured"]["throughput"].as_f64().unwrap();
         assert!(measured > 0.0 && mix["predicted"].as_f64().unwrap() > 0.0, "{mix}");
+        assert!(mix["law"].as_f64().unwrap() > 0.0, "{mix}");
         assert_eq!(mix["measured"]["repetitions"].as_array().unwrap().len(), 2);
     }
     assert_eq!(found["sizes"][0]["size_bytes"], 4096.0);
-    let said = text(dir.path(), &[&args[..], &["--out", "second"]].concat());
-    for words in ["f_rw", "Judged on 3 mixes", "50 % 4 KiB + 50 % 64 KiB, 50 % reads"] {
+    assert_eq!(found["mix_error"]["mixes"], 3);
+    // The text of as little as is possible.
+    let less = [
+        "--repeat",
+        "1",
+        "--judge",
+        "1",
+        "--sizes",
+        "4KiB,64KiB",
+        "--mix",
+        "0.5,4KiB:0.5,64KiB:0.5",
+    ];
+    let less = [&["capacity", &url][..], &less, &few[2..], &["--out", "second"]].concat();
+    let said = text(dir.path(), &less);
+    for words in ["f_rw", "Judged on 1", "50 % 4 KiB + 50 % 64 KiB, 50 % reads"] {
         assert!(said.contains(words), "{words}: {said}");
     }
     fails(dir.path(), &[&args[..], &["--by", "capacity"]].concat(), "leave --by out");
-    let wrong = format!("{url}/nothing-here/{{key}}");
-    let wrong = [&["capacity", &wrong, "--sizes", "4KiB", "--quiet"][..], &few].concat();
-    fails(dir.path(), &wrong, "fill is incomplete");
 }

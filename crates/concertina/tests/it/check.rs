@@ -213,7 +213,7 @@ fn a_run_that_does_not_cover_its_steps_fails_by_name() {
         (&["load", "cut"], "cut: its windows stop 8 s before step 0 (20 s) ends"),
         (&["short", "server"], "short: its windows stop 8 s before step 0 (20 s) ends"),
         (&["load", "joined"], "joined: its windows start 8 s after step 0 (20 s) does"),
-        (&["load", "before"], "before: none of its windows lies within a step"),
+        (&["load", "before"], "before: nothing of it is within a step of the load"),
     ] {
         let output = check(dir.path(), runs);
         let error = String::from_utf8_lossy(&output.stderr).into_owned();

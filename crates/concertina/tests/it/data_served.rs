@@ -281,7 +281,7 @@ fn a_gateway_answers_as_the_files_do_and_says_what_is_missing() {
     let imported = run(folder, &["import", "-", "--name", "packages"], STANZAS);
     assert!(imported.status.success());
     // A node that has just started takes no writes until a lease could have run out.
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + Duration::from_secs(90);
     while !run(folder, &["push", "packages", "--server", url], "").status.success() {
         assert!(Instant::now() < until, "no push succeeds");
     }

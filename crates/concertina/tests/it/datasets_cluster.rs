@@ -2,8 +2,6 @@
 //! nodes go.
 
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, TcpListener};
-use std::time::{Duration, Instant};
 
 use dataset::manifest::Manifest;
 use serde_json::Value;
@@ -11,7 +9,7 @@ use serve::Server;
 use serve::config::Config;
 use shard::record::{Format, Schema};
 
-use crate::serve_client::{Client, Reply};
+use crate::serve_client::{Client, Reply, free, until};
 
 /// The id of the dataset: keys of shards hold it. By this one, of the shards that are made here some have the
 /// last of three nodes among their two, and some have not.
@@ -23,10 +21,6 @@ struct Cluster {
     gateways: Vec<Server>,
     /// What the dataset should be.
     twin: BTreeMap<u64, String>,
-}
-
-fn free() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
 fn start(nodes: usize, replicas: usize) -> Cluster {
@@ -61,14 +55,6 @@ fn start(nodes: usize, replicas: usize) -> Cluster {
     let put = cluster.client(0).put("/objects/datasets/lines/dataset.json", &manifest);
     assert_eq!(put.status, 200, "{}", put.text());
     cluster
-}
-
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < Duration::from_secs(20), "{what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 fn json(reply: &Reply) -> Value {

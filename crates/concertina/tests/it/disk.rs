@@ -1,13 +1,15 @@
 //! Segments on disk: the format as documented, and what is found of them after a crash.
 
 use bytes::Bytes;
-use engine::tier::Location;
+use engine::node::{Restored, Unread};
+use engine::tier::{Location, class_bytes, length_class};
 use engine::{Key, Payload};
 use origin::{Attributes, Metadata};
 use proptest::prelude::*;
 use serve::Object;
 use serve::disk::format::{self, Entry, Header};
-use serve::disk::{Buffer, Segments};
+use serve::disk::summary::{self, Block, Refused};
+use serve::disk::{Buffer, Segments, Unusable};
 
 use crate::serve_client::bytes;
 
@@ -51,13 +53,17 @@ fn check(segments: &Segments, written: &[(Location, Key, Object)]) {
     for (location, key, object) in written {
         let segment = segments.segment(location.segment()).unwrap();
         assert!(segments.read(&segment, *location, key, &mut buffer).unwrap() == *object);
+        // As the index has it: longer, perhaps past the end of the file.
+        let bytes = class_bytes(length_class(location.bytes()));
+        let rounded = Location::new(location.segment(), location.offset(), bytes);
+        assert!(segments.read(&segment, rounded, key, &mut buffer).unwrap() == *object);
     }
 }
 
 #[test]
 fn what_is_appended_is_read_before_and_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
-    let (segments, found) = Segments::open(folder.path()).unwrap();
+    let (segments, found) = Segments::open(folder.path(), None).unwrap();
     assert!(found.is_empty());
     let sealed = fill(&segments, 3, 30);
     segments.seal(3).unwrap();
@@ -67,18 +73,20 @@ fn what_is_appended_is_read_before_and_after_a_restart() {
     let mut buffer = Buffer::default();
     let segment = segments.segment(3).unwrap();
     let other = segments.read(&segment, sealed[0].0, &key(1), &mut buffer);
-    assert!(other.unwrap_err().contains("another key"));
+    assert_eq!(other.unwrap_err(), Unread::OtherKey);
     let past = Location::new(3, 1 << 30, 100);
     assert!(segments.read(&segment, past, &key(1), &mut buffer).is_err());
     // As after a kill: segment 4 has no index.
     drop(segments);
     assert!(!folder.path().join("00000004.idx").exists());
-    let (segments, found) = Segments::open(folder.path()).unwrap();
+    let (segments, found) = Segments::open(folder.path(), None).unwrap();
     let numbers: Vec<u64> = found.iter().map(|segment| segment.number).collect();
     assert_eq!(numbers, [3, 4]);
-    assert_eq!((found[0].entries.len(), found[1].entries.len()), (30, 10));
-    assert_eq!(found[1].entries[9].location(4), open[9].0);
-    assert_eq!(found[1].entries[9].etag, open[9].2.etag());
+    assert_eq!((found[0].records.len(), found[1].records.len()), (30, 10));
+    let (last, name, _) = &open[9];
+    assert_eq!(Some(found[1].records[9]), Restored::new(name, last.offset(), last.bytes()));
+    assert_eq!(segments.entries(4)[9].etag, open[9].2.etag());
+    assert_eq!(segments.sealed(), [3, 4]);
     check(&segments, &sealed);
     check(&segments, &open);
     // Who holds a segment reads on when it is removed.
@@ -91,7 +99,7 @@ fn what_is_appended_is_read_before_and_after_a_restart() {
 #[test]
 fn a_torn_tail_costs_what_was_torn() {
     let folder = tempfile::tempdir().unwrap();
-    let (segments, _) = Segments::open(folder.path()).unwrap();
+    let (segments, _) = Segments::open(folder.path(), None).unwrap();
     let written = fill(&segments, 0, 8);
     drop(segments);
     let path = folder.path().join("00000000.seg");
@@ -99,24 +107,27 @@ fn a_torn_tail_costs_what_was_torn() {
     for cut in [1, 40, 5_000] {
         let length = whole.len() - cut;
         std::fs::write(&path, &whole[..length]).unwrap();
-        let _ = std::fs::remove_file(folder.path().join("00000000.idx"));
-        let (segments, found) = Segments::open(folder.path()).unwrap();
+        for name in ["00000000.idx", "summary"] {
+            let _ = std::fs::remove_file(folder.path().join(name));
+        }
+        let (segments, found) = Segments::open(folder.path(), None).unwrap();
         let kept: Vec<_> = written
             .iter()
             .filter(|(location, ..)| location.offset() + location.bytes() <= length as u64)
             .cloned()
             .collect();
-        assert_eq!(found[0].entries.len(), kept.len());
+        assert_eq!(found[0].records.len(), kept.len());
         check(&segments, &kept);
     }
-    // An index that is damaged is not believed.
+    // An index that is damaged is not believed. The summary has the segment too.
+    std::fs::remove_file(folder.path().join("summary")).unwrap();
     let index = folder.path().join("00000000.idx");
     let mut damaged = std::fs::read(&index).unwrap();
     let middle = damaged.len() / 2;
     damaged[middle] ^= 1;
     std::fs::write(&index, damaged).unwrap();
-    let (_, found) = Segments::open(folder.path()).unwrap();
-    assert_eq!(found[0].entries.len(), 7);
+    let (_, found) = Segments::open(folder.path(), None).unwrap();
+    assert_eq!(found[0].records.len(), 7);
 }
 
 /// The example of docs/device-format.md: if this fails, the format has changed, and old devices with it.
@@ -132,19 +143,125 @@ fn the_golden_record_and_index_are_as_documented() {
     let entry = Entry::of(&parsed, 64).unwrap();
     let index = format::encode_index(7, std::slice::from_ref(&entry));
     assert_eq!(format::decode_index(&index, 7).unwrap(), [entry]);
+    let bytes = record.len() as u64;
+    let records = vec![Restored::new(&key, 64, bytes).unwrap()];
+    let summary = Block { segment: 7, segment_bytes: 64 + bytes, records }.encode();
     let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
     let document = include_str!("../../../../docs/device-format.md");
     let document: String = document.split_whitespace().collect();
-    for (name, bytes) in [("record", &record), ("index", &index)] {
+    for (name, bytes) in [("record", &record), ("index", &index), ("summary", &summary)] {
         assert!(document.contains(&hex(bytes)), "the {name} is now {}", hex(bytes));
     }
 }
 
+/// Segments in the folder, by the summary or without it.
+fn filled(folder: &std::path::Path) -> Vec<(Location, Key, Object)> {
+    let (segments, _) = Segments::open(folder, Some("a")).unwrap();
+    let mut written = Vec::new();
+    for segment in 0..6 {
+        written.extend(fill(&segments, segment, 12));
+        segments.seal(segment).unwrap();
+    }
+    written
+}
+
+#[test]
+fn a_start_needs_the_summary_alone_and_does_without() {
+    let folder = tempfile::tempdir().unwrap();
+    let written = filled(folder.path());
+    let path = folder.path().join("summary");
+    let whole = std::fs::read(&path).unwrap();
+    // No index is read: these are not there.
+    let index = |segment: u64| folder.path().join(format!("{segment:08}.idx"));
+    (0..5).for_each(|segment| std::fs::rename(index(segment), index(segment + 100)).unwrap());
+    let opened = || {
+        let (segments, found) = Segments::open(folder.path(), Some("a")).unwrap();
+        let records: usize = found.iter().map(|segment| segment.records.len()).sum();
+        check(&segments, &written);
+        records
+    };
+    assert_eq!(opened(), written.len());
+    (0..5).for_each(|segment| std::fs::rename(index(segment + 100), index(segment)).unwrap());
+    // A summary that is cut off, changed, of a later version or gone costs time alone.
+    let mut later = whole.clone();
+    later[4] = 2;
+    let mut changed = whole.clone();
+    changed[whole.len() / 2 + 50] ^= 1;
+    let damaged: [(&[u8], Option<Refused>); 5] = [
+        (&whole[..whole.len() - 1], Some(Refused::Truncated)),
+        (&whole[..whole.len() / 3 + 5], Some(Refused::Truncated)),
+        (&changed, Some(Refused::Checksum)),
+        (&later, Some(Refused::Version(2))),
+        (&[], None),
+    ];
+    for (bytes, why) in damaged {
+        assert_eq!(summary::decode(bytes).2, why);
+        std::fs::write(&path, bytes).unwrap();
+        assert_eq!(opened(), written.len());
+        assert!(std::fs::read(&path).unwrap() == whole, "it was not mended");
+    }
+    // A segment that is shorter than the summary says, and one that is gone.
+    let segment = folder.path().join("00000002.seg");
+    let bytes = std::fs::read(&segment).unwrap();
+    std::fs::write(&segment, &bytes[..bytes.len() - 1]).unwrap();
+    std::fs::remove_file(folder.path().join("00000004.seg")).unwrap();
+    let (_, found) = Segments::open(folder.path(), None).unwrap();
+    let records: Vec<usize> = found.iter().map(|segment| segment.records.len()).collect();
+    assert_eq!(records, [12, 12, 11, 12, 12]);
+}
+
+#[test]
+fn folders_that_cannot_be_used_are_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = |path: &std::path::Path, me: Option<&str>, part: &str| {
+        let error = Segments::open(path, me).err().unwrap();
+        assert!(error.is::<Unusable>() && error.to_string().contains(part), "{error}");
+    };
+    let device = folder.path().join("device");
+    let (segments, _) = Segments::open(&device, Some("a")).unwrap();
+    fill(&segments, 0, 3);
+    drop(segments);
+    refused(&device, Some("b"), "belongs to node a, and this is node b");
+    // A later version is left as it is, not removed.
+    let segment = device.join("00000000.seg");
+    let mut bytes = std::fs::read(&segment).unwrap();
+    bytes[4] = 9;
+    std::fs::write(&segment, &bytes).unwrap();
+    refused(&device, Some("a"), "has format version 9, and this program knows 1");
+    assert!(std::fs::read(&segment).unwrap() == bytes);
+    refused(&segment, None, "cannot be used");
+    // Nobody may write there, not even root.
+    refused(std::path::Path::new("/proc/device"), None, "cannot be used");
+}
+
 proptest! {
+    #[test]
+    fn a_changed_summary_is_never_taken(
+        records in prop::collection::vec((any::<u64>(), 1u32..1000), 0..20),
+        at in any::<prop::sample::Index>(),
+        flip in 1u8..,
+    ) {
+        let mut end = 0;
+        let mut record = |(hash, bytes)| {
+            let offset = end;
+            end += bytes;
+            Restored { hash, offset, bytes }
+        };
+        let records: Vec<Restored> = records.into_iter().map(&mut record).collect();
+        let block = Block { segment: 3, segment_bytes: u64::from(end), records };
+        let mut bytes = block.encode();
+        let place = at.index(bytes.len());
+        prop_assert_eq!(summary::decode(&bytes), (vec![block], bytes.len(), None));
+        bytes[place] ^= flip;
+        let (blocks, valid, why) = summary::decode(&bytes);
+        prop_assert!(blocks.is_empty() && valid == 0 && why.is_some());
+    }
+
     #[test]
     fn parsers_take_any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..400), segment: u64) {
         let _ = format::record(&bytes, segment);
         let _ = format::decode_index(&bytes, segment);
+        let _ = summary::decode(&bytes);
         let _ = Metadata::decode(&bytes);
         let _ = Object::decode(&Bytes::from(bytes));
     }

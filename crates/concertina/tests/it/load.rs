@@ -441,7 +441,7 @@ fn an_interrupted_run_is_readable() {
         }
     });
     let summary = run(&long, &stop, &mut |_| {}).unwrap();
-    assert!(begun.elapsed() < Duration::from_secs(5));
+    assert!(begun.elapsed() < Duration::from_secs(30));
     assert!(summary.interrupted && summary.steps.is_empty());
     let folder = RunFolder::read(&long.out).unwrap();
     assert!(folder.windows.iter().map(|w| w.completions).sum::<u64>() > 20);

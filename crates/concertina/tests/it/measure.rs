@@ -25,7 +25,7 @@ impl Drop for Running {
 }
 
 /// A server that holds a lock for `service` on each request, and the request lines that it saw.
-fn serve(service: Duration) -> (String, Arc<Mutex<Vec<String>>>) {
+pub fn serve(service: Duration) -> (String, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let seen: Arc<Mutex<Vec<String>>> = Arc::default();

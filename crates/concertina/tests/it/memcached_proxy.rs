@@ -54,7 +54,7 @@ pub fn talk(address: &str, bytes: &[u8], chunk: usize) -> String {
         }
     }
     let mut reply = String::new();
-    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     stream.read_to_string(&mut reply).unwrap();
     reply
 }

@@ -370,6 +370,39 @@ fn conditional_writes_of_two_openers_lose_no_step() {
     assert_eq!(run(read(&openers[1], "n", None)), (6 * STEPS).to_string().into_bytes());
 }
 
+/// A process that stands still in the middle of a write holds one part of the folder. Writes to that part
+/// are refused instead of taking one thread after another; all else goes on.
+#[test]
+fn a_process_that_stands_still_holds_up_only_what_it_writes() {
+    let folder = tempfile::tempdir().unwrap();
+    let origin = Folder::open(folder.path(), 1, Sharing::Cluster).unwrap();
+    run(write(&origin, "a", b"1", plain()));
+    run(write(&origin, "b", b"1", plain()));
+    // The folder of a key is that of its file, and its lock is named like it.
+    let shard = blake3::hash(b"a").to_hex()[..2].to_owned();
+    assert_ne!(shard, blake3::hash(b"b").to_hex()[..2]);
+    let held = std::fs::File::options()
+        .write(true)
+        .open(folder.path().join("turns").join(&shard))
+        .unwrap();
+    held.lock().unwrap();
+    let refused = run(async {
+        let next = staged(&origin, "a", b"2").await;
+        let removed = origin.delete(&key("a"));
+        (next.commit(None).await.unwrap_err(), removed.await.unwrap_err())
+    });
+    for error in [refused.0, refused.1] {
+        let text = error.to_string();
+        assert!(text.contains("nothing was written") && text.contains("stands still"), "{text}");
+    }
+    run(write(&origin, "b", b"2", plain()));
+    assert_eq!(run(read(&origin, "a", None)), b"1");
+    assert_eq!(run(read(&origin, "b", None)), b"2");
+    held.unlock().unwrap();
+    run(write(&origin, "a", b"2", plain()));
+    assert_eq!(run(read(&origin, "a", None)), b"2");
+}
+
 pub async fn raise(origin: &dyn Origin, steps: usize) {
     let mut left = steps;
     while left > 0 {

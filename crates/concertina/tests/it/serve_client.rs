@@ -1,15 +1,46 @@
 //! A plain blocking HTTP/1.1 client, a server in this process, and one in a process of its own.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::{Duration, Instant};
 
 use origin::Origin;
 use serve::Server;
 use serve::config::Config;
+
+/// An address on the loopback that nobody has, and that no later connection is given: the port is below
+/// those that the kernel hands out by itself (32,768 and up), and each caller gets another.
+pub fn free() -> SocketAddr {
+    const FIRST: u16 = 15_000;
+    const PORTS: u16 = 15_000;
+    static TAKEN: AtomicU16 = AtomicU16::new(0);
+    let start = (std::process::id() % u32::from(PORTS)) as u16;
+    loop {
+        let next = TAKEN.fetch_add(1, Ordering::Relaxed);
+        let port = FIRST + (start + next) % PORTS;
+        if let Ok(listener) = TcpListener::bind(("127.0.0.1", port)) {
+            return listener.local_addr().unwrap();
+        }
+    }
+}
+
+/// Waits until `holds`; a test in which it never does ends with `what`, after a time that no machine needs.
+pub fn until(what: &str, holds: impl FnMut() -> bool) {
+    until_or(what, String::new, holds);
+}
+
+/// The same, with more to say where it never does.
+pub fn until_or(what: &str, why: impl Fn() -> String, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < Duration::from_secs(90), "waited 90 s: {what} {}", why());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
 
 /// A reply.
 #[derive(Debug)]
@@ -39,7 +70,7 @@ impl Client {
     pub fn connect(address: SocketAddr) -> Client {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_nodelay(true).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         Client { stream, address, buffer: Vec::new() }
     }
 

@@ -1,7 +1,7 @@
 //! Several nodes in this process over one folder: what is read after a write, and what happens when
 //! nodes die, differ or are late.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use engine::route::{NodeId, Ring};
 use serve::Server;
 use serve::config::Config;
 
-use crate::serve_client::{Client, Reply, bytes, overrides, spawn};
+use crate::serve_client::{Client, Reply, bytes, free, overrides, spawn, until};
 
 /// Length of a lease in these tests, seconds.
 const LEASE_S: f64 = 0.5;
@@ -23,13 +23,6 @@ struct Cluster {
     addresses: Vec<SocketAddr>,
     ring: Arc<Ring>,
     nodes: Vec<Option<Server>>,
-}
-
-/// Ports that nobody had a moment ago.
-fn free(count: usize) -> Vec<SocketAddr> {
-    let listeners: Vec<TcpListener> =
-        (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-    listeners.iter().map(|listener| listener.local_addr().unwrap()).collect()
 }
 
 /// What to set for node `i`.
@@ -56,7 +49,7 @@ fn start_node(folder: &Path, members: &[String], node: usize, more: &[&str]) -> 
 impl Cluster {
     fn start(count: usize) -> Cluster {
         let folder = tempfile::tempdir().unwrap();
-        let addresses = free(count);
+        let addresses: Vec<SocketAddr> = (0..count).map(|_| free()).collect();
         let mut members = Vec::new();
         for (i, address) in addresses.iter().enumerate() {
             members.push(format!("member.{i}.name=n{i}"));
@@ -80,7 +73,7 @@ impl Cluster {
         let running: Vec<usize> =
             (0..self.nodes.len()).filter(|&node| self.nodes[node].is_some()).collect();
         for &node in &running {
-            wait_for("leases", || {
+            until("leases", || {
                 let peers = &self.status(node)["cluster"]["peers"];
                 let leased = |other: usize| {
                     let name = self.ring.name(other);
@@ -123,14 +116,6 @@ impl Drop for Cluster {
     }
 }
 
-fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < Duration::from_secs(10), "no {what} within 10 s");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
 fn outcome(reply: &Reply) -> &str {
     reply.header("concertina-outcome").unwrap_or("none")
 }
@@ -167,13 +152,13 @@ fn copies_come_from_the_primary_and_offers_make_replicas_warm() {
     let second = send(&mut client, "GET", &path, &asked);
     assert_eq!(second.body, body);
     assert!(second.header("concertina-node-length").is_some());
-    wait_for("copy", || {
+    until("copy", || {
         let warm = send(&mut client, "GET", &path, &asked);
         let metrics = cluster.client(third).get("/metrics").text();
         warm.header("concertina-warm").is_some()
             && metrics.contains("concertina_peer_fills_total{result=\"found\"} 1")
     });
-    wait_for("warm replica", || {
+    until("warm replica", || {
         let got = cluster.client(third).get(&path);
         got.body == body && matches!(outcome(&got), "bulk_device" | "memory")
     });
@@ -280,7 +265,7 @@ fn writes_wait_for_a_dead_replica_as_long_as_its_lease_and_reads_outlive_the_pri
 
 #[test]
 fn a_node_that_was_stopped_serves_nothing_that_it_missed() {
-    let addresses = free(2);
+    let addresses = [free(), free()];
     let folder = tempfile::tempdir().unwrap();
     let mut members = Vec::new();
     for (i, address) in addresses.iter().enumerate() {
@@ -296,7 +281,7 @@ fn a_node_that_was_stopped_serves_nothing_that_it_missed() {
     let process = spawn(folder.path(), &set.iter().map(String::as_str).collect::<Vec<_>>(), "");
     assert_eq!(process.address, addresses[1]);
     let (mut here, mut there) = (Client::connect(addresses[0]), Client::connect(addresses[1]));
-    wait_for("lease", || {
+    until("lease", || {
         let status = there.get("/admin/status");
         let status: serde_json::Value = serde_json::from_slice(&status.body).unwrap();
         status["cluster"]["peers"][0]["leased"] == true
@@ -322,7 +307,7 @@ fn processes_that_differ_are_refused_by_name_and_the_rest_is_served() {
     let folder = cluster.folder.path();
     let other = start_node(folder, &cluster.members, 2, &["member.2.weight=2"]);
     cluster.nodes[2] = Some(other);
-    wait_for("mismatch", || {
+    until("mismatch", || {
         let named = |node: usize, other: &str| {
             let status = cluster.status(node);
             let all = status["mismatches"].as_array().unwrap().clone();

@@ -41,11 +41,10 @@ fn what_is_read_again_is_served_hot_and_a_failing_device_is_taken_out() {
     for i in 0..20 {
         assert_eq!(client.put(&format!("/objects/{i}"), &bytes(i, 5_000)).status, 200);
     }
-    for _ in 0..6 {
-        (0..10).for_each(|i| drop(outcome(&mut client, i)));
-    }
-    let hot = (0..10).filter(|i| outcome(&mut client, *i) == "hot_device").count();
-    assert!(hot >= 9, "{hot} of 10");
+    // How many reads it takes depends on the time between them, and a busy machine may make a hot device wait.
+    crate::serve_client::until("nine of ten are read from the hot device", || {
+        (0..10).filter(|i| outcome(&mut client, *i) == "hot_device").count() >= 9
+    });
     let told = tiers(&mut client);
     assert_eq!(told["devices"][1]["class"], "hot");
     assert!(told["hot"]["objects"].as_u64().unwrap() >= 9, "{told}");
@@ -123,5 +122,68 @@ fn streams_play_without_a_stall() {
     // They read on to the next object: 40 KiB are 1.3 seconds.
     assert!(told["objects"].as_u64().unwrap() >= 20, "{told}");
     assert!(told["played_s"].as_f64().unwrap() > 30.0, "{told}");
+    server.stop();
+}
+
+/// Waits for something that the server does by itself.
+fn until(client: &mut Client, what: &str, holds: impl Fn(&Value) -> bool) {
+    for _ in 0..4_500 {
+        let told = tiers(client);
+        if holds(&told) {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    panic!("{what}: {}", tiers(client));
+}
+
+#[test]
+fn a_scrub_finds_damage_and_the_object_is_fetched_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let more = [
+        "node.memory_bytes=0",
+        "device.0.bytes=1MiB",
+        "device.0.segment_bytes=8KiB",
+        "device.0.scrub_s=0.5",
+    ];
+    let server = start(folder.path(), &more);
+    let mut client = Client::connect(server.address());
+    // The second record begins another segment, so that the first one is sealed.
+    for i in 0..2 {
+        assert_eq!(client.put(&format!("/objects/{i}"), &bytes(i, 5_000)).status, 200);
+    }
+    until(&mut client, "both are stored", |told| told["devices"][0]["objects"] == 2);
+    let segment = folder.path().join("device/00000000.seg");
+    let mut stored = std::fs::read(&segment).unwrap();
+    stored[2_000] ^= 1;
+    std::fs::write(&segment, stored).unwrap();
+    until(&mut client, "the damage is found", |told| told["devices"][0]["damaged"] == 1);
+    until(&mut client, "it is fetched again", |told| told["devices"][0]["objects"] == 2);
+    assert_eq!(outcome(&mut client, 0), "bulk_device");
+    let metrics = client.get("/metrics").text();
+    for name in ["concertina_device_damaged_total", "concertina_device_scrubbed_bytes_total"] {
+        let line = metrics.lines().find(|line| line.starts_with(&format!("{name}{{"))).unwrap();
+        assert!(!line.ends_with(" 0"), "{line}");
+    }
+    server.stop();
+}
+
+#[test]
+fn a_device_that_cannot_be_used_is_named_and_the_others_serve() {
+    let folder = tempfile::tempdir().unwrap();
+    let more = ["node.memory_bytes=0", "device.1.class=hot", "device.1.path=/proc/no-folder"];
+    let server = start(folder.path(), &more);
+    let mut client = Client::connect(server.address());
+    assert_eq!(client.put("/objects/0", &bytes(0, 5_000)).status, 200);
+    until(&mut client, "it is stored", |told| told["devices"][0]["objects"] == 1);
+    (0..5).for_each(|_| assert_eq!(outcome(&mut client, 0), "bulk_device"));
+    let told = tiers(&mut client);
+    assert_eq!(
+        (&told["devices"][0]["state"], &told["devices"][1]["state"]),
+        (&"in".into(), &"out".into())
+    );
+    let metrics = client.get("/metrics").text();
+    let out = "concertina_device_in_service{queue=\"device/1\",class=\"hot\"} 0";
+    assert!(metrics.contains(out), "{metrics}");
     server.stop();
 }

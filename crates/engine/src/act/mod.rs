@@ -23,6 +23,7 @@
 //!
 //! Another knob is a variant of [`Knob`] with its mode in [`Modes`]; the governor treats all alike.
 
+pub mod concurrency;
 #[cfg(test)]
 mod tests;
 
@@ -40,6 +41,13 @@ pub enum Knob {
     Layers,
     /// The bounds of queues.
     Bounds,
+    /// The bounds of requests in progress at a gateway.
+    Concurrency,
+}
+
+impl Knob {
+    /// All of them.
+    pub const ALL: [Knob; 3] = [Knob::Layers, Knob::Bounds, Knob::Concurrency];
 }
 
 impl Knob {
@@ -48,6 +56,7 @@ impl Knob {
         match self {
             Knob::Layers => "layers",
             Knob::Bounds => "bounds",
+            Knob::Concurrency => "concurrency",
         }
     }
 }
@@ -72,6 +81,8 @@ pub struct Modes {
     pub layers: Mode,
     /// Of [`Knob::Bounds`].
     pub bounds: Mode,
+    /// Of [`Knob::Concurrency`].
+    pub concurrency: Mode,
 }
 
 impl Modes {
@@ -80,6 +91,7 @@ impl Modes {
         match knob {
             Knob::Layers => self.layers,
             Knob::Bounds => self.bounds,
+            Knob::Concurrency => self.concurrency,
         }
     }
 }
@@ -102,7 +114,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Settings {
-            modes: Modes { layers: Mode::Auto, bounds: Mode::Advise },
+            modes: Modes { layers: Mode::Auto, bounds: Mode::Advise, concurrency: Mode::Auto },
             per_minute: 60,
             judged_after: 30 * SECOND,
             repeat: 300 * SECOND,

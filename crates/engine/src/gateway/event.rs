@@ -8,6 +8,7 @@ use model::window::{Nanos, Outcome};
 use serde::{Deserialize, Serialize};
 
 use crate::Key;
+use crate::act::concurrency::Order;
 use crate::route::{NodeId, View};
 
 /// Names a client's request; chosen by the driver, never used twice.
@@ -77,6 +78,8 @@ pub enum Event {
     },
     /// The membership changed, or was confirmed.
     View(View),
+    /// An order for the bound of requests that the gateway finds by itself; nothing without one.
+    Concurrency(Order),
     /// Time has passed. Sent at the time of [`super::Gateway::next_wake`] or a little later.
     Tick,
 }
@@ -132,6 +135,8 @@ pub enum Action {
         avoid: Option<NodeId>,
         /// When the client stops waiting: the driver sends the node the time left.
         deadline: Nanos,
+        /// The epoch of the view that the node was chosen by, for [`crate::node::Event::WriteBegin`].
+        epoch: u64,
     },
     /// Read the object from the origin. Ends with [`Event::Answered`] or [`Event::Failed`].
     Origin {

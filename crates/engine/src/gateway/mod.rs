@@ -28,6 +28,7 @@ use hashlink::LruCache;
 use model::window::{Finished, Nanos, Outcome, QueueName, Recorder, Window, key_hash};
 
 use crate::Key;
+use crate::act::concurrency::{Advice, Concurrency};
 use crate::invariant::Invariants;
 use crate::route::{Budget, Ratio, SplitMix64, View};
 use crate::slots::{SLOTS_MAX, Slot};
@@ -59,6 +60,8 @@ pub struct Gateway {
     hints: LruCache<u64, u8, IntegerHash>,
     retries: Budget,
     hedges: Budget,
+    /// The bound of requests under way, where it is found by itself.
+    concurrency: Option<Concurrency>,
     origin_attempts: u32,
     /// Response time per unit of queue length over all nodes: the estimate for a node without
     /// history.
@@ -92,6 +95,7 @@ impl Gateway {
             hints: LruCache::with_hasher(settings.hints_max, IntegerHash::default()),
             retries: Budget::new(settings.retry_share, settings.retry_burst),
             hedges: Budget::new(hedge.share, hedge.burst),
+            concurrency: settings.concurrency.map(Concurrency::new),
             origin_attempts: 0,
             ratio: Ratio::default(),
             random: SplitMix64::new(settings.seed),
@@ -122,12 +126,33 @@ impl Gateway {
             }
             Event::PingFailed { node } => self.ping_failed(now, node, actions),
             Event::View(view) => self.viewed(now, view, actions),
+            Event::Concurrency(order) => {
+                if let Some(concurrency) = &mut self.concurrency {
+                    concurrency.order(order);
+                }
+            }
             Event::Tick => {}
         }
         while let Some(slot) = self.requests.pop_due(now) {
             self.due(now, slot, actions);
         }
         self.run_nodes(now, actions);
+    }
+
+    /// The largest number of requests under way now.
+    pub fn bound(&self) -> u32 {
+        let most = self.settings.requests_max;
+        self.concurrency.as_ref().map_or(most, |found| found.bound().min(most))
+    }
+
+    /// Mean response while as many requests are under way, seconds; `None` where the bound is fixed.
+    pub fn response_at_bound_s(&self) -> Option<f64> {
+        self.concurrency.as_ref().map(Concurrency::response_s)
+    }
+
+    /// Where the bound that is found by itself wants to go; answer with [`Event::Concurrency`].
+    pub fn advice(&self) -> Option<Advice> {
+        self.concurrency.as_ref()?.advice()
     }
 
     /// When to send [`Event::Tick`] if no other event comes first.
@@ -171,7 +196,8 @@ impl Gateway {
         if self.requests.slot_of(id).is_some() {
             return self.invariants.broken();
         }
-        if self.requests.len() >= self.settings.requests_max as usize {
+        let bound = self.bound() as usize;
+        if self.requests.len() >= bound {
             self.recorder.refuse(now);
             self.counts.refuse(Refusal::Busy);
             actions.push(Action::Refuse { request: id, why: Refusal::Busy });
@@ -181,7 +207,8 @@ impl Gateway {
         self.retries.earn();
         let hash = key_hash(key);
         let replicas = self.settings.ring.replicas_of_hash(hash);
-        let request = Request::new(id, hash, replicas, operation, now, deadline);
+        let mut request = Request::new(id, hash, replicas, operation, now, deadline);
+        request.full = self.requests.len() + 1 >= bound;
         let slot = self.requests.insert(request);
         if deadline <= now {
             return self.refuse(now, slot, Refusal::TooLate, actions);
@@ -245,6 +272,10 @@ impl Gateway {
     ) {
         let Some(request) = self.requests.get_mut(slot) else { return self.invariants.broken() };
         request.phase = Phase::Relaying { outcome };
+        let (took, full) = (now.saturating_sub(request.received), request.full);
+        if let Some(concurrency) = &mut self.concurrency {
+            concurrency.answered(took as f64 * 1e-9, full);
+        }
         self.counts.hedges_won += u64::from(attempt.hedge);
         actions.push(Action::Relay { request: request.id, attempt: attempt.id });
         self.cancel(now, slot, actions);
@@ -304,6 +335,10 @@ impl Gateway {
         self.cancel(now, slot, actions);
         let Some(request) = self.requests.remove(slot) else { return self.invariants.broken() };
         self.counts.refuse(why);
+        if let (Refusal::TooLate | Refusal::Unknown, Some(found)) = (why, &mut self.concurrency) {
+            // No answer in so long: otherwise a bound past every deadline would learn nothing.
+            found.answered(now.saturating_sub(request.received) as f64 * 1e-9, request.full);
+        }
         actions.push(Action::Refuse { request: request.id, why });
         self.finish(now, &request, Outcome::Error);
     }
@@ -338,6 +373,9 @@ impl Gateway {
             Phase::Parked { .. } => self.retry_write(now, slot, actions),
             Phase::Asking if request.operation == Operation::Read => {
                 self.read_due(now, slot, actions);
+            }
+            Phase::Asking if request.attempts.iter().flatten().any(|a| a.until <= now) => {
+                self.refuse(now, slot, Refusal::Unknown, actions);
             }
             Phase::Asking | Phase::Relaying { .. } => self.requests.arm(slot),
         }

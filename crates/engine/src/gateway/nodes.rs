@@ -1,9 +1,12 @@
 //! A gateway's view of each node: health, load, pings and the results of attempts.
 
+use std::sync::Arc;
+
 use model::window::{Finished, Nanos, Outcome, QueueName, Recorder};
 
 use super::requests::{Attempt, Phase, Target};
 use super::{Action, Gateway, Operation, Settings};
+use crate::mutant::{self, Mutant};
 use crate::route::{Health, Load, NodeId, View};
 
 /// A node as seen from here.
@@ -125,6 +128,11 @@ impl Gateway {
             }
             let node = &mut self.nodes[at];
             if node.pinged.is_none() && now >= node.ping_at {
+                if !self.settings.ring.has_keys(at) && !self.view.is_live(at) {
+                    // It has left: looks again in a while whether it is back.
+                    node.ping_at = now.saturating_add(self.settings.ping_interval.max(1));
+                    continue;
+                }
                 node.pinged = Some(now);
                 node.ping_at = now.saturating_add(self.settings.ping_interval.max(1));
                 actions.push(Action::Ping { node: at });
@@ -217,16 +225,56 @@ impl Gateway {
         }
     }
 
+    /// Writes that are at nodes that a view lost end soon. When nobody acts on the earlier view any more,
+    /// such a write has landed, or can be made neither by its node (which began to order its keys anew if
+    /// it is back, and refuses it) nor in place of a later one. Its client is told then that its result is
+    /// not known. Sooner it could be overtaken: its node may still make it after a write that comes there
+    /// through another gateway.
+    fn leave_lost(&mut self, now: Nanos, before: &View) {
+        let lag = if mutant::is(Mutant::GivenUpAtOnce) { 0 } else { self.settings.view_lag };
+        let view = &self.view;
+        let lost = |a: &Attempt| matches!(a.target, Target::Node(at) if before.is_live(at) && !view.is_live(at));
+        let slots = self.requests.which(|request| {
+            request.operation == Operation::Write && request.attempts.iter().flatten().any(lost)
+        });
+        for slot in slots {
+            let Some(request) = self.requests.get_mut(slot) else {
+                self.invariants.broken();
+                continue;
+            };
+            let until = now.saturating_add(lag);
+            request.attempts.iter_mut().flatten().for_each(|a| a.until = a.until.min(until));
+            self.requests.arm(slot);
+        }
+    }
+
     /// Takes a new view of the membership, and retries the writes that wait for one.
     pub(super) fn viewed(&mut self, now: Nanos, view: View, actions: &mut Vec<Action>) {
         if view.epoch < self.view.epoch {
             return;
         }
-        let changed = view.live != self.view.live;
-        self.view = view;
+        let ring = view.ring.clone().filter(|ring| !Arc::ptr_eq(ring, &self.settings.ring));
+        let changed = view.live != self.view.live || ring.is_some();
+        let before = std::mem::replace(&mut self.view, view);
+        if let Some(ring) = ring {
+            // Members keep their numbers, so none vanishes.
+            if ring.members().len() < self.nodes.len() {
+                return self.invariants.broken();
+            }
+            let new = ring.members().iter().skip(self.nodes.len());
+            let new: Vec<Node> = new.map(|m| Node::new(&m.name, &self.settings, now)).collect();
+            self.nodes.extend(new);
+            self.nodes_due = now;
+            self.hints.clear();
+            self.settings.ring = ring;
+        }
         if changed {
+            self.leave_lost(now, &before);
             let parked = |phase: Phase| matches!(phase, Phase::Parked { .. });
             for slot in self.requests.which(|request| parked(request.phase)) {
+                if let Some(request) = self.requests.get_mut(slot) {
+                    request.replicas = self.settings.ring.replicas_of_hash(request.hash);
+                }
                 self.retry_write(now, slot, actions);
             }
         }

@@ -220,7 +220,12 @@ impl Run {
             Step::PingFails { node } => self.tell(Event::PingFailed { node: node.into() }),
             Step::View { epoch, live } => {
                 let live = (0..5).map(|node| live >> node & 1 == 1).collect();
-                self.tell(Event::View(View { epoch: epoch.into(), live, until: Nanos::MAX }));
+                self.tell(Event::View(View {
+                    epoch: epoch.into(),
+                    live,
+                    until: Nanos::MAX,
+                    ring: None,
+                }));
             }
             Step::Pass { us } => self.pass(u64::from(us) * 1_000),
         }

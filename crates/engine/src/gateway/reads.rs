@@ -45,7 +45,7 @@ impl Gateway {
             Spread::Warm => self.hints.get(&hash).copied().unwrap_or(0),
         };
         for (place, at) in replicas.iter().enumerate() {
-            if tried >> place & 1 == 1 || !self.view.live.get(at).copied().unwrap_or(false) {
+            if tried >> place & 1 == 1 || !self.view.is_live(at) {
                 continue;
             }
             let health = &self.nodes[at].health;
@@ -175,7 +175,8 @@ impl Gateway {
         node.recorder.start(now);
         let target = Target::Node(at);
         self.add(now, slot, Attempt { id, target, sent: now, until, length_met, hedge });
-        actions.push(Action::Send { request: name, attempt: id, node: at, avoid, deadline });
+        let epoch = self.view.epoch;
+        actions.push(Action::Send { request: name, attempt: id, node: at, avoid, deadline, epoch });
     }
 
     fn add(&mut self, now: Nanos, slot: Slot, attempt: Attempt) {

@@ -70,6 +70,8 @@ pub(super) struct Request {
     /// When a second node is tried beside the first; `MAX` if none is.
     pub(super) hedge_at: Nanos,
     pub(super) hedged: bool,
+    /// Whether the bound of requests was reached with it.
+    pub(super) full: bool,
 }
 
 impl Request {
@@ -99,6 +101,7 @@ impl Request {
             asked_origin: false,
             hedge_at: Nanos::MAX,
             hedged: false,
+            full: false,
         }
     }
 

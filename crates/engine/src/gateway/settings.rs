@@ -5,6 +5,7 @@ use std::sync::Arc;
 use model::window::{self, Nanos, SECOND};
 use serde::{Deserialize, Serialize};
 
+use crate::act::concurrency;
 use crate::route::{Hedge, Policy, Ring, health};
 
 /// Which of a key's nodes may serve a read when all of them are healthy.
@@ -41,6 +42,9 @@ pub struct Settings {
     /// Maximum number of requests under way, those being relayed included; further requests are
     /// refused. At most 1,048,576.
     pub requests_max: u32,
+    /// How the bound of requests under way is found below that; `None` for `requests_max` alone.
+    #[serde(default)]
+    pub concurrency: Option<concurrency::Settings>,
     /// A read's attempt is replaced by one at another node after this multiple of the 0.99 quantile
     /// of the node's recent responses (pings detect a dead node sooner) …
     pub attempt_timeout_factor: f64,
@@ -61,6 +65,11 @@ pub struct Settings {
     pub origin_attempts_max: u32,
     /// Time between two attempts of a write that its node did not accept.
     pub write_retry: Nanos,
+    /// How long after a change of the membership others may still act on the view before
+    /// ([`crate::node::ClusterSettings::view_lag`]): so long a gateway waits for writes that are at a node
+    /// that was lost. 0 in a static membership.
+    #[serde(default)]
+    pub view_lag: Nanos,
     /// Maximum number of keys for which the gateway remembers the nodes that have them (about 50
     /// bytes each).
     pub hints_max: usize,
@@ -87,6 +96,7 @@ impl Settings {
             retry_share: 0.1,
             retry_burst: 1000,
             requests_max: 10_000,
+            concurrency: None,
             attempt_timeout_factor: 4.0,
             attempt_timeout_min: SECOND / 10,
             attempt_timeout_max: 5 * SECOND,
@@ -96,6 +106,7 @@ impl Settings {
             origin: true,
             origin_attempts_max: 64,
             write_retry: SECOND / 50,
+            view_lag: 0,
             hints_max: 65_536,
             seed: 0,
             behind_listener: false,

@@ -77,6 +77,10 @@ pub struct NodeStatus {
 pub struct Status {
     /// Requests under way, those being relayed included.
     pub requests: usize,
+    /// The largest number that may be.
+    pub requests_bound: u32,
+    /// Mean response while as many are under way, seconds, where the bound is found by itself.
+    pub response_at_bound_s: Option<f64>,
     /// Reads from the origin under way.
     pub origin_attempts: u32,
     /// Retries left in the budget.
@@ -98,6 +102,8 @@ impl Gateway {
     pub fn status(&self, now: Nanos) -> Status {
         Status {
             requests: self.requests.len(),
+            requests_bound: self.bound(),
+            response_at_bound_s: self.response_at_bound_s(),
             origin_attempts: self.origin_attempts,
             retries_left: self.retries.left(),
             hedges_left: self.hedges.left(),
@@ -116,7 +122,7 @@ impl Gateway {
         NodeStatus {
             name: self.settings.ring.name(at).to_owned(),
             state: node.health.state(now, &self.settings.health),
-            live: self.view.live.get(at).copied().unwrap_or(false),
+            live: self.view.is_live(at),
             share: node.health.share(now, &self.settings.health),
             relapses: node.health.relapses(),
             outstanding: node.load.outstanding(),

@@ -480,6 +480,30 @@ fn a_misdirected_write_waits_for_the_view() {
 }
 
 #[test]
+fn a_write_at_a_node_that_was_lost_is_given_up_when_nobody_acts_on_the_earlier_view() {
+    let lag = SECOND / 2;
+    let mut desk = Desk::new(Settings { view_lag: lag, ..settings(3, 3) });
+    let order = desk.order();
+    let view = |epoch: u64, lost: Option<NodeId>| {
+        let mut view = View { epoch, ..View::fixed(3) };
+        lost.into_iter().for_each(|lost| view.live[lost] = false);
+        Event::View(view)
+    };
+    desk.tell(view(4, None));
+    let actions = desk.write();
+    assert!(matches!(actions[0], Action::Send { node, epoch: 4, .. } if node == order[0]));
+    // Another node's loss concerns it not.
+    assert_eq!(refused(&desk.tell(view(5, Some(order[1])))), None);
+    assert_eq!(refused(&desk.pass(lag + MS)), None);
+    assert_eq!(refused(&desk.tell(view(6, Some(order[0])))), None);
+    assert_eq!(refused(&desk.pass(lag - MS)), None);
+    // Whether the node is back does not matter: it began to order its keys anew.
+    assert_eq!(refused(&desk.tell(view(7, None))), None);
+    assert_eq!(refused(&desk.pass(2 * MS)), Some(Refusal::Unknown));
+    assert!(matches!(desk.write()[0], Action::Send { epoch: 7, .. }));
+}
+
+#[test]
 fn reads_spread_to_the_nodes_that_are_warm() {
     let policy = Policy::RoundRobin;
     let mut desk = Desk::new(Settings { policy, ..settings(5, 3) });

@@ -21,6 +21,8 @@ impl Gateway {
     pub(super) fn first_write(&mut self, now: Nanos, slot: Slot, actions: &mut Vec<Action>) {
         match self.primary(slot) {
             Some(to) => self.send(now, slot, to, None, actions),
+            // Another node takes over as soon as the membership notices.
+            None if self.view.epoch > 0 => self.park(now, slot, true),
             None => self.refuse(now, slot, Refusal::NoPrimary, actions),
         }
     }
@@ -32,7 +34,10 @@ impl Gateway {
         let Phase::Parked { rerouted, .. } = request.phase else {
             return self.invariants.broken();
         };
+        let first = request.sent == 0;
         match self.primary(slot) {
+            // It waited for a primary, and was not sent yet.
+            Some(to) if first => self.send(now, slot, to, None, actions),
             Some(to) if self.retries.take() => {
                 self.counts.retries += 1;
                 self.send(now, slot, to, None, actions);
@@ -41,7 +46,7 @@ impl Gateway {
                 self.counts.retries_left_out += 1;
                 self.park(now, slot, rerouted);
             }
-            None if rerouted => self.park(now, slot, rerouted),
+            None if rerouted || self.view.epoch > 0 => self.park(now, slot, rerouted),
             None => self.refuse(now, slot, Refusal::NoPrimary, actions),
         }
     }

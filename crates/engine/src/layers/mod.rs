@@ -53,6 +53,7 @@ mod closed;
 mod curve;
 #[cfg(test)]
 mod properties;
+pub mod replicas;
 mod settings;
 #[cfg(test)]
 mod tests;

@@ -11,23 +11,30 @@
 //! need not show the same time, but their rates must agree to within 1/16.
 //!
 //! Each copy records the [`Authority`] under which it was last compared with the origin. A lease
-//! that lapsed and was granted again has another generation, and a changed view another epoch, so
-//! copies verified under the old one are compared again.
+//! that lapsed and was granted again has another generation, and a view that changes who orders a
+//! key another epoch, so copies verified under the old one are compared again.
+//!
+//! A new view concerns those keys alone whose primary it changes, or of which it makes this node a
+//! replica ([`Terms`]): for them the node waits until nobody acts on the earlier view. For other
+//! keys all goes on, and their primary invalidates the copies of those that were replicas before
+//! for as long as they may not know that they are none any more. A node that missed a view cannot
+//! tell which keys it concerned, and takes all for changed.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
-use model::window::{Nanos, SECOND};
+use model::window::{Nanos, SECOND, key_hash};
 use serde::Serialize;
 
 use super::event::RequestId;
 use super::{Action, ClusterSettings, Node};
 use crate::mutant::{self, Mutant};
-use crate::route::{NodeId, View};
+use crate::route::{NodeId, Ring, View};
 use crate::{Key, Payload};
 
 /// The primary, lease and view under which a copy may be served. A copy that was verified under
 /// another authority than the present one is compared with the origin first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Authority {
     primary: NodeId,
     generation: u32,
@@ -40,7 +47,7 @@ impl Authority {
 }
 
 /// When, and under which authority, a copy was last compared with the origin.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Verified {
     pub at: Nanos,
     pub authority: Authority,
@@ -64,12 +71,58 @@ struct Pending {
     peers: Vec<(NodeId, Option<Nanos>)>,
 }
 
+/// Terms that are kept apart; with the next one all slots get that one, so that their number is bounded.
+const TERMS_MAX: usize = 1 << 16;
+
+/// Since when this node has the part in a key's order that it has now.
+#[derive(Clone, Copy)]
+struct Term {
+    /// The epoch of the view that gave it.
+    epoch: u64,
+    /// The time from which no other node acts on an earlier view.
+    settled_from: Nanos,
+}
+
+/// The term of each slot of the ring.
+struct Terms {
+    /// Of all slots, if `each` is empty. Otherwise of the last view that concerned all.
+    all: Term,
+    /// Of each slot: its place in `begun`.
+    each: Vec<u32>,
+    /// Those that began since: one for each view, which is as often as members change.
+    begun: Vec<Term>,
+}
+
+impl Terms {
+    /// One of all slots.
+    fn new(all: Term) -> Terms {
+        Terms { all, each: Vec::new(), begun: Vec::new() }
+    }
+
+    fn of(&self, slot: usize) -> Term {
+        let place = self.each.get(slot).map(|&place| place as usize);
+        place.and_then(|place| self.begun.get(place)).copied().unwrap_or(self.all)
+    }
+
+    /// A term begins for those of `slots` that changed.
+    fn begin(&mut self, term: Term, slots: usize, changed: impl Fn(usize) -> bool) {
+        if self.each.is_empty() {
+            (self.each, self.begun) = (vec![0; slots], vec![self.all]);
+        }
+        let place = self.begun.len() as u32;
+        self.begun.push(term);
+        let changed = |(slot, _): &(usize, &mut u32)| changed(*slot);
+        self.each.iter_mut().enumerate().filter(changed).for_each(|(_, of)| *of = place);
+    }
+}
+
 /// A node's view of its peers.
 pub(super) struct Cluster {
     pub settings: ClusterSettings,
     view: View,
-    /// The time from which all other nodes act on this view too.
-    settled_from: Nanos,
+    terms: Terms,
+    /// Rings of earlier views, and until when another node may act on them.
+    earlier: Vec<(Arc<Ring>, Nanos)>,
     leases: Vec<Lease>,
     /// The time until which each peer may hold a lease from this node.
     granted: Vec<Nanos>,
@@ -104,8 +157,12 @@ impl Cluster {
             false => vec![now + settings.lease + settings.margin(); members],
         };
         Cluster {
-            view: View::fixed(members),
-            settled_from: now,
+            view: match settings.view_lag {
+                0 => View::fixed(members),
+                _ => View::unknown(members),
+            },
+            terms: Terms::new(Term { epoch: 0, settled_from: now }),
+            earlier: Vec::new(),
             leases: vec![Lease::default(); members],
             granted,
             pending: BTreeMap::new(),
@@ -125,22 +182,39 @@ impl Cluster {
         self.settings.me
     }
 
-    /// Whether this node may act on the view: its own membership lasts, and no node acts on an
-    /// older view.
-    fn is_settled(&self, now: Nanos) -> bool {
-        let lasts = now < self.view.until || mutant::is(Mutant::MembershipIgnored);
-        self.settled_from <= now && lasts
+    /// Whether this node may act on its place in the view.
+    fn lasts(&self, now: Nanos) -> bool {
+        now < self.view.until || mutant::is(Mutant::MembershipIgnored)
+    }
+
+    /// Whether this node may grant leases: it is a member, and no node acts on a view that it missed.
+    fn may_grant(&self, now: Nanos) -> bool {
+        self.terms.all.settled_from <= now && self.lasts(now)
+    }
+
+    fn term(&self, hash: u64) -> Term {
+        self.terms.of(self.settings.ring.slot_of_hash(hash))
     }
 
     pub fn authority(&self, key: &[u8], now: Nanos) -> Option<Authority> {
-        let primary = self.view.primary(&self.settings.ring.replicas(key))?;
-        let lease = self.leases[primary];
-        let lasts = now < lease.until || mutant::is(Mutant::ServeAfterLease);
-        let leased = primary == self.me() || lasts;
+        let hash = key_hash(key);
+        let primary = self.view.primary(&self.settings.ring.replicas_of_hash(hash))?;
+        let (lease, term) = (self.leases[primary], self.term(hash));
+        let leased =
+            primary == self.me() || now < lease.until || mutant::is(Mutant::ServeAfterLease);
         let ignored = mutant::is(Mutant::GenerationIgnored);
         let generation = if ignored { 0 } else { lease.generation };
-        let authority = Authority { primary, generation, epoch: self.view.epoch };
-        (leased && self.is_settled(now)).then_some(authority)
+        let authority = Authority { primary, generation, epoch: term.epoch };
+        (leased && term.settled_from <= now && self.lasts(now)).then_some(authority)
+    }
+
+    /// Whether copies that were verified under this authority may be served at some time without
+    /// being compared again.
+    pub fn may_count(&self, authority: &Authority) -> bool {
+        let generation = self.leases.get(authority.primary).map(|lease| lease.generation);
+        let same =
+            Some(authority.generation) == generation || mutant::is(Mutant::GenerationIgnored);
+        same && authority.epoch == self.view.epoch
     }
 
     pub fn is_mine(&self, key: &[u8]) -> bool {
@@ -149,8 +223,72 @@ impl Cluster {
 
     /// Whether this node orders the key's writes.
     pub fn is_primary(&self, key: &Key, now: Nanos) -> bool {
-        let primary = self.view.primary(&self.settings.ring.replicas(key));
-        primary == Some(self.me()) && self.is_settled(now)
+        let hash = key_hash(key);
+        let primary = self.view.primary(&self.settings.ring.replicas_of_hash(hash));
+        primary == Some(self.me()) && self.term(hash).settled_from <= now && self.lasts(now)
+    }
+
+    /// Whether this node's part in a key's order is the same since an epoch; with `None` it does not matter.
+    pub fn is_since(&self, key: &Key, epoch: Option<u64>) -> bool {
+        epoch.is_none_or(|epoch| self.term(key_hash(key)).epoch <= epoch)
+    }
+
+    /// Takes a newer view. Returns the epoch from which on a key's term is new.
+    fn follow(&mut self, now: Nanos, view: View) -> u64 {
+        let ring = view.ring.clone().unwrap_or_else(|| self.settings.ring.clone());
+        let lag = self.settings.view_lag;
+        let wait = if mutant::is(Mutant::ViewLagIgnored) { 0 } else { lag };
+        let term = Term { epoch: view.epoch, settled_from: now + wait };
+        let (members, me) = (ring.members().len(), self.me());
+        let old = std::mem::replace(&mut self.settings.ring, ring);
+        let before = std::mem::replace(&mut self.view, view);
+        let next = before.epoch + 1 == term.epoch || mutant::is(Mutant::MissedViewTrusted);
+        let ring = &self.settings.ring;
+        let few = self.terms.begun.len() < TERMS_MAX;
+        if before.epoch > 0 && next && few && old.slots() == ring.slots() {
+            let trusted = mutant::is(Mutant::NewReplicaTrusted);
+            let same_live = before.live == self.view.live;
+            let changed = |slot: usize| {
+                if same_live && old.row(slot) == ring.row(slot) {
+                    return false;
+                }
+                let (had, has) = (old.of_slot(slot), ring.of_slot(slot));
+                let joins = had.place(me).is_none() && has.place(me).is_some() && !trusted;
+                before.primary(&had) != self.view.primary(&has) || joins
+            };
+            self.terms.begin(term, ring.slots(), changed);
+        } else {
+            self.terms = Terms::new(term);
+        }
+        for (node, member) in old.members().iter().enumerate() {
+            // Another member has this number now.
+            if ring.name(node) != member.name {
+                let generation = self.leases[node].generation + 1;
+                self.leases[node] = Lease { generation, ..Lease::default() };
+            }
+        }
+        self.leases.resize(members, Lease::default());
+        self.granted.resize(members, now);
+        self.useful.resize(members, 1.0);
+        self.earlier.retain(|(_, until)| now < *until);
+        if !Arc::ptr_eq(&old, ring) && !mutant::is(Mutant::EarlierRingForgotten) {
+            self.earlier.push((old, now + lag));
+        }
+        term.epoch
+    }
+
+    /// The nodes that may serve copies of a key: its nodes in the present ring, and in those on which
+    /// others may still act.
+    fn holders(&self, key: &[u8], now: Nanos) -> Vec<NodeId> {
+        let hash = key_hash(key);
+        let earlier = self.earlier.iter().filter(|(_, until)| now < *until).map(|(ring, _)| ring);
+        let mut holders: Vec<NodeId> = Vec::new();
+        for ring in std::iter::once(&self.settings.ring).chain(earlier) {
+            let more = ring.replicas_of_hash(hash);
+            let new: Vec<NodeId> = more.iter().filter(|node| !holders.contains(node)).collect();
+            holders.extend(new);
+        }
+        holders
     }
 
     /// The next peer to request a missing object from, starting at replica `from`: the primary, or,
@@ -216,10 +354,11 @@ impl Cluster {
     /// What is known of each peer.
     pub fn status(&self, now: Nanos) -> Vec<PeerStatus> {
         let peers = self.settings.ring.members().iter().enumerate();
-        let peers = peers.filter(|(node, _)| *node != self.me());
+        let there = |node: NodeId| self.settings.ring.has_keys(node) || self.view.is_live(node);
+        let peers = peers.filter(|(node, _)| *node != self.me() && there(*node));
         let status = |(node, member): (usize, &crate::route::Member)| PeerStatus {
             name: member.name.clone(),
-            live: self.view.live[node],
+            live: self.view.is_live(node),
             leased: now < self.leases[node].until,
             granted: now < self.granted[node],
         };
@@ -235,7 +374,7 @@ impl<P: Payload> Node<P> {
         // A peer that owes a confirmation gets no new lease, so that the write need not wait for
         // ever.
         let owes = |pending: &Pending| pending.peers.iter().any(|(owing, _)| *owing == peer);
-        if !known || !cluster.is_settled(now) || cluster.pending.values().any(owes) {
+        if !known || !cluster.may_grant(now) || cluster.pending.values().any(owes) {
             return;
         }
         let term = cluster.settings.lease.min(cluster.view.until.saturating_sub(now));
@@ -284,10 +423,10 @@ impl<P: Payload> Node<P> {
             actions.push(Action::WriteDone { request, certain: true });
             return;
         };
-        let replicas = cluster.settings.ring.replicas(key);
         let leased = |node: &NodeId| *node != cluster.me() && now < cluster.granted[*node];
         let leased = |node: &NodeId| leased(node) && !mutant::is(Mutant::InvalidationSkipped);
-        let peers: Vec<NodeId> = replicas.iter().filter(leased).collect();
+        let mut peers = cluster.holders(key, now);
+        peers.retain(leased);
         for &peer in &peers {
             actions.push(Action::Invalidate { peer, key: key.clone(), request });
         }
@@ -355,7 +494,9 @@ impl<P: Payload> Node<P> {
 
     pub(super) fn view(&mut self, now: Nanos, view: View, actions: &mut Vec<Action<P>>) {
         let Some(cluster) = &mut self.cluster else { return self.invariants.broken() };
-        if view.live.len() != cluster.leases.len() {
+        let members = view.ring.as_ref().unwrap_or(&cluster.settings.ring).members().len();
+        // Members keep their numbers, so none vanishes.
+        if view.live.len() != members || members < cluster.leases.len() {
             return self.invariants.broken();
         }
         // An older view that a newer one overtook.
@@ -370,11 +511,15 @@ impl<P: Payload> Node<P> {
             cluster.view.until = cluster.view.until.max(view.until);
             return;
         }
-        cluster.view = view;
-        let at_once = mutant::is(Mutant::ViewLagIgnored);
-        cluster.settled_from = if at_once { now } else { now + cluster.settings.view_lag };
-        cluster.pending.values_mut().for_each(|pending| pending.uncertain = true);
-        self.writers.values_mut().for_each(|writers| writers.uncertain = true);
+        let epoch = cluster.follow(now, view);
+        for pending in cluster.pending.values_mut() {
+            let slot = cluster.settings.ring.slot_of_hash(key_hash(&pending.key));
+            pending.uncertain |= cluster.terms.of(slot).epoch == epoch;
+        }
+        for (key, writers) in &mut self.writers {
+            let slot = cluster.settings.ring.slot_of_hash(key_hash(key));
+            writers.uncertain |= cluster.terms.of(slot).epoch == epoch;
+        }
         self.tick(now, actions);
     }
 
@@ -396,7 +541,7 @@ impl<P: Payload> Node<P> {
         let every = (cluster.settings.lease / 3).saturating_sub(tick);
         for (peer, lease) in cluster.leases.iter_mut().enumerate() {
             let due = lease.asked.is_none_or(|at| at + every <= now);
-            if peer != me && due && cluster.view.live[peer] {
+            if peer != me && due && cluster.view.is_live(peer) {
                 lease.asked = Some(now);
                 actions.push(Action::AskLease { peer, asked: now });
             }

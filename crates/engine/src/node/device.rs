@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::{DeviceSettings, JobId};
 use crate::queue::Queue;
+use crate::route::stale;
 use crate::tier::Log;
 
 /// How long writes to a device pause after one of them failed.
@@ -30,6 +31,8 @@ pub(super) struct Device {
     /// Bytes of all records placed since the start, and of these the ones that were there before.
     pub written_bytes: u64,
     pub reinserted_bytes: u64,
+    /// Records that a scrub found damaged.
+    pub damaged: u64,
     /// For the choice by utilisation: time in service until the last look, and the share of the
     /// time between the last two looks.
     busy: Busy,
@@ -60,25 +63,36 @@ impl Device {
             health: Health::default(),
             written_bytes: 0,
             reinserted_bytes: 0,
+            damaged: 0,
             busy: Busy::default(),
             length: 0.0,
         }
     }
 
     /// The expected response of a read of `bytes` bytes that comes now, seconds: what waits before
-    /// it, divided among the servers, and its own service.
-    pub fn expected_s(&self, bytes: u64) -> f64 {
+    /// it, divided among the servers, and its own service. It grows old, see [`Device::stale`].
+    pub fn expected_s(&self, bytes: u64, now: Nanos) -> f64 {
         let before = (self.queue.length() + 1).saturating_sub(self.servers);
-        f64::from(before) / f64::from(self.servers) * self.service.mean_s()
-            + self.service.of_s(bytes)
+        let expected_s = f64::from(before) / f64::from(self.servers) * self.service.mean_s()
+            + self.service.of_s(bytes);
+        expected_s / self.stale(now)
     }
 
     /// The same at the average length of the queue lately, which does not leap with each read: of a
     /// read without bytes, and for each byte.
-    pub fn average_line(&self) -> (f64, f64) {
+    pub fn average_line(&self, now: Nanos) -> (f64, f64) {
         let before = (self.length + 1.0 - f64::from(self.servers)).max(0.0);
         let (fixed, per_byte) = self.service.line();
-        (before / f64::from(self.servers) * self.service.mean_s() + fixed, per_byte)
+        let fixed = before / f64::from(self.servers) * self.service.mean_s() + fixed;
+        (fixed / self.stale(now), per_byte / self.stale(now))
+    }
+
+    /// The factor, 1 or more, by which expected times are divided, because the last read was long ago.
+    /// A hot device that stalled once is not chosen for reads and gets no copies, so without this factor no
+    /// read would ever show that it is fast again. Bulk devices need none: objects without a hot copy are
+    /// read from them in any case.
+    fn stale(&self, now: Nanos) -> f64 {
+        if self.outcome == Outcome::HotDevice { stale(now, self.service.at) } else { 1.0 }
     }
 
     /// Appends a read to the queue; if it is full, returns it as the error.
@@ -141,16 +155,22 @@ pub(super) struct Service {
     y: f64,
     xx: f64,
     xy: f64,
+    /// When the last read ended.
+    at: Nanos,
 }
 
 impl Service {
     /// Reads that count, in the sense of the sum of an exponential law.
     const MEMORY: f64 = 256.0;
+    /// The same in time: after a pause of this many seconds, what was before counts 1/e.
+    const MEMORY_S: f64 = 20.0;
 
-    /// Adds a read of `bytes` bytes that took `service`.
-    pub fn add(&mut self, bytes: u64, service: Nanos) {
+    /// Adds a read of `bytes` bytes that took `service` and ended at `now`.
+    pub fn add(&mut self, bytes: u64, service: Nanos, now: Nanos) {
         let (x, y) = (bytes as f64, service as f64 / SECOND as f64);
-        let keep = 1.0 - 1.0 / Service::MEMORY;
+        let pause_s = now.saturating_sub(self.at) as f64 / SECOND as f64;
+        let keep = (1.0 - 1.0 / Service::MEMORY) * (-pause_s / Service::MEMORY_S).exp();
+        self.at = now;
         self.weight = self.weight * keep + 1.0;
         self.x = self.x * keep + x;
         self.y = self.y * keep + y;
@@ -232,6 +252,11 @@ impl Health {
         }
     }
 
+    /// It is out for good.
+    pub fn rest(&mut self, now: Nanos) {
+        (self.out_since, self.try_at) = (Some(now), Nanos::MAX);
+    }
+
     /// A read succeeded.
     pub fn worked(&mut self) {
         self.failures = 0;
@@ -285,7 +310,7 @@ mod tests {
         assert_eq!(service.of_s(1000), 0.0);
         for read in 0..1000u64 {
             let bytes = 1000 * (1 + read % 64);
-            service.add(bytes, 5_000_000 + 10 * bytes);
+            service.add(bytes, 5_000_000 + 10 * bytes, 0);
         }
         let (fixed, per_byte) = service.line();
         assert!(
@@ -293,12 +318,13 @@ mod tests {
             "{fixed} {per_byte}"
         );
         let mut service = Service::default();
-        (0..1000).for_each(|read| service.add(4096, 1_000_000 + read % 2 * 1_000_000));
+        (0..1000).for_each(|read| service.add(4096, 1_000_000 + read % 2 * 1_000_000, 0));
         assert!((service.of_s(1 << 20) - 0.0015).abs() < 1e-4);
         // A device that serves large reads faster than small ones has no negative times.
         let mut service = Service::default();
-        (0..1000)
-            .for_each(|read| service.add(1 + read % 2 * 100_000, 2_000_000 - read % 2 * 1_000_000));
+        for read in 0..1000 {
+            service.add(1 + read % 2 * 100_000, 2_000_000 - read % 2 * 1_000_000, 0);
+        }
         assert!(service.of_s(0) >= 0.0 && service.of_s(1 << 30) >= 0.0);
     }
 

@@ -48,6 +48,11 @@ pub enum Event<P> {
         request: RequestId,
         /// The key.
         key: Key,
+        /// The epoch of the view by which a gateway chose this node; `None` where nobody gives the write
+        /// up before its deadline. A write of an earlier epoch than that in which this node began to
+        /// order the key is refused: its gateway may have given it up since.
+        #[serde(default)]
+        epoch: Option<u64>,
     },
     /// A write ended at the origin, with any result, or its client left while it waited. From here
     /// on no read of this node returns the older version. [`Action::WriteDone`] says when this
@@ -66,7 +71,7 @@ pub enum Event<P> {
         /// The job of [`Action::Read`].
         job: JobId,
         /// The object, or why it could not be read or was not valid.
-        result: Result<P, Failure>,
+        result: Result<P, Unread>,
     },
     /// A device's write ended.
     Appended {
@@ -74,6 +79,24 @@ pub enum Event<P> {
         job: JobId,
         /// Whether the record can be read now.
         written: bool,
+    },
+    /// The keys of a segment's records ([`Action::List`]); none if they could not be read.
+    Listed {
+        /// The device.
+        device: DeviceId,
+        /// The segment.
+        segment: u64,
+        /// The keys.
+        keys: Vec<Key>,
+    },
+    /// A scrub found a record that is damaged: it is dropped, and fetched again.
+    Damaged {
+        /// The device.
+        device: DeviceId,
+        /// The record's place.
+        location: Location,
+        /// Its key.
+        key: Key,
     },
     /// The origin answered [`Action::Fetch`].
     Fetched {
@@ -184,13 +207,23 @@ pub enum Fetched<P> {
     Unavailable(Failure),
 }
 
-/// The origin's reply to the question whether a version is current.
+/// Why a read of a device gave no object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Unread {
+    /// The record is whole and belongs to another key, with which this one shares the bits that the
+    /// index has of it.
+    OtherKey,
+    /// It could not be read, or is not valid.
+    Failed(Failure),
+}
+
+/// The origin's reply to the question which version is current.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Checked {
-    /// The version is current.
-    Current,
-    /// The version is not current, or the key does not exist.
-    Changed,
+    /// This one.
+    Version(Etag),
+    /// The key does not exist.
+    Missing,
     /// The origin failed or took too long.
     Unavailable(Failure),
 }
@@ -224,9 +257,9 @@ pub enum Action<P> {
     Read {
         /// The device.
         device: DeviceId,
-        /// The record's place.
+        /// The record's place; its length is rounded up.
         location: Location,
-        /// The key that the record must have; any other is a failure.
+        /// The key that the record must have; with any other it is [`Unread::OtherKey`].
         key: Key,
         /// The name of this operation.
         job: JobId,
@@ -261,6 +294,13 @@ pub enum Action<P> {
         /// The segment.
         segment: u64,
     },
+    /// List the keys of a sealed segment's records, then tell [`Event::Listed`].
+    List {
+        /// The device.
+        device: DeviceId,
+        /// The segment.
+        segment: u64,
+    },
     /// Get an object from the origin, then tell [`Event::Fetched`].
     Fetch {
         /// The key.
@@ -268,12 +308,10 @@ pub enum Action<P> {
         /// The name of this operation.
         job: JobId,
     },
-    /// Ask the origin whether a version is still current, then tell [`Event::Checked`].
+    /// Ask the origin which version is current, then tell [`Event::Checked`].
     Check {
         /// The key.
         key: Key,
-        /// The version.
-        etag: Etag,
         /// The name of this operation.
         job: JobId,
     },
@@ -403,7 +441,7 @@ impl<P: Payload> Event<P> {
             Event::Get { request, key, asker, deadline } => {
                 Event::Get { request, key, asker, deadline }
             }
-            Event::WriteBegin { request, key } => Event::WriteBegin { request, key },
+            Event::WriteBegin { request, key, epoch } => Event::WriteBegin { request, key, epoch },
             Event::WriteEnd { request, key, payload } => {
                 Event::WriteEnd { request, key, payload: payload.as_ref().map(to) }
             }
@@ -411,6 +449,8 @@ impl<P: Payload> Event<P> {
                 Event::Read { job, result: result.map(|payload| to(&payload)) }
             }
             Event::Appended { job, written } => Event::Appended { job, written },
+            Event::Listed { device, segment, keys } => Event::Listed { device, segment, keys },
+            Event::Damaged { device, location, key } => Event::Damaged { device, location, key },
             Event::Fetched { job, result } => {
                 let result = match result {
                     Fetched::Found(payload) => Fetched::Found(to(&payload)),
@@ -465,7 +505,8 @@ impl<P: Payload> Action<P> {
             Action::SealSegment { device, segment } => Action::SealSegment { device, segment },
             Action::DropSegment { device, segment } => Action::DropSegment { device, segment },
             Action::Fetch { key, job } => Action::Fetch { key, job },
-            Action::Check { key, etag, job } => Action::Check { key, etag, job },
+            Action::List { device, segment } => Action::List { device, segment },
+            Action::Check { key, job } => Action::Check { key, job },
             Action::Ask { peer, key, job } => Action::Ask { peer, key, job },
             Action::AskLease { peer, asked } => Action::AskLease { peer, asked },
             Action::Grant { peer, term } => Action::Grant { peer, term },

@@ -6,6 +6,7 @@ use model::window::{Finished, Nanos, Operation, Outcome};
 
 use super::cluster::{Authority, Verified};
 use super::event::{DeviceId, JobId, RequestId, Stages};
+use super::index::Record;
 use crate::invariant::Invariants;
 use crate::route::NodeId;
 use crate::tier::Location;
@@ -44,12 +45,17 @@ pub(super) struct Flight {
     pub next_peer: u8,
     /// The record's place, if it is read from a device.
     pub location: Location,
-    /// If set, the origin is asked whether this version is current instead of for the object.
-    pub check: Option<Etag>,
+    /// The record as the index had it when its read began.
+    pub record: Option<Record>,
+    /// The origin is asked which version is current instead of for the object.
+    pub check: bool,
     /// It reads a hot copy in the background, to write it again.
     pub rescue: bool,
-    /// The version that the origin confirmed after its readers had begun: they may be given it.
-    pub settled: Option<Etag>,
+    /// The version that the origin had after its readers had begun, and the time then: they may be
+    /// given it, and no other.
+    pub settled: Option<(Etag, Nanos)>,
+    /// A device whose record is not the object.
+    pub tried: Option<DeviceId>,
     pub queued: Nanos,
     pub started: Nanos,
     /// When service ended, and the length of the queue then.
@@ -77,9 +83,11 @@ impl Flight {
             avoid,
             next_peer: 0,
             location: Location::new(0, 0, 0),
-            check: None,
+            record: None,
+            check: false,
             rescue: false,
             settled: None,
+            tried: None,
             queued: now,
             started: now,
             served: None,

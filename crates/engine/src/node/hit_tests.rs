@@ -4,7 +4,7 @@ use model::window::{self, Nanos, Outcome};
 use proptest::prelude::*;
 
 use super::*;
-use crate::Size;
+use crate::{Etag, Size};
 
 fn settings() -> Settings {
     Settings {
@@ -48,7 +48,10 @@ impl Driven {
                         events.push(Event::Fetched { job, result: Fetched::Found(payload) });
                     }
                     Action::Check { job, .. } => {
-                        events.push(Event::Checked { job, result: Checked::Current });
+                        events.push(Event::Checked {
+                            job,
+                            result: Checked::Version(self.etag.clone()),
+                        });
                     }
                     _ => {}
                 }
@@ -118,7 +121,7 @@ fn a_cleared_node_holds_nothing() {
     let mut jobs = Vec::new();
     for (request, key) in (0..).zip(&keys) {
         let mut actions = Vec::new();
-        node.handle(1, Event::WriteBegin { request, key: key.clone() }, &mut actions);
+        node.handle(1, Event::WriteBegin { request, key: key.clone(), epoch: None }, &mut actions);
         let payload = Size { bytes: 700, stored_bytes: 720, etag: Etag::from("e") };
         let end = Event::WriteEnd { request, key: key.clone(), payload: Some(payload) };
         node.handle(1, end, &mut actions);

@@ -19,7 +19,7 @@ use model::window::{Nanos, Outcome, SECOND};
 use super::device::Device;
 use super::flights::Flight;
 use super::hot_report::{Bought, Hottest, Moves};
-use super::index::Place;
+use super::index::{OnDevices, Place, Record};
 use super::settings::{Choice, TierSettings};
 use super::{Action, DeviceId, Node};
 use crate::tier::{Popularity, Saved, Worth};
@@ -225,21 +225,25 @@ impl<P: Payload> Node<P> {
         self.settings.tiers.pins.iter().any(|pin| pin.holds(key))
     }
 
-    /// The device to read an object from, among those that hold it and work: the one with the least
-    /// expected wait.
-    pub(super) fn choose(&mut self, key: &[u8], now: Nanos) -> Option<Place> {
-        let on = self.index.get(key)?;
+    /// The record to read an object from, among those on devices that work, but for a device: the
+    /// one with the least expected wait.
+    pub(super) fn choose(
+        &mut self,
+        on: &OnDevices,
+        but: Option<DeviceId>,
+        now: Nanos,
+    ) -> Option<Place> {
         let mut best: Option<(bool, f64, Place)> = None;
         let (mut count, bytes) = (0u64, on.bytes());
         for place in on.places() {
             let device = &mut self.devices[place.device];
-            if !device.health.takes(now) {
+            if but == Some(place.device) || !device.health.takes(now) {
                 continue;
             }
             count += 1;
             let full = device.queue.length() >= device.queue.length_max();
             let wait = match self.settings.tiers.choice {
-                Choice::Wait => device.expected_s(bytes),
+                Choice::Wait => device.expected_s(bytes, now),
                 Choice::Utilisation => device.utilisation(now),
                 Choice::RoundRobin => {
                     if (self.turn + count).is_multiple_of(2) {
@@ -267,17 +271,17 @@ impl<P: Payload> Node<P> {
     }
 
     /// The mean expected response of a read of `bytes` bytes from the devices of a class, seconds.
-    fn class_wait_s(&self, class: Outcome, bytes: u64) -> f64 {
-        let line = self.class_line(class);
+    fn class_wait_s(&self, class: Outcome, bytes: u64, now: Nanos) -> f64 {
+        let line = self.class_line(class, now);
         line.fixed_s + line.per_byte_s * bytes as f64
     }
 
     /// The same as a line over the bytes.
-    fn class_line(&self, class: Outcome) -> Saved {
+    fn class_line(&self, class: Outcome, now: Nanos) -> Saved {
         let mut sum = Saved::default();
         let mut count = 0u32;
         for device in self.devices.iter().filter(|device| device.outcome == class) {
-            let (fixed_s, per_byte_s) = device.average_line();
+            let (fixed_s, per_byte_s) = device.average_line(now);
             sum.fixed_s += fixed_s;
             sum.per_byte_s += per_byte_s;
             count += 1;
@@ -287,9 +291,9 @@ impl<P: Payload> Node<P> {
     }
 
     /// The wait that a hot copy saves at each read.
-    fn saved(&self) -> Saved {
+    fn saved(&self, now: Nanos) -> Saved {
         let (bulk, hot) =
-            (self.class_line(Outcome::BulkDevice), self.class_line(Outcome::HotDevice));
+            (self.class_line(Outcome::BulkDevice, now), self.class_line(Outcome::HotDevice, now));
         Saved { fixed_s: bulk.fixed_s - hot.fixed_s, per_byte_s: bulk.per_byte_s - hot.per_byte_s }
     }
 
@@ -297,7 +301,7 @@ impl<P: Payload> Node<P> {
     /// devices, if it is worth a hot copy; `again`: if it is worth one that it has.
     fn worth_hot(&mut self, key: &[u8], bytes: u64, again: bool, now: Nanos) -> Option<f64> {
         let pinned = self.is_pinned(key);
-        let (saved, roomy) = (self.saved(), self.hot_is_roomy());
+        let (saved, roomy) = (self.saved(now), self.hot_is_roomy());
         let hot = self.hot.as_mut()?;
         let (count, level) = (hot.counts.count(key, now), hot.level_now(saved, now));
         let benefit = count * saved.of_s(bytes) / bytes.max(1) as f64;
@@ -319,13 +323,13 @@ impl<P: Payload> Node<P> {
     pub(super) fn place_again(
         &mut self,
         now: Nanos,
-        key: &Key,
-        payload: &P,
+        (key, payload): (&Key, &P),
+        read: Record,
         rescue: bool,
         actions: &mut Vec<Action<P>>,
     ) {
-        let Some(on) = self.index.get(key).filter(|on| on.etag == payload.etag()) else { return };
-        let (verified, bytes) = (on.verified, on.bytes());
+        let Some(on) = self.index.get(key) else { return };
+        let (verified, bytes, of) = (read.verified, on.bytes(), Some(read.place));
         let ageing = |place: Option<Place>| {
             place.is_some_and(|place| {
                 self.devices[place.device].log.is_ageing(place.location.segment())
@@ -335,7 +339,7 @@ impl<P: Payload> Node<P> {
         let (main_goes, second_goes) = (ageing(main), ageing(second));
         if self.hot.is_none() {
             if main_goes {
-                self.append(key, payload, verified, Target::Main, actions);
+                self.append(key, payload, verified, Target::Main, of, actions);
             }
             return;
         }
@@ -346,7 +350,7 @@ impl<P: Payload> Node<P> {
         };
         // The only copy, on a hot device that it leaves, goes back to a bulk device.
         if main_goes || main.is_none() && second_goes && benefit.is_none() {
-            self.append(key, payload, verified, Target::Main, actions);
+            self.append(key, payload, verified, Target::Main, of, actions);
             return;
         }
         let Some(benefit) = benefit.filter(|_| !self.appending_of.contains_key(key)) else {
@@ -358,7 +362,7 @@ impl<P: Payload> Node<P> {
         if !hot.take(settings, bytes, again, pinned, now) {
             return;
         }
-        if !self.append(key, payload, verified, Target::Hot, actions) {
+        if !self.append(key, payload, verified, Target::Hot, of, actions) {
             return;
         }
         let Some(hot) = &mut self.hot else { return };
@@ -383,11 +387,11 @@ impl<P: Payload> Node<P> {
         let (bytes, passed_by) = (on.bytes(), !on_hot && on.hot().is_some());
         let took = served.saturating_sub(flight.queued) as f64 / SECOND as f64;
         let saved = match on_hot {
-            true => (self.class_wait_s(Outcome::BulkDevice, bytes) - took).max(0.0),
+            true => (self.class_wait_s(Outcome::BulkDevice, bytes, served) - took).max(0.0),
             false => 0.0,
         };
         let pinned = self.is_pinned(&flight.key);
-        let saved_s = self.saved().of_s(bytes);
+        let saved_s = self.saved(served).of_s(bytes);
         let Some(hot) = &mut self.hot else { return };
         if !on_hot {
             hot.bought.bulk_reads += reads;
@@ -403,33 +407,52 @@ impl<P: Payload> Node<P> {
         hot.list(&flight.key, Hottest { key, bytes, reads_per_s, saved_s, benefit, pinned });
     }
 
-    /// A segment of a hot device was dropped with the records of these keys.
-    pub(super) fn demoted(&mut self, now: Nanos, keys: &[Key]) {
+    /// Those of the listed objects whose hot copy is in a segment.
+    pub(super) fn listed_in(&self, device: DeviceId, segment: u64) -> Vec<Key> {
+        let Some(hot) = self.hot.as_ref().filter(|_| self.is_hot(device)) else {
+            return Vec::new();
+        };
+        let there = |key: &&Key| {
+            let place = self.index.get(key).and_then(|on| on.hot());
+            place.is_some_and(|p| p.device == device && p.location.segment() == segment)
+        };
+        hot.hottest.iter().map(|(key, _)| key).filter(there).cloned().collect()
+    }
+
+    /// A segment of a hot device was dropped with so many records, among them those of the listed
+    /// keys.
+    pub(super) fn demoted(&mut self, now: Nanos, records: u64, listed: &[Key]) {
         let Some(hot) = &mut self.hot else { return };
-        hot.moves.demoted += keys.len() as u64;
-        for key in keys.iter().take(4) {
+        hot.moves.demoted += records;
+        for key in listed.iter().take(4) {
             hot.note(now, key, "demoted", 0.0);
         }
-        let gone = |key: &Key| keys.iter().any(|gone| gone == key);
-        if keys.len() < 4096 {
-            hot.hottest.retain(|(key, _)| !gone(key));
-        }
+        hot.hottest.retain(|(key, _)| !listed.contains(key));
     }
 
     /// A segment of a hot device was sealed: what of the oldest is still worth its bytes is to be
-    /// written again before that one is dropped.
-    pub(super) fn rescue_oldest(
+    /// written again before that one is dropped. The index has no keys: the device has them.
+    pub(super) fn rescue_oldest(&mut self, device: DeviceId, actions: &mut Vec<Action<P>>) {
+        if let Some(segment) = self.devices[device].log.oldest() {
+            actions.push(Action::List { device, segment });
+        }
+    }
+
+    /// The keys of a segment that will soon be dropped.
+    pub(super) fn listed(
         &mut self,
         now: Nanos,
         device: DeviceId,
+        segment: u64,
+        keys: Vec<Key>,
         actions: &mut Vec<Action<P>>,
     ) {
-        let Some(oldest) = self.devices[device].log.oldest() else { return };
-        let (segment, keys) = (oldest.0, oldest.1.to_vec());
+        if device >= self.devices.len() || !self.is_hot(device) {
+            return self.invariants.broken();
+        }
         for key in keys {
-            let there = |place: Place| place.location.segment() == segment;
             let Some(on) = self.index.get(&key) else { continue };
-            if on.on(device).is_none_or(|place| !there(place)) {
+            if on.on(device).is_none_or(|record| record.place.location.segment() != segment) {
                 continue;
             }
             let bytes = on.bytes();
@@ -458,11 +481,13 @@ impl<P: Payload> Node<P> {
             };
             let Some(Rescue { device, segment, key }) = hot.rescues.pop_front() else { return };
             let authority = self.authority(&key, now);
-            let Some(on) = self.index.get(&key) else { continue };
-            let place = on.on(device).filter(|place| place.location.segment() == segment);
+            let on = self.index.get(&key).and_then(|on| on.on(device));
             // Readers may join, so it must be a copy that may be served.
-            let fresh = self.is_fresh(on.verified, authority, now);
-            let Some(place) = place.filter(|_| fresh) else { continue };
+            let may = |record: &Record| {
+                record.place.location.segment() == segment
+                    && self.is_fresh(record.verified, authority, now)
+            };
+            let Some(Record { place, .. }) = on.filter(may) else { continue };
             let queue = &self.devices[device].queue;
             if self.flights.joinable(&key).is_some()
                 || !self.devices[device].health.takes(now)

@@ -96,12 +96,14 @@ pub struct DeviceTier {
     pub bytes_max: u64,
     /// Objects that can be read from it.
     pub objects: u64,
-    /// Bytes of these; the rest of `bytes` was replaced.
+    /// Bytes of these, each rounded up by at most an eighth; the rest of `bytes` was replaced.
     pub live_bytes: u64,
     /// Bytes written since the start.
     pub written_bytes: u64,
     /// Bytes of these that were on it before.
     pub reinserted_bytes: u64,
+    /// Records that a scrub found damaged since the start.
+    pub damaged: u64,
 }
 
 /// What is hot, why, what moved, and what it bought.
@@ -109,6 +111,9 @@ pub struct DeviceTier {
 pub struct Tiers {
     /// The devices.
     pub devices: Vec<DeviceTier>,
+    /// Reads of devices since the start that found the record of another key, because the index
+    /// has a part of each key's hash alone.
+    pub other_keys: u64,
     /// Absent without devices of both classes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hot: Option<HotTier>,
@@ -171,14 +176,15 @@ impl<P: Payload> Node<P> {
                     .map(|since| now.saturating_sub(since) as f64 / SECOND as f64),
                 queue_length: device.queue.length(),
                 parallel: device.servers,
-                expected_s: device.expected_s(mean),
+                expected_s: device.expected_s(mean, now),
                 service_s: device.service.line(),
                 bytes: device.log.bytes(),
                 bytes_max: device.log.bytes_max(),
                 objects: live.objects,
-                live_bytes: live.bytes,
+                live_bytes: live.bytes.min(device.log.bytes()),
                 written_bytes: device.written_bytes,
                 reinserted_bytes: device.reinserted_bytes,
+                damaged: device.damaged,
             }
         });
         let devices: Vec<DeviceTier> = devices.collect();
@@ -215,6 +221,6 @@ impl<P: Payload> Node<P> {
                 moved: moved.collect(),
             }
         });
-        Tiers { devices, hot }
+        Tiers { devices, other_keys: self.other_keys, hot }
     }
 }

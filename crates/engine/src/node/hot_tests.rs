@@ -57,6 +57,7 @@ struct Driven {
     request: RequestId,
     outcomes: HashMap<RequestId, Outcome>,
     on_disk: HashMap<(DeviceId, u64, u64), Size>,
+    keys: HashMap<(DeviceId, u64), Vec<Key>>,
 }
 
 impl Driven {
@@ -72,6 +73,7 @@ impl Driven {
             request: 0,
             outcomes: HashMap::new(),
             on_disk: HashMap::new(),
+            keys: HashMap::new(),
         }
     }
 
@@ -98,19 +100,28 @@ impl Driven {
                     Action::Read { device, location, job, start, .. } => {
                         let place = (device, location.segment(), location.offset());
                         let there = self.on_disk.get(&place).filter(|_| !self.broken[device]);
-                        let failure = || Failure { reason: "broken".to_owned() };
+                        let failure = || Unread::Failed(Failure { reason: "broken".to_owned() });
                         let result = there.cloned().ok_or_else(failure);
                         let end = start + self.service[device];
                         self.ends.insert((end, job), Event::Read { job, result });
                     }
-                    Action::Append { device, location, payload, job, .. } => {
+                    Action::Append { device, location, key, payload, job } => {
                         let written = !self.broken[device];
                         let place = (device, location.segment(), location.offset());
                         self.on_disk.insert(place, payload);
+                        self.keys.entry((device, location.segment())).or_default().push(key);
                         events.push(Event::Appended { job, written });
                     }
                     Action::DropSegment { device, segment } => {
                         self.on_disk.retain(|at, _| (at.0, at.1) != (device, segment));
+                    }
+                    Action::List { device, segment } => {
+                        let keys = self.keys.get(&(device, segment)).cloned().unwrap_or_default();
+                        events.push(Event::Listed { device, segment, keys });
+                    }
+                    Action::Check { key, job } => {
+                        let result = Checked::Version(self.payload(&key).etag);
+                        events.push(Event::Checked { job, result });
                     }
                     Action::Fetch { key, job } => {
                         let result = Fetched::Found(self.payload(&key));
@@ -156,7 +167,7 @@ impl Driven {
     fn put(&mut self, key: &str) {
         self.request += 1;
         let (request, name) = (self.request, name(key));
-        self.handle(Event::WriteBegin { request, key: name.clone() });
+        self.handle(Event::WriteBegin { request, key: name.clone(), epoch: None });
         *self.versions.entry(name.clone()).or_default() += 1;
         let payload = Some(self.payload(&name));
         self.handle(Event::WriteEnd { request, key: name, payload });
@@ -313,4 +324,52 @@ fn the_share_served_hot_is_that_of_the_best_placement() {
             "{last} served hot, {best} by the best placement: {shares:?}"
         );
     }
+}
+
+/// A device that stalled once looks slow, so nothing is read from it or copied to it; after a while it is tried.
+#[test]
+fn a_hot_device_that_stalled_is_used_again() {
+    let mut driven = Driven::new(settings(1 << 20, quick()));
+    let read = |driven: &mut Driven, keys: std::ops::Range<u64>| {
+        let hot = (0..3).flat_map(|_| keys.clone()).filter(|&key| {
+            let key = format!("{key}");
+            driven.get(&key) == Outcome::HotDevice
+        });
+        hot.count()
+    };
+    read(&mut driven, 0..20);
+    let there = read(&mut driven, 0..20);
+    assert!(there > 50, "{there} of 60 from the hot device");
+    // One read of it takes 100 times as long as those of the bulk device.
+    driven.service[1] = SECOND;
+    assert_eq!(driven.get("0"), Outcome::HotDevice);
+    driven.service[1] = MS;
+    let slow = read(&mut driven, 0..20);
+    assert!(slow < 10, "{slow} of 60 from a device that seems slower");
+    // Each read that tries it shows a little more of what it is.
+    let (mut again, mut new) = (0, 0);
+    for _ in 0..30 {
+        driven.run_to(driven.now + SECOND);
+        (again, new) = (read(&mut driven, 0..20), read(&mut driven, 20..40));
+    }
+    assert!(again > 50 && new > 50, "{again} and {new} of 60 from the hot device");
+}
+
+/// The index has no versions: what a start finds is compared record by record.
+#[test]
+fn an_older_hot_copy_that_a_start_finds_is_not_served() {
+    let mut driven = Driven::new(settings(1 << 20, quick()));
+    for (device, version) in [(1, 1), (0, 2)] {
+        driven.versions.insert(name("a"), version);
+        let payload = driven.payload(&name("a"));
+        driven.on_disk.insert((device, 0, 0), payload);
+    }
+    let records = [Restored::new(b"a", 0, BYTES + 33).unwrap()];
+    let found = [1, 0].map(|device| RestoredSegment { device, segment: 0, records: &records });
+    driven.node.restore(&found, |work| work.into_iter().for_each(|work| work()));
+    assert_eq!(driven.node.contents().device_objects, 1);
+    // Both are unknown, and the hot one is nearer; the origin says that version 2 is current.
+    assert_eq!(driven.get("a"), Outcome::Origin);
+    assert_eq!(driven.hot_places("a"), (true, false));
+    assert_eq!(driven.get("a"), Outcome::BulkDevice);
 }

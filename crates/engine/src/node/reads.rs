@@ -3,12 +3,25 @@
 use model::window::{Finished, Nanos, Operation, Outcome};
 
 use super::flights::{self, At, Flight, Waiter};
-use super::index::Place;
+use super::index::{OnDevices, Place, Record};
 use super::{
-    Action, Asker, Authority, DeviceId, Failure, Hit, JobId, Node, Reply, RequestId, Stages,
+    Action, Asker, Authority, Choice, DeviceId, Hit, JobId, Node, Reply, RequestId, Stages, Unread,
+    Verified,
 };
 use crate::mutant::{self, Mutant};
 use crate::{Key, Payload};
+
+/// How to get an object.
+enum Way {
+    /// From a record that may be served.
+    Read(Place),
+    /// From a record that may be served because the origin does not answer.
+    Stale(Place),
+    /// From a record, after the origin has said which version is current.
+    Compare,
+    /// No device has it.
+    Elsewhere,
+}
 
 impl<P: Payload> Node<P> {
     pub(super) fn get(
@@ -36,10 +49,8 @@ impl<P: Payload> Node<P> {
         };
         let waiter = Waiter { request, received: now, length_met: 0, deadline, peer };
         self.count_read(&key, now);
-        let fresh =
-            self.index.get(&key).is_some_and(|on| self.is_fresh(on.verified, authority, now));
-        let on_device = if fresh { self.choose(&key, now) } else { None };
-        if peer && on_device.is_none() {
+        let way = self.way(&key, authority, peer, now);
+        if peer && !matches!(way, Way::Read(_)) {
             self.answer_at_once(now, request, Reply::NotHere, actions);
             return;
         }
@@ -47,10 +58,47 @@ impl<P: Payload> Node<P> {
             return;
         }
         let flight = Flight::new(key, now, vec![waiter], authority, avoid);
-        match on_device {
-            Some(place) => self.enter_device(now, place, flight, actions),
-            None => self.dispatch(now, flight, actions),
+        match way {
+            Way::Read(place) => self.enter_device(now, place, flight, actions),
+            _ => self.dispatch(now, flight, actions),
         }
+    }
+
+    /// How to get an object that memory does not have, as far as the index knows.
+    fn way(&mut self, key: &[u8], authority: Option<Authority>, peer: bool, now: Nanos) -> Way {
+        let Some(on) = self.index.get(key) else { return Way::Elsewhere };
+        let fresh = on.filter(|record| self.is_fresh(record.verified, authority, now));
+        let best = self.choose(&fresh, None, now);
+        if let Some(place) = best {
+            let other = on.filter(|record| fresh.at(record.place).is_none());
+            let compares = !peer && self.compared_is_sooner(&other, place, now);
+            return if compares { Way::Compare } else { Way::Read(place) };
+        }
+        if self.origin_down.is_some() {
+            let stale = on.filter(|record| self.may_be_stale(record.verified, authority, now));
+            if let Some(place) = self.choose(&stale, None, now) {
+                return Way::Stale(place);
+            }
+        }
+        match self.choose(&on, None, now) {
+            Some(_) => Way::Compare,
+            // The devices that hold it were taken out.
+            None => Way::Elsewhere,
+        }
+    }
+
+    /// Whether a record that must be compared first is expected to be read sooner than one that may
+    /// be served.
+    fn compared_is_sooner(&mut self, other: &OnDevices, place: Place, now: Nanos) -> bool {
+        if self.settings.tiers.choice != Choice::Wait || self.origin_down.is_some() {
+            return false;
+        }
+        let Some(other) = self.choose(other, None, now) else { return false };
+        let expected = |place: Place| {
+            let Place { device, location } = place;
+            self.devices[device].expected_s(location.bytes(), now)
+        };
+        expected(other) + self.comparisons.mean_s() < expected(place)
     }
 
     /// Answers from memory, if it holds a copy that may be served.
@@ -170,27 +218,17 @@ impl<P: Payload> Node<P> {
     /// Sends a flight to where its object is: a device, a peer or the origin. If the tiers hold a
     /// copy that may be out of date, the origin is asked whether it is current.
     pub(super) fn dispatch(&mut self, now: Nanos, flight: Flight, actions: &mut Vec<Action<P>>) {
-        if let Some(kept) = self.memory.peek(&flight.key) {
-            let etag = kept.payload.etag();
-            return self.enter_origin(now, flight, Some(etag), actions);
+        if self.memory.peek(&flight.key).is_some() {
+            return self.enter_origin(now, flight, true, actions);
         }
-        let Some(on) = self.index.get(&flight.key) else {
-            return self.go_to_peers(now, flight, actions);
-        };
-        let (verified, etag) = (on.verified, on.etag.clone());
-        let stale =
-            self.origin_down.is_some() && self.may_be_stale(verified, flight.authority, now);
-        if self.is_fresh(verified, flight.authority, now) || stale {
-            if stale {
+        match self.way(&flight.key, flight.authority, false, now) {
+            Way::Read(place) => self.enter_device(now, place, flight, actions),
+            Way::Stale(place) => {
                 self.probe_origin(now, &flight.key, None, actions);
+                self.enter_device(now, place, flight, actions);
             }
-            match self.choose(&flight.key, now) {
-                Some(place) => self.enter_device(now, place, flight, actions),
-                // The devices that hold it were taken out.
-                None => self.go_to_peers(now, flight, actions),
-            }
-        } else {
-            self.enter_origin(now, flight, Some(etag), actions);
+            Way::Compare => self.enter_origin(now, flight, true, actions),
+            Way::Elsewhere => self.go_to_peers(now, flight, actions),
         }
     }
 
@@ -237,11 +275,20 @@ impl<P: Payload> Node<P> {
                 self.give_up(now, job, actions);
                 continue;
             }
-            let key = flight.key.clone();
-            // The record may have moved while the flight waited. If it has gone, the read fails and
-            // the flight goes on to the origin.
-            if let Some(place) = self.index.get(&key).and_then(|on| on.on(device)) {
-                flight.location = place.location;
+            let (key, authority) = (flight.key.clone(), flight.authority);
+            let (chosen, void) = (Place { device, location: flight.location }, flight.void);
+            let compared = flight.settled.is_some();
+            // The record may have moved while the flight waited. So may another record of the same hash
+            // that was chosen: a record at another place is read only if it could be chosen now. If
+            // the record has gone, the read fails and the flight goes on to the origin.
+            let record = self.index.get(&key).and_then(|on| on.on(device)).filter(|record| {
+                let may = |verified| !void && self.may_be_served(verified, authority, now);
+                record.place.is(&chosen) || compared || may(record.verified)
+            });
+            let Some(flight) = self.flights.get_mut(job) else { continue };
+            if let Some(record) = record {
+                flight.location = record.place.location;
+                flight.record = Some(record);
             }
             let location = flight.location;
             actions.push(Action::Read { device, location, key, job, start: started.start });
@@ -265,7 +312,7 @@ impl<P: Payload> Node<P> {
         &mut self,
         now: Nanos,
         job: JobId,
-        result: Result<P, Failure>,
+        result: Result<P, Unread>,
         actions: &mut Vec<Action<P>>,
     ) {
         // A device ends each read once: nobody gives it up before.
@@ -273,85 +320,122 @@ impl<P: Payload> Node<P> {
         let At::Device(device) = flight.at else { return self.invariants.broken() };
         let served = now.max(flight.started);
         let outcome = self.devices[device].outcome;
-        // The index's version is the one that was verified: a record of another version is a
-        // failure.
-        let indexed = self.index.get(&flight.key);
-        let there = Place { device, location: flight.location };
-        let indexed = indexed.filter(|on| on.on(device) == Some(there));
-        let right = |payload: &P| {
-            indexed.is_none_or(|on| on.etag == payload.etag())
-                && flight.settled.as_ref().is_none_or(|settled| *settled == payload.etag())
-        };
-        let result = result.and_then(|payload| match right(&payload) {
-            true => Ok(payload),
-            false => Err(Failure { reason: "the record is of another version".to_owned() }),
-        });
-        let age = indexed.and_then(|on| on.verified).map_or(0, |v| served.saturating_sub(v.at));
         let bytes = result.as_ref().map_or(0, Payload::bytes);
         let on = &mut self.devices[device];
-        match &result {
-            Ok(_) => {
-                on.health.worked();
-                let service = served.saturating_sub(flight.started);
-                on.service.add(flight.location.bytes(), service);
-            }
-            Err(_) => on.health.failed(served),
+        let failed = matches!(result, Err(Unread::Failed(_)));
+        if failed {
+            on.health.failed(served);
+        } else {
+            on.health.worked();
+            let service = served.saturating_sub(flight.started);
+            on.service.add(flight.location.bytes(), service, served);
         }
-        let outcome_recorded = if result.is_ok() { outcome } else { Outcome::Error };
+        let outcome_recorded = if failed { Outcome::Error } else { outcome };
         let finished = flight.finished(served, outcome_recorded, bytes);
         self.devices[device].finish(served, &finished);
         self.start_reads(served, device, actions);
         let rescue = flight.rescue;
-        self.after_read(served, device, flight, result, age, actions);
+        match result {
+            Ok(payload) => self.after_read(served, device, flight, payload, actions),
+            Err(why) => self.after_failed_read(served, device, flight, &why, actions),
+        }
         if rescue {
             self.rescue_ended(served, actions);
         }
     }
 
-    /// Fills the tiers with what was read and answers the readers, or sends them on.
+    /// Fills the tiers with what was read and answers the readers, if they may have that version.
     fn after_read(
         &mut self,
         served: Nanos,
         device: DeviceId,
         mut flight: Flight,
-        result: Result<P, Failure>,
-        age: Nanos,
+        payload: P,
         actions: &mut Vec<Action<P>>,
     ) {
+        let place = Place { device, location: flight.location };
+        let mut verified = None;
+        if let Some((etag, at)) = &flight.settled {
+            if *etag != payload.etag() && !mutant::is(Mutant::ChangedTakenForCurrent) {
+                return self.after_older_read(served, place, flight, actions);
+            }
+            verified = flight.verified(*at);
+            if !flight.void {
+                self.verify(&flight.key, place, verified);
+            }
+        }
+        // Its segment may have been dropped meanwhile; what made the record wrong would have voided the
+        // flight.
+        let was = flight.record.filter(|record| record.place.is(&place) && !flight.void);
+        let record = self.index.get(&flight.key).and_then(|on| on.at(place)).or(was);
+        let verified = verified.or(record.and_then(|record| record.verified));
+        let age = verified.map_or(0, |verified| served.saturating_sub(verified.at));
+        self.device_served(device, &flight, served);
+        if !flight.void {
+            self.keep_read(served, &flight, &payload, record, verified, actions);
+        }
         let outcome = self.devices[device].outcome;
-        match result {
-            Ok(payload) => {
-                self.device_served(device, &flight, served);
-                if !flight.void {
-                    self.keep_read(served, &flight, &payload, actions);
-                }
-                flight.served = Some((served, self.devices[device].queue.length()));
-                let reply = || Reply::Found { payload: payload.clone(), outcome, age, warm: 0 };
-                self.answer_all(served, flight, reply, actions);
-            }
-            Err(_) => {
-                // A rescue goes on for its readers, if some joined; it is over as a rescue.
-                flight.rescue = false;
-                self.index.remove_place(&flight.key, device, |at| at == flight.location);
-                if let Some(place) = self.other_place(served, &flight) {
-                    return self.enter_device(served, place, flight, actions);
-                }
-                self.refuse_peers(served, &mut flight, actions);
-                if !flight.waiters.is_empty() {
-                    self.enter_origin(served, flight, None, actions);
-                }
-            }
+        flight.served = Some((served, self.devices[device].queue.length()));
+        let reply = || Reply::Found { payload: payload.clone(), outcome, age, warm: 0 };
+        self.answer_all(served, flight, reply, actions);
+    }
+
+    /// The record is of another version than the origin's.
+    fn after_older_read(
+        &mut self,
+        served: Nanos,
+        place: Place,
+        mut flight: Flight,
+        actions: &mut Vec<Action<P>>,
+    ) {
+        (flight.settled, flight.rescue) = (None, false);
+        if flight.void {
+            self.index.remove_place(&flight.key, place);
+        } else {
+            self.forget(&flight.key);
+        }
+        self.refuse_peers(served, &mut flight, actions);
+        if !flight.waiters.is_empty() {
+            self.enter_origin(served, flight, false, actions);
         }
     }
 
-    /// After a failed read: another copy that the flight's readers may be given.
+    /// Sends the readers on.
+    fn after_failed_read(
+        &mut self,
+        served: Nanos,
+        device: DeviceId,
+        mut flight: Flight,
+        why: &Unread,
+        actions: &mut Vec<Action<P>>,
+    ) {
+        // A rescue goes on for its readers, if some joined; it is over as a rescue.
+        flight.rescue = false;
+        flight.tried = Some(device);
+        match why {
+            // The record stays: it is another key's.
+            Unread::OtherKey => self.other_keys += 1,
+            Unread::Failed(_) => {
+                let place = Place { device, location: flight.location };
+                self.index.remove_place(&flight.key, place);
+            }
+        }
+        if let Some(place) = self.other_place(served, &flight) {
+            return self.enter_device(served, place, flight, actions);
+        }
+        flight.settled = None;
+        self.refuse_peers(served, &mut flight, actions);
+        if !flight.waiters.is_empty() {
+            self.enter_origin(served, flight, false, actions);
+        }
+    }
+
+    /// After a failed read: another record that the flight's readers may be given.
     fn other_place(&mut self, now: Nanos, flight: &Flight) -> Option<Place> {
         let on = self.index.get(&flight.key).filter(|_| !flight.waiters.is_empty())?;
-        let may = match &flight.settled {
-            Some(settled) => *settled == on.etag,
-            None => !flight.void && self.is_fresh(on.verified, flight.authority, now),
-        };
-        if may { self.choose(&flight.key, now) } else { None }
+        let may = |verified| !flight.void && self.is_fresh(verified, flight.authority, now);
+        let on = on.filter(|record| flight.settled.is_some() || may(record.verified));
+        self.choose(&on, flight.tried, now)
     }
 
     /// Answers waiting peers that the object is not in the tiers after all: they fill from tiers
@@ -373,11 +457,13 @@ impl<P: Payload> Node<P> {
         now: Nanos,
         flight: &Flight,
         payload: &P,
+        record: Option<Record>,
+        verified: Option<Verified>,
         actions: &mut Vec<Action<P>>,
     ) {
-        let on = self.index.get(&flight.key).filter(|on| on.etag == payload.etag());
-        let verified = on.and_then(|on| on.verified);
-        self.place_again(now, &flight.key, payload, flight.rescue, actions);
+        if let Some(record) = record {
+            self.place_again(now, (&flight.key, payload), record, flight.rescue, actions);
+        }
         // What nobody reads must not evict from memory what is read.
         if !flight.waiters.is_empty() {
             self.keep(flight.key.clone(), payload.clone(), verified, actions);

@@ -5,6 +5,7 @@ use model::window::{Finished, Nanos, Outcome, SECOND};
 
 use super::flights::{self, At, Flight};
 use super::hot::Target;
+use super::index::Place;
 use super::{Action, Answered, Authority, Checked, Fetched, JobId, Node, Reply};
 use crate::mutant::{self, Mutant};
 use crate::queue::Queue;
@@ -27,7 +28,7 @@ impl<P: Payload> Node<P> {
         let Some((peer, next_peer)) = next else {
             // A copy that no reader waits for is not worth a request to the origin.
             if !flight.waiters.is_empty() {
-                self.enter_origin(now, flight, None, actions);
+                self.enter_origin(now, flight, false, actions);
             }
             return;
         };
@@ -41,7 +42,7 @@ impl<P: Payload> Node<P> {
                 self.start_peer_requests(now, actions);
             }
             Err(_) if flight.waiters.is_empty() => {}
-            Err(_) => self.enter_origin(now, flight, None, actions),
+            Err(_) => self.enter_origin(now, flight, false, actions),
         }
     }
 
@@ -109,7 +110,7 @@ impl<P: Payload> Node<P> {
         let compared = flight.started.saturating_sub(age);
         if !flight.void || mutant::is(Mutant::StalePeerFillKept) {
             let verified = flight.verified(compared);
-            self.append(&flight.key, &payload, verified, Target::Main, actions);
+            self.append(&flight.key, &payload, verified, Target::Main, None, actions);
             // A copy that nobody reads yet must not evict from memory what is read now.
             if !flight.waiters.is_empty() || self.devices.is_empty() {
                 self.keep(flight.key.clone(), payload.clone(), verified, actions);
@@ -135,7 +136,7 @@ impl<P: Payload> Node<P> {
         &mut self,
         now: Nanos,
         mut flight: Flight,
-        check: Option<Etag>,
+        check: bool,
         actions: &mut Vec<Action<P>>,
     ) {
         flight.enter(now, At::Origin, self.origin.length());
@@ -160,11 +161,40 @@ impl<P: Payload> Node<P> {
                 continue;
             };
             let key = flight.key.clone();
-            actions.push(match flight.check.clone() {
-                Some(etag) => Action::Check { key, etag, job },
-                None => Action::Fetch { key, job },
+            actions.push(match flight.check {
+                true => Action::Check { key, job },
+                false => Action::Fetch { key, job },
             });
         }
+    }
+
+    /// A scrub found a damaged record: drops it, and fetches the object again if this was the key's
+    /// and no other record is left.
+    pub(super) fn damaged(
+        &mut self,
+        now: Nanos,
+        place: Place,
+        key: Key,
+        actions: &mut Vec<Action<P>>,
+    ) {
+        if let Some(device) = self.devices.get_mut(place.device) {
+            device.damaged += 1;
+        }
+        let was_there = self.index.remove_place(&key, place);
+        let here = self.memory.peek(&key).is_some() || self.index.contains_key(&key);
+        let authority = self.authority(&key, now);
+        let mine = self.cluster.as_ref().is_none_or(|cluster| cluster.is_mine(&key));
+        let full = self.origin.length() >= self.settings.origin.queue_length_max / 2;
+        if !was_there
+            || here
+            || !mine
+            || full
+            || authority.is_none()
+            || self.flights.joinable(&key).is_some()
+        {
+            return;
+        }
+        self.enter_origin(now, Flight::new(key, now, Vec::new(), authority, None), false, actions);
     }
 
     /// Probes an origin that failed, on behalf of a reader who is answered meanwhile.
@@ -178,16 +208,11 @@ impl<P: Payload> Node<P> {
         if self.origin_down.is_none_or(|at| now < at) {
             return;
         }
-        let etag = match (self.memory.peek(key), self.index.get(key)) {
-            (Some(kept), _) => kept.payload.etag(),
-            (None, Some(on)) => on.etag.clone(),
-            (None, None) => return self.invariants.broken(),
-        };
         // Void if a flight for the key is under way: there is one that others join.
         let authority = authority.filter(|_| self.flights.joinable(key).is_none());
         let flight = Flight::new(key.clone(), now, Vec::new(), authority, None);
         self.origin_down = Some(now + ORIGIN_PROBED_EVERY);
-        self.enter_origin(now, flight, Some(etag), actions);
+        self.enter_origin(now, flight, true, actions);
     }
 
     /// Records whether the origin answers.
@@ -217,8 +242,11 @@ impl<P: Payload> Node<P> {
                 if !flight.void || mutant::is(Mutant::StaleOriginFillKept) {
                     // Verified when the fetch began: a change after that may have been missed.
                     let verified = flight.verified(flight.started);
-                    self.append(&flight.key, &payload, verified, Target::Main, actions);
-                    self.keep(flight.key.clone(), payload.clone(), verified, actions);
+                    self.append(&flight.key, &payload, verified, Target::Main, None, actions);
+                    // A copy that nobody reads yet must not evict from memory what is read now.
+                    if !flight.waiters.is_empty() {
+                        self.keep(flight.key.clone(), payload.clone(), verified, actions);
+                    }
                 }
                 let age = now.saturating_sub(flight.started);
                 let reply = || Reply::Found { payload: payload.clone(), outcome, age, warm: 0 };
@@ -245,61 +273,60 @@ impl<P: Payload> Node<P> {
         self.origin_answered(now, failed);
         let outcome = if failed { Outcome::Error } else { Outcome::Origin };
         self.leave_origin(now, &mut flight, outcome, 0, actions);
+        if !failed {
+            self.comparisons.add(0, now.saturating_sub(flight.started), now);
+        }
         flight.served = None;
         match result {
-            Checked::Current => self.checked_current(now, flight, actions),
+            Checked::Version(etag) => self.checked_version(now, flight, etag, actions),
+            Checked::Missing => self.changed(now, flight, actions),
             Checked::Unavailable(failure) => self.serve_stale(now, flight, &failure, actions),
-            Checked::Changed if mutant::is(Mutant::ChangedTakenForCurrent) => {
-                self.checked_current(now, flight, actions);
-            }
-            Checked::Changed => {
-                if !flight.void {
-                    self.forget(&flight.key);
-                }
-                if !flight.waiters.is_empty() {
-                    self.enter_origin(now, flight, None, actions);
-                }
-            }
         }
     }
 
-    /// The checked version was current after every waiting reader had begun, so they may have it;
-    /// later readers may too, unless the flight is void.
-    fn checked_current(&mut self, now: Nanos, mut flight: Flight, actions: &mut Vec<Action<P>>) {
+    /// What the tiers hold is not the origin's version: forgets it.
+    fn changed(&mut self, now: Nanos, flight: Flight, actions: &mut Vec<Action<P>>) {
+        if !flight.void {
+            self.forget(&flight.key);
+        }
+        if !flight.waiters.is_empty() {
+            self.enter_origin(now, flight, false, actions);
+        }
+    }
+
+    /// The version was current after every waiting reader had begun, so they may have it if the
+    /// tiers hold it; later readers may too, unless the flight is void.
+    fn checked_version(
+        &mut self,
+        now: Nanos,
+        mut flight: Flight,
+        etag: Etag,
+        actions: &mut Vec<Action<P>>,
+    ) {
         let verified = flight.verified(flight.started);
-        flight.settled = flight.check.take();
-        let here = self.index.get_mut(&flight.key);
-        let here = here.filter(|on| Some(&on.etag) == flight.settled.as_ref());
-        let on_device = here.map(|on| {
-            if !flight.void {
-                on.verified = verified;
+        if let Some(kept) = self.memory.get(&flight.key) {
+            if kept.payload.etag() != etag && !mutant::is(Mutant::ChangedTakenForCurrent) {
+                return self.changed(now, flight, actions);
             }
-        });
-        let kept = self.memory.get(&flight.key);
-        let kept = kept.filter(|kept| Some(kept.payload.etag()) == flight.settled);
-        let payload = kept.map(|kept| {
             if !flight.void {
                 kept.verified = verified;
             }
-            kept.payload.clone()
-        });
-        let age = now.saturating_sub(flight.started);
-        let outcome = Outcome::Memory;
+            let payload = kept.payload.clone();
+            let (age, outcome) = (now.saturating_sub(flight.started), Outcome::Memory);
+            let reply = || Reply::Found { payload: payload.clone(), outcome, age, warm: 0 };
+            return self.answer_all(now, flight, reply, actions);
+        }
         if flight.waiters.is_empty() {
             return;
         }
-        match (payload, on_device) {
-            (Some(payload), _) => {
-                let reply = || Reply::Found { payload: payload.clone(), outcome, age, warm: 0 };
-                self.answer_all(now, flight, reply, actions);
+        let on = self.index.get(&flight.key);
+        match on.and_then(|on| self.choose(&on, flight.tried, now)) {
+            Some(place) => {
+                // Whether the record has this version will be seen when it is read.
+                flight.settled = Some((etag, flight.started));
+                self.enter_device(now, place, flight, actions);
             }
-            (None, on_device) => match on_device.and_then(|()| self.choose(&flight.key, now)) {
-                Some(place) => self.enter_device(now, place, flight, actions),
-                None => {
-                    flight.settled = None;
-                    self.enter_origin(now, flight, None, actions);
-                }
-            },
+            None => self.enter_origin(now, flight, false, actions),
         }
     }
 
@@ -323,11 +350,13 @@ impl<P: Payload> Node<P> {
             let reply = || Reply::Found { payload: payload.clone(), outcome, age, warm: 0 };
             return self.answer_all(now, flight, reply, actions);
         }
-        let verified = self.index.get(&flight.key).map(|on| on.verified);
-        let may = |verified| self.may_be_stale(verified, authority, now);
-        let may = authority.is_some() && !flight.waiters.is_empty() && verified.is_some_and(may);
-        let place = if may { self.choose(&flight.key, now) } else { None };
-        match place {
+        let may = authority.is_some() && !flight.waiters.is_empty();
+        let on = self
+            .index
+            .get(&flight.key)
+            .filter(|_| may)
+            .map(|on| on.filter(|record| self.may_be_stale(record.verified, authority, now)));
+        match on.and_then(|on| self.choose(&on, flight.tried, now)) {
             Some(place) => self.enter_device(now, place, flight, actions),
             _ => self.answer_all(now, flight, || Reply::Unavailable(failure.clone()), actions),
         }

@@ -6,7 +6,7 @@ use model::window::{self, Nanos, Outcome};
 use serde::{Deserialize, Serialize};
 
 use crate::route::{NodeId, Ring};
-use crate::tier::Eviction;
+use crate::tier::{Eviction, HASH_BITS};
 
 /// A node's resources and limits. Nothing grows beyond these limits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -116,6 +116,9 @@ pub struct TierSettings {
     pub pins: Vec<Pin>,
     /// How a device is chosen among those that hold an object.
     pub choice: Choice,
+    /// Bits of a key's hash by which the index of the devices' records tells keys apart, up to
+    /// [`HASH_BITS`]; fewer only to see what happens when keys share them.
+    pub index_bits: u32,
 }
 
 impl Default for TierSettings {
@@ -128,6 +131,7 @@ impl Default for TierSettings {
             promote_bytes_per_s: 32 << 20,
             pins: Vec::new(),
             choice: Choice::default(),
+            index_bits: HASH_BITS,
         }
     }
 }

@@ -27,20 +27,22 @@ impl<P: Payload> Node<P> {
         let left = self.memory.insert(key, Kept { payload, verified, hits: 0, warm: 0 }, bytes);
         for (key, kept) in left {
             if !self.index.contains_key(&key) && !self.appending_of.contains_key(&key) {
-                self.append(&key, &kept.payload, kept.verified, Target::Main, actions);
+                self.append(&key, &kept.payload, kept.verified, Target::Main, None, actions);
             }
         }
     }
 
-    /// Writes an object to the device of a class that is least full in proportion to its budget. If
-    /// too many bytes are being written already, or no device takes it, it is not kept: the origin
-    /// has it. Returns whether it is being written.
+    /// Writes an object to the device of a class that is least full in proportion to its budget,
+    /// beside the record that it is a copy of, or in place of all others of the key. If too many
+    /// bytes are being written already, or no device takes it, it is not kept: the origin has it.
+    /// Returns whether it is being written.
     pub(super) fn append(
         &mut self,
         key: &Key,
         payload: &P,
         verified: Option<Verified>,
         target: Target,
+        copy_of: Option<Place>,
         actions: &mut Vec<Action<P>>,
     ) -> bool {
         let stored_bytes = payload.stored_bytes();
@@ -63,29 +65,28 @@ impl<P: Payload> Node<P> {
         on.health.used(self.now);
         on.written_bytes += bytes;
         on.reinserted_bytes += if again { bytes } else { 0 };
-        let (location, placed) = on.log.place(key, bytes);
+        let (location, placed) = on.log.place(bytes);
         let sealed = placed.sealed.is_some();
         if let Some(segment) = placed.sealed {
             actions.push(Action::SealSegment { device, segment });
         }
-        for (segment, keys) in placed.dropped {
-            self.drop_segment(device, segment, &keys, actions);
+        for segment in placed.dropped {
+            self.drop_segment(device, segment, actions);
         }
         let job = self.next_job;
         self.next_job += 1;
         self.void_append(key);
         self.appending_of.insert(key.clone(), job);
         self.appending_bytes += stored_bytes;
-        let etag = payload.etag();
         self.appending.insert(
             job,
             Appending {
                 device,
                 location,
                 key: key.clone(),
-                etag,
                 verified,
                 stored_bytes,
+                copy_of,
                 void: false,
             },
         );
@@ -97,27 +98,17 @@ impl<P: Payload> Node<P> {
             job,
         });
         if sealed && target == Target::Hot {
-            self.rescue_oldest(self.now, device, actions);
+            self.rescue_oldest(device, actions);
         }
         true
     }
 
-    pub(super) fn drop_segment(
-        &mut self,
-        device: DeviceId,
-        segment: u64,
-        keys: &[Key],
-        actions: &mut Vec<Action<P>>,
-    ) {
-        let mut gone = Vec::new();
-        for key in keys {
-            if self.index.remove_place(key, device, |at| at.segment() == segment)
-                && self.is_hot(device)
-            {
-                gone.push(key.clone());
-            }
+    fn drop_segment(&mut self, device: DeviceId, segment: u64, actions: &mut Vec<Action<P>>) {
+        let listed = self.listed_in(device, segment);
+        let gone = self.index.drop_segment(device, segment);
+        if self.is_hot(device) {
+            self.demoted(self.now, gone, &listed);
         }
-        self.demoted(self.now, &gone);
         for appending in self.appending.values_mut() {
             appending.void |= appending.device == device && appending.location.segment() == segment;
         }
@@ -136,7 +127,7 @@ impl<P: Payload> Node<P> {
             return self.invariants.broken();
         };
         self.appending_bytes -= appending.stored_bytes;
-        let Appending { device, location, key, etag, verified, void, .. } = appending;
+        let Appending { device, location, key, verified, copy_of, void, .. } = appending;
         if self.appending_of.get(&key) == Some(&job) {
             self.appending_of.remove(&key);
         }
@@ -147,7 +138,13 @@ impl<P: Payload> Node<P> {
             }
         } else if !void {
             let is_hot = self.is_hot(device);
-            self.index.put(key, Place { device, location }, is_hot, etag, verified);
+            if copy_of.is_none() {
+                // The other records may be of other versions.
+                self.index.remove(&key);
+            }
+            let (settings, cluster, now) = (&self.settings, self.cluster.as_ref(), self.now);
+            let counts = |verified: &Verified| Node::<P>::counts(settings, cluster, verified, now);
+            self.index.put(&key, Place { device, location }, is_hot, verified, &counts);
         }
     }
 

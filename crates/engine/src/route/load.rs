@@ -27,6 +27,12 @@ const PROBE_AFTER: Nanos = SECOND;
 /// Number of answers over which the weights of a ratio fall to 1/e.
 const RATIO_SAMPLES: f64 = 64.0;
 
+/// What is known of the speed of something that was last measured at `at` is divided by this, so
+/// that what was slow once is tried again.
+pub(crate) fn stale(now: Nanos, at: Nanos) -> f64 {
+    1.0 + now.saturating_sub(at) as f64 / PROBE_AFTER as f64
+}
+
 /// Load and speed of a node as seen by this gateway.
 #[derive(Clone, Debug)]
 pub struct Load {
@@ -111,20 +117,18 @@ impl Load {
     /// Expected response in seconds of a request sent now; `prior_s` is the response per unit of
     /// length to assume for a node without history.
     pub fn expected_s(&self, now: Nanos, prior_s: f64) -> f64 {
-        let age = now.saturating_sub(self.answered_at) as f64 / PROBE_AFTER as f64;
-        let ratio_s = self.ratio.value_s().unwrap_or(prior_s) / (1.0 + age);
+        let ratio_s = self.ratio.value_s().unwrap_or(prior_s) / stale(now, self.answered_at);
         (self.length(now) + 1.0) * ratio_s
     }
 
     /// This node as a candidate for a request sent now; see [`Load::expected_s`] for `prior_s`. The mean of
     /// the responses grows old as the ratio does.
     pub fn candidate(&self, now: Nanos, prior_s: f64) -> Candidate {
-        let age = now.saturating_sub(self.answered_at) as f64 / PROBE_AFTER as f64;
         Candidate {
             length: self.length(now),
             expected_s: self.expected_s(now, prior_s),
             outstanding: f64::from(self.outstanding),
-            response_s: self.response_s.unwrap_or(prior_s) / (1.0 + age),
+            response_s: self.response_s.unwrap_or(prior_s) / stale(now, self.answered_at),
         }
     }
 

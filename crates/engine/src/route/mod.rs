@@ -17,11 +17,14 @@ mod schedule;
 pub(crate) use budget::Budget;
 pub use budget::Hedge;
 pub use health::Health;
+pub(crate) use load::stale;
 pub use load::{Load, Ratio, Responses};
 pub use prequal::{Pool, PoolSettings, Probe, c3_score, hot_cold};
 pub use random::SplitMix64;
-pub use ring::{Member, REPLICAS_MAX, Replicas, Ring, RingError};
+pub use ring::{Member, PLACEMENT, REPLICAS_MAX, Replicas, Ring, RingError};
 pub use schedule::{Candidate, Policy};
+
+use std::sync::Arc;
 
 use model::window::Nanos;
 use serde::{Deserialize, Serialize};
@@ -32,29 +35,44 @@ pub type NodeId = usize;
 /// The present members, as last reported to a node or gateway.
 ///
 /// With a *static* membership all members are always live: the epoch never changes and `until` is
-/// `Nanos::MAX`. A *leased* membership (etcd) removes a member that does not renew its lease, and
-/// guarantees that no process gets a view without that member before the member's own `until` has
-/// passed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// `Nanos::MAX`. In a *leased* membership (etcd) members come, are lost, get other weights and leave.
+/// There is one sequence of views, each with the epoch of the one before plus 1, and a process learns
+/// with each confirmation that no later view existed when it asked: it may act on its own place until
+/// a fixed time after it asked. So a process that knows a new view needs to wait that long (longer by
+/// what clocks' rates may differ) before it acts on what the view changed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct View {
-    /// Increases with each change.
+    /// Increases by 1 with each change.
     pub epoch: u64,
     /// For each member of the ring whether it is live.
     pub live: Vec<bool>,
     /// The time, on the recipient's clock, until which the recipient may act on its own place in
     /// the view.
     pub until: Nanos,
+    /// The ring; `None`: that of the recipient's settings, as in a static membership. A member keeps
+    /// its [`NodeId`] from ring to ring ([`Ring::listed`]).
+    pub ring: Option<Arc<Ring>>,
 }
 
 impl View {
     /// The view of a static membership with this number of members.
     pub fn fixed(members: usize) -> View {
-        View { epoch: 0, live: vec![true; members], until: Nanos::MAX }
+        View { epoch: 0, live: vec![true; members], until: Nanos::MAX, ring: None }
+    }
+
+    /// What a process of a leased membership knows before its first view: nothing.
+    pub fn unknown(members: usize) -> View {
+        View { epoch: 0, live: vec![false; members], until: 0, ring: None }
+    }
+
+    /// Whether a member is live.
+    pub fn is_live(&self, node: NodeId) -> bool {
+        self.live.get(node).copied().unwrap_or(false)
     }
 
     /// The primary among a key's nodes: the first that is live. Only the primary orders the key's
     /// writes.
     pub fn primary(&self, replicas: &Replicas) -> Option<NodeId> {
-        replicas.iter().find(|&node| self.live.get(node).copied().unwrap_or(false))
+        replicas.iter().find(|&node| self.is_live(node))
     }
 }

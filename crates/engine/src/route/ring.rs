@@ -1,13 +1,15 @@
 //! The native ring: weighted rendezvous hashing over a fixed number of slots.
 //!
-//! A key's hash names one of 65,536 slots; each slot ranks all members by −ln(u)/weight with u
+//! A key's hash names one of 1,048,576 slots; each slot ranks all members by −ln(u)/weight with u
 //! drawn from the hash of slot and name, and the least come first (weighted rendezvous hashing:
 //! Thaler and Ravishankar, "Using name-based mappings to increase hit rates", IEEE/ACM ToN 6(1),
 //! 1998, with the exponential variables that make weights exact). So a member gets a share of keys
-//! in proportion to its weight, with a relative error of about 1/√(slots × share), and adding or
-//! removing a member moves no key between the others. A look-up costs one hash of the key and one
-//! read of the table. Points on a circle would need many points per member for the same balance,
-//! and a search.
+//! in proportion to its weight, with a relative error of about 1/√(slots × share): 1.4 % for one of
+//! 200. Adding or removing a member moves no key between the others, in whatever order members come.
+//! A look-up costs one hash of the key and one read of the table, which has two bytes for each slot
+//! and replica. Points on a circle would need many points per member for the same balance, and a
+//! search. A smaller table that is balanced on purpose would be less even once members have left: a
+//! slot's members follow from the slot alone, or keys move between others.
 
 use std::fmt;
 
@@ -19,7 +21,12 @@ use model::window::key_hash;
 /// Maximum number of nodes that a key belongs to.
 pub const REPLICAS_MAX: usize = 8;
 
-const SLOT_BITS: u32 = 16;
+/// Version of the rule by which keys are placed: two processes with different ones must not serve one
+/// cluster. 1 had 65,536 slots.
+pub const PLACEMENT: u32 = 2;
+
+const SLOT_BITS: u32 = 20;
+#[cfg(test)]
 const SLOTS: usize = 1 << SLOT_BITS;
 
 /// Maximum number of members of a ring.
@@ -30,7 +37,8 @@ const MEMBERS_MAX: usize = 4096;
 pub struct Member {
     /// Its name, which is hashed. Its address may change without moving keys.
     pub name: String,
-    /// Its share of the keys relative to the others: its capacity, in any unit.
+    /// Its share of the keys relative to the others: its capacity, in any unit. 0 in a listed ring
+    /// ([`Ring::listed`]): the member has no keys, because it leaves or has left.
     pub weight: f64,
 }
 
@@ -121,6 +129,12 @@ pub struct Ring {
     replicas: usize,
     /// The nodes of each slot in turn, `replicas` per slot.
     table: Vec<u16>,
+    /// The number of slots is 2 to this power.
+    slot_bits: u32,
+    /// The members' indexes in ascending order of their names.
+    by_name: Vec<u16>,
+    /// Whether the members keep the order in which they were given.
+    listed: bool,
 }
 
 /// Omits the table, which follows from the rest.
@@ -136,67 +150,115 @@ impl fmt::Debug for Ring {
 struct RingParts {
     members: Vec<Member>,
     replicas: usize,
+    #[serde(default = "slot_bits_once")]
+    slot_bits: u32,
+    #[serde(default)]
+    listed: bool,
+}
+
+/// Those of rings that were stored without their number.
+fn slot_bits_once() -> u32 {
+    16
 }
 
 impl TryFrom<RingParts> for Ring {
     type Error = RingError;
     fn try_from(parts: RingParts) -> Result<Ring, RingError> {
-        Ring::new(parts.members, parts.replicas)
+        let RingParts { mut members, replicas, slot_bits, listed } = parts;
+        if !listed {
+            members.sort_by(|a, b| a.name.cmp(&b.name));
+        }
+        Ring::build(members, replicas, slot_bits.clamp(1, SLOT_BITS), listed)
     }
 }
 
 impl From<Ring> for RingParts {
     fn from(ring: Ring) -> RingParts {
-        RingParts { members: ring.members, replicas: ring.replicas }
+        let Ring { members, replicas, slot_bits, listed, .. } = ring;
+        RingParts { members, replicas, slot_bits, listed }
     }
 }
 
 impl Ring {
     /// A ring of members in any order. `replicas` is the number of nodes of a key, its primary
-    /// included (fewer if there are fewer members). Costs 65,536 hashes for each member.
+    /// included (fewer if there are fewer members). Costs a million hashes for each member.
     ///
     /// # Errors
     /// See [`RingError`].
     pub fn new(mut members: Vec<Member>, replicas: usize) -> Result<Ring, RingError> {
-        if members.is_empty() {
-            return Err(RingError::Empty);
-        }
+        members.sort_by(|a, b| a.name.cmp(&b.name));
+        Ring::build(members, replicas, SLOT_BITS, false)
+    }
+
+    /// A ring of members whose [`NodeId`]s are their places in the given list, so that a member keeps
+    /// its number while others come and go. Members of weight 0 have a number and no keys. Costs as
+    /// [`Ring::new`].
+    ///
+    /// # Errors
+    /// See [`RingError`]; [`RingError::Empty`] if all weights are 0.
+    pub fn listed(members: Vec<Member>, replicas: usize) -> Result<Ring, RingError> {
+        Ring::build(members, replicas, SLOT_BITS, true)
+    }
+
+    /// As [`Ring::listed`], with fewer slots: for simulations that change their rings often.
+    pub(crate) fn coarse(
+        members: Vec<Member>,
+        replicas: usize,
+        slot_bits: u32,
+    ) -> Result<Ring, RingError> {
+        Ring::build(members, replicas, slot_bits.clamp(1, SLOT_BITS), true)
+    }
+
+    fn build(
+        members: Vec<Member>,
+        replicas: usize,
+        slot_bits: u32,
+        listed: bool,
+    ) -> Result<Ring, RingError> {
         if members.len() > MEMBERS_MAX {
             return Err(RingError::TooMany(members.len()));
         }
         if !(1..=REPLICAS_MAX).contains(&replicas) {
             return Err(RingError::Replicas(replicas));
         }
-        members.sort_by(|a, b| a.name.cmp(&b.name));
-        if let Some(two) = members.windows(2).find(|two| two[0].name == two[1].name) {
-            return Err(RingError::Duplicate(two[0].name.clone()));
+        let mut by_name: Vec<u16> = (0..members.len() as u16).collect();
+        by_name.sort_by(|&a, &b| members[usize::from(a)].name.cmp(&members[usize::from(b)].name));
+        let names =
+            by_name.windows(2).map(|two| [0, 1].map(|i| &members[usize::from(two[i])].name));
+        if let Some([name, _]) = names.into_iter().find(|[a, b]| a == b) {
+            return Err(RingError::Duplicate(name.clone()));
         }
         for member in &members {
-            if !(member.weight.is_finite() && member.weight > 0.0) {
+            let some = member.weight > 0.0 || (listed && member.weight == 0.0);
+            if !(member.weight.is_finite() && some) {
                 let Member { name, weight } = member.clone();
                 return Err(RingError::Weight { name, weight });
             }
         }
-        let each = replicas.min(members.len());
-        let seeds: Vec<u64> = members.iter().map(|m| key_hash(m.name.as_bytes())).collect();
-        let mut table = Vec::with_capacity(SLOTS * each);
-        let mut ranked: Vec<(f64, u16)> = Vec::with_capacity(members.len());
-        for slot in 0..SLOTS as u64 {
-            ranked.clear();
-            for (node, member) in members.iter().enumerate() {
-                ranked.push((rank(seeds[node], slot, member.weight), node as u16));
-            }
-            if each < ranked.len() {
-                ranked.select_nth_unstable_by(each - 1, |a, b| a.0.total_cmp(&b.0));
-            }
-            let first = &mut ranked[..each];
-            first.sort_by(|a, b| a.0.total_cmp(&b.0));
-            table.extend(first.iter().map(|(_, node)| node));
+        let placed: Vec<Placed> = members
+            .iter()
+            .enumerate()
+            .filter(|(_, member)| member.weight > 0.0)
+            .map(|(node, member)| Placed {
+                node: node as u16,
+                seed: key_hash(member.name.as_bytes()),
+                weight: member.weight,
+            })
+            .collect();
+        if placed.is_empty() {
+            return Err(RingError::Empty);
         }
-        Ok(Ring { members, replicas: each, table })
+        let each = replicas.min(placed.len());
+        let slots = 1u64 << slot_bits;
+        let mut table = Vec::with_capacity(slots as usize * each);
+        let even = placed.iter().all(|member| member.weight == placed[0].weight);
+        for slot in 0..slots {
+            table.extend_from_slice(&first(&placed, slot, each, even)[..each]);
+        }
+        Ok(Ring { members, replicas: each, table, slot_bits, by_name, listed })
     }
 
-    /// The members, in ascending order of their names: [`NodeId`] is the index here.
+    /// The members, in ascending order of their names, or as listed: [`NodeId`] is the index here.
     pub fn members(&self) -> &[Member] {
         &self.members
     }
@@ -208,7 +270,24 @@ impl Ring {
 
     /// The member with a name.
     pub fn find(&self, name: &str) -> Option<NodeId> {
-        self.members.binary_search_by(|member| member.name.as_str().cmp(name)).ok()
+        let name_of = |at: u16| self.members[usize::from(at)].name.as_str();
+        let found = self.by_name.binary_search_by(|&at| name_of(at).cmp(name)).ok()?;
+        Some(NodeId::from(self.by_name[found]))
+    }
+
+    /// Whether a member has keys: false for one that leaves or has left, and for an unknown one.
+    pub fn has_keys(&self, node: NodeId) -> bool {
+        self.members.get(node).is_some_and(|member| member.weight > 0.0)
+    }
+
+    /// The number of slots: keys of one slot have the same nodes.
+    pub fn slots(&self) -> usize {
+        1 << self.slot_bits
+    }
+
+    /// The slot of the key with this [`key_hash`].
+    pub fn slot_of_hash(&self, hash: u64) -> usize {
+        (hash >> (64 - self.slot_bits)) as usize
     }
 
     /// The number of nodes of a key.
@@ -223,14 +302,20 @@ impl Ring {
 
     /// The nodes of the key with this [`key_hash`], for callers that need the hash too.
     pub fn replicas_of_hash(&self, hash: u64) -> Replicas {
-        self.of_slot((hash >> (64 - SLOT_BITS)) as usize)
+        self.of_slot(self.slot_of_hash(hash))
     }
 
-    fn of_slot(&self, slot: usize) -> Replicas {
+    /// The nodes of the keys of a slot below [`Ring::slots`], the primary first.
+    pub fn of_slot(&self, slot: usize) -> Replicas {
         let mut nodes = [0; REPLICAS_MAX];
-        let from = slot * self.replicas;
-        nodes[..self.replicas].copy_from_slice(&self.table[from..from + self.replicas]);
+        nodes[..self.replicas].copy_from_slice(self.row(slot));
         Replicas { nodes, length: self.replicas as u8 }
+    }
+
+    /// The same as they stand in the table, to be compared.
+    pub(crate) fn row(&self, slot: usize) -> &[u16] {
+        let from = slot * self.replicas;
+        &self.table[from..from + self.replicas]
     }
 
     /// The share of all keys of which each member is the primary.
@@ -242,19 +327,19 @@ impl Ring {
     /// to the first of its live nodes. Keys without a live node count for no member.
     pub fn shares_of(&self, live: &[bool]) -> Vec<f64> {
         let mut counts = vec![0u64; self.members.len()];
-        for slot in 0..SLOTS {
+        for slot in 0..self.slots() {
             let there = |node: &NodeId| live.get(*node).copied().unwrap_or(false);
             if let Some(node) = self.of_slot(slot).iter().find(there) {
                 counts[node] += 1;
             }
         }
-        counts.into_iter().map(|count| count as f64 / SLOTS as f64).collect()
+        counts.into_iter().map(|count| count as f64 / self.slots() as f64).collect()
     }
 
     /// A fingerprint of members, weights and replicas. Two processes with the same fingerprint
     /// place all keys alike.
     pub fn fingerprint(&self) -> u64 {
-        let mut text = format!("1 {} ", self.replicas);
+        let mut text = format!("{PLACEMENT} {} {} ", self.slot_bits, self.replicas);
         for member in &self.members {
             text.push_str(&format!("{:?} {:x} ", member.name, member.weight.to_bits()));
         }
@@ -262,16 +347,46 @@ impl Ring {
     }
 }
 
-/// −ln(u)/weight, with u in (0, 1] drawn from the hashes of slot and member.
-fn rank(seed: u64, slot: u64, weight: f64) -> f64 {
+/// A member that has keys.
+struct Placed {
+    node: u16,
+    seed: u64,
+    weight: f64,
+}
+
+/// The `each` members that a slot ranks first, in their order; `even` if all have the same weight.
+fn first(placed: &[Placed], slot: u64, each: usize, even: bool) -> [u16; REPLICAS_MAX] {
+    let (mut nodes, mut ranks) = ([0; REPLICAS_MAX], [f64::INFINITY; REPLICAS_MAX]);
+    for &Placed { node, seed, weight } in placed {
+        let less = 1.0 - uniform(seed, slot);
+        // −ln(u) grows with 1 − u and is at least that, which saves most logarithms.
+        let rank = match even {
+            true => less,
+            false if less * 0.999_999 > ranks[each - 1] * weight => continue,
+            false => -(1.0 - less).ln() / weight,
+        };
+        let mut at = each - 1;
+        if rank >= ranks[at] {
+            continue;
+        }
+        while at > 0 && rank < ranks[at - 1] {
+            (ranks[at], nodes[at]) = (ranks[at - 1], nodes[at - 1]);
+            at -= 1;
+        }
+        (ranks[at], nodes[at]) = (rank, node);
+    }
+    nodes
+}
+
+/// u in (0, 1], drawn from the hashes of slot and member.
+fn uniform(seed: u64, slot: u64) -> f64 {
     // SplitMix64's finaliser: slots are small numbers, and neighbouring slots must get unrelated
     // values.
     let mut hash = seed ^ slot.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     hash ^= hash >> 31;
-    let uniform = ((hash >> 11) + 1) as f64 / (1u64 << 53) as f64;
-    -uniform.ln() / weight
+    ((hash >> 11) + 1) as f64 / (1u64 << 53) as f64
 }
 
 #[cfg(test)]
@@ -288,7 +403,7 @@ mod tests {
     /// The naive twin: ranks all members for each key's slot.
     fn naive(ring: &Ring, key: &[u8]) -> Vec<NodeId> {
         let slot = key_hash(key) >> (64 - SLOT_BITS);
-        let of = |m: &Member| rank(key_hash(m.name.as_bytes()), slot, m.weight);
+        let of = |m: &Member| -uniform(key_hash(m.name.as_bytes()), slot).ln() / m.weight;
         let mut ranked: Vec<NodeId> = (0..ring.members.len()).collect();
         ranked.sort_by(|&a, &b| of(&ring.members[a]).total_cmp(&of(&ring.members[b])));
         ranked.truncate(ring.replicas);
@@ -321,6 +436,26 @@ mod tests {
         assert!((share - 1.0 / 6.0).abs() < 0.01, "{share} of the keys moved");
     }
 
+    /// Of 200 nodes, and of those that join them one after another: what each has, and what its join moves.
+    #[test]
+    fn large_rings_are_even_and_joins_move_what_they_must() {
+        let mut before = ring(&[1.0; 200], 1);
+        let even = |ring: &Ring| {
+            let shares = ring.shares();
+            let mean = 1.0 / shares.len() as f64;
+            assert!(shares.iter().all(|share| (share / mean - 1.0).abs() < 0.05), "{shares:?}");
+        };
+        even(&before);
+        for nodes in 201..206 {
+            let after = ring(&vec![1.0; nodes], 1);
+            let moved = (0..SLOTS).filter(|&slot| before.row(slot) != after.row(slot)).count();
+            let ideal = SLOTS as f64 / nodes as f64;
+            assert!(moved as f64 <= 1.05 * ideal, "{moved} of {ideal} at {nodes}");
+            even(&after);
+            before = after;
+        }
+    }
+
     #[test]
     fn rings_that_cannot_be_are_named() {
         let member = |name: &str, weight| Member { name: name.into(), weight };
@@ -334,8 +469,61 @@ mod tests {
         assert_eq!(Ring::new(vec![member("a", 1.0)], 0), Err(RingError::Replicas(0)));
     }
 
+    #[test]
+    fn listed_members_keep_their_numbers() {
+        let member = |name: &str, weight| Member { name: name.into(), weight };
+        let listed = |weights: [f64; 3]| {
+            let names = ["c", "a", "b"].into_iter().zip(weights);
+            Ring::listed(names.map(|(name, weight)| member(name, weight)).collect(), 2)
+        };
+        let (all, drained) = (listed([1.0; 3]).unwrap(), listed([1.0, 0.0, 1.0]).unwrap());
+        assert_eq!((all.find("c"), all.find("a"), all.find("b")), (Some(0), Some(1), Some(2)));
+        assert!(all.has_keys(1) && !drained.has_keys(1) && !drained.has_keys(7));
+        for slot in 0..SLOTS {
+            // The others move up, and nothing else moves.
+            let stay: Vec<NodeId> = all.of_slot(slot).iter().filter(|&node| node != 1).collect();
+            let now: Vec<NodeId> = drained.of_slot(slot).iter().collect();
+            assert!(now.starts_with(&stay) && !now.contains(&1), "slot {slot}: {now:?}");
+        }
+        let json = serde_json::to_string(&drained).unwrap();
+        assert_eq!(serde_json::from_str::<Ring>(&json).unwrap(), drained);
+        assert_eq!(listed([0.0; 3]), Err(RingError::Empty));
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(8))]
+        /// Members in any order are one ring; whoever leaves hands its keys on, and those of others stay.
+        #[test]
+        fn order_is_irrelevant_and_others_keys_stay(
+            weights in prop::collection::vec(1u8..9, 2..8),
+            turn in 0usize..8,
+            leaves in 0usize..8,
+            replicas in 1usize..4,
+        ) {
+            let member = |i: usize| Member { name: format!("n{i}"), weight: f64::from(weights[i]) };
+            let count = weights.len();
+            let mut members: Vec<Member> = (0..count).map(member).collect();
+            let ring = Ring::coarse(members.clone(), replicas, 12).unwrap();
+            members.rotate_left(turn % count);
+            let turned = Ring::coarse(members, replicas, 12).unwrap();
+            let leaves = leaves % count;
+            let without = (0..count).map(member).map(|member| {
+                let stays = member.name != format!("n{leaves}");
+                Member { weight: if stays { member.weight } else { 0.0 }, ..member }
+            });
+            let without = Ring::coarse(without.collect(), replicas, 12).unwrap();
+            for slot in 0..ring.slots() {
+                let names = |ring: &Ring| -> Vec<String> {
+                    ring.of_slot(slot).iter().map(|node| ring.name(node).to_owned()).collect()
+                };
+                let all = names(&ring);
+                prop_assert_eq!(&all, &names(&turned));
+                let gone = format!("n{leaves}");
+                let stay: Vec<String> = all.into_iter().filter(|name| *name != gone).collect();
+                prop_assert!(names(&without).starts_with(&stay));
+            }
+        }
+
         #[test]
         fn agrees_with_ranking_all_members(
             quarters in prop::collection::vec(1u8..40, 1..12),

@@ -59,7 +59,13 @@ impl Simulation {
             self.schedule.push(next.max(self.now + 1), Happening::Arrival);
         }
         let random = &mut self.random.load;
-        let key = self.popularity.draw(random);
+        let key = match self.shifted {
+            0 => self.popularity.draw(random),
+            by => {
+                let key = u64::from(self.popularity.draw(random)) + u64::from(by);
+                (key % u64::from(clients.keys)) as u32
+            }
+        };
         let writes = clients.write_share > 0.0 && random.random_bool(clients.write_share);
         let bytes = writes.then(|| {
             let deletes = clients.delete_share > 0.0 && random.random_bool(clients.delete_share);
@@ -108,7 +114,7 @@ impl Simulation {
         let place = if any { self.random.load.random_range(0..replicas.len()) } else { 0 };
         let node = replicas.iter().nth(place).unwrap_or(0);
         let call = match write {
-            Some(write) => Call::Write { key, write, life: self.life(node), until },
+            Some(write) => Call::Write { key, write, life: self.life(node), epoch: None, until },
             None => {
                 let wait = Some(self.settings.clients.deadline);
                 Call::Get { key, asker: Asker::Client { avoid: None }, wait }

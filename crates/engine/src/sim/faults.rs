@@ -3,10 +3,11 @@
 use model::window::Nanos;
 
 use super::happening::{Caller, Happening};
+use super::preload::Disk;
 use super::settings::{FaultKind, Process};
 use super::{Simulation, State};
 use crate::gateway::{Event, Failed, Gateway};
-use crate::node::Node;
+use crate::node::{Node, Restored, RestoredSegment};
 
 /// Messages between a process and others that are lost.
 pub(super) struct Cut {
@@ -77,6 +78,22 @@ impl Simulation {
                 }
                 return;
             }
+            FaultKind::Suspect { process } => {
+                if self.settings.membership.is_some() {
+                    self.suspect(usize::from(process));
+                }
+                return;
+            }
+            FaultKind::Ring { ring } => {
+                if self.settings.membership.is_some() {
+                    self.change_ring(ring);
+                }
+                return;
+            }
+            FaultKind::Shift { by } => {
+                self.shifted = self.shifted.wrapping_add(by) % self.settings.clients.keys.max(1);
+                return;
+            }
             FaultKind::OriginDead { time } => {
                 self.origin.dead += 1;
                 time
@@ -107,6 +124,7 @@ impl Simulation {
                 }
             }
             FaultKind::ClockJump { .. } | FaultKind::Rot { .. } => {}
+            FaultKind::Suspect { .. } | FaultKind::Ring { .. } | FaultKind::Shift { .. } => {}
             FaultKind::DiskFull { process, .. } => {
                 if let Some(node) = self.nodes.get_mut(usize::from(process)) {
                     node.full -= 1;
@@ -181,11 +199,21 @@ impl Simulation {
             self.gateways[gateway].wake = Nanos::MAX;
         } else {
             let mut node = Node::new(self.settings.nodes[process].clone(), now);
-            for (device, disk) in self.nodes[process].disks.iter().enumerate() {
-                for (segment, records) in disk.restored() {
-                    node.restore(device, segment, records);
-                }
-            }
+            let disks = self.nodes[process].disks.iter().enumerate();
+            let of_disk = |(device, disk): (usize, &Disk)| {
+                disk.restored().map(|(segment, records)| (device, segment, records)).collect()
+            };
+            let records: Vec<(usize, u64, Vec<Restored>)> =
+                disks.flat_map::<Vec<_>, _>(of_disk).collect();
+            let found: Vec<RestoredSegment<'_>> = records
+                .iter()
+                .map(|(device, segment, records)| RestoredSegment {
+                    device: *device,
+                    segment: *segment,
+                    records,
+                })
+                .collect();
+            node.restore(&found, |work| work.into_iter().for_each(|work| work()));
             self.nodes[process].node = node;
             self.nodes[process].joined = self.settings.membership.is_none();
         }

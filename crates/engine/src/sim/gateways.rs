@@ -5,6 +5,7 @@ use model::window::Nanos;
 use super::happening::{Call, Caller, ClientReply, Happening, Reader, RequestNumber};
 use super::settings::{CLIENTS, Process};
 use super::{Clock, Settings, Simulation};
+use crate::act::concurrency::Order;
 use crate::gateway::{Action, Event, Gateway, Operation};
 use crate::node::Asker;
 
@@ -66,6 +67,11 @@ impl Simulation {
             self.gateways[at].gateway.handle(now, Event::Over { request }, &mut actions);
             actions.clear();
         }
+        if self.gateways[at].gateway.advice().is_some() {
+            // Whoever approves changes approves at once.
+            let event = Event::Concurrency(Order::Move);
+            self.gateways[at].gateway.handle(now, event, &mut actions);
+        }
         self.gateway_actions = actions;
         let process = &mut self.gateways[at];
         if let Some(next) = process.gateway.next_wake() {
@@ -83,7 +89,7 @@ impl Simulation {
         let process = self.nodes.len() + at;
         let life = self.life(process);
         match action {
-            Action::Send { request, attempt, node, avoid, deadline } => {
+            Action::Send { request, attempt, node, avoid, deadline, epoch } => {
                 let Some(asked) = self.requests.get_mut(request) else { return };
                 let key = self.keys[asked.key as usize].clone();
                 let until = asked.began + self.settings.clients.deadline;
@@ -91,7 +97,10 @@ impl Simulation {
                 let to_life = self.life(node);
                 let asked = self.requests.get_mut(request);
                 let call = match asked.and_then(|asked| asked.write) {
-                    Some(write) => Call::Write { key, write, life: to_life, until },
+                    Some(write) => {
+                        let epoch = Some(epoch);
+                        Call::Write { key, write, life: to_life, epoch, until }
+                    }
                     None => Call::Get { key, asker: Asker::Client { avoid }, wait },
                 };
                 let from = Caller::Gateway { gateway: at, life, attempt };
@@ -105,7 +114,7 @@ impl Simulation {
                 let Some(asked) = self.requests.get_mut(request) else { return };
                 let key = self.keys[asked.key as usize].clone();
                 let from = Reader::Gateway { gateway: at, life, attempt };
-                self.send_to_origin(process, Happening::OriginRead { from, key, check: None });
+                self.send_to_origin(process, Happening::OriginRead { from, key, check: false });
             }
             Action::Relay { request, .. } => {
                 let answer = answer.unwrap_or(ClientReply::FAILED);

@@ -42,7 +42,7 @@ pub(super) enum Happening {
     /// A gateway's requested wake-up is due.
     Wake { gateway: usize, life: Life, at: Nanos },
     /// A read arrives at the origin.
-    OriginRead { from: Reader, key: Key, check: Option<Etag> },
+    OriginRead { from: Reader, key: Key, check: bool },
     /// A put takes effect at the origin, or fails.
     OriginPut { put: Put },
     /// The look before a conditional put arrives at the origin.
@@ -125,6 +125,8 @@ pub(super) enum Call {
         write: Written,
         /// The node's life to which the call was sent: a connection does not outlive the process.
         life: Life,
+        /// The epoch of the view of the gateway that sent it.
+        epoch: Option<u64>,
         /// When the client stops waiting; a write that arrives later is not started. In the real
         /// process the gateway sends the time left, which the node adds to its own clock.
         until: Nanos,

@@ -1,16 +1,20 @@
 //! The membership service, and how it informs processes.
 //!
-//! A member that has not renewed for its granted time plus a sixteenth is removed; a process that
-//! renews is added again. Each change is sent to all processes at once (these messages may be late
+//! A member that has not renewed for its granted time plus a sixteenth is removed, and one that
+//! others suspect at any time; a process that renews is added again. The ring changes by the
+//! operator's orders. Each change is sent to all processes at once (these messages may be late
 //! or lost), and again in the reply to each renewal. So a process that never learnt of a change has
 //! lost its own membership after [`Settings::view_lag`]: the nodes' protocol depends on this bound.
+//! In the process the service is etcd: `serve::membership`.
+
+use std::sync::Arc;
 
 use model::window::Nanos;
 
 use super::happening::{Happening, Life};
 use super::settings::{MEMBERSHIP, Process};
 use super::{Breakage, Settings, Simulation};
-use crate::route::View;
+use crate::route::{Ring, View};
 use crate::{gateway, node};
 
 pub(super) struct Members {
@@ -18,11 +22,13 @@ pub(super) struct Members {
     epoch: u64,
     live: Vec<bool>,
     renewed: Vec<Nanos>,
+    ring: Arc<Ring>,
 }
 
 impl Members {
-    pub fn new(nodes: usize) -> Members {
-        Members { epoch: 1, live: vec![true; nodes], renewed: vec![0; nodes] }
+    pub fn new(ring: Arc<Ring>) -> Members {
+        let nodes = ring.members().len();
+        Members { epoch: 1, live: vec![true; nodes], renewed: vec![0; nodes], ring }
     }
 }
 
@@ -55,8 +61,27 @@ impl Simulation {
         }
     }
 
+    /// Others suspect a member, and it is removed until it renews.
+    pub(super) fn suspect(&mut self, member: usize) {
+        if self.members.live.get(member) == Some(&true) {
+            self.change(member, false);
+        }
+    }
+
+    /// The operator changes the ring: members join, are drained or get other weights.
+    pub(super) fn change_ring(&mut self, ring: Arc<Ring>) {
+        if ring.members().len() == self.members.live.len() {
+            self.members.ring = ring;
+            self.changed();
+        }
+    }
+
     fn change(&mut self, member: usize, live: bool) {
         self.members.live[member] = live;
+        self.changed();
+    }
+
+    fn changed(&mut self) {
         self.members.epoch += 1;
         for process in 0..self.processes.len() {
             self.show(process as Process, self.life(process), None);
@@ -64,8 +89,8 @@ impl Simulation {
     }
 
     fn show(&mut self, process: Process, life: Life, asked: Option<Nanos>) {
-        let Members { epoch, live, .. } = &self.members;
-        let view = View { epoch: *epoch, live: live.clone(), until: 0 };
+        let Members { epoch, live, ring, .. } = &self.members;
+        let view = View { epoch: *epoch, live: live.clone(), until: 0, ring: Some(ring.clone()) };
         self.send(MEMBERSHIP, process, Happening::Viewed { process, life, view, asked });
     }
 

@@ -14,34 +14,40 @@ const SEEDS: u64 = 10_000;
 
 /// Each mutant with a seed that finds it. A change of the simulation changes the course of every
 /// seed; the test then searches for another seed, and fails only if none of the first [`SEEDS`]
-/// finds the mutant.
+/// finds the mutant. [`Mutant::GivenUpAtOnce`] is not among them: no seed below [`SEEDS`] finds it, as a write
+/// would have to be under way longer than another gateway needs for a later one at a node that was just lost.
 const MUTANTS: &[(Mutant, u64)] = &[
     (Mutant::InvalidationSkipped, 0),
-    (Mutant::AckBeforePeers, 1),
+    (Mutant::AckBeforePeers, 3),
     (Mutant::InvalidationKeepsCopies, 0),
-    (Mutant::InvalidationKeepsFlights, 7),
-    (Mutant::ServeAfterLease, 1),
+    (Mutant::InvalidationKeepsFlights, 6),
+    (Mutant::ServeAfterLease, 6),
     (Mutant::LeaseFromArrival, 43),
     (Mutant::GenerationIgnored, 1),
-    (Mutant::NoMargin, 6265),
-    (Mutant::RestartForgetsLeases, 98),
+    (Mutant::NoMargin, 7118),
+    (Mutant::RestartForgetsLeases, 363),
     (Mutant::ViewLagIgnored, 31),
-    (Mutant::MembershipIgnored, 47),
-    (Mutant::AsksPeersWhilePending, 35),
+    (Mutant::WritesUnasked, 1329),
+    (Mutant::MissedViewTrusted, 4944),
+    (Mutant::NewReplicaTrusted, 1439),
+    (Mutant::EarlierRingForgotten, 224),
+    (Mutant::EpochUnasked, 966),
+    (Mutant::MembershipIgnored, 302),
+    (Mutant::AsksPeersWhilePending, 45),
     (Mutant::StalePeerFillKept, 9),
-    (Mutant::StaleOriginFillKept, 2),
-    (Mutant::ChangedTakenForCurrent, 21),
-    (Mutant::JoinsOldFlight, 364),
+    (Mutant::StaleOriginFillKept, 31),
+    (Mutant::ChangedTakenForCurrent, 1),
+    (Mutant::JoinsOldFlight, 848),
     (Mutant::ReaderLost, 0),
-    (Mutant::WriterLost, 120),
+    (Mutant::WriterLost, 137),
     (Mutant::TurnShared, 1),
     (Mutant::OwnCopyKept, 0),
-    (Mutant::OwnFlightsKept, 5),
+    (Mutant::OwnFlightsKept, 9),
     (Mutant::ForgetsMemoryOnly, 0),
     (Mutant::HotCopyKept, 0),
-    (Mutant::AppendsNotVoided, 1),
+    (Mutant::AppendsNotVoided, 38),
     (Mutant::RestoredTrusted, 116),
-    (Mutant::BudgetIgnored, 0),
+    (Mutant::BudgetIgnored, 1),
 ];
 
 /// The failure of a seed: a violation, a broken invariant or a panic of the engine.

@@ -10,7 +10,7 @@ use super::happening::{
 };
 use super::network::ask_failed;
 use super::origin::found_answer;
-use super::preload::Disk;
+use super::preload::{Disk, unread};
 use super::settings::{CLIENTS, Process};
 use super::slab::Slab;
 use super::{Breakage, Clock, Law, Logged, Settings, Simulation};
@@ -133,7 +133,7 @@ impl Simulation {
                 let request = self.nodes[at].incoming.insert(incoming);
                 self.tell_node(at, Event::Get { request, key, asker, deadline });
             }
-            Call::Write { key, write: what, life, until } => {
+            Call::Write { key, write: what, life, epoch, until } => {
                 if life != self.life(at) {
                     return self.fail_call(at, from, Failed::Broken);
                 }
@@ -150,7 +150,7 @@ impl Simulation {
                     let timeout = Happening::WriteTimeout { node: at, life, request };
                     self.schedule.push(late, timeout);
                 }
-                self.tell_node(at, Event::WriteBegin { request, key });
+                self.tell_node(at, Event::WriteBegin { request, key, epoch });
             }
             Call::Ping => {
                 let Caller::Ping { gateway, life } = from else { return };
@@ -189,14 +189,13 @@ impl Simulation {
             Action::WriteTurn { request } => self.write_turn(at, request),
             Action::WriteDone { request, certain } => self.write_done(at, request, certain),
             Action::Read { device, location, key, job, .. } => {
-                let trusting = self.settings.breakage == Some(Breakage::ChecksumIgnored);
-                let found = self.nodes[at].disks[device].read(location, &key, trusting);
+                let breakage = self.settings.breakage;
+                let found = self.nodes[at].disks[device].read(location, &key, breakage);
                 let fails = self.device_fails();
                 let process = &self.nodes[at];
                 let service = process.laws[device].draw(&mut self.random.service);
                 let service = (service as f64 * process.slow) as Nanos;
-                let failure = || crate::node::Failure { reason: "simulated".to_owned() };
-                let result = found.filter(|_| !fails).ok_or_else(failure);
+                let result = if fails { Err(unread()) } else { found };
                 self.own(at, service, Event::Read { job, result });
             }
             Action::Append { device, location, key, payload, job } => {
@@ -215,8 +214,17 @@ impl Simulation {
             }
             Action::SealSegment { .. } => {}
             Action::DropSegment { device, segment } => self.nodes[at].disks[device].drop(segment),
-            Action::Fetch { key, job } => self.read_origin(at, key, None, job),
-            Action::Check { key, etag, job } => self.read_origin(at, key, Some(etag), job),
+            Action::Fetch { key, job } => self.read_origin(at, key, false, job),
+            Action::List { device, segment } => {
+                let keys = self.nodes[at].disks[device].keys(segment);
+                let after = if self.faulty {
+                    Law::exponential(0.001).draw(&mut self.random.service)
+                } else {
+                    0
+                };
+                self.own(at, after, Event::Listed { device, segment, keys });
+            }
+            Action::Check { key, job } => self.read_origin(at, key, true, job),
             Action::Ask { peer, key, job } => {
                 if self.settings.breakage == Some(Breakage::VoidIgnored) {
                     self.nodes[at].fills.insert(job, key_number(&key));
@@ -280,7 +288,7 @@ impl Simulation {
         lies > 0.0 && self.random.faults.random_bool(lies)
     }
 
-    fn read_origin(&mut self, at: usize, key: Key, check: Option<crate::Etag>, job: JobId) {
+    fn read_origin(&mut self, at: usize, key: Key, check: bool, job: JobId) {
         let life = self.life(at);
         if self.settings.breakage == Some(Breakage::VoidIgnored) {
             self.nodes[at].fills.insert(job, key_number(&key));
@@ -288,8 +296,8 @@ impl Simulation {
         if self.faulty {
             let failure = crate::node::Failure { reason: "the origin timed out".to_owned() };
             let event = match check {
-                None => Event::Fetched { job, result: Fetched::Unavailable(failure) },
-                Some(_) => {
+                false => Event::Fetched { job, result: Fetched::Unavailable(failure) },
+                true => {
                     let result = crate::node::Checked::Unavailable(failure);
                     Event::Checked { job, result }
                 }
@@ -413,7 +421,7 @@ impl Simulation {
                 let given_up = Happening::Streamed { node: at, life, request, answer };
                 self.schedule.push(self.now + self.settings.origin.timeout, given_up);
             }
-            return self.send_to_origin(at, Happening::OriginRead { from, key, check: None });
+            return self.send_to_origin(at, Happening::OriginRead { from, key, check: false });
         }
         let Some(incoming) = self.nodes[at].incoming.remove(request) else { return };
         if let Caller::Peer { node, life, job } = incoming.from {

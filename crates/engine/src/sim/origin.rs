@@ -11,7 +11,7 @@ use super::happening::{
 use super::settings::Process;
 use super::{ORIGIN, Settings, Simulation};
 use crate::node::{Checked, Failure, Fetched};
-use crate::{Etag, Key, Size, gateway, node};
+use crate::{Key, Size, gateway, node};
 
 /// A key's last version.
 #[derive(Clone, Copy)]
@@ -91,7 +91,7 @@ impl Store {
 
 impl Simulation {
     /// A read takes effect; its reply is sent.
-    pub(super) fn origin_read(&mut self, from: Reader, key: &Key, check: Option<Etag>) {
+    pub(super) fn origin_read(&mut self, from: Reader, key: &Key, check: bool) {
         if self.origin.dead > 0 {
             return;
         }
@@ -104,18 +104,18 @@ impl Simulation {
             Reader::Fetch { node, life, job } => {
                 let most = self.settings.nodes[node].object_bytes_max;
                 let event = match (check, found) {
-                    (None, _) if fails => {
+                    (false, _) if fails => {
                         node::Event::Fetched { job, result: Fetched::Unavailable(failure()) }
                     }
-                    (Some(_), _) if fails => {
+                    (true, _) if fails => {
                         node::Event::Checked { job, result: Checked::Unavailable(failure()) }
                     }
-                    (Some(etag), found) => {
-                        let current = found.is_some_and(|found| found.etag == etag);
-                        let result = if current { Checked::Current } else { Checked::Changed };
+                    (true, found) => {
+                        let version = found.map(|found| Checked::Version(found.etag));
+                        let result = version.unwrap_or(Checked::Missing);
                         node::Event::Checked { job, result }
                     }
-                    (None, found) => {
+                    (false, found) => {
                         let result = match found {
                             Some(found) if found.bytes > most => Fetched::TooLarge,
                             Some(found) => Fetched::Found(found),
@@ -176,6 +176,18 @@ impl Simulation {
         put.condition = Condition::Is(object.present());
         let after = self.half_origin();
         self.schedule.push(self.now + after, Happening::Looked { put, extra });
+    }
+
+    /// A writer knows what the origin holds: sends the put, unless the writer is not the key's primary
+    /// any more.
+    pub(super) fn looked(&mut self, put: Put, extra: Nanos) {
+        let now = self.local(put.node);
+        let key = super::happening::key_name(put.key);
+        if self.nodes[put.node].node.may_write(now, put.request, &key) {
+            return self.send_put(put, extra);
+        }
+        let Put { node, life, request, .. } = put;
+        self.schedule.push(self.now, Happening::PutOver { node, life, request, done: false });
     }
 
     /// Sends a put to the origin. Its writer gets [`Happening::PutOver`] once, and not before it is

@@ -6,11 +6,11 @@ use model::window::Nanos;
 use rand::RngExt;
 use rand::rngs::SmallRng;
 
-use super::Simulation;
 use super::happening::key_name;
-use crate::node::{Action, Answered, Event, Restored};
+use super::{Breakage, Simulation};
+use crate::node::{Action, Answered, Event, Failure, Restored, Unread};
 use crate::tier::Location;
-use crate::{Key, Payload, Size};
+use crate::{Key, Size};
 
 /// The contents of a device.
 #[derive(Default)]
@@ -35,6 +35,11 @@ struct Record {
     damaged: bool,
 }
 
+/// A read that failed.
+pub(super) fn unread() -> Unread {
+    Unread::Failed(Failure { reason: "simulated".to_owned() })
+}
+
 impl Disk {
     fn segment(&self, number: u64) -> Option<usize> {
         self.segments.binary_search_by_key(&number, |segment| segment.number).ok()
@@ -56,9 +61,29 @@ impl Disk {
         }
     }
 
-    /// The record of a key at a place. With `trusting`, returns a damaged record too, with wrong
-    /// bytes.
-    pub fn read(&self, location: Location, key: &Key, trusting: bool) -> Option<Size> {
+    /// The record of a key at a place. With [`Breakage::ChecksumIgnored`], returns a damaged record
+    /// too, with wrong bytes; with [`Breakage::KeyIgnored`], another key's.
+    pub fn read(
+        &self,
+        location: Location,
+        key: &Key,
+        breakage: Option<Breakage>,
+    ) -> Result<Size, Unread> {
+        let record = self.record(location).ok_or_else(unread)?;
+        if record.damaged && breakage == Some(Breakage::ChecksumIgnored) {
+            let bytes = record.payload.bytes + 1;
+            return Ok(Size { bytes, ..record.payload.clone() });
+        }
+        if record.damaged {
+            return Err(unread());
+        }
+        if record.key != *key && breakage != Some(Breakage::KeyIgnored) {
+            return Err(Unread::OtherKey);
+        }
+        Ok(record.payload.clone())
+    }
+
+    fn record(&self, location: Location) -> Option<&Record> {
         let records = &self.segments[self.segment(location.segment())?].records;
         let offset = |record: &Record| record.location.offset();
         // Starts where the record would be if all had one size: a search among millions would cost
@@ -71,12 +96,13 @@ impl Disk {
             (offset(records.get(place)?) == location.offset()).then_some(place)
         });
         let search = || records.binary_search_by_key(&location.offset(), offset).ok();
-        let record = &records[guess.or_else(search)?];
-        if record.damaged && trusting {
-            let bytes = record.payload.bytes + 1;
-            return Some(Size { bytes, ..record.payload.clone() });
-        }
-        (record.key == *key && !record.damaged).then(|| record.payload.clone())
+        records.get(guess.or_else(search)?)
+    }
+
+    /// The keys of a segment's records.
+    pub fn keys(&self, segment: u64) -> Vec<Key> {
+        let records = self.segment(segment).map(|index| &self.segments[index].records);
+        records.into_iter().flatten().map(|record| record.key.clone()).collect()
     }
 
     pub fn drop(&mut self, number: u64) {
@@ -108,14 +134,14 @@ impl Disk {
 
     /// The records that a restart finds.
     pub fn restored(&self) -> impl Iterator<Item = (u64, Vec<Restored>)> + '_ {
-        let restored = |record: &Record| Restored {
-            key: record.key.clone(),
-            etag: record.payload.etag(),
-            location: record.location,
+        let restored = |record: &Record| {
+            let location = record.location;
+            Restored::new(&record.key, location.offset(), location.bytes())
         };
-        self.segments
-            .iter()
-            .map(move |segment| (segment.number, segment.records.iter().map(restored).collect()))
+        let records = move |segment: &Segment| {
+            (segment.number, segment.records.iter().filter_map(restored).collect())
+        };
+        self.segments.iter().map(records)
     }
 }
 
@@ -131,7 +157,11 @@ impl Simulation {
             let nodes = self.settings.ring.replicas(&name);
             let mut nodes = nodes.iter();
             let Some(primary) = nodes.next() else { continue };
-            self.take_in(primary, Event::WriteBegin { request: u64::MAX, key: name.clone() }, None);
+            self.take_in(
+                primary,
+                Event::WriteBegin { request: u64::MAX, key: name.clone(), epoch: None },
+                None,
+            );
             let written = Event::WriteEnd {
                 request: u64::MAX,
                 key: name.clone(),

@@ -4,6 +4,8 @@
 //! of milliseconds, a few hundred requests in a second or two. So a seed costs about a millisecond,
 //! and a million seeds an hour. Run a failing seed again with [`explain`].
 
+mod faults;
+
 use std::sync::Arc;
 
 use model::window::{self, Nanos, Outcome, SECOND};
@@ -12,14 +14,15 @@ use rand::{RngExt, SeedableRng};
 
 use super::check::Kind;
 use super::{
-    Breakage, Clients, Clock, Counts, DeviceFaults, Fault, FaultKind, Law, MEMBERSHIP, Network,
-    ORIGIN, Origin, Popularity, Process, Settings, Simulation,
+    Breakage, Clients, Clock, Counts, DeviceFaults, Fault, FaultKind, Law, Network, Origin,
+    Popularity, Process, Settings, Simulation,
 };
 use crate::gateway::Spread;
 use crate::node::{Choice, ClusterSettings, DeviceSettings, OriginSettings, Pin, TierSettings};
 use crate::route::{Member, NodeId, Policy, Ring, RingError};
 use crate::tier::Eviction;
 use crate::{gateway, node};
+use faults::{Drawn, all_faults, changes_of, clock_jumps};
 
 const MS: Nanos = SECOND / 1000;
 
@@ -28,9 +31,13 @@ const NODES_MAX: usize = 5;
 /// Maximum number of nodes of a key.
 const REPLICAS_MAX: usize = 3;
 
-/// The rings that all seeds share, because they are costly to build.
+/// Logarithm of the number of slots of a seed's ring: few, because keys are few and changes many.
+const SLOT_BITS: u32 = 6;
+
+/// The rings that all seeds share, because they are costly to build: for each number of nodes and of
+/// replicas one for each set of nodes that have keys, as bits.
 pub struct Rings {
-    rings: Vec<Arc<Ring>>,
+    rings: Vec<Vec<Arc<Ring>>>,
 }
 
 impl Rings {
@@ -39,18 +46,28 @@ impl Rings {
     /// # Errors
     /// None, unless the ring's limits change.
     pub fn new() -> Result<Rings, RingError> {
-        let member = |i: usize| Member { name: format!("n{i}"), weight: 1.0 };
         let mut rings = Vec::new();
         for nodes in 1..=NODES_MAX {
             for replicas in 1..=REPLICAS_MAX {
-                rings.push(Arc::new(Ring::new((0..nodes).map(member).collect(), replicas)?));
+                let of = |set: usize| {
+                    let weight = |i: usize| f64::from(u8::from(set >> i & 1 == 1));
+                    let member = |i: usize| Member { name: format!("n{i}"), weight: weight(i) };
+                    Ring::coarse((0..nodes).map(member).collect(), replicas, SLOT_BITS)
+                };
+                let sets = (1..1 << nodes).map(|set| of(set).map(Arc::new));
+                rings.push(sets.collect::<Result<_, _>>()?);
             }
         }
         Ok(Rings { rings })
     }
 
     fn get(&self, nodes: usize, replicas: usize) -> Arc<Ring> {
-        self.rings[(nodes - 1) * REPLICAS_MAX + replicas - 1].clone()
+        self.some(nodes, replicas, (1 << nodes) - 1)
+    }
+
+    /// The ring in which only a set of the nodes has keys.
+    fn some(&self, nodes: usize, replicas: usize, set: usize) -> Arc<Ring> {
+        self.rings[(nodes - 1) * REPLICAS_MAX + replicas - 1][set - 1].clone()
     }
 }
 
@@ -66,12 +83,12 @@ pub enum Level {
 /// The kind of membership of a seed's cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mode {
-    /// A fixed list, as Concertina ships.
+    /// A fixed list.
     Static,
-    /// Leases of a membership service, which does not ship. If a primary is replaced while its put
-    /// is under way, the put may land after a write of its successor. [`Kind::Resurfaced`] and
-    /// [`Kind::Lost`] are therefore counted separately in this mode: only conditional puts could
-    /// prevent them.
+    /// Views of a membership service (etcd), with joins, drains and suspicions. If a primary is
+    /// replaced while its put is under way, the put may land after a write of its successor, unless
+    /// the origin evaluates conditions. [`Kind::Resurfaced`] and [`Kind::Lost`] are therefore counted
+    /// separately where it does not.
     Leased,
 }
 
@@ -88,7 +105,7 @@ pub struct Verdict {
     pub counts: Counts,
     /// Descriptions of broken promises, invariants and bounds; empty if all held.
     pub violations: Vec<String>,
-    /// Number of violations of promises that [`Mode::Leased`] does not make.
+    /// Number of violations of promises that [`Mode::Leased`] does not make without conditions.
     pub unpromised: usize,
 }
 
@@ -103,8 +120,8 @@ pub fn explain(seed: u64, rings: &Rings, breakage: Option<Breakage>) -> Vec<Stri
     let mut simulation = prepare(seed, rings, breakage);
     simulation.trace();
     let verdict = finish(seed, &mut simulation);
-    let leased = verdict.mode == Mode::Leased;
-    let mut broken = simulation.violations().iter().filter(|v| !leased || is_promised(v.kind));
+    let all = promises_all(&simulation);
+    let mut broken = simulation.violations().iter().filter(|v| all || is_promised(v.kind));
     let Some(first) = broken.next() else { return verdict.violations };
     let from = first.began.saturating_sub(SECOND / 2);
     let mut lines = vec![first.to_string()];
@@ -112,7 +129,13 @@ pub fn explain(seed: u64, rings: &Rings, breakage: Option<Breakage>) -> Vec<Stri
     lines
 }
 
-/// Whether a leased membership promises to prevent this kind of violation.
+/// Whether nothing may happen to any write: with one primary for ever, or conditions at the origin.
+fn promises_all(simulation: &Simulation) -> bool {
+    let settings = simulation.settings();
+    settings.membership.is_none() || settings.origin.conditional
+}
+
+/// Whether a leased membership promises to prevent this kind of violation at any origin.
 fn is_promised(kind: Kind) -> bool {
     !matches!(kind, Kind::Resurfaced | Kind::Lost)
 }
@@ -158,8 +181,9 @@ fn finish(seed: u64, simulation: &mut Simulation) -> Verdict {
     simulation.run_to(end);
     simulation.check_at_the_end();
     let leased = simulation.settings().membership.is_some();
+    let all = promises_all(simulation);
     let (broken, unpromised): (Vec<_>, Vec<_>) =
-        simulation.violations().iter().partition(|v| !leased || is_promised(v.kind));
+        simulation.violations().iter().partition(|v| all || is_promised(v.kind));
     let unpromised = unpromised.len();
     let mut violations: Vec<String> = broken.into_iter().map(ToString::to_string).collect();
     // A deliberately wrong driver may report impossible events to an engine.
@@ -253,12 +277,22 @@ pub fn settings(seed: u64, rings: &Rings) -> Settings {
     let mut faults = all_faults(&drawn, random);
     if jumps {
         faults.extend(clock_jumps(lease.min(membership.unwrap_or(lease)), &drawn, random));
-        faults.sort_by_key(|fault| fault.at);
     }
+    if membership.is_some() {
+        // Drawn apart, as above.
+        let mut changes = SmallRng::seed_from_u64(seed ^ 0x4146);
+        let mut unaware = SmallRng::seed_from_u64(seed ^ 0x4177);
+        faults.extend(changes_of(&drawn, replicas, rings, &mut changes, &mut unaware));
+    }
+    faults.sort_by_key(|fault| fault.at);
     Settings {
         seed,
         gateways: (0..gateways)
-            .map(|g| gateway_settings(&ring, g, &windows, level, random))
+            .map(|g| {
+                let view_lag = membership.map_or(0, Settings::view_lag);
+                let settings = gateway_settings(&ring, g, &windows, level, random);
+                gateway::Settings { view_lag, ..settings }
+            })
             .collect(),
         ring,
         nodes: nodes_settings,
@@ -351,6 +385,10 @@ fn node_settings(
         windows,
     };
     classes_of(&mut settings, classes);
+    // Of half of the nodes the index tells few keys apart.
+    if classes.random_bool(0.5) {
+        settings.tiers.index_bits = classes.random_range(0..4);
+    }
     settings
 }
 
@@ -374,6 +412,7 @@ fn classes_of(settings: &mut node::Settings, random: &mut SmallRng) {
         // All that is read is copied, or what is worth it.
         pins: if random.random_bool(0.5) { vec![Pin::Prefix(Vec::new())] } else { Vec::new() },
         choice: choices[random.random_range(0..choices.len())],
+        ..TierSettings::default()
     };
 }
 
@@ -429,111 +468,5 @@ fn clock(ppm_max: i32, random: &mut SmallRng) -> Clock {
     Clock {
         offset: random.random_range(10..1000) * SECOND,
         ppm: random.random_range(-ppm_max..=ppm_max),
-    }
-}
-
-/// The parameters from which faults are drawn.
-struct Drawn {
-    level: Level,
-    nodes: usize,
-    processes: usize,
-    until: Nanos,
-    membership: Option<Nanos>,
-    ppm_max: i32,
-}
-
-fn all_faults(drawn: &Drawn, random: &mut SmallRng) -> Vec<Fault> {
-    let mut faults = faults(drawn, random);
-    let stranding = if drawn.level == Level::Light { 0.2 } else { 0.6 };
-    if let Some(granted) = drawn.membership.filter(|_| random.random_bool(stranding)) {
-        faults.extend(stranded(random, drawn.nodes, drawn.until, granted));
-    }
-    faults.sort_by_key(|fault| fault.at);
-    faults
-}
-
-/// Each clock jumps once, by up to 2 % of a lease: together with the drift, two clocks stay within
-/// 1/16.
-fn clock_jumps(lease: Nanos, drawn: &Drawn, random: &mut SmallRng) -> Vec<Fault> {
-    let most = (lease / 50) as i64;
-    (0..drawn.processes as Process)
-        .map(|process| {
-            let by = random.random_range(-most..=most);
-            let at = random.random_range(0..drawn.until);
-            Fault { at, kind: FaultKind::ClockJump { process, by } }
-        })
-        .collect()
-}
-
-/// A member loses its membership, and some of the others do not learn of its return.
-fn stranded(random: &mut SmallRng, nodes: usize, until: Nanos, granted: Nanos) -> Vec<Fault> {
-    let member = random.random_range(0..nodes) as Process;
-    let at = random.random_range(0..until);
-    let time = granted * random.random_range(15..60) / 10;
-    let cut = |at, process, time| {
-        let kind = FaultKind::Cut { process, from: vec![MEMBERSHIP], time };
-        Fault { at, kind }
-    };
-    let mut faults = vec![cut(at, member, time)];
-    for other in (0..nodes as Process).filter(|&other| other != member) {
-        if random.random_bool(0.5) {
-            let before = random.random_range(0..granted);
-            faults.push(cut((at + time).saturating_sub(before), other, granted));
-        }
-    }
-    faults
-}
-
-fn faults(drawn: &Drawn, random: &mut SmallRng) -> Vec<Fault> {
-    let count = match drawn.level {
-        Level::Light => random.random_range(0..3),
-        Level::Heavy => random.random_range(0..7),
-    };
-    (0..count)
-        .map(|_| {
-            let at = random.random_range(0..drawn.until);
-            let time = match (drawn.level, random.random_range(0..3)) {
-                (Level::Light, _) => random.random_range(1..60) * MS,
-                (Level::Heavy, 0) => random.random_range(1..50) * MS,
-                (Level::Heavy, 1) => random.random_range(50..400) * MS,
-                (Level::Heavy, _) => random.random_range(200..1000) * MS,
-            };
-            Fault { at, kind: fault(drawn, time, random) }
-        })
-        .collect()
-}
-
-fn fault(drawn: &Drawn, time: Nanos, random: &mut SmallRng) -> FaultKind {
-    let (nodes, processes) = (drawn.nodes, drawn.processes);
-    let process = random.random_range(0..processes) as Process;
-    let node = process % nodes as Process;
-    match random.random_range(0..20) {
-        0..=2 => {
-            let devices_lost = random.random_bool(0.3);
-            let clock = clock(drawn.ppm_max, random);
-            FaultKind::Kill { process, down: time, devices_lost, clock }
-        }
-        3..=5 => FaultKind::Pause { process, time },
-        6 => {
-            let factor = random.random_range(2.0..50.0);
-            FaultKind::Slow { process: node, factor, time }
-        }
-        7..=14 => {
-            let ends = [ORIGIN, MEMBERSHIP];
-            let from = match random.random_range(0..6) {
-                0 => Vec::new(),
-                1 | 2 => vec![ends[random.random_range(0..2)]],
-                3 => (0..processes as Process).filter(|&other| other != process).collect(),
-                _ => vec![random.random_range(0..processes) as Process],
-            };
-            match random.random_bool(0.4) {
-                true => FaultKind::CutOneWay { process, to: from, time },
-                false => FaultKind::Cut { process, from, time },
-            }
-        }
-        15 => FaultKind::OriginDead { time },
-        16 => FaultKind::OriginSlow { factor: random.random_range(2.0..50.0), time },
-        17 => FaultKind::DiskFull { process: node, time },
-        _ => FaultKind::Rot { process: node, share: random.random_range(0.1..1.0) },
     }
 }

@@ -247,6 +247,23 @@ pub enum FaultKind {
         /// The duration.
         time: Nanos,
     },
+    /// The membership removes a member that others suspect, though it may be well; it is added again
+    /// when it renews. Nothing happens in a static membership.
+    Suspect {
+        /// The node.
+        process: Process,
+    },
+    /// The operator changes the ring of a leased membership: members join, are drained or get other
+    /// weights. The ring must list the same nodes.
+    Ring {
+        /// The new ring.
+        ring: Arc<Ring>,
+    },
+    /// Other keys become popular: from now on each key that clients ask for stands for the one so many further.
+    Shift {
+        /// Number of keys.
+        by: u32,
+    },
     /// The origin is down: it neither answers nor stores anything.
     OriginDead {
         /// The duration.
@@ -294,6 +311,8 @@ pub enum Breakage {
     OrphanedPutAfterDelete,
     /// A damaged record is read as valid: its checksum is not checked.
     ChecksumIgnored,
+    /// A record is read as an object whatever its key.
+    KeyIgnored,
     /// A peer answers fills with the version before the one that it holds.
     StalePeer,
     /// A member keeps its copies on an invalidation, and confirms it.

@@ -10,7 +10,6 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Key;
 use crate::mutant::{self, Mutant};
 
 /// Bytes of a record in addition to its key and stored payload: the header of the driver's format.
@@ -46,8 +45,6 @@ impl Location {
 struct Segment {
     number: u64,
     bytes: u64,
-    /// Keys of its records in order, so that dropping the segment finds its records.
-    keys: Vec<Key>,
 }
 
 /// Side effects of placing a record.
@@ -55,8 +52,8 @@ struct Segment {
 pub struct Placed {
     /// The segment that gets no further records, if one was sealed.
     pub sealed: Option<u64>,
-    /// Segments to remove, with the keys of their records (some may have been placed again since).
-    pub dropped: Vec<(u64, Vec<Key>)>,
+    /// Segments to remove.
+    pub dropped: Vec<u64>,
 }
 
 /// Decides where records are placed on one device, and which segments are dropped.
@@ -75,9 +72,9 @@ pub struct Log {
 
 impl Log {
     /// An empty log. A segment is at most half of the budget, so that dropping one does not empty
-    /// the device.
+    /// the device, and at most 4 GiB, because the index has 32 bits for an offset.
     pub fn new(bytes_max: u64, segment_bytes: u64) -> Log {
-        let segment_bytes = segment_bytes.min(bytes_max / 2).max(1);
+        let segment_bytes = segment_bytes.min(bytes_max / 2).clamp(1, u64::from(u32::MAX));
         Log { segments: VecDeque::new(), bytes: 0, bytes_max, segment_bytes, next: 0, open: false }
     }
 
@@ -112,32 +109,32 @@ impl Log {
         self.bytes + self.segment_bytes > self.bytes_max
     }
 
-    /// The oldest segment and the keys of its records, if the next segment that is filled drops it.
-    pub fn oldest(&self) -> Option<(u64, &[Key])> {
+    /// The oldest segment, if the next segment that is filled drops it.
+    pub fn oldest(&self) -> Option<u64> {
         let oldest = self.segments.front()?;
         let goes = self.is_full() && self.segments.len() > 1;
-        goes.then_some((oldest.number, &oldest.keys))
+        goes.then_some(oldest.number)
     }
 
     /// Adds a segment that is already on the device, as sealed. Segments must be added in ascending
     /// order; new records are placed after them.
-    pub fn restore(&mut self, number: u64, bytes: u64, keys: Vec<Key>) {
+    pub fn restore(&mut self, number: u64, bytes: u64) {
         self.bytes += bytes;
         self.next = self.next.max(number + 1);
-        self.segments.push_back(Segment { number, bytes, keys });
+        self.segments.push_back(Segment { number, bytes });
         self.open = false;
     }
 
     /// Places a record, for which [`Log::fits`] must hold, and drops the oldest segments until the
     /// log is within its budget.
-    pub fn place(&mut self, key: &Key, bytes: u64) -> (Location, Placed) {
+    pub fn place(&mut self, bytes: u64) -> (Location, Placed) {
         assert!(self.fits(bytes), "a record of {bytes} bytes does not fit a segment");
         let mut placed = Placed::default();
         if self.open && self.segments.back().is_some_and(|h| h.bytes + bytes > self.segment_bytes) {
             placed.sealed = self.seal();
         }
         if !self.open {
-            self.segments.push_back(Segment { number: self.next, bytes: 0, keys: Vec::new() });
+            self.segments.push_back(Segment { number: self.next, bytes: 0 });
             self.next += 1;
             self.open = true;
         }
@@ -145,14 +142,13 @@ impl Log {
         let head = self.segments.back_mut().expect("a segment is open");
         let location = Location { segment: head.number, offset: head.bytes, bytes };
         head.bytes += bytes;
-        head.keys.push(key.clone());
         while self.bytes > self.bytes_max
             && self.segments.len() > 1
             && !mutant::is(Mutant::BudgetIgnored)
         {
             let oldest = self.segments.pop_front().expect("more than one segment");
             self.bytes -= oldest.bytes;
-            placed.dropped.push((oldest.number, oldest.keys));
+            placed.dropped.push(oldest.number);
         }
         assert!(self.bytes <= self.bytes_max, "the device's budget is exceeded");
         (location, placed)
@@ -189,14 +185,11 @@ mod tests {
             let mut log = Log::new(1_000, segment_bytes);
             let mut held: Vec<Location> = Vec::new();
             for size in sizes {
-                let key: Key = size.to_string().as_bytes().into();
                 if !log.fits(size) {
                     continue;
                 }
-                let (location, placed) = log.place(&key, size);
-                for (number, keys) in &placed.dropped {
-                    let there = held.iter().filter(|l| l.segment == *number).count();
-                    prop_assert_eq!(keys.len(), there);
+                let (location, placed) = log.place(size);
+                for number in &placed.dropped {
                     held.retain(|l| l.segment != *number);
                 }
                 prop_assert!(held.iter().all(|l| l.segment != location.segment
@@ -211,8 +204,8 @@ mod tests {
     #[test]
     fn new_records_go_behind_restored_segments() {
         let mut log = Log::new(1_000, 100);
-        log.restore(7, 60, vec![]);
-        let (location, placed) = log.place(&b"k"[..].into(), 10);
+        log.restore(7, 60);
+        let (location, placed) = log.place(10);
         assert_eq!((location.segment(), location.offset()), (8, 0));
         assert!(placed.sealed.is_none());
     }

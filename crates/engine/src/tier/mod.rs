@@ -3,9 +3,11 @@
 mod log;
 mod memory;
 mod popularity;
+mod table;
 mod worth;
 
 pub use log::{Location, Log, Placed, RECORD_OVERHEAD_BYTES};
 pub use memory::{Eviction, Memory};
 pub use popularity::Popularity;
+pub use table::{HASH_BITS, Item, Restored, Run, STAMPS, Table, Work, class_bytes, length_class};
 pub use worth::{Placement, Saved, Worth};

@@ -84,6 +84,12 @@ fn a_damaged_record_that_passes_for_whole() {
     is_found(Breakage::ChecksumIgnored);
 }
 
+/// Keys that the index does not tell apart.
+#[test]
+fn a_record_that_is_taken_for_another_keys() {
+    is_found(Breakage::KeyIgnored);
+}
+
 #[test]
 fn a_peer_that_sends_an_older_version() {
     is_found(Breakage::StalePeer);

@@ -13,9 +13,8 @@ struct Wrong {
     breakage: Option<Breakage>,
 }
 
-/// Reads that the origin answered, and the number of violations.
-fn run(wrong: Wrong) -> (u64, usize) {
-    let plain = Plain {
+fn plain() -> Plain {
+    Plain {
         nodes: 1,
         gateways: 1,
         rate: 2_000.0,
@@ -25,8 +24,12 @@ fn run(wrong: Wrong) -> (u64, usize) {
         memory_bytes: 0,
         servers: 4,
         service: Law::exponential(0.0005),
-    };
-    let mut settings = plain.settings();
+    }
+}
+
+/// Reads that the origin answered, and the number of violations.
+fn run(wrong: Wrong) -> (u64, usize) {
+    let mut settings = plain().settings();
     settings.clients.write_share = 0.3;
     settings.clients.deadline = SECOND;
     settings.device_faults = wrong.always;
@@ -96,4 +99,55 @@ fn records_that_a_crash_tore_are_not_believed() {
     let whole =
         Wrong { at_times: kills(), breakage: Some(Breakage::ChecksumIgnored), ..Wrong::default() };
     assert_eq!(run(whole).1, 0, "without torn records there is nothing to find");
+}
+
+/// Crashes of a node whose devices tear, lose and lie, on seeds of their own: `SIM_CRASHES=1000 cargo
+/// test -p engine --test sim crashes -- --nocapture` prints what was judged.
+#[test]
+fn crashes_cost_reads_of_the_origin_and_no_answer() {
+    let crashes = crate::seeds::env("SIM_CRASHES").unwrap_or(96);
+    let kills_of_a_run = kills().len() as u64;
+    let (mut run_count, mut from_origin, mut judged) = (0, 0, 0);
+    while run_count * kills_of_a_run < crashes {
+        let mut settings = plain().settings();
+        settings.seed = 1000 + run_count;
+        settings.clients.write_share = 0.3;
+        settings.clients.deadline = SECOND;
+        settings.device_faults = DeviceFaults { failures: 0.01, lies: 0.05, torn: 0.5 };
+        // Half of the nodes have a hot device, half tell few keys apart.
+        let bulk = settings.nodes[0].devices[0].clone();
+        if run_count % 2 == 0 {
+            let hot = engine::node::DeviceSettings {
+                name: "device/1".to_owned(),
+                outcome: Outcome::HotDevice,
+                ..bulk
+            };
+            settings.nodes[0].devices.push(hot);
+            settings.devices[0].push(Law::exponential(0.0001));
+            settings.nodes[0].tiers.pins = vec![engine::node::Pin::Prefix(Vec::new())];
+        }
+        if run_count % 4 < 2 {
+            settings.nodes[0].tiers.index_bits = 4;
+        }
+        // Small devices: segments are sealed and dropped all the time.
+        for device in &mut settings.nodes[0].devices {
+            (device.bytes_max, device.segment_bytes) = (200_000, 20_000);
+        }
+        settings.faults = kills();
+        settings.check = true;
+        let mut simulation = Simulation::new(settings);
+        simulation.run_to(12 * SECOND);
+        simulation.check_at_the_end();
+        assert_eq!(simulation.broken(), Vec::<String>::new());
+        assert!(simulation.violations().is_empty(), "{:#?}", simulation.violations());
+        let counts = simulation.counts();
+        from_origin += counts.reads.get(&Outcome::Origin).copied().unwrap_or(0);
+        judged += counts.judged();
+        run_count += 1;
+    }
+    println!(
+        "{} crashes: {judged} requests judged, {from_origin} reads of the origin, no violation",
+        run_count * kills_of_a_run
+    );
+    assert!(judged > 1000);
 }

@@ -3,6 +3,7 @@
 //! it. `SIM_SEEDS=n` sets how many seeds are run, `SIM_SEEDS_FROM=m` the first.
 
 mod breakages;
+mod concurrency;
 mod devices;
 mod plain;
 mod queueing;

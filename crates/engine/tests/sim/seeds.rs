@@ -128,8 +128,10 @@ impl fmt::Display for Sums {
 
 /// Seeds that once found a bug, with a description of the bug. A change of the draws gives a seed
 /// another cluster; these were found with the draws used before clients numbered their writes.
-const FOUND: &[(u64, &str)] =
-    &[(440_234, "a gateway that was dead was told of a view, and acted in the name of the next")];
+const FOUND: &[(u64, &str)] = &[
+    (440_234, "a gateway that was dead was told of a view, and acted in the name of the next"),
+    (37_453, "a waiting read went on to a record that took the place of another of the same hash"),
+];
 
 #[test]
 fn what_was_found_is_mended() {

@@ -1,6 +1,6 @@
 //! Throughput at any read share and of mixes of sizes.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::io::{IoCapacity, IoSize, affine_row};
 use crate::error::{Error, check, positive};
@@ -21,7 +21,7 @@ pub enum Shares {
 }
 
 /// One size of a mix, an input of [`IoCapacity::mix`].
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MixPart {
     /// Bytes of each I/O.
     pub size_bytes: f64,
@@ -47,7 +47,8 @@ pub enum Basis {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct IoThroughput {
     /// Reads and writes together, with the interval of the mean. A single new measurement scatters
-    /// more ([`IoCapacity::scatter`]), and errors of the formula itself come on top.
+    /// more ([`IoCapacity::scatter`]), and errors of the formula itself come on top
+    /// ([`super::MixError`]).
     pub total: Estimated,
     /// Reads per second (T_read).
     pub reads: f64,

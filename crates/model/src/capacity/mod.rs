@@ -4,7 +4,7 @@
 //! - [`IoCapacity`]: the estimate of AT&T's capacity planners. A write takes f_rw times as much
 //!   capacity as a read of the same size, and the capacity is constant: C = T_read + T_write·f_rw.
 //!   Two measured points for each size give the throughput at every read share, and of mixes of
-//!   sizes.
+//!   sizes; [`MixError`] is how far measured mixes are from it.
 //! - [`Scalability`]: Gunther's Universal Scalability Law. Throughput rises with concurrency, is
 //!   limited by contention, and falls because of coherency. Three parameters determine its peak.
 //!
@@ -13,10 +13,12 @@
 
 mod io;
 mod mix;
+mod mix_error;
 mod scalability;
 
 pub use io::{AffineCost, IoCapacity, IoPoint, IoSize};
 pub use mix::{Basis, IoThroughput, MixPart, Shares};
+pub use mix_error::{JudgedMix, MixError};
 pub use scalability::{Peak, Scalability, ScalablePoint, ScalableThroughput};
 
 #[cfg(test)]

@@ -47,7 +47,10 @@ use crate::window::{Histogram, Window};
 pub use black_box::{BlackBox, CLASS, ServersFound, black_box};
 pub use change::{Change, Watch, WatchOptions, Watched};
 pub use front::{FrontStep, front_delay};
-pub use work::{Known, Request, Times, Worked, has_times, work};
+pub use work::{
+    Goal, Known, Prospect, Request, Times, WorkKind, Worked, half_width_points, has_times,
+    mean_work, prospects, work,
+};
 
 use estimate::Estimates;
 use sums::Sums;
@@ -83,11 +86,28 @@ pub struct Options {
     pub replicates: usize,
     /// Seed of the resampling: the same windows and seed give the same model.
     pub seed: u64,
+    /// What a closed loop of enough clients carried, if that was measured; for [`work()`].
+    pub closed_loop: Option<ClosedLoop>,
+}
+
+/// The throughput of a closed loop that more clients do not raise: the servers are always busy.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ClosedLoop {
+    /// Requests/s.
+    pub throughput: f64,
+    /// Its standard deviation as a share of it, that from run to run included.
+    pub deviation: f64,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { about: About::default(), block_s: 5.0, replicates: 60, seed: 1 }
+        Options {
+            about: About::default(),
+            block_s: 5.0,
+            replicates: 60,
+            seed: 1,
+            closed_loop: None,
+        }
     }
 }
 
@@ -147,7 +167,17 @@ pub fn fit(steps: &[Step], options: &Options) -> Result<Model, Error> {
             mean: parameter(&|e| e.others[i].1, "s"),
         });
         let discipline = Discipline::Fifo;
-        classes.push(ClassParameters { name, servers, discipline, service, background, solved });
+        let (in_order, by_load) = (None, None);
+        classes.push(ClassParameters {
+            name,
+            servers,
+            discipline,
+            service,
+            background,
+            in_order,
+            by_load,
+            solved,
+        });
     }
     // What may be chance is not there.
     let delay_scv = Some(parameter(&|e| e.delay_scv, "1")).filter(|scv| scv.low > 0.0);
@@ -210,6 +240,7 @@ pub fn fit(steps: &[Step], options: &Options) -> Result<Model, Error> {
         classes,
         evidence: Vec::new(),
         hypotheses: Vec::new(),
+        rates: None,
         devices: groups.groups,
         fitted: Vec::new(),
         held_out: Vec::new(),

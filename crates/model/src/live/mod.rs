@@ -14,7 +14,8 @@
 //! change is forgotten: half a window of a fast disk and half a window of a slow one describe
 //! neither.
 //!
-//! Where nothing can be fitted (a gateway has no devices; a node may answer everything from memory)
+//! A gateway's windows are those of its clients, with the windows of the nodes' devices as these tell them: it is fitted as a
+//! node with all devices. Where nothing can be fitted (nodes tell nothing; a node may answer everything from memory)
 //! the responses of the window are the prediction for the time ahead, without headroom; the method
 //! is then [`Method::Recent`].
 //!

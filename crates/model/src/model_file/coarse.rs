@@ -105,7 +105,10 @@ impl Model {
         }
         let all = &mut self.replicates;
         all.change("q0", |i, value| value + reads * even(i, ENDS));
-        all.change("front_delay", |i, value| (value + coarse.device_s * even(i, CLIENTS)).max(0.0));
+        // A delay below zero is one of a server that is busy after its replies: it stays.
+        all.change("front_delay", |i, value| {
+            (value + coarse.device_s * even(i, CLIENTS)).max(value.min(0.0))
+        });
         all.change("spotify_q0", |i, value| value + coarse.fast * even(i, CLIENTS));
         all.change("spotify_mu_d", |i, value| {
             value / (1.0 + value * coarse.service_s * even(i, DEVICES)).max(1e-3)

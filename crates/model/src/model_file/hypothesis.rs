@@ -39,13 +39,7 @@ pub struct Hypothesis {
 impl Hypothesis {
     /// In words: `2 servers, first come, first served`.
     pub fn title(&self) -> String {
-        match (self.servers, self.discipline) {
-            (None, _) => "no limit".to_owned(),
-            (Some(1), Discipline::Fifo) => "1 server, first come, first served".to_owned(),
-            (Some(m), Discipline::Fifo) => format!("{m} servers, first come, first served"),
-            (Some(1), Discipline::Shared) => "1 processor, shared equally".to_owned(),
-            (Some(m), Discipline::Shared) => format!("{m} processors, shared equally"),
-        }
+        title(self.servers, self.discipline)
     }
 
     pub(super) fn check(&self) -> Result<(), Error> {
@@ -59,5 +53,16 @@ impl Hypothesis {
         not_negative("the SCV of a hypothesis's work", self.scv)?;
         self.outside.check("a hypothesis's time outside")?;
         check("the share that passes by", self.bypass, 0.0..=1.0, "0 to 1").map(|_| ())
+    }
+}
+
+/// A kind of service in words.
+pub(crate) fn title(servers: Option<u32>, discipline: Discipline) -> String {
+    match (servers, discipline) {
+        (None, _) => "no limit".to_owned(),
+        (Some(1), Discipline::Fifo) => "1 server, first come, first served".to_owned(),
+        (Some(m), Discipline::Fifo) => format!("{m} servers, first come, first served"),
+        (Some(1), Discipline::Shared) => "1 processor, shared equally".to_owned(),
+        (Some(m), Discipline::Shared) => format!("{m} processors, shared equally"),
     }
 }

@@ -12,24 +12,28 @@ mod hypothesis;
 mod parts;
 mod predict;
 mod replicates;
+mod state_rates;
 mod text;
 
 pub use cluster::{ClusterLimits, ClusterModel, ClusterNode, ClusterPrediction, NodePrediction};
 pub use coarse::Coarse;
 pub use front::Front;
 pub use hypothesis::Hypothesis;
+pub(crate) use hypothesis::title;
 pub use parts::{
     About, Arrivals, BackgroundWork, ClassParameters, Devices, DispersionAt, Evidence,
     EvidenceSource, FittedPoint, FittedStep, Law, Parameter, Requests, SpotifyParameters,
+    WorkByLoad,
 };
 pub use predict::{Limits, Point, Prediction};
 pub(crate) use replicates::Draw;
 pub use replicates::Replicates;
+pub use state_rates::{StateRate, StateRates};
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, check, positive};
-use crate::queue::{Bursts, Discipline};
+use crate::queue::{Bursts, Discipline, InOrder};
 use crate::storage::{Class, Delay, DeviceGroup, HitRatio, Node, Spotify};
 use crate::trust::{HeldOut, Looked, Trust};
 
@@ -116,6 +120,9 @@ pub struct Model {
     /// first ([`crate::fit::work()`]). The replicates draw from them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hypotheses: Vec<Hypothesis>,
+    /// Departures by the number of requests inside, beside what the hypotheses say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rates: Option<StateRates>,
     /// The fitted steps with their errors.
     #[serde(default)]
     pub fitted: Vec<FittedStep>,
@@ -167,6 +174,8 @@ impl Model {
         for work in self.classes.iter().filter_map(|class| class.background.as_ref()) {
             work.check()?;
         }
+        self.classes.iter().filter_map(|c| c.in_order.as_ref()).try_for_each(InOrder::check)?;
+        self.classes.iter().filter_map(|c| c.by_load.as_ref()).try_for_each(WorkByLoad::check)?;
         for step in &self.fitted {
             step.check()?;
         }
@@ -179,6 +188,7 @@ impl Model {
         for hypothesis in &self.hypotheses {
             hypothesis.check()?;
         }
+        self.rates.iter().try_for_each(StateRates::check)?;
         for evidence in &self.evidence {
             evidence.check()?;
         }
@@ -198,6 +208,28 @@ impl Model {
             return Err(Error::File("it has no devices; add [[devices]] or fit again".into()));
         }
         Ok(())
+    }
+
+    /// The model with one more class, which has no devices yet. Its service has the law of the first class,
+    /// with the given mean.
+    pub(crate) fn with_class(&self, name: &str, mean_s: f64) -> Model {
+        let mut model = self.clone();
+        let Some(first) = self.classes.first() else { return model };
+        let service = Law { mean: Parameter::exact(mean_s, "s"), ..first.service.clone() };
+        let scv = service.scv.value;
+        model.classes.push(ClassParameters {
+            name: name.to_owned(),
+            servers: first.servers,
+            discipline: first.discipline,
+            service,
+            background: None,
+            in_order: None,
+            by_load: None,
+            solved: Default::default(),
+        });
+        model.replicates.set(&format!("mean_s.{name}"), |_, _| mean_s);
+        model.replicates.set(&format!("scv.{name}"), |_, _| scv);
+        model
     }
 
     /// The node with the fitted values. Change its fields for what-if questions.
@@ -237,6 +269,8 @@ impl Model {
             let moments = of("mean_s").zip(of("scv"));
             let mut found = Class::new(class.service.distribution(moments)?, class.servers);
             found.discipline = class.discipline;
+            found.in_order.clone_from(&class.in_order);
+            found.by_load = class.by_load.as_ref().map(|by| by.by_load(of("full_factor")));
             if let Some((servers, shared)) = of("servers").zip(of("shared")) {
                 found.servers = servers as u32;
                 found.discipline = if shared > 0.5 { Discipline::Shared } else { Discipline::Fifo };

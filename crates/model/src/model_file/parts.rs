@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::distribution::{Empirical, Gamma, Piece, ServiceTime};
 use crate::error::{Error, check, not_negative, positive};
-use crate::queue::{Bursts, Discipline};
-use crate::storage::{Background, SolvedQueues};
+use crate::queue::{Bursts, Discipline, InOrder};
+use crate::storage::{Background, ByLoad, SolvedQueues};
 
 /// A number with its 95 % interval.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -213,9 +213,43 @@ pub struct ClassParameters {
     /// Its other work, if the kernel's counters show any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub background: Option<BackgroundWork>,
+    /// Works over their mean in the order in which they came, where they come in spells: of one server,
+    /// first come, first served.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_order: Option<InOrder>,
+    /// How its mean service time changes with its load, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by_load: Option<WorkByLoad>,
     /// The queues of such a device, as far as they were solved; [`Default`] for a new class.
     #[serde(skip)]
     pub solved: SolvedQueues,
+}
+
+/// A mean service time that changes with the load, from that of the fitted loads to that of a closed loop, which keeps
+/// the servers always busy ([`crate::storage::ByLoad`] has the form).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WorkByLoad {
+    /// Reads/s of a device up to which the mean is that of the class.
+    pub from: f64,
+    /// Reads/s at full load.
+    pub to: f64,
+    /// The mean at full load over that of the class.
+    pub factor: Parameter,
+}
+
+impl WorkByLoad {
+    /// With the factor of a replicate, or its own.
+    pub(super) fn by_load(&self, drawn: Option<f64>) -> ByLoad {
+        let least = self.from / self.to;
+        let factor = drawn.map_or(self.factor.value, |drawn| drawn.max(1.001 * least));
+        ByLoad { from: self.from, to: self.to, factor }
+    }
+
+    pub(super) fn check(&self) -> Result<(), Error> {
+        self.factor.check("the factor of works at full load")?;
+        self.by_load(None).check()
+    }
 }
 
 fn is_fifo(discipline: &Discipline) -> bool {

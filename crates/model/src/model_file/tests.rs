@@ -58,6 +58,8 @@ fn model() -> Model {
             discipline: Discipline::Fifo,
             service: law,
             background: None,
+            in_order: None,
+            by_load: None,
             solved: Default::default(),
         }],
         devices: vec![
@@ -72,6 +74,7 @@ fn model() -> Model {
             change_rate: None,
         }),
         hypotheses: Vec::new(),
+        rates: None,
         evidence: vec![Evidence {
             class: "bulk_device".into(),
             source: EvidenceSource::Services,

@@ -4,6 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, check, not_negative, positive};
 use crate::storage::Popularity;
+use crate::window::Outcome;
+
+use super::curves::Curves;
 
 /// The largest number of configurations of a plan.
 pub const CONFIGURATIONS_MAX: u64 = 5_000_000;
@@ -108,7 +111,13 @@ pub struct DeviceChoice {
     /// For a class that holds a chosen part, such as hot devices: its share of the device reads as
     /// a function of the number of devices. `None` for a class that serves the remaining reads.
     pub reads: Option<SizeLaw>,
+    /// Mean service time of a device, seconds, if the fitted server has none of the class. The law
+    /// is then that of the model's first class, at this mean.
+    pub service_s: Option<f64>,
 }
+
+/// The class of the devices that hold copies of what is read often.
+pub(super) const HOT: &str = Outcome::HotDevice.as_str();
 
 /// The catalogue: the objects of all servers together.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -145,6 +154,18 @@ pub struct Choices {
     pub replica_price: f64,
     /// The catalogue.
     pub catalogue: Catalogue,
+    /// What memory and hot devices serve, instead of [`Memory::hits`] and of
+    /// [`DeviceChoice::reads`] of hot devices.
+    pub curves: Option<SizedCurves>,
+}
+
+/// Curves, and the unit of the choices' sizes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SizedCurves {
+    /// The curves.
+    pub curves: Curves,
+    /// Bytes of one unit of [`Memory::sizes`] and [`DeviceChoice::holds`].
+    pub unit_bytes: f64,
 }
 
 impl Default for Choices {
@@ -158,6 +179,7 @@ impl Default for Choices {
             replicas: vec![1],
             replica_price: 0.0,
             catalogue: Catalogue::default(),
+            curves: None,
         }
     }
 }
@@ -227,6 +249,22 @@ impl Choices {
                 return Err(Error::Choices(format!("the class {class} is given twice")));
             }
         }
+        for devices in &self.devices {
+            positive("the service time of a device", devices.service_s.unwrap_or(1.0))?;
+        }
+        if let Some(SizedCurves { curves, unit_bytes }) = &self.curves {
+            curves.check()?;
+            positive("the bytes of a unit of size", *unit_bytes)?;
+            if self.catalogue.servers.is_none() {
+                return Err(Error::Choices(
+                    "curves are of all servers together: state how many shared the catalogue"
+                        .into(),
+                ));
+            }
+            if self.devices.iter().any(|d| d.class == HOT && d.holds.is_none()) {
+                return Err(Error::Choices(format!("curves need the capacity of a {HOT}")));
+            }
+        }
         positive("the number of servers of the catalogue", self.catalogue.servers.unwrap_or(1.0))?;
         positive("the size of the catalogue", self.catalogue.size.unwrap_or(1.0))?;
         self.configurations().map(|_| ())
@@ -288,11 +326,17 @@ impl Choices {
     pub(super) fn fits(&self, digits: &[usize]) -> bool {
         let (servers, replicas) = (self.servers[digits[0]], self.replicas(digits));
         let Some(size) = self.catalogue.size else { return replicas <= servers };
-        let bulk = || self.devices.iter().zip(self.counts(digits)).filter(|d| d.0.reads.is_none());
+        let of = || self.devices.iter().zip(self.counts(digits));
+        let bulk = || of().filter(|d| !self.selects(d.0));
         let holds: f64 = bulk().map(|(d, n)| d.holds.unwrap_or(0.0) * f64::from(n)).sum();
         let unlimited = bulk().next().is_none() || bulk().any(|(d, _)| d.holds.is_none());
         replicas <= servers
             && (unlimited || f64::from(servers) * holds >= size * f64::from(replicas))
+    }
+
+    /// Whether the devices of a class hold a selected part of the objects.
+    fn selects(&self, devices: &DeviceChoice) -> bool {
+        devices.reads.is_some() || self.curves.is_some() && devices.class == HOT
     }
 
     /// A configuration in full.

@@ -16,6 +16,9 @@
 //! - *Devices* of a class share its reads equally. The speed of a device does not depend on their
 //!   number. A class with its own law ([`DeviceChoice::reads`], for hot devices) serves the share
 //!   of reads that the law gives; the other classes serve the rest.
+//! - *Curves* ([`Curves`]), instead of these laws, say what memory and hot devices of all servers
+//!   together serve, from recorded requests. Hot devices may then be added to a fitted server that
+//!   has none ([`DeviceChoice::service_s`]).
 //! - *Replicas* do not spread reads: the primary of a key answers. If a server is lost, the others
 //!   answer its keys, and their parts of the catalogue grow by n/(n−1). With a single replica its
 //!   keys are at the origin, which counts as too late.
@@ -29,14 +32,16 @@
 //! the objective, and about 0.1 s for each one reported; 25 times as much with a link or workers.
 
 mod choices;
+mod curves;
 mod look;
 mod search;
 mod site;
 
 pub use choices::{
     CONFIGURATIONS_MAX, Catalogue, Choices, Configuration, DeviceChoice, DeviceCount, Memory,
-    SizeLaw,
+    SizeLaw, SizedCurves,
 };
+pub use curves::Curves;
 pub use look::{Break, Cause, Forecast, Lost, Planned, Purchase, Quantile, Reach};
 
 use serde::{Deserialize, Serialize};

@@ -4,11 +4,13 @@
 //! users: the search, which needs one share for each of millions of configurations ([`Bench`]), and
 //! the examination of a single configuration with intervals and limits ([`Site::model`]).
 
+use std::borrow::Cow;
+
 use crate::error::Error;
 use crate::model_file::{Devices, Model};
 use crate::storage::{DeviceGroup, HitRatio, Node, NodeAt, Spotify};
 
-use super::choices::Choices;
+use super::choices::{Choices, HOT, SizedCurves};
 
 /// A class of the model's devices as fitted.
 struct Class {
@@ -24,12 +26,16 @@ struct Class {
 
 /// A fitted server and the choices that change it.
 pub(super) struct Site<'a> {
-    pub model: &'a Model,
+    /// With the classes that are added.
+    model: Cow<'a, Model>,
     pub choices: &'a Choices,
     classes: Vec<Class>,
     node: Node,
     spotify: Spotify,
     devices: u32,
+    /// By the curves: the fitted server's hit ratio, and the share of the other reads that its hot
+    /// devices serve.
+    by_curves: (f64, f64),
 }
 
 /// The changes that a configuration makes to the fitted server.
@@ -48,6 +54,13 @@ impl<'a> Site<'a> {
     pub fn new(model: &'a Model, choices: &'a Choices) -> Result<Self, Error> {
         model.check()?;
         choices.check()?;
+        let mut model = Cow::Borrowed(model);
+        for choice in &choices.devices {
+            let known = model.classes.iter().any(|class| class.name == choice.class);
+            if let Some(service_s) = choice.service_s.filter(|_| !known) {
+                model = Cow::Owned(model.with_class(&choice.class, service_s));
+            }
+        }
         let node = model.node()?;
         let mut classes = Vec::new();
         for (index, class) in model.classes.iter().enumerate() {
@@ -65,10 +78,12 @@ impl<'a> Site<'a> {
         }
         for choice in &choices.devices {
             let class = classes.iter().find(|c| c.name == choice.class);
-            let Some(class) = class.filter(|c| c.count > 0) else {
+            // Curves say what hot devices serve that the fitted server does not have.
+            let curved = choices.curves.is_some() && choice.class == HOT;
+            let Some(class) = class.filter(|c| c.count > 0 || curved) else {
                 let known: Vec<_> = classes.iter().map(|c| c.name.as_str()).collect();
                 return Err(Error::Choices(format!(
-                    "the model has no devices of class {:?} (it has {}); fit a server that has them",
+                    "the model has no devices of class {:?} (it has {}); fit a server that has them, or state `service_ms` of hot devices beside curves",
                     choice.class,
                     known.join(", ")
                 )));
@@ -77,8 +92,37 @@ impl<'a> Site<'a> {
                 law.check(f64::from(class.count))?;
             }
         }
+        let listed = |class: &Class| class.choice.is_some() || class.count == 0;
+        if choices.curves.is_some() && !classes.iter().filter(|c| c.name == HOT).all(listed) {
+            return Err(Error::Choices(format!(
+                "curves need the capacity of the fitted server's devices of class {HOT}: add the class"
+            )));
+        }
         let (devices, spotify) = (node.devices(), model.spotify()?);
-        Ok(Site { model, choices, classes, node, spotify, devices })
+        let mut site =
+            Site { model, choices, classes, node, spotify, devices, by_curves: (0.0, 0.0) };
+        let hot = site.classes.iter().find(|class| class.name == HOT).map_or(0, |c| c.count);
+        let servers = choices.catalogue.servers.unwrap_or(1.0);
+        if let Some(fitted) = site.served(choices.memory.fitted, hot, servers) {
+            if fitted.0 <= 0.0 && site.node.hit_ratio.q0() > 0.0 {
+                return Err(Error::Choices(
+                    "by the curves the fitted server's memory answers nothing, but it did".into(),
+                ));
+            }
+            site.by_curves = fitted;
+        }
+        Ok(site)
+    }
+
+    /// By the curves: the hit ratio of servers with so much memory and so many hot devices each, and
+    /// the share of the other reads that hot devices serve. `None` without curves.
+    fn served(&self, memory: f64, hot: u32, servers: f64) -> Option<(f64, f64)> {
+        let SizedCurves { curves, unit_bytes } = self.choices.curves.as_ref()?;
+        let choice = self.choices.devices.iter().find(|choice| choice.class == HOT);
+        let holds = choice.and_then(|choice| choice.holds).unwrap_or(0.0);
+        let bytes = |size: f64| size * unit_bytes * servers;
+        let (memory, hot) = (bytes(memory), bytes(holds * f64::from(hot)));
+        Some((curves.at(memory, hot).0, curves.hot_reads(memory, hot)))
     }
 
     /// Computes the changes of a configuration, with its servers' parts of the catalogue multiplied
@@ -86,16 +130,29 @@ impl<'a> Site<'a> {
     pub fn changes(&self, digits: &[usize], part: f64, changes: &mut Changes) -> bool {
         let Choices { memory, catalogue, servers, .. } = self.choices;
         let spread = catalogue.servers.map_or(1.0, |n| f64::from(servers[digits[0]]) / n) / part;
-        changes.hits = memory.hits.factor(memory.sizes[digits[1]] * spread, memory.fitted);
-        changes.joining = spread;
-        changes.groups.clear();
+        let size = memory.sizes[digits[1]];
         let counts = |class: &Class| match class.choice {
             Some(i) => self.choices.devices[i].counts[digits[2 + i]],
             None => class.count,
         };
+        let hot = self.classes.iter().find(|class| class.name == HOT).map_or(0, counts);
+        let served = self.served(size, hot, f64::from(servers[digits[0]]) / part);
+        changes.hits = match served {
+            Some((hits, _)) if self.by_curves.0 > 0.0 => hits / self.by_curves.0,
+            Some(_) => 1.0,
+            None => memory.hits.factor(size * spread, memory.fitted),
+        };
+        changes.joining = spread;
+        changes.groups.clear();
         // The share of the reads of each class that holds a chosen part, and the weights of the
         // other classes.
         let chosen = |class: &Class| {
+            if let Some((_, reads)) = served.filter(|_| class.name == HOT) {
+                // What the fitted devices serve beside what the curves say they would.
+                let of = class.share / self.by_curves.1;
+                let known = of.is_finite() && of > 0.0;
+                return Some(if known { (reads * of).min(1.0) } else { reads });
+            }
             let law = self.choices.devices[class.choice?].reads.as_ref()?;
             Some(class.share * law.factor(f64::from(counts(class)), f64::from(class.count)))
         };
@@ -109,7 +166,7 @@ impl<'a> Site<'a> {
         let mut all = 0;
         for (index, class) in self.classes.iter().enumerate() {
             let count = counts(class);
-            if count == 0 || class.count == 0 {
+            if count == 0 {
                 continue;
             }
             all += count;
@@ -142,7 +199,7 @@ impl<'a> Site<'a> {
 
     /// The model of a server after changes, with its intervals.
     pub fn model(&self, changes: &Changes) -> Model {
-        let mut model = self.model.clone();
+        let mut model = self.model.clone().into_owned();
         let (requests, spotify) = (&mut model.requests, &mut model.spotify);
         for (parameter, factor) in [
             (&mut requests.q0, changes.hits),

@@ -31,6 +31,8 @@ fn class(name: &str, mean: f64) -> ClassParameters {
         discipline: Discipline::Fifo,
         service: law(mean),
         background: None,
+        in_order: None,
+        by_load: None,
         solved: Default::default(),
     }
 }
@@ -72,6 +74,7 @@ fn model(q0: f64, alpha: f64) -> Model {
         devices: vec![bulk[0].clone(), bulk[1].clone(), devices("hot_device", 2, 0.33)],
         evidence: Vec::new(),
         hypotheses: Vec::new(),
+        rates: None,
         front: None,
         arrivals: None,
         fitted: Vec::new(),
@@ -119,6 +122,7 @@ fn choices() -> Choices {
         price,
         holds,
         reads,
+        service_s: None,
     };
     Choices {
         servers: vec![1, 2, 3, 5],
@@ -136,6 +140,7 @@ fn choices() -> Choices {
         replicas: vec![1, 2],
         replica_price: 5.0,
         catalogue: Catalogue { servers: Some(2.0), size: Some(3000.0) },
+        curves: None,
     }
 }
 
@@ -451,6 +456,70 @@ fn hostile_choices_are_errors_that_say_what() {
     ] {
         assert!(plan(&model, &question, &choices()).is_err());
     }
+}
+
+/// Curves say what memory and hot devices of all servers serve, and hot devices are added to a server
+/// that has none.
+#[test]
+fn curves_give_hit_ratios_and_reads_of_hot_devices() {
+    let fitted = |hot: bool| {
+        let mut model = model(0.4, 0.0);
+        if !hot {
+            model.classes.retain(|class| class.name == "bulk_device");
+            model.devices.retain(|devices| devices.class == "bulk_device");
+            let share: f64 = model.devices.iter().map(|d| f64::from(d.count) * d.share).sum();
+            model.devices.iter_mut().for_each(|devices| devices.share /= share);
+        }
+        model
+    };
+    let curves = Curves {
+        memory_bytes: vec![0.0, 128.0, 256.0],
+        hot_bytes: vec![0.0, 400.0, 800.0],
+        memory_share: vec![0.0, 0.4, 0.6],
+        hot_share: vec![vec![0.0, 0.5, 0.6], vec![0.0, 0.3, 0.4], vec![0.0, 0.1, 0.2]],
+    };
+    let mut choices = choices();
+    choices.curves = Some(SizedCurves { curves, unit_bytes: 1.0 });
+    choices.memory.sizes = vec![64.0, 128.0];
+    choices.servers = vec![2, 4];
+    choices.devices[0].reads = None;
+    choices.devices[0].service_s = Some(0.0005);
+    // Two servers with 64 of memory each, as fitted, and two hot devices of 100 each.
+    let at = |model: &Model, digits: &[usize], part: f64| {
+        let site = Site::new(model, &choices).unwrap();
+        let mut changes = Changes::default();
+        assert!(site.changes(digits, part, &mut changes));
+        let node = site.model(&changes).node().unwrap();
+        let hot = node.classes.iter().position(|class| {
+            (crate::distribution::ServiceTime::mean(&class.service) - 0.0005).abs() < 1e-9
+        });
+        let of = node.groups.iter().filter(|group| Some(group.class) == hot);
+        let share: f64 = of.map(|group| f64::from(group.count) * group.share).sum();
+        (node.hit_ratio.q0(), share, site.is_fitted(&changes))
+    };
+    let close = |found: (f64, f64, bool), expected: (f64, f64, bool)| {
+        assert!((found.0 - expected.0).abs() < 1e-9, "{found:?} {expected:?}");
+        assert!((found.1 - expected.1).abs() < 1e-9, "{found:?} {expected:?}");
+        assert_eq!(found.2, expected.2);
+    };
+    let bulk = fitted(false);
+    close(at(&bulk, &[0, 0, 0, 1, 0], 1.0), (0.4, 0.0, true));
+    // Hot devices added, memory doubled, servers doubled with both.
+    close(at(&bulk, &[0, 0, 1, 1, 0], 1.0), (0.4, 0.3 / 0.6, false));
+    close(at(&bulk, &[0, 1, 0, 1, 0], 1.0), (0.6, 0.0, false));
+    close(at(&bulk, &[1, 0, 1, 1, 0], 1.0), (0.6, 0.2 / 0.4, false));
+    // One of two lost: half of the memory and of the hot bytes is left.
+    close(at(&bulk, &[0, 0, 1, 1, 0], 2.0), (0.2, (0.5 + 0.3) / 4.0 / 0.8, false));
+    // A class of the model keeps its own law and, beside what the curves say, its own share.
+    let plan = plan(&bulk, &Question::new(objective(0.9, 0.05), 400.0), &choices).unwrap();
+    assert!(plan.ranked.iter().any(|planned| planned.configuration.devices[0].count > 0));
+
+    let listed = Choices { devices: vec![choices.devices[1].clone()], ..choices.clone() };
+    let error = Site::new(&fitted(true), &listed).err().map(|error| error.to_string());
+    assert!(error.unwrap_or_default().contains("add the class"));
+    let alone = Choices { catalogue: Catalogue::default(), ..choices.clone() };
+    let error = Site::new(&bulk, &alone).err().map(|error| error.to_string());
+    assert!(error.unwrap_or_default().contains("how many shared the catalogue"));
 }
 
 #[test]

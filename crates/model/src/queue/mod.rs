@@ -12,7 +12,7 @@
 //! | [`Mgm`] | Poisson | any law, m servers | an approximation |
 //!
 //! [`Discipline::Shared`] is the exception to first come, first served: processors that all requests
-//! present share. [`crate::storage::Class`] has its law.
+//! present share. [`crate::storage::Class`] has its law. [`InOrder`] is for works that come in spells.
 //!
 //! [`Bursts`] describes arrivals in bursts: the load alternates between two Poisson rates, and each
 //! of them is a load of any of these queues.
@@ -25,6 +25,7 @@ mod delay;
 mod erlang;
 mod gim1;
 mod hyper;
+mod in_order;
 mod interpolate;
 mod levels;
 mod matrix;
@@ -45,6 +46,8 @@ mod uniformised;
 pub use bursts::{Bursts, relaxation_s};
 pub use erlang::{erlang_b, erlang_c};
 pub use gim1::Gim1;
+pub use in_order::InOrder;
+pub(crate) use in_order::InOrderQueue;
 pub use md1::Md1;
 pub(crate) use mg1::waiting_mean;
 pub use mg1::{Evaluated, Mg1};

@@ -2,8 +2,9 @@
 
 use crate::distribution::{Empirical, Gamma, ServiceTime};
 use crate::error::{Error, check, not_negative};
-use crate::queue::Discipline;
+use crate::queue::{Discipline, InOrder};
 
+use super::by_load::ByLoad;
 use super::several::{SolvedQueues, waiting_mean};
 
 /// Work of a device that completes no request: writes, fills, scrubs. It shares the device's queue
@@ -45,6 +46,11 @@ pub struct Class {
     pub discipline: Discipline,
     /// Their work besides reads, if any; not with [`Discipline::Shared`].
     pub background: Option<Background>,
+    /// Works in the order in which they came, where they come in spells: for one server, first come, first
+    /// served, without other work. They take the place of the law but for its mean.
+    pub in_order: Option<InOrder>,
+    /// How their service time changes with their load, if it does; not with other work.
+    pub by_load: Option<ByLoad>,
     /// Its queues, as far as they were solved.
     pub(crate) solved: SolvedQueues,
     /// A law of nearly this shape whose solved queues serve for this one, with times in proportion
@@ -60,6 +66,8 @@ impl Class {
             servers,
             discipline: Discipline::Fifo,
             background: None,
+            in_order: None,
+            by_load: None,
             solved: SolvedQueues::default(),
             like: None,
         }
@@ -76,13 +84,33 @@ impl Class {
         };
         let background = self.background.map(slower).transpose()?;
         let service = self.service.with_moments(mean, scv)?;
-        Ok(Class { background, discipline: self.discipline, ..Class::new(service, self.servers) })
+        let (discipline, in_order) = (self.discipline, self.in_order.clone());
+        let by_load = self.by_load;
+        Ok(Class { background, discipline, in_order, by_load, ..Class::new(service, self.servers) })
+    }
+
+    /// The mean service time at reads/s of a device over that of the law.
+    pub(super) fn factor_at(&self, rate: f64) -> f64 {
+        self.by_load.map_or(1.0, |by_load| by_load.at(rate))
+    }
+
+    /// The reads/s of a device that keep `servers` servers busy whose mean is `mean`.
+    pub(super) fn rate_of(&self, servers: f64, mean: f64) -> f64 {
+        let busy = servers / mean;
+        self.by_load.map_or(busy, |by_load| by_load.rate_of(busy))
+    }
+
+    /// Works in their order, where those are the law.
+    pub(super) fn spells(&self) -> Option<&InOrder> {
+        let one = self.servers == 1 && self.discipline == Discipline::Fifo;
+        self.in_order.as_ref().filter(|_| one && self.background.is_none())
     }
 
     pub(super) fn check_background(&self) -> Result<(), Error> {
         let rate = not_negative("the rate of other work", self.background.map_or(0.0, |b| b.rate))?;
         let most = if self.discipline == Discipline::Shared { 0.0 } else { f64::MAX };
-        check("the rate of other work", rate, 0.0..=most, "0 for shared processors").map(|_| ())
+        check("the rate of other work", rate, 0.0..=most, "0 for shared processors")?;
+        self.by_load.map_or(Ok(()), ByLoad::check)
     }
 
     /// Servers of a device `factor` times as slow that other work keeps busy, on average.
@@ -97,6 +125,10 @@ impl Class {
         if self.discipline == Discipline::Shared {
             // The mean of shared processors depends on no more than the mean of the law.
             return waiting_mean(rate, mean, 1.0, self.servers);
+        }
+        if let Some(works) = self.spells() {
+            let queue = self.solved.in_order(works);
+            return mean * (queue.response_mean(rate * mean) - 1.0);
         }
         let Some(other) = self.background.filter(|b| b.rate > 0.0) else {
             return waiting_mean(rate, mean, scv, self.servers);

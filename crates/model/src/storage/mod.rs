@@ -9,6 +9,7 @@
 //! load the nodes.
 
 mod bursts;
+mod by_load;
 mod class;
 mod cluster;
 mod delay;
@@ -20,6 +21,7 @@ mod several;
 mod spotify;
 mod tiers;
 
+pub use by_load::ByLoad;
 pub use class::{Background, Class};
 pub use cluster::{Change, Cluster, ClusterOperating, HitLaw, Member, Popularity, Server, Within};
 pub use delay::Delay;

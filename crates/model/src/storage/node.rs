@@ -5,10 +5,10 @@ use crate::error::{Error, check, not_negative, positive};
 use crate::queue::{Bursts, bisect, quantile};
 
 use super::HitRatio;
+use super::by_load::Levels;
 use super::class::Class;
 use super::delay::Delay;
 use super::front::{FrontOperating, Limit, Link};
-use super::several::ClassAt;
 
 /// Devices of one class with nearly equal load. [`Node`] has an example.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,8 +38,8 @@ pub struct DeviceGroup {
 /// beyond the knee k, because requests that closely follow each other are joined first.
 ///
 /// Source: an extension of the published model ([`super::Spotify`]). Assumptions: a joined request
-/// waits for a whole read (not for the rest of one); devices are independent; neither their
-/// service nor their other work depends on the load. Cost: [`Node::at`], [`NodeAt::cdf`].
+/// waits for a whole read (not for the rest of one); devices are independent; their
+/// service depends on the load only as [`super::ByLoad`] says, and their other work does not. Cost: [`Node::at`], [`NodeAt::cdf`].
 ///
 /// ```
 /// use model::distribution::{Empirical, Piece};
@@ -168,7 +168,8 @@ impl Node {
     fn device_saturation(&self) -> f64 {
         let limit = |g: &DeviceGroup| {
             let (class, mean, servers) = self.service(g)?;
-            Some((servers - class.other_busy(g.factor)).max(0.0) / (mean * g.share))
+            let left = (servers - class.other_busy(g.factor)).max(0.0);
+            Some(class.rate_of(left, mean) / g.share)
         };
         self.groups.iter().filter_map(limit).fold(f64::INFINITY, f64::min)
     }
@@ -180,7 +181,8 @@ impl Node {
         for group in self.groups.iter().filter(|group| group.share > 0.0) {
             if let Some((class, mean, _)) = self.service(group) {
                 let rate = reads * group.share;
-                let time = mean + class.waiting_mean(rate, group.factor);
+                let by_load = class.factor_at(rate);
+                let time = mean * by_load + class.waiting_mean(rate, group.factor * by_load);
                 let count = f64::from(group.count);
                 number += count * rate * time;
                 response += count * group.share * time;
@@ -287,7 +289,8 @@ impl Node {
         for group in &self.groups {
             if let Some((class, mean, servers)) = self.service(group) {
                 let other = class.other_busy(group.factor);
-                let rho = ((reads * group.share * mean + other) / servers).min(1.0);
+                let rate = reads * group.share;
+                let rho = ((rate * mean * class.factor_at(rate) + other) / servers).min(1.0);
                 busy += rho * f64::from(group.count);
                 busiest = busiest.max(rho);
             }
@@ -376,18 +379,15 @@ impl Node {
 
     fn behind_front_at(&self, t: f64, other: Option<&NodeAt>) -> NodeAt {
         let response = |law: &Option<Empirical>| law.as_ref().map_or(1.0, |law| law.cdf(t));
-        let mut laws: Vec<(usize, f64, ClassAt)> = Vec::new();
+        let mut laws: Vec<(usize, f64, Levels)> = Vec::new();
         let mut groups = Vec::new();
         for group in &self.groups {
             let Some(class) = self.classes.get(group.class) else { continue };
-            let same = |l: &&(usize, f64, ClassAt)| l.0 == group.class && l.1 == group.factor;
+            let same = |l: &&(usize, f64, Levels)| l.0 == group.class && l.1 == group.factor;
             let known = laws.iter().position(|l| same(&l));
             let index = known.unwrap_or_else(|| {
-                // A queue with service times k times longer at rate λ equals one at kλ with time
-                // divided by k.
-                let delays = self.delay.over(group.factor);
                 let other = other.and_then(|o| o.laws.iter().find(same)).map(|l| &l.2);
-                let law = ClassAt::after(class, t / group.factor, &delays, group.factor, other);
+                let law = Levels::new(class, t, &self.delay, group.factor, other);
                 laws.push((group.class, group.factor, law));
                 laws.len() - 1
             });
@@ -451,7 +451,7 @@ pub struct NodeAt {
     memory: f64,
     other: f64,
     other_share: f64,
-    laws: Vec<(usize, f64, ClassAt)>,
+    laws: Vec<(usize, f64, Levels)>,
     groups: Vec<(usize, DeviceGroup)>,
     /// The part behind link and workers, at t·(1 − k/[`FRONT_PIECES`]) for k from 1; empty without
     /// such limits.
@@ -503,7 +503,7 @@ impl NodeAt {
             .groups
             .iter()
             .map(|(law, group)| {
-                let rate = operating.device_rate * group.share * group.factor;
+                let rate = operating.device_rate * group.share;
                 f64::from(group.count) * group.share * self.laws[*law].2.response_cdf(rate)
             })
             .sum();

@@ -18,7 +18,9 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::distribution::{Empirical, ServiceTime};
-use crate::queue::{self, Discipline, Evaluated, MgmLoads, SharedQueue, bisect, erlang_c};
+use crate::queue::{
+    self, Discipline, Evaluated, InOrder, InOrderQueue, MgmLoads, SharedQueue, bisect, erlang_c,
+};
 
 use super::Class;
 
@@ -39,6 +41,7 @@ const KEPT_MAX: usize = 6;
 pub struct SolvedQueues {
     line: Arc<Mutex<Vec<Arc<Several>>>>,
     shared: Arc<Mutex<Vec<Arc<SharedQueue>>>>,
+    in_order: Arc<Mutex<Vec<Arc<InOrderQueue>>>>,
 }
 
 impl PartialEq for SolvedQueues {
@@ -75,6 +78,22 @@ impl SolvedQueues {
             return Arc::clone(known);
         }
         let solved = Arc::new(SharedQueue::new(processors, service));
+        if kept.len() >= KEPT_MAX {
+            kept.remove(0);
+        }
+        kept.push(Arc::clone(&solved));
+        solved
+    }
+}
+
+impl SolvedQueues {
+    /// The queue of works in their order, simulated now unless it is kept.
+    pub(super) fn in_order(&self, works: &InOrder) -> Arc<InOrderQueue> {
+        let mut kept = self.in_order.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = kept.iter().find(|known| known.is_of(works)) {
+            return Arc::clone(known);
+        }
+        let solved = Arc::new(InOrderQueue::new(works));
         if kept.len() >= KEPT_MAX {
             kept.remove(0);
         }
@@ -163,6 +182,26 @@ impl Excess {
 pub(super) enum ClassAt {
     Line(LineAt),
     Shared(SharedAt),
+    InOrder(InOrderAt),
+}
+
+/// Works in their order at one time.
+#[derive(Clone, Debug)]
+pub(super) struct InOrderAt {
+    queue: Arc<InOrderQueue>,
+    /// Times before now, each with its share: now less the delay before the server.
+    times: Vec<(f64, f64)>,
+    /// Mean work, seconds.
+    mean: f64,
+}
+
+impl InOrderAt {
+    fn response_cdf(&self, rate: f64) -> f64 {
+        let within = |(t, share): &(f64, f64)| {
+            share * self.queue.response_cdf(t / self.mean, rate * self.mean)
+        };
+        self.times.iter().map(within).sum()
+    }
 }
 
 /// Shared processors at one time.
@@ -214,6 +253,11 @@ impl ClassAt {
         factor: f64,
         other: Option<&ClassAt>,
     ) -> Self {
+        if let Some(works) = class.spells() {
+            let times = delays.iter().map(|(delay, share)| (t - delay, *share)).collect();
+            let (queue, mean) = (class.solved.in_order(works), class.service.mean());
+            return ClassAt::InOrder(InOrderAt { queue, times, mean });
+        }
         match (class.discipline, other) {
             (Discipline::Shared, _) => ClassAt::Shared(SharedAt::new(class, t, delays)),
             (_, Some(ClassAt::Line(other))) => {
@@ -228,6 +272,7 @@ impl ClassAt {
         match self {
             ClassAt::Line(line) => line.response_cdf(rate),
             ClassAt::Shared(shared) => shared.response_cdf(rate),
+            ClassAt::InOrder(in_order) => in_order.response_cdf(rate),
         }
     }
 }

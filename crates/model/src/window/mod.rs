@@ -101,7 +101,7 @@ pub enum Outcome {
 
 impl Outcome {
     /// The name of the outcome in headers, metrics and tables.
-    pub fn as_str(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Outcome::Memory => "memory",
             Outcome::HotDevice => "hot_device",

@@ -32,8 +32,8 @@ use tokio::sync::{Mutex, Semaphore};
 use tracing::warn;
 
 use super::{
-    Attributes, BoxFuture, Chunks, Error, Found, Listed, Metadata, Origin, Staged, VersionHasher,
-    Whole,
+    Attributes, BoxFuture, Chunks, Error, Fence, Found, Listed, Metadata, Origin, Staged,
+    VersionHasher, Whole, fenced,
 };
 use crate::Settings;
 use errors::{Access, Trouble, trouble};
@@ -256,12 +256,16 @@ impl Store {
 
     /// Removes an object, of the version that is there now: a removal that arrives late, after a later
     /// write, is refused by stores that evaluate `If-Match` of a DELETE. Others ignore the condition.
-    async fn delete(&self, key: &[u8]) -> Result<bool, Error> {
+    async fn delete(&self, key: &[u8], fence: Option<Fence>) -> Result<bool, Error> {
         let (path, _) = self.path(key)?;
         let conditions = self.look_lately().await?.conditions;
         for _ in 0..ORDER_ATTEMPTS {
             // The store's reply does not tell whether the object existed.
-            let Some(etag) = self.etag(&path).await? else { return Ok(false) };
+            let etag = self.etag(&path).await?;
+            if fence.as_ref().is_some_and(|fence| !fence()) {
+                return Err(fenced());
+            }
+            let Some(etag) = etag else { return Ok(false) };
             let condition = HeaderValue::from_str(&etag).ok().filter(|_| conditions);
             let deleted = match condition {
                 Some(etag) => EXTRA.scope((IF_MATCH, etag), self.client.delete(&path)).await,
@@ -358,7 +362,12 @@ impl Origin for S3 {
 
     fn delete(&self, key: &Key) -> BoxFuture<'_, Result<bool, Error>> {
         let key = key.clone();
-        Box::pin(async move { self.store.delete(&key).await })
+        Box::pin(async move { self.store.delete(&key, None).await })
+    }
+
+    fn delete_fenced(&self, key: &Key, fence: Fence) -> BoxFuture<'_, Result<bool, Error>> {
+        let key = key.clone();
+        Box::pin(async move { self.store.delete(&key, Some(fence)).await })
     }
 
     fn list(

@@ -15,7 +15,8 @@ use object_store::{
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::super::{
-    Attributes, BoxFuture, Chunks, Condition, Error, Metadata, Staged, VersionHasher, now_unix_us,
+    Attributes, BoxFuture, Chunks, Condition, Error, Fence, Metadata, Staged, VersionHasher,
+    fenced, now_unix_us,
 };
 use super::errors::Access;
 use super::http::EXTRA;
@@ -119,7 +120,13 @@ pub async fn stage(
         let stored = attributes::to_store(&etag, modified_unix_us, &attributes, key)?;
         let metadata = Metadata { size, etag, modified_unix_us, attributes };
         let content = Content::Whole { bytes: first, attributes: stored, _held: held };
-        return Ok(Box::new(StagedUpload { store: store.clone(), path, metadata, content }));
+        return Ok(Box::new(StagedUpload {
+            store: store.clone(),
+            path,
+            metadata,
+            content,
+            fence: None,
+        }));
     }
     let etag = attributes::drawn_version();
     let stored = attributes::to_store(&etag, modified_unix_us, &attributes, key)?;
@@ -142,7 +149,7 @@ pub async fn stage(
     }
     let metadata = Metadata { size, etag, modified_unix_us, attributes };
     let content = Content::Parts(parts);
-    Ok(Box::new(StagedUpload { store: store.clone(), path, metadata, content }))
+    Ok(Box::new(StagedUpload { store: store.clone(), path, metadata, content, fence: None }))
 }
 
 fn too_large() -> Error {
@@ -223,11 +230,16 @@ struct StagedUpload {
     path: Path,
     metadata: Metadata,
     content: Content,
+    fence: Option<Fence>,
 }
 
 impl Staged for StagedUpload {
     fn metadata(&self) -> &Metadata {
         &self.metadata
+    }
+
+    fn fence(&mut self, fence: Fence) {
+        self.fence = Some(fence);
     }
 
     fn commit(
@@ -267,6 +279,7 @@ impl StagedUpload {
         match condition {
             Some(condition) => self.write_if(condition).await,
             None if conditions => self.write_in_order().await,
+            None if self.fence.as_ref().is_some_and(|fence| !fence()) => Err(fenced()),
             None => match self.send(Precondition::None).await? {
                 Ok(()) => Ok(()),
                 Err(trouble) => {
@@ -307,6 +320,9 @@ impl StagedUpload {
         let mut last = None;
         for _ in 0..ORDER_ATTEMPTS {
             let etag = self.store.etag(&self.path).await?;
+            if self.fence.as_ref().is_some_and(|fence| !fence()) {
+                return Err(fenced());
+            }
             let Err(trouble) = self.send(Precondition::of(etag)).await? else { return Ok(()) };
             let changed = matches!(trouble.status, Some(304 | 404 | 409 | 412));
             if !changed || trouble.code == "NoSuchBucket" {

@@ -1,5 +1,7 @@
 //! Clients of a thread: connections, requests parsed, replies written.
 
+use std::os::fd::AsFd as _;
+
 use super::*;
 
 impl Thread {
@@ -46,6 +48,32 @@ impl Thread {
         }
         self.clients[place as usize] = Some(client);
         self.read_again(place);
+    }
+
+    /// Serves what the process before has passed on.
+    pub(super) fn take_over(&mut self, connections: Vec<Stream>) {
+        for stream in connections {
+            match self.shared.seat() {
+                Some(thread) if thread == self.index => self.add_client(stream),
+                Some(thread) => self.shared.mail_stream(thread, stream),
+                None => refuse(stream),
+            }
+        }
+    }
+
+    /// Has connections without a request kept for the next process. Returns whether there are others, which are
+    /// to end first.
+    pub(super) fn pass_on(&mut self) -> bool {
+        let Some(pass_on) = self.shared.pass_on else { return false };
+        for place in 0..self.clients.len() as u32 {
+            if let Some(client) = self.client(place)
+                && client.is_idle()
+            {
+                pass_on(client.stream.as_fd());
+                self.close_client(place);
+            }
+        }
+        self.clients.iter().any(Option::is_some)
     }
 
     pub(super) fn client(&mut self, place: u32) -> Option<&mut Client> {

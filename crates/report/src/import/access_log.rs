@@ -287,6 +287,7 @@ pub(super) struct Logged {
     pub taken: Nanos,
     pub operation: Operation,
     pub outcome: Outcome,
+    pub bytes: u64,
 }
 
 /// The most requests whose times are kept.
@@ -427,7 +428,8 @@ impl Reader<'_> {
         if let Some(outcome) = outcome.filter(|_| self.log.times.len() < TIMES_MAX) {
             let (end, taken) = (entry.end.ns, entry.response.ns);
             let operation = entry.operation;
-            self.log.times.push(Logged { end, taken, operation, outcome });
+            let bytes = entry.bytes;
+            self.log.times.push(Logged { end, taken, operation, outcome, bytes });
         }
         let mut request = Request {
             end,

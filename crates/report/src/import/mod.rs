@@ -127,6 +127,7 @@ fn times_of(mut logged: Vec<Logged>, clock_ns: u64, resolution_ns: u64) -> Vec<r
             let mut times = record::Times::new("gateway", first.operation, first.outcome, unit);
             (times.clock_ns, times.resolution_ns) = (clock_ns, resolution_ns);
             times.extend(part.iter().map(|r| (r.end, r.taken)));
+            times.bytes = part.iter().map(|r| r.bytes).collect();
             all.push(times);
         }
     }

@@ -8,8 +8,8 @@ use engine::node::Event;
 use tokio::sync::oneshot;
 use tokio::time::MissedTickBehavior;
 
-use super::Membership;
 use crate::drive::Drive;
+use crate::membership::Membership;
 use record::clock;
 
 /// The cluster thread. It also carries out what the node decides at a tick, mostly lease requests.
@@ -27,7 +27,7 @@ impl Beat {
     /// If the runtime or the thread cannot be started.
     pub fn start(
         drive: Arc<Drive>,
-        membership: Arc<dyn Membership>,
+        membership: Arc<Membership>,
         tick: Duration,
     ) -> anyhow::Result<Beat> {
         let (stop, stopped) = oneshot::channel();
@@ -48,11 +48,11 @@ impl Beat {
 
 async fn run(
     drive: Arc<Drive>,
-    membership: Arc<dyn Membership>,
+    membership: Arc<Membership>,
     tick: Duration,
     mut stopped: oneshot::Receiver<()>,
 ) {
-    let mut views = membership.views();
+    let mut views = membership.subscribe();
     views.mark_changed();
     let mut ticks = tokio::time::interval(tick);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -63,8 +63,14 @@ async fn run(
             _ = ticks.tick() => drive.tell(clock::now(), Event::Tick),
             changed = views.changed(), if told => match changed {
                 Ok(()) => {
-                    let view = views.borrow_and_update().clone();
-                    drive.tell(clock::now(), Event::View(view));
+                    let seen = views.borrow_and_update().clone();
+                    // The engine may name new members at once.
+                    if let Some(peers) = drive.peers() {
+                        peers.roll.follow(&seen.known);
+                    }
+                    if membership.is_leased() {
+                        drive.tell(clock::now(), Event::View(seen.view()));
+                    }
                 }
                 // The sender of views has ended: the last view stays valid until it expires.
                 Err(_) => told = false,

@@ -91,7 +91,7 @@ impl Peers {
         path: &str,
         headers: &[(HeaderName, HeaderValue)],
     ) -> Result<Reply, Fault> {
-        let pool = self.pools.get(peer);
+        let pool = self.roll.pool(peer);
         let pool = pool.ok_or_else(|| Fault::Request("unknown member".to_owned()))?;
         let reply = pool.send(method, path, headers, Outgoing::Empty).await?;
         match reply.status {
@@ -100,12 +100,12 @@ impl Peers {
                 let text = reply.body.gather(REASON_BYTES_MAX).await.unwrap_or_default();
                 let text = String::from_utf8_lossy(&text);
                 let what = format!("refuses this node's requests with {status}: {text}");
-                self.mismatches.note(self.ring.name(peer), &what);
+                self.mismatches.note(self.roll.name(peer), &what);
                 Err(Fault::Request(what))
             }
             StatusCode::NOT_FOUND if path.starts_with("/cluster/") => {
                 let what = "is not a node of a cluster, or runs another version of Concertina";
-                self.mismatches.note(self.ring.name(peer), what);
+                self.mismatches.note(self.roll.name(peer), what);
                 Err(Fault::Request(what.to_owned()))
             }
             _ => Ok(reply),

@@ -12,7 +12,7 @@ use super::Peers;
 use crate::Shared;
 use crate::body::ReplyBody;
 use crate::headers;
-use crate::http::Problem;
+use crate::http::{Problem, json};
 use crate::objects::key_of;
 use record::clock;
 
@@ -83,10 +83,10 @@ pub fn sender(shared: &Shared, headers: &HeaderMap) -> Result<Sender, Problem> {
     if from == "gateway" {
         return Ok(Sender::Gateway);
     }
-    match peers.ring.find(&from).filter(|peer| *peer != peers.me) {
+    match peers.roll.ring().find(&from).filter(|peer| *peer != peers.me) {
         Some(peer) => Ok(Sender::Peer(peer)),
         None => {
-            let name = peers.ring.name(peers.me);
+            let name = peers.roll.name(peers.me);
             let what = format!(
                 "invalid header {}: {from:?} is neither \"gateway\" nor a member other than \
                  {name:?}",
@@ -107,7 +107,7 @@ pub fn asker(shared: &Shared, sender: Sender, headers: &HeaderMap) -> Asker {
         return Asker::Peer;
     }
     let avoid = headers.get(&headers::AVOID).and_then(|value| value.to_str().ok());
-    Asker::Client { avoid: avoid.and_then(|name| peers.ring.find(name)) }
+    Asker::Client { avoid: avoid.and_then(|name| peers.roll.ring().find(name)) }
 }
 
 /// The deadline of a request, on this node's clock; `None` if it has none. The relative limit
@@ -119,18 +119,28 @@ pub fn asker(shared: &Shared, sender: Sender, headers: &HeaderMap) -> Asker {
 ///
 /// 400 if a header is not a whole number.
 pub fn deadline(headers: &HeaderMap, received: Nanos) -> Result<Option<Nanos>, Problem> {
-    let number = |name: &HeaderName, unit: &str| -> Result<Option<u64>, Problem> {
-        let Some(value) = headers.get(name) else { return Ok(None) };
-        let number = value.to_str().ok().and_then(|text| text.parse().ok());
-        number.map(Some).ok_or_else(|| {
-            let what = format!("{name} must be a whole number of {unit}");
-            Problem::new(StatusCode::BAD_REQUEST, &what)
-        })
-    };
-    let left_ms = number(&headers::DEADLINE_MS, "milliseconds")?;
+    let left_ms = number(headers, &headers::DEADLINE_MS, " of milliseconds")?;
     let left = left_ms.map(|ms| received.saturating_add(ms.saturating_mul(1_000_000)));
-    let not_after = number(&headers::NOT_AFTER_NS, "nanoseconds")?;
+    let not_after = number(headers, &headers::NOT_AFTER_NS, " of nanoseconds")?;
     Ok(left.into_iter().chain(not_after).min())
+}
+
+/// The epoch of the view by which a gateway sent a write here; `None` if it says none.
+///
+/// # Errors
+///
+/// 400 if the header is not a whole number.
+pub fn epoch(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
+    number(headers, &headers::EPOCH, "")
+}
+
+fn number(headers: &HeaderMap, name: &HeaderName, of: &str) -> Result<Option<u64>, Problem> {
+    let Some(value) = headers.get(name) else { return Ok(None) };
+    let number = value.to_str().ok().and_then(|text| text.parse().ok());
+    number.map(Some).ok_or_else(|| {
+        let what = format!("{name} must be a whole number{of}");
+        Problem::new(StatusCode::BAD_REQUEST, &what)
+    })
 }
 
 /// Serves a request below `/cluster/`. `None` if the path does not exist.
@@ -143,7 +153,7 @@ pub fn answer(
 ) -> Option<Result<Response<ReplyBody>, Problem>> {
     let (endpoint, encoded) = path.split_once('/').unwrap_or((path, ""));
     let allowed = match (endpoint, encoded.is_empty()) {
-        ("ping", true) => &Method::GET,
+        ("ping" | "windows", true) => &Method::GET,
         ("lease", true) | ("invalidate" | "offer", false) => &Method::POST,
         _ => return None,
     };
@@ -154,6 +164,9 @@ pub fn answer(
     }
     if endpoint == "ping" {
         return Some(Ok(ping(shared, peers)));
+    }
+    if endpoint == "windows" {
+        return Some(Ok(json(StatusCode::OK, &shared.whole.told(), None)));
     }
     let Sender::Peer(peer) = sender else {
         let what = "this is for the other nodes of the cluster";

@@ -2,48 +2,47 @@
 //!
 //! All decisions are made in `engine::node`. This module sends the requests to other nodes that the
 //! engine decides on ([`calls`]), serves the requests of other processes ([`endpoints`]), passes
-//! ticks and views to the engine ([`beat`]), and knows the members ([`membership`]).
+//! ticks and views to the engine ([`beat`]), and keeps the connections to the members ([`roll`]).
 
 mod beat;
 mod calls;
 mod endpoints;
-mod membership;
 mod metrics;
 mod mismatch;
+mod roll;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use engine::node::{ClusterSettings, PeerStatus};
-use engine::route::{Member, NodeId, Ring};
+use engine::route::{NodeId, PLACEMENT};
 use http::header::{AUTHORIZATION, HeaderValue};
 use model::window::{Nanos, key_hash};
 use serde::Serialize;
 
 use super::headers;
-use crate::config::{Config, Origin};
-use crate::peer::{Limits, Pool};
+use crate::config::Config;
+use crate::membership::{self, Known, Membership};
+use crate::peer::Limits;
+use crate::tls::dialer;
 
 pub use beat::Beat;
-pub use endpoints::{Sender, answer, asker, deadline, sender};
-pub use membership::{Membership, Static};
+pub use endpoints::{Sender, answer, asker, deadline, epoch, sender};
 pub use metrics::add_metrics;
 pub use mismatch::{Mismatch, Mismatches};
+pub use roll::Roll;
 
 /// Maximum offers in progress; further ones are dropped.
 const OFFERS_MAX: usize = 64;
 
 /// The connections to the other nodes, and counts of the traffic.
 pub struct Peers {
-    ring: Arc<Ring>,
+    /// The nodes; the connections of this node's own entry are never used.
+    pub roll: Roll,
     me: NodeId,
-    /// Connections by node, in the ring's order; this node's own entry is never used.
-    pools: Vec<Pool>,
-    addresses: Vec<SocketAddr>,
+    membership: Arc<Membership>,
     identity: Identity,
-    shares: Vec<f64>,
     lease: Duration,
     object_bytes_max: u64,
     offers: AtomicUsize,
@@ -99,20 +98,40 @@ impl Identity {
     /// The identity of a configuration. It leaves out the path of a folder origin and the address
     /// of a store: a folder may be mounted elsewhere on each machine, and a store may have several
     /// addresses.
-    fn of(ring: &Ring, addresses: &[SocketAddr], origin: &Origin) -> Identity {
+    ///
+    /// Of members in etcd, the name of the list stands for the list.
+    fn of(known: &Known, config: &Config) -> Identity {
+        let origin = &config.origin;
         let behind = match origin.kind {
             origin::Kind::S3 => format!("s3 {:?} {:?}", origin.bucket, origin.prefix),
             origin::Kind::Folder => "folder".to_owned(),
             origin::Kind::None => "none".to_owned(),
         };
         let mut text = String::new();
-        for (member, address) in ring.members().iter().zip(addresses) {
-            text.push_str(&format!("{:?} {address} ", member.name));
+        if config.is_in_etcd() {
+            text = format!("etcd {:?}", config.membership.prefix);
+        } else {
+            for (member, address) in known.ring.members().iter().zip(&known.addresses) {
+                text.push_str(&format!("{:?} {address} ", member.name));
+            }
         }
         Identity {
-            ring: hexadecimal(ring.fingerprint()),
+            ring: hexadecimal(fingerprint(known, config)),
             members: hexadecimal(key_hash(text.as_bytes())),
             origin: hexadecimal(key_hash(behind.as_bytes())),
+        }
+    }
+}
+
+/// What two processes of a cluster must agree on to place all keys alike. The ring of members in etcd
+/// changes, and nodes refuse what is not theirs by their views; so the list's name stands for it.
+pub fn fingerprint(known: &Known, config: &Config) -> u64 {
+    match config.is_in_etcd() {
+        false => known.ring.fingerprint(),
+        true => {
+            let (prefix, replicas) = (&config.membership.prefix, config.cluster.replicas);
+            let text = format!("etcd {prefix:?} {replicas} {PLACEMENT}");
+            key_hash(text.as_bytes())
         }
     }
 }
@@ -126,17 +145,17 @@ impl Peers {
     pub fn new(
         config: &Config,
         settings: &ClusterSettings,
+        membership: Arc<Membership>,
         mismatches: Arc<Mismatches>,
     ) -> anyhow::Result<Peers> {
-        let (ring, me) = (settings.ring.clone(), settings.me);
-        let addresses = config.addresses();
-        let identity = Identity::of(&ring, &addresses, &config.origin);
+        let (known, me) = (membership.known(), settings.me);
+        let identity = Identity::of(&known, config);
         let mut common = vec![
             (headers::PROTOCOL.clone(), HeaderValue::from_static(headers::PROTOCOL_VERSION)),
             (headers::RING.clone(), identity.ring.clone()),
             (headers::MEMBERS.clone(), identity.members.clone()),
             (headers::ORIGIN.clone(), identity.origin.clone()),
-            (headers::FROM.clone(), HeaderValue::from_str(ring.name(me))?),
+            (headers::FROM.clone(), HeaderValue::from_str(known.ring.name(me))?),
         ];
         if let Some(token) = &config.cluster.token {
             let mut value = HeaderValue::from_str(&format!("Bearer {token}"))?;
@@ -146,13 +165,10 @@ impl Peers {
         let lease = Duration::from_nanos(settings.lease);
         let idle = Duration::from_secs_f64(config.serve.idle_s / 2.0).min(Limits::default().idle);
         let limits = Limits { idle, connect: lease, ..Limits::default() };
-        let pools = addresses.iter().map(|at| Pool::new(*at, &common, limits)).collect();
         Ok(Peers {
-            shares: ring.shares(),
-            ring,
+            roll: Roll::new(&known, membership.is_leased(), common, limits, dialer(config)?)?,
             me,
-            pools,
-            addresses,
+            membership,
             identity,
             lease,
             object_bytes_max: config.node.object_bytes_max.0,
@@ -164,18 +180,12 @@ impl Peers {
 
     /// The cluster's part of the status.
     pub fn status(&self, peers: Vec<PeerStatus>) -> ClusterStatus<'_> {
-        let members = self.ring.members().iter().zip(&self.addresses).zip(&self.shares);
-        let mut shown = Vec::new();
-        for ((member, &address), &share) in members {
-            let Member { name, weight } = member;
-            shown.push(MemberStatus { name, address, weight: *weight, share });
-        }
+        let ring = self.roll.ring();
         ClusterStatus {
-            name: self.ring.name(self.me),
-            membership: "static",
-            replicas: self.ring.replica_count(),
-            ring: format!("{:016x}", self.ring.fingerprint()),
-            members: shown,
+            name: self.roll.name(self.me),
+            membership: self.membership.status(),
+            replicas: ring.replica_count(),
+            ring: format!("{:016x}", ring.fingerprint()),
             peers,
         }
     }
@@ -191,19 +201,10 @@ impl Peers {
 #[derive(Serialize)]
 pub struct ClusterStatus<'a> {
     name: &'a str,
-    membership: &'static str,
+    #[serde(flatten)]
+    membership: membership::Status,
     replicas: usize,
     /// The fingerprint that all processes must share.
     ring: String,
-    members: Vec<MemberStatus<'a>>,
     peers: Vec<PeerStatus>,
-}
-
-#[derive(Serialize)]
-struct MemberStatus<'a> {
-    name: &'a str,
-    address: SocketAddr,
-    weight: f64,
-    /// Fraction of all keys whose primary this member is.
-    share: f64,
 }

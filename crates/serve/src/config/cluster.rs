@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use engine::act::concurrency;
 use engine::gateway::{self, Hedge, Spread};
 use engine::route::{self, NodeId, Policy, REPLICAS_MAX, Ring, health};
 use model::window::{self, Nanos};
@@ -11,6 +13,7 @@ use origin::{Checks, Size, section};
 use serde::{Deserialize, Serialize};
 
 use super::Config;
+use super::name::is_name;
 use super::sections::{not_an_address, unshown};
 
 /// The role of a process.
@@ -38,6 +41,17 @@ impl Role {
             Role::Proxy => "proxy",
         }
     }
+}
+
+/// How the bound of a gateway's requests in progress is set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Concurrency {
+    /// As configured.
+    #[default]
+    Fixed,
+    /// Found by itself.
+    Auto,
 }
 
 /// Whether a gateway verifies what nodes reply.
@@ -75,6 +89,14 @@ section! {
         /// clients have. It must be set if a member is reachable from outside, and with serve.token.
         #[serde(deserialize_with = "unshown")]
         pub token: Option<String> = None,
+        /// File with the certificates, in PEM format, that those of the cluster's processes are checked
+        /// against. With it and the next two, nodes listen for who shows such a certificate, and for nobody
+        /// else. Read again when they change.
+        pub tls_ca: Option<PathBuf> = None,
+        /// File with this process's certificate, in PEM format; a node's must be for its IP address.
+        pub tls_certificate: Option<PathBuf> = None,
+        /// File with its key, in PEM format, which only its owner may read.
+        pub tls_key: Option<PathBuf> = None,
         /// Nodes that each key belongs to, its primary included; the same in every process.
         pub replicas: u32 = 3,
         /// Seconds for which a key's primary grants leases to the key's other nodes: the time that
@@ -117,6 +139,9 @@ section! {
         pub retry_burst: u32 = 1000,
         /// Maximum requests in progress; further ones are answered 503.
         pub requests_max: u32 = 10_000,
+        /// How many requests may be in progress: "fixed" (requests_max), or "auto" (fewer, where more only
+        /// wait: found from how responses grow with requests in progress; see act.concurrency).
+        pub concurrency: Concurrency = Concurrency::Fixed,
         /// Maximum seconds of a request; after them it is answered 504. Clients can ask for less
         /// with the header concertina-deadline-ms.
         pub deadline_s: f64 = 10.0,
@@ -178,6 +203,11 @@ impl Gateway {
             retry_share: self.retry_share,
             retry_burst: self.retry_burst,
             requests_max: self.requests_max,
+            concurrency: (self.concurrency == Concurrency::Auto).then(|| concurrency::Settings {
+                initial: CONCURRENCY.min(self.requests_max),
+                most: self.requests_max,
+                ..concurrency::Settings::default()
+            }),
             attempt_timeout_factor: self.attempt_timeout_factor,
             attempt_timeout_min: nanos(self.attempt_timeout_min_s),
             attempt_timeout_max: nanos(self.attempt_timeout_max_s),
@@ -195,12 +225,15 @@ impl Gateway {
     }
 }
 
+/// The bound at which a gateway begins to look for one.
+const CONCURRENCY: u32 = 128;
+
 fn nanos(seconds: f64) -> Nanos {
     (seconds * 1e9) as Nanos
 }
 
 impl Config {
-    /// Where keys belong; `None` for a node alone. Costs 65,536 hashes for each member.
+    /// Where keys belong; `None` for a node alone. Costs a million hashes for each member.
     pub fn ring(&self) -> Option<Arc<Ring>> {
         let member = |m: &Member| route::Member { name: m.name.clone(), weight: m.weight };
         let members = self.members.iter().map(member).collect();
@@ -223,9 +256,29 @@ impl Config {
         members.iter().filter_map(|m| m.address.parse().ok()).collect()
     }
 
-    /// Whether any member is reachable from other machines.
+    /// Whether any member is reachable from other machines, as far as this process knows: one whose
+    /// members are in etcd takes etcd's own addresses for a sign.
     fn is_spread(&self) -> bool {
+        if self.is_in_etcd() {
+            let here = |host: &str| {
+                let ip = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
+                host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback())
+            };
+            let host = |endpoint: &String| {
+                let rest = endpoint.split_once("://").map_or(endpoint.as_str(), |(_, rest)| rest);
+                here(rest.rsplit_once(':').map_or(rest, |(host, _)| host))
+            };
+            let mine = self.membership.address.as_ref();
+            let mine = mine.and_then(|address| address.parse::<SocketAddr>().ok());
+            let mine = mine.is_none_or(|address| address.ip().is_loopback());
+            return !(mine && self.membership.endpoints.iter().all(host));
+        }
         self.addresses().iter().any(|address| !address.ip().is_loopback())
+    }
+
+    /// Whether this process belongs to a cluster.
+    pub fn is_clustered(&self) -> bool {
+        !self.members.is_empty() || self.is_in_etcd()
     }
 
     /// Whether a gateway of this configuration verifies what nodes reply.
@@ -244,11 +297,14 @@ impl Config {
 
     /// Whether this process is a gateway to the members.
     pub fn is_gateway(&self) -> bool {
-        matches!(self.serve.role, Role::All | Role::Gateway) && !self.members.is_empty()
+        matches!(self.serve.role, Role::All | Role::Gateway) && self.is_clustered()
     }
 
     /// Where the node listens: its member's address, and alone `serve.listen`.
     pub fn node_address(&self) -> &str {
+        if let (true, Some(address)) = (self.is_in_etcd(), &self.membership.address) {
+            return address;
+        }
         let name = self.cluster.name.as_deref();
         let me = self.members.iter().find(|member| Some(member.name.as_str()) == name);
         me.map_or(self.serve.listen.as_str(), |member| &member.address)
@@ -261,7 +317,14 @@ impl Config {
         let known = names.join(", ");
         match (self.serve.role, self.cluster.name.as_deref()) {
             (Role::Proxy, _) => {}
-            (Role::Gateway, _) if names.is_empty() => checks.must(
+            (Role::All | Role::Node, Some(name)) if self.is_in_etcd() => {
+                checks.must(is_name(name), "cluster.name", invalid_name(name));
+            }
+            (Role::All | Role::Node, None) if self.is_in_etcd() => {
+                checks.must(false, "cluster.name", "is missing; give this node a name of its own")
+            }
+            (Role::Gateway, None) if self.is_in_etcd() => {}
+            (Role::Gateway, _) if !self.is_clustered() => checks.must(
                 false,
                 "serve.role",
                 "a gateway needs nodes; list all nodes, each as a [[member]]",
@@ -295,14 +358,14 @@ impl Config {
             "must not be empty, and not be the token of clients (serve.token): whoever has it may speak as a node",
         );
         checks.must(
-            names.is_empty() || token.is_some() || (clients.is_none() && !self.is_spread()),
+            !self.is_clustered() || token.is_some() || (clients.is_none() && !self.is_spread()),
             "cluster.token",
             "must be set, the same in every process and not the same as serve.token: the members are \
              reachable from outside, or clients need a token",
         );
         let listen: Option<SocketAddr> = self.serve.listen.parse().ok();
         let Ok(mine) = self.node_address().parse::<SocketAddr>() else { return };
-        if self.is_node() && !names.is_empty() {
+        if self.is_node() && self.is_clustered() {
             checks.must(
                 !self.is_gateway() || Some(mine) != listen,
                 "serve.listen",
@@ -324,15 +387,7 @@ impl Config {
         for (index, member) in self.members.iter().enumerate() {
             let mut checks = checks.of(&format!("member.{index}"));
             let name = member.name.as_str();
-            let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
-            checks.must(
-                (1..=64).contains(&name.len()) && name.bytes().all(plain) && name != "gateway",
-                "name",
-                format!(
-                    "invalid name {name:?}; write 1 to 64 letters, digits, `-`, `_` or `.`, and not \
-                     \"gateway\""
-                ),
-            );
+            checks.must(is_name(name), "name", invalid_name(name));
             if let Some(other) = names.insert(name, index).filter(|_| !name.is_empty()) {
                 checks.must(
                     false,
@@ -364,9 +419,31 @@ impl Config {
     }
 }
 
+fn invalid_name(name: &str) -> String {
+    format!(
+        "invalid name {name:?}; write 1 to 64 letters, digits, `-`, `_` or `.`, and not \"gateway\""
+    )
+}
+
+/// A file of certificates to check others against, and a chain with its key.
+pub type Certificates<'a> = (&'a Path, (&'a Path, &'a Path));
+
 impl Cluster {
+    /// The certificates between the processes of the cluster; `None`: they talk unencrypted.
+    pub fn certificates(&self) -> Option<Certificates<'_>> {
+        let own = self.tls_certificate.as_deref().zip(self.tls_key.as_deref());
+        self.tls_ca.as_deref().zip(own)
+    }
+
     pub(super) fn check(&self, mut checks: Checks<'_>) {
         checks.between("replicas", self.replicas, 1, REPLICAS_MAX as u32);
+        let files = [&self.tls_ca, &self.tls_certificate, &self.tls_key];
+        let there = files.iter().filter(|file| file.is_some()).count();
+        checks.must(
+            there == 0 || there == files.len(),
+            "tls_ca",
+            "tls_ca, tls_certificate and tls_key belong together: set all three or none",
+        );
         checks.between("lease_s", self.lease_s, 0.02, 60.0);
         checks.between("peers_parallel", self.peers_parallel, 1, 4096);
         checks.at_least("peers_queue_length_max", self.peers_queue_length_max, 1);

@@ -43,6 +43,9 @@ section! {
         /// Bounds of the devices' queues: a read that finds too many others before it for
         /// model.objective_ms is refused instead of answered late.
         pub bounds: act::Mode = act::Mode::Advise,
+        /// Bounds of requests in progress at gateways with gateway.concurrency = "auto". Within half and twice
+        /// the bound of the last change it moves in any mode but "off".
+        pub concurrency: act::Mode = act::Mode::Auto,
         /// Maximum changes of each knob in a minute.
         pub per_minute: u32 = 60,
         /// Seconds after a change at which its effect is measured.
@@ -83,7 +86,11 @@ impl Act {
     /// The governor's settings.
     pub fn settings(&self) -> act::Settings {
         act::Settings {
-            modes: act::Modes { layers: self.layers, bounds: self.bounds },
+            modes: act::Modes {
+                layers: self.layers,
+                bounds: self.bounds,
+                concurrency: self.concurrency,
+            },
             per_minute: self.per_minute,
             judged_after: (self.judged_after_s * 1e9) as Nanos,
             ..act::Settings::default()

@@ -193,7 +193,7 @@ impl Memcached {
                 "memcached's protocol has no credentials: with serve.token, listen on loopback only",
             );
             own.must(
-                config.is_node() && config.members.is_empty(),
+                config.is_node() && !config.is_clustered(),
                 "node_listen",
                 "is for a process with a node, and without members of a cluster",
             );

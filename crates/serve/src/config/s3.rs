@@ -18,6 +18,8 @@ section! {
         /// The buckets: "NAME" has all objects, "NAME=PREFIX" those whose keys begin with the prefix,
         /// without it. Empty: one, with the name of origin.bucket, or "objects".
         pub buckets: Vec<String> = Vec::new(),
+        /// Seconds after which an upload in parts is removed to which nothing was added; 0: never.
+        pub abandoned_s: f64 = 604_800.0,
         /// The region that clients are told. They may sign for any.
         pub region: String = "us-east-1".to_owned(),
     }
@@ -48,10 +50,11 @@ impl Config {
             "is missing; write a file of access keys (docs/s3.md) and name it here",
         );
         checks.must(
-            !self.is_proxy() && (self.is_gateway() || self.members.is_empty()),
+            !self.is_proxy() && (self.is_gateway() || !self.is_clustered()),
             "listen",
             "S3's protocol is spoken by a gateway, or by a node without members",
         );
+        checks.between("abandoned_s", self.s3.abandoned_s, 0.0, 1e9);
         let buckets = self.s3_buckets();
         for (index, (name, prefix)) in buckets.iter().enumerate() {
             let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-.".contains(&b);

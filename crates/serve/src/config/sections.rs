@@ -9,6 +9,7 @@ use origin::{Checks, Secret, Size, section};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::cluster::Role;
+use crate::datasets::{Fill, Overload};
 
 const MIB: u64 = 1 << 20;
 
@@ -37,6 +38,13 @@ section! {
         /// Maximum open connections of one client's address; further ones are answered 503 and
         /// closed. 0: half of connections_max, and all of them for loopback.
         pub connections_per_address_max: u32 = 0,
+        /// Requests per second of one client: of an address (of IPv6, of 64 bits of it), or of an access key
+        /// of S3's. Past them it is answered 429, and S3's clients SlowDown. 0: no limit. Holds at
+        /// gateways and at nodes without members.
+        pub client_requests_per_s: f64 = 0.0,
+        /// Bytes per second of one client, sent and received, of bodies only. A larger body is let through, and
+        /// the client waits until it is paid. Uploads must say their length then. 0: no limit.
+        pub client_bytes_per_s: Size = Size(0),
         /// Host names, separated by commas. Without a token, requests must name a loopback address,
         /// localhost, or one of these names in `Host`, so that no web page can read or write here.
         pub hosts: String = String::new(),
@@ -107,8 +115,12 @@ section! {
         /// Concurrent reads. 0: 8, or 1 with a service profile, which is a single server.
         pub parallel: u32 = 0,
         /// Size of the segments that hold the objects; the oldest segment is reclaimed first. 0:
-        /// 1/16 of bytes, at least 1MiB and at most 64MiB.
+        /// 1/16 of bytes, at least 1MiB and at most 64MiB, or 1/1024 of bytes if that is more.
         pub segment_bytes: Size = Size(0),
+        /// Seconds in which every stored record is read once in the background and verified; what is
+        /// damaged is dropped and fetched again. So at most bytes / scrub_s are read in a second. 0:
+        /// never.
+        pub scrub_s: f64 = 604800.0,
         /// EMULATED: hold each real read for a random time, to imitate a disk that this machine
         /// does not have: { kind = "exponential" | "gamma" | "lognormal" | "empirical", mean_ms =
         /// 10.0, scv = 1.0 (gamma, lognormal), file = "times" (empirical: milliseconds, one a
@@ -168,8 +180,11 @@ section! {
         /// Seconds between checks of the origin for new datasets and for records that other
         /// processes appended: the time within which every process sees them.
         pub refresh_s: f64 = 2.0,
-        /// Maximum requests waiting or in service at one shard; further ones are answered 503.
+        /// Maximum requests waiting or in service at one shard; see overload.
         pub queue_length_max: u32 = 1000,
+        /// What happens to requests past queue_length_max: "shed", they are answered 503 at once, or
+        /// "block", their clients wait.
+        pub overload: Overload = Overload::Shed,
         /// Memory for the layers of all shards, which make shards under load faster. 0: no layers.
         pub layers_bytes: Size = Size(256 * MIB),
         /// Seconds between two measurements of the queue lengths.
@@ -180,6 +195,9 @@ section! {
         pub layers_high: f64 = engine::layers::Settings::default().high,
         /// Average queue length below which a shard drops its lowest layer.
         pub layers_low: f64 = engine::layers::Settings::default().low,
+        /// What computes the values of a layer: "sweep", a thread of low priority, or "queries", which
+        /// keep what they compute anyway: it costs nothing, and only what is asked for becomes fast.
+        pub layers_fill: Fill = Fill::Sweep,
     }
 }
 
@@ -227,6 +245,7 @@ impl Serve {
             "a certificate and its key go together: set both tls_certificate and tls_key",
         );
         checks.at_least("connections_max", self.connections_max, 1);
+        checks.between("client_requests_per_s", self.client_requests_per_s, 0.0, 1e9);
         checks.between("threads", self.threads, 0, 1024);
         checks.between("header_bytes_max", self.header_bytes_max, Size(8 << 10), Size(16 * MIB));
         checks.between("idle_s", self.idle_s, 0.01, 1e6);
@@ -261,6 +280,9 @@ impl Node {
     }
 }
 
+/// Segments of the devices of a section: the index numbers those of all devices with 16 bits.
+const SEGMENTS_MAX: u64 = 60_000;
+
 impl Device {
     /// Concurrent reads.
     pub fn servers(&self) -> u32 {
@@ -274,7 +296,10 @@ impl Device {
     /// Bytes of a segment.
     pub fn segment(&self) -> u64 {
         match self.segment_bytes.0 {
-            0 => (self.bytes.0 / 16).clamp(MIB, 64 * MIB),
+            0 => {
+                let most = (64 * MIB).max(self.bytes.0 / 1024).min((1 << 32) - 1);
+                (self.bytes.0 / 16).clamp(MIB, most)
+            }
             n => n,
         }
     }
@@ -292,7 +317,13 @@ impl Device {
         checks.between("count", self.count, 1, 4096);
         checks.between("parallel", self.servers(), 1, 1024);
         checks.at_least("queue_length_max", self.queue_length_max, 1);
-        checks.between("segment_bytes", segment, Size(4096), Size(1 << 40));
+        checks.between("segment_bytes", segment, Size(4096), Size((1 << 32) - 1));
+        checks.between("scrub_s", self.scrub_s, 0.0, 1e9);
+        checks.must(
+            u64::from(self.count).saturating_mul(self.bytes.0 / segment.0.max(1)) <= SEGMENTS_MAX,
+            "segment_bytes",
+            format!("makes more than {SEGMENTS_MAX} segments; increase it"),
+        );
         checks.must(
             self.bytes.0 / 2 >= segment.0,
             "bytes",

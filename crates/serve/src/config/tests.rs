@@ -141,6 +141,13 @@ fn values_are_checked() {
         ("[node]\nrevalidate_s = -1", "node.revalidate_s: must be between"),
         ("[[device]]\nbytes = \"1MiB\"", "must hold two segments"),
         (
+            "[[device]]\nbytes = \"1TiB\"\nsegment_bytes = \"4GiB\"",
+            "segment_bytes: must be between",
+        ),
+        ("[[device]]\nbytes = \"1TiB\"\nsegment_bytes = \"1MiB\"", "more than 60000 segments"),
+        ("[[device]]\nbytes = \"99999999999GiB\"", "is not a size"),
+        ("[[device]]\nscrub_s = -1", "scrub_s: must be between"),
+        (
             "[[device]]\nparallel = 4\nservice = { kind = \"exponential\", mean_ms = 1 }",
             "one server",
         ),

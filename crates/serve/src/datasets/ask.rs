@@ -1,8 +1,7 @@
 //! Queries on a dataset, and the answers of its parts. Nodes and gateways share this code: a node
 //! queries its own parts, a gateway sends the query to nodes.
 //!
-//! *Order of the parts.* The first part often fills a page. It is therefore queried alone, and the
-//! others after it, in groups of bounded size. A count is sent to all parts at once.
+//! `asking` carries out which parts are queried when.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -22,9 +21,7 @@ const LIMIT: usize = 10;
 /// Maximum records in a page.
 const LIMIT_MAX: usize = 10_000;
 /// Maximum bytes of a page's records. A page that reaches it ends early, with `has_more` set.
-const PAGE_BYTES_MAX: usize = 16 << 20;
-/// Maximum parts queried for pages concurrently, and so the maximum number of pages held.
-const PAGES_AT_ONCE: usize = 16;
+pub const PAGE_BYTES_MAX: usize = 16 << 20;
 /// Maximum bytes of one extract.
 const EXTRACT_BYTES_MAX: u64 = 16 << 20;
 /// Name of the part that holds the records not yet sealed into a shard.
@@ -386,12 +383,8 @@ impl Answer {
 }
 
 impl Page {
-    /// Whether no further part can add records.
-    fn is_full(&self, limit: usize) -> bool {
-        self.broke_off || self.records.len() >= limit
-    }
-
-    fn bytes(&self) -> usize {
+    /// Bytes of its records.
+    pub fn bytes(&self) -> usize {
         self.records.iter().map(Record::bytes).sum()
     }
 
@@ -408,7 +401,8 @@ impl Page {
         true
     }
 
-    fn append(&mut self, further: Page, limit: usize) {
+    /// Appends the page of a later part, up to a number of records.
+    pub fn append(&mut self, further: Page, limit: usize) {
         let room = limit.saturating_sub(self.records.len());
         self.has_more |= further.has_more || further.records.len() > room;
         self.located += further.located;
@@ -425,107 +419,6 @@ impl Page {
         }
         self.broke_off = further.broke_off;
     }
-}
-
-/// Sends queries to parts.
-pub trait AskParts {
-    /// Why a part did not answer.
-    type Error;
-    /// Whether the query itself is at fault, so that every other part would refuse it too.
-    fn refuses(error: &Self::Error) -> bool;
-    /// Sends a query to one part and returns its answer.
-    fn ask(
-        &self,
-        part: &str,
-        ask: &Ask,
-    ) -> impl Future<Output = Result<Answer, Self::Error>> + Send;
-}
-
-/// Sends a query to the parts and merges their answers. With `partial`, a page lists the parts that
-/// did not answer in `missing` instead of failing.
-///
-/// # Errors
-///
-/// The error of the first part, in order, that did not answer.
-pub async fn ask_parts<P: AskParts>(
-    parts: &P,
-    names: &[String],
-    ask: &Ask,
-    partial: bool,
-) -> Result<Answer, P::Error> {
-    match ask {
-        Ask::Records { wanted, .. } => {
-            let mut whole = Page::default();
-            // The first part alone, because it often fills the page; the others in groups.
-            let first = names.len().min(1);
-            let (first, others) = names.split_at(first);
-            for names in std::iter::once(first).chain(others.chunks(PAGES_AT_ONCE)) {
-                if whole.is_full(wanted.limit) {
-                    // The remaining parts are not queried, and may have matches.
-                    whole.has_more = true;
-                    break;
-                }
-                for page in ask_all(parts, names, ask, partial).await? {
-                    if let Answer::Page(page) = page {
-                        whole.append(page, wanted.limit);
-                    }
-                }
-            }
-            whole.broke_off = false;
-            let last = whole.records.last().map(|record| record.id);
-            whole.next = last.filter(|_| whole.has_more && wanted.sorted);
-            Ok(Answer::Page(whole))
-        }
-        Ask::Count { .. } | Ask::Occurrences { .. } => {
-            let mut sum = 0;
-            for answer in ask_all(parts, names, ask, false).await? {
-                if let Answer::Count { count } = answer {
-                    sum += count;
-                }
-            }
-            Ok(Answer::Count { count: sum })
-        }
-        Ask::Record { .. } | Ask::Extract { .. } => {
-            let mut all = None;
-            for answer in ask_all(parts, names, ask, false).await? {
-                if let Answer::Bytes(Some(bytes)) = answer {
-                    all.get_or_insert_with(Vec::new).extend(bytes);
-                }
-            }
-            if matches!(ask, Ask::Extract { range } if range.is_empty()) {
-                all = Some(Vec::new());
-            }
-            Ok(Answer::Bytes(all))
-        }
-        Ask::Export { ids } => {
-            let mut whole = Run { next: ids.start, ..Run::default() };
-            for answer in ask_all(parts, names, ask, false).await? {
-                if let Answer::Run(run) = answer {
-                    whole.append(run);
-                }
-            }
-            Ok(Answer::Run(whole))
-        }
-    }
-}
-
-async fn ask_all<P: AskParts>(
-    parts: &P,
-    names: &[String],
-    ask: &Ask,
-    partial: bool,
-) -> Result<Vec<Answer>, P::Error> {
-    let asked = names.iter().map(|name| parts.ask(name, ask));
-    let mut answers = Vec::with_capacity(names.len());
-    for (name, answer) in names.iter().zip(futures_util::future::join_all(asked).await) {
-        answers.push(match answer {
-            Err(error) if partial && !P::refuses(&error) => {
-                Answer::Page(Page { missing: vec![name.clone()], ..Page::default() })
-            }
-            answer => answer?,
-        });
-    }
-    Ok(answers)
 }
 
 /// Parses the query string `ids=1,2,3`.

@@ -10,17 +10,19 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use engine::node::Stages;
+use engine::question::Failed;
 use http::header::{ALLOW, CONTENT_LENGTH, HeaderMap, HeaderValue, RETRY_AFTER};
 use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use model::window::{Operation, Outcome};
+use model::window::{Nanos, Operation, Outcome};
 use serde::Serialize;
 use serde_json::json;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::Datasets;
-use super::ask::{Answer, Ask, AskParts, LOG, ask_parts, ids, pairs, part_of, text};
+use super::ask::{Answer, Ask, LOG, ids, pairs, part_of, text};
+use super::asking::{AskParts, ask_parts, question};
 use super::layers::{Held, held};
 use super::served::{Changed, Served, Unwritten, View};
 use crate::headers;
@@ -146,8 +148,14 @@ pub struct Local {
 impl AskParts for Local {
     type Error = Problem;
 
-    fn refuses(problem: &Problem) -> bool {
-        problem.is_bad_request()
+    fn why(&self, problem: &Problem) -> Failed {
+        if problem.is_bad_request() { Failed::Question } else { Failed::Unavailable }
+    }
+
+    /// A node's own parts have no deadline.
+    fn too_late(&self, part: Option<&str>) -> Problem {
+        let what = format!("part {} gave no answer", part.unwrap_or("?"));
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, &what)
     }
 
     async fn ask(&self, name: &str, ask: &Ask) -> Result<Answer, Problem> {
@@ -236,11 +244,14 @@ impl Datasets {
         let partial = is_partial(query);
         let mut seen = self.lane.received(ask.operation(), place.name.as_bytes());
         let names = ask.parts(manifest);
-        match ask_parts(&Local { view: view.clone() }, &names, &ask, partial).await {
-            Ok(answer) => {
+        let mut question = question(&ask, partial, Nanos::MAX);
+        match ask_parts(&Local { view: view.clone() }, &names, &ask, &mut question).await {
+            Ok(Some(answer)) => {
                 seen.outcome = Outcome::Shard;
                 reply(&view, answer, seen, &ask)
             }
+            // Its own parts are of its own view.
+            Ok(None) => Err(another_version().of(seen)),
             Err(problem) => Err(problem.of(seen)),
         }
     }

@@ -18,7 +18,7 @@ use std::time::Duration;
 use engine::act::{Effect, Knob, Proposal, Status};
 use engine::layers::{Change, Manager, Settings, Shard as Observed, ShardId, Why, relieved};
 use model::window::Nanos;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use shard::layers::{Array, Budget, Footprint, Layers as OfShard, Rates, TextBuild, TextOptions};
 use shard::{Error, Text};
 use tracing::{info, warn};
@@ -43,6 +43,18 @@ const TEXT_EXCESS: f64 = 1.3;
 
 /// A smaller shard gets no text layer: reading its records is fast enough without one.
 const TEXT_BYTES_MIN: usize = 256 << 10;
+
+/// What computes the values of a pair of layers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Fill {
+    /// The sweep thread (BlowFish: dedicated).
+    #[default]
+    Sweep,
+    /// Queries, which keep what they compute anyway (BlowFish: opportunistic). The layer is there
+    /// from the decision on, with nothing known.
+    Queries,
+}
 
 /// One step by which a shard's layers grow.
 #[derive(Clone, Debug)]
@@ -98,6 +110,7 @@ struct Order {
 
 struct State {
     manager: Manager,
+    fill: Fill,
     /// The manager's id of each queue, by the queue's name.
     ids: HashMap<String, ShardId>,
     next_id: ShardId,
@@ -138,10 +151,11 @@ impl Layers {
     /// # Errors
     ///
     /// If the settings are invalid.
-    pub fn new(settings: Settings, whole: Arc<Loop>) -> anyhow::Result<Arc<Layers>> {
+    pub fn new(settings: Settings, fill: Fill, whole: Arc<Loop>) -> anyhow::Result<Arc<Layers>> {
         let interval = Duration::from_nanos(settings.interval);
         let state = State {
             manager: Manager::new(settings)?,
+            fill,
             ids: HashMap::new(),
             next_id: 0,
             filling: HashMap::new(),
@@ -259,7 +273,10 @@ impl Layers {
     /// objective is expected to be missed, the queue counts as too long, whatever its length.
     fn tell(&self, manager: &mut Manager, now: Nanos, candidate: &Candidate, observed: &Observed) {
         let (count, busy_s) = candidate.station.take_served();
-        manager.served(now, candidate.id, observed.held_bytes, count, busy_s);
+        // What is served while a layer is being made is of neither footprint.
+        if !observed.growing {
+            manager.served(now, candidate.id, observed.held_bytes, count, busy_s);
+        }
         let expected = self.whole.advised(candidate.station.name()).map(|(station, share)| {
             let length = station.length_ahead.unwrap_or(f64::INFINITY);
             let missed = station.within_ahead.is_some_and(|within| within < share);
@@ -374,9 +391,14 @@ impl State {
     }
 
     /// The cheapest step that a shard lacks, and its bytes.
-    fn next(candidate: &Candidate) -> Option<(Step, u64)> {
-        let layers = candidate.part.shard().index().layers();
-        let (rates, bytes) = layers.next_rates();
+    fn next(&self, candidate: &Candidate) -> Option<(Step, u64)> {
+        let index = candidate.part.shard().index();
+        let layers = index.layers();
+        let (rates, mut bytes) = layers.next_rates();
+        if self.fill == Fill::Queries {
+            // A marked layer has four bytes for each value; a swept one the bits of a row.
+            bytes = bytes.saturating_mul(32).div_ceil(index.len().max(1).ilog2() as usize + 1);
+        }
         let pair = (!rates.is_empty()).then_some((Step::Pair(rates), bytes as u64));
         let most = |guess: u64| (guess as f64 * TEXT_EXCESS) as u64;
         let text = text_guess(&candidate.part)
@@ -388,14 +410,14 @@ impl State {
     fn observed(&self, candidate: &Candidate) -> Observed {
         let footprint = candidate.part.shard().index().layers().footprint();
         let filling = self.filling.get(&candidate.id);
-        let next = if filling.is_none() { Self::next(candidate) } else { None };
+        let next = if filling.is_none() { self.next(candidate) } else { None };
         let lowest_bytes = match filling {
             Some(filling) => Some(filling.bytes),
             None => Some(dearest(&footprint).1).filter(|bytes| *bytes > 0),
         };
         Observed {
             id: candidate.id,
-            queue_length: f64::from(candidate.station.length()),
+            queue_length: candidate.station.take_length(clock::now()),
             held_bytes: footprint.total_bytes() as u64 + filling.map_or(0, |f| f.bytes),
             next_bytes: next.map(|(_, bytes)| bytes),
             lowest_bytes,
@@ -407,8 +429,15 @@ impl State {
         let name = candidate.station.name();
         let said = match change {
             Change::Grow { bytes, why, .. } => {
-                if let Some((step, _)) = Self::next(candidate) {
-                    self.fill(candidate, step, *bytes, orders);
+                match self.next(candidate) {
+                    Some((Step::Pair(rates), _)) if self.fill == Fill::Queries => {
+                        let layers = candidate.part.shard().index().layers();
+                        if let Err(error) = layers.mark(&rates) {
+                            warn!("{name}: cannot mark a layer: {error}");
+                        }
+                    }
+                    Some((step, _)) => self.fill(candidate, step, *bytes, orders),
+                    None => {}
                 }
                 format!("{name} grows by {bytes} bytes: {why}")
             }

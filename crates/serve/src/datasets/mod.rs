@@ -4,6 +4,7 @@
 //! `layers` the layers that make shards faster while memory lasts, and `http` the requests.
 
 pub mod ask;
+pub mod asking;
 mod complaints;
 pub mod http;
 mod layers;
@@ -16,7 +17,6 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use engine::Key;
-use engine::node::ClusterSettings;
 use model::window::{self, Nanos, Operation, Window};
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
@@ -26,13 +26,17 @@ use tracing::{info, warn};
 use super::lane::{Lane, Seen};
 use crate::config::Config;
 use crate::live::Loop;
+use crate::membership::Membership;
 use crate::pace::Pace;
 use complaints::Complaints;
 use dataset::{Info, remote};
+pub use layers::Fill;
 use layers::Layers;
 use origin::{Error, Origin};
 use record::clock;
 use served::{Common, Served};
+use station::Bound;
+pub use station::Overload;
 
 /// A name that was not found is not looked up in the origin again before this time has passed.
 const LOOKUP_PAUSE: Duration = Duration::from_secs(1);
@@ -93,7 +97,7 @@ impl Datasets {
     /// invalid.
     pub fn new(
         config: &Config,
-        cluster: Option<&ClusterSettings>,
+        membership: Option<Arc<Membership>>,
         origin: Arc<dyn Origin>,
         windows: window::Settings,
         whole: &Arc<Loop>,
@@ -109,14 +113,14 @@ impl Datasets {
                 std::fs::remove_dir_all(entry.path())?;
             }
         }
-        let place = cluster.map(|cluster| (cluster.ring.clone(), cluster.me));
-        let nodes = place.clone();
+        let nodes = membership.clone();
         let is_mine = move |key: &Key| match &nodes {
-            Some((ring, me)) => ring.replicas(key).iter().any(|node| node == *me),
+            Some(it) => it.known().ring.replicas(key).iter().any(|node| Some(node) == it.me()),
             None => true,
         };
-        let seals = move |key: &Key| match &place {
-            Some((ring, me)) => ring.replicas(key).iter().next() == Some(*me),
+        // Chunks and manifests are put by conditions, so that two that seal do no harm.
+        let seals = move |key: &Key| match &membership {
+            Some(it) => it.known().primary(key) == it.me(),
             None => true,
         };
         let copies = path.clone();
@@ -165,7 +169,10 @@ impl Datasets {
             Arc::new(Common {
                 origin: origin.clone(),
                 copies,
-                queue_length_max: config.datasets.queue_length_max,
+                bound: Bound {
+                    length_max: config.datasets.queue_length_max,
+                    overload: config.datasets.overload,
+                },
                 windows: windows.clone(),
                 is_mine,
                 seals,
@@ -181,7 +188,11 @@ impl Datasets {
             refresh: Duration::from_secs_f64(config.datasets.refresh_s),
             pace: Pace::of(&config.serve),
             appends: Arc::new(Semaphore::new(http::APPENDS_BYTES_MAX)),
-            layers: Layers::new(config.datasets.layers(), whole.clone())?,
+            layers: Layers::new(
+                config.datasets.layers(),
+                config.datasets.layers_fill,
+                whole.clone(),
+            )?,
             replicas: if config.members.is_empty() { 1 } else { config.cluster.replicas.min(8) },
             looks_for_all: false,
             failed_lookups: std::sync::Mutex::default(),

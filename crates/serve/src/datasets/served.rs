@@ -18,7 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tracing::{info, warn};
 
 use super::ask::{LOG, part_of};
-use super::station::Station;
+use super::station::{Bound, Station};
 use dataset::chunk::{CHUNK_BYTES_MAX, Chunk, Entry};
 use dataset::manifest::{Manifest, ShardEntry, shard_file};
 use dataset::part::Part;
@@ -45,8 +45,8 @@ pub struct Common {
     pub origin: Arc<dyn Origin>,
     /// The folder of local copies.
     pub copies: PathBuf,
-    /// Maximum length of a part's queue.
-    pub queue_length_max: u32,
+    /// The bound of a part's queue.
+    pub bound: Bound,
     /// Settings of the windows.
     pub windows: Settings,
     /// Whether this process is one of a key's nodes.
@@ -276,7 +276,7 @@ impl Served {
                     QueueName::Shard { dataset: &self.name, part: part.as_str() }.to_string();
                 let common = &self.common;
                 let windows = common.windows.clone();
-                Station::new(name, common.queue_length_max, windows, clock::now())
+                Station::new(name, common.bound, windows, clock::now())
             });
             (part, station)
         };

@@ -9,6 +9,7 @@ use engine::Etag;
 use shard::query::Query;
 use shard::record::{Format, Schema};
 
+use super::super::station::Overload;
 use super::*;
 use dataset::Wanted;
 use origin::{
@@ -20,7 +21,7 @@ fn process(origin: &Arc<dyn Origin>, copies: &Path) -> Arc<Served> {
     let common = Common {
         origin: origin.clone(),
         copies: copies.to_owned(),
-        queue_length_max: 100,
+        bound: Bound { length_max: 100, overload: Overload::Shed },
         windows: Settings::default(),
         is_mine: Box::new(|_| true),
         seals: Box::new(|_| true),

@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use engine::node::Stages;
 use engine::queue::{Queue, Started};
 use model::window::{Finished, Nanos, Operation, Outcome, Settings, Window};
-use tokio::sync::oneshot;
+use serde::{Deserialize, Serialize};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use record::clock;
 
@@ -25,9 +26,32 @@ type Work = Box<dyn FnOnce() -> Option<(u64, Tell)> + Send>;
 /// and the length of the queue after it.
 type Tell = Box<dyn FnOnce(Nanos, Nanos, u32) + Send>;
 
+/// What happens to a request that finds a queue full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Overload {
+    /// It is refused at once.
+    #[default]
+    Shed,
+    /// Its client waits for a place, in order of arrival. Those that wait are bounded by the open
+    /// connections alone, and a client's deadline ends its wait.
+    Block,
+}
+
+/// The bound of a queue, and what happens past it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// Maximum number of requests waiting and in service.
+    pub length_max: u32,
+    /// What happens to further ones.
+    pub overload: Overload,
+}
+
 struct Job {
     operation: Operation,
     work: Work,
+    /// Its place in a queue for which clients wait.
+    place: Option<OwnedSemaphorePermit>,
 }
 
 /// A queue before a shard, or before the log.
@@ -38,6 +62,25 @@ pub struct Station {
     /// Services since they were last taken, and the time that they took.
     served: AtomicU64,
     busy_ns: AtomicU64,
+    lengths: Mutex<Lengths>,
+    /// The places that are free, where clients wait for one.
+    places: Option<Arc<Semaphore>>,
+}
+
+/// The length of a queue over time, since it was last asked for.
+#[derive(Clone, Copy, Debug, Default)]
+struct Lengths {
+    since: Nanos,
+    counted: Nanos,
+    /// Length times nanoseconds.
+    area: f64,
+}
+
+impl Lengths {
+    fn count(&mut self, now: Nanos, length: u32) {
+        self.area += f64::from(length) * now.saturating_sub(self.counted) as f64;
+        self.counted = self.counted.max(now);
+    }
 }
 
 /// The queue is full.
@@ -57,9 +100,16 @@ pub struct Served<T> {
 
 impl Station {
     /// An empty queue.
-    pub fn new(name: String, length_max: u32, windows: Settings, now: Nanos) -> Arc<Station> {
-        let queue = Mutex::new(Queue::new(&name, SERVERS, length_max, windows, now));
-        Arc::new(Station { name, queue, served: AtomicU64::new(0), busy_ns: AtomicU64::new(0) })
+    pub fn new(name: String, bound: Bound, windows: Settings, now: Nanos) -> Arc<Station> {
+        let queue = Mutex::new(Queue::new(&name, SERVERS, bound.length_max, windows, now));
+        let (served, busy_ns) = (AtomicU64::new(0), AtomicU64::new(0));
+        let places = bound.length_max.max(SERVERS) as usize;
+        let places = match bound.overload {
+            Overload::Shed => None,
+            Overload::Block => Some(Arc::new(Semaphore::new(places))),
+        };
+        let lengths = Mutex::new(Lengths { since: now, counted: now, area: 0.0 });
+        Arc::new(Station { name, queue, served, busy_ns, lengths, places })
     }
 
     /// `shard/NAME/PART`.
@@ -75,6 +125,21 @@ impl Station {
     /// Requests waiting and in service.
     pub fn length(&self) -> u32 {
         self.lock().length()
+    }
+
+    fn count(&self, now: Nanos, length: u32) {
+        self.lengths.lock().unwrap_or_else(PoisonError::into_inner).count(now, length);
+    }
+
+    /// Mean number of requests waiting and in service since the last call.
+    pub fn take_length(&self, now: Nanos) -> f64 {
+        let length = self.length();
+        let mut lengths = self.lengths.lock().unwrap_or_else(PoisonError::into_inner);
+        lengths.count(now, length);
+        let over = now.saturating_sub(lengths.since) as f64;
+        let mean = if over > 0.0 { lengths.area / over } else { f64::from(length) };
+        *lengths = Lengths { since: now, counted: now, area: 0.0 };
+        mean
     }
 
     /// Services that ended since the last call, and the seconds that they took together.
@@ -94,13 +159,19 @@ impl Station {
     ///
     /// # Errors
     ///
-    /// [`Busy`] at once if the queue is full.
+    /// [`Busy`] at once if the queue is full, unless clients wait for a place ([`Overload::Block`]).
     pub async fn serve<T: Send + 'static>(
         self: &Arc<Station>,
         operation: Operation,
         work: impl FnOnce() -> (T, u64) + Send + 'static,
     ) -> Result<Served<T>, Busy> {
         let received = clock::now();
+        // The semaphore is never closed.
+        let place = match &self.places {
+            Some(places) => places.clone().acquire_owned().await.ok(),
+            None => None,
+        };
+        let queued = if place.is_some() { clock::now() } else { received };
         let (sender, receiver) = oneshot::channel();
         let work: Work = Box::new(move || {
             if sender.is_closed() {
@@ -115,10 +186,11 @@ impl Station {
         let length_met = {
             let mut queue = self.lock();
             let length_met = queue.length();
-            if queue.push(Job { operation, work }, received).is_err() {
+            if queue.push(Job { operation, work, place }, queued).is_err() {
                 return Err(Busy { length: length_met });
             }
-            if let Some(started) = queue.start(received) {
+            self.count(queued, length_met);
+            if let Some(started) = queue.start(queued) {
                 let station = self.clone();
                 tokio::task::spawn_blocking(move || station.work(started));
             }
@@ -130,7 +202,7 @@ impl Station {
         };
         let stages = Stages {
             received,
-            queued: received,
+            queued,
             started,
             served,
             length_met,
@@ -160,10 +232,13 @@ impl Station {
             self.busy_ns.fetch_add(finished.service, Ordering::Relaxed);
             let (next, length) = {
                 let mut queue = self.lock();
+                self.count(now, queue.length());
                 queue.finish(now, &finished);
                 let length = queue.length();
                 (queue.start(now), length)
             };
+            // After the queue has room: whoever gets the place finds it.
+            drop(job.place);
             if let Some((_, tell)) = done {
                 tell(start, now, length);
             }
@@ -182,7 +257,45 @@ mod tests {
     use super::*;
 
     fn station(length_max: u32) -> Arc<Station> {
-        Station::new("shard/a/000001".to_owned(), length_max, Settings::default(), clock::now())
+        bounded(length_max, Overload::Shed)
+    }
+
+    fn bounded(length_max: u32, overload: Overload) -> Arc<Station> {
+        let bound = Bound { length_max, overload };
+        Station::new("shard/a/000001".to_owned(), bound, Settings::default(), clock::now())
+    }
+
+    #[tokio::test]
+    async fn past_the_bound_clients_wait_if_they_are_to() {
+        let station = bounded(2, Overload::Block);
+        let (go, wait) = mpsc::channel::<()>();
+        let held = station.serve(Operation::Search, move || (wait.recv().is_ok(), 0));
+        let mut held = Box::pin(held);
+        assert!(futures_util::poll!(held.as_mut()).is_pending());
+        let mut others: Vec<_> = (0..8)
+            .map(|n| {
+                let station = station.clone();
+                Box::pin(async move { station.serve(Operation::Count, move || (n, 0)).await })
+            })
+            .collect();
+        for other in &mut others {
+            assert!(futures_util::poll!(other.as_mut()).is_pending());
+        }
+        assert_eq!(station.length(), 2, "six wait outside");
+        // One that gives up leaves its place to the next.
+        drop(others.remove(3));
+        go.send(()).unwrap();
+        assert!(held.await.unwrap().unwrap_answer());
+        let answers = futures_util::future::join_all(others).await;
+        let answers: Vec<i32> = answers.into_iter().map(|a| a.unwrap().unwrap_answer()).collect();
+        assert_eq!(answers, [0, 1, 2, 4, 5, 6, 7]);
+        assert_eq!(station.places.as_ref().map(|places| places.available_permits()), Some(2));
+    }
+
+    impl<T> Served<T> {
+        fn unwrap_answer(self) -> T {
+            self.answer.unwrap()
+        }
     }
 
     #[tokio::test]
@@ -214,6 +327,10 @@ mod tests {
         let windows = station.windows(clock::now() + 10_000_000_000, true);
         let sum = |f: fn(&Window) -> u64| windows.iter().map(f).sum::<u64>();
         assert_eq!((sum(|w| w.completions), sum(|w| w.refusals)), (2, 1));
+        // Two were there for a while, and one for a while longer; the test knows no times.
+        let length = station.take_length(clock::now());
+        assert!(length > 0.0 && length <= 2.0, "{length}");
+        assert_eq!(station.take_length(clock::now() + 1_000_000_000), 0.0);
     }
 
     #[tokio::test]

@@ -12,7 +12,10 @@ pub mod format;
 mod held;
 mod pacer;
 mod profile;
+mod scrub;
 mod segments;
+mod start;
+pub mod summary;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -23,15 +26,17 @@ use std::thread::JoinHandle;
 use anyhow::Context;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use engine::Key;
-use engine::node::{DeviceId, Event, Failure, JobId};
+use engine::node::{DeviceId, Event, Failure, JobId, Restored, Unread};
 use engine::tier::Location;
 use model::window::Nanos;
-use tracing::warn;
+use tracing::{error, warn};
 
 pub use pacer::{Lateness, Pacer};
 pub use profile::Profile;
 pub use profile::empirical;
-pub use segments::{Buffer, FoundSegment, Segments};
+pub use segments::{Buffer, FoundSegment, Segments, Unusable};
+
+pub use start::side_by_side;
 
 use crate::Object;
 use crate::config::Service;
@@ -59,12 +64,18 @@ pub struct DeviceFolder {
     pub parallel: u32,
     /// For an emulated device, its service times and its index in its group.
     pub service: Option<(Service, u64)>,
+    /// Bytes that its scrub may read in a second; 0 for no scrub.
+    pub scrub_bytes_per_s: f64,
 }
+
+/// The segments found on each device that can be used.
+pub type FoundOn = HashMap<DeviceId, Vec<FoundSegment>>;
 
 struct Device {
     segments: Segments,
     profile: Option<Mutex<Profile>>,
     complained: AtomicBool,
+    scrubbed: scrub::Scrubbed,
 }
 
 struct Read {
@@ -81,11 +92,14 @@ enum Write {
     Append { device: Arc<Device>, location: Location, key: Key, object: Object, job: JobId },
     Seal { device: Arc<Device>, segment: u64 },
     Drop { device: Arc<Device>, segment: u64 },
+    List { device: Arc<Device>, id: DeviceId, segment: u64 },
 }
 
 /// The devices of a node.
 pub struct Disks {
-    devices: Vec<Arc<Device>>,
+    /// Without those that cannot be used.
+    devices: HashMap<DeviceId, Arc<Device>>,
+    scrub: Arc<scrub::Stop>,
     reads: Sender<Option<Read>>,
     readers: usize,
     held: Arc<HeldQueue<Read>>,
@@ -95,28 +109,45 @@ pub struct Disks {
 }
 
 impl Disks {
-    /// Opens the folders and starts the threads. Also returns the segments found on each device.
+    /// Opens the folders and starts the threads. Also returns the segments found on each device; a
+    /// device that cannot be used is logged and has none. `me` is the node's name in its cluster.
     ///
     /// # Errors
     ///
-    /// If a folder cannot be opened, an emulated device's service times are invalid, or a thread
-    /// cannot be started.
+    /// If another process uses a folder, an emulated device's service times are invalid, or a
+    /// thread cannot be started.
     pub fn open(
         folders: &[DeviceFolder],
+        me: Option<&str>,
         told: Told,
-    ) -> anyhow::Result<(Disks, HashMap<DeviceId, Vec<FoundSegment>>)> {
-        let mut devices = Vec::new();
+    ) -> anyhow::Result<(Disks, FoundOn)> {
+        let mut devices = HashMap::new();
         let mut found = HashMap::new();
-        for (id, DeviceFolder { folder, service, .. }) in folders.iter().enumerate() {
+        let mut scrubs = Vec::new();
+        for (id, DeviceFolder { folder, service, scrub_bytes_per_s, .. }) in
+            folders.iter().enumerate()
+        {
             let profile = service.as_ref().map(|(service, i)| Profile::new(service, *i));
             let profile = profile.transpose().with_context(|| format!("device {id}"))?;
-            let (segments, segments_found) = Segments::open(folder)?;
+            let (segments, segments_found) = match Segments::open(folder, me) {
+                Ok(opened) => opened,
+                Err(why) if why.is::<Unusable>() => {
+                    error!("device {id} is not used: {why}");
+                    continue;
+                }
+                Err(why) => return Err(why),
+            };
             found.insert(id, segments_found);
-            devices.push(Arc::new(Device {
+            let device = Arc::new(Device {
                 segments,
                 profile: profile.map(Mutex::new),
                 complained: AtomicBool::new(false),
-            }));
+                scrubbed: scrub::Scrubbed::default(),
+            });
+            if *scrub_bytes_per_s > 0.0 {
+                scrubs.push(scrub::Task::new(id, device.clone(), *scrub_bytes_per_s));
+            }
+            devices.insert(id, device);
         }
         let deliver = told.clone();
         let pacer = Arc::new(Pacer::start(move |at, event| deliver(at, event))?);
@@ -137,7 +168,7 @@ impl Disks {
             threads.push(spawn(format!("read/{index}"), reader)?);
         }
         let held = Arc::new(HeldQueue::default());
-        let any_held = devices.iter().any(|device| device.profile.is_some());
+        let any_held = devices.values().any(|device| device.profile.is_some());
         for index in 0..if any_held { HELD_READERS } else { 0 } {
             let (held, told, pacer) = (held.clone(), told.clone(), pacer.clone());
             let reader = move || {
@@ -154,13 +185,18 @@ impl Disks {
             threads.push(spawn(format!("write/{index}"), move || writer(&queue, &told))?);
             writes.push(send);
         }
+        let scrub = Arc::new(scrub::Stop::default());
+        if !scrubs.is_empty() {
+            let (stop, told) = (scrub.clone(), told.clone());
+            threads.push(spawn("scrub".to_owned(), move || scrub::run(scrubs, &stop, &told))?);
+        }
         let threads = Mutex::new(threads);
-        Ok((Disks { devices, reads, readers, held, writes, pacer, threads }, found))
+        Ok((Disks { devices, scrub, reads, readers, held, writes, pacer, threads }, found))
     }
 
     /// [`engine::node::Action::Read`].
     pub fn read(&self, id: DeviceId, location: Location, key: Key, job: JobId, start: Nanos) {
-        let Some(device) = self.devices.get(id).cloned() else { return };
+        let Some(device) = self.device(id) else { return };
         let held_to = device
             .profile
             .as_ref()
@@ -176,20 +212,38 @@ impl Disks {
 
     /// [`engine::node::Action::Append`].
     pub fn append(&self, id: DeviceId, location: Location, key: Key, object: Object, job: JobId) {
-        let Some(device) = self.devices.get(id).cloned() else { return };
+        let Some(device) = self.device(id) else { return };
         self.write(id, Write::Append { device, location, key, object, job });
     }
 
     /// [`engine::node::Action::SealSegment`].
     pub fn seal(&self, id: DeviceId, segment: u64) {
-        let Some(device) = self.devices.get(id).cloned() else { return };
+        let Some(device) = self.device(id) else { return };
         self.write(id, Write::Seal { device, segment });
     }
 
     /// [`engine::node::Action::DropSegment`].
     pub fn remove(&self, id: DeviceId, segment: u64) {
-        let Some(device) = self.devices.get(id).cloned() else { return };
+        let Some(device) = self.device(id) else { return };
         self.write(id, Write::Drop { device, segment });
+    }
+
+    /// [`engine::node::Action::List`].
+    pub fn list(&self, id: DeviceId, segment: u64) {
+        let Some(device) = self.device(id) else { return };
+        self.write(id, Write::List { device, id, segment });
+    }
+
+    /// Bytes that the scrub of a device read since the start, and passes that it ended.
+    pub fn scrubbed(&self, id: DeviceId) -> (u64, u64) {
+        self.devices.get(&id).map_or((0, 0), |device| {
+            let scrubbed = &device.scrubbed;
+            (scrubbed.bytes.load(Ordering::Relaxed), scrubbed.passes.load(Ordering::Relaxed))
+        })
+    }
+
+    fn device(&self, id: DeviceId) -> Option<Arc<Device>> {
+        self.devices.get(&id).cloned()
     }
 
     fn write(&self, id: DeviceId, write: Write) {
@@ -203,6 +257,7 @@ impl Disks {
 
     /// Stops the threads, and seals open segments so that the next start need not scan them.
     pub fn stop(&self) {
+        self.scrub.stop();
         for _ in 0..self.readers {
             let _ = self.reads.send(None);
         }
@@ -215,7 +270,7 @@ impl Disks {
             let _ = thread.join();
         }
         self.pacer.stop();
-        for device in &self.devices {
+        for device in self.devices.values() {
             device.segments.close();
         }
     }
@@ -230,12 +285,15 @@ impl Read {
         let Read { device, segment, location, key, job, held_to } = self;
         let result = match segment {
             Some(segment) => device.segments.read(&segment, location, &key, buffer),
-            None => Err(format!("segment {} is gone", location.segment())),
+            None => {
+                let reason = format!("segment {} is gone", location.segment());
+                Err(Unread::Failed(Failure { reason }))
+            }
         };
-        if let Err(reason) = &result {
+        if let Err(Unread::Failed(Failure { reason })) = &result {
             warn!("{reason}; reading from the origin instead");
         }
-        let event = Event::Read { job, result: result.map_err(|reason| Failure { reason }) };
+        let event = Event::Read { job, result };
         let now = clock::now();
         match held_to {
             Some(at) if at > now => pacer.at(at, event),
@@ -262,6 +320,11 @@ fn writer(queue: &Receiver<Option<Write>>, told: &Told) {
                 }
             }
             Write::Drop { device, segment } => device.segments.remove(segment),
+            Write::List { device, id, segment } => {
+                let keys = device.segments.entries(segment).into_iter().map(|entry| entry.key);
+                let event = Event::Listed { device: id, segment, keys: keys.collect() };
+                told(clock::now(), event);
+            }
         }
     }
 }

@@ -2,28 +2,33 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::Context;
 use bytes::Bytes;
 use engine::Key;
+use engine::node::{Failure, Restored, Unread};
 use engine::tier::Location;
 use rustix::fs::{Advice, OFlags, fadvise};
+use thiserror::Error;
 use tracing::{info, warn};
 
-use super::format::{self, Entry, HEADER_BYTES, Header};
+use super::format::{self, Entry, HEADER_BYTES, Header, VERSION};
+use super::start::{self, side_by_side};
+use super::summary::{self, Block};
 use crate::Object;
 use origin::Lock;
+use record::clock;
 
 /// Alignment of offsets, lengths and buffers for O_DIRECT; the largest that devices require.
 const ALIGNMENT: usize = 4096;
 /// A record is kept in its read buffer, not copied, if the buffer's surplus is at most the record's
-/// size divided by this.
-const WASTE_PART: usize = 8;
+/// size divided by this: the length that is read is rounded up by an eighth at most, and to whole
+/// blocks.
+const WASTE_PART: usize = 4;
 /// Bytes appended between two syncs, each of which also drops them from the page cache.
 const SYNC_BYTES: u64 = 4 << 20;
 /// Maximum record length that a scan accepts.
@@ -34,7 +39,39 @@ pub struct FoundSegment {
     /// The segment's number.
     pub number: u64,
     /// The segment's records in ascending order of offset.
-    pub entries: Vec<Entry>,
+    pub records: Vec<Restored>,
+}
+
+/// Why a device's folder cannot be used, though the others can.
+#[derive(Debug, Error)]
+pub enum Unusable {
+    /// The folder cannot be made, read or written.
+    #[error("the device's folder {0} cannot be used: {1}")]
+    Io(String, io::Error),
+    /// Another node wrote it.
+    #[error(
+        "the device's folder {folder} belongs to node {owner}, and this is node {me}; name another \
+         folder, or empty it"
+    )]
+    OtherNode {
+        /// The folder.
+        folder: String,
+        /// The node that wrote it.
+        owner: String,
+        /// This node.
+        me: String,
+    },
+    /// A newer program wrote it.
+    #[error(
+        "{path} has format version {version}, and this program knows {VERSION}; use the program that \
+         wrote it, or empty the folder"
+    )]
+    Version {
+        /// The file.
+        path: String,
+        /// Its version.
+        version: u8,
+    },
 }
 
 /// A segment's file, opened for reading.
@@ -57,6 +94,8 @@ pub struct Segments {
     folder: PathBuf,
     readers: Mutex<HashMap<u64, Arc<Segment>>>,
     head: Mutex<Option<Head>>,
+    /// The summary's file, once something was added.
+    summary: Mutex<Option<File>>,
     direct: AtomicBool,
     _lock: Lock,
 }
@@ -67,47 +106,134 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl Segments {
-    /// Opens or creates the folder and finds its segments, in ascending order. A segment without a
-    /// valid index is scanned up to its last complete record and gets an index. An unreadable or
-    /// empty segment is removed.
+    /// Opens or creates the folder and finds its segments, in ascending order: in the summary, or
+    /// else by the segment's index, or else by a scan up to its last complete record. A segment
+    /// without a record is removed. `me` is the node's name in its cluster.
     ///
     /// # Errors
     ///
-    /// If the folder cannot be created, listed or locked.
-    pub fn open(folder: &Path) -> anyhow::Result<(Segments, Vec<FoundSegment>)> {
+    /// [`Unusable`], or an error that should end the process: another process uses the folder.
+    pub fn open(folder: &Path, me: Option<&str>) -> anyhow::Result<(Segments, Vec<FoundSegment>)> {
         let shown = folder.display();
-        fs::create_dir_all(folder)
-            .with_context(|| format!("cannot create the device's folder {shown}"))?;
+        let io = |error| Unusable::Io(shown.to_string(), error);
+        fs::create_dir_all(folder).map_err(io)?;
+        // Whether it can be written shows before its lock is tried: these are different mistakes.
+        let probe = folder.join("probe.tmp");
+        fs::write(&probe, b"").map_err(io)?;
+        let lock = Lock::take(folder)?;
+        own(folder, me)?;
         let segments = Segments {
             folder: folder.to_owned(),
             readers: Mutex::default(),
             head: Mutex::default(),
+            summary: Mutex::default(),
             direct: AtomicBool::new(true),
-            _lock: Lock::take(folder)?,
+            _lock: lock,
         };
         let mut numbers = Vec::new();
-        for entry in fs::read_dir(folder).with_context(|| format!("cannot list {shown}"))? {
-            let path = entry?.path();
+        for entry in fs::read_dir(folder).map_err(io)? {
+            let path = entry.map_err(io)?.path();
             let stem = path.file_stem().and_then(|s| s.to_str()).unwrap_or("");
             match (path.extension().and_then(|e| e.to_str()), stem.parse::<u64>()) {
                 (Some("seg"), Ok(number)) => numbers.push(number),
-                (Some("tmp"), _) => fs::remove_file(&path)?,
+                (Some("tmp"), _) => fs::remove_file(&path).map_err(io)?,
                 _ => {}
             }
         }
         numbers.sort_unstable();
-        let mut found = Vec::new();
+        let found = segments.find_all(numbers)?;
+        Ok((segments, found))
+    }
+
+    /// The records of all segments, and a summary that has them.
+    fn find_all(&self, numbers: Vec<u64>) -> anyhow::Result<Vec<FoundSegment>> {
+        let path = self.folder.join("summary");
+        let (shown, begun) = (path.display(), clock::now());
+        let bytes = start::read(&path).unwrap_or_default();
+        let read = clock::now();
+        let (blocks, _, refused) = summary::decode_in_pieces(&bytes, side_by_side);
+        drop(bytes);
+        let decoded = clock::now();
+        if let Some(why) = refused {
+            warn!("{shown} {why}; the segments after that are found by their own indexes");
+        }
+        let mut known: HashMap<u64, Block> = HashMap::new();
+        let mut gone = 0;
+        for block in blocks {
+            gone += known.insert(block.segment, block).map_or(0, |before| before.records.len());
+        }
+        let (mut found, mut added) = (Vec::new(), Vec::new());
         for number in numbers {
-            match segments.find(number) {
-                Ok(entries) if entries.is_empty() => segments.remove(number),
-                Ok(entries) => found.push(FoundSegment { number, entries }),
-                Err(error) => {
-                    warn!("{shown}: removing segment {number}, which cannot be read: {error}");
-                    segments.remove(number);
+            let length = fs::metadata(self.path(number, "seg")).map_or(0, |data| data.len());
+            let block = known.remove(&number).filter(|block| block.segment_bytes <= length);
+            if let Some(block) = block.filter(|_| self.open_reader(number).is_ok()) {
+                found.push(FoundSegment { number, records: block.records });
+                continue;
+            }
+            match self.find(number) {
+                Ok(entries) if entries.is_empty() => self.remove(number),
+                Ok(entries) => {
+                    added.push(found.len());
+                    let records = restored(&entries);
+                    found.push(FoundSegment { number, records });
                 }
+                Err(error) => match error.downcast::<Unusable>() {
+                    Ok(unusable) => return Err(unusable.into()),
+                    Err(error) => {
+                        let name = self.folder.display();
+                        warn!("{name}: removing segment {number}, which cannot be read: {error}");
+                        self.remove(number);
+                    }
+                },
             }
         }
-        Ok((segments, found))
+        if !found.is_empty() {
+            let ms = |from, to| (to - from) / 1_000_000;
+            info!(
+                "{shown}: read in {} ms, decoded in {} ms; {} segments opened in {} ms",
+                ms(begun, read),
+                ms(read, decoded),
+                found.len(),
+                ms(decoded, clock::now())
+            );
+        }
+        gone += known.values().map(|block| block.records.len()).sum::<usize>();
+        let there: usize = found.iter().map(|segment| segment.records.len()).sum();
+        let written = if refused.is_some() || gone > there {
+            self.write_summary(&path, &found)
+        } else {
+            let mut added = added.iter().filter_map(|&index| found.get(index));
+            added.try_for_each(|segment| self.summarise(segment.number, &segment.records))
+        };
+        if let Err(error) = written {
+            warn!("cannot write {shown}: {error}; the next start takes longer");
+        }
+        Ok(found)
+    }
+
+    /// Writes the summary anew.
+    fn write_summary(&self, path: &Path, found: &[FoundSegment]) -> io::Result<()> {
+        let temporary = self.folder.join("summary.tmp");
+        let mut file = BufWriter::new(File::create(&temporary)?);
+        for FoundSegment { number, records } in found {
+            file.write_all(&block_of(*number, records).encode())?;
+        }
+        file.into_inner().map_err(io::IntoInnerError::into_error)?;
+        *lock(&self.summary) = None;
+        fs::rename(temporary, path)
+    }
+
+    /// Adds a segment to the summary.
+    fn summarise(&self, number: u64, records: &[Restored]) -> io::Result<()> {
+        let mut summary = lock(&self.summary);
+        let file = match &mut *summary {
+            Some(file) => file,
+            none => {
+                let path = self.folder.join("summary");
+                none.insert(OpenOptions::new().append(true).create(true).open(path)?)
+            }
+        };
+        file.write_all(&block_of(number, records).encode())
     }
 
     fn path(&self, segment: u64, extension: &str) -> PathBuf {
@@ -115,7 +241,7 @@ impl Segments {
     }
 
     /// The records of a segment, from its index or else from a scan.
-    fn find(&self, number: u64) -> io::Result<Vec<Entry>> {
+    fn find(&self, number: u64) -> anyhow::Result<Vec<Entry>> {
         let length = fs::metadata(self.path(number, "seg"))?.len();
         let index = fs::read(self.path(number, "idx")).ok();
         let indexed = index.and_then(|bytes| format::decode_index(&bytes, number));
@@ -126,7 +252,12 @@ impl Segments {
             self.open_reader(number)?;
             return Ok(entries);
         }
-        let entries = scan(&File::open(self.path(number, "seg"))?, number, length)?;
+        let path = self.path(number, "seg");
+        let entries = scan(&File::open(&path)?, number, length)?;
+        let entries = entries.map_err(|version| {
+            let path = path.display().to_string();
+            Unusable::Version { path, version }
+        })?;
         info!("{}: scanned segment {number}: {} records", self.folder.display(), entries.len());
         if !entries.is_empty() {
             self.write_index(number, &entries)?;
@@ -238,7 +369,8 @@ impl Segments {
             return fs::remove_file(self.path(number, "seg"));
         }
         leave_page_cache(&head.file);
-        self.write_index(number, &head.entries)
+        self.write_index(number, &head.entries)?;
+        self.summarise(number, &restored(&head.entries))
     }
 
     /// Seals the segment that records are appended to, at the end of the process.
@@ -255,6 +387,21 @@ impl Segments {
         fs::rename(&temporary, self.path(number, "idx"))
     }
 
+    /// The sealed segments, in ascending order.
+    pub fn sealed(&self) -> Vec<u64> {
+        let head = lock(&self.head).as_ref().map(|head| head.number);
+        let readers = lock(&self.readers);
+        let mut sealed: Vec<u64> = readers.keys().copied().filter(|n| Some(*n) != head).collect();
+        sealed.sort_unstable();
+        sealed
+    }
+
+    /// The records of a sealed segment by its index; none if that cannot be read.
+    pub fn entries(&self, number: u64) -> Vec<Entry> {
+        let index = fs::read(self.path(number, "idx")).ok();
+        index.and_then(|bytes| format::decode_index(&bytes, number)).unwrap_or_default()
+    }
+
     /// Removes a segment. Reads in progress can still finish.
     pub fn remove(&self, number: u64) {
         lock(&self.readers).remove(&number);
@@ -269,21 +416,23 @@ impl Segments {
         }
     }
 
-    /// Reads an object.
+    /// Reads an object. The location's length may be more than the record's.
     ///
     /// # Errors
     ///
-    /// A message for the log; the engine reads from the origin instead.
+    /// Why there is no object, with a message for the log; the engine reads from elsewhere instead.
     pub fn read(
         &self,
         segment: &Segment,
         location: Location,
         key: &[u8],
         buffer: &mut Buffer,
-    ) -> Result<Object, String> {
+    ) -> Result<Object, Unread> {
         let error_at = |what: &str| {
             let (number, offset) = (location.segment(), location.offset());
-            format!("{}: segment {number}, offset {offset}: {what}", self.folder.display())
+            let folder = self.folder.display();
+            let reason = format!("{folder}: segment {number}, offset {offset}: {what}");
+            Unread::Failed(Failure { reason })
         };
         let record = segment.read(location, buffer).or_else(|error| {
             if !(segment.direct && error.kind() == io::ErrorKind::InvalidInput) {
@@ -297,11 +446,39 @@ impl Segments {
         })?;
         let parsed = format::record(&record, location.segment()).map_err(error_at)?;
         if parsed.key != key {
-            return Err(error_at("belongs to another key"));
+            return Err(Unread::OtherKey);
         }
         let stored = record.slice_ref(parsed.stored);
         Object::decode(&stored).ok_or_else(|| error_at("has malformed metadata"))
     }
+}
+
+/// Takes a folder for a node, or finds that it is another's.
+fn own(folder: &Path, me: Option<&str>) -> Result<(), Unusable> {
+    let Some(me) = me else { return Ok(()) };
+    let (path, shown) = (folder.join("owner"), || folder.display().to_string());
+    match fs::read_to_string(&path) {
+        Ok(owner) if owner.trim_end() == me => Ok(()),
+        Ok(owner) => {
+            let (owner, me) = (owner.trim_end().to_owned(), me.to_owned());
+            Err(Unusable::OtherNode { folder: shown(), owner, me })
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            fs::write(&path, format!("{me}\n")).map_err(|error| Unusable::Io(shown(), error))
+        }
+        Err(error) => Err(Unusable::Io(shown(), error)),
+    }
+}
+
+/// What the index needs of the records. Records above 4 GiB of a segment are left out.
+fn restored(entries: &[Entry]) -> Vec<Restored> {
+    entries.iter().filter_map(|e| Restored::new(&e.key, e.offset, e.bytes)).collect()
+}
+
+fn block_of(segment: u64, records: &[Restored]) -> Block {
+    let end = |last: &Restored| u64::from(last.offset) + u64::from(last.bytes);
+    let segment_bytes = records.last().map_or(0, end);
+    Block { segment, segment_bytes, records: records.to_vec() }
 }
 
 /// Syncs a file and drops it from the page cache, so that reads come from the device.
@@ -311,8 +488,9 @@ fn leave_page_cache(file: &File) {
     let _ = fadvise(file, 0, None, Advice::DontNeed);
 }
 
-/// Scans a segment from its start to its last complete record.
-fn scan(file: &File, number: u64, length: u64) -> io::Result<Vec<Entry>> {
+/// Scans a segment from its start to its last complete record. If its first record has a later
+/// version, returns that.
+fn scan(file: &File, number: u64, length: u64) -> io::Result<Result<Vec<Entry>, u8>> {
     let mut entries = Vec::new();
     let mut offset = 0;
     let mut record = Vec::new();
@@ -322,6 +500,9 @@ fn scan(file: &File, number: u64, length: u64) -> io::Result<Vec<Entry>> {
             break;
         }
         file.read_exact_at(&mut header, offset)?;
+        if offset == 0 && header.starts_with(format::RECORD_MAGIC) && header[4] > VERSION {
+            return Ok(Err(header[4]));
+        }
         let bytes = Header::decode(&header).and_then(|header| header.record_bytes());
         let Some(bytes) = bytes.filter(|&bytes| {
             bytes <= RECORD_BYTES_MAX && offset.checked_add(bytes).is_some_and(|end| end <= length)
@@ -337,7 +518,7 @@ fn scan(file: &File, number: u64, length: u64) -> io::Result<Vec<Entry>> {
         }
         offset += bytes;
     }
-    Ok(entries)
+    Ok(Ok(entries))
 }
 
 /// A reader's buffer, reused for each small read.
@@ -348,7 +529,8 @@ pub struct Buffer(Vec<u8>);
 const BUFFER_BYTES: usize = 256 << 10;
 
 impl Segment {
-    /// Reads a complete record: reads the aligned range around it into aligned memory.
+    /// Reads a record: reads the aligned range around it into aligned memory, up to the end of the
+    /// location or of the file. Returns the record and nothing after it, if its header is valid.
     fn read(&self, location: Location, buffer: &mut Buffer) -> io::Result<Bytes> {
         let bytes = usize::try_from(location.bytes()).map_err(io::Error::other)?;
         let skip = (location.offset() % ALIGNMENT as u64) as usize;
@@ -373,17 +555,18 @@ impl Segment {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 read => read?,
             };
-            if read == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
             filled += read;
-            if self.direct && filled < skip + bytes && filled % ALIGNMENT != 0 {
-                // A direct read returns an unaligned number of bytes only at the end of the file.
-                return Err(io::ErrorKind::UnexpectedEof.into());
+            // A direct read returns an unaligned number of bytes only at the end of the file.
+            if read == 0 || self.direct && filled % ALIGNMENT != 0 {
+                break;
             }
         }
-        let record = start + skip..start + skip + bytes;
-        if own.is_empty() || span + ALIGNMENT - bytes > bytes / WASTE_PART {
+        let there = aligned.get(skip..filled.min(skip + bytes)).unwrap_or_default();
+        let header = there.first_chunk::<HEADER_BYTES>().and_then(Header::decode);
+        let length = header.and_then(|header| header.record_bytes());
+        let length = length.map_or(u64::MAX, |length| length).min(there.len() as u64) as usize;
+        let record = start + skip..start + skip + length;
+        if own.is_empty() || own.len() - length > length / WASTE_PART {
             let space = if own.is_empty() { &buffer.0 } else { &own };
             return Ok(Bytes::copy_from_slice(&space[record]));
         }

@@ -1,6 +1,5 @@
 //! `/metrics` and `/admin/status` of a gateway.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -14,6 +13,7 @@ use super::super::headers::PROTOCOL_VERSION;
 use super::super::http::{json, typed};
 use super::Access;
 use crate::exposition::{Exposition, Kind};
+use crate::membership;
 use record::clock;
 
 #[derive(Serialize)]
@@ -24,7 +24,8 @@ struct Status<'a> {
     /// The ring's fingerprint, which must be equal in all processes of the cluster.
     ring: &'a str,
     replicas: u32,
-    members: Vec<Member<'a>>,
+    #[serde(flatten)]
+    membership: membership::Status,
     /// Nodes that are not used because their configuration or version differs.
     mismatches: Vec<Mismatch<'a>>,
     gateway: GatewayStatus,
@@ -32,14 +33,6 @@ struct Status<'a> {
     mailboxes: usize,
     connections: usize,
     config: &'a toml::Table,
-}
-
-#[derive(Serialize)]
-struct Member<'a> {
-    name: &'a str,
-    address: SocketAddr,
-    weight: f64,
-    share: f64,
 }
 
 #[derive(Serialize)]
@@ -51,15 +44,6 @@ struct Mismatch<'a> {
 /// Replies with the gateway's status as JSON.
 pub fn status(access: &Arc<Access>) -> Response<ReplyBody> {
     let (gateway, misfits) = access.router.drive.status(clock::now());
-    let shares = access.router.backend.ring.shares();
-    let members =
-        access.router.backend.ring.members().iter().zip(&access.router.backend.pools).zip(shares);
-    let members = members.map(|((member, pool), share)| Member {
-        name: &member.name,
-        address: pool.address(),
-        weight: member.weight,
-        share,
-    });
     let mismatches = misfits.into_iter().enumerate().filter_map(|(node, why)| {
         Some(Mismatch { name: access.router.name(Some(node)), why: why? })
     });
@@ -69,7 +53,7 @@ pub fn status(access: &Arc<Access>) -> Response<ReplyBody> {
         protocol: PROTOCOL_VERSION,
         ring: &access.router.backend.fingerprint,
         replicas: access.config.cluster.replicas,
-        members: members.collect(),
+        membership: access.membership.status(),
         mismatches: mismatches.collect(),
         gateway,
         mailboxes: access.router.drive.mailboxes(),
@@ -116,6 +100,9 @@ fn add(page: &mut Exposition, status: &GatewayStatus) {
     }
     let help = "Requests in progress, including those being relayed.";
     page.single("concertina_gateway_requests", Kind::Gauge, help, status.requests as f64);
+    let help = "Maximum requests in progress now.";
+    let bound = f64::from(status.requests_bound);
+    page.single("concertina_gateway_requests_bound", Kind::Gauge, help, bound);
     let name = "concertina_gateway_node_state";
     page.family(name, Kind::Gauge, "1 for the state that a node is in.");
     for node in &status.nodes {

@@ -80,13 +80,14 @@ pub trait Backend: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Self::Reply, Failure>> + Send;
 
     /// Sends a write to a server. `left` is the time that the client still waits; `None` where only
-    /// the pace of its upload is bounded.
+    /// the pace of its upload is bounded. `epoch` is that of the view by which the server was chosen.
     fn write(
         &self,
         node: NodeId,
         request: &Self::Request,
         body: &mut Self::Body,
         left: Option<Nanos>,
+        epoch: u64,
     ) -> impl Future<Output = Result<Self::Reply, NotSent<Self::BodyError>>> + Send;
 
     /// Asks a server whether it is well; `None` if it is not.

@@ -5,27 +5,32 @@
 //! the log itself and appends directly to the origin. Records appended through a gateway are
 //! therefore found through it at once, and through other gateways after `datasets.refresh_s`.
 //!
-//! A query of a shard is routed like a read of an object: the engine decides on health, policy,
-//! retries, hedging and deadline, by the shard's key. *Partial answers*: if no node of a shard
+//! `engine::question` decides which parts are asked when, and what follows if a node has another version of the dataset. A query of
+//! a shard is routed like a read of an object: `engine::gateway` decides on health, policy, retries, hedging and
+//! deadline, by the shard's key. *Partial answers*: if no node of a shard
 //! answers in time, the query fails and the error names the part. With `partial=true` a page lacks
 //! that part and names it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use engine::question::{Failed, Question};
 use http::header::{HeaderName, HeaderValue};
 use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
 use model::window::{Nanos, Outcome};
 use serde_json::{Value, json};
 
-use super::super::datasets::ask::{Answer, Ask, AskParts, LOG, Page, ask_parts};
+use super::super::datasets::ask::{Answer, Ask, LOG, Page};
+use super::super::datasets::asking::{AskParts, ask_parts, question};
 use super::super::datasets::http::{
     Local, bad, is_partial, no_dataset, nothing_here, only, place, reply, unavailable,
 };
 use super::super::datasets::served::{Served, View};
 use super::super::headers;
 use super::super::http::{Problem, json as json_reply};
+use super::super::lane::Seen;
 use super::super::objects::Answered;
 use super::Access;
 use super::nodes::reply::{Body, NodeReply};
@@ -33,11 +38,12 @@ use super::request::{NodeRequest, patience};
 use crate::peer::Outgoing;
 use dataset::part::Run;
 use dataset::remote::{key_of_file, key_of_manifest};
+use record::clock;
 
 /// Maximum bytes of a part's answer: those of a page as JSON, which may escape every byte.
 const ANSWER_BYTES_MAX: usize = 128 << 20;
-/// Maximum attempts at a query whose dataset changes meanwhile.
-const TRIES: usize = 4;
+/// How long after its deadline a query ends whatever is under way: the parts' own ends say more.
+const GRACE: Nanos = 100_000_000;
 
 /// Queries the parts of a dataset on the nodes that hold them.
 struct Parts<'a> {
@@ -130,8 +136,21 @@ impl Parts<'_> {
 impl AskParts for Parts<'_> {
     type Error = Problem;
 
-    fn refuses(problem: &Problem) -> bool {
-        problem.is_bad_request()
+    fn why(&self, problem: &Problem) -> Failed {
+        if self.stale.swap(false, Ordering::Relaxed) {
+            Failed::View
+        } else if problem.is_bad_request() {
+            Failed::Question
+        } else {
+            Failed::Unavailable
+        }
+    }
+
+    fn too_late(&self, part: Option<&str>) -> Problem {
+        let what = part.map_or_else(|| "the dataset".to_owned(), |part| format!("part {part}"));
+        let ms = self.patience / 1_000_000;
+        let what = format!("{what}: no reply within {ms} ms; try again later");
+        Problem::new(StatusCode::GATEWAY_TIMEOUT, &what)
     }
 
     async fn ask(&self, part: &str, ask: &Ask) -> Result<Answer, Problem> {
@@ -187,15 +206,18 @@ impl Access {
         let max = self.router.backend.deadline.as_nanos() as Nanos;
         let (patience, _) = patience(request.headers(), max)?;
         let query = request.uri().query().unwrap_or("");
-        // The record of the request, kept for the next attempt if a node had another version.
-        let mut outdated = None;
-        for last in (0..TRIES).rev() {
+        // The record of the request and the question, kept while views change.
+        let mut asked: Option<(Seen, Question)> = None;
+        loop {
             let view = served.view().ok_or_else(|| no_dataset(served.name()))?;
             let manifest = view.dataset.manifest();
             let ask = Ask::parse(rest, query, manifest).map_err(|error| bad(&error))?;
             let ask = ask.ok_or_else(nothing_here)?;
-            let received = || self.datasets.received(ask.operation(), served.name());
-            let mut seen = outdated.take().unwrap_or_else(received);
+            let (seen, mut question) = asked.take().unwrap_or_else(|| {
+                let seen = self.datasets.received(ask.operation(), served.name());
+                let ends = seen.received.saturating_add(patience).saturating_add(GRACE);
+                (seen, question(&ask, is_partial(query), ends))
+            });
             let names = ask.parts(manifest);
             let nodes = Parts {
                 access: self,
@@ -206,27 +228,29 @@ impl Access {
                 patience,
                 stale: AtomicBool::new(false),
             };
-            let answer = ask_parts(&nodes, &names, &ask, is_partial(query)).await;
-            if nodes.stale.into_inner() && last > 0 {
-                outdated = Some(seen);
-                served.refresh().await.map_err(|error| unavailable(&error))?;
-                continue;
-            }
-            return match answer {
-                Ok(answer) => {
+            match ask_parts(&nodes, &names, &ask, &mut question).await {
+                Ok(Some(answer)) => {
+                    let mut seen = seen;
                     seen.outcome = Outcome::Shard;
-                    reply(&view, answer, seen, &ask)
+                    return reply(&view, answer, seen, &ask);
                 }
-                Err(problem) => Err(problem.of(seen)),
-            };
+                Err(problem) => return Err(problem.of(seen)),
+                Ok(None) => {}
+            }
+            let left = nodes.deadline.saturating_add(GRACE).saturating_sub(clock::now());
+            let refreshed = tokio::time::timeout(Duration::from_nanos(left), served.refresh());
+            match refreshed.await {
+                Ok(Ok(())) => asked = Some((seen, question)),
+                Ok(Err(error)) => return Err(unavailable(&error).of(seen)),
+                Err(_) => return Err(nodes.too_late(None).of(seen)),
+            }
         }
-        Err(no_dataset(served.name()))
     }
 
     /// Sends the request to seal to the node that seals this dataset's log.
     async fn seal(&self, served: &Arc<Served>) -> Answered {
         let primary =
-            self.router.backend.ring.replicas(&key_of_manifest(served.name())).iter().next();
+            self.router.backend.roll.ring().replicas(&key_of_manifest(served.name())).iter().next();
         let path = format!("/datasets/{}/seal", served.name());
         let node = primary.unwrap_or_default();
         let (status, value) = self.tell_node(node, &Method::POST, &path).await?;
@@ -242,7 +266,7 @@ impl Access {
         let path = format!("/datasets/{name}/layers{query}");
         let (mut parts, mut changes) = (Vec::new(), Vec::new());
         let (mut budget_bytes, mut fixed_bytes) = (0, Value::Null);
-        for node in 0..self.router.backend.pools.len() {
+        for node in 0..self.router.backend.roll.len() {
             let (status, mut value) = self.tell_node(node, request.method(), &path).await?;
             if status != StatusCode::OK {
                 return Ok(json_reply(status, &value, None));
@@ -282,7 +306,7 @@ impl Access {
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, &what)
         };
         let pool =
-            self.router.backend.pools.get(node).ok_or_else(|| failed("unknown node".to_owned()))?;
+            self.router.backend.roll.pool(node).ok_or_else(|| failed("unknown node".to_owned()))?;
         let asked = async {
             let reply = pool.send(method, path, &[], Outgoing::Empty).await?;
             let status = reply.status;

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use engine::act::concurrency::Advice;
 use engine::gateway::{
     Action, AttemptId, Event, Gateway, GatewayStatus, Head, IntegerHash, RequestId, Settings,
 };
@@ -96,6 +97,14 @@ impl Drive {
             next_request: AtomicU64::new(0),
             armed: AtomicU64::new(0),
             alarm: Notify::new(),
+        }
+    }
+
+    /// Makes room for further servers.
+    pub fn grow(&self, nodes: usize) {
+        let misfits = &mut self.lock().misfits;
+        if misfits.len() < nodes {
+            misfits.resize(nodes, None);
         }
     }
 
@@ -211,6 +220,13 @@ impl Drive {
     pub fn status(&self, now: Nanos) -> (GatewayStatus, Vec<Option<String>>) {
         let state = self.lock();
         (state.gateway.status(now), state.misfits.clone())
+    }
+
+    /// Where the bound of requests wants to go, and the mean response at it, seconds (NaN if unknown).
+    pub fn advice(&self) -> (Option<Advice>, f64) {
+        let state = self.lock();
+        let response_s = state.gateway.response_at_bound_s();
+        (state.gateway.advice(), response_s.filter(|s| *s > 0.0).unwrap_or(f64::NAN))
     }
 
     /// The broken invariants of the gateway's engine since the start.

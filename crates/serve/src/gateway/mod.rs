@@ -17,6 +17,7 @@ mod request;
 mod router;
 mod upload;
 mod verify;
+mod whole;
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -26,7 +27,6 @@ use engine::Key;
 use engine::gateway::{self, Refusal};
 use engine::invariant::Invariants;
 use engine::node::Stages;
-use engine::route::Ring;
 use http::header::{
     CONNECTION, CONTENT_LENGTH, CONTENT_RANGE, DATE, HeaderMap, HeaderName, HeaderValue,
     RETRY_AFTER, TRANSFER_ENCODING,
@@ -49,6 +49,7 @@ use super::observe::Observed;
 use super::pace::Pace;
 use super::{headers, list};
 use crate::config::Config;
+use crate::membership::{self, Membership};
 use backend::Reply as _;
 use nodes::Nodes;
 use nodes::reply::{Body, NodeReply};
@@ -66,6 +67,7 @@ pub struct Access {
     front: Front,
     router: Arc<Router<Nodes>>,
     datasets: Arc<Datasets>,
+    membership: Arc<Membership>,
 }
 
 impl Deref for Access {
@@ -83,15 +85,17 @@ impl Access {
     /// If a name or the token is not a valid header value, or the settings of layers are invalid.
     pub fn new(
         config: &Config,
-        ring: Arc<Ring>,
+        membership: Arc<Membership>,
         windows: window::Settings,
         origin: Arc<dyn Origin>,
         whole: &Arc<Loop>,
         now: Nanos,
     ) -> anyhow::Result<Access> {
-        let nodes = Nodes::new(config, ring.clone(), origin.clone())?;
+        let nodes = Nodes::new(config, &membership, origin.clone())?;
+        let ring = membership.known().ring.clone();
         let settings = gateway::Settings {
             behind_listener: true,
+            view_lag: membership.lag(),
             ..config.gateway.settings(ring, windows.clone(), now)
         };
         let ping_timeout = Duration::from_secs_f64(config.gateway.ping_timeout_s);
@@ -99,6 +103,7 @@ impl Access {
             front: Front::new(config, QueueName::Gateway, windows.clone(), whole, now),
             router: Arc::new(Router::new(settings, nodes, ping_timeout, now)),
             datasets: Datasets::without_shards(config, origin, windows, whole, now)?,
+            membership,
         })
     }
 
@@ -110,7 +115,30 @@ impl Access {
     /// Pings the nodes, sends the engine its ticks, and keeps datasets current; never returns.
     pub async fn run(self: Arc<Self>) {
         tokio::spawn(self.datasets.clone().keep_current());
+        if self.membership.is_leased() {
+            tokio::spawn(self.clone().follow());
+        }
+        tokio::spawn(self.clone().bound());
+        if self.config.model.live && !self.config.is_node() {
+            tokio::spawn(self.clone().hear());
+        }
         self.router.clone().run().await;
+    }
+
+    /// Tells the engine each change of the members.
+    async fn follow(self: Arc<Self>) {
+        let mut seen = self.membership.subscribe();
+        seen.mark_changed();
+        let mut epoch = 0;
+        while seen.changed().await.is_ok() {
+            let now = seen.borrow_and_update().clone();
+            if now.known.epoch > epoch {
+                epoch = now.known.epoch;
+                // The engine may name new members at once.
+                self.router.backend.roll.follow(&now.known);
+                self.router.follow(now.of_gateway(), now.known.live.len());
+            }
+        }
     }
 
     async fn route(
@@ -135,6 +163,10 @@ impl Access {
             return self.dataset(request).await;
         }
         if let Some(answer) = live::http::answer(&self.front.whole, request.method(), path) {
+            return answer;
+        }
+        let of = self.front.membership();
+        if let Some(answer) = membership::answer(of, request.method(), path).await {
             return answer;
         }
         only_get(&request)?;
@@ -235,7 +267,7 @@ impl Access {
         {
             given.remove(name);
         }
-        let node = match answer.node.and_then(|node| self.router.backend.names.get(node)) {
+        let node = match answer.node.and_then(|node| self.router.backend.roll.header(node)) {
             Some(name) => name.clone(),
             None => HeaderValue::from_static("origin"),
         };
@@ -284,7 +316,7 @@ impl Access {
             Refusal::TooLate | Refusal::Unknown => StatusCode::GATEWAY_TIMEOUT,
             _ => StatusCode::SERVICE_UNAVAILABLE,
         };
-        let primary = || self.router.backend.ring.replicas(key).iter().next();
+        let primary = || self.router.backend.roll.ring().replicas(key).iter().next();
         let mut what = match why {
             Refusal::Busy if !tried => format!(
                 "the gateway is at a limit: {} requests in progress (gateway.requests_max), or as \

@@ -27,6 +27,7 @@ use crate::body::Arriving;
 use crate::headers;
 use crate::http::authorize;
 use crate::lane::{Lane, Seen};
+use crate::limits::Limits;
 use crate::objects::Answered;
 use crate::peer::Kept;
 use crate::quick::head::Line;
@@ -38,10 +39,18 @@ const HEADERS_MAX: usize = 64;
 impl Quick for Access {
     type Flight = Flight;
 
+    fn ends(&self) -> bool {
+        self.is_stopping()
+    }
+
     fn approve(&self, given: &HeaderMap) -> Option<Facts> {
         authorize(self, given).ok()?;
         let usual = |name: &HeaderName| *name == headers::DEADLINE_MS || is_for_nodes(name);
         (!given.keys().any(usual)).then_some(Facts { internal: false })
+    }
+
+    fn limits(&self) -> Option<&Limits> {
+        self.limits.get()
     }
 
     fn begin(
@@ -180,7 +189,7 @@ impl Flight {
         });
         (seen.size, seen.bytes) = (length as u64, length as u64);
         let backend = &self.access.router.backend;
-        let name = backend.names.get(node).map(|name| name.as_bytes()).unwrap_or_default();
+        let name = backend.roll.header(node).map(|name| name.as_bytes()).unwrap_or_default();
         for part in [NODE.as_str().as_bytes(), b": ", name, b"\r\n"] {
             head.extend_from_slice(part);
         }

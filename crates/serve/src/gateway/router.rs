@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use engine::Key;
 use engine::gateway::{Action, AttemptId, Event, Failed, Operation, Refusal, Settings, Status};
-use engine::route::NodeId;
+use engine::route::{NodeId, View};
 use model::window::Nanos;
 use record::clock;
 use tokio::runtime::Handle;
@@ -96,6 +96,13 @@ impl<B: Backend> Router<B> {
             let decided = self.drive.tick().await;
             self.ping_all(decided.pings);
         }
+    }
+
+    /// Tells the engine who its servers are now: `nodes` of them, by number.
+    pub fn follow(self: &Arc<Self>, view: View, nodes: usize) {
+        self.drive.grow(nodes);
+        let decided = self.drive.tell(None, Event::View(view));
+        self.ping_all(decided.pings);
     }
 
     /// The name of a server, or of the origin.
@@ -194,8 +201,10 @@ impl<B: Backend> Router<B> {
                 Some(action) => action,
                 None => next(&pending.mailbox).await,
             };
-            let (attempt, node, deadline) = match action {
-                Action::Send { attempt, node, deadline, .. } => (attempt, node, deadline),
+            let (attempt, node, deadline, epoch) = match action {
+                Action::Send { attempt, node, deadline, epoch, .. } => {
+                    (attempt, node, deadline, epoch)
+                }
                 Action::Refuse { why, .. } => {
                     pending.end();
                     return Err(NotWritten::Refused(Refused { why, reason, tried }));
@@ -206,7 +215,7 @@ impl<B: Backend> Router<B> {
             let left = (!streamed).then(|| deadline.saturating_sub(clock::now()));
             let mailbox = pending.mailbox.clone();
             let sent = {
-                let sending = pin!(self.backend.write(node, request, body, left));
+                let sending = pin!(self.backend.write(node, request, body, left, epoch));
                 let mut cancelled = pin!(cancelled(&mailbox, attempt));
                 tokio::select! {
                     biased;

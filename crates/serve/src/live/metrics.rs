@@ -20,7 +20,7 @@ impl Loop {
         let acting = lock(&self.acting);
         let name = "concertina_actions_total";
         page.family(name, Kind::Counter, "Changes that the process made by itself, by knob.");
-        for knob in [Knob::Layers, Knob::Bounds] {
+        for knob in Knob::ALL {
             page.sample(name, &[("knob", knob.as_str())], acting.governor.made(knob) as f64);
         }
         let advised = acting.governor.entries().filter(|e| e.status == Status::Advised).count();

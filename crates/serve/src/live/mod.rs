@@ -6,12 +6,16 @@
 //! windows are dropped and counted.
 //!
 //! Whatever changes something by itself asks [`Loop::propose`] first: [`engine::act`] decides, the
-//! journal keeps it. Beside the layer manager (`datasets::layers`) that is `bounds`.
+//! journal keeps it. Beside the layer manager (`datasets::layers`) that is `bounds`, and a gateway's bound of
+//! requests (`gateway::concurrency`).
+//!
+//! A gateway has no devices. Nodes tell it the windows of theirs (`told`), so that its model is of all that is behind it.
 
 mod bounds;
 pub mod http;
 mod journal;
 mod metrics;
+mod told;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,6 +33,7 @@ use tracing::{info, warn};
 use crate::config::Config;
 use crate::drive::Drive;
 use journal::Journal;
+pub use told::{Heard, PATH as WINDOWS_PATH, Told};
 
 /// Intervals that wait for the thread; one more is dropped. A fit takes less than a second.
 const WAITING_MAX: usize = 64;
@@ -67,6 +72,12 @@ pub struct Loop {
     /// Bytes of the layers of each shard.
     footprints: Mutex<BTreeMap<String, u64>>,
     objective_s: f64,
+    /// The windows of this node's devices, for gateways.
+    recent: Mutex<told::Recent>,
+    /// Windows of nodes' devices that a gateway was told of since the last interval.
+    heard: Mutex<Vec<Window>>,
+    /// What is measured of targets that no queue of this process describes, for judging changes.
+    noted: Mutex<HashMap<String, f64>>,
 }
 
 /// The lock of a mutex that no panic leaves half changed.
@@ -104,6 +115,9 @@ impl Loop {
             drive: Mutex::default(),
             footprints: Mutex::default(),
             objective_s: config.model.objective_ms * 1e-3,
+            recent: Mutex::new(told::Recent::new(config.is_node() && config.is_clustered())),
+            heard: Mutex::default(),
+            noted: Mutex::default(),
         });
         if config.model.live {
             let live = Live::new(config.model.settings())?;
@@ -146,8 +160,11 @@ impl Loop {
                 *average += SMOOTHING * (now - *average);
             }
         }
+        lock(&self.recent).keep(windows);
+        let mut windows = windows.to_vec();
+        windows.append(&mut lock(&self.heard));
         if let Some(sender) = &*lock(&self.windows)
-            && let Err(TrySendError::Full(_)) = sender.try_send(windows.to_vec())
+            && let Err(TrySendError::Full(_)) = sender.try_send(windows)
         {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
@@ -156,6 +173,11 @@ impl Loop {
     /// Notes the bytes of the layers of each shard, by its queue.
     pub fn set_footprints(&self, footprints: BTreeMap<String, u64>) {
         *lock(&self.footprints) = footprints;
+    }
+
+    /// Notes a figure of a target that changes are judged by.
+    pub fn note(&self, target: &str, value: f64) {
+        lock(&self.noted).insert(target.to_owned(), value);
     }
 
     /// What the thread has found.
@@ -197,6 +219,11 @@ impl Loop {
         info!("{}", if on { "all changes are held" } else { "changes are made again" });
     }
 
+    /// Whether the kill switch is on.
+    pub fn is_held(&self) -> bool {
+        lock(&self.acting).governor.is_held()
+    }
+
     /// Whether the kill switch is on, and the journal, oldest first.
     pub fn journal(&self) -> (bool, Vec<Entry>) {
         let acting = lock(&self.acting);
@@ -211,6 +238,7 @@ impl Loop {
             let value = match knob {
                 Knob::Layers => lock(&self.lengths).get(&target).copied(),
                 Knob::Bounds => self.longest_wait_s(&target),
+                Knob::Concurrency => lock(&self.noted).get(&target).copied(),
             };
             acting.governor.realise(id, value.unwrap_or(f64::NAN));
         }

@@ -12,7 +12,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
 use super::reply::{self, Head};
+use super::stream::Stream;
 use super::{Fault, Limits, Outgoing};
+use crate::tls::Dialer;
 use origin::Chunks;
 
 /// Minimum buffer space for reading the beginning of a reply.
@@ -27,7 +29,7 @@ const INTERIM_MAX: usize = 8;
 /// An open connection.
 #[derive(Debug)]
 pub(super) struct Connection {
-    stream: TcpStream,
+    stream: Stream,
     /// Bytes received and not yet consumed.
     pub(super) buffer: BytesMut,
     /// Expected bytes of a reply: those of the last one, or a decaying maximum of earlier ones.
@@ -55,11 +57,23 @@ enum Sent {
 }
 
 impl Connection {
-    pub(super) async fn open(address: SocketAddr, within: Duration) -> Result<Connection, Fault> {
+    /// Connects, and shakes hands where the connection is encrypted.
+    pub(super) async fn open(
+        address: SocketAddr,
+        dialer: Option<&Dialer>,
+        within: Duration,
+    ) -> Result<Connection, Fault> {
         let timed_out = |_| Err(io::Error::from(io::ErrorKind::TimedOut));
-        let connect = tokio::time::timeout(within, TcpStream::connect(address));
+        let connect = async {
+            let stream = TcpStream::connect(address).await?;
+            stream.set_nodelay(true)?;
+            Ok(match dialer {
+                None => Stream::Plain(stream),
+                Some(dialer) => Stream::Encrypted(Box::new(dialer.shake(address, stream).await?)),
+            })
+        };
+        let connect = tokio::time::timeout(within, connect);
         let stream = connect.await.unwrap_or_else(timed_out).map_err(Fault::Connect)?;
-        stream.set_nodelay(true).map_err(Fault::Connect)?;
         let since = Instant::now();
         Ok(Connection { stream, buffer: BytesMut::new(), usual: 0, since })
     }
@@ -67,13 +81,13 @@ impl Connection {
     /// Whether the connection can take a request: nothing arrived while it was idle, not even its
     /// end. Without `ask`, uses only what the runtime already knows, which is free; with `ask`,
     /// also makes a system call.
-    pub(super) fn is_open(&self, ask: bool) -> bool {
+    pub(super) fn is_open(&mut self, ask: bool) -> bool {
         let nothing = |result: io::Result<usize>| {
             result.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
         };
         if ask {
             let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-            let peeked = rustix::net::recv(&self.stream, &mut [0_u8; 1], flags);
+            let peeked = rustix::net::recv(self.stream.socket(), &mut [0_u8; 1], flags);
             return nothing(peeked.map(|(count, _)| count).map_err(io::Error::from));
         }
         nothing(self.stream.try_read(&mut [0; 1]))
@@ -121,8 +135,10 @@ impl Connection {
     }
 
     /// Writes a request without waiting: how many bytes the socket took.
-    pub(super) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
-        self.stream.try_write(bytes)
+    pub(super) fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = self.stream.try_write_vectored(&[IoSlice::new(bytes)])?;
+        self.stream.try_flush()?;
+        Ok(count)
     }
 
     /// Reads what has arrived: into `scratch` as long as nothing is buffered, else after what is. The
@@ -216,6 +232,16 @@ impl Connection {
                 },
             }
         }
+        while let Err(error) = self.stream.try_flush() {
+            if error.kind() != io::ErrorKind::WouldBlock {
+                return Err(Fault::Broken(error));
+            }
+            let both = Interest::READABLE | Interest::WRITABLE;
+            let ready = self.stream.ready(both).await.map_err(Fault::Broken)?;
+            if ready.is_readable() && self.peek()? {
+                return Ok(Sent::Answered);
+            }
+        }
         Ok(Sent::All)
     }
 
@@ -264,7 +290,7 @@ impl Connection {
                     Some(Err(error)) => Err(Fault::Request(error.to_string())),
                     None => Ok(Some(None)),
                 },
-                ready = self.stream.readable() => {
+                ready = self.stream.ready(Interest::READABLE) => {
                     ready.map_err(Fault::Broken)?;
                     if self.peek()? {
                         return Ok(None);

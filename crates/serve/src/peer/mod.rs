@@ -7,7 +7,9 @@
 //! The caller bounds all other waiting: dropping a future, or an unfinished [`Incoming`], closes
 //! its connection.
 //!
-//! Not a general client: no TLS, no redirects, no pipelining. A reply must have a `content-length`
+//! With a `Dialer` the connections are encrypted, and both ends show certificates.
+//!
+//! Not a general client: no redirects, no pipelining. A reply must have a `content-length`
 //! (the replies of nodes do); one with `transfer-encoding`, or one that ends with its connection,
 //! is refused. hyper's client was rejected for its cost: a task per connection and a channel per
 //! request.
@@ -16,6 +18,7 @@ mod connection;
 mod incoming;
 mod pool;
 mod reply;
+mod stream;
 #[cfg(test)]
 mod tests;
 
@@ -26,6 +29,9 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 
 use origin::Chunks;
+
+#[cfg(doc)]
+use crate::tls::Dialer;
 
 pub use incoming::Incoming;
 pub use pool::{Kept, Pool};

@@ -16,6 +16,7 @@ use http::{HeaderName, HeaderValue, Method};
 use super::connection::Connection;
 use super::reply::Head;
 use super::{Fault, Incoming, Limits, Outgoing, Reply};
+use crate::tls::Dialer;
 
 /// Sends requests to one address and keeps the connections. A clone shares the same pool.
 #[derive(Clone)]
@@ -28,6 +29,7 @@ struct Shared {
     /// The header lines of every request.
     common: Vec<u8>,
     limits: Limits,
+    dialer: Option<Arc<Dialer>>,
     /// Idle connections by thread, most recently used last. Never locked across an `await`.
     idle: Mutex<HashMap<ThreadId, Vec<Connection>, IntegerHash>>,
 }
@@ -49,12 +51,22 @@ fn write_line(out: &mut Vec<u8>, name: &HeaderName, value: &HeaderValue) {
 impl Pool {
     /// A pool without connections. Every request gets the `common` headers, after `host`.
     pub fn new(address: SocketAddr, common: &[(HeaderName, HeaderValue)], limits: Limits) -> Pool {
+        Pool::encrypted(address, common, limits, None)
+    }
+
+    /// The same with connections that are encrypted, if there is a dialer.
+    pub(crate) fn encrypted(
+        address: SocketAddr,
+        common: &[(HeaderName, HeaderValue)],
+        limits: Limits,
+        dialer: Option<Arc<Dialer>>,
+    ) -> Pool {
         let mut lines = format!("host: {address}\r\n").into_bytes();
         for (name, value) in common {
             write_line(&mut lines, name, value);
         }
         let idle = Mutex::default();
-        Pool { shared: Arc::new(Shared { address, common: lines, limits, idle }) }
+        Pool { shared: Arc::new(Shared { address, common: lines, limits, dialer, idle }) }
     }
 
     /// The address that requests are sent to.
@@ -95,10 +107,14 @@ impl Pool {
                 result => return result.map_err(|failed| failed.fault),
             }
         }
-        let limits = &self.shared.limits;
-        let connection = Connection::open(self.shared.address, limits.connect).await?;
+        let connection = self.open().await?;
         let result = self.exchange(connection, method, &head, &mut body).await;
         result.map_err(|failed| failed.fault)
+    }
+
+    async fn open(&self) -> Result<Connection, Fault> {
+        let Shared { address, limits, dialer, .. } = &*self.shared;
+        Connection::open(*address, dialer.as_deref(), limits.connect).await
     }
 
     async fn exchange(
@@ -130,7 +146,7 @@ impl Pool {
         lines(&mut head);
         head.extend_from_slice(b"\r\n");
         // One that has closed, or takes only a part, is dropped: the request is sent anew.
-        let connection = self.take(false)?;
+        let mut connection = self.take(false)?;
         let sent = connection.try_write(&head).is_ok_and(|count| count == head.len());
         sent.then(|| Kept { connection, head, pool: self.clone() })
     }
@@ -183,7 +199,7 @@ impl Pool {
     fn take(&self, ask: bool) -> Option<Connection> {
         let mut idle = self.lock();
         let connections = idle.get_mut(&std::thread::current().id())?;
-        while let Some(connection) = connections.pop() {
+        while let Some(mut connection) = connections.pop() {
             if connection.since.elapsed() >= self.shared.limits.idle {
                 // This connection expired, and the others are older.
                 connections.clear();
@@ -269,7 +285,7 @@ impl Kept {
             Err(failed) if failed.unanswered => pool.forget(),
             Err(failed) => return Err(failed.fault),
         }
-        let connection = Connection::open(pool.shared.address, pool.shared.limits.connect).await?;
+        let connection = pool.open().await?;
         let result = pool.exchange(connection, &Method::GET, &head, &mut Outgoing::Empty).await;
         result.map_err(|failed| failed.fault)
     }

@@ -65,6 +65,8 @@ pub enum Front<'a, F> {
     Other { length: u64 },
     /// Something whose end is not known: hyper reads this connection from here on.
     Unknown,
+    /// A request that gives its end more than once: others on its way may have read another end.
+    Ambiguous,
 }
 
 /// Looks at the front of some bytes. `approve` judges headers that were not seen before, `signed` a read with
@@ -91,6 +93,10 @@ pub fn front<'a, F: Copy>(
         _ => return Front::Unknown,
     };
     let Some(headers) = map_of(request.headers) else { return Front::Unknown };
+    let lengths = headers.get_all(CONTENT_LENGTH).iter().count();
+    if lengths + headers.get_all(TRANSFER_ENCODING).iter().count() > 1 {
+        return Front::Ambiguous;
+    }
     if let Some(line) = line.filter(|_| is_plain(&headers))
         && let Some(facts) = approve(&headers)
     {
@@ -100,8 +106,8 @@ pub fn front<'a, F: Copy>(
         return Front::Plain { line, facts, length };
     }
     let is_head = request.method == Some("HEAD");
-    if line.is_none()
-        && (is_head || request.method == Some("GET"))
+    // A bucket may be called "objects", so that the path may look like one of HTTP's.
+    if (is_head || request.method == Some("GET"))
         && request.version == Some(1)
         && is_plain(&headers)
         && let Some(path) = request.path
@@ -199,6 +205,7 @@ mod tests {
             let found = match front(bytes.as_bytes(), &mut approved, MAX, approve, |_, _, _| None) {
                 Front::Part => "part".to_owned(),
                 Front::Unknown => "unknown".to_owned(),
+                Front::Ambiguous => "ambiguous".to_owned(),
                 Front::Other { length } => format!("other {length}"),
                 Front::Plain { line, facts, length } => {
                     assert_eq!(facts, 7);
@@ -232,7 +239,6 @@ mod tests {
         check("GET /objects/a HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc", "other 49");
         for line in [
             "Content-Length: +3",
-            "Content-Length: 3\r\nContent-Length: 3",
             "Content-Length: 3, 3",
             "Content-Length:",
             "Content-Length: 99999999999999999999",
@@ -243,6 +249,13 @@ mod tests {
         ] {
             check(&format!("GET /objects/a HTTP/1.1\r\n{line}\r\n\r\n"), "unknown");
             check(&format!("PUT /objects/a HTTP/1.1\r\n{line}\r\n\r\n"), "unknown");
+        }
+        for lines in [
+            "Content-Length: 3\r\nContent-Length: 3",
+            "Content-Length: 3\r\nTransfer-Encoding: chunked",
+            "Transfer-Encoding: chunked\r\nA: b\r\nTransfer-Encoding: chunked",
+        ] {
+            check(&format!("PUT /objects/a HTTP/1.1\r\n{lines}\r\n\r\n"), "ambiguous");
         }
         check("GET /objects/a HTTP/1.0\r\n\r\n", "unknown");
         check("CONNECT a:1 HTTP/1.1\r\n\r\n", "unknown");

@@ -15,6 +15,7 @@ mod node;
 mod reading;
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
@@ -22,11 +23,13 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::header::HeaderMap;
 use model::window::{Nanos, Operation, Outcome};
+use record::clock;
 
 pub use date::add_date;
 pub use idle::IdleTimer;
 
 use crate::lane::{Lane, Seen};
+use crate::limits::{Client, Limits};
 use head::{Approved, Line};
 
 /// What the headers of a plain read say.
@@ -34,6 +37,16 @@ use head::{Approved, Line};
 pub struct Facts {
     /// Whether the sender is a gateway or another node, which gets additional headers.
     pub internal: bool,
+}
+
+/// A read whose signature is right.
+pub struct Signed<'a> {
+    /// The object's key.
+    pub key: &'a [u8],
+    /// What its headers say.
+    pub facts: Facts,
+    /// Who has signed it, if clients are limited.
+    pub client: Option<Client>,
 }
 
 /// A server's part in plain reads.
@@ -48,14 +61,24 @@ pub trait Quick: Send + Sync + 'static {
     }
 
     /// Judges a read that is plain but for its path, and whose headers differ each time because they sign it:
-    /// its key in the path, or `None` if it must go the usual way.
+    /// `None` if it must go the usual way.
     fn signed<'a>(
         &self,
         _is_head: bool,
         _path: &'a str,
         _headers: &HeaderMap,
-    ) -> Option<(&'a [u8], Facts)> {
+    ) -> Option<Signed<'a>> {
         None
+    }
+
+    /// What one client may have, if that is limited.
+    fn limits(&self) -> Option<&Limits> {
+        None
+    }
+
+    /// Whether the process ends: clients are told so with their next reply, which goes the usual way.
+    fn ends(&self) -> bool {
+        false
     }
 
     /// Begins to answer a plain read. A reply that is ready has its head in `head`.
@@ -131,6 +154,15 @@ pub enum Content {
     Scratch(Range<usize>),
 }
 
+impl Content {
+    fn len(&self) -> usize {
+        match self {
+            Content::Bytes(bytes) => bytes.len(),
+            Content::Scratch(range) => range.len(),
+        }
+    }
+}
+
 /// What is recorded once a reply is sent.
 pub enum Record {
     /// All of the request.
@@ -186,6 +218,8 @@ pub struct Reads<S: Quick> {
     /// A reply that the client has not taken in full.
     rest: Option<Rest>,
     head_bytes_max: usize,
+    /// Whose requests are counted together with this connection's.
+    client: Option<Client>,
 }
 
 /// What is left of a reply.
@@ -203,10 +237,12 @@ impl<S: Quick> Reads<S> {
         shared: Arc<S>,
         lane: Arc<Lane>,
         slot: Slot<S::Flight>,
-        head_bytes_max: usize,
+        (head_bytes_max, from): (usize, Option<IpAddr>),
         enabled: bool,
     ) -> Reads<S> {
+        let limited = shared.limits().is_some();
         Reads {
+            client: from.filter(|_| limited).map(Client::at),
             shared,
             lane,
             turn: if enabled { Turn::Ours } else { Turn::Handed },
@@ -217,6 +253,19 @@ impl<S: Quick> Reads<S> {
             slot,
             rest: None,
             head_bytes_max,
+        }
+    }
+
+    /// Whether a client may have something now; it always may where nothing is limited.
+    fn may(&self, client: Option<&Client>) -> bool {
+        let limits = self.shared.limits().zip(client);
+        limits.is_none_or(|(limits, client)| limits.admit(client, clock::now()).is_ok())
+    }
+
+    /// Counts what a client gets.
+    fn pay(&self, client: Option<Client>, content: &Content) {
+        if let Some((limits, client)) = self.shared.limits().zip(client) {
+            limits.pay(client, content.len() as u64, clock::now());
         }
     }
 

@@ -15,9 +15,14 @@ use crate::cluster::{self, Sender};
 use crate::headers;
 use crate::http::authorize;
 use crate::lane::Lane;
+use crate::limits::Limits;
 
 impl Quick for Shared {
     type Flight = Never;
+
+    fn ends(&self) -> bool {
+        self.is_stopping()
+    }
 
     fn approve(&self, given: &HeaderMap) -> Option<Facts> {
         authorize(self, given).ok()?;
@@ -25,6 +30,10 @@ impl Quick for Shared {
         cluster::deadline(given, 0).ok()?;
         let usual = given.contains_key(&headers::FILL) || given.contains_key("concertina-stages");
         (!usual).then_some(Facts { internal: sender != Sender::Client })
+    }
+
+    fn limits(&self) -> Option<&Limits> {
+        self.limits.get()
     }
 
     fn begin(

@@ -11,6 +11,7 @@ use tokio::io::ReadBuf;
 
 use super::head::{Front, Line, front};
 use super::{Begun, Content, Facts, Flight, Quick, Record, Rest, Turn};
+use crate::limits::Client;
 use crate::socket::Socket;
 
 /// Capacity of a reply's head beyond which its buffer is not kept.
@@ -54,6 +55,7 @@ impl<S: Quick> Socket<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        self.phase.set_idle(false);
         match self.reads.turn {
             Turn::Ours => self.read_ours(context, buffer),
             Turn::Handed if self.reads.held.is_empty() => self.stream.poll_read(context, buffer),
@@ -166,6 +168,7 @@ impl<S: Quick> Socket<S> {
             let before = buffer.filled().len();
             if self.stream.poll_read(context, buffer)?.is_pending() {
                 self.hold(buffer, 0);
+                self.phase.set_idle(self.reads.held.is_empty());
                 return Poll::Pending;
             }
             if buffer.filled().len() == before {
@@ -196,22 +199,36 @@ impl<S: Quick> Socket<S> {
             }
             let reads = &mut self.reads;
             let approve = |headers: &_| reads.shared.approve(headers);
-            let signed = |is_head, path, headers: &_| reads.shared.signed(is_head, path, headers);
+            let mut signer = None;
+            let signed = |is_head, path, headers: &_| {
+                let signed = reads.shared.signed(is_head, path, headers)?;
+                signer = signed.client;
+                Some((signed.key, signed.facts))
+            };
             let max = reads.head_bytes_max;
-            let length = match front(bytes, &mut reads.approved, max, approve, signed) {
+            let front = front(bytes, &mut reads.approved, max, approve, signed);
+            let ambiguous = matches!(front, Front::Ambiguous);
+            let length = match front {
                 Front::Part if buffer.remaining() > 0 || at > 0 => {
                     self.shift(buffer, at);
                     return Ok(Next::More);
                 }
-                Front::Part | Front::Unknown => {
+                Front::Part | Front::Unknown | Front::Ambiguous => {
                     self.shift(buffer, at);
+                    if ambiguous {
+                        // hyper would choose one of its ends: it gets what it refuses, and closes.
+                        buffer.clear();
+                        buffer.put_slice(b"\0\r\n\r\n");
+                    }
                     self.reads.turn = Turn::Handed;
+                    self.phase.hand();
                     return Ok(Next::Given);
                 }
                 Front::Other { length } => length,
                 Front::Plain { line, facts, length } => {
                     let next = at + length;
-                    match self.plain(context, &line, facts, &buffer.filled()[at..next])? {
+                    let request = &buffer.filled()[at..next];
+                    match self.plain(context, &line, (facts, signer), request)? {
                         Plain::Sent => {
                             at = next;
                             continue;
@@ -244,7 +261,7 @@ impl<S: Quick> Socket<S> {
         &mut self,
         context: &mut Context<'_>,
         line: &Line<'_>,
-        facts: Facts,
+        (facts, signer): (Facts, Option<Client>),
         request: &[u8],
     ) -> io::Result<Plain> {
         HEAD.with_borrow_mut(|head| {
@@ -252,9 +269,17 @@ impl<S: Quick> Socket<S> {
             head.shrink_to(HEAD_BYTES_KEPT);
             self.copies = facts.internal && self.near;
             let reads = &mut self.reads;
+            let client = signer.or_else(|| reads.client.clone());
+            // What is refused is refused the usual way.
+            if reads.shared.ends() || !reads.may(client.as_ref()) {
+                return Ok(Plain::Usual);
+            }
             match reads.shared.begin(&reads.lane, line, facts, head) {
                 Begun::Usual => Ok(Plain::Usual),
-                Begun::Reply(content, record) => self.send_content(context, head, content, record),
+                Begun::Reply(content, record) => {
+                    reads.pay(client, &content);
+                    self.send_content(context, head, content, record)
+                }
                 Begun::Flight(flight) => {
                     reads.flight = Some((flight, request.to_vec()));
                     Ok(Plain::Waits)
@@ -288,13 +313,15 @@ impl<S: Quick> Socket<S> {
                 match flight.poll(context, head, scratch) {
                     Poll::Pending => Poll::Pending,
                     Poll::Ready(None) => Poll::Ready(Ok(None)),
-                    Poll::Ready(Some((Content::Scratch(range), record))) => {
+                    Poll::Ready(Some((content, record))) => {
+                        self.reads.pay(self.reads.client.clone(), &content);
+                        let Content::Scratch(range) = content else {
+                            let sent = self.send_content(context, head, content, record);
+                            return Poll::Ready(sent.map(Some));
+                        };
                         let body = scratch.get(range).unwrap_or_default();
                         let keep = |from: usize| Bytes::copy_from_slice(&body[from..]);
                         Poll::Ready(self.send(context, head, body, keep, record).map(Some))
-                    }
-                    Poll::Ready(Some((content, record))) => {
-                        Poll::Ready(self.send_content(context, head, content, record).map(Some))
                     }
                 }
             })
@@ -367,6 +394,11 @@ impl<S: Quick> Socket<S> {
                 }
             }
         }
+        if self.poll_through(context)?.is_pending() {
+            let (head, body) = (Vec::new(), Bytes::new());
+            self.reads.rest = Some(Rest { head, head_sent: 0, body, body_sent: 0, record });
+            return Ok(Plain::Waits);
+        }
         self.sent(record);
         Ok(Plain::Sent)
     }
@@ -399,8 +431,14 @@ impl<S: Quick> Socket<S> {
             let head = rest.head.get(rest.head_sent..).unwrap_or_default();
             let body = rest.body.get(rest.body_sent..).unwrap_or_default();
             if head.is_empty() && body.is_empty() {
-                self.sent(rest.record);
-                return Poll::Ready(Ok(()));
+                let through = self.poll_through(context);
+                if through.is_pending() {
+                    self.phase.pass(clock::now());
+                    self.reads.rest = Some(rest);
+                } else {
+                    self.sent(rest.record);
+                }
+                return through;
             }
             let buffers = [IoSlice::new(head), IoSlice::new(body)];
             let buffers = &buffers[usize::from(head.is_empty())..];

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE};
+use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use http::{Method, Request};
 use s3s::access::{S3Access, S3AccessContext};
 use s3s::auth::{S3Auth, SecretKey};
@@ -138,6 +138,25 @@ pub fn check<B>(request: &Request<B>) -> S3Result<()> {
     Ok(())
 }
 
+/// The access key that a request says it is signed with, in its header or its URL.
+pub fn claimed<B>(request: &Request<B>) -> Option<&str> {
+    match request.headers().get(AUTHORIZATION) {
+        Some(value) => claimed_in(value),
+        None => {
+            let mut pairs = request.uri().query()?.split('&');
+            let shown = pairs.find_map(|pair| pair.strip_prefix("X-Amz-Credential="))?;
+            // A slash may be encoded; the names of keys need none.
+            shown.split(['/', '%']).next()
+        }
+    }
+}
+
+/// The same of a header `Authorization`.
+pub fn claimed_in(value: &HeaderValue) -> Option<&str> {
+    let (_, rest) = value.to_str().ok()?.split_once("Credential=")?;
+    rest.split('/').next()
+}
+
 /// The signed headers of a presigned URL.
 fn signed_of_query(query: &str) -> Option<String> {
     let mut found = query.split('&').filter_map(|pair| {
@@ -152,6 +171,24 @@ fn signed_of_query(query: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_key_that_is_claimed() {
+        let found = |uri: &str, header: Option<&str>| {
+            let mut request = Request::builder().uri(uri);
+            if let Some(value) = header {
+                request = request.header("authorization", value);
+            }
+            claimed(&request.body(()).unwrap()).map(str::to_owned)
+        };
+        let header = "AWS4-HMAC-SHA256 Credential=AK/20260101/us-east-1/s3/aws4_request, x";
+        assert_eq!(found("/b/k", Some(header)).as_deref(), Some("AK"));
+        for slash in ["/", "%2F"] {
+            let uri = format!("/b/k?x=1&X-Amz-Credential=AK{slash}2026&y");
+            assert_eq!(found(&uri, None).as_deref(), Some("AK"));
+        }
+        assert_eq!((found("/b/k", None), found("/b/k?a", Some("Basic x"))), (None, None));
+    }
 
     fn check_one(uri: &str, headers: &[(&str, &str)], expected: Option<S3ErrorCode>) {
         let mut request = Request::builder().uri(uri);

@@ -6,6 +6,7 @@
 //! what is recorded are the same. Listings ([`listing`]) and the parts of uploads ([`multipart`]) go to the
 //! origin.
 
+mod abandoned;
 mod checksums;
 mod errors;
 mod guard;
@@ -17,13 +18,14 @@ mod objects;
 mod operations;
 mod shortcut;
 
+use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use engine::Key;
-use http::header::{CONTENT_LENGTH, HeaderMap};
+use http::header::{AUTHORIZATION, CONTENT_LENGTH, HeaderMap, HeaderValue, RETRY_AFTER};
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use model::window::{Operation, Outcome};
@@ -41,9 +43,10 @@ use crate::front::Front;
 use crate::gateway::Access;
 use crate::http::{self as web, Service};
 use crate::lane::Lane;
+use crate::limits::{Client, Limits};
 use crate::objects::Answered;
 use crate::quick::head::Line;
-use crate::quick::{Begun, Content, Facts, Never, Passed, Quick, Record, add_date};
+use crate::quick::{Begun, Content, Facts, Never, Passed, Quick, Record, Signed, add_date};
 use guard::Guard;
 use keys::Keys;
 
@@ -180,8 +183,13 @@ impl S3 {
         Ok(Arc::new(S3 { inner, service: builder.build() }))
     }
 
-    /// Keeps the access keys as their file is; never returns.
+    /// Keeps the access keys as their file is, and removes what uploads left behind; never returns.
     pub async fn run(self: Arc<S3>) {
+        let abandoned_s = self.config.s3.abandoned_s;
+        if abandoned_s > 0.0 {
+            let age = Duration::from_secs_f64(abandoned_s);
+            tokio::spawn(abandoned::keep_clean(self.inner.behind.origin().clone(), age));
+        }
         self.inner.keys.clone().keep_current().await;
     }
 }
@@ -220,12 +228,11 @@ fn response_of(mut from: HttpResponse) -> Response<ReplyBody> {
 impl Quick for S3 {
     type Flight = Never;
 
-    fn signed<'a>(
-        &self,
-        is_head: bool,
-        path: &'a str,
-        headers: &HeaderMap,
-    ) -> Option<(&'a [u8], Facts)> {
+    fn ends(&self) -> bool {
+        self.is_stopping()
+    }
+
+    fn signed<'a>(&self, is_head: bool, path: &'a str, headers: &HeaderMap) -> Option<Signed<'a>> {
         // A gateway asks a node, which goes the usual way; as does a checksum.
         if matches!(self.inner.behind, Behind::Gateway(_))
             || headers.contains_key("x-amz-checksum-mode")
@@ -236,7 +243,14 @@ impl Quick for S3 {
         let keys = &self.inner.keys;
         let plain = shortcut::allowed_path(keys, &method, path, headers, SystemTime::now())?;
         let bucket = self.inner.bucket(plain.bucket).ok()?;
-        bucket.prefix.is_empty().then_some((plain.key.as_bytes(), Facts::default()))
+        let limited = self.limits.get().and_then(|_| headers.get(AUTHORIZATION));
+        let client = limited.and_then(guard::claimed_in).map(|id| Client::Key(id.to_owned()));
+        let (key, facts) = (plain.key.as_bytes(), Facts::default());
+        bucket.prefix.is_empty().then_some(Signed { key, facts, client })
+    }
+
+    fn limits(&self) -> Option<&Limits> {
+        self.limits.get()
     }
 
     fn begin(
@@ -296,6 +310,24 @@ impl Service for S3 {
             *response.body_mut() = ReplyBody::empty(None);
         }
         response
+    }
+
+    fn client(&self, from: IpAddr, request: &Request<Incoming>) -> Client {
+        match guard::claimed(request).filter(|id| self.inner.keys.get(id).is_some()) {
+            Some(id) => Client::Key(id.to_owned()),
+            None => Client::at(from),
+        }
+    }
+
+    fn slow_down(&self, wait_s: u64) -> Response<ReplyBody> {
+        let what = format!("too many requests or bytes of one client: come again in {wait_s} s");
+        let reply = S3Error::with_message(S3ErrorCode::SlowDown, what).to_http_response();
+        let mut reply = match reply {
+            Ok(reply) => response_of(reply),
+            Err(_) => web::Problem::new(StatusCode::SERVICE_UNAVAILABLE, "slow down").response(),
+        };
+        reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from(wait_s));
+        reply
     }
 
     fn under_way(&self) -> usize {

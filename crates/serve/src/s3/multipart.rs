@@ -34,8 +34,10 @@ use crate::pace::Pace;
 
 /// How the keys of parts begin. S3's clients neither see nor reach such keys.
 pub const HIDDEN: &[u8] = b"!s3/";
-const BEGUN: &str = "!s3/begun/";
-const PARTS: &str = "!s3/parts/";
+/// How the key of an upload begins.
+pub const BEGUN: &str = "!s3/begun/";
+/// How the keys of its parts begin.
+pub const PARTS: &str = "!s3/parts/";
 /// The highest number of a part.
 const PARTS_MAX: i32 = 10_000;
 /// The least bytes of a part that is not the last.
@@ -491,7 +493,7 @@ fn header((name, value): &(String, String)) -> Option<(HeaderName, HeaderValue)>
 }
 
 /// Removes parts. One that stays is only space in the origin.
-async fn remove(origin: &Arc<dyn Origin>, parts: Vec<Listed>) {
+pub async fn remove(origin: &Arc<dyn Origin>, parts: Vec<Listed>) {
     let removals = stream::iter(parts).map(|part| async move {
         if let Err(error) = origin.delete(&part.key).await {
             tracing::warn!("a part of an upload that has ended stays in the origin: {error}");

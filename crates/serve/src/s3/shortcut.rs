@@ -112,7 +112,7 @@ fn push_hex(bytes: &[u8], to: &mut Vec<u8>) {
 
 fn unhex(text: &str) -> Option<[u8; 32]> {
     let mut bytes = [0; 32];
-    if text.len() != 64 || !text.is_ascii() {
+    if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;
     }
     for (at, byte) in bytes.iter_mut().enumerate() {
@@ -361,6 +361,35 @@ mod tests {
         push_hex(tag.as_ref(), &mut signature);
         let expected = "f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41";
         assert_eq!(String::from_utf8(signature).unwrap(), expected);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn whatever_is_changed_in_a_request_is_refused_or_means_the_same(
+            at in 0usize..400, byte in proptest::prelude::any::<u8>(), which in 0usize..3,
+        ) {
+            let mut request = sign(example(), NAMES);
+            let name = ["authorization", "x-amz-date", "x-amz-content-sha256"][which];
+            let before = request.headers()[name].as_bytes().to_vec();
+            let mut bytes = before.clone();
+            let at = at % bytes.len();
+            bytes[at] = byte;
+            if let Ok(value) = HeaderValue::from_bytes(&bytes) {
+                request.headers_mut().insert(name, value);
+                let now = time_of("20130524T000000Z").unwrap();
+                // The digits of a signature may be in either case.
+                let same = bytes.eq_ignore_ascii_case(&before);
+                let found = allowed(&keys(), &request, now).is_some();
+                proptest::prop_assert!(!found || same, "{}", bytes.escape_ascii());
+                let _ = super::super::guard::claimed(&request);
+                let _ = super::super::guard::check(&request);
+            }
+        }
+
+        #[test]
+        fn any_text_is_no_time_or_one(text in ".{0,20}") {
+            let _ = (time_of(&text), shown(&text));
+        }
     }
 
     #[test]

@@ -29,3 +29,17 @@ fn too_much_work_is_refused_by_name() {
     assert!(!refused(with(Limits { verified_max: 0, scanned_max: 0, ..usual }), "a"));
     assert!(!refused(with(Limits { verified_max: 0, scanned_max: 0, located_max: 0 }), ""));
 }
+
+#[test]
+fn what_occurs_everywhere_is_scanned() {
+    let lines = (0..5_000).map(|line| format!("a{} {line}\n", if line == 7 { "b" } else { "" }));
+    let text = lines.collect::<String>().into_bytes();
+    let records = build(Schema::new(Format::Lines), &text, 1 << 20);
+    let index = naive::Text::new(text);
+    let searcher = Searcher::new(&index, &records).unwrap();
+    let answer = searcher.search(&query("~a"), &Page { limit: 3, ..Page::default() }).unwrap();
+    assert_eq!((&answer.records[..], answer.located), (&[0, 1, 2][..], 0));
+    assert_eq!(searcher.count(&query("~a")).unwrap(), 5_000);
+    let answer = searcher.search(&query("ab"), &Page::default()).unwrap();
+    assert_eq!((&answer.records[..], answer.located), (&[7][..], 1));
+}

@@ -218,7 +218,7 @@ impl Plan {
 
     /// The same, plus the cost of reading uncertain records and the bytes before occurrences, in
     /// units of located occurrences.
-    fn work(&self) -> usize {
+    pub fn work(&self) -> usize {
         if let Self::Leaf(Leaf::Rows { rows, beside: Some(Beside::Attribute(_)), .. }) = self {
             return rows.len().saturating_mul(OCCURRENCES_PER_VALUE);
         }

@@ -7,7 +7,7 @@
 //!
 //! A query that has nothing to look up, or for which more occurrences than [`Limits::located_max`]
 //! would have to be located, is answered by a scan: records are read in order, in batches, until
-//! the page is full.
+//! the page is full. So is one for which a sorted page takes less time that way.
 //!
 //! For a word of an attribute of stanzas, a small sorted page is first tried by reading the first
 //! few candidates. If they do not fill the page, the bytes before each occurrence decide which
@@ -28,6 +28,12 @@ const BATCH_RECORDS: usize = 32;
 const BATCH_RECORDS_MAX: usize = 1 << 13;
 /// Maximum total size of the records of a batch, unless the batch is a single record.
 const BATCH_BYTES: usize = 1 << 20;
+
+/// The number of bytes that take as long to scan as one occurrence takes to locate. Measured with the
+/// package records of `docs/benchmarks.md`, without layers.
+const BYTES_PER_OCCURRENCE: usize = 16;
+/// The number of occurrences that are located whatever the size of the text: they take a millisecond.
+const LOCATED_ALWAYS: usize = 1 << 12;
 
 /// Limits on the work of one search. The defaults are for interactive use: a search takes seconds
 /// at worst, or tens of seconds for a word of an attribute that occurs millions of times, because
@@ -232,6 +238,9 @@ impl<'a, T: Text + ?Sized> Searcher<'a, T> {
                 return Ok(answer);
             }
         }
+        if page.sorted && self.is_faster_scanned(plan) {
+            return self.scan(query, page);
+        }
         let mut lookup = Lookup::new(self.text, self.records, self.limits.located_max);
         let leaves = if page.sorted { None } else { plan.leaves() };
         let found = match leaves {
@@ -255,6 +264,13 @@ impl<'a, T: Text + ?Sized> Searcher<'a, T> {
         }
         answer.located = lookup.located;
         Ok(answer)
+    }
+
+    /// Whether a scan of all records takes less time than the look-ups of a plan, and is within the
+    /// limits.
+    fn is_faster_scanned(&self, plan: &Plan) -> bool {
+        self.records.len() <= self.limits.scanned_max.min(self.limits.verified_max)
+            && plan.work() > (self.text.len() / BYTES_PER_OCCURRENCE).max(LOCATED_ALWAYS)
     }
 
     /// Reads the records one after the other: those of a query that has nothing to look up, or for

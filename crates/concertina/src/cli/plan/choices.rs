@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use model::plan::{Catalogue, Choices, DeviceChoice, Memory, SizeLaw};
+use model::plan::{Catalogue, Choices, Curves, DeviceChoice, Memory, SizeLaw, SizedCurves};
 use model::storage::Popularity;
+use model::window::Outcome;
 use serde::Deserialize;
 
 /// The contents of the file, before validation; docs/plan.md describes it.
@@ -59,6 +60,8 @@ struct Devices {
     exponent: Option<f64>,
     #[serde(default)]
     reads: Option<Vec<(f64, f64)>>,
+    #[serde(default)]
+    service_ms: Option<f64>,
 }
 
 #[derive(Deserialize)]
@@ -132,7 +135,10 @@ fn law(
     }
 }
 
-fn memory(file: Option<MemoryFile>, shared: bool) -> anyhow::Result<Memory> {
+/// The bytes of the file's unit of sizes.
+const GIB: f64 = (1u64 << 30) as f64;
+
+fn memory(file: Option<MemoryFile>, shared: bool, curved: bool) -> anyhow::Result<Memory> {
     let Some(file) = file else {
         if shared {
             bail!(
@@ -146,7 +152,11 @@ fn memory(file: Option<MemoryFile>, shared: bool) -> anyhow::Result<Memory> {
     let fitted = file.fitted_gib;
     let sizes = if file.gib.is_empty() { vec![fitted] } else { file.gib };
     let hits = match law("memory", file.exponent, file.hit_ratio, "hit_ratio")? {
+        Some(_) if curved => {
+            bail!("[memory]: --curves has the hit ratio: give neither `exponent` nor `hit_ratio`")
+        }
         Some(law) => law,
+        None if curved => Memory::default().hits,
         None if sizes == [fitted] && !shared => Memory::default().hits,
         None => bail!(
             "[memory]: state how the hit ratio depends on it: `exponent` (1 if all objects are equally \
@@ -157,8 +167,13 @@ fn memory(file: Option<MemoryFile>, shared: bool) -> anyhow::Result<Memory> {
 }
 
 /// Reads a file of choices, and the currency of its prices. `servers` is the number of servers that
-/// the fitted server was one of, used where the model knows it and the file does not state it.
-pub(super) fn read(path: &Path, servers: Option<f64>) -> anyhow::Result<(Choices, String)> {
+/// the fitted server was one of, used where the model knows it and the file does not state it. With
+/// `curves`, these say what memory and hot devices serve.
+pub(super) fn read(
+    path: &Path,
+    servers: Option<f64>,
+    curves: Option<Curves>,
+) -> anyhow::Result<(Choices, String)> {
     let shown = path.display();
     let text = record::file::read_text(path).with_context(|| {
         format!(
@@ -167,20 +182,37 @@ pub(super) fn read(path: &Path, servers: Option<f64>) -> anyhow::Result<(Choices
     })?;
     let file: File = toml::from_str(&text)
         .with_context(|| format!("invalid choices file {shown} (docs/plan.md describes it)"))?;
-    of(file, servers).with_context(|| format!("invalid choices file {shown}"))
+    of(file, servers, curves).with_context(|| format!("invalid choices file {shown}"))
 }
 
-fn of(file: File, servers: Option<f64>) -> anyhow::Result<(Choices, String)> {
+fn of(
+    file: File,
+    servers: Option<f64>,
+    curves: Option<Curves>,
+) -> anyhow::Result<(Choices, String)> {
     let catalogue = file.catalogue.unwrap_or(CatalogueFile { servers: None, gib: None });
     // Without [memory], the servers of a cluster keep the memory that they had.
     let servers = catalogue.servers.or(servers.filter(|_| file.memory.is_some()));
-    let memory = memory(file.memory, servers.is_some())?;
+    let memory = memory(file.memory, servers.is_some(), curves.is_some())?;
     let mut devices = Vec::new();
     for (class, given) in file.devices {
         let key = format!("devices.{class}");
+        let hot = class == Outcome::HotDevice.as_str();
+        if curves.is_some() && hot && (given.exponent.is_some() || given.reads.is_some()) {
+            bail!(
+                "{key}: --curves has its share of the reads: give neither `exponent` nor `reads`"
+            );
+        }
+        if given.service_ms.is_some() && !(hot && curves.is_some()) {
+            bail!(
+                "{key}.service_ms: only hot devices can be added, with --curves, to a server without them"
+            );
+        }
         let reads = law(&key, given.exponent, given.reads, "reads")?;
         let counts = given.counts.list(&format!("{key}.counts"))?;
-        devices.push(DeviceChoice { class, counts, price: given.price, holds: given.gib, reads });
+        let service_s = given.service_ms.map(|ms| ms * 1e-3);
+        let (price, holds) = (given.price, given.gib);
+        devices.push(DeviceChoice { class, counts, price, holds, reads, service_s });
     }
     let (replicas, replica_price) = match file.replicas {
         Some(given) => (given.counts.list("replicas.counts")?, given.price),
@@ -194,6 +226,7 @@ fn of(file: File, servers: Option<f64>) -> anyhow::Result<(Choices, String)> {
         replicas,
         replica_price,
         catalogue: Catalogue { servers, size: catalogue.gib },
+        curves: curves.map(|curves| SizedCurves { curves, unit_bytes: GIB }),
     };
     choices.check()?;
     Ok((choices, file.prices_in.unwrap_or_default()))
@@ -204,7 +237,7 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> anyhow::Result<Choices> {
-        Ok(of(toml::from_str(text)?, None)?.0)
+        Ok(of(toml::from_str(text)?, None, None)?.0)
     }
 
     const SERVERS: &str = "[servers]\ncounts = { from = 2, to = 8, step = 3 }\nprice = 10\n";
@@ -224,6 +257,38 @@ mod tests {
         assert_eq!(choices.configurations(), Ok(3 * 2 * 2 * 2));
         let simple = parse(SERVERS).unwrap();
         assert_eq!((simple.replicas, simple.memory), (vec![1], Memory::default()));
+    }
+
+    #[test]
+    fn curves_take_the_place_of_laws() {
+        let curves = || Curves {
+            memory_bytes: vec![0.0, 1e9],
+            hot_bytes: vec![0.0, 1e9],
+            memory_share: vec![0.0, 0.5],
+            hot_share: vec![vec![0.0, 0.5], vec![0.0, 0.2]],
+        };
+        let parse = |text: &str| {
+            let file = toml::from_str(&format!("{SERVERS}[catalogue]\nservers = 2\n{text}"))?;
+            Ok::<_, anyhow::Error>(of(file, None, Some(curves()))?.0)
+        };
+        let memory = "[memory]\nfitted_gib = 1\ngib = [1, 2]\n";
+        let hot = "[devices.hot_device]\ncounts = [0, 1]\ngib = 64\nservice_ms = 0.5\n";
+        let choices = parse(&format!("{memory}{hot}")).unwrap();
+        assert_eq!(choices.devices[0].service_s, Some(0.0005));
+        assert_eq!(choices.curves.unwrap().unit_bytes, GIB);
+        for (text, says) in [
+            (format!("{memory}exponent = 0.3\n"), "--curves has the hit ratio"),
+            (format!("{memory}{hot}exponent = 0.3\n"), "--curves has its share"),
+            (format!("{memory}[devices.hot_device]\ncounts = [1]\n"), "capacity of a hot_device"),
+            (
+                format!("{memory}[devices.bulk_device]\ncounts = [1]\nservice_ms = 1\n"),
+                "service_ms",
+            ),
+            (String::new(), "fitted_gib"),
+        ] {
+            let error = parse(&text).err().map(|e| format!("{e:#}")).unwrap_or_default();
+            assert!(error.contains(says), "{text}: {error}");
+        }
     }
 
     #[test]

@@ -23,13 +23,13 @@ pub(super) struct Shown<'a> {
 
 impl Shown<'_> {
     /// Formats the whole plan.
-    pub fn text(&self, model: &Model, note: Option<&str>) -> anyhow::Result<String> {
+    pub fn text(&self, model: &Model, notes: &[String]) -> anyhow::Result<String> {
         let mut out = String::new();
         if let Some(note) = &model.about.laboratory {
             out += &format!("EMULATED: {}\n\n", printable(note));
         }
         out += &self.asked();
-        if let Some(note) = note {
+        for note in notes {
             out += &format!("{}\n", printable(note));
         }
         out.push('\n');

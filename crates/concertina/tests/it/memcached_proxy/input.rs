@@ -144,12 +144,12 @@ fn clients_that_stop_or_leave_in_the_middle_are_let_go() {
     let mut dripping = TcpStream::connect(&address).unwrap();
     let start = Instant::now();
     let mut dripped = true;
-    while dripped && start.elapsed() < Duration::from_secs(20) {
+    while dripped && start.elapsed() < Duration::from_secs(60) {
         dripped = dripping.write_all(b"x").is_ok();
         std::thread::sleep(Duration::from_millis(100));
     }
     assert!(!dripped, "a line that never ends holds its connection");
-    assert!(closed(owing, Duration::from_secs(20)));
+    assert!(closed(owing, Duration::from_secs(60)));
     // A client that asks and does not read.
     let value = vec![b'v'; 500_000];
     let head = format!("set v 0 0 {}\r\n", value.len());
@@ -164,7 +164,7 @@ fn clients_that_stop_or_leave_in_the_middle_are_let_go() {
     let start = Instant::now();
     let open = || talk(&address, b"stats\r\nquit\r\n", 100).contains("STAT curr_connections 1\r\n");
     while !open() {
-        assert!(start.elapsed() < Duration::from_secs(30), "connections are left");
+        assert!(start.elapsed() < Duration::from_secs(90), "connections are left");
         std::thread::sleep(Duration::from_millis(100));
     }
     drop(greedy);
@@ -212,7 +212,7 @@ fn ten_thousand_idle_connections_cost_little() {
     let mut first = &idle[0];
     first.write_all(b"get k\r\nquit\r\n").unwrap();
     let mut text = String::new();
-    first.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    first.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     first.read_to_string(&mut text).unwrap();
     assert_eq!(text, "END\r\nVALUE k 0 1\r\nx\r\nEND\r\n");
 }

@@ -3,6 +3,9 @@
 use std::path::Path;
 
 use super::{REPLIES, Running, SCRIPT, proxy, serve, talk};
+use crate::origin_s3::Store;
+use crate::serve_client::until;
+use crate::serve_s3::before;
 
 const NODE: &str = "memcached.node_listen=127.0.0.1:0";
 
@@ -110,5 +113,64 @@ fn a_pool_of_durable_nodes_keeps_what_it_acknowledged() {
         }
         assert!(begun.elapsed().as_secs() < 60, "{reply}");
         std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+/// Nodes that share a bucket: when one is lost, the other has its keys, and after its return nothing older than
+/// what was acknowledged is read.
+#[test]
+fn a_pool_of_nodes_before_one_bucket_never_goes_back() {
+    const TEST: &str = "memcached_proxy::nodes::a_pool_of_nodes_before_one_bucket_never_goes_back";
+    const KEYS: usize = 20;
+    let Some(store) = Store::start(TEST) else { return };
+    let folders: Vec<_> = (0..2).map(|_| tempfile::tempdir().unwrap()).collect();
+    let node = |folder: &Path, listen: &str| {
+        let mut sets = before(&store);
+        sets.extend([listen.to_owned(), format!("device.0.path={}/device", folder.display())]);
+        let sets: Vec<&str> = sets.iter().map(String::as_str).collect();
+        let (process, _, address) = serve(folder, &sets);
+        (process, address)
+    };
+    let mut nodes: Vec<_> = folders.iter().map(|it| Some(node(it.path(), NODE))).collect();
+    let names: Vec<String> = nodes.iter().flatten().map(|(_, address)| address.clone()).collect();
+    let more = ["pool.0.on_failure=move", "pool.0.timeout_s=5.0", "memcached.ping_s=0.05"];
+    let (_proxy, address) = proxy(&names, &more);
+    // Writes each key until that is acknowledged.
+    let write = |value: &str| {
+        for key in 0..KEYS {
+            let set = format!("set k{key} 0 0 {}\r\n{value}\r\n", value.len());
+            until("a write", || ask(&address, &set) == "STORED\r\n");
+        }
+    };
+    // Reads each key; `None` where the server failed.
+    let read = || -> Vec<Option<String>> {
+        let value = |key: usize| {
+            let reply = ask(&address, &format!("get k{key}\r\n"));
+            assert!(reply != "END\r\n", "k{key} is lost");
+            reply.starts_with("VALUE").then(|| reply.lines().nth(1).unwrap().to_owned())
+        };
+        (0..KEYS).map(value).collect()
+    };
+    let all = |value: &str| read().iter().all(|read| read.as_deref() == Some(value));
+    write("first");
+    assert!(all("first"));
+    for (value, lost) in [("second", 0), ("third", 1)] {
+        drop(nodes[lost].take());
+        write(value);
+        until("reads without it", || {
+            let read = read();
+            let old = read.iter().flatten().find(|read| *read != value);
+            assert_eq!(old, None, "after {value} was acknowledged");
+            read.iter().all(Option::is_some)
+        });
+        nodes[lost] =
+            Some(node(folders[lost].path(), &format!("memcached.node_listen={}", names[lost])));
+        let up = format!("STAT server.{}.state healthy", names[lost]);
+        until("its return", || {
+            let old = read().into_iter().flatten().find(|read| read != value);
+            assert_eq!(old, None, "after {value} was acknowledged");
+            ask(&address, "stats\r\n").contains(&up)
+        });
+        until("reads with it", || all(value));
     }
 }

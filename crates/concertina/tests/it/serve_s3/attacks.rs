@@ -3,14 +3,14 @@
 use super::clients::{client, gateway, python, script};
 use super::{ADMIN, Front, READER, WRITER};
 
-fn attack(test: &str, start: impl FnOnce() -> Front) {
+fn attack(test: &str, with: &str, start: impl FnOnce() -> Front) {
     let Some(python) = python(test) else { return };
     let front = start();
     let keys = serde_json::json!({
         "admin": [ADMIN.0, ADMIN.1], "reader": [READER.0, READER.1], "writer": [WRITER.0, WRITER.1],
     });
     let mut command = client(python, ADMIN, front.folder.path());
-    command.arg(script("s3_attacks.py")).arg(&front.address).env("KEYS", keys.to_string());
+    command.arg(script(with)).arg(&front.address).env("KEYS", keys.to_string());
     let output = command.output().unwrap();
     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
     let log = front.log();
@@ -24,14 +24,25 @@ fn attack(test: &str, start: impl FnOnce() -> Front) {
     assert!(!escaped.exists());
 }
 
+const ATTACKS: &str = "s3_attacks.py";
 const SLOW: [&str; 2] = ["serve.idle_s=2", "serve.stall_s=2"];
 
 #[test]
 fn attacks_on_a_node_are_refused() {
-    attack("serve_s3::attacks::attacks_on_a_node_are_refused", || Front::start(&SLOW));
+    attack("serve_s3::attacks::attacks_on_a_node_are_refused", ATTACKS, || Front::start(&SLOW));
 }
 
 #[test]
 fn attacks_on_a_gateway_are_refused() {
-    attack("serve_s3::attacks::attacks_on_a_gateway_are_refused", || gateway(&SLOW));
+    attack("serve_s3::attacks::attacks_on_a_gateway_are_refused", ATTACKS, || gateway(&SLOW));
+}
+
+#[test]
+fn a_key_that_asks_too_much_is_told_to_slow_down() {
+    let start = || Front::start(&["serve.client_requests_per_s=3"]);
+    attack(
+        "serve_s3::attacks::a_key_that_asks_too_much_is_told_to_slow_down",
+        "s3_limits.py",
+        start,
+    );
 }

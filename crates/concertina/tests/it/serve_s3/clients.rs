@@ -1,4 +1,4 @@
-//! boto3, the AWS CLI, s5cmd and object_store, none of them changed.
+//! boto3, the AWS CLI, s5cmd, rclone, the AWS SDKs for Go and Java and object_store, none of them changed.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -10,6 +10,7 @@ use super::{ADMIN, Front, READER, before, write_keys};
 use crate::left_out::left_out;
 use crate::origin::{run, suite};
 use crate::origin_s3::{self, Store};
+use crate::serve_client::free;
 
 /// The folder into which `.ci/setup` installs clients.
 fn installed() -> PathBuf {
@@ -66,7 +67,7 @@ fn conform(front: &Front, python: PathBuf) {
 
 /// One process with a node and the gateway before it.
 pub fn gateway(more: &[&str]) -> Front {
-    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let address = free();
     let member = format!("member.0={{name=\"a\",address=\"{address}\"}}");
     let sets = [&*member, "cluster.name=a", "cluster.token=between", "gateway.verify=always"];
     Front::start(&[&sets[..], more].concat())
@@ -174,6 +175,69 @@ fn s5cmd_works_unchanged() {
     assert!(reply.status == 206 && reply.body == body[1..4], "{url}");
     s5cmd(&["rm", "s3://objects/sub/*"]);
     assert_eq!(s5cmd(&["ls", "s3://objects"]).trim(), "");
+}
+
+#[test]
+fn rclone_works_unchanged() {
+    const TEST: &str = "serve_s3::clients::rclone_works_unchanged";
+    if !Command::new("rclone").arg("version").output().is_ok_and(|it| it.status.success()) {
+        return left_out(TEST, "rclone is not installed (apt install rclone)");
+    }
+    let front = Front::start(&[]);
+    let folder = front.folder.path();
+    let body: Vec<u8> =
+        (0..12u32 << 20).map(|n| (n.wrapping_mul(2_654_435_761) >> 23) as u8).collect();
+    std::fs::create_dir_all(folder.join("tree/sub")).unwrap();
+    std::fs::write(folder.join("tree/sub/a b.bin"), &body).unwrap();
+    std::fs::write(folder.join("tree/small"), b"small").unwrap();
+    let rclone = |args: &[&str]| {
+        let mut command = client("rclone".into(), ADMIN, folder);
+        // Its library refuses to start where this is set.
+        command.env_remove("AWS_CA_BUNDLE");
+        command.args(["--config", "/dev/null", "--s3-provider", "Other", "--s3-env-auth"]);
+        command.args(["--s3-endpoint", &format!("http://{}", front.address)]);
+        command.args(["--s3-upload-cutoff", "6M", "--s3-chunk-size", "5M"]);
+        succeed(command.args(args).current_dir(folder), &front)
+    };
+    rclone(&["sync", "tree", ":s3:objects/top"]);
+    rclone(&["check", "--download", "tree", ":s3:objects/top"]);
+    let listed = rclone(&["lsf", "-R", ":s3:objects/top"]);
+    assert!(listed.contains("sub/a b.bin") && listed.contains("small"), "{listed}");
+}
+
+#[test]
+fn the_aws_sdk_for_go_works_unchanged() {
+    const TEST: &str = "serve_s3::clients::the_aws_sdk_for_go_works_unchanged";
+    let program = installed().join("s3-go");
+    if !program.exists() {
+        return left_out(TEST, "the client in Go is not built (sh .ci/setup)");
+    }
+    let front = Front::start(&[]);
+    let mut command = client(program, ADMIN, front.folder.path());
+    assert_eq!(succeed(command.arg(&front.address), &front).trim(), "ok");
+}
+
+#[test]
+fn the_aws_sdk_for_java_works_unchanged() {
+    const TEST: &str = "serve_s3::clients::the_aws_sdk_for_java_works_unchanged";
+    let built = installed().join("s3-java");
+    if !built.join("ready").exists() {
+        // In CI too: Maven's repository is not among what a machine that runs the tests is promised.
+        eprintln!("left out: {TEST}: the client in Java is not built (sh .ci/setup)");
+        return;
+    }
+    let front = Front::start(&[]);
+    let mut command = client("java".into(), ADMIN, front.folder.path());
+    let classes = format!("{}:{}/lib/*", built.display(), built.display());
+    command.args([
+        "-Xshare:auto",
+        "-XX:TieredStopAtLevel=1",
+        "-cp",
+        &classes,
+        "S3",
+        &front.address,
+    ]);
+    assert_eq!(succeed(&mut command, &front).trim(), "ok");
 }
 
 /// The front as the origin of another process, which reaches it with object_store.

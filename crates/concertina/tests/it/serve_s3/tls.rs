@@ -30,8 +30,10 @@ fn encrypted(folder: &Path, key_mode: u32) -> Vec<String> {
     ]
 }
 
-/// The reply to a request, all of it; `None` if the server does not speak TLS so.
-fn ask(address: &str, versions: &[&'static rustls::SupportedProtocolVersion]) -> Option<String> {
+type Encrypted = rustls::StreamOwned<rustls::ClientConnection, TcpStream>;
+
+/// A connection that trusts the tests' authority.
+fn connect(address: &str, versions: &[&'static rustls::SupportedProtocolVersion]) -> Encrypted {
     let mut roots = rustls::RootCertStore::empty();
     let ca = CertificateDer::pem_file_iter(certificates().join("ca.pem")).unwrap();
     ca.for_each(|one| roots.add(one.unwrap()).unwrap());
@@ -46,7 +48,12 @@ fn ask(address: &str, versions: &[&'static rustls::SupportedProtocolVersion]) ->
     let session = rustls::ClientConnection::new(Arc::new(config), name).unwrap();
     let stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    let mut stream = rustls::StreamOwned::new(session, stream);
+    rustls::StreamOwned::new(session, stream)
+}
+
+/// The reply to a request, all of it; `None` if the server does not speak TLS so.
+fn ask(address: &str, versions: &[&'static rustls::SupportedProtocolVersion]) -> Option<String> {
+    let mut stream = connect(address, versions);
     stream
         .write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
         .ok()?;
@@ -70,15 +77,18 @@ fn both_protocols_are_encrypted_and_nothing_is_said_in_clear() {
         let mut reply = Vec::new();
         let _ = plain.read_to_end(&mut reply);
         assert!(!String::from_utf8_lossy(&reply).contains("HTTP/"), "{reply:?}");
-        // The hello of a client of TLS 1.0: nothing but an alert, or the end.
-        let mut old = TcpStream::connect(address).unwrap();
-        let mut hello = vec![22, 3, 1, 0, 45, 1, 0, 0, 41, 3, 1];
-        hello.extend([7; 32]);
-        hello.extend([0, 0, 2, 0, 0x2f, 1, 0]);
-        old.write_all(&hello).unwrap();
-        let mut reply = Vec::new();
-        let _ = old.read_to_end(&mut reply);
-        assert!(reply.is_empty() || reply[0] == 21, "{reply:?}");
+        // The hello of a client of SSL 3.0, TLS 1.0 or 1.1, or of 1.2 without forward secrecy: nothing but an alert,
+        // or the end.
+        for minor in 0..=3 {
+            let mut old = TcpStream::connect(address).unwrap();
+            let mut hello = vec![22, 3, 1, 0, 45, 1, 0, 0, 41, 3, minor];
+            hello.extend([7; 32]);
+            hello.extend([0, 0, 2, 0, 0x2f, 1, 0]);
+            old.write_all(&hello).unwrap();
+            let mut reply = Vec::new();
+            let _ = old.read_to_end(&mut reply);
+            assert!(reply.is_empty() || reply[0] == 21, "{minor}: {reply:?}");
+        }
     }
     // A file that is not a certificate leaves the one that there is.
     std::fs::write(folder.path().join("server.pem"), "rubbish").unwrap();
@@ -94,6 +104,55 @@ fn both_protocols_are_encrypted_and_nothing_is_said_in_clear() {
         std::thread::sleep(Duration::from_millis(50));
     }
     assert!(ask(&front.http, rustls::ALL_VERSIONS).unwrap().starts_with("HTTP/1.1 200 "));
+}
+
+/// Several requests at once, whose replies are larger than what the kernel takes, and a client that is slow at first.
+#[test]
+fn plain_reads_are_whole_however_slowly_they_are_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let sets = encrypted(folder.path(), 0o600);
+    let front = Front::start(&sets.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut stream = connect(&front.http, rustls::ALL_VERSIONS);
+    let body = crate::serve_client::bytes(7, 3 << 20);
+    let head = |method: &str, path: &str, length: usize| {
+        format!(
+            "{method} /objects/{path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n"
+        )
+    };
+    let plain = |method: &str, path: &str| {
+        format!("{method} /objects/{path} HTTP/1.1\r\nhost: localhost\r\n\r\n")
+    };
+    stream.write_all(head("PUT", "large", body.len()).as_bytes()).unwrap();
+    stream.write_all(&body).unwrap();
+    stream.write_all((head("PUT", "small", 1) + "s").as_bytes()).unwrap();
+    let mut many = String::new();
+    for _ in 0..3 {
+        many += &(plain("GET", "large") + &plain("HEAD", "large") + &plain("GET", "small"));
+    }
+    stream.write_all(many.as_bytes()).unwrap();
+    stream.flush().unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    let mut reader = std::io::BufReader::new(stream);
+    let mut reply = |has_body: bool| {
+        let (mut head, mut length) = (String::new(), 0);
+        while !head.ends_with("\r\n\r\n") {
+            let start = head.len();
+            assert!(std::io::BufRead::read_line(&mut reader, &mut head).unwrap() > 0, "{head}");
+            if let Some(value) = head[start..].strip_prefix("content-length: ") {
+                length = value.trim().parse().unwrap();
+            }
+        }
+        assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+        let mut body = vec![0; if has_body { length } else { 0 }];
+        reader.read_exact(&mut body).unwrap();
+        body
+    };
+    reply(true);
+    reply(true);
+    for _ in 0..3 {
+        assert!(reply(true) == body && reply(false).is_empty());
+        assert_eq!(reply(true), b"s");
+    }
 }
 
 #[test]

@@ -268,15 +268,15 @@ impl Checker {
                     return Some((Kind::NeverWritten, what));
                 }
             },
-            // Any deletion explains the result: takes the last allowed deletion, or else the last
-            // of all.
+            // Any deletion explains the result: takes the last allowed deletion, or else the one
+            // that landed last, which the origin shows.
             Seen::Nothing => {
                 let landed = |version: &Version| {
                     let write = writes.get(*version).filter(|write| write.landed.0 > 0);
                     write.map(|write| (*version, write))
                 };
                 let mut deletions = writes.deletions.iter().rev().filter_map(landed);
-                let last = deletions.clone().next();
+                let last = deletions.clone().max_by_key(|(_, write)| write.landed.1);
                 match deletions.find(|(_, write)| write.is_allowed(&floor)).or(last) {
                     Some(found) => found,
                     None if writes.landings == 0 => return None,

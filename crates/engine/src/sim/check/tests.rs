@@ -184,6 +184,24 @@ fn a_write_given_up_that_lands_late_is_not_the_newest() {
     assert!(checker.at_the_end(7, 130, version(3, 30)).is_ok());
 }
 
+/// Regression: the checker took the absence for the last deletion of all, which had been acknowledged
+/// and replaced, and so reported a stale read.
+#[test]
+fn a_deletion_given_up_that_lands_late_resurfaces() {
+    let mut checker = begun();
+    checker.begin(7, None, 10);
+    checker.given_up(7, 2, 20);
+    checker.begin(7, None, 30);
+    checker.landed(7, 3);
+    checker.acknowledged(7, 3, 40).unwrap();
+    checker.begin(7, Some(20), 50);
+    checker.landed(7, 4);
+    checker.acknowledged(7, 4, 60).unwrap();
+    assert_eq!(checker.read(7, 70, 80, Seen::Nothing).unwrap_err().kind, Kind::Stale);
+    checker.landed(7, 2);
+    assert_eq!(checker.read(7, 90, 100, Seen::Nothing).unwrap_err().kind, Kind::Resurfaced);
+}
+
 /// Two clients write at the same time: either order is allowed, but later reads must follow the
 /// origin's.
 #[test]

@@ -66,8 +66,7 @@ mod tests {
 
     fn line(responses: impl Iterator<Item = f64>) -> Line {
         let departures: Vec<f64> = responses.collect();
-        let n = departures.len();
-        Line { arrivals: vec![0.0; n], departures, counted: vec![true; n], ..Line::default() }
+        Line::of(vec![0.0; departures.len()], departures)
     }
 
     #[test]

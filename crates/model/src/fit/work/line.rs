@@ -2,7 +2,7 @@
 
 use crate::error::{Error, check};
 use crate::queue::Discipline;
-use crate::window::Outcome;
+use crate::window::{Operation, Outcome};
 
 use super::Times;
 
@@ -21,6 +21,8 @@ pub(super) struct Line {
     pub departures: Vec<f64>,
     /// Whether a request is judged.
     pub counted: Vec<bool>,
+    /// What a request did, and the bytes of its object (0: unknown).
+    pub what: Vec<What>,
     /// Indices in the order of departure.
     pub by_end: Vec<u32>,
     /// Responses of judged requests that passed the servers by.
@@ -31,8 +33,12 @@ pub(super) struct Line {
     pub blur: f64,
 }
 
-/// Arrival and departure, whether it is judged, and whether it is known to have been a hit.
-type Timed = (f64, f64, bool, bool);
+/// What a request did, and the bytes of its object.
+pub(super) type What = (Operation, u64);
+
+/// Arrival and departure, whether it is judged, whether it is known to have been a hit, and what it
+/// did.
+type Timed = (f64, f64, bool, bool, What);
 
 /// A recording that ends in the middle misses requests that came before its end: those that may
 /// have met them are not judged.
@@ -78,7 +84,8 @@ impl Line {
             let departure = r.departure_s + u * clock;
             let late = if one_clock { v * clock } else { u * clock - v * coarse };
             let arrival = (r.arrival_s + late).min(departure);
-            all.push((arrival, departure, r.counted, r.outcome == Outcome::Memory));
+            let hit = r.outcome == Outcome::Memory;
+            all.push((arrival, departure, r.counted, hit, (r.operation, r.bytes)));
         }
         all.sort_by(|a, b| a.0.total_cmp(&b.0));
         if all.len() > most {
@@ -90,7 +97,7 @@ impl Line {
         unjudge_end(&mut all);
         let blur = if one_clock { clock * clock / 6.0 } else { coarse * coarse / 12.0 };
         let mut line = Line { open: times.open, blur, ..Line::default() };
-        for (arrival, departure, counted, hit) in all {
+        for (arrival, departure, counted, hit, what) in all {
             if hit {
                 line.bypassed.extend(counted.then_some(departure - arrival));
                 continue;
@@ -98,9 +105,20 @@ impl Line {
             line.arrivals.push(arrival);
             line.departures.push(departure);
             line.counted.push(counted);
+            line.what.push(what);
         }
         line.order();
         Ok(line)
+    }
+
+    /// Requests in the order of arrival, all of them judged.
+    #[cfg(test)]
+    pub fn of(arrivals: Vec<f64>, departures: Vec<f64>) -> Line {
+        let counted = vec![true; arrivals.len()];
+        let what = vec![(Operation::Get, 0); arrivals.len()];
+        let mut line = Line { arrivals, departures, counted, what, open: true, ..Line::default() };
+        line.order();
+        line
     }
 
     fn order(&mut self) {
@@ -122,6 +140,7 @@ impl Line {
             line.arrivals.push(self.arrivals[i]);
             line.departures.push(self.departures[i]);
             line.counted.push(self.counted[i]);
+            line.what.push(self.what[i]);
         }
         line.order();
         line
@@ -138,6 +157,7 @@ impl Line {
         let mut line = Line {
             arrivals: self.arrivals[..most].to_vec(),
             counted: self.counted.iter().zip(&departures).map(judged).collect(),
+            what: self.what[..most].to_vec(),
             departures,
             open: self.open,
             blur: self.blur,
@@ -159,7 +179,7 @@ impl Line {
     }
 
     /// When the k-th departure from the servers was, if `outside` is spent after it.
-    fn end(&self, k: usize, outside: f64) -> f64 {
+    pub fn end(&self, k: usize, outside: f64) -> f64 {
         self.departures[self.by_end[k] as usize] - outside
     }
 

@@ -20,18 +20,39 @@
 //! | `line` | the times of a step, in order; works under a hypothesis |
 //! | `score` | the test of independence, and what depends on what |
 //! | `search` | the hypotheses, the likeliest first |
+//! | `between` | how works differ from run to run and with the load |
+//! | `full` | works at full load, from a closed loop |
 //! | `bypass` | requests that pass the servers by: a mixture found at light load |
+//! | `outside` | how much the time outside varies |
+//! | `kinds` | works by what was done and how large the object is |
+//! | `doubts` | what speaks against a fit, and how much wider it makes predictions |
+//! | `spells` | works that come in spells: whether those explain what speaks against a fit |
+//! | `replay`, `rates` | departures by the number inside, measured and by hypotheses |
+//! | `prospect` | which load narrows a prediction most |
 //! | `write` | the model |
 //!
 //! Limitations: all requests of the servers must be recorded (others count as outside). The time
-//! outside varies between requests; its mean is found, its spread shows as work. Cost: O(n log n)
+//! outside varies between requests; its mean is found, its variance for one server in line, and else
+//! its spread shows as work. Cost: O(n log n)
 //! for a hypothesis, at most [`REQUESTS_MAX`] requests; about a second for 10,000.
 
+mod between;
 mod bypass;
+mod doubts;
+mod full;
+mod kinds;
 mod line;
+mod outside;
+mod prospect;
+mod rates;
+mod replay;
 mod score;
 mod search;
+mod spells;
 mod write;
+
+pub use kinds::WorkKind;
+pub use prospect::{Goal, Prospect, half_width_points, prospects};
 
 use serde::{Deserialize, Serialize};
 
@@ -40,8 +61,8 @@ use crate::model_file::{Hypothesis, Model};
 use crate::window::{Operation, Outcome};
 
 use super::{Options, ServersFound, Step};
-use line::Line;
-use search::Search;
+use line::{Kind, Line};
+use search::{Among, Search};
 
 /// The most requests of a fit; of more, each step's first are taken.
 pub const REQUESTS_MAX: usize = 400_000;
@@ -65,6 +86,8 @@ pub struct Request {
     pub operation: Operation,
     /// How it was answered.
     pub outcome: Outcome,
+    /// Bytes of its object; 0 if they are not known.
+    pub bytes: u64,
     /// Whether it is judged. Those before and after the step, which the others may have met, are
     /// not.
     pub counted: bool,
@@ -96,6 +119,8 @@ pub struct Worked {
     pub misfit: Option<String>,
     /// How well the prediction is known at 80 % of the saturation.
     pub known: Known,
+    /// Works by operation and size, the most requests first.
+    pub kinds: Vec<WorkKind>,
 }
 
 /// What the number of requests is good for.
@@ -170,7 +195,7 @@ pub fn work(steps: &[Step], servers: Option<u32>, options: &Options) -> Result<W
     }
     let mut best: Option<Search> = None;
     for lines in bypass::candidates(&lines) {
-        let found = search::search(lines, servers, options);
+        let found = search::search(lines, servers.map_or(Among::All, Among::Servers), options);
         if best.as_ref().is_none_or(|b| found.excess() < b.excess()) {
             best = Some(found);
         }
@@ -179,5 +204,24 @@ pub fn work(steps: &[Step], servers: Option<u32>, options: &Options) -> Result<W
     write::worked(steps, &found, servers, options)
 }
 
+/// The mean work of the judged requests of a step under a hypothesis, seconds. Beside that of a fit it
+/// tells whether a load that was predicted wrongly met a service that had become slower or faster, or
+/// another law. `None` where some requests pass the servers by: which did is not known at one load.
+///
+/// # Errors
+/// [`Error::Invalid`] for times that are not finite.
+pub fn mean_work(times: &Times, hypothesis: &Hypothesis) -> Result<Option<f64>, Error> {
+    let line = Line::new(times, REQUESTS_MAX)?;
+    if hypothesis.bypass > 0.0 || line.counted() == 0 {
+        return Ok(None);
+    }
+    let kind = Kind { discipline: hypothesis.discipline, servers: hypothesis.servers };
+    let works = line.works(kind, hypothesis.outside.value);
+    let judged = works.iter().zip(&line.counted).filter(|r| *r.1).map(|r| *r.0);
+    Ok(Some(judged.sum::<f64>() / line.counted() as f64))
+}
+
+#[cfg(test)]
+mod more_tests;
 #[cfg(test)]
 mod tests;

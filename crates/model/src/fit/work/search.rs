@@ -21,6 +21,8 @@ const FASTEST: f64 = 0.05;
 /// median response of the requests that met no other.
 const AFTER: usize = 5;
 const LONGEST: f64 = 0.6;
+/// Requests that must have met m others to tell m servers from no limit.
+const SEEN: u32 = 40;
 /// The most kinds that are refined.
 const KINDS: usize = 6;
 /// Times outside of a kind in the result, and the difference of the statistic they reach to.
@@ -126,12 +128,17 @@ impl Judge {
     }
 }
 
-/// The median and a low quantile of the responses that met nobody, and the most that any met.
+/// The median and a low quantile of the responses that met nobody, and the number that [`SEEN`] requests met
+/// at least.
 fn light(lines: &[Line]) -> (f64, f64, u32) {
-    let (mut alone, mut most) = (Vec::new(), 0);
+    let (mut alone, mut counts) = (Vec::new(), Vec::<u32>::new());
     for line in lines {
         for (i, met) in line.met(0.0).into_iter().enumerate() {
-            most = most.max(met);
+            let met_at = met as usize;
+            if counts.len() <= met_at {
+                counts.resize(met_at + 1, 0);
+            }
+            counts[met_at] += 1;
             if met == 0 && line.counted[i] {
                 alone.push(line.departures[i] - line.arrivals[i]);
             }
@@ -143,21 +150,40 @@ fn light(lines: &[Line]) -> (f64, f64, u32) {
     }
     alone.sort_by(f64::total_cmp);
     let at = |share: f64| alone.get((alone.len() as f64 * share) as usize).copied().unwrap_or(0.0);
-    (at(0.5), at(FASTEST), most)
+    let mut seen = 0;
+    let enough = |count: &u32| {
+        seen += count;
+        seen >= SEEN
+    };
+    let most =
+        counts.iter().rev().position(enough).map_or(0, |from_end| counts.len() - 1 - from_end);
+    (at(0.5), at(FASTEST), most as u32)
+}
+
+/// Which hypotheses are looked at.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Among<'a> {
+    /// Both disciplines with any number of servers, and no limit.
+    All,
+    /// Both disciplines with this number.
+    Servers(u32),
+    /// These.
+    Kinds(&'a [Kind]),
 }
 
 /// Looks for the hypotheses under which works depend on nothing.
-pub(super) fn search(lines: Vec<Line>, servers: Option<u32>, options: &Options) -> Search {
+pub(super) fn search(lines: Vec<Line>, among: Among<'_>, options: &Options) -> Search {
     let (median, fastest, most_met) = light(&lines);
     let most = Reach { low: -LONGEST * median, high: fastest };
     let block_s = if options.block_s > 0.0 { options.block_s } else { f64::INFINITY };
     let all = Judge::new(lines, median, block_s);
     let scan = all.part(SCAN, median);
-    let mut found = match servers {
-        Some(m) => [Discipline::Fifo, Discipline::Shared]
+    let mut found: Vec<Coarse> = match among {
+        Among::Servers(m) => [Discipline::Fifo, Discipline::Shared]
             .map(|discipline| coarse(&scan, Kind { discipline, servers: Some(m) }, most))
             .to_vec(),
-        None => kinds(&scan, most, most_met),
+        Among::Kinds(kinds) => kinds.iter().map(|kind| coarse(&scan, *kind, most)).collect(),
+        Among::All => kinds(&scan, most, most_met),
     };
     found.sort_by(|a, b| excess(&a.1).total_cmp(&excess(&b.1)));
     let refine = all.part(REFINE, median);
@@ -219,7 +245,7 @@ fn kinds(scan: &Judge, most: Reach, most_met: u32) -> Vec<Coarse> {
         let of = |m: u32| coarse(scan, Kind { discipline, servers: Some(m) }, most);
         let mut found: Vec<(u32, Coarse)> = Vec::new();
         let mut risen = 0;
-        // More servers than ever were busy are no limit.
+        // More servers than were ever busy, but for a few requests, are no limit.
         for m in SERVERS.into_iter().filter(|m| *m <= most_met.max(1)) {
             let now = of(m);
             let before = found.last().map_or(f64::INFINITY, |(_, c)| excess(&c.1));

@@ -9,9 +9,9 @@ use super::line::Kind;
 use super::*;
 
 /// A law of work, drawn.
-type Draw<'a> = &'a mut dyn FnMut(&mut StdRng) -> f64;
+pub(super) type Draw<'a> = &'a mut dyn FnMut(&mut StdRng) -> f64;
 
-fn exponential(mean: f64) -> impl FnMut(&mut StdRng) -> f64 {
+pub(super) fn exponential(mean: f64) -> impl FnMut(&mut StdRng) -> f64 {
     let law = Exp::new(1.0 / mean).unwrap();
     move |random| law.sample(random)
 }
@@ -24,7 +24,13 @@ fn heavy(mean: f64) -> impl FnMut(&mut StdRng) -> f64 {
 }
 
 /// Arrivals and departures of requests served by m servers in the order of arrival.
-fn in_line(m: usize, rate: f64, n: usize, law: Draw<'_>, random: &mut StdRng) -> Vec<(f64, f64)> {
+pub(super) fn in_line(
+    m: usize,
+    rate: f64,
+    n: usize,
+    law: Draw<'_>,
+    random: &mut StdRng,
+) -> Vec<(f64, f64)> {
     let gaps = Exp::new(rate).unwrap();
     let (mut free, mut now, mut out) = (vec![0.0f64; m], 0.0, Vec::new());
     for _ in 0..n {
@@ -65,14 +71,14 @@ fn shared(m: usize, rate: f64, n: usize, law: Draw<'_>, random: &mut StdRng) -> 
 
 /// A kind of service.
 #[derive(Clone, Copy, Debug)]
-struct Service {
-    discipline: Discipline,
-    servers: usize,
+pub(super) struct Service {
+    pub discipline: Discipline,
+    pub servers: usize,
     /// The law of work: whether it is heavy.
-    heavy: bool,
-    mean: f64,
+    pub heavy: bool,
+    pub mean: f64,
     /// Seconds outside, of each request.
-    outside: f64,
+    pub outside: f64,
 }
 
 impl Service {
@@ -88,7 +94,7 @@ impl Service {
     }
 
     /// Steps at these utilisations of this many requests in all, for equal times.
-    fn steps(&self, utilisations: &[f64], requests: usize, seed: u64) -> Vec<Step> {
+    pub fn steps(&self, utilisations: &[f64], requests: usize, seed: u64) -> Vec<Step> {
         let all: f64 = utilisations.iter().sum();
         let of = |(i, rho): (usize, &f64)| {
             let rate = rho * self.servers as f64 / self.mean;
@@ -104,7 +110,7 @@ impl Service {
 }
 
 /// A step of recorded times.
-fn step(name: &str, all: &[(f64, f64)]) -> Step {
+pub(super) fn step(name: &str, all: &[(f64, f64)]) -> Step {
     let seconds = all.last().map_or(0.0, |r| r.0);
     let visits: Vec<_> =
         all.iter().map(|&(a, d)| (a, a, d, (d - a).max(1e-9), Outcome::Unknown)).collect();
@@ -113,6 +119,7 @@ fn step(name: &str, all: &[(f64, f64)]) -> Step {
         departure_s,
         operation: Operation::Get,
         outcome: Outcome::Unknown,
+        bytes: 0,
         counted: true,
     };
     let requests = all.iter().map(request).collect();
@@ -307,6 +314,10 @@ fn a_server_that_tidies_up_after_its_reply_is_found() {
     }
     let text = fitted.model.to_toml().unwrap();
     assert!(Model::from_toml(&text).unwrap().requests.front_delay.value < 0.0);
+    // Nor does a resolution that is known exactly change its replicates.
+    let mut widened = fitted.model.clone();
+    widened.widen(&crate::Coarse::default()).unwrap();
+    assert_eq!(widened.replicates, fitted.model.replicates);
 }
 
 /// Hits of a cache that pass the servers by are found as a mixture, also if the source does not

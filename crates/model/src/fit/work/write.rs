@@ -3,52 +3,172 @@
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
-use statrs::distribution::{ChiSquared, ContinuousCDF};
 
 use crate::distribution::{Empirical, ServiceTime};
 use crate::error::Error;
 use crate::model_file::{
     ClassParameters, Devices, FORMAT, Hypothesis, Law, Model, Parameter, Replicates, Requests,
-    SpotifyParameters,
+    SpotifyParameters, WorkByLoad,
 };
 use crate::queue::Discipline;
-use crate::statistics::student_95;
 use crate::storage::SolvedQueues;
 use crate::window::Histogram;
 
 use super::super::black_box::{self, CLASS};
 use super::super::resample::{draw, repetitions};
 use super::super::{Options, ServersFound, Step, law_of};
+use super::between::Between;
+use super::doubts::{in_spells, misfit, pauses, warnings};
+use super::full::Full;
 use super::line::Line;
+use super::outside::{Spread, spread};
 use super::search::{Point, Search, Sums};
-use super::{EFFECT, Known, LEVEL, Worked};
+use super::spells::{Spells, spells, spread_by_met};
+use super::{Known, Worked, kinds, rates};
 
 /// Servers that a service without limit is modelled with: more than it can ever keep busy.
 const UNLIMITED: u32 = 10_000;
-/// A step's mean work that is off by more than this is worth saying.
-const DRIFT: f64 = 0.05;
-/// A hypothesis under which the mean work of a step is off by more than this does not fit.
-const DRIFT_MAX: f64 = 0.2;
 
 /// A draw: the values of a replicate.
 struct Row {
     servers: u32,
     shared: bool,
     outside: f64,
+    /// The variance of the time outside, s².
+    varies: f64,
     mean: f64,
     scv: f64,
     bypass: f64,
+    /// The mean at full load over `mean`, where works change with the load.
+    full_factor: f64,
 }
 
-fn sum<'a>(blocks: impl Iterator<Item = &'a Sums>) -> Sums {
+pub(super) fn sum<'a>(blocks: impl Iterator<Item = &'a Sums>) -> Sums {
     blocks.fold((0.0, 0.0, 0.0), |s, b| (s.0 + b.0, s.1 + b.1, s.2 + b.2))
 }
 
 /// Mean and SCV of sums, less the variance that the resolution adds.
-fn moments((n, sum, square): Sums, blur: f64) -> (f64, f64) {
+pub(super) fn moments((n, sum, square): Sums, blur: f64) -> (f64, f64) {
     let mean = sum / n.max(1.0);
     let variance = (square / n.max(1.0) - mean * mean - blur).max(0.0);
     (mean, variance / (mean * mean).max(f64::MIN_POSITIVE))
+}
+
+/// What was found, as numbers of a model.
+struct Fitted {
+    law: Empirical,
+    mean: Parameter,
+    scv: Parameter,
+    outside: Parameter,
+    /// The SCV of the time outside, where it is known.
+    outside_scv: Option<Parameter>,
+    q0: Parameter,
+    rows: Vec<Row>,
+    spells: Option<Spells>,
+    between: Between,
+    full: Option<Full>,
+}
+
+impl Fitted {
+    /// `late`: what a client's requests are sent late by, which its responses have and the times do not.
+    fn new(found: &Search, late: f64, options: &Options) -> Result<Fitted, Error> {
+        let best = &found.best;
+        let blur = blur(found);
+        let spread = spread(found);
+        let law = law_of_works(found, blur + spread.map_or(0.0, |s| s.of_work))?;
+        let mut between = Between::of(found, blur);
+        let spells = spells(found, options.seed);
+        let explained = spells.as_ref().filter(|s| s.explain());
+        if let Some(spells) = explained {
+            between.deviation = between.deviation.hypot(spells.left);
+        } else if misfit(found, None).is_some() {
+            between.deviation = between.deviation.hypot(spread_by_met(found));
+        }
+        let q0 = bypass_of(found, |_| 1.0);
+        let mean = between.shift * law.mean();
+        let full = Full::of(found, options.closed_loop, mean, between, q0);
+        let further = full.map_or(between.further, Full::form);
+        between.deviation = between.deviation.hypot(further);
+        let rows = rows(found, blur, spread, between, full, options);
+        let column = |f: &dyn Fn(&Row) -> f64| rows.iter().map(f).collect::<Vec<f64>>();
+        let q0 = Parameter::from_replicates(q0, &column(&|r| r.bypass), "1");
+        let own: Vec<&Row> = rows.iter().filter(|r| is_of(r, best)).collect();
+        let of_own = |f: &dyn Fn(&Row) -> f64| own.iter().map(|r| f(r)).collect::<Vec<f64>>();
+        let mean = Parameter::from_replicates(mean, &of_own(&|r| r.mean), "s");
+        let scv = Parameter::from_replicates(law.scv(), &of_own(&|r| r.scv), "1");
+        let delay = best.outside + late;
+        let outside = Parameter::from_replicates(delay, &of_own(&|r| r.outside + late), "s");
+        let outside_scv = spread.map(|s| {
+            let value = s.variance / delay.powi(2);
+            Parameter::from_replicates(value, &of_own(&|r| r.outside_scv(late)), "1")
+        });
+        Ok(Fitted { law, mean, scv, outside, outside_scv, q0, rows, spells, between, full })
+    }
+
+    /// The spells, if they are all that is the matter.
+    fn explained(&self) -> Option<&Spells> {
+        self.spells.as_ref().filter(|spells| spells.explain())
+    }
+
+    fn class(&self, best: &Point) -> ClassParameters {
+        ClassParameters {
+            name: CLASS.to_owned(),
+            servers: best.kind.servers.unwrap_or(UNLIMITED),
+            discipline: best.kind.discipline,
+            service: Law::new(&self.law, self.mean.clone(), self.scv.clone()),
+            background: None,
+            in_order: self.explained().map(|spells| spells.works.clone()),
+            by_load: self.full.and_then(|full| full.by_load).map(|by_load| {
+                let own = self.rows.iter().filter(|r| is_of(r, best)).map(|r| r.full_factor);
+                let own: Vec<f64> = own.collect();
+                let factor = Parameter::from_replicates(by_load.factor, &own, "1");
+                WorkByLoad { from: by_load.from, to: by_load.to, factor }
+            }),
+            solved: SolvedQueues::default(),
+        }
+    }
+}
+
+/// The median of what a client's requests were sent late by: responses count from when they were to be
+/// sent, the recorded times from when they were. A generator that stood still makes few very late, which is
+/// no part of the service as clients see it.
+pub(super) fn late(steps: &[Step]) -> f64 {
+    let mut waits = Histogram::default();
+    for times in steps.iter().flat_map(|step| &step.load).flat_map(|window| &window.times) {
+        waits.merge(&times.waiting);
+    }
+    waits.quantile_s(0.5).unwrap_or(0.0)
+}
+
+impl Row {
+    /// The SCV of the delay.
+    fn outside_scv(&self, late: f64) -> f64 {
+        let delay = self.outside + late;
+        if delay > 0.0 { self.varies / (delay * delay) } else { 0.0 }
+    }
+}
+
+/// The variance that the resolution adds to a work.
+fn blur(found: &Search) -> f64 {
+    found.lines.iter().map(|l| l.blur).fold(0.0, f64::max)
+}
+
+/// A model with what was found in the place of what it has: enough for predictions.
+pub(super) fn replaced(
+    model: &Model,
+    found: &Search,
+    late: f64,
+    options: &Options,
+) -> Result<Model, Error> {
+    let fitted = Fitted::new(found, late, options)?;
+    let mut model = model.clone();
+    model.classes = vec![fitted.class(&found.best)];
+    model.replicates = replicates(&fitted, late);
+    model.requests.front_delay = fitted.outside;
+    model.requests.front_delay_scv = fitted.outside_scv;
+    model.requests.q0 = fitted.q0.clone();
+    (model.spotify.q0, model.spotify.n_d) = (fitted.q0, model.classes[0].servers);
+    Ok(model)
 }
 
 /// The model, and all that was looked at.
@@ -59,76 +179,67 @@ pub(super) fn worked(
     options: &Options,
 ) -> Result<Worked, Error> {
     let best = &found.best;
-    let blur = found.lines.iter().map(|l| l.blur).fold(0.0, f64::max);
-    let law = law_of_works(found, blur)?;
-    let between = Between::of(best, blur);
-    let rows = rows(found, blur, between, options);
-    let column = |f: &dyn Fn(&Row) -> f64| rows.iter().map(f).collect::<Vec<f64>>();
-    let bypass = bypass_of(found, |_| 1.0);
-    let q0 = Parameter::from_replicates(bypass, &column(&|r| r.bypass), "1");
-    let own: Vec<&Row> = rows.iter().filter(|r| is_of(r, best)).collect();
-    let of_own = |f: &dyn Fn(&Row) -> f64| own.iter().map(|r| f(r)).collect::<Vec<f64>>();
-    let mean = Parameter::from_replicates(law.mean(), &of_own(&|r| r.mean), "s");
-    let scv = Parameter::from_replicates(law.scv(), &of_own(&|r| r.scv), "1");
-    let outside = Parameter::from_replicates(best.outside, &of_own(&|r| r.outside), "s");
+    let late = late(steps);
+    let fitted = Fitted::new(found, late, options)?;
     let none = |unit: &str| Parameter::exact(0.0, unit);
-    let hypotheses = hypotheses(found, &rows, blur, bypass);
-    let servers = best.kind.servers.unwrap_or(UNLIMITED);
-    let inverse = of_own(&|r| 1.0 / r.mean);
+    let hypotheses = hypotheses(found, &fitted, blur(found));
+    let own = fitted.rows.iter().filter(|r| is_of(r, best));
+    let inverse: Vec<f64> = own.map(|r| 1.0 / r.mean).collect();
     let all = black_box::gather(steps, options)?;
-    let rates: Vec<f64> = all.offered();
+    let offered: Vec<f64> = all.offered();
     let mut passed = Histogram::default();
     for response in found.lines.iter().flat_map(|l| &l.bypassed) {
         passed.record((response * 1e9) as u64);
     }
+    let class = fitted.class(best);
     let mut model = Model {
         format: FORMAT,
         warnings: Vec::new(),
         about: options.about.clone(),
         requests: Requests {
-            q0: q0.clone(),
+            q0: fitted.q0.clone(),
             alpha: none("s"),
             other_share: none("1"),
-            front_delay: outside,
-            front_delay_scv: None,
+            front_delay: fitted.outside.clone(),
+            front_delay_scv: fitted.outside_scv.clone(),
             joining: none("1"),
             joining_knee: Parameter::exact(1e9, "reads"),
-            rate_low: rates.iter().copied().fold(f64::INFINITY, f64::min),
-            rate_high: rates.iter().copied().fold(0.0, f64::max),
+            rate_low: offered.iter().copied().fold(f64::INFINITY, f64::min),
+            rate_high: offered.iter().copied().fold(0.0, f64::max),
         },
         front: None,
         arrivals: None,
         spotify: SpotifyParameters {
-            q0,
+            q0: fitted.q0.clone(),
             alpha: none("s"),
-            mu_d: Parameter::from_replicates(1.0 / mean.value, &inverse, "1/s"),
-            n_d: servers,
+            mu_d: Parameter::from_replicates(1.0 / fitted.mean.value, &inverse, "1/s"),
+            n_d: class.servers,
         },
         memory: law_of(&passed)?,
         other: None,
-        classes: vec![ClassParameters {
-            name: CLASS.to_owned(),
-            servers,
-            discipline: best.kind.discipline,
-            service: Law::new(&law, mean, scv),
-            background: None,
-            solved: SolvedQueues::default(),
-        }],
+        classes: vec![class],
         evidence: Vec::new(),
         hypotheses: hypotheses.iter().filter(|h| h.weight > 0.0).cloned().collect(),
+        rates: rates::rates(found, options.seed),
         devices: vec![Devices { class: CLASS.to_owned(), count: 1, share: 1.0, factor: 1.0 }],
         fitted: Vec::new(),
         held_out: Vec::new(),
-        replicates: replicates(&rows),
+        replicates: replicates(&fitted, late),
     };
     model.fitted = all.fitted(&model)?;
-    let misfit = misfit(found);
+    let misfit = misfit(found, fitted.spells.as_ref());
+    let kinds = kinds::kinds(found);
     model.warnings = warnings(found, &hypotheses, &misfit, given);
+    model.warnings.extend(fitted.between.warning());
+    model.warnings.extend(fitted.full.and_then(Full::warning));
+    model.warnings.extend(kinds::warning(&kinds));
+    model.warnings.extend(in_spells(found, fitted.spells.as_ref()));
+    model.warnings.extend(pauses(found));
     model.warnings.extend(all.not_poisson());
     model.check()?;
     let known = known(&model, found)?;
     let servers = servers_found(&hypotheses, given);
-    Ok(Worked { model, hypotheses, servers, misfit, known })
+    Ok(Worked { model, hypotheses, servers, misfit, known, kinds })
 }
 
 /// The law of the works of judged requests under the best hypothesis.
@@ -160,65 +271,20 @@ fn is_of(row: &Row, point: &Point) -> bool {
     row.servers == point.kind.servers.unwrap_or(UNLIMITED) && row.shared == shared
 }
 
-/// How much the mean work of a step differs from that of all beyond chance, as a share of it. Real
-/// services do: caches, frequencies and neighbours differ from run to run, and works follow the load
-/// a little even under the best hypothesis. A prediction is of a run of its own, so it carries this
-/// in full; with few steps it is poorly known, and Student's quantile allows for that.
-#[derive(Clone, Copy, Debug)]
-struct Between {
-    deviation: f64,
-}
-
-/// A step's difference is beyond chance if a sum of squares as large has this probability.
-const CHANCE: f64 = 0.1;
-
-impl Between {
-    fn of(best: &Point, blur: f64) -> Between {
-        let none = Between { deviation: 0.0 };
-        let all = moments(sum(best.blocks.iter().flatten()), blur).0;
-        let each: Vec<(f64, f64)> = best.blocks.iter().filter_map(|b| of_step(b, all)).collect();
-        if each.len() < 2 || all <= 0.0 {
-            return none;
-        }
-        let degrees = (each.len() - 1) as f64;
-        let weight: f64 = each.iter().map(|(_, v)| 1.0 / v).sum();
-        let mean = each.iter().map(|(m, v)| m / v).sum::<f64>() / weight;
-        let q: f64 = each.iter().map(|(m, v)| (m - mean).powi(2) / v).sum();
-        let beyond = ChiSquared::new(degrees).is_ok_and(|law| law.sf(q) < CHANCE);
-        if !beyond {
-            return none;
-        }
-        let n = each.len() as f64;
-        let plain = each.iter().map(|(m, _)| m).sum::<f64>() / n;
-        let spread = each.iter().map(|(m, _)| (m - plain).powi(2)).sum::<f64>() / degrees;
-        let chance = each.iter().map(|(_, v)| v).sum::<f64>() / n;
-        let deviation = (spread - chance).max(0.0).sqrt() * (1.0 + 1.0 / n).sqrt();
-        Between { deviation: deviation * student_95(each.len() - 1) / 1.96 }
-    }
-
-    /// What a run's mean work is multiplied by.
-    fn factor(self, random: &mut StdRng) -> f64 {
-        // A normal law by twelve uniform ones.
-        let normal = (0..12).map(|_| random.random::<f64>()).sum::<f64>() - 6.0;
-        (self.deviation * normal).exp()
-    }
-}
-
-/// Mean work of a step over that of all, and the variance of that by its blocks.
-fn of_step(blocks: &[Sums], all: f64) -> Option<(f64, f64)> {
-    let (n, work, _) = sum(blocks.iter());
-    let used: Vec<&Sums> = blocks.iter().filter(|b| b.0 > 0.0).collect();
-    if used.len() < 4 || n <= 0.0 {
-        return None;
-    }
-    let mean = work / n;
-    let off = used.iter().map(|b| (b.1 - mean * b.0).powi(2)).sum::<f64>();
-    let variance = off / (n * n) * used.len() as f64 / (used.len() - 1) as f64;
-    Some((mean / all, (variance / (all * all)).max(1e-12)))
+/// A normal law by twelve uniform ones.
+pub(super) fn normal(random: &mut StdRng) -> f64 {
+    (0..12).map(|_| random.random::<f64>()).sum::<f64>() - 6.0
 }
 
 /// Draws: hypotheses in proportion to their weights, and blocks of requests.
-fn rows(found: &Search, blur: f64, between: Between, options: &Options) -> Vec<Row> {
+fn rows(
+    found: &Search,
+    blur: f64,
+    spread: Option<Spread>,
+    between: Between,
+    full: Option<Full>,
+    options: &Options,
+) -> Vec<Row> {
     let n = options.replicates.min(1_000);
     let mut random = StdRng::seed_from_u64(options.seed);
     let rates: Vec<f64> = found.lines.iter().map(rate).collect();
@@ -245,16 +311,30 @@ fn rows(found: &Search, blur: f64, between: Between, options: &Options) -> Vec<R
             total = (total.0 + w * all.0, total.1 + w * all.1, total.2 + w * all.2);
             weights[drawn.step] += w;
         }
-        let (mean, scv) = moments(total, blur);
+        // What the time outside varies by is known to its standard error.
+        let drawn = spread.filter(|_| point.kind == found.best.kind && point.outside > 0.0);
+        let drawn = drawn.map_or((0.0, 0.0), |s| {
+            let factor = (1.0 + s.error / s.variance * normal(&mut random)).max(0.0);
+            (factor * s.variance, factor * s.of_work)
+        });
+        let (mean, scv) = moments(total, blur + drawn.1);
+        let at_heaviest = mean * between.shift;
         let mean = mean * between.factor(&mut random);
+        // What differs from run to run is in the work of full load as in that of light load.
+        let by_load = full.and_then(|full| Some((full.by_load?.to, full.deviation)));
+        let full_factor = by_load.zip(point.kind.servers).map_or(1.0, |((to, own), servers)| {
+            f64::from(servers) / (to * at_heaviest) * (own * normal(&mut random)).exp()
+        });
         if mean > 0.0 && mean.is_finite() {
             rows.push(Row {
                 servers: point.kind.servers.unwrap_or(UNLIMITED),
                 shared: point.kind.discipline == Discipline::Shared,
                 outside: point.outside,
+                varies: drawn.0,
                 mean,
                 scv,
                 bypass: bypass_of(found, |i| weights[i]),
+                full_factor,
             });
         }
     }
@@ -262,29 +342,36 @@ fn rows(found: &Search, blur: f64, between: Between, options: &Options) -> Vec<R
 }
 
 /// Judged requests per second.
-fn rate(line: &Line) -> f64 {
+pub(super) fn rate(line: &Line) -> f64 {
     let (from, to) = line.span();
     line.counted() as f64 / (to - from).max(1e-9)
 }
 
-fn replicates(rows: &[Row]) -> Replicates {
+fn replicates(fitted: &Fitted, late: f64) -> Replicates {
+    let (rows, varies) = (&fitted.rows, fitted.outside_scv.is_some());
+    let changes = fitted.full.is_some_and(|full| full.by_load.is_some());
     let mut columns: Vec<String> = Replicates::COLUMNS.map(String::from).to_vec();
     columns.extend(["mean_s", "scv", "servers", "shared"].map(|c| format!("{c}.{CLASS}")));
+    columns.extend(varies.then(|| "front_delay_scv".to_owned()));
+    columns.extend(changes.then(|| format!("full_factor.{CLASS}")));
     let row = |r: &Row| {
         let (q, shared) = (r.bypass, f64::from(u8::from(r.shared)));
-        let first = [q, 0.0, 0.0, r.outside, 0.0, 1e9, q, 0.0, 1.0 / r.mean];
+        let first = [q, 0.0, 0.0, r.outside + late, 0.0, 1e9, q, 0.0, 1.0 / r.mean];
         let rest = [r.mean, r.scv, f64::from(r.servers), shared];
-        first.into_iter().chain(rest).collect()
+        let more = varies.then_some(r.outside_scv(late)).into_iter();
+        let more = more.chain(changes.then_some(r.full_factor));
+        first.into_iter().chain(rest).chain(more).collect()
     };
     Replicates { columns, rows: rows.iter().map(row).collect() }
 }
 
 /// Every kind, with intervals of those that have replicates.
-fn hypotheses(found: &Search, rows: &[Row], blur: f64, bypass: f64) -> Vec<Hypothesis> {
+fn hypotheses(found: &Search, fitted: &Fitted, blur: f64) -> Vec<Hypothesis> {
     let of = |kind: &Point| {
-        let own: Vec<&Row> = rows.iter().filter(|r| is_of(r, kind)).collect();
+        let own: Vec<&Row> = fitted.rows.iter().filter(|r| is_of(r, kind)).collect();
         let column = |f: &dyn Fn(&Row) -> f64| own.iter().map(|r| f(r)).collect::<Vec<f64>>();
         let (mean, scv) = moments(sum(kind.blocks.iter().flatten()), blur);
+        let mean = fitted.between.shift * mean;
         Hypothesis {
             discipline: kind.kind.discipline,
             servers: kind.kind.servers,
@@ -294,7 +381,7 @@ fn hypotheses(found: &Search, rows: &[Row], blur: f64, bypass: f64) -> Vec<Hypot
             work: Parameter::from_replicates(mean.max(1e-12), &column(&|r| r.mean), "s"),
             scv,
             outside: Parameter::from_replicates(kind.outside, &column(&|r| r.outside), "s"),
-            bypass,
+            bypass: fitted.q0.value,
         }
     };
     found.kinds.iter().map(of).collect()
@@ -308,75 +395,6 @@ fn servers_found(hypotheses: &[Hypothesis], given: Option<u32>) -> ServersFound 
     let low = kept().map(number).min().filter(|n| *n < u32::MAX);
     let high = kept().map(number).max().filter(|n| *n < u32::MAX);
     ServersFound { likeliest, low, high, given: given.is_some() }
-}
-
-/// Why the best hypothesis does not fit, if it does not.
-fn misfit(found: &Search) -> Option<String> {
-    let score = &found.best.score;
-    if score.p_value() >= LEVEL {
-        return None;
-    }
-    if let Some(apart) =
-        score.apart.filter(|a| a.rank.abs() > EFFECT || (a.ratio - 1.0).abs() > 0.5)
-    {
-        return Some(apart.text());
-    }
-    let worst = drifts(found).into_iter().max_by(|a, b| a.1.abs().total_cmp(&b.1.abs()))?;
-    (worst.1.abs() > DRIFT_MAX).then(|| {
-        let (percent, which) = (100.0 * worst.1.abs(), if worst.1 > 0.0 { "more" } else { "less" });
-        format!(
-            "requests at {:.4} requests/s have {percent:.0} % {which} work than the rest",
-            worst.0
-        )
-    })
-}
-
-/// The loads whose mean work differs from that of all by more than [`DRIFT`] and chance: each load,
-/// requests/s, with the difference as a fraction.
-fn drifts(found: &Search) -> Vec<(f64, f64)> {
-    let (mean, scv) = moments(sum(found.best.blocks.iter().flatten()), 0.0);
-    let off = |(i, blocks): (usize, &Vec<Sums>)| {
-        let own = sum(blocks.iter());
-        let off = own.1 / own.0.max(1.0) / mean - 1.0;
-        let error = (scv / own.0.max(1.0)).sqrt();
-        (off.abs() > DRIFT && off.abs() > 4.0 * error).then(|| (rate(&found.lines[i]), off))
-    };
-    found.best.blocks.iter().enumerate().filter_map(off).collect()
-}
-
-/// What users of the model should know.
-fn warnings(
-    found: &Search,
-    hypotheses: &[Hypothesis],
-    misfit: &Option<String>,
-    given: Option<u32>,
-) -> Vec<String> {
-    let mut texts = Vec::new();
-    if let Some(why) = misfit {
-        texts.push(format!(
-            "No hypothesis fits the recorded times: even under the nearest ({}) {why}. Predictions \
-             are those of the nearest.",
-            hypotheses.first().map_or_else(String::new, Hypothesis::title)
-        ));
-    }
-    let kept: Vec<&Hypothesis> = hypotheses.iter().filter(|h| h.weight > 0.0).collect();
-    if given.is_none() && kept.len() > 1 {
-        let each = kept.iter().map(|h| format!("{} ({:.0} %)", h.title(), 100.0 * h.weight));
-        texts.push(format!(
-            "The times do not tell these apart: {}. Predictions are of the first, their intervals of \
-             all: a load nearer to saturation tells most.",
-            each.collect::<Vec<_>>().join("; ")
-        ));
-    }
-    for (rate, off) in drifts(found) {
-        texts.push(format!(
-            "The mean work at {rate:.4} requests/s is {:.0} % {} than at all loads: it depends on the \
-             load, or drifts in time.",
-            100.0 * off.abs(),
-            if off > 0.0 { "more" } else { "less" }
-        ));
-    }
-    texts
 }
 
 /// How well the prediction at 80 % of the saturation is known.

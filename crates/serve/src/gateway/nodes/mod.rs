@@ -7,12 +7,12 @@ pub mod reply;
 use std::io::Write as _;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ::origin::{Error, Origin};
 use engine::gateway::Failed;
-use engine::route::{NodeId, Ring};
+use engine::route::NodeId;
 use http::header::AUTHORIZATION;
 use http::{HeaderValue, Method, StatusCode};
 use model::window::Nanos;
@@ -23,22 +23,21 @@ use super::request::NodeRequest;
 use super::upload::Source;
 use super::verify;
 use crate::body::GivenAt;
+use crate::cluster::{Roll, fingerprint};
 use crate::config::Config;
 use crate::headers;
 use crate::http::Problem;
+use crate::membership::Membership;
 use crate::objects::origin_problem;
-use crate::peer::{Fault, Kept, Limits, Outgoing, Pool};
+use crate::peer::{Fault, Kept, Limits, Outgoing};
+use crate::tls::dialer;
 use reply::{Body, NodeReply};
 
 /// The nodes of a cluster, with the origin behind them.
 pub struct Nodes {
-    /// Connections, by node in the ring's order, like all that follows.
-    pub pools: Vec<Pool>,
-    /// Names as header values.
-    pub names: Vec<HeaderValue>,
-    /// The ring.
-    pub ring: Arc<Ring>,
-    /// The ring's fingerprint in hexadecimal.
+    /// The nodes, their connections and the ring.
+    pub roll: Roll,
+    /// What nodes must agree on with this gateway, in hexadecimal: [`fingerprint`].
     pub fingerprint: String,
     /// Where objects are durable.
     pub origin: Arc<dyn Origin>,
@@ -46,16 +45,21 @@ pub struct Nodes {
     pub origin_timeout: Duration,
     /// How long a request may take.
     pub deadline: Duration,
+    /// Whether members change.
+    leased: bool,
     /// Whether replies are compared with their etags.
     pub verifies: bool,
-    /// How far each node's clock is ahead of this process's, nanoseconds; `i64::MIN` if not known.
-    clocks: Vec<AtomicI64>,
 }
 
 impl Nodes {
     /// The members of a configuration.
-    pub fn new(config: &Config, ring: Arc<Ring>, origin: Arc<dyn Origin>) -> anyhow::Result<Nodes> {
-        let fingerprint = format!("{:016x}", ring.fingerprint());
+    pub fn new(
+        config: &Config,
+        membership: &Membership,
+        origin: Arc<dyn Origin>,
+    ) -> anyhow::Result<Nodes> {
+        let known = membership.known();
+        let fingerprint = format!("{:016x}", fingerprint(&known, config));
         let mut common = vec![
             (headers::PROTOCOL.clone(), HeaderValue::from_static(headers::PROTOCOL_VERSION)),
             (headers::RING.clone(), HeaderValue::from_str(&fingerprint)?),
@@ -69,23 +73,11 @@ impl Nodes {
         let idle = Duration::from_secs_f64(config.serve.idle_s / 2.0).min(Limits::default().idle);
         let deadline = Duration::from_secs_f64(config.gateway.deadline_s);
         let limits = Limits { idle, connect: deadline, ..Limits::default() };
-        let members = ring.members().iter();
-        let names = members.map(|m| HeaderValue::from_str(&m.name)).collect::<Result<_, _>>()?;
-        let clocks = ring.members().iter().map(|_| AtomicI64::new(i64::MIN)).collect();
-        let pools = config.addresses().iter().map(|at| Pool::new(*at, &common, limits)).collect();
+        let leased = membership.is_leased();
+        let roll = Roll::new(&known, leased, common, limits, dialer(config)?)?;
         let origin_timeout = Duration::from_secs_f64(config.origin.timeout_s);
         let verifies = config.verifies();
-        Ok(Nodes {
-            pools,
-            names,
-            ring,
-            fingerprint,
-            origin,
-            origin_timeout,
-            deadline,
-            verifies,
-            clocks,
-        })
+        Ok(Nodes { roll, fingerprint, origin, origin_timeout, deadline, leased, verifies })
     }
 
     fn failure(&self, node: NodeId, fault: &Fault) -> Failure {
@@ -104,8 +96,8 @@ impl Nodes {
         avoid: Option<NodeId>,
         left: Nanos,
     ) -> Option<Kept> {
-        self.pools.get(node)?.send_kept(path, |lines| {
-            if let Some(avoid) = avoid.and_then(|node| self.names.get(node)) {
+        self.roll.pool(node)?.send_kept(path, |lines| {
+            if let Some(avoid) = avoid.and_then(|node| self.roll.header(node)) {
                 for part in [headers::AVOID.as_str().as_bytes(), b": ", avoid.as_bytes(), b"\r\n"] {
                     lines.extend_from_slice(part);
                 }
@@ -147,9 +139,9 @@ impl Nodes {
     /// little early rather than late, as the rates of clocks differ. `None` before the node's first
     /// pong.
     fn not_after(&self, node: NodeId, left: Nanos) -> Option<Nanos> {
-        let ahead = self.clocks.get(node)?.load(Ordering::Relaxed);
+        let ahead = self.roll.ahead(node)?;
         let at = clock::now().saturating_add(left - left / 64);
-        (ahead != i64::MIN).then(|| at.saturating_add_signed(ahead))
+        Some(at.saturating_add_signed(ahead))
     }
 }
 
@@ -160,7 +152,7 @@ impl Backend for Nodes {
     type BodyError = Problem;
 
     fn name(&self, node: NodeId) -> &str {
-        self.ring.name(node)
+        self.roll.name(node)
     }
 
     async fn read(
@@ -171,9 +163,9 @@ impl Backend for Nodes {
         deadline: Nanos,
     ) -> Result<NodeReply, Failure> {
         let failed = |fault: Fault| self.failure(node, &fault);
-        let pool = self.pools.get(node).ok_or_else(|| self.no_such_node())?;
+        let pool = self.roll.pool(node).ok_or_else(|| self.no_such_node())?;
         let left = deadline.saturating_sub(clock::now());
-        let headers = request.headers(avoid.and_then(|node| self.names.get(node)), Some(left));
+        let headers = request.headers(avoid.and_then(|node| self.roll.header(node)), Some(left));
         let sent = pool.send(&request.method, &request.path, &headers, Outgoing::Empty).await;
         let reply = NodeReply::of(node, sent.map_err(failed)?).await;
         let is_get = request.method == Method::GET && request.path.starts_with("/objects/");
@@ -190,13 +182,17 @@ impl Backend for Nodes {
         request: &NodeRequest,
         source: &mut Source,
         left: Option<Nanos>,
+        epoch: u64,
     ) -> Result<NodeReply, NotSent<Problem>> {
-        let pool = self.pools.get(node).ok_or_else(|| NotSent::Failed(self.no_such_node()))?;
+        let pool = self.roll.pool(node).ok_or_else(|| NotSent::Failed(self.no_such_node()))?;
         let mut headers = request.headers(None, left);
         // What the network or a node that stands still holds back must not happen after later
         // writes.
         let not_after = left.and_then(|left| self.not_after(node, left));
         headers.extend(not_after.map(|at| (headers::NOT_AFTER_NS.clone(), HeaderValue::from(at))));
+        // With static members there is no other view.
+        let said = self.leased.then(|| (headers::EPOCH.clone(), HeaderValue::from(epoch)));
+        headers.extend(said);
         let given_at = match source {
             Source::Stream(streamed) => Some(streamed.given_at.clone()),
             Source::Whole(_) => None,

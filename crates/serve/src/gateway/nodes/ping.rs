@@ -1,7 +1,5 @@
 //! Checks whether a node is healthy and belongs to this gateway's cluster.
 
-use std::sync::atomic::Ordering;
-
 use engine::route::NodeId;
 use http::{HeaderMap, HeaderName, Method, StatusCode};
 use model::window::Nanos;
@@ -15,7 +13,7 @@ use crate::peer::Outgoing;
 
 /// Pings a node; `None` if it does not reply, or replies with a server error.
 pub async fn ping(nodes: &Nodes, node: NodeId) -> Option<Pong> {
-    let pool = nodes.pools.get(node)?;
+    let pool = nodes.roll.pool(node)?;
     let reply = pool.send(&Method::GET, "/cluster/ping", &[], Outgoing::Empty).await.ok()?;
     let reply = NodeReply::of(node, reply).await.ok()?;
     if reply.status.is_server_error() {
@@ -30,8 +28,8 @@ impl Nodes {
     fn note_clock(&self, node: NodeId, given: &HeaderMap, now: Nanos) {
         let theirs = given.get(&headers::CLOCK_NS).and_then(|value| value.to_str().ok());
         let theirs = theirs.and_then(|text| text.parse::<i64>().ok());
-        if let (Some(theirs), Some(ahead)) = (theirs, self.clocks.get(node)) {
-            ahead.store(theirs.saturating_sub_unsigned(now), Ordering::Relaxed);
+        if let Some(theirs) = theirs {
+            self.roll.set_ahead(node, theirs.saturating_sub_unsigned(now));
         }
     }
 

@@ -1,0 +1,340 @@
+//! `--until`: the next load is the one that narrows a prediction most, until the prediction is known as
+//! well as is wanted.
+
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use model::fit::{Goal, Options, Prospect, half_width_points, prospects};
+use report::objective::{digits, time};
+use report::{Observed, Selection, Service, StepChoice};
+use serde::Serialize;
+
+use super::point::Repeated;
+use super::{At, Budget, Ended, Settings, measure_once, rounded};
+use load::{Progress, Session};
+
+/// Loads that may come next, as shares of the saturation.
+const SHARES: [f64; 4] = [0.2, 0.4, 0.6, 0.75];
+/// The largest need that is printed, as a multiple of what was measured: beyond it, the extrapolation says nothing.
+const FARTHEST: f64 = 1e4;
+
+/// How well the shares of responses within some times are to be known at a load.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Until {
+    /// Half the width of their 95 % intervals, points.
+    pub points: f64,
+    /// The load.
+    pub at: Place,
+    /// The times, seconds. Without any: half a mean work to eight.
+    pub within_s: Vec<f64>,
+}
+
+/// A load to know about.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Place {
+    /// A share of the saturation, 0 to 1.
+    Share(f64),
+    /// Requests/s.
+    Rate(f64),
+}
+
+impl FromStr for Until {
+    type Err = String;
+
+    /// Reads `±2 points at 90 %` or `2 points at 150/s`.
+    fn from_str(text: &str) -> Result<Until, String> {
+        let wrong = || {
+            format!(
+                "invalid goal `{text}`: write `±2 points at 90 %` (of the saturation) or `±2 points at 150/s`"
+            )
+        };
+        let plain: String = text.chars().filter(|c| !c.is_whitespace()).collect();
+        let plain =
+            ["±", "+-", "+/-"].iter().find_map(|sign| plain.strip_prefix(sign)).unwrap_or(&plain);
+        let (points, place) = plain.split_once("at").ok_or_else(wrong)?;
+        let points =
+            points.strip_suffix("points").or(points.strip_suffix("point")).ok_or_else(wrong)?;
+        let number = |text: &str, most: f64| {
+            text.parse::<f64>().ok().filter(|n| *n > 0.0 && *n < most).ok_or_else(wrong)
+        };
+        let points = number(points, 50.0)?;
+        let at = match (place.strip_suffix('%'), place.strip_suffix("/s")) {
+            (Some(percent), _) => Place::Share(number(percent, 100.0)? / 100.0),
+            (_, Some(rate)) => Place::Rate(number(rate, 1e12)?),
+            _ => return Err(wrong()),
+        };
+        Ok(Until { points, at, within_s: Vec::new() })
+    }
+}
+
+/// Who is told what goes on: of a load, and of what is known then.
+pub(super) struct Told<'a> {
+    pub progress: &'a mut dyn FnMut(&Progress),
+    pub tell: &'a mut dyn FnMut(&str),
+}
+
+/// What was known after a load was measured.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Round {
+    /// Requests that were fitted.
+    pub requests: u64,
+    /// The likeliest hypothesis; `None` while too little is known for any.
+    pub hypothesis: Option<String>,
+    /// The load of the goal, requests/s.
+    pub rate: Option<f64>,
+    /// Half the width of the widest interval there, points.
+    pub half_width_points: Option<f64>,
+    /// What was measured next, with the half width that was expected of it.
+    pub next: Option<Prospect>,
+}
+
+/// The pursuit of a goal.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Pursuit {
+    /// What was known, round by round.
+    pub rounds: Vec<Round>,
+    /// Whether the goal was reached.
+    pub reached: bool,
+    /// The result in a sentence.
+    pub verdict: String,
+}
+
+/// Steady loads of what was measured: `None` with fewer than one.
+fn fitted(settings: &Settings, points: &[Repeated]) -> Option<Service> {
+    let steady = points.iter().filter(|p| p.repetitions() > 0).filter_map(|repeated| {
+        let point = repeated.point(settings);
+        let steady = point.steady && !point.is_past_saturation();
+        steady.then_some(StepChoice::Rate(point.at.rate()?))
+    });
+    let choices: Vec<StepChoice> = steady.collect();
+    if choices.is_empty() {
+        return None;
+    }
+    let observed = observed(&settings.plan.out, &choices)?;
+    // Without the times of arrivals and departures a fit takes seconds, and is too inexact to choose a load by.
+    if !model::fit::has_times(&observed.fit_steps()) {
+        return None;
+    }
+    report::fit_service(&observed, "Fit of a measurement", None, None).ok()
+}
+
+fn observed(dir: &Path, choices: &[StepChoice]) -> Option<Observed> {
+    let selection = Selection { any_queues: true, ..Selection::new(choices, false) };
+    Observed::read(&[dir.to_owned()], &selection).ok()
+}
+
+/// The steps of steady loads, as a fit reads them.
+fn steps(settings: &Settings, points: &[Repeated]) -> Vec<model::fit::Step> {
+    let steady = points.iter().filter(|p| p.repetitions() > 0 && p.point(settings).steady);
+    let choices: Vec<StepChoice> =
+        steady.filter_map(|p| p.at.rate()).map(StepChoice::Rate).collect();
+    observed(&settings.plan.out, &choices).map_or_else(Vec::new, |observed| observed.fit_steps())
+}
+
+/// Measures the first loads once, then what narrows the goal most.
+pub(super) fn pursue(
+    settings: &Settings,
+    until: &Until,
+    session: &mut Session,
+    points: &mut Vec<Repeated>,
+    budget: &mut Budget,
+    stop: &AtomicBool,
+    told: &mut Told<'_>,
+) -> anyhow::Result<(Ended, Pursuit)> {
+    let Told { progress, tell } = told;
+    let mut pursuit = Pursuit::default();
+    for number in 0..points.len() {
+        measure_once(settings, session, points, number, budget, *progress)?;
+        if stop.load(Ordering::Relaxed) {
+            return Ok((Ended::Interrupted, pursuit));
+        }
+    }
+    loop {
+        session.flush()?;
+        let step_s = settings.step_s();
+        let known = fitted(settings, points);
+        let next = match known.as_ref().and_then(|f| f.worked.as_ref()) {
+            Some(worked) => {
+                let saturation = worked.model.node()?.saturation();
+                let rate = match until.at {
+                    Place::Share(share) => share * saturation,
+                    Place::Rate(rate) => rate,
+                };
+                let goal = Goal { rate, within_s: until.within_s.clone() };
+                let half = half_width_points(&worked.model, &goal)?;
+                let first = worked.hypotheses.first();
+                let mut round = Round {
+                    requests: worked.known.requests,
+                    hypothesis: first.map(model::Hypothesis::title),
+                    rate: Some(rate),
+                    half_width_points: Some(half),
+                    next: None,
+                };
+                let now = format!(
+                    "{} requests: {}; ± {} points at {}/s",
+                    round.requests,
+                    round.hypothesis.as_deref().unwrap_or("nothing"),
+                    digits(half, 2),
+                    digits(rate, 4)
+                );
+                if half <= until.points {
+                    pursuit.verdict = format!("{now}{}: reached.", times_text(&until.within_s));
+                    pursuit.reached = true;
+                    pursuit.rounds.push(round);
+                    tell(&pursuit.verdict);
+                    return Ok((Ended::Known, pursuit));
+                }
+                let loads = loads(settings, points, saturation);
+                let options = Options::default();
+                let all = steps(settings, points);
+                let found = prospects(&all, worked, &loads, step_s, &goal, &options)?;
+                round.next = found.first().copied();
+                if !budget.allows() {
+                    pursuit.verdict = match round.next {
+                        None => format!("{now}; the budget is spent."),
+                        Some(best) => {
+                            let times = (half / until.points).powi(2) - 1.0;
+                            let seconds = times.clamp(0.1, FARTHEST) * seconds(points);
+                            let then =
+                                prospects(&all, worked, &[best.rate], seconds, &goal, &options)?;
+                            lacking(&now, until, best.rate, seconds, then.first())
+                        }
+                    };
+                    pursuit.rounds.push(round);
+                    tell(&pursuit.verdict);
+                    return Ok((Ended::Budget, pursuit));
+                }
+                let next = round.next;
+                if let Some(next) = next {
+                    tell(&format!(
+                        "{now}; next {}/s, which should make it ± {}",
+                        digits(next.rate, 4),
+                        digits(next.half_width_points, 2)
+                    ));
+                }
+                pursuit.rounds.push(round);
+                next.map(|next| next.rate)
+            }
+            None => {
+                let requests = points.iter().map(|p| p.point(settings).completions).sum();
+                let (hypothesis, rate, half_width_points, next) = (None, None, None, None);
+                pursuit.rounds.push(Round { requests, hypothesis, rate, half_width_points, next });
+                let why = if points.iter().any(|p| p.point(settings).steady) {
+                    "too little for a fit"
+                } else {
+                    "no load was steady"
+                };
+                tell(&format!("{requests} requests: {why}"));
+                None
+            }
+        };
+        // Without a prospect, the largest steady load, or half of the smallest.
+        let rate = next.or_else(|| fallback(settings, points));
+        let Some(rate) = rate.filter(|_| budget.allows()) else {
+            pursuit.verdict = format!(
+                "Too little is known for a prediction{}: the budget is spent.",
+                if points.iter().any(|p| p.point(settings).steady) {
+                    ""
+                } else {
+                    ", because no load was steady"
+                }
+            );
+            tell(&pursuit.verdict);
+            return Ok((Ended::Budget, pursuit));
+        };
+        let at = At::Rate(rate);
+        let number = points.iter().position(|p| p.at == at).unwrap_or_else(|| {
+            points.push(Repeated::new(at));
+            points.len() - 1
+        });
+        measure_once(settings, session, points, number, budget, *progress)?;
+        if stop.load(Ordering::Relaxed) {
+            return Ok((Ended::Interrupted, pursuit));
+        }
+    }
+}
+
+fn fallback(settings: &Settings, points: &[Repeated]) -> Option<f64> {
+    let rates = || points.iter().filter_map(|p| p.at.rate());
+    let steady = points.iter().filter(|p| p.point(settings).steady);
+    let largest = steady.filter_map(|p| p.at.rate()).reduce(f64::max);
+    largest.or_else(|| rates().reduce(f64::min).map(|rate| rounded(0.5 * rate)))
+}
+
+/// Seconds that were measured.
+fn seconds(points: &[Repeated]) -> f64 {
+    points.iter().map(Repeated::seconds).sum()
+}
+
+/// Loads that may come next: below the saturation, and below any that was not steady.
+fn loads(settings: &Settings, points: &[Repeated], saturation: f64) -> Vec<f64> {
+    let unsteady = points.iter().filter(|p| p.repetitions() > 0 && !p.point(settings).steady);
+    let least = unsteady.filter_map(|p| p.at.rate()).fold(f64::INFINITY, f64::min);
+    let own = points.iter().filter_map(|p| p.at.rate());
+    let mut all: Vec<f64> = Vec::new();
+    for rate in own.chain(SHARES.map(|share| rounded(share * saturation))) {
+        let near = |other: &f64| (other / rate - 1.0).abs() < 0.1;
+        if rate < 0.8 * saturation && rate < 0.95 * least && !all.iter().any(near) {
+            all.push(rate);
+        }
+    }
+    all
+}
+
+fn times_text(within_s: &[f64]) -> String {
+    match within_s {
+        [] => String::new(),
+        times => {
+            let each: Vec<String> = times.iter().map(|t| time(*t)).collect();
+            format!(" (within {})", each.join(", "))
+        }
+    }
+}
+
+/// What the goal lacks.
+fn lacking(now: &str, until: &Until, rate: f64, seconds: f64, then: Option<&Prospect>) -> String {
+    let (at, wanted) = (digits(rate, 4), digits(until.points, 2));
+    let need = format!("about {} s at {at}/s", digits(seconds, 2));
+    match then {
+        Some(then) if then.half_width_points <= 1.3 * until.points => {
+            format!("{now}; the budget is spent. ± {wanted} need {need} more.")
+        }
+        Some(then) => format!(
+            "{now}; the budget is spent. Even {need} more should leave ± {}: the service differs from run \
+             to run, or several hypotheses remain.",
+            digits(then.half_width_points, 2)
+        ),
+        None => format!("{now}; the budget is spent."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn goals_are_read_as_people_write_them() {
+        let goal = |points, at| Until { points, at, within_s: Vec::new() };
+        for (text, wanted) in [
+            ("±2 points at 90 %", goal(2.0, Place::Share(0.9))),
+            ("2 points at 80%", goal(2.0, Place::Share(0.8))),
+            ("+-1 point at 150/s", goal(1.0, Place::Rate(150.0))),
+            ("+/- 0.5 points at 7.5/s", goal(0.5, Place::Rate(7.5))),
+        ] {
+            assert_eq!(text.parse::<Until>(), Ok(wanted), "{text}");
+        }
+        for text in [
+            "",
+            "2",
+            "2 points",
+            "2 points at 90",
+            "0 points at 90 %",
+            "2 at 90 %",
+            "2 points at 100 %",
+        ] {
+            let error = text.parse::<Until>().unwrap_err();
+            assert!(error.contains("±2 points at 90 %"), "{error}");
+        }
+    }
+}

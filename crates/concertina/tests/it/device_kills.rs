@@ -1,0 +1,228 @@
+//! A server with devices, killed again and again while it writes to them: `DEVICE_KILLS=100 cargo test
+//! -p concertina --test it device_kills -- --nocapture` prints what was judged.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::serve_client::{Client, Process, bytes, spawn};
+
+/// Keys, of which each writer has a part.
+const KEYS: u64 = 240;
+const WRITERS: u64 = 4;
+
+/// What a writer knows of a key: the latest acknowledged version, and the latest that was sent.
+#[derive(Clone, Copy, Default)]
+struct Known {
+    acknowledged: u64,
+    sent: u64,
+}
+
+#[derive(Default)]
+struct Judged {
+    writes: u64,
+    acknowledged: u64,
+    reads: u64,
+    from_devices: u64,
+    lost: u64,
+    wrong: u64,
+}
+
+/// A version's bytes say its key and number, and are a function of them.
+fn body(key: u64, version: u64) -> Vec<u8> {
+    let size = 100 + (key * 7919 + version * 104_729) % 40_000;
+    let mut body = format!("{key} {version} ").into_bytes();
+    body.extend(bytes(key << 32 | version, size as usize));
+    body
+}
+
+/// The version that a body is of, if it is one of this key's, whole.
+fn version_of(key: u64, found: &[u8]) -> Option<u64> {
+    let text = String::from_utf8_lossy(found.get(..40.min(found.len()))?).into_owned();
+    let mut words = text.split(' ');
+    let (of, version) = (words.next()?.parse::<u64>().ok()?, words.next()?.parse().ok()?);
+    (of == key && body(key, version) == found).then_some(version)
+}
+
+/// Reads a key and judges what is found.
+fn read(client: &mut Client, key: u64, known: Known, judged: &mut Judged) -> Option<()> {
+    let reply = client.send("GET", &format!("/objects/{key}"), &[], None).ok()?;
+    judged.reads += 1;
+    let outcome = reply.header("concertina-outcome").unwrap_or("").to_owned();
+    judged.from_devices += u64::from(outcome.ends_with("device"));
+    let version = match reply.status {
+        200 => version_of(key, &reply.body),
+        404 => Some(0),
+        _ => return Some(()),
+    };
+    match version {
+        None => judged.wrong += 1,
+        Some(version) if version < known.acknowledged => judged.lost += 1,
+        Some(version) if version > known.sent => judged.wrong += 1,
+        Some(_) => {}
+    }
+    Some(())
+}
+
+/// Writes and reads its keys until the server is gone.
+fn work(
+    writer: u64,
+    process: &Process,
+    known: &mut BTreeMap<u64, Known>,
+    over: &AtomicBool,
+) -> Judged {
+    let mut judged = Judged::default();
+    let mut client = Client::connect(process.address);
+    let keys: Vec<u64> = (0..KEYS).filter(|key| key % WRITERS == writer).collect();
+    for turn in 0u64.. {
+        if over.load(Ordering::Relaxed) {
+            break;
+        }
+        let key = keys[(turn * 31 % keys.len() as u64) as usize];
+        let of = known.entry(key).or_default();
+        of.sent += 1;
+        judged.writes += 1;
+        let sent = client.send("PUT", &format!("/objects/{key}"), &[], Some(&body(key, of.sent)));
+        match sent {
+            Ok(reply) if reply.status == 200 || reply.status == 201 => {
+                of.acknowledged = of.sent;
+                judged.acknowledged += 1;
+            }
+            Ok(_) => {}
+            Err(_) => break,
+        }
+        let other = keys[(turn * 17 % keys.len() as u64) as usize];
+        let of = known.entry(other).or_default();
+        if read(&mut client, other, *of, &mut judged).is_none() {
+            break;
+        }
+    }
+    judged
+}
+
+/// After each kill the server is ready, what was acknowledged is there, and no reply is wrong or older.
+#[test]
+fn a_server_that_is_killed_while_it_writes_serves_nothing_wrong() {
+    let kills: u64 = std::env::var("DEVICE_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(3);
+    let folder = tempfile::tempdir().unwrap();
+    let hot = format!("device.1.path={}/hot", folder.path().display());
+    let more = [
+        "node.memory_bytes=64KiB",
+        "device.0.bytes=8MiB",
+        "device.0.segment_bytes=512KiB",
+        "device.1.class=hot",
+        "device.1.bytes=2MiB",
+        "device.1.segment_bytes=256KiB",
+        "device.0.scrub_s=2",
+        hot.as_str(),
+    ];
+    let mut known: Vec<BTreeMap<u64, Known>> = vec![BTreeMap::new(); WRITERS as usize];
+    let mut sum = Judged::default();
+    let mut longest = Duration::ZERO;
+    for kill in 0..=kills {
+        let begun = Instant::now();
+        let mut process = spawn(folder.path(), &more, "");
+        longest = longest.max(begun.elapsed());
+        let over = Arc::new(AtomicBool::new(kill == kills));
+        let judged = thread::scope(|scope| {
+            // Everything that was acknowledged is there, before anything is written.
+            let mut judged = Judged::default();
+            let mut client = Client::connect(process.address);
+            for (&key, &of) in known.iter().flatten() {
+                assert!(read(&mut client, key, of, &mut judged).is_some());
+            }
+            let process = &process;
+            let writers: Vec<_> = (0..WRITERS)
+                .zip(&mut known)
+                .map(|(writer, known)| {
+                    let over = over.clone();
+                    scope.spawn(move || work(writer, process, known, &over))
+                })
+                .collect();
+            // At another moment of the writes each time.
+            thread::sleep(Duration::from_millis(60 + kill * 37 % 160));
+            process.signal("-KILL");
+            for writer in writers {
+                judged.add(&writer.join().unwrap());
+            }
+            judged
+        });
+        process.child.wait().unwrap();
+        sum.add(&judged);
+    }
+    let Judged { writes, acknowledged, reads, from_devices, lost, wrong } = sum;
+    println!(
+        "{kills} kills: {writes} writes, {acknowledged} acknowledged, {reads} reads, {from_devices} of \
+         them from devices: {lost} older than acknowledged, {wrong} wrong; longest start {longest:?}"
+    );
+    assert!(acknowledged > 20 * kills && from_devices > 20 * kills);
+    assert_eq!((lost, wrong), (0, 0));
+}
+
+impl Judged {
+    fn add(&mut self, other: &Judged) {
+        self.writes += other.writes;
+        self.acknowledged += other.acknowledged;
+        self.reads += other.reads;
+        self.from_devices += other.from_devices;
+        self.lost += other.lost;
+        self.wrong += other.wrong;
+    }
+}
+
+/// How long a start takes with ten million objects on a device, after a clean stop and after a kill: prints
+/// figures. The segments of all but the last few thousand objects are empty files of their length.
+#[test]
+#[ignore = "prints figures: cargo test --release -p concertina --test it restart -- --ignored --nocapture"]
+fn a_restart_with_ten_million_objects() {
+    use engine::node::Restored;
+    use serve::disk::summary::Block;
+
+    const SEGMENTS: u64 = 2500;
+    const OF_SEGMENT: u32 = 4000;
+    const BYTES: u32 = 16_384;
+    let folder = tempfile::tempdir().unwrap();
+    let device = folder.path().join("device");
+    std::fs::create_dir(&device).unwrap();
+    let mut summary = Vec::new();
+    for segment in 0..SEGMENTS {
+        let record = |number: u32| {
+            let hash = model::window::key_hash(format!("{segment} {number}").as_bytes());
+            Restored { hash, offset: number * BYTES, bytes: BYTES }
+        };
+        let records: Vec<Restored> = (0..OF_SEGMENT).map(record).collect();
+        let segment_bytes = u64::from(OF_SEGMENT) * u64::from(BYTES);
+        summary.extend(Block { segment, segment_bytes, records }.encode());
+        let file = std::fs::File::create(device.join(format!("{segment:08}.seg"))).unwrap();
+        file.set_len(segment_bytes).unwrap();
+    }
+    std::fs::write(device.join("summary"), summary).unwrap();
+    let more = ["device.0.bytes=1TiB", "device.0.segment_bytes=64MiB", "node.memory_bytes=1MiB"];
+    let empty = tempfile::tempdir().unwrap();
+    let started = |folder: &std::path::Path, what: &str| {
+        let begun = Instant::now();
+        let process = spawn(folder, &more, "");
+        let took = begun.elapsed();
+        let mut client = Client::connect(process.address);
+        assert_eq!(client.get("/readyz").status, 200);
+        let told: serde_json::Value =
+            serde_json::from_str(&client.get("/admin/status").text()).unwrap();
+        println!("{what}: ready after {took:?}, {}", told["contents"]);
+        (process, client)
+    };
+    drop(started(empty.path(), "nothing on the device"));
+    for round in 0..3 {
+        let (mut process, mut client) = started(folder.path(), "10,000,000 objects, clean stop");
+        for number in 0..800u64 {
+            let path = format!("/objects/{round}-{number}");
+            assert_eq!(client.put(&path, &bytes(number, 70_000)).status, 200);
+        }
+        process.signal("-KILL");
+        process.child.wait().unwrap();
+        let (mut process, _) = started(folder.path(), "10,000,000 objects, kill -9");
+        process.signal("-TERM");
+        process.child.wait().unwrap();
+    }
+}

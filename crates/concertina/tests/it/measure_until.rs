@@ -1,0 +1,179 @@
+//! `concertina measure --until`, and services that refuse, reset or fail: what is said, and what was still learnt.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::measure::{concertina, serve};
+use crate::serve_client::spawn;
+use crate::steady::{in_time, steady};
+
+fn words(text: &str) -> Vec<&str> {
+    text.split_whitespace().collect()
+}
+
+/// The next load is chosen by what narrows the prediction, each is told, and the goal ends it; a budget that
+/// is too small ends it too, and it is said what is missing.
+#[test]
+fn loads_are_chosen_until_a_prediction_is_known() {
+    steady(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let (url, _) = serve(Duration::from_millis(2));
+        let run = |goal: &str, out: &str| {
+            let common = "--json --fixed --rates 150,250 --duration 1200ms --warmup 100ms --window 50ms \
+                --within 5ms,20ms --budget";
+            let mut args = vec!["measure", &url, "--until", goal, "--out", out];
+            args.extend(words(common));
+            args.push(if out == "reached" { "20s" } else { "5s" });
+            let output = concertina(dir.path(), &args);
+            let error = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(output.status.success(), "{error}");
+            (serde_json::from_slice::<Value>(&output.stdout).unwrap(), error)
+        };
+        let (found, told) = run("±30 points at 50 %", "reached");
+        let rounds = found["until"]["rounds"].as_array().unwrap();
+        in_time(found["ended"] == "known", format_args!("{:#} {told}", found["until"]));
+        assert!(found["until"]["reached"] == true && told.contains("reached"), "{told}");
+        let last = rounds.last().unwrap();
+        assert!(last["half_width_points"].as_f64().unwrap() <= 30.0, "{last}");
+        assert!(last["requests"].as_u64().unwrap() >= 500, "{last}");
+        // What the goal is about is predicted.
+        let predicted = found["prediction"]["predicted"].as_array().unwrap();
+        assert_eq!(predicted[0]["rate"], last["rate"], "{predicted:?}");
+
+        let (found, told) = run("±0.01 points at 80 %", "spent");
+        let verdict = found["until"]["verdict"].as_str().unwrap();
+        assert!(found["ended"] == "budget" && found["until"]["reached"] == false, "{verdict}");
+        assert!(verdict.contains("the budget is spent") && told.contains(verdict), "{verdict}");
+    });
+    let dir = tempfile::tempdir().unwrap();
+    for (args, word) in [
+        ("--until 2", "±2 points at 90 %"),
+        ("--until 2points@90% --clients 3", "±2 points at 90 %"),
+        ("--within 5ms", "--predict"),
+    ] {
+        let all = [&["measure", "http://127.0.0.1:1"][..], &words(args)].concat();
+        let output = concertina(dir.path(), &all);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && error.contains(word), "{error}");
+    }
+}
+
+/// How a service misbehaves.
+#[derive(Clone, Copy, Debug)]
+enum Manners {
+    /// More than this many requests a second are answered 429.
+    Throttles(u64),
+    /// Every so-manyth request ends its connection within the reply.
+    Resets(u64),
+    /// Every so-manyth request is answered 500.
+    Fails(u64),
+}
+
+fn misbehave(manners: Manners) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (count, begun) = (Arc::new(AtomicU64::new(0)), std::time::Instant::now());
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let count = count.clone();
+            std::thread::spawn(move || converse(stream, manners, &count, begun));
+        }
+    });
+    format!("http://{address}")
+}
+
+fn converse(
+    mut stream: TcpStream,
+    manners: Manners,
+    count: &AtomicU64,
+    begun: std::time::Instant,
+) -> Option<()> {
+    stream.set_nodelay(true).ok()?;
+    let mut reader = BufReader::new(stream.try_clone().ok()?);
+    loop {
+        let mut line = String::new();
+        while line.trim_end() != "" || line.is_empty() {
+            line.clear();
+            if reader.read_line(&mut line).ok()? == 0 {
+                return None;
+            }
+        }
+        let number = count.fetch_add(1, Ordering::Relaxed) + 1;
+        let status = match manners {
+            // A bucket that fills at this rate, of a tenth of a second.
+            Manners::Throttles(rate) => {
+                let allowed = (begun.elapsed().as_secs_f64() * rate as f64) as u64 + rate / 10;
+                let over = number > allowed;
+                if over {
+                    count.fetch_sub(1, Ordering::Relaxed);
+                }
+                if over { "429 Too Many Requests" } else { "200 OK" }
+            }
+            Manners::Resets(every) if number.is_multiple_of(every) => {
+                stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-le").ok()?;
+                return None;
+            }
+            Manners::Fails(every) if number.is_multiple_of(every) => "500 Internal Server Error",
+            _ => "200 OK",
+        };
+        let reply = format!("HTTP/1.1 {status}\r\ncontent-length: 2\r\n\r\nok");
+        stream.write_all(reply.as_bytes()).ok()?;
+    }
+}
+
+/// A target that throttles, resets or fails: the loads at which it does are not fitted, and it is said why.
+#[test]
+fn services_that_refuse_reset_or_fail_are_said_to() {
+    let common = "--fixed --rates 40,300 --repeat 1 --duration 700ms --warmup 50ms --window 50ms \
+        --budget 9s --quiet --predict 2x --within 20ms --out";
+    for (manners, words_said) in [
+        (Manners::Throttles(100), "429"),
+        (Manners::Resets(4), "closed"),
+        (Manners::Fails(4), "500"),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let url = misbehave(manners);
+        let all = [&["measure", &url][..], &words(common), &["run"]].concat();
+        let output = concertina(dir.path(), &all);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        println!("{manners:?}: {error}");
+        assert!(!output.status.success(), "{text}{error}");
+        // What was measured is shown all the same.
+        assert!(text.contains("300/s") && text.contains("not steady"), "{text}");
+        assert!(
+            error.contains("--predict needs two") && error.contains("% of the replies"),
+            "{error}"
+        );
+        assert!(error.contains(words_said), "{manners:?}: {error}");
+    }
+}
+
+/// A path at which there are no objects is said to be wrong by every command that loads a service.
+#[test]
+fn a_path_without_objects_is_said_to_be_wrong() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = spawn(dir.path(), &[], "");
+    let url = format!("http://{}/nothing-here", node.address);
+    for args in [
+        "load --rate 100 --duration 300ms --warmup 0s --count 10 --quiet",
+        "load --rate 100 --duration 300ms --warmup 0s --count 10 --quiet --fill",
+        "measure --rates 100 --repeat 1 --duration 300ms --warmup 50ms --budget 5s --count 10 --quiet",
+        "capacity --sizes 4KiB --repeat 1 --duration 50ms --quiet",
+    ] {
+        let out = format!("--out=run{}", args.len());
+        let mut all = words(args);
+        all.insert(1, &url);
+        all.push(&out);
+        let output = concertina(dir.path(), &all);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success(), "{args}: {error}");
+        assert!(error.contains("404") && error.contains("/nothing-here/"), "{args}: {error}");
+        assert!(error.contains("path"), "{args}: {error}");
+    }
+}

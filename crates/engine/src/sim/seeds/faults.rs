@@ -1,0 +1,159 @@
+//! The faults of a seed.
+
+use model::window::Nanos;
+use rand::RngExt;
+use rand::rngs::SmallRng;
+
+use super::super::{Fault, FaultKind, MEMBERSHIP, ORIGIN, Process};
+use super::{Level, MS, Rings, clock};
+
+/// The parameters from which faults are drawn.
+pub(super) struct Drawn {
+    pub level: Level,
+    pub nodes: usize,
+    pub processes: usize,
+    pub until: Nanos,
+    pub membership: Option<Nanos>,
+    pub ppm_max: i32,
+}
+
+/// Draws all faults but jumps of clocks and changes of the ring.
+pub(super) fn all_faults(drawn: &Drawn, random: &mut SmallRng) -> Vec<Fault> {
+    let mut faults = faults(drawn, random);
+    let stranding = if drawn.level == Level::Light { 0.2 } else { 0.6 };
+    if let Some(granted) = drawn.membership.filter(|_| random.random_bool(stranding)) {
+        faults.extend(stranded(random, drawn.nodes, drawn.until, granted));
+    }
+    faults.sort_by_key(|fault| fault.at);
+    faults
+}
+
+/// Joins and drains, each a change of one node, and suspicions. Of some drains the node does not learn
+/// until it asks again, a part of its membership later.
+pub(super) fn changes_of(
+    drawn: &Drawn,
+    replicas: usize,
+    rings: &Rings,
+    random: &mut SmallRng,
+    unaware: &mut SmallRng,
+) -> Vec<Fault> {
+    let all = (1usize << drawn.nodes) - 1;
+    let count = match drawn.level {
+        Level::Light => random.random_range(0..4),
+        Level::Heavy => random.random_range(0..12),
+    };
+    let mut times: Vec<Nanos> = (0..count).map(|_| random.random_range(0..drawn.until)).collect();
+    // Some follow each other closely, so that views are missed.
+    if let (true, Some(&first)) = (random.random_bool(0.3), times.first()) {
+        times.iter_mut().for_each(|at| *at = first + *at % (100 * MS));
+    }
+    times.sort_unstable();
+    let mut set = all;
+    let mut changes = Vec::new();
+    for at in times {
+        let node = random.random_range(0..drawn.nodes);
+        let next = set ^ 1 << node;
+        let kind = match random.random_bool(0.3) || next == 0 {
+            true => FaultKind::Suspect { process: node as Process },
+            false => {
+                set = next;
+                let granted = drawn.membership.unwrap_or(0);
+                if set >> node & 1 == 0 && unaware.random_bool(0.5) {
+                    let time = granted / 10 * unaware.random_range(3..9);
+                    let from = vec![MEMBERSHIP];
+                    let kind = FaultKind::Cut { process: node as Process, from, time };
+                    changes.push(Fault { at: at.saturating_sub(MS / 10), kind });
+                }
+                FaultKind::Ring { ring: rings.some(drawn.nodes, replicas, set) }
+            }
+        };
+        changes.push(Fault { at, kind });
+    }
+    changes
+}
+
+/// Each clock jumps once, by up to 2 % of a lease: together with the drift, two clocks stay within
+/// 1/16.
+pub(super) fn clock_jumps(lease: Nanos, drawn: &Drawn, random: &mut SmallRng) -> Vec<Fault> {
+    let most = (lease / 50) as i64;
+    (0..drawn.processes as Process)
+        .map(|process| {
+            let by = random.random_range(-most..=most);
+            let at = random.random_range(0..drawn.until);
+            Fault { at, kind: FaultKind::ClockJump { process, by } }
+        })
+        .collect()
+}
+
+/// A member loses its membership, and some of the others do not learn of its return.
+fn stranded(random: &mut SmallRng, nodes: usize, until: Nanos, granted: Nanos) -> Vec<Fault> {
+    let member = random.random_range(0..nodes) as Process;
+    let at = random.random_range(0..until);
+    let time = granted * random.random_range(15..60) / 10;
+    let cut = |at, process, time| {
+        let kind = FaultKind::Cut { process, from: vec![MEMBERSHIP], time };
+        Fault { at, kind }
+    };
+    let mut faults = vec![cut(at, member, time)];
+    for other in (0..nodes as Process).filter(|&other| other != member) {
+        if random.random_bool(0.5) {
+            let before = random.random_range(0..granted);
+            faults.push(cut((at + time).saturating_sub(before), other, granted));
+        }
+    }
+    faults
+}
+
+fn faults(drawn: &Drawn, random: &mut SmallRng) -> Vec<Fault> {
+    let count = match drawn.level {
+        Level::Light => random.random_range(0..3),
+        Level::Heavy => random.random_range(0..7),
+    };
+    (0..count)
+        .map(|_| {
+            let at = random.random_range(0..drawn.until);
+            let time = match (drawn.level, random.random_range(0..3)) {
+                (Level::Light, _) => random.random_range(1..60) * MS,
+                (Level::Heavy, 0) => random.random_range(1..50) * MS,
+                (Level::Heavy, 1) => random.random_range(50..400) * MS,
+                (Level::Heavy, _) => random.random_range(200..1000) * MS,
+            };
+            Fault { at, kind: fault(drawn, time, random) }
+        })
+        .collect()
+}
+
+fn fault(drawn: &Drawn, time: Nanos, random: &mut SmallRng) -> FaultKind {
+    let (nodes, processes) = (drawn.nodes, drawn.processes);
+    let process = random.random_range(0..processes) as Process;
+    let node = process % nodes as Process;
+    match random.random_range(0..20) {
+        0..=2 => {
+            let devices_lost = random.random_bool(0.3);
+            let clock = clock(drawn.ppm_max, random);
+            FaultKind::Kill { process, down: time, devices_lost, clock }
+        }
+        3..=5 => FaultKind::Pause { process, time },
+        6 => {
+            let factor = random.random_range(2.0..50.0);
+            FaultKind::Slow { process: node, factor, time }
+        }
+        7..=14 => {
+            let ends = [ORIGIN, MEMBERSHIP];
+            let from = match random.random_range(0..6) {
+                0 => Vec::new(),
+                1 | 2 => vec![ends[random.random_range(0..2)]],
+                3 => (0..processes as Process).filter(|&other| other != process).collect(),
+                _ => vec![random.random_range(0..processes) as Process],
+            };
+            match random.random_bool(0.4) {
+                true => FaultKind::CutOneWay { process, to: from, time },
+                false => FaultKind::Cut { process, from, time },
+            }
+        }
+        15 => FaultKind::OriginDead { time },
+        16 => FaultKind::OriginSlow { factor: random.random_range(2.0..50.0), time },
+        17 => FaultKind::DiskFull { process: node, time },
+        _ => FaultKind::Rot { process: node, share: random.random_range(0.1..1.0) },
+    }
+}

@@ -1,0 +1,194 @@
+//! Asks the parts of a dataset: [`engine::question`] decides which parts are queried when, and when the answer is whole; [`ask_parts`] carries
+//! that out and merges what the parts answer.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use dataset::part::Run;
+use engine::question::{Action, Answered, Event, Failed, Kind, Question, Settings};
+use model::window::Nanos;
+use record::clock;
+
+use super::ask::{Answer, Ask, PAGE_BYTES_MAX, Page};
+
+/// Sends queries to parts.
+pub trait AskParts: Sync {
+    /// Why a part did not answer.
+    type Error: Send;
+    /// Why an error was given, as far as decisions need it.
+    fn why(&self, error: &Self::Error) -> Failed;
+    /// The error of a query whose deadline passed before a part answered.
+    fn too_late(&self, part: Option<&str>) -> Self::Error;
+    /// Sends a query to one part and returns its answer.
+    fn ask(
+        &self,
+        part: &str,
+        ask: &Ask,
+    ) -> impl Future<Output = Result<Answer, Self::Error>> + Send;
+}
+
+/// A question as a query asks it. With `partial`, a page lists the parts that did not answer in
+/// `missing` instead of failing.
+pub fn question(ask: &Ask, partial: bool, deadline: Nanos) -> Question {
+    let kind = match ask {
+        Ask::Records { wanted, .. } => Kind::Page { limit: wanted.limit, partial },
+        _ => Kind::All,
+    };
+    let settings = Settings { page_bytes_max: PAGE_BYTES_MAX, ..Settings::default() };
+    Question::new(kind, settings, deadline)
+}
+
+type Asking<'a, E> = Pin<Box<dyn Future<Output = Result<Answer, E>> + Send + 'a>>;
+
+/// The parts that are being asked.
+struct UnderWay<'a, E>(Vec<(usize, Asking<'a, E>)>);
+
+impl<E> UnderWay<'_, E> {
+    /// Waits for the next answer.
+    async fn next(&mut self) -> (usize, Result<Answer, E>) {
+        poll_fn(|context| {
+            for at in 0..self.0.len() {
+                if let Poll::Ready(answer) = self.0[at].1.as_mut().poll(context) {
+                    let (part, _) = self.0.swap_remove(at);
+                    return Poll::Ready((part, answer));
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+/// Asks parts of one view as `question` decides, and merges their answers. `None` if the question is to be
+/// asked of a newer view.
+///
+/// # Errors
+///
+/// The error of the part that decided that the question fails.
+pub async fn ask_parts<P: AskParts>(
+    parts: &P,
+    names: &[String],
+    ask: &Ask,
+    question: &mut Question,
+) -> Result<Option<Answer>, P::Error> {
+    let mut answers: Vec<Option<Answer>> = names.iter().map(|_| None).collect();
+    let mut errors: Vec<Option<P::Error>> = names.iter().map(|_| None).collect();
+    let mut under_way = UnderWay(Vec::new());
+    let mut actions = Vec::new();
+    question.handle(clock::now(), Event::View { parts: names.len() }, &mut actions);
+    loop {
+        for action in std::mem::take(&mut actions) {
+            match action {
+                Action::Ask { part } => {
+                    if let Some(name) = names.get(part) {
+                        under_way.0.push((part, Box::pin(parts.ask(name, ask))));
+                    }
+                }
+                Action::Drop { part } => under_way.0.retain(|(asked, _)| *asked != part),
+                Action::Refresh | Action::NoView => return Ok(None),
+                Action::Done { parts: used, missing, more } => {
+                    answers.truncate(used);
+                    let missing = missing.iter().filter_map(|part| names.get(*part).cloned());
+                    let answers = answers.into_iter().flatten();
+                    return Ok(Some(merge(ask, answers, missing.collect(), more)));
+                }
+                Action::Fail { part } => {
+                    let error = errors.get_mut(part).and_then(Option::take);
+                    let name = names.get(part).map(String::as_str);
+                    return Err(error.unwrap_or_else(|| parts.too_late(name)));
+                }
+                Action::TooLate { part } => {
+                    let name = part.and_then(|part| names.get(part)).map(String::as_str);
+                    return Err(parts.too_late(name));
+                }
+            }
+        }
+        let left = question.next_wake().map(|at| at.saturating_sub(clock::now()));
+        let left = Duration::from_nanos(left.unwrap_or(Nanos::MAX).min(NEVER));
+        let event = match tokio::time::timeout(left, under_way.next()).await {
+            Err(_) => Event::Tick,
+            Ok((part, Ok(answer))) => {
+                let seen = answered(&answer);
+                if let Some(place) = answers.get_mut(part) {
+                    *place = Some(answer);
+                }
+                Event::Answered { part, answer: seen }
+            }
+            Ok((part, Err(error))) => {
+                let why = parts.why(&error);
+                if let Some(place) = errors.get_mut(part) {
+                    *place = Some(error);
+                }
+                Event::Failed { part, why }
+            }
+        };
+        question.handle(clock::now(), event, &mut actions);
+    }
+}
+
+/// A timer that does not matter, nanoseconds: a year.
+const NEVER: Nanos = 365 * 86_400 * 1_000_000_000;
+
+/// What decisions need of an answer.
+fn answered(answer: &Answer) -> Answered {
+    match answer {
+        Answer::Page(page) => {
+            Answered { records: page.records.len(), bytes: page.bytes(), broke_off: page.broke_off }
+        }
+        _ => Answered::default(),
+    }
+}
+
+/// Merges the answers of parts, in their order. `more`: parts were left out that may have matches.
+fn merge(
+    ask: &Ask,
+    answers: impl Iterator<Item = Answer>,
+    missing: Vec<String>,
+    more: bool,
+) -> Answer {
+    match ask {
+        Ask::Records { wanted, .. } => {
+            let mut whole = Page { missing, ..Page::default() };
+            for answer in answers {
+                if let Answer::Page(page) = answer {
+                    whole.append(page, wanted.limit);
+                }
+            }
+            whole.has_more |= more;
+            whole.broke_off = false;
+            let last = whole.records.last().map(|record| record.id);
+            whole.next = last.filter(|_| whole.has_more && wanted.sorted);
+            Answer::Page(whole)
+        }
+        Ask::Count { .. } | Ask::Occurrences { .. } => {
+            let count = |answer| match answer {
+                Answer::Count { count } => count,
+                _ => 0,
+            };
+            Answer::Count { count: answers.map(count).sum() }
+        }
+        Ask::Record { .. } | Ask::Extract { .. } => {
+            let mut all = None;
+            for answer in answers {
+                if let Answer::Bytes(Some(bytes)) = answer {
+                    all.get_or_insert_with(Vec::new).extend(bytes);
+                }
+            }
+            if matches!(ask, Ask::Extract { range } if range.is_empty()) {
+                all = Some(Vec::new());
+            }
+            Answer::Bytes(all)
+        }
+        Ask::Export { ids } => {
+            let mut whole = Run { next: ids.start, ..Run::default() };
+            for answer in answers {
+                if let Answer::Run(run) = answer {
+                    whole.append(run);
+                }
+            }
+            Answer::Run(whole)
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! What nodes tell gateways of their devices: the windows of the last seconds.
+//!
+//! A gateway sees when requests come and are answered, and from which tier, but neither the load nor the service times of
+//! the devices that answer them. Each node therefore keeps the last windows of its devices, and gateways ask for them once in a
+//! window ([`PATH`]). Under the name `device/NODE/ID` they are windows like any other, so that a gateway's model is fitted as a
+//! node's: with all devices behind it, and its own requests as the clients' side.
+//!
+//! Other gateways' requests are in the devices' windows, but not in this gateway's: they count as other work
+//! of the devices, which is taken to stay as it is.
+
+use std::collections::{HashMap, VecDeque};
+
+use model::window::{QueueName, Window};
+use serde::{Deserialize, Serialize};
+
+use super::{Loop, lock};
+
+/// Where a node tells of its devices.
+pub const PATH: &str = "/cluster/windows";
+/// Intervals that a node keeps.
+const INTERVALS: usize = 8;
+/// Windows that wait for the next interval of a gateway; more are left out.
+const WAITING_MAX: usize = 4096;
+/// Clocks that differ by less are taken to be alike, microseconds.
+const APART_US: i64 = 250_000;
+
+/// What a node tells.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Told {
+    /// The end of its newest window, microseconds since 1970-01-01 UTC by its clock.
+    pub now_unix_us: u64,
+    /// The windows of its devices, oldest first.
+    pub windows: Vec<Window>,
+}
+
+/// The windows of a node's devices in the last intervals.
+pub(super) struct Recent {
+    kept: bool,
+    intervals: VecDeque<Vec<Window>>,
+}
+
+impl Recent {
+    /// Without windows; if nobody asks for them, none is kept.
+    pub(super) fn new(kept: bool) -> Recent {
+        Recent { kept, intervals: VecDeque::new() }
+    }
+
+    /// Keeps those of devices.
+    pub(super) fn keep(&mut self, windows: &[Window]) {
+        if !self.kept {
+            return;
+        }
+        let is_device = |w: &&Window| w.queue_name().is_some_and(QueueName::is_device);
+        self.intervals.push_back(windows.iter().filter(is_device).cloned().collect());
+        if self.intervals.len() > INTERVALS {
+            self.intervals.pop_front();
+        }
+    }
+}
+
+/// What a gateway has heard of a node.
+#[derive(Debug, Default)]
+pub struct Heard {
+    /// The start of the newest window of each device, by the node's clock.
+    newest: HashMap<String, u64>,
+}
+
+impl Heard {
+    /// The windows that are new, as windows of this process: named after the node, and by our clock.
+    fn news(&mut self, node: &str, told: Told, now_unix_us: u64) -> Vec<Window> {
+        let apart = now_unix_us as i64 - told.now_unix_us as i64;
+        let apart = if apart.abs() < APART_US { 0 } else { apart };
+        let mut news = Vec::new();
+        for mut window in told.windows {
+            let Some(QueueName::Device(id)) = window.queue_name() else { continue };
+            let name = QueueName::Device(&format!("{node}/{id}")).to_string();
+            let newest = self.newest.entry(window.queue.clone()).or_insert(0);
+            if window.start_unix_us <= *newest {
+                continue;
+            }
+            *newest = window.start_unix_us;
+            window.queue = name;
+            window.start_unix_us = window.start_unix_us.saturating_add_signed(apart);
+            news.push(window);
+        }
+        news
+    }
+}
+
+impl Loop {
+    /// What this node tells of its devices.
+    pub fn told(&self) -> Told {
+        let recent = lock(&self.recent);
+        let windows: Vec<Window> = recent.intervals.iter().flatten().cloned().collect();
+        let now_unix_us = windows.iter().map(Window::end_unix_us).max().unwrap_or(0);
+        Told { now_unix_us, windows }
+    }
+
+    /// Takes what a node told; `now_unix_us` is the end of an interval by our clock.
+    pub fn hear(&self, heard: &mut Heard, node: &str, told: Told, now_unix_us: u64) {
+        let news = heard.news(node, told, now_unix_us);
+        let mut waiting = lock(&self.heard);
+        let room = WAITING_MAX.saturating_sub(waiting.len());
+        waiting.extend(news.into_iter().take(room));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(queue: &str, start_unix_us: u64) -> Window {
+        let mut window = Window::new(queue, start_unix_us, 1, &[50.0]);
+        window.length_s = 1.0;
+        window
+    }
+
+    #[test]
+    fn a_window_is_heard_once_under_its_nodes_name_and_by_our_clock() {
+        let mut recent = Recent::new(true);
+        for second in 1..=20u64 {
+            let start = second * 1_000_000;
+            recent.keep(&[window("device/0", start), window("node", start)]);
+        }
+        assert_eq!(recent.intervals.len(), INTERVALS);
+        let windows: Vec<Window> = recent.intervals.iter().flatten().cloned().collect();
+        let told = Told { now_unix_us: 21_000_000, windows };
+        let told: Told = serde_json::from_str(&serde_json::to_string(&told).unwrap()).unwrap();
+        let mut heard = Heard::default();
+        let news = heard.news("a", told.clone(), 21_100_000);
+        assert_eq!(news.len(), INTERVALS);
+        assert!(news.iter().all(|w| w.queue == "device/a/0"));
+        assert_eq!(news[0].start_unix_us, 13_000_000, "clocks that differ by chance are left");
+        assert!(heard.news("a", told.clone(), 21_100_000).is_empty());
+        let mut far = Heard::default();
+        let news = far.news("a", told, 31_000_000);
+        assert_eq!(news[0].start_unix_us, 23_000_000);
+        let mut none = Recent::new(false);
+        none.keep(&[window("device/0", 1)]);
+        assert!(none.intervals.is_empty());
+    }
+}

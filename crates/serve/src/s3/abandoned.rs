@@ -1,0 +1,143 @@
+//! Removes what uploads in parts left behind that nobody goes on with.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use origin::{Error, Listed, Origin};
+use tracing::{info, warn};
+
+use super::multipart::{BEGUN, PARTS, remove};
+
+/// How often to look: a listing of all uploads' keys.
+const EVERY: Duration = Duration::from_secs(3600);
+
+/// Names on a page of a listing.
+const PAGE: usize = 1000;
+
+/// Looks again and again for uploads to which nothing was added for `age`; never returns.
+pub async fn keep_clean(origin: Arc<dyn Origin>, age: Duration) {
+    loop {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let before = now.saturating_sub(age).as_micros() as u64;
+        match clean(&origin, before).await {
+            Ok(0) => {}
+            Ok(count) => info!("removed {count} uploads that nobody went on with"),
+            Err(error) => warn!("cannot look for uploads that nobody goes on with: {error}"),
+        }
+        tokio::time::sleep(EVERY).await;
+    }
+}
+
+/// The upload that a key belongs to.
+fn upload_of<'a>(listed: &'a Listed, prefix: &str) -> Option<&'a str> {
+    std::str::from_utf8(&listed.key).ok()?.strip_prefix(prefix)?.split('/').next()
+}
+
+async fn pages(
+    origin: &Arc<dyn Origin>,
+    prefix: &str,
+    mut each: impl FnMut(Listed),
+) -> Result<(), Error> {
+    let mut after: Option<Vec<u8>> = None;
+    loop {
+        let page = origin.list(prefix.as_bytes(), after.as_deref(), PAGE).await?;
+        let full = page.len() == PAGE;
+        after = page.last().map(|last| last.key.to_vec());
+        page.into_iter().for_each(&mut each);
+        if !full {
+            return Ok(());
+        }
+    }
+}
+
+/// Removes the uploads that were begun, and whose last part came, before a time; and parts without an
+/// upload. Returns how many uploads. An upload that is completed at this moment fails, and is never made of
+/// other bytes: each part is compared with its etag.
+async fn clean(origin: &Arc<dyn Origin>, before_unix_us: u64) -> Result<usize, Error> {
+    let (mut young, mut old) = (HashSet::new(), HashMap::new());
+    let is_old = |listed: &Listed| listed.metadata.modified_unix_us < before_unix_us;
+    pages(origin, BEGUN, |listed| {
+        let Some(upload) = upload_of(&listed, BEGUN).map(str::to_owned) else { return };
+        match is_old(&listed) {
+            true => _ = old.insert(upload, vec![listed]),
+            false => _ = young.insert(upload),
+        }
+    })
+    .await?;
+    pages(origin, PARTS, |listed| {
+        let Some(upload) = upload_of(&listed, PARTS).map(str::to_owned) else { return };
+        match young.contains(&upload) {
+            true => {}
+            false if is_old(&listed) => old.entry(upload).or_default().push(listed),
+            false => {
+                old.remove(&upload);
+                young.insert(upload);
+            }
+        }
+    })
+    .await?;
+    let count = old.len();
+    // The mark of the upload is the first of its keys: without it nothing is added.
+    for (_, keys) in old {
+        let mut keys = keys.into_iter();
+        remove(origin, keys.next().into_iter().collect()).await;
+        remove(origin, keys.collect()).await;
+    }
+    Ok(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use engine::Key;
+    use origin::{Attributes, Folder, Sharing, Whole};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_nobody_goes_on_with_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let origin = Folder::open(folder.path(), 2, Sharing::Alone).unwrap();
+        let origin: Arc<dyn Origin> = Arc::new(origin);
+        let put = async |key: String| {
+            let mut body = Whole::new(Bytes::from_static(b"part"));
+            let key = Key::from(key.into_bytes());
+            let staged = origin.stage(&key, Attributes::default(), &mut body).await.unwrap();
+            let at = staged.metadata().modified_unix_us;
+            staged.commit(None).await.unwrap();
+            at
+        };
+        let (left, orphan, live, late) = ("a", "b", "c", "d");
+        put("object".to_owned()).await;
+        for key in [
+            format!("{BEGUN}{left}"),
+            format!("{PARTS}{left}/00001"),
+            format!("{PARTS}{left}/00002"),
+            format!("{PARTS}{orphan}/00001"),
+            format!("{BEGUN}{late}"),
+            format!("{PARTS}{late}/00001"),
+        ] {
+            put(key).await;
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        let before = put(format!("{BEGUN}{live}")).await;
+        put(format!("{PARTS}{live}/00001")).await;
+        put(format!("{PARTS}{late}/00002")).await;
+        assert_eq!(clean(&origin, before).await.unwrap(), 2);
+        let mut keys = Vec::new();
+        pages(&origin, "", |one| keys.push(String::from_utf8(one.key.to_vec()).unwrap()))
+            .await
+            .unwrap();
+        let expected = [
+            format!("{BEGUN}{live}"),
+            format!("{BEGUN}{late}"),
+            format!("{PARTS}{live}/00001"),
+            format!("{PARTS}{late}/00001"),
+            format!("{PARTS}{late}/00002"),
+            "object".to_owned(),
+        ];
+        assert_eq!(keys, expected);
+        assert_eq!(clean(&origin, before).await.unwrap(), 0);
+    }
+}
