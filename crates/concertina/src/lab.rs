@@ -12,6 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use http::Method;
 use record::RunFolder;
 use rustix::process::{Pid, Signal, kill_process};
 use serve::config::{Config, Device, Kind, Service, Size};
@@ -51,6 +52,18 @@ impl Server {
             bail!("the server did not start: {}", tail(log));
         };
         Ok(Server { child, url, log: log.to_owned() })
+    }
+
+    /// How late its emulated devices completed their reads since the previous call, in the mean, in seconds. Milliseconds
+    /// mean that the real disk was slower than what is emulated on it.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    pub fn device_lateness_s(&self) -> anyhow::Result<f64> {
+        let server = crate::remote::server::Server::new(&self.url, None)?;
+        let status: serde_json::Value = server.json(&Method::GET, "/admin/status", None)?;
+        let mean_us = status["pacer_lateness"]["mean_us"].as_f64();
+        Ok(mean_us.context("the server's status has no pacer_lateness")? / 1e6)
     }
 
     /// `http://ADDRESS:PORT`.

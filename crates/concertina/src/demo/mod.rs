@@ -8,6 +8,7 @@
 mod catalogue;
 
 use std::cell::Cell;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -78,6 +79,10 @@ const PROBE_RATE: f64 = 2_000.0;
 /// repeated.
 const STOLEN_MAX: f64 = 0.03;
 
+/// How late emulated reads may complete in the mean, as a share of their mean service time, before the step is
+/// repeated: then the real disk was slower than the devices that are emulated on it.
+const LATE_MAX: f64 = 0.03;
+
 /// The options of a demo.
 pub struct Plan {
     /// Folder for all output; must not exist yet.
@@ -125,6 +130,7 @@ pub fn run(plan: &Plan) -> anyhow::Result<Finished> {
         None => Catalogue::generated(&plan.dir.join("trace.csv"), ROWS)?,
     };
     say(format!("1/5  {}", catalogue.description));
+    settle(&plan.dir)?;
     let memory_bytes = catalogue.memory_for(HIT_RATIO, WARMUP_ROWS);
     let miss_ratio = (1.0 - catalogue.hit_ratio(memory_bytes, WARMUP_ROWS)).max(0.05);
     let trace = catalogue.path.display().to_string();
@@ -159,6 +165,7 @@ pub fn run(plan: &Plan) -> anyhow::Result<Finished> {
         memory_bytes as f64 / f64::from(1 << 20),
     ));
     sweep.fill(server.url(), ROWS, "fill")?;
+    settle(&plan.dir)?;
 
     let rates = SWEEP.map(|(share, fitted)| ((share * saturation).round(), fitted));
     let of = |wanted: bool| {
@@ -179,7 +186,7 @@ pub fn run(plan: &Plan) -> anyhow::Result<Finished> {
         if from + warmup + rows > ROWS {
             from = 0;
         }
-        runs.push(sweep.step(server.url(), rate, from..from + warmup, rows)?);
+        runs.push(sweep.step(&server, service_ms, rate, from..from + warmup, rows)?);
         from += warmup + rows;
     }
     server.stop()?;
@@ -272,11 +279,12 @@ impl Sweep<'_> {
         Ok(Probe { cost_s, busy: before, cores })
     }
 
-    /// Runs one load over a part of the trace: a warm-up, then `rows` requests. A step that other guests of the
-    /// hypervisor disturbed is repeated once, and the quieter one is kept.
+    /// Runs one load over a part of the trace: a warm-up, then `rows` requests. A step that others on this machine or
+    /// beside it disturbed is repeated once, and the quieter one is kept.
     fn step(
         &self,
-        url: &str,
+        server: &Server,
+        service_ms: f64,
         rate: f64,
         warmup: std::ops::Range<usize>,
         rows: usize,
@@ -301,20 +309,61 @@ impl Sweep<'_> {
             &window,
         ]);
         let name = format!("load-{rate_text}");
-        let first = lab::load(url, &load, &self.dir.join(&name), self.quiet)?;
-        if stolen(&first) <= STOLEN_MAX || self.vain.get() {
+        let measured = |name: &str| -> anyhow::Result<(RunFolder, Disturbed)> {
+            server.device_lateness_s()?;
+            let run = lab::load(server.url(), &load, &self.dir.join(name), self.quiet)?;
+            let late = server.device_lateness_s()? / (service_ms / 1000.0);
+            let disturbed = Disturbed { stolen: stolen(&run), late };
+            Ok((run, disturbed))
+        };
+        let (first, disturbed) = measured(&name)?;
+        if disturbed.ratio() <= 1.0 || self.vain.get() {
             return Ok(first);
         }
         if !self.quiet {
-            eprintln!(
-                "     other guests of the hypervisor had {:.0} % of the processors: once more",
-                stolen(&first) * 100.0
-            );
+            eprintln!("     {disturbed}: once more");
         }
-        let second = lab::load(url, &load, &self.dir.join(name + "-again"), self.quiet)?;
-        self.vain.set(stolen(&second) > stolen(&first) / 2.0);
-        Ok(if stolen(&second) < stolen(&first) { second } else { first })
+        let (second, still) = measured(&(name + "-again"))?;
+        self.vain.set(still.ratio() > disturbed.ratio() / 2.0);
+        Ok(if still.ratio() < disturbed.ratio() { second } else { first })
     }
+}
+
+/// What disturbed a step.
+#[derive(Clone, Copy)]
+struct Disturbed {
+    /// Share of the processors that other guests of the hypervisor had.
+    stolen: f64,
+    /// How late emulated reads completed in the mean, in their mean service times.
+    late: f64,
+}
+
+impl Disturbed {
+    /// More than one if the step is to be repeated.
+    fn ratio(self) -> f64 {
+        (self.stolen / STOLEN_MAX).max(self.late / LATE_MAX)
+    }
+}
+
+impl std::fmt::Display for Disturbed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (stolen, late) = (self.stolen * 100.0, self.late * 100.0);
+        if self.stolen / STOLEN_MAX > self.late / LATE_MAX {
+            write!(f, "other guests of the hypervisor had {stolen:.0} % of the processors")
+        } else {
+            write!(
+                f,
+                "the disk was busy with something else, and reads took {late:.0} % longer than emulated"
+            )
+        }
+    }
+}
+
+/// Waits until what was written to the disk before (by a build, or by filling the node) is on it: reads would have to
+/// wait for those writes.
+fn settle(dir: &Path) -> anyhow::Result<()> {
+    let folder = File::open(dir).with_context(|| format!("cannot open {}", dir.display()))?;
+    rustix::fs::syncfs(folder).with_context(|| format!("cannot write out {}", dir.display()))
 }
 
 /// Share of the processors that other guests of the hypervisor had during a run.

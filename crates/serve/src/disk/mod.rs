@@ -250,7 +250,8 @@ impl Disks {
         let _ = self.writes[id % self.writes.len()].send(Some(write));
     }
 
-    /// How late the completions of held reads were delivered since the previous call.
+    /// How late held reads completed since the previous call: by the thread that delivers them, or because the
+    /// real read took longer than the drawn time.
     pub fn lateness(&self) -> Lateness {
         self.pacer.lateness()
     }
@@ -297,7 +298,11 @@ impl Read {
         let now = clock::now();
         match held_to {
             Some(at) if at > now => pacer.at(at, event),
-            _ => told(now, event),
+            Some(at) => {
+                pacer.missed(at);
+                told(now, event);
+            }
+            None => told(now, event),
         }
     }
 }

@@ -105,6 +105,11 @@ impl<T: Send + 'static> Pacer<T> {
         }
     }
 
+    /// Counts an item that was due at `at` and is delivered otherwise, after that.
+    pub fn missed(&self, at: Nanos) {
+        locked(&self.shared.0).lateness.record(clock::now().saturating_sub(at));
+    }
+
     /// The lateness of the deliveries since the previous call.
     pub fn lateness(&self) -> Lateness {
         let times = std::mem::take(&mut locked(&self.shared.0).lateness);
