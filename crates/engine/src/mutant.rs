@@ -110,6 +110,10 @@ pub(crate) enum Mutant {
     QuestionForgetsMissing,
     /// A page that left parts out says that it is the last.
     QuestionForgetsMore,
+    /// Of the memory budget: a limit rises before the other party has given up the bytes.
+    BudgetRaisedBeforeFreed,
+    /// Bytes move back and forth for any difference, at once.
+    BudgetWithoutMargin,
 }
 
 #[cfg(test)]

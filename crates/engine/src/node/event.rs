@@ -169,6 +169,12 @@ pub enum Event<P> {
         /// Maximum number of reads, those in service included.
         length_max: u32,
     },
+    /// The memory tier gets other maximum bytes. What no longer fits is evicted, so a driver takes much in
+    /// several events.
+    MemoryMax {
+        /// Maximum bytes, overhead included.
+        bytes: u64,
+    },
 }
 
 /// A peer's reply to [`Action::Ask`].
@@ -482,6 +488,7 @@ impl<P: Payload> Event<P> {
             Event::Clear => Event::Clear,
             Event::Tick => Event::Tick,
             Event::Bound { device, length_max } => Event::Bound { device, length_max },
+            Event::MemoryMax { bytes } => Event::MemoryMax { bytes },
         }
     }
 }

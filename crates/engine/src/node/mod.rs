@@ -33,6 +33,7 @@ mod hot_tests;
 mod index;
 mod reads;
 mod remote;
+mod reuse;
 mod settings;
 mod stamps;
 mod tiers;
@@ -45,6 +46,8 @@ pub use event::{
     Stages, Unread,
 };
 pub use hot_report::{Bought, DeviceTier, HotTier, Hottest, Moved, Moves, Tiers};
+pub use reuse::MemoryUse;
+use reuse::Reuse;
 pub use settings::{
     Choice, ClusterSettings, DeviceSettings, OriginSettings, Pin, Settings, TierSettings,
 };
@@ -117,6 +120,8 @@ pub struct Contents {
     pub memory_objects: usize,
     /// Bytes of the memory tier, overhead included.
     pub memory_bytes: u64,
+    /// Maximum bytes of the memory tier at present.
+    pub memory_bytes_max: u64,
     /// Objects on devices; second copies on hot devices do not count.
     pub device_objects: usize,
     /// Bytes of memory of the index of the devices' objects.
@@ -181,6 +186,8 @@ pub struct Node<P> {
     writers: HashMap<Key, Writers>,
     writes_waiting: u32,
     recorder: Recorder,
+    /// Present if it was asked for.
+    reuse: Option<Reuse>,
     invariants: Invariants,
     next_job: JobId,
     /// The latest time of any event.
@@ -232,6 +239,7 @@ impl<P: Payload> Node<P> {
             writers: HashMap::new(),
             writes_waiting: 0,
             recorder: Recorder::new(&QueueName::Node.to_string(), 0, settings.windows.clone(), now),
+            reuse: None,
             invariants: Invariants::default(),
             next_job: 0,
             now,
@@ -313,6 +321,7 @@ impl<P: Payload> Node<P> {
                 Some(on) => on.queue.set_length_max(length_max),
                 None => self.invariants.broken(),
             },
+            Event::MemoryMax { bytes } => self.set_memory_max(bytes, actions),
         }
     }
 
@@ -349,6 +358,7 @@ impl<P: Payload> Node<P> {
         Contents {
             memory_objects: self.memory.len(),
             memory_bytes: self.memory.bytes(),
+            memory_bytes_max: self.memory.bytes_max(),
             device_objects: self.index.len(),
             index_bytes: self.index.memory_bytes(),
             device_bytes: self.devices.iter().map(|d| d.log.bytes()).collect(),

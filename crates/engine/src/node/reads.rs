@@ -120,6 +120,7 @@ impl<P: Payload> Node<P> {
         }
         let Some(kept) = self.memory.get(key) else { return false };
         let (payload, warm, again) = kept.read();
+        self.count_reuse(now, key, &payload, None);
         let warm = if again { self.offer(now, key, &payload, actions) } else { warm };
         let age = verified.map_or(0, |verified| now.saturating_sub(verified.at));
         let reply = Reply::Found { payload, outcome: Outcome::Memory, age, warm };
@@ -142,6 +143,7 @@ impl<P: Payload> Node<P> {
         }
         let kept = self.memory.get(key)?;
         let (payload, warm, again) = kept.read();
+        self.count_reuse(now, key, &payload, None);
         let warm = if again { self.offer(now, key, &payload, actions) } else { warm };
         self.now = self.now.max(now);
         let finished = Finished {
@@ -477,9 +479,16 @@ impl<P: Payload> Node<P> {
         reply: impl Fn() -> Reply<P>,
         actions: &mut Vec<Action<P>>,
     ) {
+        let (served, _) = flight.served.unwrap_or((now, 0));
         for waiter in &flight.waiters {
             let stages = flight.stages(waiter, now);
-            self.answer(now, waiter.request, reply(), stages, actions);
+            let reply = reply();
+            if let Reply::Found { payload, outcome, .. } = &reply {
+                let service = served.saturating_sub(flight.started);
+                let service = (*outcome != Outcome::Memory).then_some(service);
+                self.count_reuse(now, &flight.key, payload, service);
+            }
+            self.answer(now, waiter.request, reply, stages, actions);
         }
     }
 

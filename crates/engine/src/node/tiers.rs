@@ -25,6 +25,16 @@ impl<P: Payload> Node<P> {
         }
         let bytes = payload.stored_bytes();
         let left = self.memory.insert(key, Kept { payload, verified, hits: 0, warm: 0 }, bytes);
+        self.evicted(left, actions);
+    }
+
+    /// Changes the maximum bytes of the memory tier.
+    pub(super) fn set_memory_max(&mut self, bytes: u64, actions: &mut Vec<Action<P>>) {
+        let left = self.memory.set_bytes_max(bytes);
+        self.evicted(left, actions);
+    }
+
+    fn evicted(&mut self, left: Vec<(Key, Kept<P>)>, actions: &mut Vec<Action<P>>) {
         for (key, kept) in left {
             if !self.index.contains_key(&key) && !self.appending_of.contains_key(&key) {
                 self.append(&key, &kept.payload, kept.verified, Target::Main, None, actions);
