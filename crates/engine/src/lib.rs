@@ -10,6 +10,7 @@
 //! - [`gateway`]: an access point: chooses a node for each request; hedges, failover, retry
 //!   budgets.
 //! - [`pool`]: a proxy in front of memcached servers: routes, replicas, multi-gets, hedges, failover.
+//! - [`dataset`]: a dataset as a process changes it: refreshed views, appends, seals.
 //! - [`question`]: a question to a dataset: which parts are asked when, and when the answer is whole.
 //! - [`route`]: the nodes of a key, and the health and load of each node.
 //! - [`tier`]: where a node keeps objects: in memory, and in the segments of its devices.
@@ -20,6 +21,7 @@
 //! - [`queue`]: a bounded queue in front of one or more servers, which records its own windows.
 
 pub mod act;
+pub mod dataset;
 pub mod gateway;
 pub mod invariant;
 pub mod layers;
