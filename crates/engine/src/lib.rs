@@ -10,6 +10,7 @@
 //! - [`gateway`]: an access point: chooses a node for each request; hedges, failover, retry
 //!   budgets.
 //! - [`pool`]: a proxy in front of memcached servers: routes, replicas, multi-gets, hedges, failover.
+//! - [`dataset`]: a dataset as a process changes it: refreshed views, appends, seals.
 //! - [`question`]: a question to a dataset: which parts are asked when, and when the answer is whole.
 //! - [`route`]: the nodes of a key, and the health and load of each node.
 //! - [`tier`]: where a node keeps objects: in memory, and in the segments of its devices.
@@ -21,7 +22,11 @@
 //! - [`queue`]: a bounded queue in front of one or more servers, which records its own windows.
 
 pub mod act;
+<<<<<<< HEAD
 pub mod budget;
+=======
+pub mod dataset;
+>>>>>>> 89a2888be638ccd3a866b7b4ed8e5f7d6671e66a
 pub mod gateway;
 pub mod invariant;
 pub mod layers;

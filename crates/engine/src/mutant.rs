@@ -114,6 +114,24 @@ pub(crate) enum Mutant {
     BudgetRaisedBeforeFreed,
     /// Bytes move back and forth for any difference, at once.
     BudgetWithoutMargin,
+    /// Of changes of datasets: a change is acknowledged before its chunk is in the store.
+    DatasetAckBeforeStored,
+    /// A manifest replaces the one that is known now, not the one whose log was sealed.
+    DatasetPublishesOver,
+    /// Chunks are removed before the manifest that has sealed them is current.
+    DatasetRemovesUnsealed,
+    /// A shard is removed because the reply to its manifest was lost.
+    DatasetRemovesListed,
+    /// Copies of shards are removed although the view uses them.
+    DatasetDiscardsUsed,
+    /// A chunk counts although its number may have been sealed before it was put.
+    DatasetLateChunkCounts,
+    /// A change is written again although its chunk may have been sealed at once.
+    DatasetSealedNotCompared,
+    /// A view is used although the manifest may have changed while its chunks were read.
+    DatasetViewNotCompared,
+    /// A chunk whose number is taken counts as another's, although it may be one's own, sealed and removed before the store looked.
+    DatasetTakenTrusted,
 }
 
 #[cfg(test)]
