@@ -41,6 +41,7 @@ mod socket;
 mod text;
 mod tiers;
 mod tls;
+pub mod token;
 mod trim;
 mod writes;
 
@@ -57,6 +58,7 @@ use model::window::{self, Nanos, QueueName, Window};
 use tracing::{info, warn};
 
 pub use object::Object;
+pub use s3::{keys, seal};
 pub use settings::{cluster_of, settings_of};
 
 use crate::config::Config;
@@ -527,6 +529,9 @@ pub fn announce(config: &Config, server: &Server) {
         return;
     }
     info!("objects at http://{address}/objects/KEY");
+    if config.serve.token.as_deref().is_some_and(|token| !token::is_hash(token)) {
+        warn!("serve.token is configured as it is; its hash suffices: see `concertina keys token`");
+    }
     if let Some(s3) = server.s3() {
         info!("S3's protocol at http://{s3}");
     }

@@ -14,6 +14,7 @@ mod factors;
 mod factors_runs;
 mod import;
 mod import_bad;
+mod keys;
 mod left_out;
 mod load;
 mod load_bench;

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::Config;
 use super::name::is_name;
 use super::sections::{not_an_address, unshown};
+use crate::token;
 
 /// The role of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -353,9 +354,17 @@ impl Config {
         }
         let (token, clients) = (self.cluster.token.as_deref(), self.serve.token.as_deref());
         checks.must(
-            token.is_none_or(|token| !token.is_empty() && Some(token) != clients),
+            token.is_none_or(|mine| {
+                let same = clients.and_then(token::hash_of) == Some(blake3::hash(mine.as_bytes()));
+                !mine.is_empty() && !same
+            }),
             "cluster.token",
             "must not be empty, and not be the token of clients (serve.token): whoever has it may speak as a node",
+        );
+        checks.must(
+            !token.is_some_and(token::is_hash),
+            "cluster.token",
+            "must be the token itself and not its hash: processes send it to each other",
         );
         checks.must(
             !self.is_clustered() || token.is_some() || (clients.is_none() && !self.is_spread()),

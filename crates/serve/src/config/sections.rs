@@ -10,6 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::cluster::Role;
 use crate::datasets::{Fill, Overload};
+use crate::token;
 
 const MIB: u64 = 1 << 20;
 
@@ -25,7 +26,8 @@ section! {
         /// Threads that serve connections; 0: one for each core.
         pub threads: u32 = 0,
         /// If set, every request (except /healthz and /readyz) must carry the header
-        /// `Authorization: Bearer TOKEN`. Processes of a cluster show each other cluster.token.
+        /// `Authorization: Bearer TOKEN`. The token, or "blake3:HASH" as `concertina keys token` prints it.
+        /// Processes of a cluster show each other cluster.token.
         #[serde(deserialize_with = "unshown")]
         pub token: Option<String> = None,
         /// File with the certificate, in PEM format, that clients of the gateway, of a node without members, and
@@ -239,6 +241,11 @@ impl Serve {
             ),
         }
         checks.must(self.token.as_deref() != Some(""), "token", "is empty; leave it out or set it");
+        checks.must(
+            self.token.as_deref().is_none_or(|token| token::hash_of(token).is_some()),
+            "token",
+            "begins with blake3: and is not a hash as `concertina keys token` prints it",
+        );
         checks.must(
             self.tls_certificate.is_some() == self.tls_key.is_some(),
             "tls_key",

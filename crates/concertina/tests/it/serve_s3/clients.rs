@@ -241,7 +241,7 @@ fn the_aws_sdk_for_java_works_unchanged() {
 }
 
 /// The front as the origin of another process, which reaches it with object_store.
-fn origin_of(front: &Front, (id, secret, _): (&str, &str, &str)) -> config::Origin {
+pub fn origin_of(front: &Front, (id, secret, _): (&str, &str, &str)) -> config::Origin {
     config::Origin {
         kind: Kind::S3,
         endpoint: Some(format!("http://{}", front.address)),
