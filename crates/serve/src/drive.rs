@@ -16,8 +16,8 @@ use bytes::{Bytes, BytesMut};
 use engine::Key;
 use engine::invariant::Invariants;
 use engine::node::{
-    Action, Asker, Checked, Contents, Event, Failure, Fetched, Hit, Node, PeerStatus, Reply,
-    RequestId, RestoredSegment, Settings, Stages, Tiers,
+    Action, Asker, Checked, Contents, Event, Failure, Fetched, Hit, MemoryUse, Node, PeerStatus,
+    Reply, RequestId, RestoredSegment, Settings, Stages, Tiers,
 };
 use engine::route::NodeId;
 use model::window::{Nanos, Window};
@@ -435,6 +435,16 @@ impl Drive {
     pub fn contents(&self) -> (Contents, usize) {
         let state = self.lock();
         (state.node.contents(), state.waiters.len())
+    }
+
+    /// Begins to sample what the memory tier would be worth with other bytes.
+    pub fn sample_reuse(&self) {
+        self.lock().node.sample_reuse();
+    }
+
+    /// What the memory tier is used for, and would be with each of `sizes` bytes; `None` if that is not sampled.
+    pub fn memory_use(&self, sizes: &[u64]) -> Option<MemoryUse> {
+        self.lock().node.memory_use(sizes)
     }
 
     /// The bound of a device's queue, and the one of the configuration.

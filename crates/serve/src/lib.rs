@@ -25,6 +25,7 @@ mod limits;
 mod list;
 mod live;
 mod membership;
+mod memory;
 mod metrics;
 mod middleware;
 mod object;
@@ -92,6 +93,8 @@ pub struct Shared {
     drive: Arc<Drive>,
     mismatches: Arc<Mismatches>,
     datasets: Option<Arc<Datasets>>,
+    /// The memory that objects and layers share, if they do.
+    memory: Option<Arc<memory::Memory>>,
     uploads: Arc<Budget>,
     writes: AtomicUsize,
 }
@@ -155,6 +158,7 @@ pub struct Server {
     membership: Option<Arc<Membership>>,
     text: Option<Running>,
     datasets: Option<datasets::Running>,
+    memory: Option<memory::Running>,
     gateway: Option<(Arc<Access>, Running)>,
     s3: Option<Running>,
     middleware: Option<(Arc<Middleware>, Running)>,
@@ -210,7 +214,7 @@ impl Server {
         let whole = Loop::start(&config, unix_offset_ns)?;
         let mut observed: Vec<Arc<dyn Observed>> = Vec::new();
         let mut addresses = Vec::new();
-        let (mut node, mut datasets, mut text) = (None, None, None);
+        let (mut node, mut datasets, mut memory, mut text) = (None, None, None, None);
         if let Some(listener) = node_listener {
             let of = (origin.clone(), &whole, membership.clone());
             let shared = start_node(&config, windows.clone(), of, now)?;
@@ -237,6 +241,8 @@ impl Server {
             let runtimes = running.runtimes();
             let start = |datasets: &Arc<Datasets>| datasets.start(runtimes.first());
             datasets = shared.datasets.as_ref().map(start).transpose()?;
+            let start = |of: &Arc<memory::Memory>| of.start(&shared.drive);
+            memory = shared.memory.as_ref().map(start).transpose()?;
             text = text_listener.map(|it| front::run(&Text::new(&shared), it)).transpose()?;
             node = Some((shared, running, beat));
         }
@@ -272,6 +278,7 @@ impl Server {
             membership,
             text,
             datasets,
+            memory,
             gateway,
             s3,
             middleware,
@@ -298,6 +305,7 @@ impl Server {
             membership: None,
             text: None,
             datasets: None,
+            memory: None,
             gateway: None,
             s3: None,
             middleware,
@@ -355,6 +363,9 @@ impl Server {
         if let Some(datasets) = self.datasets {
             datasets.stop();
         }
+        if let Some(memory) = self.memory {
+            memory.stop();
+        }
         let node = self.node.map(|(shared, running, beat)| {
             shared.stop();
             if let Some(text) = self.text {
@@ -397,10 +408,13 @@ fn start_node(
         membership.me().map(|me| place_of(config, ring, me, membership.lag()))
     };
     let cluster = membership.as_ref().and_then(place);
-    arena::open(ARENA_TIMES * config.node.memory_bytes.0 + ARENA_BYTES_MORE);
+    let memory_most = config.node.memory_bytes.0.max(config.node.memory_shared_bytes.0);
+    arena::open(ARENA_TIMES.saturating_mul(memory_most).saturating_add(ARENA_BYTES_MORE));
+    let memory = config.node.shared().map(|of| memory::Memory::new(of, whole.clone()));
     let mismatches = Arc::new(Mismatches::default());
     let (place, windows_of) = (membership.clone(), windows.clone());
-    let datasets = Datasets::new(config, place, origin.clone(), windows_of, whole, now)?;
+    let (of, to) = ((origin.clone(), place), (whole, memory.as_ref()));
+    let datasets = Datasets::new(config, of, windows_of, to, now)?;
     let peers = cluster.as_ref().zip(membership.clone());
     let peers = peers.map(|(cluster, of)| Peers::new(config, cluster, of, mismatches.clone()));
     let peers = peers.transpose()?.map(Arc::new);
@@ -421,6 +435,7 @@ fn start_node(
         drive,
         mismatches,
         datasets,
+        memory,
         uploads: Budget::new(config.serve.uploads_bytes_max.0),
         writes: AtomicUsize::new(0),
     }))

@@ -48,9 +48,10 @@ impl At {
 Examples:
   concertina why
   concertina why shard/packages --last 50
+  concertina why memory
 
-Shows the changes that the server made by itself or advises (act.layers, act.bounds), newest first, each
-with its reason and with the expected and the realised effect.")]
+Shows the changes that the server made by itself or advises (act.layers, act.bounds, act.memory), newest
+first, each with its reason and with the expected and the realised effect.")]
 pub struct WhyArgs {
     /// Only changes of queues whose names begin with this
     #[arg(default_value = "")]

@@ -103,6 +103,19 @@ fn in_words(url: &str, status: &Value, tiers: &Value) -> String {
         contents["device_objects"],
         status["requests_waiting"],
     );
+    let memory = &status["memory"];
+    if memory.is_object() {
+        let of = |name: &str| bytes(&memory[name]);
+        let _ = writeln!(
+            text,
+            "memory: {} for objects and layers; objects have {} of at most {}, layers {} of at most {}",
+            of("bytes_max"),
+            of("objects_bytes"),
+            of("objects_bytes_max"),
+            of("layers_bytes"),
+            of("layers_bytes_max"),
+        );
+    }
     if let Some(laboratory) = status["laboratory"].as_str() {
         let _ = writeln!(text, "laboratory: {laboratory}");
     }

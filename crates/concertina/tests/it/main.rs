@@ -42,6 +42,7 @@ mod serve_gateway;
 mod serve_limits;
 mod serve_live;
 mod serve_lost;
+mod serve_memory;
 mod serve_mutual;
 mod serve_quick;
 mod serve_replay;

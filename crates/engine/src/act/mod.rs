@@ -43,11 +43,13 @@ pub enum Knob {
     Bounds,
     /// The bounds of requests in progress at a gateway.
     Concurrency,
+    /// The bytes of memory that objects and layers have.
+    Memory,
 }
 
 impl Knob {
     /// All of them.
-    pub const ALL: [Knob; 3] = [Knob::Layers, Knob::Bounds, Knob::Concurrency];
+    pub const ALL: [Knob; 4] = [Knob::Layers, Knob::Bounds, Knob::Concurrency, Knob::Memory];
 }
 
 impl Knob {
@@ -57,6 +59,7 @@ impl Knob {
             Knob::Layers => "layers",
             Knob::Bounds => "bounds",
             Knob::Concurrency => "concurrency",
+            Knob::Memory => "memory",
         }
     }
 }
@@ -83,6 +86,8 @@ pub struct Modes {
     pub bounds: Mode,
     /// Of [`Knob::Concurrency`].
     pub concurrency: Mode,
+    /// Of [`Knob::Memory`].
+    pub memory: Mode,
 }
 
 impl Modes {
@@ -92,6 +97,7 @@ impl Modes {
             Knob::Layers => self.layers,
             Knob::Bounds => self.bounds,
             Knob::Concurrency => self.concurrency,
+            Knob::Memory => self.memory,
         }
     }
 }
@@ -114,7 +120,12 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Settings {
-            modes: Modes { layers: Mode::Auto, bounds: Mode::Advise, concurrency: Mode::Auto },
+            modes: Modes {
+                layers: Mode::Auto,
+                bounds: Mode::Advise,
+                concurrency: Mode::Auto,
+                memory: Mode::Auto,
+            },
             per_minute: 60,
             judged_after: 30 * SECOND,
             repeat: 300 * SECOND,

@@ -154,12 +154,19 @@ pub struct Move {
     pub gain_s: f64,
     /// Seconds of service per second that the giver saved by them.
     pub loss_s: f64,
+    /// Whether an operator fixed the bytes of the taker, whatever they save.
+    pub fixed: bool,
+}
+
+fn saves(from: Party, to: Party, bytes: u64, [gain_s, loss_s]: [f64; 2]) -> Move {
+    Move { from, to, bytes, gain_s, loss_s, fixed: false }
 }
 
 impl fmt::Display for Move {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (gain, loss) = (self.gain_s * 1e3, self.loss_s * 1e3);
         match self.to {
+            _ if self.fixed => write!(f, "the bytes of layers were fixed"),
             Party::Free => write!(f, "they save {loss:.3} ms of service a second"),
             _ => write!(
                 f,
@@ -325,6 +332,11 @@ impl Divider {
         self.settled(now, wanted)
     }
 
+    /// The move under way.
+    pub fn moving(&self) -> Option<&Move> {
+        self.moving.as_ref().map(|moving| &moving.of)
+    }
+
     /// Begins a move that [`Divider::observe`] returned.
     pub fn begin(&mut self, now: Nanos, of: Move) {
         let free = self.free();
@@ -393,7 +405,7 @@ impl Divider {
             let bytes = fixed.min(free.saturating_add(spare));
             let from = if bytes > free { Party::Objects } else { Party::Free };
             let loss_s = self.loss_s(bytes.saturating_sub(free));
-            let of = Move { from, to: Party::Layers, bytes, gain_s: f64::INFINITY, loss_s };
+            let of = Move { from, to: Party::Layers, bytes, gain_s: 0.0, loss_s, fixed: true };
             return Some(of).filter(|of| of.bytes > 0);
         }
         let Lump { bytes, saved_s: gain_s } = layers.wish.filter(|wish| wish.bytes > 0)?;
@@ -403,7 +415,7 @@ impl Divider {
         }
         let loss_s = self.loss_s(missing);
         let from = if missing > 0 { Party::Objects } else { Party::Free };
-        let of = Move { from, to: Party::Layers, bytes, gain_s, loss_s };
+        let of = saves(from, Party::Layers, bytes, [gain_s, loss_s]);
         (gain_s >= self.factor() * loss_s).then_some(of)
     }
 
@@ -431,7 +443,7 @@ impl Divider {
                 // Of equal ones the most.
                 && best.as_ref().is_none_or(|best| gain_s / bytes as f64 >= 0.999 * each(best))
             {
-                best = Some(Move { from: Party::Free, to, bytes, gain_s, loss_s: 0.0 });
+                best = Some(saves(Party::Free, to, bytes, [gain_s, 0.0]));
             }
         }
         if best.is_some() {
@@ -442,7 +454,7 @@ impl Divider {
         let from = Party::Layers;
         if room > 0 && is_unused {
             let gain_s = self.gain_s(room);
-            let of = Move { from, to, bytes: room, gain_s, loss_s: 0.0 };
+            let of = saves(from, to, room, [gain_s, 0.0]);
             if gain_s >= self.settings.worth_s {
                 return Some(of);
             }
@@ -450,18 +462,17 @@ impl Divider {
         let Lump { bytes, saved_s: loss_s } = layers.spare.filter(|spare| spare.bytes > 0)?;
         let bytes = bytes.saturating_add(room);
         let gain_s = self.gain_s(bytes);
-        let of = Move { from, to, bytes, gain_s, loss_s };
+        let of = saves(from, to, bytes, [gain_s, loss_s]);
         let enough = gain_s >= self.settings.worth_s && gain_s >= self.factor() * loss_s;
         (enough && loss_s.is_finite() && self.layers >= layers.least_bytes.saturating_add(bytes))
             .then_some(of)
     }
 
     fn given_back(&self, now: Nanos, layers: &Layers) -> Option<Move> {
-        let (to, gain_s) = (Party::Free, 0.0);
         let room = self.layers.saturating_sub(layers.held_bytes.max(layers.least_bytes));
         let unused = self.layers_used.saturating_add(self.settings.settle.saturating_mul(6));
         if room > 0 && now >= unused {
-            return Some(Move { from: Party::Layers, to, bytes: room, gain_s, loss_s: 0.0 });
+            return Some(saves(Party::Layers, Party::Free, room, [0.0; 2]));
         }
         if now < self.objects_worth.saturating_add(self.settings.idle) {
             return None;
@@ -471,7 +482,7 @@ impl Divider {
         let bytes = (1..=PARTS).map(|part| self.step().saturating_mul(part).min(spare));
         let bytes = bytes.filter(worthless).max().filter(|bytes| *bytes > 0)?;
         let loss_s = self.loss_s(bytes);
-        Some(Move { from: Party::Objects, to, bytes, gain_s, loss_s })
+        Some(saves(Party::Objects, Party::Free, bytes, [0.0, loss_s]))
     }
 
     fn factor(&self) -> f64 {

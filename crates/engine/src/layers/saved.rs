@@ -45,6 +45,11 @@ impl Manager {
         }
     }
 
+    /// Seconds of service per second of all shards together.
+    pub fn busy_share(&self) -> f64 {
+        self.states.values().map(|state| state.load.utilisation).sum()
+    }
+
     /// What the busiest shard lacks for its next layer, if the budget did not allow the layer at the last
     /// decision: the missing bytes, and what the layer would save.
     pub fn wish(&self) -> Option<Lump> {

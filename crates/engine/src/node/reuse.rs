@@ -31,6 +31,7 @@ pub(super) struct Reuse {
     faded: Nanos,
     /// What the reads that memory did not answer took to retrieve.
     retrievals: Service,
+    retrieved_s: f64,
 }
 
 /// What the memory tier is used for.
@@ -44,6 +45,8 @@ pub struct MemoryUse {
     pub reads: u64,
     /// The mean service time of a retrieval, which a hit saves, seconds; 0 before the first.
     pub saved_s: f64,
+    /// Seconds of service of all retrievals since the start.
+    pub retrieved_s: f64,
     /// The share of the latest reads that memory would have answered with the bytes asked for.
     pub hit_ratios: Vec<f64>,
 }
@@ -71,6 +74,7 @@ impl<P: Payload> Node<P> {
             reads: 0,
             faded: self.now,
             retrievals: Service::default(),
+            retrieved_s: 0.0,
         });
     }
 
@@ -83,6 +87,7 @@ impl<P: Payload> Node<P> {
             bytes_max: self.memory.bytes_max(),
             reads: reuse.reads,
             saved_s: reuse.retrievals.mean_s(),
+            retrieved_s: reuse.retrieved_s,
             hit_ratios: reuse.shards.hit_ratios(sizes),
         })
     }
@@ -103,6 +108,7 @@ impl<P: Payload> Node<P> {
         reuse.add(key, bytes, now);
         if let Some(service) = service {
             reuse.retrievals.add(bytes, service, now);
+            reuse.retrieved_s += service as f64 / SECOND as f64;
         }
     }
 }

@@ -46,6 +46,8 @@ section! {
         /// Bounds of requests in progress at gateways with gateway.concurrency = "auto". Within half and twice
         /// the bound of the last change it moves in any mode but "off".
         pub concurrency: act::Mode = act::Mode::Auto,
+        /// The bytes of node.memory_shared_bytes that objects and layers have: moves from one to the other.
+        pub memory: act::Mode = act::Mode::Auto,
         /// Maximum changes of each knob in a minute.
         pub per_minute: u32 = 60,
         /// Seconds after a change at which its effect is measured.
@@ -90,6 +92,7 @@ impl Act {
                 layers: self.layers,
                 bounds: self.bounds,
                 concurrency: self.concurrency,
+                memory: self.memory,
             },
             per_minute: self.per_minute,
             judged_after: (self.judged_after_s * 1e9) as Nanos,

@@ -74,6 +74,14 @@ section! {
     pub struct Node {
         /// Capacity of the memory tier in bytes of objects.
         pub memory_bytes: Size = Size(64 * MIB),
+        /// One budget for objects in memory and layers of datasets alike: bytes move to where they save most time.
+        /// memory_bytes is then what objects have at the start and when nobody reads them, and
+        /// datasets.layers_bytes only says whether there are layers (above 0). At least memory_bytes.
+        /// 0: each has its own bytes.
+        pub memory_shared_bytes: Size = Size(0),
+        /// Seconds between two decisions on memory_shared_bytes. Bytes move when they were worth it for ten of
+        /// these, by at most 1/16 of the budget in each.
+        pub memory_shared_interval_s: f64 = 1.0,
         /// Which objects leave memory first: "s3-fifo" (those that are not read again soon after
         /// they came) or "lru" (the least recently used).
         pub memory_eviction: Eviction = Eviction::S3Fifo,
@@ -276,7 +284,26 @@ pub(super) fn not_an_address(text: &str) -> String {
 }
 
 impl Node {
+    /// The settings of the budget that objects and layers share; `None` if each has its own.
+    pub fn shared(&self) -> Option<engine::budget::Settings> {
+        let interval = (self.memory_shared_interval_s * 1e9) as Nanos;
+        (self.memory_shared_bytes.0 > 0).then(|| engine::budget::Settings {
+            bytes_max: self.memory_shared_bytes.0,
+            objects_least: self.memory_bytes.0,
+            interval,
+            settle: 10 * interval,
+            idle: 600 * interval,
+            ..Default::default()
+        })
+    }
+
     pub(super) fn check(&self, mut checks: Checks<'_>) {
+        checks.between("memory_shared_interval_s", self.memory_shared_interval_s, 0.01, 1e4);
+        checks.must(
+            self.memory_shared_bytes.0 == 0 || self.memory_shared_bytes.0 >= self.memory_bytes.0,
+            "memory_shared_bytes",
+            "must be 0, or at least memory_bytes, which objects have in any case",
+        );
         checks.between("revalidate_s", self.revalidate_s, 0.0, 1e6);
         checks.between("stale_if_error_s", self.stale_if_error_s, 0.0, 1e6);
         checks.must(

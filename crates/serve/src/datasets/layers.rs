@@ -11,7 +11,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -27,6 +27,7 @@ use super::Datasets;
 use super::ask::part_of;
 use super::station::Station;
 use crate::live::Loop;
+use crate::memory::Memory;
 use dataset::part::Part;
 use record::clock;
 
@@ -127,6 +128,8 @@ pub struct Layers {
     state: Mutex<State>,
     /// What knows the load to come, and decides whether a change is made.
     whole: Arc<Loop>,
+    /// The budget, if objects share it.
+    memory: OnceLock<Arc<Memory>>,
     interval: Duration,
     stopping: AtomicBool,
 }
@@ -164,6 +167,7 @@ impl Layers {
         Ok(Arc::new(Layers {
             state: Mutex::new(state),
             whole,
+            memory: OnceLock::new(),
             interval,
             stopping: AtomicBool::new(false),
         }))
@@ -171,6 +175,11 @@ impl Layers {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes the layers share a budget with objects, before they are started.
+    pub fn share(&self, memory: Arc<Memory>) {
+        let _ = self.memory.set(memory);
     }
 
     /// Maximum bytes of the layers of all shards together.
@@ -246,15 +255,16 @@ impl Layers {
         let now = clock::now();
         let mut managed = Vec::new();
         let mut footprints = BTreeMap::new();
-        for candidate in &candidates {
-            let observed = state.observed(candidate);
+        let all: Vec<Observed> = candidates.iter().map(|c| state.observed(c)).collect();
+        let fixed_part = self.take_limit(&mut state, &candidates, &all);
+        for (candidate, observed) in candidates.iter().zip(all) {
             footprints.insert(candidate.station.name().to_owned(), observed.held_bytes);
             let Some(bytes) = candidate.fixed_bytes else {
                 self.tell(&mut state.manager, now, candidate, &observed);
                 managed.push(observed);
                 continue;
             };
-            state.keep(candidate, bytes, orders);
+            state.keep(candidate, (bytes as f64 * fixed_part) as u64, orders);
         }
         self.whole.set_footprints(footprints);
         for change in state.manager.observe(now, &managed) {
@@ -269,10 +279,34 @@ impl Layers {
         }
     }
 
+    /// With a budget that objects share: reports what the layers hold and lack, and takes their limit. Returns the
+    /// part of the fixed bytes that fits.
+    fn take_limit(&self, state: &mut State, candidates: &[Candidate], all: &[Observed]) -> f64 {
+        let Some(memory) = self.memory.get() else { return 1.0 };
+        let with = || candidates.iter().zip(all);
+        let fixed = |c: &Candidate| c.fixed_bytes;
+        let least_bytes = with().filter_map(|(c, _)| fixed(c)).fold(0, u64::saturating_add);
+        let of_fixed = with().filter(|(c, _)| fixed(c).is_some());
+        let held_by_fixed: u64 = of_fixed.map(|(_, observed)| observed.held_bytes).sum();
+        let layers = engine::budget::Layers {
+            held_bytes: all.iter().map(|observed| observed.held_bytes).sum(),
+            bytes_max: 0,
+            least_bytes,
+            // What is not added needs no bytes.
+            wish: state.manager.wish().filter(|_| self.whole.makes(Knob::Layers)),
+            spare: state.manager.spare(),
+        };
+        let limit = memory.exchange(layers, state.manager.busy_share());
+        let for_fixed = least_bytes.min(limit);
+        state.manager.set_budget(limit.saturating_sub(for_fixed.max(held_by_fixed)));
+        if least_bytes > 0 { for_fixed as f64 / least_bytes as f64 } else { 1.0 }
+    }
+
     /// Tells the manager how fast a shard was, and how long its queue is expected to be. Where the
     /// objective is expected to be missed, the queue counts as too long, whatever its length.
     fn tell(&self, manager: &mut Manager, now: Nanos, candidate: &Candidate, observed: &Observed) {
         let (count, busy_s) = candidate.station.take_served();
+        manager.busy(candidate.id, busy_s);
         // What is served while a layer is being made is of neither footprint.
         if !observed.growing {
             manager.served(now, candidate.id, observed.held_bytes, count, busy_s);

@@ -27,6 +27,7 @@ use super::lane::{Lane, Seen};
 use crate::config::Config;
 use crate::live::Loop;
 use crate::membership::Membership;
+use crate::memory::Memory;
 use crate::pace::Pace;
 use complaints::Complaints;
 use dataset::{Info, remote};
@@ -97,10 +98,9 @@ impl Datasets {
     /// invalid.
     pub fn new(
         config: &Config,
-        membership: Option<Arc<Membership>>,
-        origin: Arc<dyn Origin>,
+        (origin, membership): (Arc<dyn Origin>, Option<Arc<Membership>>),
         windows: window::Settings,
-        whole: &Arc<Loop>,
+        (whole, memory): (&Arc<Loop>, Option<&Arc<Memory>>),
         now: Nanos,
     ) -> anyhow::Result<Option<Arc<Datasets>>> {
         let Some(path) = &config.datasets.path else { return Ok(None) };
@@ -134,6 +134,10 @@ impl Datasets {
             (whole, now),
         )?;
         all.looks_for_all = true;
+        // Without layers they have no part in it.
+        if let Some(memory) = memory.filter(|_| config.datasets.layers_bytes.0 > 0) {
+            all.layers.share(memory.clone());
+        }
         Ok(Some(Arc::new(all)))
     }
 

@@ -7,7 +7,7 @@
 //!
 //! Whatever changes something by itself asks [`Loop::propose`] first: [`engine::act`] decides, the
 //! journal keeps it. Beside the layer manager (`datasets::layers`) that is `bounds`, and a gateway's bound of
-//! requests (`gateway::concurrency`).
+//! requests (`gateway::concurrency`), and the memory that objects and layers share (`memory`).
 //!
 //! A gateway has no devices. Nodes tell it the windows of theirs (`told`), so that its model is of all that is behind it.
 
@@ -23,7 +23,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 
-use engine::act::{Entry, Governor, Knob, Proposal, Status};
+use engine::act::{Entry, Governor, Knob, Mode, Proposal, Status};
 use model::live::{Live, State, Station};
 use model::window::{Nanos, Window};
 use record::clock;
@@ -219,6 +219,12 @@ impl Loop {
         info!("{}", if on { "all changes are held" } else { "changes are made again" });
     }
 
+    /// Whether changes of a knob are made at present.
+    pub fn makes(&self, knob: Knob) -> bool {
+        let acting = lock(&self.acting);
+        !acting.governor.is_held() && acting.governor.settings().modes.of(knob) == Mode::Auto
+    }
+
     /// Whether the kill switch is on.
     pub fn is_held(&self) -> bool {
         lock(&self.acting).governor.is_held()
@@ -238,7 +244,7 @@ impl Loop {
             let value = match knob {
                 Knob::Layers => lock(&self.lengths).get(&target).copied(),
                 Knob::Bounds => self.longest_wait_s(&target),
-                Knob::Concurrency => lock(&self.noted).get(&target).copied(),
+                Knob::Concurrency | Knob::Memory => lock(&self.noted).get(&target).copied(),
             };
             acting.governor.realise(id, value.unwrap_or(f64::NAN));
         }
