@@ -102,6 +102,8 @@ impl<E: Clone> Refresh<E> {
                 return self.again(now, Some(error), settings, actions);
             }
             (Step::Pause(at), Event::Tick) if now >= at => (Step::Head, Action::Head),
+            // The driver's timer was early.
+            (Step::Pause(at), Event::Tick) => (Step::Pause(at), Action::Wake { at }),
             (step, _) => {
                 self.step = step;
                 return None;
