@@ -35,6 +35,19 @@ pub(crate) enum Mutant {
     EpochUnasked,
     /// A gateway gives up the writes at a node that was lost while others may still act on the earlier view.
     GivenUpAtOnce,
+    /// A write that is under way when another node begins to order its key counts as made however long it
+    /// takes.
+    GraceForEver,
+    /// A node says that it has handed over while it makes a write.
+    HandsOverWhileWriting,
+    /// A node says that it has handed over while others hold its leases.
+    HandsOverLeased,
+    /// A node that has handed over serves its copies of the keys that it ordered.
+    ServesAfterHandover,
+    /// A lease that its granter took back is revived by a grant that was on its way.
+    ReturnedLeaseRevived,
+    /// A node orders the keys of one that handed over although others may still act on an earlier view.
+    HandoverHidesEarlier,
     /// A node that missed a view takes only those keys for changed that the last one changed.
     MissedViewTrusted,
     /// A node serves copies of keys that it just became a replica of.

@@ -183,7 +183,7 @@ pub struct Share {
 
 impl Share {
     /// Takes over another part of the same budget.
-    fn join(&mut self, mut other: Share) {
+    pub fn join(&mut self, mut other: Share) {
         self.bytes += std::mem::take(&mut other.bytes);
     }
 }

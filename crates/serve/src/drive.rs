@@ -27,6 +27,7 @@ use tracing::info;
 
 use super::cluster::Peers;
 use super::events::EventLog;
+use super::handover::Handover;
 use super::object::Object;
 use crate::disk::{Disks, FoundOn, FoundSegment, side_by_side};
 use origin::{Chunks, Error, Found, Metadata, Origin};
@@ -69,6 +70,8 @@ pub struct Drive {
     runtimes: OnceLock<Vec<Handle>>,
     next_runtime: AtomicUsize,
     peers: Option<Arc<Peers>>,
+    /// How far this node is that hands over.
+    pub handover: Handover,
 }
 
 /// The prefix of messages about timeouts of the origin. Timeouts are answered with status 504,
@@ -97,6 +100,7 @@ impl Drive {
             runtimes: OnceLock::new(),
             next_runtime: AtomicUsize::new(0),
             peers,
+            handover: Handover::default(),
         }
     }
 
@@ -365,6 +369,7 @@ impl Drive {
                     drive.tell(clock::now(), Event::Checked { job, result });
                 });
             }
+            (Action::HandedOver, _) => self.handover.end(),
             (other, _) => self.call(other),
         }
     }

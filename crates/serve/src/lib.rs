@@ -17,6 +17,7 @@ pub mod events;
 mod exposition;
 mod front;
 mod gateway;
+mod handover;
 mod headers;
 mod http;
 mod inherited;
@@ -333,9 +334,15 @@ impl Server {
         self.address
     }
 
-    /// Takes no further connections, lets requests in flight end within `drain_s`, writes the last
-    /// windows and seals the segments.
+    /// Hands a node's keys over where others can take them, takes no further connections, lets requests in
+    /// flight end within `drain_s`, writes the last windows and seals the segments.
     pub fn stop(self) {
+        if let (Some((shared, ..)), Some(membership)) = (&self.node, &self.membership)
+            && membership.is_leased()
+        {
+            let within = Duration::from_secs_f64(shared.config.serve.drain_s / 2.0);
+            handover::hand_over(&shared.drive, membership, within);
+        }
         if let Some((middleware, running)) = self.middleware {
             middleware.end();
             middleware.stop();
@@ -372,10 +379,6 @@ impl Server {
                 text.stop();
             }
             running.stop();
-            // Requests under way have ended, and others may take this node's place.
-            if let Some(membership) = &self.membership {
-                membership.leave();
-            }
             if let Some(beat) = beat {
                 beat.stop();
             }
@@ -384,8 +387,9 @@ impl Server {
             }
             shared
         });
+        // Of a gateway; a node has left.
         if let Some(membership) = &self.membership {
-            membership.leave();
+            membership.leave(false);
         }
         self.observer.stop();
         self.whole.stop();

@@ -242,6 +242,7 @@ pub(super) fn origin_problem(error: &Error) -> Problem {
     let status = match error {
         Error::Full(_) | Error::ReadOnly(_) => StatusCode::INSUFFICIENT_STORAGE,
         Error::Upload(_) | Error::Refused(_) => StatusCode::BAD_REQUEST,
+        Error::Fenced(_) => StatusCode::MISDIRECTED_REQUEST,
         _ => return unavailable(&error.to_string()),
     };
     Problem::new(status, &error.to_string())

@@ -83,8 +83,8 @@ impl World {
             "cluster.replicas=2".to_owned(),
             "cluster.lease_s=0.3".to_owned(),
             "serve.threads=1".to_owned(),
-            "serve.drain_s=0.5".to_owned(),
-            "gateway.deadline_s=5".to_owned(),
+            "serve.drain_s=5".to_owned(),
+            "gateway.deadline_s=8".to_owned(),
         ]
     }
 

@@ -230,10 +230,14 @@ impl Gateway {
     /// it is back, and refuses it) nor in place of a later one. Its client is told then that its result is
     /// not known. Sooner it could be overtaken: its node may still make it after a write that comes there
     /// through another gateway.
+    /// A node that handed over answers all that it was sent.
     fn leave_lost(&mut self, now: Nanos, before: &View) {
         let lag = if mutant::is(Mutant::GivenUpAtOnce) { 0 } else { self.settings.view_lag };
         let view = &self.view;
-        let lost = |a: &Attempt| matches!(a.target, Target::Node(at) if before.is_live(at) && !view.is_live(at));
+        let lost = |a: &Attempt| {
+            matches!(a.target, Target::Node(at)
+            if before.is_live(at) && !view.is_live(at) && !view.has_handed_over(at))
+        };
         let slots = self.requests.which(|request| {
             request.operation == Operation::Write && request.attempts.iter().flatten().any(lost)
         });

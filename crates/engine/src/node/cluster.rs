@@ -27,6 +27,7 @@ use model::window::{Nanos, SECOND, key_hash};
 use serde::Serialize;
 
 use super::event::RequestId;
+use super::handover::Handover;
 use super::{Action, ClusterSettings, Node};
 use crate::mutant::{self, Mutant};
 use crate::route::{NodeId, Ring, View};
@@ -61,12 +62,15 @@ struct Lease {
     generation: u32,
     /// When it was last requested.
     asked: Option<Nanos>,
+    /// When its granter took it back: grants of requests until then are void.
+    returned: Option<Nanos>,
 }
 
 /// A write that has ended at the origin and waits for the key's other nodes to drop their copies.
 struct Pending {
     key: Key,
-    uncertain: bool,
+    /// As in [`super::Writers`].
+    until: Nanos,
     /// The peers that have not confirmed, and when to repeat the invalidation.
     peers: Vec<(NodeId, Option<Nanos>)>,
 }
@@ -104,15 +108,26 @@ impl Terms {
         place.and_then(|place| self.begun.get(place)).copied().unwrap_or(self.all)
     }
 
-    /// A term begins for those of `slots` that changed.
-    fn begin(&mut self, term: Term, slots: usize, changed: impl Fn(usize) -> bool) {
+    /// A term begins for those of `slots` that changed: `now` for those whose former primary handed over
+    /// (`Some(true)`), unless others may still act on the view before.
+    fn begin(
+        &mut self,
+        term: Term,
+        slots: usize,
+        now: Nanos,
+        changed: impl Fn(usize) -> Option<bool>,
+    ) {
         if self.each.is_empty() {
             (self.each, self.begun) = (vec![0; slots], vec![self.all]);
         }
         let place = self.begun.len() as u32;
-        self.begun.push(term);
-        let changed = |(slot, _): &(usize, &mut u32)| changed(*slot);
-        self.each.iter_mut().enumerate().filter(changed).for_each(|(_, of)| *of = place);
+        for (slot, of) in self.each.iter_mut().enumerate() {
+            let Some(handed_over) = changed(slot) else { continue };
+            let before = self.begun.get(*of as usize).map_or(Nanos::MAX, |term| term.settled_from);
+            let settled = before <= now || mutant::is(Mutant::HandoverHidesEarlier);
+            *of = place + u32::from(handed_over && settled);
+        }
+        self.begun.extend([term, Term { settled_from: now, ..term }]);
     }
 }
 
@@ -125,7 +140,9 @@ pub(super) struct Cluster {
     earlier: Vec<(Arc<Ring>, Nanos)>,
     leases: Vec<Lease>,
     /// The time until which each peer may hold a lease from this node.
-    granted: Vec<Nanos>,
+    pub granted: Vec<Nanos>,
+    /// Present once this node hands over.
+    pub handover: Option<Handover>,
     pending: BTreeMap<RequestId, Pending>,
     /// The number of pending writes of each key.
     pending_of: HashMap<Key, u32>,
@@ -165,6 +182,7 @@ impl Cluster {
             earlier: Vec::new(),
             leases: vec![Lease::default(); members],
             granted,
+            handover: None,
             pending: BTreeMap::new(),
             pending_of: HashMap::new(),
             useful: vec![1.0; members],
@@ -178,7 +196,7 @@ impl Cluster {
         self.pending.len()
     }
 
-    fn me(&self) -> NodeId {
+    pub fn me(&self) -> NodeId {
         self.settings.me
     }
 
@@ -189,7 +207,7 @@ impl Cluster {
 
     /// Whether this node may grant leases: it is a member, and no node acts on a view that it missed.
     fn may_grant(&self, now: Nanos) -> bool {
-        self.terms.all.settled_from <= now && self.lasts(now)
+        !self.hands_over() && self.terms.all.settled_from <= now && self.lasts(now)
     }
 
     fn term(&self, hash: u64) -> Term {
@@ -200,8 +218,9 @@ impl Cluster {
         let hash = key_hash(key);
         let primary = self.view.primary(&self.settings.ring.replicas_of_hash(hash))?;
         let (lease, term) = (self.leases[primary], self.term(hash));
-        let leased =
-            primary == self.me() || now < lease.until || mutant::is(Mutant::ServeAfterLease);
+        let mine =
+            primary == self.me() && (!self.hands_over() || mutant::is(Mutant::ServesAfterHandover));
+        let leased = mine || now < lease.until || mutant::is(Mutant::ServeAfterLease);
         let ignored = mutant::is(Mutant::GenerationIgnored);
         let generation = if ignored { 0 } else { lease.generation };
         let authority = Authority { primary, generation, epoch: term.epoch };
@@ -228,6 +247,13 @@ impl Cluster {
         primary == Some(self.me()) && self.term(hash).settled_from <= now && self.lasts(now)
     }
 
+    /// A peer takes its lease back; `now` is at least the time of any request for it so far.
+    pub fn give_back(&mut self, peer: NodeId, now: Nanos) -> bool {
+        let Some(lease) = self.leases.get_mut(peer) else { return false };
+        (lease.until, lease.returned) = (0, Some(now));
+        true
+    }
+
     /// Whether this node's part in a key's order is the same since an epoch; with `None` it does not matter.
     pub fn is_since(&self, key: &Key, epoch: Option<u64>) -> bool {
         epoch.is_none_or(|epoch| self.term(key_hash(key)).epoch <= epoch)
@@ -248,15 +274,18 @@ impl Cluster {
         if before.epoch > 0 && next && few && old.slots() == ring.slots() {
             let trusted = mutant::is(Mutant::NewReplicaTrusted);
             let same_live = before.live == self.view.live;
+            let view = &self.view;
             let changed = |slot: usize| {
                 if same_live && old.row(slot) == ring.row(slot) {
-                    return false;
+                    return None;
                 }
                 let (had, has) = (old.of_slot(slot), ring.of_slot(slot));
                 let joins = had.place(me).is_none() && has.place(me).is_some() && !trusted;
-                before.primary(&had) != self.view.primary(&has) || joins
+                let former = before.primary(&had);
+                let left = former.is_some_and(|former| view.has_handed_over(former));
+                (former != view.primary(&has) || joins).then_some(left && !joins)
             };
-            self.terms.begin(term, ring.slots(), changed);
+            self.terms.begin(term, ring.slots(), now, changed);
         } else {
             self.terms = Terms::new(term);
         }
@@ -394,6 +423,10 @@ impl<P: Payload> Node<P> {
         if until <= now {
             return;
         }
+        let void = lease.returned.is_some_and(|at| asked <= at);
+        if void && !mutant::is(Mutant::ReturnedLeaseRevived) {
+            return;
+        }
         if lease.until <= now {
             lease.generation += 1;
         }
@@ -416,7 +449,7 @@ impl<P: Payload> Node<P> {
         now: Nanos,
         request: RequestId,
         key: &Key,
-        uncertain: bool,
+        until: Nanos,
         actions: &mut Vec<Action<P>>,
     ) {
         let Some(cluster) = &mut self.cluster else {
@@ -433,7 +466,7 @@ impl<P: Payload> Node<P> {
         let awaited = |_: &NodeId| !mutant::is(Mutant::AckBeforePeers);
         let peers = peers.into_iter().filter(awaited).map(|peer| (peer, None)).collect();
         *cluster.pending_of.entry(key.clone()).or_insert(0) += 1;
-        cluster.pending.insert(request, Pending { key: key.clone(), uncertain, peers });
+        cluster.pending.insert(request, Pending { key: key.clone(), until, peers });
         self.end_writes(now, Some(request), actions);
     }
 
@@ -458,7 +491,12 @@ impl<P: Payload> Node<P> {
     }
 
     /// Ends those pending writes (one, or all) that wait for no peer's lease any more.
-    fn end_writes(&mut self, now: Nanos, only: Option<RequestId>, actions: &mut Vec<Action<P>>) {
+    pub(super) fn end_writes(
+        &mut self,
+        now: Nanos,
+        only: Option<RequestId>,
+        actions: &mut Vec<Action<P>>,
+    ) {
         // A node without peers gets ticks too; it has no pending writes.
         let Some(cluster) = &mut self.cluster else { return };
         let Cluster { pending, granted, .. } = cluster;
@@ -487,9 +525,10 @@ impl<P: Payload> Node<P> {
                 Some(_) => _ = cluster.pending_of.remove(&write.key),
                 None => self.invariants.broken(),
             }
-            let certain = !write.uncertain && cluster.is_primary(&write.key, now);
+            let certain = cluster.may_end(&write.key, write.until, now);
             actions.push(Action::WriteDone { request, certain });
         }
+        self.go_on_handing_over(now, actions);
     }
 
     pub(super) fn view(&mut self, now: Nanos, view: View, actions: &mut Vec<Action<P>>) {
@@ -511,14 +550,20 @@ impl<P: Payload> Node<P> {
             cluster.view.until = cluster.view.until.max(view.until);
             return;
         }
+        // Nobody who knows a later view acts on it before this one ends here.
+        let until = cluster.view.until;
         let epoch = cluster.follow(now, view);
         for pending in cluster.pending.values_mut() {
             let slot = cluster.settings.ring.slot_of_hash(key_hash(&pending.key));
-            pending.uncertain |= cluster.terms.of(slot).epoch == epoch;
+            if cluster.terms.of(slot).epoch == epoch {
+                pending.until = pending.until.min(until);
+            }
         }
         for (key, writers) in &mut self.writers {
             let slot = cluster.settings.ring.slot_of_hash(key_hash(key));
-            writers.uncertain |= cluster.terms.of(slot).epoch == epoch;
+            if cluster.terms.of(slot).epoch == epoch {
+                writers.until = writers.until.min(until);
+            }
         }
         self.tick(now, actions);
     }

@@ -156,6 +156,22 @@ pub enum Event<P> {
         /// The key.
         key: Key,
     },
+    /// A key's primary hands over and takes its lease back. When this event has been handled, this node
+    /// serves no copy under that lease, and the driver confirms that to the primary.
+    Return {
+        /// The primary.
+        peer: NodeId,
+    },
+    /// A peer confirmed [`Action::TakeBack`], or failed to.
+    Returned {
+        /// The peer.
+        peer: NodeId,
+        /// Whether it confirmed.
+        done: bool,
+    },
+    /// This node is about to stop: it hands over to the next of its keys' nodes. [`Action::HandedOver`]
+    /// says when it has. There is no way back.
+    HandOver,
     /// The membership changed, or was confirmed.
     View(View),
     /// Drop every copy in memory and on devices.
@@ -354,6 +370,14 @@ pub enum Action<P> {
         /// The write.
         request: RequestId,
     },
+    /// Tell a peer [`Event::Return`], then [`Event::Returned`] here.
+    TakeBack {
+        /// The peer.
+        peer: NodeId,
+    },
+    /// This node orders no keys any more, no write is under way, and nobody holds its leases: the membership
+    /// may list it as not live and [`View::handed_over`].
+    HandedOver,
     /// Send a peer [`Event::Offered`]; it may be lost.
     Offer {
         /// The peer.
@@ -484,6 +508,9 @@ impl<P: Payload> Event<P> {
                 Event::Invalidated { request, peer, done }
             }
             Event::Offered { key } => Event::Offered { key },
+            Event::Return { peer } => Event::Return { peer },
+            Event::Returned { peer, done } => Event::Returned { peer, done },
+            Event::HandOver => Event::HandOver,
             Event::View(view) => Event::View(view),
             Event::Clear => Event::Clear,
             Event::Tick => Event::Tick,
@@ -518,6 +545,8 @@ impl<P: Payload> Action<P> {
             Action::AskLease { peer, asked } => Action::AskLease { peer, asked },
             Action::Grant { peer, term } => Action::Grant { peer, term },
             Action::Invalidate { peer, key, request } => Action::Invalidate { peer, key, request },
+            Action::TakeBack { peer } => Action::TakeBack { peer },
+            Action::HandedOver => Action::HandedOver,
             Action::Offer { peer, key } => Action::Offer { peer, key },
         }
     }

@@ -24,6 +24,7 @@ mod cluster;
 mod device;
 mod event;
 mod flights;
+mod handover;
 #[cfg(test)]
 mod hit_tests;
 mod hot;
@@ -150,8 +151,8 @@ pub struct Hit<P> {
 /// The writes of one key: the one that has its turn, and those that wait for theirs.
 struct Writers {
     current: RequestId,
-    /// The view changed after its turn began, so another node may have written since.
-    uncertain: bool,
+    /// Until when it may be made: another node may write after that. `MAX` while this node orders the key.
+    until: Nanos,
     /// Those that wait, each with the epoch of [`Event::WriteBegin`].
     waiting: VecDeque<(RequestId, Option<u64>)>,
 }
@@ -314,6 +315,9 @@ impl<P: Payload> Node<P> {
                 self.invalidated(now, request, peer, done, actions);
             }
             Event::Offered { key } => self.offered(now, key, actions),
+            Event::Return { peer } => self.give_back(peer),
+            Event::Returned { peer, done } => self.returned(now, peer, done, actions),
+            Event::HandOver => self.hand_over(now, actions),
             Event::View(view) => self.view(now, view, actions),
             Event::Clear => self.clear(),
             Event::Tick => self.tick(now, actions),

@@ -33,6 +33,8 @@ pub(super) struct NodeProcess {
     lease_asker: Option<(usize, Life, Nanos)>,
     /// Keys being filled, for [`Breakage::VoidIgnored`].
     fills: HashMap<JobId, u32>,
+    /// The fault by which it stops in order.
+    pub stops: Option<usize>,
     /// Number of active faults that keep its devices full.
     pub full: u32,
     pub log: Option<Vec<Logged>>,
@@ -55,6 +57,8 @@ struct Write {
     over: bool,
     /// The origin confirmed the put.
     done: bool,
+    /// It was refused before anything was sent to the origin.
+    fenced: bool,
     /// The client has its reply already: that the write took too long or, with a breakage, an early
     /// acknowledgement.
     told: bool,
@@ -72,6 +76,7 @@ impl NodeProcess {
             slow: 1.0,
             lease_asker: None,
             fills: HashMap::new(),
+            stops: None,
             full: 0,
             log: None,
         }
@@ -141,7 +146,14 @@ impl Simulation {
                 if until <= self.now && breakage != Some(Breakage::LateWriteBegun) {
                     return self.answer_from(at, from, &ClientReply::FAILED, None);
                 }
-                let write = Write { what, turn: false, over: false, done: false, told: false };
+                let write = Write {
+                    what,
+                    turn: false,
+                    over: false,
+                    done: false,
+                    fenced: false,
+                    told: false,
+                };
                 let incoming =
                     Incoming { from, key: key.clone(), write: Some(write), streams: false };
                 let request = self.nodes[at].incoming.insert(incoming);
@@ -175,6 +187,13 @@ impl Simulation {
                     self.tell_node(at, Event::Invalidate { key });
                 }
                 let event = Event::Invalidated { request, peer: at, done: true };
+                let what = Happening::Node { node, life, event };
+                self.send(at as Process, node as Process, what);
+            }
+            Call::Return => {
+                let Caller::TakeBack { node, life } = from else { return };
+                self.tell_node(at, Event::Return { peer: node });
+                let event = Event::Returned { peer: at, done: true };
                 let what = Happening::Node { node, life, event };
                 self.send(at as Process, node as Process, what);
             }
@@ -261,6 +280,14 @@ impl Simulation {
                 let what = Happening::Call { node: peer, from, call: Call::Invalidate { key } };
                 self.call(at, peer, what, Some(over(false)));
             }
+            Action::TakeBack { peer } => {
+                let from = Caller::TakeBack { node: at, life };
+                let event = Event::Returned { peer, done: false };
+                let failed = Happening::Node { node: at, life, event };
+                let what = Happening::Call { node: peer, from, call: Call::Return };
+                self.call(at, peer, what, Some(failed));
+            }
+            Action::HandedOver => self.handed_over(at),
             Action::Offer { peer, key } => {
                 let from = Caller::Offer;
                 let what = Happening::Call { node: peer, from, call: Call::Offer { key } };
@@ -316,7 +343,7 @@ impl Simulation {
         let (key, write) = (key_number(&incoming.key), write.what);
         let extra = self.late_put();
         let condition = Condition::None;
-        let put = Put { node: at, life, request, key, write, retries: 2, condition };
+        let put = Put { node: at, life, request, key, write, retries: 2, condition, sent: false };
         if self.settings.origin.conditional {
             self.look_before_put(put, extra);
         } else {
@@ -367,12 +394,26 @@ impl Simulation {
         self.tell_node(at, event);
     }
 
+    /// A write may not be made any more: another node may order its key.
+    pub(super) fn put_fenced(&mut self, put: Put) {
+        let Put { node, request, .. } = put;
+        let incoming = self.nodes[node].incoming.get_mut(request);
+        if let Some(write) = incoming.and_then(|incoming| incoming.write.as_mut()) {
+            write.fenced = !put.sent;
+        }
+        self.put_over(node, request, false);
+    }
+
     fn write_done(&mut self, at: usize, request: u64, certain: bool) {
         let Some(incoming) = self.nodes[at].incoming.remove(request) else { return };
         let Some(write) = incoming.write else { return };
         if !write.told {
             let answer = write_answer(write.done && certain);
-            self.answer_from(at, incoming.from, &answer, None);
+            // Nothing was sent to the origin: a gateway may send it to another node.
+            let status = Status::Misdirected;
+            let refused = Head { status, outcome: answer.outcome, node_length: 0, warm: 0 };
+            let head = write.fenced.then_some(refused);
+            self.answer_from(at, incoming.from, &answer, head);
         }
     }
 

@@ -22,7 +22,7 @@ use crate::node::{Choice, ClusterSettings, DeviceSettings, OriginSettings, Pin, 
 use crate::route::{Member, NodeId, Policy, Ring, RingError};
 use crate::tier::Eviction;
 use crate::{gateway, node};
-use faults::{Drawn, all_faults, changes_of, clock_jumps};
+use faults::{Drawn, all_faults, changes_of, clock_jumps, stops_of};
 
 const MS: Nanos = SECOND / 1000;
 
@@ -283,6 +283,8 @@ pub fn settings(seed: u64, rings: &Rings) -> Settings {
         let mut changes = SmallRng::seed_from_u64(seed ^ 0x4146);
         let mut unaware = SmallRng::seed_from_u64(seed ^ 0x4177);
         faults.extend(changes_of(&drawn, replicas, rings, &mut changes, &mut unaware));
+        let mut stops = SmallRng::seed_from_u64(seed ^ 0x570b);
+        faults.extend(stops_of(&drawn, &mut stops));
     }
     faults.sort_by_key(|fault| fault.at);
     Settings {

@@ -259,11 +259,12 @@ impl Store {
     async fn delete(&self, key: &[u8], fence: Option<Fence>) -> Result<bool, Error> {
         let (path, _) = self.path(key)?;
         let conditions = self.look_lately().await?.conditions;
+        let mut last = None;
         for _ in 0..ORDER_ATTEMPTS {
             // The store's reply does not tell whether the object existed.
             let etag = self.etag(&path).await?;
             if fence.as_ref().is_some_and(|fence| !fence()) {
-                return Err(fenced());
+                return Err(last.unwrap_or_else(fenced));
             }
             let Some(etag) = etag else { return Ok(false) };
             let condition = HeaderValue::from_str(&etag).ok().filter(|_| conditions);
@@ -275,7 +276,7 @@ impl Store {
             let trouble = self.trouble(&error, &format!("a delete of {path}"), Access::Write);
             match (trouble.status, trouble.code.as_str()) {
                 (Some(404), code) if code != "NoSuchBucket" => return Ok(false),
-                (Some(409 | 412), _) => {}
+                (Some(409 | 412), _) => last = Some(trouble.error),
                 _ => return Err(trouble.error),
             }
         }

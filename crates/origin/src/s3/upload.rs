@@ -321,7 +321,8 @@ impl StagedUpload {
         for _ in 0..ORDER_ATTEMPTS {
             let etag = self.store.etag(&self.path).await?;
             if self.fence.as_ref().is_some_and(|fence| !fence()) {
-                return Err(fenced());
+                // A request before this one may have been carried out, and overtaken since.
+                return Err(last.unwrap_or_else(fenced));
             }
             let Err(trouble) = self.send(Precondition::of(etag)).await? else { return Ok(()) };
             let changed = matches!(trouble.status, Some(304 | 404 | 409 | 412));

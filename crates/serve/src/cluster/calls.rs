@@ -50,6 +50,13 @@ impl Drive {
                 let done = peers.invalidate(peer, &key).await;
                 drive.tell(clock::now(), Event::Invalidated { request, peer, done });
             }),
+            Action::TakeBack { peer } => self.spawn(async move {
+                // The limit leaves time to ask again before the lease ends.
+                let within = peers.lease / 4;
+                let done = peers.post(peer, "/cluster/return", within).await;
+                let done = done == Some(StatusCode::NO_CONTENT);
+                drive.tell(clock::now(), Event::Returned { peer, done });
+            }),
             Action::Offer { peer, key } => {
                 if peers.offers.fetch_add(1, Ordering::Relaxed) >= OFFERS_MAX {
                     peers.offers.fetch_sub(1, Ordering::Relaxed);

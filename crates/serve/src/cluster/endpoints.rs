@@ -154,7 +154,7 @@ pub fn answer(
     let (endpoint, encoded) = path.split_once('/').unwrap_or((path, ""));
     let allowed = match (endpoint, encoded.is_empty()) {
         ("ping" | "windows", true) => &Method::GET,
-        ("lease", true) | ("invalidate" | "offer", false) => &Method::POST,
+        ("lease" | "return", true) | ("invalidate" | "offer", false) => &Method::POST,
         _ => return None,
     };
     if method != allowed {
@@ -174,6 +174,10 @@ pub fn answer(
     };
     if endpoint == "lease" {
         return Some(lease(shared, peer));
+    }
+    if endpoint == "return" {
+        shared.drive.tell(clock::now(), Event::Return { peer });
+        return Some(Ok(empty(StatusCode::NO_CONTENT)));
     }
     let told = key_of(encoded).map(|key| {
         let (event, status) = match endpoint {

@@ -64,7 +64,7 @@ section! {
         /// Seconds that requests in progress have to finish after SIGINT or SIGTERM.
         pub drain_s: f64 = 10.0,
         /// Memory for the bytes of uploads in progress that will fill the tiers; when it is full,
-        /// uploads go only to the origin.
+        /// uploads go only to the origin. On a gateway: for those that it can send to another node.
         pub uploads_bytes_max: Size = Size(64 * MIB),
     }
 }

@@ -148,9 +148,9 @@ impl Agent {
                 () = self.bell.notified() => {}
                 order = self.orders.recv() => match order {
                     // The process ends without an order, or failed to start.
-                    None => return self.leave().await,
-                    Some(Order::Leave(done)) => {
-                        self.leave().await;
+                    None => return self.leave(false).await,
+                    Some(Order::Leave(handed_over, done)) => {
+                        self.leave(handed_over).await;
                         let _ = done.send(());
                         return;
                     }
@@ -383,6 +383,7 @@ impl Agent {
                 weight: me.weight,
                 state: if drains { State::Draining } else { State::In },
                 live: false,
+                handed_over: false,
                 instance: me.alive.instance.clone(),
             };
             if let Err(why) = next.enter(entry) {
@@ -498,7 +499,7 @@ impl Agent {
     }
 
     /// Says in etcd that this node ends, within two seconds.
-    async fn leave(&mut self) {
+    async fn leave(&mut self, handed_over: bool) {
         let Some(me) = &mut self.me else { return };
         me.leaves = true;
         let (name, instance, lease) = (me.name.clone(), me.alive.instance.clone(), me.lease);
@@ -510,7 +511,7 @@ impl Agent {
                 let mut next = roster.clone();
                 let mine = next.find(&name).is_some_and(|at| next.members[at].instance == instance);
                 if mine {
-                    next.end(&name);
+                    next.end(&name, handed_over);
                 }
                 if next == *roster {
                     break;

@@ -45,6 +45,9 @@ pub struct Entry {
     pub state: State,
     /// Whether it lives.
     pub live: bool,
+    /// Whether it handed over before it ceased to live: nobody need wait for what it does.
+    #[serde(default)]
+    pub handed_over: bool,
     /// Which process it is: another one under the same name has another instance.
     pub instance: String,
 }
@@ -105,7 +108,7 @@ impl Roster {
             return Err(format!("it has {} members, not 1 to {MEMBERS_MAX}", members.len()));
         }
         let (mut names, mut addresses) = (HashSet::new(), HashSet::new());
-        for Entry { name, address, weight, state, live, instance } in members {
+        for Entry { name, address, weight, state, live, handed_over, instance } in members {
             let shown: String = name.chars().take(64).collect();
             let wrong = |what: String| Err(format!("member {shown:?}: {what}"));
             if !is_name(name) {
@@ -125,6 +128,9 @@ impl Roster {
             }
             if *live && *state == State::Left {
                 return wrong("it has left and lives".to_owned());
+            }
+            if *live && *handed_over {
+                return wrong("it has handed over and lives".to_owned());
             }
             if instance.len() > 64 || !instance.bytes().all(|b| b.is_ascii_alphanumeric()) {
                 return wrong("its instance is invalid".to_owned());
@@ -223,10 +229,12 @@ impl Roster {
         Ok(())
     }
 
-    /// A member ends in order.
-    pub fn end(&mut self, name: &str) {
+    /// A member ends in order, having handed over or not. One that is lost already may have been so before it
+    /// did.
+    pub fn end(&mut self, name: &str, handed_over: bool) {
         if let Some(at) = self.find(name) {
             let entry = &mut self.members[at];
+            entry.handed_over = entry.live && handed_over;
             entry.live = false;
             if entry.state == State::Draining {
                 entry.state = State::Left;
@@ -248,6 +256,7 @@ mod tests {
             weight: 1.0,
             state: State::In,
             live: true,
+            handed_over: false,
             instance: "1f".to_owned(),
         }
     }
@@ -265,8 +274,8 @@ mod tests {
     #[test]
     fn a_list_of_format_1_is_taken_over_once_its_processes_have_ended() {
         let mut roster = two();
-        roster.end("a");
-        roster.end("b");
+        roster.end("a", false);
+        roster.end("b", false);
         let text = String::from_utf8(roster.write().unwrap()).unwrap();
         let earlier = text.replacen("\"format\":2", "\"format\":1", 1);
         assert!(earlier != text);
@@ -299,6 +308,7 @@ mod tests {
             ("\"weight\":1.0", "\"weight\":1e999", "no list"),
             ("\"state\":\"in\"", "\"state\":\"left\"", "has left and lives"),
             ("\"state\":\"in\"", "\"state\":\"away\"", "no list"),
+            ("\"handed_over\":false", "\"handed_over\":true", "handed over and lives"),
             ("\"instance\":\"1f\"", "\"instance\":\"../x\"", "instance"),
         ] {
             let why = with(from, to);
@@ -319,13 +329,15 @@ mod tests {
         assert!(roster.enter(entry("d", 3)).unwrap_err().contains("address of member \"c\""));
         roster.drain("b", true).unwrap();
         assert!(!roster.ring().unwrap().has_keys(0));
-        roster.end("b");
+        roster.end("b", true);
         assert_eq!((roster.members[0].state, roster.members[0].live), (State::Left, false));
+        assert!(roster.members[0].handed_over);
         assert!(roster.drain("b", false).unwrap_err().contains("has left"));
         // Another may take the address of one that has left, and a name comes back to its number.
         roster.enter(entry("d", 1)).unwrap();
         assert!(roster.enter(entry("b", 1)).is_err());
         roster.enter(entry("b", 9)).unwrap();
+        assert!(!roster.members[0].handed_over);
         assert_eq!(roster.find("b"), Some(0));
         for name in ["a", "b", "c"] {
             roster.drain(name, true).unwrap();

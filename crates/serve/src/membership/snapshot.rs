@@ -110,6 +110,7 @@ mod tests {
             weight: 1.0,
             state: State::In,
             live,
+            handed_over: false,
             instance: "1".to_owned(),
         };
         let members = live.iter().enumerate().map(entry).collect();

@@ -72,6 +72,23 @@ pub(super) fn changes_of(
     changes
 }
 
+/// Nodes that are stopped in order and started again, in a third of the seeds.
+pub(super) fn stops_of(drawn: &Drawn, random: &mut SmallRng) -> Vec<Fault> {
+    let most = if drawn.level == Level::Light { 2 } else { 6 };
+    let count = if random.random_bool(0.33) { random.random_range(1..=most) } else { 0 };
+    let stop = |random: &mut SmallRng| {
+        let kind = FaultKind::Stop {
+            process: random.random_range(0..drawn.nodes) as Process,
+            within: random.random_range(20..600) * MS,
+            lingers: random.random_range(0..150) * MS,
+            down: random.random_range(1..200) * MS,
+            clock: clock(drawn.ppm_max, random),
+        };
+        Fault { at: random.random_range(0..drawn.until), kind }
+    };
+    (0..count).map(|_| stop(random)).collect()
+}
+
 /// Each clock jumps once, by up to 2 % of a lease: together with the drift, two clocks stay within
 /// 1/16.
 pub(super) fn clock_jumps(lease: Nanos, drawn: &Drawn, random: &mut SmallRng) -> Vec<Fault> {
