@@ -169,6 +169,9 @@ pub enum Event<P> {
         /// Maximum number of reads, those in service included.
         length_max: u32,
     },
+    /// The operator, or the process by itself, lets objects that have no copy on a hot device be copied there, or not. Pinned keys
+    /// are copied in any case, and copies that are there stay while they are worth it.
+    Copying(bool),
 }
 
 /// A peer's reply to [`Action::Ask`].
@@ -482,6 +485,7 @@ impl<P: Payload> Event<P> {
             Event::Clear => Event::Clear,
             Event::Tick => Event::Tick,
             Event::Bound { device, length_max } => Event::Bound { device, length_max },
+            Event::Copying(on) => Event::Copying(on),
         }
     }
 }

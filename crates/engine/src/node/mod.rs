@@ -313,6 +313,11 @@ impl<P: Payload> Node<P> {
                 Some(on) => on.queue.set_length_max(length_max),
                 None => self.invariants.broken(),
             },
+            Event::Copying(on) => {
+                if let Some(hot) = &mut self.hot {
+                    hot.copying = on;
+                }
+            }
         }
     }
 
