@@ -24,8 +24,10 @@
 //! Another knob is a variant of [`Knob`] with its mode in [`Modes`]; the governor treats all alike.
 
 pub mod concurrency;
+pub mod copies;
 #[cfg(test)]
 mod tests;
+pub mod weights;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -45,11 +47,16 @@ pub enum Knob {
     Concurrency,
     /// The bytes of memory that objects and layers have.
     Memory,
+    /// Copies of what is read often on hot devices.
+    Hot,
+    /// The weights of a cluster's members.
+    Weights,
 }
 
 impl Knob {
     /// All of them.
-    pub const ALL: [Knob; 4] = [Knob::Layers, Knob::Bounds, Knob::Concurrency, Knob::Memory];
+    pub const ALL: [Knob; 6] =
+        [Knob::Layers, Knob::Bounds, Knob::Concurrency, Knob::Memory, Knob::Hot, Knob::Weights];
 }
 
 impl Knob {
@@ -60,6 +67,8 @@ impl Knob {
             Knob::Bounds => "bounds",
             Knob::Concurrency => "concurrency",
             Knob::Memory => "memory",
+            Knob::Hot => "hot",
+            Knob::Weights => "weights",
         }
     }
 }
@@ -88,6 +97,10 @@ pub struct Modes {
     pub concurrency: Mode,
     /// Of [`Knob::Memory`].
     pub memory: Mode,
+    /// Of [`Knob::Hot`].
+    pub hot: Mode,
+    /// Of [`Knob::Weights`].
+    pub weights: Mode,
 }
 
 impl Modes {
@@ -98,6 +111,8 @@ impl Modes {
             Knob::Bounds => self.bounds,
             Knob::Concurrency => self.concurrency,
             Knob::Memory => self.memory,
+            Knob::Hot => self.hot,
+            Knob::Weights => self.weights,
         }
     }
 }
@@ -125,6 +140,8 @@ impl Default for Settings {
                 bounds: Mode::Advise,
                 concurrency: Mode::Auto,
                 memory: Mode::Auto,
+                hot: Mode::Auto,
+                weights: Mode::Advise,
             },
             per_minute: 60,
             judged_after: 30 * SECOND,

@@ -191,6 +191,9 @@ pub enum Event<P> {
         /// Maximum bytes, overhead included.
         bytes: u64,
     },
+    /// The operator, or the process by itself, lets objects that have no copy on a hot device be copied there, or not. Pinned keys
+    /// are copied in any case, and copies that are there stay while they are worth it.
+    Copying(bool),
 }
 
 /// A peer's reply to [`Action::Ask`].
@@ -516,6 +519,7 @@ impl<P: Payload> Event<P> {
             Event::Tick => Event::Tick,
             Event::Bound { device, length_max } => Event::Bound { device, length_max },
             Event::MemoryMax { bytes } => Event::MemoryMax { bytes },
+            Event::Copying(on) => Event::Copying(on),
         }
     }
 }

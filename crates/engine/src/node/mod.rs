@@ -326,6 +326,11 @@ impl<P: Payload> Node<P> {
                 None => self.invariants.broken(),
             },
             Event::MemoryMax { bytes } => self.set_memory_max(bytes, actions),
+            Event::Copying(on) => {
+                if let Some(hot) = &mut self.hot {
+                    hot.copying = on;
+                }
+            }
         }
     }
 

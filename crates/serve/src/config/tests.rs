@@ -63,6 +63,8 @@ fn overrides_reach_devices() {
     assert_eq!(config.devices[0].service.as_ref().unwrap().mean_ms, 2.0);
     assert_eq!(config.devices[0].servers(), 1);
     assert_eq!(config.observe.objectives_ms, [5.0, 7.0]);
+    let none = Config::parse("[[device]]\npath = \"a\"", "", &[set("device=[]")]).unwrap();
+    assert!(none.devices.is_empty());
 }
 
 #[test]
