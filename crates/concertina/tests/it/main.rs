@@ -42,6 +42,7 @@ mod serve_limits;
 mod serve_live;
 mod serve_lost;
 mod serve_mutual;
+mod serve_pieces;
 mod serve_quick;
 mod serve_replay;
 mod serve_restart;
