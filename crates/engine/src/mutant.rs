@@ -67,6 +67,8 @@ pub(crate) enum Mutant {
     ChangedTakenForCurrent,
     /// A reader joins a flight that belongs to an expired lease or view.
     JoinsOldFlight,
+    /// A flight whose first piece was read stays open for readers after a write ended.
+    OpenedFlightJoined,
     /// A reader that joins a flight never gets a reply.
     ReaderLost,
     /// A key's next waiting write is dropped from the queue.

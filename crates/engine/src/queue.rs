@@ -77,6 +77,15 @@ impl<J> Queue<J> {
         Some(Started { job, queued, start })
     }
 
+    /// Moves a request in service to the end of the queue: the rest of its service follows when its
+    /// turn comes again. Call [`Queue::start`] with the same time next.
+    pub fn again(&mut self, job: J, now: Nanos) {
+        assert!(self.in_service > 0, "a service paused that had not started");
+        self.in_service -= 1;
+        self.recorder.pause(now);
+        self.waiting.push_back((job, now));
+    }
+
     /// Records the end of a service. Call [`Queue::start`] with the same time next.
     pub fn finish(&mut self, now: Nanos, finished: &Finished) {
         assert!(self.in_service > 0, "a service ended that had not started");

@@ -16,8 +16,8 @@ use bytes::{Bytes, BytesMut};
 use engine::Key;
 use engine::invariant::Invariants;
 use engine::node::{
-    Action, Asker, Checked, Contents, Event, Failure, Fetched, Hit, MemoryUse, Node, PeerStatus,
-    Reply, RequestId, RestoredSegment, Settings, Stages, Tiers,
+    Action, Asker, Checked, Contents, Event, Failure, Fetched, Hit, MemoryUse, Node, Part, PeerStatus,
+    Reply, RequestId, RestoredSegment, Settings, Stages, Take, Tiers,
 };
 use engine::route::NodeId;
 use model::window::{Nanos, Window};
@@ -159,8 +159,8 @@ impl Drive {
             return self.within("a condition", self.origin.head(key)).await;
         }
         let failed = |why: &str| Err(Error::Failed(why.to_owned()));
-        let answer = match self.get(clock::now(), key.clone(), Asker::Client { avoid: None }, None)
-        {
+        let ask = (Asker::Client { avoid: None }, None, Take::Part(Part::Metadata));
+        let answer = match self.get(clock::now(), key.clone(), ask) {
             Asked::Now(answer) => answer,
             Asked::Later(answer) => match answer.await {
                 Ok(answer) => answer,
@@ -168,7 +168,9 @@ impl Drive {
             },
         };
         match answer {
-            Answer::Reply(Reply::Found { payload, .. }, _) => Ok(Some(payload.metadata().clone())),
+            Answer::Reply(Reply::Found { payload, .. } | Reply::Opened { payload, .. }, _) => {
+                Ok(Some(payload.metadata().clone()))
+            }
             Answer::Reply(Reply::NotFound, _) => Ok(None),
             Answer::Reply(Reply::Busy { queue }, _) => {
                 failed(&format!("the queue {queue} is full"))
@@ -214,11 +216,10 @@ impl Drive {
         self: &Arc<Self>,
         now: Nanos,
         key: Key,
-        asker: Asker,
-        deadline: Option<Nanos>,
+        (asker, deadline, take): (Asker, Option<Nanos>, Take),
     ) -> Asked {
         let request = self.request();
-        self.ask(now, request, Event::Get { request, key, asker, deadline })
+        self.ask(now, request, Event::Get { request, key, asker, deadline, take })
     }
 
     /// Reads an object that memory holds and may serve as it is; `None`: ask [`Drive::get`]. Nothing
@@ -346,9 +347,10 @@ impl Drive {
     fn begin(self: &Arc<Self>, action: Action<Object>) {
         let disks = self.disks.get();
         match (action, disks) {
-            (Action::Read { device, location, key, job, start }, Some(disks)) => {
-                disks.read(device, location, key, job, start);
+            (Action::Read { device, location, key, job, start, extent }, Some(disks)) => {
+                disks.read(device, (location, key), job, start, extent);
             }
+            (Action::CloseRead { device, job }, Some(disks)) => disks.close(device, job),
             (Action::Append { device, location, key, payload, job }, Some(disks)) => {
                 disks.append(device, location, key, payload, job);
             }

@@ -46,6 +46,7 @@ mod serve_live;
 mod serve_lost;
 mod serve_memory;
 mod serve_mutual;
+mod serve_pieces;
 mod serve_quick;
 mod serve_replay;
 mod serve_restart;

@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::{DeviceSettings, JobId};
 use crate::queue::Queue;
 use crate::route::stale;
-use crate::tier::Log;
+use crate::tier::{Location, Log};
 
 /// How long writes to a device pause after one of them failed.
 const APPEND_PAUSE: Nanos = 10 * SECOND;
@@ -24,9 +24,14 @@ pub(super) struct Device {
     pub log: Log,
     pub outcome: Outcome,
     pub servers: u32,
+    /// See [`DeviceSettings::piece_bytes`].
+    pub piece_bytes: u64,
     /// No writes before this time, because one failed: a full device need not fail each of them.
     pub paused_until: Nanos,
     pub service: Service,
+    /// The time for which a read holds a server until the next may have it: the service of a piece, or
+    /// of a read that is not in pieces.
+    turns: Service,
     pub health: Health,
     /// Bytes of all records placed since the start, and of these the ones that were there before.
     pub written_bytes: u64,
@@ -58,8 +63,10 @@ impl Device {
             log: Log::new(settings.bytes_max, settings.segment_bytes),
             outcome: settings.outcome,
             servers: settings.servers.max(1),
+            piece_bytes: settings.piece_bytes,
             paused_until: 0,
             service: Service::default(),
+            turns: Service::default(),
             health: Health::default(),
             written_bytes: 0,
             reinserted_bytes: 0,
@@ -69,11 +76,21 @@ impl Device {
         }
     }
 
+    /// Whether a record is read in pieces.
+    pub fn is_large(&self, location: Location) -> bool {
+        self.piece_bytes > 0 && location.bytes() > self.piece_bytes
+    }
+
+    /// A server was held for this time, until `now`.
+    pub fn turn(&mut self, service: Nanos, now: Nanos) {
+        self.turns.add(0, service, now);
+    }
+
     /// The expected response of a read of `bytes` bytes that comes now, seconds: what waits before
     /// it, divided among the servers, and its own service. It grows old, see [`Device::stale`].
     pub fn expected_s(&self, bytes: u64, now: Nanos) -> f64 {
         let before = (self.queue.length() + 1).saturating_sub(self.servers);
-        let expected_s = f64::from(before) / f64::from(self.servers) * self.service.mean_s()
+        let expected_s = f64::from(before) / f64::from(self.servers) * self.turns.mean_s()
             + self.service.of_s(bytes);
         expected_s / self.stale(now)
     }
@@ -83,7 +100,7 @@ impl Device {
     pub fn average_line(&self, now: Nanos) -> (f64, f64) {
         let before = (self.length + 1.0 - f64::from(self.servers)).max(0.0);
         let (fixed, per_byte) = self.service.line();
-        let fixed = before / f64::from(self.servers) * self.service.mean_s() + fixed;
+        let fixed = before / f64::from(self.servers) * self.turns.mean_s() + fixed;
         (fixed / self.stale(now), per_byte / self.stale(now))
     }
 

@@ -3,6 +3,7 @@
 use model::window::{Nanos, Outcome};
 use serde::{Deserialize, Serialize};
 
+use super::pieces::{Extent, Take};
 use crate::route::{NodeId, View};
 use crate::tier::Location;
 use crate::{Etag, Key, Payload, Size};
@@ -41,6 +42,9 @@ pub enum Event<P> {
         asker: Asker,
         /// When the reader stops waiting.
         deadline: Option<Nanos>,
+        /// How the reader takes the object's bytes.
+        #[serde(default)]
+        take: Take,
     },
     /// A client's write or deletion, which waits for its turn in the key's order.
     WriteBegin {
@@ -70,8 +74,13 @@ pub enum Event<P> {
     Read {
         /// The job of [`Action::Read`].
         job: JobId,
-        /// The object, or why it could not be read or was not valid.
+        /// The object, or why it could not be read or was not valid. Of an object that is read in
+        /// pieces or in part, a form of it that readers can be given at once, which gets its bytes
+        /// as they are read; but with the last piece of all its bytes, the object.
         result: Result<P, Unread>,
+        /// Bytes that are still to be read, for which [`Action::Read`] follows.
+        #[serde(default)]
+        left: u64,
     },
     /// A device's write ended.
     Appended {
@@ -290,6 +299,16 @@ pub enum Action<P> {
         job: JobId,
         /// When its service began.
         start: Nanos,
+        /// How much of it to read.
+        #[serde(default)]
+        extent: Extent,
+    },
+    /// The rest of a record that was read in pieces is not needed.
+    CloseRead {
+        /// The device.
+        device: DeviceId,
+        /// The job of [`Action::Read`].
+        job: JobId,
     },
     /// Write a record, then tell [`Event::Appended`]. Records of a segment are written at ascending
     /// offsets.
@@ -405,6 +424,14 @@ pub enum Reply<P> {
         /// at place `i` of [`crate::route::Ring::replicas`].
         warm: u8,
     },
+    /// The object's bytes follow as they are read. When the last has been read, or a piece could not
+    /// be, a second reply to the request follows, which tells only that.
+    Opened {
+        /// The object, in the form that [`Event::Read`] brought.
+        payload: P,
+        /// Where it comes from.
+        outcome: Outcome,
+    },
     /// The object is too large to be kept: the driver streams it from the origin to the client.
     Stream,
     /// It does not exist.
@@ -471,15 +498,15 @@ impl<P: Payload> Event<P> {
     /// The event with another payload.
     pub fn map<Q>(&self, mut to: impl FnMut(&P) -> Q) -> Event<Q> {
         match self.clone() {
-            Event::Get { request, key, asker, deadline } => {
-                Event::Get { request, key, asker, deadline }
+            Event::Get { request, key, asker, deadline, take } => {
+                Event::Get { request, key, asker, deadline, take }
             }
             Event::WriteBegin { request, key, epoch } => Event::WriteBegin { request, key, epoch },
             Event::WriteEnd { request, key, payload } => {
                 Event::WriteEnd { request, key, payload: payload.as_ref().map(to) }
             }
-            Event::Read { job, result } => {
-                Event::Read { job, result: result.map(|payload| to(&payload)) }
+            Event::Read { job, result, left } => {
+                Event::Read { job, result: result.map(|payload| to(&payload)), left }
             }
             Event::Appended { job, written } => Event::Appended { job, written },
             Event::Listed { device, segment, keys } => Event::Listed { device, segment, keys },
@@ -537,9 +564,10 @@ impl<P: Payload> Action<P> {
             }
             Action::WriteTurn { request } => Action::WriteTurn { request },
             Action::WriteDone { request, certain } => Action::WriteDone { request, certain },
-            Action::Read { device, location, key, job, start } => {
-                Action::Read { device, location, key, job, start }
+            Action::Read { device, location, key, job, start, extent } => {
+                Action::Read { device, location, key, job, start, extent }
             }
+            Action::CloseRead { device, job } => Action::CloseRead { device, job },
             Action::SealSegment { device, segment } => Action::SealSegment { device, segment },
             Action::DropSegment { device, segment } => Action::DropSegment { device, segment },
             Action::Fetch { key, job } => Action::Fetch { key, job },
@@ -561,6 +589,9 @@ impl<P: Payload> Reply<P> {
         match self.clone() {
             Reply::Found { payload, outcome, age, warm } => {
                 Reply::Found { payload: Size::of(&payload), outcome, age, warm }
+            }
+            Reply::Opened { payload, outcome } => {
+                Reply::Opened { payload: Size::of(&payload), outcome }
             }
             Reply::Stream => Reply::Stream,
             Reply::NotFound => Reply::NotFound,

@@ -302,7 +302,13 @@ impl<P: Payload> Node<P> {
 
     /// The benefit (decayed reads × seconds saved ÷ bytes) of an object with `bytes` bytes on
     /// devices, if it is worth a hot copy; `again`: if it is worth one that it has.
-    fn worth_hot(&mut self, key: &[u8], bytes: u64, again: bool, now: Nanos) -> Option<f64> {
+    pub(super) fn worth_hot(
+        &mut self,
+        key: &[u8],
+        bytes: u64,
+        again: bool,
+        now: Nanos,
+    ) -> Option<f64> {
         let pinned = self.is_pinned(key);
         let (saved, roomy) = (self.saved(now), self.hot_is_roomy());
         let hot = self.hot.as_mut()?;

@@ -22,6 +22,7 @@ fn device(name: &str, outcome: Outcome, bytes_max: u64) -> DeviceSettings {
         queue_length_max: 1000,
         bytes_max,
         segment_bytes: bytes_max / 16,
+        piece_bytes: 0,
     }
 }
 
@@ -105,7 +106,7 @@ impl Driven {
                         let failure = || Unread::Failed(Failure { reason: "broken".to_owned() });
                         let result = there.cloned().ok_or_else(failure);
                         let end = start + self.service[device];
-                        self.ends.insert((end, job), Event::Read { job, result });
+                        self.ends.insert((end, job), Event::Read { job, result, left: 0 });
                     }
                     Action::Append { device, location, key, payload, job } => {
                         let written = !self.broken[device];
@@ -148,7 +149,13 @@ impl Driven {
     fn ask(&mut self, key: &str) -> RequestId {
         self.request += 1;
         let (request, asker) = (self.request, Asker::Client { avoid: None });
-        self.handle(Event::Get { request, key: name(key), asker, deadline: None });
+        self.handle(Event::Get {
+            request,
+            key: name(key),
+            asker,
+            deadline: None,
+            take: Take::Whole,
+        });
         request
     }
 

@@ -32,6 +32,7 @@ mod hot_report;
 #[cfg(test)]
 mod hot_tests;
 mod index;
+mod pieces;
 mod reads;
 mod remote;
 mod reuse;
@@ -47,6 +48,7 @@ pub use event::{
     Stages, Unread,
 };
 pub use hot_report::{Bought, DeviceTier, HotTier, Hottest, Moved, Moves, Tiers};
+pub use pieces::{Extent, Part, Take};
 pub use reuse::MemoryUse;
 use reuse::Reuse;
 pub use settings::{
@@ -180,6 +182,8 @@ pub struct Node<P> {
     other_keys: u64,
     cluster: Option<Cluster>,
     flights: Flights,
+    /// What readers of flights that are read in pieces are given, from their first piece on.
+    opened: HashMap<JobId, P>,
     appending: HashMap<JobId, Appending>,
     /// The newest of a key's records that are being written and not void.
     appending_of: HashMap<Key, JobId>,
@@ -234,6 +238,7 @@ impl<P: Payload> Node<P> {
             ),
             cluster: settings.cluster.clone().map(|cluster| Cluster::new(cluster, now)),
             flights: Flights::default(),
+            opened: HashMap::new(),
             appending: HashMap::new(),
             appending_of: HashMap::new(),
             appending_bytes: 0,
@@ -286,8 +291,9 @@ impl<P: Payload> Node<P> {
     pub fn handle(&mut self, now: Nanos, event: Event<P>, actions: &mut Vec<Action<P>>) {
         self.now = self.now.max(now);
         match event {
-            Event::Get { request, key, asker, deadline } => {
-                self.get(now, request, key, asker, deadline, actions);
+            Event::Get { request, key, asker, deadline, take } => {
+                let ask = (asker, deadline, take);
+                self.get(now, request, key, ask, actions);
             }
             Event::WriteBegin { request, key, epoch } => {
                 self.write_begin(now, request, key, epoch, actions);
@@ -295,7 +301,10 @@ impl<P: Payload> Node<P> {
             Event::WriteEnd { request, key, payload } => {
                 self.write_end(now, request, key, payload, actions);
             }
-            Event::Read { job, result } => self.read(now, job, result, actions),
+            Event::Read { job, result: Ok(payload), left } if left > 0 => {
+                self.read_piece(now, job, payload, actions);
+            }
+            Event::Read { job, result, .. } => self.read(now, job, result, true, actions),
             Event::Appended { job, written } => self.appended(now, job, written, actions),
             Event::Listed { device, segment, keys } => {
                 self.listed(now, device, segment, keys, actions);

@@ -93,6 +93,10 @@ pub struct DeviceSettings {
     pub bytes_max: u64,
     /// Maximum bytes of a segment.
     pub segment_bytes: u64,
+    /// A longer record is read in pieces of so many bytes of its object, with other reads between
+    /// them, and a part of its object alone; 0: every record is read at once.
+    #[serde(default)]
+    pub piece_bytes: u64,
 }
 
 /// What hot devices hold, and how a device is chosen for a read. Without devices of both classes,

@@ -7,7 +7,7 @@ use super::hot::Target;
 use super::index::Place;
 use super::{Action, Appending, DeviceId, JobId, Kept, Node, Verified};
 use crate::mutant::{self, Mutant};
-use crate::tier::RECORD_OVERHEAD_BYTES;
+use crate::tier::record_bytes;
 use crate::{Key, Payload};
 
 impl<P: Payload> Node<P> {
@@ -56,7 +56,7 @@ impl<P: Payload> Node<P> {
         actions: &mut Vec<Action<P>>,
     ) -> bool {
         let stored_bytes = payload.stored_bytes();
-        let bytes = stored_bytes + key.len() as u64 + RECORD_OVERHEAD_BYTES;
+        let bytes = record_bytes(key.len(), payload.bytes(), stored_bytes);
         if payload.bytes() > self.settings.object_bytes_max
             || self.appending_bytes + stored_bytes > self.settings.appends_bytes_max
         {

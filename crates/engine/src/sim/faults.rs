@@ -212,6 +212,7 @@ impl Simulation {
         node.log = None;
         let waiting: Vec<Caller> = node.incoming.values().map(|incoming| incoming.from).collect();
         node.incoming.clear();
+        node.pieces.clear();
         let (now, torn) = (self.now, self.settings.device_faults.torn);
         for disk in &mut node.disks {
             disk.lose(now, devices_lost, torn, &mut self.random.faults);

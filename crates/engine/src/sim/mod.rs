@@ -25,6 +25,7 @@ mod mutants;
 mod network;
 mod nodes;
 mod origin;
+mod pieces;
 mod preload;
 mod schedule;
 pub mod seeds;

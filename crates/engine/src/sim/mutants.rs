@@ -44,6 +44,7 @@ const MUTANTS: &[(Mutant, u64)] = &[
     (Mutant::StaleOriginFillKept, 31),
     (Mutant::ChangedTakenForCurrent, 1),
     (Mutant::JoinsOldFlight, 848),
+    (Mutant::OpenedFlightJoined, 5),
     (Mutant::ReaderLost, 0),
     (Mutant::WriterLost, 137),
     (Mutant::TurnShared, 1),

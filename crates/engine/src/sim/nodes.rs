@@ -10,12 +10,13 @@ use super::happening::{
 };
 use super::network::ask_failed;
 use super::origin::found_answer;
+use super::pieces::InPieces;
 use super::preload::{Disk, unread};
 use super::settings::{CLIENTS, Process};
 use super::slab::Slab;
 use super::{Breakage, Clock, Law, Logged, Settings, Simulation};
 use crate::gateway::{Failed, Head, Status};
-use crate::node::{Action, Answered, Event, Fetched, JobId, Node, Reply, Stages};
+use crate::node::{Action, Answered, Event, Extent, Fetched, JobId, Node, Reply, Stages};
 use crate::{Key, Size, gateway};
 
 /// A node as a process.
@@ -35,6 +36,8 @@ pub(super) struct NodeProcess {
     fills: HashMap<JobId, u32>,
     /// The fault by which it stops in order.
     pub stops: Option<usize>,
+    /// Records that are being read in pieces.
+    pub pieces: HashMap<JobId, InPieces>,
     /// Number of active faults that keep its devices full.
     pub full: u32,
     pub log: Option<Vec<Logged>>,
@@ -47,6 +50,8 @@ pub(super) struct Incoming {
     write: Option<Write>,
     /// The engine has answered; the object is streamed from the origin.
     streams: bool,
+    /// The object whose bytes follow as they are read.
+    pub opened: Option<Size>,
 }
 
 struct Write {
@@ -77,6 +82,7 @@ impl NodeProcess {
             lease_asker: None,
             fills: HashMap::new(),
             stops: None,
+            pieces: HashMap::new(),
             full: 0,
             log: None,
         }
@@ -134,9 +140,11 @@ impl Simulation {
         match call {
             Call::Get { key, asker, wait } => {
                 let deadline = wait.map(|wait| self.local(at).saturating_add(wait));
-                let incoming = Incoming { from, key: key.clone(), write: None, streams: false };
+                let (write, opened) = (None, None);
+                let incoming = Incoming { from, key: key.clone(), write, streams: false, opened };
                 let request = self.nodes[at].incoming.insert(incoming);
-                self.tell_node(at, Event::Get { request, key, asker, deadline });
+                let take = self.take(at, request, asker);
+                self.tell_node(at, Event::Get { request, key, asker, deadline, take });
             }
             Call::Write { key, write: what, life, epoch, until } => {
                 if life != self.life(at) {
@@ -154,8 +162,13 @@ impl Simulation {
                     fenced: false,
                     told: false,
                 };
-                let incoming =
-                    Incoming { from, key: key.clone(), write: Some(write), streams: false };
+                let incoming = Incoming {
+                    from,
+                    key: key.clone(),
+                    write: Some(write),
+                    streams: false,
+                    opened: None,
+                };
                 let request = self.nodes[at].incoming.insert(incoming);
                 if self.faulty {
                     let late = until.min(self.now + self.settings.origin.timeout).max(self.now + 1);
@@ -207,6 +220,10 @@ impl Simulation {
             Action::Reply { request, reply, stages } => self.replied(at, request, reply, &stages),
             Action::WriteTurn { request } => self.write_turn(at, request),
             Action::WriteDone { request, certain } => self.write_done(at, request, certain),
+            Action::Read { device, location, key, job, extent, .. } if extent != Extent::Record => {
+                self.read_piece(at, device, (location, key), job, extent);
+            }
+            Action::CloseRead { job, .. } => drop(self.nodes[at].pieces.remove(&job)),
             Action::Read { device, location, key, job, .. } => {
                 let breakage = self.settings.breakage;
                 let found = self.nodes[at].disks[device].read(location, &key, breakage);
@@ -215,7 +232,7 @@ impl Simulation {
                 let service = process.laws[device].draw(&mut self.random.service);
                 let service = (service as f64 * process.slow) as Nanos;
                 let result = if fails { Err(unread()) } else { found };
-                self.own(at, service, Event::Read { job, result });
+                self.own(at, service, Event::Read { job, result, left: 0 });
             }
             Action::Append { device, location, key, payload, job } => {
                 let written = !self.device_fails() && self.nodes[at].full == 0;
@@ -297,12 +314,12 @@ impl Simulation {
     }
 
     /// Schedules an event of a node's own, such as a timeout.
-    fn own(&mut self, node: usize, after: Nanos, event: Event<Size>) {
+    pub(super) fn own(&mut self, node: usize, after: Nanos, event: Event<Size>) {
         let life = self.life(node);
         self.schedule.push(self.now + after, Happening::Node { node, life, event });
     }
 
-    fn device_fails(&mut self) -> bool {
+    pub(super) fn device_fails(&mut self) -> bool {
         use rand::RngExt;
         let failures = self.settings.device_faults.failures;
         failures > 0.0 && self.random.faults.random_bool(failures)
@@ -464,7 +481,16 @@ impl Simulation {
             }
             return self.send_to_origin(at, Happening::OriginRead { from, key, check: false });
         }
+        if let Reply::Opened { payload, .. } = reply {
+            return self.opened(at, request, payload);
+        }
         let Some(incoming) = self.nodes[at].incoming.remove(request) else { return };
+        if let (Some(opened), Reply::Found { payload, .. }) = (&incoming.opened, &reply) {
+            assert_eq!(
+                opened.etag, payload.etag,
+                "a reply began with another version than it ended"
+            );
+        }
         if let Caller::Peer { node, life, job } = incoming.from {
             let result = match reply {
                 Reply::Found { payload, age, .. } => {
@@ -489,7 +515,9 @@ impl Simulation {
             Reply::Busy { .. } => (Status::Busy, ClientReply::BUSY, 0),
             Reply::NotHere | Reply::NotMine | Reply::NotPrimary => failed(Status::Misdirected),
             Reply::TooLate => failed(Status::Final),
-            Reply::Unavailable(_) | Reply::Stream => failed(Status::Unavailable),
+            Reply::Unavailable(_) | Reply::Stream | Reply::Opened { .. } => {
+                failed(Status::Unavailable)
+            }
         };
         let node_length = stages.node_length;
         let head = Head { status, outcome: answer.outcome, node_length, warm };

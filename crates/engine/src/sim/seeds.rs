@@ -31,6 +31,9 @@ const NODES_MAX: usize = 5;
 /// Maximum number of nodes of a key.
 const REPLICAS_MAX: usize = 3;
 
+/// Seeds, modulo 16, whose nodes read records in pieces.
+const PIECES: [u64; 2] = [5, 12];
+
 /// Logarithm of the number of slots of a seed's ring: few, because keys are few and changes many.
 const SLOT_BITS: u32 = 6;
 
@@ -287,6 +290,11 @@ pub fn settings(seed: u64, rings: &Rings) -> Settings {
         faults.extend(stops_of(&drawn, &mut stops));
     }
     faults.sort_by_key(|fault| fault.at);
+    let mut nodes_settings = nodes_settings;
+    if PIECES.contains(&(seed % 16)) {
+        let devices = nodes_settings.iter_mut().flat_map(|node| &mut node.devices);
+        devices.for_each(|device| device.piece_bytes = 30 + seed / 16 % 100);
+    }
     Settings {
         seed,
         gateways: (0..gateways)
@@ -371,6 +379,7 @@ fn node_settings(
         queue_length_max: length,
         bytes_max: 3_000,
         segment_bytes: 800,
+        piece_bytes: 0,
     };
     let mut settings = node::Settings {
         memory_bytes_max: if random.random_bool(0.2) { 0 } else { 2_500 },

@@ -144,6 +144,15 @@ impl Recorder {
         self.in_service += 1;
     }
 
+    /// Records that the service of a request pauses: the request waits again. Its rest begins with
+    /// [`Recorder::start`].
+    pub fn pause(&mut self, now: Nanos) {
+        self.advance(now);
+        debug_assert!(self.in_service > 0, "a pause without a service");
+        self.in_service = self.in_service.saturating_sub(1);
+        self.waiting += 1;
+    }
+
     /// Records the end of a request in service.
     pub fn finish(&mut self, now: Nanos, finished: &Finished) {
         self.advance(now);

@@ -127,6 +127,10 @@ section! {
         /// Size of the segments that hold the objects; the oldest segment is reclaimed first. 0:
         /// 1/16 of bytes, at least 1MiB and at most 64MiB, or 1/1024 of bytes if that is more.
         pub segment_bytes: Size = Size(0),
+        /// Larger records are read in pieces of so many bytes, with other reads between two pieces: a
+        /// reply begins when the first piece has been verified, and a range of an object is read
+        /// without the rest (docs/operations.md). At least 64KiB. 0: records are read at once.
+        pub piece_bytes: Size = Size(0),
         /// Seconds in which every stored record is read once in the background and verified; what is
         /// damaged is dropped and fetched again. So at most bytes / scrub_s are read in a second. 0:
         /// never.
@@ -134,7 +138,8 @@ section! {
         /// EMULATED: hold each real read for a random time, to imitate a disk that this machine
         /// does not have: { kind = "exponential" | "gamma" | "lognormal" | "empirical", mean_ms =
         /// 10.0, scv = 1.0 (gamma, lognormal), file = "times" (empirical: milliseconds, one a
-        /// line), seed = 1 }. Every output names the profile.
+        /// line), bytes_per_s = "0" (in addition, for each read's bytes), seed = 1 }. Every
+        /// output names the profile.
         pub service: Option<Service> = None,
     }
 }
@@ -161,6 +166,8 @@ section! {
         pub scv: f64 = 1.0,
         /// File of times in milliseconds, one a line, for `empirical`.
         pub file: Option<PathBuf> = None,
+        /// Bytes that it reads in a second, after that time; 0: sizes take no time.
+        pub bytes_per_s: Size = Size(0),
         /// Seed of the random numbers; device `i` of a group uses `seed + i`.
         pub seed: u64 = 1,
     }
@@ -353,6 +360,11 @@ impl Device {
         checks.at_least("queue_length_max", self.queue_length_max, 1);
         checks.between("segment_bytes", segment, Size(4096), Size((1 << 32) - 1));
         checks.between("scrub_s", self.scrub_s, 0.0, 1e9);
+        checks.must(
+            self.piece_bytes.0 == 0 || self.piece_bytes.0 >= engine::tier::BLOCK_BYTES,
+            "piece_bytes",
+            "must be 0, or at least 64KiB: a block is verified as a whole",
+        );
         checks.must(
             u64::from(self.count).saturating_mul(self.bytes.0 / segment.0.max(1)) <= SEGMENTS_MAX,
             "segment_bytes",
