@@ -156,6 +156,13 @@ pub enum Event<P> {
         /// The key.
         key: Key,
     },
+    /// A peer tells what it served of keys that this node orders ([`Action::TellReads`]).
+    ReadsTold {
+        /// The peer.
+        peer: NodeId,
+        /// The reads.
+        told: ReadsTold,
+    },
     /// The membership changed, or was confirmed.
     View(View),
     /// Drop every copy in memory and on devices.
@@ -169,6 +176,16 @@ pub enum Event<P> {
         /// Maximum number of reads, those in service included.
         length_max: u32,
     },
+}
+
+/// What a node served lately of keys that another one orders, so that this one knows how hot they are.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadsTold {
+    /// Bytes that a hot node has for copies; 0 of any other node.
+    pub bytes_max: u64,
+    /// Hashes of keys ([`model::window::key_hash`]), each with its reads since the last time; at most
+    /// [`super::TOLD_MAX`] of them.
+    pub reads: Vec<(u64, u32)>,
 }
 
 /// A peer's reply to [`Action::Ask`].
@@ -355,6 +372,13 @@ pub enum Action<P> {
         /// The key.
         key: Key,
     },
+    /// Send a peer [`Event::ReadsTold`]; it may be lost.
+    TellReads {
+        /// The peer.
+        peer: NodeId,
+        /// The reads.
+        told: ReadsTold,
+    },
 }
 
 /// A reply to a client or a peer.
@@ -478,6 +502,7 @@ impl<P: Payload> Event<P> {
                 Event::Invalidated { request, peer, done }
             }
             Event::Offered { key } => Event::Offered { key },
+            Event::ReadsTold { peer, told } => Event::ReadsTold { peer, told },
             Event::View(view) => Event::View(view),
             Event::Clear => Event::Clear,
             Event::Tick => Event::Tick,
@@ -512,6 +537,7 @@ impl<P: Payload> Action<P> {
             Action::Grant { peer, term } => Action::Grant { peer, term },
             Action::Invalidate { peer, key, request } => Action::Invalidate { peer, key, request },
             Action::Offer { peer, key } => Action::Offer { peer, key },
+            Action::TellReads { peer, told } => Action::TellReads { peer, told },
         }
     }
 }

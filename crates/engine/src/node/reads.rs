@@ -40,13 +40,17 @@ impl<P: Payload> Node<P> {
             return;
         }
         let authority = self.authority(&key, now);
-        if self.get_from_memory(now, request, &key, authority, actions) {
-            return;
-        }
         let (peer, avoid) = match asker {
             Asker::Peer => (true, None),
             Asker::Client { avoid } => (false, avoid),
         };
+        let in_memory = self.get_from_memory(now, request, &key, authority, actions);
+        if !peer {
+            self.count_for_hot_nodes(&key, in_memory, now);
+        }
+        if in_memory {
+            return;
+        }
         let waiter = Waiter { request, received: now, length_met: 0, deadline, peer };
         self.count_read(&key, now);
         let way = self.way(&key, authority, peer, now);
@@ -143,6 +147,7 @@ impl<P: Payload> Node<P> {
         let kept = self.memory.get(key)?;
         let (payload, warm, again) = kept.read();
         let warm = if again { self.offer(now, key, &payload, actions) } else { warm };
+        self.count_for_hot_nodes(key, true, now);
         self.now = self.now.max(now);
         let finished = Finished {
             operation: Operation::Get,
