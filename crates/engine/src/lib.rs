@@ -22,11 +22,8 @@
 //! - [`queue`]: a bounded queue in front of one or more servers, which records its own windows.
 
 pub mod act;
-<<<<<<< HEAD
 pub mod budget;
-=======
 pub mod dataset;
->>>>>>> 89a2888be638ccd3a866b7b4ed8e5f7d6671e66a
 pub mod gateway;
 pub mod invariant;
 pub mod layers;

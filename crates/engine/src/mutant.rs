@@ -89,6 +89,14 @@ pub(crate) enum Mutant {
     RestoredTrusted,
     /// A device's segments are never dropped, whatever its budget.
     BudgetIgnored,
+    /// A write does not invalidate the copies on the key's hot nodes.
+    HotNodeNotInvalidated,
+    /// A hot node serves copies after the primary's lease has expired.
+    HotNodeServesAfterLease,
+    /// A hot node takes keys of which it is no hot node.
+    HotNodeTakesAnyKey,
+    /// A hot node serves copies of keys whose hot node it just became.
+    NewHotNodeTrusted,
     /// Of pools of memcached servers: a server that may have missed writes is read.
     PoolStaleServerRead,
     /// A server is emptied while writes that were given up may still reach it.

@@ -16,8 +16,8 @@ use bytes::{Bytes, BytesMut};
 use engine::Key;
 use engine::invariant::Invariants;
 use engine::node::{
-    Action, Asker, Checked, Contents, Event, Failure, Fetched, Hit, MemoryUse, Node, Part, PeerStatus,
-    Reply, RequestId, RestoredSegment, Settings, Stages, Take, Tiers,
+    Action, Asker, Checked, Contents, Event, Failure, Fetched, Hit, HotDirectory, MemoryUse, Node, Part,
+    PeerStatus, Reply, RequestId, RestoredSegment, Settings, Stages, Take, Tiers,
 };
 use engine::route::NodeId;
 use model::window::{Nanos, Window};
@@ -248,6 +248,11 @@ impl Drive {
         let term = actions.iter().find_map(grant);
         self.carry_out(state, actions);
         term
+    }
+
+    /// The directory of this node's hot keys; `None` without hot nodes.
+    pub fn hot_directory(&self) -> Option<Arc<HotDirectory>> {
+        self.lock().node.hot_directory()
     }
 
     /// Requests a turn in a key's order of writes. A caller that gets the turn must end it with

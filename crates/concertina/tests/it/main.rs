@@ -41,6 +41,7 @@ mod serve_cluster;
 mod serve_damaged;
 mod serve_faults;
 mod serve_gateway;
+mod serve_hot_nodes;
 mod serve_limits;
 mod serve_live;
 mod serve_lost;

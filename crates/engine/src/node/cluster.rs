@@ -19,6 +19,9 @@
 //! keys all goes on, and their primary invalidates the copies of those that were replicas before
 //! for as long as they may not know that they are none any more. A node that missed a view cannot
 //! tell which keys it concerned, and takes all for changed.
+//!
+//! A *hot node* ([`Ring::with_hot`]) holds copies as a replica does, under the same leases, and to a
+//! key's primary it is one more holder to invalidate. It orders no writes and never becomes a primary.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -220,7 +223,9 @@ impl Cluster {
         let (lease, term) = (self.leases[primary], self.term(hash));
         let mine =
             primary == self.me() && (!self.hands_over() || mutant::is(Mutant::ServesAfterHandover));
-        let leased = mine || now < lease.until || mutant::is(Mutant::ServeAfterLease);
+        let outlives = mutant::is(Mutant::ServeAfterLease)
+            || mutant::is(Mutant::HotNodeServesAfterLease) && self.is_hot();
+        let leased = mine || now < lease.until || outlives;
         let ignored = mutant::is(Mutant::GenerationIgnored);
         let generation = if ignored { 0 } else { lease.generation };
         let authority = Authority { primary, generation, epoch: term.epoch };
@@ -236,8 +241,32 @@ impl Cluster {
         same && authority.epoch == self.view.epoch
     }
 
+    /// Whether this node may hold copies of a key: it is one of the key's nodes, or of its hot nodes.
     pub fn is_mine(&self, key: &[u8]) -> bool {
-        self.settings.ring.replicas(key).place(self.me()).is_some()
+        let ring = &self.settings.ring;
+        let any = mutant::is(Mutant::HotNodeTakesAnyKey) && self.is_hot();
+        ring.may_hold(ring.slot_of_hash(key_hash(key)), self.me()) || any
+    }
+
+    /// Whether this is a hot node.
+    pub fn is_hot(&self) -> bool {
+        self.settings.ring.is_hot(self.me())
+    }
+
+    /// The node that orders a key's writes, by this node's view.
+    pub fn primary_of_hash(&self, hash: u64) -> Option<NodeId> {
+        self.view.primary(&self.settings.ring.replicas_of_hash(hash))
+    }
+
+    /// Whether a peer may hold a lease from this node.
+    pub fn has_granted(&self, peer: NodeId, now: Nanos) -> bool {
+        self.granted.get(peer).is_some_and(|&until| now < until)
+    }
+
+    /// The live members but this one.
+    pub fn live_peers(&self) -> impl Iterator<Item = NodeId> {
+        let there = |peer: &NodeId| *peer != self.me() && self.view.is_live(*peer);
+        (0..self.settings.ring.members().len()).filter(there)
     }
 
     /// Whether this node orders the key's writes.
@@ -276,11 +305,13 @@ impl Cluster {
             let same_live = before.live == self.view.live;
             let view = &self.view;
             let changed = |slot: usize| {
-                if same_live && old.row(slot) == ring.row(slot) {
+                let same_hot = old.hot_row(slot) == ring.hot_row(slot);
+                if same_live && same_hot && old.row(slot) == ring.row(slot) {
                     return None;
                 }
                 let (had, has) = (old.of_slot(slot), ring.of_slot(slot));
-                let joins = had.place(me).is_none() && has.place(me).is_some() && !trusted;
+                let trusted = trusted || mutant::is(Mutant::NewHotNodeTrusted) && ring.is_hot(me);
+                let joins = !old.may_hold(slot, me) && ring.may_hold(slot, me) && !trusted;
                 let former = before.primary(&had);
                 let left = former.is_some_and(|former| view.has_handed_over(former));
                 (former != view.primary(&has) || joins).then_some(left && !joins)
@@ -306,14 +337,16 @@ impl Cluster {
         term.epoch
     }
 
-    /// The nodes that may serve copies of a key: its nodes in the present ring, and in those on which
-    /// others may still act.
+    /// The nodes that may serve copies of a key: its nodes and hot nodes in the present ring, and in
+    /// those on which others may still act. All of its hot nodes count, whether they were named for it
+    /// or not: what the primary named before a restart, or another primary, it cannot know.
     fn holders(&self, key: &[u8], now: Nanos) -> Vec<NodeId> {
         let hash = key_hash(key);
         let earlier = self.earlier.iter().filter(|(_, until)| now < *until).map(|(ring, _)| ring);
         let mut holders: Vec<NodeId> = Vec::new();
         for ring in std::iter::once(&self.settings.ring).chain(earlier) {
-            let more = ring.replicas_of_hash(hash);
+            let without = mutant::is(Mutant::HotNodeNotInvalidated);
+            let more = ring.with_hot(hash, if without { 0 } else { usize::MAX });
             let new: Vec<NodeId> = more.iter().filter(|node| !holders.contains(node)).collect();
             holders.extend(new);
         }
@@ -586,10 +619,13 @@ impl<P: Payload> Node<P> {
         let every = (cluster.settings.lease / 3).saturating_sub(tick);
         for (peer, lease) in cluster.leases.iter_mut().enumerate() {
             let due = lease.asked.is_none_or(|at| at + every <= now);
-            if peer != me && due && cluster.view.is_live(peer) {
+            // A hot node orders no writes, so nobody needs a lease from it.
+            let orders = !cluster.settings.ring.is_hot(peer);
+            if peer != me && due && orders && cluster.view.is_live(peer) {
                 lease.asked = Some(now);
                 actions.push(Action::AskLease { peer, asked: now });
             }
         }
+        self.run_hot_keys(now, actions);
     }
 }

@@ -181,6 +181,13 @@ pub enum Event<P> {
     /// This node is about to stop: it hands over to the next of its keys' nodes. [`Action::HandedOver`]
     /// says when it has. There is no way back.
     HandOver,
+    /// A peer tells what it served of keys that this node orders ([`Action::TellReads`]).
+    ReadsTold {
+        /// The peer.
+        peer: NodeId,
+        /// The reads.
+        told: ReadsTold,
+    },
     /// The membership changed, or was confirmed.
     View(View),
     /// Drop every copy in memory and on devices.
@@ -203,6 +210,16 @@ pub enum Event<P> {
     /// The operator, or the process by itself, lets objects that have no copy on a hot device be copied there, or not. Pinned keys
     /// are copied in any case, and copies that are there stay while they are worth it.
     Copying(bool),
+}
+
+/// What a node served lately of keys that another one orders, so that this one knows how hot they are.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadsTold {
+    /// Bytes that a hot node has for copies; 0 of any other node.
+    pub bytes_max: u64,
+    /// Hashes of keys ([`model::window::key_hash`]), each with its reads since the last time; at most
+    /// [`super::TOLD_MAX`] of them.
+    pub reads: Vec<(u64, u32)>,
 }
 
 /// A peer's reply to [`Action::Ask`].
@@ -407,6 +424,13 @@ pub enum Action<P> {
         /// The key.
         key: Key,
     },
+    /// Send a peer [`Event::ReadsTold`]; it may be lost.
+    TellReads {
+        /// The peer.
+        peer: NodeId,
+        /// The reads.
+        told: ReadsTold,
+    },
 }
 
 /// A reply to a client or a peer.
@@ -541,6 +565,7 @@ impl<P: Payload> Event<P> {
             Event::Return { peer } => Event::Return { peer },
             Event::Returned { peer, done } => Event::Returned { peer, done },
             Event::HandOver => Event::HandOver,
+            Event::ReadsTold { peer, told } => Event::ReadsTold { peer, told },
             Event::View(view) => Event::View(view),
             Event::Clear => Event::Clear,
             Event::Tick => Event::Tick,
@@ -580,6 +605,7 @@ impl<P: Payload> Action<P> {
             Action::TakeBack { peer } => Action::TakeBack { peer },
             Action::HandedOver => Action::HandedOver,
             Action::Offer { peer, key } => Action::Offer { peer, key },
+            Action::TellReads { peer, told } => Action::TellReads { peer, told },
         }
     }
 }

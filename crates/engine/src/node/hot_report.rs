@@ -3,8 +3,8 @@
 use model::window::{Nanos, Outcome, SECOND};
 use serde::Serialize;
 
-use super::Node;
 use super::device::DeviceState;
+use super::{HotNodes, Node};
 use crate::{Key, Payload};
 
 /// Counts of what moved.
@@ -117,6 +117,9 @@ pub struct Tiers {
     /// Absent without devices of both classes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hot: Option<HotTier>,
+    /// Absent without hot nodes in the cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hot_nodes: Option<HotNodes>,
 }
 
 /// The hot class of a node.
@@ -221,6 +224,6 @@ impl<P: Payload> Node<P> {
                 moved: moved.collect(),
             }
         });
-        Tiers { devices, other_keys: self.other_keys, hot }
+        Tiers { devices, other_keys: self.other_keys, hot, hot_nodes: self.hot_nodes(now) }
     }
 }

@@ -14,7 +14,7 @@ use crate::act::{self, Governor, Mode, Modes, Status};
 const MS: Nanos = SECOND / 1000;
 const BYTES: u64 = 10_000;
 
-fn device(name: &str, outcome: Outcome, bytes_max: u64) -> DeviceSettings {
+pub(super) fn device(name: &str, outcome: Outcome, bytes_max: u64) -> DeviceSettings {
     DeviceSettings {
         name: name.to_owned(),
         outcome,
@@ -26,7 +26,7 @@ fn device(name: &str, outcome: Outcome, bytes_max: u64) -> DeviceSettings {
     }
 }
 
-fn settings(hot_bytes: u64, tiers: TierSettings) -> Settings {
+pub(super) fn settings(hot_bytes: u64, tiers: TierSettings) -> Settings {
     Settings {
         memory_bytes_max: 0,
         eviction: crate::tier::Eviction::default(),
@@ -47,9 +47,9 @@ fn settings(hot_bytes: u64, tiers: TierSettings) -> Settings {
 }
 
 /// A node, its devices, and an origin that holds every key.
-struct Driven {
-    node: Node<Size>,
-    now: Nanos,
+pub(super) struct Driven {
+    pub node: Node<Size>,
+    pub now: Nanos,
     /// What ends at a time.
     ends: BTreeMap<(Nanos, JobId), Event<Size>>,
     /// Service time of a read of each device.
@@ -61,10 +61,12 @@ struct Driven {
     outcomes: HashMap<RequestId, Outcome>,
     on_disk: HashMap<(DeviceId, u64, u64), Size>,
     keys: HashMap<(DeviceId, u64), Vec<Key>>,
+    /// What it does beside.
+    pub others: Vec<Action<Size>>,
 }
 
 impl Driven {
-    fn new(settings: Settings) -> Driven {
+    pub fn new(settings: Settings) -> Driven {
         let devices = settings.devices.len();
         Driven {
             node: Node::new(settings, 0),
@@ -77,6 +79,7 @@ impl Driven {
             outcomes: HashMap::new(),
             on_disk: HashMap::new(),
             keys: HashMap::new(),
+            others: Vec::new(),
         }
     }
 
@@ -86,7 +89,7 @@ impl Driven {
         Size { bytes: BYTES, stored_bytes: BYTES, etag }
     }
 
-    fn handle(&mut self, event: Event<Size>) {
+    pub fn handle(&mut self, event: Event<Size>) {
         let mut events = vec![event];
         while let Some(event) = events.pop() {
             let mut actions = Vec::new();
@@ -130,13 +133,13 @@ impl Driven {
                         let result = Fetched::Found(self.payload(&key));
                         events.push(Event::Fetched { job, result });
                     }
-                    _ => {}
+                    other => self.others.push(other),
                 }
             }
         }
     }
 
-    fn run_to(&mut self, now: Nanos) {
+    pub fn run_to(&mut self, now: Nanos) {
         while let Some(entry) = self.ends.first_entry().filter(|entry| entry.key().0 <= now) {
             let ((at, _), event) = entry.remove_entry();
             self.now = self.now.max(at);
@@ -160,7 +163,7 @@ impl Driven {
     }
 
     /// Reads a key, and waits for the answer.
-    fn get(&mut self, key: &str) -> Outcome {
+    pub fn get(&mut self, key: &str) -> Outcome {
         let request = self.ask(key);
         while !self.outcomes.contains_key(&request) {
             let next = self.ends.first_key_value().expect("an answer").0.0;

@@ -15,7 +15,7 @@
 //!
 //! A node with hot and bulk devices keeps a second copy of what is read often on a hot one, and reads
 //! the copy with the shorter expected wait (`hot`). A device whose reads fail is taken out until it
-//! works again (`device`).
+//! works again (`device`). Of what is read most, hot nodes of the cluster hold copies (`hot_keys`).
 //!
 //! Objects found on a device at a restart, and objects that were not compared with the origin for
 //! [`Settings::revalidate`], are compared with it by etag before they are served.
@@ -28,6 +28,10 @@ mod handover;
 #[cfg(test)]
 mod hit_tests;
 mod hot;
+mod hot_keys;
+#[cfg(test)]
+mod hot_keys_tests;
+mod hot_nodes_report;
 mod hot_report;
 #[cfg(test)]
 mod hot_tests;
@@ -44,9 +48,11 @@ mod writes;
 pub use cluster::PeerStatus;
 pub use device::DeviceState;
 pub use event::{
-    Action, Answered, Asker, Checked, DeviceId, Event, Failure, Fetched, JobId, Reply, RequestId,
-    Stages, Unread,
+    Action, Answered, Asker, Checked, DeviceId, Event, Failure, Fetched, JobId, ReadsTold, Reply,
+    RequestId, Stages, Unread,
 };
+pub use hot_keys::{HOT_KEYS_MAX, HotDirectory, TOLD_MAX};
+pub use hot_nodes_report::{HotKey, HotKeyMoved, HotNodes, HotNodesBought, HotNodesMoves};
 pub use hot_report::{Bought, DeviceTier, HotTier, Hottest, Moved, Moves, Tiers};
 pub use pieces::{Extent, Part, Take};
 pub use reuse::MemoryUse;
@@ -71,6 +77,7 @@ use cluster::{Authority, Cluster, Verified};
 use device::{Device, Service};
 use flights::Flights;
 use hot::Hot;
+use hot_keys::HotKeys;
 use index::{Index, Place};
 use stamps::Stamps;
 
@@ -169,6 +176,8 @@ pub struct Node<P> {
     devices: Vec<Device>,
     /// Present if there are devices of both classes.
     hot: Option<Hot>,
+    /// Present once there are hot nodes.
+    hot_keys: Option<Box<HotKeys>>,
     /// Counts choices of a device, for [`Choice::RoundRobin`].
     turn: u64,
     origin: Queue<JobId>,
@@ -219,6 +228,7 @@ impl<P: Payload> Node<P> {
             comparisons: Service::default(),
             other_keys: 0,
             hot: Hot::new(&settings.tiers, &devices, now),
+            hot_keys: None,
             turn: 0,
             devices,
             origin: Queue::new(
@@ -327,6 +337,7 @@ impl<P: Payload> Node<P> {
             Event::Return { peer } => self.give_back(peer),
             Event::Returned { peer, done } => self.returned(now, peer, done, actions),
             Event::HandOver => self.hand_over(now, actions),
+            Event::ReadsTold { peer, told } => self.reads_told(now, peer, &told),
             Event::View(view) => self.view(now, view, actions),
             Event::Clear => self.clear(),
             Event::Tick => self.tick(now, actions),

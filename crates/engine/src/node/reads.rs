@@ -40,13 +40,17 @@ impl<P: Payload> Node<P> {
             return;
         }
         let authority = self.authority(&key, now);
-        if self.get_from_memory(now, request, &key, authority, actions) {
-            return;
-        }
         let (peer, avoid) = match asker {
             Asker::Peer => (true, None),
             Asker::Client { avoid } => (false, avoid),
         };
+        let in_memory = self.get_from_memory(now, request, &key, authority, actions);
+        if !peer {
+            self.count_for_hot_nodes(&key, in_memory, now);
+        }
+        if in_memory {
+            return;
+        }
         let received = now;
         let waiter =
             Waiter { request, received, length_met: 0, deadline, peer, take, opened: false };
@@ -152,6 +156,7 @@ impl<P: Payload> Node<P> {
         let (payload, warm, again) = kept.read();
         self.count_reuse(now, key, &payload, None);
         let warm = if again { self.offer(now, key, &payload, actions) } else { warm };
+        self.count_for_hot_nodes(key, true, now);
         self.now = self.now.max(now);
         let finished = Finished {
             operation: Operation::Get,

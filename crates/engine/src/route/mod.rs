@@ -21,7 +21,7 @@ pub(crate) use load::stale;
 pub use load::{Load, Ratio, Responses};
 pub use prequal::{Pool, PoolSettings, Probe, c3_score, hot_cold};
 pub use random::SplitMix64;
-pub use ring::{Member, PLACEMENT, REPLICAS_MAX, Replicas, Ring, RingError};
+pub use ring::{HOT_NODES_MAX, Member, PLACEMENT, REPLICAS_MAX, Replicas, Ring, RingError};
 pub use schedule::{Candidate, Policy};
 
 use std::sync::Arc;

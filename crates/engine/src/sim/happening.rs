@@ -4,7 +4,7 @@ use model::window::{Nanos, Outcome};
 
 use super::check::Version;
 use super::settings::Process;
-use crate::node::{Asker, JobId};
+use crate::node::{Asker, JobId, ReadsTold};
 use crate::route::View;
 use crate::{Etag, Key, Size, gateway, node};
 
@@ -137,7 +137,10 @@ pub(super) enum Call {
         /// process the gateway sends the time left, which the node adds to its own clock.
         until: Nanos,
     },
-    Ping,
+    Ping {
+        /// The version of the node's directory of hot keys that the gateway has.
+        hot_version: u64,
+    },
     Lease,
     Return,
     Invalidate {
@@ -145,6 +148,10 @@ pub(super) enum Call {
     },
     Offer {
         key: Key,
+    },
+    Reads {
+        peer: usize,
+        told: ReadsTold,
     },
 }
 

@@ -177,12 +177,18 @@ impl Simulation {
                 }
                 self.tell_node(at, Event::WriteBegin { request, key, epoch });
             }
-            Call::Ping => {
+            Call::Ping { hot_version } => {
                 let Caller::Ping { gateway, life } = from else { return };
                 let node_length = self.nodes[at].node.contents().flights as u32;
                 let event = gateway::Event::Ponged { node: at, node_length, fits: true };
                 let what = Happening::Gateway { gateway, life, event, answer: None };
                 self.send(at as Process, self.gateway_end(gateway), what);
+                let directory = self.nodes[at].node.hot_directory();
+                if let Some(directory) = directory.filter(|it| it.version != hot_version) {
+                    let event = gateway::Event::HotKeys { node: at, directory };
+                    let what = Happening::Gateway { gateway, life, event, answer: None };
+                    self.send(at as Process, self.gateway_end(gateway), what);
+                }
             }
             Call::Lease => {
                 let Caller::Lease { node, life, asked } = from else { return };
@@ -211,6 +217,7 @@ impl Simulation {
                 self.send(at as Process, node as Process, what);
             }
             Call::Offer { key } => self.tell_node(at, Event::Offered { key }),
+            Call::Reads { peer, told } => self.tell_node(at, Event::ReadsTold { peer, told }),
         }
     }
 
@@ -308,6 +315,11 @@ impl Simulation {
             Action::Offer { peer, key } => {
                 let from = Caller::Offer;
                 let what = Happening::Call { node: peer, from, call: Call::Offer { key } };
+                self.call(at, peer, what, None);
+            }
+            Action::TellReads { peer, told } => {
+                let call = Call::Reads { peer: at, told };
+                let what = Happening::Call { node: peer, from: Caller::Offer, call };
                 self.call(at, peer, what, None);
             }
         }

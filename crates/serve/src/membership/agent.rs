@@ -21,7 +21,7 @@ use super::probes::Probes;
 use super::roster::{Entry, Roster, State};
 use super::snapshot::{Alive, Snapshot};
 use super::{Contact, Known, Order, Seen, lock};
-use crate::config::Config;
+use crate::config::{Class, Config};
 
 /// What the process that started the agent waits for.
 pub type First = std::sync::mpsc::Sender<(watch::Sender<Seen>, Option<NodeId>)>;
@@ -37,6 +37,7 @@ struct Me {
     name: String,
     alive: Alive,
     weight: f64,
+    hot: bool,
     /// The key that ends with its lease.
     key: String,
     lease: Option<i64>,
@@ -91,6 +92,7 @@ impl Agent {
                     name: name.clone(),
                     alive: Alive { instance: format!("{:016x}", rand::random::<u64>()), address },
                     weight: of.weight,
+                    hot: of.class == Class::Hot,
                     lease: None,
                     renewed: 0,
                     serves: false,
@@ -381,6 +383,7 @@ impl Agent {
                 name: me.name.clone(),
                 address: me.alive.address,
                 weight: me.weight,
+                hot: me.hot,
                 state: if drains { State::Draining } else { State::In },
                 live: false,
                 handed_over: false,

@@ -149,6 +149,8 @@ pub struct MemberStatus {
     name: String,
     address: SocketAddr,
     weight: f64,
+    /// Whether it is a hot node.
+    hot: bool,
     /// Fraction of all keys whose primary it is.
     share: f64,
     state: State,
@@ -331,6 +333,7 @@ impl Membership {
             MemberStatus {
                 address: known.addresses[at],
                 weight: known.ring.members()[at].weight,
+                hot: known.ring.is_hot(at),
                 share,
                 state: known.states[at],
                 live: known.live[at],

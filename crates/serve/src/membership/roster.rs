@@ -11,6 +11,10 @@ use crate::config::is_name;
 /// Version of the value's format, which says where keys are too: in format 1 they were placed by another rule.
 const FORMAT: u32 = 2;
 
+/// That of a list with hot nodes, so that no process takes them for nodes with keys that does not know
+/// what they are.
+const FORMAT_HOT: u32 = 3;
+
 /// Maximum bytes of the value; etcd's own limit for a request is 1.5 MB.
 pub const BYTES_MAX: usize = 512 << 10;
 
@@ -41,6 +45,9 @@ pub struct Entry {
     pub address: SocketAddr,
     /// Its share of the keys in proportion to the other weights.
     pub weight: f64,
+    /// Whether it is a hot node: it has no keys, and its weight is its share of the hot copies.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hot: bool,
     /// What it does.
     pub state: State,
     /// Whether it lives.
@@ -63,6 +70,12 @@ pub struct Roster {
     pub replicas: usize,
     /// The members in the order in which they joined first.
     pub members: Vec<Entry>,
+}
+
+impl Entry {
+    fn has_keys(&self) -> bool {
+        self.state == State::In && !self.hot
+    }
 }
 
 impl Roster {
@@ -90,11 +103,15 @@ impl Roster {
         Ok(roster)
     }
 
+    fn format_needed(&self) -> u32 {
+        if self.members.iter().any(|member| member.hot) { FORMAT_HOT } else { FORMAT }
+    }
+
     fn check(&self) -> Result<(), String> {
         let Roster { format, epoch, replicas, members } = self;
-        if *format != FORMAT {
+        if *format != self.format_needed() {
             return Err(format!(
-                "its format is {format}, this version reads {FORMAT}: stop the processes of the other version; \
+                "its format is {format}, this version reads {FORMAT}, and {FORMAT_HOT} of a list with hot nodes: stop the processes of the other version; \
                  those of an earlier one that ended without a word are taken off by deleting the list"
             ));
         }
@@ -108,7 +125,7 @@ impl Roster {
             return Err(format!("it has {} members, not 1 to {MEMBERS_MAX}", members.len()));
         }
         let (mut names, mut addresses) = (HashSet::new(), HashSet::new());
-        for Entry { name, address, weight, state, live, handed_over, instance } in members {
+        for Entry { name, address, weight, state, live, handed_over, instance, .. } in members {
             let shown: String = name.chars().take(64).collect();
             let wrong = |what: String| Err(format!("member {shown:?}: {what}"));
             if !is_name(name) {
@@ -136,7 +153,7 @@ impl Roster {
                 return wrong("its instance is invalid".to_owned());
             }
         }
-        if members.iter().all(|member| member.state != State::In) {
+        if !members.iter().any(Entry::has_keys) {
             return Err("no member has keys".to_owned());
         }
         Ok(())
@@ -164,8 +181,10 @@ impl Roster {
     /// The members as a ring's.
     pub fn placed(&self) -> Vec<route::Member> {
         let weight = |entry: &Entry| if entry.state == State::In { entry.weight } else { 0.0 };
-        let member =
-            |entry: &Entry| route::Member { name: entry.name.clone(), weight: weight(entry) };
+        let member = |entry: &Entry| route::Member {
+            hot: entry.hot,
+            ..route::Member::new(entry.name.clone(), weight(entry))
+        };
         self.members.iter().map(member).collect()
     }
 
@@ -201,6 +220,7 @@ impl Roster {
             None if self.members.len() < MEMBERS_MAX => self.members.push(entering),
             None => return Err(format!("there have been {MEMBERS_MAX} members already")),
         }
+        self.format = self.format_needed();
         Ok(())
     }
 
@@ -210,14 +230,14 @@ impl Roster {
     ///
     /// If there is no such member, or no other member would have keys.
     pub fn drain(&mut self, name: &str, drains: bool) -> Result<(), String> {
-        let others = |entry: &Entry| entry.name != name && entry.state == State::In;
+        let others = |entry: &Entry| entry.name != name && entry.has_keys();
         let alone = !self.members.iter().any(others);
         let Some(at) = self.find(name) else {
             return Err(format!("there is no member {name:?}"));
         };
         let entry = &mut self.members[at];
         entry.state = match (entry.state, drains) {
-            (State::In, true) if alone => {
+            (State::In, true) if alone && !entry.hot => {
                 return Err(format!("{name:?} is the only member with keys"));
             }
             // A member that does not live cannot leave by itself later.
@@ -254,6 +274,7 @@ mod tests {
             name: name.to_owned(),
             address: SocketAddr::from(([127, 0, 0, 1], port)),
             weight: 1.0,
+            hot: false,
             state: State::In,
             live: true,
             handed_over: false,
@@ -292,6 +313,7 @@ mod tests {
         };
         for (from, to, says) in [
             ("\"format\":2", "\"format\":3", "format is 3"),
+            ("\"state\":\"in\"", "\"hot\":true,\"state\":\"in\"", "format is 2"),
             ("\"format\":2", "\"format\":1", "format is 1"),
             ("\"epoch\":7", "\"epoch\":0", "epoch 0"),
             ("\"epoch\":7", "\"epoch\":18446744073709551615", "epoch"),
@@ -320,6 +342,20 @@ mod tests {
         assert!(refused(&" ".repeat(BYTES_MAX + 1)).contains("more than"));
         let many = (0..=MEMBERS_MAX).map(|i| entry(&format!("n{i}"), 1 + i as u16)).collect();
         assert!(Roster { members: many, ..two() }.write().unwrap_err().contains("members"));
+    }
+
+    #[test]
+    fn hot_nodes_have_no_keys_and_are_of_a_format_of_their_own() {
+        let mut roster = two();
+        roster.enter(Entry { hot: true, ..entry("h", 3) }).unwrap();
+        assert_eq!(roster.format, FORMAT_HOT);
+        let read = Roster::parse(&roster.write().unwrap()).unwrap();
+        let ring = read.ring().unwrap();
+        assert!(read == roster && ring.is_hot(2) && !ring.has_keys(2) && ring.hot_count() == 1);
+        roster.drain("a", true).unwrap();
+        assert!(roster.drain("b", true).unwrap_err().contains("only member with keys"));
+        roster.drain("h", true).unwrap();
+        assert_eq!(roster.ring().unwrap().hot_count(), 0);
     }
 
     #[test]

@@ -108,6 +108,7 @@ mod tests {
             name: name(at),
             address: SocketAddr::from(([127, 0, 0, 1], 1 + at as u16)),
             weight: 1.0,
+            hot: false,
             state: State::In,
             live,
             handed_over: false,

@@ -5,7 +5,7 @@ use rand::RngExt;
 use rand::rngs::SmallRng;
 
 use super::super::{Fault, FaultKind, MEMBERSHIP, ORIGIN, Process};
-use super::{Level, MS, Rings, clock};
+use super::{Layout, Level, MS, clock};
 
 /// The parameters from which faults are drawn.
 pub(super) struct Drawn {
@@ -32,8 +32,7 @@ pub(super) fn all_faults(drawn: &Drawn, random: &mut SmallRng) -> Vec<Fault> {
 /// until it asks again, a part of its membership later.
 pub(super) fn changes_of(
     drawn: &Drawn,
-    replicas: usize,
-    rings: &Rings,
+    layout: &Layout<'_>,
     random: &mut SmallRng,
     unaware: &mut SmallRng,
 ) -> Vec<Fault> {
@@ -53,7 +52,7 @@ pub(super) fn changes_of(
     for at in times {
         let node = random.random_range(0..drawn.nodes);
         let next = set ^ 1 << node;
-        let kind = match random.random_bool(0.3) || next == 0 {
+        let kind = match random.random_bool(0.3) || next & layout.keyed() == 0 {
             true => FaultKind::Suspect { process: node as Process },
             false => {
                 set = next;
@@ -64,7 +63,7 @@ pub(super) fn changes_of(
                     let kind = FaultKind::Cut { process: node as Process, from, time };
                     changes.push(Fault { at: at.saturating_sub(MS / 10), kind });
                 }
-                FaultKind::Ring { ring: rings.some(drawn.nodes, replicas, set) }
+                FaultKind::Ring { ring: layout.ring(set) }
             }
         };
         changes.push(Fault { at, kind });

@@ -226,8 +226,8 @@ impl Backend for Nodes {
         }
     }
 
-    async fn ping(&self, node: NodeId) -> Option<Pong> {
-        ping::ping(self, node).await
+    async fn ping(&self, node: NodeId, hot_version: u64) -> Option<Pong> {
+        ping::ping(self, node, hot_version).await
     }
 }
 
