@@ -16,8 +16,8 @@ use bytes::{Bytes, BytesMut};
 use engine::Key;
 use engine::invariant::Invariants;
 use engine::node::{
-    Action, Asker, Checked, Contents, Event, Failure, Fetched, Hit, HotDirectory, MemoryUse, Node, Part,
-    PeerStatus, Reply, RequestId, RestoredSegment, Settings, Stages, Take, Tiers,
+    Action, Asker, Checked, Contents, Event, Failure, Fetched, Hit, HotDirectory, MemoryUse, Node,
+    Part, PeerStatus, Reply, RequestId, RestoredSegment, Settings, Stages, Take, Tiers,
 };
 use engine::route::NodeId;
 use model::window::{Nanos, Window};

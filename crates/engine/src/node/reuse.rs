@@ -125,7 +125,17 @@ mod tests {
         let mut actions = Vec::new();
         let key: Key = key.to_le_bytes()[..].into();
         let asker = Asker::Client { avoid: None };
-        node.handle(*now, Event::Get { request: *now, key, asker, deadline: None }, &mut actions);
+        node.handle(
+            *now,
+            Event::Get {
+                request: *now,
+                key,
+                asker,
+                deadline: None,
+                take: Take::Whole,
+            },
+            &mut actions,
+        );
         *now += 1_000_000;
         for action in std::mem::take(&mut actions) {
             if let Action::Fetch { job, .. } = action {

@@ -341,7 +341,6 @@ pub fn settings(seed: u64, rings: &Rings) -> Settings {
         faults.extend(stops_of(&drawn, &mut stops));
     }
     faults.sort_by_key(|fault| fault.at);
-    let mut nodes_settings = nodes_settings;
     if PIECES.contains(&(seed % 16)) {
         let devices = nodes_settings.iter_mut().flat_map(|node| &mut node.devices);
         devices.for_each(|device| device.piece_bytes = 30 + seed / 16 % 100);
