@@ -207,6 +207,15 @@ impl Remote {
         }
     }
 
+    /// Whether a file is there.
+    ///
+    /// # Errors
+    ///
+    /// Those of the origin.
+    pub async fn has(&self, id: &str, file: String) -> Result<bool, Error> {
+        Ok(self.origin.head(&key_of_file(&self.name, id, &file)).await?.is_some())
+    }
+
     /// Removes a file.
     ///
     /// # Errors

@@ -155,6 +155,8 @@ pub(crate) enum Mutant {
     DatasetViewNotCompared,
     /// A chunk whose number is taken counts as another's, although it may be one's own, sealed and removed before the store looked.
     DatasetTakenTrusted,
+    /// Chunks that an interrupted removal left are not looked for.
+    DatasetLeavesChunks,
 }
 
 #[cfg(test)]

@@ -15,7 +15,8 @@
 //!   another manifest is there, the shard is removed, unless that manifest lists it: then only the reply was lost. The
 //!   chunks are removed last.
 //! - *Removal.* A chunk is removed once a manifest that has sealed it is current, a shard once a current manifest does not
-//!   list it, a local copy if the view does not use it.
+//!   list it, a local copy if the view does not use it. Chunks are removed in ascending order; what an interrupted removal left,
+//!   the next seal finds directly below its own and removes too.
 //!
 //! At most one operation of each of two kinds is under way: one that reads or writes the log, and one seal, which builds its shard beside it.
 //! What the data are is the driver's business: it holds the *view* (what is read), the *draft* (what the next view may be), and the
@@ -57,7 +58,7 @@ pub struct Settings {
     pub seal_bytes: u64,
     /// Numbers of shards that a seal tries. Seals that were interrupted leave shards that no manifest lists.
     pub shard_tries: u32,
-    /// Chunks that are removed at a time.
+    /// Chunks that are looked for or removed at a time.
     pub removed_at_once: u64,
 }
 
@@ -205,8 +206,13 @@ pub enum Event<E> {
     Built(Result<bool, E>),
     /// Whether the shard was put; `false` if its number is used.
     ShardPut(Result<bool, E>),
+    /// Whether any of the chunks is there.
+    Looked {
+        /// Whether one is, or may be.
+        found: bool,
+    },
     /// Sealed chunks were removed, or some of them could not be.
-    ChunksRemoved,
+    ChunksRemoved(Result<(), E>),
 }
 
 /// What the driver is to do, in this order. Those up to [`Action::Compare`] belong to the log, of which at most one is under
@@ -265,6 +271,13 @@ pub enum Action<E> {
     PutShard {
         /// Its number.
         number: u64,
+    },
+    /// Look whether any of these sealed chunks is there. Ends with [`Event::Looked`].
+    LookForChunks {
+        /// The first.
+        from: u64,
+        /// The last.
+        to: u64,
     },
     /// Remove sealed chunks.
     RemoveChunks {
@@ -373,6 +386,8 @@ pub struct Dataset<E> {
     readers: Vec<Reader>,
     seal: Option<Seal<E>>,
     sealers: Vec<Token>,
+    /// The dataset and the chunk up to which all chunks are known to be removed.
+    removed: Option<(Arc<str>, u64)>,
 }
 
 impl<E: Clone> Dataset<E> {
@@ -387,6 +402,7 @@ impl<E: Clone> Dataset<E> {
             readers: Vec::new(),
             seal: None,
             sealers: Vec::new(),
+            removed: None,
         }
     }
 
@@ -426,7 +442,10 @@ impl<E: Clone> Dataset<E> {
                     self.want_view(Reader::Seal);
                 }
             }
-            Event::Built(_) | Event::ShardPut(_) | Event::ChunksRemoved => {
+            Event::Built(_)
+            | Event::ShardPut(_)
+            | Event::Looked { .. }
+            | Event::ChunksRemoved(_) => {
                 self.seal_event(event, actions);
             }
             _ => self.lane_event(now, event, actions),

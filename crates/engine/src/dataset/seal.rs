@@ -11,9 +11,27 @@ use crate::mutant::{Mutant, is};
 enum Step<E> {
     View,
     Build(State),
-    Put { base: State, number: u64, tries_left: u32 },
-    Replace { base: State, shard: Option<u64> },
-    Remove { from: u64, last: u64, refreshed: Read<E> },
+    Put {
+        base: State,
+        number: u64,
+        tries_left: u32,
+    },
+    Replace {
+        base: State,
+        shard: Option<u64>,
+    },
+    /// Looks for sealed chunks that an earlier removal left, from the last one down.
+    Look {
+        base: State,
+        from: u64,
+        to: u64,
+        refreshed: Read<E>,
+    },
+    Remove {
+        base: State,
+        from: u64,
+        refreshed: Read<E>,
+    },
 }
 
 /// A seal that is under way.
@@ -93,8 +111,18 @@ impl<E: Clone> Dataset<E> {
             | (Step::Put { .. }, Event::ShardPut(Err(error))) => {
                 self.end_seal(Err(Why::Store(error)), actions);
             }
-            (Step::Remove { from, last, refreshed }, Event::ChunksRemoved) => {
-                self.remove(from, last, refreshed, actions);
+            (Step::Look { base, from, refreshed, .. }, Event::Looked { found: true }) => {
+                self.look(base, from, refreshed, actions);
+            }
+            (Step::Look { base, to, refreshed, .. }, Event::Looked { found: false }) => {
+                self.remove(base, to + 1, refreshed, actions);
+            }
+            (Step::Remove { base, from, refreshed }, Event::ChunksRemoved(Ok(()))) => {
+                self.remove(base, from, refreshed, actions);
+            }
+            // What is left is looked for by the next seal.
+            (Step::Remove { refreshed, .. }, Event::ChunksRemoved(Err(_))) => {
+                self.end_seal(refreshed.map(|()| true), actions);
             }
             (step, _) => seal.step = step,
         }
@@ -119,22 +147,43 @@ impl<E: Clone> Dataset<E> {
         actions: &mut Vec<Action<E>>,
     ) {
         let Some(Seal { step: Step::Replace { base, .. }, .. }) = &self.seal else { return };
-        let (from, last) = (base.manifest.sealed_chunks + 1, base.tail.last_chunk);
+        let base = base.clone();
         match result {
             // Nothing reads the sealed chunks now, and there may be thousands: the log is free meanwhile.
-            Ok(refreshed) => self.remove(from, last, refreshed, actions),
+            Ok(refreshed) => {
+                let from = base.manifest.sealed_chunks + 1;
+                self.look(base, from, refreshed, actions);
+            }
             Err(why) => self.end_seal(Err(why), actions),
         }
     }
 
-    fn remove(&mut self, from: u64, last: u64, refreshed: Read<E>, actions: &mut Vec<Action<E>>) {
+    /// Looks for chunks before `from` that were sealed earlier. Removals ascend, so that whatever one of them left when it was
+    /// interrupted is what lies directly below.
+    fn look(&mut self, base: State, from: u64, refreshed: Read<E>, actions: &mut Vec<Action<E>>) {
+        let of_this = self.removed.as_ref().filter(|(id, _)| *id == base.manifest.id);
+        let removed = of_this.map_or(0, |(_, last)| *last);
+        if from <= removed.saturating_add(1) || is(Mutant::DatasetLeavesChunks) {
+            return self.remove(base, from, refreshed, actions);
+        }
+        let to = from - 1;
+        let from = to.saturating_sub(self.settings.removed_at_once.max(1) - 1).max(removed + 1);
+        actions.push(Action::LookForChunks { from, to });
+        if let Some(seal) = &mut self.seal {
+            seal.step = Step::Look { base, from, to, refreshed };
+        }
+    }
+
+    fn remove(&mut self, base: State, from: u64, refreshed: Read<E>, actions: &mut Vec<Action<E>>) {
+        let last = base.tail.last_chunk;
         if from > last {
+            self.removed = Some((base.manifest.id.clone(), last));
             return self.end_seal(refreshed.map(|()| true), actions);
         }
         let to = last.min(from.saturating_add(self.settings.removed_at_once.max(1) - 1));
         actions.push(Action::RemoveChunks { from, to });
         if let Some(seal) = &mut self.seal {
-            seal.step = Step::Remove { from: to + 1, last, refreshed };
+            seal.step = Step::Remove { base, from: to + 1, refreshed };
         }
     }
 

@@ -226,7 +226,9 @@ impl Served {
                 Action::Compare { .. } => Event::Compared { may_hold: true },
                 Action::Build => Event::Built(Err(error)),
                 Action::PutShard { .. } => Event::ShardPut(Err(error)),
-                Action::RemoveChunks { .. } => Event::ChunksRemoved,
+                // They may be there.
+                Action::LookForChunks { .. } => Event::Looked { found: true },
+                Action::RemoveChunks { .. } => Event::ChunksRemoved(Err(error)),
                 _ => Event::Tick,
             };
             let done = AssertUnwindSafe(served.perform(action.clone())).catch_unwind().await;
@@ -300,16 +302,25 @@ impl Served {
                 self.remote.remove(&id, &shard_file(number)).await?;
                 Event::ShardRemoved(Ok(()))
             }
+            Action::LookForChunks { from, to } => {
+                let id = &self.sealing(|sealing| sealing.manifest.id.clone())?;
+                let looks = (from..=to).map(|number| self.remote.has(id, chunk_file(number)));
+                let found = futures_util::future::try_join_all(looks).await?;
+                Event::Looked { found: found.contains(&true) }
+            }
             Action::RemoveChunks { from, to } => {
                 let id = &self.sealing(|sealing| sealing.manifest.id.clone())?;
                 let removals = (from..=to).map(|number| async move {
                     let chunk = chunk_file(number);
-                    if let Err(error) = self.remote.remove(id, &chunk).await {
+                    let removed = self.remote.remove(id, &chunk).await;
+                    if let Err(error) = &removed {
                         warn!("dataset {}: cannot remove the sealed {chunk}: {error}", self.name);
                     }
+                    removed
                 });
-                futures_util::future::join_all(removals).await;
-                Event::ChunksRemoved
+                let removed = futures_util::future::join_all(removals).await;
+                removed.into_iter().collect::<Result<(), _>>()?;
+                Event::ChunksRemoved(Ok(()))
             }
             _ => Event::Tick,
         })

@@ -53,13 +53,21 @@ impl World {
             Action::RemoveChunks { from, to } => {
                 let id = at.sealing.as_ref().map(|(view, _)| view.listed.head.id.clone());
                 let id = id.ok_or("nothing is sealed")?;
-                self.removals[process] = (to + 1 - from) as usize;
+                self.removals[process] = ((to + 1 - from) as usize, Ok(()));
                 for number in from..=to {
                     self.write(
                         process,
                         Request::RemoveChunk((id.clone(), number), Removal::Sealed),
                     );
                 }
+            }
+            Action::LookForChunks { from, to } => {
+                let id = at.sealing.as_ref().map(|(view, _)| view.listed.head.id.clone());
+                let id = id.ok_or("nothing is sealed")?;
+                let failed = self.fate() != Fate::Fine;
+                let mut names = (from..=to).map(|number| (id.clone(), number));
+                let found = failed || names.any(|name| self.store.chunks.contains_key(&name));
+                self.tell_soon(process, Event::Looked { found });
             }
             Action::Replace { over, shard } => {
                 let listed = self.sealed(process, shard)?;
@@ -232,7 +240,8 @@ impl World {
             Request::RemoveShard(_) => Event::ShardRemoved(reply.map(drop)),
             Request::RemoveChunk(_, Removal::Sealed) => {
                 let at = self.now + self.random.random_range(0..8) * MS;
-                return self.at(at, What::ChunkGone { process, epoch });
+                let failed = reply.is_err();
+                return self.at(at, What::ChunkGone { process, epoch, failed });
             }
             Request::RemoveChunk(_, Removal::Late) => Event::ChunkRemoved(reply.map(drop)),
         };

@@ -183,6 +183,7 @@ enum What {
     ChunkGone {
         process: usize,
         epoch: u64,
+        failed: bool,
     },
 }
 
@@ -195,8 +196,8 @@ pub struct World {
     happenings: HashMap<u64, What>,
     store: Store,
     processes: Vec<Process>,
-    /// Chunks of a removal that are still to be removed, by process.
-    removals: Vec<usize>,
+    /// Chunks of a removal that are still to be removed, and whether all others were, by process.
+    removals: Vec<(usize, Result<(), ()>)>,
     writes: u64,
     tokens: Token,
     records: Record,
@@ -270,7 +271,7 @@ impl World {
             happenings: HashMap::new(),
             store: Store::new("a"),
             processes: (0..plan.processes).map(process).collect(),
-            removals: vec![0; plan.processes],
+            removals: vec![(0, Ok(())); plan.processes],
             writes: 0,
             tokens: 0,
             records: 0,
@@ -354,10 +355,10 @@ impl World {
                 return Err(format!("the view of process {number} is not the sealed dataset"));
             }
         }
-        let unsealed =
-            |name: &&Name| name.0 == current.head.id && name.1 > current.head.sealed_chunks;
-        if self.store.chunks.keys().any(|name| unsealed(&name)) {
-            return Err("the log was not sealed".to_owned());
+        // But those that were put after their number had been sealed, by a process that crashed then.
+        let is_left = |name: &&Name| name.0 == current.head.id && !self.store.late.contains(*name);
+        if let Some(left) = self.store.chunks.keys().find(is_left) {
+            return Err(format!("chunk {} is left", left.1));
         }
         Ok(())
     }
@@ -419,10 +420,14 @@ impl World {
             What::Tell { process, epoch, event } if self.is_there(process, epoch) => {
                 self.tell(process, *event)
             }
-            What::ChunkGone { process, epoch } if self.is_there(process, epoch) => {
-                self.removals[process] -= 1;
-                match self.removals[process] {
-                    0 => self.tell(process, Event::ChunksRemoved),
+            What::ChunkGone { process, epoch, failed } if self.is_there(process, epoch) => {
+                let (left, removed) = &mut self.removals[process];
+                *left -= 1;
+                if failed {
+                    *removed = Err(());
+                }
+                match (*left, *removed) {
+                    (0, removed) => self.tell(process, Event::ChunksRemoved(removed)),
                     _ => Ok(()),
                 }
             }
@@ -490,7 +495,7 @@ impl World {
         let at = &mut self.processes[process];
         at.epoch += 1;
         at.up = false;
-        self.removals[process] = 0;
+        self.removals[process] = (0, Ok(()));
         self.appending.retain(|_, it| it.process != process);
         self.reading.retain(|_, it| it.process != process);
         self.sealing.retain(|_, it| *it != process);

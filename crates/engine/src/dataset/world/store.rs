@@ -1,6 +1,6 @@
 //! The store of the simulated world: one dataset's manifest, shards and chunks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::super::Manifest;
@@ -61,12 +61,19 @@ pub struct Store {
     pub listed: Made<Listed>,
     pub chunks: BTreeMap<Name, Made<Chunk>>,
     pub shards: BTreeMap<Name, Made<Arc<[Record]>>>,
+    /// Chunks that were put after their number had been sealed.
+    pub late: BTreeSet<Name>,
 }
 
 impl Store {
     /// A store with an empty dataset.
     pub fn new(id: &str) -> Store {
-        Store { listed: (empty(id), 0), chunks: BTreeMap::new(), shards: BTreeMap::new() }
+        Store {
+            listed: (empty(id), 0),
+            chunks: BTreeMap::new(),
+            shards: BTreeMap::new(),
+            late: BTreeSet::new(),
+        }
     }
 
     fn is_current(&self, name: &Name) -> bool {
@@ -85,6 +92,9 @@ impl Store {
             Request::PutChunk(name, chunk) => {
                 if self.chunks.contains_key(name) {
                     return Ok(false);
+                }
+                if self.listed.0.head.sealed_chunks >= name.1 {
+                    self.late.insert(name.clone());
                 }
                 self.chunks.insert(name.clone(), (chunk.clone(), write));
             }
