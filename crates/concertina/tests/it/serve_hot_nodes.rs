@@ -220,6 +220,73 @@ fn a_hot_node_serves_most_reads_sees_writes_at_once_and_dies_without_a_failed_re
 }
 
 #[test]
+fn what_is_told_of_reads_is_checked_and_directories_are_fetched_by_version() {
+    let folder = tempfile::tempdir().unwrap();
+    let addresses = [free(), free(), free()];
+    let _node = node(folder.path(), &addresses, "a");
+    let mut set = members(&addresses);
+    set.push("cluster.name=a".to_owned());
+    let ring = serve::config::Config::load(None, &set).unwrap().ring().unwrap();
+    let ring = format!("{:016x}", ring.fingerprint());
+    let mut client = Client::connect(addresses[0]);
+    let mut told = |from: &str, body: &[u8]| {
+        let headers = [
+            ("concertina-protocol", "1"),
+            ("concertina-ring", ring.as_str()),
+            ("concertina-from", from),
+        ];
+        client.send("POST", "/cluster/reads", &headers, Some(body)).unwrap()
+    };
+    let good = br#"{"bytes_max":1000000,"reads":[[12345,7]]}"#;
+    assert_eq!((told("h", good).status, told("b", good).status), (204, 204));
+    let most = br#"{"bytes_max":18446744073709551615,"reads":[[18446744073709551615,4294967295]]}"#;
+    assert_eq!(told("h", most).status, 204);
+    assert_eq!((told("gateway", good).status, told("nobody", good).status), (400, 400));
+    for bad in [
+        &b""[..],
+        b"{",
+        b"[]",
+        br#"{"bytes_max":-1,"reads":[]}"#,
+        br#"{"bytes_max":1,"reads":[[1]]}"#,
+    ] {
+        let refused = told("h", bad);
+        assert!(
+            refused.status == 400 && refused.text().contains("does not say"),
+            "{}",
+            refused.text()
+        );
+    }
+    let plain = Client::connect(addresses[0]).send("POST", "/cluster/reads", &[], Some(good));
+    assert_eq!(plain.unwrap().status, 400);
+    let mut long = Client::connect(addresses[0]);
+    let headers = [
+        ("concertina-protocol", "1"),
+        ("concertina-ring", ring.as_str()),
+        ("concertina-from", "h"),
+    ];
+    let refused = long.send("POST", "/cluster/reads", &headers, Some(&[b' '; 100_000])).unwrap();
+    assert!(refused.status == 400 && refused.text().contains("too long"), "{}", refused.text());
+
+    let ping = |version: &str| {
+        let headers = [
+            ("concertina-protocol", "1"),
+            ("concertina-ring", ring.as_str()),
+            ("concertina-from", "gateway"),
+            ("concertina-hot-version", version),
+        ];
+        let mut client = Client::connect(addresses[0]);
+        client.send("GET", "/cluster/ping", &headers, None).unwrap()
+    };
+    let first = ping("0");
+    let directory: Value = serde_json::from_slice(&first.body).unwrap();
+    assert_eq!((first.status, &directory["keys"]), (200, &serde_json::json!([])));
+    for known in [directory["version"].to_string().as_str(), "no number"] {
+        let same = ping(known);
+        assert!(same.status == 200 && same.body.is_empty(), "{known}: {}", same.text());
+    }
+}
+
+#[test]
 fn a_cluster_of_hot_nodes_alone_is_refused_by_name() {
     let set = [
         "cluster.name=h",
