@@ -231,7 +231,12 @@ fn start_gateway(scratch: &Path, origin: &Path, member: &str) -> anyhow::Result<
 }
 
 fn one_member(address: &str) -> serve::config::Member {
-    serve::config::Member { name: "a".to_owned(), address: address.to_owned(), weight: 1.0 }
+    serve::config::Member {
+        name: "a".to_owned(),
+        address: address.to_owned(),
+        weight: 1.0,
+        class: serve::config::Class::Bulk,
+    }
 }
 
 fn start(scratch: &Path, name: &str, server: &ServerConfig) -> anyhow::Result<lab::Server> {
