@@ -127,13 +127,7 @@ mod tests {
         let asker = Asker::Client { avoid: None };
         node.handle(
             *now,
-            Event::Get {
-                request: *now,
-                key,
-                asker,
-                deadline: None,
-                take: Take::Whole,
-            },
+            Event::Get { request: *now, key, asker, deadline: None, take: Take::Whole },
             &mut actions,
         );
         *now += 1_000_000;
