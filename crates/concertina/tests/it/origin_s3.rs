@@ -36,7 +36,7 @@ impl Drop for Store {
 }
 
 /// Where `.ci/setup` puts it, or where it is found.
-fn program() -> Option<PathBuf> {
+pub fn program() -> Option<PathBuf> {
     let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
     let gopath = std::env::var_os("GOPATH").map(|path| PathBuf::from(path).join("bin"));
     let path = std::env::var_os("PATH").unwrap_or_default();

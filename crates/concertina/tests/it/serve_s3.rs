@@ -3,6 +3,7 @@
 mod attacks;
 mod clients;
 mod sealed;
+mod suite;
 mod tls;
 
 use std::io::{BufRead, BufReader};

@@ -7,12 +7,15 @@
 //! origin.
 
 mod abandoned;
+mod asked;
 mod checksums;
+mod completed;
 mod errors;
 mod guard;
 mod headers;
 pub mod keys;
 mod listing;
+mod messages;
 mod multipart;
 mod objects;
 mod operations;
@@ -124,7 +127,7 @@ impl Inner {
     fn bucket(&self, name: &str) -> S3Result<&Bucket> {
         let found = self.buckets.iter().find(|bucket| bucket.name == name);
         found.ok_or_else(|| {
-            S3Error::with_message(S3ErrorCode::NoSuchBucket, "there is no such bucket")
+            S3Error::with_message(S3ErrorCode::NoSuchBucket, messages::NO_SUCH_BUCKET)
         })
     }
 
