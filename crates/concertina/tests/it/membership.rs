@@ -89,6 +89,10 @@ impl World {
     }
 
     pub fn node(&mut self, name: &'static str) -> Process {
+        self.node_with(name, &[])
+    }
+
+    pub fn node_with(&mut self, name: &'static str, more: &[&str]) -> Process {
         let address = *self.addresses.entry(name).or_insert_with(free);
         let mut set = self.common();
         set.extend([
@@ -97,7 +101,7 @@ impl World {
             format!("membership.address={address}"),
             format!("device.0.path={}/device-{name}", self.folder.path().display()),
         ]);
-        let set: Vec<&str> = set.iter().map(String::as_str).collect();
+        let set: Vec<&str> = set.iter().map(String::as_str).chain(more.iter().copied()).collect();
         spawn(self.folder.path(), &set, "")
     }
 

@@ -1,6 +1,7 @@
 //! Hot nodes, with real processes: two nodes with slow disks, a hot node and a gateway. The hot node takes
 //! most of the reads, what is written is seen at once, and it may die and come back.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Mutex;
@@ -8,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use serde_json::Value;
 
+use crate::membership::{self, Etcd, World, json};
 use crate::serve_client::{Client, Process, bytes, free, spawn, until, until_or};
 
 const KEYS: u64 = 60;
@@ -284,6 +286,63 @@ fn what_is_told_of_reads_is_checked_and_directories_are_fetched_by_version() {
         let same = ping(known);
         assert!(same.status == 200 && same.body.is_empty(), "{known}: {}", same.text());
     }
+}
+
+#[test]
+fn a_hot_node_enters_the_list_in_etcd_and_is_drained() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(etcd) = Etcd::start(folder.path()) else { return };
+    let mut world = World { folder, etcd, addresses: HashMap::new() };
+    let slow = [
+        "node.memory_bytes=0",
+        "tiers.popularity_s=5",
+        "device.0.service={kind=\"exponential\",mean_ms=5}",
+    ];
+    let _keyed = ["a", "b"].map(|name| world.node_with(name, &slow));
+    let _hot = world.node_with("h", &["membership.class=hot", "tiers.popularity_s=5"]);
+    let gateway = world.gateway();
+    let at = gateway.address();
+    until("three members", || membership::members(at).iter().filter(|it| it.2).count() == 3);
+    let mut client = Client::connect(at);
+    for key in 0..8 {
+        // A write may wait until the order of its key is settled.
+        until("a write", || {
+            client.put(&format!("/objects/{key}"), &bytes(key, BYTES)).status == 200
+        });
+    }
+    let hot_reads =
+        || json(at, "/admin/status")["gateway"]["counts"]["hot_reads"].as_u64().unwrap();
+    let mut read_all = || {
+        for key in 0..8 {
+            let got = client.get(&format!("/objects/{key}"));
+            assert!(got.status == 200 && got.body == bytes(key, BYTES), "{}", got.text());
+        }
+    };
+    until("reads of the hot node", || {
+        read_all();
+        hot_reads() > 50
+    });
+    let status = json(at, "/admin/status");
+    let of = |name: &str| {
+        let members = status["members"].as_array().unwrap().clone();
+        members.into_iter().find(|member| member["name"] == name).unwrap()
+    };
+    assert_eq!((&of("h")["hot"], &of("h")["share"]), (&true.into(), &0.0.into()), "{status}");
+    assert_eq!(of("a")["hot"], false);
+    // Drained, it is no key's hot node any more, and takes none.
+    let drained = std::process::Command::new(env!("CARGO_BIN_EXE_concertina"))
+        .args(["drain", "h", "--server", &format!("http://{at}")])
+        .output()
+        .unwrap();
+    assert!(drained.status.success(), "{}", String::from_utf8_lossy(&drained.stderr));
+    let there = world.addresses["h"];
+    until("the hot node to refuse keys", || Client::connect(there).get("/objects/0").status == 421);
+    until("no more reads of the hot node", || {
+        let before = hot_reads();
+        (0..10).for_each(|_| read_all());
+        hot_reads() == before
+    });
+    gateway.stop();
 }
 
 #[test]
