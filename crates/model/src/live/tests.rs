@@ -162,7 +162,6 @@ fn a_load_that_may_saturate_is_told() {
     let (ahead, headroom) = (state.ahead.as_ref().unwrap(), state.headroom.as_ref().unwrap());
     assert!(ahead.rate_high > headroom.saturation && ahead.may_saturate, "{ahead:?}");
     assert!(ahead.within.low == 0.0 && ahead.within.value > 0.8, "{ahead:?}");
-    assert!(!ahead.misses || ahead.within.value < 0.95, "{ahead:?}");
 }
 
 #[test]
