@@ -5,9 +5,11 @@
 //! complete. A dataset with a fixed number of bytes gets layers of that size, whatever the lengths
 //! of its queues.
 //!
-//! Memory grows and shrinks in steps. A step is either a pair (one more layer of the suffix array
-//! and one of its inverse) or the text layer. The cheapest missing step is added first, and the
-//! most expensive existing one is dropped first.
+//! Memory grows and shrinks in steps. A step is one more layer of the suffix array, one more of its
+//! inverse, or the text layer. Added is what saves most of the work that queries lately were, for each byte,
+//! and dropped what saves least (`steps`).
+
+mod steps;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,10 +18,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use engine::act::{Effect, Knob, Proposal, Status};
+use engine::layers::mix::Layer;
 use engine::layers::{Change, Manager, Settings, Shard as Observed, ShardId, Why, relieved};
 use model::window::Nanos;
 use serde::{Deserialize, Serialize};
-use shard::layers::{Array, Budget, Footprint, Layers as OfShard, Rates, TextBuild, TextOptions};
+use shard::layers::{Array, Budget, Layers as OfShard, Rates, TextBuild, TextOptions};
 use shard::{Error, Text};
 use tracing::{info, warn};
 
@@ -30,22 +33,14 @@ use crate::live::Loop;
 use crate::memory::Memory;
 use dataset::part::Part;
 use record::clock;
+use steps::{Asked, Step, drop_layer, text_guess};
 
 /// Segments of a sweep, and blocks of a text layer, that are processed between two checks for
 /// cancellation.
 const SEGMENTS: usize = 16;
 const BLOCKS: usize = 256;
 
-/// Expected size of a text layer as a fraction of the text (`shard::layers` has the measurements),
-/// and the factor by which the actual size may exceed it. If the text needs more, the layer covers
-/// only its beginning.
-const TEXT_SHARE: f64 = 0.3;
-const TEXT_EXCESS: f64 = 1.3;
-
-/// A smaller shard gets no text layer: reading its records is fast enough without one.
-const TEXT_BYTES_MIN: usize = 256 << 10;
-
-/// What computes the values of a pair of layers.
+/// What computes the values of layers of the arrays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Fill {
@@ -55,15 +50,6 @@ pub enum Fill {
     /// Queries, which keep what they compute anyway (BlowFish: opportunistic). The layer is there
     /// from the decision on, with nothing known.
     Queries,
-}
-
-/// One step by which a shard's layers grow.
-#[derive(Clone, Debug)]
-enum Step {
-    /// One more layer of each array.
-    Pair(Rates),
-    /// The text layer, of at most this many bytes.
-    Text(u64),
 }
 
 /// The layers that a shard has.
@@ -116,6 +102,8 @@ struct State {
     ids: HashMap<String, ShardId>,
     next_id: ShardId,
     filling: HashMap<ShardId, Filling>,
+    /// What queries asked of each shard.
+    asked: HashMap<ShardId, Asked>,
     /// Descriptions of the latest changes, newest last.
     changes: Vec<String>,
 }
@@ -162,6 +150,7 @@ impl Layers {
             ids: HashMap::new(),
             next_id: 0,
             filling: HashMap::new(),
+            asked: HashMap::new(),
             changes: Vec::new(),
         };
         Ok(Arc::new(Layers {
@@ -243,8 +232,9 @@ impl Layers {
                 candidates.push(Candidate { id, station, part: part.clone(), fixed_bytes });
             }
         }
-        let State { ids, filling, .. } = &mut *state;
+        let State { ids, filling, asked, .. } = &mut *state;
         ids.retain(|_, id| candidates.iter().any(|c| c.id == *id));
+        asked.retain(|id, _| candidates.iter().any(|c| c.id == *id));
         filling.retain(|id, filling| {
             let there = candidates.iter().any(|c| c.id == *id);
             if !there {
@@ -273,7 +263,8 @@ impl Layers {
             };
             let name = candidate.station.name();
             let average = state.manager.average(candidate.id).unwrap_or(0.0);
-            if self.whole.propose(&proposal(name, &change, average)) == Some(Status::Made) {
+            let what = state.describe(candidate, &change);
+            if self.whole.propose(&proposal(name, &change, &what, average)) == Some(Status::Made) {
                 state.carry_out(candidate, &change, orders);
             }
         }
@@ -322,7 +313,7 @@ impl Layers {
     /// Builds the step of an order and publishes it.
     fn make(&self, order: &Order) {
         let made = match &order.step {
-            Step::Pair(rates) => self.sweep(order, rates),
+            Step::Arrays(rates) => self.sweep(order, rates),
             Step::Text(bytes_max) => self.compress(order, *bytes_max),
         };
         match made {
@@ -341,7 +332,7 @@ impl Layers {
         order.cancelled.load(Ordering::Relaxed) || self.stopping.load(Ordering::Relaxed)
     }
 
-    /// Builds and publishes a pair of layers; returns its description, or `None` if cancelled.
+    /// Builds and publishes layers of the arrays; returns its description, or `None` if cancelled.
     fn sweep(&self, order: &Order, rates: &Rates) -> Result<Option<String>, Error> {
         let index = order.part.shard().index();
         let mut sweep = index.layers().sweep(rates)?;
@@ -372,10 +363,10 @@ impl Layers {
 
 /// A change as a proposal. A layer is expected to make a shard twice as fast; a fold beyond the budget is
 /// made in any case.
-fn proposal(name: &str, change: &Change, average: f64) -> Proposal {
+fn proposal(name: &str, change: &Change, what: &str, average: f64) -> Proposal {
     let (change_said, factor) = match change {
-        Change::Grow { bytes, .. } => (format!("grows by {bytes} bytes"), 2.0),
-        Change::Fold { bytes, .. } => (format!("folds by {bytes} bytes"), 0.5),
+        Change::Grow { bytes, .. } => (format!("grows by {bytes} bytes ({what})"), 2.0),
+        Change::Fold { bytes, .. } => (format!("folds by {bytes} bytes ({what})"), 0.5),
     };
     Proposal {
         knob: Knob::Layers,
@@ -389,20 +380,6 @@ fn proposal(name: &str, change: &Change, average: f64) -> Proposal {
         },
         must: matches!(change.why(), Why::OverBudget { .. }),
     }
-}
-
-/// Estimated bytes of a shard's text layer; `None` if the shard is too small for one.
-fn text_guess(part: &Part) -> Option<u64> {
-    let len = part.shard().index().len();
-    (len >= TEXT_BYTES_MIN).then_some((len as f64 * TEXT_SHARE) as u64)
-}
-
-/// The more expensive of the lowest pair of layers and the text layer: whether it is the text
-/// layer, and its bytes.
-fn dearest(footprint: &Footprint) -> (bool, u64) {
-    let lowest = footprint.sa.last().into_iter().chain(footprint.isa.last());
-    let pair: usize = lowest.map(|layer| layer.bytes).sum();
-    (footprint.text_bytes > pair, footprint.text_bytes.max(pair) as u64)
 }
 
 /// Drops the `sa` lowest layers of the suffix array and the `isa` lowest of its inverse.
@@ -424,30 +401,40 @@ impl State {
         self.next_id
     }
 
-    /// The cheapest step that a shard lacks, and its bytes.
+    /// The step that a shard lacks and that saves most, and its bytes.
     fn next(&self, candidate: &Candidate) -> Option<(Step, u64)> {
-        let index = candidate.part.shard().index();
-        let layers = index.layers();
-        let (rates, mut bytes) = layers.next_rates();
-        if self.fill == Fill::Queries {
-            // A marked layer has four bytes for each value; a swept one the bits of a row.
-            bytes = bytes.saturating_mul(32).div_ceil(index.len().max(1).ilog2() as usize + 1);
-        }
-        let pair = (!rates.is_empty()).then_some((Step::Pair(rates), bytes as u64));
-        let most = |guess: u64| (guess as f64 * TEXT_EXCESS) as u64;
-        let text = text_guess(&candidate.part)
-            .filter(|_| layers.footprint().text_bytes == 0)
-            .map(|guess| (Step::Text(most(guess)), most(guess)));
-        pair.into_iter().chain(text).min_by_key(|(_, bytes)| *bytes)
+        self.asked.get(&candidate.id)?.next(candidate.part.shard().index(), self.fill)
     }
 
-    fn observed(&self, candidate: &Candidate) -> Observed {
-        let footprint = candidate.part.shard().index().layers().footprint();
+    /// The layer that a shard drops first, and its bytes.
+    fn first_dropped(&self, candidate: &Candidate) -> Option<(Layer, u64)> {
+        self.asked.get(&candidate.id)?.first_dropped(candidate.part.shard().index())
+    }
+
+    /// Which layer a change adds or drops.
+    fn describe(&self, candidate: &Candidate, change: &Change) -> String {
+        let dropped = |(layer, _)| match layer {
+            Layer::Sa(rate) => format!("SA rate {rate}"),
+            Layer::Isa(rate) => format!("ISA rate {rate}"),
+            Layer::Text(_) => "text".to_owned(),
+        };
+        let what = match change {
+            Change::Grow { .. } => self.next(candidate).map(|(step, _)| step.to_string()),
+            Change::Fold { .. } if self.filling.contains_key(&candidate.id) => None,
+            Change::Fold { .. } => self.first_dropped(candidate).map(dropped),
+        };
+        what.unwrap_or_else(|| "what is being filled".to_owned())
+    }
+
+    fn observed(&mut self, candidate: &Candidate) -> Observed {
+        let index = candidate.part.shard().index();
+        self.asked.entry(candidate.id).or_default().look(clock::now(), index);
+        let footprint = index.layers().footprint();
         let filling = self.filling.get(&candidate.id);
         let next = if filling.is_none() { self.next(candidate) } else { None };
         let lowest_bytes = match filling {
             Some(filling) => Some(filling.bytes),
-            None => Some(dearest(&footprint).1).filter(|bytes| *bytes > 0),
+            None => self.first_dropped(candidate).map(|(_, bytes)| bytes),
         };
         Observed {
             id: candidate.id,
@@ -464,7 +451,7 @@ impl State {
         let said = match change {
             Change::Grow { bytes, why, .. } => {
                 match self.next(candidate) {
-                    Some((Step::Pair(rates), _)) if self.fill == Fill::Queries => {
+                    Some((Step::Arrays(rates), _)) if self.fill == Fill::Queries => {
                         let layers = candidate.part.shard().index().layers();
                         if let Err(error) = layers.mark(&rates) {
                             warn!("{name}: cannot mark a layer: {error}");
@@ -479,10 +466,8 @@ impl State {
                 let layers = candidate.part.shard().index().layers();
                 if let Some(filling) = self.filling.remove(&candidate.id) {
                     filling.cancelled.store(true, Ordering::Relaxed);
-                } else if dearest(&layers.footprint()).0 {
-                    drop(layers.drop_text());
-                } else {
-                    drop_lowest(layers, 1, 1);
+                } else if let Some((layer, _)) = self.first_dropped(candidate) {
+                    drop_layer(layers, layer);
                 }
                 format!("{name} folds by {bytes} bytes: {why}")
             }
@@ -509,7 +494,8 @@ impl State {
         let text = if text <= bytes / 4 * 3 { text } else { 0 };
         let is_whole = layers.view().text_len() == candidate.part.shard().index().len();
         let is_less = text == 0 || (!is_whole && text <= bytes / 4);
-        let guess = text_guess(&candidate.part).filter(|guess| is_less && *guess <= bytes / 2);
+        let guess = text_guess(candidate.part.shard().index())
+            .filter(|guess| is_less && *guess <= bytes / 2);
         let for_text = if guess.is_some() { bytes / 2 } else { text };
         let half = usize::try_from((bytes - for_text) / 2).unwrap_or(usize::MAX);
         let text_bytes = usize::try_from(for_text).unwrap_or(usize::MAX);
@@ -521,7 +507,7 @@ impl State {
         // Arrays first: a sweep takes a fraction of a text layer's time, and speeds up searches
         // too.
         if !changes.add.is_empty() {
-            self.fill(candidate, Step::Pair(changes.add), bytes - for_text, orders);
+            self.fill(candidate, Step::Arrays(changes.add), bytes - for_text, orders);
         } else if let Some(guess) = guess {
             self.fill(candidate, Step::Text(bytes / 2), guess, orders);
         }
