@@ -122,26 +122,32 @@ struct Machines {
 impl Machines {
     fn new(variables: &[String], folder: &Path) -> Result<Machines, String> {
         let hub = format!("ck{}hub", std::process::id());
+        // Not permitted everywhere; whoever may do this may do the rest.
         ip(&format!("netns add {hub}"))?;
         let mut machines = Machines { hub, all: Vec::new() };
-        let hub = &machines.hub;
-        ip(&format!("-n {hub} link add br0 type bridge"))?;
-        ip(&format!("-n {hub} link set br0 up"))?;
+        let hub = machines.hub.clone();
+        let does = |arguments: String| ip(&arguments).unwrap();
+        does(format!("-n {hub} link add name br0 type bridge"));
+        does(format!("-n {hub} link set br0 up"));
         for variables in variables {
             let (name, address) = variables.split_once(' ').unwrap();
-            let (name, address) =
-                (name.strip_prefix("NAME=").unwrap(), address.strip_prefix("IP=").unwrap());
+            let name = name.strip_prefix("NAME=").unwrap();
+            let address = address.strip_prefix("IP=").unwrap();
             let namespace = format!("ck{}{name}", std::process::id());
-            ip(&format!("netns add {namespace}"))?;
+            does(format!("netns add {namespace}"));
             let folder = folder.join(name);
             std::fs::create_dir(&folder).unwrap();
             let (variables, started) = (variables.clone(), None);
-            machines.all.push(Machine { variables, namespace: namespace.clone(), folder, started });
-            ip(&format!("-n {hub} link add {name} type veth peer name eth0 netns {namespace}"))?;
-            ip(&format!("-n {hub} link set {name} master br0 up"))?;
-            ip(&format!("-n {namespace} address add {address}/24 dev eth0"))?;
-            ip(&format!("-n {namespace} link set eth0 up"))?;
-            ip(&format!("-n {namespace} link set lo up"))?;
+            let machine = Machine { variables, namespace: namespace.clone(), folder, started };
+            machines.all.push(machine);
+            let end = format!("to-{name}");
+            does(format!(
+                "-n {hub} link add name {end} type veth peer name eth0 netns {namespace}"
+            ));
+            does(format!("-n {hub} link set {end} master br0 up"));
+            does(format!("-n {namespace} address add {address}/24 dev eth0"));
+            does(format!("-n {namespace} link set eth0 up"));
+            does(format!("-n {namespace} link set lo up"));
         }
         Ok(machines)
     }
@@ -192,7 +198,8 @@ fn the_walk_through_of_three_machines_works() {
     };
     let begins = text.match_indices("NAME=").map(|(at, _)| &text[at..]);
     let variables = begins.map(|at| at[..at.find(['`', '\n']).unwrap()].to_owned());
-    let variables: Vec<String> = variables.collect();
+    let mut variables: Vec<String> = variables.collect();
+    variables.sort();
     assert_eq!(variables.len(), 3, "{variables:?}");
 
     let folder = tempfile::tempdir().unwrap();

@@ -73,19 +73,24 @@ pub struct World {
     pub folder: tempfile::TempDir,
     pub etcd: Etcd,
     pub addresses: HashMap<&'static str, SocketAddr>,
+    /// More of each process's configuration.
+    pub more: &'static [&'static str],
 }
 
 impl World {
     fn common(&self) -> Vec<String> {
-        vec![
+        [
             "membership.kind=etcd".to_owned(),
             format!("membership.endpoints=[\"http://{}\"]", self.etcd.client),
             "cluster.replicas=2".to_owned(),
             "cluster.lease_s=0.3".to_owned(),
             "serve.threads=1".to_owned(),
-            "serve.drain_s=5".to_owned(),
-            "gateway.deadline_s=8".to_owned(),
+            "serve.drain_s=0.5".to_owned(),
+            "gateway.deadline_s=5".to_owned(),
         ]
+        .into_iter()
+        .chain(self.more.iter().map(|more| (*more).to_owned()))
+        .collect()
     }
 
     pub fn node(&mut self, name: &'static str) -> Process {
@@ -215,7 +220,7 @@ pub fn members(at: SocketAddr) -> Vec<(String, String, bool)> {
 fn members_come_and_go_while_clients_write_and_read() {
     let folder = tempfile::tempdir().unwrap();
     let Some(etcd) = Etcd::start(folder.path()) else { return };
-    let mut world = World { folder, etcd, addresses: HashMap::new() };
+    let mut world = World { folder, etcd, addresses: HashMap::new(), more: &[] };
     let (a, b) = (world.node("a"), world.node("b"));
     let gateway = world.gateway();
     let at = gateway.address();

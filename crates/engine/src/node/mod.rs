@@ -26,6 +26,8 @@ mod event;
 mod flights;
 mod handover;
 #[cfg(test)]
+mod handover_tests;
+#[cfg(test)]
 mod hit_tests;
 mod hot;
 mod hot_keys;
