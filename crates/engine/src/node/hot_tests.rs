@@ -21,6 +21,7 @@ fn device(name: &str, outcome: Outcome, bytes_max: u64) -> DeviceSettings {
         bytes_max,
         segment_bytes: bytes_max / 16,
         piece_bytes: 0,
+        servers_max: 0,
     }
 }
 
