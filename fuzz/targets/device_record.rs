@@ -99,10 +99,10 @@ fn check(bytes: &[u8]) {
             }
         }
     }
-    if let Some(header) = bytes.first_chunk::<HEADER_BYTES>() {
-        if let Some(decoded) = record::Header::decode(header) {
-            assert_eq!(decoded.encode(), *header);
-            assert_eq!(record::later_version(header), None);
-        }
+    if let Some(header) = bytes.first_chunk::<HEADER_BYTES>()
+        && let Some(decoded) = record::Header::decode(header)
+    {
+        assert_eq!(decoded.encode(), *header);
+        assert_eq!(record::later_version(header), None);
     }
 }

@@ -49,8 +49,11 @@ fn sent(server: &Server, key: u64) -> Vec<u8> {
     let mut all = Vec::new();
     let _ = client.stream.read_to_end(&mut all);
     let start = all.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
-    assert!(all.starts_with(b"HTTP/1.1 200"));
-    all.split_off(start)
+    let body = all.split_off(start);
+    let head = String::from_utf8(all).unwrap().to_lowercase();
+    assert!(head.starts_with("http/1.1 200"), "{head}");
+    assert!(head.contains("concertina-outcome: bulk_device"), "{head}");
+    body
 }
 
 /// Changes a byte of an object in each of its records on the device.
@@ -126,8 +129,9 @@ fn damage_is_found_before_it_leaves_and_cuts_the_reply() {
     damage(folder.path(), 0, at);
     damage(folder.path(), 1, at);
     // Other blocks are not touched by it.
-    let (status, _, got) = range(&mut client, 0, "0-499999");
-    assert!(status == 206 && got == bytes(0, SIZE)[..500_000]);
+    let (status, outcome, got) = range(&mut client, 0, "0-499999");
+    assert_eq!((status, outcome.as_deref()), (206, Some("bulk_device")));
+    assert!(got == bytes(0, SIZE)[..500_000]);
     let cut = sent(&server, 0);
     assert!(cut.len() < SIZE && cut.len() <= at - at % BLOCK, "{} bytes", cut.len());
     assert!(cut == bytes(0, SIZE)[..cut.len()], "the damage was sent");
