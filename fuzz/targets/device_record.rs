@@ -25,7 +25,8 @@ fuzz_target!(|data: &[u8]| {
     bytes[6..8].copy_from_slice(&(key_bytes as u16).to_le_bytes());
     // At most 16 blocks, and 64 KiB of metadata.
     (bytes[10], bytes[11], bytes[14], bytes[15]) = (bytes[10] & 15, 0, 0, 0);
-    let length = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], 0]) as usize;
+    let length =
+        |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], 0]) as usize;
     let (object, metadata) = (length(8), length(12));
     let blocks = if bytes[4] == 2 { object.div_ceil(BLOCK_BYTES as usize) } else { 0 };
     if bytes[4] == 1 {
@@ -62,12 +63,21 @@ fn check(bytes: &[u8]) {
     let head = record::parse_head(bytes, segment);
     assert!(record::record(bytes, segment ^ 1).is_err());
     match (whole, head) {
-        (Ok(whole), Ok(None)) => assert_eq!(whole.bytes, 32 + (whole.key.len() + whole.stored.len()) as u64),
+        (Ok(whole), Ok(None)) => {
+            assert_eq!(whole.bytes, 32 + (whole.key.len() + whole.stored.len()) as u64);
+        }
         (Ok(whole), Ok(Some(head))) => {
             assert_eq!(whole.key, head.key);
+            assert_eq!(record::head_bytes(bytes), Some(head.bytes as u64));
             assert!(whole.stored.starts_with(head.metadata));
             let object = &whole.stored[head.metadata.len()..];
             assert_eq!(object.len() as u64, head.object_bytes);
+            let part = head.object_bytes / 3..head.object_bytes / 2;
+            let around = record::blocks_around(&part, head.object_bytes);
+            assert!(around.start <= part.start && around.end >= part.end);
+            let first = (around.start / BLOCK_BYTES) as usize;
+            let around = &object[around.start as usize..around.end as usize];
+            assert!(around.is_empty() || record::blocks_hold(head.table, first, around));
             // Each part by itself is whole, and another block's bytes at its place are not, unless equal.
             for (index, block) in object.chunks(BLOCK_BYTES as usize).enumerate() {
                 assert!(record::blocks_hold(head.table, index, block));
@@ -89,11 +99,10 @@ fn check(bytes: &[u8]) {
             }
         }
     }
-    if let Some(header) = bytes.first_chunk::<HEADER_BYTES>() {
-        match record::Header::decode(header) {
-            Some(decoded) => assert_eq!(decoded.encode(), *header),
-            None => {}
-        }
-        let _ = record::later_version(header);
+    if let Some(header) = bytes.first_chunk::<HEADER_BYTES>()
+        && let Some(decoded) = record::Header::decode(header)
+    {
+        assert_eq!(decoded.encode(), *header);
+        assert_eq!(record::later_version(header), None);
     }
 }

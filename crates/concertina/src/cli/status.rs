@@ -55,6 +55,19 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     print::line(text.trim_end())
 }
 
+/// Why a device is given so many reads at once.
+fn depth_text(depth: &Value) -> String {
+    if depth.is_null() {
+        return String::new();
+    }
+    let at = |depth: &Value, reads: &Value| format!("{:.0}/s at {depth}", number(reads));
+    let mut measured = vec![at(&depth["depth"], &depth["reads_per_s"])];
+    for other in [&depth["smaller"], &depth["larger"]] {
+        measured.extend(other.is_array().then(|| at(&other[0], &other[1])));
+    }
+    format!("; depth {} of measured {}", depth["depth"], measured.join(", "))
+}
+
 /// The members of the cluster: who lives, joins or drains; empty alone.
 fn members_text(status: &Value) -> String {
     let mut text = String::new();
@@ -189,10 +202,11 @@ fn in_words(url: &str, status: &Value, tiers: &Value) -> String {
             Some("in") => String::new(),
             _ => format!(", OUT for {:.0} s", number(&device["out_for_s"])),
         };
+        let depth = depth_text(&device["depth"]);
         let _ = writeln!(
             text,
             "  {} {:4}  {:.3} ms expected, {} queued of {} at once; {} of {}, {} live in {} objects; {} written \
-             ({} again){state}",
+             ({} again){depth}{state}",
             device["name"].as_str().unwrap_or("?"),
             device["class"].as_str().unwrap_or("?"),
             number(&device["expected_s"]) * 1e3,
@@ -322,10 +336,17 @@ mod tests {
         let device = serde_json::json!({ "name": "device/0", "class": "bulk", "state": "out",
             "out_for_s": 7.2, "expected_s": 0.0125, "queue_length": 1, "parallel": 8, "bytes": 1e6,
             "bytes_max": 1e9, "live_bytes": 1e6, "objects": 5, "written_bytes": 1e6,
-            "reinserted_bytes": 0 });
+            "reinserted_bytes": 0, "depth": { "depth": 8, "reads_per_s": 801.2,
+            "smaller": [6, 640.4], "changes": 2 } });
         let alone = serde_json::json!({ "devices": [device] });
         let text = in_words("http://a", &status, &alone);
-        for part in ["12.500 ms expected", "OUT for 7 s", "1.0 MB of 1.0 GB", "no hot class"] {
+        for part in [
+            "12.500 ms expected",
+            "OUT for 7 s",
+            "1.0 MB of 1.0 GB",
+            "no hot class",
+            "depth 8 of measured 801/s at 8, 640/s at 6",
+        ] {
             assert!(text.contains(part), "{part}: {text}");
         }
         let hot = serde_json::json!({ "bought": { "hot_reads": 60, "bulk_reads": 40, "saved_s": 1.5 },

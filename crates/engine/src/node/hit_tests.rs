@@ -118,6 +118,7 @@ fn a_cleared_node_holds_nothing() {
         bytes_max: 1 << 20,
         segment_bytes: 1 << 16,
         piece_bytes: 0,
+        servers_max: 0,
     };
     let with = Settings { devices: vec![device], appends_bytes_max: 1 << 20, ..settings() };
     let mut node: Node<Size> = Node::new(with, 0);

@@ -23,6 +23,7 @@ pub(super) fn device(name: &str, outcome: Outcome, bytes_max: u64) -> DeviceSett
         bytes_max,
         segment_bytes: bytes_max / 16,
         piece_bytes: 0,
+        servers_max: 0,
     }
 }
 

@@ -21,6 +21,7 @@
 //! [`Settings::revalidate`], are compared with it by etag before they are served.
 
 mod cluster;
+mod depth;
 mod device;
 mod event;
 mod flights;
@@ -48,6 +49,7 @@ mod tiers;
 mod writes;
 
 pub use cluster::PeerStatus;
+pub use depth::Reason as DepthReason;
 pub use device::DeviceState;
 pub use event::{
     Action, Answered, Asker, Checked, DeviceId, Event, Failure, Fetched, JobId, ReadsTold, Reply,

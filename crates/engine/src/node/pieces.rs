@@ -157,7 +157,7 @@ impl<P: Payload> Node<P> {
             self.opened.insert(job, payload);
         }
         self.flights.put_back(job, flight);
-        self.devices[device].queue.again(job, served);
+        self.devices[device].again(job, served);
         self.start_reads(served, device, actions);
     }
 

@@ -90,6 +90,9 @@ pub struct DeviceSettings {
     pub outcome: Outcome,
     /// Number of reads that it serves in parallel.
     pub servers: u32,
+    /// If above 0: that number is found from the measured throughput, between 1 and this one.
+    #[serde(default)]
+    pub servers_max: u32,
     /// Maximum number of reads waiting and in service; further reads are refused.
     pub queue_length_max: u32,
     /// Maximum bytes that it holds.

@@ -430,6 +430,7 @@ fn node_settings(
         bytes_max: 3_000,
         segment_bytes: 800,
         piece_bytes: 0,
+        servers_max: 0,
     };
     let mut settings = node::Settings {
         memory_bytes_max: if random.random_bool(0.2) { 0 } else { 2_500 },

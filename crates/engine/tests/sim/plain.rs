@@ -34,6 +34,7 @@ impl Plain {
             bytes_max: 1 << 40,
             segment_bytes: 1 << 30,
             piece_bytes: 0,
+            servers_max: 0,
         };
         let node = |me| node::Settings {
             memory_bytes_max: self.memory_bytes,

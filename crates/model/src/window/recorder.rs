@@ -107,6 +107,11 @@ impl Recorder {
         }
     }
 
+    /// Changes the number of servers, from the open window on.
+    pub fn set_servers(&mut self, servers: u32) {
+        self.window.servers = servers;
+    }
+
     /// Requests waiting and in service.
     pub fn length(&self) -> u64 {
         self.waiting + self.in_service

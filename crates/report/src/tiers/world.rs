@@ -90,6 +90,7 @@ impl World {
             bytes_max: disk.bytes_max,
             segment_bytes: (disk.bytes_max / 64).max(1 << 16).max(largest + 4096),
             piece_bytes: 0,
+            servers_max: 0,
         };
         let windows = window::Settings { window_ns: Nanos::MAX / 4, ..Default::default() };
         let settings = Settings {

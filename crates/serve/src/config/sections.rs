@@ -124,6 +124,9 @@ section! {
         pub queue_length_max: u32 = 1024,
         /// Concurrent reads. 0: 8, or 1 with a service profile, which is a single server.
         pub parallel: u32 = 0,
+        /// "fixed", or "auto": begins with `parallel` and finds the fewest concurrent reads, up to 64,
+        /// with which the device reads nearly as much in a second as with any number.
+        pub depth: Depth = Depth::Fixed,
         /// Size of the segments that hold the objects; the oldest segment is reclaimed first. 0:
         /// 1/16 of bytes, at least 1MiB and at most 64MiB, or 1/1024 of bytes if that is more.
         pub segment_bytes: Size = Size(0),
@@ -142,6 +145,16 @@ section! {
         /// output names the profile.
         pub service: Option<Service> = None,
     }
+}
+
+/// How the number of concurrent reads of a device is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Depth {
+    /// As configured.
+    Fixed,
+    /// By measurement.
+    Auto,
 }
 
 /// Class of a device.
@@ -323,6 +336,8 @@ impl Node {
 
 /// Segments of the devices of a section: the index numbers those of all devices with 16 bits.
 const SEGMENTS_MAX: u64 = 60_000;
+/// Maximum number of concurrent reads that a device with `depth = "auto"` is tried with.
+const DEPTH_MAX: u32 = 64;
 
 impl Device {
     /// Concurrent reads.
@@ -331,6 +346,14 @@ impl Device {
             (0, None) => 8,
             (0, Some(_)) => 1,
             (n, _) => n,
+        }
+    }
+
+    /// The largest number that is tried; 0 if the number is fixed.
+    pub fn servers_max(&self) -> u32 {
+        match self.depth {
+            Depth::Fixed => 0,
+            Depth::Auto => DEPTH_MAX.max(self.servers()),
         }
     }
 
@@ -380,6 +403,11 @@ impl Device {
             self.parallel <= 1,
             "parallel",
             "a device with a service profile is one server; leave parallel out",
+        );
+        checks.must(
+            self.depth == Depth::Fixed,
+            "depth",
+            "a device with a service profile is one server; leave depth out",
         );
         service.check(checks.of("service"));
     }
