@@ -15,7 +15,8 @@
 //!   manifest was put in between, the shard is removed and nothing has changed. Sealed chunks are
 //!   removed afterwards.
 //!
-//! A crash at any moment leaves at most objects that no manifest lists.
+//! Here are the single operations; which follows which decides [`engine::dataset`]. A crash at any moment leaves at most
+//! objects that no manifest lists.
 
 use std::path::Path;
 use std::sync::Arc;
