@@ -292,7 +292,7 @@ fn what_is_told_of_reads_is_checked_and_directories_are_fetched_by_version() {
 fn a_hot_node_enters_the_list_in_etcd_and_is_drained() {
     let folder = tempfile::tempdir().unwrap();
     let Some(etcd) = Etcd::start(folder.path()) else { return };
-    let mut world = World { folder, etcd, addresses: HashMap::new() };
+    let mut world = World { folder, etcd, addresses: HashMap::new(), more: &[] };
     let slow = [
         "node.memory_bytes=0",
         "tiers.popularity_s=5",
