@@ -29,7 +29,7 @@ fn restarts(within: Nanos) -> Counts {
         service: Law::exponential(0.001),
     };
     let mut settings = plain.settings();
-    let member = |i: usize| Member { name: format!("n{i}"), weight: 1.0 };
+    let member = |i: usize| Member::new(format!("n{i}"), 1.0);
     let ring = Arc::new(Ring::new((0..NODES).map(member).collect(), 3).unwrap());
     let view_lag = Settings::view_lag(SECOND / 2);
     for node in &mut settings.nodes {
