@@ -12,7 +12,7 @@ const LAG: Nanos = 106;
 
 /// One of two nodes, at time 0, and a key whose nodes are 0 and 1 in this order.
 fn node(me: usize) -> (Node<Size>, Key) {
-    let members = ["a", "b"].map(|name| Member { name: name.to_owned(), weight: 1.0 });
+    let members = ["a", "b"].map(|name| Member::new(name.to_owned(), 1.0));
     let ring = Arc::new(Ring::coarse(members.to_vec(), 2, 6).unwrap());
     let keys = (0..100).map(|i| Key::from(format!("k{i}").into_bytes()));
     let key = keys.into_iter().find(|key| ring.replicas(key).place(0) == Some(0)).unwrap();
@@ -24,6 +24,7 @@ fn node(me: usize) -> (Node<Size>, Key) {
         view_lag: LAG,
         peers: origin.clone(),
         replicate_bytes_per_s: 0,
+        hot_load_min: 0.01,
     };
     let settings = Settings {
         memory_bytes_max: 3_000,
@@ -138,7 +139,8 @@ fn copies_are_not_served_any_more() {
     check(Mutant::ServesAfterHandover, || {
         let (mut node, key) = leads();
         let asker = Asker::Client { avoid: None };
-        let get = Event::Get { request: 1, key: key.clone(), asker, deadline: None };
+        let get =
+            Event::Get { request: 1, key: key.clone(), asker, deadline: None, take: Take::Whole };
         let job = handle(&mut node, 1_001, get).into_iter().find_map(|action| match action {
             Action::Fetch { job, .. } => Some(job),
             _ => None,
