@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use model::window::{Finished, Nanos, Operation, Outcome};
 
 use super::cluster::{Authority, Verified};
-use super::event::{DeviceId, JobId, RequestId, Stages};
+use super::event::{DeviceId, JobId, RequestId};
 use super::index::Record;
 use super::pieces::{Part, Take};
+use super::reply::Stages;
 use crate::invariant::Invariants;
 use crate::mutant::{self, Mutant};
 use crate::route::NodeId;

@@ -42,9 +42,11 @@ mod index;
 mod pieces;
 mod reads;
 mod remote;
+mod reply;
 mod reuse;
 mod settings;
 mod stamps;
+mod terms;
 mod tiers;
 mod writes;
 
@@ -52,13 +54,14 @@ pub use cluster::PeerStatus;
 pub use depth::Reason as DepthReason;
 pub use device::DeviceState;
 pub use event::{
-    Action, Answered, Asker, Checked, DeviceId, Event, Failure, Fetched, JobId, ReadsTold, Reply,
-    RequestId, Stages, Unread,
+    Action, Answered, Asker, Checked, DeviceId, Event, Failure, Fetched, JobId, ReadsTold,
+    RequestId, Unread,
 };
 pub use hot_keys::{HOT_KEYS_MAX, HotDirectory, TOLD_MAX};
 pub use hot_nodes_report::{HotKey, HotKeyMoved, HotNodes, HotNodesBought, HotNodesMoves};
 pub use hot_report::{Bought, DeviceTier, HotTier, Hottest, Moved, Moves, Tiers};
 pub use pieces::{Extent, Part, Take};
+pub use reply::{Reply, Stages};
 pub use reuse::MemoryUse;
 use reuse::Reuse;
 pub use settings::{
