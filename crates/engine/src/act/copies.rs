@@ -1,7 +1,7 @@
 //! When a node copies what is read often to its hot devices by itself, and when that is a change that is asked for.
 //!
 //! Single copies are too many for a journal, and each is small. So copies are free while the hot devices hold nearly what they should:
-//! they follow slow changes of what is popular. Where the best placement has a copy for [`APART`] more of the devices' reads than
+//! they follow slow changes of what is popular. Where the best placement has a copy for `APART` more of the devices' reads than
 //! now (after a start with empty hot devices, after a shift of popularity), filling the hot devices is one change:
 //! [`Copies::look`] proposes it, and nothing is copied until [`Copies::decided`] says that it is made. It ends when the two shares are
 //! nearer than half of that.

@@ -2,8 +2,8 @@
 //!
 //! Members get keys in proportion to their weights, so their devices are equally busy where weights are in proportion to what the members
 //! bear. With utilisations u and weights w, weights in that proportion and with the same sum are w·ū/u, where
-//! ū = Σw / Σ(w/u) is the utilisation that all then have. A member whose devices are busy [`APART`] times ū or more,
-//! averaged, in [`LOOKS`] looks in a row is advised that weight; shorter troubles are not worth the keys that move.
+//! ū = Σw / Σ(w/u) is the utilisation that all then have. A member whose devices are busy `APART` times ū or more,
+//! averaged, in `LOOKS` looks in a row is advised that weight; shorter troubles are not worth the keys that move.
 //!
 //! There is no clock here. Cost: a few additions for a member and look.
 
