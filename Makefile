@@ -41,7 +41,7 @@ simulate:
 # Coverage-guided: each target for so long. Needs nightly Rust and cargo-fuzz (cargo install cargo-fuzz).
 SECONDS ?= 60
 fuzz:
-	for target in shard query text memcached_request memcached_reply device_summary members peer_reply; do $(CARGO) +nightly fuzz run $$target -- -max_total_time=$(SECONDS) -max_len=400 || exit 1; done
+	for target in shard query text memcached_request memcached_reply device_summary device_record members peer_reply; do $(CARGO) +nightly fuzz run $$target -- -max_total_time=$(SECONDS) -max_len=400 || exit 1; done
 
 # One experiment again on this machine: make experiment NAME=spotify-single [SHORT=1] [OUT=DIR]
 HELPER_foreign = slowdisk

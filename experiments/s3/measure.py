@@ -1,4 +1,4 @@
-"""GET with signature version 4, from memory, through Concertina's S3 front and beside versitygw.
+"""GET with signature version 4, from memory, and PUT, through Concertina's S3 front and beside versitygw.
 
 python3 measure.py CONCERTINA VERSITYGW REQUESTS_PER_SLICE BLOCKS
 
@@ -7,11 +7,24 @@ versitygw with GOMAXPROCS=1), the client processor 1, with 8 connections in a cl
 requests that were signed before, in their headers as S3's clients sign (a signature is good for 15 minutes), one for each key.
 Slices are in random order within blocks. Prints, for each size and kind, the server's processor time for a request in each block,
 in microseconds (all of its threads, /proc/PID/task/*/schedstat, over the requests alone), as JSON. Kinds: `s3` is the front, `presigned` the front with signatures in the URL, `http` the plain path of the same process, `versitygw` the rival.
+
+Then PUT: the client has one connection in a closed loop, to versitygw (`store`), or to a second front (`front`) whose origin is a
+bucket of that versitygw. The second front shares the client's processor, since of these two only one works at a time. Both kinds take short
+slices in turn. For each size (`put-4k` and so on) the median time of a request in each block is printed, in microseconds.
 """
 import atexit, datetime, hashlib, hmac, json, os, random, selectors, socket, subprocess, sys, tempfile, time
 
 program, rival, requests, blocks = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 random.seed(11)
+
+
+def free():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{one.getsockname()[1]}"
+
+
+STORE = free()
 KEY = {"AWS_ACCESS_KEY_ID": "measured", "AWS_SECRET_ACCESS_KEY": "measured-secret-of-the-experiment"}
 SIZES = {"4k": (4096, 500, 1), "100k": (102400, 500, 0.5), "8M": (8 << 20, 8, 0.01)}
 folder = tempfile.mkdtemp(dir="/dev/shm")
@@ -30,17 +43,27 @@ own = subprocess.Popen(
 told = json.loads(own.stdout.readline())
 os.sched_setaffinity(0, {1})
 os.makedirs(folder + "/versitygw/objects")
+os.makedirs(folder + "/versitygw/behind")
 other = subprocess.Popen(
-    ["taskset", "-c", "0", rival, "--port", "127.0.0.1:17071", "--access", KEY["AWS_ACCESS_KEY_ID"], "--secret", KEY["AWS_SECRET_ACCESS_KEY"], "--quiet", "--keep-alive", "posix", folder + "/versitygw"],
+    ["taskset", "-c", "0", rival, "--port", STORE, "--access", KEY["AWS_ACCESS_KEY_ID"], "--secret", KEY["AWS_SECRET_ACCESS_KEY"], "--quiet", "--keep-alive", "posix", folder + "/versitygw"],
     stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=os.environ | {"GOMAXPROCS": "1"},
 )
-atexit.register(lambda: (own.kill(), other.kill(), subprocess.run(["rm", "-rf", folder])))
 time.sleep(1.5)
+sets = [
+    "serve.listen=127.0.0.1:0", "serve.threads=1", "node.memory_bytes=512MiB", "node.object_bytes_max=16MiB", "origin.kind=s3", "origin.bucket=behind",
+    f"origin.endpoint=http://{STORE}", "origin.allow_http=true", f"device.0.path={folder}/device2", "s3.listen=127.0.0.1:0", f"s3.keys={folder}/keys",
+]
+middle = subprocess.Popen(
+    ["taskset", "-c", "1", program, "serve", "--json"] + [part for one in sets for part in ("--set", one)],
+    stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=os.environ | KEY,
+)
+atexit.register(lambda: (own.kill(), other.kill(), middle.kill(), subprocess.run(["rm", "-rf", folder])))
+before_store = json.loads(middle.stdout.readline())["s3"]
 targets = {
     "s3": (own, f"s3://objects?endpoint=http://{told['s3']}"),
     "presigned": (own, None),
     "http": (own, f"http://{told['address']}"),
-    "versitygw": (other, "s3://objects?endpoint=http://127.0.0.1:17071"),
+    "versitygw": (other, "s3://objects?endpoint=http://" + STORE),
 }
 
 
@@ -59,29 +82,60 @@ def cpu(pid):
     return sum(int(open(f"/proc/{pid}/task/{thread}/schedstat").read().split()[0]) for thread in os.listdir(f"/proc/{pid}/task"))
 
 
-def signed(kind, address, name):
-    """A request for a key, with its signature."""
+def signed(kind, address, name, body=None, bucket="objects"):
+    """A request for a key, with its signature; with a body, a PUT."""
     if kind == "http":
         return f"GET /objects/{name} HTTP/1.1\r\nHost: {address}\r\n\r\n".encode()
     now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ")
-    scope, path = f"{now[:8]}/us-east-1/s3/aws4_request", f"/objects/{name}"
+    scope, path = f"{now[:8]}/us-east-1/s3/aws4_request", f"/{bucket}/{name}"
     key = ("AWS4" + KEY["AWS_SECRET_ACCESS_KEY"]).encode()
     for part in (now[:8], "us-east-1", "s3", "aws4_request"):
         key = hmac.new(key, part.encode(), "sha256").digest()
-    who, body = f"{KEY['AWS_ACCESS_KEY_ID']}/{scope}", "UNSIGNED-PAYLOAD"
+    who, method = f"{KEY['AWS_ACCESS_KEY_ID']}/{scope}", "GET" if body is None else "PUT"
+    bytes_, body = body, "UNSIGNED-PAYLOAD" if body is None else hashlib.sha256(body).hexdigest()
     if kind == "presigned":
         query = f"X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential={who.replace('/', '%2F')}&X-Amz-Date={now}&X-Amz-Expires=900&X-Amz-SignedHeaders=host"
         canonical = f"GET\n{path}\n{query}\nhost:{address}\n\nhost\n{body}"
     else:
         names = "host;x-amz-content-sha256;x-amz-date"
-        canonical = f"GET\n{path}\n\nhost:{address}\nx-amz-content-sha256:{body}\nx-amz-date:{now}\n\n{names}\n{body}"
+        canonical = f"{method}\n{path}\n\nhost:{address}\nx-amz-content-sha256:{body}\nx-amz-date:{now}\n\n{names}\n{body}"
     text = f"AWS4-HMAC-SHA256\n{now}\n{scope}\n{hashlib.sha256(canonical.encode()).hexdigest()}"
     signature = hmac.new(key, text.encode(), "sha256").hexdigest()
     if kind == "presigned":
         return f"GET {path}?{query}&X-Amz-Signature={signature} HTTP/1.1\r\nHost: {address}\r\n\r\n".encode()
     shown = f"AWS4-HMAC-SHA256 Credential={who}, SignedHeaders={names}, Signature={signature}"
-    return (f"GET {path} HTTP/1.1\r\nHost: {address}\r\nx-amz-content-sha256: {body}\r\nx-amz-date: {now}\r\n"
-            f"Authorization: {shown}\r\n\r\n").encode()
+    length = "" if bytes_ is None else f"Content-Length: {len(bytes_)}\r\n"
+    return (f"{method} {path} HTTP/1.1\r\nHost: {address}\r\nx-amz-content-sha256: {body}\r\nx-amz-date: {now}\r\n"
+            f"{length}Authorization: {shown}\r\n\r\n").encode() + (bytes_ or b"")
+
+
+def put_slice(kind, size, n):
+    """The times of n PUTs one after another, in microseconds."""
+    address, bucket = (STORE, "objects") if kind == "store" else (before_store, "behind")
+    body = random.randbytes(size)
+    all_ = [signed("s3", address, f"put-{size}-{at % 50}", body, bucket) for at in range(n + 1)]
+    host, port = address.rsplit(":", 1)
+    times = []
+    with socket.create_connection((host, int(port))) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for at, request in enumerate(all_):
+            start = time.perf_counter()
+            connection.sendall(request)
+            head = b""
+            while b"\r\n\r\n" not in head:
+                got = connection.recv(1 << 16)
+                assert got, f"{address} closed a connection: {head}"
+                head += got
+            head, _, rest = head.partition(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 200"), head + rest
+            lengths = [int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length")]
+            left = (lengths or [0])[0] - len(rest)
+            while left > 0:
+                left -= len(connection.recv(left))
+            # The first request of a connection opens it.
+            if at > 0:
+                times.append((time.perf_counter() - start) * 1e6)
+    return times
 
 
 def ask_all(address, requests_, n, size):
@@ -119,7 +173,7 @@ def ask_all(address, requests_, n, size):
 
 def slice_(kind, size, count, n):
     process, _ = targets[kind]
-    address = {"http": told["address"], "versitygw": "127.0.0.1:17071"}.get(kind, told["s3"])
+    address = {"http": told["address"], "versitygw": STORE}.get(kind, told["s3"])
     requests_ = [signed(kind, address, f"{size}-{key}") for key in range(count)]
     before, start = cpu(process.pid), time.monotonic()
     ask_all(address, requests_, n, size)
@@ -139,4 +193,19 @@ for name, (size, count, share) in SIZES.items():
             rows[kind].append(slice_(kind, size, count, n))
     result[name] = {kind: [us for _, us in found] for kind, found in rows.items()}
     print(name, {kind: round(sorted(found)[len(found) // 2], 1) for kind, found in result[name].items()}, file=sys.stderr, flush=True)
+for name, (size, slices, n) in {"4k": (4096, 4, 40), "100k": (102400, 4, 40), "8M": (8 << 20, 2, 5)}.items():
+    rows = {"front": [], "store": []}
+    for kind in rows:
+        put_slice(kind, size, n)
+    for _ in range(blocks):
+        times = {kind: [] for kind in rows}
+        for _ in range(slices):
+            order = list(rows)
+            random.shuffle(order)
+            for kind in order:
+                times[kind] += put_slice(kind, size, n)
+        for kind in rows:
+            rows[kind].append(sorted(times[kind])[len(times[kind]) // 2])
+    result["put-" + name] = rows
+    print("put", name, {kind: round(sorted(found)[len(found) // 2]) for kind, found in rows.items()}, file=sys.stderr, flush=True)
 print(json.dumps(result))

@@ -101,7 +101,7 @@ fn measure(context: &Context, rounds: u32) -> anyhow::Result<Measured> {
 
 /// The ring of a large cluster, before and after a node joins, over a sample of the keys.
 fn ring(config: &Config) -> anyhow::Result<Vec<Claim>> {
-    let member = |at: usize| Member { name: format!("node-{at:04}"), weight: 1.0 };
+    let member = |at: usize| Member::new(format!("node-{at:04}"), 1.0);
     let of = |nodes: usize| Ring::listed((0..nodes).map(member).collect(), 3);
     let began = now();
     let before = of(config.nodes)?;

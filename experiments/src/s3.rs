@@ -1,5 +1,5 @@
-//! `experiments/s3`: processor time of signed reads through the S3 front, beside the plain path and versitygw
-//! (`measure.py`).
+//! `experiments/s3`: processor time of signed reads through the S3 front, beside the plain path and versitygw, and times
+//! of writes through it and of its store alone (`measure.py`).
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
@@ -23,7 +23,8 @@ struct Config {
     short_blocks: u32,
 }
 
-/// By size and kind, microseconds of the server's processor for a request in each block.
+/// By size and kind, microseconds for a request in each block: of the server's processor, and of writes (`put-SIZE`) as
+/// the client sees them.
 type Measured = BTreeMap<String, BTreeMap<String, Vec<f64>>>;
 
 pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
@@ -35,6 +36,16 @@ pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     let measured = measure(context, requests, blocks)?;
     let mut claims = Vec::new();
     for (size, kinds) in &measured {
+        if let Some(size) = size.strip_prefix("put-") {
+            let (Some(front), Some(store)) = (kinds.get("front"), kinds.get("store")) else {
+                bail!("measure.py has not measured the writes of {size}")
+            };
+            claims.push(Claim::of_rounds(format!("time of a PUT, {size}"), front, "µs"));
+            let ratios: Vec<f64> = front.iter().zip(store).map(|(ours, its)| ours / its).collect();
+            let claim = Claim::of_rounds(format!("PUT of the store's alone, {size}"), &ratios, "");
+            claims.push(claim.with_goal(Goal::AtMost(1.1)));
+            continue;
+        }
         let Some(ours) = kinds.get("s3") else { bail!("measure.py has not measured the front") };
         let claim = Claim::of_rounds(format!("processor time of a signed GET, {size}"), ours, "µs");
         claims.push(match size.as_str() {

@@ -51,7 +51,7 @@ fuzz_target!(|data: &[u8]| {
             assert!(snapshot.watched(&roster, &entry.name).len() <= snapshot::WATCHERS_MAX);
             let _ = snapshot.is_suspected(&roster, &entry.name);
             let mut other = roster.clone();
-            other.end(&entry.name);
+            other.end(&entry.name, entry.handed_over);
             let _ = other.drain(&entry.name, true);
             assert!(
                 other.epoch != roster.epoch

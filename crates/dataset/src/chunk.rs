@@ -37,7 +37,7 @@ pub enum Entry {
 
 impl Entry {
     /// The record that it appends.
-    pub(super) fn appended(&self) -> Option<&[u8]> {
+    pub fn appended(&self) -> Option<&[u8]> {
         match self {
             Entry::Append(record) => Some(record),
             Entry::Delete(_) => None,

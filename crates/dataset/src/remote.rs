@@ -15,7 +15,8 @@
 //!   manifest was put in between, the shard is removed and nothing has changed. Sealed chunks are
 //!   removed afterwards.
 //!
-//! A crash at any moment leaves at most objects that no manifest lists.
+//! Here are the single operations; which follows which decides [`engine::dataset`]. A crash at any moment leaves at most
+//! objects that no manifest lists.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -42,18 +43,6 @@ const LIST_MAX: usize = 1000;
 pub struct Remote {
     origin: Arc<dyn Origin>,
     name: String,
-}
-
-/// The result of putting a chunk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Put {
-    /// The chunk is part of the log.
-    Done,
-    /// Another chunk has this number: read it, and retry with the next number.
-    Taken,
-    /// The number is sealed already. The chunk was either put too late or sealed at once; the
-    /// sealed records show which.
-    Sealed,
 }
 
 /// A manifest with its version, which tells whether it is still current.
@@ -176,31 +165,18 @@ impl Remote {
         Ok(())
     }
 
-    /// Puts a chunk of the log durably, unless its number is taken. Returns whether it became part
-    /// of the log.
+    /// Puts a chunk of the log durably; `false` if a chunk has its number.
     ///
     /// # Errors
     ///
     /// Those of the origin. It is then unknown whether the chunk was put.
-    pub async fn put_chunk(&self, at: &Current, chunk: &Chunk) -> anyhow::Result<Put> {
-        let key = key_of_file(&self.name, &at.manifest.id, &chunk_file(chunk.number));
+    pub async fn put_chunk(&self, id: &str, chunk: &Chunk) -> anyhow::Result<bool> {
+        let key = key_of_file(&self.name, id, &chunk_file(chunk.number));
         let bytes = Bytes::from(chunk.encode()?);
         match self.put(&key, &mut Whole::new(bytes), Condition::Absent).await {
-            Err(Error::Condition(_)) => return Ok(Put::Taken),
-            result => result?,
+            Err(Error::Condition(_)) => Ok(false),
+            result => Ok(result.map(|()| true)?),
         }
-        if self.etag().await? == Some(at.etag.clone()) {
-            return Ok(Put::Done);
-        }
-        let now = self.current().await?;
-        let counts = now.is_some_and(|now| {
-            now.manifest.id == at.manifest.id && now.manifest.sealed_chunks < chunk.number
-        });
-        if counts {
-            return Ok(Put::Done);
-        }
-        self.origin.delete(&key).await?;
-        Ok(Put::Sealed)
     }
 
     /// Puts a shard's file from a folder, unless one of that name exists.
@@ -230,6 +206,15 @@ impl Remote {
             Err(Error::Condition(_)) => Ok(None),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Whether a file is there.
+    ///
+    /// # Errors
+    ///
+    /// Those of the origin.
+    pub async fn has(&self, id: &str, file: String) -> Result<bool, Error> {
+        Ok(self.origin.head(&key_of_file(&self.name, id, &file)).await?.is_some())
     }
 
     /// Removes a file.

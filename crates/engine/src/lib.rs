@@ -10,9 +10,11 @@
 //! - [`gateway`]: an access point: chooses a node for each request; hedges, failover, retry
 //!   budgets.
 //! - [`pool`]: a proxy in front of memcached servers: routes, replicas, multi-gets, hedges, failover.
+//! - [`dataset`]: a dataset as a process changes it: refreshed views, appends, seals.
 //! - [`question`]: a question to a dataset: which parts are asked when, and when the answer is whole.
 //! - [`route`]: the nodes of a key, and the health and load of each node.
 //! - [`tier`]: where a node keeps objects: in memory, and in the segments of its devices.
+//! - [`budget`]: one memory budget for objects and layers: who gets its bytes.
 //! - [`layers`]: which shard of a node gains a layer and which drops one.
 //! - [`sim`]: a cluster of nodes and gateways in virtual time, with faults, and a checker of
 //!   histories.
@@ -20,6 +22,8 @@
 //! - [`queue`]: a bounded queue in front of one or more servers, which records its own windows.
 
 pub mod act;
+pub mod budget;
+pub mod dataset;
 pub mod gateway;
 pub mod invariant;
 pub mod layers;

@@ -35,6 +35,19 @@ pub(crate) enum Mutant {
     EpochUnasked,
     /// A gateway gives up the writes at a node that was lost while others may still act on the earlier view.
     GivenUpAtOnce,
+    /// A write that is under way when another node begins to order its key counts as made however long it
+    /// takes.
+    GraceForEver,
+    /// A node says that it has handed over while it makes a write.
+    HandsOverWhileWriting,
+    /// A node says that it has handed over while others hold its leases.
+    HandsOverLeased,
+    /// A node that has handed over serves its copies of the keys that it ordered.
+    ServesAfterHandover,
+    /// A lease that its granter took back is revived by a grant that was on its way.
+    ReturnedLeaseRevived,
+    /// A node orders the keys of one that handed over although others may still act on an earlier view.
+    HandoverHidesEarlier,
     /// A node that missed a view takes only those keys for changed that the last one changed.
     MissedViewTrusted,
     /// A node serves copies of keys that it just became a replica of.
@@ -54,6 +67,8 @@ pub(crate) enum Mutant {
     ChangedTakenForCurrent,
     /// A reader joins a flight that belongs to an expired lease or view.
     JoinsOldFlight,
+    /// A flight whose first piece was read stays open for readers after a write ended.
+    OpenedFlightJoined,
     /// A reader that joins a flight never gets a reply.
     ReaderLost,
     /// A key's next waiting write is dropped from the queue.
@@ -74,6 +89,14 @@ pub(crate) enum Mutant {
     RestoredTrusted,
     /// A device's segments are never dropped, whatever its budget.
     BudgetIgnored,
+    /// A write does not invalidate the copies on the key's hot nodes.
+    HotNodeNotInvalidated,
+    /// A hot node serves copies after the primary's lease has expired.
+    HotNodeServesAfterLease,
+    /// A hot node takes keys of which it is no hot node.
+    HotNodeTakesAnyKey,
+    /// A hot node serves copies of keys whose hot node it just became.
+    NewHotNodeTrusted,
     /// Of pools of memcached servers: a server that may have missed writes is read.
     PoolStaleServerRead,
     /// A server is emptied while writes that were given up may still reach it.
@@ -110,6 +133,30 @@ pub(crate) enum Mutant {
     QuestionForgetsMissing,
     /// A page that left parts out says that it is the last.
     QuestionForgetsMore,
+    /// Of the memory budget: a limit rises before the other party has given up the bytes.
+    BudgetRaisedBeforeFreed,
+    /// Bytes move back and forth for any difference, at once.
+    BudgetWithoutMargin,
+    /// Of changes of datasets: a change is acknowledged before its chunk is in the store.
+    DatasetAckBeforeStored,
+    /// A manifest replaces the one that is known now, not the one whose log was sealed.
+    DatasetPublishesOver,
+    /// Chunks are removed before the manifest that has sealed them is current.
+    DatasetRemovesUnsealed,
+    /// A shard is removed because the reply to its manifest was lost.
+    DatasetRemovesListed,
+    /// Copies of shards are removed although the view uses them.
+    DatasetDiscardsUsed,
+    /// A chunk counts although its number may have been sealed before it was put.
+    DatasetLateChunkCounts,
+    /// A change is written again although its chunk may have been sealed at once.
+    DatasetSealedNotCompared,
+    /// A view is used although the manifest may have changed while its chunks were read.
+    DatasetViewNotCompared,
+    /// A chunk whose number is taken counts as another's, although it may be one's own, sealed and removed before the store looked.
+    DatasetTakenTrusted,
+    /// Chunks that an interrupted removal left are not looked for.
+    DatasetLeavesChunks,
 }
 
 #[cfg(test)]

@@ -54,6 +54,23 @@ impl<J> Queue<J> {
         self.length_max = length_max.max(self.servers);
     }
 
+    /// Requests in service.
+    pub fn in_service(&self) -> u32 {
+        self.in_service
+    }
+
+    /// Whether requests wait because all servers are busy.
+    pub fn is_backed_up(&self) -> bool {
+        self.in_service >= self.servers && !self.waiting.is_empty()
+    }
+
+    /// Changes the number of servers. Services in progress go on, also those beyond a smaller number.
+    pub fn set_servers(&mut self, servers: u32) {
+        self.servers = servers.max(1);
+        self.length_max = self.length_max.max(self.servers);
+        self.recorder.set_servers(self.servers);
+    }
+
     /// Appends a request; if the queue is full, returns it as the error.
     pub fn push(&mut self, job: J, now: Nanos) -> Result<(), J> {
         if self.length() >= self.length_max {
@@ -75,6 +92,15 @@ impl<J> Queue<J> {
         let start = now.max(queued);
         self.recorder.start(start);
         Some(Started { job, queued, start })
+    }
+
+    /// Moves a request in service to the end of the queue: the rest of its service follows when its
+    /// turn comes again. Call [`Queue::start`] with the same time next.
+    pub fn again(&mut self, job: J, now: Nanos) {
+        assert!(self.in_service > 0, "a service paused that had not started");
+        self.in_service -= 1;
+        self.recorder.pause(now);
+        self.waiting.push_back((job, now));
     }
 
     /// Records the end of a service. Call [`Queue::start`] with the same time next.

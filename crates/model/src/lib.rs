@@ -78,7 +78,8 @@ pub use error::Error;
 pub use model_file::{
     About, Arrivals, BackgroundWork, ClassParameters, ClusterLimits, ClusterModel, ClusterNode,
     ClusterPrediction, Coarse, Devices, DispersionAt, Evidence, EvidenceSource, FORMAT,
-    FittedPoint, FittedStep, Front, Hypothesis, Law, Limits, Model, NodePrediction, Parameter,
-    Point, Prediction, Replicates, Requests, SpotifyParameters, StateRate, StateRates, WorkByLoad,
+    FittedPoint, FittedStep, Front, Hypothesis, Law, Limits, MixShare, Model, NodePrediction,
+    Parameter, Point, Prediction, Replicates, RequestKind, Requests, SpotifyParameters, StateRate,
+    StateRates, WorkByLoad,
 };
 pub use trust::{HeldOut, POINTS_MAX, Trust, TrustEnd};

@@ -90,6 +90,9 @@ pub enum Error {
     /// does not hold is not known to be absent.
     #[error("the origin is not there: {0}")]
     Lost(String),
+    /// The write's fence forbade it before anything was sent: it was not made.
+    #[error("{0}")]
+    Fenced(String),
     /// Anything else.
     #[error("the origin failed: {0}")]
     Failed(String),
@@ -161,7 +164,7 @@ pub type Fence = Arc<dyn Fn() -> bool + Send + Sync>;
 /// The error of a write that its fence forbids; it was not made.
 fn fenced() -> Error {
     let what = "another process orders the object's writes now; nothing was written";
-    Error::Condition(what.to_owned())
+    Error::Fenced(what.to_owned())
 }
 
 /// A write whose bytes have all been received. Dropping it discards the write.

@@ -134,9 +134,10 @@ impl ClusterFile {
         }
         let mut ring = None;
         if weights > 0 {
-            let weights = nodes.iter().zip(&file.node).filter_map(|(node, entry)| {
-                Some(Member { name: node.name.clone(), weight: entry.weight? })
-            });
+            let weights = nodes
+                .iter()
+                .zip(&file.node)
+                .filter_map(|(node, entry)| Some(Member::new(node.name.clone(), entry.weight?)));
             let made = Ring::new(weights.collect(), file.replicas)?;
             let shares = made.shares();
             for node in &mut nodes {

@@ -18,6 +18,7 @@ use super::http::{json, typed};
 use super::tiers;
 use crate::disk::Lateness;
 use crate::membership::Membership;
+use crate::memory::Division;
 use record::clock;
 
 /// How long `/readyz` waits for the origin. One that does not answer is not known to be lost, and what
@@ -71,6 +72,7 @@ pub fn metrics(shared: &Arc<Shared>) -> Response<ReplyBody> {
     let (contents, waiting) = shared.drive.contents();
     let connections = shared.connections.load(Ordering::Relaxed);
     let mut page = shared.metrics.node(&contents, waiting, connections);
+    shared.metrics.memory(&mut page, &contents, shared.memory.as_ref().map(|it| it.division()));
     shared.whole.add_metrics(&mut page);
     let peers = shared.drive.peers().map(|peers| &peers.counts);
     let disks = shared.drive.disks();
@@ -92,6 +94,9 @@ struct Status<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     laboratory: Option<String>,
     contents: Contents,
+    /// Present if objects and layers share their memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory: Option<Division>,
     requests_waiting: usize,
     connections: usize,
     role: &'static str,
@@ -113,6 +118,7 @@ pub fn status(shared: &Arc<Shared>) -> Response<ReplyBody> {
         version: env!("CARGO_PKG_VERSION"),
         laboratory: shared.config.laboratory(),
         contents,
+        memory: shared.memory.as_ref().map(|memory| memory.division()),
         requests_waiting,
         connections: shared.connections.load(Ordering::Relaxed),
         role: shared.config.serve.role.as_str(),

@@ -22,7 +22,7 @@ enum Kind {
     Bytes(Option<Bytes>),
     /// What comes first, and what follows it.
     Two(Option<Bytes>, Option<Bytes>),
-    /// Bytes from the origin: how many are left, and the piece that is awaited.
+    /// Bytes from the origin or a device: how many are left, and the piece that is awaited.
     Stream {
         left: u64,
         next: Pin<Box<dyn Future<Output = Next> + Send>>,
@@ -73,6 +73,12 @@ impl ReplyBody {
     pub fn two(first: Bytes, second: Bytes, seen: Option<Seen>) -> ReplyBody {
         let some = |bytes: Bytes| Some(bytes).filter(|bytes| !bytes.is_empty());
         ReplyBody { kind: Kind::Two(some(first), some(second)), _seen: seen, _replying: None }
+    }
+
+    /// `left` bytes of a record that is being read.
+    pub fn pieces(chunks: Box<dyn Chunks>, left: u64, seen: Seen) -> ReplyBody {
+        let kind = Kind::Stream { left, next: next_of(chunks), failed: false };
+        ReplyBody { kind, _seen: Some(seen), _replying: None }
     }
 
     /// Nothing.
@@ -183,7 +189,7 @@ pub struct Share {
 
 impl Share {
     /// Takes over another part of the same budget.
-    fn join(&mut self, mut other: Share) {
+    pub fn join(&mut self, mut other: Share) {
         self.bytes += std::mem::take(&mut other.bytes);
     }
 }

@@ -16,8 +16,8 @@ use bytes::{Bytes, BytesMut};
 use engine::Key;
 use engine::invariant::Invariants;
 use engine::node::{
-    Action, Asker, Checked, Contents, Event, Failure, Fetched, Hit, Node, PeerStatus, Reply,
-    RequestId, RestoredSegment, Settings, Stages, Tiers,
+    Action, Asker, Checked, Contents, Event, Failure, Fetched, Hit, HotDirectory, MemoryUse, Node,
+    Part, PeerStatus, Reply, RequestId, RestoredSegment, Settings, Stages, Take, Tiers,
 };
 use engine::route::NodeId;
 use model::window::{Nanos, Window};
@@ -27,6 +27,7 @@ use tracing::info;
 
 use super::cluster::Peers;
 use super::events::EventLog;
+use super::handover::Handover;
 use super::object::Object;
 use crate::disk::{Disks, FoundOn, FoundSegment, side_by_side};
 use origin::{Chunks, Error, Found, Metadata, Origin};
@@ -69,6 +70,8 @@ pub struct Drive {
     runtimes: OnceLock<Vec<Handle>>,
     next_runtime: AtomicUsize,
     peers: Option<Arc<Peers>>,
+    /// How far this node is that hands over.
+    pub handover: Handover,
 }
 
 /// The prefix of messages about timeouts of the origin. Timeouts are answered with status 504,
@@ -97,6 +100,7 @@ impl Drive {
             runtimes: OnceLock::new(),
             next_runtime: AtomicUsize::new(0),
             peers,
+            handover: Handover::default(),
         }
     }
 
@@ -155,8 +159,8 @@ impl Drive {
             return self.within("a condition", self.origin.head(key)).await;
         }
         let failed = |why: &str| Err(Error::Failed(why.to_owned()));
-        let answer = match self.get(clock::now(), key.clone(), Asker::Client { avoid: None }, None)
-        {
+        let ask = (Asker::Client { avoid: None }, None, Take::Part(Part::Metadata));
+        let answer = match self.get(clock::now(), key.clone(), ask) {
             Asked::Now(answer) => answer,
             Asked::Later(answer) => match answer.await {
                 Ok(answer) => answer,
@@ -164,7 +168,9 @@ impl Drive {
             },
         };
         match answer {
-            Answer::Reply(Reply::Found { payload, .. }, _) => Ok(Some(payload.metadata().clone())),
+            Answer::Reply(Reply::Found { payload, .. } | Reply::Opened { payload, .. }, _) => {
+                Ok(Some(payload.metadata().clone()))
+            }
             Answer::Reply(Reply::NotFound, _) => Ok(None),
             Answer::Reply(Reply::Busy { queue }, _) => {
                 failed(&format!("the queue {queue} is full"))
@@ -210,11 +216,10 @@ impl Drive {
         self: &Arc<Self>,
         now: Nanos,
         key: Key,
-        asker: Asker,
-        deadline: Option<Nanos>,
+        (asker, deadline, take): (Asker, Option<Nanos>, Take),
     ) -> Asked {
         let request = self.request();
-        self.ask(now, request, Event::Get { request, key, asker, deadline })
+        self.ask(now, request, Event::Get { request, key, asker, deadline, take })
     }
 
     /// Reads an object that memory holds and may serve as it is; `None`: ask [`Drive::get`]. Nothing
@@ -243,6 +248,11 @@ impl Drive {
         let term = actions.iter().find_map(grant);
         self.carry_out(state, actions);
         term
+    }
+
+    /// The directory of this node's hot keys; `None` without hot nodes.
+    pub fn hot_directory(&self) -> Option<Arc<HotDirectory>> {
+        self.lock().node.hot_directory()
     }
 
     /// Requests a turn in a key's order of writes. A caller that gets the turn must end it with
@@ -342,9 +352,10 @@ impl Drive {
     fn begin(self: &Arc<Self>, action: Action<Object>) {
         let disks = self.disks.get();
         match (action, disks) {
-            (Action::Read { device, location, key, job, start }, Some(disks)) => {
-                disks.read(device, location, key, job, start);
+            (Action::Read { device, location, key, job, start, extent }, Some(disks)) => {
+                disks.read(device, (location, key), job, start, extent);
             }
+            (Action::CloseRead { device, job }, Some(disks)) => disks.close(device, job),
             (Action::Append { device, location, key, payload, job }, Some(disks)) => {
                 disks.append(device, location, key, payload, job);
             }
@@ -365,6 +376,7 @@ impl Drive {
                     drive.tell(clock::now(), Event::Checked { job, result });
                 });
             }
+            (Action::HandedOver, _) => self.handover.end(),
             (other, _) => self.call(other),
         }
     }
@@ -435,6 +447,16 @@ impl Drive {
     pub fn contents(&self) -> (Contents, usize) {
         let state = self.lock();
         (state.node.contents(), state.waiters.len())
+    }
+
+    /// Begins to sample what the memory tier would be worth with other bytes.
+    pub fn sample_reuse(&self) {
+        self.lock().node.sample_reuse();
+    }
+
+    /// What the memory tier is used for, and would be with each of `sizes` bytes; `None` if that is not sampled.
+    pub fn memory_use(&self, sizes: &[u64]) -> Option<MemoryUse> {
+        self.lock().node.memory_use(sizes)
     }
 
     /// The bound of a device's queue, and the one of the configuration.

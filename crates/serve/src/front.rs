@@ -31,6 +31,7 @@ use super::metrics::Metrics;
 use super::tls::Tls;
 use crate::config::Config;
 use crate::membership::Membership;
+use crate::token;
 
 /// Connections past the limits that are taken all the same, to answer `/healthz` and `/readyz`: whoever
 /// fills the limit must not make a server look dead.
@@ -94,11 +95,12 @@ impl Front {
             n => n as usize,
         };
         let one_in = config.observe.sample_one_in;
+        let hash = |text: &str| token::hash_of(text).unwrap_or(blake3::hash(text.as_bytes()));
         let lane = || Arc::new(Lane::new(&queue.to_string(), windows.clone(), one_in, now));
         Front {
             config: config.clone(),
             asked: config.asked(),
-            token: config.serve.token.as_ref().map(|token| blake3::hash(token.as_bytes())),
+            token: config.serve.token.as_deref().map(hash),
             cluster_token: config
                 .cluster
                 .token

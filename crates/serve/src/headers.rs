@@ -27,6 +27,9 @@ pub static EPOCH: HeaderName = HeaderName::from_static("concertina-epoch");
 /// A reading of the node's clock, in nanoseconds. Meaningful only relative to other readings of the
 /// same clock.
 pub static CLOCK_NS: HeaderName = HeaderName::from_static("concertina-clock-ns");
+/// On a gateway's ping: the version of the node's directory of hot keys that the gateway has. The reply
+/// has the directory as its body if it has another one.
+pub static HOT_VERSION: HeaderName = HeaderName::from_static("concertina-hot-version");
 /// Present if a node requests an object to keep a copy of it.
 pub static FILL: HeaderName = HeaderName::from_static("concertina-fill");
 /// Nanoseconds since the object was last compared with the origin.

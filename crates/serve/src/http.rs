@@ -459,7 +459,11 @@ async fn route(
         return datasets.answer(request).await;
     }
     if let (Some(path), Some(peers)) = (path.strip_prefix("/cluster/"), shared.drive.peers()) {
-        let answered = cluster::answer(shared, peers, request.method(), path, sender);
+        if path == "reads" && request.method() == Method::POST {
+            return cluster::reads_told(shared, sender, request.into_body()).await;
+        }
+        let by = (request.method(), request.headers());
+        let answered = cluster::answer(shared, peers, by, path, sender);
         if let Some(answer) = answered {
             return answer;
         }

@@ -17,6 +17,7 @@ pub mod events;
 mod exposition;
 mod front;
 mod gateway;
+mod handover;
 mod headers;
 mod http;
 mod inherited;
@@ -25,6 +26,7 @@ mod limits;
 mod list;
 mod live;
 mod membership;
+mod memory;
 mod metrics;
 mod middleware;
 mod object;
@@ -41,6 +43,7 @@ mod socket;
 mod text;
 mod tiers;
 mod tls;
+pub mod token;
 mod trim;
 mod writes;
 
@@ -57,6 +60,7 @@ use model::window::{self, Nanos, QueueName, Window};
 use tracing::{info, warn};
 
 pub use object::Object;
+pub use s3::{keys, seal};
 pub use settings::{cluster_of, settings_of};
 
 use crate::config::Config;
@@ -90,6 +94,8 @@ pub struct Shared {
     drive: Arc<Drive>,
     mismatches: Arc<Mismatches>,
     datasets: Option<Arc<Datasets>>,
+    /// The memory that objects and layers share, if they do.
+    memory: Option<Arc<memory::Memory>>,
     uploads: Arc<Budget>,
     writes: AtomicUsize,
 }
@@ -153,6 +159,7 @@ pub struct Server {
     membership: Option<Arc<Membership>>,
     text: Option<Running>,
     datasets: Option<datasets::Running>,
+    memory: Option<memory::Running>,
     gateway: Option<(Arc<Access>, Running)>,
     s3: Option<Running>,
     middleware: Option<(Arc<Middleware>, Running)>,
@@ -208,7 +215,7 @@ impl Server {
         let whole = Loop::start(&config, unix_offset_ns)?;
         let mut observed: Vec<Arc<dyn Observed>> = Vec::new();
         let mut addresses = Vec::new();
-        let (mut node, mut datasets, mut text) = (None, None, None);
+        let (mut node, mut datasets, mut memory, mut text) = (None, None, None, None);
         if let Some(listener) = node_listener {
             let of = (origin.clone(), &whole, membership.clone());
             let shared = start_node(&config, windows.clone(), of, now)?;
@@ -235,6 +242,8 @@ impl Server {
             let runtimes = running.runtimes();
             let start = |datasets: &Arc<Datasets>| datasets.start(runtimes.first());
             datasets = shared.datasets.as_ref().map(start).transpose()?;
+            let start = |of: &Arc<memory::Memory>| of.start(&shared.drive);
+            memory = shared.memory.as_ref().map(start).transpose()?;
             text = text_listener.map(|it| front::run(&Text::new(&shared), it)).transpose()?;
             node = Some((shared, running, beat));
         }
@@ -270,6 +279,7 @@ impl Server {
             membership,
             text,
             datasets,
+            memory,
             gateway,
             s3,
             middleware,
@@ -296,6 +306,7 @@ impl Server {
             membership: None,
             text: None,
             datasets: None,
+            memory: None,
             gateway: None,
             s3: None,
             middleware,
@@ -323,9 +334,15 @@ impl Server {
         self.address
     }
 
-    /// Takes no further connections, lets requests in flight end within `drain_s`, writes the last
-    /// windows and seals the segments.
+    /// Hands a node's keys over where others can take them, takes no further connections, lets requests in
+    /// flight end within `drain_s`, writes the last windows and seals the segments.
     pub fn stop(self) {
+        if let (Some((shared, ..)), Some(membership)) = (&self.node, &self.membership)
+            && membership.is_leased()
+        {
+            let within = Duration::from_secs_f64(shared.config.serve.drain_s / 2.0);
+            handover::hand_over(&shared.drive, membership, within);
+        }
         if let Some((middleware, running)) = self.middleware {
             middleware.end();
             middleware.stop();
@@ -353,16 +370,15 @@ impl Server {
         if let Some(datasets) = self.datasets {
             datasets.stop();
         }
+        if let Some(memory) = self.memory {
+            memory.stop();
+        }
         let node = self.node.map(|(shared, running, beat)| {
             shared.stop();
             if let Some(text) = self.text {
                 text.stop();
             }
             running.stop();
-            // Requests under way have ended, and others may take this node's place.
-            if let Some(membership) = &self.membership {
-                membership.leave();
-            }
             if let Some(beat) = beat {
                 beat.stop();
             }
@@ -371,8 +387,9 @@ impl Server {
             }
             shared
         });
+        // Of a gateway; a node has left.
         if let Some(membership) = &self.membership {
-            membership.leave();
+            membership.leave(false);
         }
         self.observer.stop();
         self.whole.stop();
@@ -395,10 +412,13 @@ fn start_node(
         membership.me().map(|me| place_of(config, ring, me, membership.lag()))
     };
     let cluster = membership.as_ref().and_then(place);
-    arena::open(ARENA_TIMES * config.node.memory_bytes.0 + ARENA_BYTES_MORE);
+    let memory_most = config.node.memory_bytes.0.max(config.node.memory_shared_bytes.0);
+    arena::open(ARENA_TIMES.saturating_mul(memory_most).saturating_add(ARENA_BYTES_MORE));
+    let memory = config.node.shared().map(|of| memory::Memory::new(of, whole.clone()));
     let mismatches = Arc::new(Mismatches::default());
     let (place, windows_of) = (membership.clone(), windows.clone());
-    let datasets = Datasets::new(config, place, origin.clone(), windows_of, whole, now)?;
+    let (of, to) = ((origin.clone(), place), (whole, memory.as_ref()));
+    let datasets = Datasets::new(config, of, windows_of, to, now)?;
     let peers = cluster.as_ref().zip(membership.clone());
     let peers = peers.map(|(cluster, of)| Peers::new(config, cluster, of, mismatches.clone()));
     let peers = peers.transpose()?.map(Arc::new);
@@ -419,6 +439,7 @@ fn start_node(
         drive,
         mismatches,
         datasets,
+        memory,
         uploads: Budget::new(config.serve.uploads_bytes_max.0),
         writes: AtomicUsize::new(0),
     }))
@@ -527,6 +548,9 @@ pub fn announce(config: &Config, server: &Server) {
         return;
     }
     info!("objects at http://{address}/objects/KEY");
+    if config.serve.token.as_deref().is_some_and(|token| !token::is_hash(token)) {
+        warn!("serve.token is configured as it is; its hash suffices: see `concertina keys token`");
+    }
     if let Some(s3) = server.s3() {
         info!("S3's protocol at http://{s3}");
     }

@@ -8,6 +8,7 @@ use engine::node::Contents;
 use model::window::Window;
 
 use super::exposition::{Exposition, Kind};
+use super::memory::Division;
 
 /// Name, help text and value of a counter.
 type Counter = (&'static str, &'static str, fn(&Window) -> f64);
@@ -55,6 +56,25 @@ impl Metrics {
             page.single(name, Kind::Gauge, help, value as f64);
         }
         page
+    }
+
+    /// Adds who may hold how much memory. Where objects and layers do not share it, only objects are listed.
+    pub fn memory(&self, page: &mut Exposition, contents: &Contents, shared: Option<Division>) {
+        let name = "concertina_memory_limit_bytes";
+        let help = "Bytes that may be held: by objects in memory, by layers, and those of nobody.";
+        page.family(name, Kind::Gauge, help);
+        page.sample(name, &[("of", "objects")], contents.memory_bytes_max as f64);
+        if let Some(shared) = &shared {
+            page.sample(name, &[("of", "layers")], shared.layers_bytes_max as f64);
+            page.sample(name, &[("of", "nobody")], shared.free_bytes as f64);
+        }
+        let help = "Bytes that moved between objects and layers.";
+        let moved = shared.as_ref().map_or(0, |shared| shared.moved_bytes);
+        page.single("concertina_memory_moved_bytes_total", Kind::Counter, help, moved as f64);
+        let help =
+            "Service time that objects in memory save, seconds a second; NaN if not measured.";
+        let saved = shared.as_ref().map_or(f64::NAN, |shared| shared.objects_saved_s);
+        page.single("concertina_memory_saved_ratio", Kind::Gauge, help, saved);
     }
 
     /// The metrics of every queue, and the number of broken invariants.

@@ -13,6 +13,7 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 
 use model::window::Outcome;
 
+use super::disk::Assembly;
 use super::{arena, headers};
 use origin::{Metadata, VersionHasher};
 
@@ -28,6 +29,8 @@ struct Inner {
     metadata: Metadata,
     block: Vec<u8>,
     body: Bytes,
+    /// Of an object that is still being read: where its bytes come from; [`Object::body`] is empty.
+    assembly: Option<Arc<Assembly>>,
     /// The lines of a reply with the whole object from memory that are always the same.
     head: Box<[u8]>,
     /// The same for another protocol's clients, once one of them has read the object.
@@ -47,7 +50,20 @@ impl Object {
         let block = metadata.encode();
         let head = head_of(&metadata);
         let body = arena::keep(body);
-        Object(Arc::new(Inner { metadata, block, body, head, other_head: OnceLock::new() }))
+        let (assembly, other_head) = (None, OnceLock::new());
+        Object(Arc::new(Inner { metadata, block, body, assembly, head, other_head }))
+    }
+
+    /// An object whose bytes, or some of them, are being read.
+    pub(crate) fn opened(metadata: Metadata, assembly: Arc<Assembly>) -> Object {
+        let (block, body, head) = (Vec::new(), Bytes::new(), Box::default());
+        let (assembly, other_head) = (Some(assembly), OnceLock::new());
+        Object(Arc::new(Inner { metadata, block, body, assembly, head, other_head }))
+    }
+
+    /// Where the bytes of an object come from that is still being read.
+    pub(crate) fn assembly(&self) -> Option<&Arc<Assembly>> {
+        self.0.assembly.as_ref()
     }
 
     /// Reads the stored form: metadata, then bytes. `None` if it is malformed.

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::Key;
-use engine::node::{Asker, Reply};
+use engine::node::{Asker, Part, Reply, Take};
 use http::header::{
-    ALLOW, CONTENT_LENGTH, CONTENT_RANGE, HeaderMap, HeaderValue, RANGE, RETRY_AFTER,
+    ALLOW, CONTENT_LENGTH, CONTENT_RANGE, HeaderMap, HeaderValue, IF_RANGE, RANGE, RETRY_AFTER,
     TRANSFER_ENCODING,
 };
 use http::{Method, Request, Response, StatusCode};
@@ -141,7 +141,9 @@ async fn get(
     };
     // The time that the engine is told is that at which the request had come: nothing is awaited
     // between, so a lease that holds then makes what it answers the newest that the client may expect.
-    let answer = match shared.drive.get(seen.received, key.clone(), asker, deadline) {
+    let take = take_of(&seen, headers, asker);
+    let asked = shared.drive.get(seen.received, key.clone(), (asker, deadline, take));
+    let answer = match asked {
         Asked::Now(answer) => answer,
         Asked::Later(receive) => match until(deadline, receive).await {
             Some(answer) => answer.map_err(|_| Problem::stopping())?,
@@ -157,6 +159,10 @@ async fn get(
         }
         Reply::Found { payload, outcome, warm, .. } => {
             (seen.outcome, seen.warm) = (outcome, warm);
+            Ok(found(seen, &payload, headers))
+        }
+        Reply::Opened { payload, outcome } => {
+            seen.outcome = outcome;
             Ok(found(seen, &payload, headers))
         }
         Reply::NotHere => {
@@ -178,6 +184,20 @@ async fn get(
             Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, MISDIRECTED).of(seen))
         }
     }
+}
+
+/// How a reader takes an object that memory does not have.
+fn take_of(seen: &Seen, headers: &HeaderMap, asker: Asker) -> Take {
+    if asker == Asker::Peer {
+        return Take::Whole;
+    }
+    if seen.is_head() {
+        return Take::Part(Part::Metadata);
+    }
+    // Whether `If-Range` holds shows with the metadata.
+    let range = headers.get(RANGE).filter(|_| !headers.contains_key(IF_RANGE));
+    let part = range.and_then(|range| range::part(range.to_str().ok()?));
+    part.map_or(Take::Pieces, Take::Part)
 }
 
 /// What comes before the deadline; `None` if it does not.
@@ -242,6 +262,7 @@ pub(super) fn origin_problem(error: &Error) -> Problem {
     let status = match error {
         Error::Full(_) | Error::ReadOnly(_) => StatusCode::INSUFFICIENT_STORAGE,
         Error::Upload(_) | Error::Refused(_) => StatusCode::BAD_REQUEST,
+        Error::Fenced(_) => StatusCode::MISDIRECTED_REQUEST,
         _ => return unavailable(&error.to_string()),
     };
     Problem::new(status, &error.to_string())
@@ -254,6 +275,20 @@ fn found(mut seen: Seen, object: &Object, headers: &HeaderMap) -> Response<Reply
     *response.status_mut() = status;
     object.add_headers(response.headers_mut());
     add_stages(&seen, headers, response.headers_mut());
+    if let Some(assembly) = object.assembly() {
+        let wanted = match (&range, status) {
+            (Some(range), _) => range.clone(),
+            (None, StatusCode::OK) => 0..seen.size,
+            _ => 0..0,
+        };
+        let reader = assembly.reader(&wanted);
+        close_head(&mut seen, &mut response, range, object.metadata().size);
+        *response.body_mut() = match seen.bytes {
+            0 => ReplyBody::empty(Some(seen)),
+            left => ReplyBody::pieces(reader, left, seen),
+        };
+        return response;
+    }
     let body = match (&range, status) {
         (Some(range), _) => object.body().slice(range.start as usize..range.end as usize),
         (None, StatusCode::OK) => object.body().clone(),

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use engine::node::Part;
+
 /// The part of an object that a `Range` header requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Asked {
@@ -32,6 +34,28 @@ pub fn parse(header: &str, size: u64) -> Asked {
         }
         (Number::Some(_), Number::None | Number::Some(_)) => Asked::Unsatisfiable,
         _ => Asked::Whole,
+    }
+}
+
+/// The part that a `Range` header requests of an object whose size is unknown; `None` if a server that
+/// knew the size would send the whole.
+pub fn part(header: &str) -> Option<Part> {
+    // A range that a large object satisfies, if any does.
+    match parse(header, u64::MAX) {
+        Asked::Whole => None,
+        Asked::Unsatisfiable => Some(Part::Metadata),
+        Asked::Part(_) => {
+            let (_, spec) = header.split_once('=')?;
+            let (first, last) = spec.trim().split_once('-')?;
+            match (number(first), number(last)) {
+                (Number::None, Number::Some(count)) => Some(Part::Last(count)),
+                (Number::Some(first), Number::None) => Some(Part::Bytes { first, last: None }),
+                (Number::Some(first), Number::Some(last)) => {
+                    Some(Part::Bytes { first, last: Some(last) })
+                }
+                _ => None,
+            }
+        }
     }
 }
 
@@ -91,6 +115,12 @@ mod tests {
         ];
         for (header, size, expected) in rows {
             assert_eq!(parse(header, *size), *expected, "{header} of {size}");
+            let part = part(header).map(|part| part.of(*size));
+            match expected {
+                Asked::Whole => assert_eq!(part, None, "{header}"),
+                Asked::Part(expected) => assert_eq!(part.as_ref(), Some(expected), "{header}"),
+                Asked::Unsatisfiable => assert!(part.is_some_and(|p| p.is_empty()), "{header}"),
+            }
         }
     }
 
@@ -105,6 +135,9 @@ mod tests {
             let show = |n: Option<u64>| n.map_or(String::new(), |n| n.to_string());
             let header = format!("bytes={}-{}", show(first), show(last));
             let expected = naive(first, last, size);
+            if let Some(part) = part(&header) {
+                prop_assert_eq!(part.of(size).collect::<Vec<_>>(), expected.clone());
+            }
             match parse(&header, size) {
                 Asked::Part(range) => prop_assert_eq!(range.collect::<Vec<_>>(), expected),
                 Asked::Unsatisfiable => prop_assert!(expected.is_empty()),

@@ -32,6 +32,7 @@ pub(crate) fn place_of(
             queue_length_max: cluster.peers_queue_length_max,
         },
         replicate_bytes_per_s: cluster.replicate_bytes.0,
+        hot_load_min: cluster.hot_load,
     }
 }
 
@@ -51,9 +52,11 @@ pub fn settings_of(
                     Class::Bulk => Outcome::BulkDevice,
                 },
                 servers: group.servers(),
+                servers_max: group.servers_max(),
                 queue_length_max: group.queue_length_max,
                 bytes_max: group.bytes.0,
                 segment_bytes: group.segment(),
+                piece_bytes: group.piece_bytes.0,
             });
         }
     }
@@ -87,7 +90,7 @@ pub(crate) fn folders_of(config: &Config) -> Vec<DeviceFolder> {
             let service = group.service.clone().map(|service| (service, index as u64));
             let never = group.scrub_s <= 0.0;
             let scrub_bytes_per_s = if never { 0.0 } else { group.bytes.0 as f64 / group.scrub_s };
-            let parallel = group.servers();
+            let parallel = group.servers().max(group.servers_max());
             folders.push(DeviceFolder { folder, parallel, service, scrub_bytes_per_s });
         }
     }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use engine::node::{Asker, Reply};
+use engine::node::{Asker, Reply, Take};
 use http::StatusCode;
 use memcached::{Kind, Limits, Parsed, Request, Verb};
 use model::window::{Operation, Outcome};
@@ -261,7 +261,7 @@ impl Session {
     async fn read(&self, key: &[u8], operation: Operation) -> Result<Option<Object>, Problem> {
         let mut seen = self.lane.received(operation, key);
         let asker = Asker::Client { avoid: None };
-        let asked = self.shared.drive.get(seen.received, key.into(), asker, None);
+        let asked = self.shared.drive.get(seen.received, key.into(), (asker, None, Take::Whole));
         let answer = match asked {
             Asked::Now(answer) => answer,
             Asked::Later(receive) => receive.await.map_err(|_| Problem::stopping())?,
@@ -279,6 +279,8 @@ impl Session {
                 seen.outcome = Outcome::Miss;
                 None
             }
+            // Only readers that take pieces get them.
+            Reply::Opened { .. } => return Err(Problem::stopping()),
             Reply::Busy { queue } => return Err(super::objects::busy(&queue)),
             Reply::Unavailable(failure) => {
                 return Err(super::objects::unavailable(&failure.reason));

@@ -1,6 +1,6 @@
 //! Metrics of the devices and of the hot class.
 
-use engine::node::{DeviceState, DeviceTier, Tiers};
+use engine::node::{DeviceState, DeviceTier, HotNodes, Tiers};
 
 use crate::exposition::{Exposition, Kind};
 
@@ -57,6 +57,55 @@ pub fn add_metrics(page: &mut Exposition, tiers: &Tiers, scrubbed: impl Fn(usize
         "Objects on hot devices.",
         hot.map_or(0.0, |hot| hot.objects as f64),
     );
+    add_hot_nodes(page, tiers.hot_nodes.as_ref());
+}
+
+/// Those of hot nodes: what this node names them for, and what it served as one.
+fn add_hot_nodes(page: &mut Exposition, hot: Option<&HotNodes>) {
+    let moves = hot.map(|hot| hot.moves).unwrap_or_default();
+    let name = "concertina_hot_node_moves_total";
+    let help = "Copies on hot nodes that this node named, dropped or put off, by kind.";
+    page.family(name, Kind::Counter, help);
+    for (kind, count) in
+        [("named", moves.named), ("dropped", moves.dropped), ("put_off", moves.put_off)]
+    {
+        page.sample(name, &[("kind", kind)], count as f64);
+    }
+    let of = |value: fn(&HotNodes) -> f64| hot.map_or(0.0, value);
+    for (name, kind, help, value) in [
+        (
+            "concertina_hot_node_keys",
+            Kind::Gauge,
+            "Keys of this node that hot nodes hold copies of.",
+            of(|hot| hot.keys as f64),
+        ),
+        (
+            "concertina_hot_node_bytes",
+            Kind::Gauge,
+            "Bytes of these copies.",
+            of(|hot| hot.bytes as f64),
+        ),
+        (
+            "concertina_hot_node_reads_total",
+            Kind::Counter,
+            "Reads of this node's keys that hot nodes served.",
+            of(|hot| hot.bought.reads as f64),
+        ),
+        (
+            "concertina_hot_node_saved_device_seconds_total",
+            Kind::Counter,
+            "Service time on this node's devices that these reads would have taken.",
+            of(|hot| hot.bought.device_s),
+        ),
+        (
+            "concertina_hot_node_served_total",
+            Kind::Counter,
+            "Reads that this node served as a hot node.",
+            of(|hot| hot.served as f64),
+        ),
+    ] {
+        page.single(name, kind, help, value);
+    }
 }
 
 const OF_DEVICES: &[OfDevice] = &[

@@ -101,7 +101,17 @@ pub async fn put(
     let object_bytes_max = config.node.object_bytes_max.0;
     let pace = Pace::of(&config.serve);
     let mut upload = Upload::new(incoming, pace, object_bytes_max, shared.uploads.clone());
-    let staged = match stage(shared, &key, attributes, &mut upload).await {
+    let staged = tokio::select! {
+        staged = stage(shared, &key, attributes, &mut upload) => Some(staged),
+        () = shared.drive.handover.begun() => None,
+    };
+    let Some(staged) = staged else {
+        // It would be refused its turn. A gateway that still has the beginning sends it elsewhere.
+        upload.discard().await;
+        let problem = Problem::new(StatusCode::MISDIRECTED_REQUEST, MISDIRECTED);
+        return Err(problem.of(seen));
+    };
+    let staged = match staged {
         Ok(staged) => staged,
         Err(error) => {
             if !matches!(error, Error::Upload(_)) {

@@ -154,8 +154,7 @@ impl Cluster {
         let gateways = (settings.nodes..all).map(|i| write(i, Role::Gateway));
         let gateways = gateways.collect::<Result<_, _>>()?;
         let replicas = Config::default().cluster.replicas as usize;
-        let places =
-            members.iter().map(|m| route::Member { name: m.name.clone(), weight: m.weight });
+        let places = members.iter().map(|m| route::Member::new(m.name.clone(), m.weight));
         let ring = Ring::new(places.collect(), replicas)?;
         let interrupt = interrupt.clone();
         let mut cluster = Cluster { nodes, gateways, store, network, ring, token, interrupt };

@@ -231,7 +231,8 @@ fn start_gateway(scratch: &Path, origin: &Path, member: &str) -> anyhow::Result<
 }
 
 fn one_member(address: &str) -> serve::config::Member {
-    serve::config::Member { name: "a".to_owned(), address: address.to_owned(), weight: 1.0 }
+    let (name, address) = ("a".to_owned(), address.to_owned());
+    serve::config::Member { name, address, ..serve::config::Member::default() }
 }
 
 fn start(scratch: &Path, name: &str, server: &ServerConfig) -> anyhow::Result<lab::Server> {

@@ -41,7 +41,7 @@ impl<'a> Plan<'a> {
         lost: Option<&str>,
     ) -> anyhow::Result<Plan<'a>> {
         let names = names(scenario);
-        let members = names.iter().map(|name| Member { name: name.clone(), weight: 1.0 });
+        let members = names.iter().map(|name| Member::new(name.clone(), 1.0));
         let ring = Ring::new(members.collect(), config.replicas)?;
         let mut keys = vec![0; names.len()];
         for key in catalogue.keys() {

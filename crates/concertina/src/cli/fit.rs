@@ -95,6 +95,19 @@ enum Servers {
     Auto,
 }
 
+/// A kind of request without the shape of its law.
+fn kind_json(kind: &model::RequestKind) -> serde_json::Value {
+    let mean = &kind.work.mean;
+    serde_json::json!({
+        "operation": kind.operation,
+        "bytes": kind.bytes,
+        "share": kind.share,
+        "mean_s": mean.value,
+        "half_width_s": (mean.high - mean.low) / 2.0,
+        "scv": kind.work.scv.value,
+    })
+}
+
 fn servers(text: &str) -> Result<Servers, String> {
     match text.parse::<u32>() {
         _ if text == "auto" => Ok(Servers::Auto),
@@ -239,7 +252,7 @@ fn black_box(args: &Args, selection: &Selection, servers: Servers) -> anyhow::Re
             "hypotheses": fitted.worked.as_ref().map(|w| &w.hypotheses),
             "misfit": fitted.worked.as_ref().and_then(|w| w.misfit.as_ref()),
             "known": fitted.worked.as_ref().map(|w| w.known),
-            "kinds": fitted.worked.as_ref().map(|w| &w.kinds),
+            "kinds": model.kinds.iter().map(kind_json).collect::<Vec<_>>(),
             "rates": model.rates,
             "parameters": parameters(model),
             "limits": model.limits()?,
@@ -288,15 +301,16 @@ fn hypotheses_text(worked: &Worked) -> String {
         }
         Some(_) => "No hypothesis fits: see the warnings.\n",
     };
-    if worked.kinds.len() > 1 {
+    if worked.model.kinds.len() > 1 {
         let mut grid = Grid::new("lrrrr", &["requests", "share %", "mean work ms", "±", "SCV"]);
-        for kind in &worked.kinds {
+        for kind in &worked.model.kinds {
+            let mean = &kind.work.mean;
             grid.row([
                 kind.title(),
                 digits(kind.share * 100.0, 3),
-                digits(kind.mean_s * 1e3, 4),
-                digits(kind.half_width_s * 1e3, 2),
-                digits(kind.scv, 3),
+                digits(mean.value * 1e3, 4),
+                digits((mean.high - mean.low) * 5e2, 2),
+                digits(kind.work.scv.value, 3),
             ]);
         }
         text += &grid.text();

@@ -48,9 +48,10 @@ impl At {
 Examples:
   concertina why
   concertina why shard/packages --last 50
+  concertina why memory
 
-Shows the changes that the server made by itself or advises (act.layers, act.bounds), newest first, each
-with its reason and with the expected and the realised effect.")]
+Shows the changes that the server made by itself or advises (act.layers, act.bounds, act.memory), newest
+first, each with its reason and with the expected and the realised effect.")]
 pub struct WhyArgs {
     /// Only changes of queues whose names begin with this
     #[arg(default_value = "")]
@@ -159,7 +160,18 @@ pub fn model_text(shown: &Value) -> String {
     if !ahead.is_null() {
         let misses = if ahead["misses"] == true { ", which misses the objective" } else { "" };
         let (within, rate) = (percent(&ahead["within"]["value"]), number(&ahead["rate"]));
-        let _ = writeln!(out, "expected    {within} within at {rate} requests/s{misses}");
+        let _ = writeln!(
+            out,
+            "expected    {within} within ({} to {}) at {rate} requests/s ({} to {}){misses}",
+            percent(&ahead["within"]["low"]),
+            percent(&ahead["within"]["high"]),
+            number(&ahead["rate_low"]),
+            number(&ahead["rate_high"]),
+        );
+        if ahead["may_saturate"] == true {
+            out +=
+                "            the load may saturate it: the share may then be anything from 0 on\n";
+        }
     }
     let headroom = &model["headroom"];
     if headroom.is_null() {
@@ -246,7 +258,11 @@ mod tests {
             "share": 0.95, "objective_s": 0.05, "rate": 120.0, "window_s": 60.0,
             "measured": {"within": null, "p50_s": null, "p99_s": 0.04},
             "loads": [{"times": 2.0, "rate": 240.0, "within": null, "beyond_limit": true}],
-            "ahead": null, "headroom": null, "why_not_fitted": "few requests",
+            "ahead": {
+                "within": {"value": 0.99, "low": 0.0, "high": 1.0},
+                "rate": 100.0, "rate_low": 80.0, "rate_high": 300.0, "may_saturate": true,
+            },
+            "headroom": null, "why_not_fitted": "few requests",
             "errors": {"count": 0}, "withheld": "0 of 3", "changes": [],
         }});
         let text = model_text(&shown);
@@ -254,6 +270,8 @@ mod tests {
             "saturated *",
             "median -, p99 40.000 ms",
             "not known: few requests",
+            "at 100 requests/s (80.00 to 300)",
+            "may saturate",
             "withheld: 0 of 3",
         ] {
             assert!(text.contains(part), "{part} in {text}");

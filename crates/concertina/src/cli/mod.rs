@@ -23,6 +23,7 @@ mod drain;
 mod factors;
 mod fit;
 mod import;
+mod keys;
 mod live;
 mod load;
 mod load_options;
@@ -97,6 +98,8 @@ enum Command {
     Report(report::Args),
     /// Print the configuration in full, with explanations
     Config(config::Args),
+    /// Make a master key, seal the secrets of access keys with it, hash tokens
+    Keys(keys::Args),
     /// Compare the devices of a configuration with what their class needs; changes nothing
     Doctor(doctor::Args),
 }
@@ -127,6 +130,7 @@ pub fn main() -> ExitCode {
         Command::Data(args) => data::run(args),
         Command::Report(args) => report::run(args),
         Command::Config(args) => config::run(args),
+        Command::Keys(args) => keys::run(&args),
         Command::Doctor(args) => doctor::run(args),
     };
     match result {

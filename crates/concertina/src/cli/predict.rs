@@ -5,7 +5,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use model::storage::{BETA, WORKERS_MAX, balls_into_bins_limit};
-use model::{Limits, Model, Parameter, Prediction};
+use model::window::Operation;
+use model::{Limits, MixShare, Model, Parameter, Prediction};
 
 use super::predict_cluster;
 use crate::cli::output::{out, outln};
@@ -27,6 +28,7 @@ Examples:
   concertina predict model.toml --objective \"99% within 50ms\" --plot predicted.svg
   concertina predict model.toml --rate 1000 --json
   concertina predict model.toml --link 1Gbit/s --reply-bytes 80kB --workers 64
+  concertina predict model.toml --mix \"get 4KiB=70%, get 64KiB=10%, put=20%\"
   concertina predict --cluster cluster.toml --rate 5000 --without b
   concertina predict --cluster cluster.toml --rate 5000 --without b --popularity zipf:0.8:1000000
   concertina predict --node a.model.toml:0.5 --node b.model.toml:0.5 --speed b=0.5 --memory a=2
@@ -53,6 +55,10 @@ pub struct Args {
     /// What if replies had this many bytes on average, for the link
     #[arg(long, value_name = "SIZE", conflicts_with_all = ["cluster", "node"])]
     reply_bytes: Option<Size>,
+    /// What if requests were of this mix: OPERATION=SHARE or "OPERATION SIZE=SHARE", with commas between; of the
+    /// kinds that the fit found
+    #[arg(long, value_name = "MIX", conflicts_with_all = ["cluster", "node"], value_parser = mix)]
+    mix: Option<Mix>,
     /// What if a server answered at most this many requests concurrently, each for its whole
     /// response time
     #[arg(long, value_name = "N", conflicts_with_all = ["cluster", "node"], value_parser = clap::value_parser!(u32).range(1..=i64::from(WORKERS_MAX)))]
@@ -75,6 +81,38 @@ pub struct Args {
     /// Write a plot of the fractions within each time against load
     #[arg(long, value_name = "FILE.svg", conflicts_with_all = ["cluster", "node"])]
     plot: Option<PathBuf>,
+}
+
+/// The value of `--mix`.
+#[derive(Clone)]
+struct Mix(Vec<MixShare>);
+
+fn mix(text: &str) -> Result<Mix, String> {
+    let part = |part: &str| {
+        let wrong =
+            || format!("invalid part `{}`: write it like `get 4KiB=70%` or `put=0.3`", part.trim());
+        let (of, share) = part.split_once('=').ok_or_else(wrong)?;
+        let mut words = of.split_whitespace();
+        let name = words.next().ok_or_else(wrong)?;
+        let operation = Operation::parse(name).ok_or_else(|| {
+            let all = Operation::ALL.map(Operation::as_str).join(", ");
+            format!("unknown operation `{name}`: one of {all}")
+        })?;
+        let bytes = words.next().map(|size| size.parse::<Size>().map(|size| size.0)).transpose()?;
+        let (share, unit) = match share.trim().strip_suffix('%') {
+            Some(share) => (share.trim(), 0.01),
+            None => (share.trim(), 1.0),
+        };
+        let share = share.parse::<f64>().ok().filter(|share| (0.0..=1e6).contains(share));
+        let share = share.ok_or_else(wrong)? * unit;
+        if words.next().is_some() { Err(wrong()) } else { Ok(MixShare { operation, bytes, share }) }
+    };
+    let parts: Vec<MixShare> = text.split(',').map(part).collect::<Result<_, String>>()?;
+    let sum: f64 = parts.iter().map(|part| part.share).sum();
+    if (sum - 1.0).abs() > 1e-6 {
+        return Err(format!("the shares add up to {sum}, not to 1 (100 %)"));
+    }
+    Ok(Mix(parts))
 }
 
 /// The largest load that is predicted, requests/s.
@@ -100,6 +138,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         return predict_cluster::run(&args.cluster, &asked);
     };
     let mut model = report::read_model(path)?;
+    if let Some(Mix(mix)) = &args.mix {
+        model = model.with_mix(mix).with_context(|| format!("--mix and {}", path.display()))?;
+    }
     if args.link.is_some() || args.reply_bytes.is_some() || args.workers.is_some() {
         let bytes = args.reply_bytes.map(|size| size.0 as f64);
         model = model

@@ -48,10 +48,24 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let mut text = model_text(&live);
     text += &members_text(&status);
+    text += &hot_reads_text(&status);
     if is_node {
         text += &in_words(&args.at.server, &status, &tiers);
     }
     print::line(text.trim_end())
+}
+
+/// Why a device is given so many reads at once.
+fn depth_text(depth: &Value) -> String {
+    if depth.is_null() {
+        return String::new();
+    }
+    let at = |depth: &Value, reads: &Value| format!("{:.0}/s at {depth}", number(reads));
+    let mut measured = vec![at(&depth["depth"], &depth["reads_per_s"])];
+    for other in [&depth["smaller"], &depth["larger"]] {
+        measured.extend(other.is_array().then(|| at(&other[0], &other[1])));
+    }
+    format!("; depth {} of measured {}", depth["depth"], measured.join(", "))
 }
 
 /// The members of the cluster: who lives, joins or drains; empty alone.
@@ -80,12 +94,75 @@ fn members_text(status: &Value) -> String {
             true => String::new(),
             false => format!(", does not answer {}", suspects.join(", ")),
         };
+        let part = match member["hot"] == true {
+            true => "hot node".to_owned(),
+            false => format!("{:.1} % of the keys", 100.0 * number(&member["share"])),
+        };
         let _ = writeln!(
             text,
-            "  {} at {}: {state}, {:.1} % of the keys{suspected}",
+            "  {} at {}: {state}, {part}{suspected}",
             member["name"].as_str().unwrap_or("?"),
             member["address"].as_str().unwrap_or("?"),
-            100.0 * number(&member["share"]),
+        );
+    }
+    text
+}
+
+/// What a gateway knows of hot nodes; empty without any.
+fn hot_reads_text(status: &Value) -> String {
+    let gateway = &status["gateway"];
+    let (keys, reads) = (number(&gateway["hot_keys"]), number(&gateway["counts"]["hot_reads"]));
+    match keys + reads > 0.0 {
+        true => {
+            format!("hot nodes: known for {keys} keys, answered {reads} reads of this gateway\n")
+        }
+        false => String::new(),
+    }
+}
+
+/// What a node has named hot nodes for, or what it served as one; empty without any.
+fn hot_nodes_text(hot: &Value) -> String {
+    let mut text = String::new();
+    if hot.is_null() {
+        return text;
+    }
+    if hot["is_hot"] == true {
+        let _ = writeln!(text, "hot node: served {} reads", hot["served"]);
+        return text;
+    }
+    let (bought, minute) = (&hot["bought"], &hot["last_minute"]);
+    let _ = writeln!(
+        text,
+        "hot nodes: {} keys, {} of {}; they served {} reads, {:.1} s of this node's devices saved; worth it from \
+         {} of a device",
+        hot["keys"],
+        bytes(&hot["bytes"]),
+        bytes(&hot["bytes_max"]),
+        bought["reads"],
+        number(&bought["device_s"]),
+        hot["load_min"],
+    );
+    let _ = writeln!(
+        text,
+        "  last minute: {} named ({}), {} dropped, {} put off",
+        minute["named"],
+        bytes(&minute["named_bytes"]),
+        minute["dropped"],
+        minute["put_off"],
+    );
+    let hottest = hot["hottest"].as_array().map(Vec::as_slice).unwrap_or_default();
+    for object in hottest.iter().take(LISTED) {
+        let nodes = object["nodes"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let nodes: Vec<&str> = nodes.iter().filter_map(Value::as_str).collect();
+        let _ = writeln!(
+            text,
+            "  {:?} on {}: {:.2} reads/s x {:.3} ms of a device, {}{}",
+            object["key"].as_str().unwrap_or("?"),
+            nodes.join(", "),
+            number(&object["reads_per_s"]),
+            number(&object["device_s"]) * 1e3,
+            bytes(&object["bytes"]),
+            if object["pinned"] == true { ", pinned" } else { "" },
         );
     }
     text
@@ -103,6 +180,19 @@ fn in_words(url: &str, status: &Value, tiers: &Value) -> String {
         contents["device_objects"],
         status["requests_waiting"],
     );
+    let memory = &status["memory"];
+    if memory.is_object() {
+        let of = |name: &str| bytes(&memory[name]);
+        let _ = writeln!(
+            text,
+            "memory: {} for objects and layers; objects have {} of at most {}, layers {} of at most {}",
+            of("bytes_max"),
+            of("objects_bytes"),
+            of("objects_bytes_max"),
+            of("layers_bytes"),
+            of("layers_bytes_max"),
+        );
+    }
     if let Some(laboratory) = status["laboratory"].as_str() {
         let _ = writeln!(text, "laboratory: {laboratory}");
     }
@@ -112,10 +202,11 @@ fn in_words(url: &str, status: &Value, tiers: &Value) -> String {
             Some("in") => String::new(),
             _ => format!(", OUT for {:.0} s", number(&device["out_for_s"])),
         };
+        let depth = depth_text(&device["depth"]);
         let _ = writeln!(
             text,
             "  {} {:4}  {:.3} ms expected, {} queued of {} at once; {} of {}, {} live in {} objects; {} written \
-             ({} again){state}",
+             ({} again){depth}{state}",
             device["name"].as_str().unwrap_or("?"),
             device["class"].as_str().unwrap_or("?"),
             number(&device["expected_s"]) * 1e3,
@@ -129,6 +220,7 @@ fn in_words(url: &str, status: &Value, tiers: &Value) -> String {
             bytes(&device["reinserted_bytes"]),
         );
     }
+    text += &hot_nodes_text(&tiers["hot_nodes"]);
     let hot = &tiers["hot"];
     if hot.is_null() {
         text += "no hot class: it takes devices of class \"hot\" and of class \"bulk\"\n";
@@ -210,16 +302,51 @@ mod tests {
     }
 
     #[test]
+    fn says_what_hot_nodes_hold_and_bought() {
+        let key = serde_json::json!({ "key": "a", "reads_per_s": 20.0, "device_s": 0.01,
+            "bytes": 900, "nodes": ["h", "i"], "pinned": true });
+        let hot = serde_json::json!({ "is_hot": false, "keys": 1, "bytes": 1800, "bytes_max": 5000,
+            "load_min": 0.001, "bought": { "reads": 70, "device_s": 0.7 }, "hottest": [key],
+            "last_minute": { "named": 2, "named_bytes": 1800, "dropped": 0, "put_off": 3 } });
+        let text = hot_nodes_text(&hot);
+        for part in [
+            "1 keys, 1.8 kB of 5.0 kB; they served 70 reads, 0.7 s of",
+            "2 named (1.8 kB), 0 dropped, 3 put off",
+            "\"a\" on h, i: 20.00 reads/s x 10.000 ms of a device, 900 B, pinned",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let itself = serde_json::json!({ "is_hot": true, "served": 5 });
+        assert_eq!(hot_nodes_text(&itself), "hot node: served 5 reads\n");
+        assert_eq!(hot_nodes_text(&Value::Null), "");
+        let gateway = serde_json::json!({ "hot_keys": 3, "counts": { "hot_reads": 8 } });
+        let gateway = serde_json::json!({ "gateway": gateway });
+        assert!(hot_reads_text(&gateway).contains("for 3 keys, answered 8 reads"));
+        assert_eq!(hot_reads_text(&Value::Null), "");
+        let members = [serde_json::json!({ "name": "h", "address": "127.0.0.1:1", "share": 0.0,
+            "hot": true, "state": "in", "live": true })];
+        let status = serde_json::json!({ "membership": "static", "epoch": 0, "members": members });
+        assert!(members_text(&status).contains("h at 127.0.0.1:1: live, hot node\n"));
+    }
+
+    #[test]
     fn says_what_is_hot_and_what_is_out() {
         let status = serde_json::json!({ "version": "1", "requests_waiting": 2,
             "contents": { "memory_objects": 3, "memory_bytes": 4096, "device_objects": 5 } });
         let device = serde_json::json!({ "name": "device/0", "class": "bulk", "state": "out",
             "out_for_s": 7.2, "expected_s": 0.0125, "queue_length": 1, "parallel": 8, "bytes": 1e6,
             "bytes_max": 1e9, "live_bytes": 1e6, "objects": 5, "written_bytes": 1e6,
-            "reinserted_bytes": 0 });
+            "reinserted_bytes": 0, "depth": { "depth": 8, "reads_per_s": 801.2,
+            "smaller": [6, 640.4], "changes": 2 } });
         let alone = serde_json::json!({ "devices": [device] });
         let text = in_words("http://a", &status, &alone);
-        for part in ["12.500 ms expected", "OUT for 7 s", "1.0 MB of 1.0 GB", "no hot class"] {
+        for part in [
+            "12.500 ms expected",
+            "OUT for 7 s",
+            "1.0 MB of 1.0 GB",
+            "no hot class",
+            "depth 8 of measured 801/s at 8, 640/s at 6",
+        ] {
             assert!(text.contains(part), "{part}: {text}");
         }
         let hot = serde_json::json!({ "bought": { "hot_reads": 60, "bulk_reads": 40, "saved_s": 1.5 },

@@ -240,8 +240,7 @@ fn members(plan: &Plan) -> anyhow::Result<Config> {
     let mut config = plan.config.clone();
     if let Some(nodes) = plan.nodes {
         ensure!((1..=4096).contains(&nodes), "--nodes must be 1 to 4096, not {nodes}");
-        let member =
-            |i: u32| Member { name: format!("node-{i:04}"), address: String::new(), weight: 1.0 };
+        let member = |i: u32| Member { name: format!("node-{i:04}"), ..Member::default() };
         config.members = (0..nodes).map(member).collect();
     }
     let alone = config.members.is_empty();

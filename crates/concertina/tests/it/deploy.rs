@@ -1,6 +1,6 @@
 //! `deploy/`: what it starts is accepted, and its manifests fit together. Nothing is asked of a network.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -8,6 +8,7 @@ use serde_json::Value;
 use serve::config::Config;
 
 use crate::left_out::left_out;
+use crate::serve_client::{Client, start};
 
 fn deploy() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy")
@@ -73,13 +74,13 @@ fn units_start_what_the_configuration_allows() {
     }
 }
 
-/// The manifests, by a YAML reader in Python that the AWS CLI brings along.
-fn manifests() -> Option<Vec<Value>> {
+/// The manifests of a file, by a YAML reader in Python that the AWS CLI brings along.
+fn manifests(file: &str) -> Option<Vec<Value>> {
     let clients = Path::new(env!("CARGO_TARGET_TMPDIR")).parent()?.join("clients");
     let script =
         "import json, sys, yaml; print(json.dumps(list(yaml.safe_load_all(sys.stdin.read()))))";
     let read = |python: &Path| {
-        let file = std::fs::File::open(deploy().join("kubernetes/concertina.yaml")).unwrap();
+        let file = std::fs::File::open(deploy().join("kubernetes").join(file)).unwrap();
         let output = Command::new(python).args(["-c", script]).stdin(file).output().ok()?;
         output.status.success().then(|| serde_json::from_slice(&output.stdout).unwrap())
     };
@@ -88,7 +89,7 @@ fn manifests() -> Option<Vec<Value>> {
 
 #[test]
 fn manifests_fit_together() {
-    let Some(all) = manifests() else {
+    let Some(all) = manifests("concertina.yaml") else {
         return left_out(
             "manifests_fit_together",
             "no PyYAML; .ci/setup installs it with the AWS CLI",
@@ -185,4 +186,199 @@ fn manifests_fit_together() {
             }
         }
     }
+}
+
+/// What a field of a manifest holds.
+enum Kind {
+    Text,
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// A whole number from the first to the second.
+    Number(i64, i64),
+    /// Texts by any name.
+    Texts,
+    Object(&'static [Field]),
+    /// At least one of these.
+    List(&'static [Field]),
+}
+
+/// A field's name, whether it must be there, and what it holds.
+type Field = (&'static str, bool, Kind);
+
+const POLICIES: [Field; 3] = [
+    ("type", true, Kind::Word(&["Pods", "Percent"])),
+    ("value", true, Kind::Number(1, i32::MAX as i64)),
+    ("periodSeconds", true, Kind::Number(1, 1800)),
+];
+const RULES: [Field; 3] = [
+    ("selectPolicy", false, Kind::Word(&["Max", "Min", "Disabled"])),
+    ("stabilizationWindowSeconds", false, Kind::Number(0, 3600)),
+    ("policies", false, Kind::List(&POLICIES)),
+];
+const BEHAVIOR: [Field; 2] =
+    [("scaleUp", false, Kind::Object(&RULES)), ("scaleDown", false, Kind::Object(&RULES))];
+const AUTOSCALER: [Field; 2] =
+    [("behavior", false, Kind::Object(&BEHAVIOR)), ("name", false, Kind::Text)];
+/// KEDA's ScaledObject v1alpha1 (2.x), without the fields that only targets of 0 replicas or other kinds of scalers need.
+const SCALED_OBJECT: [Field; 4] = [
+    ("apiVersion", true, Kind::Word(&["keda.sh/v1alpha1"])),
+    ("kind", true, Kind::Word(&["ScaledObject"])),
+    ("metadata", true, Kind::Object(&[("name", true, Kind::Text)])),
+    (
+        "spec",
+        true,
+        Kind::Object(&[
+            (
+                "scaleTargetRef",
+                true,
+                Kind::Object(&[
+                    ("apiVersion", false, Kind::Text),
+                    ("kind", false, Kind::Text),
+                    ("name", true, Kind::Text),
+                ]),
+            ),
+            ("minReplicaCount", false, Kind::Number(0, i32::MAX as i64)),
+            ("maxReplicaCount", false, Kind::Number(1, i32::MAX as i64)),
+            ("pollingInterval", false, Kind::Number(1, i32::MAX as i64)),
+            (
+                "advanced",
+                false,
+                Kind::Object(&[(
+                    "horizontalPodAutoscalerConfig",
+                    false,
+                    Kind::Object(&AUTOSCALER),
+                )]),
+            ),
+            (
+                "triggers",
+                true,
+                Kind::List(&[
+                    ("type", true, Kind::Word(&["prometheus"])),
+                    ("metricType", false, Kind::Word(&["AverageValue", "Value"])),
+                    ("metadata", true, Kind::Texts),
+                    ("authenticationRef", false, Kind::Object(&[("name", true, Kind::Text)])),
+                ]),
+            ),
+        ]),
+    ),
+];
+/// What a trigger of the type prometheus reads, and whether it needs it.
+const PROMETHEUS: [(&str, bool); 10] = [
+    ("serverAddress", true),
+    ("query", true),
+    ("threshold", true),
+    ("activationThreshold", false),
+    ("ignoreNullValues", false),
+    ("namespace", false),
+    ("customHeaders", false),
+    ("queryParameters", false),
+    ("unsafeSsl", false),
+    ("authModes", false),
+];
+
+/// The mistakes of an object: fields that are missing, unknown, or hold something else.
+fn mistakes(value: &Value, fields: &[Field], at: &str) -> Vec<String> {
+    let Some(object) = value.as_object() else { return vec![format!("{at}: no object")] };
+    let mut found: Vec<String> = object
+        .keys()
+        .filter(|name| !fields.iter().any(|field| field.0 == name.as_str()))
+        .map(|name| format!("{at}.{name}: unknown"))
+        .collect();
+    for (name, needed, kind) in fields {
+        let at = format!("{at}.{name}");
+        let Some(value) = object.get(*name) else {
+            found.extend(needed.then(|| format!("{at}: missing")));
+            continue;
+        };
+        let fits = match kind {
+            Kind::Text => value.as_str().is_some_and(|text| !text.is_empty()),
+            Kind::Word(words) => value.as_str().is_some_and(|word| words.contains(&word)),
+            Kind::Number(low, high) => value.as_i64().is_some_and(|n| (*low..=*high).contains(&n)),
+            Kind::Texts => value.as_object().is_some_and(|all| all.values().all(Value::is_string)),
+            Kind::Object(fields) => {
+                found.extend(mistakes(value, fields, &at));
+                true
+            }
+            Kind::List(fields) => value.as_array().is_some_and(|all| {
+                found.extend(all.iter().flat_map(|one| mistakes(one, fields, &at)));
+                !all.is_empty()
+            }),
+        };
+        found.extend((!fits).then(|| format!("{at}: {value} does not fit")));
+    }
+    found
+}
+
+/// The metrics and labels that a query names.
+fn names_of(query: &str) -> BTreeSet<&str> {
+    query
+        .split(|c: char| !(c.is_alphanumeric() || c == '_'))
+        .filter(|name| name.starts_with("concertina_"))
+        .collect()
+}
+
+#[test]
+fn the_autoscaler_asks_for_metrics_that_there_are() {
+    let (Some(all), Some(cluster)) = (manifests("keda.yaml"), manifests("concertina.yaml")) else {
+        return left_out(
+            "the_autoscaler_asks_for_metrics_that_there_are",
+            "no PyYAML; .ci/setup installs it with the AWS CLI",
+        );
+    };
+    let scaled = all.iter().find(|one| one["kind"] == "ScaledObject").unwrap();
+    assert_eq!(mistakes(scaled, &SCALED_OBJECT, "ScaledObject"), [""; 0]);
+    // The check itself finds mistakes.
+    let mut wrong = scaled.clone();
+    wrong["spec"]["triggers"][0]["metadata"]["threshold"] = 0.7.into();
+    wrong["spec"]["maxReplicas"] = 3.into();
+    wrong["spec"]["scaleTargetRef"]["name"].take();
+    assert_eq!(mistakes(&wrong, &SCALED_OBJECT, "ScaledObject").len(), 3);
+
+    let spec = &scaled["spec"];
+    let target = &spec["scaleTargetRef"];
+    let there = cluster.iter().find(|one| {
+        one["kind"] == target["kind"]
+            && one["apiVersion"] == target["apiVersion"]
+            && one["metadata"]["name"] == target["name"]
+    });
+    let there = there.expect("what is scaled is in concertina.yaml");
+    let replicas = |of: &Value| of.as_i64().unwrap();
+    assert_eq!(replicas(&spec["minReplicaCount"]), replicas(&there["spec"]["replicas"]));
+    assert!(replicas(&spec["minReplicaCount"]) < replicas(&spec["maxReplicaCount"]));
+
+    let metadata = spec["triggers"][0]["metadata"].as_object().unwrap();
+    for name in metadata.keys() {
+        assert!(PROMETHEUS.iter().any(|(known, _)| known == name), "{name}: unknown");
+    }
+    for (name, needed) in PROMETHEUS {
+        assert!(!needed || metadata.contains_key(name), "{name}: missing");
+    }
+    let threshold: f64 = metadata["threshold"].as_str().unwrap().parse().unwrap();
+    assert!((0.1..1.0).contains(&threshold), "a part of the capacity");
+    let query = metadata["query"].as_str().unwrap();
+    let count = |c: char| query.matches(c).count();
+    assert_eq!((count('('), count('{')), (count(')'), count('}')), "{query}");
+
+    // A node says each of the metrics, without labels of its own, before it knows anything.
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(folder.path(), &[]);
+    let reply = Client::connect(server.address()).get("/metrics");
+    let page = String::from_utf8(reply.body).unwrap();
+    let documented = std::fs::read_to_string(deploy().join("../docs/operations.md")).unwrap();
+    let names = names_of(query);
+    assert!(names.len() >= 2, "{names:?}");
+    for name in names {
+        let value = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        assert!(value.is_some_and(|value| value.parse::<f64>().is_ok()), "{name}: {value:?}");
+        assert!(documented.contains(&format!("`{name}`")), "{name} is not in docs/operations.md");
+    }
+    server.stop();
+
+    // Prometheus may reach the nodes, at a port that they have.
+    let policy = all.iter().find(|one| one["kind"] == "NetworkPolicy").unwrap();
+    let labels = &there["spec"]["template"]["metadata"]["labels"];
+    assert_eq!(policy["spec"]["podSelector"]["matchLabels"], *labels);
+    let ports = there["spec"]["template"]["spec"]["containers"][0]["ports"].as_array().unwrap();
+    let port = &policy["spec"]["ingress"][0]["ports"][0]["port"];
+    assert!(ports.iter().any(|one| one["name"] == *port), "{port}");
 }

@@ -7,7 +7,8 @@ use engine::{Key, Payload};
 use origin::{Attributes, Metadata};
 use proptest::prelude::*;
 use serve::Object;
-use serve::disk::format::{self, Entry, Header};
+use serve::disk::format::{self, Entry};
+use serve::disk::record;
 use serve::disk::summary::{self, Block, Refused};
 use serve::disk::{Buffer, Segments, Unusable};
 
@@ -31,7 +32,21 @@ fn key(number: u64) -> Key {
 }
 
 fn record_bytes(key: &Key, object: &Object) -> u64 {
-    engine::tier::RECORD_OVERHEAD_BYTES + key.len() as u64 + object.stored_bytes()
+    engine::tier::record_bytes(key.len(), object.bytes(), object.stored_bytes())
+}
+
+/// The bytes of a record.
+fn whole(segment: u64, key: &Key, object: &Object) -> Vec<u8> {
+    let mut record = record::head(segment, key, object.block(), object.body());
+    record.extend_from_slice(object.body());
+    assert_eq!(record.len() as u64, record_bytes(key, object));
+    record
+}
+
+/// CRC-32 as docs/device-format.md names it, bit by bit.
+fn crc32(bytes: &[u8]) -> u32 {
+    let step = |crc: u32, _| if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 };
+    !bytes.iter().fold(!0, |crc, &byte| (0..8).fold(crc ^ u32::from(byte), step))
 }
 
 /// Appends `count` objects to one segment; returns where they are.
@@ -96,6 +111,28 @@ fn what_is_appended_is_read_before_and_after_a_restart() {
     assert!(segments.read(&segment, sealed[5].0, &key(5), &mut buffer).is_ok());
 }
 
+/// Records that the program wrote before format 2: one checksum, whatever the size.
+#[test]
+fn large_records_of_format_1_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let (key, object) = (key(1), object(1, 200_000));
+    let covered = [&key[..], object.block(), object.body()].concat();
+    let lengths = record::Lengths::One(object.stored_bytes());
+    let header = record::Header {
+        key_bytes: key.len() as u16,
+        lengths,
+        checksum: crc32(&covered),
+        segment: 0,
+    };
+    let mut bytes = header.encode().to_vec();
+    bytes.extend(covered);
+    std::fs::write(folder.path().join("00000000.seg"), &bytes).unwrap();
+    let (segments, found) = Segments::open(folder.path(), None).unwrap();
+    let length = bytes.len() as u64;
+    assert_eq!(found[0].records, [Restored::new(&key, 0, length).unwrap()]);
+    check(&segments, &[(Location::new(0, 0, length), key, object)]);
+}
+
 #[test]
 fn a_torn_tail_costs_what_was_torn() {
     let folder = tempfile::tempdir().unwrap();
@@ -134,11 +171,8 @@ fn a_torn_tail_costs_what_was_torn() {
 #[test]
 fn the_golden_record_and_index_are_as_documented() {
     let (key, object) = (Key::from(&b"a/b"[..]), object(5, 6));
-    let mut record = Header::of(7, &key, object.block(), object.body()).encode().to_vec();
-    record.extend_from_slice(&key);
-    record.extend_from_slice(object.block());
-    record.extend_from_slice(object.body());
-    let parsed = format::record(&record, 7).unwrap();
+    let record = whole(7, &key, &object);
+    let parsed = record::record(&record, 7).unwrap();
     assert_eq!(parsed.key, &key[..]);
     let entry = Entry::of(&parsed, 64).unwrap();
     let index = format::encode_index(7, std::slice::from_ref(&entry));
@@ -149,7 +183,11 @@ fn the_golden_record_and_index_are_as_documented() {
     let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
     let document = include_str!("../../../../docs/device-format.md");
     let document: String = document.split_whitespace().collect();
-    for (name, bytes) in [("record", &record), ("index", &index), ("summary", &summary)] {
+    let zeros = Metadata { size: 65_537, ..object.metadata().clone() };
+    let zeros = Object::new(zeros, Bytes::from(vec![0; 65_537]));
+    let head = record::head(7, &key, zeros.block(), zeros.body());
+    let all = [("record", &record), ("head", &head), ("index", &index), ("summary", &summary)];
+    for (name, bytes) in all {
         assert!(document.contains(&hex(bytes)), "the {name} is now {}", hex(bytes));
     }
 }
@@ -227,8 +265,16 @@ fn folders_that_cannot_be_used_are_refused_by_name() {
     let mut bytes = std::fs::read(&segment).unwrap();
     bytes[4] = 9;
     std::fs::write(&segment, &bytes).unwrap();
-    refused(&device, Some("a"), "has format version 9, and this program knows 1");
+    refused(&device, Some("a"), "has format version 9, and this program knows 2");
     assert!(std::fs::read(&segment).unwrap() == bytes);
+    // Nor is one of which a later program wrote only the rest.
+    bytes[4] = 1;
+    let second = whole(0, &key(0), &object(0, 0)).len();
+    bytes[second + 4] = 3;
+    let checksum = crc32(&bytes[second..second + 28]).to_le_bytes();
+    bytes[second + 28..second + 32].copy_from_slice(&checksum);
+    std::fs::write(&segment, &bytes).unwrap();
+    refused(&device, Some("a"), "has format version 3, and this program knows 2");
     refused(&segment, None, "cannot be used");
     // Nobody may write there, not even root.
     refused(std::path::Path::new("/proc/device"), None, "cannot be used");
@@ -259,7 +305,7 @@ proptest! {
 
     #[test]
     fn parsers_take_any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..400), segment: u64) {
-        let _ = format::record(&bytes, segment);
+        let _ = record::record(&bytes, segment);
         let _ = format::decode_index(&bytes, segment);
         let _ = summary::decode(&bytes);
         let _ = Metadata::decode(&bytes);
@@ -270,18 +316,24 @@ proptest! {
     fn a_changed_record_or_index_is_never_taken(
         at in any::<prop::sample::Index>(),
         flip in 1u8..,
-        size in 0usize..300,
+        size in prop_oneof![0usize..300, 65_500usize..200_000],
     ) {
         let (key, object) = (key(1), object(2, size));
-        let mut record = Header::of(9, &key, object.block(), object.body()).encode().to_vec();
-        record.extend_from_slice(&key);
-        record.extend_from_slice(object.block());
-        record.extend_from_slice(object.body());
-        let entry = Entry::of(&format::record(&record, 9).unwrap(), 0).unwrap();
+        let mut record = whole(9, &key, &object);
+        let entry = Entry::of(&record::record(&record, 9).unwrap(), 0).unwrap();
         let mut index = format::encode_index(9, &[entry]);
         let place = at.index(record.len());
         record[place] ^= flip;
-        prop_assert!(format::record(&record, 9).is_err());
+        prop_assert!(record::record(&record, 9).is_err());
+        // The head tells which blocks are whole without the others.
+        if let Ok(Some(head)) = record::parse_head(&record, 9) {
+            prop_assert!(place >= head.bytes);
+            let blocks = record[head.bytes..].chunks(65_536).enumerate();
+            let whole = |(block, bytes)| record::blocks_hold(head.table, block, bytes);
+            let broken: Vec<usize> =
+                blocks.filter(|b| !whole(*b)).map(|(block, _)| block).collect();
+            prop_assert_eq!(broken, [(place - head.bytes) / 65_536]);
+        }
         let place = at.index(index.len());
         index[place] ^= flip;
         prop_assert!(format::decode_index(&index, 9).is_none());

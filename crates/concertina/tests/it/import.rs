@@ -6,8 +6,8 @@ use std::process::{Command, Output};
 
 use model::queue::{Mmm, Queue as _};
 use model::window::{Histogram, Outcome};
-use rand::SeedableRng;
 use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
 use record::RunFolder;
 use serde_json::Value;
 
@@ -333,4 +333,65 @@ fn prometheus_and_iostat_are_fitted_by_bucket() {
         text.contains("known by bucket only") && text.contains("0.0 points at 20 ms"),
         "{text}"
     );
+}
+
+/// A log of one server, a load after the other for 150 s each: gets take 10 ms, and a share of puts 40 ms at the mean.
+fn log_of_gets_and_puts(seed: u64, loads: &[f64], puts: f64) -> (Vec<(f64, f64)>, String) {
+    let mut random = StdRng::seed_from_u64(seed);
+    let (mut free, mut all, mut text) = (0.0f64, Vec::new(), String::new());
+    for (i, rate) in loads.iter().enumerate() {
+        let mut at = 150.0 * i as f64;
+        loop {
+            at += exponential(&mut random, 1.0 / rate);
+            if at > 150.0 * (i + 1) as f64 {
+                break;
+            }
+            let put = random.random::<f64>() < puts;
+            free = at.max(free) + exponential(&mut random, if put { 0.04 } else { 0.01 });
+            let (end, took) = (START_S + free, free - at);
+            let (method, bytes) = if put { ("PUT", 0) } else { ("GET", 3_000) };
+            writeln!(text, "{end:.6} 200 {took:.6} {bytes} \"{method} /x HTTP/1.1\"").unwrap();
+            all.push((at, free));
+        }
+    }
+    (all, text)
+}
+
+/// `predict --mix` of a log that has one mix, against another log with another.
+#[test]
+fn a_log_of_one_mix_predicts_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path();
+    // A put in ten: 76.9/s saturate the server; half puts: 40/s.
+    let (_, text) = log_of_gets_and_puts(8, &[25.0, 35.0, 45.0, 45.0], 0.1);
+    std::fs::write(path.join("a.log"), text).unwrap();
+    let import = ["import", "--access-log", "a.log", "--log-format", FORMAT];
+    succeeds(path, &[&import[..], &["--steps", "150s", "--out", "r", "--json"]].concat());
+    let fitted = succeeds(path, &["fit", "r", "--servers", "auto", "--out", "m.toml", "--json"]);
+    assert_eq!(fitted["kinds"].as_array().map(Vec::len), Some(2), "{}", fitted["kinds"]);
+    let predict = ["predict", "m.toml", "--rate", "30", "--within", "50ms,200ms", "--json"];
+    let mix = ["--mix", "get=50%, put=50%"];
+    let predicted = succeeds(path, &[&predict[..], &mix].concat());
+    let (judged, _) = log_of_gets_and_puts(9, &[30.0; 40], 0.5);
+    for point in predicted["predictions"][0]["points"].as_array().unwrap() {
+        let t = point["t_s"].as_f64().unwrap();
+        let share = judged.iter().filter(|r| r.1 - r.0 <= t).count() as f64 / judged.len() as f64;
+        let [value, low, high] =
+            ["value", "low", "high"].map(|of| point["concertina"][of].as_f64().unwrap());
+        println!("within {t} s: {value:.3} [{low:.3}, {high:.3}], {share:.3} in the other log");
+        assert!((value - share).abs() < 0.06 && low <= value && value <= high, "{point} {share}");
+    }
+    let saturation = predicted["saturation"].as_f64().unwrap();
+    assert!((saturation / 40.0 - 1.0).abs() < 0.08, "{saturation}");
+    let text = predicted["warnings"].to_string();
+    assert!(text.contains("Of another mix than was measured"), "{text}");
+    for (mix, words) in [
+        ("get=50%", "add up to 0.5"),
+        ("get=1,put", "write it like"),
+        ("fetch=1", "one of get, multi_get"),
+        ("get 1MiB=1", "nothing is known of get of 1048576 bytes"),
+        ("delete=1", "measured were"),
+    ] {
+        fails(path, &["predict", "m.toml", "--mix", mix], &[words]);
+    }
 }

@@ -73,11 +73,13 @@ pub struct World {
     pub folder: tempfile::TempDir,
     pub etcd: Etcd,
     pub addresses: HashMap<&'static str, SocketAddr>,
+    /// More of each process's configuration.
+    pub more: &'static [&'static str],
 }
 
 impl World {
     fn common(&self) -> Vec<String> {
-        vec![
+        [
             "membership.kind=etcd".to_owned(),
             format!("membership.endpoints=[\"http://{}\"]", self.etcd.client),
             "cluster.replicas=2".to_owned(),
@@ -86,9 +88,16 @@ impl World {
             "serve.drain_s=0.5".to_owned(),
             "gateway.deadline_s=5".to_owned(),
         ]
+        .into_iter()
+        .chain(self.more.iter().map(|more| (*more).to_owned()))
+        .collect()
     }
 
     pub fn node(&mut self, name: &'static str) -> Process {
+        self.node_with(name, &[])
+    }
+
+    pub fn node_with(&mut self, name: &'static str, more: &[&str]) -> Process {
         let address = *self.addresses.entry(name).or_insert_with(free);
         let mut set = self.common();
         set.extend([
@@ -97,7 +106,7 @@ impl World {
             format!("membership.address={address}"),
             format!("device.0.path={}/device-{name}", self.folder.path().display()),
         ]);
-        let set: Vec<&str> = set.iter().map(String::as_str).collect();
+        let set: Vec<&str> = set.iter().map(String::as_str).chain(more.iter().copied()).collect();
         spawn(self.folder.path(), &set, "")
     }
 
@@ -211,7 +220,7 @@ pub fn members(at: SocketAddr) -> Vec<(String, String, bool)> {
 fn members_come_and_go_while_clients_write_and_read() {
     let folder = tempfile::tempdir().unwrap();
     let Some(etcd) = Etcd::start(folder.path()) else { return };
-    let mut world = World { folder, etcd, addresses: HashMap::new() };
+    let mut world = World { folder, etcd, addresses: HashMap::new(), more: &[] };
     let (a, b) = (world.node("a"), world.node("b"));
     let gateway = world.gateway();
     let at = gateway.address();

@@ -35,7 +35,7 @@ fn hostile_values_in_etcd_end_nothing_and_move_no_key() {
     let folder = tempfile::tempdir().unwrap();
     let Some(etcd) = Etcd::start(folder.path()) else { return };
     let at = etcd.client;
-    let mut world = World { folder, etcd, addresses: HashMap::new() };
+    let mut world = World { folder, etcd, addresses: HashMap::new(), more: &[] };
     let mut nodes = [world.node("a"), world.node("b")];
     let server = world.gateway();
     let gateway = server.address();

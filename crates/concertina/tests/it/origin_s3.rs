@@ -1,5 +1,6 @@
 //! The S3 origin against a real store, `versitygw`, on a folder that vanishes.
 
+mod again;
 mod late;
 mod lost;
 
@@ -8,6 +9,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -36,7 +38,7 @@ impl Drop for Store {
 }
 
 /// Where `.ci/setup` puts it, or where it is found.
-fn program() -> Option<PathBuf> {
+pub fn program() -> Option<PathBuf> {
     let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
     let gopath = std::env::var_os("GOPATH").map(|path| PathBuf::from(path).join("bin"));
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -489,17 +491,24 @@ fn uploads_hold_no_more_memory_than_is_allowed() {
 
 /// One that answers what a test asks it to.
 fn scripted(answers: Vec<String>) -> String {
+    recorded(answers).0
+}
+
+/// The same, with the requests as they come.
+fn recorded(answers: Vec<String>) -> (String, Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    let (send, requests) = channel();
     std::thread::spawn(move || {
         for answer in answers {
             let Ok((mut stream, _)) = listener.accept() else { return };
             let mut request = [0; 65536];
-            let _ = stream.read(&mut request);
+            let n = stream.read(&mut request).unwrap_or(0);
+            let _ = send.send(String::from_utf8_lossy(&request[..n]).into_owned());
             let _ = stream.write_all(answer.as_bytes());
         }
     });
-    endpoint
+    (endpoint, requests)
 }
 
 fn answer(status: &str, headers: &str, body: &str) -> String {

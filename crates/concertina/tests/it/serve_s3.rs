@@ -2,6 +2,8 @@
 
 mod attacks;
 mod clients;
+mod sealed;
+mod suite;
 mod tls;
 
 use std::io::{BufRead, BufReader};
@@ -43,8 +45,14 @@ pub struct Front {
 impl Front {
     /// Starts one; its log is in the folder's `log`.
     pub fn start(more: &[&str]) -> Front {
+        Front::start_with(more, |_| Vec::new())
+    }
+
+    /// Starts one after a change of its folder, which has the file of access keys already; the change may set more.
+    pub fn start_with(more: &[&str], change: impl FnOnce(&Path) -> Vec<String>) -> Front {
         let folder = tempfile::tempdir().unwrap();
         let keys = write_keys(folder.path(), &[ADMIN, READER, WRITER]);
+        let changed = change(folder.path());
         let log = std::fs::File::create(folder.path().join("log")).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_concertina"));
         command.args(["serve", "--json"]);
@@ -52,6 +60,7 @@ impl Front {
         let buckets = "s3.buckets=[\"objects\",\"photos=pictures/\"]";
         let mut sets = overrides(folder.path(), &["s3.listen=127.0.0.1:0", &keys, buckets]);
         sets.extend(more.iter().map(|&text| text.to_owned()));
+        sets.extend(changed);
         command.args(sets.iter().flat_map(|set| ["--set", set]));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
         let mut child = command.spawn().unwrap();

@@ -24,8 +24,10 @@
 //! Another knob is a variant of [`Knob`] with its mode in [`Modes`]; the governor treats all alike.
 
 pub mod concurrency;
+pub mod copies;
 #[cfg(test)]
 mod tests;
+pub mod weights;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -43,11 +45,18 @@ pub enum Knob {
     Bounds,
     /// The bounds of requests in progress at a gateway.
     Concurrency,
+    /// The bytes of memory that objects and layers have.
+    Memory,
+    /// Copies of what is read often on hot devices.
+    Hot,
+    /// The weights of a cluster's members.
+    Weights,
 }
 
 impl Knob {
     /// All of them.
-    pub const ALL: [Knob; 3] = [Knob::Layers, Knob::Bounds, Knob::Concurrency];
+    pub const ALL: [Knob; 6] =
+        [Knob::Layers, Knob::Bounds, Knob::Concurrency, Knob::Memory, Knob::Hot, Knob::Weights];
 }
 
 impl Knob {
@@ -57,6 +66,9 @@ impl Knob {
             Knob::Layers => "layers",
             Knob::Bounds => "bounds",
             Knob::Concurrency => "concurrency",
+            Knob::Memory => "memory",
+            Knob::Hot => "hot",
+            Knob::Weights => "weights",
         }
     }
 }
@@ -83,6 +95,12 @@ pub struct Modes {
     pub bounds: Mode,
     /// Of [`Knob::Concurrency`].
     pub concurrency: Mode,
+    /// Of [`Knob::Memory`].
+    pub memory: Mode,
+    /// Of [`Knob::Hot`].
+    pub hot: Mode,
+    /// Of [`Knob::Weights`].
+    pub weights: Mode,
 }
 
 impl Modes {
@@ -92,6 +110,9 @@ impl Modes {
             Knob::Layers => self.layers,
             Knob::Bounds => self.bounds,
             Knob::Concurrency => self.concurrency,
+            Knob::Memory => self.memory,
+            Knob::Hot => self.hot,
+            Knob::Weights => self.weights,
         }
     }
 }
@@ -114,7 +135,14 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Settings {
-            modes: Modes { layers: Mode::Auto, bounds: Mode::Advise, concurrency: Mode::Auto },
+            modes: Modes {
+                layers: Mode::Auto,
+                bounds: Mode::Advise,
+                concurrency: Mode::Auto,
+                memory: Mode::Auto,
+                hot: Mode::Auto,
+                weights: Mode::Advise,
+            },
             per_minute: 60,
             judged_after: 30 * SECOND,
             repeat: 300 * SECOND,

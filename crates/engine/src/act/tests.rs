@@ -12,7 +12,9 @@ fn proposal(target: &str) -> Proposal {
 }
 
 fn governor(layers: Mode, per_minute: u32) -> Governor {
-    let modes = Modes { layers, bounds: Mode::Off, concurrency: Mode::Off };
+    let off = Mode::Off;
+    let modes =
+        Modes { layers, bounds: off, concurrency: off, memory: off, hot: off, weights: off };
     Governor::new(Settings { modes, per_minute, entries_max: 8, ..Settings::default() })
 }
 

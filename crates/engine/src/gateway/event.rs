@@ -4,11 +4,14 @@
 //! to the client's. A request causes *attempts*, one at a time or, when hedged, two. The reply to
 //! one of them is relayed to the client ([`Action::Relay`]); the others are cancelled.
 
+use std::sync::Arc;
+
 use model::window::{Nanos, Outcome};
 use serde::{Deserialize, Serialize};
 
 use crate::Key;
 use crate::act::concurrency::Order;
+use crate::node::HotDirectory;
 use crate::route::{NodeId, View};
 
 /// Names a client's request; chosen by the driver, never used twice.
@@ -75,6 +78,14 @@ pub enum Event {
     PingFailed {
         /// The node.
         node: NodeId,
+    },
+    /// A node told which of its keys hot nodes hold copies of, because its directory's version is not
+    /// [`super::Gateway::hot_version`].
+    HotKeys {
+        /// The node.
+        node: NodeId,
+        /// Its directory.
+        directory: Arc<HotDirectory>,
     },
     /// The membership changed, or was confirmed.
     View(View),

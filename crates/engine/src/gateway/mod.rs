@@ -125,6 +125,7 @@ impl Gateway {
                 self.ponged(now, node, node_length, fits, actions);
             }
             Event::PingFailed { node } => self.ping_failed(now, node, actions),
+            Event::HotKeys { node, directory } => self.hot_keys(node, &directory),
             Event::View(view) => self.viewed(now, view, actions),
             Event::Concurrency(order) => {
                 if let Some(concurrency) = &mut self.concurrency {
@@ -206,7 +207,10 @@ impl Gateway {
         self.recorder.arrive(now);
         self.retries.earn();
         let hash = key_hash(key);
-        let replicas = self.settings.ring.replicas_of_hash(hash);
+        let replicas = match operation {
+            Operation::Read => self.readers(hash),
+            Operation::Write => self.settings.ring.replicas_of_hash(hash),
+        };
         let mut request = Request::new(id, hash, replicas, operation, now, deadline);
         request.full = self.requests.len() + 1 >= bound;
         let slot = self.requests.insert(request);
@@ -236,9 +240,11 @@ impl Gateway {
         self.end(now, &attempt, operation, end);
         if let Target::Node(at) = attempt.target {
             self.nodes[at].load.report(now, head.node_length);
+            let read = is_final && operation == Operation::Read;
             // Only the primary knows where else its objects are.
-            if is_final && operation == Operation::Read && self.view.primary(&replicas) == Some(at)
-            {
+            if self.settings.ring.is_hot(at) {
+                self.counts.hot_reads += u64::from(read);
+            } else if read && self.view.primary(&replicas) == Some(at) {
                 self.hint(hash, head.warm);
             }
         }

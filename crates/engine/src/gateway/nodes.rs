@@ -1,13 +1,15 @@
 //! A gateway's view of each node: health, load, pings and the results of attempts.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use model::window::{Finished, Nanos, Outcome, QueueName, Recorder};
 
 use super::requests::{Attempt, Phase, Target};
-use super::{Action, Gateway, Operation, Settings};
+use super::{Action, Gateway, IntegerHash, Operation, Settings, Spread};
 use crate::mutant::{self, Mutant};
-use crate::route::{Health, Load, NodeId, View};
+use crate::node::{HOT_KEYS_MAX, HotDirectory};
+use crate::route::{Health, Load, NodeId, Replicas, View};
 
 /// A node as seen from here.
 pub(super) struct Node {
@@ -22,6 +24,10 @@ pub(super) struct Node {
     /// The time after which a read is cancelled and sent to another node.
     pub(super) timeout: Nanos,
     pub(super) recorder: Recorder,
+    /// The version of its directory of hot keys; 0 for none.
+    hot_version: u64,
+    /// The number of hot nodes of each of its keys that has some.
+    hot: HashMap<u64, u8, IntegerHash>,
 }
 
 impl Node {
@@ -35,6 +41,8 @@ impl Node {
             hedge_after: Nanos::MAX,
             timeout: settings.attempt_timeout_max,
             recorder: Recorder::new(&queue, 0, settings.windows.clone(), now),
+            hot_version: 0,
+            hot: HashMap::default(),
         }
     }
 
@@ -188,6 +196,40 @@ impl Gateway {
         self.leave_node(now, at, actions);
     }
 
+    /// The version of a node's directory of hot keys that this gateway has; 0 for none. Drivers tell it
+    /// with each ping, and the node sends its directory if that has another version.
+    pub fn hot_version(&self, node: NodeId) -> u64 {
+        self.nodes.get(node).map_or(0, |node| node.hot_version)
+    }
+
+    /// A node told its directory of hot keys. It is taken as it is, whatever came before: messages of an
+    /// earlier version that are late cost benefit until the next ping, and nothing else.
+    pub(super) fn hot_keys(&mut self, node: NodeId, directory: &HotDirectory) {
+        let Some(node) = self.nodes.get_mut(node) else { return self.invariants.broken() };
+        node.hot_version = directory.version;
+        node.hot = directory.keys.iter().take(HOT_KEYS_MAX).copied().collect();
+    }
+
+    /// Keys for which directories name hot nodes.
+    pub(super) fn hot_keys_known(&self) -> usize {
+        self.nodes.iter().map(|node| node.hot.len()).sum()
+    }
+
+    /// The nodes that a read of a key may go to: the key's nodes, and behind them as many of its hot nodes
+    /// as its primary names.
+    pub(super) fn readers(&self, hash: u64) -> Replicas {
+        let ring = &self.settings.ring;
+        let replicas = ring.replicas_of_hash(hash);
+        if ring.hot_count() == 0 || self.settings.spread == Spread::Primary {
+            return replicas;
+        }
+        let primary = self.view.primary(&replicas).and_then(|node| self.nodes.get(node));
+        match primary.and_then(|node| node.hot.get(&hash)) {
+            Some(&count) => ring.with_hot(hash, usize::from(count)),
+            None => replicas,
+        }
+    }
+
     /// An attempt failed: the node is suspected, and pinged at once.
     pub(super) fn suspect(&mut self, now: Nanos, attempt: &Attempt) {
         // The origin has no health: its failures end the request.
@@ -230,10 +272,14 @@ impl Gateway {
     /// it is back, and refuses it) nor in place of a later one. Its client is told then that its result is
     /// not known. Sooner it could be overtaken: its node may still make it after a write that comes there
     /// through another gateway.
+    /// A node that handed over answers all that it was sent.
     fn leave_lost(&mut self, now: Nanos, before: &View) {
         let lag = if mutant::is(Mutant::GivenUpAtOnce) { 0 } else { self.settings.view_lag };
         let view = &self.view;
-        let lost = |a: &Attempt| matches!(a.target, Target::Node(at) if before.is_live(at) && !view.is_live(at));
+        let lost = |a: &Attempt| {
+            matches!(a.target, Target::Node(at)
+            if before.is_live(at) && !view.is_live(at) && !view.has_handed_over(at))
+        };
         let slots = self.requests.which(|request| {
             request.operation == Operation::Write && request.attempts.iter().flatten().any(lost)
         });

@@ -225,6 +225,7 @@ impl Run {
                     live,
                     until: Nanos::MAX,
                     ring: None,
+                    handed_over: Vec::new(),
                 }));
             }
             Step::Pass { us } => self.pass(u64::from(us) * 1_000),

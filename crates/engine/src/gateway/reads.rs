@@ -56,7 +56,8 @@ impl Gateway {
                 }
                 State::Suspect | State::Unfit => false,
             };
-            if well && (choice.length == 0 || warm >> place & 1 == 1) {
+            let copies = warm >> place & 1 == 1 || self.settings.ring.is_hot(at);
+            if well && (choice.length == 0 || copies) {
                 choice.add(place, at);
             } else if !well {
                 choice.passed = choice.passed.or(Some(at));

@@ -21,6 +21,8 @@ pub struct Counts {
     pub hedges_left_out: u64,
     /// Reads from the origin by the gateway itself.
     pub origin: u64,
+    /// Reads that hot nodes answered.
+    pub hot_reads: u64,
     /// Requests refused because of the limit on requests, or because all nodes were busy.
     pub refused_busy: u64,
     /// Requests whose deadline passed.
@@ -89,6 +91,8 @@ pub struct Status {
     pub hedges_left: u32,
     /// Number of keys for which the nodes that have them are known.
     pub hints: usize,
+    /// Number of keys for which hot nodes are known.
+    pub hot_keys: usize,
     /// Epoch of the membership.
     pub epoch: u64,
     /// Counters since the start.
@@ -108,6 +112,7 @@ impl Gateway {
             retries_left: self.retries.left(),
             hedges_left: self.hedges.left(),
             hints: self.hints.len(),
+            hot_keys: self.hot_keys_known(),
             epoch: self.view.epoch,
             counts: self.counts.clone(),
             nodes: (0..self.nodes.len()).map(|at| self.node_status(now, at)).collect(),

@@ -1,5 +1,7 @@
 //! Each rule, by hand-written sequences of events.
 
+mod hot;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
@@ -24,7 +26,7 @@ pub(super) fn settings(members: usize, replicas: usize) -> Settings {
     static RINGS: Mutex<BTreeMap<(usize, usize), Arc<Ring>>> = Mutex::new(BTreeMap::new());
     let mut rings = RINGS.lock().unwrap();
     let ring = rings.entry((members, replicas)).or_insert_with(|| {
-        let member = |i| Member { name: format!("n{i}"), weight: 1.0 };
+        let member = |i| Member::new(format!("n{i}"), 1.0);
         Arc::new(Ring::new((0..members).map(member).collect(), replicas).unwrap())
     });
     Settings::new(ring.clone())

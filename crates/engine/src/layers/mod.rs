@@ -51,9 +51,11 @@ mod change;
 #[cfg(test)]
 mod closed;
 mod curve;
+pub mod mix;
 #[cfg(test)]
 mod properties;
 pub mod replicas;
+mod saved;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -65,9 +67,11 @@ use std::collections::BTreeMap;
 use model::window::Nanos;
 use serde::{Deserialize, Serialize};
 
+use crate::budget::Lump;
 pub use change::{Change, Why};
 pub use curve::relieved;
 use curve::{Curve, marks};
+use saved::Load;
 pub use settings::{Settings, SettingsError};
 
 /// Maximum time that a shard waits before it folds because it is idle, as a multiple of
@@ -146,6 +150,7 @@ struct State {
     /// The expected length of its queue, if anything is expected.
     expected: Option<f64>,
     curve: Curve,
+    load: Load,
 }
 
 /// The state of one decision.
@@ -189,6 +194,8 @@ pub struct Manager {
     /// When the last interval ended; `None` before the first.
     decided: Option<Nanos>,
     states: BTreeMap<ShardId, State>,
+    wish: Option<Lump>,
+    spare: Option<Lump>,
 }
 
 impl Manager {
@@ -198,7 +205,7 @@ impl Manager {
     /// The settings are invalid.
     pub fn new(settings: Settings) -> Result<Manager, SettingsError> {
         settings.check()?;
-        Ok(Manager { settings, decided: None, states: BTreeMap::new() })
+        Ok(Manager { settings, decided: None, states: BTreeMap::new(), wish: None, spare: None })
     }
 
     /// The settings.
@@ -257,10 +264,12 @@ impl Manager {
         for shard in by_id.values() {
             self.learn(now, kept, shard);
         }
+        self.settle_loads(kept, passed);
         let mut round = self.round(now, by_id.into_values().collect());
         self.keep_budget(&mut round);
         self.fold_idle(&mut round);
         self.grow_busy(&mut round);
+        self.spare = self.spare_of(&round.coldest_first);
         round.changes
     }
 
@@ -290,6 +299,7 @@ impl Manager {
             order: None,
             expected: None,
             curve: Curve::default(),
+            load: Load::default(),
         });
         if shard.queue_length.is_finite() {
             let newest = shard.queue_length.max(0.0);
@@ -398,6 +408,7 @@ impl Manager {
     /// Grows shards that are above the high mark, the hottest first, from free memory or from
     /// memory that others can spare.
     fn grow_busy(&mut self, round: &mut Round) {
+        self.wish = None;
         if round.later < 0 {
             // The layers still exceed the budget: memory that is freed first reduces the excess.
             return;
@@ -416,6 +427,8 @@ impl Manager {
                 // The shard waits for memory that ordered folds will free. Others may use what is
                 // free beyond its needs.
                 round.later -= wanted;
+            } else if self.wish.is_none() {
+                self.wish = self.wish_of(shard, wanted - round.later);
             }
         }
     }

@@ -19,6 +19,9 @@
 //! keys all goes on, and their primary invalidates the copies of those that were replicas before
 //! for as long as they may not know that they are none any more. A node that missed a view cannot
 //! tell which keys it concerned, and takes all for changed.
+//!
+//! A *hot node* ([`Ring::with_hot`]) holds copies as a replica does, under the same leases, and to a
+//! key's primary it is one more holder to invalidate. It orders no writes and never becomes a primary.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -27,6 +30,8 @@ use model::window::{Nanos, SECOND, key_hash};
 use serde::Serialize;
 
 use super::event::RequestId;
+use super::handover::Handover;
+use super::terms::{TERMS_MAX, Term, Terms};
 use super::{Action, ClusterSettings, Node};
 use crate::mutant::{self, Mutant};
 use crate::route::{NodeId, Ring, View};
@@ -61,59 +66,17 @@ struct Lease {
     generation: u32,
     /// When it was last requested.
     asked: Option<Nanos>,
+    /// When its granter took it back: grants of requests until then are void.
+    returned: Option<Nanos>,
 }
 
 /// A write that has ended at the origin and waits for the key's other nodes to drop their copies.
 struct Pending {
     key: Key,
-    uncertain: bool,
+    /// As in [`super::Writers`].
+    until: Nanos,
     /// The peers that have not confirmed, and when to repeat the invalidation.
     peers: Vec<(NodeId, Option<Nanos>)>,
-}
-
-/// Terms that are kept apart; with the next one all slots get that one, so that their number is bounded.
-const TERMS_MAX: usize = 1 << 16;
-
-/// Since when this node has the part in a key's order that it has now.
-#[derive(Clone, Copy)]
-struct Term {
-    /// The epoch of the view that gave it.
-    epoch: u64,
-    /// The time from which no other node acts on an earlier view.
-    settled_from: Nanos,
-}
-
-/// The term of each slot of the ring.
-struct Terms {
-    /// Of all slots, if `each` is empty. Otherwise of the last view that concerned all.
-    all: Term,
-    /// Of each slot: its place in `begun`.
-    each: Vec<u32>,
-    /// Those that began since: one for each view, which is as often as members change.
-    begun: Vec<Term>,
-}
-
-impl Terms {
-    /// One of all slots.
-    fn new(all: Term) -> Terms {
-        Terms { all, each: Vec::new(), begun: Vec::new() }
-    }
-
-    fn of(&self, slot: usize) -> Term {
-        let place = self.each.get(slot).map(|&place| place as usize);
-        place.and_then(|place| self.begun.get(place)).copied().unwrap_or(self.all)
-    }
-
-    /// A term begins for those of `slots` that changed.
-    fn begin(&mut self, term: Term, slots: usize, changed: impl Fn(usize) -> bool) {
-        if self.each.is_empty() {
-            (self.each, self.begun) = (vec![0; slots], vec![self.all]);
-        }
-        let place = self.begun.len() as u32;
-        self.begun.push(term);
-        let changed = |(slot, _): &(usize, &mut u32)| changed(*slot);
-        self.each.iter_mut().enumerate().filter(changed).for_each(|(_, of)| *of = place);
-    }
 }
 
 /// A node's view of its peers.
@@ -125,7 +88,9 @@ pub(super) struct Cluster {
     earlier: Vec<(Arc<Ring>, Nanos)>,
     leases: Vec<Lease>,
     /// The time until which each peer may hold a lease from this node.
-    granted: Vec<Nanos>,
+    pub granted: Vec<Nanos>,
+    /// Present once this node hands over.
+    pub handover: Option<Handover>,
     pending: BTreeMap<RequestId, Pending>,
     /// The number of pending writes of each key.
     pending_of: HashMap<Key, u32>,
@@ -165,6 +130,7 @@ impl Cluster {
             earlier: Vec::new(),
             leases: vec![Lease::default(); members],
             granted,
+            handover: None,
             pending: BTreeMap::new(),
             pending_of: HashMap::new(),
             useful: vec![1.0; members],
@@ -178,7 +144,7 @@ impl Cluster {
         self.pending.len()
     }
 
-    fn me(&self) -> NodeId {
+    pub fn me(&self) -> NodeId {
         self.settings.me
     }
 
@@ -189,7 +155,7 @@ impl Cluster {
 
     /// Whether this node may grant leases: it is a member, and no node acts on a view that it missed.
     fn may_grant(&self, now: Nanos) -> bool {
-        self.terms.all.settled_from <= now && self.lasts(now)
+        !self.hands_over() && self.terms.all.settled_from <= now && self.lasts(now)
     }
 
     fn term(&self, hash: u64) -> Term {
@@ -200,8 +166,11 @@ impl Cluster {
         let hash = key_hash(key);
         let primary = self.view.primary(&self.settings.ring.replicas_of_hash(hash))?;
         let (lease, term) = (self.leases[primary], self.term(hash));
-        let leased =
-            primary == self.me() || now < lease.until || mutant::is(Mutant::ServeAfterLease);
+        let mine =
+            primary == self.me() && (!self.hands_over() || mutant::is(Mutant::ServesAfterHandover));
+        let outlives = mutant::is(Mutant::ServeAfterLease)
+            || mutant::is(Mutant::HotNodeServesAfterLease) && self.is_hot();
+        let leased = mine || now < lease.until || outlives;
         let ignored = mutant::is(Mutant::GenerationIgnored);
         let generation = if ignored { 0 } else { lease.generation };
         let authority = Authority { primary, generation, epoch: term.epoch };
@@ -217,8 +186,32 @@ impl Cluster {
         same && authority.epoch == self.view.epoch
     }
 
+    /// Whether this node may hold copies of a key: it is one of the key's nodes, or of its hot nodes.
     pub fn is_mine(&self, key: &[u8]) -> bool {
-        self.settings.ring.replicas(key).place(self.me()).is_some()
+        let ring = &self.settings.ring;
+        let any = mutant::is(Mutant::HotNodeTakesAnyKey) && self.is_hot();
+        ring.may_hold(ring.slot_of_hash(key_hash(key)), self.me()) || any
+    }
+
+    /// Whether this is a hot node.
+    pub fn is_hot(&self) -> bool {
+        self.settings.ring.is_hot(self.me())
+    }
+
+    /// The node that orders a key's writes, by this node's view.
+    pub fn primary_of_hash(&self, hash: u64) -> Option<NodeId> {
+        self.view.primary(&self.settings.ring.replicas_of_hash(hash))
+    }
+
+    /// Whether a peer may hold a lease from this node.
+    pub fn has_granted(&self, peer: NodeId, now: Nanos) -> bool {
+        self.granted.get(peer).is_some_and(|&until| now < until)
+    }
+
+    /// The live members but this one.
+    pub fn live_peers(&self) -> impl Iterator<Item = NodeId> {
+        let there = |peer: &NodeId| *peer != self.me() && self.view.is_live(*peer);
+        (0..self.settings.ring.members().len()).filter(there)
     }
 
     /// Whether this node orders the key's writes.
@@ -226,6 +219,13 @@ impl Cluster {
         let hash = key_hash(key);
         let primary = self.view.primary(&self.settings.ring.replicas_of_hash(hash));
         primary == Some(self.me()) && self.term(hash).settled_from <= now && self.lasts(now)
+    }
+
+    /// A peer takes its lease back; `now` is at least the time of any request for it so far.
+    pub fn give_back(&mut self, peer: NodeId, now: Nanos) -> bool {
+        let Some(lease) = self.leases.get_mut(peer) else { return false };
+        (lease.until, lease.returned) = (0, Some(now));
+        true
     }
 
     /// Whether this node's part in a key's order is the same since an epoch; with `None` it does not matter.
@@ -248,15 +248,20 @@ impl Cluster {
         if before.epoch > 0 && next && few && old.slots() == ring.slots() {
             let trusted = mutant::is(Mutant::NewReplicaTrusted);
             let same_live = before.live == self.view.live;
+            let view = &self.view;
             let changed = |slot: usize| {
-                if same_live && old.row(slot) == ring.row(slot) {
-                    return false;
+                let same_hot = old.hot_row(slot) == ring.hot_row(slot);
+                if same_live && same_hot && old.row(slot) == ring.row(slot) {
+                    return None;
                 }
                 let (had, has) = (old.of_slot(slot), ring.of_slot(slot));
-                let joins = had.place(me).is_none() && has.place(me).is_some() && !trusted;
-                before.primary(&had) != self.view.primary(&has) || joins
+                let trusted = trusted || mutant::is(Mutant::NewHotNodeTrusted) && ring.is_hot(me);
+                let joins = !old.may_hold(slot, me) && ring.may_hold(slot, me) && !trusted;
+                let former = before.primary(&had);
+                let left = former.is_some_and(|former| view.has_handed_over(former));
+                (former != view.primary(&has) || joins).then_some(left && !joins)
             };
-            self.terms.begin(term, ring.slots(), changed);
+            self.terms.begin(term, ring.slots(), now, changed);
         } else {
             self.terms = Terms::new(term);
         }
@@ -277,14 +282,16 @@ impl Cluster {
         term.epoch
     }
 
-    /// The nodes that may serve copies of a key: its nodes in the present ring, and in those on which
-    /// others may still act.
+    /// The nodes that may serve copies of a key: its nodes and hot nodes in the present ring, and in
+    /// those on which others may still act. All of its hot nodes count, whether they were named for it
+    /// or not: what the primary named before a restart, or another primary, it cannot know.
     fn holders(&self, key: &[u8], now: Nanos) -> Vec<NodeId> {
         let hash = key_hash(key);
         let earlier = self.earlier.iter().filter(|(_, until)| now < *until).map(|(ring, _)| ring);
         let mut holders: Vec<NodeId> = Vec::new();
         for ring in std::iter::once(&self.settings.ring).chain(earlier) {
-            let more = ring.replicas_of_hash(hash);
+            let without = mutant::is(Mutant::HotNodeNotInvalidated);
+            let more = ring.with_hot(hash, if without { 0 } else { usize::MAX });
             let new: Vec<NodeId> = more.iter().filter(|node| !holders.contains(node)).collect();
             holders.extend(new);
         }
@@ -394,6 +401,10 @@ impl<P: Payload> Node<P> {
         if until <= now {
             return;
         }
+        let void = lease.returned.is_some_and(|at| asked <= at);
+        if void && !mutant::is(Mutant::ReturnedLeaseRevived) {
+            return;
+        }
         if lease.until <= now {
             lease.generation += 1;
         }
@@ -416,7 +427,7 @@ impl<P: Payload> Node<P> {
         now: Nanos,
         request: RequestId,
         key: &Key,
-        uncertain: bool,
+        until: Nanos,
         actions: &mut Vec<Action<P>>,
     ) {
         let Some(cluster) = &mut self.cluster else {
@@ -433,7 +444,7 @@ impl<P: Payload> Node<P> {
         let awaited = |_: &NodeId| !mutant::is(Mutant::AckBeforePeers);
         let peers = peers.into_iter().filter(awaited).map(|peer| (peer, None)).collect();
         *cluster.pending_of.entry(key.clone()).or_insert(0) += 1;
-        cluster.pending.insert(request, Pending { key: key.clone(), uncertain, peers });
+        cluster.pending.insert(request, Pending { key: key.clone(), until, peers });
         self.end_writes(now, Some(request), actions);
     }
 
@@ -458,7 +469,12 @@ impl<P: Payload> Node<P> {
     }
 
     /// Ends those pending writes (one, or all) that wait for no peer's lease any more.
-    fn end_writes(&mut self, now: Nanos, only: Option<RequestId>, actions: &mut Vec<Action<P>>) {
+    pub(super) fn end_writes(
+        &mut self,
+        now: Nanos,
+        only: Option<RequestId>,
+        actions: &mut Vec<Action<P>>,
+    ) {
         // A node without peers gets ticks too; it has no pending writes.
         let Some(cluster) = &mut self.cluster else { return };
         let Cluster { pending, granted, .. } = cluster;
@@ -487,9 +503,10 @@ impl<P: Payload> Node<P> {
                 Some(_) => _ = cluster.pending_of.remove(&write.key),
                 None => self.invariants.broken(),
             }
-            let certain = !write.uncertain && cluster.is_primary(&write.key, now);
+            let certain = cluster.may_end(&write.key, write.until, now);
             actions.push(Action::WriteDone { request, certain });
         }
+        self.go_on_handing_over(now, actions);
     }
 
     pub(super) fn view(&mut self, now: Nanos, view: View, actions: &mut Vec<Action<P>>) {
@@ -511,14 +528,20 @@ impl<P: Payload> Node<P> {
             cluster.view.until = cluster.view.until.max(view.until);
             return;
         }
+        // Nobody who knows a later view acts on it before this one ends here.
+        let until = cluster.view.until;
         let epoch = cluster.follow(now, view);
         for pending in cluster.pending.values_mut() {
             let slot = cluster.settings.ring.slot_of_hash(key_hash(&pending.key));
-            pending.uncertain |= cluster.terms.of(slot).epoch == epoch;
+            if cluster.terms.of(slot).epoch == epoch {
+                pending.until = pending.until.min(until);
+            }
         }
         for (key, writers) in &mut self.writers {
             let slot = cluster.settings.ring.slot_of_hash(key_hash(key));
-            writers.uncertain |= cluster.terms.of(slot).epoch == epoch;
+            if cluster.terms.of(slot).epoch == epoch {
+                writers.until = writers.until.min(until);
+            }
         }
         self.tick(now, actions);
     }
@@ -541,10 +564,13 @@ impl<P: Payload> Node<P> {
         let every = (cluster.settings.lease / 3).saturating_sub(tick);
         for (peer, lease) in cluster.leases.iter_mut().enumerate() {
             let due = lease.asked.is_none_or(|at| at + every <= now);
-            if peer != me && due && cluster.view.is_live(peer) {
+            // A hot node orders no writes, so nobody needs a lease from it.
+            let orders = !cluster.settings.ring.is_hot(peer);
+            if peer != me && due && orders && cluster.view.is_live(peer) {
                 lease.asked = Some(now);
                 actions.push(Action::AskLease { peer, asked: now });
             }
         }
+        self.run_hot_keys(now, actions);
     }
 }

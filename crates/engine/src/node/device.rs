@@ -3,10 +3,11 @@
 use model::window::{Finished, Nanos, Outcome, SECOND};
 use serde::Serialize;
 
+use super::depth::Depth;
 use super::{DeviceSettings, JobId};
 use crate::queue::Queue;
 use crate::route::stale;
-use crate::tier::Log;
+use crate::tier::{Location, Log};
 
 /// How long writes to a device pause after one of them failed.
 const APPEND_PAUSE: Nanos = 10 * SECOND;
@@ -24,9 +25,16 @@ pub(super) struct Device {
     pub log: Log,
     pub outcome: Outcome,
     pub servers: u32,
+    /// Finds that number, if it is not fixed.
+    pub depth: Option<Depth>,
+    /// See [`DeviceSettings::piece_bytes`].
+    pub piece_bytes: u64,
     /// No writes before this time, because one failed: a full device need not fail each of them.
     pub paused_until: Nanos,
     pub service: Service,
+    /// The time for which a read holds a server until the next may have it: the service of a piece, or
+    /// of a read that is not in pieces.
+    turns: Service,
     pub health: Health,
     /// Bytes of all records placed since the start, and of these the ones that were there before.
     pub written_bytes: u64,
@@ -58,8 +66,12 @@ impl Device {
             log: Log::new(settings.bytes_max, settings.segment_bytes),
             outcome: settings.outcome,
             servers: settings.servers.max(1),
+            depth: (settings.servers_max > 0)
+                .then(|| Depth::new(settings.servers, settings.servers_max)),
+            piece_bytes: settings.piece_bytes,
             paused_until: 0,
             service: Service::default(),
+            turns: Service::default(),
             health: Health::default(),
             written_bytes: 0,
             reinserted_bytes: 0,
@@ -69,11 +81,21 @@ impl Device {
         }
     }
 
+    /// Whether a record is read in pieces.
+    pub fn is_large(&self, location: Location) -> bool {
+        self.piece_bytes > 0 && location.bytes() > self.piece_bytes
+    }
+
+    /// A server was held for this time, until `now`.
+    pub fn turn(&mut self, service: Nanos, now: Nanos) {
+        self.turns.add(0, service, now);
+    }
+
     /// The expected response of a read of `bytes` bytes that comes now, seconds: what waits before
     /// it, divided among the servers, and its own service. It grows old, see [`Device::stale`].
     pub fn expected_s(&self, bytes: u64, now: Nanos) -> f64 {
         let before = (self.queue.length() + 1).saturating_sub(self.servers);
-        let expected_s = f64::from(before) / f64::from(self.servers) * self.service.mean_s()
+        let expected_s = f64::from(before) / f64::from(self.servers) * self.turns.mean_s()
             + self.service.of_s(bytes);
         expected_s / self.stale(now)
     }
@@ -83,7 +105,7 @@ impl Device {
     pub fn average_line(&self, now: Nanos) -> (f64, f64) {
         let before = (self.length + 1.0 - f64::from(self.servers)).max(0.0);
         let (fixed, per_byte) = self.service.line();
-        let fixed = before / f64::from(self.servers) * self.service.mean_s() + fixed;
+        let fixed = before / f64::from(self.servers) * self.turns.mean_s() + fixed;
         (fixed / self.stale(now), per_byte / self.stale(now))
     }
 
@@ -100,13 +122,35 @@ impl Device {
         self.observe_busy(now);
         self.length += (f64::from(self.queue.length()) - self.length) / LENGTHS;
         self.health.used(now);
-        self.queue.push(job, now)
+        self.queue.push(job, now)?;
+        if let Some(depth) = self.depth.as_mut().filter(|_| self.queue.is_backed_up()) {
+            depth.waits(now);
+        }
+        Ok(())
     }
 
     /// A read ended.
     pub fn finish(&mut self, now: Nanos, finished: &Finished) {
         self.observe_busy(now);
+        let more = self.queue.is_backed_up();
         self.queue.finish(now, finished);
+        self.left(more, now);
+    }
+
+    /// A piece of a read ended, and the rest waits for its turn.
+    pub fn again(&mut self, job: JobId, now: Nanos) {
+        let more = self.queue.is_backed_up();
+        self.queue.again(job, now);
+        self.left(more, now);
+    }
+
+    /// A read left the device; `more`: others waited for its place.
+    fn left(&mut self, more: bool, now: Nanos) {
+        let Some(depth) = &mut self.depth else { return };
+        if depth.ended(more, now) {
+            self.servers = depth.now();
+            self.queue.set_servers(self.servers);
+        }
     }
 
     /// Whether it takes a write now.
@@ -326,6 +370,46 @@ mod tests {
             service.add(1 + read % 2 * 100_000, 2_000_000 - read % 2 * 1_000_000, 0);
         }
         assert!(service.of_s(0) >= 0.0 && service.of_s(1 << 30) >= 0.0);
+    }
+
+    /// A device with one arm, whose reads take 10 ms each, one after the other.
+    #[test]
+    fn the_queue_follows_the_depth_that_is_found() {
+        use crate::node::flights::unserved;
+
+        let settings = DeviceSettings {
+            name: "device/0".to_owned(),
+            outcome: Outcome::BulkDevice,
+            servers: 8,
+            servers_max: 64,
+            queue_length_max: 100,
+            bytes_max: 1 << 20,
+            segment_bytes: 1 << 16,
+            piece_bytes: 0,
+        };
+        let windows = model::window::Settings::default();
+        let mut device = Device::new(&settings, Queue::new("device/0", 8, 100, windows, 0));
+        let (mut now, mut inside, mut most) = (0, 0, 0);
+        for job in 0..400_000 {
+            device.push(job, now).unwrap();
+            while device.queue.start(now).is_some() {
+                inside += 1;
+            }
+            most = if job < 300_000 { 0 } else { most.max(inside) };
+            if device.queue.length() > 80 {
+                now += SECOND / 100;
+                inside -= 1;
+                device.finish(now, &unserved());
+            }
+        }
+        // Once the depth is found, 2 are in service in the rounds that compare it with the next.
+        assert!(most <= 2, "{most} reads in service");
+        let reason = device.depth.as_ref().and_then(Depth::reason).unwrap();
+        assert_eq!((reason.depth, reason.smaller), (1, None));
+        assert!((reason.reads_per_s - 100.0).abs() < 1.0, "{reason:?}");
+        assert!(reason.changes >= 5 && reason.changes < 8, "{reason:?}");
+        let windows = device.queue.windows(now);
+        assert_eq!(windows.last().map(|window| window.servers), Some(device.servers));
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! A node's events (what its driver tells it) and actions (what it tells its driver to do).
 
-use model::window::{Nanos, Outcome};
+use model::window::Nanos;
 use serde::{Deserialize, Serialize};
 
+use super::pieces::{Extent, Take};
+use super::reply::{Reply, Stages};
 use crate::route::{NodeId, View};
 use crate::tier::Location;
 use crate::{Etag, Key, Payload, Size};
@@ -41,6 +43,9 @@ pub enum Event<P> {
         asker: Asker,
         /// When the reader stops waiting.
         deadline: Option<Nanos>,
+        /// How the reader takes the object's bytes.
+        #[serde(default)]
+        take: Take,
     },
     /// A client's write or deletion, which waits for its turn in the key's order.
     WriteBegin {
@@ -70,8 +75,13 @@ pub enum Event<P> {
     Read {
         /// The job of [`Action::Read`].
         job: JobId,
-        /// The object, or why it could not be read or was not valid.
+        /// The object, or why it could not be read or was not valid. Of an object that is read in
+        /// pieces or in part, a form of it that readers can be given at once, which gets its bytes
+        /// as they are read; but with the last piece of all its bytes, the object.
         result: Result<P, Unread>,
+        /// Bytes that are still to be read, for which [`Action::Read`] follows.
+        #[serde(default)]
+        left: u64,
     },
     /// A device's write ended.
     Appended {
@@ -156,6 +166,29 @@ pub enum Event<P> {
         /// The key.
         key: Key,
     },
+    /// A key's primary hands over and takes its lease back. When this event has been handled, this node
+    /// serves no copy under that lease, and the driver confirms that to the primary.
+    Return {
+        /// The primary.
+        peer: NodeId,
+    },
+    /// A peer confirmed [`Action::TakeBack`], or failed to.
+    Returned {
+        /// The peer.
+        peer: NodeId,
+        /// Whether it confirmed.
+        done: bool,
+    },
+    /// This node is about to stop: it hands over to the next of its keys' nodes. [`Action::HandedOver`]
+    /// says when it has. There is no way back.
+    HandOver,
+    /// A peer tells what it served of keys that this node orders ([`Action::TellReads`]).
+    ReadsTold {
+        /// The peer.
+        peer: NodeId,
+        /// The reads.
+        told: ReadsTold,
+    },
     /// The membership changed, or was confirmed.
     View(View),
     /// Drop every copy in memory and on devices.
@@ -169,6 +202,25 @@ pub enum Event<P> {
         /// Maximum number of reads, those in service included.
         length_max: u32,
     },
+    /// The memory tier gets other maximum bytes. What no longer fits is evicted, so a driver takes much in
+    /// several events.
+    MemoryMax {
+        /// Maximum bytes, overhead included.
+        bytes: u64,
+    },
+    /// The operator, or the process by itself, lets objects that have no copy on a hot device be copied there, or not. Pinned keys
+    /// are copied in any case, and copies that are there stay while they are worth it.
+    Copying(bool),
+}
+
+/// What a node served lately of keys that another one orders, so that this one knows how hot they are.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadsTold {
+    /// Bytes that a hot node has for copies; 0 of any other node.
+    pub bytes_max: u64,
+    /// Hashes of keys ([`model::window::key_hash`]), each with its reads since the last time; at most
+    /// [`super::TOLD_MAX`] of them.
+    pub reads: Vec<(u64, u32)>,
 }
 
 /// A peer's reply to [`Action::Ask`].
@@ -265,6 +317,16 @@ pub enum Action<P> {
         job: JobId,
         /// When its service began.
         start: Nanos,
+        /// How much of it to read.
+        #[serde(default)]
+        extent: Extent,
+    },
+    /// The rest of a record that was read in pieces is not needed.
+    CloseRead {
+        /// The device.
+        device: DeviceId,
+        /// The job of [`Action::Read`].
+        job: JobId,
     },
     /// Write a record, then tell [`Event::Appended`]. Records of a segment are written at ascending
     /// offsets.
@@ -348,6 +410,14 @@ pub enum Action<P> {
         /// The write.
         request: RequestId,
     },
+    /// Tell a peer [`Event::Return`], then [`Event::Returned`] here.
+    TakeBack {
+        /// The peer.
+        peer: NodeId,
+    },
+    /// This node orders no keys any more, no write is under way, and nobody holds its leases: the membership
+    /// may list it as not live and [`View::handed_over`].
+    HandedOver,
     /// Send a peer [`Event::Offered`]; it may be lost.
     Offer {
         /// The peer.
@@ -355,78 +425,13 @@ pub enum Action<P> {
         /// The key.
         key: Key,
     },
-}
-
-/// A reply to a client or a peer.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Reply<P> {
-    /// The object.
-    Found {
-        /// The object.
-        payload: P,
-        /// Where it came from.
-        outcome: Outcome,
-        /// Time since it was last compared with the origin, for a peer.
-        age: Nanos,
-        /// Which of the key's nodes have it too, as far as its primary knows: bit `i` for the node
-        /// at place `i` of [`crate::route::Ring::replicas`].
-        warm: u8,
+    /// Send a peer [`Event::ReadsTold`]; it may be lost.
+    TellReads {
+        /// The peer.
+        peer: NodeId,
+        /// The reads.
+        told: ReadsTold,
     },
-    /// The object is too large to be kept: the driver streams it from the origin to the client.
-    Stream,
-    /// It does not exist.
-    NotFound,
-    /// A queue is full: the client may try again later.
-    Busy {
-        /// The queue.
-        queue: String,
-    },
-    /// The origin is needed and does not answer.
-    Unavailable(Failure),
-    /// To a peer: the object is not in the tiers, or may not be served.
-    NotHere,
-    /// The key does not belong to this node: its configuration and the sender's differ.
-    NotMine,
-    /// This node is not the key's primary now.
-    NotPrimary,
-    /// The deadline passed before its service began.
-    TooLate,
-}
-
-/// The times of a request's stages, on the node's clock.
-///
-/// Waiting is `started − queued`, service `served − started`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stages {
-    /// It came to the node.
-    pub received: Nanos,
-    /// It entered the queue that served it.
-    pub queued: Nanos,
-    /// Its service began.
-    pub started: Nanos,
-    /// Its service ended.
-    pub served: Nanos,
-    /// Length of that queue (waiting and in service) when it came.
-    pub length_met: u32,
-    /// Length of that queue now: what the reply tells the gateway.
-    pub length_left: u32,
-    /// Requests that wait in any queue of the node now.
-    pub node_length: u32,
-}
-
-impl Stages {
-    /// The stages of a request answered on arrival; `node_length` requests wait in the node.
-    pub(super) fn at_once(now: Nanos, node_length: u32) -> Stages {
-        Stages {
-            received: now,
-            queued: now,
-            started: now,
-            served: now,
-            length_met: 0,
-            length_left: 0,
-            node_length,
-        }
-    }
 }
 
 impl<P: Payload> Event<P> {
@@ -438,15 +443,15 @@ impl<P: Payload> Event<P> {
     /// The event with another payload.
     pub fn map<Q>(&self, mut to: impl FnMut(&P) -> Q) -> Event<Q> {
         match self.clone() {
-            Event::Get { request, key, asker, deadline } => {
-                Event::Get { request, key, asker, deadline }
+            Event::Get { request, key, asker, deadline, take } => {
+                Event::Get { request, key, asker, deadline, take }
             }
             Event::WriteBegin { request, key, epoch } => Event::WriteBegin { request, key, epoch },
             Event::WriteEnd { request, key, payload } => {
                 Event::WriteEnd { request, key, payload: payload.as_ref().map(to) }
             }
-            Event::Read { job, result } => {
-                Event::Read { job, result: result.map(|payload| to(&payload)) }
+            Event::Read { job, result, left } => {
+                Event::Read { job, result: result.map(|payload| to(&payload)), left }
             }
             Event::Appended { job, written } => Event::Appended { job, written },
             Event::Listed { device, segment, keys } => Event::Listed { device, segment, keys },
@@ -478,10 +483,16 @@ impl<P: Payload> Event<P> {
                 Event::Invalidated { request, peer, done }
             }
             Event::Offered { key } => Event::Offered { key },
+            Event::Return { peer } => Event::Return { peer },
+            Event::Returned { peer, done } => Event::Returned { peer, done },
+            Event::HandOver => Event::HandOver,
+            Event::ReadsTold { peer, told } => Event::ReadsTold { peer, told },
             Event::View(view) => Event::View(view),
             Event::Clear => Event::Clear,
             Event::Tick => Event::Tick,
             Event::Bound { device, length_max } => Event::Bound { device, length_max },
+            Event::MemoryMax { bytes } => Event::MemoryMax { bytes },
+            Event::Copying(on) => Event::Copying(on),
         }
     }
 }
@@ -499,9 +510,10 @@ impl<P: Payload> Action<P> {
             }
             Action::WriteTurn { request } => Action::WriteTurn { request },
             Action::WriteDone { request, certain } => Action::WriteDone { request, certain },
-            Action::Read { device, location, key, job, start } => {
-                Action::Read { device, location, key, job, start }
+            Action::Read { device, location, key, job, start, extent } => {
+                Action::Read { device, location, key, job, start, extent }
             }
+            Action::CloseRead { device, job } => Action::CloseRead { device, job },
             Action::SealSegment { device, segment } => Action::SealSegment { device, segment },
             Action::DropSegment { device, segment } => Action::DropSegment { device, segment },
             Action::Fetch { key, job } => Action::Fetch { key, job },
@@ -511,25 +523,10 @@ impl<P: Payload> Action<P> {
             Action::AskLease { peer, asked } => Action::AskLease { peer, asked },
             Action::Grant { peer, term } => Action::Grant { peer, term },
             Action::Invalidate { peer, key, request } => Action::Invalidate { peer, key, request },
+            Action::TakeBack { peer } => Action::TakeBack { peer },
+            Action::HandedOver => Action::HandedOver,
             Action::Offer { peer, key } => Action::Offer { peer, key },
-        }
-    }
-}
-
-impl<P: Payload> Reply<P> {
-    fn sizes(&self) -> Reply<Size> {
-        match self.clone() {
-            Reply::Found { payload, outcome, age, warm } => {
-                Reply::Found { payload: Size::of(&payload), outcome, age, warm }
-            }
-            Reply::Stream => Reply::Stream,
-            Reply::NotFound => Reply::NotFound,
-            Reply::Busy { queue } => Reply::Busy { queue },
-            Reply::Unavailable(failure) => Reply::Unavailable(failure),
-            Reply::NotHere => Reply::NotHere,
-            Reply::NotMine => Reply::NotMine,
-            Reply::NotPrimary => Reply::NotPrimary,
-            Reply::TooLate => Reply::TooLate,
+            Action::TellReads { peer, told } => Action::TellReads { peer, told },
         }
     }
 }

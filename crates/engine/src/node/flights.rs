@@ -5,9 +5,12 @@ use std::collections::HashMap;
 use model::window::{Finished, Nanos, Operation, Outcome};
 
 use super::cluster::{Authority, Verified};
-use super::event::{DeviceId, JobId, RequestId, Stages};
+use super::event::{DeviceId, JobId, RequestId};
 use super::index::Record;
+use super::pieces::{Part, Take};
+use super::reply::Stages;
 use crate::invariant::Invariants;
+use crate::mutant::{self, Mutant};
 use crate::route::NodeId;
 use crate::tier::Location;
 use crate::{Etag, Key};
@@ -21,6 +24,10 @@ pub(super) struct Waiter {
     pub deadline: Option<Nanos>,
     /// The reader is a peer, which is answered from the tiers alone.
     pub peer: bool,
+    /// How it takes the object's bytes.
+    pub take: Take,
+    /// Its reply has begun.
+    pub opened: bool,
 }
 
 /// The queue in which a flight waits or is served.
@@ -56,6 +63,12 @@ pub(super) struct Flight {
     pub settled: Option<(Etag, Nanos)>,
     /// A device whose record is not the object.
     pub tried: Option<DeviceId>,
+    /// The part of the object that it reads, if not all.
+    pub part: Option<Part>,
+    /// Its first piece has been read.
+    pub opened: bool,
+    /// Time in service before the present piece.
+    pub in_service: Nanos,
     pub queued: Nanos,
     pub started: Nanos,
     /// When service ended, and the length of the queue then.
@@ -88,6 +101,9 @@ impl Flight {
             rescue: false,
             settled: None,
             tried: None,
+            part: None,
+            opened: false,
+            in_service: 0,
             queued: now,
             started: now,
             served: None,
@@ -111,6 +127,7 @@ impl Flight {
         self.at = at;
         self.queued = now;
         self.started = now;
+        self.in_service = 0;
         self.served = None;
         for waiter in &mut self.waiters {
             waiter.length_met = waiter.length_met.max(length);
@@ -119,14 +136,11 @@ impl Flight {
 
     /// The flight's times in the queue that it leaves.
     pub fn finished(&self, served: Nanos, outcome: Outcome, bytes: u64) -> Finished {
-        Finished {
-            operation: Operation::Get,
-            outcome,
-            waiting: self.started.saturating_sub(self.queued),
-            service: served.saturating_sub(self.started),
-            response: served.saturating_sub(self.queued),
-            bytes,
-        }
+        let service = self.in_service + served.saturating_sub(self.started);
+        let response = served.saturating_sub(self.queued);
+        // Of a read in pieces: with the time between them.
+        let waiting = response.saturating_sub(service);
+        Finished { operation: Operation::Get, outcome, waiting, service, response, bytes }
     }
 
     /// One reader's times. A reader that joined late entered the queue, or the service, when it
@@ -187,6 +201,22 @@ impl Flights {
         self.by_job.get_mut(self.by_key.get(key)?)
     }
 
+    /// The flight that the last reader of this key joined.
+    pub fn joined(&self, key: &Key) -> Option<(JobId, &Flight)> {
+        let job = *self.by_key.get(key)?;
+        Some((job, self.by_job.get(&job)?))
+    }
+
+    /// Takes a flight out for a change; [`Flights::put_back`] must follow.
+    pub fn take(&mut self, job: JobId) -> Option<Flight> {
+        self.by_job.remove(&job)
+    }
+
+    /// Puts a flight back that [`Flights::take`] took out.
+    pub fn put_back(&mut self, job: JobId, flight: Flight) {
+        self.by_job.insert(job, flight);
+    }
+
     pub fn remove(&mut self, job: JobId) -> Option<Flight> {
         let flight = self.by_job.remove(&job)?;
         if !flight.void {
@@ -205,6 +235,12 @@ impl Flights {
     pub fn void(&mut self, key: &Key) {
         // Most keys have none.
         let Some(job) = self.by_key.remove(key) else { return };
+        if mutant::is(Mutant::OpenedFlightJoined)
+            && self.by_job.get(&job).is_some_and(|flight| flight.opened)
+        {
+            self.by_key.insert(key.clone(), job);
+            return;
+        }
         match self.by_job.get_mut(&job) {
             Some(flight) => flight.void = true,
             None => self.invariants.broken(),

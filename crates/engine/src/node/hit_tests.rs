@@ -63,7 +63,10 @@ impl Driven {
     fn get(&mut self, now: Nanos, key: &Key) -> Vec<(Reply<Size>, u32)> {
         self.request += 1;
         let (request, asker) = (self.request, Asker::Client { avoid: None });
-        self.handle(now, Event::Get { request, key: key.clone(), asker, deadline: None })
+        self.handle(
+            now,
+            Event::Get { request, key: key.clone(), asker, deadline: None, take: Take::Whole },
+        )
     }
 
     /// The read by [`Node::hit`] if that answers, else as an event.
@@ -114,6 +117,8 @@ fn a_cleared_node_holds_nothing() {
         queue_length_max: 8,
         bytes_max: 1 << 20,
         segment_bytes: 1 << 16,
+        piece_bytes: 0,
+        servers_max: 0,
     };
     let with = Settings { devices: vec![device], appends_bytes_max: 1 << 20, ..settings() };
     let mut node: Node<Size> = Node::new(with, 0);
@@ -139,7 +144,11 @@ fn a_cleared_node_holds_nothing() {
         assert!(node.hit(5, &key, &mut Vec::new()).is_none());
         let asker = Asker::Client { avoid: None };
         let mut actions = Vec::new();
-        node.handle(5, Event::Get { request, key, asker, deadline: None }, &mut actions);
+        node.handle(
+            5,
+            Event::Get { request, key, asker, deadline: None, take: Take::Whole },
+            &mut actions,
+        );
         assert!(matches!(actions[..], [Action::Fetch { .. }]), "{actions:?}");
     }
     assert_eq!((node.contents().memory_objects, node.contents().memory_bytes), (0, 0));

@@ -81,6 +81,8 @@ pub(super) struct Hot {
     bytes: f64,
     budget: f64,
     pub share_at: Vec<(f64, f64)>,
+    /// Whether objects that are not pinned are copied.
+    pub copying: bool,
     pub level: f64,
     level_at: Nanos,
     level_every: Nanos,
@@ -114,6 +116,7 @@ impl Hot {
             bytes: bytes as f64,
             budget: bytes as f64 * settings.fill,
             share_at: Vec::new(),
+            copying: true,
             level: 0.0,
             level_at: now,
             tokens: settings.promote_bytes_per_s as f64,
@@ -299,7 +302,13 @@ impl<P: Payload> Node<P> {
 
     /// The benefit (decayed reads × seconds saved ÷ bytes) of an object with `bytes` bytes on
     /// devices, if it is worth a hot copy; `again`: if it is worth one that it has.
-    fn worth_hot(&mut self, key: &[u8], bytes: u64, again: bool, now: Nanos) -> Option<f64> {
+    pub(super) fn worth_hot(
+        &mut self,
+        key: &[u8],
+        bytes: u64,
+        again: bool,
+        now: Nanos,
+    ) -> Option<f64> {
         let pinned = self.is_pinned(key);
         let (saved, roomy) = (self.saved(now), self.hot_is_roomy());
         let hot = self.hot.as_mut()?;
@@ -307,7 +316,7 @@ impl<P: Payload> Node<P> {
         let benefit = count * saved.of_s(bytes) / bytes.max(1) as f64;
         // What is copied to free space puts nothing out.
         let from = level * if again || roomy { 1.0 } else { self.settings.tiers.hysteresis };
-        let enough = count >= if again { 1.0 } else { COUNT_MIN };
+        let enough = count >= if again { 1.0 } else { COUNT_MIN } && (again || hot.copying);
         (pinned || enough && benefit > 0.0 && benefit >= from).then_some(benefit)
     }
 

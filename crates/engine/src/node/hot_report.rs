@@ -3,8 +3,9 @@
 use model::window::{Nanos, Outcome, SECOND};
 use serde::Serialize;
 
-use super::Node;
+use super::depth::Depth;
 use super::device::DeviceState;
+use super::{DepthReason, HotNodes, Node};
 use crate::{Key, Payload};
 
 /// Counts of what moved.
@@ -86,6 +87,9 @@ pub struct DeviceTier {
     pub queue_length: u32,
     /// Reads that it serves at once.
     pub parallel: u32,
+    /// Why, if that is found from its throughput; absent before the first round of measurements.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub depth: Option<DepthReason>,
     /// The expected wait of a read of the mean size that came now, service included, seconds.
     pub expected_s: f64,
     /// Service of a read without bytes, and of each byte, seconds: fitted to the latest reads.
@@ -117,6 +121,9 @@ pub struct Tiers {
     /// Absent without devices of both classes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hot: Option<HotTier>,
+    /// Absent without hot nodes in the cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hot_nodes: Option<HotNodes>,
 }
 
 /// The hot class of a node.
@@ -176,6 +183,7 @@ impl<P: Payload> Node<P> {
                     .map(|since| now.saturating_sub(since) as f64 / SECOND as f64),
                 queue_length: device.queue.length(),
                 parallel: device.servers,
+                depth: device.depth.as_ref().and_then(Depth::reason),
                 expected_s: device.expected_s(mean, now),
                 service_s: device.service.line(),
                 bytes: device.log.bytes(),
@@ -221,6 +229,6 @@ impl<P: Payload> Node<P> {
                 moved: moved.collect(),
             }
         });
-        Tiers { devices, other_keys: self.other_keys, hot }
+        Tiers { devices, other_keys: self.other_keys, hot, hot_nodes: self.hot_nodes(now) }
     }
 }

@@ -8,11 +8,13 @@ use rand::{RngExt, SeedableRng};
 
 use super::*;
 use crate::Size;
+use crate::act::copies::{Copies, Seen};
+use crate::act::{self, Governor, Mode, Modes, Status};
 
 const MS: Nanos = SECOND / 1000;
 const BYTES: u64 = 10_000;
 
-fn device(name: &str, outcome: Outcome, bytes_max: u64) -> DeviceSettings {
+pub(super) fn device(name: &str, outcome: Outcome, bytes_max: u64) -> DeviceSettings {
     DeviceSettings {
         name: name.to_owned(),
         outcome,
@@ -20,10 +22,12 @@ fn device(name: &str, outcome: Outcome, bytes_max: u64) -> DeviceSettings {
         queue_length_max: 1000,
         bytes_max,
         segment_bytes: bytes_max / 16,
+        piece_bytes: 0,
+        servers_max: 0,
     }
 }
 
-fn settings(hot_bytes: u64, tiers: TierSettings) -> Settings {
+pub(super) fn settings(hot_bytes: u64, tiers: TierSettings) -> Settings {
     Settings {
         memory_bytes_max: 0,
         eviction: crate::tier::Eviction::default(),
@@ -44,9 +48,9 @@ fn settings(hot_bytes: u64, tiers: TierSettings) -> Settings {
 }
 
 /// A node, its devices, and an origin that holds every key.
-struct Driven {
-    node: Node<Size>,
-    now: Nanos,
+pub(super) struct Driven {
+    pub node: Node<Size>,
+    pub now: Nanos,
     /// What ends at a time.
     ends: BTreeMap<(Nanos, JobId), Event<Size>>,
     /// Service time of a read of each device.
@@ -58,10 +62,12 @@ struct Driven {
     outcomes: HashMap<RequestId, Outcome>,
     on_disk: HashMap<(DeviceId, u64, u64), Size>,
     keys: HashMap<(DeviceId, u64), Vec<Key>>,
+    /// What it does beside.
+    pub others: Vec<Action<Size>>,
 }
 
 impl Driven {
-    fn new(settings: Settings) -> Driven {
+    pub fn new(settings: Settings) -> Driven {
         let devices = settings.devices.len();
         Driven {
             node: Node::new(settings, 0),
@@ -74,6 +80,7 @@ impl Driven {
             outcomes: HashMap::new(),
             on_disk: HashMap::new(),
             keys: HashMap::new(),
+            others: Vec::new(),
         }
     }
 
@@ -83,7 +90,7 @@ impl Driven {
         Size { bytes: BYTES, stored_bytes: BYTES, etag }
     }
 
-    fn handle(&mut self, event: Event<Size>) {
+    pub fn handle(&mut self, event: Event<Size>) {
         let mut events = vec![event];
         while let Some(event) = events.pop() {
             let mut actions = Vec::new();
@@ -103,7 +110,7 @@ impl Driven {
                         let failure = || Unread::Failed(Failure { reason: "broken".to_owned() });
                         let result = there.cloned().ok_or_else(failure);
                         let end = start + self.service[device];
-                        self.ends.insert((end, job), Event::Read { job, result });
+                        self.ends.insert((end, job), Event::Read { job, result, left: 0 });
                     }
                     Action::Append { device, location, key, payload, job } => {
                         let written = !self.broken[device];
@@ -127,13 +134,13 @@ impl Driven {
                         let result = Fetched::Found(self.payload(&key));
                         events.push(Event::Fetched { job, result });
                     }
-                    _ => {}
+                    other => self.others.push(other),
                 }
             }
         }
     }
 
-    fn run_to(&mut self, now: Nanos) {
+    pub fn run_to(&mut self, now: Nanos) {
         while let Some(entry) = self.ends.first_entry().filter(|entry| entry.key().0 <= now) {
             let ((at, _), event) = entry.remove_entry();
             self.now = self.now.max(at);
@@ -146,12 +153,18 @@ impl Driven {
     fn ask(&mut self, key: &str) -> RequestId {
         self.request += 1;
         let (request, asker) = (self.request, Asker::Client { avoid: None });
-        self.handle(Event::Get { request, key: name(key), asker, deadline: None });
+        self.handle(Event::Get {
+            request,
+            key: name(key),
+            asker,
+            deadline: None,
+            take: Take::Whole,
+        });
         request
     }
 
     /// Reads a key, and waits for the answer.
-    fn get(&mut self, key: &str) -> Outcome {
+    pub fn get(&mut self, key: &str) -> Outcome {
         let request = self.ask(key);
         while !self.outcomes.contains_key(&request) {
             let next = self.ends.first_key_value().expect("an answer").0.0;
@@ -372,4 +385,110 @@ fn an_older_hot_copy_that_a_start_finds_is_not_served() {
     assert_eq!(driven.get("a"), Outcome::Origin);
     assert_eq!(driven.hot_places("a"), (true, false));
     assert_eq!(driven.get("a"), Outcome::BulkDevice);
+}
+
+/// A node whose copies are asked for: a governor decides, and the node is told, once in 50 reads.
+struct Governed {
+    driven: Driven,
+    governor: Governor,
+    copies: Copies,
+    on: bool,
+}
+
+impl Governed {
+    fn new(hot: Mode) -> Governed {
+        let modes = Modes { hot, ..act::Settings::default().modes };
+        let settings = act::Settings { modes, judged_after: SECOND, ..act::Settings::default() };
+        Governed {
+            driven: Driven::new(self::settings(1 << 20, quick())),
+            governor: Governor::new(settings),
+            copies: Copies::new(),
+            on: true,
+        }
+    }
+
+    /// Reads 20 objects in turn, from `first` on; returns how many of 1,000 reads the hot device served.
+    fn run(&mut self, first: u64) -> usize {
+        let mut served = 0;
+        for read in 0..1000u64 {
+            let outcome = self.driven.get(&format!("{}", first + read % 20));
+            served += usize::from(outcome == Outcome::HotDevice);
+            if read % 50 == 49 {
+                self.look();
+            }
+        }
+        served
+    }
+
+    fn look(&mut self) {
+        let now = self.driven.now;
+        let hot = self.driven.node.tiers(now).hot.unwrap();
+        let seen = Seen {
+            reads: hot.bought.hot_reads + hot.bought.bulk_reads,
+            with_copy: hot.bought.hot_reads + hot.bought.hot_passed_by,
+            best: hot.share_at.iter().find(|at| at.0 == 1.0).map(|at| at.1),
+        };
+        if let Some(proposal) = self.copies.look(seen) {
+            let made = self.governor.propose(now, 0, &proposal) == Some(Status::Made);
+            self.copies.decided(made);
+        }
+        while let Some((id, ..)) = self.governor.due(now) {
+            self.governor.realise(id, self.copies.share().unwrap_or(f64::NAN));
+        }
+        let auto = self.governor.settings().modes.hot == Mode::Auto;
+        let on = auto && !self.governor.is_held() && self.copies.may_copy();
+        if on != self.on {
+            self.on = on;
+            self.driven.handle(Event::Copying(on));
+        }
+    }
+
+    fn statuses(&self) -> Vec<Status> {
+        self.governor.entries().map(|entry| entry.status.clone()).collect()
+    }
+}
+
+#[test]
+fn copies_are_made_advised_held_or_left_alone() {
+    let mut auto = Governed::new(Mode::Auto);
+    auto.run(0);
+    let served = auto.run(0);
+    assert!(served > 900, "{served} of 1,000 served hot");
+    // Another set of objects, while all changes are held: nothing is copied, and once the journal says so.
+    auto.governor.hold(0, true);
+    auto.look();
+    let held = auto.run(100);
+    assert!(held == 0, "{held} of 1,000 served hot while held");
+    auto.governor.hold(0, false);
+    auto.run(100);
+    let resumed = auto.run(100);
+    assert!(resumed > 900, "{resumed} of 1,000 served hot after all");
+    let statuses = auto.statuses();
+    assert!(statuses.contains(&Status::Held), "{statuses:?}");
+    assert_eq!(statuses.last(), Some(&Status::Made), "{statuses:?}");
+    assert!(statuses.len() <= 6, "{statuses:?}");
+    let made = auto.governor.entries().last().unwrap();
+    assert!(made.expected.after > made.expected.before + 0.09, "{made:?}");
+    assert!(made.realised.is_some_and(|share| share > made.expected.before), "{made:?}");
+
+    for (mode, expected) in [(Mode::Advise, vec![Status::Advised]), (Mode::Off, vec![])] {
+        let mut governed = Governed::new(mode);
+        governed.look();
+        governed.run(0);
+        let served = governed.run(0);
+        assert_eq!((served, governed.statuses()), (0, expected), "{mode:?}");
+    }
+}
+
+#[test]
+fn a_pinned_key_is_copied_whatever_is_allowed() {
+    let pins = vec![Pin::Key(b"a".to_vec())];
+    let mut driven = Driven::new(settings(1 << 20, TierSettings { pins, ..quick() }));
+    driven.handle(Event::Copying(false));
+    driven.reads("a", 4);
+    driven.reads("b", 8);
+    assert_eq!((driven.hot_places("a"), driven.hot_places("b")), ((true, true), (true, false)));
+    driven.handle(Event::Copying(true));
+    driven.reads("b", 2);
+    assert_eq!(driven.hot_places("b"), (true, true));
 }

@@ -15,36 +15,55 @@
 //!
 //! A node with hot and bulk devices keeps a second copy of what is read often on a hot one, and reads
 //! the copy with the shorter expected wait (`hot`). A device whose reads fail is taken out until it
-//! works again (`device`).
+//! works again (`device`). Of what is read most, hot nodes of the cluster hold copies (`hot_keys`).
 //!
 //! Objects found on a device at a restart, and objects that were not compared with the origin for
 //! [`Settings::revalidate`], are compared with it by etag before they are served.
 
 mod cluster;
+mod depth;
 mod device;
 mod event;
 mod flights;
+mod handover;
+#[cfg(test)]
+mod handover_tests;
 #[cfg(test)]
 mod hit_tests;
 mod hot;
+mod hot_keys;
+#[cfg(test)]
+mod hot_keys_tests;
+mod hot_nodes_report;
 mod hot_report;
 #[cfg(test)]
 mod hot_tests;
 mod index;
+mod pieces;
 mod reads;
 mod remote;
+mod reply;
+mod reuse;
 mod settings;
 mod stamps;
+mod terms;
 mod tiers;
 mod writes;
 
 pub use cluster::PeerStatus;
+pub use depth::Reason as DepthReason;
 pub use device::DeviceState;
 pub use event::{
-    Action, Answered, Asker, Checked, DeviceId, Event, Failure, Fetched, JobId, Reply, RequestId,
-    Stages, Unread,
+    Action, Answered, Asker, Checked, DeviceId, Event, Failure, Fetched, JobId, ReadsTold,
+    RequestId, Unread,
 };
+pub use hot_keys::{HOT_KEYS_MAX, HotDirectory, TOLD_MAX};
+pub use hot_nodes_report::{HotKey, HotKeyMoved, HotNodes, HotNodesBought, HotNodesMoves};
 pub use hot_report::{Bought, DeviceTier, HotTier, Hottest, Moved, Moves, Tiers};
+pub use pieces::{Extent, Part, Take};
+pub use reply::{Reply, Stages};
+pub use reuse::MemoryUse;
+use reuse::Reuse;
 pub use settings::{
     Choice, ClusterSettings, DeviceSettings, OriginSettings, Pin, Settings, TierSettings,
 };
@@ -65,6 +84,7 @@ use cluster::{Authority, Cluster, Verified};
 use device::{Device, Service};
 use flights::Flights;
 use hot::Hot;
+use hot_keys::HotKeys;
 use index::{Index, Place};
 use stamps::Stamps;
 
@@ -117,6 +137,8 @@ pub struct Contents {
     pub memory_objects: usize,
     /// Bytes of the memory tier, overhead included.
     pub memory_bytes: u64,
+    /// Maximum bytes of the memory tier at present.
+    pub memory_bytes_max: u64,
     /// Objects on devices; second copies on hot devices do not count.
     pub device_objects: usize,
     /// Bytes of memory of the index of the devices' objects.
@@ -145,8 +167,8 @@ pub struct Hit<P> {
 /// The writes of one key: the one that has its turn, and those that wait for theirs.
 struct Writers {
     current: RequestId,
-    /// The view changed after its turn began, so another node may have written since.
-    uncertain: bool,
+    /// Until when it may be made: another node may write after that. `MAX` while this node orders the key.
+    until: Nanos,
     /// Those that wait, each with the epoch of [`Event::WriteBegin`].
     waiting: VecDeque<(RequestId, Option<u64>)>,
 }
@@ -161,6 +183,8 @@ pub struct Node<P> {
     devices: Vec<Device>,
     /// Present if there are devices of both classes.
     hot: Option<Hot>,
+    /// Present once there are hot nodes.
+    hot_keys: Option<Box<HotKeys>>,
     /// Counts choices of a device, for [`Choice::RoundRobin`].
     turn: u64,
     origin: Queue<JobId>,
@@ -174,6 +198,8 @@ pub struct Node<P> {
     other_keys: u64,
     cluster: Option<Cluster>,
     flights: Flights,
+    /// What readers of flights that are read in pieces are given, from their first piece on.
+    opened: HashMap<JobId, P>,
     appending: HashMap<JobId, Appending>,
     /// The newest of a key's records that are being written and not void.
     appending_of: HashMap<Key, JobId>,
@@ -181,6 +207,8 @@ pub struct Node<P> {
     writers: HashMap<Key, Writers>,
     writes_waiting: u32,
     recorder: Recorder,
+    /// Present if it was asked for.
+    reuse: Option<Reuse>,
     invariants: Invariants,
     next_job: JobId,
     /// The latest time of any event.
@@ -207,6 +235,7 @@ impl<P: Payload> Node<P> {
             comparisons: Service::default(),
             other_keys: 0,
             hot: Hot::new(&settings.tiers, &devices, now),
+            hot_keys: None,
             turn: 0,
             devices,
             origin: Queue::new(
@@ -226,12 +255,14 @@ impl<P: Payload> Node<P> {
             ),
             cluster: settings.cluster.clone().map(|cluster| Cluster::new(cluster, now)),
             flights: Flights::default(),
+            opened: HashMap::new(),
             appending: HashMap::new(),
             appending_of: HashMap::new(),
             appending_bytes: 0,
             writers: HashMap::new(),
             writes_waiting: 0,
             recorder: Recorder::new(&QueueName::Node.to_string(), 0, settings.windows.clone(), now),
+            reuse: None,
             invariants: Invariants::default(),
             next_job: 0,
             now,
@@ -277,8 +308,9 @@ impl<P: Payload> Node<P> {
     pub fn handle(&mut self, now: Nanos, event: Event<P>, actions: &mut Vec<Action<P>>) {
         self.now = self.now.max(now);
         match event {
-            Event::Get { request, key, asker, deadline } => {
-                self.get(now, request, key, asker, deadline, actions);
+            Event::Get { request, key, asker, deadline, take } => {
+                let ask = (asker, deadline, take);
+                self.get(now, request, key, ask, actions);
             }
             Event::WriteBegin { request, key, epoch } => {
                 self.write_begin(now, request, key, epoch, actions);
@@ -286,7 +318,10 @@ impl<P: Payload> Node<P> {
             Event::WriteEnd { request, key, payload } => {
                 self.write_end(now, request, key, payload, actions);
             }
-            Event::Read { job, result } => self.read(now, job, result, actions),
+            Event::Read { job, result: Ok(payload), left } if left > 0 => {
+                self.read_piece(now, job, payload, actions);
+            }
+            Event::Read { job, result, .. } => self.read(now, job, result, true, actions),
             Event::Appended { job, written } => self.appended(now, job, written, actions),
             Event::Listed { device, segment, keys } => {
                 self.listed(now, device, segment, keys, actions);
@@ -306,6 +341,10 @@ impl<P: Payload> Node<P> {
                 self.invalidated(now, request, peer, done, actions);
             }
             Event::Offered { key } => self.offered(now, key, actions),
+            Event::Return { peer } => self.give_back(peer),
+            Event::Returned { peer, done } => self.returned(now, peer, done, actions),
+            Event::HandOver => self.hand_over(now, actions),
+            Event::ReadsTold { peer, told } => self.reads_told(now, peer, &told),
             Event::View(view) => self.view(now, view, actions),
             Event::Clear => self.clear(),
             Event::Tick => self.tick(now, actions),
@@ -313,6 +352,12 @@ impl<P: Payload> Node<P> {
                 Some(on) => on.queue.set_length_max(length_max),
                 None => self.invariants.broken(),
             },
+            Event::MemoryMax { bytes } => self.set_memory_max(bytes, actions),
+            Event::Copying(on) => {
+                if let Some(hot) = &mut self.hot {
+                    hot.copying = on;
+                }
+            }
         }
     }
 
@@ -349,6 +394,7 @@ impl<P: Payload> Node<P> {
         Contents {
             memory_objects: self.memory.len(),
             memory_bytes: self.memory.bytes(),
+            memory_bytes_max: self.memory.bytes_max(),
             device_objects: self.index.len(),
             index_bytes: self.index.memory_bytes(),
             device_bytes: self.devices.iter().map(|d| d.log.bytes()).collect(),

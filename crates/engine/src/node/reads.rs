@@ -4,6 +4,7 @@ use model::window::{Finished, Nanos, Operation, Outcome};
 
 use super::flights::{self, At, Flight, Waiter};
 use super::index::{OnDevices, Place, Record};
+use super::pieces::{Extent, Take};
 use super::{
     Action, Asker, Authority, Choice, DeviceId, Hit, JobId, Node, Reply, RequestId, Stages, Unread,
     Verified,
@@ -29,8 +30,7 @@ impl<P: Payload> Node<P> {
         now: Nanos,
         request: RequestId,
         key: Key,
-        asker: Asker,
-        deadline: Option<Nanos>,
+        (asker, deadline, take): (Asker, Option<Nanos>, Take),
         actions: &mut Vec<Action<P>>,
     ) {
         self.recorder.arrive(now);
@@ -40,14 +40,20 @@ impl<P: Payload> Node<P> {
             return;
         }
         let authority = self.authority(&key, now);
-        if self.get_from_memory(now, request, &key, authority, actions) {
-            return;
-        }
         let (peer, avoid) = match asker {
             Asker::Peer => (true, None),
             Asker::Client { avoid } => (false, avoid),
         };
-        let waiter = Waiter { request, received: now, length_met: 0, deadline, peer };
+        let in_memory = self.get_from_memory(now, request, &key, authority, actions);
+        if !peer {
+            self.count_for_hot_nodes(&key, in_memory, now);
+        }
+        if in_memory {
+            return;
+        }
+        let received = now;
+        let waiter =
+            Waiter { request, received, length_met: 0, deadline, peer, take, opened: false };
         self.count_read(&key, now);
         let way = self.way(&key, authority, peer, now);
         if peer && !matches!(way, Way::Read(_)) {
@@ -57,9 +63,14 @@ impl<P: Payload> Node<P> {
         if self.join(now, &key, waiter, authority, actions) {
             return;
         }
-        let flight = Flight::new(key, now, vec![waiter], authority, avoid);
+        let mut flight = Flight::new(key, now, vec![waiter], authority, avoid);
         match way {
-            Way::Read(place) => self.enter_device(now, place, flight, actions),
+            Way::Read(place) => {
+                if !peer && let Some(part) = self.part_of(&flight.key, place, take, now) {
+                    (flight.part, flight.void) = (Some(part), true);
+                }
+                self.enter_device(now, place, flight, actions);
+            }
             _ => self.dispatch(now, flight, actions),
         }
     }
@@ -120,6 +131,7 @@ impl<P: Payload> Node<P> {
         }
         let Some(kept) = self.memory.get(key) else { return false };
         let (payload, warm, again) = kept.read();
+        self.count_reuse(now, key, &payload, None);
         let warm = if again { self.offer(now, key, &payload, actions) } else { warm };
         let age = verified.map_or(0, |verified| now.saturating_sub(verified.at));
         let reply = Reply::Found { payload, outcome: Outcome::Memory, age, warm };
@@ -142,7 +154,9 @@ impl<P: Payload> Node<P> {
         }
         let kept = self.memory.get(key)?;
         let (payload, warm, again) = kept.read();
+        self.count_reuse(now, key, &payload, None);
         let warm = if again { self.offer(now, key, &payload, actions) } else { warm };
+        self.count_for_hot_nodes(key, true, now);
         self.now = self.now.max(now);
         let finished = Finished {
             operation: Operation::Get,
@@ -206,6 +220,7 @@ impl<P: Payload> Node<P> {
                 flight.waiters.push(waiter);
             }
             self.recorder.join(now);
+            self.open_late(now, key, actions);
         } else {
             let reply = Reply::Busy { queue: queue.to_owned() };
             let mut stages = Stages::at_once(now, self.flights.len() as u32);
@@ -260,7 +275,13 @@ impl<P: Payload> Node<P> {
         }
     }
 
-    fn start_reads(&mut self, now: Nanos, device: DeviceId, actions: &mut Vec<Action<P>>) {
+    pub(super) fn start_reads(
+        &mut self,
+        now: Nanos,
+        device: DeviceId,
+        actions: &mut Vec<Action<P>>,
+    ) {
+        let piece_bytes = self.devices[device].piece_bytes;
         while let Some(started) = self.devices[device].queue.start(now) {
             let job = started.job;
             let Some(flight) = self.flights.get_mut(job) else {
@@ -269,6 +290,12 @@ impl<P: Payload> Node<P> {
                 continue;
             };
             flight.started = started.start;
+            if flight.opened {
+                let (key, location) = (flight.key.clone(), flight.location);
+                let (start, extent) = (started.start, Extent::Next { bytes: piece_bytes });
+                actions.push(Action::Read { device, location, key, job, start, extent });
+                continue;
+            }
             if flight.is_abandoned(now) {
                 let finished = flight.finished(started.start, Outcome::Error, 0);
                 self.devices[device].finish(now, &finished);
@@ -290,8 +317,13 @@ impl<P: Payload> Node<P> {
                 flight.location = record.place.location;
                 flight.record = Some(record);
             }
-            let location = flight.location;
-            actions.push(Action::Read { device, location, key, job, start: started.start });
+            let (location, part) = (flight.location, flight.part);
+            let extent = match part.is_some() || self.devices[device].is_large(location) {
+                true => Extent::First { bytes: piece_bytes, part },
+                false => Extent::Record,
+            };
+            let start = started.start;
+            actions.push(Action::Read { device, location, key, job, start, extent });
         }
     }
 
@@ -313,11 +345,13 @@ impl<P: Payload> Node<P> {
         now: Nanos,
         job: JobId,
         result: Result<P, Unread>,
+        to_the_end: bool,
         actions: &mut Vec<Action<P>>,
     ) {
         // A device ends each read once: nobody gives it up before.
-        let Some(flight) = self.flights.remove(job) else { return self.invariants.broken() };
+        let Some(mut flight) = self.flights.remove(job) else { return self.invariants.broken() };
         let At::Device(device) = flight.at else { return self.invariants.broken() };
+        self.opened.remove(&job);
         let served = now.max(flight.started);
         let outcome = self.devices[device].outcome;
         let bytes = result.as_ref().map_or(0, Payload::bytes);
@@ -328,7 +362,11 @@ impl<P: Payload> Node<P> {
         } else {
             on.health.worked();
             let service = served.saturating_sub(flight.started);
-            on.service.add(flight.location.bytes(), service, served);
+            on.turn(service, served);
+            // The line goes through whole records.
+            if to_the_end && flight.part.is_none() {
+                on.service.add(flight.location.bytes(), flight.in_service + service, served);
+            }
         }
         let outcome_recorded = if failed { Outcome::Error } else { outcome };
         let finished = flight.finished(served, outcome_recorded, bytes);
@@ -336,8 +374,16 @@ impl<P: Payload> Node<P> {
         self.start_reads(served, device, actions);
         let rescue = flight.rescue;
         match result {
-            Ok(payload) => self.after_read(served, device, flight, payload, actions),
-            Err(why) => self.after_failed_read(served, device, flight, &why, actions),
+            Ok(payload) => {
+                if flight.part.is_some() {
+                    self.open_replies(served, device, &mut flight, &payload, actions);
+                }
+                self.after_read(served, device, flight, payload, actions);
+            }
+            Err(why) => {
+                self.cut_replies(served, &mut flight, actions);
+                self.after_failed_read(served, device, flight, &why, actions);
+            }
         }
         if rescue {
             self.rescue_ended(served, actions);
@@ -477,9 +523,16 @@ impl<P: Payload> Node<P> {
         reply: impl Fn() -> Reply<P>,
         actions: &mut Vec<Action<P>>,
     ) {
+        let (served, _) = flight.served.unwrap_or((now, 0));
         for waiter in &flight.waiters {
             let stages = flight.stages(waiter, now);
-            self.answer(now, waiter.request, reply(), stages, actions);
+            let reply = reply();
+            if let Reply::Found { payload, outcome, .. } = &reply {
+                let service = served.saturating_sub(flight.started);
+                let service = (*outcome != Outcome::Memory).then_some(service);
+                self.count_reuse(now, &flight.key, payload, service);
+            }
+            self.answer(now, waiter.request, reply, stages, actions);
         }
     }
 
@@ -494,7 +547,7 @@ impl<P: Payload> Node<P> {
         self.answer(now, request, reply, stages, actions);
     }
 
-    fn answer(
+    pub(super) fn answer(
         &mut self,
         now: Nanos,
         request: RequestId,
@@ -504,6 +557,8 @@ impl<P: Payload> Node<P> {
     ) {
         let (outcome, bytes) = match &reply {
             Reply::Found { payload, outcome, .. } => (*outcome, payload.bytes()),
+            // It is recorded with the second reply.
+            Reply::Opened { .. } => return self.invariants.broken(),
             Reply::Stream => (Outcome::Origin, 0),
             Reply::NotFound | Reply::NotHere => (Outcome::Miss, 0),
             _ => (Outcome::Error, 0),

@@ -63,6 +63,9 @@ pub struct ClusterSettings {
     /// Maximum bytes per second that are offered to further replicas on an object's second hit; 0
     /// for no offers.
     pub replicate_bytes_per_s: u64,
+    /// The part of a device that a key's reads must keep busy for a hot node to hold a copy.
+    #[serde(default)]
+    pub hot_load_min: f64,
 }
 
 impl ClusterSettings {
@@ -87,12 +90,19 @@ pub struct DeviceSettings {
     pub outcome: Outcome,
     /// Number of reads that it serves in parallel.
     pub servers: u32,
+    /// If above 0: that number is found from the measured throughput, between 1 and this one.
+    #[serde(default)]
+    pub servers_max: u32,
     /// Maximum number of reads waiting and in service; further reads are refused.
     pub queue_length_max: u32,
     /// Maximum bytes that it holds.
     pub bytes_max: u64,
     /// Maximum bytes of a segment.
     pub segment_bytes: u64,
+    /// A longer record is read in pieces of so many bytes of its object, with other reads between
+    /// them, and a part of its object alone; 0: every record is read at once.
+    #[serde(default)]
+    pub piece_bytes: u64,
 }
 
 /// What hot devices hold, and how a device is chosen for a read. Without devices of both classes,

@@ -7,7 +7,7 @@ use super::hot::Target;
 use super::index::Place;
 use super::{Action, Appending, DeviceId, JobId, Kept, Node, Verified};
 use crate::mutant::{self, Mutant};
-use crate::tier::RECORD_OVERHEAD_BYTES;
+use crate::tier::record_bytes;
 use crate::{Key, Payload};
 
 impl<P: Payload> Node<P> {
@@ -25,6 +25,16 @@ impl<P: Payload> Node<P> {
         }
         let bytes = payload.stored_bytes();
         let left = self.memory.insert(key, Kept { payload, verified, hits: 0, warm: 0 }, bytes);
+        self.evicted(left, actions);
+    }
+
+    /// Changes the maximum bytes of the memory tier.
+    pub(super) fn set_memory_max(&mut self, bytes: u64, actions: &mut Vec<Action<P>>) {
+        let left = self.memory.set_bytes_max(bytes);
+        self.evicted(left, actions);
+    }
+
+    fn evicted(&mut self, left: Vec<(Key, Kept<P>)>, actions: &mut Vec<Action<P>>) {
         for (key, kept) in left {
             if !self.index.contains_key(&key) && !self.appending_of.contains_key(&key) {
                 self.append(&key, &kept.payload, kept.verified, Target::Main, None, actions);
@@ -46,7 +56,7 @@ impl<P: Payload> Node<P> {
         actions: &mut Vec<Action<P>>,
     ) -> bool {
         let stored_bytes = payload.stored_bytes();
-        let bytes = stored_bytes + key.len() as u64 + RECORD_OVERHEAD_BYTES;
+        let bytes = record_bytes(key.len(), payload.bytes(), stored_bytes);
         if payload.bytes() > self.settings.object_bytes_max
             || self.appending_bytes + stored_bytes > self.settings.appends_bytes_max
         {

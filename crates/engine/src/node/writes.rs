@@ -25,7 +25,7 @@ impl<P: Payload> Node<P> {
         match self.writers.get_mut(&key) {
             None => {
                 let writers =
-                    Writers { current: request, uncertain: false, waiting: VecDeque::new() };
+                    Writers { current: request, until: Nanos::MAX, waiting: VecDeque::new() };
                 self.writers.insert(key, writers);
                 actions.push(Action::WriteTurn { request });
             }
@@ -46,7 +46,8 @@ impl<P: Payload> Node<P> {
     /// Whether this node orders a key's writes, and has done so since an epoch.
     fn orders(&self, now: Nanos, key: &Key, epoch: Option<u64>) -> bool {
         let orders = |cluster: &super::Cluster| {
-            cluster.is_primary(key, now)
+            !cluster.hands_over()
+                && cluster.is_primary(key, now)
                 && (cluster.is_since(key, epoch) || mutant::is(Mutant::EpochUnasked))
         };
         self.cluster.as_ref().is_none_or(orders)
@@ -57,9 +58,10 @@ impl<P: Payload> Node<P> {
     /// condition names, and the write: a look that comes after another primary's write must not be
     /// followed by this one. Cost: a look-up.
     pub fn may_write(&self, now: Nanos, request: RequestId, key: &Key) -> bool {
-        let turn = self.writers.get(key).is_some_and(|it| it.current == request && !it.uncertain);
-        let primary = self.cluster.as_ref().is_none_or(|cluster| cluster.is_primary(key, now));
-        (turn && primary) || mutant::is(Mutant::WritesUnasked)
+        let turn = self.writers.get(key).filter(|it| it.current == request);
+        let may = |cluster: &super::Cluster, until| cluster.may_end(key, until, now);
+        let may = |it: &Writers| self.cluster.as_ref().is_none_or(|cluster| may(cluster, it.until));
+        turn.is_some_and(may) || mutant::is(Mutant::WritesUnasked)
     }
 
     pub(super) fn write_end(
@@ -79,7 +81,7 @@ impl<P: Payload> Node<P> {
             self.writes_waiting -= (before - writers.waiting.len()) as u32;
             return;
         }
-        let uncertain = writers.uncertain;
+        let until = writers.until;
         self.next_turn(now, &key, actions);
         if !mutant::is(Mutant::OwnCopyKept) {
             self.forget(&key);
@@ -89,13 +91,13 @@ impl<P: Payload> Node<P> {
         }
         // If the view changed since its turn began, another node may have written after it, because
         // the origin's answer may have been long on its way.
-        let authority = self.authority(&key, now).filter(|_| !uncertain);
+        let authority = self.authority(&key, now).filter(|_| until == Nanos::MAX);
         let verified = authority.map(|authority| Verified { at: now, authority });
         if let Some(payload) = payload.filter(|_| verified.is_some()) {
             self.append(&key, &payload, verified, Target::Main, None, actions);
             self.keep(key.clone(), payload, verified, actions);
         }
-        self.spread_write(now, request, &key, uncertain, actions);
+        self.spread_write(now, request, &key, until, actions);
     }
 
     /// Gives the turn to the next writer of a key. Refuses those that came when this node did not order
@@ -113,7 +115,7 @@ impl<P: Payload> Node<P> {
             }
             let Some(writers) = self.writers.get_mut(key) else { return self.invariants.broken() };
             writers.current = request;
-            writers.uncertain = false;
+            writers.until = Nanos::MAX;
             actions.push(Action::WriteTurn { request });
             return;
         }

@@ -146,7 +146,7 @@ pub struct World {
 impl World {
     pub fn new(plan: Plan) -> World {
         let mut random = SmallRng::seed_from_u64(plan.seed);
-        let member = |i: usize| Member { name: format!("n{i}"), weight: 1.0 };
+        let member = |i: usize| Member::new(format!("n{i}"), 1.0);
         let ring = Arc::new(Ring::coarse((0..plan.nodes).map(member).collect(), 3, 12).unwrap());
         let settings = gateway::Settings {
             policy: plan.policy,

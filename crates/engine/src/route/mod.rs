@@ -21,7 +21,7 @@ pub(crate) use load::stale;
 pub use load::{Load, Ratio, Responses};
 pub use prequal::{Pool, PoolSettings, Probe, c3_score, hot_cold};
 pub use random::SplitMix64;
-pub use ring::{Member, PLACEMENT, REPLICAS_MAX, Replicas, Ring, RingError};
+pub use ring::{HOT_NODES_MAX, Member, PLACEMENT, REPLICAS_MAX, Replicas, Ring, RingError};
 pub use schedule::{Candidate, Policy};
 
 use std::sync::Arc;
@@ -52,22 +52,32 @@ pub struct View {
     /// The ring; `None`: that of the recipient's settings, as in a static membership. A member keeps
     /// its [`NodeId`] from ring to ring ([`Ring::listed`]).
     pub ring: Option<Arc<Ring>>,
+    /// For each member whether it handed over before it ceased to be live: it does nothing any more that
+    /// others would have to wait for. Empty: none.
+    #[serde(default)]
+    pub handed_over: Vec<bool>,
 }
 
 impl View {
     /// The view of a static membership with this number of members.
     pub fn fixed(members: usize) -> View {
-        View { epoch: 0, live: vec![true; members], until: Nanos::MAX, ring: None }
+        View { live: vec![true; members], until: Nanos::MAX, ..View::unknown(members) }
     }
 
     /// What a process of a leased membership knows before its first view: nothing.
     pub fn unknown(members: usize) -> View {
-        View { epoch: 0, live: vec![false; members], until: 0, ring: None }
+        let live = vec![false; members];
+        View { epoch: 0, live, until: 0, ring: None, handed_over: Vec::new() }
     }
 
     /// Whether a member is live.
     pub fn is_live(&self, node: NodeId) -> bool {
         self.live.get(node).copied().unwrap_or(false)
+    }
+
+    /// Whether a member handed over before it ceased to be live.
+    pub fn has_handed_over(&self, node: NodeId) -> bool {
+        !self.is_live(node) && self.handed_over.get(node).copied().unwrap_or(false)
     }
 
     /// The primary among a key's nodes: the first that is live. Only the primary orders the key's

@@ -21,6 +21,10 @@ use model::window::key_hash;
 /// Maximum number of nodes that a key belongs to.
 pub const REPLICAS_MAX: usize = 8;
 
+/// Maximum number of hot nodes of a key; fewer where it has more than four replicas, because all of a
+/// key's nodes together are at most [`REPLICAS_MAX`].
+pub const HOT_NODES_MAX: usize = 4;
+
 /// Version of the rule by which keys are placed: two processes with different ones must not serve one
 /// cluster. 1 had 65,536 slots.
 pub const PLACEMENT: u32 = 2;
@@ -40,6 +44,17 @@ pub struct Member {
     /// Its share of the keys relative to the others: its capacity, in any unit. 0 in a listed ring
     /// ([`Ring::listed`]): the member has no keys, because it leaves or has left.
     pub weight: f64,
+    /// Whether it is a hot node: it has no keys of its own, and holds copies of what is read most. Its
+    /// weight is its share of these among the hot nodes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hot: bool,
+}
+
+impl Member {
+    /// A member with keys.
+    pub fn new(name: impl Into<String>, weight: f64) -> Member {
+        Member { name: name.into(), weight, hot: false }
+    }
 }
 
 /// An invalid ring.
@@ -115,8 +130,8 @@ impl Replicas {
 ///
 /// ```
 /// use engine::route::{Member, Ring};
-/// let member = |name: &str, weight| Member { name: name.into(), weight };
-/// let ring = Ring::new(vec![member("a", 1.0), member("b", 1.0), member("c", 2.0)], 2)?;
+/// let members = vec![Member::new("a", 1.0), Member::new("b", 1.0), Member::new("c", 2.0)];
+/// let ring = Ring::new(members, 2)?;
 /// let nodes: Vec<&str> = ring.replicas(b"key").iter().map(|n| ring.name(n)).collect();
 /// assert_eq!(nodes.len(), 2);
 /// assert!((ring.shares()[2] - 0.5).abs() < 0.01);
@@ -129,6 +144,9 @@ pub struct Ring {
     replicas: usize,
     /// The nodes of each slot in turn, `replicas` per slot.
     table: Vec<u16>,
+    /// The hot nodes of each slot in turn, `hot_each` per slot.
+    hot: Vec<u16>,
+    hot_each: usize,
     /// The number of slots is 2 to this power.
     slot_bits: u32,
     /// The members' indexes in ascending order of their names.
@@ -231,31 +249,20 @@ impl Ring {
         for member in &members {
             let some = member.weight > 0.0 || (listed && member.weight == 0.0);
             if !(member.weight.is_finite() && some) {
-                let Member { name, weight } = member.clone();
+                let Member { name, weight, .. } = member.clone();
                 return Err(RingError::Weight { name, weight });
             }
         }
-        let placed: Vec<Placed> = members
-            .iter()
-            .enumerate()
-            .filter(|(_, member)| member.weight > 0.0)
-            .map(|(node, member)| Placed {
-                node: node as u16,
-                seed: key_hash(member.name.as_bytes()),
-                weight: member.weight,
-            })
-            .collect();
+        let placed = placed(&members, false);
         if placed.is_empty() {
             return Err(RingError::Empty);
         }
         let each = replicas.min(placed.len());
-        let slots = 1u64 << slot_bits;
-        let mut table = Vec::with_capacity(slots as usize * each);
-        let even = placed.iter().all(|member| member.weight == placed[0].weight);
-        for slot in 0..slots {
-            table.extend_from_slice(&first(&placed, slot, each, even)[..each]);
-        }
-        Ok(Ring { members, replicas: each, table, slot_bits, by_name, listed })
+        let table = table(&placed, slot_bits, each);
+        let placed_hot = self::placed(&members, true);
+        let hot_each = HOT_NODES_MAX.min(REPLICAS_MAX - each).min(placed_hot.len());
+        let hot = self::table(&placed_hot, slot_bits, hot_each);
+        Ok(Ring { members, replicas: each, table, hot, hot_each, slot_bits, by_name, listed })
     }
 
     /// The members, in ascending order of their names, or as listed: [`NodeId`] is the index here.
@@ -275,9 +282,20 @@ impl Ring {
         Some(NodeId::from(self.by_name[found]))
     }
 
-    /// Whether a member has keys: false for one that leaves or has left, and for an unknown one.
+    /// Whether a member has keys: false for one that leaves or has left, for a hot node, and for an
+    /// unknown one.
     pub fn has_keys(&self, node: NodeId) -> bool {
-        self.members.get(node).is_some_and(|member| member.weight > 0.0)
+        self.members.get(node).is_some_and(|member| member.weight > 0.0 && !member.hot)
+    }
+
+    /// Whether a member is a hot node.
+    pub fn is_hot(&self, node: NodeId) -> bool {
+        self.members.get(node).is_some_and(|member| member.hot)
+    }
+
+    /// The number of nodes that may be hot nodes of a key.
+    pub fn hot_count(&self) -> usize {
+        self.hot_each
     }
 
     /// The number of slots: keys of one slot have the same nodes.
@@ -318,6 +336,30 @@ impl Ring {
         &self.table[from..from + self.replicas]
     }
 
+    /// The hot nodes of the keys of a slot, the first to be named first.
+    pub(crate) fn hot_row(&self, slot: usize) -> &[u16] {
+        let from = slot * self.hot_each;
+        &self.hot[from..from + self.hot_each]
+    }
+
+    /// The nodes of the key with this [`key_hash`], and behind them up to `count` of its hot nodes: the
+    /// first of all hot members by a hash of their own. They never become the key's primary, so
+    /// [`super::View::primary`] is not to be asked about these.
+    pub fn with_hot(&self, hash: u64, count: usize) -> Replicas {
+        let slot = self.slot_of_hash(hash);
+        let mut nodes = self.of_slot(slot);
+        for &node in self.hot_row(slot).iter().take(count) {
+            nodes.add(NodeId::from(node));
+        }
+        nodes
+    }
+
+    /// Whether a member may hold copies of the keys of a slot: it is one of their nodes or hot nodes.
+    pub(crate) fn may_hold(&self, slot: usize, node: NodeId) -> bool {
+        let is = |other: &u16| NodeId::from(*other) == node;
+        self.row(slot).iter().any(is) || self.hot_row(slot).iter().any(is)
+    }
+
     /// The share of all keys of which each member is the primary.
     pub fn shares(&self) -> Vec<f64> {
         self.shares_of(&vec![true; self.members.len()])
@@ -341,17 +383,43 @@ impl Ring {
     pub fn fingerprint(&self) -> u64 {
         let mut text = format!("{PLACEMENT} {} {} ", self.slot_bits, self.replicas);
         for member in &self.members {
-            text.push_str(&format!("{:?} {:x} ", member.name, member.weight.to_bits()));
+            let hot = if member.hot { "hot " } else { "" };
+            text.push_str(&format!("{:?} {:x} {hot}", member.name, member.weight.to_bits()));
         }
         key_hash(text.as_bytes())
     }
 }
 
-/// A member that has keys.
+/// A member that has keys, or a hot node.
 struct Placed {
     node: u16,
     seed: u64,
     weight: f64,
+}
+
+/// The members with keys, or the hot nodes.
+fn placed(members: &[Member], hot: bool) -> Vec<Placed> {
+    let of = |(node, member): (usize, &Member)| Placed {
+        node: node as u16,
+        seed: key_hash(member.name.as_bytes()),
+        weight: member.weight,
+    };
+    let members = members.iter().enumerate();
+    members.filter(|(_, member)| member.weight > 0.0 && member.hot == hot).map(of).collect()
+}
+
+/// The first `each` members of all slots in turn.
+fn table(placed: &[Placed], slot_bits: u32, each: usize) -> Vec<u16> {
+    if each == 0 {
+        return Vec::new();
+    }
+    let slots = 1u64 << slot_bits;
+    let mut table = Vec::with_capacity(slots as usize * each);
+    let even = placed.iter().all(|member| member.weight == placed[0].weight);
+    for slot in 0..slots {
+        table.extend_from_slice(&first(placed, slot, each, even)[..each]);
+    }
+    table
 }
 
 /// The `each` members that a slot ranks first, in their order; `even` if all have the same weight.
@@ -390,153 +458,4 @@ fn uniform(seed: u64, slot: u64) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn ring(weights: &[f64], replicas: usize) -> Ring {
-        let member = |(i, w): (usize, &f64)| Member { name: format!("n{i:03}"), weight: *w };
-        Ring::new(weights.iter().enumerate().map(member).collect(), replicas).unwrap()
-    }
-
-    /// The naive twin: ranks all members for each key's slot.
-    fn naive(ring: &Ring, key: &[u8]) -> Vec<NodeId> {
-        let slot = key_hash(key) >> (64 - SLOT_BITS);
-        let of = |m: &Member| -uniform(key_hash(m.name.as_bytes()), slot).ln() / m.weight;
-        let mut ranked: Vec<NodeId> = (0..ring.members.len()).collect();
-        ranked.sort_by(|&a, &b| of(&ring.members[a]).total_cmp(&of(&ring.members[b])));
-        ranked.truncate(ring.replicas);
-        ranked
-    }
-
-    #[test]
-    fn shares_follow_weights() {
-        let ring = ring(&[1.0, 1.0, 2.0, 4.0], 3);
-        for (share, exact) in ring.shares().iter().zip([0.125, 0.125, 0.25, 0.5]) {
-            assert!((share - exact).abs() < 0.01, "{share} for {exact}");
-        }
-        let without = ring.shares_of(&[true, true, true, false]);
-        for (share, exact) in without.iter().zip([0.25, 0.25, 0.5, 0.0]) {
-            assert!((share - exact).abs() < 0.01, "{share} for {exact}");
-        }
-    }
-
-    #[test]
-    fn a_new_member_takes_its_share_and_moves_nothing_else() {
-        let (before, after) = (ring(&[1.0; 5], 3), ring(&[1.0; 6], 3));
-        let mut moved = 0;
-        for slot in 0..SLOTS {
-            let old: Vec<NodeId> = before.of_slot(slot).iter().collect();
-            let new: Vec<NodeId> = after.of_slot(slot).iter().filter(|&n| n != 5).collect();
-            assert!(old.starts_with(&new), "slot {slot}: {old:?} became {new:?}");
-            moved += usize::from(old[0] != after.of_slot(slot).iter().next().unwrap());
-        }
-        let share = moved as f64 / SLOTS as f64;
-        assert!((share - 1.0 / 6.0).abs() < 0.01, "{share} of the keys moved");
-    }
-
-    /// Of 200 nodes, and of those that join them one after another: what each has, and what its join moves.
-    #[test]
-    fn large_rings_are_even_and_joins_move_what_they_must() {
-        let mut before = ring(&[1.0; 200], 1);
-        let even = |ring: &Ring| {
-            let shares = ring.shares();
-            let mean = 1.0 / shares.len() as f64;
-            assert!(shares.iter().all(|share| (share / mean - 1.0).abs() < 0.05), "{shares:?}");
-        };
-        even(&before);
-        for nodes in 201..206 {
-            let after = ring(&vec![1.0; nodes], 1);
-            let moved = (0..SLOTS).filter(|&slot| before.row(slot) != after.row(slot)).count();
-            let ideal = SLOTS as f64 / nodes as f64;
-            assert!(moved as f64 <= 1.05 * ideal, "{moved} of {ideal} at {nodes}");
-            even(&after);
-            before = after;
-        }
-    }
-
-    #[test]
-    fn rings_that_cannot_be_are_named() {
-        let member = |name: &str, weight| Member { name: name.into(), weight };
-        assert_eq!(Ring::new(vec![], 3), Err(RingError::Empty));
-        let two = vec![member("a", 1.0), member("b", 1.0), member("a", 2.0)];
-        assert_eq!(Ring::new(two, 3), Err(RingError::Duplicate("a".into())));
-        for weight in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-            let error = Ring::new(vec![member("a", weight)], 3).unwrap_err();
-            assert!(matches!(error, RingError::Weight { .. }), "{weight}: {error}");
-        }
-        assert_eq!(Ring::new(vec![member("a", 1.0)], 0), Err(RingError::Replicas(0)));
-    }
-
-    #[test]
-    fn listed_members_keep_their_numbers() {
-        let member = |name: &str, weight| Member { name: name.into(), weight };
-        let listed = |weights: [f64; 3]| {
-            let names = ["c", "a", "b"].into_iter().zip(weights);
-            Ring::listed(names.map(|(name, weight)| member(name, weight)).collect(), 2)
-        };
-        let (all, drained) = (listed([1.0; 3]).unwrap(), listed([1.0, 0.0, 1.0]).unwrap());
-        assert_eq!((all.find("c"), all.find("a"), all.find("b")), (Some(0), Some(1), Some(2)));
-        assert!(all.has_keys(1) && !drained.has_keys(1) && !drained.has_keys(7));
-        for slot in 0..SLOTS {
-            // The others move up, and nothing else moves.
-            let stay: Vec<NodeId> = all.of_slot(slot).iter().filter(|&node| node != 1).collect();
-            let now: Vec<NodeId> = drained.of_slot(slot).iter().collect();
-            assert!(now.starts_with(&stay) && !now.contains(&1), "slot {slot}: {now:?}");
-        }
-        let json = serde_json::to_string(&drained).unwrap();
-        assert_eq!(serde_json::from_str::<Ring>(&json).unwrap(), drained);
-        assert_eq!(listed([0.0; 3]), Err(RingError::Empty));
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(8))]
-        /// Members in any order are one ring; whoever leaves hands its keys on, and those of others stay.
-        #[test]
-        fn order_is_irrelevant_and_others_keys_stay(
-            weights in prop::collection::vec(1u8..9, 2..8),
-            turn in 0usize..8,
-            leaves in 0usize..8,
-            replicas in 1usize..4,
-        ) {
-            let member = |i: usize| Member { name: format!("n{i}"), weight: f64::from(weights[i]) };
-            let count = weights.len();
-            let mut members: Vec<Member> = (0..count).map(member).collect();
-            let ring = Ring::coarse(members.clone(), replicas, 12).unwrap();
-            members.rotate_left(turn % count);
-            let turned = Ring::coarse(members, replicas, 12).unwrap();
-            let leaves = leaves % count;
-            let without = (0..count).map(member).map(|member| {
-                let stays = member.name != format!("n{leaves}");
-                Member { weight: if stays { member.weight } else { 0.0 }, ..member }
-            });
-            let without = Ring::coarse(without.collect(), replicas, 12).unwrap();
-            for slot in 0..ring.slots() {
-                let names = |ring: &Ring| -> Vec<String> {
-                    ring.of_slot(slot).iter().map(|node| ring.name(node).to_owned()).collect()
-                };
-                let all = names(&ring);
-                prop_assert_eq!(&all, &names(&turned));
-                let gone = format!("n{leaves}");
-                let stay: Vec<String> = all.into_iter().filter(|name| *name != gone).collect();
-                prop_assert!(names(&without).starts_with(&stay));
-            }
-        }
-
-        #[test]
-        fn agrees_with_ranking_all_members(
-            quarters in prop::collection::vec(1u8..40, 1..12),
-            replicas in 1usize..5,
-        ) {
-            let weights: Vec<f64> = quarters.iter().map(|&q| f64::from(q) / 4.0).collect();
-            let ring = ring(&weights, replicas);
-            for key in 0u32..500 {
-                let nodes: Vec<NodeId> = ring.replicas(&key.to_be_bytes()).iter().collect();
-                prop_assert_eq!(nodes, naive(&ring, &key.to_be_bytes()));
-            }
-            let json = serde_json::to_string(&ring).unwrap();
-            prop_assert_eq!(serde_json::from_str::<Ring>(&json).unwrap(), ring);
-        }
-    }
-}
+mod tests;

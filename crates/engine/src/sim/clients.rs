@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use model::window::{Finished, Nanos, Operation, Outcome, SECOND};
+use model::window::{Finished, Nanos, Operation, Outcome, SECOND, key_hash};
 use rand::RngExt;
 use rand_distr::{Distribution, Exp1};
 
@@ -109,7 +109,11 @@ impl Simulation {
     fn ask_node(&mut self, request: RequestNumber, key: u32, write: Option<Written>, any: bool) {
         let until = self.now + self.settings.clients.deadline;
         let key = self.keys[key as usize].clone();
-        let replicas = self.settings.ring.replicas(&key);
+        let ring = &self.settings.ring;
+        let replicas = match write.is_some() {
+            true => ring.replicas(&key),
+            false => ring.with_hot(key_hash(&key), usize::MAX),
+        };
         let any = any && replicas.len() > 1;
         let place = if any { self.random.load.random_range(0..replicas.len()) } else { 0 };
         let node = replicas.iter().nth(place).unwrap_or(0);

@@ -4,7 +4,7 @@ use model::window::Nanos;
 
 use super::happening::{Caller, Happening};
 use super::preload::Disk;
-use super::settings::{FaultKind, Process};
+use super::settings::{FaultKind, MEMBERSHIP, Process};
 use super::{Simulation, State};
 use crate::gateway::{Event, Failed, Gateway};
 use crate::node::{Node, Restored, RestoredSegment};
@@ -43,6 +43,10 @@ impl Simulation {
             FaultKind::Kill { process, down, devices_lost, .. } => {
                 self.kill(usize::from(process), devices_lost);
                 down
+            }
+            FaultKind::Stop { process, within, .. } => {
+                self.stop(usize::from(process), index, within);
+                return;
             }
             FaultKind::Pause { process, time } => {
                 self.processes[usize::from(process)].paused += 1;
@@ -110,7 +114,7 @@ impl Simulation {
 
     pub(super) fn mend(&mut self, index: usize) {
         match self.settings.faults[index].kind {
-            FaultKind::Kill { process, clock, .. } => {
+            FaultKind::Kill { process, clock, .. } | FaultKind::Stop { process, clock, .. } => {
                 let process = usize::from(process);
                 if !self.processes[process].alive {
                     self.processes[process].clock = clock;
@@ -163,6 +167,36 @@ impl Simulation {
         }
     }
 
+    /// A node begins to stop in order. It ends later, and is started again then.
+    fn stop(&mut self, process: usize, fault: usize, within: Nanos) {
+        if self.settings.membership.is_none() || !self.processes[process].alive {
+            return;
+        }
+        let Some(node) = self.nodes.get_mut(process).filter(|node| node.stops.is_none()) else {
+            return;
+        };
+        node.stops = Some(fault);
+        let life = self.life(process);
+        let order = Happening::Node { node: process, life, event: crate::node::Event::HandOver };
+        self.schedule.push(self.now, order);
+        self.schedule.push(self.now + within, Happening::Stopped { process, life, fault });
+    }
+
+    /// A node has handed over: the membership is told, and then it ends.
+    pub(super) fn handed_over(&mut self, process: usize) {
+        let Some(fault) = self.nodes[process].stops else { return };
+        let FaultKind::Stop { lingers, .. } = self.settings.faults[fault].kind else { return };
+        let life = self.life(process);
+        self.send(process as Process, MEMBERSHIP, Happening::Leaving { member: process, life });
+        self.schedule.push(self.now + lingers, Happening::Stopped { process, life, fault });
+    }
+
+    pub(super) fn stopped(&mut self, process: usize, fault: usize) {
+        let FaultKind::Stop { down, .. } = self.settings.faults[fault].kind else { return };
+        self.kill(process, false);
+        self.schedule.push(self.now + down, Happening::Mend(fault));
+    }
+
     /// A process ends. If its machine does not end with it, its connections are closed.
     fn kill(&mut self, process: usize, devices_lost: bool) {
         let State { life, alive, deferred, .. } = &mut self.processes[process];
@@ -174,9 +208,11 @@ impl Simulation {
         deferred.clear();
         let Some(node) = self.nodes.get_mut(process) else { return };
         node.joined = false;
+        node.stops = None;
         node.log = None;
         let waiting: Vec<Caller> = node.incoming.values().map(|incoming| incoming.from).collect();
         node.incoming.clear();
+        node.pieces.clear();
         let (now, torn) = (self.now, self.settings.device_faults.torn);
         for disk in &mut node.disks {
             disk.lose(now, devices_lost, torn, &mut self.random.faults);

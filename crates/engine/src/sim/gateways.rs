@@ -128,7 +128,8 @@ impl Simulation {
             }
             Action::Ping { node } => {
                 let from = Caller::Ping { gateway: at, life };
-                let what = Happening::Call { node, from, call: Call::Ping };
+                let hot_version = self.gateways[at].gateway.hot_version(node);
+                let what = Happening::Call { node, from, call: Call::Ping { hot_version } };
                 self.send(process as Process, node as Process, what);
             }
         }

@@ -4,7 +4,7 @@ use model::window::{Nanos, Outcome};
 
 use super::check::Version;
 use super::settings::Process;
-use crate::node::{Asker, JobId};
+use crate::node::{Asker, JobId, ReadsTold};
 use crate::route::View;
 use crate::{Etag, Key, Size, gateway, node};
 
@@ -57,6 +57,10 @@ pub(super) enum Happening {
     /// A view of the members arrives at a process; `until` counts only in a reply to its own
     /// renewal.
     Viewed { process: Process, life: Life, view: View, asked: Option<Nanos> },
+    /// The membership service hears that a member has handed over and stops.
+    Leaving { member: usize, life: Life },
+    /// A process that stops in order ends, by the fault of this index.
+    Stopped { process: usize, life: Life, fault: usize },
     /// A member that has not renewed since is removed.
     Expire { member: usize, renewed: Nanos },
     /// The fault of this index begins.
@@ -74,6 +78,7 @@ impl Happening {
             | Happening::PutOver { node, life, .. }
             | Happening::WriteTimeout { node, life, .. }
             | Happening::Streamed { node, life, .. } => Some((node, Some(life))),
+            Happening::Stopped { process, life, .. } => Some((process, Some(life))),
             Happening::Looked { put, .. } => Some((put.node, Some(put.life))),
             Happening::Call { node, .. } => Some((node, None)),
             Happening::Gateway { gateway, life, .. } | Happening::Wake { gateway, life, .. } => {
@@ -109,6 +114,7 @@ pub(super) enum Caller {
     Peer { node: usize, life: Life, job: JobId },
     Lease { node: usize, life: Life, asked: Nanos },
     Invalidation { node: usize, life: Life, request: u64 },
+    TakeBack { node: usize, life: Life },
     Offer,
 }
 
@@ -131,13 +137,21 @@ pub(super) enum Call {
         /// process the gateway sends the time left, which the node adds to its own clock.
         until: Nanos,
     },
-    Ping,
+    Ping {
+        /// The version of the node's directory of hot keys that the gateway has.
+        hot_version: u64,
+    },
     Lease,
+    Return,
     Invalidate {
         key: Key,
     },
     Offer {
         key: Key,
+    },
+    Reads {
+        peer: usize,
+        told: ReadsTold,
     },
 }
 
@@ -161,6 +175,8 @@ pub(super) struct Put {
     pub retries: u8,
     /// What the store must hold for the put to take effect.
     pub condition: Condition,
+    /// Whether it may be at the origin already.
+    pub sent: bool,
 }
 
 /// What the store must hold for a put to take effect.

@@ -23,12 +23,25 @@ pub(super) struct Members {
     live: Vec<bool>,
     renewed: Vec<Nanos>,
     ring: Arc<Ring>,
+    /// Whether each handed over before it ceased to be live.
+    handed_over: Vec<bool>,
+    /// The newest life of each that is known, and the one that has left in order.
+    newest: Vec<Life>,
+    left: Vec<Option<Life>>,
 }
 
 impl Members {
     pub fn new(ring: Arc<Ring>) -> Members {
         let nodes = ring.members().len();
-        Members { epoch: 1, live: vec![true; nodes], renewed: vec![0; nodes], ring }
+        Members {
+            epoch: 1,
+            live: vec![true; nodes],
+            renewed: vec![0; nodes],
+            ring,
+            handed_over: vec![false; nodes],
+            newest: vec![0; nodes],
+            left: vec![None; nodes],
+        }
     }
 }
 
@@ -43,7 +56,9 @@ impl Simulation {
 
     pub(super) fn renewing(&mut self, process: Process, life: Life, asked: Nanos) {
         let member = usize::from(process);
-        if member < self.nodes.len() {
+        let has_left = self.members.left.get(member) == Some(&Some(life));
+        if member < self.nodes.len() && !has_left {
+            self.members.newest[member] = self.members.newest[member].max(life);
             let Some(granted) = self.settings.membership else { return };
             self.members.renewed[member] = self.now;
             let expires = self.now + Settings::view_lag(granted);
@@ -57,6 +72,18 @@ impl Simulation {
 
     pub(super) fn expire(&mut self, member: usize, renewed: Nanos) {
         if self.members.renewed[member] == renewed && self.members.live[member] {
+            self.change(member, false);
+        }
+    }
+
+    /// A member that stops has handed over; a message of an earlier process of its name changes nothing.
+    pub(super) fn leaving(&mut self, member: usize, life: Life) {
+        if self.members.newest[member] > life {
+            return;
+        }
+        self.members.left[member] = Some(life);
+        if self.members.live[member] {
+            self.members.handed_over[member] = true;
             self.change(member, false);
         }
     }
@@ -78,6 +105,7 @@ impl Simulation {
 
     fn change(&mut self, member: usize, live: bool) {
         self.members.live[member] = live;
+        self.members.handed_over[member] &= !live;
         self.changed();
     }
 
@@ -89,8 +117,9 @@ impl Simulation {
     }
 
     fn show(&mut self, process: Process, life: Life, asked: Option<Nanos>) {
-        let Members { epoch, live, ring, .. } = &self.members;
-        let view = View { epoch: *epoch, live: live.clone(), until: 0, ring: Some(ring.clone()) };
+        let Members { epoch, live, ring, handed_over, .. } = &self.members;
+        let (epoch, live, handed_over) = (*epoch, live.clone(), handed_over.clone());
+        let view = View { epoch, live, until: 0, ring: Some(ring.clone()), handed_over };
         self.send(MEMBERSHIP, process, Happening::Viewed { process, life, view, asked });
     }
 

@@ -25,6 +25,7 @@ mod mutants;
 mod network;
 mod nodes;
 mod origin;
+mod pieces;
 mod preload;
 mod schedule;
 pub mod seeds;
@@ -358,6 +359,8 @@ impl Simulation {
             Happening::Renew { process, life } => self.renew(process, life),
             Happening::Renewing { process, life, asked } => self.renewing(process, life, asked),
             Happening::Viewed { process, view, asked, .. } => self.viewed(process, view, asked),
+            Happening::Leaving { member, life } => self.leaving(member, life),
+            Happening::Stopped { process, fault, .. } => self.stopped(process, fault),
             Happening::Expire { member, renewed } => self.expire(member, renewed),
             Happening::Fault(index) => self.begin_fault(index),
             Happening::Mend(index) => self.mend(index),

@@ -90,6 +90,10 @@ impl Simulation {
                 let event = node::Event::Invalidated { request, peer: node, done: false };
                 (writer as Process, to_node(writer, life, event))
             }
+            Caller::TakeBack { node: granter, life } => {
+                let event = node::Event::Returned { peer: node, done: false };
+                (granter as Process, to_node(granter, life, event))
+            }
             Caller::Lease { .. } | Caller::Offer => return,
         };
         self.send(node as Process, to, what);

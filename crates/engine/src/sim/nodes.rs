@@ -10,12 +10,13 @@ use super::happening::{
 };
 use super::network::ask_failed;
 use super::origin::found_answer;
+use super::pieces::InPieces;
 use super::preload::{Disk, unread};
 use super::settings::{CLIENTS, Process};
 use super::slab::Slab;
 use super::{Breakage, Clock, Law, Logged, Settings, Simulation};
 use crate::gateway::{Failed, Head, Status};
-use crate::node::{Action, Answered, Event, Fetched, JobId, Node, Reply, Stages};
+use crate::node::{Action, Answered, Event, Extent, Fetched, JobId, Node, Reply, Stages};
 use crate::{Key, Size, gateway};
 
 /// A node as a process.
@@ -33,6 +34,10 @@ pub(super) struct NodeProcess {
     lease_asker: Option<(usize, Life, Nanos)>,
     /// Keys being filled, for [`Breakage::VoidIgnored`].
     fills: HashMap<JobId, u32>,
+    /// The fault by which it stops in order.
+    pub stops: Option<usize>,
+    /// Records that are being read in pieces.
+    pub pieces: HashMap<JobId, InPieces>,
     /// Number of active faults that keep its devices full.
     pub full: u32,
     pub log: Option<Vec<Logged>>,
@@ -45,6 +50,8 @@ pub(super) struct Incoming {
     write: Option<Write>,
     /// The engine has answered; the object is streamed from the origin.
     streams: bool,
+    /// The object whose bytes follow as they are read.
+    pub opened: Option<Size>,
 }
 
 struct Write {
@@ -55,6 +62,8 @@ struct Write {
     over: bool,
     /// The origin confirmed the put.
     done: bool,
+    /// It was refused before anything was sent to the origin.
+    fenced: bool,
     /// The client has its reply already: that the write took too long or, with a breakage, an early
     /// acknowledgement.
     told: bool,
@@ -72,6 +81,8 @@ impl NodeProcess {
             slow: 1.0,
             lease_asker: None,
             fills: HashMap::new(),
+            stops: None,
+            pieces: HashMap::new(),
             full: 0,
             log: None,
         }
@@ -129,9 +140,11 @@ impl Simulation {
         match call {
             Call::Get { key, asker, wait } => {
                 let deadline = wait.map(|wait| self.local(at).saturating_add(wait));
-                let incoming = Incoming { from, key: key.clone(), write: None, streams: false };
+                let (write, opened) = (None, None);
+                let incoming = Incoming { from, key: key.clone(), write, streams: false, opened };
                 let request = self.nodes[at].incoming.insert(incoming);
-                self.tell_node(at, Event::Get { request, key, asker, deadline });
+                let take = self.take(at, request, asker);
+                self.tell_node(at, Event::Get { request, key, asker, deadline, take });
             }
             Call::Write { key, write: what, life, epoch, until } => {
                 if life != self.life(at) {
@@ -141,9 +154,21 @@ impl Simulation {
                 if until <= self.now && breakage != Some(Breakage::LateWriteBegun) {
                     return self.answer_from(at, from, &ClientReply::FAILED, None);
                 }
-                let write = Write { what, turn: false, over: false, done: false, told: false };
-                let incoming =
-                    Incoming { from, key: key.clone(), write: Some(write), streams: false };
+                let write = Write {
+                    what,
+                    turn: false,
+                    over: false,
+                    done: false,
+                    fenced: false,
+                    told: false,
+                };
+                let incoming = Incoming {
+                    from,
+                    key: key.clone(),
+                    write: Some(write),
+                    streams: false,
+                    opened: None,
+                };
                 let request = self.nodes[at].incoming.insert(incoming);
                 if self.faulty {
                     let late = until.min(self.now + self.settings.origin.timeout).max(self.now + 1);
@@ -152,12 +177,18 @@ impl Simulation {
                 }
                 self.tell_node(at, Event::WriteBegin { request, key, epoch });
             }
-            Call::Ping => {
+            Call::Ping { hot_version } => {
                 let Caller::Ping { gateway, life } = from else { return };
                 let node_length = self.nodes[at].node.contents().flights as u32;
                 let event = gateway::Event::Ponged { node: at, node_length, fits: true };
                 let what = Happening::Gateway { gateway, life, event, answer: None };
                 self.send(at as Process, self.gateway_end(gateway), what);
+                let directory = self.nodes[at].node.hot_directory();
+                if let Some(directory) = directory.filter(|it| it.version != hot_version) {
+                    let event = gateway::Event::HotKeys { node: at, directory };
+                    let what = Happening::Gateway { gateway, life, event, answer: None };
+                    self.send(at as Process, self.gateway_end(gateway), what);
+                }
             }
             Call::Lease => {
                 let Caller::Lease { node, life, asked } = from else { return };
@@ -178,7 +209,15 @@ impl Simulation {
                 let what = Happening::Node { node, life, event };
                 self.send(at as Process, node as Process, what);
             }
+            Call::Return => {
+                let Caller::TakeBack { node, life } = from else { return };
+                self.tell_node(at, Event::Return { peer: node });
+                let event = Event::Returned { peer: at, done: true };
+                let what = Happening::Node { node, life, event };
+                self.send(at as Process, node as Process, what);
+            }
             Call::Offer { key } => self.tell_node(at, Event::Offered { key }),
+            Call::Reads { peer, told } => self.tell_node(at, Event::ReadsTold { peer, told }),
         }
     }
 
@@ -188,6 +227,10 @@ impl Simulation {
             Action::Reply { request, reply, stages } => self.replied(at, request, reply, &stages),
             Action::WriteTurn { request } => self.write_turn(at, request),
             Action::WriteDone { request, certain } => self.write_done(at, request, certain),
+            Action::Read { device, location, key, job, extent, .. } if extent != Extent::Record => {
+                self.read_piece(at, device, (location, key), job, extent);
+            }
+            Action::CloseRead { job, .. } => drop(self.nodes[at].pieces.remove(&job)),
             Action::Read { device, location, key, job, .. } => {
                 let breakage = self.settings.breakage;
                 let found = self.nodes[at].disks[device].read(location, &key, breakage);
@@ -196,7 +239,7 @@ impl Simulation {
                 let service = process.laws[device].draw(&mut self.random.service);
                 let service = (service as f64 * process.slow) as Nanos;
                 let result = if fails { Err(unread()) } else { found };
-                self.own(at, service, Event::Read { job, result });
+                self.own(at, service, Event::Read { job, result, left: 0 });
             }
             Action::Append { device, location, key, payload, job } => {
                 let written = !self.device_fails() && self.nodes[at].full == 0;
@@ -261,21 +304,34 @@ impl Simulation {
                 let what = Happening::Call { node: peer, from, call: Call::Invalidate { key } };
                 self.call(at, peer, what, Some(over(false)));
             }
+            Action::TakeBack { peer } => {
+                let from = Caller::TakeBack { node: at, life };
+                let event = Event::Returned { peer, done: false };
+                let failed = Happening::Node { node: at, life, event };
+                let what = Happening::Call { node: peer, from, call: Call::Return };
+                self.call(at, peer, what, Some(failed));
+            }
+            Action::HandedOver => self.handed_over(at),
             Action::Offer { peer, key } => {
                 let from = Caller::Offer;
                 let what = Happening::Call { node: peer, from, call: Call::Offer { key } };
+                self.call(at, peer, what, None);
+            }
+            Action::TellReads { peer, told } => {
+                let call = Call::Reads { peer: at, told };
+                let what = Happening::Call { node: peer, from: Caller::Offer, call };
                 self.call(at, peer, what, None);
             }
         }
     }
 
     /// Schedules an event of a node's own, such as a timeout.
-    fn own(&mut self, node: usize, after: Nanos, event: Event<Size>) {
+    pub(super) fn own(&mut self, node: usize, after: Nanos, event: Event<Size>) {
         let life = self.life(node);
         self.schedule.push(self.now + after, Happening::Node { node, life, event });
     }
 
-    fn device_fails(&mut self) -> bool {
+    pub(super) fn device_fails(&mut self) -> bool {
         use rand::RngExt;
         let failures = self.settings.device_faults.failures;
         failures > 0.0 && self.random.faults.random_bool(failures)
@@ -316,7 +372,7 @@ impl Simulation {
         let (key, write) = (key_number(&incoming.key), write.what);
         let extra = self.late_put();
         let condition = Condition::None;
-        let put = Put { node: at, life, request, key, write, retries: 2, condition };
+        let put = Put { node: at, life, request, key, write, retries: 2, condition, sent: false };
         if self.settings.origin.conditional {
             self.look_before_put(put, extra);
         } else {
@@ -367,12 +423,26 @@ impl Simulation {
         self.tell_node(at, event);
     }
 
+    /// A write may not be made any more: another node may order its key.
+    pub(super) fn put_fenced(&mut self, put: Put) {
+        let Put { node, request, .. } = put;
+        let incoming = self.nodes[node].incoming.get_mut(request);
+        if let Some(write) = incoming.and_then(|incoming| incoming.write.as_mut()) {
+            write.fenced = !put.sent;
+        }
+        self.put_over(node, request, false);
+    }
+
     fn write_done(&mut self, at: usize, request: u64, certain: bool) {
         let Some(incoming) = self.nodes[at].incoming.remove(request) else { return };
         let Some(write) = incoming.write else { return };
         if !write.told {
             let answer = write_answer(write.done && certain);
-            self.answer_from(at, incoming.from, &answer, None);
+            // Nothing was sent to the origin: a gateway may send it to another node.
+            let status = Status::Misdirected;
+            let refused = Head { status, outcome: answer.outcome, node_length: 0, warm: 0 };
+            let head = write.fenced.then_some(refused);
+            self.answer_from(at, incoming.from, &answer, head);
         }
     }
 
@@ -423,7 +493,16 @@ impl Simulation {
             }
             return self.send_to_origin(at, Happening::OriginRead { from, key, check: false });
         }
+        if let Reply::Opened { payload, .. } = reply {
+            return self.opened(at, request, payload);
+        }
         let Some(incoming) = self.nodes[at].incoming.remove(request) else { return };
+        if let (Some(opened), Reply::Found { payload, .. }) = (&incoming.opened, &reply) {
+            assert_eq!(
+                opened.etag, payload.etag,
+                "a reply began with another version than it ended"
+            );
+        }
         if let Caller::Peer { node, life, job } = incoming.from {
             let result = match reply {
                 Reply::Found { payload, age, .. } => {
@@ -448,7 +527,9 @@ impl Simulation {
             Reply::Busy { .. } => (Status::Busy, ClientReply::BUSY, 0),
             Reply::NotHere | Reply::NotMine | Reply::NotPrimary => failed(Status::Misdirected),
             Reply::TooLate => failed(Status::Final),
-            Reply::Unavailable(_) | Reply::Stream => failed(Status::Unavailable),
+            Reply::Unavailable(_) | Reply::Stream | Reply::Opened { .. } => {
+                failed(Status::Unavailable)
+            }
         };
         let node_length = stages.node_length;
         let head = Head { status, outcome: answer.outcome, node_length, warm };

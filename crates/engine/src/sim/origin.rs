@@ -186,13 +186,13 @@ impl Simulation {
         if self.nodes[put.node].node.may_write(now, put.request, &key) {
             return self.send_put(put, extra);
         }
-        let Put { node, life, request, .. } = put;
-        self.schedule.push(self.now, Happening::PutOver { node, life, request, done: false });
+        self.put_fenced(put);
     }
 
     /// Sends a put to the origin. Its writer gets [`Happening::PutOver`] once, and not before it is
     /// certain that the put cannot land any more: until then the writer holds the key's turn.
-    pub(super) fn send_put(&mut self, put: Put, extra: Nanos) {
+    pub(super) fn send_put(&mut self, mut put: Put, extra: Nanos) {
+        put.sent = true;
         let after = self.half_origin() + extra;
         if self.faulty && self.is_cut(put.node as Process, ORIGIN) {
             self.note(|| format!("lost on its way to the origin: {put:?}"));

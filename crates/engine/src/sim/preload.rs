@@ -83,6 +83,15 @@ impl Disk {
         Ok(record.payload.clone())
     }
 
+    /// What [`Disk::read`] of this record would return if it were whole, and whether it is damaged.
+    pub fn look(&self, location: Location, key: &Key) -> Result<(Size, bool), Unread> {
+        let record = self.record(location).ok_or_else(unread)?;
+        if record.key != *key {
+            return Err(Unread::OtherKey);
+        }
+        Ok((record.payload.clone(), record.damaged))
+    }
+
     fn record(&self, location: Location) -> Option<&Record> {
         let records = &self.segments[self.segment(location.segment())?].records;
         let offset = |record: &Record| record.location.offset();

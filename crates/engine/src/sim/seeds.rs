@@ -22,7 +22,7 @@ use crate::node::{Choice, ClusterSettings, DeviceSettings, OriginSettings, Pin, 
 use crate::route::{Member, NodeId, Policy, Ring, RingError};
 use crate::tier::Eviction;
 use crate::{gateway, node};
-use faults::{Drawn, all_faults, changes_of, clock_jumps};
+use faults::{Drawn, all_faults, changes_of, clock_jumps, stops_of};
 
 const MS: Nanos = SECOND / 1000;
 
@@ -30,6 +30,9 @@ const MS: Nanos = SECOND / 1000;
 const NODES_MAX: usize = 5;
 /// Maximum number of nodes of a key.
 const REPLICAS_MAX: usize = 3;
+
+/// Seeds, modulo 16, whose nodes read records in pieces.
+const PIECES: [u64; 2] = [5, 12];
 
 /// Logarithm of the number of slots of a seed's ring: few, because keys are few and changes many.
 const SLOT_BITS: u32 = 6;
@@ -51,7 +54,7 @@ impl Rings {
             for replicas in 1..=REPLICAS_MAX {
                 let of = |set: usize| {
                     let weight = |i: usize| f64::from(u8::from(set >> i & 1 == 1));
-                    let member = |i: usize| Member { name: format!("n{i}"), weight: weight(i) };
+                    let member = |i: usize| Member::new(format!("n{i}"), weight(i));
                     Ring::coarse((0..nodes).map(member).collect(), replicas, SLOT_BITS)
                 };
                 let sets = (1..1 << nodes).map(|set| of(set).map(Arc::new));
@@ -61,13 +64,47 @@ impl Rings {
         Ok(Rings { rings })
     }
 
-    fn get(&self, nodes: usize, replicas: usize) -> Arc<Ring> {
-        self.some(nodes, replicas, (1 << nodes) - 1)
-    }
-
     /// The ring in which only a set of the nodes has keys.
     fn some(&self, nodes: usize, replicas: usize, set: usize) -> Arc<Ring> {
         self.rings[(nodes - 1) * REPLICAS_MAX + replicas - 1][set - 1].clone()
+    }
+}
+
+/// The seeds from this one on have hot nodes.
+pub const HOT_SEEDS: u64 = 1 << 40;
+
+/// How the nodes of a seed are placed.
+pub(super) struct Layout<'a> {
+    rings: &'a Rings,
+    pub nodes: usize,
+    pub replicas: usize,
+    /// How many of the nodes, the last ones, are hot nodes.
+    hot: usize,
+}
+
+impl Layout<'_> {
+    /// The nodes that may have keys, as bits.
+    pub fn keyed(&self) -> usize {
+        (1 << (self.nodes - self.hot)) - 1
+    }
+
+    /// The ring in which only a set of the nodes, as bits, has keys or holds hot copies.
+    pub fn ring(&self, set: usize) -> Arc<Ring> {
+        let Layout { rings, nodes, replicas, hot } = *self;
+        if hot == 0 {
+            return rings.some(nodes, replicas, set);
+        }
+        let member = |i: usize| {
+            let weight = f64::from(u8::from(set >> i & 1 == 1));
+            Member { hot: i >= nodes - hot, ..Member::new(format!("n{i}"), weight) }
+        };
+        let ring = Ring::coarse((0..nodes).map(member).collect(), replicas, SLOT_BITS);
+        // A set has a node with keys, and the limits allow the rest.
+        ring.map_or_else(|_| rings.some(nodes, replicas, set), Arc::new)
+    }
+
+    fn whole(&self) -> Arc<Ring> {
+        self.ring((1 << self.nodes) - 1)
     }
 }
 
@@ -103,6 +140,8 @@ pub struct Verdict {
     pub mode: Mode,
     /// Counts of its clients' requests.
     pub counts: Counts,
+    /// Reads that its gateways had answered by hot nodes since they started last.
+    pub hot_reads: u64,
     /// Descriptions of broken promises, invariants and bounds; empty if all held.
     pub violations: Vec<String>,
     /// Number of violations of promises that [`Mode::Leased`] does not make without conditions.
@@ -201,7 +240,9 @@ fn finish(seed: u64, simulation: &mut Simulation) -> Verdict {
     }
     let counts = simulation.counts().clone();
     let mode = if leased { Mode::Leased } else { Mode::Static };
-    Verdict { seed, level: level(seed), mode, counts, violations, unpromised }
+    let gateways = 0..simulation.settings().gateways.len();
+    let hot_reads = gateways.map(|g| simulation.gateway(g).status(0).counts.hot_reads).sum();
+    Verdict { seed, level: level(seed), mode, counts, hot_reads, violations, unpromised }
 }
 
 /// Draws the severity of a seed's faults: half of the seeds are light.
@@ -219,7 +260,16 @@ pub fn settings(seed: u64, rings: &Rings) -> Settings {
     let alone = nodes == 1 && random.random_bool(0.75);
     let replicas = random.random_range(1..=REPLICAS_MAX.min(nodes).max(1));
     let replicas = if nodes > 1 { replicas.max(2) } else { replicas };
-    let ring = rings.get(nodes, replicas);
+    // Drawn apart, and for worlds with hot nodes alone.
+    let mut hot_draw = SmallRng::seed_from_u64(seed ^ 0x4077);
+    let (nodes, hot) = match seed >= HOT_SEEDS {
+        false => (nodes, 0),
+        true if nodes < 3 => (3, 1),
+        true => (nodes, hot_draw.random_range(1..=2)),
+    };
+    let alone = alone && hot == 0;
+    let layout = Layout { rings, nodes, replicas, hot };
+    let ring = layout.whole();
     let gateways = if random.random_bool(0.7) { random.random_range(1..=2) } else { 0 };
     let membership = (!alone && random.random_bool(0.3)).then(|| random.random_range(40..300) * MS);
     let lease = match level {
@@ -240,11 +290,15 @@ pub fn settings(seed: u64, rings: &Rings) -> Settings {
             view_lag: membership.map_or(0, Settings::view_lag),
             peers: OriginSettings { servers: 8, queue_length_max: 64 },
             replicate_bytes_per_s: if random.random_bool(0.7) { 100_000 } else { 0 },
+            hot_load_min: 0.001,
         };
         let cluster = (!alone).then_some(cluster);
         node_settings(cluster, windows.clone(), level, random, &mut classes)
     };
-    let nodes_settings: Vec<node::Settings> = (0..nodes).map(|me| node(me, random)).collect();
+    let mut nodes_settings: Vec<node::Settings> = (0..nodes).map(|me| node(me, random)).collect();
+    if hot > 0 {
+        more_is_hot(&mut nodes_settings, &mut hot_draw);
+    }
     let device_mean_s = match level {
         Level::Light => 0.0005..0.005,
         Level::Heavy => 0.0005..0.02,
@@ -282,9 +336,15 @@ pub fn settings(seed: u64, rings: &Rings) -> Settings {
         // Drawn apart, as above.
         let mut changes = SmallRng::seed_from_u64(seed ^ 0x4146);
         let mut unaware = SmallRng::seed_from_u64(seed ^ 0x4177);
-        faults.extend(changes_of(&drawn, replicas, rings, &mut changes, &mut unaware));
+        faults.extend(changes_of(&drawn, &layout, &mut changes, &mut unaware));
+        let mut stops = SmallRng::seed_from_u64(seed ^ 0x570b);
+        faults.extend(stops_of(&drawn, &mut stops));
     }
     faults.sort_by_key(|fault| fault.at);
+    if PIECES.contains(&(seed % 16)) {
+        let devices = nodes_settings.iter_mut().flat_map(|node| &mut node.devices);
+        devices.for_each(|device| device.piece_bytes = 30 + seed / 16 % 100);
+    }
     Settings {
         seed,
         gateways: (0..gateways)
@@ -369,6 +429,8 @@ fn node_settings(
         queue_length_max: length,
         bytes_max: 3_000,
         segment_bytes: 800,
+        piece_bytes: 0,
+        servers_max: 0,
     };
     let mut settings = node::Settings {
         memory_bytes_max: if random.random_bool(0.2) { 0 } else { 2_500 },
@@ -390,6 +452,16 @@ fn node_settings(
         settings.tiers.index_bits = classes.random_range(0..4);
     }
     settings
+}
+
+/// Where memory answers every read, no key is worth a hot node: some nodes have none.
+fn more_is_hot(nodes: &mut [node::Settings], random: &mut SmallRng) {
+    for node in nodes {
+        if random.random_bool(0.5) {
+            node.memory_bytes_max = 0;
+        }
+        node.tiers.memory = random.random_range(20..300) * MS;
+    }
 }
 
 /// Draws which devices are hot, and what they hold.

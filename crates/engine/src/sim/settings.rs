@@ -190,6 +190,20 @@ pub enum FaultKind {
         /// Its clock after the restart.
         clock: Clock,
     },
+    /// A node of a leased membership stops in order, and is started again: it hands over, or ends after
+    /// `within` without having done so.
+    Stop {
+        /// The node.
+        process: Process,
+        /// The time that it has for it.
+        within: Nanos,
+        /// How long it answers after it has.
+        lingers: Nanos,
+        /// Time until the restart.
+        down: Nanos,
+        /// Its clock after the restart.
+        clock: Clock,
+    },
     /// A process is paused: it handles nothing while its clock goes on, and then handles all
     /// deferred events at once.
     Pause {

@@ -14,6 +14,15 @@ use crate::mutant::{self, Mutant};
 
 /// Bytes of a record in addition to its key and stored payload: the header of the driver's format.
 pub const RECORD_OVERHEAD_BYTES: u64 = 32;
+/// Bytes of a block: the part of an object that has a checksum of its own on a device, if the object
+/// is larger than one block.
+pub const BLOCK_BYTES: u64 = 64 << 10;
+
+/// Bytes of the record of an object of `bytes` bytes that has `stored_bytes` with its metadata.
+pub fn record_bytes(key_bytes: usize, bytes: u64, stored_bytes: u64) -> u64 {
+    let checksums = if bytes > BLOCK_BYTES { 4 * bytes.div_ceil(BLOCK_BYTES) } else { 0 };
+    RECORD_OVERHEAD_BYTES + key_bytes as u64 + stored_bytes + checksums
+}
 
 /// Where a record lies on its device. Opaque outside the tier and the driver's disk code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -6,7 +6,8 @@ mod popularity;
 mod table;
 mod worth;
 
-pub use log::{Location, Log, Placed, RECORD_OVERHEAD_BYTES};
+pub use log::{BLOCK_BYTES, Location, Log, Placed, RECORD_OVERHEAD_BYTES, record_bytes};
+pub(crate) use memory::ENTRY_OVERHEAD_BYTES;
 pub use memory::{Eviction, Memory};
 pub use popularity::Popularity;
 pub use table::{HASH_BITS, Item, Restored, Run, STAMPS, Table, Work, class_bytes, length_class};

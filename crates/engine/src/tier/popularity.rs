@@ -42,14 +42,19 @@ impl Popularity {
     /// Counts a read; returns the key's decayed count, at least 1. Cost: a hash and four counters;
     /// a sweep over all counters once in 40 T.
     pub fn add(&mut self, key: &[u8], now: Nanos) -> f64 {
+        self.add_many(key, 1, now)
+    }
+
+    /// Counts so many reads of this moment; returns the key's decayed count, at least as many.
+    pub fn add_many(&mut self, key: &[u8], reads: u32, now: Nanos) -> f64 {
         let weight = self.weight(now);
         let places = self.places(key);
-        let raised = self.smallest(places) + weight as f32;
+        let raised = self.smallest(places) + weight as f32 * reads as f32;
         for place in places {
             let counter = &mut self.counters[place];
             *counter = counter.max(raised);
         }
-        (f64::from(raised) / weight).max(1.0)
+        (f64::from(raised) / weight).max(f64::from(reads))
     }
 
     /// The key's decayed count: never below the true one, but for rounding.

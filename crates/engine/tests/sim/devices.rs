@@ -27,9 +27,20 @@ fn plain() -> Plain {
     }
 }
 
-/// Reads that the origin answered, and the number of violations.
+/// Reads that the origin answered, and the number of violations: of whole records, and in pieces.
 fn run(wrong: Wrong) -> (u64, usize) {
+    let (whole, pieces) = (run_in_pieces(wrong.clone(), 0), run_in_pieces(wrong, 100));
+    assert_eq!(whole.1 == 0, pieces.1 == 0);
+    (whole.0.min(pieces.0), whole.1)
+}
+
+/// The same with records read in pieces of so many bytes.
+fn run_in_pieces(wrong: Wrong, piece_bytes: u64) -> (u64, usize) {
     let mut settings = plain().settings();
+    settings.nodes[0].devices[0].piece_bytes = piece_bytes;
+    if piece_bytes > 0 {
+        settings.clients.bytes = (1, 1000);
+    }
     settings.clients.write_share = 0.3;
     settings.clients.deadline = SECOND;
     settings.device_faults = wrong.always;
@@ -105,7 +116,7 @@ fn records_that_a_crash_tore_are_not_believed() {
 /// test -p engine --test sim crashes -- --nocapture` prints what was judged.
 #[test]
 fn crashes_cost_reads_of_the_origin_and_no_answer() {
-    let crashes = crate::seeds::env("SIM_CRASHES").unwrap_or(96);
+    let crashes = crate::seeds::env("SIM_CRASHES").unwrap_or(192);
     let kills_of_a_run = kills().len() as u64;
     let (mut run_count, mut from_origin, mut judged) = (0, 0, 0);
     while run_count * kills_of_a_run < crashes {
@@ -129,9 +140,11 @@ fn crashes_cost_reads_of_the_origin_and_no_answer() {
         if run_count % 4 < 2 {
             settings.nodes[0].tiers.index_bits = 4;
         }
-        // Small devices: segments are sealed and dropped all the time.
+        // Small devices: segments are sealed and dropped all the time. On seeds of their own, records are
+        // read in pieces.
         for device in &mut settings.nodes[0].devices {
             (device.bytes_max, device.segment_bytes) = (200_000, 20_000);
+            device.piece_bytes = if run_count % 8 >= 4 { 100 + run_count } else { 0 };
         }
         settings.faults = kills();
         settings.check = true;

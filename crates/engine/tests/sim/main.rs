@@ -8,5 +8,6 @@ mod devices;
 mod plain;
 mod queueing;
 mod replay;
+mod restarts;
 mod seeds;
 mod speed;

@@ -22,7 +22,7 @@ pub struct Plain {
 
 impl Plain {
     pub fn settings(&self) -> Settings {
-        let member = |i: usize| Member { name: format!("n{i}"), weight: 1.0 };
+        let member = |i: usize| Member::new(format!("n{i}"), 1.0);
         let ring = (0..self.nodes).map(member).collect();
         let ring = Arc::new(Ring::new(ring, 1).unwrap());
         let windows = window::Settings { window_ns: 10 * SECOND, ..Default::default() };
@@ -33,6 +33,8 @@ impl Plain {
             queue_length_max: 1_000_000,
             bytes_max: 1 << 40,
             segment_bytes: 1 << 30,
+            piece_bytes: 0,
+            servers_max: 0,
         };
         let node = |me| node::Settings {
             memory_bytes_max: self.memory_bytes,
@@ -52,6 +54,7 @@ impl Plain {
                 view_lag: 0,
                 peers: OriginSettings { servers: 64, queue_length_max: 1024 },
                 replicate_bytes_per_s: 0,
+                hot_load_min: 0.0,
             }),
             windows: windows.clone(),
         };

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex};
 
 use engine::sim::Breakage;
-use engine::sim::seeds::{Level, Mode, Rings, Verdict, explain, run};
+use engine::sim::seeds::{HOT_SEEDS, Level, Mode, Rings, Verdict, explain, run};
 
 /// Seeds of a test run; `make simulate` runs more.
 const SEEDS: u64 = 3_000;
@@ -62,6 +62,7 @@ pub struct Sum {
     writes: u64,
     acknowledged: u64,
     judged: u64,
+    hot_reads: u64,
     unpromised: u64,
 }
 
@@ -72,6 +73,7 @@ impl Sum {
         self.writes += other.writes;
         self.acknowledged += other.acknowledged;
         self.judged += other.judged;
+        self.hot_reads += other.hot_reads;
         self.unpromised += other.unpromised;
     }
 
@@ -90,6 +92,7 @@ impl Sums {
             writes: counts.writes,
             acknowledged: counts.acknowledged,
             judged: counts.judged(),
+            hot_reads: verdict.hot_reads,
             unpromised: verdict.unpromised as u64,
         };
         self.0.entry((verdict.mode, verdict.level)).or_default().add(&sum);
@@ -97,6 +100,11 @@ impl Sums {
 
     fn merge(&mut self, other: &Sums) {
         other.0.iter().for_each(|(of, sum)| self.0.entry(*of).or_default().add(sum));
+    }
+
+    /// Reads that gateways had answered by hot nodes.
+    fn hot_reads(&self) -> u64 {
+        self.0.values().map(|sum| sum.hot_reads).sum()
     }
 
     pub fn requests(&self) -> u64 {
@@ -139,6 +147,18 @@ fn what_was_found_is_mended() {
         let Verdict { violations, .. } = run(seed, &RINGS, None);
         assert!(violations.is_empty(), "SIM_SEED={seed}, {what}: {violations:#?}");
     }
+}
+
+/// The same where hot nodes hold copies: seeds of their own.
+#[test]
+fn no_older_version_where_there_are_hot_nodes() {
+    let hot_seeds = HOT_SEEDS..HOT_SEEDS + env("SIM_SEEDS").unwrap_or(SEEDS / 2);
+    let (found, sums) = search(hot_seeds, None);
+    if let Some(Verdict { seed, violations, .. }) = found {
+        panic!("SIM_SEED={seed}: {violations:#?}");
+    }
+    println!("{sums}");
+    assert!(sums.hot_reads() > 1_000, "hot nodes served {} reads", sums.hot_reads());
 }
 
 #[test]

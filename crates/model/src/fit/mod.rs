@@ -48,8 +48,8 @@ pub use black_box::{BlackBox, CLASS, ServersFound, black_box};
 pub use change::{Change, Watch, WatchOptions, Watched};
 pub use front::{FrontStep, front_delay};
 pub use work::{
-    Goal, Known, Prospect, Request, Times, WorkKind, Worked, half_width_points, has_times,
-    mean_work, prospects, work,
+    Goal, Known, Prospect, Request, Times, Worked, half_width_points, has_times, mean_work,
+    prospects, work,
 };
 
 use estimate::Estimates;
@@ -240,6 +240,7 @@ pub fn fit(steps: &[Step], options: &Options) -> Result<Model, Error> {
         classes,
         evidence: Vec::new(),
         hypotheses: Vec::new(),
+        kinds: Vec::new(),
         rates: None,
         devices: groups.groups,
         fitted: Vec::new(),

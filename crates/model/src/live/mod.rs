@@ -32,6 +32,9 @@
 
 mod forecast;
 mod grid;
+mod levels;
+#[cfg(test)]
+mod replay;
 mod score;
 mod settings;
 mod state;
@@ -47,7 +50,7 @@ use crate::fit::{self, Change, Step, Watch, WatchOptions};
 use crate::model_file::{Model, Parameter};
 use crate::window::{Histogram, Outcome, QueueName, Window};
 
-pub use forecast::Forecast;
+pub use forecast::{Forecast, Forecaster};
 pub use score::{Scored, Summary};
 pub use settings::Settings;
 pub use state::{Ahead, AtLoad, CurvePoint, Headroom, Measured, Method, State};
@@ -95,6 +98,9 @@ pub struct Live {
     /// The watch of a model, and when that was fitted.
     watch: Option<(Watch, u64)>,
     scores: Scores,
+    /// Of the clients' requests, and of each queue by its name.
+    forecaster: Forecaster,
+    forecasters: BTreeMap<String, Forecaster>,
     state: State,
 }
 
@@ -112,6 +118,8 @@ impl Live {
             since_us: 0,
             watch: None,
             scores: Scores::default(),
+            forecaster: Forecaster::default(),
+            forecasters: BTreeMap::new(),
             state,
         };
         live.state.withheld = live.doubt();
@@ -162,18 +170,17 @@ impl Live {
     pub fn refit(&mut self) {
         self.next_us = self.now_us.saturating_add(micros(self.settings.refit_s));
         let step = self.step();
+        let parts = levels::split(&step);
         let client = client_of(&step);
         let windows: Vec<&Window> = client.iter().collect();
-        let rates: Vec<(f64, f64)> =
-            windows.iter().map(|w| (w.end_unix_us() as f64 * 1e-6, w.arrival_rate())).collect();
-        let forecast = Forecast::of(&rates);
+        let forecast = self.forecast();
         let responses = responses_of(&windows);
         let fitted = if responses.count() < REQUESTS_MIN {
             Err(format!("fewer than {REQUESTS_MIN} requests in the window"))
         } else {
             let options =
                 fit::Options { replicates: self.settings.replicates, ..fit::Options::default() };
-            fit::fit(std::slice::from_ref(&step), &options).map_err(|error| error.to_string())
+            fit::fit(&parts, &options).map_err(|error| error.to_string())
         };
         let time: f64 = windows.iter().map(|w| w.length_s).sum();
         let arrivals: u64 = windows.iter().map(|w| w.arrivals).sum();
@@ -182,7 +189,6 @@ impl Live {
             window_s: time,
             fits: self.state.fits + 1,
             rate: if time > 0.0 { arrivals as f64 / time } else { 0.0 },
-            rate_slope: forecast.slope,
             measured: measured_of(&windows, &responses, self.settings.objective_s),
             stations: self.stations(),
             changes: std::mem::take(&mut self.state.changes),
@@ -191,7 +197,7 @@ impl Live {
             ..State::default()
         };
         let model = match fitted {
-            Ok(model) => self.predict(&mut state, model, &forecast, &responses),
+            Ok(model) => self.predict(&mut state, model, &parts, &forecast, &responses),
             Err(why) => {
                 state.why_not_fitted = Some(why);
                 None
@@ -244,8 +250,21 @@ impl Live {
         step
     }
 
+    /// The load that is expected. A change of what answers says nothing of who asks, so rates from before it count.
+    fn forecast(&mut self) -> Forecast {
+        let Settings { window_s, ahead_s, scored_s, .. } = self.settings;
+        let whole = self.now_us.saturating_sub(micros(window_s));
+        let rates: Vec<(f64, f64)> = self
+            .step_all()
+            .iter()
+            .filter(|w| w.start_unix_us + 1000 >= whole)
+            .map(rate_of)
+            .collect();
+        self.forecaster.next(&rates, ahead_s, scored_s)
+    }
+
     /// What is known of each queue but those of whole requests.
-    fn stations(&self) -> Vec<Station> {
+    fn stations(&mut self) -> Vec<Station> {
         let mut queues: BTreeMap<&str, Vec<&Window>> = BTreeMap::new();
         for window in self.intervals.iter().flatten() {
             let whole =
@@ -254,10 +273,17 @@ impl Live {
                 queues.entry(&window.queue).or_default().push(window);
             }
         }
-        let of = |windows: Vec<&Window>| {
-            Station::of(&windows, self.settings.ahead_s, self.settings.objective_s)
-        };
-        queues.into_values().filter_map(of).collect()
+        let mut before = std::mem::take(&mut self.forecasters);
+        let mut stations = Vec::new();
+        for (name, windows) in queues {
+            let mut forecaster = before.remove(name).unwrap_or_default();
+            let rates: Vec<(f64, f64)> = windows.iter().map(rate_of).collect();
+            let Settings { ahead_s, scored_s, objective_s, .. } = self.settings;
+            let rate_ahead = forecaster.next(&rates, ahead_s, scored_s).rate;
+            self.forecasters.insert(name.to_owned(), forecaster);
+            stations.extend(Station::of(&windows, rate_ahead, objective_s));
+        }
+        stations
     }
 
     /// The predictions of a model; `None`, with the reason in the state, if it makes none at the
@@ -266,10 +292,11 @@ impl Live {
         &mut self,
         state: &mut State,
         model: Model,
+        parts: &[Step],
         forecast: &Forecast,
         responses: &Histogram,
     ) -> Option<Arc<Model>> {
-        let Settings { objective_s, share, ahead_s, window_s, .. } = self.settings;
+        let Settings { objective_s, share, window_s, .. } = self.settings;
         let now = match model.within(state.rate, objective_s) {
             Ok(now) => now,
             Err(error) => {
@@ -277,7 +304,7 @@ impl Live {
                 return None;
             }
         };
-        let miss = state.measured.within.map_or(0.0, |within| 100.0 * (now.value - within).abs());
+        let miss = 100.0 * present_miss(&model, parts, objective_s);
         if miss > self.settings.error_points_max {
             state.why_not_fitted = Some(format!(
                 "the fitted model misses the present share within the objective by {miss:.1} points; do \
@@ -308,13 +335,8 @@ impl Live {
         }
         let shares = grid.as_ref().and_then(|grid| grid.shares(state.rate));
         state.curve = curve_of(responses, grid.as_ref().zip(shares.as_ref()));
-        let rate = forecast.at(ahead_s);
-        // Past saturation nothing that waits is answered in time, once the queue is long.
-        let saturated = || Parameter { value: 0.0, low: 0.0, high: now.low, unit: "1".to_owned() };
-        let within = model.within(rate, objective_s).unwrap_or_else(|_| saturated());
-        let misses = within.value < share;
-        let at_unix_us = self.now_us.saturating_add(micros(ahead_s));
-        state.ahead = Some(Ahead { at_unix_us, rate, within, misses });
+        let (within, may_saturate) = within_ahead(&model, forecast, &state.measured, objective_s);
+        state.ahead = Some(self.ahead(forecast, within, may_saturate));
         let none = || Parameter::exact(0.0, "1/s");
         let largest =
             model.largest_rate_with_interval(objective_s, share).unwrap_or_else(|_| none());
@@ -365,10 +387,20 @@ impl Live {
             p99_s: measured.p99_s,
             beyond_limit: false,
         });
-        let misses = within.value < state.share;
-        let at_unix_us = self.now_us.saturating_add(micros(self.settings.ahead_s));
-        state.ahead =
-            Some(Ahead { at_unix_us, rate: forecast.at(self.settings.ahead_s), within, misses });
+        state.ahead = Some(self.ahead(forecast, within, false));
+    }
+
+    fn ahead(&self, forecast: &Forecast, within: Parameter, may_saturate: bool) -> Ahead {
+        let Settings { share, ahead_s, .. } = self.settings;
+        Ahead {
+            at_unix_us: self.now_us.saturating_add(micros(ahead_s)),
+            rate: forecast.rate,
+            rate_low: forecast.low,
+            rate_high: forecast.high,
+            misses: within.value < share,
+            within,
+            may_saturate,
+        }
     }
 
     /// Tells the watch of an interval. After a change only what was seen since counts.
@@ -431,6 +463,46 @@ impl Live {
 
 fn micros(seconds: f64) -> u64 {
     (seconds * 1e6) as u64
+}
+
+/// The end of a window, seconds, and its arrivals per second.
+fn rate_of(window: &&Window) -> (f64, f64) {
+    (window.end_unix_us() as f64 * 1e-6, window.arrival_rate())
+}
+
+/// By how much the shares within a time that a model says of the loads it was fitted to differ from the measured ones,
+/// all in all; 0 where it says nothing of one.
+fn present_miss(model: &Model, parts: &[Step], t_s: f64) -> f64 {
+    let (mut said, mut measured, mut requests) = (0.0, 0.0, 0.0);
+    for part in parts {
+        let windows: Vec<&Window> = client_of(part).iter().collect();
+        let (arrivals, time) =
+            windows.iter().fold((0.0, 0.0), |(n, s), w| (n + w.arrivals as f64, s + w.length_s));
+        let (within, all) = within_of(&windows, t_s);
+        let Ok(share) = model.cdf(arrivals / time, &[t_s]) else { return 0.0 };
+        said += all as f64 * share.first().copied().unwrap_or(0.0);
+        measured += within as f64;
+        requests += all as f64;
+    }
+    if requests > 0.0 { (said - measured).abs() / requests } else { 0.0 }
+}
+
+/// The share within a time at an expected load, with an interval that holds what the model says at all loads of the
+/// forecast's interval; and whether that reaches saturation. Past it only what memory answers is in time, once queues are long, and the
+/// interval begins at 0.
+fn within_ahead(
+    model: &Model,
+    forecast: &Forecast,
+    measured: &Measured,
+    t_s: f64,
+) -> (Parameter, bool) {
+    let within = |rate: f64| model.within(rate, t_s).ok();
+    let most = within(forecast.high);
+    let hits = measured.hit_ratio.unwrap_or(0.0);
+    let value = within(forecast.rate).map_or(hits, |share| share.value);
+    let low = most.as_ref().map_or(0.0, |share| share.low).min(value);
+    let high = within(forecast.low).map_or(1.0, |share| share.high).max(value);
+    (Parameter { value, low, high, unit: "1".to_owned() }, most.is_none())
 }
 
 fn start_of(interval: &Interval) -> u64 {

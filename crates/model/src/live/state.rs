@@ -64,10 +64,17 @@ pub struct Ahead {
     pub at_unix_us: u64,
     /// Expected load, requests/s.
     pub rate: f64,
-    /// P(T ≤ objective).
+    /// The lower end of its 95 % interval, from what earlier forecasts missed.
+    pub rate_low: f64,
+    /// The upper end.
+    pub rate_high: f64,
+    /// P(T ≤ objective); its interval holds what the model says of all loads in theirs.
     pub within: Parameter,
     /// Whether the objective is expected to be missed.
     pub misses: bool,
+    /// Whether the upper end of the load's interval saturates something. Say so wherever the figures are shown: the share may then be
+    /// anything from 0 on.
+    pub may_saturate: bool,
 }
 
 /// By how much the load may grow.
@@ -121,8 +128,6 @@ pub struct State {
     pub fits: u64,
     /// Present load, requests/s.
     pub rate: f64,
-    /// Its change per second; 0 where chance explains it.
-    pub rate_slope: f64,
     /// The requests of the window.
     pub measured: Measured,
     /// Predictions at 1, 1.5 and 2 times the load.

@@ -6,8 +6,6 @@ use crate::distribution::Empirical;
 use crate::queue::{Mg1, erlang_c};
 use crate::window::{Histogram, Window};
 
-use super::forecast::Forecast;
-
 /// Services of the newest windows are enough for a law of their own from this number on. A queue
 /// whose servers became faster (a shard that gained a layer) is judged by them alone.
 const RECENT_MIN: u64 = 50;
@@ -58,7 +56,7 @@ fn number(rate: f64, mean: f64, scv: f64, servers: u32) -> Option<f64> {
 
 impl Station {
     /// The station of the windows of one queue, in the order of time; `None` without any service.
-    pub(super) fn of(windows: &[&Window], ahead_s: f64, objective_s: f64) -> Option<Station> {
+    pub(super) fn of(windows: &[&Window], rate_ahead: f64, objective_s: f64) -> Option<Station> {
         let last = windows.last()?;
         let time: f64 = windows.iter().map(|w| w.length_s).sum();
         let recent_from = last.end_unix_us().saturating_sub((RECENT_PART * time * 1e6) as u64);
@@ -76,10 +74,7 @@ impl Station {
             return None;
         }
         let scv = service.variance_s2() / (mean * mean);
-        let rates: Vec<(f64, f64)> =
-            windows.iter().map(|w| (w.end_unix_us() as f64 * 1e-6, w.arrival_rate())).collect();
         let rate = windows.iter().map(|w| w.arrivals as f64).sum::<f64>() / time;
-        let rate_ahead = Forecast::of(&rates).at(ahead_s);
         let length_ahead = number(rate_ahead, mean, scv, last.servers);
         let within_ahead = || {
             let law = Empirical::from_histogram(&service).ok()?;

@@ -9,6 +9,7 @@ mod cluster;
 mod coarse;
 mod front;
 mod hypothesis;
+mod mix;
 mod parts;
 mod predict;
 mod replicates;
@@ -20,6 +21,8 @@ pub use coarse::Coarse;
 pub use front::Front;
 pub use hypothesis::Hypothesis;
 pub(crate) use hypothesis::title;
+pub use mix::{MixShare, RequestKind};
+pub(crate) use mix::{SAME_MIX, size_class};
 pub use parts::{
     About, Arrivals, BackgroundWork, ClassParameters, Devices, DispersionAt, Evidence,
     EvidenceSource, FittedPoint, FittedStep, Law, Parameter, Requests, SpotifyParameters,
@@ -120,6 +123,10 @@ pub struct Model {
     /// first ([`crate::fit::work()`]). The replicates draw from them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hypotheses: Vec<Hypothesis>,
+    /// The works of each kind of request, the most frequent first, where they were found: for other mixes
+    /// ([`Model::with_mix`]).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kinds: Vec<RequestKind>,
     /// Departures by the number of requests inside, beside what the hypotheses say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rates: Option<StateRates>,
@@ -188,6 +195,7 @@ impl Model {
         for hypothesis in &self.hypotheses {
             hypothesis.check()?;
         }
+        self.kinds.iter().try_for_each(RequestKind::check)?;
         self.rates.iter().try_for_each(StateRates::check)?;
         for evidence in &self.evidence {
             evidence.check()?;

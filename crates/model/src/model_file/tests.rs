@@ -74,6 +74,7 @@ fn model() -> Model {
             change_rate: None,
         }),
         hypotheses: Vec::new(),
+        kinds: Vec::new(),
         rates: None,
         evidence: vec![Evidence {
             class: "bulk_device".into(),

@@ -74,6 +74,7 @@ fn model(q0: f64, alpha: f64) -> Model {
         devices: vec![bulk[0].clone(), bulk[1].clone(), devices("hot_device", 2, 0.33)],
         evidence: Vec::new(),
         hypotheses: Vec::new(),
+        kinds: Vec::new(),
         rates: None,
         front: None,
         arrivals: None,

@@ -51,6 +51,17 @@ pub enum Operation {
 }
 
 impl Operation {
+    /// All of them.
+    pub const ALL: [Operation; 10] = {
+        use Operation::*;
+        [Get, MultiGet, Head, Put, Delete, List, Search, Count, Extract, Append]
+    };
+
+    /// The operation with this name; the inverse of [`Operation::as_str`].
+    pub fn parse(word: &str) -> Option<Operation> {
+        Self::ALL.into_iter().find(|operation| operation.as_str() == word)
+    }
+
     /// The name of the operation, as in run folders and metrics.
     pub fn as_str(self) -> &'static str {
         match self {

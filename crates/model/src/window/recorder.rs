@@ -107,6 +107,11 @@ impl Recorder {
         }
     }
 
+    /// Changes the number of servers, from the open window on.
+    pub fn set_servers(&mut self, servers: u32) {
+        self.window.servers = servers;
+    }
+
     /// Requests waiting and in service.
     pub fn length(&self) -> u64 {
         self.waiting + self.in_service
@@ -142,6 +147,15 @@ impl Recorder {
         debug_assert!(self.waiting > 0, "service began of a request that did not wait");
         self.waiting = self.waiting.saturating_sub(1);
         self.in_service += 1;
+    }
+
+    /// Records that the service of a request pauses: the request waits again. Its rest begins with
+    /// [`Recorder::start`].
+    pub fn pause(&mut self, now: Nanos) {
+        self.advance(now);
+        debug_assert!(self.in_service > 0, "a pause without a service");
+        self.in_service = self.in_service.saturating_sub(1);
+        self.waiting += 1;
     }
 
     /// Records the end of a request in service.

@@ -2,13 +2,14 @@
 //!
 //! `name` maps keys to names, `attributes` stores our metadata with the object, `http` sends
 //! requests on a separate thread, `upload` sends objects (over 8 MiB in parts) and keeps writes in
-//! order, `identity` recognises the bucket, and `list` merges the two kinds of names. A request is retried after a transient error, at most three times and not
+//! order, `known` are the etags of one's own last writes, `identity` recognises the bucket, and `list` merges the two kinds of names. A request is retried after a transient error, at most three times and not
 //! after `origin.timeout_s`; the last attempt may take as long again.
 
 mod attributes;
 mod errors;
 mod http;
 mod identity;
+mod known;
 mod list;
 mod name;
 mod upload;
@@ -39,6 +40,7 @@ use crate::Settings;
 use errors::{Access, Trouble, trouble};
 use http::{Connector, EXTRA, Thread};
 use identity::Looks;
+use known::Known;
 pub(super) use name::is_plain;
 
 /// The most retries of a request.
@@ -65,6 +67,7 @@ struct Store {
     held_kib: Arc<Semaphore>,
     held_bytes_max: u64,
     looks: Mutex<Looks>,
+    known: Known,
 }
 
 /// The store's reply to a HEAD.
@@ -153,6 +156,7 @@ impl Store {
             held_kib: Arc::new(Semaphore::new(held_kib)),
             held_bytes_max,
             looks: Mutex::default(),
+            known: Known::default(),
         })
     }
 
@@ -258,12 +262,14 @@ impl Store {
     /// write, is refused by stores that evaluate `If-Match` of a DELETE. Others ignore the condition.
     async fn delete(&self, key: &[u8], fence: Option<Fence>) -> Result<bool, Error> {
         let (path, _) = self.path(key)?;
+        self.known.take(&path);
         let conditions = self.look_lately().await?.conditions;
+        let mut last = None;
         for _ in 0..ORDER_ATTEMPTS {
             // The store's reply does not tell whether the object existed.
             let etag = self.etag(&path).await?;
             if fence.as_ref().is_some_and(|fence| !fence()) {
-                return Err(fenced());
+                return Err(last.unwrap_or_else(fenced));
             }
             let Some(etag) = etag else { return Ok(false) };
             let condition = HeaderValue::from_str(&etag).ok().filter(|_| conditions);
@@ -275,7 +281,7 @@ impl Store {
             let trouble = self.trouble(&error, &format!("a delete of {path}"), Access::Write);
             match (trouble.status, trouble.code.as_str()) {
                 (Some(404), code) if code != "NoSuchBucket" => return Ok(false),
-                (Some(409 | 412), _) => {}
+                (Some(409 | 412), _) => last = Some(trouble.error),
                 _ => return Err(trouble.error),
             }
         }

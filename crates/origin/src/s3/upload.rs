@@ -314,14 +314,21 @@ impl StagedUpload {
     }
 
     /// Replaces whatever is there, but only what is there *now*: the write names the store's etag that
-    /// was just read. If this request is delayed on its way (its process died, or sent it again) until
+    /// was just read, or that this process's last write got, which the store refuses if others wrote since. If this request is delayed on its way (its process died, or sent it again) until
     /// after a later write, its condition does not hold any more and the store refuses it.
     async fn write_in_order(&mut self) -> Result<(), Error> {
         let mut last = None;
+        // An upload in parts cannot be completed a second time after a refusal.
+        let whole = matches!(self.content, Content::Whole { .. });
+        let mut known = self.store.known.take(&self.path).filter(|_| whole);
         for _ in 0..ORDER_ATTEMPTS {
-            let etag = self.store.etag(&self.path).await?;
+            let etag = match known.take() {
+                Some(etag) => Some(etag),
+                None => self.store.etag(&self.path).await?,
+            };
             if self.fence.as_ref().is_some_and(|fence| !fence()) {
-                return Err(fenced());
+                // A request before this one may have been carried out, and overtaken since.
+                return Err(last.unwrap_or_else(fenced));
             }
             let Err(trouble) = self.send(Precondition::of(etag)).await? else { return Ok(()) };
             let changed = matches!(trouble.status, Some(304 | 404 | 409 | 412));
@@ -359,12 +366,20 @@ impl StagedUpload {
                 let options = PutOptions { mode, attributes, ..PutOptions::default() };
                 let (client, to, bytes) = (store.client.clone(), path.clone(), bytes.clone());
                 let put = async move { client.put_opts(&to, bytes.into(), options).await };
-                store.thread.run(put).await.map(|_| ())
+                store.thread.run(put).await.map(|put| put.e_tag)
             }
-            Content::Parts(parts) => parts.complete(precondition.header()?).await,
+            Content::Parts(parts) => parts.complete(precondition.header()?).await.map(|()| None),
         };
         let what = format!("a write of {path}");
-        Ok(written.map_err(|error| store.trouble(&error, &what, Access::Write)))
+        Ok(match written {
+            Ok(etag) => {
+                if let Some(etag) = etag {
+                    store.known.set(path, etag);
+                }
+                Ok(())
+            }
+            Err(error) => Err(store.trouble(&error, &what, Access::Write)),
+        })
     }
 }
 

@@ -22,7 +22,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 pub use curves::CurvesFile;
 use engine::Key;
 use engine::node::TierSettings;
-use engine::tier::{Eviction, Memory, RECORD_OVERHEAD_BYTES};
+use engine::tier::{Eviction, Memory, record_bytes};
 use model::window::{Nanos, Outcome, SECOND};
 use world::{Disk, MemoryTier, World};
 
@@ -110,7 +110,7 @@ impl Sampled {
         for Recorded { key, bytes, .. } in requests.clone() {
             let object = objects.entry(hash_of(key)).or_default();
             object.0 += 1;
-            object.1 = object.1.max(bytes + key.len() as u64 + RECORD_OVERHEAD_BYTES);
+            object.1 = object.1.max(record_bytes(key.len(), bytes, bytes));
             largest = largest.max(bytes);
         }
         let mut hashes: Vec<u64> = objects.keys().copied().collect();
@@ -161,7 +161,7 @@ impl Sampled {
                 answers[index] = Tier::Memory;
                 continue;
             }
-            let record = bytes + key.len() as u64 + RECORD_OVERHEAD_BYTES;
+            let record = record_bytes(key.len(), *bytes, *bytes);
             missed.entry(key).or_insert((Vec::new(), record)).0.push(index);
             memory.insert(key.clone(), (), *bytes);
         }

@@ -9,7 +9,7 @@ use std::collections::{BinaryHeap, HashMap};
 
 use engine::node::{
     Action, Asker, DeviceSettings, Event, Fetched, Node, OriginSettings, Reply, RequestId,
-    Settings, TierSettings, Tiers,
+    Settings, Take, TierSettings, Tiers,
 };
 use engine::tier::Eviction;
 use engine::{Key, Size};
@@ -89,6 +89,8 @@ impl World {
             queue_length_max: 1 << 20,
             bytes_max: disk.bytes_max,
             segment_bytes: (disk.bytes_max / 64).max(1 << 16).max(largest + 4096),
+            piece_bytes: 0,
+            servers_max: 0,
         };
         let windows = window::Settings { window_ns: Nanos::MAX / 4, ..Default::default() };
         let settings = Settings {
@@ -130,7 +132,10 @@ impl World {
         self.waiting.insert(request, (self.asked, at));
         self.asked += 1;
         let asker = Asker::Client { avoid: None };
-        self.handle(at, Event::Get { request, key: key.clone(), asker, deadline: None });
+        self.handle(
+            at,
+            Event::Get { request, key: key.clone(), asker, deadline: None, take: Take::Whole },
+        );
     }
 
     /// Lets the time pass until `now`.
@@ -178,7 +183,8 @@ impl World {
                             -drawn.ln() * disk.position_s + payload.bytes as f64 / disk.bytes_per_s;
                         self.next += 1;
                         let end = start + (seconds * SECOND as f64) as Nanos;
-                        self.events.insert(self.next, Event::Read { job, result: Ok(payload) });
+                        self.events
+                            .insert(self.next, Event::Read { job, result: Ok(payload), left: 0 });
                         self.ends.push(Reverse((end, self.next)));
                     }
                     Action::Append { device, location, key, job, .. } => {

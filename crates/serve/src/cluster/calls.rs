@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use engine::Key;
-use engine::node::{Action, Answered, Event, Failure};
+use engine::node::{Action, Answered, Event, Failure, ReadsTold};
 use engine::route::NodeId;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use model::window::Nanos;
@@ -50,6 +50,13 @@ impl Drive {
                 let done = peers.invalidate(peer, &key).await;
                 drive.tell(clock::now(), Event::Invalidated { request, peer, done });
             }),
+            Action::TakeBack { peer } => self.spawn(async move {
+                // The limit leaves time to ask again before the lease ends.
+                let within = peers.lease / 4;
+                let done = peers.post(peer, "/cluster/return", within).await;
+                let done = done == Some(StatusCode::NO_CONTENT);
+                drive.tell(clock::now(), Event::Returned { peer, done });
+            }),
             Action::Offer { peer, key } => {
                 if peers.offers.fetch_add(1, Ordering::Relaxed) >= OFFERS_MAX {
                     peers.offers.fetch_sub(1, Ordering::Relaxed);
@@ -59,6 +66,9 @@ impl Drive {
                     peers.offer(peer, &key).await;
                     peers.offers.fetch_sub(1, Ordering::Relaxed);
                 });
+            }
+            Action::TellReads { peer, told } => {
+                self.spawn(async move { peers.tell_reads(peer, &told).await });
             }
             _ => {}
         }
@@ -78,7 +88,7 @@ fn failed<P>(reason: String) -> Answered<P> {
 }
 
 impl Peers {
-    /// Sends a request without a body and returns the reply, whose head has arrived.
+    /// Sends a request and returns the reply, whose head has arrived.
     ///
     /// # Errors
     ///
@@ -90,10 +100,11 @@ impl Peers {
         method: &Method,
         path: &str,
         headers: &[(HeaderName, HeaderValue)],
+        body: Outgoing<'_>,
     ) -> Result<Reply, Fault> {
         let pool = self.roll.pool(peer);
         let pool = pool.ok_or_else(|| Fault::Request("unknown member".to_owned()))?;
-        let reply = pool.send(method, path, headers, Outgoing::Empty).await?;
+        let reply = pool.send(method, path, headers, body).await?;
         match reply.status {
             StatusCode::CONFLICT | StatusCode::UNAUTHORIZED => {
                 let status = reply.status;
@@ -130,7 +141,7 @@ impl Peers {
     async fn fill_untimed(&self, peer: NodeId, key: &Key) -> Answered<Object> {
         let path = path_of("/objects/", key);
         let fill = [(headers::FILL.clone(), HeaderValue::from_static("1"))];
-        let reply = match self.send(peer, &Method::GET, &path, &fill).await {
+        let reply = match self.send(peer, &Method::GET, &path, &fill, Outgoing::Empty).await {
             Ok(reply) => reply,
             Err(fault) => return failed(fault.to_string()),
         };
@@ -156,7 +167,8 @@ impl Peers {
     /// Requests a lease from a peer; returns its term in nanoseconds if the peer grants it in time.
     async fn ask_lease(&self, peer: NodeId) -> Option<Nanos> {
         let ask = async {
-            let reply = self.send(peer, &Method::POST, "/cluster/lease", &[]).await.ok()?;
+            let path = "/cluster/lease";
+            let reply = self.send(peer, &Method::POST, path, &[], Outgoing::Empty).await.ok()?;
             let term = number(&reply.headers, &headers::TERM_NS);
             let granted = reply.status == StatusCode::OK;
             let _ = reply.body.gather(REASON_BYTES_MAX).await;
@@ -183,10 +195,22 @@ impl Peers {
         count(if taken { &self.counts.offers } else { &self.counts.offers_dropped });
     }
 
+    /// Tells a peer what was served of its keys. What is lost makes them seem a little colder.
+    async fn tell_reads(&self, peer: NodeId, told: &ReadsTold) {
+        let Ok(body) = serde_json::to_vec(told) else { return };
+        let tell = async {
+            let body = Outgoing::Bytes(body.into());
+            if let Ok(reply) = self.send(peer, &Method::POST, "/cluster/reads", &[], body).await {
+                let _ = reply.body.gather(REASON_BYTES_MAX).await;
+            }
+        };
+        let _ = tokio::time::timeout(self.lease, tell).await;
+    }
+
     /// Sends a POST request; returns the status of the reply if it comes in time.
     async fn post(&self, peer: NodeId, path: &str, within: Duration) -> Option<StatusCode> {
         let tell = async {
-            let reply = self.send(peer, &Method::POST, path, &[]).await.ok()?;
+            let reply = self.send(peer, &Method::POST, path, &[], Outgoing::Empty).await.ok()?;
             let status = reply.status;
             let _ = reply.body.gather(REASON_BYTES_MAX).await;
             Some(status)

@@ -1,11 +1,14 @@
 //! Requests from gateways and other nodes: identifies the sender, and serves `/cluster/`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use engine::node::{Asker, Event};
+use engine::node::{Asker, Event, ReadsTold};
 use engine::route::NodeId;
 use http::header::ALLOW;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
 use model::window::Nanos;
 
 use super::Peers;
@@ -15,6 +18,9 @@ use crate::headers;
 use crate::http::{Problem, json};
 use crate::objects::key_of;
 use record::clock;
+
+/// Maximum bytes of what a node tells of its reads.
+const READS_BYTES_MAX: usize = 64 << 10;
 
 /// The sender of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,14 +153,14 @@ fn number(headers: &HeaderMap, name: &HeaderName, of: &str) -> Result<Option<u64
 pub fn answer(
     shared: &Arc<Shared>,
     peers: &Peers,
-    method: &Method,
+    (method, given): (&Method, &HeaderMap),
     path: &str,
     sender: Sender,
 ) -> Option<Result<Response<ReplyBody>, Problem>> {
     let (endpoint, encoded) = path.split_once('/').unwrap_or((path, ""));
     let allowed = match (endpoint, encoded.is_empty()) {
         ("ping" | "windows", true) => &Method::GET,
-        ("lease", true) | ("invalidate" | "offer", false) => &Method::POST,
+        ("lease" | "return", true) | ("invalidate" | "offer", false) => &Method::POST,
         _ => return None,
     };
     if method != allowed {
@@ -163,7 +169,7 @@ pub fn answer(
         return Some(Err(problem.with(ALLOW, allowed)));
     }
     if endpoint == "ping" {
-        return Some(Ok(ping(shared, peers)));
+        return Some(Ok(ping(shared, peers, given)));
     }
     if endpoint == "windows" {
         return Some(Ok(json(StatusCode::OK, &shared.whole.told(), None)));
@@ -174,6 +180,10 @@ pub fn answer(
     };
     if endpoint == "lease" {
         return Some(lease(shared, peer));
+    }
+    if endpoint == "return" {
+        shared.drive.tell(clock::now(), Event::Return { peer });
+        return Some(Ok(empty(StatusCode::NO_CONTENT)));
     }
     let told = key_of(encoded).map(|key| {
         let (event, status) = match endpoint {
@@ -192,11 +202,44 @@ fn empty(status: StatusCode) -> Response<ReplyBody> {
     response
 }
 
-/// Replies with this node's identity, load and clock; 503 while the node is stopping.
-fn ping(shared: &Arc<Shared>, peers: &Peers) -> Response<ReplyBody> {
-    let stopping = shared.is_stopping();
-    let mut response =
-        empty(if stopping { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK });
+/// What another node served of keys that this one orders, as the body of a request that is complete
+/// within a second.
+///
+/// # Errors
+///
+/// 400 unless it is from another node and well formed, 408 if it does not come.
+pub async fn reads_told(
+    shared: &Arc<Shared>,
+    sender: Sender,
+    body: Incoming,
+) -> Result<Response<ReplyBody>, Problem> {
+    let bad = |what: &str| Problem::new(StatusCode::BAD_REQUEST, what);
+    let Sender::Peer(peer) = sender else {
+        return Err(bad("this is for the other nodes of the cluster"));
+    };
+    let body = Limited::new(body, READS_BYTES_MAX).collect();
+    let late = |_| Problem::new(StatusCode::REQUEST_TIMEOUT, "the body does not come");
+    let body = tokio::time::timeout(Duration::from_secs(1), body).await.map_err(late)?;
+    let body = body.map_err(|_| bad("the body broke off, or is too long"))?.to_bytes();
+    let told: ReadsTold = serde_json::from_slice(&body)
+        .map_err(|error| bad(&format!("the body does not say what was read: {error}")))?;
+    shared.drive.tell(clock::now(), Event::ReadsTold { peer, told });
+    Ok(empty(StatusCode::NO_CONTENT))
+}
+
+/// Replies with this node's identity, load and clock, and with its directory of hot keys if the gateway
+/// has another version of it; 503 while the node is stopping.
+fn ping(shared: &Arc<Shared>, peers: &Peers, given: &HeaderMap) -> Response<ReplyBody> {
+    let known = given.get(&headers::HOT_VERSION).and_then(|value| value.to_str().ok());
+    let known: Option<u64> = known.and_then(|text| text.parse().ok());
+    let directory = known.and_then(|known| {
+        shared.drive.hot_directory().filter(|directory| directory.version != known)
+    });
+    let mut response = match (shared.is_stopping(), directory) {
+        (true, _) => empty(StatusCode::SERVICE_UNAVAILABLE),
+        (false, Some(directory)) => json(StatusCode::OK, &*directory, None),
+        (false, None) => empty(StatusCode::OK),
+    };
     let to = response.headers_mut();
     to.insert(headers::PROTOCOL.clone(), HeaderValue::from_static(headers::PROTOCOL_VERSION));
     to.insert(headers::RING.clone(), peers.identity.ring.clone());

@@ -28,7 +28,7 @@ use crate::peer::Limits;
 use crate::tls::dialer;
 
 pub use beat::Beat;
-pub use endpoints::{Sender, answer, asker, deadline, epoch, sender};
+pub use endpoints::{Sender, answer, asker, deadline, epoch, reads_told, sender};
 pub use metrics::add_metrics;
 pub use mismatch::{Mismatch, Mismatches};
 pub use roll::Roll;

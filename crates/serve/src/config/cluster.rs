@@ -14,7 +14,8 @@ use serde::{Deserialize, Serialize};
 
 use super::Config;
 use super::name::is_name;
-use super::sections::{not_an_address, unshown};
+use super::sections::{Class, not_an_address, unshown};
+use crate::token;
 
 /// The role of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,8 +76,12 @@ section! {
         pub name: String = String::new(),
         /// Address and port on which the node listens for gateways and the other nodes.
         pub address: String = String::new(),
-        /// Share of the keys in proportion to the other weights: the node's capacity, in any unit.
+        /// Share of the keys in proportion to the other weights: the node's capacity, in any unit. Of a
+        /// hot node its share of the hot copies among the hot nodes.
         pub weight: f64 = 1.0,
+        /// "bulk": a node with keys. "hot": a hot node, which has no keys and holds copies of those that
+        /// are read most.
+        pub class: Class = Class::Bulk,
     }
 }
 
@@ -106,6 +111,9 @@ section! {
         /// Bytes per second offered to a key's other nodes when an object is read for the second
         /// time, so that they are warm before they are needed. 0: none.
         pub replicate_bytes: Size = Size(4 << 20),
+        /// Part of a device's time from which on the reads of a key get it a hot node, where there are hot
+        /// nodes; those with the greatest part per byte come first. See docs/cluster.md.
+        pub hot_load: f64 = 0.001,
         /// Maximum concurrent requests to other nodes for objects.
         pub peers_parallel: u32 = 64,
         /// Maximum requests to other nodes waiting or in progress; a request that needs a further
@@ -177,7 +185,8 @@ section! {
 impl Member {
     /// A member to print where there is none.
     pub(super) fn example() -> Member {
-        Member { name: "a".to_owned(), address: "127.0.0.1:7071".to_owned(), weight: 1.0 }
+        let address = "127.0.0.1:7071".to_owned();
+        Member { name: "a".to_owned(), address, ..Member::default() }
     }
 }
 
@@ -235,7 +244,10 @@ fn nanos(seconds: f64) -> Nanos {
 impl Config {
     /// Where keys belong; `None` for a node alone. Costs a million hashes for each member.
     pub fn ring(&self) -> Option<Arc<Ring>> {
-        let member = |m: &Member| route::Member { name: m.name.clone(), weight: m.weight };
+        let member = |m: &Member| route::Member {
+            hot: m.class == Class::Hot,
+            ..route::Member::new(m.name.clone(), m.weight)
+        };
         let members = self.members.iter().map(member).collect();
         Ring::new(members, self.cluster.replicas as usize).ok().map(Arc::new)
     }
@@ -353,9 +365,17 @@ impl Config {
         }
         let (token, clients) = (self.cluster.token.as_deref(), self.serve.token.as_deref());
         checks.must(
-            token.is_none_or(|token| !token.is_empty() && Some(token) != clients),
+            token.is_none_or(|mine| {
+                let same = clients.and_then(token::hash_of) == Some(blake3::hash(mine.as_bytes()));
+                !mine.is_empty() && !same
+            }),
             "cluster.token",
             "must not be empty, and not be the token of clients (serve.token): whoever has it may speak as a node",
+        );
+        checks.must(
+            !token.is_some_and(token::is_hash),
+            "cluster.token",
+            "must be the token itself and not its hash: processes send it to each other",
         );
         checks.must(
             !self.is_clustered() || token.is_some() || (clients.is_none() && !self.is_spread()),
@@ -384,6 +404,11 @@ impl Config {
         let mut names: HashMap<&str, usize> = HashMap::new();
         let mut addresses: HashMap<SocketAddr, usize> = HashMap::new();
         checks.must(self.members.len() <= 4096, "member", "there can be at most 4096 members");
+        checks.must(
+            self.members.is_empty() || self.members.iter().any(|m| m.class == Class::Bulk),
+            "member",
+            "all members are hot nodes: at least one must have keys (class = \"bulk\")",
+        );
         for (index, member) in self.members.iter().enumerate() {
             let mut checks = checks.of(&format!("member.{index}"));
             let name = member.name.as_str();
@@ -445,6 +470,7 @@ impl Cluster {
             "tls_ca, tls_certificate and tls_key belong together: set all three or none",
         );
         checks.between("lease_s", self.lease_s, 0.02, 60.0);
+        checks.between("hot_load", self.hot_load, 0.0, 1e3);
         checks.between("peers_parallel", self.peers_parallel, 1, 4096);
         checks.at_least("peers_queue_length_max", self.peers_queue_length_max, 1);
     }

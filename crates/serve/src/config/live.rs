@@ -46,6 +46,14 @@ section! {
         /// Bounds of requests in progress at gateways with gateway.concurrency = "auto". Within half and twice
         /// the bound of the last change it moves in any mode but "off".
         pub concurrency: act::Mode = act::Mode::Auto,
+        /// The bytes of node.memory_shared_bytes that objects and layers have: moves from one to the other.
+        pub memory: act::Mode = act::Mode::Auto,
+        /// Copies of what is read often on hot devices. Those that follow slow changes are made in "auto" without an entry
+        /// in the journal; filling hot devices is one.
+        pub hot: act::Mode = act::Mode::Auto,
+        /// Weights of a cluster's members, by how busy their devices are; a gateway advises them. They are changed by hand, so
+        /// not "auto".
+        pub weights: act::Mode = act::Mode::Advise,
         /// Maximum changes of each knob in a minute.
         pub per_minute: u32 = 60,
         /// Seconds after a change at which its effect is measured.
@@ -90,6 +98,9 @@ impl Act {
                 layers: self.layers,
                 bounds: self.bounds,
                 concurrency: self.concurrency,
+                memory: self.memory,
+                hot: self.hot,
+                weights: self.weights,
             },
             per_minute: self.per_minute,
             judged_after: (self.judged_after_s * 1e9) as Nanos,
@@ -98,6 +109,11 @@ impl Act {
     }
 
     pub(super) fn check(&self, mut checks: Checks<'_>) {
+        checks.must(
+            self.weights != act::Mode::Auto,
+            "weights",
+            "must be advise or off: write an advised weight into the members' configuration",
+        );
         checks.between("per_minute", self.per_minute, 1, 1_000_000);
         checks.between("judged_after_s", self.judged_after_s, 0.01, 1e6);
         checks.at_least("journal_bytes_max", self.journal_bytes_max, origin::Size(64 << 10));

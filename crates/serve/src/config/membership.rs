@@ -7,7 +7,7 @@ use origin::{Checks, section};
 use serde::{Deserialize, Serialize};
 
 use super::Config;
-use super::sections::not_an_address;
+use super::sections::{Class, not_an_address};
 
 /// Where the list of nodes comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +35,9 @@ section! {
         pub address: Option<String> = None,
         /// This node's share of the keys in proportion to the other weights.
         pub weight: f64 = 1.0,
+        /// "bulk": this node has keys. "hot": it is a hot node, which has none and holds copies of those
+        /// that are read most.
+        pub class: Class = Class::Bulk,
         /// Seconds after which etcd forgets a node that does not renew; etcd rounds up to whole seconds. Nodes
         /// that do not answer the others are lost sooner: suspect_s.
         pub lease_s: f64 = 2.0,

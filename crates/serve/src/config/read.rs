@@ -125,8 +125,8 @@ fn distance(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-/// Puts `a.b=c` on top of a table; a number in the path is an index of a list. The value is TOML if
-/// it can be read as TOML, and otherwise a string.
+/// Puts `a.b=c` on top of a table; a number in the path is an index of a list; `a=[…]` is a whole list.
+/// The value is TOML if it can be read as TOML, and otherwise a string.
 ///
 /// # Errors
 /// What is wrong with the override, and what to write.
@@ -140,6 +140,11 @@ pub(super) fn override_with(table: &mut Table, text: &str) -> Result<(), String>
     match path.as_slice() {
         [section, inside @ ..] if !inside.is_empty() => {
             put(table.entry(*section).or_insert_with(|| container(inside)), inside, value)
+        }
+        // A whole list, such as one without devices.
+        [section] if value.is_array() => {
+            table.insert((*section).to_owned(), value);
+            Ok(())
         }
         _ => Err("has no section; write it as section.key=value".to_owned()),
     }

@@ -15,6 +15,9 @@ section! {
         /// File of access keys: [[key]] with id, secret and scopes. Only its owner may have access to it. It
         /// is read again when it changes.
         pub keys: Option<PathBuf> = None,
+        /// File of the master key with which secrets in the file of access keys are sealed (`concertina keys`). Only
+        /// its owner may have access to it. Unset: systemd's credential "concertina-master-key", if there is one.
+        pub master_key: Option<PathBuf> = None,
         /// The buckets: "NAME" has all objects, "NAME=PREFIX" those whose keys begin with the prefix,
         /// without it. Empty: one, with the name of origin.bucket, or "objects".
         pub buckets: Vec<String> = Vec::new(),

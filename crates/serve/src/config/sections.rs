@@ -10,6 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::cluster::Role;
 use crate::datasets::{Fill, Overload};
+use crate::token;
 
 const MIB: u64 = 1 << 20;
 
@@ -25,7 +26,8 @@ section! {
         /// Threads that serve connections; 0: one for each core.
         pub threads: u32 = 0,
         /// If set, every request (except /healthz and /readyz) must carry the header
-        /// `Authorization: Bearer TOKEN`. Processes of a cluster show each other cluster.token.
+        /// `Authorization: Bearer TOKEN`. The token, or "blake3:HASH" as `concertina keys token` prints it.
+        /// Processes of a cluster show each other cluster.token.
         #[serde(deserialize_with = "unshown")]
         pub token: Option<String> = None,
         /// File with the certificate, in PEM format, that clients of the gateway, of a node without members, and
@@ -62,7 +64,7 @@ section! {
         /// Seconds that requests in progress have to finish after SIGINT or SIGTERM.
         pub drain_s: f64 = 10.0,
         /// Memory for the bytes of uploads in progress that will fill the tiers; when it is full,
-        /// uploads go only to the origin.
+        /// uploads go only to the origin. On a gateway: for those that it can send to another node.
         pub uploads_bytes_max: Size = Size(64 * MIB),
     }
 }
@@ -72,6 +74,14 @@ section! {
     pub struct Node {
         /// Capacity of the memory tier in bytes of objects.
         pub memory_bytes: Size = Size(64 * MIB),
+        /// One budget for objects in memory and layers of datasets alike: bytes move to where they save most time.
+        /// memory_bytes is then what objects have at the start and when nobody reads them, and
+        /// datasets.layers_bytes only says whether there are layers (above 0). At least memory_bytes.
+        /// 0: each has its own bytes.
+        pub memory_shared_bytes: Size = Size(0),
+        /// Seconds between two decisions on memory_shared_bytes. Bytes move when they were worth it for ten of
+        /// these, by at most 1/16 of the budget in each.
+        pub memory_shared_interval_s: f64 = 1.0,
         /// Which objects leave memory first: "s3-fifo" (those that are not read again soon after
         /// they came) or "lru" (the least recently used).
         pub memory_eviction: Eviction = Eviction::S3Fifo,
@@ -114,9 +124,16 @@ section! {
         pub queue_length_max: u32 = 1024,
         /// Concurrent reads. 0: 8, or 1 with a service profile, which is a single server.
         pub parallel: u32 = 0,
+        /// "fixed", or "auto": begins with `parallel` and finds the fewest concurrent reads, up to 64,
+        /// with which the device reads nearly as much in a second as with any number.
+        pub depth: Depth = Depth::Fixed,
         /// Size of the segments that hold the objects; the oldest segment is reclaimed first. 0:
         /// 1/16 of bytes, at least 1MiB and at most 64MiB, or 1/1024 of bytes if that is more.
         pub segment_bytes: Size = Size(0),
+        /// Larger records are read in pieces of so many bytes, with other reads between two pieces: a
+        /// reply begins when the first piece has been verified, and a range of an object is read
+        /// without the rest (docs/operations.md). At least 64KiB. 0: records are read at once.
+        pub piece_bytes: Size = Size(0),
         /// Seconds in which every stored record is read once in the background and verified; what is
         /// damaged is dropped and fetched again. So at most bytes / scrub_s are read in a second. 0:
         /// never.
@@ -124,9 +141,20 @@ section! {
         /// EMULATED: hold each real read for a random time, to imitate a disk that this machine
         /// does not have: { kind = "exponential" | "gamma" | "lognormal" | "empirical", mean_ms =
         /// 10.0, scv = 1.0 (gamma, lognormal), file = "times" (empirical: milliseconds, one a
-        /// line), seed = 1 }. Every output names the profile.
+        /// line), bytes_per_s = "0" (in addition, for each read's bytes), seed = 1 }. Every
+        /// output names the profile.
         pub service: Option<Service> = None,
     }
+}
+
+/// How the number of concurrent reads of a device is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Depth {
+    /// As configured.
+    Fixed,
+    /// By measurement.
+    Auto,
 }
 
 /// Class of a device.
@@ -151,6 +179,8 @@ section! {
         pub scv: f64 = 1.0,
         /// File of times in milliseconds, one a line, for `empirical`.
         pub file: Option<PathBuf> = None,
+        /// Bytes that it reads in a second, after that time; 0: sizes take no time.
+        pub bytes_per_s: Size = Size(0),
         /// Seed of the random numbers; device `i` of a group uses `seed + i`.
         pub seed: u64 = 1,
     }
@@ -240,6 +270,11 @@ impl Serve {
         }
         checks.must(self.token.as_deref() != Some(""), "token", "is empty; leave it out or set it");
         checks.must(
+            self.token.as_deref().is_none_or(|token| token::hash_of(token).is_some()),
+            "token",
+            "begins with blake3: and is not a hash as `concertina keys token` prints it",
+        );
+        checks.must(
             self.tls_certificate.is_some() == self.tls_key.is_some(),
             "tls_key",
             "a certificate and its key go together: set both tls_certificate and tls_key",
@@ -269,7 +304,26 @@ pub(super) fn not_an_address(text: &str) -> String {
 }
 
 impl Node {
+    /// The settings of the budget that objects and layers share; `None` if each has its own.
+    pub fn shared(&self) -> Option<engine::budget::Settings> {
+        let interval = (self.memory_shared_interval_s * 1e9) as Nanos;
+        (self.memory_shared_bytes.0 > 0).then(|| engine::budget::Settings {
+            bytes_max: self.memory_shared_bytes.0,
+            objects_least: self.memory_bytes.0,
+            interval,
+            settle: 10 * interval,
+            idle: 600 * interval,
+            ..Default::default()
+        })
+    }
+
     pub(super) fn check(&self, mut checks: Checks<'_>) {
+        checks.between("memory_shared_interval_s", self.memory_shared_interval_s, 0.01, 1e4);
+        checks.must(
+            self.memory_shared_bytes.0 == 0 || self.memory_shared_bytes.0 >= self.memory_bytes.0,
+            "memory_shared_bytes",
+            "must be 0, or at least memory_bytes, which objects have in any case",
+        );
         checks.between("revalidate_s", self.revalidate_s, 0.0, 1e6);
         checks.between("stale_if_error_s", self.stale_if_error_s, 0.0, 1e6);
         checks.must(
@@ -282,6 +336,8 @@ impl Node {
 
 /// Segments of the devices of a section: the index numbers those of all devices with 16 bits.
 const SEGMENTS_MAX: u64 = 60_000;
+/// Maximum number of concurrent reads that a device with `depth = "auto"` is tried with.
+const DEPTH_MAX: u32 = 64;
 
 impl Device {
     /// Concurrent reads.
@@ -290,6 +346,14 @@ impl Device {
             (0, None) => 8,
             (0, Some(_)) => 1,
             (n, _) => n,
+        }
+    }
+
+    /// The largest number that is tried; 0 if the number is fixed.
+    pub fn servers_max(&self) -> u32 {
+        match self.depth {
+            Depth::Fixed => 0,
+            Depth::Auto => DEPTH_MAX.max(self.servers()),
         }
     }
 
@@ -320,6 +384,11 @@ impl Device {
         checks.between("segment_bytes", segment, Size(4096), Size((1 << 32) - 1));
         checks.between("scrub_s", self.scrub_s, 0.0, 1e9);
         checks.must(
+            self.piece_bytes.0 == 0 || self.piece_bytes.0 >= engine::tier::BLOCK_BYTES,
+            "piece_bytes",
+            "must be 0, or at least 64KiB: a block is verified as a whole",
+        );
+        checks.must(
             u64::from(self.count).saturating_mul(self.bytes.0 / segment.0.max(1)) <= SEGMENTS_MAX,
             "segment_bytes",
             format!("makes more than {SEGMENTS_MAX} segments; increase it"),
@@ -334,6 +403,11 @@ impl Device {
             self.parallel <= 1,
             "parallel",
             "a device with a service profile is one server; leave parallel out",
+        );
+        checks.must(
+            self.depth == Depth::Fixed,
+            "depth",
+            "a device with a service profile is one server; leave depth out",
         );
         service.check(checks.of("service"));
     }

@@ -63,6 +63,8 @@ fn overrides_reach_devices() {
     assert_eq!(config.devices[0].service.as_ref().unwrap().mean_ms, 2.0);
     assert_eq!(config.devices[0].servers(), 1);
     assert_eq!(config.observe.objectives_ms, [5.0, 7.0]);
+    let none = Config::parse("[[device]]\npath = \"a\"", "", &[set("device=[]")]).unwrap();
+    assert!(none.devices.is_empty());
 }
 
 #[test]
@@ -243,6 +245,8 @@ fn mistakes_of_a_cluster_are_told_at_once() {
     ] {
         assert!(told.contains(part), "{part:?} is missing in {told}");
     }
+    let hash = crate::token::hashed("x");
+    let (hashed, same) = (format!("serve.token={hash}"), format!("cluster.token={hash}"));
     let rows: &[(&[&str], &str)] = &[
         (&[], "cluster.name: is missing; write which member this node is, one of: b, a"),
         (&["serve.role=gateway", "cluster.name=a"], "a gateway is not a member"),
@@ -255,6 +259,9 @@ fn mistakes_of_a_cluster_are_told_at_once() {
         (&["cluster.name=a", "member.1.address=10.0.0.1:1"], "cluster.token: must be set"),
         (&["cluster.name=a", "serve.token=x"], "cluster.token: must be set"),
         (&["cluster.name=a", "serve.token=x", "cluster.token=x"], "cluster.token: must not be"),
+        (&["cluster.name=a", &hashed, "cluster.token=x"], "cluster.token: must not be"),
+        (&["cluster.name=a", "serve.token=y", &same], "cluster.token: must be the token itself"),
+        (&["serve.token=blake3:00"], "serve.token: begins with blake3:"),
         (&["cluster.name=a", "member.1.address=0.0.0.0:1"], "nobody can connect to 0.0.0.0:1"),
         (
             &["cluster.name=a", "gateway.policy=fastest"],

@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use engine::dataset::{Serves, serves};
 use engine::node::Stages;
 use engine::question::Failed;
 use http::header::{ALLOW, CONTENT_LENGTH, HeaderMap, HeaderValue, RETRY_AFTER};
@@ -18,12 +19,12 @@ use hyper::body::Incoming;
 use model::window::{Nanos, Operation, Outcome};
 use serde::Serialize;
 use serde_json::json;
-use tokio::sync::OwnedSemaphorePermit;
 
 use super::Datasets;
 use super::ask::{Answer, Ask, LOG, ids, pairs, part_of, text};
 use super::asking::{AskParts, ask_parts, question};
 use super::layers::{Held, held};
+use super::room::Reserved;
 use super::served::{Changed, Served, Unwritten, View};
 use crate::headers;
 use crate::http::{Problem, json as json_reply, typed};
@@ -426,12 +427,10 @@ impl Datasets {
     /// # Errors
     ///
     /// 503 if the appends in progress leave too little.
-    fn room(&self, headers: &HeaderMap) -> Result<OwnedSemaphorePermit, Problem> {
+    fn room(&self, headers: &HeaderMap) -> Result<Reserved, Problem> {
         let said = headers.get(CONTENT_LENGTH).and_then(|said| said.to_str().ok()?.parse().ok());
         let bytes = said.unwrap_or(APPEND_BYTES_MAX).min(APPEND_BYTES_MAX);
-        let room =
-            self.appends.clone().try_acquire_many_owned(u32::try_from(bytes).unwrap_or(u32::MAX));
-        room.map_err(|_| {
+        self.appends.take(bytes).ok_or_else(|| {
             let what = format!(
                 "no memory for this append: those in progress may use {APPENDS_BYTES_MAX} bytes; \
                  try again later"
@@ -461,9 +460,7 @@ fn changed(done: anyhow::Result<Done>, mut seen: Seen) -> Answered {
             Ok(json_reply(StatusCode::OK, &done, Some(seen)))
         }
         Err(error) => {
-            let ours =
-                error.is::<Unwritten>() || error.chain().any(|cause| cause.is::<origin::Error>());
-            let problem = if ours { unavailable(&error) } else { bad(&error) };
+            let problem = if error.is::<Unwritten>() { unavailable(&error) } else { bad(&error) };
             Err(problem.of(seen))
         }
     }
@@ -492,13 +489,13 @@ async fn same_version(
     };
     let chunk: Option<u64> = chunk.to_str().ok().and_then(|chunk| chunk.parse().ok());
     let Some(chunk) = chunk else { return Ok(None) };
+    let Ok(etag) = etag.to_str() else { return Ok(None) };
     let as_of = |view: Arc<View>| {
         let (last, etag_here) = (view.dataset.last_chunk(), view.current.etag.to_string());
-        match last.cmp(&chunk) {
-            _ if *etag != *etag_here => None,
-            std::cmp::Ordering::Less => None,
-            std::cmp::Ordering::Equal => Some(view),
-            std::cmp::Ordering::Greater => {
+        match serves((&etag_here, last), (etag, chunk)) {
+            Serves::Not => None,
+            Serves::Now => Some(view),
+            Serves::AsOf => {
                 let dataset = view.dataset.shards_as_of(chunk);
                 Some(Arc::new(View { dataset, ..View::clone(&view) }))
             }

@@ -5,21 +5,24 @@
 //! complete. A dataset with a fixed number of bytes gets layers of that size, whatever the lengths
 //! of its queues.
 //!
-//! Memory grows and shrinks in steps. A step is either a pair (one more layer of the suffix array
-//! and one of its inverse) or the text layer. The cheapest missing step is added first, and the
-//! most expensive existing one is dropped first.
+//! Memory grows and shrinks in steps. A step is one more layer of the suffix array, one more of its
+//! inverse, or the text layer. Added is what saves most of the work that queries lately were, for each byte,
+//! and dropped what saves least (`steps`).
+
+mod steps;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use engine::act::{Effect, Knob, Proposal, Status};
+use engine::layers::mix::Layer;
 use engine::layers::{Change, Manager, Settings, Shard as Observed, ShardId, Why, relieved};
 use model::window::Nanos;
 use serde::{Deserialize, Serialize};
-use shard::layers::{Array, Budget, Footprint, Layers as OfShard, Rates, TextBuild, TextOptions};
+use shard::layers::{Array, Budget, Layers as OfShard, Rates, TextBuild, TextOptions};
 use shard::{Error, Text};
 use tracing::{info, warn};
 
@@ -27,24 +30,17 @@ use super::Datasets;
 use super::ask::part_of;
 use super::station::Station;
 use crate::live::Loop;
+use crate::memory::Memory;
 use dataset::part::Part;
 use record::clock;
+use steps::{Asked, Step, drop_layer, text_guess};
 
 /// Segments of a sweep, and blocks of a text layer, that are processed between two checks for
 /// cancellation.
 const SEGMENTS: usize = 16;
 const BLOCKS: usize = 256;
 
-/// Expected size of a text layer as a fraction of the text (`shard::layers` has the measurements),
-/// and the factor by which the actual size may exceed it. If the text needs more, the layer covers
-/// only its beginning.
-const TEXT_SHARE: f64 = 0.3;
-const TEXT_EXCESS: f64 = 1.3;
-
-/// A smaller shard gets no text layer: reading its records is fast enough without one.
-const TEXT_BYTES_MIN: usize = 256 << 10;
-
-/// What computes the values of a pair of layers.
+/// What computes the values of layers of the arrays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Fill {
@@ -54,15 +50,6 @@ pub enum Fill {
     /// Queries, which keep what they compute anyway (BlowFish: opportunistic). The layer is there
     /// from the decision on, with nothing known.
     Queries,
-}
-
-/// One step by which a shard's layers grow.
-#[derive(Clone, Debug)]
-enum Step {
-    /// One more layer of each array.
-    Pair(Rates),
-    /// The text layer, of at most this many bytes.
-    Text(u64),
 }
 
 /// The layers that a shard has.
@@ -115,6 +102,8 @@ struct State {
     ids: HashMap<String, ShardId>,
     next_id: ShardId,
     filling: HashMap<ShardId, Filling>,
+    /// What queries asked of each shard.
+    asked: HashMap<ShardId, Asked>,
     /// Descriptions of the latest changes, newest last.
     changes: Vec<String>,
 }
@@ -127,6 +116,8 @@ pub struct Layers {
     state: Mutex<State>,
     /// What knows the load to come, and decides whether a change is made.
     whole: Arc<Loop>,
+    /// The budget, if objects share it.
+    memory: OnceLock<Arc<Memory>>,
     interval: Duration,
     stopping: AtomicBool,
 }
@@ -159,11 +150,13 @@ impl Layers {
             ids: HashMap::new(),
             next_id: 0,
             filling: HashMap::new(),
+            asked: HashMap::new(),
             changes: Vec::new(),
         };
         Ok(Arc::new(Layers {
             state: Mutex::new(state),
             whole,
+            memory: OnceLock::new(),
             interval,
             stopping: AtomicBool::new(false),
         }))
@@ -171,6 +164,11 @@ impl Layers {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes the layers share a budget with objects, before they are started.
+    pub fn share(&self, memory: Arc<Memory>) {
+        let _ = self.memory.set(memory);
     }
 
     /// Maximum bytes of the layers of all shards together.
@@ -234,8 +232,9 @@ impl Layers {
                 candidates.push(Candidate { id, station, part: part.clone(), fixed_bytes });
             }
         }
-        let State { ids, filling, .. } = &mut *state;
+        let State { ids, filling, asked, .. } = &mut *state;
         ids.retain(|_, id| candidates.iter().any(|c| c.id == *id));
+        asked.retain(|id, _| candidates.iter().any(|c| c.id == *id));
         filling.retain(|id, filling| {
             let there = candidates.iter().any(|c| c.id == *id);
             if !there {
@@ -246,15 +245,16 @@ impl Layers {
         let now = clock::now();
         let mut managed = Vec::new();
         let mut footprints = BTreeMap::new();
-        for candidate in &candidates {
-            let observed = state.observed(candidate);
+        let all: Vec<Observed> = candidates.iter().map(|c| state.observed(c)).collect();
+        let fixed_part = self.take_limit(&mut state, &candidates, &all);
+        for (candidate, observed) in candidates.iter().zip(all) {
             footprints.insert(candidate.station.name().to_owned(), observed.held_bytes);
             let Some(bytes) = candidate.fixed_bytes else {
                 self.tell(&mut state.manager, now, candidate, &observed);
                 managed.push(observed);
                 continue;
             };
-            state.keep(candidate, bytes, orders);
+            state.keep(candidate, (bytes as f64 * fixed_part) as u64, orders);
         }
         self.whole.set_footprints(footprints);
         for change in state.manager.observe(now, &managed) {
@@ -263,16 +263,41 @@ impl Layers {
             };
             let name = candidate.station.name();
             let average = state.manager.average(candidate.id).unwrap_or(0.0);
-            if self.whole.propose(&proposal(name, &change, average)) == Some(Status::Made) {
+            let what = state.describe(candidate, &change);
+            if self.whole.propose(&proposal(name, &change, &what, average)) == Some(Status::Made) {
                 state.carry_out(candidate, &change, orders);
             }
         }
+    }
+
+    /// With a budget that objects share: reports what the layers hold and lack, and takes their limit. Returns the
+    /// part of the fixed bytes that fits.
+    fn take_limit(&self, state: &mut State, candidates: &[Candidate], all: &[Observed]) -> f64 {
+        let Some(memory) = self.memory.get() else { return 1.0 };
+        let with = || candidates.iter().zip(all);
+        let fixed = |c: &Candidate| c.fixed_bytes;
+        let least_bytes = with().filter_map(|(c, _)| fixed(c)).fold(0, u64::saturating_add);
+        let of_fixed = with().filter(|(c, _)| fixed(c).is_some());
+        let held_by_fixed: u64 = of_fixed.map(|(_, observed)| observed.held_bytes).sum();
+        let layers = engine::budget::Layers {
+            held_bytes: all.iter().map(|observed| observed.held_bytes).sum(),
+            bytes_max: 0,
+            least_bytes,
+            // What is not added needs no bytes.
+            wish: state.manager.wish().filter(|_| self.whole.makes(Knob::Layers)),
+            spare: state.manager.spare(),
+        };
+        let limit = memory.exchange(layers, state.manager.busy_share());
+        let for_fixed = least_bytes.min(limit);
+        state.manager.set_budget(limit.saturating_sub(for_fixed.max(held_by_fixed)));
+        if least_bytes > 0 { for_fixed as f64 / least_bytes as f64 } else { 1.0 }
     }
 
     /// Tells the manager how fast a shard was, and how long its queue is expected to be. Where the
     /// objective is expected to be missed, the queue counts as too long, whatever its length.
     fn tell(&self, manager: &mut Manager, now: Nanos, candidate: &Candidate, observed: &Observed) {
         let (count, busy_s) = candidate.station.take_served();
+        manager.busy(candidate.id, busy_s);
         // What is served while a layer is being made is of neither footprint.
         if !observed.growing {
             manager.served(now, candidate.id, observed.held_bytes, count, busy_s);
@@ -288,7 +313,7 @@ impl Layers {
     /// Builds the step of an order and publishes it.
     fn make(&self, order: &Order) {
         let made = match &order.step {
-            Step::Pair(rates) => self.sweep(order, rates),
+            Step::Arrays(rates) => self.sweep(order, rates),
             Step::Text(bytes_max) => self.compress(order, *bytes_max),
         };
         match made {
@@ -307,7 +332,7 @@ impl Layers {
         order.cancelled.load(Ordering::Relaxed) || self.stopping.load(Ordering::Relaxed)
     }
 
-    /// Builds and publishes a pair of layers; returns its description, or `None` if cancelled.
+    /// Builds and publishes layers of the arrays; returns its description, or `None` if cancelled.
     fn sweep(&self, order: &Order, rates: &Rates) -> Result<Option<String>, Error> {
         let index = order.part.shard().index();
         let mut sweep = index.layers().sweep(rates)?;
@@ -338,10 +363,10 @@ impl Layers {
 
 /// A change as a proposal. A layer is expected to make a shard twice as fast; a fold beyond the budget is
 /// made in any case.
-fn proposal(name: &str, change: &Change, average: f64) -> Proposal {
+fn proposal(name: &str, change: &Change, what: &str, average: f64) -> Proposal {
     let (change_said, factor) = match change {
-        Change::Grow { bytes, .. } => (format!("grows by {bytes} bytes"), 2.0),
-        Change::Fold { bytes, .. } => (format!("folds by {bytes} bytes"), 0.5),
+        Change::Grow { bytes, .. } => (format!("grows by {bytes} bytes ({what})"), 2.0),
+        Change::Fold { bytes, .. } => (format!("folds by {bytes} bytes ({what})"), 0.5),
     };
     Proposal {
         knob: Knob::Layers,
@@ -355,20 +380,6 @@ fn proposal(name: &str, change: &Change, average: f64) -> Proposal {
         },
         must: matches!(change.why(), Why::OverBudget { .. }),
     }
-}
-
-/// Estimated bytes of a shard's text layer; `None` if the shard is too small for one.
-fn text_guess(part: &Part) -> Option<u64> {
-    let len = part.shard().index().len();
-    (len >= TEXT_BYTES_MIN).then_some((len as f64 * TEXT_SHARE) as u64)
-}
-
-/// The more expensive of the lowest pair of layers and the text layer: whether it is the text
-/// layer, and its bytes.
-fn dearest(footprint: &Footprint) -> (bool, u64) {
-    let lowest = footprint.sa.last().into_iter().chain(footprint.isa.last());
-    let pair: usize = lowest.map(|layer| layer.bytes).sum();
-    (footprint.text_bytes > pair, footprint.text_bytes.max(pair) as u64)
 }
 
 /// Drops the `sa` lowest layers of the suffix array and the `isa` lowest of its inverse.
@@ -390,30 +401,40 @@ impl State {
         self.next_id
     }
 
-    /// The cheapest step that a shard lacks, and its bytes.
+    /// The step that a shard lacks and that saves most, and its bytes.
     fn next(&self, candidate: &Candidate) -> Option<(Step, u64)> {
-        let index = candidate.part.shard().index();
-        let layers = index.layers();
-        let (rates, mut bytes) = layers.next_rates();
-        if self.fill == Fill::Queries {
-            // A marked layer has four bytes for each value; a swept one the bits of a row.
-            bytes = bytes.saturating_mul(32).div_ceil(index.len().max(1).ilog2() as usize + 1);
-        }
-        let pair = (!rates.is_empty()).then_some((Step::Pair(rates), bytes as u64));
-        let most = |guess: u64| (guess as f64 * TEXT_EXCESS) as u64;
-        let text = text_guess(&candidate.part)
-            .filter(|_| layers.footprint().text_bytes == 0)
-            .map(|guess| (Step::Text(most(guess)), most(guess)));
-        pair.into_iter().chain(text).min_by_key(|(_, bytes)| *bytes)
+        self.asked.get(&candidate.id)?.next(candidate.part.shard().index(), self.fill)
     }
 
-    fn observed(&self, candidate: &Candidate) -> Observed {
-        let footprint = candidate.part.shard().index().layers().footprint();
+    /// The layer that a shard drops first, and its bytes.
+    fn first_dropped(&self, candidate: &Candidate) -> Option<(Layer, u64)> {
+        self.asked.get(&candidate.id)?.first_dropped(candidate.part.shard().index())
+    }
+
+    /// Which layer a change adds or drops.
+    fn describe(&self, candidate: &Candidate, change: &Change) -> String {
+        let dropped = |(layer, _)| match layer {
+            Layer::Sa(rate) => format!("SA rate {rate}"),
+            Layer::Isa(rate) => format!("ISA rate {rate}"),
+            Layer::Text(_) => "text".to_owned(),
+        };
+        let what = match change {
+            Change::Grow { .. } => self.next(candidate).map(|(step, _)| step.to_string()),
+            Change::Fold { .. } if self.filling.contains_key(&candidate.id) => None,
+            Change::Fold { .. } => self.first_dropped(candidate).map(dropped),
+        };
+        what.unwrap_or_else(|| "what is being filled".to_owned())
+    }
+
+    fn observed(&mut self, candidate: &Candidate) -> Observed {
+        let index = candidate.part.shard().index();
+        self.asked.entry(candidate.id).or_default().look(clock::now(), index);
+        let footprint = index.layers().footprint();
         let filling = self.filling.get(&candidate.id);
         let next = if filling.is_none() { self.next(candidate) } else { None };
         let lowest_bytes = match filling {
             Some(filling) => Some(filling.bytes),
-            None => Some(dearest(&footprint).1).filter(|bytes| *bytes > 0),
+            None => self.first_dropped(candidate).map(|(_, bytes)| bytes),
         };
         Observed {
             id: candidate.id,
@@ -430,7 +451,7 @@ impl State {
         let said = match change {
             Change::Grow { bytes, why, .. } => {
                 match self.next(candidate) {
-                    Some((Step::Pair(rates), _)) if self.fill == Fill::Queries => {
+                    Some((Step::Arrays(rates), _)) if self.fill == Fill::Queries => {
                         let layers = candidate.part.shard().index().layers();
                         if let Err(error) = layers.mark(&rates) {
                             warn!("{name}: cannot mark a layer: {error}");
@@ -445,10 +466,8 @@ impl State {
                 let layers = candidate.part.shard().index().layers();
                 if let Some(filling) = self.filling.remove(&candidate.id) {
                     filling.cancelled.store(true, Ordering::Relaxed);
-                } else if dearest(&layers.footprint()).0 {
-                    drop(layers.drop_text());
-                } else {
-                    drop_lowest(layers, 1, 1);
+                } else if let Some((layer, _)) = self.first_dropped(candidate) {
+                    drop_layer(layers, layer);
                 }
                 format!("{name} folds by {bytes} bytes: {why}")
             }
@@ -475,7 +494,8 @@ impl State {
         let text = if text <= bytes / 4 * 3 { text } else { 0 };
         let is_whole = layers.view().text_len() == candidate.part.shard().index().len();
         let is_less = text == 0 || (!is_whole && text <= bytes / 4);
-        let guess = text_guess(&candidate.part).filter(|guess| is_less && *guess <= bytes / 2);
+        let guess = text_guess(candidate.part.shard().index())
+            .filter(|guess| is_less && *guess <= bytes / 2);
         let for_text = if guess.is_some() { bytes / 2 } else { text };
         let half = usize::try_from((bytes - for_text) / 2).unwrap_or(usize::MAX);
         let text_bytes = usize::try_from(for_text).unwrap_or(usize::MAX);
@@ -487,7 +507,7 @@ impl State {
         // Arrays first: a sweep takes a fraction of a text layer's time, and speeds up searches
         // too.
         if !changes.add.is_empty() {
-            self.fill(candidate, Step::Pair(changes.add), bytes - for_text, orders);
+            self.fill(candidate, Step::Arrays(changes.add), bytes - for_text, orders);
         } else if let Some(guess) = guess {
             self.fill(candidate, Step::Text(bytes / 2), guess, orders);
         }

@@ -1,32 +1,36 @@
 //! The datasets of a node: found in the origin, copied to local disk, searched and appended to.
 //!
-//! `ask` has the queries and their answers, `served` one dataset, `station` the queue of each part,
+//! `ask` has the queries and their answers, `served` one dataset, `drive` what
+//! [`engine::dataset`] decides for it, `room` the memory of appends, `station` the queue of each part,
 //! `layers` the layers that make shards faster while memory lasts, and `http` the requests.
 
 pub mod ask;
 pub mod asking;
 mod complaints;
+mod drive;
 pub mod http;
 mod layers;
+mod room;
 pub mod served;
 mod station;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use engine::Key;
+use engine::dataset::{Lookup, Lookups};
 use model::window::{self, Nanos, Operation, Window};
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
 use tracing::{info, warn};
 
 use super::lane::{Lane, Seen};
 use crate::config::Config;
 use crate::live::Loop;
 use crate::membership::Membership;
+use crate::memory::Memory;
 use crate::pace::Pace;
 use complaints::Complaints;
 use dataset::{Info, remote};
@@ -34,12 +38,13 @@ pub use layers::Fill;
 use layers::Layers;
 use origin::{Error, Origin};
 use record::clock;
+use room::Room;
 use served::{Common, Served};
 use station::Bound;
 pub use station::Overload;
 
 /// A name that was not found is not looked up in the origin again before this time has passed.
-const LOOKUP_PAUSE: Duration = Duration::from_secs(1);
+const LOOKUP_PAUSE: Nanos = 1_000_000_000;
 
 /// Maximum number of failed look-ups remembered. While there are this many, no other unknown name
 /// is looked up.
@@ -68,7 +73,7 @@ pub struct Datasets {
     /// How long a silent client that appends is waited for.
     pace: Pace,
     /// Bytes of appends that there is room for.
-    appends: Arc<Semaphore>,
+    appends: Room,
     /// Records the requests of clients and gateways for datasets.
     lane: Arc<Lane>,
     layers: Arc<Layers>,
@@ -77,8 +82,8 @@ pub struct Datasets {
     /// Whether to list the origin periodically. A node does, to copy shards before the first
     /// request; a gateway looks a dataset up when it is requested.
     looks_for_all: bool,
-    /// When a look-up of a name last failed, with its error if it was not simply missing.
-    failed_lookups: std::sync::Mutex<BTreeMap<String, (Nanos, Option<String>)>>,
+    /// Names that were not found lately.
+    lookups: Mutex<Lookups>,
     complaints: Complaints,
 }
 
@@ -97,10 +102,9 @@ impl Datasets {
     /// invalid.
     pub fn new(
         config: &Config,
-        membership: Option<Arc<Membership>>,
-        origin: Arc<dyn Origin>,
+        (origin, membership): (Arc<dyn Origin>, Option<Arc<Membership>>),
         windows: window::Settings,
-        whole: &Arc<Loop>,
+        (whole, memory): (&Arc<Loop>, Option<&Arc<Memory>>),
         now: Nanos,
     ) -> anyhow::Result<Option<Arc<Datasets>>> {
         let Some(path) = &config.datasets.path else { return Ok(None) };
@@ -134,6 +138,10 @@ impl Datasets {
             (whole, now),
         )?;
         all.looks_for_all = true;
+        // Without layers they have no part in it.
+        if let Some(memory) = memory.filter(|_| config.datasets.layers_bytes.0 > 0) {
+            all.layers.share(memory.clone());
+        }
         Ok(Some(Arc::new(all)))
     }
 
@@ -187,7 +195,7 @@ impl Datasets {
             served: RwLock::default(),
             refresh: Duration::from_secs_f64(config.datasets.refresh_s),
             pace: Pace::of(&config.serve),
-            appends: Arc::new(Semaphore::new(http::APPENDS_BYTES_MAX)),
+            appends: Room::new(http::APPENDS_BYTES_MAX),
             layers: Layers::new(
                 config.datasets.layers(),
                 config.datasets.layers_fill,
@@ -195,7 +203,7 @@ impl Datasets {
             )?,
             replicas: if config.members.is_empty() { 1 } else { config.cluster.replicas.min(8) },
             looks_for_all: false,
-            failed_lookups: std::sync::Mutex::default(),
+            lookups: Mutex::new(Lookups::new(LOOKUP_PAUSE, FAILED_LOOKUPS_MAX)),
             complaints: Complaints::default(),
         })
     }
@@ -271,7 +279,6 @@ impl Datasets {
                 Some(_) => {}
                 None => self.forget(&name),
             }
-            served.seal_if_large();
         }
     }
 
@@ -356,8 +363,15 @@ impl Datasets {
             return Ok(Some(served.clone()));
         }
         // A dataset that another request is opening is known but has no view: wait for that.
-        if !dataset::is_name(name) || (known.is_none() && !self.may_look_up(name)?) {
+        if !dataset::is_name(name) {
             return Ok(None);
+        }
+        if known.is_none() {
+            match self.lookups().may(clock::now(), name) {
+                Lookup::Yes => {}
+                Lookup::No => return Ok(None),
+                Lookup::Failed(error) => anyhow::bail!("{error}"),
+            }
         }
         let served = self.add(name);
         let view = served.first_view().await;
@@ -366,37 +380,18 @@ impl Datasets {
         }
         match view {
             Ok(Some(_)) => return Ok(Some(served)),
-            Ok(None) => self.note_failed_lookup(name, None),
+            Ok(None) => self.lookups().failed(clock::now(), name, None),
             Err(error) => {
-                self.note_failed_lookup(name, Some(format!("{error:#}")));
+                let told = format!("{error:#}").into();
+                self.lookups().failed(clock::now(), name, Some(told));
                 return Err(error);
             }
         }
         Ok(None)
     }
 
-    /// Whether to look a name up: it has no recent failed look-up, and the table has room.
-    ///
-    /// # Errors
-    ///
-    /// The error of the recent look-up.
-    fn may_look_up(&self, name: &str) -> anyhow::Result<bool> {
-        let now = clock::now();
-        let mut looked = self.failed_lookups.lock().unwrap_or_else(PoisonError::into_inner);
-        let again = LOOKUP_PAUSE.as_nanos() as Nanos;
-        looked.retain(|_, (at, _)| now.saturating_sub(*at) < again);
-        match looked.get(name) {
-            Some((_, Some(failed))) => anyhow::bail!("{failed}"),
-            Some((_, None)) => Ok(false),
-            None => Ok(looked.len() < FAILED_LOOKUPS_MAX),
-        }
-    }
-
-    fn note_failed_lookup(&self, name: &str, failed: Option<String>) {
-        let mut looked = self.failed_lookups.lock().unwrap_or_else(PoisonError::into_inner);
-        if looked.len() < FAILED_LOOKUPS_MAX {
-            looked.insert(name.to_owned(), (clock::now(), failed));
-        }
+    fn lookups(&self) -> MutexGuard<'_, Lookups> {
+        self.lookups.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The windows that ended by `now`, of all queues; with `flush`, the current ones too.

@@ -1,43 +1,37 @@
 //! One dataset as a process serves it: copies of its shards on local disk, its log in memory, and
 //! appends to the origin.
 //!
-//! A [`View`] is the dataset at one moment; a request keeps the view that it began with. Changes
-//! and refreshes hold the mutex `changing`, so that each view replaces its predecessor.
+//! A [`View`] is the dataset at one moment; a request keeps the view that it began with. When it is replaced and what
+//! becomes of a change decides [`engine::dataset`]; `drive` carries that out.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, bail};
 use arc_swap::ArcSwapOption;
 use engine::Key;
+pub use engine::dataset::Changed;
+use engine::dataset::{Event, Token};
 use model::window::{Nanos, QueueName, Settings, Window};
-use shard::index::Options;
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
-use tracing::{info, warn};
+use tokio::sync::oneshot;
 
 use super::ask::{LOG, part_of};
+use super::drive::{Change, State};
+use super::room::Reserved;
 use super::station::{Bound, Station};
-use dataset::chunk::{CHUNK_BYTES_MAX, Chunk, Entry};
-use dataset::manifest::{Manifest, ShardEntry, shard_file};
+use dataset::chunk::Entry;
 use dataset::part::Part;
-use dataset::remote::{Current, Put, Remote, folder_of_copy, key_of_file, key_of_manifest};
-use dataset::{Dataset, SEAL_BYTES, chunk_file, split};
+use dataset::remote::{Current, Remote};
+use dataset::{Dataset, split};
 use origin::Origin;
 use record::clock;
 
-/// Maximum attempts at an operation that concurrent changes by other processes can defeat.
-const TRIES: usize = 10;
-
-/// Maximum shard numbers that a seal skips because unreferenced shards occupy them.
-const UNNAMED_MAX: usize = 1000;
-
-/// Sealed chunks removed concurrently.
-const REMOVED_AT_ONCE: usize = 16;
-
 /// Name prefix of the temporary folders of seals, inside the folder of copies.
 pub const SEALING: &str = ".sealing-";
+
+const STOPPING: &str = "the server is stopping";
 
 /// Settings and resources shared by all datasets of a process.
 pub struct Common {
@@ -73,56 +67,20 @@ impl View {
     }
 }
 
-/// A change that waits to be written, and the channel to its caller.
-struct Change {
-    /// Id of the dataset that the change was checked against.
-    id: String,
-    entries: Vec<Entry>,
-    /// The change's share of the memory for appends, released when the change is written.
-    _room: Option<OwnedSemaphorePermit>,
-    done: oneshot::Sender<Result<Changed, Unwritten>>,
-}
-
 /// A valid change that could not be written, or of which this is not known.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Unwritten(String);
 
-impl Change {
-    /// Bytes of the change in a chunk: a lower bound, close to the actual size.
-    fn bytes(&self) -> usize {
-        let size = |entry: &Entry| match entry {
-            Entry::Append(record) => record.len(),
-            Entry::Delete(_) => 0,
-        };
-        self.entries.iter().map(|entry| size(entry) + 9).sum()
-    }
-}
-
-/// The result of a change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Changed {
-    /// Id of the first appended record.
-    pub first_id: u64,
-    /// Number of records appended, or deleted.
-    pub records: u64,
-    /// Number of the log's chunk that holds the change.
-    pub chunk: u64,
-}
-
 /// A dataset that this process serves.
 pub struct Served {
-    name: String,
-    common: Arc<Common>,
-    remote: Remote,
-    view: ArcSwapOption<View>,
-    changing: tokio::sync::Mutex<()>,
-    sealing: tokio::sync::Mutex<()>,
-    changes: Mutex<Vec<Change>>,
+    pub(super) name: String,
+    pub(super) common: Arc<Common>,
+    pub(super) remote: Remote,
+    pub(super) view: ArcSwapOption<View>,
+    pub(super) state: Mutex<State>,
     /// Bytes of layers for all shards together; `u64::MAX` lets the queue lengths decide.
     fixed_bytes: AtomicU64,
-    /// When the latest attempt to open the dataset ended, and its error.
-    first_read: Mutex<Option<(Nanos, Option<String>)>>,
 }
 
 impl Served {
@@ -133,11 +91,8 @@ impl Served {
             remote: Remote::new(common.origin.clone(), name),
             common,
             view: ArcSwapOption::empty(),
-            changing: tokio::sync::Mutex::default(),
-            sealing: tokio::sync::Mutex::default(),
-            changes: Mutex::default(),
+            state: Mutex::new(State::new()),
             fixed_bytes: AtomicU64::new(u64::MAX),
-            first_read: Mutex::default(),
         })
     }
 
@@ -173,99 +128,36 @@ impl Served {
     /// # Errors
     ///
     /// Those of the origin and of the folder of copies. The previous view then stays.
-    pub async fn refresh(&self) -> anyhow::Result<()> {
-        let _changing = self.changing.lock().await;
-        self.refresh_locked().await.with_context(|| format!("dataset {}", self.name))
+    pub async fn refresh(self: &Arc<Self>) -> anyhow::Result<()> {
+        self.want_view(|token| Event::Refresh { token }).await
     }
 
-    async fn refresh_locked(&self) -> anyhow::Result<()> {
-        let mut last = None;
-        for _ in 0..TRIES {
-            match self.refresh_once().await {
-                Ok(true) => return Ok(()),
-                Ok(false) => {}
-                // A new manifest may have removed shards and chunks in between.
-                Err(error) => last = Some(error),
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-        }
-        Err(last.unwrap_or_else(|| anyhow::anyhow!("it changes faster than it can be read")))
+    /// Opens the dataset, or waits for the caller that is opening it and shares its result.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`refresh`](Self::refresh).
+    pub async fn first_view(self: &Arc<Self>) -> anyhow::Result<Option<Arc<View>>> {
+        self.want_view(|token| Event::First { token }).await?;
+        Ok(self.view())
     }
 
-    /// Reads manifest and log once; `false` if the manifest changed meanwhile, which voids them.
-    async fn refresh_once(&self) -> anyhow::Result<bool> {
-        let Some(etag) = self.remote.etag().await? else {
-            self.view.store(None);
-            return Ok(true);
-        };
-        let known = self.view().filter(|view| view.current.etag == etag);
-        let (mut dataset, current) = match &known {
-            Some(view) => (view.dataset.clone(), view.current.clone()),
-            None => match self.remote.current().await? {
-                Some(current) => (self.open(&current).await?, current),
-                None => return Ok(false),
-            },
-        };
-        let before = dataset.last_chunk();
-        let id = &current.manifest.id;
-        while let Some(chunk) = self.remote.chunk(id, dataset.last_chunk() + 1).await? {
-            dataset.take(chunk)?;
+    async fn want_view(
+        self: &Arc<Self>,
+        event: impl FnOnce(Token) -> Event<Arc<str>>,
+    ) -> anyhow::Result<()> {
+        let (done, told) = oneshot::channel();
+        {
+            let mut state = self.state();
+            let token = state.token();
+            state.views.insert(token, done);
+            self.tell(&mut state, event(token));
         }
-        if self.remote.etag().await? != Some(current.etag.clone()) {
-            return Ok(false);
-        }
-        if known.is_none() || dataset.last_chunk() > before {
-            self.publish(dataset, current);
-        }
-        Ok(true)
+        told.await.context(STOPPING)?.map_err(anyhow::Error::msg)
     }
 
-    /// Copies this node's shards of a manifest and opens them.
-    async fn open(&self, current: &Current) -> anyhow::Result<Dataset> {
-        let manifest = current.manifest.clone();
-        let mine = |entry: &ShardEntry| self.is_mine(&manifest.id, entry);
-        if !manifest.shards.iter().any(mine) {
-            return Dataset::of_parts(Path::new(""), manifest, &[], |_| false);
-        }
-        let folder = folder_of_copy(&self.common.copies, &self.name, &manifest.id)?;
-        for entry in manifest.shards.iter().filter(|entry| mine(entry)) {
-            let path = folder.join(&entry.file);
-            if std::fs::metadata(&path).is_ok_and(|found| found.len() == entry.file_bytes) {
-                continue;
-            }
-            info!("dataset {}: copying {}, {} bytes", self.name, entry.file, entry.file_bytes);
-            self.remote.fetch(&manifest.id, &entry.file, entry.file_bytes, &folder).await?;
-        }
-        let files: Vec<String> =
-            manifest.shards.iter().filter(|e| mine(e)).map(|e| e.file.clone()).collect();
-        let before = self.view();
-        let same = before.filter(|view| view.current.manifest.id == manifest.id);
-        let parts = same.map(|view| view.dataset.parts().to_vec()).unwrap_or_default();
-        let name = self.name.clone();
-        // Opening verifies every byte, which takes about a second per few gigabytes.
-        tokio::task::spawn_blocking(move || {
-            let open = Dataset::of_parts(&folder, manifest, &parts, |e| files.contains(&e.file));
-            if open.is_err() {
-                // Remove copies that may be damaged, so that the next attempt copies them again.
-                for file in &files {
-                    let path = folder.join(file);
-                    if !parts.iter().any(|part| part.entry().file == *file)
-                        && std::fs::remove_file(&path).is_ok()
-                    {
-                        warn!("dataset {name}: removed {} to copy it again", path.display());
-                    }
-                }
-            }
-            open
-        })
-        .await?
-    }
-
-    fn is_mine(&self, id: &str, entry: &ShardEntry) -> bool {
-        (self.common.is_mine)(&key_of_file(&self.name, id, &entry.file))
-    }
-
-    fn publish(&self, dataset: Dataset, current: Current) -> Arc<View> {
+    /// Makes a dataset the view. Queues of parts that the view before had stay.
+    pub(super) fn publish(&self, dataset: Dataset, current: Current) {
         let before = self.view();
         let same = before.filter(|view| view.current.manifest.id == current.manifest.id);
         let parts = dataset.parts().iter().map(|part| part_of(&part.entry().file).to_owned());
@@ -281,40 +173,7 @@ impl Served {
             (part, station)
         };
         let stations = parts.chain([LOG.to_owned()]).map(station).collect();
-        let view = Arc::new(View { dataset, current, stations });
-        self.view.store(Some(view.clone()));
-        view
-    }
-
-    /// Opens the dataset, or waits for the caller that is opening it and shares its result.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`refresh`](Self::refresh).
-    pub async fn first_view(&self) -> anyhow::Result<Option<Arc<View>>> {
-        let begun = clock::now();
-        let _changing = self.changing.lock().await;
-        if let Some(view) = self.view() {
-            return Ok(Some(view));
-        }
-        let first_read = self.first_read().clone().filter(|first_read| first_read.0 >= begun);
-        let failed = match first_read {
-            Some((_, failed)) => failed,
-            None => {
-                let read = self.refresh_locked().await;
-                let failed = read.err().map(|error| format!("dataset {}: {error:#}", self.name));
-                *self.first_read() = Some((clock::now(), failed.clone()));
-                failed
-            }
-        };
-        match failed {
-            Some(failed) => bail!("{failed}"),
-            None => Ok(self.view()),
-        }
-    }
-
-    fn first_read(&self) -> std::sync::MutexGuard<'_, Option<(Nanos, Option<String>)>> {
-        self.first_read.lock().unwrap_or_else(PoisonError::into_inner)
+        self.view.store(Some(Arc::new(View { dataset, current, stations })));
     }
 
     /// Appends the records in `bytes`, which `room` is reserved for; they are then in the origin.
@@ -326,7 +185,7 @@ impl Served {
     pub async fn append(
         self: &Arc<Self>,
         bytes: &[u8],
-        room: Option<OwnedSemaphorePermit>,
+        room: Option<Reserved>,
     ) -> anyhow::Result<Changed> {
         let view = self.require_view()?;
         let records = split(view.dataset.schema(), bytes)?;
@@ -346,7 +205,7 @@ impl Served {
         let ids: Vec<u64> = ids.into_iter().collect();
         if ids.iter().any(|id| *id >= view.dataset.end_id()) {
             // Another node may have appended them.
-            self.refresh().await?;
+            self.refresh().await.map_err(|error| Unwritten(format!("{error:#}")))?;
             view = self.require_view()?;
         }
         let end = view.dataset.end_id();
@@ -358,7 +217,7 @@ impl Served {
         self.change(&view, there.map(Entry::Delete).collect(), None).await
     }
 
-    fn require_view(&self) -> anyhow::Result<Arc<View>> {
+    pub(super) fn require_view(&self) -> anyhow::Result<Arc<View>> {
         self.view().with_context(|| format!("there is no dataset {}", self.name))
     }
 
@@ -366,7 +225,7 @@ impl Served {
         self: &Arc<Self>,
         view: &View,
         entries: Vec<Entry>,
-        room: Option<OwnedSemaphorePermit>,
+        room: Option<Reserved>,
     ) -> anyhow::Result<Changed> {
         if entries.is_empty() {
             let dataset = &view.dataset;
@@ -374,106 +233,25 @@ impl Served {
             return Ok(Changed { first_id, records: 0, chunk });
         }
         let (done, told) = oneshot::channel();
-        let id = view.current.manifest.id.clone();
-        self.changes().push(Change { id, entries, _room: room, done });
-        // In a task of its own: a client that disconnects must not cancel the changes of others.
-        let served = self.clone();
-        tokio::spawn(async move { served.write_changes().await });
+        {
+            let mut state = self.state();
+            let token = state.token();
+            let appended = || entries.iter().filter_map(Entry::appended);
+            let event = Event::Change {
+                token,
+                id: view.current.manifest.id.as_str().into(),
+                // A lower bound, close to the actual size.
+                bytes: appended().map(<[u8]>::len).sum::<usize>() + 9 * entries.len(),
+                records: entries.len() as u64,
+                appended: appended().count() as u64,
+            };
+            let entries = Arc::new(entries);
+            state.changes.insert(token, Change { entries, _room: room, done });
+            self.tell(&mut state, event);
+        }
         let stopping = "it is not known whether the change was written: the server is stopping";
-        Ok(told.await.unwrap_or_else(|_| Err(Unwritten(stopping.to_owned())))?)
-    }
-
-    fn changes(&self) -> std::sync::MutexGuard<'_, Vec<Change>> {
-        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Writes waiting changes as one chunk: those that fit and were checked against the same id.
-    async fn write_changes(self: &Arc<Self>) {
-        let _changing = self.changing.lock().await;
-        let changes = {
-            let mut waiting = self.changes();
-            let (mut count, mut bytes) = (0, 0);
-            while let Some(change) = waiting.get(count) {
-                bytes += change.bytes();
-                let other = waiting.first().is_some_and(|first| first.id != change.id);
-                if other || (count > 0 && bytes > CHUNK_BYTES_MAX / 2) {
-                    break;
-                }
-                count += 1;
-            }
-            waiting.drain(..count).collect::<Vec<_>>()
-        };
-        let Some(id) = changes.first().map(|change| &change.id) else { return };
-        let entries = changes.iter().flat_map(|change| change.entries.iter().cloned()).collect();
-        let written = self.write_chunk(id, entries).await;
-        let written = written.map_err(|error| Unwritten(format!("{error:#}")));
-        let mut first = written.as_ref().map_or(0, |changed| changed.first_id);
-        for change in changes {
-            let appended = change.entries.iter().filter(|e| matches!(e, Entry::Append(_))).count();
-            let records = change.entries.len() as u64;
-            let told = written.clone().map(|all| Changed { first_id: first, records, ..all });
-            first += appended as u64;
-            let _ = change.done.send(told);
-        }
-        self.seal_if_large();
-    }
-
-    /// Seals the log in the background if it is large and this node is the one that seals it.
-    pub fn seal_if_large(self: &Arc<Self>) {
-        let large = self.view().is_some_and(|view| view.dataset.log_bytes() > SEAL_BYTES);
-        if !large || !(self.common.seals)(&key_of_manifest(&self.name)) {
-            return;
-        }
-        let served = self.clone();
-        tokio::spawn(async move {
-            if let Err(error) = served.seal_large().await {
-                warn!("dataset {}: cannot seal the log now: {error:#}", served.name);
-            }
-        });
-    }
-
-    async fn write_chunk(&self, id: &str, entries: Vec<Entry>) -> anyhow::Result<Changed> {
-        for _ in 0..TRIES {
-            let View { dataset, current, .. } = &*self.require_view()?;
-            ensure!(
-                current.manifest.id == id,
-                "the dataset was replaced meanwhile; nothing was changed"
-            );
-            let (number, first_id) = (dataset.last_chunk() + 1, dataset.end_id());
-            let chunk = Chunk { number, first_id, entries: entries.clone() };
-            // Apply the chunk before putting it: an inapplicable chunk would block every process.
-            let mut dataset = dataset.clone();
-            dataset.take(chunk.clone())?;
-            let put = self.remote.put_chunk(current, &chunk).await;
-            if matches!(put, Ok(Put::Done)) {
-                let changed = Changed { first_id, records: entries.len() as u64, chunk: number };
-                self.publish(dataset, current.clone());
-                return Ok(changed);
-            }
-            // The origin may now hold another process's chunk, or ours if only the reply was lost.
-            let refreshed = self.refresh_locked().await;
-            let unknown =
-                "it is not known whether the change was written; check before you try again";
-            let put = put.context(unknown)?;
-            refreshed?;
-            ensure!(put != Put::Sealed || !self.may_hold(first_id, &entries), unknown);
-        }
-        bail!("other processes changed the dataset during all {TRIES} attempts; try again")
-    }
-
-    /// Whether the dataset's records from `first_id` on may already be those of `entries`.
-    fn may_hold(&self, first_id: u64, entries: &[Entry]) -> bool {
-        let Some(view) = self.view() else { return false };
-        let appended = entries.iter().filter_map(|entry| match entry {
-            Entry::Append(record) => Some(record),
-            Entry::Delete(_) => None,
-        });
-        let mut same = appended.zip(first_id..).map(|(record, id)| {
-            // A record in another node's shard cannot be compared: assume that it may be the same.
-            view.dataset.stored(id).map_or(id < view.dataset.end_id(), |there| there == *record)
-        });
-        // Entries that only delete may be written twice.
-        entries.iter().any(|entry| matches!(entry, Entry::Append(_))) && same.all(|same| same)
+        let told = told.await.unwrap_or_else(|_| Err(stopping.to_owned()));
+        Ok(told.map_err(Unwritten)?)
     }
 
     /// Seals the log into a new shard. Returns whether there was anything to seal.
@@ -482,115 +260,14 @@ impl Served {
     ///
     /// If the origin or the folder of copies fails, or another process seals first. The log stays.
     pub async fn seal(self: &Arc<Self>) -> anyhow::Result<bool> {
-        let _sealing = self.sealing.lock().await;
-        self.refresh().await?;
-        self.seal_locked().await
-    }
-
-    /// Seals the log if no other seal runs here and the log is still large after a refresh.
-    async fn seal_large(self: &Arc<Self>) -> anyhow::Result<()> {
-        let Ok(_sealing) = self.sealing.try_lock() else { return Ok(()) };
-        self.refresh().await?;
-        if self.require_view()?.dataset.log_bytes() > SEAL_BYTES {
-            self.seal_locked().await?;
-        }
-        Ok(())
-    }
-
-    async fn seal_locked(&self) -> anyhow::Result<bool> {
-        let view = self.require_view()?;
-        let before = &view.current.manifest;
-        if view.dataset.last_chunk() == before.sealed_chunks {
-            return Ok(false);
-        }
-        // A temporary folder of its own: leftovers of an unfinished seal cannot interfere.
-        std::fs::create_dir_all(&self.common.copies)?;
-        let made = tempfile::Builder::new().prefix(SEALING).tempdir_in(&self.common.copies)?;
-        let (dataset, to) = (view.dataset.clone(), made.path().to_owned());
-        let mut manifest = before.clone();
-        let mut manifest = tokio::task::spawn_blocking(move || -> anyhow::Result<Manifest> {
-            dataset.seal_into(&to, &mut manifest, &Options::default())?;
-            Ok(manifest)
-        })
-        .await??;
-        let file = match manifest.shards.len() > before.shards.len() {
-            true => Some(self.put_sealed(&mut manifest, made.path()).await?),
-            false => None,
-        };
-        self.replace(&view, manifest, file.map(|file| made.path().join(file))).await
-    }
-
-    /// Puts the manifest's last shard, just built, under the first free number, and returns its
-    /// file name. An unfinished seal may have left an unreferenced shard under a lower number.
-    async fn put_sealed(&self, manifest: &mut Manifest, folder: &Path) -> anyhow::Result<String> {
-        for _ in 0..UNNAMED_MAX {
-            let Some(entry) = manifest.shards.last_mut() else { break };
-            match self.remote.put_shard(&manifest.id, &entry.file, folder).await {
-                Ok(()) => return Ok(entry.file.clone()),
-                Err(error) => match error.downcast_ref::<origin::Error>() {
-                    Some(origin::Error::Condition(_)) => {}
-                    _ => return Err(error),
-                },
-            }
-            let next = shard_file(manifest.next_shard);
-            std::fs::rename(folder.join(&entry.file), folder.join(&next))?;
-            entry.file = next;
-            manifest.next_shard += 1;
-        }
-        bail!("cannot seal: {UNNAMED_MAX} shards that no manifest names occupy the next numbers")
-    }
-
-    /// Replaces the manifest of `view` in the origin if it is still current, then removes the
-    /// sealed chunks. `shard` is the local file of the manifest's last shard, if the seal made one.
-    async fn replace(
-        &self,
-        view: &View,
-        manifest: Manifest,
-        shard: Option<PathBuf>,
-    ) -> anyhow::Result<bool> {
-        let changing = self.changing.lock().await;
-        let (id, before) = (&manifest.id, &view.current.manifest);
-        let file = manifest.shards.last().map(|entry| entry.file.clone()).unwrap_or_default();
-        if self.remote.replace(&view.current.etag, &manifest).await?.is_none() {
-            self.refresh_locked().await?;
-            let now = self.view();
-            // Only the reply may be lost: then the current manifest, or a successor, has our shard.
-            let is_named = now.is_some_and(|view| {
-                let now = &view.current.manifest;
-                now.id == *id && now.shards.iter().any(|entry| entry.file == file)
-            });
-            if shard.is_none() || !is_named {
-                if shard.is_some() {
-                    self.remote.remove(id, &file).await?;
-                }
-                bail!("another process changed the manifest meanwhile; nothing was sealed here")
-            }
-        }
-        if let Some(made) = shard
-            && manifest.shards.last().is_some_and(|entry| self.is_mine(id, entry))
+        let (done, told) = oneshot::channel();
         {
-            // If the move fails, the refresh below copies the shard from the origin.
-            let moved = folder_of_copy(&self.common.copies, &self.name, id)
-                .and_then(|folder| Ok(std::fs::rename(&made, folder.join(&file))?));
-            if let Err(error) = moved {
-                warn!("dataset {}: copying the new {file} from the origin: {error:#}", self.name);
-            }
+            let mut state = self.state();
+            let token = state.token();
+            state.seals.insert(token, done);
+            self.tell(&mut state, Event::Seal { token });
         }
-        let refreshed = self.refresh_locked().await;
-        // Nothing reads the sealed chunks now, and there may be thousands: remove them unlocked.
-        drop(changing);
-        let sealed: Vec<u64> = (before.sealed_chunks + 1..=manifest.sealed_chunks).collect();
-        for some in sealed.chunks(REMOVED_AT_ONCE) {
-            let removals = some.iter().map(|number| async move {
-                let chunk = chunk_file(*number);
-                if let Err(error) = self.remote.remove(id, &chunk).await {
-                    warn!("dataset {}: cannot remove the sealed {chunk}: {error}", self.name);
-                }
-            });
-            futures_util::future::join_all(removals).await;
-        }
-        refreshed?;
-        Ok(true)
+        told.await.context(STOPPING)?.map_err(anyhow::Error::msg)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Several processes append to, delete from and seal one dataset in one origin.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -12,6 +13,8 @@ use shard::record::{Format, Schema};
 use super::super::station::Overload;
 use super::*;
 use dataset::Wanted;
+use dataset::manifest::Manifest;
+use dataset::remote::{key_of_file, key_of_manifest};
 use origin::{
     Attributes, BoxFuture, Chunks, Error, Folder, Found, Listed, Metadata, Sharing, Staged, Whole,
 };

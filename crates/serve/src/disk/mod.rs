@@ -11,7 +11,9 @@
 pub mod format;
 mod held;
 mod pacer;
+mod pieces;
 mod profile;
+pub mod record;
 mod scrub;
 mod segments;
 mod start;
@@ -26,12 +28,14 @@ use std::thread::JoinHandle;
 use anyhow::Context;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use engine::Key;
-use engine::node::{DeviceId, Event, Failure, JobId, Restored, Unread};
+use engine::node::{DeviceId, Event, Extent, Failure, JobId, Restored, Unread};
 use engine::tier::Location;
 use model::window::Nanos;
+use origin::KEY_BYTES_MAX;
 use tracing::{error, warn};
 
 pub use pacer::{Lateness, Pacer};
+pub(crate) use pieces::Assembly;
 pub use profile::Profile;
 pub use profile::empirical;
 pub use segments::{Buffer, FoundSegment, Segments, Unusable};
@@ -40,8 +44,9 @@ pub use start::side_by_side;
 
 use crate::Object;
 use crate::config::Service;
+use ::record::clock;
 use held::{HELD_READERS, HeldQueue};
-use record::clock;
+use pieces::{Cursor, Piece};
 
 /// A held read whose completion is further away than this goes to the polled queue (see `held`).
 const PATIENCE: Nanos = 2_000_000;
@@ -76,6 +81,8 @@ struct Device {
     profile: Option<Mutex<Profile>>,
     complained: AtomicBool,
     scrubbed: scrub::Scrubbed,
+    /// Records that are being read in pieces; bounded by the engine, as reads are.
+    cursors: Mutex<HashMap<JobId, Box<Cursor>>>,
 }
 
 struct Read {
@@ -84,6 +91,7 @@ struct Read {
     location: Location,
     key: Key,
     job: JobId,
+    extent: Extent,
     /// For an emulated device, when the read completes: its start plus the drawn time.
     held_to: Option<Nanos>,
 }
@@ -104,7 +112,7 @@ pub struct Disks {
     readers: usize,
     held: Arc<HeldQueue<Read>>,
     writes: Vec<Sender<Option<Write>>>,
-    pacer: Arc<Pacer<Event<Object>>>,
+    pacer: Arc<Pacer<Done>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -142,6 +150,7 @@ impl Disks {
                 segments,
                 profile: profile.map(Mutex::new),
                 complained: AtomicBool::new(false),
+                cursors: Mutex::default(),
                 scrubbed: scrub::Scrubbed::default(),
             });
             if *scrub_bytes_per_s > 0.0 {
@@ -150,7 +159,7 @@ impl Disks {
             devices.insert(id, device);
         }
         let deliver = told.clone();
-        let pacer = Arc::new(Pacer::start(move |at, event| deliver(at, event))?);
+        let pacer = Arc::new(Pacer::start(move |at, done: Done| done.tell(at, &deliver))?);
         // Bounded by the engine: at most `parallel` reads of each device are in service.
         let (reads, queue) = unbounded::<Option<Read>>();
         let mut threads = Vec::new();
@@ -195,18 +204,32 @@ impl Disks {
     }
 
     /// [`engine::node::Action::Read`].
-    pub fn read(&self, id: DeviceId, location: Location, key: Key, job: JobId, start: Nanos) {
+    pub fn read(
+        &self,
+        id: DeviceId,
+        (location, key): (Location, Key),
+        job: JobId,
+        start: Nanos,
+        extent: Extent,
+    ) {
         let Some(device) = self.device(id) else { return };
         let held_to = device
             .profile
             .as_ref()
             .map(|profile| start + profile.lock().unwrap_or_else(PoisonError::into_inner).draw());
         let segment = device.segments.segment(location.segment());
-        let read = Read { device, segment, location, key, job, held_to };
+        let read = Read { device, segment, location, key, job, extent, held_to };
         if held_to.is_some_and(|at| at > start + PATIENCE) {
             self.held.push(read);
         } else {
             let _ = self.reads.send(Some(read));
+        }
+    }
+
+    /// [`engine::node::Action::CloseRead`].
+    pub fn close(&self, id: DeviceId, job: JobId) {
+        if let Some(device) = self.device(id) {
+            device.cursors.lock().unwrap_or_else(PoisonError::into_inner).remove(&job);
         }
     }
 
@@ -281,29 +304,82 @@ fn spawn(name: String, run: impl FnOnce() + Send + 'static) -> anyhow::Result<Jo
     std::thread::Builder::new().name(name).spawn(run).context("cannot start a thread")
 }
 
+/// A read that ended.
+struct Done {
+    event: Event<Object>,
+    assembly: Option<Arc<Assembly>>,
+}
+
+impl Done {
+    /// Lets the readers of a record in pieces have what was read, and tells the engine.
+    fn tell(self, at: Nanos, told: &Told) {
+        if let Some(assembly) = self.assembly {
+            assembly.release();
+        }
+        told(at, self.event);
+    }
+}
+
 impl Read {
-    fn carry_out(self, buffer: &mut Buffer, told: &Told, pacer: &Pacer<Event<Object>>) {
-        let Read { device, segment, location, key, job, held_to } = self;
-        let result = match segment {
-            Some(segment) => device.segments.read(&segment, location, &key, buffer),
-            None => {
-                let reason = format!("segment {} is gone", location.segment());
-                Err(Unread::Failed(Failure { reason }))
+    fn carry_out(self, buffer: &mut Buffer, told: &Told, pacer: &Pacer<Done>) {
+        let (job, held_to, device) = (self.job, self.held_to, self.device.clone());
+        let read = self.read(buffer);
+        if let Err(Unread::Failed(Failure { reason })) = &read {
+            warn!("{reason}; reading from elsewhere instead");
+        }
+        let (mut done, mut bytes) = (None, 0);
+        let event = match read {
+            Err(why) => Event::Read { job, result: Err(why), left: 0 },
+            Ok(piece) => {
+                let left = piece.left();
+                (done, bytes) = (piece.assembly, piece.bytes);
+                if let Some(rest) = piece.rest {
+                    // Before the engine learns of it, which asks for the rest.
+                    device.cursors.lock().unwrap_or_else(PoisonError::into_inner).insert(job, rest);
+                }
+                Event::Read { job, result: Ok(piece.object), left }
             }
         };
-        if let Err(Unread::Failed(Failure { reason })) = &result {
-            warn!("{reason}; reading from the origin instead");
-        }
-        let event = Event::Read { job, result };
+        let done = Done { event, assembly: done };
         let now = clock::now();
-        match held_to {
-            Some(at) if at > now => pacer.at(at, event),
+        match held_to.map(|at| at + device.transfer(bytes)) {
+            Some(at) if at > now => pacer.at(at, done),
             Some(at) => {
                 pacer.missed(at);
-                told(now, event);
+                done.tell(now, told);
             }
-            None => told(now, event),
+            None => done.tell(now, told),
         }
+    }
+
+    fn read(self, buffer: &mut Buffer) -> Result<Piece, Unread> {
+        let Read { device, segment, location, key, job, extent, .. } = self;
+        let segments = &device.segments;
+        let gone = |what: &str| Unread::Failed(Failure { reason: what.to_owned() });
+        if let Extent::Next { bytes } = extent {
+            let cursor = device.cursors.lock().unwrap_or_else(PoisonError::into_inner).remove(&job);
+            let cursor = cursor.ok_or_else(|| gone("a record was closed while it was read"))?;
+            return segments.read_next(cursor, bytes, buffer);
+        }
+        let segment =
+            segment.ok_or_else(|| gone(&format!("segment {} is gone", location.segment())))?;
+        match extent {
+            Extent::First { bytes, part } => {
+                segments.read_first(&segment, location, &key, (bytes, part), buffer)
+            }
+            _ => {
+                let object = segments.read(&segment, location, &key, buffer)?;
+                Ok(Piece::whole(object, location.bytes()))
+            }
+        }
+    }
+}
+
+impl Device {
+    /// Of an emulated device: the time that so many bytes take besides the drawn time.
+    fn transfer(&self, bytes: u64) -> Nanos {
+        let Some(profile) = &self.profile else { return 0 };
+        profile.lock().unwrap_or_else(PoisonError::into_inner).transfer(bytes)
     }
 }
 

@@ -19,6 +19,7 @@ enum Shape {
 pub struct Profile {
     shape: Shape,
     random: SmallRng,
+    bytes_per_s: f64,
 }
 
 impl Profile {
@@ -39,10 +40,15 @@ impl Profile {
             Kind::Empirical => Shape::Empirical(empirical(service)?),
         };
         let random = SmallRng::seed_from_u64(service.seed.wrapping_add(index));
-        Ok(Profile { shape, random })
+        Ok(Profile { shape, random, bytes_per_s: service.bytes_per_s.0 as f64 })
     }
 
-    /// The next service time.
+    /// The time that so many bytes take in addition.
+    pub fn transfer(&self, bytes: u64) -> Nanos {
+        if self.bytes_per_s > 0.0 { (bytes as f64 / self.bytes_per_s * 1e9) as Nanos } else { 0 }
+    }
+
+    /// The next service time, for any number of bytes.
     pub fn draw(&mut self) -> Nanos {
         let random = &mut self.random;
         let ms = match &self.shape {

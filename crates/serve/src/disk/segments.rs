@@ -16,12 +16,13 @@ use rustix::fs::{Advice, OFlags, fadvise};
 use thiserror::Error;
 use tracing::{info, warn};
 
-use super::format::{self, Entry, HEADER_BYTES, Header, VERSION};
+use super::format::{self, Entry};
+use super::record::{self, HEADER_BYTES, Header, RECORD_VERSION};
 use super::start::{self, side_by_side};
 use super::summary::{self, Block};
 use crate::Object;
+use ::record::clock;
 use origin::Lock;
-use record::clock;
 
 /// Alignment of offsets, lengths and buffers for O_DIRECT; the largest that devices require.
 const ALIGNMENT: usize = 4096;
@@ -63,7 +64,7 @@ pub enum Unusable {
     },
     /// A newer program wrote it.
     #[error(
-        "{path} has format version {version}, and this program knows {VERSION}; use the program that \
+        "{path} has format version {version}, and this program knows {RECORD_VERSION}; use the program that \
          wrote it, or empty the folder"
     )]
     Version {
@@ -319,11 +320,7 @@ impl Segments {
             });
         }
         let Some(head) = head.as_mut() else { return Err(io::ErrorKind::NotFound.into()) };
-        let header = Header::of(location.segment(), key, object.block(), object.body());
-        let mut start = Vec::with_capacity(HEADER_BYTES + key.len() + object.block().len() + 4096);
-        start.extend_from_slice(&header.encode());
-        start.extend_from_slice(key);
-        start.extend_from_slice(object.block());
+        let mut start = record::head(location.segment(), key, object.block(), object.body());
         // Write a small object with one call; do not copy a large one just for that.
         let body = object.body();
         let tail = if body.len() <= 64 << 10 {
@@ -416,6 +413,36 @@ impl Segments {
         }
     }
 
+    /// Why a record cannot be read.
+    pub(super) fn unread(&self, location: Location, what: &str) -> Unread {
+        let (number, offset) = (location.segment(), location.offset());
+        let folder = self.folder.display();
+        let reason = format!("{folder}: segment {number}, offset {offset}: {what}");
+        Unread::Failed(Failure { reason })
+    }
+
+    /// Reads the bytes of a location, as far as the file has them, and returns so many of them as
+    /// `length` says of them; all if it says nothing.
+    pub(super) fn read_bytes(
+        &self,
+        segment: &Segment,
+        location: Location,
+        buffer: &mut Buffer,
+        length: impl Fn(&[u8]) -> Option<u64>,
+    ) -> Result<Bytes, Unread> {
+        let error_at = |what: &str| self.unread(location, what);
+        segment.read(location, buffer, &length).or_else(|error| {
+            if !(segment.direct && error.kind() == io::ErrorKind::InvalidInput) {
+                return Err(error_at(&error.to_string()));
+            }
+            // The file system accepts O_DIRECT when opening but refuses such reads.
+            self.refuse_direct(&error);
+            self.open_reader(segment.number).map_err(|e| error_at(&e.to_string()))?;
+            let again = self.segment(segment.number).ok_or_else(|| error_at("was removed"))?;
+            again.read(location, buffer, &length).map_err(|e| error_at(&e.to_string()))
+        })
+    }
+
     /// Reads an object. The location's length may be more than the record's.
     ///
     /// # Errors
@@ -428,27 +455,18 @@ impl Segments {
         key: &[u8],
         buffer: &mut Buffer,
     ) -> Result<Object, Unread> {
-        let error_at = |what: &str| {
-            let (number, offset) = (location.segment(), location.offset());
-            let folder = self.folder.display();
-            let reason = format!("{folder}: segment {number}, offset {offset}: {what}");
-            Unread::Failed(Failure { reason })
+        let error_at = |what: &str| self.unread(location, what);
+        // Of a valid record without what follows it.
+        let record_length = |bytes: &[u8]| {
+            let header = bytes.first_chunk::<HEADER_BYTES>().and_then(Header::decode);
+            header.and_then(|header| header.record_bytes())
         };
-        let record = segment.read(location, buffer).or_else(|error| {
-            if !(segment.direct && error.kind() == io::ErrorKind::InvalidInput) {
-                return Err(error_at(&error.to_string()));
-            }
-            // The file system accepts O_DIRECT when opening but refuses such reads.
-            self.refuse_direct(&error);
-            self.open_reader(segment.number).map_err(|e| error_at(&e.to_string()))?;
-            let again = self.segment(segment.number).ok_or_else(|| error_at("was removed"))?;
-            again.read(location, buffer).map_err(|e| error_at(&e.to_string()))
-        })?;
-        let parsed = format::record(&record, location.segment()).map_err(error_at)?;
+        let bytes = self.read_bytes(segment, location, buffer, record_length)?;
+        let parsed = record::record(&bytes, location.segment()).map_err(error_at)?;
         if parsed.key != key {
             return Err(Unread::OtherKey);
         }
-        let stored = record.slice_ref(parsed.stored);
+        let stored = bytes.slice_ref(parsed.stored);
         Object::decode(&stored).ok_or_else(|| error_at("has malformed metadata"))
     }
 }
@@ -488,20 +506,24 @@ fn leave_page_cache(file: &File) {
     let _ = fadvise(file, 0, None, Advice::DontNeed);
 }
 
-/// Scans a segment from its start to its last complete record. If its first record has a later
-/// version, returns that.
+/// Scans a segment from its start to its last complete record. If a record has a later version,
+/// returns that.
 fn scan(file: &File, number: u64, length: u64) -> io::Result<Result<Vec<Entry>, u8>> {
     let mut entries = Vec::new();
     let mut offset = 0;
-    let mut record = Vec::new();
+    let mut bytes_read = Vec::new();
     loop {
         let mut header = [0; HEADER_BYTES];
         if offset + HEADER_BYTES as u64 > length {
             break;
         }
         file.read_exact_at(&mut header, offset)?;
-        if offset == 0 && header.starts_with(format::RECORD_MAGIC) && header[4] > VERSION {
-            return Ok(Err(header[4]));
+        // Before the first record that is whole, the version alone decides; after it, bytes may be the
+        // rest of a write that a crash tore, so that the header must be valid.
+        let begins = offset == 0 && header.starts_with(record::RECORD_MAGIC);
+        let first = begins.then_some(header[4]).filter(|&version| version > RECORD_VERSION);
+        if let Some(version) = first.or_else(|| record::later_version(&header)) {
+            return Ok(Err(version));
         }
         let bytes = Header::decode(&header).and_then(|header| header.record_bytes());
         let Some(bytes) = bytes.filter(|&bytes| {
@@ -509,9 +531,9 @@ fn scan(file: &File, number: u64, length: u64) -> io::Result<Result<Vec<Entry>, 
         }) else {
             break;
         };
-        record.resize(bytes as usize, 0);
-        file.read_exact_at(&mut record, offset)?;
-        let entry = format::record(&record, number).ok().and_then(|r| Entry::of(&r, offset));
+        bytes_read.resize(bytes as usize, 0);
+        file.read_exact_at(&mut bytes_read, offset)?;
+        let entry = record::record(&bytes_read, number).ok().and_then(|r| Entry::of(&r, offset));
         match entry {
             Some(entry) => entries.push(entry),
             None => break,
@@ -529,9 +551,14 @@ pub struct Buffer(Vec<u8>);
 const BUFFER_BYTES: usize = 256 << 10;
 
 impl Segment {
-    /// Reads a record: reads the aligned range around it into aligned memory, up to the end of the
-    /// location or of the file. Returns the record and nothing after it, if its header is valid.
-    fn read(&self, location: Location, buffer: &mut Buffer) -> io::Result<Bytes> {
+    /// Reads the aligned range around a location into aligned memory, up to the end of the location or
+    /// of the file. See [`Segments::read_bytes`].
+    fn read(
+        &self,
+        location: Location,
+        buffer: &mut Buffer,
+        length: impl Fn(&[u8]) -> Option<u64>,
+    ) -> io::Result<Bytes> {
         let bytes = usize::try_from(location.bytes()).map_err(io::Error::other)?;
         let skip = (location.offset() % ALIGNMENT as u64) as usize;
         let from = location.offset() - skip as u64;
@@ -562,9 +589,7 @@ impl Segment {
             }
         }
         let there = aligned.get(skip..filled.min(skip + bytes)).unwrap_or_default();
-        let header = there.first_chunk::<HEADER_BYTES>().and_then(Header::decode);
-        let length = header.and_then(|header| header.record_bytes());
-        let length = length.map_or(u64::MAX, |length| length).min(there.len() as u64) as usize;
+        let length = length(there).unwrap_or(u64::MAX).min(there.len() as u64) as usize;
         let record = start + skip..start + skip + length;
         if own.is_empty() || own.len() - length > length / WASTE_PART {
             let space = if own.is_empty() { &buffer.0 } else { &own };

@@ -82,6 +82,7 @@ fn add(page: &mut Exposition, status: &GatewayStatus) {
         ("hedges", "Second attempts beside a slow one.", counts.hedges),
         ("hedges_won", "Second attempts that replied first.", counts.hedges_won),
         ("hedges_left_out", "Hedges that the budget did not allow.", counts.hedges_left_out),
+        ("hot_reads", "Reads that hot nodes answered.", counts.hot_reads),
         ("origin_reads", "Reads from the origin because no node could reply.", counts.origin),
     ] {
         let name = format!("concertina_gateway_{name}_total");
@@ -103,6 +104,8 @@ fn add(page: &mut Exposition, status: &GatewayStatus) {
     let help = "Maximum requests in progress now.";
     let bound = f64::from(status.requests_bound);
     page.single("concertina_gateway_requests_bound", Kind::Gauge, help, bound);
+    let help = "Keys for which hot nodes are known.";
+    page.single("concertina_gateway_hot_keys", Kind::Gauge, help, status.hot_keys as f64);
     let name = "concertina_gateway_node_state";
     page.family(name, Kind::Gauge, "1 for the state that a node is in.");
     for node in &status.nodes {

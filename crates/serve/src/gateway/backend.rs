@@ -5,6 +5,7 @@
 //! back end ([`Nodes`](super::nodes::Nodes)).
 
 use engine::gateway::{Failed, Head};
+use engine::node::HotDirectory;
 use engine::route::NodeId;
 use model::window::Nanos;
 
@@ -47,6 +48,8 @@ pub struct Pong {
     pub node_length: u32,
     /// Why this gateway must not use the server; `None` if it may.
     pub misfit: Option<String>,
+    /// Its directory of hot keys, if it has another version of it than the gateway.
+    pub hot: Option<HotDirectory>,
 }
 
 /// The servers behind a gateway, by [`NodeId`].
@@ -90,6 +93,7 @@ pub trait Backend: Send + Sync + 'static {
         epoch: u64,
     ) -> impl Future<Output = Result<Self::Reply, NotSent<Self::BodyError>>> + Send;
 
-    /// Asks a server whether it is well; `None` if it is not.
-    fn ping(&self, node: NodeId) -> impl Future<Output = Option<Pong>> + Send;
+    /// Asks a server whether it is well; `None` if it is not. `hot_version` is that of its directory of
+    /// hot keys that this gateway has.
+    fn ping(&self, node: NodeId, hot_version: u64) -> impl Future<Output = Option<Pong>> + Send;
 }

@@ -229,6 +229,11 @@ impl Drive {
         (state.gateway.advice(), response_s.filter(|s| *s > 0.0).unwrap_or(f64::NAN))
     }
 
+    /// The version of a node's directory of hot keys that the gateway has.
+    pub fn hot_version(&self, node: NodeId) -> u64 {
+        self.lock().gateway.hot_version(node)
+    }
+
     /// The broken invariants of the gateway's engine since the start.
     pub fn invariants(&self) -> Invariants {
         self.lock().gateway.invariants()

@@ -37,7 +37,7 @@ use model::window::{self, Nanos, Operation, QueueName, Window};
 use origin::Origin;
 use record::clock;
 
-use super::body::{Arriving, ReplyBody};
+use super::body::{Arriving, Budget, ReplyBody};
 use super::condition;
 use super::datasets::Datasets;
 use super::front::Front;
@@ -68,6 +68,8 @@ pub struct Access {
     router: Arc<Router<Nodes>>,
     datasets: Arc<Datasets>,
     membership: Arc<Membership>,
+    /// Memory for uploads that may be sent again.
+    uploads: Arc<Budget>,
 }
 
 impl Deref for Access {
@@ -104,6 +106,7 @@ impl Access {
             router: Arc::new(Router::new(settings, nodes, ping_timeout, now)),
             datasets: Datasets::without_shards(config, origin, windows, whole, now)?,
             membership,
+            uploads: Budget::new(config.serve.uploads_bytes_max.0),
         })
     }
 
@@ -218,7 +221,7 @@ impl Access {
         }
         let pace = Pace::of(&self.config.serve);
         let source = match operation {
-            Operation::Put => Source::of(body, pace).await,
+            Operation::Put => Source::of(body, pace, &self.uploads).await,
             _ => Ok(Source::Whole(Default::default())),
         };
         let source = match source {

@@ -261,16 +261,18 @@ impl<B: Backend> Router<B> {
         for node in nodes {
             let router = self.clone();
             runtime.spawn(async move {
-                let event = router.ping(node).await;
-                let decided = router.drive.tell(None, event);
-                router.ping_all(decided.pings);
+                for event in router.ping(node).await {
+                    let decided = router.drive.tell(None, event);
+                    router.ping_all(decided.pings);
+                }
             });
         }
     }
 
-    async fn ping(&self, node: NodeId) -> Event {
-        let pong = tokio::time::timeout(self.ping_timeout, self.backend.ping(node)).await;
-        let Ok(Some(pong)) = pong else { return Event::PingFailed { node } };
+    async fn ping(&self, node: NodeId) -> Vec<Event> {
+        let ping = self.backend.ping(node, self.drive.hot_version(node));
+        let pong = tokio::time::timeout(self.ping_timeout, ping).await;
+        let Ok(Some(pong)) = pong else { return vec![Event::PingFailed { node }] };
         let fits = pong.misfit.is_none();
         if self.drive.note(node, pong.misfit.clone()) {
             match pong.misfit {
@@ -278,7 +280,10 @@ impl<B: Backend> Router<B> {
                 None => info!("{} fits again", self.backend.name(node)),
             }
         }
-        Event::Ponged { node, node_length: pong.node_length, fits }
+        let mut events = vec![Event::Ponged { node, node_length: pong.node_length, fits }];
+        let hot = pong.hot.map(|hot| Event::HotKeys { node, directory: Arc::new(hot) });
+        events.extend(hot);
+        events
     }
 }
 

@@ -1,15 +1,24 @@
 //! The body of a write. A small one is read completely, so that it can be sent again; a large one
-//! is streamed.
+//! is streamed, and kept meanwhile up to a size, for the case that its node refuses it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::{Bytes, BytesMut};
 use origin::{BoxFuture, Chunks, Error};
 
 use super::backend;
 use super::nodes::reply::GATHERED_BYTES_MAX;
-use crate::body::{Arriving, Budget, GivenAt, Upload};
+use crate::body::{Arriving, Budget, GivenAt, Share, Upload};
 use crate::http::Problem;
 use crate::objects::origin_problem;
 use crate::pace::Pace;
+use record::clock;
+
+/// Maximum bytes of a streamed body that can be sent again.
+const KEPT_BYTES_MAX: usize = 8 << 20;
+/// Bytes of a piece that is sent again.
+const PIECE_BYTES: usize = 64 << 10;
 
 /// The body of a write.
 pub enum Source {
@@ -19,14 +28,21 @@ pub enum Source {
     Stream(Box<Streamed>),
 }
 
-/// A streamed upload that records whether some of it was sent.
+/// A streamed upload, with what was sent of it as long as that can be sent again.
 pub struct Streamed {
     /// Bytes read before the body proved to be large.
     begun: Bytes,
     upload: Upload,
+    /// What was taken so far; `None`: it is too large, or there is no memory for it.
+    kept: Option<BytesMut>,
+    shares: Option<Share>,
+    budget: Arc<Budget>,
+    /// How much of `kept` this attempt was given.
+    given: usize,
     /// When the client last gave bytes.
     pub given_at: GivenAt,
     taken: bool,
+    ended: bool,
     /// Why the client's body ended early.
     pub failed: Option<Error>,
 }
@@ -34,35 +50,86 @@ pub struct Streamed {
 impl Chunks for Streamed {
     fn next(&mut self) -> BoxFuture<'_, Option<Result<Bytes, Error>>> {
         self.taken = true;
-        let begun = std::mem::take(&mut self.begun);
         Box::pin(async move {
-            if !begun.is_empty() {
-                return Some(Ok(begun));
+            if let Some(piece) = self.again() {
+                self.given_at.store(clock::now(), Ordering::Relaxed);
+                return Some(Ok(piece));
             }
-            let next = self.upload.next().await;
-            if let Some(Err(error)) = &next {
-                self.failed = Some(error.clone());
+            if self.ended {
+                return None;
+            }
+            let next = match std::mem::take(&mut self.begun) {
+                begun if begun.is_empty() => self.upload.next().await,
+                begun => Some(Ok(begun)),
+            };
+            match &next {
+                Some(Ok(piece)) => self.keep(piece),
+                Some(Err(error)) => self.failed = Some(error.clone()),
+                None => self.ended = true,
             }
             next
         })
     }
     fn bytes_left(&self) -> Option<u64> {
-        self.upload.bytes_left().map(|left| left + self.begun.len() as u64)
+        let again = self.kept.as_ref().map_or(0, |kept| kept.len() - self.given);
+        self.upload.bytes_left().map(|left| left + (self.begun.len() + again) as u64)
+    }
+}
+
+impl Streamed {
+    /// The next piece of what was sent before.
+    fn again(&mut self) -> Option<Bytes> {
+        let left = self.kept.as_ref()?.get(self.given..).filter(|left| !left.is_empty())?;
+        let piece = Bytes::copy_from_slice(&left[..left.len().min(PIECE_BYTES)]);
+        self.given += piece.len();
+        Some(piece)
+    }
+
+    /// Keeps a piece that is sent, if all before it was kept.
+    fn keep(&mut self, piece: &Bytes) {
+        let Some(kept) = &mut self.kept else { return };
+        let fits = kept.len() + piece.len() <= KEPT_BYTES_MAX;
+        let Some(share) = self.budget.take(piece.len() as u64).filter(|_| fits) else {
+            (self.kept, self.shares) = (None, None);
+            return;
+        };
+        kept.extend_from_slice(piece);
+        self.given = kept.len();
+        match &mut self.shares {
+            Some(shares) => shares.join(share),
+            None => self.shares = Some(share),
+        }
+    }
+
+    /// The next attempt sends all from the beginning.
+    pub fn rewind(&mut self) {
+        self.given = 0;
     }
 }
 
 impl Source {
-    /// The body of a request; a small one is read whole.
-    pub async fn of(incoming: Arriving, pace: Pace) -> Result<Source, Problem> {
+    /// The body of a request; a small one is read whole. Of others what is sent is kept, within the budget.
+    pub async fn of(
+        incoming: Arriving,
+        pace: Pace,
+        budget: &Arc<Budget>,
+    ) -> Result<Source, Problem> {
         // No copy is kept: only nodes have tiers to fill.
         let mut upload = Upload::new(incoming, pace, 0, Budget::new(0));
         let stream = |begun: Bytes, upload: Upload| {
             let given_at = upload.given_at();
+            let declared = begun.len() as u64 + upload.bytes_left().unwrap_or(0);
+            let kept = (declared <= KEPT_BYTES_MAX as u64).then(BytesMut::new);
             Source::Stream(Box::new(Streamed {
                 begun,
                 upload,
                 given_at,
+                kept,
+                shares: None,
+                budget: budget.clone(),
+                given: 0,
                 taken: false,
+                ended: false,
                 failed: None,
             }))
         };
@@ -103,6 +170,6 @@ impl Source {
 
 impl backend::Body for Source {
     fn is_consumed(&self) -> bool {
-        matches!(self, Source::Stream(streamed) if streamed.taken)
+        matches!(self, Source::Stream(streamed) if streamed.kept.is_none() && streamed.taken)
     }
 }

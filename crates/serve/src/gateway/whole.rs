@@ -1,10 +1,11 @@
-//! A gateway's part of the loop: what nodes tell of their devices, and the bound of requests in progress
-//! that is found by itself.
+//! A gateway's part of the loop: what nodes tell of their devices, the weights that follow from it, and the bound of requests in
+//! progress that is found by itself.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use engine::act::concurrency::{Advice, Order};
+use engine::act::weights::{Member, Weights};
 use engine::act::{Effect, Knob, Mode, Proposal, Status};
 use engine::gateway::Event;
 use http::{Method, StatusCode};
@@ -26,12 +27,16 @@ impl Access {
     pub(super) async fn hear(self: Arc<Self>) {
         let window = Duration::from_secs_f64(self.config.observe.window_s.max(0.1));
         let mut heard: Vec<Heard> = Vec::new();
+        let mut weights = Weights::default();
         loop {
             tokio::time::sleep(window).await;
             let nodes = self.router.backend.roll.len();
             heard.resize_with(heard.len().max(nodes), Heard::default);
             let told = (0..nodes).map(|node| self.told(node, window));
             let told = futures_util::future::join_all(told).await;
+            for proposal in weights.look(&self.members(&told)) {
+                self.whole.propose(&proposal);
+            }
             let now = i128::from(clock::now()) + clock::unix_offset_ns();
             let now_unix_us = (now / 1000).max(0) as u64;
             for (node, told) in told.into_iter().enumerate() {
@@ -41,6 +46,19 @@ impl Access {
                 }
             }
         }
+    }
+
+    /// The members that have keys and told of their devices.
+    fn members(&self, told: &[Option<Told>]) -> Vec<Member> {
+        let known = self.membership.known();
+        let of = |(node, told): (usize, &Option<Told>)| {
+            let name = self.router.backend.roll.name(node);
+            let member = known.ring.members().iter().find(|member| member.name == name)?;
+            let utilisation = told.as_ref()?.utilisation()?;
+            let weight = member.weight;
+            (weight > 0.0).then(|| Member { name: name.to_owned(), weight, utilisation })
+        };
+        told.iter().enumerate().filter_map(of).collect()
     }
 
     /// What a node tells; `None` if it tells nothing in time.

@@ -59,6 +59,21 @@ fn add_model(page: &mut Exposition, state: &State) {
             "Share within the objective that is predicted for model.ahead_s later.",
             state.ahead.as_ref().map(|ahead| ahead.within.value),
         ),
+        (
+            "ahead_within_low_ratio",
+            "The lower end of its 95 % interval.",
+            state.ahead.as_ref().map(|ahead| ahead.within.low),
+        ),
+        (
+            "ahead_rate",
+            "Arrivals per second that are expected for model.ahead_s later.",
+            state.ahead.as_ref().map(|ahead| ahead.rate),
+        ),
+        (
+            "ahead_may_saturate",
+            "1 if the upper end of their 95 % interval saturates something.",
+            state.ahead.as_ref().map(|ahead| f64::from(u8::from(ahead.may_saturate))),
+        ),
         ("rate", "Arrivals per second.", (state.window_s > 0.0).then_some(state.rate)),
         (
             "headroom_ratio",

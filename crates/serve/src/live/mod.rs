@@ -6,12 +6,13 @@
 //! windows are dropped and counted.
 //!
 //! Whatever changes something by itself asks [`Loop::propose`] first: [`engine::act`] decides, the
-//! journal keeps it. Beside the layer manager (`datasets::layers`) that is `bounds`, and a gateway's bound of
-//! requests (`gateway::concurrency`).
+//! journal keeps it. Beside the layer manager (`datasets::layers`) that is `bounds`, `hot` (copies on hot devices), `memory` (what objects and layers
+//! share), and a gateway's bound of requests (`gateway::whole`).
 //!
 //! A gateway has no devices. Nodes tell it the windows of theirs (`told`), so that its model is of all that is behind it.
 
 mod bounds;
+mod hot;
 pub mod http;
 mod journal;
 mod metrics;
@@ -23,7 +24,8 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 
-use engine::act::{Entry, Governor, Knob, Proposal, Status};
+use engine::act::copies::Copies;
+use engine::act::{Entry, Governor, Knob, Mode, Proposal, Status};
 use model::live::{Live, State, Station};
 use model::window::{Nanos, Window};
 use record::clock;
@@ -78,6 +80,8 @@ pub struct Loop {
     heard: Mutex<Vec<Window>>,
     /// What is measured of targets that no queue of this process describes, for judging changes.
     noted: Mutex<HashMap<String, f64>>,
+    /// Whether the node's engine copies to hot devices, and whether it may.
+    copies: Mutex<(Copies, bool)>,
 }
 
 /// The lock of a mutex that no panic leaves half changed.
@@ -118,6 +122,7 @@ impl Loop {
             recent: Mutex::new(told::Recent::new(config.is_node() && config.is_clustered())),
             heard: Mutex::default(),
             noted: Mutex::default(),
+            copies: Mutex::new((Copies::new(), true)),
         });
         if config.model.live {
             let live = Live::new(config.model.settings())?;
@@ -142,9 +147,10 @@ impl Loop {
         }
     }
 
-    /// The node whose bounds are changed.
+    /// The node that is changed.
     pub fn set_drive(&self, drive: &Arc<Drive>) {
         *lock(&self.drive) = Arc::downgrade(drive);
+        self.set_copying();
     }
 
     /// Takes the windows of an interval, of all queues. Never waits.
@@ -216,7 +222,15 @@ impl Loop {
         let unix_us = acting.unix_us(clock::now());
         acting.governor.hold(unix_us, on);
         acting.write();
+        drop(acting);
+        self.set_copying();
         info!("{}", if on { "all changes are held" } else { "changes are made again" });
+    }
+
+    /// Whether changes of a knob are made at present.
+    pub fn makes(&self, knob: Knob) -> bool {
+        let acting = lock(&self.acting);
+        !acting.governor.is_held() && acting.governor.settings().modes.of(knob) == Mode::Auto
     }
 
     /// Whether the kill switch is on.
@@ -238,7 +252,9 @@ impl Loop {
             let value = match knob {
                 Knob::Layers => lock(&self.lengths).get(&target).copied(),
                 Knob::Bounds => self.longest_wait_s(&target),
-                Knob::Concurrency => lock(&self.noted).get(&target).copied(),
+                Knob::Concurrency | Knob::Memory | Knob::Hot | Knob::Weights => {
+                    lock(&self.noted).get(&target).copied()
+                }
             };
             acting.governor.realise(id, value.unwrap_or(f64::NAN));
         }
@@ -285,6 +301,7 @@ fn run(of: &Weak<Loop>, mut live: Live, receiver: &Receiver<Vec<Window>>, cost_m
         let shown = Shown { model, cost_s: thread_time_s(), dropped, ..Shown::default() };
         *lock(&whole.shown) = Arc::new(shown);
         whole.look_at_bounds();
+        whole.look_at_hot();
         whole.judge();
     }
 }

@@ -91,7 +91,7 @@ function drawHeadroom(model) {
 function draw(shown, actions) {
   const model = shown.model, errors = model.errors;
   byId('told').textContent = `${number(model.rate)} requests/s; ${percent(model.measured.within)} within ${ms(model.objective_s)} (objective ${percent(model.share)}), measured over ${number(model.window_s)} s. ` +
-    (model.ahead ? `Expected at ${time(model.ahead.at_unix_us)}: ${percent(model.ahead.within.value)} at ${number(model.ahead.rate)} requests/s. ` : '') +
+    (model.ahead ? `Expected at ${time(model.ahead.at_unix_us)}: ${percent(model.ahead.within.value)} at ${number(model.ahead.rate)} requests/s (${number(model.ahead.rate_low)} to ${number(model.ahead.rate_high)}${model.ahead.may_saturate ? ', which may saturate it' : ''}). ` : '') +
     (errors.count ? `Error of ${errors.count} predictions: median ${number(errors.median_points)}, worst ${number(errors.worst_points)} points.` : '');
   byId('doubt').hidden = !model.withheld;
   byId('doubt').textContent = model.withheld ? 'Advice is not followed: ' + model.withheld + '.' : '';

@@ -33,6 +33,15 @@ pub struct Told {
     pub windows: Vec<Window>,
 }
 
+impl Told {
+    /// The mean utilisation of the devices; `None` without any.
+    pub fn utilisation(&self) -> Option<f64> {
+        let capacity: f64 = self.windows.iter().map(|w| w.length_s * f64::from(w.servers)).sum();
+        let busy: f64 = self.windows.iter().map(|w| w.busy_s).sum();
+        (capacity > 0.0).then(|| busy / capacity)
+    }
+}
+
 /// The windows of a node's devices in the last intervals.
 pub(super) struct Recent {
     kept: bool,
@@ -111,7 +120,7 @@ mod tests {
 
     fn window(queue: &str, start_unix_us: u64) -> Window {
         let mut window = Window::new(queue, start_unix_us, 1, &[50.0]);
-        window.length_s = 1.0;
+        (window.length_s, window.busy_s) = (1.0, 0.5);
         window
     }
 
@@ -125,6 +134,7 @@ mod tests {
         assert_eq!(recent.intervals.len(), INTERVALS);
         let windows: Vec<Window> = recent.intervals.iter().flatten().cloned().collect();
         let told = Told { now_unix_us: 21_000_000, windows };
+        assert_eq!((told.utilisation(), Told::default().utilisation()), (Some(0.5), None));
         let told: Told = serde_json::from_str(&serde_json::to_string(&told).unwrap()).unwrap();
         let mut heard = Heard::default();
         let news = heard.news("a", told.clone(), 21_100_000);

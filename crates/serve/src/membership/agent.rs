@@ -21,7 +21,7 @@ use super::probes::Probes;
 use super::roster::{Entry, Roster, State};
 use super::snapshot::{Alive, Snapshot};
 use super::{Contact, Known, Order, Seen, lock};
-use crate::config::Config;
+use crate::config::{Class, Config};
 
 /// What the process that started the agent waits for.
 pub type First = std::sync::mpsc::Sender<(watch::Sender<Seen>, Option<NodeId>)>;
@@ -37,6 +37,7 @@ struct Me {
     name: String,
     alive: Alive,
     weight: f64,
+    hot: bool,
     /// The key that ends with its lease.
     key: String,
     lease: Option<i64>,
@@ -91,6 +92,7 @@ impl Agent {
                     name: name.clone(),
                     alive: Alive { instance: format!("{:016x}", rand::random::<u64>()), address },
                     weight: of.weight,
+                    hot: of.class == Class::Hot,
                     lease: None,
                     renewed: 0,
                     serves: false,
@@ -148,9 +150,9 @@ impl Agent {
                 () = self.bell.notified() => {}
                 order = self.orders.recv() => match order {
                     // The process ends without an order, or failed to start.
-                    None => return self.leave().await,
-                    Some(Order::Leave(done)) => {
-                        self.leave().await;
+                    None => return self.leave(false).await,
+                    Some(Order::Leave(handed_over, done)) => {
+                        self.leave(handed_over).await;
                         let _ = done.send(());
                         return;
                     }
@@ -381,8 +383,10 @@ impl Agent {
                 name: me.name.clone(),
                 address: me.alive.address,
                 weight: me.weight,
+                hot: me.hot,
                 state: if drains { State::Draining } else { State::In },
                 live: false,
+                handed_over: false,
                 instance: me.alive.instance.clone(),
             };
             if let Err(why) = next.enter(entry) {
@@ -498,7 +502,7 @@ impl Agent {
     }
 
     /// Says in etcd that this node ends, within two seconds.
-    async fn leave(&mut self) {
+    async fn leave(&mut self, handed_over: bool) {
         let Some(me) = &mut self.me else { return };
         me.leaves = true;
         let (name, instance, lease) = (me.name.clone(), me.alive.instance.clone(), me.lease);
@@ -510,7 +514,7 @@ impl Agent {
                 let mut next = roster.clone();
                 let mine = next.find(&name).is_some_and(|at| next.members[at].instance == instance);
                 if mine {
-                    next.end(&name);
+                    next.end(&name, handed_over);
                 }
                 if next == *roster {
                     break;

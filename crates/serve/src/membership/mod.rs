@@ -42,6 +42,8 @@ pub struct Known {
     pub states: Vec<State>,
     /// Whether each lives.
     pub live: Vec<bool>,
+    /// Whether each handed over before it ceased to live.
+    handed_over: Vec<bool>,
 }
 
 impl Known {
@@ -58,6 +60,7 @@ impl Known {
             addresses: of.iter().map(|entry| entry.address).collect(),
             states: of.iter().map(|entry| entry.state).collect(),
             live: of.iter().map(|entry| entry.live).collect(),
+            handed_over: of.iter().map(|entry| entry.handed_over).collect(),
         }
     }
 }
@@ -74,8 +77,14 @@ pub struct Seen {
 impl Seen {
     /// The view for a node's engine.
     pub fn view(&self) -> View {
-        let Known { epoch, ring, live, .. } = &*self.known;
-        View { epoch: *epoch, live: live.clone(), until: self.until, ring: Some(ring.clone()) }
+        let Known { epoch, ring, live, handed_over, .. } = &*self.known;
+        View {
+            epoch: *epoch,
+            live: live.clone(),
+            until: self.until,
+            ring: Some(ring.clone()),
+            handed_over: handed_over.clone(),
+        }
     }
 
     /// The view for a gateway's engine, which acts on no place of its own.
@@ -88,8 +97,8 @@ impl Seen {
 enum Order {
     /// This node serves now.
     Serve,
-    /// This node ends.
-    Leave(oneshot::Sender<()>),
+    /// This node ends, having handed over or not.
+    Leave(bool, oneshot::Sender<()>),
     /// A member loses its keys (`true`) or gets them back.
     Drain(String, bool, oneshot::Sender<Result<u64, String>>),
 }
@@ -140,6 +149,8 @@ pub struct MemberStatus {
     name: String,
     address: SocketAddr,
     weight: f64,
+    /// Whether it is a hot node.
+    hot: bool,
     /// Fraction of all keys whose primary it is.
     share: f64,
     state: State,
@@ -172,6 +183,7 @@ impl Membership {
             addresses: config.addresses(),
             states: vec![State::In; members],
             live: vec![true; members],
+            handed_over: Vec::new(),
         };
         Ok(Some(Arc::new(Membership {
             seen: watch::Sender::new(Seen { known: Arc::new(known), until: Nanos::MAX }),
@@ -237,6 +249,11 @@ impl Membership {
         self.seen.subscribe()
     }
 
+    /// How long after a change all who hear of etcd know of it.
+    pub fn valid(&self) -> Duration {
+        Duration::from_nanos(self.valid)
+    }
+
     /// How long after a change others may still act on the previous view.
     pub fn lag(&self) -> Nanos {
         self.lag
@@ -254,11 +271,11 @@ impl Membership {
         }
     }
 
-    /// This node takes no requests any more: others take its place at once. Waits at most two seconds.
-    pub fn leave(&self) {
+    /// Others take this node's place: at once if it handed over. Waits at most two seconds.
+    pub fn leave(&self, handed_over: bool) {
         let Some(orders) = &self.orders else { return };
         let (done, wait) = oneshot::channel();
-        if orders.send(Order::Leave(done)).is_ok() {
+        if orders.send(Order::Leave(handed_over, done)).is_ok() {
             let _ = wait.blocking_recv();
         }
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
@@ -316,6 +333,7 @@ impl Membership {
             MemberStatus {
                 address: known.addresses[at],
                 weight: known.ring.members()[at].weight,
+                hot: known.ring.is_hot(at),
                 share,
                 state: known.states[at],
                 live: known.live[at],

@@ -11,6 +11,10 @@ use crate::config::is_name;
 /// Version of the value's format, which says where keys are too: in format 1 they were placed by another rule.
 const FORMAT: u32 = 2;
 
+/// That of a list with hot nodes, so that no process takes them for nodes with keys that does not know
+/// what they are.
+const FORMAT_HOT: u32 = 3;
+
 /// Maximum bytes of the value; etcd's own limit for a request is 1.5 MB.
 pub const BYTES_MAX: usize = 512 << 10;
 
@@ -41,10 +45,16 @@ pub struct Entry {
     pub address: SocketAddr,
     /// Its share of the keys in proportion to the other weights.
     pub weight: f64,
+    /// Whether it is a hot node: it has no keys, and its weight is its share of the hot copies.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hot: bool,
     /// What it does.
     pub state: State,
     /// Whether it lives.
     pub live: bool,
+    /// Whether it handed over before it ceased to live: nobody need wait for what it does.
+    #[serde(default)]
+    pub handed_over: bool,
     /// Which process it is: another one under the same name has another instance.
     pub instance: String,
 }
@@ -60,6 +70,12 @@ pub struct Roster {
     pub replicas: usize,
     /// The members in the order in which they joined first.
     pub members: Vec<Entry>,
+}
+
+impl Entry {
+    fn has_keys(&self) -> bool {
+        self.state == State::In && !self.hot
+    }
 }
 
 impl Roster {
@@ -87,11 +103,15 @@ impl Roster {
         Ok(roster)
     }
 
+    fn format_needed(&self) -> u32 {
+        if self.members.iter().any(|member| member.hot) { FORMAT_HOT } else { FORMAT }
+    }
+
     fn check(&self) -> Result<(), String> {
         let Roster { format, epoch, replicas, members } = self;
-        if *format != FORMAT {
+        if *format != self.format_needed() {
             return Err(format!(
-                "its format is {format}, this version reads {FORMAT}: stop the processes of the other version; \
+                "its format is {format}, this version reads {FORMAT}, and {FORMAT_HOT} of a list with hot nodes: stop the processes of the other version; \
                  those of an earlier one that ended without a word are taken off by deleting the list"
             ));
         }
@@ -105,7 +125,7 @@ impl Roster {
             return Err(format!("it has {} members, not 1 to {MEMBERS_MAX}", members.len()));
         }
         let (mut names, mut addresses) = (HashSet::new(), HashSet::new());
-        for Entry { name, address, weight, state, live, instance } in members {
+        for Entry { name, address, weight, state, live, handed_over, instance, .. } in members {
             let shown: String = name.chars().take(64).collect();
             let wrong = |what: String| Err(format!("member {shown:?}: {what}"));
             if !is_name(name) {
@@ -126,11 +146,14 @@ impl Roster {
             if *live && *state == State::Left {
                 return wrong("it has left and lives".to_owned());
             }
+            if *live && *handed_over {
+                return wrong("it has handed over and lives".to_owned());
+            }
             if instance.len() > 64 || !instance.bytes().all(|b| b.is_ascii_alphanumeric()) {
                 return wrong("its instance is invalid".to_owned());
             }
         }
-        if members.iter().all(|member| member.state != State::In) {
+        if !members.iter().any(Entry::has_keys) {
             return Err("no member has keys".to_owned());
         }
         Ok(())
@@ -158,8 +181,10 @@ impl Roster {
     /// The members as a ring's.
     pub fn placed(&self) -> Vec<route::Member> {
         let weight = |entry: &Entry| if entry.state == State::In { entry.weight } else { 0.0 };
-        let member =
-            |entry: &Entry| route::Member { name: entry.name.clone(), weight: weight(entry) };
+        let member = |entry: &Entry| route::Member {
+            hot: entry.hot,
+            ..route::Member::new(entry.name.clone(), weight(entry))
+        };
         self.members.iter().map(member).collect()
     }
 
@@ -195,6 +220,7 @@ impl Roster {
             None if self.members.len() < MEMBERS_MAX => self.members.push(entering),
             None => return Err(format!("there have been {MEMBERS_MAX} members already")),
         }
+        self.format = self.format_needed();
         Ok(())
     }
 
@@ -204,14 +230,14 @@ impl Roster {
     ///
     /// If there is no such member, or no other member would have keys.
     pub fn drain(&mut self, name: &str, drains: bool) -> Result<(), String> {
-        let others = |entry: &Entry| entry.name != name && entry.state == State::In;
+        let others = |entry: &Entry| entry.name != name && entry.has_keys();
         let alone = !self.members.iter().any(others);
         let Some(at) = self.find(name) else {
             return Err(format!("there is no member {name:?}"));
         };
         let entry = &mut self.members[at];
         entry.state = match (entry.state, drains) {
-            (State::In, true) if alone => {
+            (State::In, true) if alone && !entry.hot => {
                 return Err(format!("{name:?} is the only member with keys"));
             }
             // A member that does not live cannot leave by itself later.
@@ -223,10 +249,12 @@ impl Roster {
         Ok(())
     }
 
-    /// A member ends in order.
-    pub fn end(&mut self, name: &str) {
+    /// A member ends in order, having handed over or not. One that is lost already may have been so before it
+    /// did.
+    pub fn end(&mut self, name: &str, handed_over: bool) {
         if let Some(at) = self.find(name) {
             let entry = &mut self.members[at];
+            entry.handed_over = entry.live && handed_over;
             entry.live = false;
             if entry.state == State::Draining {
                 entry.state = State::Left;
@@ -246,8 +274,10 @@ mod tests {
             name: name.to_owned(),
             address: SocketAddr::from(([127, 0, 0, 1], port)),
             weight: 1.0,
+            hot: false,
             state: State::In,
             live: true,
+            handed_over: false,
             instance: "1f".to_owned(),
         }
     }
@@ -265,8 +295,8 @@ mod tests {
     #[test]
     fn a_list_of_format_1_is_taken_over_once_its_processes_have_ended() {
         let mut roster = two();
-        roster.end("a");
-        roster.end("b");
+        roster.end("a", false);
+        roster.end("b", false);
         let text = String::from_utf8(roster.write().unwrap()).unwrap();
         let earlier = text.replacen("\"format\":2", "\"format\":1", 1);
         assert!(earlier != text);
@@ -283,6 +313,7 @@ mod tests {
         };
         for (from, to, says) in [
             ("\"format\":2", "\"format\":3", "format is 3"),
+            ("\"state\":\"in\"", "\"hot\":true,\"state\":\"in\"", "format is 2"),
             ("\"format\":2", "\"format\":1", "format is 1"),
             ("\"epoch\":7", "\"epoch\":0", "epoch 0"),
             ("\"epoch\":7", "\"epoch\":18446744073709551615", "epoch"),
@@ -299,6 +330,7 @@ mod tests {
             ("\"weight\":1.0", "\"weight\":1e999", "no list"),
             ("\"state\":\"in\"", "\"state\":\"left\"", "has left and lives"),
             ("\"state\":\"in\"", "\"state\":\"away\"", "no list"),
+            ("\"handed_over\":false", "\"handed_over\":true", "handed over and lives"),
             ("\"instance\":\"1f\"", "\"instance\":\"../x\"", "instance"),
         ] {
             let why = with(from, to);
@@ -313,19 +345,35 @@ mod tests {
     }
 
     #[test]
+    fn hot_nodes_have_no_keys_and_are_of_a_format_of_their_own() {
+        let mut roster = two();
+        roster.enter(Entry { hot: true, ..entry("h", 3) }).unwrap();
+        assert_eq!(roster.format, FORMAT_HOT);
+        let read = Roster::parse(&roster.write().unwrap()).unwrap();
+        let ring = read.ring().unwrap();
+        assert!(read == roster && ring.is_hot(2) && !ring.has_keys(2) && ring.hot_count() == 1);
+        roster.drain("a", true).unwrap();
+        assert!(roster.drain("b", true).unwrap_err().contains("only member with keys"));
+        roster.drain("h", true).unwrap();
+        assert_eq!(roster.ring().unwrap().hot_count(), 0);
+    }
+
+    #[test]
     fn members_enter_drain_and_leave_with_their_numbers() {
         let mut roster = two();
         roster.enter(entry("c", 3)).unwrap();
         assert!(roster.enter(entry("d", 3)).unwrap_err().contains("address of member \"c\""));
         roster.drain("b", true).unwrap();
         assert!(!roster.ring().unwrap().has_keys(0));
-        roster.end("b");
+        roster.end("b", true);
         assert_eq!((roster.members[0].state, roster.members[0].live), (State::Left, false));
+        assert!(roster.members[0].handed_over);
         assert!(roster.drain("b", false).unwrap_err().contains("has left"));
         // Another may take the address of one that has left, and a name comes back to its number.
         roster.enter(entry("d", 1)).unwrap();
         assert!(roster.enter(entry("b", 1)).is_err());
         roster.enter(entry("b", 9)).unwrap();
+        assert!(!roster.members[0].handed_over);
         assert_eq!(roster.find("b"), Some(0));
         for name in ["a", "b", "c"] {
             roster.drain(name, true).unwrap();

@@ -108,8 +108,10 @@ mod tests {
             name: name(at),
             address: SocketAddr::from(([127, 0, 0, 1], 1 + at as u16)),
             weight: 1.0,
+            hot: false,
             state: State::In,
             live,
+            handed_over: false,
             instance: "1".to_owned(),
         };
         let members = live.iter().enumerate().map(entry).collect();

@@ -1,6 +1,7 @@
 //! The body of an upload, verified as it passes: its length, and the checksums that the client sent with it
 //! or after it.
 
+use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::{Bytes, BytesMut};
@@ -11,6 +12,7 @@ use s3s::crypto::{Checksum as _, Crc32, Crc32c, Crc64Nvme, Md5, Sha1, Sha256};
 use s3s::dto::{Checksum, StreamingBlob};
 use s3s::{S3Error, S3ErrorCode, S3Result, TrailingHeaders};
 
+use super::messages::INCOMPLETE_BODY;
 use crate::pace::{Meter, Pace};
 
 /// The names of the algorithms, as in headers after `x-amz-checksum-`.
@@ -25,6 +27,17 @@ pub fn value<'a>(checksum: &'a Checksum, algorithm: &str) -> Option<&'a str> {
         "sha1" => checksum.checksum_sha1.as_deref(),
         "sha256" => checksum.checksum_sha256.as_deref(),
         _ => None,
+    }
+}
+
+/// What computes the algorithms that are wanted.
+pub fn hasher(wants: impl Fn(&str) -> bool) -> ChecksumHasher {
+    ChecksumHasher {
+        crc32: wants("crc32").then(Crc32::new),
+        crc32c: wants("crc32c").then(Crc32c::new),
+        sha1: wants("sha1").then(Sha1::new),
+        sha256: wants("sha256").then(Sha256::new),
+        crc64nvme: wants("crc64nvme").then(Crc64Nvme::new),
     }
 }
 
@@ -45,7 +58,7 @@ pub struct Claims {
 /// What is known once all bytes have passed.
 #[derive(Default)]
 struct Told {
-    wrong: Option<(S3ErrorCode, &'static str)>,
+    wrong: Option<(S3ErrorCode, Cow<'static, str>)>,
     checksum: Option<Checksum>,
 }
 
@@ -64,7 +77,7 @@ impl Verdict {
     pub fn or(&self, other: S3Error) -> S3Error {
         let told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match &told.wrong {
-            Some((code, what)) => S3Error::with_message(code.clone(), *what),
+            Some((code, what)) => S3Error::with_message(code.clone(), what.clone()),
             None => other,
         }
     }
@@ -93,13 +106,7 @@ impl Checked {
                     .split(',')
                     .any(|name| name.trim().strip_prefix("x-amz-checksum-") == Some(algorithm))
         };
-        let hasher = ChecksumHasher {
-            crc32: wants("crc32").then(Crc32::new),
-            crc32c: wants("crc32c").then(Crc32c::new),
-            sha1: wants("sha1").then(Sha1::new),
-            sha256: wants("sha256").then(Sha256::new),
-            crc64nvme: wants("crc64nvme").then(Crc64Nvme::new),
-        };
+        let hasher = hasher(wants);
         Checked {
             blob: blob.unwrap_or_else(|| StreamingBlob::from(s3s::Body::empty())),
             left: claims.length,
@@ -143,11 +150,12 @@ impl Checked {
         }
     }
 
-    fn wrong(&mut self, code: S3ErrorCode, what: &'static str) -> Error {
+    fn wrong(&mut self, code: S3ErrorCode, what: impl Into<Cow<'static, str>>) -> Error {
         self.ended = true;
+        let what = what.into();
         let mut told = self.verdict.0.lock().unwrap_or_else(PoisonError::into_inner);
-        told.wrong = Some((code, what));
-        Error::Upload(what.to_owned())
+        told.wrong = Some((code, what.clone()));
+        Error::Upload(what.into_owned())
     }
 
     /// Why the body broke off, as far as it is the client's doing.
@@ -168,8 +176,7 @@ impl Checked {
     /// Judges the whole.
     fn judge(&mut self) -> Result<(), Error> {
         if self.left > 0 {
-            let what = "fewer bytes came than were announced";
-            return Err(self.wrong(S3ErrorCode::IncompleteBody, what));
+            return Err(self.wrong(S3ErrorCode::IncompleteBody, INCOMPLETE_BODY));
         }
         let computed = std::mem::take(&mut self.hasher).finalize();
         let trailers = self.claims.trailers.as_ref().and_then(TrailingHeaders::take);
@@ -179,14 +186,15 @@ impl Checked {
             let after = trailers.as_ref().and_then(|trailers| trailers.get(&name)?.to_str().ok());
             let said = value(&self.claims.checksum, algorithm).or(after);
             if said != Some(is) {
-                let what = "the bytes do not have the checksum that was sent with them";
+                let of = algorithm.to_ascii_uppercase();
+                let what = format!("The {of} you specified did not match the calculated checksum.");
                 return Err(self.wrong(S3ErrorCode::BadDigest, what));
             }
         }
         if let (Some(said), Some(md5)) = (&self.claims.md5, self.md5.take())
             && *said != base64(md5.finalize().as_ref())
         {
-            let what = "the bytes do not have the Content-MD5 that was sent with them";
+            let what = "The Content-MD5 you specified did not match what we received.";
             return Err(self.wrong(S3ErrorCode::BadDigest, what));
         }
         let mut told = self.verdict.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -214,8 +222,8 @@ impl Chunks for Checked {
                     Some(Ok(piece)) if piece.is_empty() => {}
                     Some(Ok(piece)) => {
                         let Some(left) = self.left.checked_sub(piece.len() as u64) else {
-                            let what = "more bytes came than were announced";
-                            return Some(Err(self.wrong(S3ErrorCode::IncompleteBody, what)));
+                            let code = S3ErrorCode::IncompleteBody;
+                            return Some(Err(self.wrong(code, INCOMPLETE_BODY)));
                         };
                         self.left = left;
                         self.hasher.update(&piece);

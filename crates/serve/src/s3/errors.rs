@@ -3,6 +3,7 @@
 use http::StatusCode;
 use s3s::{S3Error, S3ErrorCode, S3Result};
 
+use super::messages::NO_SUCH_KEY;
 use crate::http::Problem;
 use crate::objects::origin_problem;
 
@@ -20,9 +21,11 @@ pub fn of_origin(error: &origin::Error) -> S3Error {
 
 /// The error of a status, with its reason.
 pub fn of_status(status: StatusCode, what: String) -> S3Error {
+    if status == StatusCode::NOT_FOUND {
+        return S3Error::with_message(S3ErrorCode::NoSuchKey, NO_SUCH_KEY);
+    }
     let code = match status {
         StatusCode::BAD_REQUEST => S3ErrorCode::InvalidRequest,
-        StatusCode::NOT_FOUND => S3ErrorCode::NoSuchKey,
         StatusCode::PRECONDITION_FAILED => S3ErrorCode::PreconditionFailed,
         StatusCode::RANGE_NOT_SATISFIABLE => S3ErrorCode::InvalidRange,
         StatusCode::LENGTH_REQUIRED => S3ErrorCode::MissingContentLength,

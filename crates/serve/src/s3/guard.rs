@@ -13,8 +13,8 @@ use s3s::access::{S3Access, S3AccessContext};
 use s3s::auth::{S3Auth, SecretKey};
 use s3s::{S3Error, S3ErrorCode, S3Result};
 
-use super::XML_BYTES_MAX;
 use super::keys::{Keys, Level};
+use super::{XML_BYTES_MAX, asked, messages};
 
 /// The longest time that a signed URL is good for, in seconds.
 const EXPIRES_S_MAX: u32 = 7 * 24 * 3600;
@@ -29,7 +29,7 @@ impl S3Auth for Guard {
             Some(key) => Ok(SecretKey::from(key.secret())),
             None => Err(S3Error::with_message(
                 S3ErrorCode::InvalidAccessKeyId,
-                "there is no such access key",
+                messages::NO_SUCH_ACCESS_KEY,
             )),
         }
     }
@@ -72,7 +72,11 @@ impl S3Access for Guard {
         let key = key.ok_or_else(denied)?;
         let Some(level) = level_of(context.s3_op().name()) else { return Ok(()) };
         let bucket = context.s3_path().get_bucket_name().unwrap_or("");
-        if key.allows(bucket, level) { Ok(()) } else { Err(denied()) }
+        if !key.allows(bucket, level) {
+            return Err(denied());
+        }
+        let id = context.credentials().map_or("", |shown| &shown.access_key);
+        asked::check(id, context.headers())
     }
 }
 
@@ -132,8 +136,7 @@ pub fn check<B>(request: &Request<B>) -> S3Result<()> {
         name.starts_with("x-amz-") && !is_signed(name)
     });
     if unsigned || !is_signed("host") {
-        let what = "Host and all x-amz- headers must be signed";
-        return refused(S3ErrorCode::AccessDenied, what);
+        return refused(S3ErrorCode::AccessDenied, messages::UNSIGNED_HEADERS);
     }
     Ok(())
 }

@@ -17,13 +17,14 @@ use s3s::dto::Checksum;
 use s3s::{S3Error, S3ErrorCode, S3Result};
 
 use super::checksums::{self, ALGORITHMS};
+use super::messages::METADATA_TOO_LARGE;
 use crate::headers::OUTCOME;
 use crate::object::{META_PREFIX, headers_of};
 
 const USER: &str = "x-amz-meta-";
 /// The prefix of names of user metadata that are this protocol's own.
 const OWN: &str = "s3--";
-/// The longest value of a header that is kept.
+/// The longest value of a header that is kept, and the most bytes of all user metadata, as at AWS.
 const VALUE_BYTES_MAX: usize = 2048;
 /// What S3 keeps with an object beside its type.
 static KEPT: [HeaderName; 5] =
@@ -64,7 +65,7 @@ fn our_etags(text: &str) -> String {
     if text == "*" {
         return text.to_owned();
     }
-    if !text.contains('"') && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
+    if !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic() && b != b'"' && b != b',') {
         return format!("\"{}\"", our_etag(text));
     }
     let parts = text.split('"').enumerate();
@@ -80,11 +81,17 @@ fn our_etags(text: &str) -> String {
 /// `InvalidArgument` for names that are reserved, `MetadataTooLarge` for long values.
 pub fn kept(given: &HeaderMap) -> S3Result<HeaderMap> {
     let mut headers = HeaderMap::new();
-    headers.extend(given.get(CONTENT_TYPE).map(|value| (CONTENT_TYPE, value.clone())));
+    let kind = given.get(CONTENT_TYPE).cloned();
+    let kind = kind.unwrap_or(HeaderValue::from_static("binary/octet-stream"));
+    headers.insert(CONTENT_TYPE, kind);
+    let user =
+        given.iter().filter_map(|(name, value)| Some((name.as_str().strip_prefix(USER)?, value)));
+    if user.map(|(name, value)| name.len() + value.len()).sum::<usize>() > VALUE_BYTES_MAX {
+        return Err(S3Error::with_message(S3ErrorCode::MetadataTooLarge, METADATA_TOO_LARGE));
+    }
     for (name, value) in given {
-        if value.len() > VALUE_BYTES_MAX && (KEPT.contains(name) || name.as_str().starts_with(USER))
-        {
-            return Err(S3Error::new(S3ErrorCode::MetadataTooLarge));
+        if value.len() > VALUE_BYTES_MAX && KEPT.contains(name) {
+            return Err(S3Error::with_message(S3ErrorCode::MetadataTooLarge, METADATA_TOO_LARGE));
         }
         if let Some(short) = name.as_str().strip_prefix(USER) {
             if short.is_empty() || short.starts_with(OWN) {
@@ -122,6 +129,22 @@ pub fn keep_checksum(headers: &mut HeaderMap, checksum: &Checksum) {
         if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
             add(headers, &format!("{OWN}{algorithm}"), value);
         }
+    }
+}
+
+/// The checksums that are kept with an object.
+pub fn checksums(from: &HeaderMap) -> Checksum {
+    let kept = |algorithm: &str| {
+        let value = from.get(format!("{META_PREFIX}{OWN}{algorithm}"))?;
+        Some(value.to_str().ok()?.to_owned())
+    };
+    Checksum {
+        checksum_crc32: kept("crc32"),
+        checksum_crc32c: kept("crc32c"),
+        checksum_crc64nvme: kept("crc64nvme"),
+        checksum_sha1: kept("sha1"),
+        checksum_sha256: kept("sha256"),
+        checksum_type: None,
     }
 }
 
@@ -252,5 +275,28 @@ mod tests {
         assert_eq!(reply(&with, false), expected);
         assert!(kept(&map(&[("x-amz-meta-s3--crc32", "x")])).is_err());
         assert!(kept(&map(&[("x-amz-meta-a", &"x".repeat(3000))])).is_err());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_headers_are_read_and_user_metadata_comes_back(
+            name in "[a-z0-9-]{1,20}",
+            value in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..60),
+            condition in 0usize..6,
+        ) {
+            let Ok(value) = HeaderValue::from_bytes(&value) else { return Ok(()) };
+            let names = ["range", "if-range", "if-match", "if-none-match", "content-encoding", "expires"];
+            let mut given = HeaderMap::new();
+            given.insert(HeaderName::from_static(names[condition]), value.clone());
+            given.insert(HeaderName::try_from(format!("{USER}{name}")).unwrap(), value.clone());
+            let _ = conditions(&given, "");
+            if let Ok(kept) = kept(&given) {
+                let back = reply(&kept, true);
+                proptest::prop_assert_eq!(back.get(format!("{USER}{name}")), Some(&value));
+                proptest::prop_assert!(reply(&of_copy(&kept), true) == back);
+            } else {
+                proptest::prop_assert!(name.starts_with(OWN));
+            }
+        }
     }
 }

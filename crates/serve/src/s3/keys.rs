@@ -5,16 +5,18 @@
 //! ```toml
 //! [[key]]
 //! id = "reports"
-//! secret = "at least sixteen characters"
+//! secret = "at least sixteen characters"   # or sealed: see `seal`
 //! scopes = ["photos:read", "logs:write"]   # or "*:admin"
 //! ```
 //!
-//! A signature is checked with the secret itself, so it cannot be kept as a hash: the file must be readable by
-//! its owner alone, and nothing here writes a secret anywhere.
+//! A signature is checked with the secret itself, so it cannot be kept as a hash. It can be sealed with a master key
+//! that lies elsewhere ([`seal`](super::seal)). The file must be readable by its owner alone, and nothing here shows
+//! a secret.
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::fmt;
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,8 +28,10 @@ use origin::Secret;
 use record::file;
 use ring::hmac;
 use serde::Deserialize;
+use toml::Spanned;
 use tracing::{info, warn};
 
+use super::seal::{MasterKey, SealError, is_sealed};
 use super::shortcut;
 
 /// The largest file of access keys.
@@ -59,7 +63,7 @@ struct Written {
 #[serde(deny_unknown_fields)]
 struct WrittenKey {
     id: String,
-    secret: Secret,
+    secret: Spanned<Secret>,
     scopes: Vec<String>,
 }
 
@@ -107,9 +111,18 @@ impl AccessKey {
 
 type Table = HashMap<String, Arc<AccessKey>>;
 
+/// The files that access keys come from.
+#[derive(Clone, Debug)]
+pub struct Files {
+    /// The access keys.
+    pub keys: PathBuf,
+    /// The master key of sealed secrets; `None`: systemd's credential, if there is one.
+    pub master: Option<PathBuf>,
+}
+
 /// The access keys of a process.
 pub struct Keys {
-    path: PathBuf,
+    files: Files,
     table: ArcSwap<Table>,
 }
 
@@ -121,16 +134,51 @@ fn stamp(path: &Path) -> io::Result<Stamp> {
     Ok((metadata.ino(), metadata.len(), metadata.modified().ok()))
 }
 
+/// The folder of systemd's credentials.
+fn credentials() -> Option<OsString> {
+    std::env::var_os("CREDENTIALS_DIRECTORY")
+}
+
+impl Files {
+    fn stamps(&self) -> [Option<Stamp>; 2] {
+        let master = MasterKey::place(self.master.as_deref(), credentials().as_deref());
+        [stamp(&self.keys).ok(), master.and_then(|path| stamp(&path).ok())]
+    }
+
+    /// Reads the access keys; the number of those whose secrets lie there as they are.
+    fn read(&self) -> anyhow::Result<(Table, usize)> {
+        let master = MasterKey::find(self.master.as_deref(), credentials().as_deref())?;
+        let text = read_private(&self.keys)?;
+        let written = parse(&text)?;
+        let plain = written.key.iter().filter(|key| !is_sealed(key.secret.get_ref().expose()));
+        let plain = plain.count();
+        Ok((table_of(written, master.as_ref())?, plain))
+    }
+
+    /// What a server says of the keys that it has read.
+    fn tell(&self, table: &Table, plain: usize) {
+        info!("{} access key(s) from {}", table.len(), self.keys.display());
+        if plain > 0 {
+            warn!(
+                "the secret(s) of {plain} access key(s) lie in {} as they are; `concertina keys seal` seals them",
+                self.keys.display()
+            );
+        }
+    }
+}
+
 impl Keys {
     /// Reads a file.
     ///
     /// # Errors
     ///
-    /// If it cannot be read, others than its owner may read it, or it is malformed. No message repeats a
-    /// secret.
-    pub fn open(path: &Path) -> anyhow::Result<Arc<Keys>> {
-        let table = read(path).with_context(|| format!("the access keys in {}", path.display()))?;
-        Ok(Arc::new(Keys { path: path.to_owned(), table: ArcSwap::from_pointee(table) }))
+    /// If it or the master key cannot be read, others than its owner may read it, it is malformed, or a sealed
+    /// secret cannot be opened. No message repeats a secret.
+    pub fn open(files: Files) -> anyhow::Result<Arc<Keys>> {
+        let of = || format!("the access keys in {}", files.keys.display());
+        let (table, plain) = files.read().with_context(of)?;
+        files.tell(&table, plain);
+        Ok(Arc::new(Keys { files, table: ArcSwap::from_pointee(table) }))
     }
 
     /// The key of an id.
@@ -138,31 +186,33 @@ impl Keys {
         self.table.load().get(id).cloned()
     }
 
-    /// Reads the file again whenever it changes; never returns. A file that cannot be used leaves the keys as
+    /// Reads the files again whenever one of them changes; never returns. Files that cannot be used leave the keys as
     /// they were, with a warning.
     pub async fn keep_current(self: Arc<Self>) {
-        let mut seen = stamp(&self.path).ok();
+        let mut seen = self.files.stamps();
         loop {
             tokio::time::sleep(LOOK).await;
-            let now = stamp(&self.path).ok();
+            let now = self.files.stamps();
             if now == seen {
                 continue;
             }
             seen = now;
-            match read(&self.path) {
-                Ok(table) => {
-                    info!("{} access key(s) from {}", table.len(), self.path.display());
+            match self.files.read() {
+                Ok((table, plain)) => {
+                    self.files.tell(&table, plain);
                     self.table.store(Arc::new(table));
                 }
                 Err(error) => {
-                    warn!("the access keys stay as they were: {}: {error:#}", self.path.display())
+                    let path = self.files.keys.display();
+                    warn!("the access keys stay as they were: {path}: {error:#}");
                 }
             }
         }
     }
 }
 
-fn read(path: &Path) -> anyhow::Result<Table> {
+/// Reads a file of secrets.
+fn read_private(path: &Path) -> anyhow::Result<String> {
     let mode = std::fs::metadata(path)?.mode();
     ensure!(
         mode & 0o077 == 0,
@@ -170,15 +220,35 @@ fn read(path: &Path) -> anyhow::Result<Table> {
         mode & 0o777
     );
     let bytes = file::read(path, FILE_BYTES_MAX)?;
-    parse(std::str::from_utf8(&bytes).context("it is not UTF-8")?)
+    String::from_utf8(bytes).ok().context("it is not UTF-8")
 }
 
-fn parse(text: &str) -> anyhow::Result<Table> {
+fn parse(text: &str) -> anyhow::Result<Written> {
     // The message of a TOML error quotes the line, which may be the secret's.
-    let written: Written = toml::from_str(text).map_err(|error| {
+    toml::from_str(text).map_err(|error| {
         let line = error.span().map_or(0, |span| text[..span.start].matches('\n').count() + 1);
         anyhow::anyhow!("line {line} is not as docs/s3.md says: [[key]] with id, secret, scopes")
-    })?;
+    })
+}
+
+/// The secret of an id, opened if it is sealed.
+fn opened(id: &str, secret: &Secret, master: Option<&MasterKey>) -> anyhow::Result<Secret> {
+    let plain = match secret.expose() {
+        text if is_sealed(text) => {
+            let master = master.ok_or(SealError::NoMasterKey);
+            let opened = master.and_then(|master| master.open(id, text));
+            opened.with_context(|| format!("the secret of {id:?}"))?
+        }
+        _ => secret.clone(),
+    };
+    ensure!(
+        plain.expose().len() >= SECRET_MIN,
+        "the secret of {id:?} is shorter than {SECRET_MIN} characters"
+    );
+    Ok(plain)
+}
+
+fn table_of(written: Written, master: Option<&MasterKey>) -> anyhow::Result<Table> {
     let mut table = Table::new();
     for WrittenKey { id, secret, scopes } in written.key {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
@@ -186,10 +256,7 @@ fn parse(text: &str) -> anyhow::Result<Table> {
             (1..=128).contains(&id.len()) && id.chars().all(plain),
             "invalid id {id:?}; write 1 to 128 letters, digits, `-`, `_` or `.`"
         );
-        ensure!(
-            secret.expose().len() >= SECRET_MIN,
-            "the secret of {id:?} is shorter than {SECRET_MIN} characters"
-        );
+        let secret = opened(&id, secret.get_ref(), master)?;
         ensure!(!scopes.is_empty(), "{id:?} has no scopes, such as \"photos:read\"");
         let scopes = scopes.iter().map(|scope| scope_of(scope)).collect::<Result<_, _>>()?;
         let key = Arc::new(AccessKey { secret, scopes, signing: ArcSwapOption::empty() });
@@ -198,6 +265,98 @@ fn parse(text: &str) -> anyhow::Result<Table> {
         }
     }
     Ok(table)
+}
+
+/// What a file of access keys says of one, without its secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// The id.
+    pub id: String,
+    /// Whether the secret is sealed.
+    pub sealed: bool,
+    /// Its scopes, as they are written.
+    pub scopes: Vec<String>,
+}
+
+/// The access keys of a file, in its order.
+///
+/// # Errors
+///
+/// As for [`Keys::open`].
+pub fn list(files: &Files) -> anyhow::Result<Vec<Listed>> {
+    files.read()?;
+    let listed = |WrittenKey { id, secret, scopes }| {
+        let sealed = is_sealed(secret.get_ref().expose());
+        Listed { id, sealed, scopes }
+    };
+    Ok(parse(&read_private(&files.keys)?)?.key.into_iter().map(listed).collect())
+}
+
+/// What [`seal_file`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sealed {
+    /// Secrets that lay in the file as they were.
+    pub plain: usize,
+    /// Secrets that were sealed with the previous master key.
+    pub previous: usize,
+    /// Secrets that were sealed with the master key before.
+    pub same: usize,
+}
+
+/// Seals all secrets of a file of access keys with a master key, those sealed with a previous one too. The rest of the
+/// file stays as it is. The file is replaced as a whole, with its owner and its mode.
+///
+/// # Errors
+///
+/// If the file cannot be read or written or is malformed, or a sealed secret cannot be opened; then nothing is changed.
+pub fn seal_file(
+    path: &Path,
+    master: &MasterKey,
+    previous: Option<&MasterKey>,
+) -> anyhow::Result<Sealed> {
+    // What a link leads to is replaced, not the link.
+    let path = path.canonicalize()?;
+    let mut text = read_private(&path)?;
+    let mut done = Sealed { plain: 0, previous: 0, same: 0 };
+    let mut spans = Vec::new();
+    for WrittenKey { id, secret, .. } in parse(&text)?.key {
+        let (span, secret) = (secret.span(), secret.into_inner());
+        let opened = match secret.expose() {
+            written if !is_sealed(written) => {
+                done.plain += 1;
+                opened(&id, &secret, None)?
+            }
+            written => match (master.open(&id, written), previous) {
+                (Ok(_), _) => {
+                    done.same += 1;
+                    continue;
+                }
+                (Err(SealError::OtherMasterKey { .. }), Some(previous)) => {
+                    done.previous += 1;
+                    opened(&id, &secret, Some(previous))?
+                }
+                (Err(error), _) => {
+                    return Err(error).with_context(|| format!("the secret of {id:?}"));
+                }
+            },
+        };
+        spans.push((span, master.seal(&id, opened.expose())));
+    }
+    for (span, sealed) in spans.into_iter().rev() {
+        text.replace_range(span, &format!("\"{sealed}\""));
+    }
+    // What is written must be what a server reads.
+    table_of(parse(&text)?, Some(master))?;
+    let before = std::fs::metadata(&path)?;
+    let folder = path.parent().context("it is in no folder")?;
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    file.write_all(text.as_bytes())?;
+    std::os::unix::fs::fchown(&file, Some(before.uid()), Some(before.gid()))?;
+    file.as_file().set_permissions(before.permissions())?;
+    file.as_file().sync_all()?;
+    file.persist(&path)?;
+    std::fs::File::open(folder)?.sync_all()?;
+    Ok(done)
 }
 
 fn scope_of(scope: &str) -> anyhow::Result<(Option<String>, Level)> {
@@ -226,9 +385,13 @@ mod tests {
         format!("[[key]]\nid = \"a\"\nsecret = \"{SECRET}\"\nscopes = {scopes}\n")
     }
 
+    fn table(text: &str, master: Option<&MasterKey>) -> anyhow::Result<Table> {
+        table_of(parse(text)?, master)
+    }
+
     #[test]
     fn a_scope_allows_its_bucket_and_the_levels_below() {
-        let table = parse(&text(r#"["photos:write", "*:read"]"#)).unwrap();
+        let table = table(&text(r#"["photos:write", "*:read"]"#), None).unwrap();
         let key = &table["a"];
         for (bucket, level, allowed) in [
             ("photos", Level::Read, true),
@@ -257,7 +420,7 @@ mod tests {
             "[[key]]\nid = \"a\"\nsecret = \"hush\"\nscopes = [\"*:read\"]".to_owned(),
             format!("{}{}", text("[\"*:read\"]"), text("[\"*:read\"]")),
         ] {
-            let error = format!("{:#}", parse(&wrong).expect_err(&wrong));
+            let error = format!("{:#}", table(&wrong, None).expect_err(&wrong));
             assert!(!error.contains("hush"), "{error}");
         }
     }
@@ -265,12 +428,90 @@ mod tests {
     #[test]
     fn a_file_that_others_may_read_is_refused() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("keys");
-        std::fs::write(&path, text("[\"*:read\"]")).unwrap();
+        let open = |name| Keys::open(Files { keys: folder.path().join(name), master: None });
+        write(&folder, "keys", &text("[\"*:read\"]"));
         for (mode, fine) in [(0o600, true), (0o400, true), (0o640, false), (0o604, false)] {
-            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
-            assert_eq!(Keys::open(&path).is_ok(), fine, "{mode:o}");
+            let mode_of = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(folder.path().join("keys"), mode_of).unwrap();
+            assert_eq!(open("keys").is_ok(), fine, "{mode:o}");
         }
-        assert!(Keys::open(&folder.path().join("none")).is_err());
+        assert!(open("none").is_err());
+    }
+
+    fn write(folder: &tempfile::TempDir, name: &str, text: &str) -> PathBuf {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        path
+    }
+
+    const TWO: &str = "# Of the report's host.\n[[key]] # one\nid = \"a\"\nsecret = 'hush-hush-hush-hush'  # of a\n\
+        scopes = [\"*:read\"]\n\n[[key]]\nscopes = [\"photos:write\"]\nsecret = \"\"\"hush \\u00e9 hush-hush\"\"\"\nid = \"b\"";
+
+    #[test]
+    fn a_file_is_sealed_in_place_and_again_with_another_master_key() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = write(&folder, "keys", TWO);
+        let key = |name: &str| {
+            let path = write(&folder, name, &super::super::seal::new_secret());
+            (MasterKey::read(&path).unwrap(), path)
+        };
+        let ((one, one_path), (other, other_path)) = (key("one"), key("other"));
+        let open = |master: &Path| {
+            Keys::open(Files { keys: path.clone(), master: Some(master.to_owned()) })
+        };
+        let seals = |done: anyhow::Result<Sealed>| done.map(|d| (d.plain, d.previous, d.same));
+        assert_eq!(seals(seal_file(&path, &one, None)).unwrap(), (2, 0, 0));
+        let sealed = std::fs::read_to_string(&path).unwrap();
+        assert!(!sealed.contains("hush"), "{sealed}");
+        assert!(
+            sealed.contains(
+                "# Of the report's host.\n[[key]] # one\nid = \"a\"\nsecret = \"sealed:1:"
+            )
+        );
+        assert!(sealed.contains("\"  # of a\n"), "{sealed}");
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        let keys = open(&one_path).unwrap();
+        assert_eq!(keys.get("a").unwrap().secret(), SECRET);
+        assert_eq!(keys.get("b").unwrap().secret(), "hush \u{e9} hush-hush");
+        // Sealed already: the same bytes.
+        assert_eq!(seals(seal_file(&path, &one, None)).unwrap(), (0, 0, 2));
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), sealed);
+        // Another key cannot open them, and changes nothing without the one before.
+        let refused = |done: anyhow::Result<Sealed>| {
+            let error = done.unwrap_err();
+            matches!(error.downcast_ref(), Some(SealError::OtherMasterKey { .. }))
+        };
+        assert!(refused(seal_file(&path, &other, None)));
+        assert!(refused(seal_file(&path, &other, Some(&other))));
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), sealed);
+        assert_eq!(seals(seal_file(&path, &other, Some(&one))).unwrap(), (0, 2, 0));
+        assert_eq!(open(&other_path).unwrap().get("a").unwrap().secret(), SECRET);
+        assert!(open(&one_path).is_err());
+    }
+
+    #[test]
+    fn a_sealed_secret_that_cannot_be_opened_is_told_by_name() {
+        let seal_of = |digit: char| {
+            let folder = tempfile::tempdir().unwrap();
+            let path = write(&folder, "master", &digit.to_string().repeat(64));
+            MasterKey::read(&path).unwrap()
+        };
+        let (one, other) = (seal_of('1'), seal_of('2'));
+        let sealed = one.seal("a", SECRET);
+        let with = |secret: &str| {
+            format!("[[key]]\nid = \"a\"\nsecret = \"{secret}\"\nscopes = [\"*:read\"]")
+        };
+        let code = |secret: &str, master| {
+            let error = table(&with(secret), master).unwrap_err();
+            error.downcast_ref::<SealError>().cloned()
+        };
+        assert_eq!(code(&sealed, None), Some(SealError::NoMasterKey));
+        assert!(matches!(code(&sealed, Some(&other)), Some(SealError::OtherMasterKey { .. })));
+        assert_eq!(code(&sealed[..30], Some(&one)), Some(SealError::Cut));
+        assert_eq!(code(&one.seal("b", SECRET), Some(&one)), Some(SealError::Altered));
+        assert_eq!(code("sealed:hush-hush-hush", Some(&one)), Some(SealError::Form));
+        assert_eq!(code(&one.seal("a", "short"), Some(&one)), None);
+        assert!(table(&with(&sealed), Some(&one)).is_ok());
     }
 }

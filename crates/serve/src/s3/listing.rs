@@ -14,6 +14,7 @@ use s3s::dto::{
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
 use super::errors::of_origin;
+use super::messages::error;
 use super::{Inner, headers, multipart};
 use crate::drive;
 
@@ -195,7 +196,12 @@ impl Inner {
         let after = match (&input.continuation_token, &input.start_after) {
             (Some(token), _) => Some(unhex(token).ok_or_else(wrong)?),
             (None, Some(start)) if !start.is_empty() => {
-                Some(self.after(&input.bucket, start, &prefix, None)?)
+                // A common prefix that is not after it is left out.
+                let rest = start.strip_prefix(&*prefix).unwrap_or("");
+                let delimiter = input.delimiter.as_deref().filter(|one| !one.is_empty());
+                let common = delimiter.and_then(|one| Some(rest.find(one)? + one.len()));
+                let start = common.map_or(start.as_str(), |at| &start[..prefix.len() + at]);
+                Some(self.after(&input.bucket, start, &prefix, delimiter)?)
             }
             _ => None,
         };
@@ -234,9 +240,12 @@ impl Inner {
 ///
 /// `InvalidArgument` for a negative one.
 pub fn max_of(given: Option<i32>) -> S3Result<usize> {
-    let max = usize::try_from(given.unwrap_or(PAGE_MAX as i32));
-    let wrong =
-        |_| S3Error::with_message(S3ErrorCode::InvalidArgument, "a negative number of entries");
+    let given = given.unwrap_or(PAGE_MAX as i32);
+    let max = usize::try_from(given);
+    let wrong = |_| {
+        let what = format!("Argument {given} must be an integer between 0 and 2147483647");
+        error(S3ErrorCode::InvalidArgument, what)
+    };
     Ok(max.map_err(wrong)?.min(PAGE_MAX))
 }
 
@@ -278,7 +287,8 @@ fn hex(bytes: &[u8]) -> String {
 
 fn unhex(text: &str) -> Option<Vec<u8>> {
     let digits = text.as_bytes();
-    if !digits.len().is_multiple_of(2) || digits.len() > 4 * KEY_BYTES_MAX {
+    let plain = digits.len().is_multiple_of(2) && digits.iter().all(u8::is_ascii_hexdigit);
+    if !plain || digits.len() > 4 * KEY_BYTES_MAX {
         return None;
     }
     let pair = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
@@ -294,12 +304,28 @@ mod tests {
         for bytes in [&b""[..], b"a/b", &[0, 255, 16]] {
             assert_eq!(unhex(&hex(bytes)).unwrap(), bytes);
         }
-        assert!(unhex("0").is_none() && unhex("0g").is_none() && unhex("ü").is_none());
+        assert!(
+            unhex("0").is_none()
+                && unhex("0g").is_none()
+                && unhex("+f").is_none()
+                && unhex("ü").is_none()
+        );
     }
 
     #[test]
     fn behind_a_prefix_is_after_its_keys_and_before_all_others() {
         let after = behind(b"a/");
         assert!(after > b"a/\xf4\x8f\xbf\xbf\xff".to_vec() && after < b"a0".to_vec());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_token_is_read_or_refused(text in ".{0,60}", max in proptest::prelude::any::<i32>()) {
+            if let Some(bytes) = unhex(&text) {
+                proptest::prop_assert!(hex(&bytes).eq_ignore_ascii_case(&text));
+            }
+            proptest::prop_assert_eq!(max_of(Some(max)).is_ok(), max >= 0);
+            let _ = encoder(Some(&text)).map(|encode| encode(&text));
+        }
     }
 }

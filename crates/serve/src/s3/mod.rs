@@ -7,15 +7,19 @@
 //! origin.
 
 mod abandoned;
+mod asked;
 mod checksums;
+mod completed;
 mod errors;
 mod guard;
 mod headers;
 pub mod keys;
 mod listing;
+mod messages;
 mod multipart;
 mod objects;
 mod operations;
+pub mod seal;
 mod shortcut;
 
 use std::net::IpAddr;
@@ -48,7 +52,7 @@ use crate::objects::Answered;
 use crate::quick::head::Line;
 use crate::quick::{Begun, Content, Facts, Never, Passed, Quick, Record, Signed, add_date};
 use guard::Guard;
-use keys::Keys;
+use keys::{Files, Keys};
 
 /// The largest body in XML: the 1000 keys of a multi-delete, the 10,000 parts of an upload.
 const XML_BYTES_MAX: usize = 4 << 20;
@@ -123,7 +127,7 @@ impl Inner {
     fn bucket(&self, name: &str) -> S3Result<&Bucket> {
         let found = self.buckets.iter().find(|bucket| bucket.name == name);
         found.ok_or_else(|| {
-            S3Error::with_message(S3ErrorCode::NoSuchBucket, "there is no such bucket")
+            S3Error::with_message(S3ErrorCode::NoSuchBucket, messages::NO_SUCH_BUCKET)
         })
     }
 
@@ -162,7 +166,8 @@ impl S3 {
     ///
     /// If the file of access keys cannot be used.
     pub fn new(config: &Config, behind: Behind) -> anyhow::Result<Arc<S3>> {
-        let keys = Keys::open(config.s3.keys.as_deref().unwrap_or(std::path::Path::new("")))?;
+        let master = config.s3.master_key.clone();
+        let keys = Keys::open(Files { keys: config.s3.keys.clone().unwrap_or_default(), master })?;
         let buckets = config.s3_buckets();
         let buckets = buckets.into_iter().map(|(name, prefix)| Bucket { name, prefix }).collect();
         let inner = Arc::new(Inner {

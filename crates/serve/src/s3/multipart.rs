@@ -12,20 +12,25 @@ use std::sync::Arc;
 use bytes::Bytes;
 use engine::Key;
 use futures_util::{StreamExt, stream};
-use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::header::{CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue};
 use origin::{Attributes, BoxFuture, Chunks, Error, Listed, Metadata, Origin, Whole};
 use s3s::dto::{
     AbortMultipartUploadInput, AbortMultipartUploadOutput, Checksum, CompleteMultipartUploadInput,
-    CompleteMultipartUploadOutput, CopyPartResult, CreateMultipartUploadInput,
+    CompleteMultipartUploadOutput, CompletedPart, CopyPartResult, CreateMultipartUploadInput,
     CreateMultipartUploadOutput, ETag, ListMultipartUploadsInput, ListMultipartUploadsOutput,
-    ListPartsInput, ListPartsOutput, MultipartUpload, Part, UploadPartCopyInput,
+    ListPartsInput, ListPartsOutput, MultipartUpload, Part, StorageClass, UploadPartCopyInput,
     UploadPartCopyOutput, UploadPartInput, UploadPartOutput,
 };
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 use serde::{Deserialize, Serialize};
 
+use super::asked::copied_range;
+use super::completed::{Stated, Verified};
 use super::errors::of_origin;
 use super::listing::{encoder, max_of, time};
+use super::messages::{
+    INVALID_PART, MALFORMED_XML, NO_SUCH_UPLOAD, PART_NUMBER, PART_ORDER, TOO_SMALL, error,
+};
 use super::objects::{Sent, Upload, lane_of, plain_write, sent_of};
 use super::{Inner, headers};
 use crate::body::{self, Arriving, Budget};
@@ -62,7 +67,7 @@ struct Begun {
 }
 
 fn no_such_upload() -> S3Error {
-    S3Error::with_message(S3ErrorCode::NoSuchUpload, "there is no such upload, or it has ended")
+    S3Error::with_message(S3ErrorCode::NoSuchUpload, NO_SUCH_UPLOAD)
 }
 
 fn part_key(upload: &str, number: i32) -> Key {
@@ -282,7 +287,22 @@ impl Inner {
         self.key(&input.bucket, &input.key)?;
         self.begun(&input.upload_id, &input.bucket, &input.key).await?;
         let range = input.copy_source_range.as_deref();
-        let answer = self.source(&request, &input.copy_source, range).await?;
+        let ends = range.map(copied_range).transpose()?;
+        let answer = self.source(&request, &input.copy_source, range).await;
+        let outside = || {
+            let what = "Range specified is not valid for source object";
+            error(S3ErrorCode::InvalidArgument, what)
+        };
+        let answer = match answer {
+            Err(error) if *error.code() == S3ErrorCode::InvalidRange => return Err(outside()),
+            answer => answer?,
+        };
+        // A range that ends behind the object would be cut, and is an error at AWS.
+        let length =
+            answer.headers().get(CONTENT_LENGTH).and_then(|it| it.to_str().ok()?.parse().ok());
+        if ends.is_some_and(|(first, last)| length != (last - first).checked_add(1)) {
+            return Err(outside());
+        }
         let body = match sent_of(answer)? {
             Sent::Stream(body, _) => body,
             Sent::Whole(bytes) => Box::new(Whole::new(bytes)),
@@ -300,18 +320,18 @@ impl Inner {
     }
 
     /// The parts that a client names, as they are.
-    async fn named(
-        &self,
-        upload: &str,
-        named: Vec<s3s::dto::CompletedPart>,
-    ) -> S3Result<VecDeque<Listed>> {
-        let invalid = |what: String| S3Error::with_message(S3ErrorCode::InvalidPart, what);
-        if named.is_empty() {
-            return Err(S3Error::with_message(S3ErrorCode::MalformedXML, "there are no parts"));
+    async fn named(&self, upload: &str, named: Vec<CompletedPart>) -> S3Result<VecDeque<Listed>> {
+        let invalid = || S3Error::with_message(S3ErrorCode::InvalidPart, INVALID_PART);
+        if named.is_empty()
+            || named.iter().any(|part| part.e_tag.is_none() || part.part_number.is_none())
+        {
+            return Err(S3Error::with_message(S3ErrorCode::MalformedXML, MALFORMED_XML));
+        }
+        for part in &named {
+            number(part.part_number.unwrap_or(0))?;
         }
         if !named.is_sorted_by(|a, b| a.part_number < b.part_number) {
-            let what = "list parts in the order of their numbers";
-            return Err(S3Error::with_message(S3ErrorCode::InvalidPartOrder, what));
+            return Err(S3Error::with_message(S3ErrorCode::InvalidPartOrder, PART_ORDER));
         }
         let there = self.parts(upload, 0, PARTS_MAX as usize).await?;
         let mut there = there.into_iter().filter_map(|part| Some((number_of(&part)?, part)));
@@ -320,16 +340,13 @@ impl Inner {
             let number = part.part_number.unwrap_or(0);
             // Parts that are not named are left out.
             let found = there.find(|(of, _)| *of >= number).filter(|(of, _)| *of == number);
-            let (_, found) = found.ok_or_else(|| invalid(format!("part {number} is missing")))?;
+            let (_, found) = found.ok_or_else(invalid)?;
             let etag = part.e_tag.as_ref().map(ETag::value);
             if etag.is_some_and(|etag| headers::our_etag(etag) != &*found.metadata.etag) {
-                return Err(invalid(format!("part {number} has another etag")));
+                return Err(invalid());
             }
             if at < last && found.metadata.size < PART_BYTES_MIN {
-                return Err(S3Error::with_message(
-                    S3ErrorCode::EntityTooSmall,
-                    format!("part {number} is smaller than 5 MiB and not the last"),
-                ));
+                return Err(S3Error::with_message(S3ErrorCode::EntityTooSmall, TOO_SMALL));
             }
             parts.push_back(found);
         }
@@ -344,28 +361,60 @@ impl Inner {
         let key = self.key(&input.bucket, &input.key)?;
         let begun = self.begun(&input.upload_id, &input.bucket, &input.key).await?;
         let named = input.multipart_upload.and_then(|upload| upload.parts).unwrap_or_default();
+        let sums: Vec<Checksum> = named.iter().map(sums_of).collect();
+        let whole = Checksum {
+            checksum_crc32: input.checksum_crc32,
+            checksum_crc32c: input.checksum_crc32c,
+            checksum_crc64nvme: input.checksum_crc64nvme,
+            checksum_sha1: input.checksum_sha1,
+            checksum_sha256: input.checksum_sha256,
+            checksum_type: input.checksum_type,
+        };
+        if let Some(size) = input.mpu_object_size.filter(|size| *size < 0) {
+            let what = format!("Value for x-amz-mp-object-size header is less than zero: '{size}'");
+            return Err(error(S3ErrorCode::InvalidRequest, what));
+        }
         let parts = self.named(&input.upload_id, named).await?;
-        let left = parts.iter().map(|part| part.metadata.size).sum();
+        let left: u64 = parts.iter().map(|part| part.metadata.size).sum();
+        let stated = parts.iter().map(|part| part.metadata.size).zip(sums).collect();
+        let kind = whole.checksum_type.as_ref().map(|kind| kind.as_str());
+        let stated = Stated::new(stated, &whole, kind)?;
         if input.mpu_object_size.is_some_and(|size| u64::try_from(size) != Ok(left)) {
-            let what = "the parts have another size together";
-            return Err(S3Error::with_message(S3ErrorCode::InvalidRequest, what));
+            let size = input.mpu_object_size.unwrap_or(0);
+            let what = format!(
+                "The provided 'x-amz-mp-object-size' header value {size} does not match what was computed: {left}"
+            );
+            return Err(error(S3ErrorCode::InvalidRequest, what));
         }
         let mut wanted: HeaderMap = begun.headers.iter().filter_map(header).collect();
         wanted.extend(headers::conditions(&request.headers, ""));
         let lane = lane_of(&request.extensions)?;
         let origin = self.behind.origin().clone();
         let joined = Joined { origin: origin.clone(), parts, current: None, left };
-        let body = Sent::Stream(Box::new(joined), left);
-        let e_tag = self.write(&lane, &key, wanted, body).await?;
+        let verified = Verified::new(Box::new(joined), stated);
+        let verdict = verified.verdict();
+        let body = Sent::Stream(Box::new(verified), left);
+        let written = self.write(&lane, &key, wanted, body).await;
+        let e_tag = written.map_err(|error| verdict.or(error))?;
         let upload = input.upload_id;
         self.asked(origin.delete(&begun_key(&upload)?)).await?;
         let rest = self.parts(&upload, 0, PARTS_MAX as usize).await?;
         tokio::spawn(async move { remove(&origin, rest).await });
+        let host = request.headers.get(HOST).and_then(|host| host.to_str().ok());
+        let encrypted = self.behind.front().config.serve.tls_certificate.is_some();
+        let scheme = if encrypted { "https" } else { "http" };
+        let address = host.map(|host| format!("{scheme}://{host}")).unwrap_or_default();
         Ok(S3Response::new(CompleteMultipartUploadOutput {
-            location: Some(format!("/{}/{}", input.bucket, encoded(&input.key))),
+            location: Some(format!("{address}/{}/{}", input.bucket, encoded(&input.key))),
             bucket: Some(input.bucket),
             key: Some(input.key),
             e_tag,
+            checksum_crc32: whole.checksum_crc32,
+            checksum_crc32c: whole.checksum_crc32c,
+            checksum_crc64nvme: whole.checksum_crc64nvme,
+            checksum_sha1: whole.checksum_sha1,
+            checksum_sha256: whole.checksum_sha256,
+            checksum_type: whole.checksum_type,
             ..CompleteMultipartUploadOutput::default()
         }))
     }
@@ -411,6 +460,7 @@ impl Inner {
             part_number_marker: Some(marker),
             max_parts: Some(max as i32),
             parts: Some(listed.iter().map(part).collect()),
+            storage_class: Some(StorageClass::from_static(StorageClass::STANDARD)),
             ..ListPartsOutput::default()
         }))
     }
@@ -456,6 +506,7 @@ impl Inner {
                     key: Some(encode(&key)),
                     upload_id: Some(String::from_utf8_lossy(&one.key[BEGUN.len()..]).into_owned()),
                     initiated: Some(time(one.metadata.modified_unix_us)),
+                    storage_class: Some(StorageClass::from_static(StorageClass::STANDARD)),
                     ..MultipartUpload::default()
                 });
             }
@@ -483,8 +534,19 @@ fn number(number: i32) -> S3Result<()> {
     if (1..=PARTS_MAX).contains(&number) {
         return Ok(());
     }
-    let what = "parts have numbers from 1 to 10000";
-    Err(S3Error::with_message(S3ErrorCode::InvalidArgument, what))
+    Err(S3Error::with_message(S3ErrorCode::InvalidArgument, PART_NUMBER))
+}
+
+/// The checksums of a part that a completion names.
+fn sums_of(part: &CompletedPart) -> Checksum {
+    Checksum {
+        checksum_crc32: part.checksum_crc32.clone(),
+        checksum_crc32c: part.checksum_crc32c.clone(),
+        checksum_crc64nvme: part.checksum_crc64nvme.clone(),
+        checksum_sha1: part.checksum_sha1.clone(),
+        checksum_sha256: part.checksum_sha256.clone(),
+        checksum_type: None,
+    }
 }
 
 fn header((name, value): &(String, String)) -> Option<(HeaderName, HeaderValue)> {

@@ -14,17 +14,18 @@ use http::{Extensions, Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use origin::{BoxFuture, Chunks, Error, Whole};
 use s3s::dto::{
-    Checksum, CopyObjectInput, CopyObjectOutput, CopyObjectResult, CopySource, DeleteObjectInput,
-    DeleteObjectOutput, DeleteObjectsInput, DeleteObjectsOutput, DeletedObject, ETag,
-    GetObjectInput, GetObjectOutput, HeadObjectInput, HeadObjectOutput, MetadataDirective,
-    PutObjectInput, PutObjectOutput, StreamingBlob, Timestamp,
+    Checksum, ChecksumType, CopyObjectInput, CopyObjectOutput, CopyObjectResult, CopySource,
+    DeleteObjectInput, DeleteObjectOutput, DeleteObjectsInput, DeleteObjectsOutput, DeletedObject,
+    ETag, GetObjectInput, GetObjectOutput, HeadObjectInput, HeadObjectOutput, MetadataDirective,
+    PutObjectInput, PutObjectOutput, StreamingBlob, TaggingDirective, Timestamp,
 };
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result, TrailingHeaders};
 
-use super::checksums::{Checked, Claims};
+use super::checksums::{ALGORITHMS, Checked, Claims, value};
 use super::errors::{of_problem, of_status, unsupported};
 use super::guard::denied;
 use super::keys::Level;
+use super::messages::COPY_TO_ITSELF;
 use super::shortcut::Plain;
 use super::{Inner, Ready, headers};
 use crate::body::{Arriving, ReplyBody};
@@ -211,6 +212,10 @@ impl Inner {
         only_version(input.version_id.as_deref())?;
         unsupported(input.sse_customer_key.is_some(), "encryption with keys of the client")?;
         unsupported(input.part_number.is_some_and(|n| n != 1), "reading one part")?;
+        if input.part_number.is_some() && input.range.is_some() {
+            let what = "Cannot specify both Range header and partNumber query parameter";
+            return Err(S3Error::with_message(S3ErrorCode::InvalidRequest, what));
+        }
         let key = self.key(&input.bucket, &input.key)?;
         let lane = lane_of(&request.extensions)?;
         let wanted = headers::conditions(&request.headers, "");
@@ -322,6 +327,7 @@ impl Inner {
         let checksum = verdict.checksum();
         Ok(S3Response::new(PutObjectOutput {
             e_tag,
+            checksum_type: type_of(&checksum),
             checksum_crc32: checksum.checksum_crc32,
             checksum_crc32c: checksum.checksum_crc32c,
             checksum_crc64nvme: checksum.checksum_crc64nvme,
@@ -338,27 +344,39 @@ impl Inner {
         let input = &request.input;
         let acl = input.acl.as_ref().is_some_and(|acl| acl.as_str() != "private");
         plain_write(&request.headers, acl)?;
-        let replaces =
-            input.metadata_directive.as_ref().map(MetadataDirective::as_str) == Some("REPLACE");
+        let replaces = is_replaced(
+            "metadata",
+            input.metadata_directive.as_ref().map(MetadataDirective::as_str),
+        )?;
+        is_replaced("tagging", input.tagging_directive.as_ref().map(TaggingDirective::as_str))?;
         let key = self.key(&input.bucket, &input.key)?;
         let lane = lane_of(&request.extensions)?;
         if !replaces
             && let CopySource::Bucket { bucket, key: from, .. } = &input.copy_source
             && self.key(bucket, from).is_ok_and(|from| from == key)
         {
-            let what = "a copy of an object onto itself must replace its metadata";
-            return Err(S3Error::with_message(S3ErrorCode::InvalidRequest, what));
+            return Err(S3Error::with_message(S3ErrorCode::InvalidRequest, COPY_TO_ITSELF));
         }
         let answer = self.source(&request, &input.copy_source, None).await?;
-        let wanted = match replaces {
+        // The bytes stay the same, and with them the checksums.
+        let checksum = headers::checksums(answer.headers());
+        let mut wanted = match replaces {
             true => headers::kept(&request.headers)?,
             false => headers::of_copy(answer.headers()),
         };
+        if replaces {
+            headers::keep_checksum(&mut wanted, &checksum);
+        }
         let e_tag = self.write(&lane, &key, wanted, sent_of(answer)?).await?;
         let result = CopyObjectResult {
             e_tag,
             last_modified: Some(Timestamp::from(std::time::SystemTime::now())),
-            ..CopyObjectResult::default()
+            checksum_type: type_of(&checksum),
+            checksum_crc32: checksum.checksum_crc32,
+            checksum_crc32c: checksum.checksum_crc32c,
+            checksum_crc64nvme: checksum.checksum_crc64nvme,
+            checksum_sha1: checksum.checksum_sha1,
+            checksum_sha256: checksum.checksum_sha256,
         };
         Ok(S3Response::new(CopyObjectOutput {
             copy_object_result: Some(result),
@@ -401,6 +419,8 @@ impl Inner {
         let one = async |object: s3s::dto::ObjectIdentifier| {
             let removed = async {
                 only_version(object.version_id.as_deref())?;
+                let conditions = object.size.is_some() || object.last_modified_time.is_some();
+                unsupported(conditions, "a condition on size or time")?;
                 let key = self.key(bucket, &object.key)?;
                 let mut wanted = HeaderMap::new();
                 if let Some(etag) = &object.e_tag {
@@ -455,6 +475,24 @@ pub fn sent_of(answer: Answer) -> S3Result<Sent> {
 pub fn etag_of(given: &HeaderMap) -> Option<ETag> {
     let text = given.get(ETAG)?.to_str().ok()?.trim_matches('"');
     Some(ETag::Strong(headers::etag(text)))
+}
+
+/// The type of checksums that are kept: they are of all bytes.
+fn type_of(checksum: &Checksum) -> Option<ChecksumType> {
+    let there = ALGORITHMS.iter().any(|of| value(checksum, of).is_some());
+    there.then(|| ChecksumType::from_static(ChecksumType::FULL_OBJECT))
+}
+
+/// Whether a directive of a copy says that something is replaced.
+fn is_replaced(what: &str, directive: Option<&str>) -> S3Result<bool> {
+    match directive {
+        None | Some("COPY") => Ok(false),
+        Some("REPLACE") => Ok(true),
+        Some(_) => {
+            let what = format!("Unknown {what} directive.");
+            Err(S3Error::with_message(S3ErrorCode::InvalidArgument, what))
+        }
+    }
 }
 
 fn respond<T>(output: T, answer: Answer, given: HeaderMap) -> S3Response<T> {

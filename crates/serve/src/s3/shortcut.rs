@@ -233,6 +233,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::sync::Arc;
 
+    use super::super::keys::Files;
     use super::*;
 
     const SECRET: &str = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY";
@@ -245,7 +246,7 @@ mod tests {
         );
         std::fs::write(&path, text).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
-        Keys::open(&path).unwrap()
+        Keys::open(Files { keys: path, master: None }).unwrap()
     }
 
     /// The example of AWS's documentation of signature version 4 for S3, GET of an object with a range

@@ -19,6 +19,7 @@ use super::block::ROWS;
 use super::bulk::Segments;
 use super::parts::Parts;
 use super::psi::Prefetched;
+use super::work::Work;
 use super::{Index, LANES};
 
 /// Minimum number of whole segments that are read in bulk: several for each lane. Fewer segments
@@ -39,13 +40,18 @@ pub(super) fn extract(
     }
     let parts = index.parts();
     let layer_len = parts.view.text_len();
+    let mut work = Work::default();
     // The ranges to walk, each with the output position of its first byte.
     let mut walked = Vec::with_capacity(ranges.len());
     for range in ranges {
         if range.end <= layer_len && parts.view.text(range.start, range.len(), bytes) {
+            work.decoded_ranges += 1;
+            work.decoded_bytes += range.len() as u64;
             continue;
         }
         let out = bytes.len();
+        work.ranges += 1;
+        work.walked_bytes += range.len() as u64;
         bytes.resize(out + range.len(), 0);
         let whole = whole_segments(&parts, range);
         let bulk = out + (whole.start - range.start)..out + (whole.end - range.start);
@@ -57,7 +63,8 @@ pub(super) fn extract(
         }
     }
     let pieces = Pieces::new(&parts, &walked);
-    index.kernel.run(Extract { parts: &parts, pieces, bytes });
+    index.kernel.run(Extract { parts: &parts, pieces, bytes, work: &mut work });
+    index.work.add(&work);
     Ok(())
 }
 
@@ -160,11 +167,13 @@ struct Extract<'a> {
     parts: &'a Parts<'a>,
     pieces: Pieces<'a>,
     bytes: &'a mut [u8],
+    work: &'a mut Work,
 }
 
 impl Extract<'_> {
     #[inline(always)]
-    fn begin(&self, piece: Piece) -> Lane {
+    fn begin(&mut self, piece: Piece) -> Lane {
+        self.work.skipped_steps += u64::from(piece.skip);
         let row = match piece.from {
             Origin::Row(row) => row,
             Origin::Sample(sample) => self.parts.isa.get(sample as usize) as u32,

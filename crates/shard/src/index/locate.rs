@@ -27,6 +27,7 @@ use crate::bits::word::{Job, Word};
 use super::block::{Block, ROWS};
 use super::parts::Parts;
 use super::psi::Prefetched;
+use super::work::Work;
 use super::{Index, LANES};
 
 /// Appends the offsets of all rows.
@@ -40,7 +41,11 @@ pub(super) fn locate(index: &Index, rows: &[Range<usize>], offsets: &mut Vec<usi
     let parts = index.parts();
     let ranges = rows.iter();
     let waiting = Vec::new();
-    index.kernel.run(Locate { parts: &parts, ranges, begun: 0..0, start, offsets, waiting });
+    let located = (offsets.len() - start) as u64;
+    let mut located_steps = 0;
+    let steps = &mut located_steps;
+    index.kernel.run(Locate { parts: &parts, ranges, begun: 0..0, start, offsets, waiting, steps });
+    index.work.add(&Work { located, located_steps, ..Work::default() });
 }
 
 /// Adjacent rows that walk together.
@@ -84,6 +89,8 @@ struct Locate<'a> {
     offsets: &'a mut Vec<usize>,
     /// Stretches that wait for a lane.
     waiting: Vec<Stretch>,
+    /// Counts steps: one for each stretch, however many rows it has.
+    steps: &'a mut u64,
 }
 
 impl Locate<'_> {
@@ -172,6 +179,7 @@ impl Locate<'_> {
             if rest.wanted == 0 && self.parts.view.wants_offset(rest.row) {
                 (rest.wanted, rest.wanted_steps) = (rest.row, rest.steps);
             }
+            *self.steps += 1;
             let row = block.psi(rest.row % ROWS, word).min(shape.len);
             return Some(Stretch { row, steps: rest.steps + 1, ..rest });
         }
@@ -186,6 +194,7 @@ impl Locate<'_> {
                 let mut moved = rest.part(done, len);
                 moved.row = block.psi(within, word).min(shape.len);
                 moved.steps += 1;
+                *self.steps += 1;
                 if let Some(other) = next.replace(moved) {
                     self.waiting.push(other);
                 }

@@ -41,12 +41,14 @@ mod parts;
 mod psi;
 #[cfg(test)]
 mod tests;
+mod work;
 
 use std::ops::Range;
 
 pub(crate) use build::write_sections;
 pub use build::{Options, Progress, Report, build, build_memory_bytes};
 pub use footprint::Footprint;
+pub use work::Work;
 
 use crate::bits::word::Kernel;
 use crate::format::Reader;
@@ -93,6 +95,7 @@ pub struct Index {
     starts: Vec<u32>,
     kernel: Kernel,
     layers: Layers,
+    work: work::Sums,
 }
 
 impl Index {
@@ -125,6 +128,11 @@ impl Index {
     /// The layers that this index asks before it walks.
     pub fn layers(&self) -> &Layers {
         &self.layers
+    }
+
+    /// The work of all queries since the index was opened.
+    pub fn work(&self) -> Work {
+        self.work.read()
     }
 
     /// Offsets in the text that are multiples of this are sampled: a walk from any row to one of

@@ -12,6 +12,7 @@ use crate::layers::{Base, Layers};
 use super::block::{End, ROWS};
 use super::build::SAMPLING_MAX;
 use super::psi::{BLOCKS_PER_OFFSET, BLOCKS_PER_TOP, OFFSET_BYTES};
+use super::work::Sums;
 use super::{Index, LEN_MAX};
 
 /// Names of the index's sections.
@@ -137,7 +138,8 @@ impl Index {
         let layers = Layers::over(shape.rows() as usize, base);
         let kernel = Kernel::detect();
         let blocks_end = End::of(section(&reader, names::BLOCKS)?);
-        Ok(Self { reader, places, blocks_end, shape, symbols, codes, starts, kernel, layers })
+        let work = Sums::default();
+        Ok(Self { reader, places, blocks_end, shape, symbols, codes, starts, kernel, layers, work })
     }
 }
 

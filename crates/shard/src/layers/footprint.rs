@@ -7,7 +7,7 @@
 //! [`TextOptions::bytes_max`](super::TextOptions::bytes_max).
 
 use super::group::Group;
-use super::{Base, Part, Rates, Set};
+use super::{Array, Base, Part, Rates, Set};
 
 /// The largest rate that is added if the shard has no samples of its own.
 const RATE_MAX: u32 = 1024;
@@ -139,21 +139,16 @@ fn array(group: &Group, base_rate: u32, bytes_max: usize) -> (usize, Vec<u32>) {
 }
 
 impl super::Layers {
-    /// Returns the rates of the next smaller layer of each array, and the bytes that both would
-    /// take: the next step of memory. No rates are returned once every value is held.
-    pub fn next_rates(&self) -> (Rates, usize) {
+    /// The sampling rate of the next smaller layer of an array, and the bytes that it would take; `None` once
+    /// every value is held.
+    pub fn next_layer(&self, array: Array) -> Option<(u32, usize)> {
         let set = self.set.load();
-        let mut bytes = 0;
-        let mut next = |group: &Group, base_rate: u32| -> Vec<u32> {
-            let rate = lowest(group, base_rate) / 2;
-            if rate > 0 {
-                bytes += group.packed_bytes(rate, &[]);
-            }
-            Some(rate).filter(|rate| *rate > 0).into_iter().collect()
+        let (group, base_rate) = match array {
+            Array::Sa => (&set.sa, self.base.sa_rate),
+            Array::Isa => (&set.isa, self.base.isa_rate),
         };
-        let sa = next(&set.sa, self.base.sa_rate);
-        let isa = next(&set.isa, self.base.isa_rate);
-        (Rates { sa, isa }, bytes)
+        let rate = lowest(group, base_rate) / 2;
+        (rate > 0).then(|| (rate, group.packed_bytes(rate, &[])))
     }
 }
 

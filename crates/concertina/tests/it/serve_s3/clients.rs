@@ -69,7 +69,12 @@ fn conform(front: &Front, python: PathBuf) {
 pub fn gateway(more: &[&str]) -> Front {
     let address = free();
     let member = format!("member.0={{name=\"a\",address=\"{address}\"}}");
-    let sets = [&*member, "cluster.name=a", "cluster.token=between", "gateway.verify=always"];
+    let sets = [
+        &*member,
+        "cluster.name=a",
+        "cluster.token=7c1-between-processes",
+        "gateway.verify=always",
+    ];
     Front::start(&[&sets[..], more].concat())
 }
 
@@ -97,7 +102,7 @@ fn boto3_finds_nothing_to_object_to_before_a_gateway() {
     for file in std::fs::read_dir(&run).unwrap() {
         let bytes = std::fs::read(file.unwrap().path()).unwrap();
         let text = String::from_utf8_lossy(&bytes);
-        for secret in [ADMIN.1, READER.1, "between", "of-clients"] {
+        for secret in [ADMIN.1, READER.1, "7c1-between-processes", "of-clients"] {
             assert!(!text.contains(secret), "{secret} is in the run folder");
         }
         files += 1;
@@ -113,7 +118,7 @@ fn no_secret_is_told(front: &Front) {
         let show = [("authorization", "Bearer of-clients")];
         all.push_str(&http.send("GET", path, &show, None).unwrap().text());
     }
-    for secret in [ADMIN.1, READER.1, origin_s3::SECRET, "between"] {
+    for secret in [ADMIN.1, READER.1, origin_s3::SECRET, "7c1-between-processes"] {
         assert!(!all.contains(secret), "{secret} is told in {all}");
     }
 }
@@ -241,7 +246,7 @@ fn the_aws_sdk_for_java_works_unchanged() {
 }
 
 /// The front as the origin of another process, which reaches it with object_store.
-fn origin_of(front: &Front, (id, secret, _): (&str, &str, &str)) -> config::Origin {
+pub fn origin_of(front: &Front, (id, secret, _): (&str, &str, &str)) -> config::Origin {
     config::Origin {
         kind: Kind::S3,
         endpoint: Some(format!("http://{}", front.address)),

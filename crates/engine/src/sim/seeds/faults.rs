@@ -5,7 +5,7 @@ use rand::RngExt;
 use rand::rngs::SmallRng;
 
 use super::super::{Fault, FaultKind, MEMBERSHIP, ORIGIN, Process};
-use super::{Level, MS, Rings, clock};
+use super::{Layout, Level, MS, clock};
 
 /// The parameters from which faults are drawn.
 pub(super) struct Drawn {
@@ -32,8 +32,7 @@ pub(super) fn all_faults(drawn: &Drawn, random: &mut SmallRng) -> Vec<Fault> {
 /// until it asks again, a part of its membership later.
 pub(super) fn changes_of(
     drawn: &Drawn,
-    replicas: usize,
-    rings: &Rings,
+    layout: &Layout<'_>,
     random: &mut SmallRng,
     unaware: &mut SmallRng,
 ) -> Vec<Fault> {
@@ -53,7 +52,7 @@ pub(super) fn changes_of(
     for at in times {
         let node = random.random_range(0..drawn.nodes);
         let next = set ^ 1 << node;
-        let kind = match random.random_bool(0.3) || next == 0 {
+        let kind = match random.random_bool(0.3) || next & layout.keyed() == 0 {
             true => FaultKind::Suspect { process: node as Process },
             false => {
                 set = next;
@@ -64,12 +63,29 @@ pub(super) fn changes_of(
                     let kind = FaultKind::Cut { process: node as Process, from, time };
                     changes.push(Fault { at: at.saturating_sub(MS / 10), kind });
                 }
-                FaultKind::Ring { ring: rings.some(drawn.nodes, replicas, set) }
+                FaultKind::Ring { ring: layout.ring(set) }
             }
         };
         changes.push(Fault { at, kind });
     }
     changes
+}
+
+/// Nodes that are stopped in order and started again, in a third of the seeds.
+pub(super) fn stops_of(drawn: &Drawn, random: &mut SmallRng) -> Vec<Fault> {
+    let most = if drawn.level == Level::Light { 2 } else { 6 };
+    let count = if random.random_bool(0.33) { random.random_range(1..=most) } else { 0 };
+    let stop = |random: &mut SmallRng| {
+        let kind = FaultKind::Stop {
+            process: random.random_range(0..drawn.nodes) as Process,
+            within: random.random_range(20..600) * MS,
+            lingers: random.random_range(0..150) * MS,
+            down: random.random_range(1..200) * MS,
+            clock: clock(drawn.ppm_max, random),
+        };
+        Fault { at: random.random_range(0..drawn.until), kind }
+    };
+    (0..count).map(|_| stop(random)).collect()
 }
 
 /// Each clock jumps once, by up to 2 % of a lease: together with the drift, two clocks stay within

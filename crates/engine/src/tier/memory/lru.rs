@@ -56,16 +56,33 @@ impl<V> Lru<V> {
         if bytes > self.bytes_max {
             return vec![(key, value)];
         }
+        let left = self.make_room(bytes);
+        self.bytes += bytes;
+        self.entries.insert(key, Entry { value, bytes });
+        assert!(self.bytes <= self.bytes_max, "the memory tier's budget is exceeded");
+        left
+    }
+
+    /// Evicts the least recently used until `bytes` more fit.
+    fn make_room(&mut self, bytes: u64) -> Vec<(Key, V)> {
         let mut left = Vec::new();
         while self.bytes + bytes > self.bytes_max {
             let Some((key, entry)) = self.entries.remove_lru() else { break };
             self.bytes -= entry.bytes;
             left.push((key, entry.value));
         }
-        self.bytes += bytes;
-        self.entries.insert(key, Entry { value, bytes });
-        assert!(self.bytes <= self.bytes_max, "the memory tier's budget is exceeded");
         left
+    }
+
+    /// Maximum bytes.
+    pub fn bytes_max(&self) -> u64 {
+        self.bytes_max
+    }
+
+    /// Changes the maximum bytes; returns the values that were evicted for it.
+    pub fn set_bytes_max(&mut self, bytes_max: u64) -> Vec<(Key, V)> {
+        self.bytes_max = bytes_max;
+        self.make_room(0)
     }
 
     /// Removes all keys.
@@ -95,6 +112,12 @@ mod tests {
     }
 
     impl Naive {
+        fn fit(&mut self, budget: u64) {
+            while self.entries.iter().map(|e| e.1).sum::<u64>() > budget {
+                self.entries.remove(0);
+            }
+        }
+
         fn touch(&mut self, key: u8) -> bool {
             let Some(at) = self.entries.iter().position(|e| e.0 == key) else { return false };
             let entry = self.entries.remove(at);
@@ -117,17 +140,23 @@ mod tests {
 
     proptest! {
         #[test]
-        fn agrees_with_a_list(operations in prop::collection::vec((any::<bool>(), 0u8..20, 0u64..500), 0..300)) {
-            const BUDGET: u64 = 2_000;
-            let mut memory = Lru::new(BUDGET);
+        fn agrees_with_a_list(operations in prop::collection::vec((0u8..5, 0u8..20, 0u64..500), 0..300)) {
+            let mut budget = 2_000;
+            let mut memory = Lru::new(budget);
             let mut naive = Naive::default();
-            for (insert, key, bytes) in operations {
+            for (what, key, bytes) in operations {
                 let name: Key = [key][..].into();
-                if insert {
-                    memory.insert(name, key, bytes);
-                    naive.insert(key, bytes, BUDGET);
-                } else {
-                    prop_assert_eq!(memory.get(&name).is_some(), naive.touch(key));
+                match what {
+                    0 => {
+                        budget = bytes * 8;
+                        memory.set_bytes_max(budget);
+                        naive.fit(budget);
+                    }
+                    1..=2 => {
+                        memory.insert(name, key, bytes);
+                        naive.insert(key, bytes, budget);
+                    }
+                    _ => prop_assert_eq!(memory.get(&name).is_some(), naive.touch(key)),
                 }
                 prop_assert_eq!(memory.len(), naive.entries.len());
                 prop_assert_eq!(memory.bytes(), naive.entries.iter().map(|e| e.1).sum::<u64>());

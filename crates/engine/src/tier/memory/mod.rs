@@ -14,7 +14,7 @@ use lru::Lru;
 use s3_fifo::S3Fifo;
 
 /// Bytes of an entry in addition to its key and object: map node, counters, metadata.
-const ENTRY_OVERHEAD_BYTES: u64 = 160;
+pub(crate) const ENTRY_OVERHEAD_BYTES: u64 = 160;
 
 /// Which objects leave the memory tier first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,6 +89,23 @@ impl<V> Memory<V> {
         match &mut self.0 {
             Kind::S3Fifo(kept) => kept.insert(key, value, bytes),
             Kind::Lru(kept) => kept.insert(key, value, bytes),
+        }
+    }
+
+    /// Maximum bytes.
+    pub fn bytes_max(&self) -> u64 {
+        match &self.0 {
+            Kind::S3Fifo(kept) => kept.bytes_max(),
+            Kind::Lru(kept) => kept.bytes_max(),
+        }
+    }
+
+    /// Changes the maximum bytes; returns the values that were evicted for it, the first first. Cost: that
+    /// of their evictions.
+    pub fn set_bytes_max(&mut self, bytes_max: u64) -> Vec<(Key, V)> {
+        match &mut self.0 {
+            Kind::S3Fifo(kept) => kept.set_bytes_max(bytes_max),
+            Kind::Lru(kept) => kept.set_bytes_max(bytes_max),
         }
     }
 

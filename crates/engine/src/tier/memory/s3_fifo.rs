@@ -103,6 +103,20 @@ impl<V> S3Fifo<V> {
         left
     }
 
+    pub fn bytes_max(&self) -> u64 {
+        self.bytes_max
+    }
+
+    pub fn set_bytes_max(&mut self, bytes_max: u64) -> Vec<(Key, V)> {
+        self.bytes_max = bytes_max;
+        let mut left = Vec::new();
+        while self.bytes() > self.bytes_max {
+            self.step(&mut left);
+        }
+        self.trim_ghosts();
+        left
+    }
+
     /// Removes all keys, and forgets the evicted ones.
     pub fn clear(&mut self) {
         *self = S3Fifo::new(self.bytes_max);
@@ -126,7 +140,8 @@ impl<V> S3Fifo<V> {
 
     /// Looks at the head of a queue: evicts it or moves it on.
     fn step(&mut self, left: &mut Vec<(Key, V)>) {
-        let from_small = self.small_bytes >= self.bytes_max / SMALL_PART || self.main_bytes == 0;
+        let much = self.small_bytes > 0 && self.small_bytes >= self.bytes_max / SMALL_PART;
+        let from_small = much || self.main_bytes == 0;
         let head = if from_small { self.small.pop_front() } else { self.main.pop_front() };
         let Some((key, stamp)) = head else { return };
         let Some(entry) = self.entries.get_mut(&key).filter(|entry| entry.stamp == stamp) else {
@@ -157,16 +172,21 @@ impl<V> S3Fifo<V> {
         self.ghosts.insert(hash, (bytes, stamp));
         self.ghost_order.push_back((hash, stamp));
         self.ghost_bytes += bytes;
+        self.trim_ghosts();
+        if self.ghost_order.len() > 64 && self.ghost_order.len() > 2 * self.ghosts.len() {
+            let ghosts = &self.ghosts;
+            self.ghost_order
+                .retain(|(hash, stamp)| ghosts.get(hash).is_some_and(|g| g.1 == *stamp));
+        }
+    }
+
+    /// Forgets the oldest evicted keys beyond the main queue's part of the bytes.
+    fn trim_ghosts(&mut self) {
         while self.ghost_bytes > self.bytes_max - self.bytes_max / SMALL_PART {
             let Some((hash, stamp)) = self.ghost_order.pop_front() else { return };
             if self.ghosts.get(&hash).is_some_and(|ghost| ghost.1 == stamp) {
                 self.forget_ghost(hash);
             }
-        }
-        if self.ghost_order.len() > 64 && self.ghost_order.len() > 2 * self.ghosts.len() {
-            let ghosts = &self.ghosts;
-            self.ghost_order
-                .retain(|(hash, stamp)| ghosts.get(hash).is_some_and(|g| g.1 == *stamp));
         }
     }
 
@@ -188,6 +208,7 @@ mod tests {
     /// The naive twin: lists that are searched.
     #[derive(Default)]
     struct Naive {
+        budget: u64,
         /// Key, bytes, reads.
         small: Vec<(u8, u64, u8)>,
         main: Vec<(u8, u64, u8)>,
@@ -218,12 +239,22 @@ mod tests {
         fn insert(&mut self, key: u8, bytes: u64) -> Vec<u8> {
             let main = self.remove(key);
             let bytes = bytes + 1 + ENTRY_OVERHEAD_BYTES;
-            if bytes > BUDGET {
+            if bytes > self.budget {
                 return vec![key];
             }
+            let left = self.make_room(bytes);
+            let known = self.ghosts.iter().any(|g| g.0 == key);
+            self.ghosts.retain(|g| g.0 != key);
+            let queue = if main || known { &mut self.main } else { &mut self.small };
+            queue.push((key, bytes, 0));
+            left
+        }
+
+        fn make_room(&mut self, bytes: u64) -> Vec<u8> {
             let mut left = Vec::new();
-            while self.bytes() + bytes > BUDGET {
-                if sum(&self.small, |e| e.1) >= BUDGET / 10 || self.main.is_empty() {
+            while self.bytes() + bytes > self.budget {
+                let much = !self.small.is_empty() && sum(&self.small, |e| e.1) >= self.budget / 10;
+                if much || self.main.is_empty() {
                     let (key, bytes, reads) = self.small.remove(0);
                     if reads > 1 {
                         self.main.push((key, bytes, 0));
@@ -232,9 +263,7 @@ mod tests {
                     left.push(key);
                     self.ghosts.retain(|g| g.0 != key);
                     self.ghosts.push((key, bytes));
-                    while sum(&self.ghosts, |g| g.1) > BUDGET - BUDGET / 10 {
-                        self.ghosts.remove(0);
-                    }
+                    self.trim_ghosts();
                 } else {
                     let (key, bytes, reads) = self.main.remove(0);
                     match reads {
@@ -243,29 +272,38 @@ mod tests {
                     }
                 }
             }
-            let known = self.ghosts.iter().any(|g| g.0 == key);
-            self.ghosts.retain(|g| g.0 != key);
-            let queue = if main || known { &mut self.main } else { &mut self.small };
-            queue.push((key, bytes, 0));
             left
+        }
+
+        fn trim_ghosts(&mut self) {
+            while sum(&self.ghosts, |g| g.1) > self.budget - self.budget / 10 {
+                self.ghosts.remove(0);
+            }
         }
     }
 
     proptest! {
         #[test]
         fn agrees_with_lists(
-            operations in prop::collection::vec((0u8..8, 0u8..40, 0u64..600), 0..400),
+            operations in prop::collection::vec((0u8..40, 0u8..40, 0u64..600), 0..400),
         ) {
             let mut memory = S3Fifo::new(BUDGET);
-            let mut naive = Naive::default();
+            let mut naive = Naive { budget: BUDGET, ..Naive::default() };
             for (what, key, bytes) in operations {
                 let name: Key = [key][..].into();
                 match what {
-                    0 => {
+                    0..=4 => {
                         memory.remove(&name);
                         naive.remove(key);
                     }
-                    1..=3 => {
+                    5 => {
+                        naive.budget = bytes * 8;
+                        let left = memory.set_bytes_max(naive.budget);
+                        let left: Vec<u8> = left.into_iter().map(|l| l.1).collect();
+                        prop_assert_eq!(left, naive.make_room(0));
+                        naive.trim_ghosts();
+                    }
+                    6..=20 => {
                         let left: Vec<u8> =
                             memory.insert(name, key, bytes).into_iter().map(|l| l.1).collect();
                         prop_assert_eq!(left, naive.insert(key, bytes));

@@ -48,15 +48,37 @@ impl Tally {
         cell[1] += weight * bytes;
     }
 
+    /// Lets everything weigh `kept` of what it weighed.
+    pub fn fade(&mut self, kept: f64) {
+        for cell in self.near.iter_mut().chain([&mut self.first]) {
+            *cell = cell.map(|sum| sum * kept);
+        }
+    }
+
     /// Misses by bucket. Distances below a bucket's first distance do not miss, so `[i]` counts
     /// from bucket i on; the last entry counts the requests that always miss.
-    fn misses(&self) -> Vec<[f64; 2]> {
+    pub fn misses(&self) -> Vec<[f64; 2]> {
         let mut sums = vec![self.first; self.near.len() + 1];
         for (i, cell) in self.near.iter().enumerate().rev() {
             sums[i] = [sums[i + 1][0] + cell[0], sums[i + 1][1] + cell[1]];
         }
         sums
     }
+}
+
+/// 1 − misses / `total`, from the misses by bucket; `of`: 0 requests, 1 bytes.
+pub(super) fn hits(misses: &[[f64; 2]], total: f64, memory: u64, of: usize) -> f64 {
+    let Some(always) = misses.last() else { return 0.0 };
+    let at = bucket(memory);
+    let missed = match (misses.get(at), misses.get(at + 1)) {
+        (Some(from), Some(beyond)) => {
+            let (low, width) = range(at);
+            let further = (width - 1 - (memory - low)) as f64 / width as f64;
+            beyond[of] + (from[of] - beyond[of]) * further
+        }
+        _ => always[of],
+    };
+    if total > 0.0 { 1.0 - missed / total } else { 0.0 }
 }
 
 /// A share with its 95 % interval, on a [`Curve`], by the jackknife of [`super::Shards`].
@@ -156,19 +178,8 @@ impl Curve {
     /// 1 − misses / all; not clamped, because a sample may represent more misses than there were
     /// requests.
     fn hits(&self, misses: &[[f64; 2]], memory: f64, of: usize) -> f64 {
-        let Some(always) = misses.last() else { return 0.0 };
-        let memory = memory.min(u64::MAX as f64) as u64;
-        let at = bucket(memory);
-        let missed = match (misses.get(at), misses.get(at + 1)) {
-            (Some(from), Some(beyond)) => {
-                let (low, width) = range(at);
-                let further = (width - 1 - (memory - low)) as f64 / width as f64;
-                beyond[of] + (from[of] - beyond[of]) * further
-            }
-            _ => always[of],
-        };
         let total = self.totals.map_or(misses[0][of], |totals| totals[of]);
-        if total > 0.0 { 1.0 - missed / total } else { 0.0 }
+        hits(misses, total, memory.min(u64::MAX as f64) as u64, of)
     }
 
     /// The memory in bytes past which no further request is answered.

@@ -400,3 +400,25 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_fades_is_forgotten_and_ratios_are_those_of_the_curve() {
+    let mut shards = Shards::fixed_size(500).unwrap();
+    assert_eq!(shards.hit_ratios(&[1 << 20]), [0.0], "nothing was pushed");
+    let push = |shards: &mut Shards, keys: u64, count: u64| {
+        (0..count).for_each(|i| shards.push(i * 7919 % keys, 100));
+    };
+    push(&mut shards, 2_000, 40_000);
+    let sizes = [0, 50_000, 199_000, 210_000, 1 << 40];
+    let curve = shards.curve().unwrap();
+    for (size, ratio) in sizes.iter().zip(shards.hit_ratios(&sizes)) {
+        assert_eq!(curve.at(*size as f64).unwrap().hit_ratio.value, ratio, "{size}");
+    }
+    assert!(shards.hit_ratios(&[100_000])[0] < 0.05, "half of a loop is no use");
+    // The stream is now a loop of a quarter of the keys.
+    shards.fade(0.01);
+    push(&mut shards, 500, 40_000);
+    assert!(shards.hit_ratios(&[100_000])[0] > 0.9);
+    shards.fade(f64::NAN);
+    assert_eq!(shards.hit_ratios(&[100_000]), [0.0]);
+}

@@ -88,6 +88,7 @@ pub(super) fn model(
         }],
         evidence: Vec::new(),
         hypotheses: Vec::new(),
+        kinds: Vec::new(),
         rates: None,
         devices: vec![Devices { class: CLASS.to_owned(), count: 1, share: 1.0, factor: 1.0 }],
         fitted: Vec::new(),

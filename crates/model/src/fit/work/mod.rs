@@ -51,7 +51,6 @@ mod search;
 mod spells;
 mod write;
 
-pub use kinds::WorkKind;
 pub use prospect::{Goal, Prospect, half_width_points, prospects};
 
 use serde::{Deserialize, Serialize};
@@ -119,8 +118,6 @@ pub struct Worked {
     pub misfit: Option<String>,
     /// How well the prediction is known at 80 % of the saturation.
     pub known: Known,
-    /// Works by operation and size, the most requests first.
-    pub kinds: Vec<WorkKind>,
 }
 
 /// What the number of requests is good for.
@@ -221,6 +218,8 @@ pub fn mean_work(times: &Times, hypothesis: &Hypothesis) -> Result<Option<f64>, 
     Ok(Some(judged.sum::<f64>() / line.counted() as f64))
 }
 
+#[cfg(test)]
+mod mix_tests;
 #[cfg(test)]
 mod more_tests;
 #[cfg(test)]

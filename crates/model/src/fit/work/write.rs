@@ -64,6 +64,8 @@ struct Fitted {
     outside_scv: Option<Parameter>,
     q0: Parameter,
     rows: Vec<Row>,
+    /// The variance of works that is not the service's, s².
+    blur: f64,
     spells: Option<Spells>,
     between: Between,
     full: Option<Full>,
@@ -75,7 +77,8 @@ impl Fitted {
         let best = &found.best;
         let blur = blur(found);
         let spread = spread(found);
-        let law = law_of_works(found, blur + spread.map_or(0.0, |s| s.of_work))?;
+        let not_work = blur + spread.map_or(0.0, |s| s.of_work);
+        let law = law_of_works(found, not_work)?;
         let mut between = Between::of(found, blur);
         let spells = spells(found, options.seed);
         let explained = spells.as_ref().filter(|s| s.explain());
@@ -102,7 +105,19 @@ impl Fitted {
             let value = s.variance / delay.powi(2);
             Parameter::from_replicates(value, &of_own(&|r| r.outside_scv(late)), "1")
         });
-        Ok(Fitted { law, mean, scv, outside, outside_scv, q0, rows, spells, between, full })
+        Ok(Fitted {
+            law,
+            mean,
+            scv,
+            outside,
+            outside_scv,
+            q0,
+            rows,
+            blur: not_work,
+            spells,
+            between,
+            full,
+        })
     }
 
     /// The spells, if they are all that is the matter.
@@ -220,6 +235,7 @@ pub(super) fn worked(
         classes: vec![class],
         evidence: Vec::new(),
         hypotheses: hypotheses.iter().filter(|h| h.weight > 0.0).cloned().collect(),
+        kinds: kinds::kinds(found, fitted.blur, fitted.between.shift),
         rates: rates::rates(found, options.seed),
         devices: vec![Devices { class: CLASS.to_owned(), count: 1, share: 1.0, factor: 1.0 }],
         fitted: Vec::new(),
@@ -228,18 +244,17 @@ pub(super) fn worked(
     };
     model.fitted = all.fitted(&model)?;
     let misfit = misfit(found, fitted.spells.as_ref());
-    let kinds = kinds::kinds(found);
     model.warnings = warnings(found, &hypotheses, &misfit, given);
     model.warnings.extend(fitted.between.warning());
     model.warnings.extend(fitted.full.and_then(Full::warning));
-    model.warnings.extend(kinds::warning(&kinds));
+    model.warnings.extend(kinds::warning(&model.kinds));
     model.warnings.extend(in_spells(found, fitted.spells.as_ref()));
     model.warnings.extend(pauses(found));
     model.warnings.extend(all.not_poisson());
     model.check()?;
     let known = known(&model, found)?;
     let servers = servers_found(&hypotheses, given);
-    Ok(Worked { model, hypotheses, servers, misfit, known, kinds })
+    Ok(Worked { model, hypotheses, servers, misfit, known })
 }
 
 /// The law of the works of judged requests under the best hypothesis.

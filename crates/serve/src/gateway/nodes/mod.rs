@@ -201,7 +201,10 @@ impl Backend for Nodes {
             let body = match source {
                 Source::Whole(_) if request.method == Method::DELETE => Outgoing::Empty,
                 Source::Whole(bytes) => Outgoing::Bytes(bytes.clone()),
-                Source::Stream(streamed) => Outgoing::Stream(streamed.as_mut()),
+                Source::Stream(streamed) => {
+                    streamed.rewind();
+                    Outgoing::Stream(streamed.as_mut())
+                }
             };
             let sending = pin!(async {
                 let reply = pool.send(&request.method, &request.path, &headers, body).await?;
@@ -223,8 +226,8 @@ impl Backend for Nodes {
         }
     }
 
-    async fn ping(&self, node: NodeId) -> Option<Pong> {
-        ping::ping(self, node).await
+    async fn ping(&self, node: NodeId, hot_version: u64) -> Option<Pong> {
+        ping::ping(self, node, hot_version).await
     }
 }
 

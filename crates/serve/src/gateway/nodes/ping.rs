@@ -1,26 +1,37 @@
 //! Checks whether a node is healthy and belongs to this gateway's cluster.
 
 use engine::route::NodeId;
-use http::{HeaderMap, HeaderName, Method, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use model::window::Nanos;
 use record::clock;
 
 use super::super::backend::{Pong, Reply as _};
 use super::Nodes;
-use super::reply::NodeReply;
+use super::reply::{Body, NodeReply};
 use crate::headers;
 use crate::peer::Outgoing;
 
 /// Pings a node; `None` if it does not reply, or replies with a server error.
-pub async fn ping(nodes: &Nodes, node: NodeId) -> Option<Pong> {
+pub async fn ping(nodes: &Nodes, node: NodeId, hot_version: u64) -> Option<Pong> {
     let pool = nodes.roll.pool(node)?;
-    let reply = pool.send(&Method::GET, "/cluster/ping", &[], Outgoing::Empty).await.ok()?;
+    let known = [(headers::HOT_VERSION.clone(), HeaderValue::from(hot_version))];
+    // Where there are no hot nodes, there is nothing to know.
+    let known = if nodes.roll.ring().hot_count() > 0 { &known[..] } else { &[] };
+    let reply = pool.send(&Method::GET, "/cluster/ping", known, Outgoing::Empty).await.ok()?;
     let reply = NodeReply::of(node, reply).await.ok()?;
     if reply.status.is_server_error() {
         return None;
     }
     nodes.note_clock(node, &reply.headers, clock::now());
-    Some(Pong { node_length: reply.head().node_length, misfit: nodes.misfit(&reply) })
+    let misfit = nodes.misfit(&reply);
+    let hot = match &reply.body {
+        Body::Whole(bytes) if misfit.is_none() && !bytes.is_empty() => {
+            // What is malformed costs the benefit of hot nodes.
+            serde_json::from_slice(bytes).ok()
+        }
+        _ => None,
+    };
+    Some(Pong { node_length: reply.head().node_length, misfit, hot })
 }
 
 impl Nodes {

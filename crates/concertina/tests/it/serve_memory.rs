@@ -1,0 +1,151 @@
+//! One memory budget for objects and layers: a real node whose load moves from the one to the other.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use serde_json::Value;
+
+use crate::data::{answer, run};
+use crate::serve_client::{Client, bytes, start, until_or};
+
+const BUDGET: u64 = 4 << 20;
+const LEAST: u64 = 512 << 10;
+
+/// A slow disk, and a manager that decides quickly.
+const QUICK: [&str; 9] = [
+    "node.memory_bytes=512KiB",
+    "node.memory_shared_bytes=4MiB",
+    "node.memory_shared_interval_s=0.05",
+    "device.0.service={ kind = \"exponential\", mean_ms = 1.0 }",
+    "datasets.refresh_s=0.1",
+    "datasets.layers_interval_s=0.05",
+    "datasets.layers_high=2.0",
+    "act.judged_after_s=0.5",
+    "act.per_minute=600",
+];
+
+fn json(client: &mut Client, path: &str) -> Value {
+    let reply = client.get(path);
+    assert_eq!(reply.status, 200, "{path}: {}", reply.text());
+    serde_json::from_slice(&reply.body).unwrap()
+}
+
+/// What clients ask for: objects, searches, or nothing.
+const OBJECTS: u64 = 1;
+const SEARCHES: u64 = 2;
+
+/// Asks for what `what` says until told to stop.
+fn ask(address: SocketAddr, seed: u64, what: &AtomicU64, stop: &AtomicBool) {
+    let mut client = Client::connect(address);
+    let mut state = seed;
+    while !stop.load(Ordering::Relaxed) {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        let random = state >> 33;
+        let path = match what.load(Ordering::Relaxed) {
+            OBJECTS => format!("/objects/k{}", random % 80),
+            // A few thousand lines each.
+            SEARCHES => format!("/datasets/lines/records?query={:x}&limit=300", random % 256),
+            _ => {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+                continue;
+            }
+        };
+        assert_eq!(client.get(&path).status, 200, "{path}");
+    }
+}
+
+/// What the status says of the budget, which is never exceeded.
+fn division(client: &mut Client) -> Value {
+    let memory = json(client, "/admin/status")["memory"].take();
+    let of = |name: &str| memory[name].as_u64().unwrap();
+    assert_eq!(of("bytes_max"), BUDGET);
+    assert!(of("objects_bytes_max") + of("layers_bytes_max") <= BUDGET, "{memory}");
+    assert!(of("objects_bytes") + of("layers_bytes") <= BUDGET, "{memory}");
+    assert!(of("objects_bytes_max") >= LEAST, "{memory}");
+    memory
+}
+
+/// Waits until both limits are as wanted.
+fn wait(client: &mut Client, what: &str, holds: impl Fn(u64, u64) -> bool) -> (u64, u64) {
+    let last = std::cell::RefCell::new(Value::Null);
+    let mut found = (0, 0);
+    until_or(
+        what,
+        || last.borrow().to_string(),
+        || {
+            let memory = division(client);
+            let of = |name: &str| memory[name].as_u64().unwrap();
+            found = (of("objects_bytes_max"), of("layers_bytes"));
+            *last.borrow_mut() = memory;
+            holds(found.0, found.1)
+        },
+    );
+    found
+}
+
+fn while_loaded(address: SocketAddr, what: &AtomicU64) {
+    let mut client = Client::connect(address);
+    what.store(OBJECTS, Ordering::Relaxed);
+    let (objects, _) = wait(&mut client, "objects get memory", |objects, _| objects > 3 << 20);
+    what.store(SEARCHES, Ordering::Relaxed);
+    let lacks = BUDGET - objects;
+    let (less, layers) = wait(&mut client, "layers get what objects have", |less, layers| {
+        less < objects && layers > lacks
+    });
+    assert!(less + layers <= BUDGET && layers > 0);
+    what.store(OBJECTS, Ordering::Relaxed);
+    wait(&mut client, "objects get it back, as layers fold", |objects, layers| {
+        layers == 0 && objects > 3 << 20
+    });
+}
+
+#[test]
+fn memory_follows_the_load_between_objects_and_a_dataset() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let copies = format!("datasets.path={}/copies", folder.display());
+    let server = start(folder, &[&QUICK[..], &[&copies]].concat());
+    let (address, url) = (server.address(), &format!("http://{}", server.address()));
+    let hex = |byte: &u8| format!("{byte:02x}");
+    let lines: String = bytes(5, 1_000_000)
+        .chunks(40)
+        .fold(String::new(), |text, line| text + &line.iter().map(hex).collect::<String>() + "\n");
+    let imported = run(folder, &["import", "-", "--name", "lines", "--format", "lines"], &lines);
+    assert!(imported.status.success(), "{}", String::from_utf8_lossy(&imported.stderr));
+    answer(folder, &["push", "lines", "--server", url]);
+    let mut client = Client::connect(address);
+    for key in 0..80 {
+        let put = client.put(&format!("/objects/k{key}"), &vec![key; 40_000]);
+        assert_eq!(put.status, 200);
+    }
+    let (what, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        for seed in 1..=6 {
+            let (what, stop) = (&what, &stop);
+            scope.spawn(move || ask(address, seed, what, stop));
+        }
+        // Whatever fails below, the clients stop.
+        let checked = std::panic::catch_unwind(|| while_loaded(address, &what));
+        stop.store(true, Ordering::Relaxed);
+        if let Err(panic) = checked {
+            std::panic::resume_unwind(panic);
+        }
+    });
+    let actions = json(&mut client, "/actions");
+    let moves = actions["actions"].as_array().unwrap();
+    let moves: Vec<&Value> = moves.iter().filter(|entry| entry["knob"] == "memory").collect();
+    assert!(moves.iter().any(|of| of["change"].as_str().unwrap().contains("from objects to")));
+    assert!(moves.iter().all(|of| of["status"] == "made"), "{moves:?}");
+    assert!(moves.iter().any(|of| of["realised"].is_number()), "{moves:?}");
+    let why = std::process::Command::new(env!("CARGO_BIN_EXE_concertina"))
+        .args(["why", "memory", "--server", url])
+        .output()
+        .unwrap();
+    let why = String::from_utf8_lossy(&why.stdout).into_owned();
+    assert!(why.contains("from objects to layers") && why.contains("ms of service"), "{why}");
+    let metrics = client.get("/metrics").text();
+    for of in ["objects", "layers", "nobody"] {
+        assert!(metrics.contains(&format!("concertina_memory_limit_bytes{{of=\"{of}\"}}")), "{of}");
+    }
+    server.stop();
+}

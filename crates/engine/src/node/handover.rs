@@ -1,0 +1,115 @@
+//! The end of a node in order: it hands its keys over before it stops.
+//!
+//! A node that is told [`Event::HandOver`](super::Event::HandOver) begins no write any more: those that come
+//! and those that wait for their turn are refused ([`Reply::NotPrimary`]), so that gateways send them to the
+//! key's next primary. It grants no leases, and takes back those that it granted. What it serves of the keys
+//! that it orders it compares with the origin first, as a node without a lease does. Once the writes under way
+//! have ended and nobody holds a lease from it, others need not wait for it: [`Action::HandedOver`]. The
+//! view that lists it as not live says so ([`View::handed_over`](crate::route::View::handed_over)), and the
+//! next of its keys' nodes order them from the moment at which they know that view.
+//!
+//! A peer that does not answer costs at most the rest of its lease, and a write that takes long keeps the
+//! node from handing over: its driver bounds the wait, and then others wait as for a node that was lost.
+
+use model::window::Nanos;
+
+use super::cluster::Cluster;
+use super::{Action, Node, Reply, RequestId, Stages};
+use crate::mutant::{self, Mutant};
+use crate::route::NodeId;
+use crate::{Key, Payload};
+
+/// How far a node is that hands over.
+#[derive(Default)]
+pub(super) struct Handover {
+    /// The peers whose lease is being taken back.
+    asked: Vec<NodeId>,
+    /// Whether it has handed over.
+    done: bool,
+}
+
+impl Cluster {
+    /// Whether this node hands over, or has.
+    pub(super) fn hands_over(&self) -> bool {
+        self.handover.is_some()
+    }
+
+    /// Whether a write of a key may be made, or acknowledged, now: this node orders the key, or nobody else
+    /// does before `until`.
+    pub(super) fn may_end(&self, key: &Key, until: Nanos, now: Nanos) -> bool {
+        match until {
+            Nanos::MAX => self.is_primary(key, now),
+            until => now < until || mutant::is(Mutant::GraceForEver),
+        }
+    }
+}
+
+impl<P: Payload> Node<P> {
+    pub(super) fn hand_over(&mut self, now: Nanos, actions: &mut Vec<Action<P>>) {
+        let Some(cluster) = &mut self.cluster else { return self.invariants.broken() };
+        cluster.handover.get_or_insert_default();
+        let waiting = self.writers.values_mut().flat_map(|writers| writers.waiting.drain(..));
+        let mut refused: Vec<RequestId> = waiting.map(|(request, _)| request).collect();
+        refused.sort_unstable();
+        self.writes_waiting -= refused.len() as u32;
+        let stages = Stages::at_once(now, self.flights.len() as u32);
+        let refuse = |request| Action::Reply { request, reply: Reply::NotPrimary, stages };
+        actions.extend(refused.into_iter().map(refuse));
+        self.go_on_handing_over(now, actions);
+    }
+
+    /// Takes back the leases that others hold and that are not being taken back, and looks whether all is
+    /// over.
+    pub(super) fn go_on_handing_over(&mut self, now: Nanos, actions: &mut Vec<Action<P>>) {
+        let Some(cluster) = &mut self.cluster else { return };
+        let (me, pending) = (cluster.me(), cluster.pending_writes());
+        let Some(handover) = cluster.handover.as_mut().filter(|handover| !handover.done) else {
+            return;
+        };
+        let granted = cluster.granted.iter().enumerate();
+        let holders: Vec<NodeId> = granted
+            .filter(|(peer, until)| *peer != me && now < **until)
+            .map(|(peer, _)| peer)
+            .collect();
+        for &peer in holders.iter().filter(|peer| !handover.asked.contains(peer)) {
+            actions.push(Action::TakeBack { peer });
+        }
+        handover.asked.clone_from(&holders);
+        let writes = self.writers.len() + pending;
+        if (writes == 0 || mutant::is(Mutant::HandsOverWhileWriting))
+            && (holders.is_empty() || mutant::is(Mutant::HandsOverLeased))
+        {
+            handover.done = true;
+            actions.push(Action::HandedOver);
+        }
+    }
+
+    /// A peer gave its lease back, or could not be reached: then the next tick asks it again.
+    pub(super) fn returned(
+        &mut self,
+        now: Nanos,
+        peer: NodeId,
+        done: bool,
+        actions: &mut Vec<Action<P>>,
+    ) {
+        let Some(cluster) = &mut self.cluster else { return self.invariants.broken() };
+        let Some(handover) = &mut cluster.handover else { return self.invariants.broken() };
+        if !done {
+            handover.asked.retain(|asked| *asked != peer);
+            return;
+        }
+        if let Some(until) = cluster.granted.get_mut(peer) {
+            *until = now.min(*until);
+        }
+        // Those that waited for this peer may end, and with them the handover.
+        self.end_writes(now, None, actions);
+    }
+
+    /// The primary of other keys takes its lease back.
+    pub(super) fn give_back(&mut self, peer: NodeId) {
+        let now = self.now;
+        if !self.cluster.as_mut().is_some_and(|cluster| cluster.give_back(peer, now)) {
+            self.invariants.broken();
+        }
+    }
+}

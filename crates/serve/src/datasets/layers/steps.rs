@@ -1,0 +1,280 @@
+//! Which layer a shard gets next, and which it drops first: what saves most, or least, of the work that queries
+//! were lately, for each byte ([`engine::layers::mix`]).
+
+use std::fmt;
+
+use engine::layers::mix::{Layer, Mix, Work};
+use model::window::Nanos;
+use shard::Text;
+use shard::index::{self, Index};
+use shard::layers::{Array, Layers, Rates};
+
+use super::Fill;
+
+/// Expected size of a text layer as a fraction of the text (`shard::layers` has the measurements),
+/// and the factor by which the actual size may exceed it. If the text needs more, the layer covers
+/// only its beginning.
+const TEXT_SHARE: f64 = 0.3;
+const TEXT_EXCESS: f64 = 1.3;
+
+/// A smaller shard gets no text layer: reading its records is fast enough without one.
+const TEXT_BYTES_MIN: usize = 256 << 10;
+
+/// One step by which a shard's layers grow.
+#[derive(Clone, Debug)]
+pub(super) enum Step {
+    /// Further layers of the arrays.
+    Arrays(Rates),
+    /// The text layer, of at most this many bytes.
+    Text(u64),
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Step::Text(_) => f.write_str("text"),
+            Step::Arrays(Rates { sa, isa }) => {
+                let of = |name: &str, rates: &[u32]| {
+                    rates.iter().map(|rate| format!("{name} rate {rate}")).collect::<Vec<_>>()
+                };
+                f.write_str(&[of("SA", sa), of("ISA", isa)].concat().join(", "))
+            }
+        }
+    }
+}
+
+/// What queries asked of a shard lately.
+#[derive(Debug, Default)]
+pub(super) struct Asked {
+    mix: Mix,
+    /// What the index had counted at the last look.
+    before: Option<index::Work>,
+    /// Numbers of layers of the arrays, and bytes of the text layer, at the last look.
+    shape: (usize, usize, usize),
+}
+
+impl Asked {
+    /// Counts the work since the last look. With other layers it begins anew.
+    pub(super) fn look(&mut self, now: Nanos, index: &Index) {
+        let (work, held) = (index.work(), index.layers().footprint());
+        let before = self.before.replace(work);
+        let shape = (held.sa.len(), held.isa.len(), held.text_bytes);
+        let same = std::mem::replace(&mut self.shape, shape) == shape;
+        let Some(before) = before.filter(|_| same) else { return self.mix.clear() };
+        let less = |now: u64, before: u64| now.saturating_sub(before) as f64;
+        self.mix.add(
+            now,
+            &Work {
+                located: less(work.located, before.located),
+                located_steps: less(work.located_steps, before.located_steps),
+                ranges: less(work.ranges, before.ranges),
+                skipped_steps: less(work.skipped_steps, before.skipped_steps),
+                walked_bytes: less(work.walked_bytes, before.walked_bytes),
+                decoded_ranges: less(work.decoded_ranges, before.decoded_ranges),
+                decoded_bytes: less(work.decoded_bytes, before.decoded_bytes),
+            },
+        );
+    }
+
+    /// The step that a shard lacks and that saves most, and its bytes.
+    pub(super) fn next(&self, index: &Index, fill: Fill) -> Option<(Step, u64)> {
+        let layers = index.layers();
+        let mut steps = Vec::new();
+        for array in [Array::Sa, Array::Isa] {
+            let Some((rate, mut bytes)) = layers.next_layer(array) else { continue };
+            if fill == Fill::Queries {
+                // A marked layer has four bytes for each value; a swept one the bits of a row.
+                bytes = bytes.saturating_mul(32).div_ceil(index.len().max(1).ilog2() as usize + 1);
+            }
+            steps.push((layer_of(array, rate), bytes as u64));
+        }
+        let most = |guess: u64| (guess as f64 * TEXT_EXCESS) as u64;
+        if let Some(guess) = text_guess(index).filter(|_| layers.footprint().text_bytes == 0) {
+            steps.push((Layer::Text(isa_rate(index)), most(guess)));
+        }
+        let (layer, bytes) = *steps.get(self.mix.best(&steps)?)?;
+        let rates = |sa: &[u32], isa: &[u32]| Rates { sa: sa.to_vec(), isa: isa.to_vec() };
+        let step = match layer {
+            Layer::Sa(rate) => Step::Arrays(rates(&[rate], &[])),
+            Layer::Isa(rate) => Step::Arrays(rates(&[], &[rate])),
+            Layer::Text(_) => Step::Text(bytes),
+        };
+        Some((step, bytes))
+    }
+
+    /// The layer that saves least, and its bytes; `None` if there is none.
+    pub(super) fn first_dropped(&self, index: &Index) -> Option<(Layer, u64)> {
+        let held = index.layers().footprint();
+        let lowest = |array, layers: &[shard::layers::LayerFootprint]| {
+            layers.last().map(|layer| (layer_of(array, layer.rate), layer.bytes as u64))
+        };
+        let text =
+            (held.text_bytes > 0).then(|| (Layer::Text(isa_rate(index)), held.text_bytes as u64));
+        let lowest: Vec<_> = [lowest(Array::Sa, &held.sa), lowest(Array::Isa, &held.isa), text]
+            .into_iter()
+            .flatten()
+            .collect();
+        lowest.get(self.mix.least(&lowest)?).copied()
+    }
+}
+
+fn layer_of(array: Array, rate: u32) -> Layer {
+    match array {
+        Array::Sa => Layer::Sa(rate),
+        Array::Isa => Layer::Isa(rate),
+    }
+}
+
+/// The smallest rate of samples of the inverse.
+fn isa_rate(index: &Index) -> u32 {
+    let held = index.layers().footprint();
+    held.isa.last().map_or(index.isa_sampling(), |layer| layer.rate.min(index.isa_sampling()))
+}
+
+/// Estimated bytes of a shard's text layer; `None` if the shard is too small for one.
+pub(super) fn text_guess(index: &Index) -> Option<u64> {
+    let len = index.len();
+    (len >= TEXT_BYTES_MIN).then_some((len as f64 * TEXT_SHARE) as u64)
+}
+
+/// Drops a layer, the lowest of its kind.
+pub(super) fn drop_layer(layers: &Layers, layer: Layer) {
+    drop(match layer {
+        Layer::Sa(_) => layers.drop_lowest(Array::Sa),
+        Layer::Isa(_) => layers.drop_lowest(Array::Isa),
+        Layer::Text(_) => layers.drop_text(),
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use model::window::SECOND;
+    use shard::index::Options;
+    use shard::layers::{TextBuild, TextOptions};
+
+    use super::*;
+
+    /// An index of lines of words.
+    fn opened() -> Index {
+        let (mut text, mut state) = (Vec::new(), 1u64);
+        while text.len() < 400_000 {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            let word =
+                format!("w{:x}{}", (state >> 33) % 997, if state >> 60 == 0 { '\n' } else { ' ' });
+            text.extend_from_slice(word.as_bytes());
+        }
+        let mut file = Vec::new();
+        index::build(&text, &Options::default(), &mut file).unwrap();
+        Index::open(file).unwrap()
+    }
+
+    /// Searches locate rows; gets read 100 bytes each.
+    fn serve(index: &Index, searches: usize, gets: usize) -> u64 {
+        let before = index.work();
+        let mut offsets = Vec::new();
+        for search in 0..searches {
+            let rows = index.rows(format!("w{:x}", search * 7 % 997).as_bytes());
+            index.locate(rows.start..rows.end.min(rows.start + 50), &mut offsets);
+        }
+        let mut bytes = Vec::new();
+        for get in 0..gets {
+            index.extract(get * 7919 % (index.len() - 100), 100, &mut bytes).unwrap();
+        }
+        let after = index.work();
+        let decoded = (after.decoded_ranges - before.decoded_ranges) * 16;
+        after.steps() - before.steps() + decoded
+    }
+
+    fn add(index: &Index, step: &Step) -> Layer {
+        let layers = index.layers();
+        match step {
+            Step::Text(_) => {
+                let mut build = TextBuild::new(index, TextOptions::default()).unwrap();
+                while !build.step(index, 1024).unwrap().is_finished() {}
+                layers.publish_text(build).unwrap();
+                Layer::Text(0)
+            }
+            Step::Arrays(rates) => {
+                let mut sweep = layers.sweep(rates).unwrap();
+                while !sweep.step(index, 1024).is_finished() {}
+                layers.publish(sweep).unwrap();
+                rates.sa.first().map_or(Layer::Isa(0), |rate| Layer::Sa(*rate))
+            }
+        }
+    }
+
+    /// The chosen step, and how many steps each of all possible ones saves for each byte, measured with the
+    /// layer really there.
+    fn chosen(index: &Index, searches: usize, gets: usize) -> (Step, Vec<(Step, f64)>) {
+        let mut asked = Asked::default();
+        asked.look(0, index);
+        let before = serve(index, searches, gets);
+        asked.look(SECOND, index);
+        let (chosen, _) = asked.next(index, Fill::Sweep).unwrap();
+        let (sa, isa) = (Array::Sa, Array::Isa);
+        let rate = |array| index.layers().next_layer(array).unwrap();
+        let mut all = vec![
+            Step::Arrays(Rates { sa: vec![rate(sa).0], isa: vec![] }),
+            Step::Arrays(Rates { sa: vec![], isa: vec![rate(isa).0] }),
+        ];
+        if index.layers().footprint().text_bytes == 0 {
+            all.push(Step::Text(0));
+        }
+        let tried = all.into_iter().map(|step| {
+            let held = index.layers().footprint().total_bytes();
+            let layer = add(index, &step);
+            let bytes = index.layers().footprint().total_bytes() - held;
+            let saved = before as f64 - serve(index, searches, gets) as f64;
+            drop_layer(index.layers(), layer);
+            (step, saved / bytes as f64)
+        });
+        (chosen, tried.collect())
+    }
+
+    #[test]
+    fn the_mix_of_queries_chooses_the_layer() {
+        let index = opened();
+        let check = |searches: usize, gets: usize, kinds: &[&str]| {
+            for step in 0..4 {
+                let (chosen, tried) = chosen(&index, searches, gets);
+                let shown = chosen.to_string();
+                let each = |name: &str| {
+                    tried.iter().find(|(step, _)| step.to_string() == name).map_or(0.0, |of| of.1)
+                };
+                let best = tried.iter().map(|of| of.1).fold(0.0, f64::max);
+                println!("{searches} searches, {gets} gets: {shown}, {tried:?}");
+                assert!(each(&shown) >= 0.8 * best, "{shown} of {tried:?}");
+                // Later the other kinds may save more.
+                let expected = kinds.iter().any(|kind| shown.starts_with(kind));
+                assert!(step > 0 || expected, "{shown} of {tried:?}");
+                add(&index, &chosen);
+            }
+            // What the mix does not need goes first.
+            let mut asked = Asked::default();
+            asked.look(0, &index);
+            asked.look(SECOND, &index);
+            serve(&index, searches, gets);
+            asked.look(2 * SECOND, &index);
+            while let Some((layer, _)) = asked.first_dropped(&index) {
+                drop_layer(index.layers(), layer);
+            }
+            assert_eq!(index.layers().footprint().total_bytes(), 0);
+        };
+        check(1000, 10, &["SA"]);
+        check(2, 2000, &["ISA", "text"]);
+    }
+
+    #[test]
+    fn without_queries_no_layer_saves_anything() {
+        let index = opened();
+        let mut asked = Asked::default();
+        asked.look(0, &index);
+        asked.look(SECOND, &index);
+        assert!(asked.next(&index, Fill::Sweep).is_none());
+        assert!(asked.first_dropped(&index).is_none());
+        // Counting reads no layer.
+        index.rows(b"w1");
+        asked.look(2 * SECOND, &index);
+        assert!(asked.next(&index, Fill::Sweep).is_none());
+    }
+}

@@ -1,0 +1,49 @@
+//! Copies on hot devices: when they are a change of its own, and whether the node's engine makes them.
+
+use engine::act::copies::{Seen, TARGET};
+use engine::act::{Mode, Status};
+use engine::node::Event;
+use record::clock;
+
+use super::{Loop, lock};
+
+impl Loop {
+    /// Looks at what the hot devices hold, and proposes to fill them.
+    pub(super) fn look_at_hot(&self) {
+        let Some(drive) = lock(&self.drive).upgrade() else { return };
+        let Some(hot) = drive.tiers(clock::now()).hot else { return };
+        let best = hot.share_at.iter().find(|(times, _)| *times == 1.0).map(|(_, share)| *share);
+        let seen = Seen {
+            reads: hot.bought.hot_reads + hot.bought.bulk_reads,
+            with_copy: hot.bought.hot_reads + hot.bought.hot_passed_by,
+            best,
+        };
+        let (proposal, share) = {
+            let mut copies = lock(&self.copies);
+            (copies.0.look(seen), copies.0.share())
+        };
+        if let Some(share) = share {
+            self.note(TARGET, share);
+        }
+        if let Some(proposal) = proposal {
+            let made = self.propose(&proposal) == Some(Status::Made);
+            lock(&self.copies).0.decided(made);
+        }
+        self.set_copying();
+    }
+
+    /// Tells the node's engine whether to copy.
+    pub(super) fn set_copying(&self) {
+        let Some(drive) = lock(&self.drive).upgrade() else { return };
+        let free = {
+            let acting = lock(&self.acting);
+            acting.governor.settings().modes.hot == Mode::Auto && !acting.governor.is_held()
+        };
+        let mut copies = lock(&self.copies);
+        let on = free && copies.0.may_copy();
+        if copies.1 != on {
+            copies.1 = on;
+            drive.tell(clock::now(), Event::Copying(on));
+        }
+    }
+}

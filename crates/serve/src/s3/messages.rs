@@ -1,0 +1,44 @@
+//! The words of AWS for errors that are its own: some clients and suites of tests compare them.
+
+use s3s::{S3Error, S3ErrorCode};
+
+/// `NoSuchBucket`.
+pub const NO_SUCH_BUCKET: &str = "The specified bucket does not exist.";
+/// `NoSuchKey`.
+pub const NO_SUCH_KEY: &str = "The specified key does not exist.";
+/// `NoSuchUpload`.
+pub const NO_SUCH_UPLOAD: &str = "The specified multipart upload does not exist. The upload ID may be invalid, or the \
+     upload may have been aborted or completed.";
+/// `InvalidAccessKeyId`.
+pub const NO_SUCH_ACCESS_KEY: &str =
+    "The AWS Access Key Id you provided does not exist in our records.";
+/// `AccessDenied`.
+pub const UNSIGNED_HEADERS: &str =
+    "There were headers present in the request which were not signed";
+/// `IncompleteBody`.
+pub const INCOMPLETE_BODY: &str =
+    "You did not provide the number of bytes specified by the Content-Length HTTP header.";
+/// `InvalidPart`. (Two blanks, as at AWS.)
+pub const INVALID_PART: &str = "One or more of the specified parts could not be found.  The part may not have been \
+     uploaded, or the specified entity tag may not match the part's entity tag.";
+/// `InvalidPartOrder`.
+pub const PART_ORDER: &str =
+    "The list of parts was not in ascending order. Parts must be ordered by part number.";
+/// `EntityTooSmall`.
+pub const TOO_SMALL: &str = "Your proposed upload is smaller than the minimum allowed size";
+/// `InvalidArgument`.
+pub const PART_NUMBER: &str = "Part number must be an integer between 1 and 10000, inclusive.";
+/// `MetadataTooLarge`.
+pub const METADATA_TOO_LARGE: &str =
+    "Your metadata headers exceed the maximum allowed metadata size";
+/// `MalformedXML`.
+pub const MALFORMED_XML: &str =
+    "The XML you provided was not well-formed or did not validate against our published schema.";
+/// `InvalidRequest`.
+pub const COPY_TO_ITSELF: &str = "This copy request is illegal because it is trying to copy an object to itself without \
+     changing the object's metadata, storage class, website redirect location or encryption attributes.";
+
+/// An error with words of its own.
+pub fn error(code: S3ErrorCode, what: impl Into<std::borrow::Cow<'static, str>>) -> S3Error {
+    S3Error::with_message(code, what)
+}
