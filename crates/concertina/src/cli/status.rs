@@ -55,7 +55,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     print::line(text.trim_end())
 }
 
-/// Why a device is given so many reads at once.
+/// The reason for the number of reads that a device is given at once.
 fn depth_text(depth: &Value) -> String {
     if depth.is_null() {
         return String::new();

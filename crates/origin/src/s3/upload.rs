@@ -313,9 +313,10 @@ impl StagedUpload {
         }
     }
 
-    /// Replaces whatever is there, but only what is there *now*: the write names the store's etag that
-    /// was just read, or that this process's last write got, which the store refuses if others wrote since. If this request is delayed on its way (its process died, or sent it again) until
-    /// after a later write, its condition does not hold any more and the store refuses it.
+    /// Replaces whatever is there, but only what is there *now*: the write names the store's etag that was just
+    /// read, or the one that this process's last write got; the store refuses the latter if others wrote since, and
+    /// then the etag is read. If this request is delayed on its way (its process died, or sent it again) until after
+    /// a later write, its condition does not hold any more and the store refuses it.
     async fn write_in_order(&mut self) -> Result<(), Error> {
         let mut last = None;
         // An upload in parts cannot be completed a second time after a refusal.
