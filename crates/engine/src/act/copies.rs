@@ -118,3 +118,102 @@ impl Copies {
         self.phase != Phase::Asking
     }
 }
+
+#[cfg(test)]
+mod weeks {
+    //! Weeks of looks at a node under adversarial popularity: the hot devices hold a set that follows what is popular
+    //! only while copies may be made.
+
+    use super::*;
+
+    /// Looks in a day: one a second.
+    const DAY: u64 = 86_400;
+
+    /// A hot class of fixed size whose best placement holds 0.8 of the reads.
+    struct Class {
+        copies: Copies,
+        seen: Seen,
+        /// The share of the reads that what it holds now answers.
+        share: f64,
+        asked: usize,
+        changes: usize,
+    }
+
+    impl Class {
+        fn new() -> Class {
+            let copies = Copies::new();
+            Class { copies, seen: Seen::default(), share: 0.0, asked: 0, changes: 0 }
+        }
+
+        /// A second with this many reads; a part of what is missing is copied if it may be.
+        fn second(&mut self, reads: u64, best: Option<f64>, allowed: bool) {
+            self.seen.reads += reads;
+            self.seen.with_copy += (reads as f64 * self.share) as u64;
+            self.seen.best = best;
+            if self.copies.look(self.seen).is_some() {
+                self.asked += 1;
+                if allowed {
+                    self.copies.decided(true);
+                    self.changes += 1;
+                }
+            }
+            if self.copies.may_copy() && reads > 0 && allowed {
+                self.share += 0.02 * (best.unwrap_or(0.0) - self.share);
+            }
+            assert!((0.0..=1.0).contains(&self.share), "more than all reads");
+        }
+    }
+
+    #[test]
+    fn a_constant_popularity_is_asked_for_once() {
+        let mut class = Class::new();
+        (0..DAY).for_each(|_| class.second(200, Some(0.8), true));
+        assert_eq!(class.changes, 1);
+        assert!(class.share > 0.79);
+        // Nobody reads for a day: nothing changes, and nothing is asked for.
+        (0..DAY).for_each(|_| class.second(0, Some(0.8), true));
+        assert_eq!(class.changes, 1);
+    }
+
+    #[test]
+    fn shifts_at_any_period_cause_one_change_each_at_most() {
+        for period in [2, 10, 20, 40, 90, 600, 7200] {
+            let mut class = Class::new();
+            for second in 0..7 * DAY {
+                if second % period == 0 {
+                    // What is popular is another set: what is held answers nothing of it.
+                    class.share = 0.0;
+                }
+                class.second(200, Some(0.8), true);
+            }
+            let most = (7 * DAY / period) as usize + 1;
+            assert!(class.changes <= most, "{} changes at {period} s", class.changes);
+            // Shifts faster than counts fade are one change that does not end.
+            assert!(period > 20 || class.changes <= 2, "{} changes at {period} s", class.changes);
+        }
+    }
+
+    #[test]
+    fn one_hot_key_and_a_lie_about_the_best_do_no_harm() {
+        // One object is nearly all reads: it is copied, and that is the one change.
+        let mut class = Class::new();
+        (0..DAY).for_each(|_| class.second(1000, Some(0.99), true));
+        assert_eq!(class.changes, 1);
+        // The sketch of popularity promises what no placement gives, then knows nothing, then says that nothing helps.
+        let mut class = Class::new();
+        for second in 0..7 * DAY {
+            let best = [Some(0.8), Some(1.0), None, Some(0.0)][(second / 300 % 4) as usize];
+            class.second(200, best, true);
+        }
+        assert!(class.changes <= (7 * DAY / 600) as usize, "{} changes", class.changes);
+    }
+
+    #[test]
+    fn while_it_is_refused_nothing_is_copied_and_asking_costs_nothing() {
+        let mut class = Class::new();
+        (0..DAY).for_each(|_| class.second(200, Some(0.8), false));
+        assert_eq!((class.share, class.changes), (0.0, 0));
+        assert!(class.asked > 0, "the governor writes it once in its own time");
+        assert!(!class.copies.may_copy());
+    }
+}

@@ -45,8 +45,13 @@ pub enum Layer {
     Sa(u32),
     /// Of its inverse.
     Isa(u32),
-    /// Of the text. While it is held, reads begin at samples of the inverse of this rate without it.
-    Text(u32),
+    /// Of the text.
+    Text {
+        /// While it is held, reads begin at samples of the inverse of this rate without it.
+        isa: u32,
+        /// The share of what reads now walk that it would answer ([`super::regions`]): 1 for a layer of the whole text.
+        covered: f64,
+    },
 }
 
 /// The work of a shard's queries in the last seconds.
@@ -93,8 +98,10 @@ impl Mix {
         let saved = match layer {
             Layer::Sa(rate) => located_steps * part(rate),
             Layer::Isa(rate) => skipped_steps * part(rate),
-            Layer::Text(_) => {
-                skipped_steps + walked_bytes * (1.0 - BYTE_STEPS) - ranges * RANGE_STEPS
+            Layer::Text { covered, .. } => {
+                let whole =
+                    skipped_steps + walked_bytes * (1.0 - BYTE_STEPS) - ranges * RANGE_STEPS;
+                whole * covered
             }
         };
         saved.max(0.0)
@@ -111,7 +118,7 @@ impl Mix {
         let lost = match layer {
             Layer::Sa(rate) => more(rate, located, located_steps),
             Layer::Isa(rate) => more(rate, ranges, skipped_steps),
-            Layer::Text(isa) => {
+            Layer::Text { isa, .. } => {
                 let skipped = decoded_ranges * f64::from(isa.saturating_sub(1)) / 2.0;
                 skipped + decoded_bytes * (1.0 - BYTE_STEPS) - decoded_ranges * RANGE_STEPS
             }
@@ -144,12 +151,12 @@ mod tests {
     use super::*;
 
     /// The naive twin: it walks. A search's row is at some offset, and walks to the next multiple of the rate; a
-    /// read begins at the multiple before its first byte.
+    /// read begins at the multiple before its first byte. The text layer holds the reads that begin before an offset.
     #[derive(Clone, Debug)]
     struct Naive {
         sa: u32,
         isa: u32,
-        text: bool,
+        text: Option<u32>,
         rows: Vec<u32>,
         reads: Vec<(u32, u32)>,
     }
@@ -162,7 +169,7 @@ mod tests {
                 work.located_steps += f64::from((self.sa - row % self.sa) % self.sa);
             }
             for (offset, len) in &self.reads {
-                if self.text {
+                if self.text.is_some_and(|end| *offset < end) {
                     work.decoded_ranges += 1.0;
                     work.decoded_bytes += f64::from(*len);
                 } else {
@@ -172,6 +179,19 @@ mod tests {
                 }
             }
             work
+        }
+
+        /// Where a layer ends that holds this share of the bytes read.
+        fn end_of(&self, covered: f64) -> u32 {
+            let mut reads = self.reads.clone();
+            reads.sort();
+            let all: u32 = reads.iter().map(|read| read.1).sum();
+            let mut sum = 0;
+            let reaches = |read: &&(u32, u32)| {
+                sum += read.1;
+                f64::from(sum) > covered * f64::from(all)
+            };
+            reads.iter().find(reaches).map_or(TEXT, |read| read.0)
         }
 
         fn steps(&self) -> f64 {
@@ -185,7 +205,9 @@ mod tests {
             match layer {
                 Layer::Sa(sa) => Naive { sa, ..self.clone() },
                 Layer::Isa(isa) => Naive { isa, ..self.clone() },
-                Layer::Text(_) => Naive { text: true, ..self.clone() },
+                Layer::Text { covered, .. } => {
+                    Naive { text: Some(self.end_of(covered)), ..self.clone() }
+                }
             }
         }
 
@@ -194,7 +216,7 @@ mod tests {
             match layer {
                 Layer::Sa(sa) => Naive { sa: 2 * sa, ..self.clone() },
                 Layer::Isa(isa) => Naive { isa: 2 * isa, ..self.clone() },
-                Layer::Text(_) => Naive { text: false, ..self.clone() },
+                Layer::Text { .. } => Naive { text: None, ..self.clone() },
             }
         }
     }
@@ -205,7 +227,7 @@ mod tests {
         let rows = prop::collection::vec(0..TEXT, 0..2000);
         let reads = prop::collection::vec((0..TEXT, 1u32..300), 0..2000);
         (0u32..6, 0u32..6, any::<bool>(), rows, reads).prop_map(|(sa, isa, text, rows, reads)| {
-            Naive { sa: 1 << sa, isa: 1 << isa, text, rows, reads }
+            Naive { sa: 1 << sa, isa: 1 << isa, text: text.then_some(TEXT), rows, reads }
         })
     }
 
@@ -213,19 +235,28 @@ mod tests {
         /// The best of all single steps, by trying them all: the chosen one saves as much, but for what a
         /// sample of walks differs from its mean.
         #[test]
-        fn the_best_step_is_that_of_trying_all(shard in naive(), sizes in [1u64..1000, 1..1000, 1..1000]) {
+        fn the_best_step_is_that_of_trying_all(
+            shard in naive(),
+            sizes in [1u64..1000, 1..1000, 1..1000],
+            covered in prop::sample::select(vec![0.2, 0.6, 1.0]),
+        ) {
             let mut mix = Mix::default();
             mix.add(0, &shard.work());
             let mut more = vec![(Layer::Sa(shard.sa / 2), sizes[0]), (Layer::Isa(shard.isa / 2), sizes[1])];
             more.retain(|(layer, _)| !matches!(layer, Layer::Sa(0) | Layer::Isa(0)));
-            if !shard.text {
-                more.push((Layer::Text(shard.isa), sizes[2]));
+            let text = |covered| Layer::Text { isa: shard.isa, covered };
+            if shard.text.is_none() {
+                more.push((text(covered), sizes[2]));
             }
             let each = |(layer, bytes): (Layer, u64), saved: f64| {
                 let noise = match layer {
                     Layer::Sa(rate) => f64::from(rate) * (shard.rows.len() as f64).sqrt(),
                     Layer::Isa(rate) => f64::from(rate) * (shard.reads.len() as f64).sqrt(),
-                    Layer::Text(_) => 0.0,
+                    // Of a part, the reads that are not walked may be longer or shorter than the others.
+                    Layer::Text { covered: 1.0, .. } => 0.0,
+                    Layer::Text { .. } => {
+                        (f64::from(shard.isa) + 300.0) * (shard.reads.len() as f64).sqrt() + 300.0
+                    }
                 };
                 (saved / bytes as f64, 3.0 * noise / bytes as f64)
             };
@@ -240,15 +271,15 @@ mod tests {
                 },
             }
             let mut held = vec![(Layer::Sa(shard.sa), sizes[0]), (Layer::Isa(shard.isa), sizes[1])];
-            if shard.text {
-                held.push((Layer::Text(shard.isa), sizes[2]));
+            if shard.text.is_some() {
+                held.push((text(1.0), sizes[2]));
             }
             let tried: Vec<_> = held
                 .iter()
                 .map(|of| {
                     let (lost, noise) = each(*of, shard.without(of.0).steps() - shard.steps());
                     // Of reads that the text layer answers, the skipped steps are not counted.
-                    let unseen = matches!(of.0, Layer::Text(_));
+                    let unseen = matches!(of.0, Layer::Text { .. });
                     let noise_more = f64::from(shard.isa) * 3.0 * (shard.reads.len() as f64).sqrt();
                     (lost, if unseen { noise_more / of.1 as f64 } else { noise })
                 })
@@ -263,7 +294,11 @@ mod tests {
     #[test]
     fn a_mix_fades_and_what_nobody_asks_for_saves_nothing() {
         let mut mix = Mix::default();
-        let layers = [(Layer::Sa(16), 100), (Layer::Isa(16), 100), (Layer::Text(32), 10)];
+        let layers = [
+            (Layer::Sa(16), 100),
+            (Layer::Isa(16), 100),
+            (Layer::Text { isa: 32, covered: 1.0 }, 10),
+        ];
         assert_eq!(mix.best(&layers), None);
         assert_eq!(mix.least(&layers), Some(0), "none saves anything: the largest");
         let search = Work { located: 10.0, located_steps: 155.0, ..Work::default() };
@@ -273,6 +308,8 @@ mod tests {
         let get = Work { ranges: 1.0, skipped_steps: 15.5, walked_bytes: 200.0, ..Work::default() };
         mix.add(200 * SECOND, &get);
         assert_eq!(mix.best(&layers), Some(2), "reads, and searches long ago");
+        let part = [layers[0], layers[1], (Layer::Text { isa: 32, covered: 0.001 }, 10)];
+        assert_eq!(mix.best(&part), Some(1), "a text layer of what nearly nobody reads");
         assert!(mix.saved_by(Layer::Sa(16)) < 0.01);
         // Far into the future, and back.
         mix.add(Nanos::MAX, &get);

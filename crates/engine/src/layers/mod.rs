@@ -54,6 +54,7 @@ mod curve;
 pub mod mix;
 #[cfg(test)]
 mod properties;
+pub mod regions;
 pub mod replicas;
 mod saved;
 mod settings;

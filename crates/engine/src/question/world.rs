@@ -1,8 +1,7 @@
 //! Questions in virtual time: a gateway's engine, replicas that are lost, slow, busy or lie about their queues, a dataset whose shards
 //! are added and merged meanwhile, and a checker of every answer.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -13,6 +12,7 @@ use rand::{RngExt, SeedableRng};
 use super::{Action, Answered, Event, Failed, Kind, Question, Settings};
 use crate::gateway::{self, Gateway, Head, Operation, Status};
 use crate::route::{Member, NodeId, Policy, Ring};
+use crate::sim::schedule::Schedule;
 
 const MS: Nanos = SECOND / 1000;
 /// Requests that a node holds; further ones find it busy.
@@ -124,9 +124,7 @@ pub struct World {
     plan: Plan,
     random: SmallRng,
     now: Nanos,
-    number: u64,
-    schedule: BinaryHeap<Reverse<(Nanos, u64)>>,
-    happenings: HashMap<u64, What>,
+    schedule: Schedule<What>,
     gateway: Gateway,
     wake: Nanos,
     nodes: Vec<Node>,
@@ -168,9 +166,7 @@ impl World {
             plan,
             random,
             now: 0,
-            number: 0,
-            schedule: BinaryHeap::new(),
-            happenings: HashMap::new(),
+            schedule: Schedule::default(),
             gateway: Gateway::new(settings, 0),
             wake: Nanos::MAX,
             nodes: vec![Node::default(); plan.nodes],
@@ -205,20 +201,17 @@ impl World {
     }
 
     fn at(&mut self, at: Nanos, what: What) {
-        self.number += 1;
-        self.happenings.insert(self.number, what);
-        self.schedule.push(Reverse((at, self.number)));
+        self.schedule.push(at, what);
     }
 
     /// Runs to the end. The error says which rule was broken.
     pub fn run(mut self) -> Result<(), String> {
         self.tell(gateway::Event::Tick)?;
-        while let Some(Reverse((at, number))) = self.schedule.pop() {
+        while let Some((at, what)) = self.schedule.pop(Nanos::MAX) {
             if at > 20 * SECOND {
                 break;
             }
             self.now = at;
-            let Some(what) = self.happenings.remove(&number) else { continue };
             self.happen(what)?;
             // Not at once: a question first has all that it decided carried out.
             while let Some((request, end)) = self.ends.pop_front() {

@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::SplitMix64;
-use super::prequal::{c3_score, hot_cold};
+use super::prequal::{c3_score, hot_cold, threshold};
 
 /// How a read's node is chosen among the key's nodes that may serve it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -90,7 +90,8 @@ impl Policy {
             Policy::HotCold => {
                 let all: Vec<(f64, f64)> =
                     candidates.iter().map(|c| (c.length, c.response_s)).collect();
-                hot_cold(&all, HOT_QUANTILE).unwrap_or(0)
+                let lengths: Vec<f64> = candidates.iter().map(|c| c.length).collect();
+                hot_cold(&all, threshold(&lengths, HOT_QUANTILE)).unwrap_or(0)
             }
             Policy::RoundRobin => (turn % candidates.len() as u64) as usize,
             Policy::Primary => 0,

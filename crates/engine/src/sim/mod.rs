@@ -27,7 +27,7 @@ mod nodes;
 mod origin;
 mod pieces;
 mod preload;
-mod schedule;
+pub(crate) mod schedule;
 pub mod seeds;
 mod settings;
 mod slab;

@@ -6,7 +6,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use model::window::Nanos;
 
 /// Happenings in order of time; those at the same time in the order in which they were scheduled.
-pub(super) struct Schedule<T> {
+pub(crate) struct Schedule<T> {
     /// Time, serial number and place, most significant first: one comparison of integers.
     heap: BinaryHeap<Reverse<u128>>,
     places: Vec<Option<T>>,

@@ -13,7 +13,7 @@ use super::client_of;
 
 /// Likelihood ratio of a cut, twice its logarithm over the dispersion: 4.5 standard errors.
 const CERTAIN: f64 = 20.0;
-/// The fewest windows of a part, and of one that is fitted: shorter ones are on the way from one load to another.
+/// The fewest windows of a part, and of one that is fitted where there is one: shorter ones are on the way from one load to another.
 const WINDOWS_MIN: usize = 2;
 const FITTED_MIN: usize = 5;
 
@@ -65,17 +65,29 @@ fn ends(windows: &[Window]) -> Vec<usize> {
     found
 }
 
-/// The parts of a step in which the load was level. Parts that are too short to be fitted are left out,
-/// unless all are.
+/// The parts of a step in which the load was level. Parts that are too short are left out, unless all are: then the
+/// load changes so fast that no level lasts, and a changing load fitted as one step would count as bursts that come at any load.
 pub(super) fn split(step: &Step) -> Vec<Step> {
     let client = client_of(step);
+    let ends = ends(client);
+    for least in [FITTED_MIN, WINDOWS_MIN] {
+        let parts = parts(step, client, &ends, least);
+        if !parts.is_empty() {
+            return parts;
+        }
+    }
+    vec![step.clone()]
+}
+
+/// The parts between these ends that have `least` windows or more, and requests.
+fn parts(step: &Step, client: &[Window], ends: &[usize], least: usize) -> Vec<Step> {
     let mut parts = Vec::new();
     let mut from = 0;
-    for to in ends(client) {
+    for &to in ends {
         let windows = client.get(from..to).unwrap_or_default();
         from = to;
         let (Some(first), Some(last)) = (windows.first(), windows.last()) else { continue };
-        if windows.len() < FITTED_MIN || sums(windows).0 < 1.0 {
+        if windows.len() < least || sums(windows).0 < 1.0 {
             continue;
         }
         let (start, end) = (first.start_unix_us, last.end_unix_us());
@@ -92,7 +104,7 @@ pub(super) fn split(step: &Step) -> Vec<Step> {
             ..Step::default()
         });
     }
-    if parts.is_empty() { vec![step.clone()] } else { parts }
+    parts
 }
 
 #[cfg(test)]
@@ -134,6 +146,11 @@ mod tests {
         let step = Step { gateway: windows(&rates, 7), ..Step::default() };
         let lengths: Vec<usize> = split(&step).iter().map(|part| part.gateway.len()).collect();
         assert_eq!(lengths, [25, 20], "silence is not fitted");
+        // A load that changes every four seconds has no longer part.
+        let fast: Vec<f64> = [200.0, 800.0, 400.0].map(|rate| [rate; 4]).concat();
+        let step = Step { gateway: windows(&fast, 7), ..Step::default() };
+        let lengths: Vec<usize> = split(&step).iter().map(|part| part.gateway.len()).collect();
+        assert_eq!(lengths, [4, 4, 4]);
         // Bursts of a second are no changes of the load.
         let bursts: Vec<f64> =
             (0..60).map(|second| if second % 2 == 0 { 200.0 } else { 500.0 }).collect();

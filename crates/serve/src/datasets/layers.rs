@@ -33,7 +33,7 @@ use crate::live::Loop;
 use crate::memory::Memory;
 use dataset::part::Part;
 use record::clock;
-use steps::{Asked, Step, drop_layer, text_guess};
+use steps::{Asked, Regional, Step, drop_layer, text_guess};
 
 /// Segments of a sweep, and blocks of a text layer, that are processed between two checks for
 /// cancellation.
@@ -61,7 +61,7 @@ pub struct Held {
     pub isa: Vec<u32>,
     /// Bytes of its text layer.
     pub text_bytes: usize,
-    /// Bytes of the text that the text layer covers, from the beginning.
+    /// Bytes of the text that the text layer covers: the regions that were read most when it was made.
     pub text_covered_bytes: usize,
     /// Bytes of all layers together.
     pub bytes: usize,
@@ -314,7 +314,7 @@ impl Layers {
     fn make(&self, order: &Order) {
         let made = match &order.step {
             Step::Arrays(rates) => self.sweep(order, rates),
-            Step::Text(bytes_max) => self.compress(order, *bytes_max),
+            Step::Text(regional) => self.compress(order, regional),
         };
         match made {
             Ok(Some(what)) => info!("{}: added {what}", order.name),
@@ -346,10 +346,11 @@ impl Layers {
     }
 
     /// Builds and publishes a text layer; returns its description, or `None` if cancelled.
-    fn compress(&self, order: &Order, bytes_max: u64) -> Result<Option<String>, Error> {
+    fn compress(&self, order: &Order, regional: &Regional) -> Result<Option<String>, Error> {
         let index = order.part.shard().index();
-        let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
-        let mut build = TextBuild::new(index, TextOptions { bytes_max, ..TextOptions::default() })?;
+        let bytes_max = usize::try_from(regional.bytes_max).unwrap_or(usize::MAX);
+        let options = TextOptions { bytes_max, ..TextOptions::default() };
+        let mut build = TextBuild::of_regions(index, options, regional.order.clone())?;
         while !self.is_off(order) {
             if build.step(index, BLOCKS)?.is_finished() {
                 index.layers().publish_text(build)?;
@@ -416,7 +417,7 @@ impl State {
         let dropped = |(layer, _)| match layer {
             Layer::Sa(rate) => format!("SA rate {rate}"),
             Layer::Isa(rate) => format!("ISA rate {rate}"),
-            Layer::Text(_) => "text".to_owned(),
+            Layer::Text { .. } => "text".to_owned(),
         };
         let what = match change {
             Change::Grow { .. } => self.next(candidate).map(|(step, _)| step.to_string()),
@@ -428,9 +429,10 @@ impl State {
 
     fn observed(&mut self, candidate: &Candidate) -> Observed {
         let index = candidate.part.shard().index();
-        self.asked.entry(candidate.id).or_default().look(clock::now(), index);
-        let footprint = index.layers().footprint();
         let filling = self.filling.get(&candidate.id);
+        let asked = self.asked.entry(candidate.id).or_default();
+        asked.look(clock::now(), index, filling.is_some());
+        let footprint = index.layers().footprint();
         let next = if filling.is_none() { self.next(candidate) } else { None };
         let lowest_bytes = match filling {
             Some(filling) => Some(filling.bytes),
@@ -509,7 +511,11 @@ impl State {
         if !changes.add.is_empty() {
             self.fill(candidate, Step::Arrays(changes.add), bytes - for_text, orders);
         } else if let Some(guess) = guess {
-            self.fill(candidate, Step::Text(bytes / 2), guess, orders);
+            let index = candidate.part.shard().index();
+            let asked = self.asked.get(&candidate.id);
+            let of = |asked: &Asked| Step::Text(asked.all_text(index, bytes / 2));
+            let step = asked.map_or_else(|| of(&Asked::default()), of);
+            self.fill(candidate, step, guess, orders);
         }
     }
 

@@ -19,10 +19,9 @@ mod metrics;
 mod told;
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::thread::JoinHandle;
 
 use engine::act::copies::Copies;
 use engine::act::{Entry, Governor, Knob, Mode, Proposal, Status};
@@ -68,7 +67,7 @@ pub struct Loop {
     lengths: Mutex<HashMap<String, f64>>,
     acting: Mutex<Acting>,
     windows: Mutex<Option<SyncSender<Vec<Window>>>>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    stopping: AtomicBool,
     dropped: AtomicU64,
     drive: Mutex<Weak<Drive>>,
     /// Bytes of the layers of each shard.
@@ -114,7 +113,7 @@ impl Loop {
             lengths: Mutex::default(),
             acting: Mutex::new(Acting { governor, journal, unix_offset_ns }),
             windows: Mutex::new(None),
-            thread: Mutex::new(None),
+            stopping: AtomicBool::new(false),
             dropped: AtomicU64::new(0),
             drive: Mutex::default(),
             footprints: Mutex::default(),
@@ -131,20 +130,19 @@ impl Loop {
             let (sender, receiver) = sync_channel(WAITING_MAX);
             let (of, cost_max) = (Arc::downgrade(&whole), config.model.cost_max);
             let thread = std::thread::Builder::new().name("live".to_owned());
-            let thread = thread.spawn(move || run(&of, live, &receiver, cost_max))?;
+            thread.spawn(move || run(&of, live, &receiver, cost_max))?;
             *lock(&whole.windows) = Some(sender);
-            *lock(&whole.thread) = Some(thread);
         }
         Ok(whole)
     }
 
-    /// Ends the thread.
+    /// Ends the thread, without waiting for a fit under way: at a low priority on a loaded machine that takes seconds. The
+    /// thread then ends after the fit, and shows, changes and writes nothing more.
     pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
         drop(lock(&self.windows).take());
-        let thread = lock(&self.thread).take();
-        if let Some(thread) = thread {
-            let _ = thread.join();
-        }
+        // Whatever decides holds this lock, so once it is free nothing more is written.
+        drop(lock(&self.acting));
     }
 
     /// The node that is changed.
@@ -202,10 +200,13 @@ impl Loop {
     }
 
     /// Asks whether to make a change, and writes it into the journal. The caller makes it if the
-    /// answer is [`Status::Made`].
+    /// answer is [`Status::Made`]. After [`Loop::stop`] none is made.
     pub fn propose(&self, proposal: &Proposal) -> Option<Status> {
         let now = clock::now();
         let mut acting = lock(&self.acting);
+        if self.stopping.load(Ordering::Acquire) {
+            return None;
+        }
         let unix_us = acting.unix_us(now);
         let status = acting.governor.propose(now, unix_us, proposal);
         acting.write();
@@ -248,6 +249,9 @@ impl Loop {
     fn judge(&self) {
         let now = clock::now();
         let mut acting = lock(&self.acting);
+        if self.stopping.load(Ordering::Acquire) {
+            return;
+        }
         while let Some((id, knob, target)) = acting.governor.due(now) {
             let value = match knob {
                 Knob::Layers => lock(&self.lengths).get(&target).copied(),
@@ -275,18 +279,25 @@ impl Acting {
     }
 }
 
+/// The loop, unless it was stopped.
+fn running(of: &Weak<Loop>) -> Option<Arc<Loop>> {
+    of.upgrade().filter(|whole| !whole.stopping.load(Ordering::Acquire))
+}
+
 /// Processor time of this thread, seconds.
 fn thread_time_s() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
-/// The thread: until the sender is gone.
+/// The thread: until the sender is gone, or the loop is stopped. It holds the loop only between fits.
 fn run(of: &Weak<Loop>, mut live: Live, receiver: &Receiver<Vec<Window>>, cost_max: f64) {
     // Requests have priority. If lowering the priority fails, they share the processor.
     let _ = rustix::process::nice(10);
     while let Ok(windows) = receiver.recv() {
-        let Some(whole) = of.upgrade() else { return };
+        if running(of).is_none() {
+            return;
+        }
         for change in live.push(windows) {
             let (now, fitted) = (change.now.value, change.fitted);
             info!("{}: {now:.4} instead of {fitted:.4}", change.parameter);
@@ -296,6 +307,7 @@ fn run(of: &Weak<Loop>, mut live: Live, receiver: &Receiver<Vec<Window>>, cost_m
             live.refit();
             live.not_before((thread_time_s() - before) / cost_max);
         }
+        let Some(whole) = running(of) else { return };
         let dropped = whole.dropped.load(Ordering::Relaxed);
         let model = live.state().clone();
         let shown = Shown { model, cost_s: thread_time_s(), dropped, ..Shown::default() };

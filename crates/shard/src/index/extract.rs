@@ -39,12 +39,13 @@ pub(super) fn extract(
         }
     }
     let parts = index.parts();
-    let layer_len = parts.view.text_len();
+    let has_text = parts.view.text_len() > 0;
     let mut work = Work::default();
     // The ranges to walk, each with the output position of its first byte.
     let mut walked = Vec::with_capacity(ranges.len());
     for range in ranges {
-        if range.end <= layer_len && parts.view.text(range.start, range.len(), bytes) {
+        index.reads.add(range);
+        if has_text && parts.view.text(range.start, range.len(), bytes) {
             work.decoded_ranges += 1;
             work.decoded_bytes += range.len() as u64;
             continue;

@@ -52,7 +52,7 @@ pub use work::Work;
 
 use crate::bits::word::Kernel;
 use crate::format::Reader;
-use crate::layers::Layers;
+use crate::layers::{Layers, Reads};
 use crate::{Error, Text};
 use open::{Places, Shape};
 
@@ -96,6 +96,7 @@ pub struct Index {
     kernel: Kernel,
     layers: Layers,
     work: work::Sums,
+    reads: Reads,
 }
 
 impl Index {
@@ -133,6 +134,11 @@ impl Index {
     /// The work of all queries since the index was opened.
     pub fn work(&self) -> Work {
         self.work.read()
+    }
+
+    /// The bytes that queries have extracted of each region of the text ([`crate::layers::Regions`]) since the index was opened.
+    pub fn reads(&self) -> Vec<u64> {
+        self.reads.read()
     }
 
     /// Offsets in the text that are multiples of this are sampled: a walk from any row to one of

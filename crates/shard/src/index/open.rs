@@ -7,7 +7,7 @@ use crate::bits::load::u32_at;
 use crate::bits::packed::{bytes_of, width_of};
 use crate::bits::word::Kernel;
 use crate::format::Reader;
-use crate::layers::{Base, Layers};
+use crate::layers::{Base, Layers, Reads};
 
 use super::block::{End, ROWS};
 use super::build::SAMPLING_MAX;
@@ -138,8 +138,20 @@ impl Index {
         let layers = Layers::over(shape.rows() as usize, base);
         let kernel = Kernel::detect();
         let blocks_end = End::of(section(&reader, names::BLOCKS)?);
-        let work = Sums::default();
-        Ok(Self { reader, places, blocks_end, shape, symbols, codes, starts, kernel, layers, work })
+        let (work, reads) = (Sums::default(), Reads::new(shape.len as usize));
+        Ok(Self {
+            reader,
+            places,
+            blocks_end,
+            shape,
+            symbols,
+            codes,
+            starts,
+            kernel,
+            layers,
+            work,
+            reads,
+        })
     }
 }
 

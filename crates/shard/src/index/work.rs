@@ -31,24 +31,26 @@ impl Work {
     }
 }
 
+/// All counts: the one place that lists them for [`Sums`].
+const COUNTS: [fn(&mut Work) -> &mut u64; 7] = [
+    |work| &mut work.located,
+    |work| &mut work.located_steps,
+    |work| &mut work.ranges,
+    |work| &mut work.skipped_steps,
+    |work| &mut work.walked_bytes,
+    |work| &mut work.decoded_ranges,
+    |work| &mut work.decoded_bytes,
+];
+
 /// The sums of all queries of an index.
 #[derive(Debug, Default)]
-pub(super) struct Sums([AtomicU64; 7]);
+pub(super) struct Sums([AtomicU64; COUNTS.len()]);
 
 impl Sums {
     pub(super) fn add(&self, work: &Work) {
-        let Work { located, located_steps, ranges, skipped_steps, .. } = *work;
-        let Work { walked_bytes, decoded_ranges, decoded_bytes, .. } = *work;
-        let counts = [
-            located,
-            located_steps,
-            ranges,
-            skipped_steps,
-            walked_bytes,
-            decoded_ranges,
-            decoded_bytes,
-        ];
-        for (sum, count) in self.0.iter().zip(counts) {
+        let mut work = *work;
+        for (sum, of) in self.0.iter().zip(COUNTS) {
+            let count = *of(&mut work);
             if count > 0 {
                 sum.fetch_add(count, Ordering::Relaxed);
             }
@@ -56,25 +58,33 @@ impl Sums {
     }
 
     pub(super) fn read(&self) -> Work {
-        let mut sums = [0; 7];
-        sums.iter_mut().zip(&self.0).for_each(|(to, sum)| *to = sum.load(Ordering::Relaxed));
-        let [
-            located,
-            located_steps,
-            ranges,
-            skipped_steps,
-            walked_bytes,
-            decoded_ranges,
-            decoded_bytes,
-        ] = sums;
-        Work {
-            located,
-            located_steps,
-            ranges,
-            skipped_steps,
-            walked_bytes,
-            decoded_ranges,
-            decoded_bytes,
+        let mut work = Work::default();
+        for (sum, of) in self.0.iter().zip(COUNTS) {
+            *of(&mut work) = sum.load(Ordering::Relaxed);
         }
+        work
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_count_is_summed() {
+        let work = Work {
+            located: 1,
+            located_steps: 20,
+            ranges: 300,
+            skipped_steps: 4_000,
+            walked_bytes: 50_000,
+            decoded_ranges: 600_000,
+            decoded_bytes: 7_000_000,
+        };
+        let sums = Sums::default();
+        sums.add(&work);
+        assert_eq!(sums.read(), work);
+        sums.add(&Work { located: 1, ..Work::default() });
+        assert_eq!(sums.read(), Work { located: 2, ..work });
     }
 }

@@ -39,6 +39,9 @@ mod hot;
 #[cfg(test)]
 mod index_tests;
 mod memory;
+mod regions;
+#[cfg(test)]
+mod regions_tests;
 mod sweep;
 #[cfg(test)]
 mod tests;
@@ -55,6 +58,8 @@ use crate::{Error, Text, naive};
 pub use footprint::{Budget, Changes, Footprint, LayerFootprint};
 use group::Group;
 use hot::Hot;
+pub(crate) use regions::Reads;
+pub use regions::{REGIONS_MAX, Regions};
 pub use sweep::{Progress, Sweep};
 use text_layer::TextLayer;
 pub use text_layer::{TextBuild, TextOptions};
@@ -442,10 +447,17 @@ impl View {
         }
     }
 
-    /// The length of the prefix of the text that the text layer holds; 0 without a text layer.
+    /// The bytes of the text that the text layer holds; 0 without a text layer. They are the beginning of the text, unless
+    /// [`text_regions`](View::text_regions) says which they are.
     #[inline]
     pub fn text_len(&self) -> usize {
         self.0.text.as_ref().map_or(0, |text| text.len())
+    }
+
+    /// The regions ([`Regions`]) that the text layer holds, ascending; `None` without a text layer, and if it holds a
+    /// beginning of the text.
+    pub fn text_regions(&self) -> Option<Vec<u32>> {
+        self.0.text.as_ref()?.regions()
     }
 
     /// Appends `len` bytes of the text from `position` on, if a text layer holds all of them;

@@ -421,7 +421,7 @@ fn readers_never_see_a_wrong_value_while_layers_come_and_go() {
 }
 
 /// Bytes that can be extracted, and nothing else.
-struct Plain(Vec<u8>);
+pub(super) struct Plain(pub Vec<u8>);
 
 impl Text for Plain {
     fn len(&self) -> usize {

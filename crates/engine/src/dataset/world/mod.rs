@@ -5,8 +5,7 @@ mod check;
 mod drive;
 mod store;
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use model::window::{Nanos, SECOND};
@@ -14,6 +13,7 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use super::{Action, Dataset, Event, Room, Settings, Tail, Token};
+use crate::sim::schedule::Schedule;
 use store::{Listed, Name, Record, Request, Store, empty};
 
 const MS: Nanos = SECOND / 1000;
@@ -191,9 +191,7 @@ pub struct World {
     plan: Plan,
     random: SmallRng,
     now: Nanos,
-    number: u64,
-    schedule: BinaryHeap<Reverse<(Nanos, u64)>>,
-    happenings: HashMap<u64, What>,
+    schedule: Schedule<What>,
     store: Store,
     processes: Vec<Process>,
     /// Chunks of a removal that are still to be removed, and whether all others were, by process.
@@ -266,9 +264,7 @@ impl World {
         let mut world = World {
             plan,
             now: 0,
-            number: 0,
-            schedule: BinaryHeap::new(),
-            happenings: HashMap::new(),
+            schedule: Schedule::default(),
             store: Store::new("a"),
             processes: (0..plan.processes).map(process).collect(),
             removals: vec![(0, Ok(())); plan.processes],
@@ -318,19 +314,16 @@ impl World {
     }
 
     fn at(&mut self, at: Nanos, what: What) {
-        self.number += 1;
-        self.happenings.insert(self.number, what);
-        self.schedule.push(Reverse((at, self.number)));
+        self.schedule.push(at, what);
     }
 
     /// Runs to the end. The error says which rule was broken.
     pub fn run(mut self) -> Result<Counts, String> {
-        while let Some(Reverse((at, number))) = self.schedule.pop() {
+        while let Some((at, what)) = self.schedule.pop(Nanos::MAX) {
             if at > END {
                 return Err("it does not come to rest".to_owned());
             }
             self.now = at;
-            let Some(what) = self.happenings.remove(&number) else { continue };
             self.happen(what).map_err(|why| format!("at {} ms: {why}", at / MS))?;
         }
         self.end()?;

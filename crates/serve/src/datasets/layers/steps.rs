@@ -1,21 +1,26 @@
 //! Which layer a shard gets next, and which it drops first: what saves most, or least, of the work that queries
-//! were lately, for each byte ([`engine::layers::mix`]).
+//! were lately, for each byte ([`engine::layers::mix`]); and which regions of the text a text layer holds: those that queries
+//! read most ([`engine::layers::regions`]).
 
 use std::fmt;
 
 use engine::layers::mix::{Layer, Mix, Work};
+use engine::layers::regions::Heat;
 use model::window::Nanos;
 use shard::Text;
 use shard::index::{self, Index};
-use shard::layers::{Array, Layers, Rates};
+use shard::layers::{Array, Layers, Rates, Regions};
 
 use super::Fill;
 
 /// Expected size of a text layer as a fraction of the text (`shard::layers` has the measurements),
-/// and the factor by which the actual size may exceed it. If the text needs more, the layer covers
-/// only its beginning.
+/// and the factor by which the actual size may exceed it. If the text needs more, the regions that are read least are left
+/// out.
 const TEXT_SHARE: f64 = 0.3;
 const TEXT_EXCESS: f64 = 1.3;
+
+/// The least bytes of a text layer: with few tokens a text takes more than its share.
+const LAYER_BYTES_MIN: u64 = 64 << 10;
 
 /// A smaller shard gets no text layer: reading its records is fast enough without one.
 const TEXT_BYTES_MIN: usize = 256 << 10;
@@ -25,13 +30,27 @@ const TEXT_BYTES_MIN: usize = 256 << 10;
 pub(super) enum Step {
     /// Further layers of the arrays.
     Arrays(Rates),
-    /// The text layer, of at most this many bytes.
-    Text(u64),
+    /// The text layer.
+    Text(Regional),
+}
+
+/// A text layer of regions of the text.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Regional {
+    /// The most bytes of the layer.
+    pub bytes_max: u64,
+    /// The regions, the most important first.
+    pub order: Vec<u32>,
+    /// The share of all regions that these are.
+    pub part: f64,
 }
 
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Step::Text(Regional { part, .. }) if *part < 1.0 => {
+                write!(f, "text, {:.1} % of it", 100.0 * part)
+            }
             Step::Text(_) => f.write_str("text"),
             Step::Arrays(Rates { sa, isa }) => {
                 let of = |name: &str, rates: &[u32]| {
@@ -47,6 +66,11 @@ impl fmt::Display for Step {
 #[derive(Debug, Default)]
 pub(super) struct Asked {
     mix: Mix,
+    /// Which regions of the text they read, and what the index had counted of each at the last look.
+    heat: Heat,
+    reads: Vec<u64>,
+    /// Whether a layer was being made at the last look.
+    building: bool,
     /// What the index had counted at the last look.
     before: Option<index::Work>,
     /// Numbers of layers of the arrays, and bytes of the text layer, at the last look.
@@ -54,8 +78,18 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// Counts the work since the last look. With other layers it begins anew.
-    pub(super) fn look(&mut self, now: Nanos, index: &Index) {
+    /// Counts the work since the last look. With other layers it begins anew. Where the text is read to make a layer of it
+    /// (`building`), regions are not counted.
+    pub(super) fn look(&mut self, now: Nanos, index: &Index, building: bool) {
+        let reads = index.reads();
+        let before = std::mem::replace(&mut self.reads, reads);
+        // A build that has ended since the last look read, too.
+        let read_by_build = std::mem::replace(&mut self.building, building) || building;
+        if !read_by_build && before.len() == self.reads.len() {
+            let pairs = self.reads.iter().zip(&before);
+            let more: Vec<u64> = pairs.map(|(now, before)| now.saturating_sub(*before)).collect();
+            self.heat.add(now, &more);
+        }
         let (work, held) = (index.work(), index.layers().footprint());
         let before = self.before.replace(work);
         let shape = (held.sa.len(), held.isa.len(), held.text_bytes);
@@ -88,18 +122,49 @@ impl Asked {
             }
             steps.push((layer_of(array, rate), bytes as u64));
         }
-        let most = |guess: u64| (guess as f64 * TEXT_EXCESS) as u64;
-        if let Some(guess) = text_guess(index).filter(|_| layers.footprint().text_bytes == 0) {
-            steps.push((Layer::Text(isa_rate(index)), most(guess)));
+        let text = self.text(index);
+        if let Some((regional, covered)) = &text {
+            steps.push((
+                Layer::Text { isa: isa_rate(index), covered: *covered },
+                regional.bytes_max,
+            ));
         }
         let (layer, bytes) = *steps.get(self.mix.best(&steps)?)?;
         let rates = |sa: &[u32], isa: &[u32]| Rates { sa: sa.to_vec(), isa: isa.to_vec() };
         let step = match layer {
             Layer::Sa(rate) => Step::Arrays(rates(&[rate], &[])),
             Layer::Isa(rate) => Step::Arrays(rates(&[], &[rate])),
-            Layer::Text(_) => Step::Text(bytes),
+            Layer::Text { .. } => Step::Text(text?.0),
         };
         Some((step, bytes))
+    }
+
+    /// The text layer that the shard lacks, and the share of what is walked now that it would answer: one of the regions that
+    /// are read most, also in place of a layer that holds others.
+    fn text(&self, index: &Index) -> Option<(Regional, f64)> {
+        let guess = text_guess(index)?;
+        let view = index.layers().view();
+        let held = match (view.text_len(), view.text_regions()) {
+            (0, _) => None,
+            (_, Some(held)) => Some(held),
+            // A beginning of the text.
+            (len, None) => Some((0..Regions::of(index.len()).at(len) as u32).collect()),
+        };
+        let (chosen, answered) = match &held {
+            None => (self.heat.choose()?, 0.0),
+            Some(held) => (self.heat.replace(held)?, self.heat.share(held)),
+        };
+        let bytes = (guess as f64 * chosen.part * TEXT_EXCESS) as u64;
+        let covered = (chosen.covered - answered) / (1.0 - answered).max(f64::MIN_POSITIVE);
+        let (bytes_max, order) = (bytes.max(LAYER_BYTES_MIN), chosen.order);
+        Some((Regional { bytes_max, order, part: chosen.part }, covered.clamp(0.0, 1.0)))
+    }
+
+    /// A text layer of at most so many bytes, whatever the mix: the regions that are read most, and then the others.
+    pub(super) fn all_text(&self, index: &Index, bytes_max: u64) -> Regional {
+        let (order, count) = (self.heat.order(), Regions::of(index.len()).count());
+        let order = if order.len() == count { order } else { (0..count as u32).collect() };
+        Regional { bytes_max, order, part: 1.0 }
     }
 
     /// The layer that saves least, and its bytes; `None` if there is none.
@@ -108,8 +173,8 @@ impl Asked {
         let lowest = |array, layers: &[shard::layers::LayerFootprint]| {
             layers.last().map(|layer| (layer_of(array, layer.rate), layer.bytes as u64))
         };
-        let text =
-            (held.text_bytes > 0).then(|| (Layer::Text(isa_rate(index)), held.text_bytes as u64));
+        let of_text = || Layer::Text { isa: isa_rate(index), covered: 1.0 };
+        let text = (held.text_bytes > 0).then(|| (of_text(), held.text_bytes as u64));
         let lowest: Vec<_> = [lowest(Array::Sa, &held.sa), lowest(Array::Isa, &held.isa), text]
             .into_iter()
             .flatten()
@@ -142,7 +207,7 @@ pub(super) fn drop_layer(layers: &Layers, layer: Layer) {
     drop(match layer {
         Layer::Sa(_) => layers.drop_lowest(Array::Sa),
         Layer::Isa(_) => layers.drop_lowest(Array::Isa),
-        Layer::Text(_) => layers.drop_text(),
+        Layer::Text { .. } => layers.drop_text(),
     });
 }
 
@@ -192,7 +257,7 @@ mod tests {
                 let mut build = TextBuild::new(index, TextOptions::default()).unwrap();
                 while !build.step(index, 1024).unwrap().is_finished() {}
                 layers.publish_text(build).unwrap();
-                Layer::Text(0)
+                Layer::Text { isa: 0, covered: 1.0 }
             }
             Step::Arrays(rates) => {
                 let mut sweep = layers.sweep(rates).unwrap();
@@ -207,9 +272,9 @@ mod tests {
     /// layer really there.
     fn chosen(index: &Index, searches: usize, gets: usize) -> (Step, Vec<(Step, f64)>) {
         let mut asked = Asked::default();
-        asked.look(0, index);
+        asked.look(0, index, false);
         let before = serve(index, searches, gets);
-        asked.look(SECOND, index);
+        asked.look(SECOND, index, false);
         let (chosen, _) = asked.next(index, Fill::Sweep).unwrap();
         let (sa, isa) = (Array::Sa, Array::Isa);
         let rate = |array| index.layers().next_layer(array).unwrap();
@@ -218,7 +283,7 @@ mod tests {
             Step::Arrays(Rates { sa: vec![], isa: vec![rate(isa).0] }),
         ];
         if index.layers().footprint().text_bytes == 0 {
-            all.push(Step::Text(0));
+            all.push(Step::Text(Regional { part: 1.0, ..Regional::default() }));
         }
         let tried = all.into_iter().map(|step| {
             let held = index.layers().footprint().total_bytes();
@@ -251,10 +316,10 @@ mod tests {
             }
             // What the mix does not need goes first.
             let mut asked = Asked::default();
-            asked.look(0, &index);
-            asked.look(SECOND, &index);
+            asked.look(0, &index, false);
+            asked.look(SECOND, &index, false);
             serve(&index, searches, gets);
-            asked.look(2 * SECOND, &index);
+            asked.look(2 * SECOND, &index, false);
             while let Some((layer, _)) = asked.first_dropped(&index) {
                 drop_layer(index.layers(), layer);
             }
@@ -268,13 +333,58 @@ mod tests {
     fn without_queries_no_layer_saves_anything() {
         let index = opened();
         let mut asked = Asked::default();
-        asked.look(0, &index);
-        asked.look(SECOND, &index);
+        asked.look(0, &index, false);
+        asked.look(SECOND, &index, false);
         assert!(asked.next(&index, Fill::Sweep).is_none());
         assert!(asked.first_dropped(&index).is_none());
         // Counting reads no layer.
         index.rows(b"w1");
-        asked.look(2 * SECOND, &index);
+        asked.look(2 * SECOND, &index, false);
         assert!(asked.next(&index, Fill::Sweep).is_none());
+    }
+
+    #[test]
+    fn a_text_layer_holds_what_is_read() {
+        let index = opened();
+        let (mut asked, mut bytes) = (Asked::default(), Vec::new());
+        let read = |around: usize, bytes: &mut Vec<u8>| {
+            for get in 0..1000 {
+                index.extract(around + get * 7919 % 20_000, 100, bytes).unwrap();
+            }
+        };
+        let mut now = 0;
+        let mut look = |asked: &mut Asked, building| {
+            now += SECOND;
+            asked.look(now, &index, building);
+        };
+        let build = |asked: &Asked| {
+            let (step, bytes) = asked.next(&index, Fill::Sweep).unwrap();
+            let Step::Text(regional) = step else { panic!("{step}") };
+            assert!(bytes < 100_000 && regional.part < 0.1, "{bytes} bytes, {regional:?}");
+            let options = TextOptions { bytes_max: bytes as usize, ..TextOptions::default() };
+            let mut build = TextBuild::of_regions(&index, options, regional.order).unwrap();
+            while !build.step(&index, 1024).unwrap().is_finished() {}
+            index.layers().publish_text(build).unwrap();
+        };
+        let decoded = || index.work().decoded_ranges;
+        look(&mut asked, false);
+        read(300_000, &mut bytes);
+        look(&mut asked, false);
+        build(&asked);
+        // What the build reads is not asked for.
+        look(&mut asked, true);
+        let before = decoded();
+        read(300_000, &mut bytes);
+        assert!(decoded() - before > 800, "{}", decoded() - before);
+        // Reads move: the layer follows them, though one is held.
+        look(&mut asked, false);
+        let before = decoded();
+        (0..30).for_each(|_| read(100_000, &mut bytes));
+        assert_eq!(decoded(), before);
+        look(&mut asked, false);
+        build(&asked);
+        let before = decoded();
+        read(100_000, &mut bytes);
+        assert!(decoded() - before > 800, "{}", decoded() - before);
     }
 }

@@ -4,8 +4,9 @@
 //! (`train`). The text is encoded with their codes of up to 19 bits (`tokens`), choosing tokens
 //! that take the fewest bits. Blocks give access to positions: each begins with a new token on a
 //! byte boundary, and a table holds its offset. A block that does not become smaller is stored
-//! unencoded, which its length shows. With less memory, a layer holds only the beginning of the
-//! text; the rest is read as without a layer.
+//! unencoded, which its length shows. With less memory, a layer holds a part of the text: its beginning, or
+//! as many of its regions as fit, in an order that the caller gives (those that are read most first). The rest is read as
+//! without a layer.
 //!
 //! **Cost.** A read decodes the tokens before its first byte in the block, half a block on average,
 //! and copies the tokens of its own bytes. Besides the block it needs the tokens, a megabyte or
@@ -26,12 +27,13 @@ mod train;
 mod trie;
 
 use std::fmt;
+use std::ops::Range;
 
 use memmap2::MmapMut;
 
 use super::hot::Hot;
 use super::memory::{room, zeros};
-use super::{Part, Progress};
+use super::{Part, Progress, Regions};
 use crate::bits::load::u32_at;
 use crate::{Error, Text};
 use tokens::{CODES_SLACK, Encoder, TOKEN_SLACK, Tokens};
@@ -68,7 +70,7 @@ pub struct TextOptions {
     pub tokens_max: usize,
     /// The most bytes of text sampled to choose the tokens; at least 32 KiB.
     pub sample_bytes: usize,
-    /// The largest size of the layer in bytes. It holds the first blocks of the text that fit.
+    /// The largest size of the layer in bytes. It holds the first blocks of the text, or the first regions given, that fit.
     pub bytes_max: usize,
 }
 
@@ -84,14 +86,36 @@ impl Default for TextOptions {
 /// A text layer; see the module.
 pub(super) struct TextLayer {
     text_len: usize,
-    /// The length of the prefix of the text that it holds.
+    /// The bytes of the text that it holds.
     len: usize,
+    /// Where each region is; `None` if it holds the first `len` bytes.
+    places: Option<Places>,
     block_bytes: usize,
     /// The end of each block in `data`, four bytes each.
     ends: MmapMut,
     /// The blocks, and [`CODES_SLACK`] bytes.
     data: MmapMut,
     tokens: Tokens,
+}
+
+/// Where the regions of a text are in a layer.
+struct Places {
+    regions: Regions,
+    /// The number of the stored block that each region begins with; [`MISSING`] if it is not held.
+    first: Box<[u32]>,
+}
+
+/// The place of a region that a layer does not hold.
+const MISSING: u32 = u32::MAX;
+
+impl Places {
+    /// The stored block of a block of the text.
+    #[inline]
+    fn stored(&self, block: usize, block_bytes: usize) -> Option<usize> {
+        let region = self.regions.at(block * block_bytes);
+        let first = *self.first.get(region).filter(|first| **first != MISSING)?;
+        Some(first as usize + block - region * (self.regions.bytes() / block_bytes))
+    }
 }
 
 impl TextLayer {
@@ -107,7 +131,12 @@ impl TextLayer {
         self.block_bytes
     }
 
-    /// The start and end of a block's stored bytes.
+    pub(super) fn regions(&self) -> Option<Vec<u32>> {
+        let first = self.places.as_ref()?.first.iter().zip(0u32..);
+        Some(first.filter(|(first, _)| **first != MISSING).map(|(_, region)| region).collect())
+    }
+
+    /// The start and end of a stored block's bytes.
     fn stored(&self, block: usize) -> (usize, usize) {
         let end = |block: usize| u32_at(&self.ends, size_of::<u32>() * block) as usize;
         (block.checked_sub(1).map_or(0, end), end(block))
@@ -122,7 +151,8 @@ impl TextLayer {
         hot: Option<&Hot>,
         bytes: &mut Vec<u8>,
     ) -> Option<()> {
-        let end = position.checked_add(len).filter(|&end| end <= self.len)?;
+        let most = if self.places.is_some() { self.text_len } else { self.len };
+        let end = position.checked_add(len).filter(|&end| end <= most)?;
         bytes.reserve(len + TOKEN_SLACK);
         let mut at = position;
         while at < end {
@@ -136,7 +166,7 @@ impl TextLayer {
             };
             if !hot.read(block as u32, part.clone(), bytes) {
                 let mut decoded = Vec::new();
-                self.decode(block, 0, self.block_bytes.min(self.len - first), &mut decoded)?;
+                self.decode(block, 0, self.block_bytes.min(self.text_len - first), &mut decoded)?;
                 bytes.extend_from_slice(decoded.get(part)?);
                 hot.keep(block as u32, &decoded);
             }
@@ -147,8 +177,12 @@ impl TextLayer {
     /// Appends `len` bytes of a block, after skipping the first `skip`.
     #[inline]
     fn decode(&self, block: usize, skip: usize, len: usize, bytes: &mut Vec<u8>) -> Option<()> {
-        let (start, end) = self.stored(block);
-        let block_len = self.block_bytes.min(self.len - block * self.block_bytes);
+        let place = match &self.places {
+            Some(places) => places.stored(block, self.block_bytes)?,
+            None => block,
+        };
+        let (start, end) = self.stored(place);
+        let block_len = self.block_bytes.min(self.text_len - block * self.block_bytes);
         if end - start == block_len {
             bytes.extend_from_slice(self.data.get(start + skip..start + skip + len)?);
             return Some(());
@@ -163,7 +197,8 @@ impl TextLayer {
 
 impl Part for TextLayer {
     fn bytes(&self) -> usize {
-        self.data.len() + self.ends.len() + self.tokens.bytes()
+        let places = self.places.as_ref().map_or(0, |places| size_of_val(&*places.first));
+        self.data.len() + self.ends.len() + self.tokens.bytes() + places
     }
 }
 
@@ -201,6 +236,13 @@ pub struct TextBuild {
     block_bytes: usize,
     bytes_max: usize,
     text_len: usize,
+    /// The regions to hold, the most important first; `None` for the text from its beginning on.
+    order: Option<Vec<u32>>,
+    /// The number of blocks of all that is to be held.
+    all: usize,
+    /// Of `order`: the region that is being encoded, and the finished blocks and their bytes before it.
+    region: usize,
+    before: (usize, usize),
     /// The samples of the text, while tokens are being chosen.
     training: Option<(MmapMut, Training)>,
     /// The encoder with the chosen tokens.
@@ -243,6 +285,10 @@ impl TextBuild {
             block_bytes,
             bytes_max,
             text_len,
+            order: None,
+            all: text_len.div_ceil(block_bytes),
+            region: 0,
+            before: (0, 0),
             training: Some((samples, training)),
             encoder: None,
             done: 0,
@@ -255,8 +301,66 @@ impl TextBuild {
         })
     }
 
+    /// As [`new`](TextBuild::new), for the regions given ([`Regions::of`] the text's length), in this order: those that fit
+    /// into [`TextOptions::bytes_max`].
+    ///
+    /// # Errors
+    ///
+    /// Also [`Error::Layers`] if blocks are larger than regions, or a region is given twice or does not exist.
+    pub fn of_regions(
+        text: &impl Text,
+        options: TextOptions,
+        order: Vec<u32>,
+    ) -> Result<Self, Error> {
+        let regions = Regions::of(text.len());
+        let mut given = vec![false; regions.count()];
+        for &region in &order {
+            match given.get_mut(region as usize) {
+                Some(given) if !*given => *given = true,
+                _ => {
+                    return Err(Error::Layers(format!(
+                        "region {region} of a text of {} regions is given twice or does not exist",
+                        regions.count()
+                    )));
+                }
+            }
+        }
+        if options.block_bytes > regions.bytes() {
+            return Err(Error::Layers(format!(
+                "blocks of {} bytes are larger than the text's regions of {} bytes",
+                options.block_bytes,
+                regions.bytes()
+            )));
+        }
+        let mut build = Self::new(text, options)?;
+        let blocks =
+            |region: &u32| regions.range(*region as usize).len().div_ceil(build.block_bytes);
+        build.all = order.iter().map(blocks).sum();
+        build.order = Some(order);
+        Ok(build)
+    }
+
     fn blocks(&self) -> usize {
-        self.text_len.div_ceil(self.block_bytes)
+        self.all
+    }
+
+    /// The positions of the text to encode next: at most `most` bytes of whole blocks, without a gap.
+    fn next_piece(&mut self, most: usize) -> Range<usize> {
+        let Some(order) = &self.order else {
+            let start = self.done * self.block_bytes;
+            return start..start.saturating_add(most).min(self.text_len);
+        };
+        let regions = Regions::of(self.text_len);
+        while let Some(&region) = order.get(self.region) {
+            let range = regions.range(region as usize);
+            let start = range.start + (self.done - self.before.0) * self.block_bytes;
+            if start < range.end {
+                return start..start.saturating_add(most).min(range.end);
+            }
+            self.region += 1;
+            self.before = (self.done, self.data_len);
+        }
+        0..0
     }
 
     /// Runs the next step and returns the progress. The first ten steps choose tokens and take a
@@ -270,6 +374,7 @@ impl TextBuild {
     pub fn step(&mut self, text: &impl Text, blocks: usize) -> Result<Progress, Error> {
         let all = self.blocks();
         let room = self.bytes_max.saturating_sub(self.tokens_bytes() + CODES_SLACK);
+        let places = self.order.as_ref().map_or(0, |_| Regions::of(self.text_len).count());
         let progress = |done| Progress { done, all: TRAINING_STEPS + all };
         if let Some((samples, training)) = &mut self.training {
             let samples: Vec<&[u8]> = samples.chunks(SAMPLE_BYTES).collect();
@@ -284,20 +389,22 @@ impl TextBuild {
             self.training = None;
             return Ok(progress(TRAINING_STEPS));
         }
-        let Some(encoder) = &mut self.encoder else { return Ok(progress(0)) };
+        if self.encoder.is_none() {
+            return Ok(progress(0));
+        }
         let to = self.done.saturating_add(blocks).min(all);
         while self.done < to && !self.full {
-            let start = self.done * self.block_bytes;
-            let len =
-                (PIECE_BYTES.min((to - self.done) * self.block_bytes)).min(self.text_len - start);
+            let most = PIECE_BYTES.min((to - self.done) * self.block_bytes);
+            let range = self.next_piece(most);
+            let Some(encoder) = self.encoder.as_mut().filter(|_| !range.is_empty()) else { break };
             self.piece.clear();
-            text.extract(start, len, &mut self.piece)?;
+            text.extract(range.start, range.len(), &mut self.piece)?;
             for block in self.piece.chunks(self.block_bytes) {
                 self.codes.clear();
                 encoder.encode(block, &mut self.codes);
                 let stored = if self.codes.len() < block.len() { &self.codes } else { block };
                 let end = self.data_len + stored.len();
-                if end + (self.done + 1) * size_of::<u32>() > room {
+                if end + (self.done + 1 + places) * size_of::<u32>() > room {
                     self.full = true;
                     break;
                 }
@@ -308,6 +415,10 @@ impl TextBuild {
                     .copy_from_slice(&(end as u32).to_le_bytes());
                 (self.data_len, self.done) = (end, self.done + 1);
             }
+        }
+        if self.full && self.order.is_some() {
+            // A region is held whole or not.
+            (self.done, self.data_len) = self.before;
         }
         let all = if self.full { self.done } else { all };
         Ok(Progress { done: TRAINING_STEPS + self.done, all: TRAINING_STEPS + all })
@@ -353,6 +464,25 @@ impl TextBuild {
                 self.tokens_bytes()
             )));
         }
+        let (mut len, mut places) = (self.text_len.min(self.done * self.block_bytes), None);
+        if let Some(order) = &self.order {
+            let regions = Regions::of(self.text_len);
+            let mut first = vec![MISSING; regions.count()].into_boxed_slice();
+            let mut block = 0;
+            len = 0;
+            for &region in order {
+                let bytes = regions.range(region as usize).len();
+                if block >= self.done {
+                    break;
+                }
+                if let Some(first) = first.get_mut(region as usize) {
+                    *first = block as u32;
+                }
+                block += bytes.div_ceil(self.block_bytes);
+                len += bytes;
+            }
+            places = Some(Places { regions, first });
+        }
         // The capacity was for all blocks at the size of their text: copy into exact sizes.
         let mut ends = zeros(self.done * size_of::<u32>())?;
         ends.copy_from_slice(&self.ends[..self.done * size_of::<u32>()]);
@@ -360,7 +490,8 @@ impl TextBuild {
         data[..self.data_len].copy_from_slice(&self.data[..self.data_len]);
         Ok(TextLayer {
             text_len: self.text_len,
-            len: self.text_len.min(self.done * self.block_bytes),
+            len,
+            places,
             block_bytes: self.block_bytes,
             ends,
             data,
