@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use anyhow::Context as _;
 use engine::Key;
 use engine::node::{Choice, TierSettings};
-use engine::tier::{Eviction, Memory, RECORD_OVERHEAD_BYTES};
+use engine::tier::{Eviction, Memory, record_bytes};
 use model::cache::{Cache, Catalogue, Shards};
 use model::window::{Nanos, Outcome, SECOND, key_hash};
 use record::trace::Trace;
@@ -69,14 +69,15 @@ impl Stream {
         let keys: Vec<Key> = (0..trace.keys() as u32).map(|key| trace.key(key).into()).collect();
         let (mut counts, mut sizes) = (vec![0u64; keys.len()], vec![0u64; keys.len()]);
         let mut requests = Vec::with_capacity(trace.rows.len());
-        for (row, index) in trace.rows.iter().zip(0..) {
+        for ((row, at), index) in trace.rows.iter().zip(trace.times_spread()).zip(0..) {
             let key = row.key as usize;
             // An object keeps the size of its first request.
             if counts[key] == 0 {
                 sizes[key] = row.size.unwrap_or(unknown_bytes).max(1).into();
             }
             counts[key] += 1;
-            requests.push((row.key, sizes[key], row.time.unwrap_or(index * SECOND / 1000)));
+            let at = if row.time.is_some() { at } else { index * SECOND / 1000 };
+            requests.push((row.key, sizes[key], at));
         }
         let of = |(size, key): (&u64, &Key)| size + key.len() as u64 + ENTRY_OVERHEAD_BYTES;
         let bytes = sizes.iter().zip(&keys).map(of).sum::<u64>() as f64;
@@ -241,7 +242,7 @@ fn hot(
     let disks = (rate * bulk.0 / 0.5).ceil().max(2.0) as usize;
     let total: u64 = stream
         .recorded()
-        .map(|request| request.bytes + request.key.len() as u64 + RECORD_OVERHEAD_BYTES)
+        .map(|request| record_bytes(request.key.len(), request.bytes, request.bytes))
         .sum();
     let disk = |hot: bool, (position_s, bytes_per_s): (f64, f64), bytes_max: u64| Disk {
         hot,
@@ -249,6 +250,7 @@ fn hot(
         position_s,
         bytes_per_s,
         bytes_max,
+        segment_bytes: 0,
     };
     let mut off = Vec::new();
     for &share in &config.hot_shares {

@@ -66,6 +66,15 @@ impl Server {
         Ok(mean_us.context("the server's status has no pacer_lateness")? / 1e6)
     }
 
+    /// What `/admin/tiers` says.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    pub fn tiers(&self) -> anyhow::Result<serde_json::Value> {
+        let server = crate::remote::server::Server::new(&self.url, None)?;
+        Ok(server.json(&Method::GET, "/admin/tiers", None)?)
+    }
+
     /// `http://ADDRESS:PORT`.
     pub fn url(&self) -> &str {
         &self.url

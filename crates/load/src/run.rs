@@ -310,7 +310,7 @@ fn check_reachable(target: &Target) -> anyhow::Result<()> {
 
 /// Raises the limit of open files to what `connections` need. Returns the number of connections
 /// that fit, and a complaint if that is less.
-fn raise_files(connections: usize) -> (usize, Option<String>) {
+pub(crate) fn raise_files(connections: usize) -> (usize, Option<String>) {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     const OTHERS: u64 = 64;
     let wanted = connections as u64 + OTHERS;

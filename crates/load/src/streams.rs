@@ -5,8 +5,12 @@
 //! that came; it goes on when it has as many seconds again. The stream reads at most
 //! [`Streams::ahead_s`] seconds ahead of the player, so that the server meets a slow reader.
 //!
-//! Threads share the streams and look at each in turn, every [`LOOK`]; a stall is seen within that.
+//! Threads share the streams and look at each when it is due: a stream that reads as far ahead as it may, when
+//! there is room for a quarter of that again; one that waits for bytes, after a quarter of what its player has left, and
+//! at least every second. So thousands of streams cost a thread little, and a stall is seen within [`LOOK`].
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,9 +25,14 @@ use super::arrivals::Part;
 use super::client::Target;
 use super::keys::KeySource;
 use super::plan::Plan;
+use super::run::raise_files;
 
-/// Time between two looks at a stream.
+/// The shortest time between two looks at a stream.
 pub const LOOK: Duration = Duration::from_millis(50);
+/// The longest time between two looks at a stream that waits for bytes.
+const LOOK_MAX: Nanos = SECOND;
+/// The part of what a stream may read ahead for which it reads again.
+const PART: f64 = 0.25;
 /// Bytes that are read at once.
 const READ_BYTES: usize = 64 << 10;
 /// The longest head of a reply.
@@ -88,6 +97,8 @@ pub fn streams(plan: &Plan, streams: Streams, stop: &AtomicBool) -> anyhow::Resu
     );
     let target = plan.target()?;
     ensure!(!target.is_memcached() && !target.is_secure(), "streams need a service at http://");
+    let (fit, complaint) = raise_files(streams.count);
+    ensure!(fit >= streams.count, complaint.unwrap_or_default());
     let keys = KeySource::open(&plan.keys, 1)?;
     let threads = plan.threads.clamp(1, streams.count);
     let start = clock::now();
@@ -232,19 +243,28 @@ impl Run<'_> {
             .collect();
         let end = self.start + seconds(self.streams.seconds);
         let mut buffer = vec![0; READ_BYTES];
-        while clock::now() < end && !stop.load(Ordering::Relaxed) {
-            let look = clock::now();
-            for stream in &mut streams {
-                if stream.error.is_none()
-                    && stream.begins <= look
-                    && let Err(error) = self.advance(stream, &mut buffer)
-                {
+        let mut due: BinaryHeap<Reverse<(Nanos, usize)>> =
+            streams.iter().enumerate().map(|(place, s)| Reverse((s.begins, place))).collect();
+        while let Some(&Reverse((at, place))) = due.peek()
+            && !stop.load(Ordering::Relaxed)
+        {
+            let now = clock::now();
+            if now >= end {
+                break;
+            }
+            if at > now {
+                std::thread::sleep(Duration::from_nanos(at.min(end) - now).min(LOOK));
+                continue;
+            }
+            due.pop();
+            let stream = &mut streams[place];
+            match self.advance(stream, &mut buffer) {
+                Ok(wait) => due.push(Reverse((clock::now() + wait, place))),
+                Err(error) => {
                     stream.error = Some(format!("{error:#}"));
                     stream.connection = None;
                 }
             }
-            let took = Duration::from_nanos(clock::now().saturating_sub(look));
-            std::thread::sleep(LOOK.saturating_sub(took));
         }
         let mut all = Stalls::default();
         for stream in
@@ -268,8 +288,9 @@ impl Run<'_> {
         all
     }
 
-    /// Reads what came, as far as the stream reads ahead, and asks for the next object.
-    fn advance(&self, stream: &mut Stream, buffer: &mut [u8]) -> anyhow::Result<()> {
+    /// Reads what came, as far as the stream reads ahead, and asks for the next object. Returns when to look again.
+    fn advance(&self, stream: &mut Stream, buffer: &mut [u8]) -> anyhow::Result<Nanos> {
+        let look = LOOK.as_nanos() as Nanos;
         stream.player.advance(clock::now(), 0);
         if stream.connection.is_none() {
             let timeout = Duration::from_secs_f64(self.plan.timeout_s);
@@ -287,19 +308,23 @@ impl Run<'_> {
             let count = match connection.read(&mut buffer[..most]) {
                 Ok(0) => anyhow::bail!("the server closed the connection"),
                 Ok(count) => count,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    let waited = clock::now().saturating_sub(stream.asked) as f64 / SECOND as f64;
+                    ensure!(
+                        stream.left.is_some() || waited < self.plan.timeout_s,
+                        "no reply within {} s",
+                        self.plan.timeout_s
+                    );
+                    let left = if stream.player.playing { stream.player.ahead_s() } else { 0.0 };
+                    return Ok(((left * PART * SECOND as f64) as Nanos).clamp(look, LOOK_MAX));
+                }
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error.into()),
             };
             self.received(stream, &buffer[..count])?;
         }
-        let waited = clock::now().saturating_sub(stream.asked) as f64 / SECOND as f64;
-        ensure!(
-            stream.left.is_some() || waited < self.plan.timeout_s,
-            "no reply within {} s",
-            self.plan.timeout_s
-        );
-        Ok(())
+        // It plays: what it starts with is less than what it reads ahead.
+        Ok(((self.streams.ahead_s * PART * SECOND as f64) as Nanos).max(look))
     }
 
     fn ask(&self, stream: &mut Stream) -> anyhow::Result<()> {

@@ -15,7 +15,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use model::window::{Nanos, Operation};
+use model::window::{Nanos, Operation, SECOND};
 
 use crate::zst;
 
@@ -85,6 +85,25 @@ pub struct Trace {
 }
 
 impl Trace {
+    /// The times of the rows, 0 where a row states none. Sources often state whole seconds: rows that
+    /// share a time are spread evenly over the time until the next one, but at most over a second, because
+    /// thousands of requests at one moment are a burst that never was.
+    pub fn times_spread(&self) -> Vec<Nanos> {
+        let mut times: Vec<Nanos> = self.rows.iter().map(|row| row.time.unwrap_or(0)).collect();
+        let mut from = 0;
+        while from < times.len() {
+            let at = times[from];
+            let same = times[from..].iter().take_while(|time| **time == at).count();
+            let next = times.get(from + same).map_or(at + SECOND, |next| *next);
+            let gap = next.saturating_sub(at).min(SECOND);
+            for (place, time) in times[from..from + same].iter_mut().enumerate() {
+                *time = at + gap * place as Nanos / same as Nanos;
+            }
+            from += same;
+        }
+        times
+    }
+
     /// Reads the rows `slice` of a file, or all if `None`. Rows are counted from 0, without
     /// malformed lines. A file whose name ends in `.zst` is decompressed. With `skip_broken`,
     /// malformed lines are skipped and counted instead of being errors.
@@ -302,6 +321,21 @@ mod tests {
 
     const GOOD: &str =
         "time_ms,key,size,op\n0,a,5,\n0.25,/x%2Cy%22%7E,,put\r\n,a,7,head\n1000,-3,0,get";
+
+    #[test]
+    fn rows_of_one_second_are_spread_over_it() {
+        let rows = |times: &str| {
+            let lines: String = times.split(' ').map(|time| format!("{time},a,1,get\n")).collect();
+            let text = format!("{HEADER}\n{lines}");
+            let times = read(text.as_bytes(), None, false).unwrap().times_spread();
+            times.iter().map(|time| time / 1_000_000).collect::<Vec<_>>()
+        };
+        assert_eq!(rows("0 0 1000 1000 1000 1000 9000"), [0, 500, 1000, 1250, 1500, 1750, 9000]);
+        // Known better than that: as stated.
+        assert_eq!(rows("0 3 4 4 6"), [0, 3, 4, 5, 6]);
+        assert_eq!(rows("5000 5000 90000 90000"), [5000, 5500, 90_000, 90_500]);
+        assert!(Trace::default().times_spread().is_empty());
+    }
 
     #[test]
     fn rows_are_what_the_lines_say() {

@@ -7,6 +7,8 @@
 //! the popularity beforehand, and waits are compared with other ways to choose a device.
 
 mod bound;
+mod online;
+mod streams;
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -14,7 +16,7 @@ use std::path::Path;
 use anyhow::Context as _;
 use engine::Key;
 use engine::node::{Choice, TierSettings};
-use engine::tier::{Eviction, Memory, RECORD_OVERHEAD_BYTES};
+use engine::tier::{Eviction, record_bytes};
 use model::window::{Nanos, Outcome, SECOND};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -53,13 +55,13 @@ struct Config {
     choice_hot_position_ms: f64,
     choice_reads_per_s: Vec<f64>,
     trace: Vec<Recorded>,
+    streams: streams::Settings,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Recorded {
     name: String,
-    popularity_s: f64,
 }
 
 /// Last.fm: over half of the streams from under a tenth of the bytes.
@@ -83,6 +85,7 @@ pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
             context.say(format!("{} is not there", path.display()));
         }
     }
+    claims.extend(streams::run(context, &config.streams, &mut report)?);
     let path = context.out.join("lastfm.txt");
     std::fs::write(&path, &report).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(claims)
@@ -113,7 +116,7 @@ impl Catalogue {
     }
 
     fn record_bytes(&self, object: usize) -> u64 {
-        self.bytes[object] + self.keys[object].len() as u64 + RECORD_OVERHEAD_BYTES
+        record_bytes(self.keys[object].len(), self.bytes[object], self.bytes[object])
     }
 
     fn total_bytes(&self) -> u64 {
@@ -150,6 +153,7 @@ fn disks(config: &Config, bulk: usize, bytes: u64, hot_bytes: u64, hot_ms: f64) 
         bytes_per_s: config.bulk_mb_per_s * 1e6,
         // Room for all objects twice, so that nothing is dropped.
         bytes_max: 2 * bytes / bulk as u64 + (64 << 20),
+        segment_bytes: 0,
     };
     let hot = Disk {
         hot: true,
@@ -157,15 +161,16 @@ fn disks(config: &Config, bulk: usize, bytes: u64, hot_bytes: u64, hot_ms: f64) 
         position_s: hot_ms * 1e-3,
         bytes_per_s: config.hot_mb_per_s * 1e6,
         bytes_max: hot_bytes,
+        segment_bytes: 0,
     };
     let mut disks = vec![slow; bulk];
     disks.push(hot);
     disks
 }
 
-fn settings(config: &Config, popularity_s: f64, choice: Choice) -> TierSettings {
+fn settings(config: &Config, choice: Choice) -> TierSettings {
     let mut settings = TierSettings {
-        memory: (popularity_s * SECOND as f64) as Nanos,
+        memory: (config.popularity_s * SECOND as f64) as Nanos,
         counters: config.counters,
         promote_bytes_per_s: (config.promote_mb_per_s * 1e6) as u64,
         choice,
@@ -187,7 +192,7 @@ fn serve(
 ) -> (World, Vec<usize>) {
     let hot_bytes = (catalogue.total_bytes() as f64 * config.hot_share) as u64;
     let disks = disks(config, config.bulk_devices, catalogue.total_bytes(), hot_bytes, hot_ms);
-    let settings = settings(config, config.popularity_s, choice);
+    let settings = settings(config, choice);
     let mut world = World::new(NO_MEMORY, disks, settings, 0, config.seed);
     for (key, &bytes) in catalogue.keys.iter().zip(&catalogue.bytes) {
         world.read(0, key, bytes);
@@ -260,11 +265,13 @@ fn zipf(context: &Context, config: &Config, report: &mut String) -> anyhow::Resu
     context.say(format!("Zipf: {:.1} % hot, {:.1} % by the best placement", all[0], best * 100.0));
     writeln!(
         report,
-        "Zipf {}: {} objects, {} bytes, {budget} hot; best static share {best:.4}, estimated by the node {predicted:.4}; \
+        "Zipf {}: {} objects, {} bytes, {budget} hot; best static share {best:.4}, estimated by the node {predicted:.4}, held {:?}, {} s remembered; \
          moves {:?}; {written} bytes written to the hot device; saved {:.1} s; PFOO misses at least {least:.4}",
         config.zipf,
         config.objects,
         catalogue.total_bytes(),
+        hot.held,
+        hot.remembered_s,
         hot.moves,
         hot.bought.saved_s
     )?;
@@ -324,7 +331,7 @@ fn zipf(context: &Context, config: &Config, report: &mut String) -> anyhow::Resu
         "after all popular objects changed at once ({before:.3} before): {windows:.3?}"
     )?;
     claims.push(Claim::counted(
-        format!("Zipf: seconds until 90 % of the share is reached again after a change ({} s remembered)", config.popularity_s),
+        format!("Zipf: seconds until 90 % of the share is reached again after a change (popularity_s {})", config.popularity_s),
         adapted.map_or(f64::NAN, |(at, _)| *at + window_s),
         "s",
         1,
@@ -380,82 +387,98 @@ fn traced(
 ) -> anyhow::Result<Vec<Claim>> {
     let trace = Trace::open(path, None, true)?;
     let size = |row: &record::trace::Row| u64::from(row.size.unwrap_or(1000)).max(1);
-    let mut objects = vec![(0.0f64, 0u64); trace.keys()];
+    let times = trace.times_spread();
+    // Requests of all and of the second half but each key's first, and bytes.
+    let mut objects = vec![Object::default(); trace.keys()];
+    let half = trace.rows.len() / 2;
     let last = trace.rows.iter().filter_map(|row| row.time).max().unwrap_or(SECOND).max(SECOND);
-    for row in &trace.rows {
+    for (index, row) in trace.rows.iter().enumerate() {
         let object = &mut objects[row.key as usize];
-        if object.0 == 0.0 {
-            object.1 = size(row) + trace.key(row.key).len() as u64 + RECORD_OVERHEAD_BYTES;
+        if object.record == 0 {
+            object.bytes = size(row);
+            object.record = record_bytes(trace.key(row.key).len(), object.bytes, object.bytes);
+            continue;
         }
-        object.0 += 1.0;
+        object.again += 1.0;
+        object.again_late += if index >= half { 1.0 } else { 0.0 };
     }
-    let total: u64 = objects.iter().map(|object| object.1).sum();
+    let total: u64 = objects.iter().map(|object| object.record).sum();
     let budget = (total as f64 * config.hot_share) as u64;
     // The first request of a key cannot be served hot, whatever the placement.
-    let served = best(objects.iter().map(|o| ((o.0 - 1.0).max(0.0), o.1)), budget);
+    let served = best(objects.iter().map(|o| (o.again, o.record)), budget);
+    let served_late = best(objects.iter().map(|o| (o.again_late, o.record)), budget);
     let requests = trace.rows.len() as f64;
     let seconds = last as f64 / SECOND as f64;
     let bulk = (requests / seconds * config.bulk_position_ms * 1e-3 / 0.5).ceil().max(2.0) as usize;
     let disks = disks(config, bulk, total, budget, config.hot_position_ms / 5.0);
-    let settings = settings(config, recorded.popularity_s, Choice::Wait);
+    let settings = settings(config, Choice::Wait);
     let mut world = World::new(NO_MEMORY, disks, settings, 0, config.seed);
     let keys: Vec<Key> = (0..trace.keys() as u32).map(|key| trace.key(key).into()).collect();
-    for row in &trace.rows {
-        let key = &keys[row.key as usize];
-        let bytes = objects[row.key as usize].1 - key.len() as u64 - RECORD_OVERHEAD_BYTES;
-        world.read(row.time.unwrap_or(0), key, bytes);
+    for (row, at) in trace.rows.iter().zip(times) {
+        world.read(at, &keys[row.key as usize], objects[row.key as usize].bytes);
     }
     world.run_to(last + 3600 * SECOND);
-    let share = share_hot(&world.answered);
+    world.answered.sort_by_key(|answered| answered.request);
+    let (share, share_late) = (share_hot(&world.answered), share_hot(&world.answered[half..]));
     let told = world.tiers();
-    let moves = told.hot.map(|hot| hot.moves);
-    let best = served / requests;
-    let stream = || trace.rows.iter().map(|row| (row.key, objects[row.key as usize].1));
+    let written = told.devices.last().map_or(0, |device| device.written_bytes);
+    let written = written as f64 / budget.max(1) as f64;
+    let hot = told.hot.map(|hot| (hot.moves, hot.remembered_s));
+    let (best, best_late) = (served / requests, served_late / (requests - half as f64));
+    let stream = || trace.rows.iter().map(|row| (row.key, objects[row.key as usize].record));
     let least = bound::misses_at_least(stream(), budget, false) as f64 / requests;
-    // What the policy of the memory tier would serve from the same bytes, if each miss were written.
-    let (mut cache, mut hits) = (Memory::new(Eviction::S3Fifo, budget), 0.0);
-    for (key, bytes) in stream() {
-        let key = &keys[key as usize];
-        if cache.get(key).is_some() {
-            hits += 1.0;
-        } else {
-            cache.insert(key.clone(), (), bytes);
-        }
-    }
+    let online = [
+        ("LRU", online::share(stream(), &mut online::Lru::new(budget))),
+        ("S3-FIFO", online::share(stream(), &mut online::S3Fifo::new(budget))),
+        ("W-TinyLFU", online::share(stream(), &mut online::TinyLfu::new(budget))),
+    ];
+    let most = online.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or(online[0]);
     context.say(format!("{}: {share:.4} hot, {best:.4} by the best placement", recorded.name));
     writeln!(
         report,
-        "{}: share {share:.4}, best static {best:.4}, S3-FIFO {:.4}, PFOO misses at least {least:.4}; {bulk} disks, {moves:?}",
+        "{}: share {share:.4}, best static {best:.4}; of the second half {share_late:.4}, best static {best_late:.4}; \
+         {online:.4?}; PFOO misses at least {least:.4}; {bulk} disks, {hot:?}",
         recorded.name,
-        hits / requests
     )?;
     let points = (best - share) * 100.0;
+    let samples = trace.rows.len() as u64;
+    let claim = |what: &str, value: f64, unit: &str| {
+        Claim::counted(format!("{}: {what}", recorded.name), value, unit, samples)
+    };
+    let beside =
+        |name: &str, value: f64| Some(Peer { name: name.to_owned(), value: value * 100.0 });
+    let placement = "best static placement";
     Ok(vec![
         Claim {
-            peer: Some(Peer { name: "best static placement".to_owned(), value: best * 100.0 }),
-            ..Claim::counted(
-                format!("{}: share of requests served hot", recorded.name),
-                share * 100.0,
-                "%",
-                trace.rows.len() as u64,
+            peer: beside(placement, best),
+            ..claim("share of requests served hot", share * 100.0, "%")
+        },
+        claim("points below the best static placement, which knows all requests", points, "points")
+            .with_goal(Goal::AtMost(1.0)),
+        claim("misses / PFOO's lower bound of misses", (1.0 - share) / least, "")
+            .with_goal(Goal::AtMost(1.2)),
+        Claim {
+            peer: beside(placement, best_late),
+            ..claim("second half: share of requests served hot", share_late * 100.0, "%")
+        },
+        Claim {
+            peer: beside(most.0, most.1),
+            ..claim(
+                "points below the best of LRU, S3-FIFO and W-TinyLFU in the same bytes",
+                (most.1 - share) * 100.0,
+                "points",
             )
         },
-        Claim::counted(
-            format!(
-                "{}: points below the best static placement, which knows all requests",
-                recorded.name
-            ),
-            points,
-            "points",
-            trace.rows.len() as u64,
-        )
-        .with_goal(Goal::AtMost(1.0)),
-        Claim::counted(
-            format!("{}: misses / PFOO's lower bound of misses", recorded.name),
-            (1.0 - share) / least,
-            "",
-            trace.rows.len() as u64,
-        )
-        .with_goal(Goal::AtMost(1.2)),
+        claim("bytes written to the hot device for each byte that it holds", written, ""),
     ])
+}
+
+/// An object of a trace.
+#[derive(Clone, Copy, Default)]
+struct Object {
+    /// Requests after the first: of all, and of the second half.
+    again: f64,
+    again_late: f64,
+    bytes: u64,
+    record: u64,
 }

@@ -4,7 +4,10 @@
 //! All systems run at once and are loaded for a slice each, in random order, in many blocks (see
 //! [`crate::slices`]). Claims are of ratios within blocks, so that drift of the machine cancels.
 
+mod claims;
+mod device;
 pub(super) mod peers;
+mod rivals;
 
 use std::path::{Path, PathBuf};
 
@@ -15,8 +18,8 @@ use super::lab::{self, Catalogue};
 use super::machine::{self, Placement};
 use super::marks::{Complaint, Mark};
 use super::provenance::Round;
-use super::slices::{self, Blocks, Interval, SLICE_S_MAX};
-use super::{Claim, Context, Goal};
+use super::slices::{self, Blocks, SLICE_S_MAX};
+use super::{Claim, Context};
 use peers::{Bench, Measured, Peer, Request, Target};
 use record::HostSampler;
 use report::grid::Grid;
@@ -34,6 +37,7 @@ struct Config {
     blocks: usize,
     blocks_short: usize,
     seed: u64,
+    device: device::Settings,
 }
 
 /// Largest share of its processor that the client may use, and largest share that other guests may
@@ -42,7 +46,7 @@ const CLIENT_MAX: f64 = 0.8;
 const STOLEN_MAX: f64 = 0.05;
 
 /// The systems of one size of objects, by their numbers.
-const NAMES: [&str; 7] = [
+const NAMES: [&str; 9] = [
     "ceiling",
     "nginx static",
     "node",
@@ -50,6 +54,8 @@ const NAMES: [&str; 7] = [
     "gateway + node",
     "raw relay + ceiling",
     "bare hyper",
+    "Varnish",
+    "HAProxy cache",
 ];
 const CEILING: usize = 0;
 const NGINX: usize = 1;
@@ -58,24 +64,8 @@ const PROXY_CACHE: usize = 3;
 const GATEWAY: usize = 4;
 const RELAY: usize = 5;
 const HYPER: usize = 6;
-
-/// The goals for a size of objects, as ratios; NaN where there is none.
-struct Goals {
-    /// Requests/s of the node over nginx's, at least.
-    over_nginx: f64,
-    /// Processor time of the node over the ceiling's, at most.
-    node_cpu: f64,
-    /// Processor time of the gateway alone over the raw relay's alone, at most.
-    gateway_cpu: f64,
-}
-
-/// Objects of up to 16 KiB cost what their request costs; larger ones what their bytes cost.
-fn goals(object_bytes: u64) -> Goals {
-    match object_bytes {
-        0..=16_384 => Goals { over_nginx: 1.5, node_cpu: 1.3, gateway_cpu: 1.3 },
-        _ => Goals { over_nginx: 1.3, node_cpu: f64::NAN, gateway_cpu: 1.1 },
-    }
-}
+const VARNISH: usize = 7;
+const HAPROXY: usize = 8;
 
 /// The name of a system of any size.
 fn name_of(sizes: &[u64], system: usize) -> String {
@@ -97,7 +87,11 @@ pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     let started: anyhow::Result<Vec<Systems>> =
         placement.of_servers(|| config.object_bytes.iter().map(start).collect());
     let started = started?;
-    let targets: Vec<&Target> = started.iter().flat_map(|systems| &systems.targets).collect();
+    // Rivals that are not installed are left out: the systems that run, by their numbers.
+    let all: Vec<&Option<Target>> = started.iter().flat_map(|systems| &systems.targets).collect();
+    let running: Vec<usize> = (0..all.len()).filter(|&system| all[system].is_some()).collect();
+    let targets: Vec<&Target> = all.iter().filter_map(|target| target.as_ref()).collect();
+    let column = |system: usize| running.iter().position(|&number| number == system);
     context.provenance.peer("nginx", &peers::nginx_version()?)?;
     let request = Request {
         objects: config.objects,
@@ -114,15 +108,21 @@ pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     let stolen = host.sample().cpu_stolen;
     drop(started);
     let sizes = &config.object_bytes;
-    record(context, sizes, &blocks, stolen)?;
-    let marks = marks(sizes, &blocks, stolen);
+    record(context, sizes, &running, &blocks, stolen)?;
+    let marks = marks(sizes, &running, &blocks, stolen);
     let each = sizes.iter().enumerate();
-    Ok(each.flat_map(|(size, bytes)| claims(*bytes, size * NAMES.len(), &blocks, &marks)).collect())
+    let of_size = |(size, bytes): (usize, &u64)| {
+        claims::claims(*bytes, &|system| column(size * NAMES.len() + system), &blocks, &marks)
+    };
+    let mut claims: Vec<Claim> = each.flat_map(of_size).collect();
+    claims.extend(device::run(context, &config.device, &bench, &placement)?);
+    Ok(claims)
 }
 
 /// Everything that is measured, running.
 struct Systems {
-    targets: Vec<Target>,
+    /// `None`: the rival is not installed.
+    targets: Vec<Option<Target>>,
     _peers: Vec<Peer>,
     _servers: Vec<lab::Server>,
 }
@@ -157,14 +157,31 @@ impl Systems {
         catalogue.put(gateway.url(), &scratch.join("fill-cluster"), context.quiet)?;
         let node = target(&[&alone]);
         let through = target(&[&gateway, &behind]);
+        let mut peers = Vec::new();
+        let mut rival = |name: &str, argument: &str, start: &dyn Fn() -> anyhow::Result<Peer>| {
+            let Some(version) = rivals::version(name, argument) else {
+                context.say(format!("{name} is not installed: it is left out"));
+                return anyhow::Ok(None);
+            };
+            context.provenance.peer(name, &version)?;
+            let peer = start()?;
+            let target = peer.target.clone();
+            peers.push(peer);
+            Ok(Some(target))
+        };
+        let upstream = &fixed.target.address;
+        let varnish = rival("varnishd", "-V", &|| rivals::varnish(scratch, upstream))?;
+        let haproxy = rival("haproxy", "-v", &|| rivals::haproxy(scratch, upstream, bytes))?;
         let targets = vec![
-            ceiling.target.clone(),
-            fixed.target.clone(),
-            node,
-            cached.target.clone(),
-            through,
-            relay.target.clone(),
-            hyper.target.clone(),
+            Some(ceiling.target.clone()),
+            Some(fixed.target.clone()),
+            Some(node),
+            Some(cached.target.clone()),
+            Some(through),
+            Some(relay.target.clone()),
+            Some(hyper.target.clone()),
+            varnish,
+            haproxy,
         ];
         // Every object once through each, so that memory, page cache and proxy cache hold it.
         let every = Request {
@@ -173,12 +190,12 @@ impl Systems {
             warmup_s: 0.0,
             measure_s: 1.0,
         };
-        for target in &targets {
+        for target in targets.iter().flatten() {
             bench.load(target, &every)?;
         }
         Ok(Systems {
             targets,
-            _peers: vec![relay, ceiling, cached, fixed, hyper],
+            _peers: peers.into_iter().chain([relay, ceiling, cached, fixed, hyper]).collect(),
             _servers: vec![gateway, behind, alone],
         })
     }
@@ -255,6 +272,7 @@ struct Row<'a> {
 fn record(
     context: &Context,
     sizes: &[u64],
+    running: &[usize],
     blocks: &Blocks<Measured>,
     stolen: f64,
 ) -> anyhow::Result<()> {
@@ -263,7 +281,7 @@ fn record(
         for (system, measured) in block.iter().enumerate() {
             rows.push(Row {
                 block: index + 1,
-                system: name_of(sizes, system),
+                system: name_of(sizes, running[system]),
                 requests_per_s: measured.rate,
                 cpu_us_per_request: &measured.cpu_us,
                 client_cpu: measured.client_cpu,
@@ -279,10 +297,10 @@ fn record(
         .with_context(|| format!("cannot write {}", path.display()))?;
     let head = ["system", "requests/s", "95 % interval", "CPU µs each", "p99 µs"];
     let mut grid = Grid::new("lrrrr", &head);
-    for system in 0..sizes.len() * NAMES.len() {
+    for (system, &number) in running.iter().enumerate() {
         let rate = blocks.figure(system, |m| m.rate);
         grid.row([
-            name_of(sizes, system),
+            name_of(sizes, number),
             format!("{:.0}", rate.value),
             format!("{:.0} … {:.0}", rate.low, rate.high),
             format!("{:.1}", blocks.figure(system, Measured::cpu_us_sum).value),
@@ -296,13 +314,13 @@ fn record(
 }
 
 /// Complaints about the whole run: every claim rests on all blocks.
-fn marks(sizes: &[u64], blocks: &Blocks<Measured>, stolen: f64) -> Vec<Mark> {
+fn marks(sizes: &[u64], running: &[usize], blocks: &Blocks<Measured>, stolen: f64) -> Vec<Mark> {
     let mut marks = Vec::new();
-    for system in 0..sizes.len() * NAMES.len() {
+    for (system, &number) in running.iter().enumerate() {
         let busy = blocks.figure(system, |m| m.client_cpu).value;
         if busy > CLIENT_MAX {
             let detail = format!("the client used {:.0} % of its processor", busy * 100.0);
-            marks.push(Mark::new(name_of(sizes, system), Complaint::Processor, detail));
+            marks.push(Mark::new(name_of(sizes, number), Complaint::Processor, detail));
         }
     }
     if stolen > STOLEN_MAX {
@@ -310,103 +328,4 @@ fn marks(sizes: &[u64], blocks: &Blocks<Measured>, stolen: f64) -> Vec<Mark> {
         marks.push(Mark::new("all blocks", Complaint::Stolen, detail));
     }
     marks
-}
-
-/// The claims of objects of some size, whose systems begin at `first`.
-fn claims(
-    object_bytes: u64,
-    first: usize,
-    blocks: &Blocks<Measured>,
-    marks: &[Mark],
-) -> Vec<Claim> {
-    let claim = |name: &str, found: Interval, unit: &str| Claim {
-        low: found.low,
-        high: found.high,
-        marks: marks.to_vec(),
-        ..Claim::new(
-            format!("{} KiB, {name}", object_bytes / 1024),
-            (found.value, 0.0),
-            unit,
-            blocks.len() as u64,
-        )
-    };
-    let cpu = |system| blocks.figure(first + system, Measured::cpu_us_sum);
-    let cpus = |over, under| blocks.ratio(first + over, first + under, Measured::cpu_us_sum);
-    // Without the processes behind it.
-    let own = |m: &Measured| m.cpu_us.first().copied().unwrap_or(f64::NAN);
-    let own_cpu = |system| blocks.figure(first + system, own);
-    let rates = |over, under| blocks.ratio(first + over, first + under, |m| m.rate);
-    let goals = goals(object_bytes);
-    let node = claim("node: CPU over the ceiling's", cpus(NODE, CEILING), "×");
-    vec![
-        claim("node: requests/s over nginx static's", rates(NODE, NGINX), "×")
-            .with_goal(Goal::AtLeast(goals.over_nginx)),
-        if goals.node_cpu.is_nan() { node } else { node.with_goal(Goal::AtMost(goals.node_cpu)) },
-        claim(
-            "gateway: CPU over the raw relay's, without what is behind",
-            blocks.ratio(first + GATEWAY, first + RELAY, own),
-            "×",
-        )
-        .with_goal(Goal::AtMost(goals.gateway_cpu)),
-        claim("bare hyper: CPU over the ceiling's", cpus(HYPER, CEILING), "×"),
-        claim("nginx static: CPU over the ceiling's", cpus(NGINX, CEILING), "×"),
-        claim("ceiling: CPU of a request", cpu(CEILING), "µs"),
-        claim("node: CPU of a request", cpu(NODE), "µs"),
-        claim("nginx static: CPU of a request", cpu(NGINX), "µs"),
-        claim("bare hyper: CPU of a request", cpu(HYPER), "µs"),
-        claim("gateway: CPU of a request, without the node's", own_cpu(GATEWAY), "µs"),
-        claim("raw relay: CPU of a request, without the ceiling's", own_cpu(RELAY), "µs"),
-        claim(
-            "gateway + node: requests/s over nginx proxy_cache's",
-            rates(GATEWAY, PROXY_CACHE),
-            "×",
-        ),
-        claim("nginx proxy_cache: CPU of a request", cpu(PROXY_CACHE), "µs"),
-        claim("node: share of the ceiling", rates(NODE, CEILING), "×"),
-    ]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Verdict;
-
-    fn measured(rate: f64, cpu_us: &[f64]) -> Measured {
-        Measured { rate, cpu_us: cpu_us.to_vec(), client_cpu: 0.5, p99_us: 1.0 }
-    }
-
-    #[test]
-    fn claims_are_of_ratios_within_blocks() {
-        let sizes = [4096, 81_920];
-        let blocks = slices::run(2 * NAMES.len(), 40, 1, |block, system| {
-            let machine = 1.0 + block as f64;
-            let each = [
-                (4.0, 10.0),
-                (2.0, 20.0),
-                (3.2, 12.0),
-                (1.0, 25.0),
-                (0.5, 20.0),
-                (0.6, 18.0),
-                (3.9, 11.0),
-            ];
-            let (rate, cpu_us) = each[system % NAMES.len()];
-            let behind = matches!(system % NAMES.len(), GATEWAY | RELAY);
-            Ok(measured(machine * rate, &[machine * cpu_us, 15.0][..1 + usize::from(behind)]))
-        });
-        let blocks = blocks.unwrap();
-        let marks = marks(&sizes, &blocks, 0.06);
-        assert!(marks.len() == 1 && marks[0].complaint == Complaint::Stolen, "{marks:?}");
-        for (size, bytes) in sizes.into_iter().enumerate() {
-            let claims = claims(bytes, size * NAMES.len(), &blocks, &marks);
-            let claims: Vec<Claim> = claims.into_iter().map(Claim::judged).collect();
-            assert!((claims[0].value - 1.6).abs() < 1e-9 && claims[0].high < 1.6 + 1e-9);
-            assert_eq!(claims[0].verdict, Some(Verdict::Holds));
-            assert!((claims[1].value - 1.2).abs() < 1e-9);
-            assert_eq!(claims[1].verdict, (bytes == 4096).then_some(Verdict::Holds));
-            assert!((claims[2].value - 20.0 / 18.0).abs() < 1e-9, "the gateway alone");
-            let expected = if bytes == 4096 { Verdict::Holds } else { Verdict::Fails };
-            assert_eq!(claims[2].verdict, Some(expected));
-            assert!(claims.iter().all(|claim| claim.marks == marks));
-        }
-    }
 }

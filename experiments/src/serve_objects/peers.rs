@@ -169,7 +169,7 @@ pub struct Target {
 
 impl Target {
     /// Processor seconds that each process has used.
-    fn cpu_s(&self) -> anyhow::Result<Vec<f64>> {
+    pub fn cpu_s(&self) -> anyhow::Result<Vec<f64>> {
         self.processes.iter().map(|&pid| threads_s(pid)).collect()
     }
 }

@@ -230,12 +230,13 @@ fn in_words(url: &str, status: &Value, tiers: &Value) -> String {
     let (reads, bulk) = (number(&bought["hot_reads"]), number(&bought["bulk_reads"]));
     let _ = writeln!(
         text,
-        "hot: {:.1} % of {} device reads, {:.1} s of waiting saved; {} objects; worth it from {:.3e} s/s per byte",
+        "hot: {:.1} % of {} device reads, {:.1} s of waiting saved; {} objects; worth it from {:.3e} s/s per byte; reads count for {:.0} s",
         100.0 * reads / (reads + bulk).max(1.0),
         reads + bulk,
         number(&bought["saved_s"]),
         hot["objects"],
         number(&hot["promote_from"]),
+        number(&hot["remembered_s"]),
     );
     let _ = writeln!(
         text,
@@ -350,7 +351,7 @@ mod tests {
             assert!(text.contains(part), "{part}: {text}");
         }
         let hot = serde_json::json!({ "bought": { "hot_reads": 60, "bulk_reads": 40, "saved_s": 1.5 },
-            "promote_from": 1e-9, "objects": 9, "last_minute": { "promoted": 4,
+            "promote_from": 1e-9, "remembered_s": 2400.0, "objects": 9, "last_minute": { "promoted": 4,
             "promoted_bytes": 5000, "reinserted": 0, "demoted": 1, "put_off": 0 },
             "share_at": [[1.0, 0.625]], "hottest": [{ "key": "a", "reads_per_s": 2.0,
             "saved_s": 0.01, "bytes": 900, "pinned": true }] });
@@ -358,6 +359,7 @@ mod tests {
         for part in [
             "60.0 % of 100",
             "4 promoted (5.0 kB)",
+            "reads count for 2400 s",
             "62.5 % with 1x",
             "10.000 ms saved, 900 B, pinned",
         ] {

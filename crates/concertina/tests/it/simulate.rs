@@ -146,3 +146,79 @@ fn what_cannot_be_simulated_is_said() {
     let output = concertina(dir.path(), &args);
     assert!(String::from_utf8_lossy(&output.stderr).contains("unknown member"));
 }
+
+/// A disk and a hot device for a tenth of the bytes, with memory beside: a model fitted at three loads predicts
+/// the shares within times at two others.
+#[test]
+fn the_response_of_a_node_with_hot_devices_is_predicted() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = "
+[node]
+memory_bytes = \"600KB\"
+revalidate_s = 0.0
+[observe]
+objectives_ms = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0]
+[tiers]
+popularity_s = 60.0
+[[device]]
+path = \"bulk\"
+count = 2
+bytes = \"256MiB\"
+queue_length_max = 100000
+service = { kind = \"gamma\", mean_ms = 8.0, scv = 0.4 }
+[[device]]
+path = \"hot\"
+class = \"hot\"
+bytes = \"2MB\"
+segment_bytes = \"64KiB\"
+queue_length_max = 100000
+service = { kind = \"gamma\", mean_ms = 2.0, scv = 0.4 }
+";
+    std::fs::write(dir.path().join("c.toml"), config).unwrap();
+    let simulate = |rates: &str, seed: &str, out: &str| -> serde_json::Value {
+        let args = [
+            "simulate",
+            "--config=c.toml",
+            "--json",
+            "--popularity=zipf:0.9",
+            "--keys=5000",
+            "--size=4000",
+            "--network=0s",
+            "--warmup=200s",
+            "--duration=300s",
+        ];
+        let asked = [("--rate", rates), ("--seed", seed), ("--out", out)];
+        let asked = asked.map(|(name, value)| format!("{name}={value}"));
+        let asked: Vec<&str> = asked.iter().map(String::as_str).collect();
+        let output = concertina(dir.path(), &[&args[..], &asked].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    simulate("100,180,260", "1", "fitted");
+    let output = concertina(dir.path(), &["fit", "fitted", "--out", "m.toml"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let judged = simulate("140,220", "2", "judged");
+    for (step, rate) in ["140", "220"].iter().enumerate() {
+        let step = &judged["steps"][step];
+        let hot = step["outcomes"]["hot_device"].as_f64().unwrap();
+        assert!(hot > 0.25 && step["outcomes"]["memory"].as_f64().unwrap() > 0.05, "{step}");
+        let within: Vec<(f64, f64)> = step["within"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|at| (at[0].as_f64().unwrap(), at[1].as_f64().unwrap()))
+            .collect();
+        let times: Vec<String> = within.iter().map(|(ms, _)| format!("{ms}ms")).collect();
+        let times = times.join(",");
+        let args = ["predict", "m.toml", "--json", "--rate", *rate, "--within", &times];
+        let output = concertina(dir.path(), &args);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let points = told["predictions"][0]["points"].as_array();
+        for (point, (ms, share)) in points.unwrap().iter().zip(within) {
+            let predicted = point["concertina"]["value"].as_f64().unwrap();
+            println!("{rate}/s, {ms} ms: {share:.4}, predicted {predicted:.4}");
+            assert!((predicted - share).abs() < 0.03, "{rate}/s, {ms} ms: {share}, {predicted}");
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! When a node copies what is read often to its hot devices by itself, and when that is a change that is asked for.
 //!
 //! Single copies are too many for a journal, and each is small. So copies are free while the hot devices hold nearly what they should:
-//! they follow slow changes of what is popular. Where the best placement has a copy for `APART` more of the devices' reads than
+//! they follow slow changes of what is popular. Where a placement by the counts has a copy for `APART` more of the devices' reads than
 //! now (after a start with empty hot devices, after a shift of popularity), filling the hot devices is one change:
 //! [`Copies::look`] proposes it, and nothing is copied until [`Copies::decided`] says that it is made. It ends when the two shares are
 //! nearer than half of that.
@@ -26,7 +26,7 @@ pub struct Seen {
     pub reads: u64,
     /// Reads of objects that had a copy on a hot device, whichever was read.
     pub with_copy: u64,
-    /// The share of the reads that would be such with the best placement; `None` before it is known.
+    /// The share of the reads that would be such with a placement by the counts; `None` before it is known.
     pub best: Option<f64>,
 }
 
@@ -93,7 +93,7 @@ impl Copies {
             change: "copies what is read often to them".to_owned(),
             reason: format!(
                 "{:.0} % of the devices' reads are of objects with a copy on a hot device, and {:.0} % would be \
-                 by the best placement",
+                 with a placement by the counts of reads",
                 100.0 * share,
                 100.0 * best
             ),

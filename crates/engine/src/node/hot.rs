@@ -3,8 +3,10 @@
 //! Reads that memory did not answer are counted by key ([`Popularity`]). The benefit of a copy is
 //! the wait that it saves in a second (its reads per second × the difference of the expected waits
 //! of bulk and hot devices for its size) divided by its bytes. [`Worth`] says from which benefit on
-//! all objects fit into the hot devices. An object above that benefit, times a hysteresis, is
-//! copied when it is read, because then its bytes are at hand; writes are limited by a bucket.
+//! all objects fit into the hot devices, and over which time reads are best counted at the moment. An
+//! object above that benefit, times a hysteresis, is copied when its bytes are at hand: when it was read
+//! from a bulk device, or when it was just written to one. So a first read is enough where few objects are
+//! read more often than once in that time. Writes are limited by a bucket.
 //!
 //! Demotion costs nothing: a hot device is a log as any other, whose oldest segment is dropped. What
 //! is still worth its bytes then is written again first (*reinsertion*): a sealed segment brings the
@@ -22,24 +24,28 @@ use super::hot_report::{Bought, Hottest, Moves};
 use super::index::{OnDevices, Place, Record};
 use super::settings::{Choice, TierSettings};
 use super::{Action, DeviceId, Node};
-use crate::tier::{Popularity, Saved, Worth};
+use crate::tier::{Popularity, SCALES, Saved, Worth, mean_lives};
 use crate::{Key, Payload};
 
 /// Background reads of a node at once.
 const RESCUES_MAX: usize = 4;
 /// Objects that wait to be read in the background.
 const RESCUES_WAITING_MAX: usize = 1 << 16;
-/// A copy is not worth its writing for fewer decayed reads: once is no popularity.
-const COUNT_MIN: f64 = 1.5;
+/// A part of a large object is read alone unless the object has this many decayed reads: to copy it, all
+/// of it must be read.
+const WHOLE_FROM: f64 = 1.5;
+/// How far above the level an object must be to be copied, in standard errors of its count at the level.
+const ERRORS: f64 = 0.5;
 /// Objects that are listed as the hottest.
 const LISTED: usize = 32;
 /// Moves that are listed.
 const MOVES_LISTED: usize = 64;
 /// Keys of which the curve of reads against bytes is made.
 const SAMPLED: usize = 8192;
-/// The level of benefit is computed anew this many times in the remembered time, and at least once
-/// a second.
-const LEVELS: Nanos = 16;
+/// The level of benefit is computed anew this many times in the remembered time, but at least once in
+/// `LEVEL_MAX`, and whenever a segment of a hot device is full.
+const LEVELS: Nanos = 64;
+const LEVEL_MAX: Nanos = 10 * SECOND;
 /// Multiples of the hot bytes of which the best placement's share is reported.
 const SHARES_AT: [f64; 5] = [0.25, 0.5, 1.0, 2.0, 4.0];
 /// Bytes written again for each byte of a new copy. Each write to a full log puts out as much, and
@@ -75,8 +81,8 @@ struct Rescue {
 
 /// The state of the hot class.
 pub(super) struct Hot {
-    pub counts: Popularity,
-    worth: Worth,
+    pub counts: Popularity<{ SCALES.len() }>,
+    pub worth: Worth,
     /// Bytes of the hot devices, and the part that objects worth a copy should take.
     bytes: f64,
     budget: f64,
@@ -110,9 +116,9 @@ impl Hot {
         }
         let bytes: u64 = devices.iter().filter(hot).map(|device| device.log.bytes_max()).sum();
         Some(Hot {
-            counts: Popularity::new(settings.counters, settings.memory, now),
+            counts: Popularity::with_lives(settings.counters, mean_lives(settings.memory), now),
             worth: Worth::new(SAMPLED, settings.memory, now),
-            level_every: (settings.memory / LEVELS).clamp(1, SECOND),
+            level_every: (settings.memory / LEVELS).clamp(1, LEVEL_MAX),
             bytes: bytes as f64,
             budget: bytes as f64 * settings.fill,
             share_at: Vec::new(),
@@ -141,8 +147,9 @@ impl Hot {
     /// The least benefit per byte of what fits, in decayed reads × seconds ÷ bytes.
     fn level_now(&mut self, saved: Saved, now: Nanos) -> f64 {
         if now >= self.level_at {
+            self.worth.look(saved, self.budget, now);
+            self.level = self.worth.level();
             let placement = self.worth.placement(saved, now);
-            self.level = placement.level(self.budget);
             let share = |times| Some((times, placement.share(self.bytes * times)?));
             self.share_at = SHARES_AT.into_iter().filter_map(share).collect();
             self.level_at = now + self.level_every;
@@ -152,7 +159,7 @@ impl Hot {
 
     /// Takes bytes from the bucket, which holds a second's. Copies of what is on a hot device come
     /// before others: these leave half of the bucket. Returns whether they may be written.
-    fn take(
+    pub fn take(
         &mut self,
         settings: &TierSettings,
         bytes: u64,
@@ -182,7 +189,25 @@ impl Hot {
         true
     }
 
-    fn note(&mut self, now: Nanos, key: &Key, what: &'static str, benefit: f64) {
+    /// The decayed reads of a key, over the time that is best at the moment.
+    fn count(&mut self, key: &[u8], now: Nanos) -> f64 {
+        self.counts.counts(key, now)[self.worth.scale()]
+    }
+
+    /// Reads per second that a decayed count stands for.
+    pub fn rate(&self, count: f64, now: Nanos) -> f64 {
+        self.counts.rate_of(self.worth.scale(), count, now)
+    }
+
+    /// The multiple of the level from which on an object is copied: a standard error of the count that an
+    /// object at the level has, so that what is there by chance does not move, but at most the setting.
+    fn hysteresis(&self, saved: Saved, bytes: u64, most: f64) -> f64 {
+        let at_level = self.level * bytes.max(1) as f64 / saved.of_s(bytes);
+        // Not a number if a copy saves nothing.
+        most.min(1.0 + ERRORS / at_level.sqrt())
+    }
+
+    pub fn note(&mut self, now: Nanos, key: &Key, what: &'static str, benefit: f64) {
         self.roll(now);
         if self.moved.len() >= MOVES_LISTED {
             self.moved.pop_front();
@@ -267,7 +292,7 @@ impl<P: Payload> Node<P> {
     /// Counts a read that memory did not answer.
     pub(super) fn count_read(&mut self, key: &Key, now: Nanos) {
         let Some(hot) = &mut self.hot else { return };
-        hot.counts.add(key, now);
+        hot.counts.raise(key, 1, now);
         if let Some(on) = self.index.get(key) {
             hot.worth.add(key, on.bytes(), now);
         }
@@ -312,12 +337,22 @@ impl<P: Payload> Node<P> {
         let pinned = self.is_pinned(key);
         let (saved, roomy) = (self.saved(now), self.hot_is_roomy());
         let hot = self.hot.as_mut()?;
-        let (count, level) = (hot.counts.count(key, now), hot.level_now(saved, now));
-        let benefit = count * saved.of_s(bytes) / bytes.max(1) as f64;
+        let level = hot.level_now(saved, now);
+        let benefit = hot.count(key, now) * saved.of_s(bytes) / bytes.max(1) as f64;
         // What is copied to free space puts nothing out.
-        let from = level * if again || roomy { 1.0 } else { self.settings.tiers.hysteresis };
-        let enough = count >= if again { 1.0 } else { COUNT_MIN } && (again || hot.copying);
-        (pinned || enough && benefit > 0.0 && benefit >= from).then_some(benefit)
+        let times = match again || roomy {
+            true => 1.0,
+            false => hot.hysteresis(saved, bytes, self.settings.tiers.hysteresis),
+        };
+        let may = again || hot.copying;
+        (pinned || may && benefit > 0.0 && benefit >= level * times).then_some(benefit)
+    }
+
+    /// Whether to read all of a large object although a part of it is asked for: to copy it.
+    pub(super) fn whole_for_hot(&mut self, key: &[u8], bytes: u64, now: Nanos) -> bool {
+        let pinned = self.is_pinned(key);
+        let often = |hot: &mut Hot| pinned || hot.count(key, now) >= WHOLE_FROM;
+        self.hot.as_mut().is_some_and(often) && self.worth_hot(key, bytes, false, now).is_some()
     }
 
     /// Whether a hot device has room without dropping a segment.
@@ -365,24 +400,7 @@ impl<P: Payload> Node<P> {
         let Some(benefit) = benefit.filter(|_| !self.appending_of.contains_key(key)) else {
             return;
         };
-        let pinned = self.is_pinned(key);
-        let settings = &self.settings.tiers;
-        let Some(hot) = &mut self.hot else { return };
-        if !hot.take(settings, bytes, again, pinned, now) {
-            return;
-        }
-        if !self.append(key, payload, verified, Target::Hot, of, actions) {
-            return;
-        }
-        let Some(hot) = &mut self.hot else { return };
-        hot.note(now, key, if again { "reinserted" } else { "promoted" }, benefit);
-        if again {
-            hot.moves.reinserted += 1;
-            hot.moves.reinserted_bytes += bytes;
-        } else {
-            hot.moves.promoted += 1;
-            hot.moves.promoted_bytes += bytes;
-        }
+        self.copy_to_hot((key, payload), (verified, of), (benefit, again), now, actions);
     }
 
     /// Records what a read from a device brought.
@@ -409,8 +427,8 @@ impl<P: Payload> Node<P> {
         }
         hot.bought.hot_reads += reads;
         hot.bought.saved_s += saved * reads as f64;
-        let count = hot.counts.count(&flight.key, served);
-        let reads_per_s = hot.counts.rate(count, served);
+        let count = hot.count(&flight.key, served);
+        let reads_per_s = hot.rate(count, served);
         let key = String::from_utf8_lossy(&flight.key).into_owned();
         let benefit = reads_per_s * saved_s / bytes.max(1) as f64;
         hot.list(&flight.key, Hottest { key, bytes, reads_per_s, saved_s, benefit, pinned });
@@ -442,6 +460,9 @@ impl<P: Payload> Node<P> {
     /// A segment of a hot device was sealed: what of the oldest is still worth its bytes is to be
     /// written again before that one is dropped. The index has no keys: the device has them.
     pub(super) fn rescue_oldest(&mut self, device: DeviceId, actions: &mut Vec<Action<P>>) {
+        if let Some(hot) = &mut self.hot {
+            hot.level_at = 0;
+        }
         if let Some(segment) = self.devices[device].log.oldest() {
             actions.push(Action::List { device, segment });
         }

@@ -6,6 +6,7 @@ use serde::Serialize;
 use super::depth::Depth;
 use super::device::DeviceState;
 use super::{DepthReason, HotNodes, Node};
+use crate::tier::SCALES;
 use crate::{Key, Payload};
 
 /// Counts of what moved.
@@ -131,7 +132,7 @@ pub struct Tiers {
 pub struct HotTier {
     /// The benefit (seconds saved in a second for each byte) from which on objects fit.
     pub level: f64,
-    /// Benefit from which on an object is copied.
+    /// Benefit from which on any object is copied; objects with many reads are copied from less on.
     pub promote_from: f64,
     /// Objects on hot devices.
     pub objects: u64,
@@ -146,6 +147,12 @@ pub struct HotTier {
     /// For multiples of the hot devices' bytes: share of the devices' reads that the best placement
     /// of so many bytes would serve.
     pub share_at: Vec<(f64, f64)>,
+    /// The share of the devices' recent reads that a placement by the counts would have held, within the part
+    /// of the hot bytes that it gets; absent before the first read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held: Option<f64>,
+    /// The time over which reads are counted at the moment, seconds.
+    pub remembered_s: f64,
     /// The objects with the greatest benefit among those read lately.
     pub hottest: Vec<Hottest>,
     /// The latest moves.
@@ -197,11 +204,12 @@ impl<P: Payload> Node<P> {
         });
         let devices: Vec<DeviceTier> = devices.collect();
         let hysteresis = settings.tiers.hysteresis;
+        let remembered_s = settings.tiers.memory as f64 / SECOND as f64;
         let hot = self.hot.as_mut().map(|hot| {
             hot.roll(now);
             // Per second instead of per remembered time, so that it compares with other settings.
             // As of the last read that asked: to look at it must not change what is decided.
-            let level = hot.counts.rate(hot.level, now);
+            let level = hot.rate(hot.level, now);
             let of = devices.iter().filter(|device| device.class == "hot");
             let (objects, bytes) =
                 of.fold((0, 0), |(n, b), device| (n + device.objects, b + device.live_bytes));
@@ -213,8 +221,8 @@ impl<P: Payload> Node<P> {
                 ago_s: now.saturating_sub(noted.at) as f64 / SECOND as f64,
                 key: String::from_utf8_lossy(&noted.key).into_owned(),
                 what: noted.what,
-                benefit: hot.counts.rate(noted.benefit, now),
-                level: hot.counts.rate(noted.level, now),
+                benefit: hot.rate(noted.benefit, now),
+                level: hot.rate(noted.level, now),
             });
             HotTier {
                 level,
@@ -225,6 +233,8 @@ impl<P: Payload> Node<P> {
                 moves: hot.moves,
                 last_minute: hot.moves.since(&hot.minutes[0]),
                 share_at: hot.share_at.clone(),
+                held: hot.worth.held(),
+                remembered_s: remembered_s * SCALES[hot.worth.scale()],
                 hottest,
                 moved: moved.collect(),
             }

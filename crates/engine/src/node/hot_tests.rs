@@ -426,7 +426,7 @@ impl Governed {
         let seen = Seen {
             reads: hot.bought.hot_reads + hot.bought.bulk_reads,
             with_copy: hot.bought.hot_reads + hot.bought.hot_passed_by,
-            best: hot.share_at.iter().find(|at| at.0 == 1.0).map(|at| at.1),
+            best: hot.held,
         };
         if let Some(proposal) = self.copies.look(seen) {
             let made = self.governor.propose(now, 0, &proposal) == Some(Status::Made);

@@ -31,6 +31,7 @@ mod handover_tests;
 #[cfg(test)]
 mod hit_tests;
 mod hot;
+mod hot_copies;
 mod hot_keys;
 #[cfg(test)]
 mod hot_keys_tests;
@@ -107,7 +108,7 @@ impl<P: Payload> Kept<P> {
 }
 
 /// A record that is being written to a device.
-struct Appending {
+struct Appending<P> {
     device: DeviceId,
     location: Location,
     key: Key,
@@ -115,6 +116,8 @@ struct Appending {
     stored_bytes: u64,
     /// The record that it is a copy of, if one was read for it.
     copy_of: Option<Place>,
+    /// The object, if a copy on a hot device is to follow.
+    then_hot: Option<P>,
     /// A write to the key ended meanwhile: the record must not be indexed.
     void: bool,
 }
@@ -200,7 +203,7 @@ pub struct Node<P> {
     flights: Flights,
     /// What readers of flights that are read in pieces are given, from their first piece on.
     opened: HashMap<JobId, P>,
-    appending: HashMap<JobId, Appending>,
+    appending: HashMap<JobId, Appending<P>>,
     /// The newest of a key's records that are being written and not void.
     appending_of: HashMap<Key, JobId>,
     appending_bytes: u64,

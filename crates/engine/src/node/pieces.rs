@@ -104,8 +104,7 @@ impl<P: Payload> Node<P> {
         }
         let bytes = location.bytes();
         let copied = self.index.get(key).is_some_and(|on| on.hot().is_some());
-        let worth =
-            self.hot.is_some() && !copied && self.worth_hot(key, bytes, false, now).is_some();
+        let worth = !copied && self.whole_for_hot(key, bytes, now);
         (!worth).then_some(part)
     }
 

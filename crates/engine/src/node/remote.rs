@@ -113,6 +113,7 @@ impl<P: Payload> Node<P> {
             self.append(&flight.key, &payload, verified, Target::Main, None, actions);
             // A copy that nobody reads yet must not evict from memory what is read now.
             if !flight.waiters.is_empty() || self.devices.is_empty() {
+                self.first_read(&flight.key, &payload, now);
                 self.keep(flight.key.clone(), payload.clone(), verified, actions);
             }
         }
@@ -245,6 +246,7 @@ impl<P: Payload> Node<P> {
                     self.append(&flight.key, &payload, verified, Target::Main, None, actions);
                     // A copy that nobody reads yet must not evict from memory what is read now.
                     if !flight.waiters.is_empty() {
+                        self.first_read(&flight.key, &payload, now);
                         self.keep(flight.key.clone(), payload.clone(), verified, actions);
                     }
                 }

@@ -97,6 +97,7 @@ impl<P: Payload> Node<P> {
                 verified,
                 stored_bytes,
                 copy_of,
+                then_hot: None,
                 void: false,
             },
         );
@@ -137,7 +138,7 @@ impl<P: Payload> Node<P> {
             return self.invariants.broken();
         };
         self.appending_bytes -= appending.stored_bytes;
-        let Appending { device, location, key, verified, copy_of, void, .. } = appending;
+        let Appending { device, location, key, verified, copy_of, then_hot, void, .. } = appending;
         if self.appending_of.get(&key) == Some(&job) {
             self.appending_of.remove(&key);
         }
@@ -154,7 +155,11 @@ impl<P: Payload> Node<P> {
             }
             let (settings, cluster, now) = (&self.settings, self.cluster.as_ref(), self.now);
             let counts = |verified: &Verified| Node::<P>::counts(settings, cluster, verified, now);
-            self.index.put(&key, Place { device, location }, is_hot, verified, &counts);
+            let place = Place { device, location };
+            self.index.put(&key, place, is_hot, verified, &counts);
+            if let Some(payload) = then_hot {
+                self.then_hot(self.now, &key, &payload, (verified, place), actions);
+            }
         }
     }
 

@@ -11,4 +11,4 @@ pub(crate) use memory::ENTRY_OVERHEAD_BYTES;
 pub use memory::{Eviction, Memory};
 pub use popularity::Popularity;
 pub use table::{HASH_BITS, Item, Restored, Run, STAMPS, Table, Work, class_bytes, length_class};
-pub use worth::{Placement, Saved, Worth};
+pub use worth::{Placement, SCALES, Saved, Worth, mean_lives};

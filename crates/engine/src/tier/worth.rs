@@ -2,11 +2,18 @@
 //! keys.
 //!
 //! Keys are sampled by their hashes: all keys at first, and a smaller part of the hash space
-//! whenever there are more than fit. Each sampled key has its decayed count of reads and its bytes,
+//! whenever there are more than fit. Each sampled key has its decayed counts of reads and its bytes,
 //! so sorting the sample by benefit gives the bytes and reads of the best placement of any budget:
 //! from which benefit on objects fit ([`Placement::level`]), and what other budgets would serve
 //! ([`Placement::share`]). A sample of 8,192 keys of which a tenth fit knows the bytes above a benefit
 //! within some 3.5 % (1/√819).
+//!
+//! *How long a read should count* depends on the load: at a steady one, long counts tell objects apart
+//! that short ones take for equal; after a change they are wrong for long. So each key has counts of
+//! several mean lives, [`SCALES`] times the one that is asked for. Each read of a sampled key tests
+//! them: would a placement by the counts of this mean life have held the object, just before this read
+//! counted? The mean life that was right most often lately is used ([`Worth::scale`]); of those that
+//! are nearly as good, the longest, since it moves least.
 
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
@@ -16,11 +23,25 @@ use model::window::Nanos;
 const EXPONENT_MAX: f64 = 200.0;
 /// A sampled key with fewer decayed reads is dropped when there is no room.
 const COUNT_MIN: f64 = 0.1;
+/// The mean lives of counts, as multiples of the one that is asked for.
+pub const SCALES: [f64; 5] = [1.0 / 16.0, 1.0 / 4.0, 1.0, 4.0, 16.0];
+const N: usize = SCALES.len();
+/// The mean life that is used until something is known.
+const FIRST: usize = 2;
+/// Reads of sampled keys over which the mean lives are compared: an older one counts less than 1/e.
+const COMPARED: f64 = 2048.0;
+/// Mean lives whose shares differ by less are taken for equally good.
+const EQUAL: f64 = 0.005;
+
+/// The mean lives of counts for one that is asked for.
+pub fn mean_lives(mean_life: Nanos) -> [Nanos; N] {
+    SCALES.map(|scale| ((mean_life as f64 * scale) as Nanos).max(1))
+}
 
 #[derive(Clone, Copy)]
 struct Sampled {
-    /// In units of the weight.
-    count: f64,
+    /// In units of the weights.
+    counts: [f64; N],
     bytes: u64,
 }
 
@@ -40,42 +61,58 @@ impl Saved {
     }
 }
 
-/// The sample. Counts decay exponentially, as those of [`super::Popularity`] do. Memory: some 50
+/// The sample. Counts decay exponentially, as those of [`super::Popularity`] do. Memory: some 100
 /// bytes × `keys_max`.
 pub struct Worth {
     /// By hash: in an order that does not depend on the process.
     sampled: BTreeMap<u64, Sampled>,
     keys_max: usize,
     threshold: u64,
-    total: f64,
-    mean_life: f64,
+    /// All reads, sampled or not.
+    totals: [f64; N],
+    mean_lives: [f64; N],
     base: Nanos,
+    /// As of the last look.
+    saved: Saved,
+    levels: [f64; N],
+    /// Recent reads of sampled keys that a placement by each mean life would have held.
+    held: [f64; N],
+    compared: f64,
+    scale: usize,
 }
 
 impl Worth {
-    /// Nothing read so far. `mean_life` should be that of the counts; at most `keys_max` keys are
+    /// Nothing read so far. `mean_life` is multiplied with [`SCALES`]; at most `keys_max` keys are
     /// sampled, at least 64.
     pub fn new(keys_max: usize, mean_life: Nanos, now: Nanos) -> Worth {
         Worth {
             sampled: BTreeMap::new(),
             keys_max: keys_max.max(64),
             threshold: u64::MAX,
-            total: 0.0,
-            mean_life: mean_life.max(1) as f64,
+            totals: [0.0; N],
+            mean_lives: mean_lives(mean_life).map(|life| life as f64),
             base: now,
+            saved: Saved::default(),
+            levels: [0.0; N],
+            held: [0.0; N],
+            compared: 0.0,
+            scale: FIRST,
         }
     }
 
-    /// Adds a read of an object of `bytes` bytes.
+    /// Adds a read of an object of `bytes` bytes that is on a device.
     pub fn add(&mut self, key: &[u8], bytes: u64, now: Nanos) {
-        let exponent = now.saturating_sub(self.base) as f64 / self.mean_life;
-        let mut weight = exponent.exp();
-        if exponent > EXPONENT_MAX {
-            self.sampled.values_mut().for_each(|sampled| sampled.count /= weight);
-            self.total /= weight;
-            (self.base, weight) = (now, 1.0);
-        }
-        self.total += weight;
+        self.count(key, bytes, now, true);
+    }
+
+    /// Adds the read that brought an object to the devices: no placement could have held it.
+    pub fn add_first(&mut self, key: &[u8], bytes: u64, now: Nanos) {
+        self.count(key, bytes, now, false);
+    }
+
+    fn count(&mut self, key: &[u8], bytes: u64, now: Nanos, compare: bool) {
+        let weights = self.weights(now);
+        self.totals.iter_mut().zip(weights).for_each(|(total, weight)| *total += weight);
         let mut hasher = std::hash::DefaultHasher::new();
         key.hash(&mut hasher);
         // Another hash than that of the sketch's places.
@@ -83,10 +120,21 @@ impl Worth {
         if hash > self.threshold {
             return;
         }
-        let sampled = self.sampled.entry(hash).or_insert(Sampled { count: 0.0, bytes });
-        (sampled.count, sampled.bytes) = (sampled.count + weight, bytes);
+        let sampled = self.sampled.entry(hash).or_insert(Sampled { counts: [0.0; N], bytes });
+        sampled.bytes = bytes;
+        if compare {
+            let worth = self.saved.of_s(bytes) / bytes.max(1) as f64;
+            self.compared += 1.0 - self.compared / COMPARED;
+            for n in 0..N {
+                let count = sampled.counts[n] / weights[n];
+                let holds = count > 0.0 && count * worth >= self.levels[n];
+                self.held[n] += f64::from(u8::from(holds)) - self.held[n] / COMPARED;
+            }
+        }
+        sampled.counts.iter_mut().zip(weights).for_each(|(count, weight)| *count += weight);
         if self.sampled.len() > self.keys_max {
-            self.sampled.retain(|_, sampled| sampled.count >= COUNT_MIN * weight);
+            let least = COUNT_MIN * weights[N - 1];
+            self.sampled.retain(|_, sampled| sampled.counts[N - 1] >= least);
             while self.sampled.len() > self.keys_max {
                 self.threshold /= 2;
                 self.sampled.split_off(&(self.threshold + 1));
@@ -94,32 +142,81 @@ impl Worth {
         }
     }
 
-    /// The best placement of every budget. Cost: sorts the sample, some 0.5 ms for 8,192 keys.
+    /// The weights of a read now; scales the counts if one has grown too large.
+    fn weights(&mut self, now: Nanos) -> [f64; N] {
+        let past = now.saturating_sub(self.base) as f64;
+        // The first is the shortest.
+        if past / self.mean_lives[0] > EXPONENT_MAX {
+            let scales = self.mean_lives.map(|mean_life| (-past / mean_life).exp());
+            let scale = |counts: &mut [f64; N]| {
+                counts.iter_mut().zip(scales).for_each(|(count, scale)| *count *= scale);
+            };
+            self.sampled.values_mut().for_each(|sampled| scale(&mut sampled.counts));
+            scale(&mut self.totals);
+            self.base = now;
+            return [1.0; N];
+        }
+        self.mean_lives.map(|mean_life| (past / mean_life).exp())
+    }
+
+    /// Computes the levels of `budget` bytes anew, and which mean life is used. Cost: sorts the sample
+    /// for each, some 2 ms for 8,192 keys.
+    pub fn look(&mut self, saved: Saved, budget: f64, now: Nanos) {
+        self.saved = saved;
+        for n in 0..N {
+            self.levels[n] = self.placement_by(n, saved, now).level(budget);
+        }
+        let most = self.held.iter().copied().fold(0.0, f64::max);
+        let nearly = |n: &usize| self.held[*n] >= most - EQUAL * self.compared;
+        if self.compared > 0.0 {
+            self.scale = (0..N).rfind(nearly).unwrap_or(FIRST);
+        }
+    }
+
+    /// Which of [`SCALES`] is used.
+    pub fn scale(&self) -> usize {
+        self.scale
+    }
+
+    /// The level of the last look, by the counts of the mean life that is used.
+    pub fn level(&self) -> f64 {
+        self.levels[self.scale]
+    }
+
+    /// The share of recent reads of objects on devices that a placement by these counts, within the last
+    /// look's budget, would have held: of reads that it did not know. `None` before the first.
+    pub fn held(&self) -> Option<f64> {
+        (self.compared > 0.0).then(|| self.held[self.scale] / self.compared)
+    }
+
+    /// The best placement of every budget, by the counts of the mean life that is used. Cost: sorts the
+    /// sample, some 0.5 ms for 8,192 keys.
     pub fn placement(&self, saved: Saved, now: Nanos) -> Placement {
-        Placement { sorted: self.sorted(saved, now), part: self.part(), total: self.total }
+        self.placement_by(self.scale, saved, now)
+    }
+
+    fn placement_by(&self, n: usize, saved: Saved, now: Nanos) -> Placement {
+        let past = now.saturating_sub(self.base) as f64;
+        let weight = (past / self.mean_lives[n]).min(500.0).exp();
+        let benefit = |sampled: &Sampled| {
+            let benefit = sampled.counts[n] / weight * saved.of_s(sampled.bytes);
+            (benefit / sampled.bytes.max(1) as f64, sampled.bytes, sampled.counts[n])
+        };
+        let mut sorted: Vec<(f64, u64, f64)> = self.sampled.values().map(benefit).collect();
+        sorted.sort_by(|a, b| b.0.total_cmp(&a.0));
+        Placement { sorted, part: self.part(), total: self.totals[n] }
     }
 
     /// The sampled part of all keys.
     fn part(&self) -> f64 {
         (self.threshold as f64 + 1.0) / 2f64.powi(64)
     }
-
-    /// The sample by benefit, the greatest first.
-    fn sorted(&self, saved: Saved, now: Nanos) -> Vec<(f64, Sampled)> {
-        let weight = (now.saturating_sub(self.base) as f64 / self.mean_life).min(500.0).exp();
-        let benefit = |sampled: &Sampled| {
-            let benefit = sampled.count / weight * saved.of_s(sampled.bytes);
-            (benefit / sampled.bytes.max(1) as f64, *sampled)
-        };
-        let mut sorted: Vec<(f64, Sampled)> = self.sampled.values().map(benefit).collect();
-        sorted.sort_by(|a, b| b.0.total_cmp(&a.0));
-        sorted
-    }
 }
 
 /// The sample by benefit: which objects the best placement of a budget holds.
 pub struct Placement {
-    sorted: Vec<(f64, Sampled)>,
+    /// Benefit per byte, bytes, and count.
+    sorted: Vec<(f64, u64, f64)>,
     part: f64,
     total: f64,
 }
@@ -129,8 +226,8 @@ impl Placement {
     /// on all objects fit into `budget` bytes; 0 if all objects fit.
     pub fn level(&self, budget: f64) -> f64 {
         let mut bytes = 0.0;
-        for (benefit, sampled) in &self.sorted {
-            bytes += sampled.bytes as f64 / self.part;
+        for (benefit, of_key, _) in &self.sorted {
+            bytes += *of_key as f64 / self.part;
             if bytes > budget {
                 return *benefit;
             }
@@ -142,10 +239,10 @@ impl Placement {
     /// read.
     pub fn share(&self, budget: f64) -> Option<f64> {
         let (mut bytes, mut below) = (0.0, 0.0);
-        for (_, sampled) in &self.sorted {
-            bytes += sampled.bytes as f64 / self.part;
+        for (_, of_key, count) in &self.sorted {
+            bytes += *of_key as f64 / self.part;
             if bytes > budget {
-                below += sampled.count / self.part;
+                below += count / self.part;
             }
         }
         // What is below are many objects with few reads each, so a sample knows it well; it knows
@@ -217,13 +314,45 @@ mod tests {
         assert_eq!(Worth::new(1, 1, 0).placement(saved, 5).share(1.0), None);
     }
 
+    /// Reads of a catalogue of 400 objects in turn but for 40 that have half of the reads; which 40 changes
+    /// every `change` reads. A tenth fits.
+    fn scale_after(change: u64, reads: u64) -> (usize, f64) {
+        let mut random = SmallRng::seed_from_u64(11);
+        let mut worth = Worth::new(8192, 100 * SECOND, 0);
+        let saved = Saved { fixed_s: 0.01, per_byte_s: 0.0 };
+        for read in 0..reads {
+            let now = read * SECOND / 100;
+            let first = read / change * 40;
+            let object = match random.random_range(0..2) {
+                0 => first + random.random_range(0..40u64),
+                _ => random.random_range(0..400),
+            };
+            worth.add(&(object % 400).to_le_bytes(), 1000, now);
+            if read % 100 == 0 {
+                worth.look(saved, 40_000.0, now);
+            }
+        }
+        (worth.scale(), worth.held().unwrap())
+    }
+
+    #[test]
+    fn a_steady_load_is_remembered_for_long_and_a_changing_one_is_not() {
+        let steady = scale_after(u64::MAX, 60_000);
+        assert_eq!(steady.0, N - 1, "{steady:?}");
+        assert!((steady.1 - 0.55).abs() < 0.03, "{steady:?}");
+        // A change each 20 s.
+        let changing = scale_after(2_000, 60_000);
+        assert!(changing.0 < FIRST && changing.1 > 0.3, "{changing:?}");
+        assert_eq!(Worth::new(64, SECOND, 0).held(), None);
+    }
+
     #[test]
     fn what_is_read_no_more_makes_room() {
         let mut worth = Worth::new(64, SECOND, 0);
         for key in 0..10_000u64 {
             worth.add(&key.to_le_bytes(), 100, key * SECOND);
         }
-        // Three mean lives of one read a second.
+        // Of the longest mean life, 16 seconds, three of one read a second.
         assert!(worth.sampled.len() <= 65 && worth.part() == 1.0, "{}", worth.part());
     }
 }

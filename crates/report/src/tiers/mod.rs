@@ -182,11 +182,17 @@ impl Sampled {
             position_s,
             bytes_per_s,
             bytes_max,
+            segment_bytes: 0,
         };
         let all: u64 = self.requests.iter().map(|request| request.bytes + 4096).sum();
         let mut disks = vec![disk(false, node.bulk, 2 * all + (64 << 20))];
         if node.hot_bytes > 0.0 {
-            disks.push(disk(true, node.hot, scaled(node.hot_bytes)));
+            // As many segments as the whole device has: what is dropped at once is the same part of it. All
+            // objects must fit, though.
+            let whole = world::segment_bytes(node.hot_bytes as u64, self.largest) as f64;
+            let least = self.largest_sampled() + 4096;
+            let segment_bytes = scaled(whole).max(least);
+            disks.push(Disk { segment_bytes, ..disk(true, node.hot, scaled(node.hot_bytes)) });
         }
         let mut tiers = node.tiers.clone();
         tiers.promote_bytes_per_s = scaled(tiers.promote_bytes_per_s as f64);
@@ -208,6 +214,10 @@ impl Sampled {
             }
         }
         self.weighed(&answers)
+    }
+
+    fn largest_sampled(&self) -> u64 {
+        self.requests.iter().map(|request| request.bytes).max().unwrap_or(0)
     }
 
     /// The shares of the stream by what answered the sampled requests.

@@ -30,6 +30,13 @@ pub struct Disk {
     pub bytes_per_s: f64,
     /// Byte budget.
     pub bytes_max: u64,
+    /// Bytes of a segment; 0: [`segment_bytes`] of the budget.
+    pub segment_bytes: u64,
+}
+
+/// The bytes of a segment of a device: a 64th of it, but enough for an object of `largest` bytes.
+pub fn segment_bytes(bytes_max: u64, largest: u64) -> u64 {
+    (bytes_max / 64).max(1 << 16).max(largest + 4096)
 }
 
 /// The memory tier.
@@ -74,7 +81,7 @@ pub struct World {
 }
 
 impl World {
-    /// Nothing is held. A device's segments are a 64th of it, but take an object of `largest` bytes.
+    /// Nothing is held. No object has more than `largest` bytes.
     pub fn new(
         memory: MemoryTier,
         disks: Vec<Disk>,
@@ -88,7 +95,10 @@ impl World {
             servers: disk.servers,
             queue_length_max: 1 << 20,
             bytes_max: disk.bytes_max,
-            segment_bytes: (disk.bytes_max / 64).max(1 << 16).max(largest + 4096),
+            segment_bytes: match disk.segment_bytes {
+                0 => segment_bytes(disk.bytes_max, largest),
+                bytes => bytes,
+            },
             piece_bytes: 0,
             servers_max: 0,
         };

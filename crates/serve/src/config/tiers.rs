@@ -9,16 +9,18 @@ section! {
     /// What devices of class "hot" hold, beside devices of class "bulk": second copies of the
     /// objects whose copy saves the most time for its bytes.
     pub struct Tiers {
-        /// Seconds over which reads are counted: a read of this age counts 1/e. Shorter follows
-        /// changes of popularity sooner, longer tells more objects apart.
+        /// Seconds over which reads are counted: a read of this age counts 1/e. Counts over 1/16, 1/4,
+        /// 4 and 16 times as long are kept beside, and those are used that would have served most
+        /// lately: short ones follow changes of popularity, long ones tell more objects apart.
         pub popularity_s: f64 = TierSettings::default().memory as f64 / 1e9,
-        /// Counters of reads, of 16 bytes each: some four for each object that could be worth a
+        /// Counters of reads, of 80 bytes each: some four for each object that could be worth a
         /// copy.
         pub counters: u32 = TierSettings::default().counters as u32,
         /// Maximum bytes per second that are written to hot devices: a bound on their wear. 0: no
         /// copies.
         pub promote_bytes: Size = Size(TierSettings::default().promote_bytes_per_s),
-        /// An object is copied if its copy is worth this many times the least worth of what fits.
+        /// An object is copied if its copy is worth this many times the least worth of what fits;
+        /// less is enough where objects at that border are read often.
         pub hysteresis: f64 = TierSettings::default().hysteresis,
         /// Keys that are copied at their first read and stay; with a * at the end, all keys that
         /// begin so: ["index.html", "logos/*"].

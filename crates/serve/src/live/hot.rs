@@ -12,11 +12,10 @@ impl Loop {
     pub(super) fn look_at_hot(&self) {
         let Some(drive) = lock(&self.drive).upgrade() else { return };
         let Some(hot) = drive.tiers(clock::now()).hot else { return };
-        let best = hot.share_at.iter().find(|(times, _)| *times == 1.0).map(|(_, share)| *share);
         let seen = Seen {
             reads: hot.bought.hot_reads + hot.bought.bulk_reads,
             with_copy: hot.bought.hot_reads + hot.bought.hot_passed_by,
-            best,
+            best: hot.held,
         };
         let (proposal, share) = {
             let mut copies = lock(&self.copies);

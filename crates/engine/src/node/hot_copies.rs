@@ -1,0 +1,74 @@
+//! How copies on hot devices are written: after a read from a bulk device, or behind the record that was
+//! just written to one.
+
+use model::window::Nanos;
+
+use super::cluster::Verified;
+use super::hot::Target;
+use super::index::Place;
+use super::{Action, Node};
+use crate::tier::record_bytes;
+use crate::{Key, Payload};
+
+impl<P: Payload> Node<P> {
+    /// Writes a copy of a record to a hot device, if as many bytes may be written now.
+    pub(super) fn copy_to_hot(
+        &mut self,
+        (key, payload): (&Key, &P),
+        (verified, of): (Option<Verified>, Option<Place>),
+        (benefit, again): (f64, bool),
+        now: Nanos,
+        actions: &mut Vec<Action<P>>,
+    ) {
+        let Some(on) = self.index.get(key) else { return };
+        let (pinned, bytes) = (self.is_pinned(key), on.bytes());
+        let settings = &self.settings.tiers;
+        let Some(hot) = &mut self.hot else { return };
+        if !hot.take(settings, bytes, again, pinned, now) {
+            return;
+        }
+        if !self.append(key, payload, verified, Target::Hot, of, actions) {
+            return;
+        }
+        let Some(hot) = &mut self.hot else { return };
+        hot.note(now, key, if again { "reinserted" } else { "promoted" }, benefit);
+        if again {
+            hot.moves.reinserted += 1;
+            hot.moves.reinserted_bytes += bytes;
+        } else {
+            hot.moves.promoted += 1;
+            hot.moves.promoted_bytes += bytes;
+        }
+    }
+
+    /// An object that was read elsewhere is being written to a bulk device: counts the read for the sample,
+    /// which did not know its bytes, and lets the copy follow if it is worth it.
+    pub(super) fn first_read(&mut self, key: &Key, payload: &P, now: Nanos) {
+        let Some(hot) = &mut self.hot else { return };
+        let bytes = record_bytes(key.len(), payload.bytes(), payload.stored_bytes());
+        hot.worth.add_first(key, bytes, now);
+        let Some(job) = self.appending_of.get(key).copied() else { return };
+        if self.worth_hot(key, bytes, false, now).is_some()
+            && let Some(appending) = self.appending.get_mut(&job)
+        {
+            appending.then_hot = Some(payload.clone());
+        }
+    }
+
+    /// The record that an object was written to a bulk device with is there: writes its hot copy.
+    pub(super) fn then_hot(
+        &mut self,
+        now: Nanos,
+        key: &Key,
+        payload: &P,
+        (verified, place): (Option<Verified>, Place),
+        actions: &mut Vec<Action<P>>,
+    ) {
+        if self.appending_of.contains_key(key) {
+            return;
+        }
+        let benefit = self.worth_hot(key, place.location.bytes(), false, now);
+        let Some(benefit) = benefit else { return };
+        self.copy_to_hot((key, payload), (verified, Some(place)), (benefit, false), now, actions);
+    }
+}
