@@ -380,10 +380,10 @@ impl StagedUpload {
         let conditions = self.store.look_lately().await?.conditions;
         // A caller's condition is judged at the commit, and sent with the whole.
         let sending = self.sending.take().filter(|_| condition.is_none());
-        if condition.is_none() && !conditions || sending.is_some() {
-            if self.fence.as_ref().is_some_and(|fence| !fence()) {
-                return Err(fenced());
-            }
+        // Where the store evaluates conditions, a write that is sent as a whole asks after each look.
+        let asks = sending.is_some() || (condition.is_none() && !conditions);
+        if asks && self.fence.as_ref().is_some_and(|fence| !fence()) {
+            return Err(fenced());
         }
         if let Some((sending, rest)) = sending
             && self.finish(sending, rest).await?
