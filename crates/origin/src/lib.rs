@@ -33,7 +33,7 @@ use engine::{Etag, Key};
 
 pub use folder::Folder;
 pub use lock::Lock;
-pub use metadata::{Attributes, Metadata, VersionHasher};
+pub use metadata::{Attributes, Metadata, VersionHasher, version_of_sha256};
 pub use nowhere::Nowhere;
 pub use s3::S3;
 pub use settings::{Checks, Kind, Mistake, Secret, Section, Settings, Size};
@@ -117,6 +117,11 @@ pub trait Chunks: Send {
     fn next(&mut self) -> BoxFuture<'_, Option<Result<Bytes, Error>>>;
     /// The number of bytes left, if known in advance.
     fn bytes_left(&self) -> Option<u64>;
+    /// The SHA-256 of all bytes, if known in advance. The stream ends with an error, before its last piece, if they
+    /// have another.
+    fn sha256(&self) -> Option<[u8; 32]> {
+        None
+    }
 }
 
 /// An object that was found.

@@ -242,6 +242,14 @@ impl Arriving {
             Arriving::Stream(chunks) => chunks.bytes_left(),
         }
     }
+
+    /// Their SHA-256, if it is known in advance.
+    pub fn sha256(&self) -> Option<[u8; 32]> {
+        match self {
+            Arriving::Http(_) => None,
+            Arriving::Stream(chunks) => chunks.sha256(),
+        }
+    }
 }
 
 /// The body of a PUT, as the origin takes it. Keeps a copy for the tiers while that may be.
@@ -253,6 +261,7 @@ pub struct Upload {
     object_bytes_max: u64,
     budget: Arc<Budget>,
     share: Option<Share>,
+    sha256: Option<[u8; 32]>,
 }
 
 enum Copy {
@@ -277,7 +286,13 @@ impl Upload {
             _ => Copy::None,
         };
         let (given_at, meter) = (GivenAt::default(), Meter::new(pace));
-        Upload { incoming, meter, given_at, copy, object_bytes_max, budget, share: None }
+        let (share, sha256) = (None, incoming.sha256());
+        Upload { incoming, meter, given_at, copy, object_bytes_max, budget, share, sha256 }
+    }
+
+    /// Takes the word of a gateway for the SHA-256 of what it sends.
+    pub fn expect(&mut self, sha256: [u8; 32]) {
+        self.sha256 = Some(sha256);
     }
 
     /// See [`GivenAt`].
@@ -372,5 +387,9 @@ impl Chunks for Upload {
 
     fn bytes_left(&self) -> Option<u64> {
         self.incoming.bytes_left()
+    }
+
+    fn sha256(&self) -> Option<[u8; 32]> {
+        self.sha256
     }
 }

@@ -24,6 +24,8 @@ pub static DEADLINE_MS: HeaderName = HeaderName::from_static("concertina-deadlin
 pub static NOT_AFTER_NS: HeaderName = HeaderName::from_static("concertina-not-after-ns");
 /// Of a write: the epoch of the view by which the gateway chose the node, with members in etcd.
 pub static EPOCH: HeaderName = HeaderName::from_static("concertina-epoch");
+/// Of a write: the SHA-256 that the body will have, in hexadecimal digits. The gateway breaks the body off if it has another.
+pub static SHA256: HeaderName = HeaderName::from_static("concertina-sha256");
 /// A reading of the node's clock, in nanoseconds. Meaningful only relative to other readings of the
 /// same clock.
 pub static CLOCK_NS: HeaderName = HeaderName::from_static("concertina-clock-ns");

@@ -19,6 +19,7 @@ mod front;
 mod gateway;
 mod handover;
 mod headers;
+mod hex;
 mod http;
 mod inherited;
 mod lane;

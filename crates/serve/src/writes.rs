@@ -21,6 +21,7 @@ use super::body::{Arriving, ReplyBody, Share, Upload};
 use super::cluster;
 use super::condition::{self, Verdict};
 use super::drive::{Answer, Asked, Drive, TIMED_OUT};
+use super::hex::unhex;
 use super::http::Problem;
 use super::lane::Seen;
 use super::membership::Membership;
@@ -101,6 +102,10 @@ pub async fn put(
     let object_bytes_max = config.node.object_bytes_max.0;
     let pace = Pace::of(&config.serve);
     let mut upload = Upload::new(incoming, pace, object_bytes_max, shared.uploads.clone());
+    let told = headers.get(&crate::headers::SHA256).filter(|_| seen.internal);
+    if let Some(sha256) = told.and_then(|value| value.to_str().ok()).and_then(unhex) {
+        upload.expect(sha256);
+    }
     let staged = tokio::select! {
         staged = stage(shared, &key, attributes, &mut upload) => Some(staged),
         () = shared.drive.handover.begun() => None,

@@ -105,6 +105,9 @@ def conditions():
     put = s3.put_object
     refused("PreconditionFailed", put, Bucket=BUCKET, Key="if", Body=b"two", IfNoneMatch="*")
     refused("PreconditionFailed", put, Bucket=BUCKET, Key="if", Body=b"two", IfMatch='"x"')
+    refused("NotImplemented", put, Bucket=BUCKET, Key="if", Body=b"two", IfNoneMatch=etag)
+    refused("NotImplemented", put, Bucket=BUCKET, Key="if", Body=b"two", IfMatch=etag, IfNoneMatch="*")
+    refused("NoSuchKey", put, Bucket=BUCKET, Key="if-none", Body=b"two", IfMatch=etag)
     put(Bucket=BUCKET, Key="if", Body=b"two", IfMatch=etag)
     assert read("if") == b"two"
     put(Bucket=BUCKET, Key="if-new", Body=b"three", IfNoneMatch="*")
@@ -124,6 +127,13 @@ def checksums():
     md5 = base64.b64encode(hashlib.md5(body).digest()).decode()
     s3.put_object(Bucket=BUCKET, Key="sum", Body=body, ContentMD5=md5)
     refused("BadDigest", s3.put_object, Bucket=BUCKET, Key="sum", Body=body + b"!", ContentMD5=md5)
+    asked = ["ETag", "ObjectSize", "Checksum", "StorageClass", "ObjectParts"]
+    s3.put_object(Bucket=BUCKET, Key="sum", Body=body, ChecksumSHA256=sha)
+    told = s3.get_object_attributes(Bucket=BUCKET, Key="sum", ObjectAttributes=asked)
+    assert told["ObjectSize"] == 3000 and told["StorageClass"] == "STANDARD", told
+    assert told["Checksum"]["ChecksumSHA256"] == sha and told["ETag"].strip('"'), told
+    refused("NoSuchKey", s3.get_object_attributes, Bucket=BUCKET, Key="no-sum", ObjectAttributes=asked)
+    refused("InvalidArgument", s3.get_object_attributes, Bucket=BUCKET, Key="sum", ObjectAttributes=["Colour"])
     for algorithm in ["CRC32", "SHA1", "SHA256"]:
         put = s3.put_object(Bucket=BUCKET, Key="sum", Body=body, ChecksumAlgorithm=algorithm)
         assert put[f"Checksum{algorithm}"], put
@@ -231,6 +241,12 @@ def multipart():
     body = b"".join(parts)
     head = s3.head_object(Bucket=BUCKET, Key="many")
     assert head["ETag"] == result["ETag"] and head["ContentLength"] == len(body)
+    # As if the first reply had been lost.
+    again = complete(**upload, MultipartUpload={"Parts": done})
+    assert again["ETag"] == result["ETag"] and again["Location"] == result["Location"], again
+    refused("NoSuchUpload", complete, **upload, MultipartUpload={"Parts": done[:2]})
+    refused("NoSuchUpload", complete, **dict(upload, Key="large"), MultipartUpload={"Parts": done})
+    assert set(head["Metadata"]) == {"p"}, head
     assert head["ContentType"] == "x/y" and head["Metadata"] == {"p": "q"}, head
     assert read("many") == body
     assert read("many", Range=f"bytes={5 * MIB - 3}-{5 * MIB + 2}") == body[5 * MIB - 3 : 5 * MIB + 3]
@@ -242,6 +258,8 @@ def multipart():
     etag = part["CopyPartResult"]["ETag"]
     complete(**upload, MultipartUpload={"Parts": [{"PartNumber": 1, "ETag": etag}]})
     assert read("copied") == parts[0]
+    s3.put_object(Bucket=BUCKET, Key="copied", Body=b"anew")
+    refused("NoSuchUpload", complete, **upload, MultipartUpload={"Parts": [{"PartNumber": 1, "ETag": etag}]})
     begun = s3.create_multipart_upload(Bucket=BUCKET, Key="aborted")
     upload = {"Bucket": BUCKET, "Key": "aborted", "UploadId": begun["UploadId"]}
     s3.upload_part(**upload, PartNumber=1, Body=b"x")

@@ -151,6 +151,28 @@ check("another query than was signed", request, 403)
 request = Request("PUT", "/objects/kept", body=b"good").signed()
 request.body = b"evil"
 check("other bytes than were signed", request, 400, 403)
+body = b"<Delete><Object><Key>kept</Key></Object></Delete>"
+request = Request("POST", "/objects", query={"delete": ""}, body=body).signed()
+request.body = body.replace(b"kept", b"kepT")
+check("other XML than was signed", request, 400)
+assert b"<Code>XAmzContentSHA256Mismatch</Code>" in talk(request.bytes())
+request.body = body[:-1]
+check("less XML than was signed", request, 400)
+# Bodies that are sent on while they arrive, where a store is behind.
+large = os.urandom(3 << 20)
+check("a large body", Request("PUT", "/objects/large", body=large).signed(), 200)
+request = Request("PUT", "/objects/large", body=large).signed()
+request.body = large[:-1] + bytes([large[-1] ^ 1])
+check("a large body whose last byte is another", request, 400)
+assert b"<Code>XAmzContentSHA256Mismatch</Code>" in talk(request.bytes())
+request.body = large[::-1]
+check("another large body than was signed", request, 400)
+data = Request("PUT", "/objects/large", body=large[::-1]).signed().bytes()
+for end in [1 << 20, len(data) - 1]:
+    with socket.create_connection((HOST, int(PORT)), timeout=5) as stream:
+        stream.sendall(data[:end])
+    honest()
+assert talk(Request("GET", "/objects/large").signed().bytes()).endswith(b"\r\n\r\n" + large)
 request = Request("GET", "/objects/kept")
 request.secret = "x" * 20
 check("another secret", request.signed(), 403)

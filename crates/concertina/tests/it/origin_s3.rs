@@ -1,6 +1,7 @@
 //! The S3 origin against a real store, `versitygw`, on a folder that vanishes.
 
 mod again;
+mod early;
 mod late;
 mod lost;
 

@@ -4,6 +4,7 @@
 //! `object_store` has such a service (`SpawnService`), but its queue between the threads is
 //! unbounded.
 
+use std::cell::Cell;
 use std::error::Error as _;
 use std::fmt;
 use std::future::Future;
@@ -25,6 +26,8 @@ use object_store::client::{
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
+
+use super::sending::{self, BODY};
 
 /// The most pieces of a body that are buffered for its reader.
 const PIECES_MAX: usize = 4;
@@ -120,7 +123,7 @@ pub struct Page(pub Bytes);
 
 /// The error of a reply that did not arrive in time.
 #[derive(Debug)]
-struct Late(Duration);
+pub struct Late(pub Duration);
 
 impl fmt::Display for Late {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -130,7 +133,8 @@ impl fmt::Display for Late {
 
 impl std::error::Error for Late {}
 
-fn failed(kind: HttpErrorKind, what: &str) -> HttpError {
+/// An error of our own.
+pub fn failed(kind: HttpErrorKind, what: &str) -> HttpError {
     HttpError::new(kind, std::io::Error::other(what.to_owned()))
 }
 
@@ -143,6 +147,17 @@ impl HttpService for Sender {
         Self: 'a,
     {
         Box::pin(async move {
+            let growing = match BODY.try_with(Cell::take) {
+                Err(_) => None,
+                Ok(Some(body)) => Some(body),
+                Ok(None) => {
+                    return Err(failed(HttpErrorKind::Unknown, "the body was sent already"));
+                }
+            };
+            if let Some(body) = growing {
+                // Such a task is on the thread already.
+                return sending::send(&self.client, request, body, self.timeout).await;
+            }
             let _ = EXTRA.try_with(|(name, value)| {
                 request.headers_mut().insert(name.clone(), value.clone());
             });
@@ -230,7 +245,7 @@ fn remove_unreadable(headers: &mut HeaderMap) {
 }
 
 /// A task on the thread; aborted on drop.
-struct Worker(JoinHandle<()>);
+pub struct Worker(pub JoinHandle<()>);
 
 impl Drop for Worker {
     fn drop(&mut self) {

@@ -44,6 +44,13 @@ impl Known {
         slot.take_if(|(of, _)| *of == name).map(|(_, etag)| etag.into_string())
     }
 
+    /// The etag of an object's last write, if it is known.
+    pub fn get(&self, path: &Path) -> Option<String> {
+        let (slot, name) = self.slot(path);
+        let slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        slot.as_ref().filter(|(of, _)| *of == name).map(|(_, etag)| etag.to_string())
+    }
+
     /// Remembers the etag that the store gave a write.
     pub fn set(&self, path: &Path, etag: String) {
         if etag.len() > ETAG_BYTES_MAX {
@@ -67,7 +74,9 @@ mod tests {
         }
         let mut found = 0;
         for (i, path) in paths.iter().enumerate() {
-            if let Some(etag) = known.take(path) {
+            assert_eq!(known.get(path), known.get(path));
+            if let Some(etag) = known.get(path) {
+                assert_eq!(known.take(path), Some(etag.clone()));
                 assert_eq!(etag, format!("\"{i}\""));
                 found += 1;
             }

@@ -2,16 +2,19 @@
 //!
 //! `name` maps keys to names, `attributes` stores our metadata with the object, `http` sends
 //! requests on a separate thread, `upload` sends objects (over 8 MiB in parts) and keeps writes in
-//! order, `known` are the etags of one's own last writes, `identity` recognises the bucket, and `list` merges the two kinds of names. A request is retried after a transient error, at most three times and not
+//! order, `sending` sends an object while it arrives, `known` are the etags of one's own last writes, `identity` recognises the bucket, and `list` merges the two kinds of names. A request is retried after a transient error, at most three times and not
 //! after `origin.timeout_s`; the last attempt may take as long again.
 
 mod attributes;
+mod crypto;
 mod errors;
 mod http;
 mod identity;
 mod known;
 mod list;
 mod name;
+mod pieces;
+mod sending;
 mod upload;
 
 use std::ops::Range;
@@ -68,6 +71,8 @@ struct Store {
     held_bytes_max: u64,
     looks: Mutex<Looks>,
     known: Known,
+    /// Writes that may be sent while they arrive.
+    sendings: Arc<Semaphore>,
 }
 
 /// The store's reply to a HEAD.
@@ -138,6 +143,7 @@ impl Store {
             .with_retry(retry)
             // Not every store supports bulk deletes.
             .with_disable_bulk_delete(true)
+            .with_crypto_provider(Arc::new(crypto::Crypto))
             .with_http_connector(connector);
         if let Some(token) = &settings.session_token {
             builder = builder.with_token(token.expose());
@@ -157,6 +163,7 @@ impl Store {
             held_bytes_max,
             looks: Mutex::default(),
             known: Known::default(),
+            sendings: Arc::new(Semaphore::new(sending::SENDINGS_MAX)),
         })
     }
 
@@ -239,8 +246,8 @@ impl Store {
         };
         let metadata = attributes::from_store(&got.meta, &got.attributes);
         let (left, whole) = (got.range.end - got.range.start, got.range == (0..metadata.size));
-        let version = (whole && attributes::is_hash(&metadata.etag))
-            .then(|| (VersionHasher::default(), metadata.clone()));
+        let hasher = VersionHasher::of(&metadata.etag).filter(|_| whole);
+        let version = hasher.map(|hasher| (hasher, metadata.clone()));
         let body = Body { store: self.clone(), stream: got.into_stream(), left, version };
         Ok(Some(Found { metadata, body: Box::new(body) }))
     }

@@ -1,30 +1,42 @@
-//! Writes to the store. An object of up to 8 MiB stays in memory until one PUT at the commit; a
-//! larger one is sent in parts as its bytes arrive.
+//! Writes to the store. An object of up to 8 MiB stays in memory until one PUT at the commit (if its hash is known
+//! before its bytes, the PUT begins earlier: [`sending`](super::sending)); a larger one is sent in parts as its bytes
+//! arrive.
 //!
 //! The parts become an object only when the upload is completed. A dropped upload is aborted. The
 //! parts that a crash leaves are removed by the bucket's lifecycle rule for incomplete uploads.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use ::http::header::{HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH};
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use object_store::path::Path;
 use object_store::{
-    MultipartUpload, ObjectStore, PutMode, PutMultipartOptions, PutOptions, UpdateVersion,
+    MultipartUpload, ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload,
+    UpdateVersion,
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::super::{
     Attributes, BoxFuture, Chunks, Condition, Error, Fence, Metadata, Staged, VersionHasher,
-    fenced, now_unix_us,
+    fenced, now_unix_us, version_of_sha256,
 };
+use super::crypto::PAYLOAD;
 use super::errors::Access;
 use super::http::EXTRA;
+use super::pieces::Pieces;
+use super::sending::{Outcome, Sending};
 use super::{Head, ORDER_ATTEMPTS, Store, Trouble, attributes};
 
 /// Size of all parts but the last; some stores require equal sizes. An object up to this size is
 /// one PUT.
 pub const PART_BYTES: usize = 8 << 20;
+const PART_LENGTH: u64 = PART_BYTES as u64;
+/// The least bytes of an object that is sent while it arrives. Readers verify its version by SHA-256, which takes longer
+/// than BLAKE3; below, sending early would gain little.
+const SENT_EARLY_BYTES_MIN: u64 = 1 << 20;
+/// When this many bytes are there, the request begins.
+const BEGUN_BYTES: usize = 128 << 10;
 /// The most parts of an upload.
 const PARTS_MAX: u64 = 10_000;
 /// The most attempts to read consistent metadata of an object that is being written.
@@ -60,40 +72,44 @@ impl Held {
 /// The body of an upload, cut into parts.
 struct Source<'a> {
     body: &'a mut dyn Chunks,
-    buffer: BytesMut,
+    pieces: Pieces,
     ended: bool,
 }
 
 impl Source<'_> {
-    /// Returns the next part: [`PART_BYTES`], or all that is left. `beside` is the size of the part
-    /// that is being sent meanwhile.
+    /// Receives the next piece, if there is one. `beside` is the size of the part that is being sent meanwhile.
+    async fn next(&mut self, store: &Store, held: &mut Held, beside: usize) -> Result<bool, Error> {
+        let Some(piece) = self.body.next().await else {
+            self.ended = true;
+            return Ok(false);
+        };
+        let piece = piece?;
+        if !held.grow_to(beside + self.pieces.len() + piece.len()) {
+            return Err(Error::Failed(format!(
+                "uploads already hold the {} bytes of memory that origin.uploads_bytes_max \
+                 allows; try again later",
+                store.held_bytes_max
+            )));
+        }
+        self.pieces.push(piece);
+        Ok(true)
+    }
+
+    /// Returns the next part: [`PART_BYTES`], or all that is left.
     async fn part(
         &mut self,
         store: &Store,
         held: &mut Held,
         beside: usize,
-    ) -> Result<Bytes, Error> {
-        while !self.ended && self.buffer.len() < PART_BYTES {
-            let Some(piece) = self.body.next().await else {
-                self.ended = true;
-                break;
-            };
-            let piece = piece?;
-            if !held.grow_to(beside + self.buffer.len() + piece.len()) {
-                return Err(Error::Failed(format!(
-                    "uploads already hold the {} bytes of memory that origin.uploads_bytes_max \
-                     allows; try again later",
-                    store.held_bytes_max
-                )));
-            }
-            self.buffer.extend_from_slice(&piece);
+    ) -> Result<PutPayload, Error> {
+        while !self.ended && self.pieces.len() < PART_BYTES {
+            self.next(store, held, beside).await?;
         }
-        let length = self.buffer.len().min(PART_BYTES);
-        Ok(self.buffer.split_to(length).freeze())
+        Ok(self.pieces.take(PART_BYTES))
     }
 
     fn is_empty(&self) -> bool {
-        self.ended && self.buffer.is_empty()
+        self.ended && self.pieces.len() == 0
     }
 }
 
@@ -110,21 +126,41 @@ pub async fn stage(
         return Err(too_large());
     }
     let mut held = Held { from: store.held_kib.clone(), permits: None, bytes: 0 };
-    let mut source = Source { body, buffer: BytesMut::new(), ended: false };
-    let first = source.part(store, &mut held, 0).await?;
+    let (sha256, length) = (body.sha256(), body.bytes_left());
+    let mut source = Source { body, pieces: Pieces::default(), ended: false };
     let modified_unix_us = now_unix_us();
-    if source.is_empty() {
-        let mut hasher = VersionHasher::default();
-        hasher.update(&first);
-        let (etag, size) = (hasher.finish(&attributes), first.len() as u64);
+    if let (Some(sha256), Some(length @ SENT_EARLY_BYTES_MIN..=PART_LENGTH)) = (sha256, length) {
+        let etag = version_of_sha256(&sha256, &attributes);
         let stored = attributes::to_store(&etag, modified_unix_us, &attributes, key)?;
-        let metadata = Metadata { size, etag, modified_unix_us, attributes };
-        let content = Content::Whole { bytes: first, attributes: stored, _held: held };
+        let early = Early { sha256, length, attributes: &stored };
+        let sending = early.send(store, &path, &mut source, &mut held).await?;
+        let metadata = Metadata { size: length, etag, modified_unix_us, attributes };
+        let payload = source.pieces.take(PART_BYTES);
+        let sha256 = Some(sha256);
+        let content = Content::Whole { payload, sha256, attributes: stored, _held: held };
         return Ok(Box::new(StagedUpload {
             store: store.clone(),
             path,
             metadata,
             content,
+            sending,
+            fence: None,
+        }));
+    }
+    let first = source.part(store, &mut held, 0).await?;
+    if source.is_empty() {
+        let mut hasher = VersionHasher::default();
+        first.iter().for_each(|piece| hasher.update(piece));
+        let (etag, size) = (hasher.finish(&attributes), first.content_length() as u64);
+        let stored = attributes::to_store(&etag, modified_unix_us, &attributes, key)?;
+        let metadata = Metadata { size, etag, modified_unix_us, attributes };
+        let content = Content::Whole { payload: first, sha256, attributes: stored, _held: held };
+        return Ok(Box::new(StagedUpload {
+            store: store.clone(),
+            path,
+            metadata,
+            content,
+            sending: None,
             fence: None,
         }));
     }
@@ -138,18 +174,64 @@ pub async fn stage(
         if number > PARTS_MAX {
             return Err(too_large());
         }
-        size += part.len() as u64;
-        let beside = part.len();
+        let beside = part.content_length();
+        size += beside as u64;
         let sent = parts.send(part);
         let (next, ()) = tokio::try_join!(source.part(store, &mut held, beside), sent)?;
-        if next.is_empty() {
+        if next.content_length() == 0 {
             break;
         }
         part = next;
     }
     let metadata = Metadata { size, etag, modified_unix_us, attributes };
     let content = Content::Parts(parts);
-    Ok(Box::new(StagedUpload { store: store.clone(), path, metadata, content, fence: None }))
+    let (store, sending, fence) = (store.clone(), None, None);
+    Ok(Box::new(StagedUpload { store, path, metadata, content, sending, fence }))
+}
+
+/// An object whose hash and length are known before its bytes.
+struct Early<'a> {
+    sha256: [u8; 32],
+    length: u64,
+    attributes: &'a object_store::Attributes,
+}
+
+impl Early<'_> {
+    /// Receives all bytes, and sends all but the last pieces, which are returned with the request under way.
+    async fn send(
+        self,
+        store: &Arc<Store>,
+        path: &Path,
+        source: &mut Source<'_>,
+        held: &mut Held,
+    ) -> Result<Option<(Sending, Vec<Bytes>)>, Error> {
+        let mut sending: Option<Sending> = None;
+        let mut begun = false;
+        // Pieces that the request has, and those that others have followed.
+        let (mut given, mut followed) = (0, 0);
+        while source.next(store, held, 0).await? {
+            // A connection to the store is not spent on a client that sends nothing.
+            if !begun && source.pieces.len() >= BEGUN_BYTES {
+                let Early { sha256, length, attributes } = &self;
+                let attributes = (*attributes).clone();
+                begun = true;
+                sending = Sending::start(store, path, attributes, *sha256, *length);
+            }
+            if let Some(sending) = &sending {
+                let pieces = source.pieces.list().get(given..followed).unwrap_or_default();
+                pieces.iter().for_each(|piece| sending.give(piece.clone()));
+                given = followed;
+            }
+            followed = source.pieces.list().len();
+        }
+        if source.pieces.len() as u64 != self.length {
+            let what = "the body has another length than it was announced with";
+            return Err(Error::Upload(what.to_owned()));
+        }
+        source.pieces.flush();
+        let rest = source.pieces.list().get(given..).unwrap_or_default().to_vec();
+        Ok(sending.map(|sending| (sending, rest)))
+    }
 }
 
 fn too_large() -> Error {
@@ -177,10 +259,10 @@ impl Parts {
         Ok(Parts { store: store.clone(), path: path.clone(), upload: Some(upload) })
     }
 
-    async fn send(&mut self, part: Bytes) -> Result<(), Error> {
+    async fn send(&mut self, part: PutPayload) -> Result<(), Error> {
         let Some(upload) = &mut self.upload else { return Ok(()) };
         let what = || format!("an upload of {}", self.path);
-        let sent = self.store.thread.run(upload.put_part(part.into())).await;
+        let sent = self.store.thread.run(upload.put_part(part)).await;
         sent.map_err(|e| self.store.failed(&e, &what(), Access::Write))
     }
 
@@ -220,7 +302,13 @@ impl Drop for Parts {
 }
 
 enum Content {
-    Whole { bytes: Bytes, attributes: object_store::Attributes, _held: Held },
+    Whole {
+        payload: PutPayload,
+        /// Their SHA-256, if it is known.
+        sha256: Option<[u8; 32]>,
+        attributes: object_store::Attributes,
+        _held: Held,
+    },
     Parts(Parts),
 }
 
@@ -230,6 +318,8 @@ struct StagedUpload {
     path: Path,
     metadata: Metadata,
     content: Content,
+    /// The request that is under way, and the last pieces, which it lacks.
+    sending: Option<(Sending, Vec<Bytes>)>,
     fence: Option<Fence>,
 }
 
@@ -251,7 +341,7 @@ impl Staged for StagedUpload {
 }
 
 /// What the store must find for a write to take effect.
-enum Precondition {
+pub enum Precondition {
     None,
     Absent,
     /// The store's own etag.
@@ -259,8 +349,20 @@ enum Precondition {
 }
 
 impl Precondition {
-    fn of(etag: Option<String>) -> Precondition {
+    /// That the store has what it has now.
+    pub fn of(etag: Option<String>) -> Precondition {
         etag.map_or(Precondition::Absent, Precondition::Is)
+    }
+
+    /// The same for a PUT.
+    pub fn mode(self) -> PutMode {
+        match self {
+            Precondition::None => PutMode::Overwrite,
+            Precondition::Absent => PutMode::Create,
+            Precondition::Is(etag) => {
+                PutMode::Update(UpdateVersion { e_tag: Some(etag), version: None })
+            }
+        }
     }
 
     fn header(self) -> Result<Option<(HeaderName, HeaderValue)>, Error> {
@@ -276,16 +378,48 @@ impl Precondition {
 impl StagedUpload {
     async fn write(mut self: Box<Self>, condition: Option<Condition>) -> Result<(), Error> {
         let conditions = self.store.look_lately().await?.conditions;
+        // A caller's condition is judged at the commit, and sent with the whole.
+        let sending = self.sending.take().filter(|_| condition.is_none());
+        // Where the store evaluates conditions, a write that is sent as a whole asks after each look.
+        let asks = sending.is_some() || (condition.is_none() && !conditions);
+        if asks && self.fence.as_ref().is_some_and(|fence| !fence()) {
+            return Err(fenced());
+        }
+        if let Some((sending, rest)) = sending
+            && self.finish(sending, rest).await?
+        {
+            return Ok(());
+        }
         match condition {
             Some(condition) => self.write_if(condition).await,
             None if conditions => self.write_in_order().await,
-            None if self.fence.as_ref().is_some_and(|fence| !fence()) => Err(fenced()),
             None => match self.send(Precondition::None).await? {
                 Ok(()) => Ok(()),
                 Err(trouble) => {
                     settle(&self.store, &self.path, &self.metadata, None, trouble).await
                 }
             },
+        }
+    }
+
+    /// Completes the request under way; returns whether it has made the write. If not, it is to be made with another
+    /// request: this one named what is there no more, or the store did not want to wait for the body.
+    async fn finish(&mut self, sending: Sending, rest: Vec<Bytes>) -> Result<bool, Error> {
+        self.store.known.take(&self.path);
+        match sending.finish(rest).await {
+            Outcome::Written(put) => {
+                if let Some(etag) = put.e_tag {
+                    self.store.known.set(&self.path, etag);
+                }
+                Ok(true)
+            }
+            Outcome::NotSent => Ok(false),
+            Outcome::Failed(error) => {
+                match self.store.too_late(&error, &format!("a write of {}", self.path)) {
+                    Some(error) => Err(error),
+                    None => Ok(false),
+                }
+            }
         }
     }
 
@@ -355,19 +489,16 @@ impl StagedUpload {
     async fn send(&mut self, precondition: Precondition) -> Result<Result<(), Trouble>, Error> {
         let StagedUpload { store, path, content, .. } = self;
         let written = match content {
-            Content::Whole { bytes, attributes, _held } => {
-                let mode = match precondition {
-                    Precondition::None => PutMode::Overwrite,
-                    Precondition::Absent => PutMode::Create,
-                    Precondition::Is(etag) => {
-                        PutMode::Update(UpdateVersion { e_tag: Some(etag), version: None })
-                    }
-                };
-                let attributes = attributes.clone();
+            Content::Whole { payload, sha256, attributes, _held } => {
+                let (attributes, mode) = (attributes.clone(), precondition.mode());
                 let options = PutOptions { mode, attributes, ..PutOptions::default() };
-                let (client, to, bytes) = (store.client.clone(), path.clone(), bytes.clone());
-                let put = async move { client.put_opts(&to, bytes.into(), options).await };
-                store.thread.run(put).await.map(|put| put.e_tag)
+                let (client, to, payload) = (store.client.clone(), path.clone(), payload.clone());
+                let put = async move { client.put_opts(&to, payload, options).await };
+                let put = match *sha256 {
+                    Some(hash) => store.thread.run(PAYLOAD.scope(Cell::new(Some(hash)), put)).await,
+                    None => store.thread.run(put).await,
+                };
+                put.map(|put| put.e_tag)
             }
             Content::Parts(parts) => parts.complete(precondition.header()?).await.map(|()| None),
         };

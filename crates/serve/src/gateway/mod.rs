@@ -206,7 +206,8 @@ impl Access {
             Err(problem) => return Err(problem.of(seen)),
         };
         let (parts, body) = request.into_parts();
-        let wanted = NodeRequest::new(parts.method, key, parts.uri.path(), &parts.headers);
+        let mut wanted = NodeRequest::new(parts.method, key, parts.uri.path(), &parts.headers);
+        wanted.expect(body.sha256());
         if matches!(operation, Operation::Get | Operation::Head) {
             let deadline = seen.received.saturating_add(patience);
             return match self.router.read(&wanted.key, &wanted, deadline, &[]).await {

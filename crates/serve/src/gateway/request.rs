@@ -12,6 +12,7 @@ use super::super::headers;
 use super::super::http::Problem;
 use super::super::list::escaped;
 use super::super::object::META_PREFIX;
+use crate::hex::push_hex;
 
 /// The header that requests the times of the stages of a request; the reply has them in the same
 /// header.
@@ -55,6 +56,16 @@ impl NodeRequest {
             }
         }
         NodeRequest { method, key, path, headers: kept }
+    }
+
+    /// Tells nodes the SHA-256 that the body will have.
+    pub fn expect(&mut self, sha256: Option<[u8; 32]>) {
+        let Some(sha256) = sha256 else { return };
+        let mut digits = Vec::with_capacity(64);
+        push_hex(&sha256, &mut digits);
+        if let Ok(value) = HeaderValue::from_bytes(&digits) {
+            self.headers.push((headers::SHA256.clone(), value));
+        }
     }
 
     /// The headers of one attempt: those of the request, the node to avoid, and the time left.

@@ -1,6 +1,6 @@
 //! Whether a node's reply is the object that its etag names.
 //!
-//! An etag of 32 digits is a hash of the bytes, the type and the user metadata (`origin::VersionHasher`), all of
+//! An etag of 32 digits, also after `h-`, is a hash of the bytes, the type and the user metadata (`origin::VersionHasher`), all of
 //! which a reply to a GET of a whole object has. Parts of objects, etags that are not a hash (uploads in
 //! parts, other tools' objects), HEAD and refusals cannot be judged here.
 
@@ -24,9 +24,7 @@ impl Verifier {
     pub fn of(headers: &HeaderMap) -> Option<Verifier> {
         let etag = headers.get(ETAG)?.to_str().ok()?;
         let etag = etag.strip_prefix('"')?.strip_suffix('"')?;
-        if etag.len() != 32 || !etag.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            return None;
-        }
+        let hasher = VersionHasher::of(etag)?;
         let text = |bytes: &[u8]| std::str::from_utf8(bytes).map(str::to_owned).ok();
         let mut user = Vec::new();
         for (name, value) in headers {
@@ -37,7 +35,7 @@ impl Verifier {
         user.sort();
         let content_type = headers.get(CONTENT_TYPE).and_then(|value| text(value.as_bytes()));
         let attributes = Attributes { content_type, user };
-        Some(Verifier { hasher: VersionHasher::default(), etag: etag.to_owned(), attributes })
+        Some(Verifier { hasher, etag: etag.to_owned(), attributes })
     }
 
     /// Adds bytes of the body.

@@ -12,7 +12,7 @@ use s3s::crypto::{Checksum as _, Crc32, Crc32c, Crc64Nvme, Md5, Sha1, Sha256};
 use s3s::dto::{Checksum, StreamingBlob};
 use s3s::{S3Error, S3ErrorCode, S3Result, TrailingHeaders};
 
-use super::messages::INCOMPLETE_BODY;
+use super::messages::{INCOMPLETE_BODY, SHA256_MISMATCH, error, sha256_mismatch};
 use crate::pace::{Meter, Pace};
 
 /// The names of the algorithms, as in headers after `x-amz-checksum-`.
@@ -45,6 +45,8 @@ pub fn hasher(wants: impl Fn(&str) -> bool) -> ChecksumHasher {
 pub struct Claims {
     /// Their number.
     pub length: u64,
+    /// Their SHA-256, which the signature covers and `s3s` verifies.
+    pub sha256: Option<[u8; 32]>,
     /// `Content-MD5`.
     pub md5: Option<String>,
     /// Checksums in headers.
@@ -77,7 +79,7 @@ impl Verdict {
     pub fn or(&self, other: S3Error) -> S3Error {
         let told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match &told.wrong {
-            Some((code, what)) => S3Error::with_message(code.clone(), what.clone()),
+            Some((code, what)) => error(code.clone(), what.clone()),
             None => other,
         }
     }
@@ -163,8 +165,7 @@ impl Checked {
         let (code, what) = if error.contains("SignatureMismatch") {
             (S3ErrorCode::SignatureDoesNotMatch, "the signature of a chunk does not match")
         } else if error.contains("Sha256Mismatch") {
-            let what = "the bytes are not those of x-amz-content-sha256";
-            (S3ErrorCode::BadDigest, what)
+            (sha256_mismatch(), SHA256_MISMATCH)
         } else if error.contains("FormatError") || error.contains("TooLarge") {
             (S3ErrorCode::InvalidRequest, "malformed chunks")
         } else {
@@ -242,6 +243,10 @@ impl Chunks for Checked {
     fn bytes_left(&self) -> Option<u64> {
         let held = self.held.as_ref().map_or(0, |held| held.len() as u64);
         Some(self.left + held)
+    }
+
+    fn sha256(&self) -> Option<[u8; 32]> {
+        self.claims.sha256
     }
 }
 

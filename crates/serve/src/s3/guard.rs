@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
+use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Method, Request};
 use s3s::access::{S3Access, S3AccessContext};
 use s3s::auth::{S3Auth, SecretKey};
@@ -17,7 +17,7 @@ use super::keys::{Keys, Level};
 use super::{XML_BYTES_MAX, asked, messages};
 
 /// The longest time that a signed URL is good for, in seconds.
-const EXPIRES_S_MAX: u32 = 7 * 24 * 3600;
+pub const EXPIRES_S_MAX: u32 = 7 * 24 * 3600;
 
 /// Access keys, as `s3s` asks for them.
 pub struct Guard(pub Arc<Keys>);
@@ -41,6 +41,7 @@ fn level_of(operation: &str) -> Option<Level> {
         "ListBuckets" => return None,
         "GetObject"
         | "HeadObject"
+        | "GetObjectAttributes"
         | "HeadBucket"
         | "ListObjects"
         | "ListObjectsV2"
@@ -143,10 +144,15 @@ pub fn check<B>(request: &Request<B>) -> S3Result<()> {
 
 /// The access key that a request says it is signed with, in its header or its URL.
 pub fn claimed<B>(request: &Request<B>) -> Option<&str> {
-    match request.headers().get(AUTHORIZATION) {
+    claimed_by(request.headers(), request.uri().query())
+}
+
+/// The same of headers and a query.
+pub fn claimed_by<'a>(headers: &'a HeaderMap, query: Option<&'a str>) -> Option<&'a str> {
+    match headers.get(AUTHORIZATION) {
         Some(value) => claimed_in(value),
         None => {
-            let mut pairs = request.uri().query()?.split('&');
+            let mut pairs = query?.split('&');
             let shown = pairs.find_map(|pair| pair.strip_prefix("X-Amz-Credential="))?;
             // A slash may be encoded; the names of keys need none.
             shown.split(['/', '%']).next()
@@ -154,8 +160,7 @@ pub fn claimed<B>(request: &Request<B>) -> Option<&str> {
     }
 }
 
-/// The same of a header `Authorization`.
-pub fn claimed_in(value: &HeaderValue) -> Option<&str> {
+fn claimed_in(value: &HeaderValue) -> Option<&str> {
     let (_, rest) = value.to_str().ok()?.split_once("Credential=")?;
     rest.split('/').next()
 }

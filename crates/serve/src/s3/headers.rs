@@ -24,6 +24,8 @@ use crate::object::{META_PREFIX, headers_of};
 const USER: &str = "x-amz-meta-";
 /// The prefix of names of user metadata that are this protocol's own.
 const OWN: &str = "s3--";
+/// The name after [`OWN`] of the hash of the upload that made an object.
+const MARK: &str = "upload";
 /// The longest value of a header that is kept, and the most bytes of all user metadata, as at AWS.
 const VALUE_BYTES_MAX: usize = 2048;
 /// What S3 keeps with an object beside its type.
@@ -57,6 +59,21 @@ pub fn conditions(given: &HeaderMap, prefix: &str) -> HeaderMap {
         headers.extend(value.map(|value| (name, value)));
     }
     headers
+}
+
+/// The conditions of a PUT: that an etag is there, or that nothing is.
+///
+/// # Errors
+///
+/// `NotImplemented` for others, as at AWS.
+pub fn write_conditions(given: &HeaderMap) -> S3Result<HeaderMap> {
+    let absent = given.get(IF_NONE_MATCH);
+    let other = absent.is_some_and(|value| value.as_bytes() != b"*");
+    if other || (absent.is_some() && given.contains_key(IF_MATCH)) {
+        let what = "a write has the condition If-Match of an etag, or If-None-Match: *";
+        return Err(S3Error::with_message(S3ErrorCode::NotImplemented, what));
+    }
+    Ok(conditions(given, ""))
 }
 
 /// The etags of a list; those without quotes, which S3 takes, get them.
@@ -132,6 +149,18 @@ pub fn keep_checksum(headers: &mut HeaderMap, checksum: &Checksum) {
     }
 }
 
+/// Keeps with an object which upload in parts made it.
+pub fn keep_mark(headers: &mut HeaderMap, mark: &str) {
+    if let Ok(value) = HeaderValue::from_str(mark) {
+        add(headers, &format!("{OWN}{MARK}"), value);
+    }
+}
+
+/// What [`keep_mark`] has kept.
+pub fn mark(from: &HeaderMap) -> Option<&str> {
+    from.get(format!("{META_PREFIX}{OWN}{MARK}"))?.to_str().ok()
+}
+
 /// The checksums that are kept with an object.
 pub fn checksums(from: &HeaderMap) -> Checksum {
     let kept = |algorithm: &str| {
@@ -148,9 +177,12 @@ pub fn checksums(from: &HeaderMap) -> Checksum {
     }
 }
 
-/// What of an object's headers is kept with a copy of it: its type and all metadata.
+/// What of an object's headers is kept with a copy of it: its type and all metadata that is the client's.
 pub fn of_copy(from: &HeaderMap) -> HeaderMap {
-    let kept = |name: &HeaderName| *name == CONTENT_TYPE || name.as_str().starts_with(META_PREFIX);
+    let own = format!("{META_PREFIX}{OWN}{MARK}");
+    let kept = |name: &HeaderName| {
+        *name == CONTENT_TYPE || (name.as_str().starts_with(META_PREFIX) && name.as_str() != own)
+    };
     from.iter().filter(|(name, _)| kept(name)).map(|(n, v)| (n.clone(), v.clone())).collect()
 }
 
@@ -164,6 +196,7 @@ pub fn reply(from: &HeaderMap, checksum: bool) -> HeaderMap {
         } else if let Some(short) = name.as_str().strip_prefix(META_PREFIX) {
             let name = match short.strip_prefix(OWN) {
                 Some(own) if ALGORITHMS.contains(&own) && !checksum => continue,
+                Some(MARK) => continue,
                 Some(own) if ALGORITHMS.contains(&own) => {
                     typed = true;
                     format!("x-amz-checksum-{own}")
@@ -271,6 +304,9 @@ mod tests {
         let checksum =
             Checksum { checksum_crc32: Some("AAAAAA==".to_owned()), ..Checksum::default() };
         keep_checksum(&mut with, &checksum);
+        keep_mark(&mut with, HASH);
+        assert_eq!(mark(&with), Some(HASH));
+        assert_eq!(mark(&of_copy(&with)), None);
         assert_eq!(reply(&with, true)["x-amz-checksum-crc32"], "AAAAAA==");
         assert_eq!(reply(&with, false), expected);
         assert!(kept(&map(&[("x-amz-meta-s3--crc32", "x")])).is_err());

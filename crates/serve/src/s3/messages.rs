@@ -38,7 +38,24 @@ pub const MALFORMED_XML: &str =
 pub const COPY_TO_ITSELF: &str = "This copy request is illegal because it is trying to copy an object to itself without \
      changing the object's metadata, storage class, website redirect location or encryption attributes.";
 
+/// `InvalidRequest`.
+pub const NO_ATTRIBUTES: &str = "The x-amz-object-attributes header specifying the attributes to be retrieved is either \
+     missing or empty";
+/// `XAmzContentSHA256Mismatch`, which `s3s` does not have.
+pub const SHA256_MISMATCH: &str =
+    "The provided 'x-amz-content-sha256' header does not match what was computed.";
+
+/// The code of a body whose SHA-256 is not the one that is signed.
+pub fn sha256_mismatch() -> S3ErrorCode {
+    S3ErrorCode::Custom("XAmzContentSHA256Mismatch".into())
+}
+
 /// An error with words of its own.
 pub fn error(code: S3ErrorCode, what: impl Into<std::borrow::Cow<'static, str>>) -> S3Error {
-    S3Error::with_message(code, what)
+    let own = matches!(code, S3ErrorCode::Custom(_));
+    let mut error = S3Error::with_message(code, what);
+    if own {
+        error.set_status_code(http::StatusCode::BAD_REQUEST);
+    }
+    error
 }

@@ -10,6 +10,7 @@ mod abandoned;
 mod asked;
 mod checksums;
 mod completed;
+mod described;
 mod errors;
 mod guard;
 mod headers;
@@ -19,8 +20,11 @@ mod messages;
 mod multipart;
 mod objects;
 mod operations;
+mod payload;
+mod repeated;
 pub mod seal;
 mod shortcut;
+mod uploads;
 
 use std::net::IpAddr;
 use std::ops::Deref;
@@ -29,7 +33,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use engine::Key;
-use http::header::{AUTHORIZATION, CONTENT_LENGTH, HeaderMap, HeaderValue, RETRY_AFTER};
+use http::header::{CONTENT_LENGTH, HeaderMap, HeaderValue, RETRY_AFTER};
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use model::window::{Operation, Outcome};
@@ -53,6 +57,7 @@ use crate::quick::head::Line;
 use crate::quick::{Begun, Content, Facts, Never, Passed, Quick, Record, Signed, add_date};
 use guard::Guard;
 use keys::{Files, Keys};
+use payload::{Differs, Hashed};
 
 /// The largest body in XML: the 1000 keys of a multi-delete, the 10,000 parts of an upload.
 const XML_BYTES_MAX: usize = 4 << 20;
@@ -188,6 +193,28 @@ impl S3 {
         Ok(Arc::new(S3 { inner, service: builder.build() }))
     }
 
+    /// Has `s3s` answer a request.
+    async fn call(&self, lane: &Arc<Lane>, request: Request<Incoming>) -> Option<HttpResponse> {
+        let differs = Differs::default();
+        let is_xml = request.method() == Method::POST;
+        let (parts, body) = request.into_parts();
+        let body = match is_xml {
+            false => s3s::Body::from(body),
+            true => match Hashed::new(body, &parts.headers, differs.clone()) {
+                Ok(hashed) => s3s::Body::http_body(hashed),
+                Err(body) => s3s::Body::from(body),
+            },
+        };
+        let mut request = Request::from_parts(parts, body);
+        request.extensions_mut().insert(lane.clone());
+        let answered = self.service.call(request).await.ok()?;
+        if answered.status() == StatusCode::INTERNAL_SERVER_ERROR && differs.is_set() {
+            let refused = messages::error(messages::sha256_mismatch(), messages::SHA256_MISMATCH);
+            return refused.to_http_response().ok();
+        }
+        Some(answered)
+    }
+
     /// Keeps the access keys as their file is, and removes what uploads left behind; never returns.
     pub async fn run(self: Arc<S3>) {
         let abandoned_s = self.config.s3.abandoned_s;
@@ -248,8 +275,9 @@ impl Quick for S3 {
         let keys = &self.inner.keys;
         let plain = shortcut::allowed_path(keys, &method, path, headers, SystemTime::now())?;
         let bucket = self.inner.bucket(plain.bucket).ok()?;
-        let limited = self.limits.get().and_then(|_| headers.get(AUTHORIZATION));
-        let client = limited.and_then(guard::claimed_in).map(|id| Client::Key(id.to_owned()));
+        let query = path.split_once('?').map(|(_, query)| query);
+        let id = self.limits.get().and_then(|_| guard::claimed_by(headers, query));
+        let client = id.map(|id| Client::Key(id.to_owned()));
         let (key, facts) = (plain.key.as_bytes(), Facts::default());
         bucket.prefix.is_empty().then_some(Signed { key, facts, client })
     }
@@ -300,11 +328,7 @@ impl Service for S3 {
             return self.inner.read(lane, &plain, &request).await;
         }
         let answered = match guard::check(&request) {
-            Ok(()) => {
-                let mut request = request.map(s3s::Body::from);
-                request.extensions_mut().insert(lane.clone());
-                self.service.call(request).await.ok()
-            }
+            Ok(()) => self.call(lane, request).await,
             Err(refused) => refused.to_http_response().ok(),
         };
         let mut response = match answered {

@@ -8,6 +8,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use engine::Key;
@@ -17,9 +18,8 @@ use origin::{Attributes, BoxFuture, Chunks, Error, Listed, Metadata, Origin, Who
 use s3s::dto::{
     AbortMultipartUploadInput, AbortMultipartUploadOutput, Checksum, CompleteMultipartUploadInput,
     CompleteMultipartUploadOutput, CompletedPart, CopyPartResult, CreateMultipartUploadInput,
-    CreateMultipartUploadOutput, ETag, ListMultipartUploadsInput, ListMultipartUploadsOutput,
-    ListPartsInput, ListPartsOutput, MultipartUpload, Part, StorageClass, UploadPartCopyInput,
-    UploadPartCopyOutput, UploadPartInput, UploadPartOutput,
+    CreateMultipartUploadOutput, ETag, ListPartsInput, ListPartsOutput, Part, StorageClass,
+    UploadPartCopyInput, UploadPartCopyOutput, UploadPartInput, UploadPartOutput,
 };
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 use serde::{Deserialize, Serialize};
@@ -27,14 +27,15 @@ use serde::{Deserialize, Serialize};
 use super::asked::copied_range;
 use super::completed::{Stated, Verified};
 use super::errors::of_origin;
-use super::listing::{encoder, max_of, time};
+use super::listing::{max_of, time};
 use super::messages::{
     INVALID_PART, MALFORMED_XML, NO_SUCH_UPLOAD, PART_NUMBER, PART_ORDER, TOO_SMALL, error,
 };
 use super::objects::{Sent, Upload, lane_of, plain_write, sent_of};
-use super::{Inner, headers};
+use super::{Inner, headers, repeated};
 use crate::body::{self, Arriving, Budget};
 use crate::drive;
+use crate::lane::Lane;
 use crate::pace::Pace;
 
 /// How the keys of parts begin. S3's clients neither see nor reach such keys.
@@ -96,7 +97,8 @@ fn encoded(text: &str) -> String {
     crate::list::escaped(text.as_bytes())
 }
 
-fn decoded(text: &str) -> String {
+/// The name that [`encoded`] has made such.
+pub fn decoded(text: &str) -> String {
     percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
@@ -139,7 +141,10 @@ impl Chunks for Joined {
 }
 
 impl Inner {
-    async fn asked<T>(&self, request: impl Future<Output = Result<T, Error>>) -> S3Result<T> {
+    pub(super) async fn asked<T>(
+        &self,
+        request: impl Future<Output = Result<T, Error>>,
+    ) -> S3Result<T> {
         let done = drive::within(self.timeout, "a request", request).await;
         done.map_err(|error| of_origin(&error))
     }
@@ -211,7 +216,9 @@ impl Inner {
             key: input.key.clone(),
             headers: kept.iter().map(pair).collect(),
         };
-        let upload = format!("{:032x}", rand::random::<u128>());
+        // In the order of time, in which uploads of one key are listed.
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let upload = format!("{:016x}{:016x}", since.as_micros() as u64, rand::random::<u64>());
         let text = serde_json::to_vec(&begun).map_err(S3Error::internal_error)?;
         let user = vec![
             ("bucket".to_owned(), encoded(&input.bucket)),
@@ -357,8 +364,41 @@ impl Inner {
         &self,
         request: S3Request<CompleteMultipartUploadInput>,
     ) -> S3Result<S3Response<CompleteMultipartUploadOutput>> {
+        let (bucket, key) = (request.input.bucket.clone(), request.input.key.clone());
+        let upload = request.input.multipart_upload.as_ref();
+        let parts = upload.and_then(|upload| upload.parts.as_deref()).unwrap_or_default();
+        let mark = repeated::mark(&request.input.upload_id, parts);
+        let lane = lane_of(&request.extensions)?;
+        let host = request.headers.get(HOST).and_then(|host| host.to_str().ok());
+        let encrypted = self.behind.front().config.serve.tls_certificate.is_some();
+        let scheme = if encrypted { "https" } else { "http" };
+        let address = host.map(|host| format!("{scheme}://{host}")).unwrap_or_default();
+        let location = format!("{address}/{bucket}/{}", encoded(&key));
+        let whole = self.key(&bucket, &key)?;
+        let mut output = match self.complete_once(request, &lane, &whole, &mark).await {
+            Ok(output) => output,
+            // Another request may have completed it.
+            Err(error) => match self.made_by(&lane, &whole, &mark).await {
+                Some(e_tag) if *error.code() != S3ErrorCode::BadDigest => {
+                    let e_tag = Some(e_tag);
+                    CompleteMultipartUploadOutput { e_tag, ..Default::default() }
+                }
+                _ => return Err(error),
+            },
+        };
+        output.location = Some(location);
+        (output.bucket, output.key) = (Some(bucket), Some(key));
+        Ok(S3Response::new(output))
+    }
+
+    async fn complete_once(
+        &self,
+        request: S3Request<CompleteMultipartUploadInput>,
+        lane: &Arc<Lane>,
+        key: &Key,
+        mark: &str,
+    ) -> S3Result<CompleteMultipartUploadOutput> {
         let input = request.input;
-        let key = self.key(&input.bucket, &input.key)?;
         let begun = self.begun(&input.upload_id, &input.bucket, &input.key).await?;
         let named = input.multipart_upload.and_then(|upload| upload.parts).unwrap_or_default();
         let sums: Vec<Checksum> = named.iter().map(sums_of).collect();
@@ -388,26 +428,19 @@ impl Inner {
         }
         let mut wanted: HeaderMap = begun.headers.iter().filter_map(header).collect();
         wanted.extend(headers::conditions(&request.headers, ""));
-        let lane = lane_of(&request.extensions)?;
+        headers::keep_mark(&mut wanted, mark);
         let origin = self.behind.origin().clone();
         let joined = Joined { origin: origin.clone(), parts, current: None, left };
         let verified = Verified::new(Box::new(joined), stated);
         let verdict = verified.verdict();
         let body = Sent::Stream(Box::new(verified), left);
-        let written = self.write(&lane, &key, wanted, body).await;
+        let written = self.write(lane, key, wanted, body).await;
         let e_tag = written.map_err(|error| verdict.or(error))?;
         let upload = input.upload_id;
         self.asked(origin.delete(&begun_key(&upload)?)).await?;
         let rest = self.parts(&upload, 0, PARTS_MAX as usize).await?;
         tokio::spawn(async move { remove(&origin, rest).await });
-        let host = request.headers.get(HOST).and_then(|host| host.to_str().ok());
-        let encrypted = self.behind.front().config.serve.tls_certificate.is_some();
-        let scheme = if encrypted { "https" } else { "http" };
-        let address = host.map(|host| format!("{scheme}://{host}")).unwrap_or_default();
-        Ok(S3Response::new(CompleteMultipartUploadOutput {
-            location: Some(format!("{address}/{}/{}", input.bucket, encoded(&input.key))),
-            bucket: Some(input.bucket),
-            key: Some(input.key),
+        Ok(CompleteMultipartUploadOutput {
             e_tag,
             checksum_crc32: whole.checksum_crc32,
             checksum_crc32c: whole.checksum_crc32c,
@@ -416,7 +449,7 @@ impl Inner {
             checksum_sha256: whole.checksum_sha256,
             checksum_type: whole.checksum_type,
             ..CompleteMultipartUploadOutput::default()
-        }))
+        })
     }
 
     pub(super) async fn abort(
@@ -462,70 +495,6 @@ impl Inner {
             parts: Some(listed.iter().map(part).collect()),
             storage_class: Some(StorageClass::from_static(StorageClass::STANDARD)),
             ..ListPartsOutput::default()
-        }))
-    }
-
-    pub(super) async fn list_uploads(
-        &self,
-        request: S3Request<ListMultipartUploadsInput>,
-    ) -> S3Result<S3Response<ListMultipartUploadsOutput>> {
-        let input = request.input;
-        self.bucket(&input.bucket)?;
-        super::errors::unsupported(
-            input.delimiter.as_ref().is_some_and(|one| !one.is_empty()),
-            "a delimiter in a listing of uploads",
-        )?;
-        let prefix = input.prefix.unwrap_or_default();
-        let encode = encoder(input.encoding_type.as_ref().map(|one| one.as_str()))?;
-        let max = max_of(input.max_uploads)?;
-        // In the order of their ids, not of their keys as at AWS: a page goes on after an id.
-        let mut after = input.upload_id_marker.as_deref().filter(|id| !id.is_empty());
-        let mut last;
-        let (mut uploads, mut more) = (Vec::new(), false);
-        'pages: loop {
-            let position = after.map(|id| format!("{BEGUN}{id}").into_bytes());
-            let listing = self.behind.origin().list(BEGUN.as_bytes(), position.as_deref(), 1000);
-            let page = self.asked(listing).await?;
-            let full = page.len() == 1000;
-            last = page
-                .last()
-                .map(|one| String::from_utf8_lossy(&one.key[BEGUN.len()..]).into_owned());
-            for one in page {
-                let user = &one.metadata.attributes.user;
-                let value =
-                    |of: &str| user.iter().find(|(name, _)| name == of).map(|(_, v)| decoded(v));
-                let (Some(bucket), Some(key)) = (value("bucket"), value("key")) else { continue };
-                if bucket != input.bucket || !key.starts_with(&prefix) {
-                    continue;
-                }
-                if uploads.len() == max {
-                    more = true;
-                    break 'pages;
-                }
-                uploads.push(MultipartUpload {
-                    key: Some(encode(&key)),
-                    upload_id: Some(String::from_utf8_lossy(&one.key[BEGUN.len()..]).into_owned()),
-                    initiated: Some(time(one.metadata.modified_unix_us)),
-                    storage_class: Some(StorageClass::from_static(StorageClass::STANDARD)),
-                    ..MultipartUpload::default()
-                });
-            }
-            if !full {
-                break;
-            }
-            after = last.as_deref();
-        }
-        let end = uploads.last().filter(|_| more);
-        Ok(S3Response::new(ListMultipartUploadsOutput {
-            next_upload_id_marker: end.and_then(|end| end.upload_id.clone()),
-            next_key_marker: end.and_then(|end| end.key.clone()),
-            bucket: Some(input.bucket),
-            prefix: Some(encode(&prefix)),
-            is_truncated: Some(more),
-            max_uploads: Some(max as i32),
-            uploads: Some(uploads),
-            encoding_type: input.encoding_type,
-            ..ListMultipartUploadsOutput::default()
         }))
     }
 }

@@ -8,7 +8,7 @@ use engine::Key;
 use futures_util::{StreamExt, stream};
 use http::header::{
     CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH,
-    CONTENT_TYPE, ETAG, EXPIRES, HeaderMap, HeaderValue,
+    CONTENT_TYPE, ETAG, EXPIRES, HeaderMap, HeaderValue, IF_MATCH,
 };
 use http::{Extensions, Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
@@ -29,12 +29,13 @@ use super::messages::COPY_TO_ITSELF;
 use super::shortcut::Plain;
 use super::{Inner, Ready, headers};
 use crate::body::{Arriving, ReplyBody};
+use crate::hex::unhex;
 use crate::lane::Lane;
 use crate::list::escaped;
 use crate::pace::Pace;
 
-/// A body of at most this many bytes is gathered before it is sent on, so that its checksum is known when its
-/// metadata is written.
+/// A body of at most this many bytes is gathered before it is sent on if its checksum follows it, so that the checksum
+/// is known when the metadata is written.
 const GATHERED_BYTES_MAX: u64 = 1 << 20;
 /// Objects of a multi-delete that are deleted at a time.
 const DELETES: usize = 16;
@@ -110,7 +111,9 @@ impl Upload {
         let trailer = headers.get("x-amz-trailer").and_then(|value| value.to_str().ok());
         let trailer = trailer.map(str::to_owned);
         let (md5, checksum, trailers) = (self.md5, self.checksum, self.trailers);
-        let claims = Claims { length, md5, checksum, trailer, trailers };
+        let sha256 = headers.get("x-amz-content-sha256").and_then(|value| value.to_str().ok());
+        let sha256 = sha256.and_then(unhex);
+        let claims = Claims { length, sha256, md5, checksum, trailer, trailers };
         Ok((Checked::new(self.body, claims), length))
     }
 }
@@ -294,7 +297,8 @@ impl Inner {
         let key = self.key(&input.bucket, &input.key)?;
         let lane = lane_of(&request.extensions)?;
         let mut wanted = headers::kept(&request.headers)?;
-        wanted.extend(headers::conditions(&request.headers, ""));
+        wanted.extend(headers::write_conditions(&request.headers)?);
+        let replaces = wanted.contains_key(IF_MATCH);
         let upload = Upload {
             body: input.body,
             length: input.content_length,
@@ -312,8 +316,11 @@ impl Inner {
         let in_headers = upload.checksum.clone();
         let (checked, length) = upload.checked(&request.headers)?;
         let verdict = checked.verdict();
-        let share = self.uploads.take(length);
-        let body = if length <= GATHERED_BYTES_MAX && share.is_some() {
+        // A checksum that follows the bytes is part of the metadata, which the origin needs before them.
+        let follows = request.headers.contains_key("x-amz-trailer");
+        let share = Some(length).filter(|length| follows && *length <= GATHERED_BYTES_MAX);
+        let share = share.and_then(|length| self.uploads.take(length));
+        let body = if share.is_some() {
             let bytes = checked.gather(Pace::of(&self.behind.front().config.serve)).await?;
             headers::keep_checksum(&mut wanted, &verdict.checksum());
             Sent::Whole(bytes)
@@ -323,7 +330,14 @@ impl Inner {
         };
         let written = self.write(&lane, &key, wanted, body).await;
         drop(share);
-        let e_tag = written.map_err(|error| verdict.or(error))?;
+        let e_tag = match written.map_err(|error| verdict.or(error)) {
+            Err(error) if replaces && *error.code() == S3ErrorCode::PreconditionFailed => {
+                // What is not there is told by another error.
+                self.ask(&lane, Method::HEAD, &key, HeaderMap::new(), None).await?;
+                return Err(error);
+            }
+            e_tag => e_tag?,
+        };
         let checksum = verdict.checksum();
         Ok(S3Response::new(PutObjectOutput {
             e_tag,
@@ -427,7 +441,7 @@ impl Inner {
                     let ours = format!("\"{}\"", headers::our_etag(etag.value()));
                     let ours = HeaderValue::from_str(&ours);
                     let ours = ours.map_err(|_| S3Error::new(S3ErrorCode::InvalidArgument))?;
-                    wanted.insert(http::header::IF_MATCH, ours);
+                    wanted.insert(IF_MATCH, ours);
                 }
                 self.remove(lane, &key, wanted).await
             };
@@ -478,7 +492,7 @@ pub fn etag_of(given: &HeaderMap) -> Option<ETag> {
 }
 
 /// The type of checksums that are kept: they are of all bytes.
-fn type_of(checksum: &Checksum) -> Option<ChecksumType> {
+pub fn type_of(checksum: &Checksum) -> Option<ChecksumType> {
     let there = ALGORITHMS.iter().any(|of| value(checksum, of).is_some());
     there.then(|| ChecksumType::from_static(ChecksumType::FULL_OBJECT))
 }

@@ -86,6 +86,13 @@ impl S3 for Operations {
         self.head(request).await
     }
 
+    async fn get_object_attributes(
+        &self,
+        request: S3Request<GetObjectAttributesInput>,
+    ) -> S3Result<S3Response<GetObjectAttributesOutput>> {
+        self.attributes(request).await
+    }
+
     async fn put_object(
         &self,
         request: S3Request<PutObjectInput>,

@@ -1,7 +1,8 @@
 //! Hostile clients: each attack is refused, and an honest client is served after it.
 
 use super::clients::{client, gateway, python, script};
-use super::{ADMIN, Front, READER, WRITER};
+use super::{ADMIN, Front, READER, WRITER, before};
+use crate::origin_s3::Store;
 
 fn attack(test: &str, with: &str, start: impl FnOnce() -> Front) {
     let Some(python) = python(test) else { return };
@@ -35,6 +36,15 @@ fn attacks_on_a_node_are_refused() {
 #[test]
 fn attacks_on_a_gateway_are_refused() {
     attack("serve_s3::attacks::attacks_on_a_gateway_are_refused", ATTACKS, || gateway(&SLOW));
+}
+
+#[test]
+fn attacks_before_a_store_are_refused() {
+    const TEST: &str = "serve_s3::attacks::attacks_before_a_store_are_refused";
+    let Some(store) = Store::start(TEST) else { return };
+    let sets = before(&store);
+    let sets: Vec<&str> = sets.iter().map(String::as_str).chain(SLOW).collect();
+    attack(TEST, ATTACKS, || Front::start(&sets));
 }
 
 #[test]

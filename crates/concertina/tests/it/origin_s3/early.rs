@@ -1,0 +1,245 @@
+//! Writes whose SHA-256 is known in advance: they are sent to the store while they arrive.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use ::bytes::Bytes;
+use origin::{Attributes, BoxFuture, Chunks, Error, Origin, S3};
+
+use super::{Store, config_of};
+use crate::origin::{key, read, run, staged, write};
+use crate::serve_client::bytes;
+
+const SIZE: usize = 3 << 20;
+const PIECE: usize = 100_000;
+
+/// Passes connections on to the store, counts what passes, and may cut the connections of PUTs.
+struct Tap {
+    endpoint: String,
+    /// Bytes sent to the store.
+    sent: Arc<AtomicU64>,
+    /// The first lines of requests.
+    lines: Arc<Mutex<Vec<String>>>,
+    /// Cuts the connection after the next bytes of a PUT's body.
+    cuts: Arc<AtomicBool>,
+}
+
+impl Tap {
+    fn of(store: &Store) -> Tap {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let tap = Tap {
+            endpoint: format!("http://{}", listener.local_addr().unwrap()),
+            sent: Arc::default(),
+            lines: Arc::default(),
+            cuts: Arc::default(),
+        };
+        let (address, sent) = (store.address.clone(), tap.sent.clone());
+        let (lines, cuts) = (tap.lines.clone(), tap.cuts.clone());
+        std::thread::spawn(move || {
+            while let Ok((mut client, _)) = listener.accept() {
+                let mut store = TcpStream::connect(&address).unwrap();
+                let (mut back, mut to) = (store.try_clone().unwrap(), client.try_clone().unwrap());
+                std::thread::spawn(move || {
+                    let _ = std::io::copy(&mut back, &mut to);
+                    let _ = to.shutdown(Shutdown::Both);
+                });
+                let (sent, lines, cuts) = (sent.clone(), lines.clone(), cuts.clone());
+                std::thread::spawn(move || {
+                    let mut buffer = vec![0; 1 << 16];
+                    while let Ok(length @ 1..) = client.read(&mut buffer) {
+                        let piece = &buffer[..length];
+                        let line = piece.split(|byte| *byte == b'\r').next().unwrap();
+                        let line = String::from_utf8_lossy(line);
+                        let is_head = line.contains(" HTTP/1.1");
+                        if is_head {
+                            lines.lock().unwrap().push(line.into_owned());
+                        } else if cuts.swap(false, Ordering::Relaxed) {
+                            break;
+                        }
+                        sent.fetch_add(length as u64, Ordering::Relaxed);
+                        if store.write_all(piece).is_err() {
+                            break;
+                        }
+                    }
+                    let _ = store.shutdown(Shutdown::Both);
+                    let _ = client.shutdown(Shutdown::Both);
+                });
+            }
+        });
+        tap
+    }
+
+    fn open(&self) -> S3 {
+        S3::open(&config_of(&self.endpoint)).unwrap()
+    }
+
+    fn puts(&self) -> usize {
+        let lines = self.lines.lock().unwrap();
+        lines.iter().filter(|line| line.starts_with("PUT /objects/k")).count()
+    }
+
+    /// Waits until so many bytes have been sent.
+    fn wait(&self, bytes: u64) -> bool {
+        let start = Instant::now();
+        while self.sent.load(Ordering::Relaxed) < bytes {
+            if start.elapsed() > Duration::from_secs(10) {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        true
+    }
+}
+
+/// A body whose hash is known, and what happens before its last piece.
+struct Known<F> {
+    left: Bytes,
+    hash: [u8; 32],
+    before_last: Option<F>,
+}
+
+impl<F: FnOnce() -> Option<Error> + Send> Known<F> {
+    fn new(body: &[u8], before_last: F) -> Known<F> {
+        let hash = ring::digest::digest(&ring::digest::SHA256, body);
+        Known {
+            left: Bytes::copy_from_slice(body),
+            hash: hash.as_ref().try_into().unwrap(),
+            before_last: Some(before_last),
+        }
+    }
+}
+
+impl<F: FnOnce() -> Option<Error> + Send> Chunks for Known<F> {
+    fn next(&mut self) -> BoxFuture<'_, Option<Result<Bytes, Error>>> {
+        Box::pin(async move {
+            if self.left.is_empty() {
+                return None;
+            }
+            if self.left.len() <= PIECE {
+                let before_last = self.before_last.take();
+                // The runtime of the origin is another: this thread may wait.
+                if let Some(error) = before_last.and_then(|it| it()) {
+                    return Some(Err(error));
+                }
+            }
+            let piece = self.left.split_to(self.left.len().min(PIECE));
+            Some(Ok(piece))
+        })
+    }
+    fn bytes_left(&self) -> Option<u64> {
+        Some(self.left.len() as u64)
+    }
+    fn sha256(&self) -> Option<[u8; 32]> {
+        Some(self.hash)
+    }
+}
+
+#[test]
+fn bytes_reach_the_store_before_the_last_ones_have_come() {
+    const TEST: &str = "origin_s3::early::bytes_reach_the_store_before_the_last_ones_have_come";
+    let Some(store) = Store::start(TEST) else { return };
+    let tap = Tap::of(&store);
+    let (origin, direct) = (tap.open(), store.open());
+    run(async {
+        for seed in [1, 2] {
+            let body = bytes(seed, SIZE);
+            let (sent, puts) = (tap.sent.load(Ordering::Relaxed), tap.puts());
+            let mut known = Known::new(&body, || {
+                assert!(tap.wait(sent + (SIZE - 2 * PIECE) as u64), "nothing was sent");
+                None
+            });
+            let staged = origin.stage(&key("k"), Attributes::default(), &mut known).await.unwrap();
+            let metadata = staged.metadata().clone();
+            let before = direct.head(&key("k")).await.unwrap();
+            assert!(before.is_none_or(|before| before.etag != metadata.etag), "not committed yet");
+            staged.commit(None).await.unwrap();
+            assert_eq!(tap.puts() - puts, 1);
+            assert_eq!(direct.head(&key("k")).await.unwrap(), Some(metadata));
+            assert_eq!(read(&direct, "k", None).await, body);
+        }
+        // Readers verify the bytes, as for any version.
+        std::fs::write(store.bucket().join("k"), bytes(3, SIZE)).unwrap();
+        let mut found = direct.get(&key("k"), None).await.unwrap().unwrap();
+        let mut last = None;
+        while let Some(piece) = found.body.next().await {
+            last = Some(piece);
+        }
+        assert!(matches!(last, Some(Err(Error::Damaged(_)))));
+    });
+}
+
+#[test]
+fn what_is_not_committed_or_breaks_off_changes_nothing() {
+    const TEST: &str = "origin_s3::early::what_is_not_committed_or_breaks_off_changes_nothing";
+    let Some(store) = Store::start(TEST) else { return };
+    let origin = store.open();
+    run(async {
+        write(&origin, "k", b"before", Attributes::default()).await;
+        let body = bytes(1, SIZE);
+        let mut known = Known::new(&body, || None);
+        drop(origin.stage(&key("k"), Attributes::default(), &mut known).await.unwrap());
+        let mut known = Known::new(&body, || Some(Error::Upload("it left".to_owned())));
+        let error = origin.stage(&key("k"), Attributes::default(), &mut known).await.err();
+        assert_eq!(error, Some(Error::Upload("it left".to_owned())));
+        // What a fence forbids is not made.
+        let mut known = Known::new(&body, || None);
+        let mut staged = origin.stage(&key("k"), Attributes::default(), &mut known).await.unwrap();
+        staged.fence(Arc::new(|| false));
+        assert!(matches!(staged.commit(None).await, Err(Error::Fenced(_))));
+        // A hash that is not that of the bytes: the store itself refuses it.
+        let mut known = Known::new(&body, || None);
+        known.hash[0] ^= 1;
+        let staged = origin.stage(&key("k"), Attributes::default(), &mut known).await.unwrap();
+        staged.commit(None).await.unwrap_err();
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        assert_eq!(read(&origin, "k", None).await, b"before");
+    });
+}
+
+#[test]
+fn a_write_that_another_one_overtakes_or_whose_connection_ends_is_sent_again() {
+    const TEST: &str = "origin_s3::early::a_write_that_another_one_overtakes_or_whose_connection_ends_is_sent_again";
+    let Some(store) = Store::start(TEST) else { return };
+    let tap = Tap::of(&store);
+    let (origin, other) = (tap.open(), store.open());
+    run(async {
+        // Writes of others between the beginning and the commit, of this process and of another.
+        for by_itself in [true, false] {
+            let body = bytes(4 + u64::from(by_itself), SIZE);
+            let mut known = Known::new(&body, || None);
+            let late = origin.stage(&key("k"), Attributes::default(), &mut known).await.unwrap();
+            let by: &S3 = if by_itself { &origin } else { &other };
+            staged(by, "k", b"between").await.commit(None).await.unwrap();
+            assert_eq!(read(&other, "k", None).await, b"between");
+            late.commit(None).await.unwrap();
+            assert_eq!(read(&other, "k", None).await, body);
+        }
+        let puts = tap.puts();
+        let body = bytes(6, SIZE);
+        tap.cuts.store(true, Ordering::Relaxed);
+        let mut known = Known::new(&body, || None);
+        let late = origin.stage(&key("k"), Attributes::default(), &mut known).await.unwrap();
+        late.commit(None).await.unwrap();
+        assert!(!tap.cuts.load(Ordering::Relaxed));
+        assert_eq!(tap.puts() - puts, 2);
+        assert_eq!(read(&other, "k", None).await, body);
+        // So many at a time are sent early, and all are written.
+        let bodies: Vec<Vec<u8>> = (0..3).map(|seed| bytes(10 + seed, 1 << 20)).collect();
+        let mut all = Vec::new();
+        for round in 0..80 {
+            let mut known = Known::new(&bodies[round % 3], || None);
+            let name = format!("many/{round}");
+            all.push(origin.stage(&key(&name), Attributes::default(), &mut known).await.unwrap());
+        }
+        for staged in all {
+            staged.commit(None).await.unwrap();
+        }
+        for round in [0, 1, 79] {
+            let name = format!("many/{round}");
+            assert_eq!(read(&other, &name, None).await, bodies[round % 3]);
+        }
+    });
+}
