@@ -157,6 +157,14 @@ pub(crate) enum Mutant {
     DatasetTakenTrusted,
     /// Chunks that an interrupted removal left are not looked for.
     DatasetLeavesChunks,
+    /// Of further replicas of shards: a node holds copies beyond the room that it has.
+    ReplicaIgnoresRoom,
+    /// A copy that nobody leases any more is kept.
+    ReplicaNeverLapses,
+    /// A node that refused a copy is asked again at once, whatever room it tells of.
+    ReplicaRefusalForgotten,
+    /// A further replica is asked for while one is being made.
+    ReplicaUnderWayIgnored,
 }
 
 #[cfg(test)]

@@ -458,6 +458,13 @@ async fn route(
     {
         return datasets.answer(request).await;
     }
+    if let (Some(path), Some(datasets)) =
+        (path.strip_prefix(datasets::copies::PATH), &shared.datasets)
+        && request.headers().contains_key(&headers::PROTOCOL)
+    {
+        let query = request.uri().query().unwrap_or("");
+        return datasets.copies_asked(request.method(), path, query).await;
+    }
     if let (Some(path), Some(peers)) = (path.strip_prefix("/cluster/"), shared.drive.peers()) {
         if path == "reads" && request.method() == Method::POST {
             return cluster::reads_told(shared, sender, request.into_body()).await;

@@ -2,6 +2,7 @@
 //! nodes go.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use dataset::manifest::Manifest;
 use serde_json::Value;
@@ -24,11 +25,16 @@ struct Cluster {
 }
 
 fn start(nodes: usize, replicas: usize) -> Cluster {
+    start_with(nodes, replicas, "")
+}
+
+/// A cluster with more configuration.
+fn start_with(nodes: usize, replicas: usize, more: &str) -> Cluster {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().display();
     let mut text = format!(
         "device = []\n[origin]\npath = \"{path}/origin\"\n[cluster]\nreplicas = {replicas}\n@NAME@\n\
-         [datasets]\nrefresh_s = 0.1\npath = \"{path}/copies-@NODE@\"\n[gateway]\ndeadline_s = 5.0\n"
+         [datasets]\nrefresh_s = 0.1\npath = \"{path}/copies-@NODE@\"\n[gateway]\ndeadline_s = 5.0\n{more}"
     );
     for node in 0..nodes {
         text.push_str(&format!("[[member]]\nname = \"n{node}\"\naddress = \"{}\"\n", free()));
@@ -142,6 +148,15 @@ impl Cluster {
         }
     }
 
+    /// The nodes that have a copy of the first shard.
+    fn copies(&self) -> Vec<usize> {
+        let file = |node: &usize| {
+            let copies = self._folder.path().join(format!("copies-{node}"));
+            copies.join(format!("lines/{ID:016x}/000001.shard")).exists()
+        };
+        (0..self.nodes.len()).filter(file).collect()
+    }
+
     fn stop(self) {
         self.gateways.into_iter().for_each(Server::stop);
         self.nodes.into_iter().flatten().for_each(Server::stop);
@@ -194,6 +209,53 @@ fn a_dataset_through_gateways_is_what_a_scan_says_while_nodes_go() {
             record["record"].as_str().unwrap()
         );
     }
+    cluster.stop();
+}
+
+#[test]
+fn a_hot_shard_gets_a_further_replica_for_as_long_as_it_is_hot() {
+    // Without layers, so that a replica is all that helps.
+    let mut cluster = start_with(3, 1, "[act]\nreplicas = \"auto\"\nlayers = \"off\"\n");
+    cluster.append(0..3000);
+    cluster.seal();
+    until("the shard is at its node", || cluster.copies().len() == 1);
+    let home = cluster.copies();
+    let stopped = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for thread in 0..12 {
+            let (cluster, stopped) = (&cluster, &stopped);
+            scope.spawn(move || {
+                let mut client = cluster.client(thread % 2);
+                while !stopped.load(Ordering::Relaxed) {
+                    let path = "/datasets/lines/records?pattern=.*9%20is%20g.*e.*&limit=1000";
+                    let reply = client.get(path);
+                    assert!(matches!(reply.status, 200 | 503 | 504), "{}", reply.text());
+                }
+            });
+        }
+        until("another node has a copy", || cluster.copies().len() > 1);
+        let served = |gateway: usize| {
+            let status = cluster.client(gateway).get("/datasets/lines/layers");
+            json(&status)["parts"].as_array().map_or(0, Vec::len) > 1
+        };
+        until("it serves the copy", || served(0));
+        let count = json(&cluster.client(0).get("/datasets/lines/count?query=green"));
+        assert_eq!(count["count"], 1000);
+        stopped.store(true, Ordering::Relaxed);
+    });
+    let made = |gateway: usize| {
+        let actions = json(&cluster.client(gateway).get("/actions"));
+        let entries = actions["actions"].as_array().cloned().unwrap_or_default();
+        entries.into_iter().filter(|entry| entry["knob"] == "replicas").collect::<Vec<_>>()
+    };
+    let all = [made(0), made(1)].concat();
+    let first =
+        all.iter().find(|entry| entry["status"] == "made").expect("an entry of the journal");
+    assert_eq!(first["target"], "shard/lines/000001", "{first}");
+    assert!(first["change"].as_str().unwrap().starts_with("one more replica"), "{first}");
+    until("the copy is given up", || cluster.copies() == home);
+    let count = json(&cluster.client(1).get("/datasets/lines/count?query=green"));
+    assert_eq!(count["count"], 1000);
     cluster.stop();
 }
 

@@ -25,6 +25,7 @@
 
 pub mod concurrency;
 pub mod copies;
+pub mod replicas;
 #[cfg(test)]
 mod tests;
 pub mod weights;
@@ -51,12 +52,21 @@ pub enum Knob {
     Hot,
     /// The weights of a cluster's members.
     Weights,
+    /// Further replicas of hot shards of datasets.
+    Replicas,
 }
 
 impl Knob {
     /// All of them.
-    pub const ALL: [Knob; 6] =
-        [Knob::Layers, Knob::Bounds, Knob::Concurrency, Knob::Memory, Knob::Hot, Knob::Weights];
+    pub const ALL: [Knob; 7] = [
+        Knob::Layers,
+        Knob::Bounds,
+        Knob::Concurrency,
+        Knob::Memory,
+        Knob::Hot,
+        Knob::Weights,
+        Knob::Replicas,
+    ];
 }
 
 impl Knob {
@@ -69,6 +79,7 @@ impl Knob {
             Knob::Memory => "memory",
             Knob::Hot => "hot",
             Knob::Weights => "weights",
+            Knob::Replicas => "replicas",
         }
     }
 }
@@ -101,6 +112,8 @@ pub struct Modes {
     pub hot: Mode,
     /// Of [`Knob::Weights`].
     pub weights: Mode,
+    /// Of [`Knob::Replicas`].
+    pub replicas: Mode,
 }
 
 impl Modes {
@@ -113,6 +126,7 @@ impl Modes {
             Knob::Memory => self.memory,
             Knob::Hot => self.hot,
             Knob::Weights => self.weights,
+            Knob::Replicas => self.replicas,
         }
     }
 }
@@ -142,6 +156,7 @@ impl Default for Settings {
                 memory: Mode::Auto,
                 hot: Mode::Auto,
                 weights: Mode::Advise,
+                replicas: Mode::Advise,
             },
             per_minute: 60,
             judged_after: 30 * SECOND,

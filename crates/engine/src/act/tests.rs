@@ -13,8 +13,15 @@ fn proposal(target: &str) -> Proposal {
 
 fn governor(layers: Mode, per_minute: u32) -> Governor {
     let off = Mode::Off;
-    let modes =
-        Modes { layers, bounds: off, concurrency: off, memory: off, hot: off, weights: off };
+    let modes = Modes {
+        layers,
+        bounds: off,
+        concurrency: off,
+        memory: off,
+        hot: off,
+        weights: off,
+        replicas: off,
+    };
     Governor::new(Settings { modes, per_minute, entries_max: 8, ..Settings::default() })
 }
 

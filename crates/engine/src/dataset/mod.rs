@@ -165,6 +165,12 @@ pub enum Event<E> {
         /// The request.
         token: Token,
     },
+    /// As [`Event::Refresh`], and the process holds other shards than before: the manifest is read and opened again though it is
+    /// the one in use.
+    Moved {
+        /// The request.
+        token: Token,
+    },
     /// Any view is wanted. Ends with [`Action::Refreshed`].
     First {
         /// The request.
@@ -384,6 +390,8 @@ pub struct Dataset<E> {
     due: VecDeque<Job>,
     changes: VecDeque<Waiting>,
     readers: Vec<Reader>,
+    /// Whether the process holds other shards than the view has.
+    moved: bool,
     seal: Option<Seal<E>>,
     sealers: Vec<Token>,
     /// The dataset and the chunk up to which all chunks are known to be removed.
@@ -400,6 +408,7 @@ impl<E: Clone> Dataset<E> {
             due: VecDeque::new(),
             changes: VecDeque::new(),
             readers: Vec::new(),
+            moved: false,
             seal: None,
             sealers: Vec::new(),
             removed: None,
@@ -425,6 +434,10 @@ impl<E: Clone> Dataset<E> {
                 self.is_due(Job::Write);
             }
             Event::Refresh { token } => self.want_view(Reader::Request(token)),
+            Event::Moved { token } => {
+                self.moved = true;
+                self.want_view(Reader::Request(token));
+            }
             Event::First { token } => match &mut self.lane {
                 _ if self.view.is_some() => {
                     actions.push(Action::Refreshed { token, result: Ok(()) });
@@ -471,7 +484,8 @@ impl<E: Clone> Dataset<E> {
     fn begin(&mut self, job: Job, actions: &mut Vec<Action<E>>) {
         match job {
             Job::Refresh => {
-                let refresh = Refresh::begin(&self.settings, actions);
+                let anew = std::mem::take(&mut self.moved);
+                let refresh = Refresh::begin(&self.settings, anew, actions);
                 self.lane = Lane::Refresh(refresh, std::mem::take(&mut self.readers));
             }
             Job::Write => {
@@ -501,7 +515,10 @@ impl<E: Clone> Dataset<E> {
             Lane::Idle => {}
             Lane::Refresh(mut refresh, readers) => {
                 match refresh.handle(now, event, &self.settings, &mut self.view, actions) {
-                    Some(result) => self.refreshed(readers, result, actions),
+                    Some(result) => {
+                        self.moved |= refresh.is_anew() && result.is_err();
+                        self.refreshed(readers, result, actions);
+                    }
                     None => self.lane = Lane::Refresh(refresh, readers),
                 }
             }

@@ -24,15 +24,25 @@ enum Step {
 #[derive(Clone, Debug)]
 pub(super) struct Refresh<E> {
     tries_left: u32,
+    /// Whether the manifest is read again though it is the one in use.
+    anew: bool,
     step: Step,
     /// The last error.
     error: Option<E>,
 }
 
 impl<E: Clone> Refresh<E> {
-    pub(super) fn begin(settings: &Settings, actions: &mut Vec<Action<E>>) -> Refresh<E> {
+    pub(super) fn begin(
+        settings: &Settings,
+        anew: bool,
+        actions: &mut Vec<Action<E>>,
+    ) -> Refresh<E> {
         actions.push(Action::Head);
-        Refresh { tries_left: settings.tries.max(1), step: Step::Head, error: None }
+        Refresh { tries_left: settings.tries.max(1), anew, step: Step::Head, error: None }
+    }
+
+    pub(super) fn is_anew(&self) -> bool {
+        self.anew
     }
 
     /// The result, once there is one. Events that are not awaited are ignored.
@@ -52,7 +62,7 @@ impl<E: Clone> Refresh<E> {
                 return Some(Ok(()));
             }
             (Step::Head, Event::Head(Ok(Some(etag)))) => match view {
-                Some(view) if view.manifest.etag == etag => {
+                Some(view) if view.manifest.etag == etag && !self.anew => {
                     actions.push(Action::FromView);
                     let number = view.tail.last_chunk + 1;
                     (Step::Chunk(view.clone()), Action::ReadChunk { number })
@@ -84,13 +94,13 @@ impl<E: Clone> Refresh<E> {
             }
             (Step::Chunk(state), Event::Chunk(Ok(None))) => {
                 if is(Mutant::DatasetViewNotCompared) {
-                    return show(state, view, actions);
+                    return show(state, view, self.anew, actions);
                 }
                 (Step::HeadAgain(state), Action::Head)
             }
             (Step::HeadAgain(state), Event::Head(Ok(etag))) => {
                 if etag.as_ref() == Some(&state.manifest.etag) {
-                    return show(state, view, actions);
+                    return show(state, view, self.anew, actions);
                 }
                 return self.again(now, None, settings, actions);
             }
@@ -136,10 +146,12 @@ impl<E: Clone> Refresh<E> {
 fn show<E>(
     state: State,
     view: &mut Option<State>,
+    anew: bool,
     actions: &mut Vec<Action<E>>,
 ) -> Option<Read<E>> {
-    let is_same =
-        |view: &State| view.manifest.etag == state.manifest.etag && view.tail == state.tail;
+    let is_same = |view: &State| {
+        view.manifest.etag == state.manifest.etag && view.tail == state.tail && !anew
+    };
     if !view.as_ref().is_some_and(is_same) {
         *view = Some(state);
         actions.push(Action::Show);

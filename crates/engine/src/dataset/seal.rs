@@ -228,7 +228,7 @@ impl<E: Clone> Replace<E> {
         match (&mut self.step, event) {
             (ReplaceStep::Replace, Event::Replaced(Ok(true))) => self.done(settings, actions),
             (ReplaceStep::Replace, Event::Replaced(Ok(false))) => {
-                self.step = ReplaceStep::Other(Refresh::begin(settings, actions));
+                self.step = ReplaceStep::Other(Refresh::begin(settings, false, actions));
             }
             // Which manifest is current is unknown, so that the shard stays, listed or not.
             (ReplaceStep::Replace, Event::Replaced(Err(error)))
@@ -266,6 +266,6 @@ impl<E: Clone> Replace<E> {
     fn done(&mut self, settings: &Settings, actions: &mut Vec<Action<E>>) {
         // The copy is in place before the view that uses it is read.
         actions.extend(self.shard.map(|number| Action::Keep { number }));
-        self.step = ReplaceStep::Done(Refresh::begin(settings, actions));
+        self.step = ReplaceStep::Done(Refresh::begin(settings, false, actions));
     }
 }

@@ -81,6 +81,28 @@ fn changed(token: Token, result: Result<(u64, u64), Why<&'static str>>) -> Actio
 }
 
 #[test]
+fn a_process_that_holds_other_shards_opens_the_same_manifest_again() {
+    let mut told = Told::new();
+    assert_eq!(told.tell(Event::Refresh { token: 1 }), [Action::Head]);
+    assert_eq!(told.head(), [Action::FromView, Action::ReadChunk { number: 2 }]);
+    told.tell(Event::Chunk(Ok(None)));
+    let refreshed = |token, result| Action::Refreshed { token, result };
+    assert_eq!(told.head(), [refreshed(1, Ok(()))], "nothing changed");
+    assert_eq!(told.tell(Event::Moved { token: 2 }), [Action::Head]);
+    assert_eq!(told.refresh(1, 10, 0), [Action::Show, refreshed(2, Ok(()))]);
+    // What fails is done at the next refresh.
+    told.tell(Event::Moved { token: 3 });
+    for now in [0, 20] {
+        told.at(now, Event::Tick);
+        told.head();
+        let actions = told.at(now, Event::Manifest(Err("down")));
+        assert!(now == 0 || actions == [refreshed(3, Err(Why::Store("down")))], "{actions:?}");
+    }
+    assert_eq!(told.tell(Event::Refresh { token: 4 }), [Action::Head]);
+    assert_eq!(told.refresh(1, 10, 0), [Action::Show, refreshed(4, Ok(()))]);
+}
+
+#[test]
 fn changes_that_wait_become_one_chunk() {
     let mut told = Told::new();
     assert_eq!(told.change(1, 60), [put(2, 10, &[1])]);

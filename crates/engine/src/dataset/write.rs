@@ -175,7 +175,7 @@ impl<E: Clone> Write<E> {
     }
 
     fn refresh(&mut self, then: Then<E>, settings: &Settings, actions: &mut Vec<Action<E>>) {
-        self.step = Step::Refresh(Refresh::begin(settings, actions), then);
+        self.step = Step::Refresh(Refresh::begin(settings, false, actions), then);
     }
 
     fn refreshed(

@@ -87,6 +87,9 @@ pub enum Event {
         /// Its directory.
         directory: Arc<HotDirectory>,
     },
+    /// The nodes that hold further copies of keys, beside the keys' own ([`crate::act::replicas`]): hashes of keys with
+    /// nodes, in place of what was told before.
+    Extras(Arc<Vec<(u64, Vec<NodeId>)>>),
     /// The membership changed, or was confirmed.
     View(View),
     /// An order for the bound of requests that the gateway finds by itself; nothing without one.

@@ -24,13 +24,16 @@ pub use event::{Action, AttemptId, Event, Failed, Head, Operation, Refusal, Requ
 pub use settings::{Settings, Spread};
 pub use status::{Counts, NodeStatus, Status as GatewayStatus};
 
+use std::collections::HashMap;
+
 use hashlink::LruCache;
 use model::window::{Finished, Nanos, Outcome, QueueName, Recorder, Window, key_hash};
 
 use crate::Key;
 use crate::act::concurrency::{Advice, Concurrency};
 use crate::invariant::Invariants;
-use crate::route::{Budget, Ratio, SplitMix64, View};
+use crate::node::HOT_KEYS_MAX;
+use crate::route::{Budget, NodeId, Ratio, SplitMix64, View};
 use crate::slots::{SLOTS_MAX, Slot};
 use nodes::{End, Node};
 pub use requests::IntegerHash;
@@ -58,6 +61,8 @@ pub struct Gateway {
     requests: Requests,
     /// The nodes that hold a key's object, by the key's hash.
     hints: LruCache<u64, u8, IntegerHash>,
+    /// The nodes that hold further copies of a key, by the key's hash.
+    extras: HashMap<u64, Vec<NodeId>, IntegerHash>,
     retries: Budget,
     hedges: Budget,
     /// The bound of requests under way, where it is found by itself.
@@ -92,6 +97,7 @@ impl Gateway {
             nodes: members.iter().map(|m| Node::new(&m.name, &settings, now)).collect(),
             nodes_due: now,
             requests: Requests::default(),
+            extras: HashMap::default(),
             hints: LruCache::with_hasher(settings.hints_max, IntegerHash::default()),
             retries: Budget::new(settings.retry_share, settings.retry_burst),
             hedges: Budget::new(hedge.share, hedge.burst),
@@ -126,6 +132,9 @@ impl Gateway {
             }
             Event::PingFailed { node } => self.ping_failed(now, node, actions),
             Event::HotKeys { node, directory } => self.hot_keys(node, &directory),
+            Event::Extras(extras) => {
+                self.extras = extras.iter().take(HOT_KEYS_MAX).cloned().collect();
+            }
             Event::View(view) => self.viewed(now, view, actions),
             Event::Concurrency(order) => {
                 if let Some(concurrency) = &mut self.concurrency {

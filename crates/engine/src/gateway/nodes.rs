@@ -215,9 +215,23 @@ impl Gateway {
         self.nodes.iter().map(|node| node.hot.len()).sum()
     }
 
-    /// The nodes that a read of a key may go to: the key's nodes, and behind them as many of its hot nodes
-    /// as its primary names.
+    /// The nodes that a read of a key may go to: the key's nodes, behind them as many of its hot nodes
+    /// as its primary names, and those that hold further copies.
     pub(super) fn readers(&self, hash: u64) -> Replicas {
+        let mut replicas = self.readers_of_ring(hash);
+        if self.settings.spread == Spread::Primary {
+            return replicas;
+        }
+        for &node in self.extras.get(&hash).into_iter().flatten() {
+            // Members are numbered for good; a directory may name one that this gateway has not met.
+            if node < self.nodes.len() {
+                replicas.add(node);
+            }
+        }
+        replicas
+    }
+
+    fn readers_of_ring(&self, hash: u64) -> Replicas {
         let ring = &self.settings.ring;
         let replicas = ring.replicas_of_hash(hash);
         if ring.hot_count() == 0 || self.settings.spread == Spread::Primary {

@@ -56,7 +56,8 @@ impl Gateway {
                 }
                 State::Suspect | State::Unfit => false,
             };
-            let copies = warm >> place & 1 == 1 || self.settings.ring.is_hot(at);
+            let extra = || self.extras.get(&hash).is_some_and(|nodes| nodes.contains(&at));
+            let copies = warm >> place & 1 == 1 || self.settings.ring.is_hot(at) || extra();
             if well && (choice.length == 0 || copies) {
                 choice.add(place, at);
             } else if !well {

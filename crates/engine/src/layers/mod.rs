@@ -250,6 +250,14 @@ impl Manager {
         marks(self.settings.low, self.settings.high, gain)
     }
 
+    /// Whether a shard could be given its next layer from `free_bytes`: it has one, and that is not known to gain too little.
+    pub fn can_grow(&self, now: Nanos, shard: &Shard, free_bytes: u64) -> bool {
+        let Some(next) = shard.next_bytes.filter(|next| *next <= free_bytes) else { return false };
+        let more = shard.held_bytes.saturating_add(next);
+        let poor = |state: &State| state.curve.is_poor(now, shard.held_bytes, more);
+        !self.states.get(&shard.id).is_some_and(poor)
+    }
+
     /// Takes observations of all shards and returns the changes to make: at most one per shard, and
     /// none until an interval has ended, so it may be called at any rate. A shard missing from
     /// `shards` is forgotten; of several observations of one shard, the first counts. After a gap

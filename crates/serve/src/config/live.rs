@@ -54,6 +54,9 @@ section! {
         /// Weights of a cluster's members, by how busy their devices are; a gateway advises them. They are changed by hand, so
         /// not "auto".
         pub weights: act::Mode = act::Mode::Advise,
+        /// Further replicas of shards of datasets whose queues stay long on all their nodes though no layer can be added: a gateway
+        /// has a less loaded node hold a copy, within what its datasets' layers may take there, for as long as it is needed.
+        pub replicas: act::Mode = act::Mode::Advise,
         /// Maximum changes of each knob in a minute.
         pub per_minute: u32 = 60,
         /// Seconds after a change at which its effect is measured.
@@ -101,6 +104,7 @@ impl Act {
                 memory: self.memory,
                 hot: self.hot,
                 weights: self.weights,
+                replicas: self.replicas,
             },
             per_minute: self.per_minute,
             judged_after: (self.judged_after_s * 1e9) as Nanos,

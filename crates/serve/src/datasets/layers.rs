@@ -9,9 +9,10 @@
 //! inverse, or the text layer. Added is what saves most of the work that queries lately were, for each byte,
 //! and dropped what saves least (`steps`).
 
+mod room;
 mod steps;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::thread::JoinHandle;
@@ -28,6 +29,7 @@ use tracing::{info, warn};
 
 use super::Datasets;
 use super::ask::part_of;
+use super::copies::Copies;
 use super::station::Station;
 use crate::live::Loop;
 use crate::memory::Memory;
@@ -106,6 +108,12 @@ struct State {
     asked: HashMap<ShardId, Asked>,
     /// Descriptions of the latest changes, newest last.
     changes: Vec<String>,
+    /// Bytes that layers and copies of shards may take together.
+    total_bytes: u64,
+    /// Bytes of that which nothing took at the last look, and copies since.
+    room_bytes: u64,
+    /// The shards that could be given a further layer at the last look, or were being given one.
+    can_grow: HashSet<ShardId>,
 }
 
 /// Maximum number of changes remembered.
@@ -118,6 +126,8 @@ pub struct Layers {
     whole: Arc<Loop>,
     /// The budget, if objects share it.
     memory: OnceLock<Arc<Memory>>,
+    /// Copies of shards, which take bytes of the same budget.
+    copies: OnceLock<Arc<Copies>>,
     interval: Duration,
     stopping: AtomicBool,
 }
@@ -144,6 +154,7 @@ impl Layers {
     /// If the settings are invalid.
     pub fn new(settings: Settings, fill: Fill, whole: Arc<Loop>) -> anyhow::Result<Arc<Layers>> {
         let interval = Duration::from_nanos(settings.interval);
+        let total_bytes = settings.budget_bytes;
         let state = State {
             manager: Manager::new(settings)?,
             fill,
@@ -152,11 +163,15 @@ impl Layers {
             filling: HashMap::new(),
             asked: HashMap::new(),
             changes: Vec::new(),
+            total_bytes,
+            room_bytes: 0,
+            can_grow: HashSet::new(),
         };
         Ok(Arc::new(Layers {
             state: Mutex::new(state),
             whole,
             memory: OnceLock::new(),
+            copies: OnceLock::new(),
             interval,
             stopping: AtomicBool::new(false),
         }))
@@ -257,6 +272,7 @@ impl Layers {
             state.keep(candidate, (bytes as f64 * fixed_part) as u64, orders);
         }
         self.whole.set_footprints(footprints);
+        state.look_at_room(now, &managed, self.whole.makes(Knob::Layers));
         for change in state.manager.observe(now, &managed) {
             let Some(candidate) = candidates.iter().find(|c| c.id == change.shard()) else {
                 continue;
@@ -268,29 +284,6 @@ impl Layers {
                 state.carry_out(candidate, &change, orders);
             }
         }
-    }
-
-    /// With a budget that objects share: reports what the layers hold and lack, and takes their limit. Returns the
-    /// part of the fixed bytes that fits.
-    fn take_limit(&self, state: &mut State, candidates: &[Candidate], all: &[Observed]) -> f64 {
-        let Some(memory) = self.memory.get() else { return 1.0 };
-        let with = || candidates.iter().zip(all);
-        let fixed = |c: &Candidate| c.fixed_bytes;
-        let least_bytes = with().filter_map(|(c, _)| fixed(c)).fold(0, u64::saturating_add);
-        let of_fixed = with().filter(|(c, _)| fixed(c).is_some());
-        let held_by_fixed: u64 = of_fixed.map(|(_, observed)| observed.held_bytes).sum();
-        let layers = engine::budget::Layers {
-            held_bytes: all.iter().map(|observed| observed.held_bytes).sum(),
-            bytes_max: 0,
-            least_bytes,
-            // What is not added needs no bytes.
-            wish: state.manager.wish().filter(|_| self.whole.makes(Knob::Layers)),
-            spare: state.manager.spare(),
-        };
-        let limit = memory.exchange(layers, state.manager.busy_share());
-        let for_fixed = least_bytes.min(limit);
-        state.manager.set_budget(limit.saturating_sub(for_fixed.max(held_by_fixed)));
-        if least_bytes > 0 { for_fixed as f64 / least_bytes as f64 } else { 1.0 }
     }
 
     /// Tells the manager how fast a shard was, and how long its queue is expected to be. Where the

@@ -1,12 +1,13 @@
 //! The datasets of a node: found in the origin, copied to local disk, searched and appended to.
 //!
 //! `ask` has the queries and their answers, `served` one dataset, `drive` what
-//! [`engine::dataset`] decides for it, `room` the memory of appends, `station` the queue of each part,
+//! [`engine::dataset`] decides for it, `copies` what gateways lease of other nodes' shards, `room` the memory of appends, `station` the queue of each part,
 //! `layers` the layers that make shards faster while memory lasts, and `http` the requests.
 
 pub mod ask;
 pub mod asking;
 mod complaints;
+pub mod copies;
 mod drive;
 pub mod http;
 mod layers;
@@ -33,6 +34,7 @@ use crate::membership::Membership;
 use crate::memory::Memory;
 use crate::pace::Pace;
 use complaints::Complaints;
+use copies::Copies;
 use dataset::{Info, remote};
 pub use layers::Fill;
 use layers::Layers;
@@ -77,6 +79,8 @@ pub struct Datasets {
     /// Records the requests of clients and gateways for datasets.
     lane: Arc<Lane>,
     layers: Arc<Layers>,
+    /// Copies of shards beside those of the ring.
+    copies: Arc<Copies>,
     /// Number of nodes that hold each shard.
     replicas: u32,
     /// Whether to list the origin periodically. A node does, to copy shards before the first
@@ -117,9 +121,13 @@ impl Datasets {
                 std::fs::remove_dir_all(entry.path())?;
             }
         }
-        let nodes = membership.clone();
+        let (nodes, leased) = (membership.clone(), Arc::new(Copies::default()));
+        let more = leased.clone();
         let is_mine = move |key: &Key| match &nodes {
-            Some(it) => it.known().ring.replicas(key).iter().any(|node| Some(node) == it.me()),
+            Some(it) => {
+                let own = it.known().ring.replicas(key).iter().any(|node| Some(node) == it.me());
+                own || more.holds(window::key_hash(key))
+            }
             None => true,
         };
         // Chunks and manifests are put by conditions, so that two that seal do no harm.
@@ -138,6 +146,8 @@ impl Datasets {
             (whole, now),
         )?;
         all.looks_for_all = true;
+        all.copies = leased.clone();
+        all.layers.count_copies(leased);
         // Without layers they have no part in it.
         if let Some(memory) = memory.filter(|_| config.datasets.layers_bytes.0 > 0) {
             all.layers.share(memory.clone());
@@ -201,6 +211,7 @@ impl Datasets {
                 config.datasets.layers_fill,
                 whole.clone(),
             )?,
+            copies: Arc::default(),
             replicas: if config.members.is_empty() { 1 } else { config.cluster.replicas.min(8) },
             looks_for_all: false,
             lookups: Mutex::new(Lookups::new(LOOKUP_PAUSE, FAILED_LOOKUPS_MAX)),
@@ -215,7 +226,10 @@ impl Datasets {
     /// If a thread cannot be started.
     pub fn start(self: &Arc<Datasets>, runtime: Option<&Handle>) -> anyhow::Result<Running> {
         let datasets = self.clone();
-        let refreshing = runtime.map(|runtime| runtime.spawn(datasets.keep_current()));
+        let refreshing = runtime.map(|runtime| {
+            runtime.spawn(datasets.clone().keep_copies());
+            runtime.spawn(datasets.keep_current())
+        });
         Ok(Running { layers: self.layers.start(self)?, refreshing })
     }
 

@@ -142,7 +142,7 @@ impl Served {
         Ok(self.view())
     }
 
-    async fn want_view(
+    pub(super) async fn want_view(
         self: &Arc<Self>,
         event: impl FnOnce(Token) -> Event<Arc<str>>,
     ) -> anyhow::Result<()> {

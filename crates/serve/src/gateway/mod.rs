@@ -7,6 +7,7 @@
 
 mod admin;
 mod backend;
+mod copies;
 mod datasets;
 mod drive;
 mod nodes;
@@ -122,6 +123,7 @@ impl Access {
             tokio::spawn(self.clone().follow());
         }
         tokio::spawn(self.clone().bound());
+        tokio::spawn(self.clone().copy_shards());
         if self.config.model.live && !self.config.is_node() {
             tokio::spawn(self.clone().hear());
         }

@@ -256,7 +256,7 @@ impl Loop {
             let value = match knob {
                 Knob::Layers => lock(&self.lengths).get(&target).copied(),
                 Knob::Bounds => self.longest_wait_s(&target),
-                Knob::Concurrency | Knob::Memory | Knob::Hot | Knob::Weights => {
+                Knob::Concurrency | Knob::Memory | Knob::Hot | Knob::Weights | Knob::Replicas => {
                     lock(&self.noted).get(&target).copied()
                 }
             };

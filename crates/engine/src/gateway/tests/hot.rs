@@ -79,3 +79,32 @@ fn where_only_primaries_serve_hot_nodes_do_not() {
     name(&mut desk, 1, 2);
     assert!(waiting(&mut desk, 9).iter().all(|&node| node == order[0]));
 }
+
+#[test]
+fn reads_go_to_further_copies_while_they_are_told() {
+    let members = ["a", "b", "c", "d"].map(|name| Member::new(name, 1.0)).to_vec();
+    let ring = Arc::new(Ring::new(members, 2).unwrap());
+    let settings = Settings { spread: Spread::All, hedge: None, ..Settings::new(ring) };
+    let mut desk = Desk::new(settings);
+    let order = desk.order();
+    let further: Vec<NodeId> = (0..4).filter(|node| !order.contains(node)).collect();
+    assert!(waiting(&mut desk, 8).iter().all(|node| order.contains(node)));
+    let tell = |desk: &mut Desk, nodes: Vec<NodeId>| {
+        desk.tell(Event::Extras(Arc::new(vec![(key_hash(KEY), nodes), (7, vec![0])])));
+    };
+    // One of the key's own, and one that is no member, change nothing.
+    tell(&mut desk, vec![further[0], order[0], 99]);
+    let nodes = waiting(&mut desk, 30);
+    assert!(nodes.contains(&further[0]) && !nodes.contains(&further[1]), "{nodes:?}");
+    assert_eq!(sent(&desk.write()).1, order[0]);
+    // A node that has given its copy up costs an attempt.
+    let attempt = loop {
+        let (attempt, node) = sent(&desk.read());
+        if node == further[0] {
+            break attempt;
+        }
+    };
+    assert!(order.contains(&sent(&desk.answer(attempt, Status::Misdirected)).1));
+    tell(&mut desk, Vec::new());
+    assert!(waiting(&mut desk, 30).iter().all(|node| order.contains(node)));
+}
