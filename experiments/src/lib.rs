@@ -45,7 +45,9 @@ mod shard_served;
 mod slices;
 mod spotify_cluster;
 mod spotify_single;
+mod streams;
 pub mod thief;
+mod tiered_response;
 
 use std::path::{Path, PathBuf};
 
@@ -147,7 +149,9 @@ const EXPERIMENTS: &[(&str, Experiment)] = &[
     ("shard-served", shard_served::run),
     ("spotify-cluster", spotify_cluster::run),
     ("spotify-single", spotify_single::run),
+    ("streams", streams::run),
     ("thief", demos::run),
+    ("tiered-response", tiered_response::run),
 ];
 
 /// A run that came to its end.

@@ -72,7 +72,7 @@ impl Server {
     /// If it does not answer.
     pub fn tiers(&self) -> anyhow::Result<serde_json::Value> {
         let server = crate::remote::server::Server::new(&self.url, None)?;
-        Ok(server.json(&Method::GET, "/admin/tiers", None)?)
+        server.json(&Method::GET, "/admin/tiers", None)
     }
 
     /// `http://ADDRESS:PORT`.

@@ -8,7 +8,6 @@
 
 mod bound;
 mod online;
-mod streams;
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -55,7 +54,6 @@ struct Config {
     choice_hot_position_ms: f64,
     choice_reads_per_s: Vec<f64>,
     trace: Vec<Recorded>,
-    streams: streams::Settings,
 }
 
 #[derive(Debug, Deserialize)]
@@ -85,7 +83,6 @@ pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
             context.say(format!("{} is not there", path.display()));
         }
     }
-    claims.extend(streams::run(context, &config.streams, &mut report)?);
     let path = context.out.join("lastfm.txt");
     std::fs::write(&path, &report).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(claims)

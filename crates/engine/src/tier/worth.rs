@@ -125,8 +125,8 @@ impl Worth {
         if compare {
             let worth = self.saved.of_s(bytes) / bytes.max(1) as f64;
             self.compared += 1.0 - self.compared / COMPARED;
-            for n in 0..N {
-                let count = sampled.counts[n] / weights[n];
+            for (n, weight) in weights.iter().enumerate() {
+                let count = sampled.counts[n] / weight;
                 let holds = count > 0.0 && count * worth >= self.levels[n];
                 self.held[n] += f64::from(u8::from(holds)) - self.held[n] / COMPARED;
             }

@@ -1,4 +1,4 @@
-//! Streams at a bit rate from real processes: how many one emulated disk carries without a stall, how many beside a
+//! `experiments/streams`: streams at a bit rate from real processes: how many one emulated disk carries without a stall, how many beside a
 //! hot device, and thousands of connections to one server.
 //!
 //! The disk reads a piece of a track in the time to position and the piece's bytes over its rate; both devices
@@ -11,13 +11,13 @@ use anyhow::{Context as _, bail, ensure};
 use serde::{Deserialize, Serialize};
 use serve::config::{Class, Config, Device, Kind, Service, Size};
 
-use super::super::lab;
-use super::super::{Claim, Context, Goal};
+use super::lab;
+use super::{Claim, Context, Goal};
 
-/// The part of `config.toml` that is measured with processes.
+/// `config.toml`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Settings {
+struct Settings {
     tracks: u64,
     track_bytes: u64,
     kbit_per_s: u64,
@@ -175,12 +175,10 @@ impl<'a> World<'a> {
     }
 }
 
-pub(super) fn run(
-    context: &Context,
-    settings: &Settings,
-    report: &mut String,
-) -> anyhow::Result<Vec<Claim>> {
-    let folder = context.out.join("streams");
+pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
+    let settings: &Settings = &context.config()?;
+    let report = &mut String::new();
+    let folder = context.scratch.join("streams");
     let begun = |levels: &[usize]| levels.last().copied().unwrap_or(0) as u64;
     let small =
         World::start(settings, &folder, "small pieces", (settings.small_piece_bytes, false, 0))?;
@@ -211,6 +209,9 @@ pub(super) fn run(
     many.server.stop()?;
     // Segments and objects are large.
     std::fs::remove_dir_all(&folder)?;
+    let path = context.out.join("streams.txt");
+    std::fs::write(&path, report.as_str())
+        .with_context(|| format!("cannot write {}", path.display()))?;
     let claim = |what: &str, most: usize, published: Option<f64>, levels: &[usize]| Claim {
         published,
         ..Claim::counted(
