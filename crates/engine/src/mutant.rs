@@ -125,6 +125,8 @@ pub(crate) enum Mutant {
     PoolMovesDuringWrite,
     /// A write leaves the value that the key's former server has.
     PoolFormerValueKept,
+    /// A write leaves the value that its key has where it was moved to before.
+    PoolMovedValueKept,
     /// A read is hedged although a write of the same client is behind it.
     PoolHedgesPastWrite,
     /// A read that failed is sent to another server although a write of the same client is behind it.
