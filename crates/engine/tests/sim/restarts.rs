@@ -76,5 +76,5 @@ fn no_request_fails_while_nodes_hand_over() {
     assert!(counts.requests > 8_000 && counts.writes > 2_000, "{counts:?}");
     assert!(counts.failed == 0 && counts.refused == 0, "{counts:?}");
     // A node that ends at once takes writes with it.
-    assert!(restarts(1).failed > 1);
+    assert!(restarts(1).failed > 0);
 }
