@@ -1,15 +1,19 @@
 """Three machines as network namespaces, each with two nodes and a gateway; the list of members in a real etcd.
 
-python3 measure.py CONCERTINA SCRATCH ROUNDS
+python3 measure.py CONCERTINA SCRATCH ROUNDS [PART,...]
 
 CONCERTINA is the program. Each round strikes one machine after the other: it is killed, stands still, is cut off, its sending
-is lost while it receives, and it is cut off from one other machine alone (which etcd and the third reach); then etcd is killed and started again, a node joins and is
-drained. Clients write ascending numbers, each key by one client, and read; every read is held against what was acknowledged before
+is lost while it receives, and it is cut off from one other machine alone (which etcd and the third reach); it is killed and started again with other clocks than
+the others', stands still so and is cut off so, twice; then etcd is killed and started again, a node joins and is
+drained. PARTs (faults, clocks, etcd, join) leave the others out. Clients write ascending numbers, each key by one client, and read; every read is held against what was acknowledged before
 it began. Clients avoid the gateways of struck machines from 0.1 s on, as behind a balancer. Prints JSON.
 """
-import http.client, json, os, random, signal, socket, subprocess, sys, threading, time
+import glob, http.client, json, os, random, signal, socket, subprocess, sys, threading, time
 
 program, scratch, rounds = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]), int(sys.argv[3])
+PARTS = sys.argv[4].split(",") if len(sys.argv) > 4 else ["faults", "clocks", "etcd", "join"]
+# Seconds that a machine's clocks are ahead of the others': CLOCK_REALTIME, and CLOCK_MONOTONIC with CLOCK_BOOTTIME.
+SKEWS = [(3600, 1_000_000), (-3600, 47)]
 random.seed(7)
 PID, KEYS, WRITERS, READERS, LASTS_S, SETTLE_S, WITHIN_S = os.getpid(), 48, 6, 3, 3.0, 2.0, 8.0
 NET = f"198.18.{PID % 250}"
@@ -36,11 +40,20 @@ def lose(machine, to):
     ip("-n", name(machine), "neigh", "replace", to, "lladdr", "02:00:00:00:00:01", "nud", "permanent", "dev", "eth0")
 
 
+def skewed(realtime, monotonic):
+    """What starts a program with other clocks. Leases count CLOCK_MONOTONIC, which the program reads from the kernel: only a time
+    namespace shifts it, and nothing changes its rate. libfaketime shifts CLOCK_REALTIME."""
+    found = sorted(glob.glob("/usr/lib/*/faketime/libfaketimeMT.so.1"))
+    assert found, "libfaketime is missing (Debian's faketime)"
+    return ["env", f"LD_PRELOAD={found[0]}", f"FAKETIME={realtime:+d}", "FAKETIME_DONT_FAKE_MONOTONIC=1", "DONT_FAKE_MONOTONIC=1",
+            "unshare", "--time", "--fork", "--kill-child", f"--monotonic={monotonic}", f"--boottime={monotonic}", "--"]
+
+
 class Machines:
     """The namespaces, the processes in them, and etcd outside."""
 
     def __init__(self):
-        self.running, self.etcd, self.started = {}, None, 0
+        self.running, self.etcd, self.started, self.skews = {}, None, 0, {}
         bridge = f"ck{PID}"
         ip("link", "add", bridge, "type", "bridge")
         ip("address", "add", f"{NET}.254/24", "dev", bridge)
@@ -86,8 +99,9 @@ class Machines:
             sets += [f"serve.listen={address(machine)}:{port}"]
         arguments = [part for one in sets for part in ("--set", one)]
         log = open(f"{scratch}/{who}.log", "a")
+        clocks = skewed(*self.skews[machine]) if machine in self.skews else []
         self.running[who] = (machine, subprocess.Popen(
-            ["ip", "netns", "exec", name(machine), program, "serve", "--json", *arguments], stdout=log, stderr=log))
+            ["ip", "netns", "exec", name(machine), *clocks, program, "serve", "--json", *arguments], stdout=log, stderr=log))
 
     def start(self, machine):
         for one in (0, 1):
@@ -99,7 +113,10 @@ class Machines:
 
     def signal(self, machine, which):
         for who, process in self.on(machine):
-            process.send_signal(which)
+            # The program is a child where it has clocks of its own.
+            with open(f"/proc/{process.pid}/task/{process.pid}/children") as children:
+                for pid in [int(pid) for pid in children.read().split()] or [process.pid]:
+                    os.kill(pid, which)
             if which == signal.SIGKILL:
                 process.wait()
                 del self.running[who]
@@ -118,6 +135,9 @@ class Machines:
         elif fault == "cut off from one":
             lose(machine, address(other))
             lose(other, address(machine))
+        elif fault == "restarted":
+            self.signal(machine, signal.SIGKILL)
+            self.start(machine)
 
     def heal(self, machine, fault):
         other = (machine + 1) % 3
@@ -281,6 +301,28 @@ def all_live(names):
     return lambda there: all(one in there and there[one]["live"] for one in names)
 
 
+def strike(machine, fault, what):
+    """Strikes a machine, heals it, and waits until all is as before."""
+    # Whoever cannot reach all nodes is no gateway to all keys.
+    struck = {machine, (machine + 1) % 3} if fault == "cut off from one" else {machine}
+    history.avoid = struck
+    since = time.monotonic()
+    machines.strike(machine, fault)
+    time.sleep(0.1)
+    cut_off_clients(struck)
+    took = wait_resumed(history, since)
+    time.sleep(max(0.0, LASTS_S - (time.monotonic() - since)))
+    machines.heal(machine, fault)
+    healed = time.monotonic()
+    back = wait_resumed(history, healed)
+    time.sleep(SETTLE_S)
+    wait_members("all nodes after " + what, all_live(nodes))
+    history.avoid = set()
+    effects.append({"fault": what, "machine": machine, "writes_resumed_s": round(took, 3), "after_healing_s": round(back, 3)})
+    print(effects[-1], file=sys.stderr, flush=True)
+    wait_members("all nodes", all_live(nodes))
+
+
 machines = Machines()
 effects, history = [], History()
 try:
@@ -294,48 +336,40 @@ try:
     time.sleep(SETTLE_S)
     faults = ["killed", "standing still", "cut off", "only receiving", "cut off from one"]
     for number in range(rounds):
-        for at, fault in enumerate(faults):
+        for at, fault in enumerate(faults if "faults" in PARTS else []):
+            strike((number + at) % 3, fault, f"machine {fault}")
+        for at, skew in enumerate(SKEWS if "clocks" in PARTS else []):
             machine = (number + at) % 3
-            # Whoever cannot reach all nodes is no gateway to all keys.
-            struck = {machine, (machine + 1) % 3} if fault == "cut off from one" else {machine}
-            history.avoid = struck
-            since = time.monotonic()
-            machines.strike(machine, fault)
-            time.sleep(0.1)
-            cut_off_clients(struck)
-            took = wait_resumed(history, since)
-            time.sleep(max(0.0, LASTS_S - (time.monotonic() - since)))
-            machines.heal(machine, fault)
-            healed = time.monotonic()
-            back = wait_resumed(history, healed)
-            time.sleep(SETTLE_S)
-            wait_members("all nodes after " + fault, all_live(nodes))
-            history.avoid = set()
-            effects.append({"fault": f"machine {fault}", "machine": machine, "writes_resumed_s": round(took, 3), "after_healing_s": round(back, 3)})
+            machines.skews[machine] = skew
+            strike(machine, "restarted", "machine restarted with skewed clocks")
+            for fault in ("standing still", "cut off"):
+                strike(machine, fault, f"machine with skewed clocks {fault}")
+            del machines.skews[machine]
+            strike(machine, "restarted", "machine restarted with right clocks")
+        if "etcd" in PARTS:
+            machines.etcd.kill()
+            machines.etcd.wait()
+            time.sleep(LASTS_S)
+            reads = history.reads
+            time.sleep(0.5)
+            assert history.reads > reads, "no reads without etcd"
+            machines.start_etcd()
+            took = wait_resumed(history, time.monotonic())
+            effects.append({"fault": "etcd killed, from its return on", "writes_resumed_s": round(took, 3)})
             print(effects[-1], file=sys.stderr, flush=True)
-            wait_members("all nodes", all_live(nodes))
-        machines.etcd.kill()
-        machines.etcd.wait()
-        time.sleep(LASTS_S)
-        reads = history.reads
-        time.sleep(0.5)
-        assert history.reads > reads, "no reads without etcd"
-        machines.start_etcd()
-        took = wait_resumed(history, time.monotonic())
-        effects.append({"fault": "etcd killed, from its return on", "writes_resumed_s": round(took, 3)})
-        print(effects[-1], file=sys.stderr, flush=True)
-        time.sleep(SETTLE_S)
-        since = time.monotonic()
-        machines.serve(0, "node", "n02", 7073)
-        wait_members("a seventh node", all_live(nodes + ["n02"]))
-        effects.append({"fault": "a node joins", "writes_resumed_s": round(wait_resumed(history, time.monotonic()), 3)})
-        time.sleep(SETTLE_S)
-        got = ask({}, 1, "POST", "/admin/members/n02/drain")
-        assert got and got[0] == 200, got
-        effects.append({"fault": "a node is drained", "writes_resumed_s": round(wait_resumed(history, time.monotonic()), 3)})
-        time.sleep(SETTLE_S)
-        machines.running.pop("n02")[1].send_signal(signal.SIGTERM)
-        wait_members("it to leave", lambda there: "n02" not in there)
+        if "join" in PARTS:
+            time.sleep(SETTLE_S)
+            since = time.monotonic()
+            machines.serve(0, "node", "n02", 7073)
+            wait_members("a seventh node", all_live(nodes + ["n02"]))
+            effects.append({"fault": "a node joins", "writes_resumed_s": round(wait_resumed(history, time.monotonic()), 3)})
+            time.sleep(SETTLE_S)
+            got = ask({}, 1, "POST", "/admin/members/n02/drain")
+            assert got and got[0] == 200, got
+            effects.append({"fault": "a node is drained", "writes_resumed_s": round(wait_resumed(history, time.monotonic()), 3)})
+            time.sleep(SETTLE_S)
+            machines.running.pop("n02")[1].send_signal(signal.SIGTERM)
+            wait_members("it to leave", lambda there: "n02" not in there)
     time.sleep(SETTLE_S)
     history.stop = True
     for thread in threads:

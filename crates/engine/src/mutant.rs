@@ -44,6 +44,10 @@ pub(crate) enum Mutant {
     HandsOverLeased,
     /// A node that has handed over serves its copies of the keys that it ordered.
     ServesAfterHandover,
+    /// A node that has handed over keeps the leases that it has from others.
+    HandoverKeepsLeases,
+    /// A lease that a later process of a member's name was granted ends with the handover of the one before.
+    LaterLeaseEnded,
     /// A lease that its granter took back is revived by a grant that was on its way.
     ReturnedLeaseRevived,
     /// A node orders the keys of one that handed over although others may still act on an earlier view.
@@ -52,6 +56,8 @@ pub(crate) enum Mutant {
     MissedViewTrusted,
     /// A node serves copies of keys that it just became a replica of.
     NewReplicaTrusted,
+    /// A view in which members have other weights and the same members have keys changes nobody's keys.
+    WeightsTrusted,
     /// A primary does not invalidate the copies of nodes that were replicas until just now.
     EarlierRingForgotten,
     /// A member goes on acting after its own membership has expired.
@@ -119,6 +125,8 @@ pub(crate) enum Mutant {
     PoolMovesDuringWrite,
     /// A write leaves the value that the key's former server has.
     PoolFormerValueKept,
+    /// A write leaves the value that its key has where it was moved to before.
+    PoolMovedValueKept,
     /// A read is hedged although a write of the same client is behind it.
     PoolHedgesPastWrite,
     /// A read that failed is sent to another server although a write of the same client is behind it.

@@ -78,7 +78,10 @@ pub fn metrics(shared: &Arc<Shared>) -> Response<ReplyBody> {
     let disks = shared.drive.disks();
     let scrubbed = |id| disks.map_or((0, 0), |disks| disks.scrubbed(id));
     tiers::add_metrics(&mut page, &shared.drive.tiers(clock::now()), scrubbed);
-    cluster::add_metrics(&mut page, peers, &shared.drive.peers_status(clock::now()));
+    let warmed = shared.drive.warmed().unwrap_or_default();
+    cluster::add_metrics(&mut page, peers, &shared.drive.peers_status(clock::now()), &warmed);
+    let follower = shared.membership().and_then(|membership| membership.follower());
+    crate::membership::add_metrics(&mut page, follower.map(|it| it.common()));
     typed(StatusCode::OK, "text/plain; version=0.0.4", page.finish().into_bytes(), None)
 }
 
@@ -122,7 +125,7 @@ pub fn status(shared: &Arc<Shared>) -> Response<ReplyBody> {
         requests_waiting,
         connections: shared.connections.load(Ordering::Relaxed),
         role: shared.config.serve.role.as_str(),
-        cluster: shared.drive.peers().map(|cluster| cluster.status(peers)),
+        cluster: shared.drive.peers().map(|cluster| cluster.status(peers, shared.drive.warmed())),
         mismatches: shared.mismatches.list(),
         pacer_lateness: shared.drive.disks().map(|disks| disks.lateness()).unwrap_or_default(),
         config: &shared.asked,

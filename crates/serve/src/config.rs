@@ -5,6 +5,7 @@
 //! is checked once, here, and all mistakes are reported together.
 
 mod cluster;
+mod common;
 mod folders;
 mod live;
 mod membership;
@@ -25,6 +26,7 @@ use toml::{Table, Value};
 pub use crate::datasets::{Fill, Overload};
 pub use ::origin::{Mistake, Secret, Settings as Origin, Size};
 pub use cluster::{Cluster, Concurrency, Gateway, Member, Role, Verify};
+pub use common::{check_shared, set_shared};
 pub use live::{Act, Model};
 pub use membership::{Listed, Membership};
 pub use memcached::{Kind as PoolRouting, Memcached, Pool, Route};
@@ -172,7 +174,7 @@ impl Config {
         self.datasets.check(checks.of("datasets"));
         self.observe.check(checks.of("observe"));
         self.model.check(checks.of("model"));
-        self.act.check(checks.of("act"));
+        self.act.check(self.is_in_etcd(), checks.of("act"));
         self.tiers.check(self, checks.of("tiers"));
         self.check_membership(checks.of("membership"));
         self.check_cluster(checks);

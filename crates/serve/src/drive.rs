@@ -17,7 +17,7 @@ use engine::Key;
 use engine::invariant::Invariants;
 use engine::node::{
     Action, Asker, Checked, Contents, Event, Failure, Fetched, Hit, HotDirectory, MemoryUse, Node,
-    Part, PeerStatus, Reply, RequestId, RestoredSegment, Settings, Stages, Take, Tiers,
+    Part, PeerStatus, Reply, RequestId, RestoredSegment, Settings, Stages, Take, Tiers, Warmed,
 };
 use engine::route::NodeId;
 use model::window::{Nanos, Window};
@@ -237,10 +237,15 @@ impl Drive {
     }
 
     /// Handles a peer's request for a lease; returns the lease's duration if it is granted.
-    pub fn lease_asked(self: &Arc<Self>, now: Nanos, peer: NodeId) -> Option<Nanos> {
+    pub fn lease_asked(
+        self: &Arc<Self>,
+        now: Nanos,
+        peer: NodeId,
+        epoch: Option<u64>,
+    ) -> Option<Nanos> {
         let mut actions = Vec::new();
         let mut state = self.lock();
-        state.handle(now, Event::LeaseAsked { peer }, &mut actions);
+        state.handle(now, Event::LeaseAsked { peer, epoch }, &mut actions);
         let grant = |action: &Action<Object>| match action {
             Action::Grant { peer: to, term } if *to == peer => Some(*term),
             _ => None,
@@ -472,6 +477,11 @@ impl Drive {
     /// The state of each peer as this node sees it.
     pub fn peers_status(&self, now: Nanos) -> Vec<PeerStatus> {
         self.lock().node.peers(now)
+    }
+
+    /// What was offered to nodes that were new to their keys.
+    pub fn warmed(&self) -> Option<Warmed> {
+        self.lock().node.warmed()
     }
 
     /// Closes the event log, so that all of it is in its file.

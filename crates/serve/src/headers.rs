@@ -22,7 +22,8 @@ pub static AVOID: HeaderName = HeaderName::from_static("concertina-avoid");
 pub static DEADLINE_MS: HeaderName = HeaderName::from_static("concertina-deadline-ms");
 /// Time after which a write must not begin, in nanoseconds on the receiving node's clock.
 pub static NOT_AFTER_NS: HeaderName = HeaderName::from_static("concertina-not-after-ns");
-/// Of a write: the epoch of the view by which the gateway chose the node, with members in etcd.
+/// Of a write: the epoch of the view by which the gateway chose the node, with members in etcd. Of a request for a lease: that
+/// of the node's view.
 pub static EPOCH: HeaderName = HeaderName::from_static("concertina-epoch");
 /// Of a write: the SHA-256 that the body will have, in hexadecimal digits. The gateway breaks the body off if it has another.
 pub static SHA256: HeaderName = HeaderName::from_static("concertina-sha256");

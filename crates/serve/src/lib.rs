@@ -75,7 +75,7 @@ use front::{Front, Running};
 use gateway::Access;
 use lane::Lane;
 use live::Loop;
-use membership::Membership;
+use membership::{Common, Follower, Membership};
 use middleware::Middleware;
 use observe::{Observed, Observer};
 use origin::{self, Origin, Sharing};
@@ -183,6 +183,7 @@ impl Server {
     /// Starts a server. `origin` replaces that of the configuration (tests put faulty ones there).
     pub fn start(config: Config, origin: Option<Arc<dyn Origin>>) -> anyhow::Result<Server> {
         raise_file_limit();
+        let (common, config) = Common::of(config)?;
         let key = match (config.is_clustered(), config.is_in_etcd()) {
             (false, _) => "serve.listen",
             (true, false) => "member.N.address",
@@ -193,7 +194,7 @@ impl Server {
         };
         let node_listener = listen(config.is_node(), config.node_address(), key)?;
         if config.is_proxy() {
-            return Server::start_proxy(&config, front::listen(&config.serve.listen, key)?);
+            return Server::start_proxy(&config, front::listen(&config.serve.listen, key)?, common);
         }
         let text_listener = match &config.memcached.node_listen {
             Some(address) => listen(config.is_node(), address, "memcached.node_listen")?,
@@ -209,7 +210,7 @@ impl Server {
             Some(origin) => origin,
             None => origin::open(&config.origin, sharing)?,
         };
-        let membership = Membership::start(&config)?;
+        let membership = Membership::start(&config, common)?;
         let (now, unix_offset_ns) = (clock::now(), clock::unix_offset_ns());
         let run = create_run(&config, now, unix_offset_ns)?;
         let windows = windows_of(&config, unix_offset_ns);
@@ -291,13 +292,19 @@ impl Server {
     }
 
     /// Starts a proxy for memcached's protocol. It needs no origin and no devices.
-    fn start_proxy(config: &Config, listener: std::net::TcpListener) -> anyhow::Result<Server> {
+    fn start_proxy(
+        config: &Config,
+        listener: std::net::TcpListener,
+        common: Option<Common>,
+    ) -> anyhow::Result<Server> {
+        let follower = common.map(|common| Follower::alone(config, common)).transpose()?;
         let (now, unix_offset_ns) = (clock::now(), clock::unix_offset_ns());
         let run = create_run(config, now, unix_offset_ns)?;
         let windows = windows_of(config, unix_offset_ns);
         let settings = config.proxy(windows.clone(), rand::random())?;
         let whole = Loop::start(config, unix_offset_ns)?;
-        let middleware = Arc::new(Middleware::start(config, settings, windows, &whole, now)?);
+        let middleware =
+            Arc::new(Middleware::start(config, settings, windows, (&whole, follower), now)?);
         let running = front::run(&middleware, listener)?;
         let address = running.address();
         let observer = Observer::start(vec![middleware.clone()], run, whole.clone(), now)?;
@@ -544,7 +551,8 @@ fn open_disks(config: &Config, drive: &Arc<Drive>) -> anyhow::Result<()> {
 pub fn announce(config: &Config, server: &Server) {
     let address = server.address();
     if let Some(memcached) = server.memcached() {
-        info!("memcached's protocol at {memcached}, {} pool(s)", config.pools.len());
+        let pools = server.middleware.as_ref().map_or(0, |(it, _)| it.config.pools.len());
+        info!("memcached's protocol at {memcached}, {pools} pool(s)");
         info!("metrics at http://{address}/metrics, status at http://{address}/admin/status");
         return;
     }

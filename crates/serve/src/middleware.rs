@@ -23,6 +23,7 @@ use crate::http::{Problem, Service, admit, is_health, json, only_get, typed};
 use crate::inherited;
 use crate::lane::Lane;
 use crate::live::{self, Loop};
+use crate::membership::{self, Follower};
 use crate::observe::Observed;
 use crate::quick::{Never, Quick};
 
@@ -30,6 +31,8 @@ use crate::quick::{Never, Quick};
 pub struct Middleware {
     front: Front,
     proxy: Proxy,
+    /// What the proxies of a cluster share, if they do.
+    follower: Option<Follower>,
 }
 
 impl Quick for Middleware {
@@ -46,7 +49,7 @@ impl Middleware {
         config: &Config,
         settings: proxy::Settings,
         windows: window::Settings,
-        whole: &Arc<Loop>,
+        (whole, follower): (&Arc<Loop>, Option<Follower>),
         now: Nanos,
     ) -> anyhow::Result<Middleware> {
         let front = Front::new(config, QueueName::Gateway, windows, whole, now);
@@ -58,7 +61,7 @@ impl Middleware {
             },
             Address::Unix(_) => Handover::default(),
         };
-        Ok(Middleware { front, proxy: Proxy::start(settings, handover, now)? })
+        Ok(Middleware { front, proxy: Proxy::start(settings, handover, now)?, follower })
     }
 
     /// Where clients that speak memcached's protocol connect.
@@ -75,6 +78,7 @@ impl Middleware {
         let mut page = self.metrics.queues();
         self.whole.add_metrics(&mut page);
         add(&mut page, &self.proxy.status(clock::now()));
+        membership::add_metrics(&mut page, self.follower.as_ref().map(Follower::common));
         let connections = self.proxy.connections() as f64;
         page.single("concertina_connections", Kind::Gauge, "Open connections.", connections);
         typed(StatusCode::OK, "text/plain; version=0.0.4", page.finish().into_bytes(), None)
@@ -88,14 +92,15 @@ impl Middleware {
             connections: self.proxy.connections(),
             memcached: self.proxy.status(clock::now()),
             config: &self.asked,
+            configuration: self.follower.as_ref().map(|it| it.common().status()),
         };
         json(StatusCode::OK, &status, None)
     }
 
-    fn route(&self, request: &Request<Incoming>) -> Result<Response<ReplyBody>, Problem> {
+    async fn route(&self, request: Request<Incoming>) -> Result<Response<ReplyBody>, Problem> {
         let path = request.uri().path();
         if is_health(path) {
-            only_get(request)?;
+            only_get(&request)?;
             return Ok(match path {
                 "/readyz" => admin::ready_without_origin(self),
                 _ => admin::alive(),
@@ -105,7 +110,10 @@ impl Middleware {
         if let Some(answer) = live::http::answer(&self.whole, request.method(), path) {
             return answer;
         }
-        only_get(request)?;
+        if path == "/admin/cluster" {
+            return membership::configure(self.follower.as_ref(), request).await;
+        }
+        only_get(&request)?;
         match path {
             "/metrics" => Ok(self.metrics()),
             "/admin/status" => Ok(self.status()),
@@ -127,6 +135,9 @@ struct Status<'a> {
     connections: usize,
     memcached: Pools,
     config: &'a toml::Table,
+    /// What the processes of the cluster share.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    configuration: Option<membership::CommonStatus>,
 }
 
 /// The end of a metric's name, its explanation, and its value.
@@ -216,7 +227,7 @@ impl Service for Middleware {
         _lane: &Arc<Lane>,
         request: Request<Incoming>,
     ) -> Response<ReplyBody> {
-        self.route(&request).unwrap_or_else(Problem::response)
+        self.route(request).await.unwrap_or_else(Problem::response)
     }
 
     fn under_way(&self) -> usize {

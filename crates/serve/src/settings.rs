@@ -32,6 +32,7 @@ pub(crate) fn place_of(
             queue_length_max: cluster.peers_queue_length_max,
         },
         replicate_bytes_per_s: cluster.replicate_bytes.0,
+        warm_bytes_per_s: cluster.warm_bytes.0,
         hot_load_min: cluster.hot_load,
     }
 }

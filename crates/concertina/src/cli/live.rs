@@ -40,6 +40,11 @@ impl At {
     pub fn json(&self, method: &Method, path: &str) -> anyhow::Result<Value> {
         self.server()?.json(method, path, None)
     }
+
+    /// Sends a request with a body and reads the JSON of its reply.
+    pub fn send(&self, method: &Method, path: &str, body: Vec<u8>) -> anyhow::Result<Value> {
+        self.server()?.json(method, path, Some(body))
+    }
 }
 
 /// Arguments of `concertina why`.

@@ -9,6 +9,7 @@ use clap::{Parser, Subcommand};
 mod capacity;
 mod capacity_live;
 mod check;
+mod cluster;
 mod config;
 mod data;
 mod data_export;
@@ -61,6 +62,8 @@ enum Command {
     Status(status::Args),
     /// Take a node's keys away before it is stopped for good (members in etcd)
     Drain(drain::Args),
+    /// Show and change the weights and settings that a cluster's processes share (members in etcd)
+    Cluster(cluster::Args),
     /// Show what a running server changed by itself, and why
     Why(live::WhyArgs),
     /// Stop a running server from changing anything by itself
@@ -112,6 +115,7 @@ pub fn main() -> ExitCode {
         Command::Serve(args) => serve::run(args),
         Command::Status(args) => status::run(&args),
         Command::Drain(args) => drain::run(&args),
+        Command::Cluster(args) => cluster::run(&args),
         Command::Why(args) => live::why(&args),
         Command::Hold(args) => live::hold(&args, true),
         Command::Resume(args) => live::hold(&args, false),

@@ -48,6 +48,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let mut text = model_text(&live);
     text += &members_text(&status);
+    text += &warmed_text(&status["cluster"]["warmed"]);
     text += &hot_reads_text(&status);
     if is_node {
         text += &in_words(&args.at.server, &status, &tiers);
@@ -82,6 +83,7 @@ fn members_text(status: &Value) -> String {
     if let Some(problem) = it["problem"].as_str() {
         let _ = writeln!(text, "  {problem}");
     }
+    text += &shared_text(&it["configuration"]);
     for member in members {
         let state = match (member["state"].as_str(), member["live"] == true) {
             (Some("draining"), _) => "draining",
@@ -104,6 +106,48 @@ fn members_text(status: &Value) -> String {
             member["name"].as_str().unwrap_or("?"),
             member["address"].as_str().unwrap_or("?"),
         );
+    }
+    text
+}
+
+/// What a node offered to nodes that were new to their keys; empty if nothing.
+fn warmed_text(warmed: &Value) -> String {
+    if warmed["goes_on"] != true && number(&warmed["objects"]) == 0.0 {
+        return String::new();
+    }
+    let now = match warmed["goes_on"] == true {
+        true => format!("; {} wait", warmed["waiting"]),
+        false => String::new(),
+    };
+    format!(
+        "  warmed: {} objects ({}) offered to nodes that were new to them, {} compared with the origin first{now}\n",
+        warmed["objects"],
+        bytes(&warmed["bytes"]),
+        warmed["compared"],
+    )
+}
+
+/// What the processes of the cluster share; empty if nothing.
+fn shared_text(shared: &Value) -> String {
+    let mut text = String::new();
+    if shared.is_null() || (shared["version"] == 0 && shared["refused"].is_null()) {
+        return text;
+    }
+    let weights = shared["weights"].as_object().map(|all| {
+        all.iter().map(|(name, weight)| format!("{name} {weight}")).collect::<Vec<_>>().join(", ")
+    });
+    let _ = write!(text, "  shared configuration: version {}", shared["version"]);
+    match weights.filter(|weights| !weights.is_empty()) {
+        Some(weights) => _ = writeln!(text, ", weights {weights}"),
+        None => text.push('\n'),
+    }
+    if let Some(why) = shared["refused"].as_str() {
+        let _ = writeln!(text, "  what etcd holds as the configuration is refused: {why}");
+    }
+    let later = shared["at_next_start"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let later: Vec<&str> = later.iter().filter_map(Value::as_str).collect();
+    if !later.is_empty() {
+        let _ = writeln!(text, "  from this process's next start on: {}", later.join(", "));
     }
     text
 }
@@ -300,6 +344,19 @@ mod tests {
             assert!(members_text(&status).contains(part), "{part}: {}", members_text(&status));
         }
         assert_eq!(members_text(&serde_json::json!({ "version": "1" })), "");
+        let shared = serde_json::json!({ "version": 3, "weights": { "a": 0.5 }, "refused": "no JSON",
+            "at_next_start": ["gateway.hedge_share"] });
+        assert_eq!(
+            shared_text(&shared),
+            "  shared configuration: version 3, weights a 0.5\n  what etcd holds as the configuration is \
+             refused: no JSON\n  from this process's next start on: gateway.hedge_share\n"
+        );
+        assert_eq!(shared_text(&serde_json::json!({ "version": 0 })), "");
+        let warmed = serde_json::json!({ "objects": 7, "bytes": 1500, "compared": 3, "waiting": 2,
+            "goes_on": true });
+        assert!(warmed_text(&warmed).contains("7 objects (1.5 kB) offered"), "{warmed}");
+        assert!(warmed_text(&warmed).contains("3 compared with the origin first; 2 wait"));
+        assert_eq!(warmed_text(&Value::Null), "");
     }
 
     #[test]

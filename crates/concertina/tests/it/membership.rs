@@ -134,20 +134,20 @@ impl World {
 
 /// What clients wrote and read.
 #[derive(Default)]
-struct History {
-    stop: AtomicBool,
+pub struct History {
+    pub stop: AtomicBool,
     /// By key the newest acknowledged value.
-    acknowledged: Mutex<HashMap<u64, u64>>,
+    pub acknowledged: Mutex<HashMap<u64, u64>>,
     writes: AtomicU64,
     reads: AtomicU64,
     /// By key the latest refusal of a write.
     refused: Mutex<HashMap<u64, String>>,
-    failed_reads: Mutex<Vec<String>>,
-    stale: Mutex<Vec<String>>,
+    pub failed_reads: Mutex<Vec<String>>,
+    pub stale: Mutex<Vec<String>>,
 }
 
 /// Ends the clients when a check fails, so that this is what the test reports.
-struct Stopped(Arc<History>);
+pub struct Stopped(pub Arc<History>);
 
 impl Drop for Stopped {
     fn drop(&mut self) {
@@ -156,7 +156,7 @@ impl Drop for Stopped {
 }
 
 /// One client of each of eight keys: writes ascending numbers, and reads what it wrote.
-fn client(history: &History, at: SocketAddr, key: u64) {
+pub fn client(history: &History, at: SocketAddr, key: u64) {
     let mut client = Client::connect(at);
     let path = format!("/objects/key-{key}");
     let mut value = 0;

@@ -18,12 +18,16 @@ fn call(etcd: SocketAddr, path: &str, request: &Value) -> Value {
     serde_json::from_slice(&reply.body).unwrap()
 }
 
-fn put(etcd: SocketAddr, key: &str, value: &[u8]) {
+pub fn put(etcd: SocketAddr, key: &str, value: &[u8]) {
     let (key, value) = (BASE64_STANDARD.encode(key), BASE64_STANDARD.encode(value));
     call(etcd, "/v3/kv/put", &json!({ "key": key, "value": value }));
 }
 
-fn get(etcd: SocketAddr, key: &str) -> Value {
+pub fn delete(etcd: SocketAddr, key: &str) {
+    call(etcd, "/v3/kv/deleterange", &json!({ "key": BASE64_STANDARD.encode(key) }));
+}
+
+pub fn get(etcd: SocketAddr, key: &str) -> Value {
     let reply = call(etcd, "/v3/kv/range", &json!({ "key": BASE64_STANDARD.encode(key) }));
     let value = reply["kvs"][0]["value"].as_str().unwrap_or_else(|| panic!("{key}: {reply}"));
     serde_json::from_slice(&BASE64_STANDARD.decode(value).unwrap()).unwrap()

@@ -5,6 +5,8 @@
 //! ū = Σw / Σ(w/u) is the utilisation that all then have. A member whose devices are busy `APART` times ū or more,
 //! averaged, in `LOOKS` looks in a row is advised that weight; shorter troubles are not worth the keys that move.
 //!
+//! Where weights are changed by themselves, one is changed at a time and at most by [`STEP`]; callers bound how often.
+//!
 //! There is no clock here. Cost: a few additions for a member and look.
 
 use std::collections::BTreeMap;
@@ -19,6 +21,8 @@ const LOOKS: u32 = 60;
 const KEPT: f64 = 0.9;
 /// Where devices are less busy on the whole, differences do not matter.
 const BUSY_MIN: f64 = 0.1;
+/// The least part of a weight that a change leaves: what is slow for a while must not lose all of its keys at once.
+pub const STEP: f64 = 0.5;
 /// Idle devices bear no more than this utilisation says.
 const UTILISATION_MIN: f64 = 0.01;
 
@@ -31,6 +35,15 @@ pub struct Member {
     pub weight: f64,
     /// The mean utilisation of its devices.
     pub utilisation: f64,
+}
+
+/// A weight that a member should have.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Advice {
+    /// The weight.
+    pub weight: f64,
+    /// The same as a proposal.
+    pub proposal: Proposal,
 }
 
 /// What is known of a member.
@@ -51,7 +64,8 @@ struct Known {
 /// let members = [member("a", 0.3), member("b", 0.3), member("c", 0.6)];
 /// let advice: Vec<_> = (0..60).flat_map(|_| weights.look(&members)).collect();
 /// assert_eq!(advice.len(), 1);
-/// assert_eq!((advice[0].target.as_str(), advice[0].change.as_str()), ("c", "weight of 0.60 instead of 1.00"));
+/// let proposal = &advice[0].proposal;
+/// assert_eq!((proposal.target.as_str(), proposal.change.as_str()), ("c", "weight of 0.60 instead of 1.00"));
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Weights {
@@ -60,7 +74,7 @@ pub struct Weights {
 
 impl Weights {
     /// Takes the members as they are now, and returns the weights that are advised.
-    pub fn look(&mut self, members: &[Member]) -> Vec<Proposal> {
+    pub fn look(&mut self, members: &[Member]) -> Vec<Advice> {
         self.known.retain(|name, _| members.iter().any(|member| member.name == *name));
         for Member { name, weight, utilisation } in members {
             let fresh = Known { utilisation: *utilisation, weight: *weight, apart: 0 };
@@ -83,8 +97,8 @@ impl Weights {
                 continue;
             }
             known.apart = 0;
-            let weight = known.weight * even / known.utilisation;
-            advised.push(Proposal {
+            let weight = (known.weight * even / known.utilisation).max(known.weight * STEP);
+            let proposal = Proposal {
                 knob: Knob::Weights,
                 target: name.clone(),
                 change: format!("weight of {weight:.2} instead of {:.2}", known.weight),
@@ -100,7 +114,8 @@ impl Weights {
                     after: even,
                 },
                 must: false,
-            });
+            };
+            advised.push(Advice { weight, proposal });
         }
         advised
     }
@@ -128,10 +143,10 @@ mod tests {
         let (mut weights, bear) = (vec![1.0, 1.0, 2.0], [100.0, 50.0, 200.0]);
         let mut looker = Weights::default();
         for look in 0..1000 {
-            for proposal in looker.look(&members(&weights, &bear, 150.0)) {
+            for Advice { weight, proposal } in looker.look(&members(&weights, &bear, 150.0)) {
                 assert_eq!(proposal.target, "node-1", "{proposal:?} at {look}");
-                let text = proposal.change.strip_prefix("weight of ").unwrap();
-                weights[1] = text.split(' ').next().unwrap().parse().unwrap();
+                assert!(proposal.change.starts_with(&format!("weight of {weight:.2} ")));
+                weights[1] = weight;
             }
         }
         // All but evenly busy: the remaining difference is not worth moving keys.
@@ -159,12 +174,21 @@ mod tests {
     }
 
     #[test]
+    fn one_change_leaves_half() {
+        let mut looker = Weights::default();
+        let slow = members(&[1.0, 1.0], &[100.0, 5.0], 30.0);
+        let advice: Vec<Advice> = (0..LOOKS).flat_map(|_| looker.look(&slow)).collect();
+        assert_eq!(advice.iter().map(|it| it.weight).collect::<Vec<_>>(), [STEP]);
+    }
+
+    #[test]
     fn the_journal_has_the_advice_once_in_a_while() {
         let mut governor = Governor::new(Settings::default());
         let mut looker = Weights::default();
         let mut advised = 0;
         for second in 0..600u64 {
-            for proposal in looker.look(&members(&[1.0, 1.0], &[100.0, 50.0], 80.0)) {
+            for Advice { proposal, .. } in looker.look(&members(&[1.0, 1.0], &[100.0, 50.0], 80.0))
+            {
                 let now = second * model::window::SECOND;
                 let status = governor.propose(now, second, &proposal);
                 assert!(matches!(status, None | Some(Status::Advised)), "{status:?}");

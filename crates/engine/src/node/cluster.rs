@@ -82,13 +82,15 @@ struct Pending {
 /// A node's view of its peers.
 pub(super) struct Cluster {
     pub settings: ClusterSettings,
-    view: View,
+    pub(super) view: View,
     terms: Terms,
     /// Rings of earlier views, and until when another node may act on them.
     earlier: Vec<(Arc<Ring>, Nanos)>,
     leases: Vec<Lease>,
     /// The time until which each peer may hold a lease from this node.
     pub granted: Vec<Nanos>,
+    /// The newest view that each peer had when it asked for a lease.
+    pub(super) asked_in: Vec<u64>,
     /// Present once this node hands over.
     pub handover: Option<Handover>,
     pending: BTreeMap<RequestId, Pending>,
@@ -130,6 +132,7 @@ impl Cluster {
             earlier: Vec::new(),
             leases: vec![Lease::default(); members],
             granted,
+            asked_in: vec![0; members],
             handover: None,
             pending: BTreeMap::new(),
             pending_of: HashMap::new(),
@@ -249,7 +252,12 @@ impl Cluster {
             let trusted = mutant::is(Mutant::NewReplicaTrusted);
             let same_live = before.live == self.view.live;
             let view = &self.view;
+            let same_keyed = |node: NodeId| old.has_keys(node) == ring.has_keys(node);
+            let blind = mutant::is(Mutant::WeightsTrusted) && (0..members).all(same_keyed);
             let changed = |slot: usize| {
+                if blind && same_live {
+                    return None;
+                }
                 let same_hot = old.hot_row(slot) == ring.hot_row(slot);
                 if same_live && same_hot && old.row(slot) == ring.row(slot) {
                     return None;
@@ -274,10 +282,14 @@ impl Cluster {
         }
         self.leases.resize(members, Lease::default());
         self.granted.resize(members, now);
+        self.asked_in.resize(members, 0);
         self.useful.resize(members, 1.0);
         self.earlier.retain(|(_, until)| now < *until);
         if !Arc::ptr_eq(&old, ring) && !mutant::is(Mutant::EarlierRingForgotten) {
             self.earlier.push((old, now + lag));
+        }
+        if next {
+            self.end_leases_of_ended(&before, now);
         }
         term.epoch
     }
@@ -374,7 +386,13 @@ impl Cluster {
 }
 
 impl<P: Payload> Node<P> {
-    pub(super) fn lease_asked(&mut self, now: Nanos, peer: NodeId, actions: &mut Vec<Action<P>>) {
+    pub(super) fn lease_asked(
+        &mut self,
+        now: Nanos,
+        peer: NodeId,
+        epoch: Option<u64>,
+        actions: &mut Vec<Action<P>>,
+    ) {
         // A peer's configuration may name this node although its own says that it is alone.
         let Some(cluster) = &mut self.cluster else { return };
         let known = peer < cluster.granted.len() && peer != cluster.me();
@@ -389,6 +407,9 @@ impl<P: Payload> Node<P> {
         let margin = if no_margin { 0 } else { cluster.settings.margin() };
         let until = now + term + margin;
         cluster.granted[peer] = cluster.granted[peer].max(until);
+        // Who does not say it may be a later process than any that has handed over.
+        let epoch = epoch.unwrap_or(u64::MAX);
+        cluster.asked_in[peer] = cluster.asked_in[peer].max(epoch);
         actions.push(Action::Grant { peer, term });
     }
 
@@ -562,13 +583,14 @@ impl<P: Payload> Node<P> {
         }
         // Three attempts in the time of a lease, less a tick.
         let every = (cluster.settings.lease / 3).saturating_sub(tick);
-        for (peer, lease) in cluster.leases.iter_mut().enumerate() {
+        let (epoch, ended) = (cluster.view.epoch, cluster.has_handed_over());
+        for (peer, lease) in cluster.leases.iter_mut().enumerate().filter(|_| !ended) {
             let due = lease.asked.is_none_or(|at| at + every <= now);
             // A hot node orders no writes, so nobody needs a lease from it.
             let orders = !cluster.settings.ring.is_hot(peer);
             if peer != me && due && orders && cluster.view.is_live(peer) {
                 lease.asked = Some(now);
-                actions.push(Action::AskLease { peer, asked: now });
+                actions.push(Action::AskLease { peer, asked: now, epoch });
             }
         }
         self.run_hot_keys(now, actions);

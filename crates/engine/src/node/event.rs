@@ -134,6 +134,8 @@ pub enum Event<P> {
     LeaseAsked {
         /// The peer.
         peer: NodeId,
+        /// The epoch of the view that the peer had then; `None` if it does not say.
+        epoch: Option<u64>,
     },
     /// A peer granted the lease that [`Action::AskLease`] asked for.
     LeaseGranted {
@@ -393,6 +395,8 @@ pub enum Action<P> {
         peer: NodeId,
         /// The time now, to be returned with the grant.
         asked: Nanos,
+        /// The epoch of the present view, for the peer.
+        epoch: u64,
     },
     /// The answer to [`Event::LeaseAsked`].
     Grant {
@@ -476,7 +480,7 @@ impl<P: Payload> Event<P> {
                 };
                 Event::Answered { job, result }
             }
-            Event::LeaseAsked { peer } => Event::LeaseAsked { peer },
+            Event::LeaseAsked { peer, epoch } => Event::LeaseAsked { peer, epoch },
             Event::LeaseGranted { peer, asked, term } => Event::LeaseGranted { peer, asked, term },
             Event::Invalidate { key } => Event::Invalidate { key },
             Event::Invalidated { request, peer, done } => {
@@ -520,7 +524,7 @@ impl<P: Payload> Action<P> {
             Action::List { device, segment } => Action::List { device, segment },
             Action::Check { key, job } => Action::Check { key, job },
             Action::Ask { peer, key, job } => Action::Ask { peer, key, job },
-            Action::AskLease { peer, asked } => Action::AskLease { peer, asked },
+            Action::AskLease { peer, asked, epoch } => Action::AskLease { peer, asked, epoch },
             Action::Grant { peer, term } => Action::Grant { peer, term },
             Action::Invalidate { peer, key, request } => Action::Invalidate { peer, key, request },
             Action::TakeBack { peer } => Action::TakeBack { peer },

@@ -8,6 +8,11 @@
 //! view that lists it as not live says so ([`View::handed_over`](crate::route::View::handed_over)), and the
 //! next of its keys' nodes order them from the moment at which they know that view.
 //!
+//! A node that has handed over holds no lease of others' either: it gives up those that it has, asks for none, and what it
+//! answers for a while as a replica it compares with the origin. So who orders keys need not invalidate its copies, nor
+//! wait for it, once the view says that it has handed over. A lease that a later process of the same name was granted
+//! meanwhile is another matter: that process had a later view when it asked.
+//!
 //! A peer that does not answer costs at most the rest of its lease, and a write that takes long keeps the
 //! node from handing over: its driver bounds the wait, and then others wait as for a node that was lost.
 
@@ -17,6 +22,7 @@ use super::cluster::Cluster;
 use super::{Action, Node, Reply, RequestId, Stages};
 use crate::mutant::{self, Mutant};
 use crate::route::NodeId;
+use crate::route::View;
 use crate::{Key, Payload};
 
 /// How far a node is that hands over.
@@ -32,6 +38,29 @@ impl Cluster {
     /// Whether this node hands over, or has.
     pub(super) fn hands_over(&self) -> bool {
         self.handover.is_some()
+    }
+
+    /// Whether this node has handed over.
+    pub(super) fn has_handed_over(&self) -> bool {
+        self.handover.as_ref().is_some_and(|handover| handover.done)
+    }
+
+    /// Gives up the leases from others, for good; `now` is at least the time of any request for one.
+    fn give_up_leases(&mut self, now: Nanos) {
+        for peer in 0..self.granted.len() {
+            self.give_back(peer, now);
+        }
+    }
+
+    /// Those that handed over between the view before and the present one, which follows it, hold no lease any more.
+    pub(super) fn end_leases_of_ended(&mut self, before: &View, now: Nanos) {
+        for peer in 0..self.granted.len() {
+            let ended = before.is_live(peer) && self.view.has_handed_over(peer);
+            let earlier = self.asked_in[peer] < self.view.epoch;
+            if ended && (earlier || mutant::is(Mutant::LaterLeaseEnded)) {
+                self.granted[peer] = now.min(self.granted[peer]);
+            }
+        }
     }
 
     /// Whether a write of a key may be made, or acknowledged, now: this node orders the key, or nobody else
@@ -80,6 +109,9 @@ impl<P: Payload> Node<P> {
             && (holders.is_empty() || mutant::is(Mutant::HandsOverLeased))
         {
             handover.done = true;
+            if !mutant::is(Mutant::HandoverKeepsLeases) {
+                cluster.give_up_leases(now);
+            }
             actions.push(Action::HandedOver);
         }
     }

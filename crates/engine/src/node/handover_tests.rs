@@ -24,6 +24,7 @@ fn node(me: usize) -> (Node<Size>, Key) {
         view_lag: LAG,
         peers: origin.clone(),
         replicate_bytes_per_s: 0,
+        warm_bytes_per_s: 0,
         hot_load_min: 0.01,
     };
     let settings = Settings {
@@ -59,7 +60,7 @@ fn view(epoch: u64, live: [bool; 2], until: Nanos, first_handed_over: bool) -> E
 fn leads() -> (Node<Size>, Key) {
     let (mut node, key) = node(0);
     handle(&mut node, 0, view(1, [true, true], 100_000, false));
-    let granted = handle(&mut node, 1_000, Event::LeaseAsked { peer: 1 });
+    let granted = handle(&mut node, 1_000, Event::LeaseAsked { peer: 1, epoch: Some(1) });
     assert!(matches!(granted[..], [Action::Grant { peer: 1, .. }]), "{granted:?}");
     (node, key)
 }
@@ -105,7 +106,7 @@ fn leases_are_taken_back_first() {
         let (mut node, _) = leads();
         let begun = handle(&mut node, 1_001, Event::HandOver);
         assert!(begun.contains(&Action::TakeBack { peer: 1 }), "{begun:?}");
-        assert!(handle(&mut node, 1_002, Event::LeaseAsked { peer: 1 }).is_empty());
+        assert!(handle(&mut node, 1_002, Event::LeaseAsked { peer: 1, epoch: Some(1) }).is_empty());
         // Asked again after a failure.
         handle(&mut node, 1_003, Event::Returned { peer: 1, done: false });
         let again = handle(&mut node, 1_004, Event::Tick);
@@ -187,4 +188,58 @@ fn a_write_under_way_may_end_while_nobody_else_may_act() {
         assert!(ended.contains(&Action::WriteDone { request: 1, certain: true }), "{ended:?}");
         !late
     });
+}
+
+#[test]
+fn a_node_that_has_handed_over_holds_no_lease() {
+    check(Mutant::HandoverKeepsLeases, || {
+        let (mut node, _) = node(1);
+        handle(&mut node, 0, view(1, [true, true], 100_000, false));
+        let grant = |asked| Event::LeaseGranted { peer: 0, asked, term: LEASE };
+        handle(&mut node, 1_000, grant(999));
+        assert!(node.peers(1_000)[0].leased);
+        let ended = handle(&mut node, 1_001, Event::HandOver);
+        assert!(ended.contains(&Action::HandedOver), "{ended:?}");
+        // Neither does it ask for another, nor take one that was on its way.
+        let asks = |actions: &[Action<Size>]| {
+            actions.iter().any(|action| matches!(action, Action::AskLease { .. }))
+        };
+        assert!(!asks(&handle(&mut node, 1_050, Event::Tick)));
+        let kept = node.peers(1_001)[0].leased;
+        handle(&mut node, 1_002, grant(1_001));
+        !kept && !node.peers(1_002)[0].leased
+    });
+}
+
+/// Node 0 writes the key while node 1, which handed over, has a lease of it; whether the write ends at once.
+fn ends_at_once(asked_in: Option<u64>) -> bool {
+    let (mut node, key) = node(0);
+    handle(&mut node, 0, view(1, [true, true], 100_000, false));
+    handle(&mut node, 1_000, Event::LeaseAsked { peer: 1, epoch: asked_in });
+    assert!(has_turn(&write(&mut node, 1_001, 1, &key)));
+    let ended = Event::WriteEnd { request: 1, key, payload: None };
+    let waits = handle(&mut node, 1_002, ended);
+    assert!(waits.contains(&Action::Invalidate { peer: 1, key: node_key(&waits), request: 1 }));
+    let handed_over = vec![false, true];
+    let next = View { epoch: 2, live: vec![true, false], until: 100_000, ring: None, handed_over };
+    let actions = handle(&mut node, 1_003, Event::View(next));
+    actions.contains(&Action::WriteDone { request: 1, certain: true })
+}
+
+fn node_key(actions: &[Action<Size>]) -> Key {
+    let key = |action: &Action<Size>| match action {
+        Action::Invalidate { key, .. } => Some(key.clone()),
+        _ => None,
+    };
+    actions.iter().find_map(key).unwrap()
+}
+
+/// The write used to wait for the lease to run out, and could be answered 503 although it was made if the node that had ended came
+/// back and began to order the key meanwhile.
+#[test]
+fn writes_do_not_wait_for_a_node_that_has_handed_over() {
+    assert!(ends_at_once(Some(1)));
+    // A process that does not say when it asked may be a later one.
+    assert!(!ends_at_once(None));
+    check(Mutant::LaterLeaseEnded, || !ends_at_once(Some(3)));
 }

@@ -19,6 +19,7 @@ fn driven(me: NodeId, tiers: TierSettings) -> Driven {
         view_lag: 0,
         peers: OriginSettings { servers: 8, queue_length_max: 64 },
         replicate_bytes_per_s: 0,
+        warm_bytes_per_s: 0,
         hot_load_min: 0.01,
     };
     let devices = vec![device("device/0", Outcome::BulkDevice, 1 << 30)];
@@ -60,7 +61,7 @@ fn report(driven: &mut Driven) -> HotNodes {
 fn what_keeps_a_device_busy_gets_a_hot_node_and_keeps_it_while_that_one_is_read() {
     let mut driven = driven(0, quick());
     driven.handle(Event::Tick);
-    (1..3).for_each(|peer| driven.handle(Event::LeaseAsked { peer }));
+    (1..3).for_each(|peer| driven.handle(Event::LeaseAsked { peer, epoch: None }));
     assert_eq!(driven.node.hot_directory().unwrap().keys, []);
     let version = driven.node.hot_directory().unwrap().version;
     tell(&mut driven, 1, 1 << 20, Vec::new());

@@ -49,6 +49,7 @@ mod settings;
 mod stamps;
 mod terms;
 mod tiers;
+mod warm;
 mod writes;
 
 pub use cluster::PeerStatus;
@@ -70,6 +71,7 @@ pub use settings::{
 };
 
 pub use crate::tier::Restored;
+pub use warm::Warmed;
 
 use std::collections::{HashMap, VecDeque};
 
@@ -200,6 +202,7 @@ pub struct Node<P> {
     /// Reads of devices that found another key's record.
     other_keys: u64,
     cluster: Option<Cluster>,
+    warm: warm::Warm,
     flights: Flights,
     /// What readers of flights that are read in pieces are given, from their first piece on.
     opened: HashMap<JobId, P>,
@@ -257,6 +260,7 @@ impl<P: Payload> Node<P> {
                 now,
             ),
             cluster: settings.cluster.clone().map(|cluster| Cluster::new(cluster, now)),
+            warm: warm::Warm::default(),
             flights: Flights::default(),
             opened: HashMap::new(),
             appending: HashMap::new(),
@@ -335,7 +339,7 @@ impl<P: Payload> Node<P> {
             Event::Fetched { job, result } => self.fetched(now, job, result, actions),
             Event::Checked { job, result } => self.checked(now, job, result, actions),
             Event::Answered { job, result } => self.answered(now, job, result, actions),
-            Event::LeaseAsked { peer } => self.lease_asked(now, peer, actions),
+            Event::LeaseAsked { peer, epoch } => self.lease_asked(now, peer, epoch, actions),
             Event::LeaseGranted { peer, asked, term } => {
                 self.lease_granted(now, peer, asked, term);
             }
@@ -348,9 +352,18 @@ impl<P: Payload> Node<P> {
             Event::Returned { peer, done } => self.returned(now, peer, done, actions),
             Event::HandOver => self.hand_over(now, actions),
             Event::ReadsTold { peer, told } => self.reads_told(now, peer, &told),
-            Event::View(view) => self.view(now, view, actions),
+            Event::View(view) => {
+                let before = self.ring_before();
+                self.view(now, view, actions);
+                if let Some(before) = before {
+                    self.begin_warming(now, before);
+                }
+            }
             Event::Clear => self.clear(),
-            Event::Tick => self.tick(now, actions),
+            Event::Tick => {
+                self.tick(now, actions);
+                self.warm_others(now, actions);
+            }
             Event::Bound { device, length_max } => match self.devices.get_mut(device) {
                 Some(on) => on.queue.set_length_max(length_max),
                 None => self.invariants.broken(),

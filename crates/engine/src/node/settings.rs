@@ -63,6 +63,9 @@ pub struct ClusterSettings {
     /// Maximum bytes per second that are offered to further replicas on an object's second hit; 0
     /// for no offers.
     pub replicate_bytes_per_s: u64,
+    /// Maximum bytes per second of what is hot that are offered to nodes that became some of its nodes; 0 for no offers.
+    #[serde(default)]
+    pub warm_bytes_per_s: u64,
     /// The part of a device that a key's reads must keep busy for a hot node to hold a copy.
     #[serde(default)]
     pub hot_load_min: f64,

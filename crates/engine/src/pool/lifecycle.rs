@@ -143,8 +143,9 @@ impl Pools {
             if matches!(state.role, Role::Write | Role::Update | Role::Fill | Role::Drop) {
                 state.late = true;
                 let (server, sent) = (state.server, state.sent);
+                let dropped = state.role == Role::Drop;
                 self.servers[server].late += 1;
-                if ordered {
+                if ordered || dropped {
                     // It may be carried out after a later write of the key.
                     self.servers[server].stale = true;
                     let health = self.settings.health.clone();

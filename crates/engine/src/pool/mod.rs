@@ -26,6 +26,7 @@ mod event;
 mod hash;
 mod ketama;
 mod lifecycle;
+mod moved;
 mod multi;
 mod order;
 mod reads;
@@ -192,6 +193,8 @@ struct PoolState {
     hedge_after: Nanos,
     costs: Costs,
     counts: Counts,
+    /// It was written to as a gutter.
+    used: bool,
 }
 
 /// The state of all pools behind one front. See the module.
@@ -201,6 +204,8 @@ pub struct Pools {
     settings: Settings,
     servers: Vec<ServerState>,
     servers_due: Nanos,
+    /// Whether a key was ever elsewhere than at its own servers.
+    moved: bool,
     pools: Vec<PoolState>,
     /// In boxes, as a request is taken out and put back by every event that concerns it.
     requests: HashMap<RequestId, Box<Request>, IntegerHash>,
@@ -254,12 +259,14 @@ impl Pools {
             hedge_after: Nanos::MAX,
             costs: Costs::default(),
             counts: Counts::default(),
+            used: false,
             settings: pool.clone(),
         };
         Pools {
             pools: settings.pools.iter().map(pool).collect(),
             servers,
             servers_due: now,
+            moved: false,
             requests: HashMap::default(),
             spare: Vec::new(),
             attempts: HashMap::default(),

@@ -3,8 +3,8 @@
 use model::window::{Nanos, Outcome};
 
 use super::{
-    Action, Answer, Attempt, AttemptId, Command, KeyHash, MultiGet, OnFailure, PartState, Pools,
-    Refusal, Request, RequestId, Role, Routing, ServerId,
+    Action, Answer, Attempt, AttemptId, Command, KeyHash, MultiGet, PartState, Pools, Refusal,
+    Request, RequestId, Role, Routing, ServerId,
 };
 use crate::mutant::{self, Mutant};
 use crate::route::{Candidate, REPLICAS_MAX};
@@ -168,8 +168,8 @@ impl Pools {
         let Some(route) = self.settings.routes.get(usize::from(key.route)) else {
             return (found, 0);
         };
-        for pool in [Some(route.pool), route.gutter].into_iter().flatten() {
-            let Some(pool) = self.pools.get(pool) else { continue };
+        for at in [Some(route.pool), route.gutter].into_iter().flatten() {
+            let Some(pool) = self.pools.get(at) else { continue };
             let settings = &pool.settings;
             let replicas = settings.routing.replicas(settings.servers.len());
             let of = |local: usize| settings.servers.get(local).copied();
@@ -185,13 +185,9 @@ impl Pools {
                     return (found, count);
                 }
             }
-            if settings.on_failure == OnFailure::Move {
-                let moved = settings.ring.walk(key.ring).filter_map(of);
-                let mut up = moved.filter(|s| !tried.contains(s) && self.is_readable(*s, false));
-                if let Some(server) = up.next() {
-                    found[0] = server;
-                    return (found, 1);
-                }
+            if let Some(server) = self.moves_to(at, key, tried) {
+                found[0] = server;
+                return (found, 1);
             }
         }
         (found, 0)

@@ -18,6 +18,8 @@ pub(super) struct ServerState {
     pub(super) load: Load,
     /// Whether it may have missed writes, so that it is emptied before it is read.
     pub(super) stale: bool,
+    /// How many steps behind its own place on the ring its keys were while it could not be read; 0: they were not.
+    pub(super) moved: u8,
     /// Writes that were given up and that it may still carry out.
     pub(super) late: u32,
     /// Copies of requests under way.
@@ -40,6 +42,7 @@ impl ServerState {
             health: Health::new(now),
             load: Load::new(now),
             stale: false,
+            moved: 0,
             late: 0,
             copies: 0,
             pinged: None,

@@ -7,8 +7,8 @@ use model::window::Outcome;
 use crate::gateway::IntegerHash;
 
 use super::{
-    Action, Answer, Attempt, AttemptId, Command, KeyHash, OnFailure, Operation, Phase, Pools,
-    Refusal, Request, RequestId, Role, ServerId, Warmth, bit,
+    Action, Answer, Attempt, AttemptId, Command, Operation, Phase, Pools, Refusal, Request,
+    RequestId, Role, ServerId, Warmth, bit,
 };
 use crate::mutant::{self, Mutant};
 
@@ -197,49 +197,8 @@ impl Pools {
         }
         if role == Role::Write {
             self.drop_former(id, request, actions);
+            self.drop_moved(id, request, &servers, actions);
         }
-    }
-
-    /// The servers that a write of a key goes to, the first of the ring first. Those that cannot be
-    /// reached miss it.
-    pub(super) fn targets(&mut self, key: &KeyHash) -> Vec<ServerId> {
-        let Some(route) = self.settings.routes.get(usize::from(key.route)) else {
-            return Vec::new();
-        };
-        let (now, health) = (self.now, &self.settings.health);
-        for pool in [Some(route.pool), route.gutter].into_iter().flatten() {
-            let Some(pool) = self.pools.get(pool) else { continue };
-            let settings = &pool.settings;
-            let replicas = settings.routing.replicas(settings.servers.len());
-            let of = |local: usize| settings.servers.get(local).copied();
-            let all: Vec<ServerId> =
-                settings.ring.replicas(key.ring, replicas).iter().filter_map(of).collect();
-            // One that rests, but answers, takes part: what it misses would have to be flushed.
-            let up = |server: &ServerId| {
-                let state = &self.servers[*server];
-                state.is_up(now, health) || state.health.answers()
-            };
-            let mut reached: Vec<ServerId> = all.iter().copied().filter(up).collect();
-            let other_place = settings.on_failure == OnFailure::Move;
-            if reached.is_empty() && other_place {
-                reached.extend(settings.ring.walk(key.ring).filter_map(of).find(up));
-            }
-            if !reached.is_empty() {
-                for server in all {
-                    if !reached.contains(&server) && !mutant::is(Mutant::PoolMissedWriteIgnored) {
-                        self.servers[server].stale = true;
-                    }
-                }
-                return reached;
-            }
-            if route.gutter.is_some() {
-                // The gutter takes the write: what these servers have is old from now on.
-                for server in all {
-                    self.servers[server].stale = true;
-                }
-            }
-        }
-        Vec::new()
     }
 
     pub(super) fn write_answered(
@@ -260,11 +219,19 @@ impl Pools {
                 };
                 if answer == Answer::Done {
                     self.drop_former(id, request, actions);
+                    self.drop_moved(id, request, &targets, actions);
                 }
                 let alone = targets.iter().all(|server| *server == attempt.server);
                 if alone || mutant::is(Mutant::PoolUpdateNotCopied) {
                     if request.live.is_empty() {
                         self.end_write(id, request, actions);
+                    }
+                    return;
+                }
+                if !self.is_ordered(request) {
+                    // Its server ceased to be the key's meanwhile. A copy could come after a later write there.
+                    for server in targets.into_iter().filter(|server| *server != attempt.server) {
+                        self.send(id, request, 0, server, Role::Drop, Command::Delete, actions);
                     }
                     return;
                 }
@@ -314,7 +281,8 @@ impl Pools {
         request: &mut Request,
         actions: &mut Vec<Action>,
     ) {
-        if self.is_ordered(request) {
+        // What was to be dropped there may still be there.
+        if self.is_ordered(request) || attempt.role == Role::Drop {
             self.servers[attempt.server].stale = true;
         }
         let id = attempt.request;

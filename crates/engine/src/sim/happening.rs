@@ -112,7 +112,7 @@ pub(super) enum Caller {
     Gateway { gateway: usize, life: Life, attempt: gateway::AttemptId },
     Ping { gateway: usize, life: Life },
     Peer { node: usize, life: Life, job: JobId },
-    Lease { node: usize, life: Life, asked: Nanos },
+    Lease { node: usize, life: Life, asked: Nanos, epoch: u64 },
     Invalidation { node: usize, life: Life, request: u64 },
     TakeBack { node: usize, life: Life },
     Offer,

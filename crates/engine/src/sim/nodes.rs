@@ -191,9 +191,9 @@ impl Simulation {
                 }
             }
             Call::Lease => {
-                let Caller::Lease { node, life, asked } = from else { return };
+                let Caller::Lease { node, life, asked, epoch } = from else { return };
                 self.nodes[at].lease_asker = Some((node, life, asked));
-                self.tell_node(at, Event::LeaseAsked { peer: node });
+                self.tell_node(at, Event::LeaseAsked { peer: node, epoch: Some(epoch) });
                 self.nodes[at].lease_asker = None;
             }
             Call::Invalidate { key } => {
@@ -282,8 +282,8 @@ impl Simulation {
                 let failed = Happening::Node { node: at, life, event: ask_failed(job) };
                 self.call(at, peer, what, Some(failed));
             }
-            Action::AskLease { peer, asked } => {
-                let from = Caller::Lease { node: at, life, asked };
+            Action::AskLease { peer, asked, epoch } => {
+                let from = Caller::Lease { node: at, life, asked, epoch };
                 self.call(at, peer, Happening::Call { node: peer, from, call: Call::Lease }, None);
             }
             Action::Grant { peer, term } => {

@@ -192,7 +192,7 @@ impl Simulation {
             let Some(cluster) = &self.settings.nodes[from].cluster else { continue };
             let term = cluster.lease;
             for to in (0..self.nodes.len()).filter(|&to| to != from) {
-                self.take_in(from, Event::LeaseAsked { peer: to }, None);
+                self.take_in(from, Event::LeaseAsked { peer: to, epoch: None }, None);
                 let asked = self.local(to);
                 self.take_in(to, Event::LeaseGranted { peer: from, asked, term }, None);
             }

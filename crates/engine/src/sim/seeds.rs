@@ -22,7 +22,7 @@ use crate::node::{Choice, ClusterSettings, DeviceSettings, OriginSettings, Pin, 
 use crate::route::{Member, NodeId, Policy, Ring, RingError};
 use crate::tier::Eviction;
 use crate::{gateway, node};
-use faults::{Drawn, all_faults, changes_of, clock_jumps, stops_of};
+use faults::{Drawn, all_faults, changes_of, clock_jumps, stops_of, weights_of};
 
 const MS: Nanos = SECOND / 1000;
 
@@ -73,6 +73,9 @@ impl Rings {
 /// The seeds from this one on have hot nodes.
 pub const HOT_SEEDS: u64 = 1 << 40;
 
+/// The seeds from this one on have members whose weights change, and no hot nodes.
+pub const WEIGHT_SEEDS: u64 = 1 << 41;
+
 /// How the nodes of a seed are placed.
 pub(super) struct Layout<'a> {
     rings: &'a Rings,
@@ -101,6 +104,15 @@ impl Layout<'_> {
         let ring = Ring::coarse((0..nodes).map(member).collect(), replicas, SLOT_BITS);
         // A set has a node with keys, and the limits allow the rest.
         ring.map_or_else(|_| rings.some(nodes, replicas, set), Arc::new)
+    }
+
+    /// The ring of nodes with these weights.
+    pub fn weighted(&self, weights: &[f64]) -> Arc<Ring> {
+        let member = |(i, weight): (usize, &f64)| Member::new(format!("n{i}"), *weight);
+        let members = weights.iter().enumerate().map(member).collect();
+        let ring = Ring::coarse(members, self.replicas, SLOT_BITS);
+        // Some weight is above 0, and the limits allow the rest.
+        ring.map_or_else(|_| self.whole(), Arc::new)
     }
 
     fn whole(&self) -> Arc<Ring> {
@@ -262,16 +274,25 @@ pub fn settings(seed: u64, rings: &Rings) -> Settings {
     let replicas = if nodes > 1 { replicas.max(2) } else { replicas };
     // Drawn apart, and for worlds with hot nodes alone.
     let mut hot_draw = SmallRng::seed_from_u64(seed ^ 0x4077);
+    let weighted = seed >= WEIGHT_SEEDS;
     let (nodes, hot) = match seed >= HOT_SEEDS {
         false => (nodes, 0),
+        true if weighted => (nodes.max(3), 0),
         true if nodes < 3 => (3, 1),
         true => (nodes, hot_draw.random_range(1..=2)),
     };
-    let alone = alone && hot == 0;
+    let alone = alone && hot == 0 && !weighted;
     let layout = Layout { rings, nodes, replicas, hot };
     let ring = layout.whole();
     let gateways = if random.random_bool(0.7) { random.random_range(1..=2) } else { 0 };
     let membership = (!alone && random.random_bool(0.3)).then(|| random.random_range(40..300) * MS);
+    // Drawn apart, and for worlds with weights alone.
+    let mut weight_draw = SmallRng::seed_from_u64(seed ^ 0x3e16);
+    let membership = match weighted && membership.is_none() {
+        true => Some(weight_draw.random_range(40..300) * MS),
+        false => membership,
+    };
+    let warms = if weighted && weight_draw.random_bool(0.8) { 100_000 } else { 0 };
     let lease = match level {
         Level::Heavy if random.random_bool(0.5) => 60..300,
         _ => 10..60,
@@ -289,6 +310,7 @@ pub fn settings(seed: u64, rings: &Rings) -> Settings {
             lease,
             view_lag: membership.map_or(0, Settings::view_lag),
             peers: OriginSettings { servers: 8, queue_length_max: 64 },
+            warm_bytes_per_s: warms,
             replicate_bytes_per_s: if random.random_bool(0.7) { 100_000 } else { 0 },
             hot_load_min: 0.001,
         };
@@ -339,6 +361,9 @@ pub fn settings(seed: u64, rings: &Rings) -> Settings {
         faults.extend(changes_of(&drawn, &layout, &mut changes, &mut unaware));
         let mut stops = SmallRng::seed_from_u64(seed ^ 0x570b);
         faults.extend(stops_of(&drawn, &mut stops));
+    }
+    if weighted {
+        faults.extend(weights_of(&drawn, &layout, &mut weight_draw));
     }
     faults.sort_by_key(|fault| fault.at);
     if PIECES.contains(&(seed % 16)) {

@@ -11,3 +11,4 @@ mod replay;
 mod restarts;
 mod seeds;
 mod speed;
+mod warming;

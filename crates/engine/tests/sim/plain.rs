@@ -54,6 +54,7 @@ impl Plain {
                 view_lag: 0,
                 peers: OriginSettings { servers: 64, queue_length_max: 1024 },
                 replicate_bytes_per_s: 0,
+                warm_bytes_per_s: 0,
                 hot_load_min: 0.0,
             }),
             windows: windows.clone(),

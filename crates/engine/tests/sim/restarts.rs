@@ -15,8 +15,22 @@ use crate::plain::Plain;
 
 const NODES: usize = 3;
 
-/// The counts of the clients; `within`: the time that a node has for handing over.
+/// The counts of the clients, failures of the first second left out; `within`: the time that a node has for handing over.
 fn restarts(within: Nanos) -> Counts {
+    let mut simulation = Simulation::new(settings(within));
+    // Clients begin at once, and a gateway does not know any node in its first millisecond: a real one does not listen yet. A write
+    // that is refused then was once taken for one that a restart cost.
+    simulation.run_to(SECOND);
+    let early = simulation.counts().failed;
+    simulation.run_to(25 * SECOND);
+    simulation.check_at_the_end();
+    assert!(simulation.violations().is_empty(), "{:?}", simulation.violations());
+    assert!(simulation.broken().is_empty(), "{:?}", simulation.broken());
+    let counts = simulation.counts().clone();
+    Counts { failed: counts.failed - early, ..counts }
+}
+
+fn settings(within: Nanos) -> Settings {
     let plain = Plain {
         nodes: NODES,
         gateways: 2,
@@ -53,21 +67,14 @@ fn restarts(within: Nanos) -> Counts {
         Fault { at: SECOND * (2 + 2 * i as u64), kind }
     };
     settings.faults = (0..6).map(stop).collect();
-    let mut simulation = Simulation::new(settings);
-    simulation.run_to(25 * SECOND);
-    simulation.check_at_the_end();
-    assert!(simulation.violations().is_empty(), "{:?}", simulation.violations());
-    assert!(simulation.broken().is_empty(), "{:?}", simulation.broken());
-    simulation.counts().clone()
+    settings
 }
 
 #[test]
-fn hardly_a_request_fails_while_nodes_hand_over() {
+fn no_request_fails_while_nodes_hand_over() {
     let counts = restarts(SECOND);
     assert!(counts.requests > 8_000 && counts.writes > 2_000, "{counts:?}");
-    // One of 2,766 writes fails in this course: most likely it waits for a node that has just ended to confirm an
-    // invalidation, until another node is about to order its key (docs/cluster.md).
-    assert!(counts.failed <= 1 && counts.refused == 0, "{counts:?}");
+    assert!(counts.failed == 0 && counts.refused == 0, "{counts:?}");
     // A node that ends at once takes writes with it.
-    assert!(restarts(1).failed > 1);
+    assert!(restarts(1).failed > 0);
 }

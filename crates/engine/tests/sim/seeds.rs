@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex};
 
 use engine::sim::Breakage;
-use engine::sim::seeds::{HOT_SEEDS, Level, Mode, Rings, Verdict, explain, run};
+use engine::sim::seeds::{HOT_SEEDS, Level, Mode, Rings, Verdict, WEIGHT_SEEDS, explain, run};
 
 /// Seeds of a test run; `make simulate` runs more.
 const SEEDS: u64 = 3_000;
@@ -159,6 +159,19 @@ fn no_older_version_where_there_are_hot_nodes() {
     }
     println!("{sums}");
     assert!(sums.hot_reads() > 1_000, "hot nodes served {} reads", sums.hot_reads());
+}
+
+/// The same where weights of members change: seeds of their own.
+#[test]
+fn no_older_version_while_weights_change() {
+    let seeds = WEIGHT_SEEDS..WEIGHT_SEEDS + env("SIM_SEEDS").unwrap_or(SEEDS / 2);
+    let (found, sums) = search(seeds, None);
+    if let Some(Verdict { seed, violations, .. }) = found {
+        panic!("SIM_SEED={seed}: {violations:#?}");
+    }
+    println!("{sums}");
+    let leased = sums.0.keys().all(|(mode, _)| *mode == Mode::Leased);
+    assert!(leased, "weights change in a leased membership alone");
 }
 
 #[test]

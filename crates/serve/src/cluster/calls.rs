@@ -38,8 +38,8 @@ impl Drive {
                 let result = peers.fill(peer, &key).await;
                 drive.tell(clock::now(), Event::Answered { job, result });
             }),
-            Action::AskLease { peer, asked } => self.spawn(async move {
-                match peers.ask_lease(peer).await {
+            Action::AskLease { peer, asked, epoch } => self.spawn(async move {
+                match peers.ask_lease(peer, epoch).await {
                     Some(term) => {
                         drive.tell(clock::now(), Event::LeaseGranted { peer, asked, term });
                     }
@@ -165,10 +165,11 @@ impl Peers {
     }
 
     /// Requests a lease from a peer; returns its term in nanoseconds if the peer grants it in time.
-    async fn ask_lease(&self, peer: NodeId) -> Option<Nanos> {
+    async fn ask_lease(&self, peer: NodeId, epoch: u64) -> Option<Nanos> {
         let ask = async {
             let path = "/cluster/lease";
-            let reply = self.send(peer, &Method::POST, path, &[], Outgoing::Empty).await.ok()?;
+            let epoch = [(headers::EPOCH.clone(), HeaderValue::from(epoch))];
+            let reply = self.send(peer, &Method::POST, path, &epoch, Outgoing::Empty).await.ok()?;
             let term = number(&reply.headers, &headers::TERM_NS);
             let granted = reply.status == StatusCode::OK;
             let _ = reply.body.gather(REASON_BYTES_MAX).await;

@@ -131,7 +131,7 @@ pub fn deadline(headers: &HeaderMap, received: Nanos) -> Result<Option<Nanos>, P
     Ok(left.into_iter().chain(not_after).min())
 }
 
-/// The epoch of the view by which a gateway sent a write here; `None` if it says none.
+/// The epoch of the view by which a gateway sent a write here, or a node asks for a lease; `None` if it says none.
 ///
 /// # Errors
 ///
@@ -179,7 +179,7 @@ pub fn answer(
         return Some(Err(Problem::new(StatusCode::BAD_REQUEST, what)));
     };
     if endpoint == "lease" {
-        return Some(lease(shared, peer));
+        return Some(epoch(given).and_then(|epoch| lease(shared, peer, epoch)));
     }
     if endpoint == "return" {
         shared.drive.tell(clock::now(), Event::Return { peer });
@@ -250,8 +250,12 @@ fn ping(shared: &Arc<Shared>, peers: &Peers, given: &HeaderMap) -> Response<Repl
 }
 
 /// Grants a lease to `peer`, or replies 503.
-fn lease(shared: &Arc<Shared>, peer: NodeId) -> Result<Response<ReplyBody>, Problem> {
-    match shared.drive.lease_asked(clock::now(), peer) {
+fn lease(
+    shared: &Arc<Shared>,
+    peer: NodeId,
+    epoch: Option<u64>,
+) -> Result<Response<ReplyBody>, Problem> {
+    match shared.drive.lease_asked(clock::now(), peer, epoch) {
         Some(term) => {
             let mut response = empty(StatusCode::OK);
             response.headers_mut().insert(headers::TERM_NS.clone(), HeaderValue::from(term));

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use engine::node::PeerStatus;
+use engine::node::{PeerStatus, Warmed};
 
 use super::Counts;
 use crate::exposition::{Exposition, Kind};
@@ -12,7 +12,12 @@ use crate::exposition::{Exposition, Kind};
 type Counter<'a> = (&'static str, &'static str, &'static str, &'a [(&'static str, &'a AtomicU64)]);
 
 /// Adds the metrics of a node's peers.
-pub fn add_metrics(page: &mut Exposition, counts: Option<&Counts>, peers: &[PeerStatus]) {
+pub fn add_metrics(
+    page: &mut Exposition,
+    counts: Option<&Counts>,
+    peers: &[PeerStatus],
+    warmed: &Warmed,
+) {
     let none = Counts::default();
     let counts = counts.unwrap_or(&none);
     let held = peers.iter().filter(|peer| peer.leased).count();
@@ -22,6 +27,29 @@ pub fn add_metrics(page: &mut Exposition, counts: Option<&Counts>, peers: &[Peer
         ("concertina_leases_granted", "Leases of this node that others may hold.", granted),
     ] {
         page.single(name, Kind::Gauge, help, value as f64);
+    }
+    for (name, kind, help, value) in [
+        (
+            "concertina_warm_objects_total",
+            Kind::Counter,
+            "Objects offered to nodes that were new to them, because they joined or got another weight.",
+            warmed.objects,
+        ),
+        ("concertina_warm_bytes_total", Kind::Counter, "Bytes of these.", warmed.bytes),
+        (
+            "concertina_warm_compared_total",
+            Kind::Counter,
+            "Comparisons with the origin before objects were offered so.",
+            warmed.compared,
+        ),
+        (
+            "concertina_warm_waiting",
+            Kind::Gauge,
+            "Objects that are known to wait to be offered so.",
+            warmed.waiting,
+        ),
+    ] {
+        page.single(name, kind, help, value as f64);
     }
     let counters: [Counter<'_>; 5] = [
         (

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use engine::node::{ClusterSettings, PeerStatus};
+use engine::node::{ClusterSettings, PeerStatus, Warmed};
 use engine::route::{NodeId, PLACEMENT};
 use http::header::{AUTHORIZATION, HeaderValue};
 use model::window::{Nanos, key_hash};
@@ -179,7 +179,7 @@ impl Peers {
     }
 
     /// The cluster's part of the status.
-    pub fn status(&self, peers: Vec<PeerStatus>) -> ClusterStatus<'_> {
+    pub fn status(&self, peers: Vec<PeerStatus>, warmed: Option<Warmed>) -> ClusterStatus<'_> {
         let ring = self.roll.ring();
         ClusterStatus {
             name: self.roll.name(self.me),
@@ -187,6 +187,7 @@ impl Peers {
             replicas: ring.replica_count(),
             ring: format!("{:016x}", ring.fingerprint()),
             peers,
+            warmed,
         }
     }
 
@@ -207,4 +208,6 @@ pub struct ClusterStatus<'a> {
     /// The fingerprint that all processes must share.
     ring: String,
     peers: Vec<PeerStatus>,
+    /// What it offered to nodes that were new to their keys.
+    warmed: Option<Warmed>,
 }

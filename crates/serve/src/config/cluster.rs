@@ -111,6 +111,9 @@ section! {
         /// Bytes per second offered to a key's other nodes when an object is read for the second
         /// time, so that they are warm before they are needed. 0: none.
         pub replicate_bytes: Size = Size(4 << 20),
+        /// Bytes per second of what is read most that are offered to a node that joins, or gets another weight, by each
+        /// node that had its keys before. 0: none; it reads them from the origin when they are wanted.
+        pub warm_bytes: Size = Size(16 << 20),
         /// Part of a device's time from which on the reads of a key get it a hot node, where there are hot
         /// nodes; those with the greatest part per byte come first. See docs/cluster.md.
         pub hot_load: f64 = 0.001,

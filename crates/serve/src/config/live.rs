@@ -51,9 +51,12 @@ section! {
         /// Copies of what is read often on hot devices. Those that follow slow changes are made in "auto" without an entry
         /// in the journal; filling hot devices is one.
         pub hot: act::Mode = act::Mode::Auto,
-        /// Weights of a cluster's members, by how busy their devices are; a gateway advises them. They are changed by hand, so
-        /// not "auto".
+        /// Weights of a cluster's members, by how busy their devices are, at a gateway. "auto" is for members in etcd: one
+        /// weight at a time is shared there, at least half of what it was (docs/cluster.md).
         pub weights: act::Mode = act::Mode::Advise,
+        /// Seconds without a change of what the cluster's processes share, by hand or not, before a weight is changed by
+        /// itself.
+        pub weights_every_s: f64 = 300.0,
         /// Further replicas of shards of datasets whose queues stay long on all their nodes though no layer can be added: a gateway
         /// has a less loaded node hold a copy, within what its datasets' layers may take there, for as long as it is needed.
         pub replicas: act::Mode = act::Mode::Advise,
@@ -112,12 +115,13 @@ impl Act {
         }
     }
 
-    pub(super) fn check(&self, mut checks: Checks<'_>) {
+    pub(super) fn check(&self, in_etcd: bool, mut checks: Checks<'_>) {
         checks.must(
-            self.weights != act::Mode::Auto,
+            self.weights != act::Mode::Auto || in_etcd,
             "weights",
-            "must be advise or off: write an advised weight into the members' configuration",
+            "must be advise or off unless the members are in etcd: write an advised weight into the members' configuration",
         );
+        checks.between("weights_every_s", self.weights_every_s, 1.0, 1e7);
         checks.between("per_minute", self.per_minute, 1, 1_000_000);
         checks.between("judged_after_s", self.judged_after_s, 0.01, 1e6);
         checks.at_least("journal_bytes_max", self.journal_bytes_max, origin::Size(64 << 10));

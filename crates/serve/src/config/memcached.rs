@@ -199,7 +199,7 @@ impl Memcached {
             );
         }
         own.must(
-            !config.is_proxy() || !config.pools.is_empty(),
+            !config.is_proxy() || !config.pools.is_empty() || config.is_in_etcd(),
             "listen",
             "a proxy needs servers; list them in a [[pool]]",
         );
@@ -336,8 +336,12 @@ impl Config {
     /// The settings of the proxy.
     ///
     /// # Errors
-    /// A server's name cannot be resolved.
+    /// There is no pool, or a server's name cannot be resolved.
     pub fn proxy(&self, windows: window::Settings, seed: u64) -> anyhow::Result<proxy::Settings> {
+        anyhow::ensure!(
+            !self.pools.is_empty(),
+            "a proxy needs servers; list them in a [[pool]], or share one (concertina cluster apply)"
+        );
         let own = &self.memcached;
         let (mut servers, mut addresses): (Vec<Server>, Vec<Address>) = Default::default();
         let (mut pools, mut tls) = (Vec::new(), Vec::new());

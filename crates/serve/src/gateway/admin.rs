@@ -69,6 +69,8 @@ pub fn metrics(access: &Arc<Access>) -> Response<ReplyBody> {
     let mut page = access.metrics.queues();
     access.whole.add_metrics(&mut page);
     add(&mut page, &status);
+    let common = access.membership.follower().map(|it| it.common());
+    membership::add_metrics(&mut page, common);
     let connections = access.connections.load(Ordering::Relaxed);
     page.single("concertina_connections", Kind::Gauge, "Open connections.", connections as f64);
     typed(StatusCode::OK, "text/plain; version=0.0.4", page.finish().into_bytes(), None)

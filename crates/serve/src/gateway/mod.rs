@@ -174,6 +174,9 @@ impl Access {
         if let Some(answer) = membership::answer(of, request.method(), path).await {
             return answer;
         }
+        if path == "/admin/cluster" {
+            return membership::configure(of.and_then(Membership::follower), request).await;
+        }
         only_get(&request)?;
         match path {
             "/objects" => {

@@ -2,14 +2,15 @@
 //! progress that is found by itself.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use engine::act::concurrency::{Advice, Order};
-use engine::act::weights::{Member, Weights};
+use engine::act::weights::{Advice as Weight, Member, Weights};
 use engine::act::{Effect, Knob, Mode, Proposal, Status};
 use engine::gateway::Event;
 use http::{Method, StatusCode};
 use record::clock;
+use tracing::warn;
 
 use super::Access;
 use crate::config::Concurrency;
@@ -28,14 +29,20 @@ impl Access {
         let window = Duration::from_secs_f64(self.config.observe.window_s.max(0.1));
         let mut heard: Vec<Heard> = Vec::new();
         let mut weights = Weights::default();
+        // The version of what the processes share, and since when it is known.
+        let mut shared = (0, Instant::now());
         loop {
             tokio::time::sleep(window).await;
             let nodes = self.router.backend.roll.len();
             heard.resize_with(heard.len().max(nodes), Heard::default);
             let told = (0..nodes).map(|node| self.told(node, window));
             let told = futures_util::future::join_all(told).await;
-            for proposal in weights.look(&self.members(&told)) {
-                self.whole.propose(&proposal);
+            let members = self.members(&told);
+            members.iter().for_each(|it| self.whole.note(&it.name, it.utilisation));
+            let advised = weights.look(&members);
+            match self.config.act.weights {
+                Mode::Auto => self.weigh(&advised, &mut shared).await,
+                _ => advised.iter().for_each(|it| _ = self.whole.propose(&it.proposal)),
             }
             let now = i128::from(clock::now()) + clock::unix_offset_ns();
             let now_unix_us = (now / 1000).max(0) as u64;
@@ -45,6 +52,32 @@ impl Access {
                     self.whole.hear(heard, name, told, now_unix_us);
                 }
             }
+        }
+    }
+
+    /// Shares the first of the weights that are advised, if nothing that is shared has changed for
+    /// `act.weights_every_s`. Of gateways that do so at the same time one comes first.
+    async fn weigh(&self, advised: &[Weight], shared: &mut (u64, Instant)) {
+        let Some(follower) = self.membership.follower() else { return };
+        let current = follower.common().current();
+        if shared.0 != current.version {
+            *shared = (current.version, Instant::now());
+        }
+        let rests = shared.1.elapsed().as_secs_f64() < self.config.act.weights_every_s;
+        // What etcd holds is refused: an operator's to mend.
+        let refused = follower.common().weights().is_none();
+        let Some(Weight { weight, proposal }) = advised.first().filter(|_| !rests && !refused)
+        else {
+            return;
+        };
+        if self.whole.propose(proposal) != Some(Status::Made) {
+            return;
+        }
+        let mut next = current;
+        next.version += 1;
+        next.weights.insert(proposal.target.clone(), *weight);
+        if let Err(why) = follower.configure(next).await {
+            warn!("{}: {} was not written: {why:?}", proposal.target, proposal.change);
         }
     }
 

@@ -5,6 +5,9 @@
 //! and whom this node suspects. Changes of the list are one compare-and-set of the whole; one that came too
 //! late is made again from what the next round finds.
 
+mod configure;
+
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -16,6 +19,7 @@ use record::clock;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tracing::{info, warn};
 
+use super::common::{Common, Document, NotWritten};
 use super::etcd::{Error, Etcd, If, Put};
 use super::probes::Probes;
 use super::roster::{Entry, Roster, State};
@@ -25,6 +29,9 @@ use crate::config::{Class, Config};
 
 /// What the process that started the agent waits for.
 pub type First = std::sync::mpsc::Sender<(watch::Sender<Seen>, Option<NodeId>)>;
+
+/// A new version of the common configuration, and who is told what became of it.
+pub type Written = oneshot::Sender<Result<u64, NotWritten>>;
 
 /// An operator's order: the member, whether it loses its keys, and who is told.
 type Drain = (String, bool, oneshot::Sender<Result<u64, String>>);
@@ -58,8 +65,10 @@ pub struct Agent {
     probes: Arc<Probes>,
     config: crate::config::Membership,
     contact: Arc<Mutex<Contact>>,
+    common: Arc<Common>,
     orders: mpsc::UnboundedReceiver<Order>,
     drains: Vec<Drain>,
+    configures: Vec<(Document, Written)>,
     first: Option<First>,
     seen: Option<watch::Sender<Seen>>,
     /// The newest list, with its revision.
@@ -78,6 +87,7 @@ impl Agent {
     pub fn new(
         config: &Config,
         contact: Arc<Mutex<Contact>>,
+        common: Arc<Common>,
         orders: mpsc::UnboundedReceiver<Order>,
         first: First,
     ) -> anyhow::Result<Agent> {
@@ -114,8 +124,10 @@ impl Agent {
             probes: Probes::new((of.suspect_s * 1e9) as Nanos, crate::tls::dialer(config)?),
             config: of.clone(),
             contact,
+            common,
             orders,
             drains: Vec::new(),
+            configures: Vec::new(),
             first: Some(first),
             seen: None,
             last: None,
@@ -162,6 +174,7 @@ impl Agent {
                         }
                     }
                     Some(Order::Drain(name, drains, done)) => self.drains.push((name, drains, done)),
+                    Some(Order::Configure(new, done)) => self.configures.push((new, done)),
                 },
             }
         }
@@ -191,6 +204,10 @@ impl Agent {
                 warn!("membership: etcd holds a value that is refused: {refused}");
                 self.said = Some(refused.clone());
             }
+        }
+        self.common.read(snapshot.config.as_ref());
+        if self.configure(&snapshot).await? {
+            return Ok(true);
         }
         let current = match &snapshot.roster {
             Some(Err(why)) => {
@@ -372,17 +389,22 @@ impl Agent {
             self.complain(what);
             return Ok(false);
         }
+        // `None`: nobody knows which weights are meant, and they stay as they are.
+        let weights = self.common.weights();
+        let shared =
+            |all: &BTreeMap<String, f64>, name: &str| all.get(name).copied().unwrap_or(me.weight);
         let entered = |next: &Roster| {
             let entry = &next.members[next.find(&me.name)?];
             (entry.instance == me.alive.instance).then_some(entry.live)
         };
         if entered(&next).is_none() && !me.leaves {
-            let drains =
-                next.find(&me.name).map(|at| next.members[at].state) == Some(State::Draining);
+            let listed = next.find(&me.name).map(|at| &next.members[at]);
+            let drains = listed.map(|it| it.state) == Some(State::Draining);
+            let own = || listed.map_or(me.weight, |it| it.weight);
             let entry = Entry {
                 name: me.name.clone(),
                 address: me.alive.address,
-                weight: me.weight,
+                weight: weights.as_ref().map_or_else(own, |all| shared(all, &me.name)),
                 hot: me.hot,
                 state: if drains { State::Draining } else { State::In },
                 live: false,
@@ -398,8 +420,18 @@ impl Agent {
         if let (true, Some(at)) = (may, next.find(&me.name)) {
             next.members[at].live = true;
         }
-        // Only who is live itself says that others are not.
-        if entered(&before) == Some(true) {
+        // Only who is live itself says that others are not, or what they weigh.
+        let speaks = entered(&before) == Some(true);
+        for entry in next.members.iter_mut().filter(|entry| entry.state != State::Left) {
+            let mine = entry.name == me.name && entry.instance == me.alive.instance;
+            let meant = weights.as_ref().and_then(|all| match all.get(&entry.name) {
+                Some(weight) if mine || speaks => Some(*weight),
+                None if mine => Some(me.weight),
+                _ => None,
+            });
+            entry.weight = meant.unwrap_or(entry.weight);
+        }
+        if speaks {
             for entry in next.members.iter_mut().filter(|e| e.live && e.name != me.name) {
                 let there = snapshot.alive.get(&entry.name);
                 let gone = there.is_none_or(|(alive, ..)| alive.instance != entry.instance);

@@ -30,8 +30,9 @@ use super::roster::BYTES_MAX;
 use crate::config;
 use crate::tls::Dialer;
 
-/// Maximum bytes of a reply, whose values are in base64.
-const REPLY_BYTES_MAX: usize = 4 * BYTES_MAX;
+/// Maximum bytes of a reply, whose values are in base64: room for a list of members and a configuration that are as long
+/// as etcd lets a value be, so that they are refused by name.
+const REPLY_BYTES_MAX: usize = 12 * BYTES_MAX;
 
 /// Maximum keys of a reply.
 const KEYS_MAX: usize = 8192;
@@ -303,9 +304,23 @@ impl Etcd {
             "range_end": base64(&after(prefix)),
             "limit": KEYS_MAX,
         });
-        let found: Ranged = self.call("/v3/kv/range", &body).await?;
+        self.range(&body, prefix).await
+    }
+
+    /// One key; `None` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// See [`Error`].
+    pub async fn one(&mut self, key: &str) -> Result<Option<Pair>, Error> {
+        let body = json!({ "key": base64(key.as_bytes()) });
+        Ok(self.range(&body, key).await?.pop())
+    }
+
+    async fn range(&mut self, body: &Value, shown: &str) -> Result<Vec<Pair>, Error> {
+        let found: Ranged = self.call("/v3/kv/range", body).await?;
         if found.more || found.kvs.len() > KEYS_MAX {
-            return Err(self.malformed(format!("more than {KEYS_MAX} keys below {prefix}")));
+            return Err(self.malformed(format!("more than {KEYS_MAX} keys below {shown}")));
         }
         let pairs: Result<Vec<Pair>, String> = found.kvs.into_iter().map(Kv::pair).collect();
         pairs.map_err(|what| self.malformed(what))

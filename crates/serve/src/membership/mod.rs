@@ -7,6 +7,7 @@
 //! etcd's leases do. The simulator drives the same views (`engine::sim`). [`agent`] does all this.
 
 mod agent;
+mod common;
 mod etcd;
 mod orders;
 mod probes;
@@ -26,8 +27,9 @@ use serde::Serialize;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::config::Config;
-use agent::Agent;
-pub use orders::answer;
+use agent::{Agent, Written};
+pub use common::{Common, Document, NotWritten, Status as CommonStatus, add_metrics};
+pub use orders::{answer, configure};
 pub use roster::{Roster, State};
 
 /// What a process knows of the members, by number.
@@ -101,6 +103,8 @@ enum Order {
     Leave(bool, oneshot::Sender<()>),
     /// A member loses its keys (`true`) or gets them back.
     Drain(String, bool, oneshot::Sender<Result<u64, String>>),
+    /// A new version of the common configuration.
+    Configure(Document, Written),
 }
 
 /// How it stands with etcd.
@@ -121,9 +125,69 @@ pub struct Membership {
     lag: Nanos,
     valid: Nanos,
     contact: Arc<Mutex<Contact>>,
-    orders: Option<mpsc::UnboundedSender<Order>>,
+    follower: Option<Follower>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
+
+/// The common configuration of a process whose members are in etcd, and the thread that follows both.
+#[derive(Clone)]
+pub struct Follower {
+    common: Arc<Common>,
+    orders: mpsc::UnboundedSender<Order>,
+}
+
+impl Follower {
+    /// Starts the thread.
+    fn start(
+        config: &Config,
+        common: Arc<Common>,
+        contact: Arc<Mutex<Contact>>,
+        first: agent::First,
+    ) -> anyhow::Result<(Follower, JoinHandle<()>)> {
+        let (orders, received) = mpsc::unbounded_channel();
+        let agent = Agent::new(config, contact, common.clone(), received, first)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let thread =
+            std::thread::Builder::new().name("membership".to_owned()).spawn(move || {
+                runtime.block_on(agent.run());
+                runtime.shutdown_background();
+            })?;
+        Ok((Follower { common, orders }, thread))
+    }
+
+    /// That of a process that needs no list of members. Its thread ends with it.
+    ///
+    /// # Errors
+    ///
+    /// If a certificate cannot be used.
+    pub fn alone(config: &Config, common: Common) -> anyhow::Result<Follower> {
+        let (first, _) = std::sync::mpsc::channel();
+        Follower::start(config, Arc::new(common), Arc::default(), first).map(|(it, _)| it)
+    }
+
+    /// The common configuration.
+    pub fn common(&self) -> &Common {
+        &self.common
+    }
+
+    /// Writes a new version of the common configuration, which follows the present one.
+    ///
+    /// # Errors
+    ///
+    /// Why it was not written, or why that is not known.
+    pub async fn configure(&self, new: Document) -> Result<u64, NotWritten> {
+        let (done, wait) = oneshot::channel();
+        let ended = |_: ()| NotWritten::Unknown("this process ends".to_owned());
+        self.orders.send(Order::Configure(new, done)).map_err(|_| ended(()))?;
+        match tokio::time::timeout(CONFIGURE_MAX, wait).await {
+            Ok(told) => told.map_err(|_| ended(()))?,
+            Err(_) => Err(NotWritten::Unknown("etcd does not answer".to_owned())),
+        }
+    }
+}
+
+/// Maximum time that an operator waits for etcd.
+const CONFIGURE_MAX: Duration = Duration::from_secs(10);
 
 /// The membership as the status shows it.
 #[derive(Serialize)]
@@ -141,6 +205,9 @@ pub struct Status {
     pub problem: Option<String>,
     /// The members.
     pub members: Vec<MemberStatus>,
+    /// The common configuration of members in etcd.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub configuration: Option<common::Status>,
 }
 
 /// A member as the status shows it.
@@ -171,9 +238,12 @@ impl Membership {
     /// # Errors
     ///
     /// If etcd does not answer, or refuses, in that time.
-    pub fn start(config: &Config) -> anyhow::Result<Option<Arc<Membership>>> {
-        if config.is_in_etcd() {
-            return Membership::in_etcd(config).map(Some);
+    pub fn start(
+        config: &Config,
+        common: Option<Common>,
+    ) -> anyhow::Result<Option<Arc<Membership>>> {
+        if let Some(common) = common {
+            return Membership::in_etcd(config, common).map(Some);
         }
         let Some(ring) = config.ring() else { return Ok(None) };
         let members = ring.members().len();
@@ -191,23 +261,16 @@ impl Membership {
             lag: 0,
             valid: 0,
             contact: Arc::default(),
-            orders: None,
+            follower: None,
             thread: Mutex::new(None),
         })))
     }
 
-    fn in_etcd(config: &Config) -> anyhow::Result<Arc<Membership>> {
+    fn in_etcd(config: &Config, common: Common) -> anyhow::Result<Arc<Membership>> {
         let valid = (config.membership.valid_s * 1e9) as Nanos;
         let contact: Arc<Mutex<Contact>> = Arc::default();
-        let (orders, received) = mpsc::unbounded_channel();
         let (first, begun) = std::sync::mpsc::channel();
-        let agent = Agent::new(config, contact.clone(), received, first)?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let thread =
-            std::thread::Builder::new().name("membership".to_owned()).spawn(move || {
-                runtime.block_on(agent.run());
-                runtime.shutdown_background();
-            })?;
+        let (follower, thread) = Follower::start(config, Arc::new(common), contact.clone(), first)?;
         let patience = Duration::from_secs_f64(config.membership.start_s);
         let (seen, me) = begun
             .recv_timeout(patience)
@@ -229,7 +292,7 @@ impl Membership {
             lag: valid + valid / 16,
             valid,
             contact,
-            orders: Some(orders),
+            follower: Some(follower),
             thread: Mutex::new(Some(thread)),
         }))
     }
@@ -261,19 +324,24 @@ impl Membership {
 
     /// Whether members change at run time.
     pub fn is_leased(&self) -> bool {
-        self.orders.is_some()
+        self.follower.is_some()
+    }
+
+    /// The common configuration of members in etcd.
+    pub fn follower(&self) -> Option<&Follower> {
+        self.follower.as_ref()
     }
 
     /// This node takes requests: it becomes live.
     pub fn serve(&self) {
-        if let Some(orders) = &self.orders {
+        if let Some(Follower { orders, .. }) = &self.follower {
             let _ = orders.send(Order::Serve);
         }
     }
 
     /// Others take this node's place: at once if it handed over. Waits at most two seconds.
     pub fn leave(&self, handed_over: bool) {
-        let Some(orders) = &self.orders else { return };
+        let Some(Follower { orders, .. }) = &self.follower else { return };
         let (done, wait) = oneshot::channel();
         if orders.send(Order::Leave(handed_over, done)).is_ok() {
             let _ = wait.blocking_recv();
@@ -290,7 +358,7 @@ impl Membership {
     ///
     /// Why that cannot be, or why etcd does not answer.
     pub async fn drain(&self, name: &str, drains: bool) -> Result<u64, String> {
-        let Some(orders) = &self.orders else {
+        let Some(Follower { orders, .. }) = &self.follower else {
             return Err(
                 "the members are listed in the configuration; change it everywhere, and start \
                         all processes again"
@@ -347,6 +415,7 @@ impl Membership {
             epoch: known.epoch,
             confirmed_s_ago: contact.confirmed.map(|at| now.saturating_sub(at) as f64 * 1e-9),
             problem: self.problem(),
+            configuration: self.follower.as_ref().map(|it| it.common.status()),
             members: shares
                 .into_iter()
                 .enumerate()

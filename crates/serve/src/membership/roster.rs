@@ -22,7 +22,7 @@ pub const BYTES_MAX: usize = 512 << 10;
 pub const MEMBERS_MAX: usize = 1024;
 
 /// Maximum epoch: what every reader of JSON keeps exactly.
-const EPOCH_MAX: u64 = 1 << 53;
+pub const EPOCH_MAX: u64 = 1 << 53;
 
 /// What a member does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
+use super::common::Document;
 use super::etcd::Pair;
 use super::roster::Roster;
 use crate::config::is_name;
@@ -28,6 +29,10 @@ pub struct Snapshot {
     pub roster: Option<Result<Roster, String>>,
     /// The list's revision; 0 without one.
     pub revision: i64,
+    /// The common configuration; `None`: there is none. `Err`: why it is refused.
+    pub config: Option<Result<Document, String>>,
+    /// Its revision; 0 without one.
+    pub config_revision: i64,
     /// The nodes that renew their leases, each with its key's revision and lease.
     pub alive: BTreeMap<String, (Alive, i64, i64)>,
     /// Who is suspected by whom.
@@ -49,6 +54,10 @@ impl Snapshot {
                 ["view"] => {
                     it.roster = Some(Roster::parse(&pair.value));
                     it.revision = pair.revision;
+                }
+                ["config"] => {
+                    it.config = Some(Document::parse(&pair.value));
+                    it.config_revision = pair.revision;
                 }
                 ["live", name] if is_name(name) => match serde_json::from_slice(&pair.value) {
                     Ok(alive) => {

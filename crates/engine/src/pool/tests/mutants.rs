@@ -18,6 +18,7 @@ const MUTANTS: &[Mutant] = &[
     Mutant::PoolMultiGetDoesNotWait,
     Mutant::PoolMovesDuringWrite,
     Mutant::PoolFormerValueKept,
+    Mutant::PoolMovedValueKept,
     Mutant::PoolHedgesPastWrite,
     Mutant::PoolRetriesPastWrite,
     Mutant::PoolWritePassesWaitingRead,
@@ -36,7 +37,11 @@ fn fails(plan: Plan, mutant: Option<Mutant>) -> bool {
 fn every_mutant_is_found() {
     let mut missed = Vec::new();
     for &mutant in MUTANTS {
-        let plans = (0..SEEDS).flat_map(|seed| ROUTINGS.map(|routing| Plan::of(seed, routing)));
+        let usual = |seed| ROUTINGS.map(|routing| Plan::of(seed, routing));
+        let plans: Vec<Plan> = match mutant == Mutant::PoolMovedValueKept {
+            true => (0..SEEDS).map(Plan::moving).collect(),
+            false => (0..SEEDS).flat_map(usual).collect(),
+        };
         let found = plans.into_iter().find(|plan| fails(*plan, Some(mutant)));
         match found {
             Some(plan) => {

@@ -33,13 +33,33 @@ pub(super) struct Plan {
     pub(super) warm: bool,
     /// Whether requests are copied to a further pool.
     pub(super) copies: bool,
+    /// Where the keys of servers that cannot be read are.
+    pub(super) moves: Moves,
+}
+
+/// Where the keys of servers that cannot be read are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Moves {
+    /// Nowhere.
+    Not,
+    /// At servers that follow on the ring.
+    Ring,
+    /// In a gutter, which is the pool that had the keys before in other plans.
+    Gutter,
 }
 
 impl Plan {
     /// The plan of a seed, with faults.
     pub(super) fn of(seed: u64, routing: Routing) -> Plan {
         let (warm, copies) = (seed % 4 >= 2, seed % 5 >= 3);
-        Plan { seed, routing, faults: true, warm, copies }
+        Plan { seed, routing, faults: true, warm, copies, moves: Moves::Not }
+    }
+
+    /// The plan of a seed in which keys move.
+    pub(super) fn moving(seed: u64) -> Plan {
+        let moves = if seed.is_multiple_of(2) { Moves::Ring } else { Moves::Gutter };
+        let routing = if seed % 8 >= 6 { Routing::HashReplicas(2) } else { Routing::Hash };
+        Plan { warm: false, moves, ..Plan::of(seed, routing) }
     }
 }
 
@@ -161,6 +181,11 @@ impl World {
         let copies = add_pool(&mut settings, "copies", 1);
         settings.routes[0].warm_from = plan.warm.then_some(former);
         settings.routes[0].copy_to = plan.copies.then_some(copies);
+        match plan.moves {
+            Moves::Not => {}
+            Moves::Ring => settings.pools[0].on_failure = OnFailure::Move,
+            Moves::Gutter => settings.routes[0].gutter = Some(former),
+        }
         settings.check().unwrap();
         let mut world = World {
             plan,
@@ -192,7 +217,9 @@ impl World {
             world.schedule_at(at, Happening::Arrive);
         }
         if plan.faults {
-            for _ in 0..5 {
+            // Keys move, come back, and move again.
+            let count = if plan.moves == Moves::Not { 5 } else { 12 };
+            for _ in 0..count {
                 let when = world.random.random_range(0..at);
                 world.schedule_at(when, Happening::Fault);
             }
@@ -541,4 +568,20 @@ fn with_faults_no_read_is_older_than_what_was_acknowledged() {
         }
     }
     assert!(refused > 0 && flushed > 0 && warmed > 0, "{refused} {flushed} {warmed}");
+}
+
+/// Keys that move while their servers cannot be read, and come back: a read used to find what was left where its key had been
+/// before, or went there while writes went to a server that was about to be emptied.
+#[test]
+fn keys_that_move_leave_nothing_that_is_read_later() {
+    #[expect(clippy::disallowed_methods, reason = "a test, which is run with more seeds by hand")]
+    let seeds = std::env::var("SIM_SEEDS").ok().and_then(|text| text.parse().ok());
+    let (mut refused, mut hits, mut moved) = (0, 0, 0);
+    for seed in 0..seeds.unwrap_or(900) {
+        let mut world = World::new(Plan::moving(seed));
+        world.run();
+        (refused, hits) = (refused + world.refused, hits + world.hits);
+        moved += u32::from(world.pools.moved);
+    }
+    assert!(refused > 0 && hits > 1000 && moved > 100, "{refused} {hits} {moved}");
 }

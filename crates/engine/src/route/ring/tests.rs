@@ -66,6 +66,34 @@ fn large_rings_are_even_and_joins_move_what_they_must() {
 }
 
 #[test]
+fn another_weight_moves_the_keys_it_must() {
+    // As many keys as the shares differ by, all to the member or all from it.
+    let slots = |ring: &Ring| (0..ring.slots()).map(|s| ring.row(s).to_vec()).collect::<Vec<_>>();
+    let before = ring(&[1.0; 10], 2);
+    let old = slots(&before);
+    for weight in [0.1, 0.5, 0.9, 1.1, 2.0, 10.0] {
+        let mut weights = [1.0; 10];
+        weights[3] = weight;
+        let after = ring(&weights, 2);
+        let differs = (after.shares()[3] - before.shares()[3]) * before.slots() as f64;
+        let mut moved = 0u32;
+        for (old, new) in old.iter().zip(slots(&after)) {
+            let has = |row: &[u16]| row.contains(&3);
+            match weight > 1.0 {
+                true => assert!(!has(old) || has(&new), "{weight}: {old:?} to {new:?}"),
+                false => assert!(has(old) || !has(&new), "{weight}: {old:?} to {new:?}"),
+            }
+            let others = |row: &[u16]| row.iter().copied().filter(|n| *n != 3).collect::<Vec<_>>();
+            let (was, is) = (others(old), others(&new));
+            let kept = was.len().min(is.len());
+            assert_eq!(was[..kept], is[..kept], "others keep their order");
+            moved += u32::from(old[0] != new[0]);
+        }
+        assert!((f64::from(moved) - differs.abs()).abs() < 0.5, "{weight}: {moved}, {differs}");
+    }
+}
+
+#[test]
 fn rings_that_cannot_be_are_named() {
     let member = |name: &str, weight| Member::new(name, weight);
     assert_eq!(Ring::new(vec![], 3), Err(RingError::Empty));

@@ -71,6 +71,32 @@ pub(super) fn changes_of(
     changes
 }
 
+/// Changes of one member's weight or of several, most of them soon after another; a weight of 0 is a drain.
+pub(super) fn weights_of(drawn: &Drawn, layout: &Layout<'_>, random: &mut SmallRng) -> Vec<Fault> {
+    let count = match drawn.level {
+        Level::Light => random.random_range(1..5),
+        Level::Heavy => random.random_range(2..14),
+    };
+    let mut times: Vec<Nanos> = (0..count).map(|_| random.random_range(0..drawn.until)).collect();
+    if let (true, Some(&first)) = (random.random_bool(0.3), times.first()) {
+        times.iter_mut().for_each(|at| *at = first + *at % (200 * MS));
+    }
+    times.sort_unstable();
+    let mut weights = vec![1.0; drawn.nodes];
+    let mut change = |at| {
+        for _ in 0..random.random_range(1..3) {
+            let drains = random.random_bool(0.05);
+            let weight = if drains { 0.0 } else { 2.0_f64.powi(random.random_range(-3..4)) };
+            weights[random.random_range(0..drawn.nodes)] = weight;
+        }
+        if weights.iter().all(|weight| *weight == 0.0) {
+            weights[0] = 1.0;
+        }
+        Fault { at, kind: FaultKind::Ring { ring: layout.weighted(&weights) } }
+    };
+    times.into_iter().map(&mut change).collect()
+}
+
 /// Nodes that are stopped in order and started again, in a third of the seeds.
 pub(super) fn stops_of(drawn: &Drawn, random: &mut SmallRng) -> Vec<Fault> {
     let most = if drawn.level == Level::Light { 2 } else { 6 };

@@ -85,6 +85,12 @@ impl<V> Lru<V> {
         self.make_room(0)
     }
 
+    /// The most recently used first.
+    pub fn hottest(&self, from: usize, count: usize) -> (Vec<(Key, u8)>, bool) {
+        let order = self.entries.iter().rev().skip(from).take(count);
+        (order.map(|(key, _)| (key.clone(), 1)).collect(), from.saturating_add(count) >= self.len())
+    }
+
     /// Removes all keys.
     pub fn clear(&mut self) {
         self.entries.clear();

@@ -109,6 +109,16 @@ impl<V> Memory<V> {
         }
     }
 
+    /// Keys in about the order in which they are read most, from a place in this order on, each with its class: 0 for those
+    /// that are read more. Looks at `count` elements, of which some may be of keys that have left; the second value says
+    /// whether these were the last. Cost: O(`count`), and of LRU O(`from`) more.
+    pub fn hottest(&self, from: usize, count: usize) -> (Vec<(Key, u8)>, bool) {
+        match &self.0 {
+            Kind::S3Fifo(kept) => kept.hottest(from, count),
+            Kind::Lru(kept) => kept.hottest(from, count),
+        }
+    }
+
     /// Removes all keys.
     pub fn clear(&mut self) {
         match &mut self.0 {

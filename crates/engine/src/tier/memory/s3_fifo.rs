@@ -117,6 +117,24 @@ impl<V> S3Fifo<V> {
         left
     }
 
+    /// The main queue from its end, then the small one: what came to them last is the hottest. What was never read in the
+    /// small queue is left out.
+    pub fn hottest(&self, from: usize, count: usize) -> (Vec<(Key, u8)>, bool) {
+        let order = self.main.iter().rev().chain(self.small.iter().rev());
+        let ends = from.saturating_add(count) >= self.main.len() + self.small.len();
+        let class = |(key, stamp): &(Key, u64)| {
+            let entry = self.entries.get(key).filter(|entry| entry.stamp == *stamp)?;
+            let class = match (entry.main, entry.reads) {
+                (true, 1..) => 0,
+                (true, 0) | (false, 2..) => 1,
+                (false, 1) => 2,
+                (false, 0) => return None,
+            };
+            Some((key.clone(), class))
+        };
+        (order.skip(from).take(count).filter_map(class).collect(), ends)
+    }
+
     /// Removes all keys, and forgets the evicted ones.
     pub fn clear(&mut self) {
         *self = S3Fifo::new(self.bytes_max);
