@@ -227,6 +227,16 @@ impl Service {
         let ends = match self.discipline {
             Discipline::Fifo => in_line(self.servers as usize, &arrivals, &works),
             Discipline::Shared => shared(f64::from(self.servers), &arrivals, &works),
+            Discipline::Lines => {
+                let lines = self.servers.max(1) as usize;
+                let mut free = vec![0.0f64; lines];
+                let each = arrivals.iter().zip(&works).map(|(arrival, work)| {
+                    let line = &mut free[random.random_range(0..lines)];
+                    *line = line.max(*arrival) + work;
+                    *line
+                });
+                each.collect()
+            }
         };
         let outside = self.outside * config.work_s;
         arrivals.into_iter().zip(ends).map(|(a, d)| (a, d + outside)).collect()
@@ -365,6 +375,7 @@ fn step(rate: f64, run: &[(f64, f64)]) -> Step {
         operation: Operation::Get,
         outcome: Outcome::Unknown,
         bytes: 0,
+        key: 0,
         counted: true,
     };
     let requests = run.iter().map(request).collect();

@@ -482,7 +482,7 @@ impl Generator {
             record.retry(now, &finished);
             return course.source.retry(job, now);
         }
-        record.finish(now, &finished, completion.refused);
+        record.finish(now, &finished, completion.refused, request.hash);
         if !retry_failed && is_sampled(request.hash, self.shared.sample_one_in) {
             let offset = self.shared.settings.unix_offset_ns;
             record.samples.push(sample_of(&exchange, &completion, &finished, offset));

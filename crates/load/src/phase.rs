@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use model::window::{
     Finished, Nanos, Operation, Outcome, QueueName, Recorder, SECOND, Sample, Settings, Window,
 };
-use record::Times;
+use record::{Times, short_key};
 use rustix::time::{ClockId, clock_gettime};
 
 /// A message from a generator thread to the writer of the run folder.
@@ -74,8 +74,8 @@ pub(super) struct PhaseRecord {
     times_at: Nanos,
 }
 
-/// Operation, outcome, when the reply had come, how long that took, and the object's bytes.
-type Recorded = (Operation, Outcome, u64, u64, u64);
+/// Operation, outcome, when the reply had come, how long that took, the object's bytes, and its key.
+type Recorded = (Operation, Outcome, u64, u64, u64, u32);
 
 /// When requests were sent and answered, until the next time that windows are rolled.
 #[derive(Default)]
@@ -93,14 +93,14 @@ const UNIT_NS: u64 = 100;
 const TIMES_MAX: usize = 1 << 14;
 
 impl TimesRecord {
-    fn add(&mut self, now: Nanos, finished: &Finished) {
+    fn add(&mut self, now: Nanos, finished: &Finished, key: u32) {
         if self.left == 0 {
             return;
         }
         self.left -= 1;
         let end = (i128::from(now) + self.offset).max(0) as u64;
         let Finished { operation, outcome, service, bytes, .. } = *finished;
-        self.all.push((operation, outcome, end, service, bytes));
+        self.all.push((operation, outcome, end, service, bytes, key));
     }
 
     fn take(&mut self) -> Vec<Times> {
@@ -113,6 +113,7 @@ impl TimesRecord {
             let mut times = Times::new(&self.queue, first.0, first.1, UNIT_NS);
             times.extend(kind.iter().map(|r| (r.2, r.3)));
             times.bytes = kind.iter().map(|r| r.4).collect();
+            times.keys = kind.iter().map(|r| r.5).collect();
             out.push(times);
         }
         out
@@ -181,10 +182,10 @@ impl PhaseRecord {
         self.account.dropped += 1;
     }
 
-    /// Records that a request completed or timed out.
-    pub fn finish(&mut self, now: Nanos, finished: &Finished, refused: bool) {
+    /// Records that a request for a key with this hash completed or timed out.
+    pub fn finish(&mut self, now: Nanos, finished: &Finished, refused: bool, hash: u64) {
         self.recorder.finish(self.within(now), finished);
-        self.times.add(now, finished);
+        self.times.add(now, finished, short_key(hash));
         self.unanswered = self.unanswered.saturating_sub(1);
         self.refused += u64::from(refused);
     }
@@ -282,7 +283,7 @@ mod tests {
         for (intended, sent) in [(start, start), (end - 1, late)] {
             record.arrive(intended, false);
             record.start(sent);
-            record.finish(late, &finished, false);
+            record.finish(late, &finished, false, 0);
             assert!(record.roll(late, None, false).0.is_empty());
         }
         let (messages, over) = record.roll(late, Some(end), false);

@@ -17,7 +17,7 @@ pub mod zst;
 
 pub use host::{Awake, Host, HostSampler, Machine};
 pub use read::{ReadError, RunFolder};
-pub use times::Times;
+pub use times::{Times, short_key};
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};

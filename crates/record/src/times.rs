@@ -38,6 +38,15 @@ pub struct Times {
     /// Bytes of each object, if they are known; shorter if not of all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bytes: Vec<u64>,
+    /// What decides which line of the servers each request waits in, if that is known: 24 bits of the hash
+    /// of its key, or of the server that a proxy chose; 0 is unknown. Shorter if not of all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keys: Vec<u32>,
+}
+
+/// The 24 bits of a key's hash that [`Times::keys`] holds; never 0.
+pub fn short_key(hash: u64) -> u32 {
+    ((hash >> 40) as u32).max(1)
 }
 
 fn is_zero(n: &u64) -> bool {
@@ -49,8 +58,20 @@ impl Times {
     pub fn new(queue: &str, operation: Operation, outcome: Outcome, unit_ns: u64) -> Times {
         let (ends, taken) = (Vec::new(), Vec::new());
         let (queue, unit_ns) = (queue.to_owned(), unit_ns.max(1));
-        let (clock_ns, resolution_ns, bytes) = (0, 0, Vec::new());
-        Times { queue, operation, outcome, unit_ns, clock_ns, resolution_ns, ends, taken, bytes }
+        let (clock_ns, resolution_ns) = (0, 0);
+        let (bytes, keys) = (Vec::new(), Vec::new());
+        Times {
+            queue,
+            operation,
+            outcome,
+            unit_ns,
+            clock_ns,
+            resolution_ns,
+            ends,
+            taken,
+            bytes,
+            keys,
+        }
     }
 
     /// Requests.
@@ -78,6 +99,11 @@ impl Times {
     /// Bytes of each object, 0 where they are not known, in the order of [`Times::iter`].
     pub fn bytes(&self) -> impl Iterator<Item = u64> + '_ {
         self.bytes.iter().copied().chain(std::iter::repeat(0)).take(self.len())
+    }
+
+    /// The key of each request, 0 where it is not known, in the order of [`Times::iter`].
+    pub fn keys(&self) -> impl Iterator<Item = u32> + '_ {
+        self.keys.iter().copied().chain(std::iter::repeat(0)).take(self.len())
     }
 
     /// When each reply had come, nanoseconds since 1970, and how long that took, nanoseconds. Numbers
@@ -108,6 +134,9 @@ mod tests {
         one.bytes = vec![7];
         assert_eq!(one.bytes().collect::<Vec<_>>(), [7, 0]);
         one.bytes.clear();
+        one.keys = vec![short_key(0)];
+        assert_eq!(one.keys().collect::<Vec<_>>(), [1, 0]);
+        one.keys.clear();
         let text = serde_json::to_string(&one).unwrap();
         assert!(!text.contains("clock_ns") && text.len() < 160, "{text}");
         assert_eq!(serde_json::from_str::<Times>(&text).unwrap(), one);

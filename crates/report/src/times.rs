@@ -33,7 +33,7 @@ pub(super) fn times_of(
     for times in load.times.iter().filter(|t| t.queue == queue) {
         all.clock_s = all.clock_s.max(times.clock_ns as f64 * 1e-9);
         all.resolution_s = all.resolution_s.max(times.resolution_ns as f64 * 1e-9);
-        for ((end, taken), bytes) in times.iter().zip(times.bytes()) {
+        for (((end, taken), bytes), key) in times.iter().zip(times.bytes()).zip(times.keys()) {
             let arrival = end.saturating_sub(taken);
             if end < from || arrival > to {
                 continue;
@@ -45,6 +45,7 @@ pub(super) fn times_of(
                 operation: times.operation,
                 outcome: times.outcome,
                 bytes,
+                key,
                 counted: judged(arrival),
             });
         }

@@ -14,7 +14,7 @@ use super::Parameter;
 pub struct Hypothesis {
     /// How servers are given to requests.
     pub discipline: Discipline,
-    /// Servers or processors; absent if no limit shows.
+    /// Servers, processors or lines; absent if no limit shows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub servers: Option<u32>,
     /// The statistic of independence over its degrees of freedom: about 1 if the work of a request
@@ -59,6 +59,7 @@ impl Hypothesis {
 /// A kind of service in words.
 pub(crate) fn title(servers: Option<u32>, discipline: Discipline) -> String {
     match (servers, discipline) {
+        (Some(m), Discipline::Lines) => format!("{m} separate lines by key, one server each"),
         (None, _) => "no limit".to_owned(),
         (Some(1), Discipline::Fifo) => "1 server, first come, first served".to_owned(),
         (Some(m), Discipline::Fifo) => format!("{m} servers, first come, first served"),

@@ -181,6 +181,11 @@ impl Model {
         for work in self.classes.iter().filter_map(|class| class.background.as_ref()) {
             work.check()?;
         }
+        if let Some(class) = self.classes.iter().find(|c| c.discipline == Discipline::Lines) {
+            let what =
+                format!("the class {:?}: separate lines are devices of one server", class.name);
+            return Err(Error::File(what));
+        }
         self.classes.iter().filter_map(|c| c.in_order.as_ref()).try_for_each(InOrder::check)?;
         self.classes.iter().filter_map(|c| c.by_load.as_ref()).try_for_each(WorkByLoad::check)?;
         for step in &self.fitted {
@@ -310,6 +315,18 @@ impl Model {
             })?;
             let (count, share, factor) = (devices.count, devices.share, devices.factor);
             groups.push(DeviceGroup { class, count, share, factor });
+        }
+        // A replicate of another hypothesis has lines of its own, or none.
+        for (index, class) in self.classes.iter().enumerate() {
+            if let Some(lines) = drawn(&format!("lines.{}", class.name)) {
+                let lines = lines.max(1.0) as u32;
+                let own: u32 = groups.iter().filter(|g| g.class == index).map(|g| g.count).sum();
+                if own != lines {
+                    let share = 1.0 / f64::from(lines);
+                    groups.retain(|g| g.class != index);
+                    groups.push(DeviceGroup { class: index, count: lines, share, factor: 1.0 });
+                }
+            }
         }
         let memory = law(&self.memory)?;
         // Without an SCV of its own the delay is a constant, in replicates too.

@@ -16,6 +16,7 @@ use crate::error::Error;
 /// | [`Replicates::COLUMNS`] | always there |
 /// | `mean_s.CLASS`, `scv.CLASS` | the service of a class of devices; always there |
 /// | `servers.CLASS`, `shared.CLASS` | servers, and 1 if they are shared equally, else 0 |
+/// | `lines.CLASS` | separate lines of one server each, in the place of the devices; below 2: one device |
 /// | `full_factor.CLASS` | its mean at full load over `mean_s` |
 /// | `other_rate.CLASS`, `other_mean_s.CLASS` | its other work |
 /// | `front_delay_scv` | the SCV of δ |
@@ -98,17 +99,26 @@ impl Replicates {
         let wrong =
             |what: String| Err(Error::File(format!("{what}; do not edit replicates, fit again")));
         let of = |what: &str| classes.iter().map(|class| format!("{what}.{class}")).collect();
-        let [means, scvs, rates, times, servers, shared, full]: [Vec<String>; 7] =
-            ["mean_s", "scv", "other_rate", "other_mean_s", "servers", "shared", "full_factor"]
-                .map(of);
+        let [means, scvs, rates, times, servers, shared, lines, full]: [Vec<String>; 8] = [
+            "mean_s",
+            "scv",
+            "other_rate",
+            "other_mean_s",
+            "servers",
+            "shared",
+            "lines",
+            "full_factor",
+        ]
+        .map(of);
         let needed: Vec<String> =
             Self::COLUMNS.map(String::from).into_iter().chain(means).chain(scvs).collect();
         let known: BTreeSet<&str> =
             Self::OPTIONAL.into_iter().chain(needed.iter().map(String::as_str)).collect();
         let mut seen: BTreeSet<&str> = BTreeSet::new();
         for name in &self.columns {
-            let other =
-                [&rates, &times, &servers, &shared, &full].iter().any(|of| of.contains(name));
+            let other = [&rates, &times, &servers, &shared, &lines, &full]
+                .iter()
+                .any(|of| of.contains(name));
             if !other && !known.contains(name.as_str()) {
                 return wrong(format!("the replicates have a column {name:?}, which is unknown"));
             }

@@ -19,6 +19,9 @@ pub enum Discipline {
     /// m processors are shared by all requests present: with n of them each is served at the rate
     /// min(1, m/n).
     Shared,
+    /// m separate lines, one server each: the key of a request decides in which it waits. Of a hypothesis
+    /// only: a model has them as m devices of one server.
+    Lines,
 }
 
 impl Discipline {
@@ -32,6 +35,7 @@ impl Discipline {
         match self {
             Discipline::Fifo => "first come, first served",
             Discipline::Shared => "shared equally",
+            Discipline::Lines => "separate lines by key",
         }
     }
 }

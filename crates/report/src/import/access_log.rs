@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::io::{BufRead, Read};
 use std::path::Path;
 
-use model::window::{Nanos, Operation, Outcome, QueueName};
+use model::window::{Nanos, Operation, Outcome, QueueName, key_hash};
 
 use super::collector::{Collector, Request, WINDOWS_MAX};
 use super::error::Error;
@@ -24,7 +24,7 @@ const LINE_MAX: u64 = 64 * 1024;
 const FIRST: usize = 1000;
 
 /// The variables that are used, by their index in [`Fields`].
-const NAMES: [&str; 10] = [
+const NAMES: [&str; 12] = [
     "msec",
     "time_iso8601",
     "time_local",
@@ -35,6 +35,8 @@ const NAMES: [&str; 10] = [
     "body_bytes_sent",
     "bytes_sent",
     "upstream_response_time",
+    "upstream_addr",
+    "request_uri",
 ];
 const CACHE: &str = "upstream_cache_status";
 const COUNT: usize = NAMES.len() + 1;
@@ -205,7 +207,12 @@ impl Format {
             Some("MISS" | "BYPASS" | "EXPIRED") => Cache::Passed,
             _ => Cache::None,
         };
-        Ok(Entry { end, response, upstream, status, bytes, operation, cache })
+        // The server that a proxy chose (of several attempts the last) says more than the path.
+        let server = get("upstream_addr").and_then(|all| all.rsplit([',', ' ']).next());
+        let server = server.filter(|last| !matches!(*last, "" | "-"));
+        let path = get("request").and_then(|r| r.split(' ').nth(1)).or(get("request_uri"));
+        let key = server.or(path).map_or(0, |key| record::short_key(key_hash(key.as_bytes())));
+        Ok(Entry { end, response, upstream, status, bytes, operation, cache, key })
     }
 }
 
@@ -247,6 +254,8 @@ struct Entry {
     bytes: u64,
     operation: Operation,
     cache: Cache,
+    /// What decides which line the request waits in; 0 if it is not known.
+    key: u32,
 }
 
 /// How to read a log.
@@ -288,6 +297,7 @@ pub(super) struct Logged {
     pub operation: Operation,
     pub outcome: Outcome,
     pub bytes: u64,
+    pub key: u32,
 }
 
 /// The most requests whose times are kept.
@@ -428,8 +438,8 @@ impl Reader<'_> {
         if let Some(outcome) = outcome.filter(|_| self.log.times.len() < TIMES_MAX) {
             let (end, taken) = (entry.end.ns, entry.response.ns);
             let operation = entry.operation;
-            let bytes = entry.bytes;
-            self.log.times.push(Logged { end, taken, operation, outcome, bytes });
+            let (bytes, key) = (entry.bytes, entry.key);
+            self.log.times.push(Logged { end, taken, operation, outcome, bytes, key });
         }
         let mut request = Request {
             end,

@@ -46,6 +46,26 @@ fn all_variables_are_read_in_both_forms() {
     }
 }
 
+/// The server that a proxy chose says more of the line than the path does.
+#[test]
+fn a_line_has_the_key_of_its_path_or_of_the_server_that_answered() {
+    let of = |text: &str| record::short_key(key_hash(text.as_bytes()));
+    let entry = Format::parse(COMBINED).unwrap().entry(LINE).unwrap();
+    assert_eq!(entry.key, of("/a"));
+    let format = "$msec $request_time [$upstream_addr] $request_uri";
+    let format = Format::parse(format).unwrap();
+    for (line, key) in [
+        ("1795320900.250 0.010 [127.0.0.1:81] /b", "127.0.0.1:81"),
+        ("1795320900.250 0.010 [10.0.0.7:80, 127.0.0.1:81] /b", "127.0.0.1:81"),
+        ("1795320900.250 0.010 [-] /b", "/b"),
+        ("1795320900.250 0.010 [] /b", "/b"),
+    ] {
+        assert_eq!(format.entry(line).unwrap().key, of(key), "{line}");
+    }
+    let none = Format::parse("$msec $request_time").unwrap();
+    assert_eq!(none.entry("1795320900.250 0.010").unwrap().key, 0);
+}
+
 #[test]
 fn formats_that_cannot_be_read_are_named() {
     for (format, expected) in [

@@ -128,6 +128,9 @@ fn times_of(mut logged: Vec<Logged>, clock_ns: u64, resolution_ns: u64) -> Vec<r
             (times.clock_ns, times.resolution_ns) = (clock_ns, resolution_ns);
             times.extend(part.iter().map(|r| (r.end, r.taken)));
             times.bytes = part.iter().map(|r| r.bytes).collect();
+            if part.iter().any(|r| r.key > 0) {
+                times.keys = part.iter().map(|r| r.key).collect();
+            }
             all.push(times);
         }
     }

@@ -7,10 +7,10 @@
 
 use crate::storage::ByLoad;
 
-use super::super::ClosedLoop;
+use super::super::{ClosedLoop, Options};
 use super::between::Between;
-use super::search::Search;
-use super::write::rate;
+use super::search::{Among, Search, excess, search};
+use super::write::{moments, rate, sum};
 
 /// The smallest difference that counts, and the least that a closed loop is uncertain by, as shares.
 const BEYOND: f64 = 0.03;
@@ -20,6 +20,28 @@ const LEAST: f64 = 0.01;
 const FORM: f64 = 0.25;
 /// A closed loop that carries less than this over the heaviest fitted load was not at full load.
 const ABOVE: f64 = 1.05;
+/// The most servers that a closed loop tells.
+const SERVERS_MAX: f64 = 5_000.0;
+
+/// What a hypothesis with the limit of a closed loop may be less likely by than none, in units of the overdispersion:
+/// its servers were hardly ever all busy at the fitted loads.
+const WORSE: f64 = 10.0;
+
+/// As many servers as a closed loop keeps busy, where the fitted loads show no limit; `None` if these show that so many
+/// servers would have been too few, or the closed loop was not at full load.
+pub(super) fn limited(found: &Search, closed: ClosedLoop, options: &Options) -> Option<Search> {
+    let (mean, _) = moments(sum(found.best.blocks.iter().flatten()), 0.0);
+    let heaviest = found.lines.iter().map(rate).fold(0.0, f64::max);
+    let servers = closed.throughput * mean;
+    if closed.throughput < ABOVE * heaviest || !(servers > 0.0 && servers < SERVERS_MAX) {
+        return None;
+    }
+    let among = Among::Servers(servers.round().max(1.0) as u32);
+    let again = search(found.lines.clone(), among, options);
+    let worse = excess(&again.best.score) - excess(&found.best.score);
+    let same = worse <= WORSE * found.best.score.ratio().max(1.0);
+    same.then_some(Search { limited: true, ..again })
+}
 
 /// What a closed loop says.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +63,10 @@ impl Full {
         bypass: f64,
     ) -> Option<Full> {
         let closed = closed?;
+        if found.best.kind.lines() > 0 {
+            // A closed loop waits for the fullest line, and leaves the others idle.
+            return None;
+        }
         let servers = f64::from(found.best.kind.servers?);
         let to = closed.throughput * (1.0 - bypass);
         let from = found.lines.iter().map(rate).fold(0.0, f64::max);

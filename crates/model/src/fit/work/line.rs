@@ -1,10 +1,13 @@
 //! The times of a step in order, and the works that follow from them.
 
+use std::sync::Arc;
+
 use crate::error::{Error, check};
 use crate::queue::Discipline;
 use crate::window::{Operation, Outcome};
 
 use super::Times;
+use super::lines::Partition;
 
 /// A hypothesis but for the time outside: how servers are given to requests, and how many; `None`
 /// without limit.
@@ -12,6 +15,18 @@ use super::Times;
 pub(super) struct Kind {
     pub discipline: Discipline,
     pub servers: Option<u32>,
+}
+
+impl Kind {
+    /// Separate lines; 0 of one line.
+    pub fn lines(self) -> u32 {
+        if self.discipline == Discipline::Lines { self.servers.unwrap_or(0) } else { 0 }
+    }
+
+    /// The line of each request; empty of one line.
+    pub fn places(self, line: &Line) -> Vec<u32> {
+        if self.lines() > 0 { line.places(self.lines()) } else { Vec::new() }
+    }
 }
 
 /// A step: the requests that used the servers, in the order of arrival.
@@ -23,6 +38,10 @@ pub(super) struct Line {
     pub counted: Vec<bool>,
     /// What a request did, and the bytes of its object (0: unknown).
     pub what: Vec<What>,
+    /// What decides in which line a request waits; 0: unknown.
+    pub keys: Vec<u32>,
+    /// The lines that keys may be in, for separate lines of these numbers.
+    pub partitions: Arc<Vec<Partition>>,
     /// Indices in the order of departure.
     pub by_end: Vec<u32>,
     /// Responses of judged requests that passed the servers by.
@@ -36,9 +55,9 @@ pub(super) struct Line {
 /// What a request did, and the bytes of its object.
 pub(super) type What = (Operation, u64);
 
-/// Arrival and departure, whether it is judged, whether it is known to have been a hit, and what it
-/// did.
-type Timed = (f64, f64, bool, bool, What);
+/// Arrival and departure, whether it is judged, whether it is known to have been a hit, what it did, and
+/// its key.
+type Timed = (f64, f64, bool, bool, What, u32);
 
 /// A recording that ends in the middle misses requests that came before its end: those that may
 /// have met them are not judged.
@@ -85,7 +104,7 @@ impl Line {
             let late = if one_clock { v * clock } else { u * clock - v * coarse };
             let arrival = (r.arrival_s + late).min(departure);
             let hit = r.outcome == Outcome::Memory;
-            all.push((arrival, departure, r.counted, hit, (r.operation, r.bytes)));
+            all.push((arrival, departure, r.counted, hit, (r.operation, r.bytes), r.key));
         }
         all.sort_by(|a, b| a.0.total_cmp(&b.0));
         if all.len() > most {
@@ -97,7 +116,7 @@ impl Line {
         unjudge_end(&mut all);
         let blur = if one_clock { clock * clock / 6.0 } else { coarse * coarse / 12.0 };
         let mut line = Line { open: times.open, blur, ..Line::default() };
-        for (arrival, departure, counted, hit, what) in all {
+        for (arrival, departure, counted, hit, what, key) in all {
             if hit {
                 line.bypassed.extend(counted.then_some(departure - arrival));
                 continue;
@@ -106,6 +125,7 @@ impl Line {
             line.departures.push(departure);
             line.counted.push(counted);
             line.what.push(what);
+            line.keys.push(key);
         }
         line.order();
         Ok(line)
@@ -116,7 +136,9 @@ impl Line {
     pub fn of(arrivals: Vec<f64>, departures: Vec<f64>) -> Line {
         let counted = vec![true; arrivals.len()];
         let what = vec![(Operation::Get, 0); arrivals.len()];
-        let mut line = Line { arrivals, departures, counted, what, open: true, ..Line::default() };
+        let keys = vec![0; arrivals.len()];
+        let mut line =
+            Line { arrivals, departures, counted, what, keys, open: true, ..Line::default() };
         line.order();
         line
     }
@@ -130,6 +152,7 @@ impl Line {
     /// Without the requests that were answered within a time: they passed the servers by.
     pub fn without(&self, within_s: f64) -> Line {
         let mut line = Line { open: self.open, blur: self.blur, ..Line::default() };
+        line.partitions = Arc::clone(&self.partitions);
         line.bypassed.clone_from(&self.bypassed);
         for i in 0..self.arrivals.len() {
             let response = self.departures[i] - self.arrivals[i];
@@ -141,6 +164,7 @@ impl Line {
             line.departures.push(self.departures[i]);
             line.counted.push(self.counted[i]);
             line.what.push(self.what[i]);
+            line.keys.push(self.keys[i]);
         }
         line.order();
         line
@@ -158,6 +182,8 @@ impl Line {
             arrivals: self.arrivals[..most].to_vec(),
             counted: self.counted.iter().zip(&departures).map(judged).collect(),
             what: self.what[..most].to_vec(),
+            keys: self.keys[..most].to_vec(),
+            partitions: Arc::clone(&self.partitions),
             departures,
             open: self.open,
             blur: self.blur,
@@ -215,6 +241,7 @@ impl Line {
             (Some(1), Discipline::Fifo) => self.one_by_one(outside),
             (Some(m), Discipline::Fifo) => self.in_line(m as usize, outside),
             (Some(m), Discipline::Shared) => self.shared(f64::from(m), outside),
+            (Some(m), Discipline::Lines) => self.by_lines(m, outside),
         }
     }
 
@@ -234,6 +261,45 @@ impl Line {
             let end = self.departures[i] - outside;
             works[i] = (end - free.max(self.arrivals[i])).max(0.0);
             free = end;
+        }
+        works
+    }
+
+    /// The line of each request, of this many.
+    pub fn places(&self, lines: u32) -> Vec<u32> {
+        let known = self.partitions.iter().find(|p| p.lines == lines);
+        self.keys.iter().map(|key| known.map_or(key % lines.max(1), |p| p.line(*key))).collect()
+    }
+
+    /// How many requests each met in its own line.
+    pub fn met_in_line(&self, lines: u32, outside: f64) -> Vec<u32> {
+        let places = self.places(lines);
+        let mut inside = vec![0u32; lines.max(1) as usize];
+        let mut left = 0;
+        let of = |(i, arrival): (usize, &f64)| {
+            while left < self.by_end.len() && self.end(left, outside) <= *arrival {
+                let line = &mut inside[places[self.by_end[left] as usize] as usize];
+                *line = line.saturating_sub(1);
+                left += 1;
+            }
+            let line = &mut inside[places[i] as usize];
+            *line += 1;
+            *line - 1
+        };
+        self.arrivals.iter().enumerate().map(of).collect()
+    }
+
+    /// One server for each line.
+    fn by_lines(&self, lines: u32, outside: f64) -> Vec<f64> {
+        let places = self.places(lines);
+        let mut works = vec![0.0; self.arrivals.len()];
+        let mut free = vec![f64::NEG_INFINITY; lines.max(1) as usize];
+        for &i in &self.by_end {
+            let i = i as usize;
+            let free = &mut free[places[i] as usize];
+            let end = self.departures[i] - outside;
+            works[i] = (end - free.max(self.arrivals[i])).max(0.0);
+            *free = end;
         }
         works
     }

@@ -3,7 +3,8 @@
 //! Under a hypothesis on how a service works, the work of each request follows from the times of
 //! all. With m servers, first come, first served, the i-th arrival starts when it has come and i −
 //! m + 1 requests have left. With m processors shared equally, its work is the integral of min(1,
-//! m/n) from its arrival to its departure, n the number present. What is spent outside of the
+//! m/n) from its arrival to its departure, n the number present. Of m separate lines by key each is one
+//! server, whose requests are those of its keys. What is spent outside of the
 //! servers (network, opening a file) is part of the hypothesis: a constant, which decides the mean.
 //!
 //! Under the right hypothesis the law of work depends neither on how many others a request met nor
@@ -18,6 +19,7 @@
 //! | module | what |
 //! |---|---|
 //! | `line` | the times of a step, in order; works under a hypothesis |
+//! | `lines` | which keys wait in one line |
 //! | `score` | the test of independence, and what depends on what |
 //! | `search` | the hypotheses, the likeliest first |
 //! | `between` | how works differ from run to run and with the load |
@@ -32,8 +34,8 @@
 //! | `write` | the model |
 //!
 //! Limitations: all requests of the servers must be recorded (others count as outside). The time
-//! outside varies between requests; its mean is found, its variance for one server in line, and else
-//! its spread shows as work. Cost: O(n log n)
+//! outside varies between requests; its mean is found, its variance for one server in line and for separate
+//! lines, and else its spread shows as work. Cost: O(n log n)
 //! for a hypothesis, at most [`REQUESTS_MAX`] requests; about a second for 10,000.
 
 mod between;
@@ -42,6 +44,7 @@ mod doubts;
 mod full;
 mod kinds;
 mod line;
+mod lines;
 mod outside;
 mod prospect;
 mod rates;
@@ -53,10 +56,13 @@ mod write;
 
 pub use prospect::{Goal, Prospect, half_width_points, prospects};
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, check};
 use crate::model_file::{Hypothesis, Model};
+use crate::queue::Discipline;
 use crate::window::{Operation, Outcome};
 
 use super::{Options, ServersFound, Step};
@@ -87,6 +93,9 @@ pub struct Request {
     pub outcome: Outcome,
     /// Bytes of its object; 0 if they are not known.
     pub bytes: u64,
+    /// What decides in which line it waits: a hash of its key, or of the server that a proxy chose; 0 if
+    /// it is not known.
+    pub key: u32,
     /// Whether it is judged. Those before and after the step, which the others may have met, are
     /// not.
     pub counted: bool,
@@ -118,6 +127,8 @@ pub struct Worked {
     pub misfit: Option<String>,
     /// How well the prediction is known at 80 % of the saturation.
     pub known: Known,
+    /// The line of each key, from 0, where the likeliest hypothesis is separate lines; else empty.
+    pub lines: BTreeMap<u32, u32>,
 }
 
 /// What the number of requests is good for.
@@ -197,19 +208,27 @@ pub fn work(steps: &[Step], servers: Option<u32>, options: &Options) -> Result<W
             best = Some(found);
         }
     }
-    let found = best.ok_or(Error::NoSteps)?;
+    let mut found = best.ok_or(Error::NoSteps)?;
+    if let Some(closed) = options.closed_loop
+        && servers.is_none()
+        && found.kinds.iter().any(|kind| kind.kind.servers.is_none() && kind.weight > 0.0)
+    {
+        found = full::limited(&found, closed, options).unwrap_or(found);
+    }
     write::worked(steps, &found, servers, options)
 }
 
 /// The mean work of the judged requests of a step under a hypothesis, seconds. Beside that of a fit it
 /// tells whether a load that was predicted wrongly met a service that had become slower or faster, or
-/// another law. `None` where some requests pass the servers by: which did is not known at one load.
+/// another law. `None` where some requests pass the servers by, because which did is not known at one load, and for
+/// separate lines, because one load does not tell which keys share a line.
 ///
 /// # Errors
 /// [`Error::Invalid`] for times that are not finite.
 pub fn mean_work(times: &Times, hypothesis: &Hypothesis) -> Result<Option<f64>, Error> {
     let line = Line::new(times, REQUESTS_MAX)?;
-    if hypothesis.bypass > 0.0 || line.counted() == 0 {
+    let lines = hypothesis.discipline == Discipline::Lines;
+    if hypothesis.bypass > 0.0 || lines || line.counted() == 0 {
         return Ok(None);
     }
     let kind = Kind { discipline: hypothesis.discipline, servers: hypothesis.servers };
@@ -218,6 +237,10 @@ pub fn mean_work(times: &Times, hypothesis: &Hypothesis) -> Result<Option<f64>, 
     Ok(Some(judged.sum::<f64>() / line.counted() as f64))
 }
 
+#[cfg(test)]
+mod coverage_tests;
+#[cfg(test)]
+mod lines_tests;
 #[cfg(test)]
 mod mix_tests;
 #[cfg(test)]

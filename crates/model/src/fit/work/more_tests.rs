@@ -294,3 +294,36 @@ fn a_closed_loop_that_says_nothing_new_is_not_used() {
         assert!(fitted.model.warnings.is_empty(), "{:?}", fitted.model.warnings);
     }
 }
+
+/// Loads at which no limit shows: a closed loop tells it, and heavier loads are predicted.
+#[test]
+fn a_limit_that_loads_do_not_show_is_that_of_a_closed_loop() {
+    const SERVERS: usize = 24;
+    let capacity = SERVERS as f64 / 0.01;
+    let run = |share: f64, n: usize, seed: u64| {
+        let mut random = StdRng::seed_from_u64(seed);
+        in_line(SERVERS, share * capacity, n, &mut exponential(0.01), &mut random)
+    };
+    let steps = [(0.2, 1), (0.35, 2), (0.45, 3)].map(|(rho, s)| step("", &run(rho, 6_000, s)));
+    let plain = work(&steps, None, &Options::default()).unwrap();
+    let unlimited = |h: &Hypothesis| h.servers.is_none() && h.weight > 0.0;
+    assert!(plain.hypotheses.iter().any(unlimited), "{:?}", plain.hypotheses);
+    let closed_loop = Some(ClosedLoop { throughput: capacity, deviation: 0.01 });
+    let with = Options { closed_loop, ..Options::default() };
+    let fitted = work(&steps, None, &with).unwrap();
+    let said = |w: &String| w.contains("The fitted loads show no limit, but a closed loop");
+    assert!(fitted.model.warnings.iter().any(said), "{:?}", fitted.model.warnings);
+    let saturation = fitted.model.node().unwrap().saturation();
+    assert!((saturation / capacity - 1.0).abs() < 0.03, "{saturation}");
+    for share in [0.8, 0.9] {
+        let judged = run(share, 100_000, 7);
+        for t in [0.005, 0.01, 0.02, 0.04] {
+            let within = judged.iter().filter(|r| r.1 - r.0 <= t).count() as f64 / 1e5;
+            let p = fitted.model.within(share * capacity, t).unwrap();
+            println!("{share} {t}: {within:.3} {p:?}");
+            // Whether they are in line or shared is not known.
+            let inside = (p.low - 0.01..=p.high + 0.01).contains(&within);
+            assert!(inside && p.high - p.low < 0.5, "{share} {t}: {within} {p:?}");
+        }
+    }
+}

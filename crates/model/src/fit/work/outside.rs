@@ -4,8 +4,8 @@
 //! what the one before spent there: Sₖ + Oₖ − Oₖ₋₁. Works are independent, so that the covariance of
 //! successive gaps is −Var\[O\] (R. Roll, "A simple implicit measure of the effective bid-ask spread",
 //! 1984, finds a spread of prices so). That of gaps two apart is 0 but for what makes neighbouring works
-//! alike, so it is taken off. Of several servers, or shared ones, gaps say nothing of the kind: the
-//! variance outside then counts as work's.
+//! alike, so it is taken off. Of separate lines it is so in each. Of several servers, or shared ones, gaps say nothing of the kind:
+//! the variance outside then counts as work's.
 
 use crate::queue::Discipline;
 
@@ -57,26 +57,34 @@ impl Pairs {
 /// The variance of the time outside under the best hypothesis; `None` if nothing shows.
 pub(super) fn spread(found: &Search) -> Option<Spread> {
     let (kind, outside) = (found.best.kind, found.best.outside);
-    if kind.discipline != Discipline::Fifo || kind.servers != Some(1) || outside <= 0.0 {
+    let one = kind.discipline == Discipline::Fifo && kind.servers == Some(1);
+    if !one && kind.lines() == 0 {
+        return None;
+    }
+    if outside <= 0.0 {
         return None;
     }
     let mut gaps: Vec<Vec<Option<f64>>> = Vec::new();
     let (mut sum, mut n, mut all) = (0.0, 0.0, 0.0);
     for line in &found.lines {
-        let mut free = f64::NEG_INFINITY;
-        let mut own = Vec::with_capacity(line.by_end.len());
+        let places = kind.places(line);
+        let count = kind.lines().max(1) as usize;
+        let mut free = vec![f64::NEG_INFINITY; count];
+        let mut own: Vec<Vec<Option<f64>>> = vec![Vec::new(); count];
         for &i in &line.by_end {
             let i = i as usize;
+            let place = places.get(i).map_or(0, |place| *place as usize);
+            let (free, own) = (&mut free[place], &mut own[place]);
             let end = line.departures[i] - outside;
-            let waited = line.arrivals[i] < free && line.counted[i];
-            own.push(waited.then_some(end - free));
+            let waited = line.arrivals[i] < *free && line.counted[i];
+            own.push(waited.then_some(end - *free));
             if waited {
-                (sum, n) = (sum + end - free, n + 1.0);
+                (sum, n) = (sum + end - *free, n + 1.0);
             }
             all += f64::from(u8::from(line.counted[i]));
-            free = end;
+            *free = end;
         }
-        gaps.push(own);
+        gaps.append(&mut own);
     }
     let mean = sum / f64::max(n, 1.0);
     let (mut next, mut second) = (Pairs::default(), Pairs::default());

@@ -145,8 +145,19 @@ fn imagined(worked: &Worked, rate: f64, seconds: f64, seed: u64) -> Result<Times
         operation: Operation::Get,
         outcome: Outcome::Unknown,
         bytes: 0,
+        key: 0,
         counted: true,
     };
-    let requests = arrivals.iter().zip(replay(kind, &arrivals, &works)).map(request).collect();
+    // All keys alike: the shares of the lines are those of their numbers of keys.
+    let known: Vec<u32> = worked.lines.keys().copied().collect();
+    let keys: Vec<u32> = match known.len() {
+        0 => vec![0; n],
+        many => (0..n).map(|_| known[random.random_range(0..many)]).collect(),
+    };
+    let places: Vec<u32> =
+        keys.iter().map(|key| worked.lines.get(key).copied().unwrap_or(0)).collect();
+    let ends = replay(kind, &arrivals, &works, &places);
+    let requests = arrivals.iter().zip(ends).map(request).zip(keys);
+    let requests = requests.map(|(request, key)| Request { key, ..request }).collect();
     Ok(Times { requests, open: true, ..Times::default() })
 }

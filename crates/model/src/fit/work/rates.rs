@@ -68,7 +68,8 @@ pub(super) fn rates(found: &Search, seed: u64) -> Option<StateRates> {
         for line in &lines {
             let mut works = line.works(point.kind, point.outside);
             works.shuffle(&mut random);
-            let mut ends = replay(point.kind, &line.arrivals, &works);
+            let places = point.kind.places(line);
+            let mut ends = replay(point.kind, &line.arrivals, &works, &places);
             add(&mut totals, line, &line.arrivals, &mut ends);
         }
         expected.push(totals);

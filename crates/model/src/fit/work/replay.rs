@@ -25,12 +25,13 @@ impl PartialOrd for Due {
     }
 }
 
-/// When each request leaves the servers. Arrivals ascend. Cost: O(n log n).
-pub(super) fn replay(kind: Kind, arrivals: &[f64], works: &[f64]) -> Vec<f64> {
+/// When each request leaves the servers. Arrivals ascend; `places` are the lines of separate ones. Cost: O(n log n).
+pub(super) fn replay(kind: Kind, arrivals: &[f64], works: &[f64], places: &[u32]) -> Vec<f64> {
     match (kind.discipline, kind.servers) {
         (_, None) => arrivals.iter().zip(works).map(|(a, w)| a + w).collect(),
         (Discipline::Fifo, Some(m)) => in_line(m.max(1) as usize, arrivals, works),
         (Discipline::Shared, Some(m)) => shared(f64::from(m.max(1)), arrivals, works),
+        (Discipline::Lines, Some(m)) => by_lines(m.max(1) as usize, arrivals, works, places),
     }
 }
 
@@ -41,6 +42,16 @@ fn in_line(m: usize, arrivals: &[f64], works: &[f64]) -> Vec<f64> {
         let end = free.map_or(*arrival, |due| due.0.max(*arrival)) + work;
         busy.push(Due(end, i));
         end
+    });
+    each.collect()
+}
+
+fn by_lines(lines: usize, arrivals: &[f64], works: &[f64], places: &[u32]) -> Vec<f64> {
+    let mut free = vec![f64::NEG_INFINITY; lines];
+    let each = arrivals.iter().zip(works).enumerate().map(|(i, (arrival, work))| {
+        let place = places.get(i).map_or(i, |place| *place as usize) % lines;
+        free[place] = free[place].max(*arrival) + work;
+        free[place]
     });
     each.collect()
 }
@@ -89,7 +100,7 @@ mod tests {
                 let kind = Kind { discipline, servers };
                 let works: Vec<f64> =
                     works.iter().map(|w| w * f64::from(servers.unwrap_or(2)) * 0.8).collect();
-                let departures = replay(kind, &arrivals, &works);
+                let departures = replay(kind, &arrivals, &works, &[]);
                 let line = Line::of(arrivals.clone(), departures);
                 for (found, known) in line.works(kind, 0.0).iter().zip(&works) {
                     assert!((found - known).abs() < 1e-9, "{kind:?}: {found} {known}");

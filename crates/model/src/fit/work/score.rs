@@ -22,6 +22,8 @@ const EDGES: [u32; 8] = [0, 1, 2, 3, 5, 9, 17, 33];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Of {
     Met,
+    /// Others met in the own line.
+    Own,
     Followed,
 }
 
@@ -61,12 +63,12 @@ impl Score {
     }
 }
 
-/// Tests works against the numbers that were met and that followed, of the same requests.
-/// `followed` is empty where arrivals depend on replies.
-pub(super) fn score(works: &[f64], met: &[u32], followed: &[u32]) -> Score {
+/// Tests works against the numbers that were met, in the own line, and that followed, of the same requests.
+/// `own` is empty where there is one line, `followed` where arrivals depend on replies.
+pub(super) fn score(works: &[f64], met: &[u32], own: &[u32], followed: &[u32]) -> Score {
     let scores = polynomials(works);
     let mut all = Score { statistic: 0.0, degrees: 0.0, apart: None };
-    for (of, numbers) in [(Of::Met, met), (Of::Followed, followed)] {
+    for (of, numbers) in [(Of::Met, met), (Of::Own, own), (Of::Followed, followed)] {
         if numbers.len() == works.len() {
             add(&mut all, of, works, numbers, &scores);
         }
@@ -168,6 +170,7 @@ impl Apart {
             (a, b) => format!("{a} to {b}"),
         };
         let what = match self.of {
+            Of::Own => format!("that met {numbers} others in their line"),
             Of::Met => format!("that met {numbers} others"),
             Of::Followed => format!("that were soon followed by {numbers} others"),
         };
@@ -198,7 +201,7 @@ mod tests {
             // Whole milliseconds of an exponential law.
             let work: Vec<f64> =
                 (0..n).map(|_| (-(random.random::<f64>()).ln() * 8.0).floor()).collect();
-            let p = score(&work, &met, &followed).p_value();
+            let p = score(&work, &met, &[], &followed).p_value();
             for (count, level) in below.iter_mut().zip([0.05, 0.25, 0.75]) {
                 *count += u32::from(p < level);
             }
@@ -213,7 +216,7 @@ mod tests {
             .iter()
             .map(|m| random.random::<f64>() + 0.2 * f64::from(u8::from(*m == 3)))
             .collect();
-        let found = score(&work, &met, &[]);
+        let found = score(&work, &met, &[], &[]);
         assert!(found.p_value() < 1e-10 && found.ratio() > 10.0, "{found:?}");
         let text = found.apart.unwrap().text();
         assert!(text.contains("met 3 or more others") && text.contains("% more work"), "{text}");
@@ -223,7 +226,7 @@ mod tests {
     fn degenerate_works_have_no_opinion() {
         for works in [vec![1.0; 500], Vec::new(), vec![0.0]] {
             let met: Vec<u32> = (0..works.len() as u32).map(|i| i % 3).collect();
-            let found = score(&works, &met, &[]);
+            let found = score(&works, &met, &[], &[]);
             assert!(found.statistic.abs() < 1e-6 && found.p_value() > 0.99, "{found:?}");
         }
     }

@@ -1,9 +1,12 @@
 //! The hypotheses, the likeliest first.
 
+use std::sync::Arc;
+
 use crate::queue::Discipline;
 
 use super::super::Options;
 use super::line::{Kind, Line};
+use super::lines::{Partition, partitions};
 use super::score::{Score, score};
 
 /// Numbers of servers to try first.
@@ -54,6 +57,8 @@ pub(super) struct Search {
     pub points: Vec<Point>,
     /// The likeliest kind with its mean time outside.
     pub best: Point,
+    /// Whether the number of servers is that of a closed loop, because the fitted loads show no limit.
+    pub limited: bool,
 }
 
 impl Search {
@@ -64,7 +69,7 @@ impl Search {
     }
 }
 
-fn excess(score: &Score) -> f64 {
+pub(super) fn excess(score: &Score) -> f64 {
     score.statistic - score.degrees
 }
 
@@ -96,15 +101,19 @@ impl Judge {
     }
 
     fn judge(&self, kind: Kind, outside: f64) -> Score {
-        let (mut works, mut met) = (Vec::new(), Vec::new());
+        let (mut works, mut met, mut own) = (Vec::new(), Vec::new(), Vec::new());
         for line in &self.lines {
+            if kind.lines() > 0 {
+                let each = line.met_in_line(kind.lines(), outside).into_iter().zip(&line.counted);
+                own.extend(each.filter(|r| *r.1).map(|r| r.0));
+            }
             let all = line.works(kind, outside).into_iter().zip(line.met(outside));
             for ((work, number), _) in all.zip(&line.counted).filter(|r| *r.1) {
                 works.push(work);
                 met.push(number);
             }
         }
-        score(&works, &met, &self.followed)
+        score(&works, &met, &own, &self.followed)
     }
 
     fn point(&self, kind: Kind, outside: f64) -> Point {
@@ -172,18 +181,33 @@ pub(super) enum Among<'a> {
 }
 
 /// Looks for the hypotheses under which works depend on nothing.
-pub(super) fn search(lines: Vec<Line>, among: Among<'_>, options: &Options) -> Search {
+pub(super) fn search(mut lines: Vec<Line>, among: Among<'_>, options: &Options) -> Search {
+    let partitions = Arc::new(partitions(&lines));
+    lines.iter_mut().for_each(|line| line.partitions = Arc::clone(&partitions));
     let (median, fastest, most_met) = light(&lines);
     let most = Reach { low: -LONGEST * median, high: fastest };
     let block_s = if options.block_s > 0.0 { options.block_s } else { f64::INFINITY };
     let all = Judge::new(lines, median, block_s);
     let scan = all.part(SCAN, median);
     let mut found: Vec<Coarse> = match among {
-        Among::Servers(m) => [Discipline::Fifo, Discipline::Shared]
-            .map(|discipline| coarse(&scan, Kind { discipline, servers: Some(m) }, most))
-            .to_vec(),
+        Among::Servers(m) => {
+            let lines = partitions.iter().any(|p| p.lines == m).then_some(Discipline::Lines);
+            [Discipline::Fifo, Discipline::Shared]
+                .into_iter()
+                .chain(lines)
+                .map(|discipline| coarse(&scan, Kind { discipline, servers: Some(m) }, most))
+                .collect()
+        }
         Among::Kinds(kinds) => kinds.iter().map(|kind| coarse(&scan, *kind, most)).collect(),
-        Among::All => kinds(&scan, most, most_met),
+        Among::All => {
+            let lines = |p: &Partition| {
+                let kind = Kind { discipline: Discipline::Lines, servers: Some(p.lines) };
+                coarse(&scan, kind, most)
+            };
+            let mut all = kinds(&scan, most, most_met);
+            all.extend(partitions.iter().map(lines));
+            all
+        }
     };
     found.sort_by(|a, b| excess(&a.1).total_cmp(&excess(&b.1)));
     let refine = all.part(REFINE, median);
@@ -214,7 +238,7 @@ pub(super) fn search(lines: Vec<Line>, among: Among<'_>, options: &Options) -> S
     let weight: f64 = of_first().map(|p| p.weight).sum();
     let outside = of_first().map(|p| p.weight * p.outside).sum::<f64>() / weight;
     let best = all.point(first, outside);
-    Search { lines: all.lines, kinds, points, best }
+    Search { lines: all.lines, kinds, points, best, limited: false }
 }
 
 /// The times outside that are tried.
@@ -228,7 +252,7 @@ impl Reach {
     /// Those of a kind.
     fn of(self, kind: Kind) -> Reach {
         match (kind.discipline, kind.servers) {
-            (Discipline::Fifo, Some(_)) => self,
+            (Discipline::Fifo | Discipline::Lines, Some(_)) => self,
             // Without a limit no work depends on it, and a shared processor has no one next.
             _ => Reach { low: 0.0, ..self },
         }

@@ -17,7 +17,7 @@ pub(super) fn exponential(mean: f64) -> impl FnMut(&mut StdRng) -> f64 {
 }
 
 /// Lognormal with an SCV of 2.
-fn heavy(mean: f64) -> impl FnMut(&mut StdRng) -> f64 {
+pub(super) fn heavy(mean: f64) -> impl FnMut(&mut StdRng) -> f64 {
     let variance = 3f64.ln();
     let law = LogNormal::new(mean.ln() - 0.5 * variance, variance.sqrt()).unwrap();
     move |random| law.sample(random)
@@ -43,7 +43,13 @@ pub(super) fn in_line(
 }
 
 /// The same of processors that are shared by all present.
-fn shared(m: usize, rate: f64, n: usize, law: Draw<'_>, random: &mut StdRng) -> Vec<(f64, f64)> {
+pub(super) fn shared(
+    m: usize,
+    rate: f64,
+    n: usize,
+    law: Draw<'_>,
+    random: &mut StdRng,
+) -> Vec<(f64, f64)> {
     let gaps = Exp::new(rate).unwrap();
     let (mut now, mut due) = (0.0, gaps.sample(random));
     let mut inside: Vec<(f64, f64)> = Vec::new();
@@ -89,6 +95,7 @@ impl Service {
         let all = match self.discipline {
             Discipline::Fifo => in_line(self.servers, rate, n, law, &mut random),
             Discipline::Shared => shared(self.servers, rate, n, law, &mut random),
+            Discipline::Lines => unreachable!("lines have tests of their own"),
         };
         all.into_iter().map(|(a, d)| (a, d + self.outside)).collect()
     }
@@ -120,6 +127,7 @@ pub(super) fn step(name: &str, all: &[(f64, f64)]) -> Step {
         operation: Operation::Get,
         outcome: Outcome::Unknown,
         bytes: 0,
+        key: 0,
         counted: true,
     };
     let requests = all.iter().map(request).collect();
@@ -230,6 +238,7 @@ fn works_are_the_drawn_ones() {
             let run = match discipline {
                 Discipline::Fifo => in_line(servers, rate, 3_000, &mut noted, &mut random),
                 Discipline::Shared => shared(servers, rate, 3_000, &mut noted, &mut random),
+                Discipline::Lines => unreachable!(),
             };
             let later: Vec<(f64, f64)> = run.iter().map(|(a, d)| (*a, d + 0.002)).collect();
             let times = step("", &later).times.unwrap();

@@ -20,7 +20,8 @@ use super::super::{Options, ServersFound, Step, law_of};
 use super::between::Between;
 use super::doubts::{in_spells, misfit, pauses, warnings};
 use super::full::Full;
-use super::line::Line;
+use super::line::{Kind, Line};
+use super::lines::shares;
 use super::outside::{Spread, spread};
 use super::search::{Point, Search, Sums};
 use super::spells::{Spells, spells, spread_by_met};
@@ -33,6 +34,8 @@ const UNLIMITED: u32 = 10_000;
 struct Row {
     servers: u32,
     shared: bool,
+    /// Separate lines of one server each; 0 of one line.
+    lines: u32,
     outside: f64,
     /// The variance of the time outside, s².
     varies: f64,
@@ -128,8 +131,8 @@ impl Fitted {
     fn class(&self, best: &Point) -> ClassParameters {
         ClassParameters {
             name: CLASS.to_owned(),
-            servers: best.kind.servers.unwrap_or(UNLIMITED),
-            discipline: best.kind.discipline,
+            servers: in_class(best.kind).0,
+            discipline: in_class(best.kind).1,
             service: Law::new(&self.law, self.mean.clone(), self.scv.clone()),
             background: None,
             in_order: self.explained().map(|spells| spells.works.clone()),
@@ -178,6 +181,7 @@ pub(super) fn replaced(
     let fitted = Fitted::new(found, late, options)?;
     let mut model = model.clone();
     model.classes = vec![fitted.class(&found.best)];
+    model.devices = devices(found);
     model.replicates = replicates(&fitted, late);
     model.requests.front_delay = fitted.outside;
     model.requests.front_delay_scv = fitted.outside_scv;
@@ -237,7 +241,7 @@ pub(super) fn worked(
         hypotheses: hypotheses.iter().filter(|h| h.weight > 0.0).cloned().collect(),
         kinds: kinds::kinds(found, fitted.blur, fitted.between.shift),
         rates: rates::rates(found, options.seed),
-        devices: vec![Devices { class: CLASS.to_owned(), count: 1, share: 1.0, factor: 1.0 }],
+        devices: devices(found),
         fitted: Vec::new(),
         held_out: Vec::new(),
         replicates: replicates(&fitted, late),
@@ -245,6 +249,7 @@ pub(super) fn worked(
     model.fitted = all.fitted(&model)?;
     let misfit = misfit(found, fitted.spells.as_ref());
     model.warnings = warnings(found, &hypotheses, &misfit, given);
+    model.warnings.extend(limit(found, options));
     model.warnings.extend(fitted.between.warning());
     model.warnings.extend(fitted.full.and_then(Full::warning));
     model.warnings.extend(kinds::warning(&model.kinds));
@@ -254,7 +259,40 @@ pub(super) fn worked(
     model.check()?;
     let known = known(&model, found)?;
     let servers = servers_found(&hypotheses, given);
-    Ok(Worked { model, hypotheses, servers, misfit, known })
+    let lines = found.lines.first().and_then(|line| {
+        let partition = line.partitions.iter().find(|p| p.lines == best.kind.lines());
+        partition.map(|p| p.keys().collect())
+    });
+    Ok(Worked { model, hypotheses, servers, misfit, known, lines: lines.unwrap_or_default() })
+}
+
+/// One device, or one for each of the lines of the likeliest hypothesis.
+fn devices(found: &Search) -> Vec<Devices> {
+    let of = |count, share| Devices { class: CLASS.to_owned(), count, share, factor: 1.0 };
+    match found.best.kind.lines() {
+        0 => vec![of(1, 1.0)],
+        lines => match shares(&found.lines, lines) {
+            Some(each) => each.into_iter().map(|share| of(1, share)).collect(),
+            None => vec![of(lines, 1.0 / f64::from(lines))],
+        },
+    }
+}
+
+/// What a closed loop says of a service that shows no limit at the fitted loads.
+fn limit(found: &Search, options: &Options) -> Option<String> {
+    let throughput = options.closed_loop?.throughput;
+    match (found.limited, found.best.kind.servers) {
+        (true, Some(servers)) => Some(format!(
+            "The fitted loads show no limit, but a closed loop carried no more than {throughput:.4} requests/s: the \
+             model has the {servers} servers that it keeps busy. How many wait near that load is an assumption; a heavier \
+             load tells."
+        )),
+        (_, None) => Some(format!(
+            "The fitted loads show no limit, and as many servers as a closed loop of {throughput:.4} requests/s keeps busy \
+             would have shown. The model has no limit: do not believe it beyond that load."
+        )),
+        _ => None,
+    }
 }
 
 /// The law of the works of judged requests under the best hypothesis.
@@ -281,9 +319,18 @@ fn bypass_of(found: &Search, weight: impl Fn(usize) -> f64) -> f64 {
     if all > 0.0 { passed / all } else { 0.0 }
 }
 
+/// Servers and discipline of each device of a kind.
+fn in_class(kind: Kind) -> (u32, Discipline) {
+    match kind.discipline {
+        Discipline::Lines => (1, Discipline::Fifo),
+        other => (kind.servers.unwrap_or(UNLIMITED), other),
+    }
+}
+
 fn is_of(row: &Row, point: &Point) -> bool {
-    let shared = point.kind.discipline == Discipline::Shared;
-    row.servers == point.kind.servers.unwrap_or(UNLIMITED) && row.shared == shared
+    let (servers, discipline) = in_class(point.kind);
+    let same = row.servers == servers && row.shared == discipline.is_shared();
+    same && row.lines == point.kind.lines()
 }
 
 /// A normal law by twelve uniform ones.
@@ -342,8 +389,9 @@ fn rows(
         });
         if mean > 0.0 && mean.is_finite() {
             rows.push(Row {
-                servers: point.kind.servers.unwrap_or(UNLIMITED),
-                shared: point.kind.discipline == Discipline::Shared,
+                servers: in_class(point.kind).0,
+                shared: in_class(point.kind).1.is_shared(),
+                lines: point.kind.lines(),
                 outside: point.outside,
                 varies: drawn.0,
                 mean,
@@ -367,13 +415,16 @@ fn replicates(fitted: &Fitted, late: f64) -> Replicates {
     let changes = fitted.full.is_some_and(|full| full.by_load.is_some());
     let mut columns: Vec<String> = Replicates::COLUMNS.map(String::from).to_vec();
     columns.extend(["mean_s", "scv", "servers", "shared"].map(|c| format!("{c}.{CLASS}")));
+    let lines = rows.iter().any(|row| row.lines > 0);
+    columns.extend(lines.then(|| format!("lines.{CLASS}")));
     columns.extend(varies.then(|| "front_delay_scv".to_owned()));
     columns.extend(changes.then(|| format!("full_factor.{CLASS}")));
     let row = |r: &Row| {
         let (q, shared) = (r.bypass, f64::from(u8::from(r.shared)));
         let first = [q, 0.0, 0.0, r.outside + late, 0.0, 1e9, q, 0.0, 1.0 / r.mean];
         let rest = [r.mean, r.scv, f64::from(r.servers), shared];
-        let more = varies.then_some(r.outside_scv(late)).into_iter();
+        let more = lines.then_some(f64::from(r.lines)).into_iter();
+        let more = more.chain(varies.then_some(r.outside_scv(late)));
         let more = more.chain(changes.then_some(r.full_factor));
         first.into_iter().chain(rest).chain(more).collect()
     };
