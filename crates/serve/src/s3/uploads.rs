@@ -134,7 +134,7 @@ impl Inner {
             bucket: Some(input.bucket),
             prefix: Some(encode(&prefix)),
             delimiter: Some(encode(&delimiter)).filter(|_| !delimiter.is_empty()),
-            key_marker: key.map(|key| encode(key)),
+            key_marker: key.map(encode),
             upload_id_marker: id.map(str::to_owned),
             is_truncated: Some(more),
             max_uploads: Some(max as i32),
