@@ -195,7 +195,6 @@ pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     hot.server.stop()?;
     let memory = 2 * settings.tracks * (settings.track_bytes + 4096);
     let many = World::start(settings, &folder, "from memory", (0, false, memory))?;
-    many.play(settings.warm_streams, settings.warm_s, &["--keys=uniform"])?;
     let stalls = many.play(settings.connections, settings.seconds, &[])?;
     context.say(format!(
         "{} connections, {} without a stall",
