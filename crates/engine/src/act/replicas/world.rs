@@ -103,7 +103,7 @@ impl World<'_> {
 
     /// What the nodes tell.
     fn told(&mut self) -> (Vec<Seen>, Vec<Room>) {
-        let mut of_nodes = vec![0.0; NODES];
+        let mut of_nodes = [0.0; NODES];
         let mut shards = Vec::new();
         for shard in 0..SHARDS {
             let (length, holders) = (self.length(shard), self.holders(shard));
@@ -305,7 +305,7 @@ fn plans(gateways: u64) -> Vec<Plan> {
     let moving =
         Box::new(|shard, now| if now / (2 * HOUR) % 5 == shard as u64 { 2.6 } else { 0.2 });
     plans.push(plan("another hot shard each two hours", moving, 60));
-    let all = |_: usize, now: Nanos| if now / HOUR % 2 == 0 { 3.5 } else { 0.2 };
+    let all = |_: usize, now: Nanos| if (now / HOUR).is_multiple_of(2) { 3.5 } else { 0.2 };
     plans.push(Plan {
         room: 1,
         ..plan("all shards hot at once, and little room", Box::new(all), 150)
