@@ -147,7 +147,7 @@ impl Pools {
                 self.servers[server].late += 1;
                 if ordered || dropped {
                     // It may be carried out after a later write of the key.
-                    self.servers[server].stale = true;
+                    self.misses(server);
                     let health = self.settings.health.clone();
                     self.servers[server].fail(self.now, sent, &health);
                     self.servers_due = self.now;

@@ -61,14 +61,14 @@ impl Pools {
                 }
                 for server in all.into_iter().filter(|server| !reached.contains(server)) {
                     if !mutant::is(Mutant::PoolMissedWriteIgnored) {
-                        self.servers[server].stale = true;
+                        self.misses(server);
                     }
                 }
                 return reached;
             }
             if gutter.is_some() {
                 // The gutter takes the write: what these servers have is old from now on.
-                all.into_iter().for_each(|server| self.servers[server].stale = true);
+                all.into_iter().for_each(|server| self.misses(server));
             }
         }
         Vec::new()
@@ -145,7 +145,7 @@ impl Pools {
             if self.is_reached(server) {
                 self.send(id, request, 0, server, Role::Drop, Command::Delete, actions);
             } else {
-                self.servers[server].stale = true;
+                self.misses(server);
             }
         }
     }

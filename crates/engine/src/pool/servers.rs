@@ -18,6 +18,8 @@ pub(super) struct ServerState {
     pub(super) load: Load,
     /// Whether it may have missed writes, so that it is emptied before it is read.
     pub(super) stale: bool,
+    /// When it may last have missed one.
+    missed_at: Nanos,
     /// How many steps behind its own place on the ring its keys were while it could not be read; 0: they were not.
     pub(super) moved: u8,
     /// Writes that were given up and that it may still carry out.
@@ -42,6 +44,7 @@ impl ServerState {
             health: Health::new(now),
             load: Load::new(now),
             stale: false,
+            missed_at: 0,
             moved: 0,
             late: 0,
             copies: 0,
@@ -175,8 +178,26 @@ impl Pools {
         self.servers_due = next;
     }
 
+    /// Whether a write is still on its way to a server that missed a later one: if it came after the flush, the
+    /// server would have an old value and not be known to.
+    fn has_overtaken_writes(&self, at: ServerId) -> bool {
+        let Some(server) = self.servers.get(at) else { return false };
+        let missed = server.missed_at;
+        let writes = |role| !matches!(role, Role::Read | Role::Copied);
+        server.stale
+            && self.attempts.values().any(|a| a.server == at && writes(a.role) && a.sent <= missed)
+    }
+
+    /// A server may have missed a write: it is emptied before it is read.
+    pub(super) fn misses(&mut self, at: ServerId) {
+        let now = self.now;
+        let server = &mut self.servers[at];
+        (server.stale, server.missed_at) = (true, now);
+    }
+
     pub(super) fn ponged(&mut self, at: ServerId, actions: &mut Vec<Action>) {
         let now = self.now;
+        let overtaken = self.has_overtaken_writes(at);
         let Some(server) = self.servers.get_mut(at) else { return self.invariants.broken() };
         server.pinged = None;
         server.ping_at = now.saturating_add(self.settings.ping_interval);
@@ -185,7 +206,9 @@ impl Pools {
         if server.stale && !server.flushing && server.is_up(now, &self.settings.health) {
             if !flush {
                 server.stale = false;
-            } else if server.late == 0 || mutant::is(Mutant::PoolFlushBeforeLateWrites) {
+            } else if (server.late == 0 && !overtaken)
+                || mutant::is(Mutant::PoolFlushBeforeLateWrites)
+            {
                 // From here on writes are sent to it again, so that it misses none.
                 server.flushing = true;
                 actions.push(Action::Flush { server: at });

@@ -127,7 +127,7 @@ impl Pools {
         }
         // Whether it has the value is not known, nor whether it will: an older one than a later
         // write's, for all it knows.
-        self.servers[attempt.server].stale = true;
+        self.misses(attempt.server);
         if request.operation != Operation::Read {
             return self.refuse_failed(id, request, actions);
         }
@@ -187,7 +187,7 @@ impl Pools {
             if state.is_up(self.now, &self.settings.health) || state.health.answers() {
                 self.send(id, request, 0, server, Role::Drop, Command::Delete, actions);
             } else {
-                self.servers[server].stale = true;
+                self.misses(server);
             }
         }
     }

@@ -283,7 +283,7 @@ impl Pools {
     ) {
         // What was to be dropped there may still be there.
         if self.is_ordered(request) || attempt.role == Role::Drop {
-            self.servers[attempt.server].stale = true;
+            self.misses(attempt.server);
         }
         let id = attempt.request;
         if !self.may_answer(request) {

@@ -341,12 +341,7 @@ fn first(own: &Config) -> anyhow::Result<Option<Result<Document, String>>> {
             match runtime.block_on(etcd.one(&key)) {
                 Ok(pair) => return Ok(pair.map(|pair| Document::parse(&pair.value))),
                 Err(error) if began.elapsed().as_secs_f64() >= of.start_s => {
-                    return Err(anyhow::Error::new(error).context(format!(
-                        "no configuration of the cluster from etcd ({}, prefix {}) within {} s (membership.start_s)",
-                        of.endpoints.join(", "),
-                        of.prefix,
-                        of.start_s
-                    )));
+                    return Err(anyhow::Error::new(error).context(super::none_in_time(of)));
                 }
                 Err(_) => std::thread::sleep(Duration::from_millis(100)),
             }

@@ -227,6 +227,16 @@ pub struct MemberStatus {
     suspected_by: Vec<String>,
 }
 
+/// What is said where etcd does not show members, or what they share, in time.
+fn none_in_time(of: &crate::config::Membership) -> String {
+    format!(
+        "no membership in etcd ({}, prefix {}) within {} s (membership.start_s)",
+        of.endpoints.join(", "),
+        of.prefix,
+        of.start_s
+    )
+}
+
 fn lock(contact: &Mutex<Contact>) -> MutexGuard<'_, Contact> {
     contact.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -278,14 +288,7 @@ impl Membership {
                 let why = lock(&contact).error.clone();
                 anyhow::anyhow!(why.unwrap_or_else(|| "no node has joined".to_owned()))
             })
-            .with_context(|| {
-                format!(
-                    "no membership in etcd ({}, prefix {}) within {} s (membership.start_s)",
-                    config.membership.endpoints.join(", "),
-                    config.membership.prefix,
-                    config.membership.start_s
-                )
-            })?;
+            .with_context(|| none_in_time(&config.membership))?;
         Ok(Arc::new(Membership {
             seen,
             me,
