@@ -31,10 +31,15 @@ pub fn delete(etcd: SocketAddr, key: &str) {
     call(etcd, "/v3/kv/deleterange", &json!({ "key": BASE64_STANDARD.encode(key) }));
 }
 
-pub fn get(etcd: SocketAddr, key: &str) -> Value {
+/// The value of a key, if it is there.
+pub fn found(etcd: SocketAddr, key: &str) -> Option<Value> {
     let reply = call(etcd, "/v3/kv/range", &json!({ "key": BASE64_STANDARD.encode(key) }));
-    let value = reply["kvs"][0]["value"].as_str().unwrap_or_else(|| panic!("{key}: {reply}"));
-    serde_json::from_slice(&BASE64_STANDARD.decode(value).unwrap()).unwrap()
+    let value = BASE64_STANDARD.decode(reply["kvs"][0]["value"].as_str()?).unwrap();
+    Some(serde_json::from_slice(&value).unwrap())
+}
+
+pub fn get(etcd: SocketAddr, key: &str) -> Value {
+    found(etcd, key).unwrap_or_else(|| panic!("no {key}"))
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use serde_json::{Value, json};
 
 use crate::membership::{Etcd, History, Stopped, World, client, json as page, members};
-use crate::membership_hostile::{delete, get, put};
+use crate::membership_hostile::{delete, found, get, put};
 use crate::serve_client::{Client, spawn, until, until_or};
 
 const KEY: &str = "/concertina/config";
@@ -212,7 +212,7 @@ fn what_is_wrong_is_refused_by_name_and_the_last_good_version_stays() {
 
     // One that is gone, or older, is put back by the nodes.
     delete(etcd_at, KEY);
-    until("what was gone", || get(etcd_at, KEY) == good);
+    until("what was gone", || found(etcd_at, KEY).as_ref() == Some(&good));
     until("no refusal", || shared(at)["refused"].is_null());
     assert_eq!(member(at, "b").1, 0.5);
     let path = world.folder.path().join("shared.toml");
