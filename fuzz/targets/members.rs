@@ -15,6 +15,18 @@ mod config {
     pub use super::name::is_name;
 }
 
+mod common {
+    /// What processes share: here only that it is there, because its rules need all of the servers' configuration.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Document;
+
+    impl Document {
+        pub fn parse(value: &[u8]) -> Result<Document, String> {
+            if value.is_empty() { Err("malformed".to_owned()) } else { Ok(Document) }
+        }
+    }
+}
+
 mod etcd {
     /// What the client of etcd has.
     #[derive(Clone, Debug, PartialEq, Eq)]
