@@ -1,9 +1,9 @@
 //! Which regions of a shard's text are read most, for a text layer that does not hold all of it.
 //!
 //! The shard counts the bytes that queries extract of each region of its text (at most 4,096, so the counts are bounded). Here
-//! they decay with [`MEAN_LIFE_S`]: longer than that of the mix of queries, because a text layer takes seconds to build and is
+//! they decay with `MEAN_LIFE_S`: longer than that of the mix of queries, because a text layer takes seconds to build and is
 //! worth it only for what is read for longer. A layer is *proposed* for the hottest regions that together are read for
-//! [`COVERED`] of all bytes; where these are most of the text, for all of it.
+//! `COVERED` of all bytes; where these are most of the text, for all of it.
 //!
 //! **Cost.** A pass over the regions for each observation, and sorting them for a proposal: 0.2 ms for 4,096.
 //! **Limits.** Reads that are spread evenly over the text have no hot regions, and a layer smaller than the text then helps in

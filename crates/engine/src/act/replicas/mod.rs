@@ -1,7 +1,7 @@
 //! Which hot shards get a further replica, on which node, and for how long.
 //!
 //! A shard of a dataset is on its nodes of the ring. Where these are busy and none of them can make it faster by a further layer
-//! ([`layers::replicas`](crate::layers::replicas) says when), a gateway asks the least loaded other node to hold a copy, too. The copy is *leased*: the gateway
+//! ([`crate::layers::replicas`] says when), a gateway asks the least loaded other node to hold a copy, too. The copy is *leased*: the gateway
 //! renews it while it is needed, and a node drops what nobody renews, so that a gateway that ends leaves nothing behind. The
 //! bytes of leased copies count against the budget that the node's layers have ([`Leases`]); where there is no room the node
 //! refuses, and is left alone for [`Settings::refused`].
