@@ -67,7 +67,7 @@ enum What {
     },
 }
 
-/// Attempts to change what others change too.
+/// Attempts of a change that meets changes of others.
 const ATTEMPTS: usize = 8;
 
 /// What is shared.
@@ -82,7 +82,7 @@ impl Shared {
         let table = |name: &str| {
             let given = shown.get(name).cloned().unwrap_or(json!({}));
             serde_json::from_value(given)
-                .with_context(|| format!("the reply's {name} are no table"))
+                .with_context(|| format!("`{name}` in the server's reply is not a table"))
         };
         Ok(Shared { weights: table("weights")?, settings: table("settings")? })
     }
@@ -112,7 +112,7 @@ impl Shared {
             return serve::config::set_shared(&mut self.settings, change)
                 .map_err(|why| anyhow::anyhow!("{change}: {why}"));
         };
-        // A name may have points.
+        // The name of a member may contain dots.
         let (name, value) = weight.split_once('=').context("write weight.MEMBER=NUMBER")?;
         let number: f64 =
             value.trim().parse().with_context(|| format!("{change}: {value:?} is not a number"))?;
@@ -144,9 +144,11 @@ fn change(
     at: &At,
     change: &dyn Fn(&mut Shared) -> anyhow::Result<()>,
 ) -> anyhow::Result<(u64, Vec<String>)> {
-    for attempt in 1.. {
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
         let shown = at.json(&Method::GET, PATH)?;
-        let version = shown["version"].as_u64().context("the reply has no version")?;
+        let version = shown["version"].as_u64().context("the server's reply has no `version`")?;
         let mut shared = Shared::of(&shown)?;
         change(&mut shared)?;
         let new = json!({
@@ -156,13 +158,12 @@ fn change(
         let written = at.send(&Method::PUT, PATH, new.to_string().into_bytes());
         let conflict = written.as_ref().err().and_then(|error| error.downcast_ref::<Refused>());
         let conflict = matches!(conflict, Some(Refused::Status(StatusCode::CONFLICT, _)));
-        if !conflict || attempt == ATTEMPTS {
+        if !conflict || attempts == ATTEMPTS {
             written?;
             let later = at.json(&Method::GET, PATH)?["at_next_start"].take();
             return Ok((version + 1, serde_json::from_value(later).unwrap_or_default()));
         }
     }
-    bail!("others change it all the time")
 }
 
 const PATH: &str = "/admin/cluster";

@@ -155,6 +155,15 @@ impl Drop for Stopped {
     }
 }
 
+/// Starts a client of each of eight keys.
+pub fn clients(history: &Arc<History>, at: SocketAddr) -> Vec<std::thread::JoinHandle<()>> {
+    let start = |key| {
+        let history = history.clone();
+        std::thread::spawn(move || client(&history, at, key))
+    };
+    (0..8).map(start).collect()
+}
+
 /// One client of each of eight keys: writes ascending numbers, and reads what it wrote.
 pub fn client(history: &History, at: SocketAddr, key: u64) {
     let mut client = Client::connect(at);
@@ -231,12 +240,7 @@ fn members_come_and_go_while_clients_write_and_read() {
     until("two members", || live(&["a", "b"]));
     let history = Arc::new(History::default());
     let _stopped = Stopped(history.clone());
-    let clients: Vec<_> = (0..8)
-        .map(|key| {
-            let history = history.clone();
-            std::thread::spawn(move || client(&history, at, key))
-        })
-        .collect();
+    let clients = clients(&history, at);
     // All keys can be written: the count rises for each.
     let all_written = |what: &str| {
         let before = history.acknowledged.lock().unwrap().clone();

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 use serde_json::{Value, json};
 
-use crate::membership::{Etcd, History, Stopped, World, client, json as page, members};
+use crate::membership::{Etcd, History, Stopped, World, clients, json as page, members};
 use crate::membership_hostile::{delete, found, get, put};
 use crate::serve_client::{Client, spawn, until, until_or};
 
@@ -58,12 +58,7 @@ fn weights_move_keys_while_clients_write_and_read() {
     until("three members", || members(at).iter().filter(|(_, _, live)| *live).count() == 3);
     let history = Arc::new(History::default());
     let _stopped = Stopped(history.clone());
-    let clients: Vec<_> = (0..8)
-        .map(|key| {
-            let history = history.clone();
-            std::thread::spawn(move || client(&history, at, key))
-        })
-        .collect();
+    let clients = clients(&history, at);
     let all_written = |what: &str| {
         let before = history.acknowledged.lock().unwrap().clone();
         let missing = || {

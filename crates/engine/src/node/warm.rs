@@ -1,4 +1,4 @@
-//! Copies of what is hot for nodes that a view made some of the keys' nodes.
+//! Warming: nodes to which a change of the ring gave keys are offered the hottest objects of these keys.
 //!
 //! A node that joins is cold: each of its keys costs a read of the origin, at the time at which it is wanted. So who has a key
 //! offers it to the nodes that are new to it: the first of the key's nodes that was one of them before. It goes through its
@@ -25,7 +25,7 @@ use crate::{Key, Payload};
 
 /// Elements of memory's order that are looked at in a tick.
 const LOOKED: usize = 4096;
-/// Keys that are remembered at most.
+/// The most keys that wait; what is found beyond is not warmed.
 const KEYS_MAX: usize = 1 << 16;
 /// Keys that are offered or put off in a tick.
 const TURNS: usize = 64;
@@ -109,13 +109,13 @@ impl<P: Payload> Node<P> {
         Some(Warmed { waiting, goes_on: now.is_some(), ..self.warm.done })
     }
 
-    /// The ring, if others are warmed after a change of it.
+    /// The present ring; `None` if nodes are not warmed after changes of it.
     pub(super) fn ring_before(&self) -> Option<Arc<Ring>> {
         let cluster = self.cluster.as_ref()?;
         (cluster.settings.warm_bytes_per_s > 0).then(|| cluster.settings.ring.clone())
     }
 
-    /// A view has come; `before`: the ring before.
+    /// Begins to warm others if a view has changed the ring; `before` is the ring that it replaced.
     pub(super) fn begin_warming(&mut self, now: Nanos, before: Arc<Ring>) {
         let Some(cluster) = &self.cluster else { return };
         if Arc::ptr_eq(&before, &cluster.settings.ring) {

@@ -18,7 +18,7 @@ pub(super) struct ServerState {
     pub(super) load: Load,
     /// Whether it may have missed writes, so that it is emptied before it is read.
     pub(super) stale: bool,
-    /// When it may last have missed one.
+    /// The time of the last write that it may have missed.
     missed_at: Nanos,
     /// How many steps behind its own place on the ring its keys were while it could not be read; 0: they were not.
     pub(super) moved: u8,
@@ -178,8 +178,9 @@ impl Pools {
         self.servers_due = next;
     }
 
-    /// Whether a write is still on its way to a server that missed a later one: if it came after the flush, the
-    /// server would have an old value and not be known to.
+    /// Whether a write is under way to a server that has since missed a later write. If the server carried it out
+    /// after its flush, it would hold an old value while it counts as current. Cost: O(attempts under way) if the server is
+    /// stale, else O(1).
     fn has_overtaken_writes(&self, at: ServerId) -> bool {
         let Some(server) = self.servers.get(at) else { return false };
         let missed = server.missed_at;
@@ -188,7 +189,7 @@ impl Pools {
             && self.attempts.values().any(|a| a.server == at && writes(a.role) && a.sent <= missed)
     }
 
-    /// A server may have missed a write: it is emptied before it is read.
+    /// Notes that a server may have missed a write, so that it is emptied before it is read.
     pub(super) fn misses(&mut self, at: ServerId) {
         let now = self.now;
         let server = &mut self.servers[at];

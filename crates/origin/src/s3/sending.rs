@@ -133,7 +133,7 @@ pub struct Sending {
 }
 
 impl Sending {
-    /// Begins to send `length` bytes with this hash; `options` have no mode yet. `None`: too many are under way.
+    /// Begins to send `length` bytes with this hash. `None` if [`SENDINGS_MAX`] writes are sent already.
     pub fn start(
         store: &Arc<Store>,
         path: &Path,
@@ -146,14 +146,10 @@ impl Sending {
         let (complete, completed) = oneshot::channel();
         let (tell, outcome) = oneshot::channel();
         let body = Growing { pieces, left: length, complete: completed };
-        let (store, to) = (store.clone(), path.clone());
-        let task = {
-            let store = store.clone();
-            async move {
-                let _ = tell.send(put(&store, &to, attributes, sha256, body).await);
-            }
-        };
-        let worker = Worker(store.thread.handle().spawn(task));
+        let (of, to) = (store.clone(), path.clone());
+        let worker = Worker(store.thread.handle().spawn(async move {
+            let _ = tell.send(put(&of, &to, attributes, sha256, body).await);
+        }));
         Some(Sending { pieces: send, complete, outcome, _worker: worker, _permit: permit })
     }
 

@@ -5,7 +5,7 @@
 //! the one that was taken last stays. Weights become part of the list of members, and so of its one sequence of views
 //! ([`super::agent`]); settings count from a process's next start on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -294,8 +294,7 @@ impl Common {
     pub fn status(&self) -> Status {
         let shared = self.lock();
         let taken = shared.taken.clone().unwrap_or_default();
-        let mut at_next_start = differing(&shared.started, &taken.settings);
-        at_next_start.sort_unstable();
+        let at_next_start = differing(&shared.started, &taken.settings);
         Status {
             version: taken.version,
             weights: taken.weights,
@@ -306,28 +305,23 @@ impl Common {
     }
 }
 
-/// The names of what two tables of sections have otherwise.
+/// The names of the settings that differ between two tables of sections, in ascending order.
 fn differing(a: &Table, b: &Table) -> Vec<String> {
-    let mut names = Vec::new();
-    let mut sections: Vec<&String> = a.keys().chain(b.keys()).collect();
-    sections.sort_unstable();
-    sections.dedup();
-    for section in sections.into_iter().filter(|section| a.get(*section) != b.get(*section)) {
-        let empty = Table::new();
-        let of = |table: &Table| table.get(section).and_then(|value| value.as_table()).cloned();
-        match (of(a), of(b)) {
-            (None, None) => names.push(section.clone()),
-            (one, other) => {
-                let (one, other) = (one.unwrap_or(empty.clone()), other.unwrap_or(empty));
-                let mut keys: Vec<&String> = one.keys().chain(other.keys()).collect();
-                keys.sort_unstable();
-                keys.dedup();
-                let keys = keys.into_iter().filter(|key| one.get(*key) != other.get(*key));
-                names.extend(keys.map(|key| format!("{section}.{key}")));
-            }
+    let (a, b) = (by_name(a), by_name(b));
+    let names: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+    names.into_iter().filter(|name| a.get(*name) != b.get(*name)).cloned().collect()
+}
+
+/// Settings by `section.key`; lists, which are shared as a whole, by `section`.
+fn by_name(settings: &Table) -> BTreeMap<String, &toml::Value> {
+    let mut all = BTreeMap::new();
+    for (section, value) in settings {
+        match value.as_table() {
+            Some(keys) => all.extend(keys.iter().map(|(key, v)| (format!("{section}.{key}"), v))),
+            None => _ = all.insert(section.clone(), value),
         }
     }
-    names
+    all
 }
 
 /// The value as etcd has it, from a thread of its own; `None` if there is none.

@@ -81,7 +81,7 @@ impl Tap {
         lines.iter().filter(|line| line.starts_with("PUT /objects/k")).count()
     }
 
-    /// Waits until so many bytes have been sent.
+    /// Waits until the store has received `bytes` bytes or more.
     fn wait(&self, bytes: u64) -> bool {
         let start = Instant::now();
         while self.sent.load(Ordering::Relaxed) < bytes {

@@ -20,7 +20,7 @@ struct Copy {
     until: BTreeMap<u64, Nanos>,
 }
 
-/// The copies that a node holds on lease. It has no clock; callers pass the time.
+/// The leased copies that a node holds. There is no clock here; callers pass the time.
 ///
 /// ```
 /// use engine::act::replicas::Leases;

@@ -106,6 +106,8 @@ impl Drawn {
 struct Found {
     inside: u32,
     rows: u32,
+    /// Shares at loads that the model calls unstable, so that it predicts nothing; they are not among the rows.
+    refused: u32,
     right: u32,
     worst: [f64; 2],
 }
@@ -142,9 +144,9 @@ fn judge(seed: u64) -> Found {
             // What a run of this length is known to, by batches.
             let batches: Vec<f64> = kept.chunks(kept.len() / 20).take(20).map(of).collect();
             let variance = batches.iter().map(|b| (b - share).powi(2)).sum::<f64>() / 19.0 / 20.0;
-            let p = match fitted.model.within(rate, t) {
-                Ok(p) => p,
-                Err(_) => crate::Parameter { value: 0.0, low: 0.0, high: 1.0, unit: "1".into() },
+            let Ok(p) = fitted.model.within(rate, t) else {
+                found.refused += 1;
+                continue;
             };
             // The interval of what will be measured: that of the prediction and of the run.
             let below = (p.value - p.low).hypot(1.96 * variance.sqrt());
@@ -182,8 +184,8 @@ fn judged(seeds: std::ops::Range<u64>) -> Found {
     let (mut light, mut heavy) = (Vec::new(), Vec::new());
     for seed in seeds {
         let one = judge(seed);
-        (all.inside, all.rows, all.right) =
-            (all.inside + one.inside, all.rows + one.rows, all.right + one.right);
+        (all.inside, all.rows) = (all.inside + one.inside, all.rows + one.rows);
+        (all.refused, all.right) = (all.refused + one.refused, all.right + one.right);
         light.push(one.worst[0]);
         heavy.push(one.worst[1]);
     }
@@ -192,10 +194,11 @@ fn judged(seeds: std::ops::Range<u64>) -> Found {
     }
     let at = |of: &[f64], share: f64| of[((of.len() - 1) as f64 * share) as usize];
     println!(
-        "{} of {} inside ({:.1} %), {} right; worst error up to 80 %: median {:.1}, 90 % of services {:.1}, all {:.1}; at 90 %: {:.1}, {:.1}, {:.1}",
+        "{} of {} inside ({:.1} %), {} not predicted, {} right; worst error up to 80 %: median {:.1}, 90 % of services {:.1}, all {:.1}; at 90 %: {:.1}, {:.1}, {:.1}",
         all.inside,
         all.rows,
         100.0 * f64::from(all.inside) / f64::from(all.rows),
+        all.refused,
         all.right,
         at(&light, 0.5),
         at(&light, 0.9),
@@ -211,16 +214,16 @@ fn judged(seeds: std::ops::Range<u64>) -> Found {
 #[test]
 fn intervals_hold_what_drawn_services_do() {
     let all = judged(1..5);
-    assert!(10 * all.inside >= 9 * all.rows, "{all:?}");
+    assert!(10 * all.inside >= 9 * all.rows && all.refused <= 4, "{all:?}");
     assert!(all.right >= 3, "{all:?}");
 }
 
-/// The figures of docs/models.md: `cargo test … sixty_drawn_services -- --ignored --nocapture`.
+/// The same of many, by hand: `cargo test … sixty_drawn_services -- --ignored --nocapture`.
 #[test]
 #[ignore = "minutes"]
 fn intervals_hold_what_sixty_drawn_services_do() {
     let all = judged(0..60);
     let share = f64::from(all.inside) / f64::from(all.rows);
-    assert!((0.90..=0.99).contains(&share), "{all:?}");
+    assert!((0.90..=0.99).contains(&share) && 20 * all.refused <= all.rows, "{all:?}");
     assert!(all.right >= 54, "{all:?}");
 }
