@@ -31,7 +31,7 @@ use serde::Serialize;
 
 use super::event::RequestId;
 use super::handover::Handover;
-use super::terms::{TERMS_MAX, Term, Terms};
+use super::terms::{Change, Term, Terms};
 use super::{Action, ClusterSettings, Node};
 use crate::mutant::{self, Mutant};
 use crate::route::{NodeId, Ring, View};
@@ -247,29 +247,11 @@ impl Cluster {
         let before = std::mem::replace(&mut self.view, view);
         let next = before.epoch + 1 == term.epoch || mutant::is(Mutant::MissedViewTrusted);
         let ring = &self.settings.ring;
-        let few = self.terms.begun.len() < TERMS_MAX;
-        if before.epoch > 0 && next && few && old.slots() == ring.slots() {
-            let trusted = mutant::is(Mutant::NewReplicaTrusted);
-            let same_live = before.live == self.view.live;
-            let view = &self.view;
-            let same_keyed = |node: NodeId| old.has_keys(node) == ring.has_keys(node);
-            let blind = mutant::is(Mutant::WeightsTrusted) && (0..members).all(same_keyed);
-            let changed = |slot: usize| {
-                if blind && same_live {
-                    return None;
-                }
-                let same_hot = old.hot_row(slot) == ring.hot_row(slot);
-                if same_live && same_hot && old.row(slot) == ring.row(slot) {
-                    return None;
-                }
-                let (had, has) = (old.of_slot(slot), ring.of_slot(slot));
-                let trusted = trusted || mutant::is(Mutant::NewHotNodeTrusted) && ring.is_hot(me);
-                let joins = !old.may_hold(slot, me) && ring.may_hold(slot, me) && !trusted;
-                let former = before.primary(&had);
-                let left = former.is_some_and(|former| view.has_handed_over(former));
-                (former != view.primary(&has) || joins).then_some(left && !joins)
-            };
-            self.terms.begin(term, ring.slots(), now, changed);
+        if before.epoch > 0 && next && old.slots() == ring.slots() {
+            let same_keyed = (0..members).all(|node| old.has_keys(node) == ring.has_keys(node));
+            let (old, ring, before, view) =
+                (old.clone(), ring.clone(), before.clone(), self.view.clone());
+            self.terms.begin(term, now, Change { me, old, before, ring, view, same_keyed });
         } else {
             self.terms = Terms::new(term);
         }
@@ -571,6 +553,7 @@ impl<P: Payload> Node<P> {
         self.end_writes(now, None, actions);
         // A node without peers gets ticks too.
         let Some(cluster) = &mut self.cluster else { return };
+        cluster.terms.sweep();
         let (me, tick) = (cluster.me(), cluster.settings.tick());
         for (&request, write) in &mut cluster.pending {
             for (peer, again) in &mut write.peers {

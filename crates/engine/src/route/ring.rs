@@ -7,11 +7,13 @@
 //! in proportion to its weight, with a relative error of about 1/√(slots × share): 1.4 % for one of
 //! 200. Adding or removing a member moves no key between the others, in whatever order members come.
 //! A look-up costs one hash of the key and one read of the table, which has two bytes for each slot
-//! and replica. Points on a circle would need many points per member for the same balance, and a
+//! and replica. The table is computed in pages of 64 slots, each when one of its slots is looked up
+//! first, so that a ring is made at once however often members change. Points on a circle would need many points per member for the same balance, and a
 //! search. A smaller table that is balanced on purpose would be less even once members have left: a
 //! slot's members follow from the slot alone, or keys move between others.
 
 use std::fmt;
+use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 
@@ -32,6 +34,9 @@ pub const PLACEMENT: u32 = 2;
 const SLOT_BITS: u32 = 20;
 #[cfg(test)]
 const SLOTS: usize = 1 << SLOT_BITS;
+
+/// A page of the table has 2 to this power slots.
+const PAGE_BITS: u32 = 6;
 
 /// Maximum number of members of a ring.
 const MEMBERS_MAX: usize = 4096;
@@ -137,16 +142,15 @@ impl Replicas {
 /// assert!((ring.shares()[2] - 0.5).abs() < 0.01);
 /// # Ok::<(), engine::route::RingError>(())
 /// ```
-#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 #[serde(try_from = "RingParts", into = "RingParts")]
 pub struct Ring {
     members: Vec<Member>,
     replicas: usize,
-    /// The nodes of each slot in turn, `replicas` per slot.
-    table: Vec<u16>,
-    /// The hot nodes of each slot in turn, `hot_each` per slot.
-    hot: Vec<u16>,
-    hot_each: usize,
+    /// The nodes of each slot.
+    table: Table,
+    /// The hot nodes of each slot.
+    hot: Table,
     /// The number of slots is 2 to this power.
     slot_bits: u32,
     /// The members' indexes in ascending order of their names.
@@ -155,7 +159,15 @@ pub struct Ring {
     listed: bool,
 }
 
-/// Omits the table, which follows from the rest.
+/// The tables follow from the rest.
+impl PartialEq for Ring {
+    fn eq(&self, other: &Ring) -> bool {
+        let of = |ring: &Ring| (ring.replicas, ring.slot_bits, ring.listed);
+        of(self) == of(other) && self.members == other.members
+    }
+}
+
+/// Omits the tables, which follow from the rest.
 impl fmt::Debug for Ring {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (members, replicas) = (&self.members, &self.replicas);
@@ -199,7 +211,8 @@ impl From<Ring> for RingParts {
 
 impl Ring {
     /// A ring of members in any order. `replicas` is the number of nodes of a key, its primary
-    /// included (fewer if there are fewer members). Costs a million hashes for each member.
+    /// included (fewer if there are fewer members). Costs a hash for each member, and for each member
+    /// 64 more at the first look-up in each of 16,384 pages of the table.
     ///
     /// # Errors
     /// See [`RingError`].
@@ -258,11 +271,11 @@ impl Ring {
             return Err(RingError::Empty);
         }
         let each = replicas.min(placed.len());
-        let table = table(&placed, slot_bits, each);
+        let table = Table::new(placed, slot_bits, each);
         let placed_hot = self::placed(&members, true);
         let hot_each = HOT_NODES_MAX.min(REPLICAS_MAX - each).min(placed_hot.len());
-        let hot = self::table(&placed_hot, slot_bits, hot_each);
-        Ok(Ring { members, replicas: each, table, hot, hot_each, slot_bits, by_name, listed })
+        let hot = Table::new(placed_hot, slot_bits, hot_each);
+        Ok(Ring { members, replicas: each, table, hot, slot_bits, by_name, listed })
     }
 
     /// The members, in ascending order of their names, or as listed: [`NodeId`] is the index here.
@@ -295,7 +308,7 @@ impl Ring {
 
     /// The number of nodes that may be hot nodes of a key.
     pub fn hot_count(&self) -> usize {
-        self.hot_each
+        self.hot.each
     }
 
     /// The number of slots: keys of one slot have the same nodes.
@@ -332,14 +345,12 @@ impl Ring {
 
     /// The same as they stand in the table, to be compared.
     pub(crate) fn row(&self, slot: usize) -> &[u16] {
-        let from = slot * self.replicas;
-        &self.table[from..from + self.replicas]
+        self.table.row(slot)
     }
 
     /// The hot nodes of the keys of a slot, the first to be named first.
     pub(crate) fn hot_row(&self, slot: usize) -> &[u16] {
-        let from = slot * self.hot_each;
-        &self.hot[from..from + self.hot_each]
+        self.hot.row(slot)
     }
 
     /// The nodes of the key with this [`key_hash`], and behind them up to `count` of its hot nodes: the
@@ -391,6 +402,7 @@ impl Ring {
 }
 
 /// A member that has keys, or a hot node.
+#[derive(Clone)]
 struct Placed {
     node: u16,
     seed: u64,
@@ -408,18 +420,37 @@ fn placed(members: &[Member], hot: bool) -> Vec<Placed> {
     members.filter(|(_, member)| member.weight > 0.0 && member.hot == hot).map(of).collect()
 }
 
-/// The first `each` members of all slots in turn.
-fn table(placed: &[Placed], slot_bits: u32, each: usize) -> Vec<u16> {
-    if each == 0 {
-        return Vec::new();
+/// The first `each` members of all slots.
+#[derive(Clone)]
+struct Table {
+    each: usize,
+    placed: Vec<Placed>,
+    /// Whether all have the same weight.
+    even: bool,
+    /// The members of 64 slots in turn, `each` per slot, once one of these slots was looked up.
+    pages: Vec<OnceLock<Box<[u16]>>>,
+}
+
+impl Table {
+    fn new(placed: Vec<Placed>, slot_bits: u32, each: usize) -> Table {
+        let even = placed.iter().all(|member| member.weight == placed[0].weight);
+        let pages = if each == 0 { 0 } else { 1 << slot_bits.saturating_sub(PAGE_BITS) };
+        Table { each, placed, even, pages: vec![OnceLock::new(); pages] }
     }
-    let slots = 1u64 << slot_bits;
-    let mut table = Vec::with_capacity(slots as usize * each);
-    let even = placed.iter().all(|member| member.weight == placed[0].weight);
-    for slot in 0..slots {
-        table.extend_from_slice(&first(placed, slot, each, even)[..each]);
+
+    fn row(&self, slot: usize) -> &[u16] {
+        let (page, at) = (slot >> PAGE_BITS, slot % (1 << PAGE_BITS));
+        let Some(rows) = self.pages.get(page) else { return &[] };
+        &rows.get_or_init(|| self.page(page))[at * self.each..][..self.each]
     }
-    table
+
+    fn page(&self, page: usize) -> Box<[u16]> {
+        let slots = (page << PAGE_BITS..).take(1 << PAGE_BITS);
+        let rows = slots.flat_map(|slot| {
+            first(&self.placed, slot as u64, self.each, self.even).into_iter().take(self.each)
+        });
+        rows.collect()
+    }
 }
 
 /// The `each` members that a slot ranks first, in their order; `even` if all have the same weight.

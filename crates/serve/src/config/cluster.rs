@@ -245,7 +245,7 @@ fn nanos(seconds: f64) -> Nanos {
 }
 
 impl Config {
-    /// Where keys belong; `None` for a node alone. Costs a million hashes for each member.
+    /// Where keys belong; `None` for a node alone.
     pub fn ring(&self) -> Option<Arc<Ring>> {
         let member = |m: &Member| route::Member {
             hot: m.class == Class::Hot,

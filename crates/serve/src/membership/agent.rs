@@ -6,6 +6,7 @@
 //! late is made again from what the next round finds.
 
 mod configure;
+mod rest;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -26,6 +27,7 @@ use super::roster::{Entry, Roster, State};
 use super::snapshot::{Alive, Snapshot};
 use super::{Contact, Known, Order, Seen, lock};
 use crate::config::{Class, Config};
+use rest::Rest;
 
 /// What the process that started the agent waits for.
 pub type First = std::sync::mpsc::Sender<(watch::Sender<Seen>, Option<NodeId>)>;
@@ -51,6 +53,7 @@ struct Me {
     renewed: Nanos,
     serves: bool,
     leaves: bool,
+    rest: Rest,
 }
 
 /// See the module.
@@ -107,6 +110,7 @@ impl Agent {
                     renewed: 0,
                     serves: false,
                     leaves: false,
+                    rest: Rest::default(),
                 })
             }
             _ => None,
@@ -372,7 +376,13 @@ impl Agent {
 
     /// Changes the list where it is not as it should be, and says whom this node suspects.
     async fn entries(&mut self, snapshot: &Snapshot) -> Result<bool, Error> {
-        let Some(me) = &self.me else { return Ok(false) };
+        let Some(me) = &mut self.me else { return Ok(false) };
+        if let Some(Ok(roster)) = &snapshot.roster {
+            let entry = roster.find(&me.name).map(|at| &roster.members[at]);
+            let mine = entry.filter(|entry| entry.instance == me.alive.instance);
+            me.rest.note(mine.is_some_and(|entry| entry.live), clock::now());
+        }
+        let me = &*me;
         if !snapshot.alive.get(&me.name).is_some_and(|(alive, ..)| *alive == me.alive) {
             return Ok(false);
         }
@@ -416,7 +426,10 @@ impl Agent {
                 return Ok(false);
             }
         }
-        let may = me.serves && !me.leaves && !snapshot.is_suspected(&before, &me.name);
+        let may = me.serves
+            && !me.leaves
+            && me.rest.is_over(clock::now())
+            && !snapshot.is_suspected(&before, &me.name);
         if let (true, Some(at)) = (may, next.find(&me.name)) {
             next.members[at].live = true;
         }

@@ -69,9 +69,16 @@ impl Probes {
         let every = Duration::from_nanos((self.suspect / 5).max(1_000_000));
         let mut ticks = tokio::time::interval(every);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut last = clock::now();
         loop {
             ticks.tick().await;
+            let now = clock::now();
+            let late = now.saturating_sub(std::mem::replace(&mut last, now)) > self.suspect / 2;
             let mut all = self.lock();
+            if late {
+                // This process stood still, or waited for a processor: what it took for the others' silence was its own.
+                all.values_mut().for_each(|probe| probe.failing = None);
+            }
             for (name, probe) in all.iter_mut().filter(|(_, probe)| !probe.asked) {
                 probe.asked = true;
                 let (name, pool, sent) = (name.clone(), probe.pool.clone(), clock::now());

@@ -188,7 +188,7 @@ impl Roster {
         self.members.iter().map(member).collect()
     }
 
-    /// The ring. Costs a million hashes for each member with keys.
+    /// The ring.
     ///
     /// # Errors
     ///
