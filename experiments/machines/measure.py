@@ -1,23 +1,24 @@
-"""Three machines as network namespaces, each with two nodes and a gateway; the list of members in a real etcd.
+"""Three machines as network namespaces, each with two nodes and a gateway; the list of members in a real etcd, the objects in versitygw.
 
-python3 measure.py CONCERTINA SCRATCH ROUNDS [PART,...]
+python3 measure.py CONCERTINA VERSITYGW SCRATCH ROUNDS [PART,...]
 
-CONCERTINA is the program. Each round strikes one machine after the other: it is killed, stands still, is cut off, its sending
+CONCERTINA and VERSITYGW are the programs. Each round strikes one machine after the other: it is killed, stands still, is cut off, its sending
 is lost while it receives, and it is cut off from one other machine alone (which etcd and the third reach); it is killed and started again with other clocks than
 the others', stands still so and is cut off so, twice; then etcd is killed and started again, a node joins and is
 drained. PARTs (faults, clocks, etcd, join) leave the others out. Clients write ascending numbers, each key by one client, and read; every read is held against what was acknowledged before
 it began. Clients avoid the gateways of struck machines from 0.1 s on, as behind a balancer. Prints JSON.
 """
-import glob, http.client, json, os, random, signal, socket, subprocess, sys, threading, time
+import bisect, glob, http.client, json, os, random, signal, socket, subprocess, sys, threading, time
 
-program, scratch, rounds = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]), int(sys.argv[3])
-PARTS = sys.argv[4].split(",") if len(sys.argv) > 4 else ["faults", "clocks", "etcd", "join"]
+program, store, scratch, rounds = *map(os.path.abspath, sys.argv[1:4]), int(sys.argv[4])
+PARTS = sys.argv[5].split(",") if len(sys.argv) > 5 else ["faults", "clocks", "etcd", "join"]
 # Seconds that a machine's clocks are ahead of the others': CLOCK_REALTIME, and CLOCK_MONOTONIC with CLOCK_BOOTTIME.
 SKEWS = [(3600, 1_000_000), (-3600, 47)]
 random.seed(7)
 PID, KEYS, WRITERS, READERS, LASTS_S, SETTLE_S, WITHIN_S = os.getpid(), 48, 6, 3, 3.0, 2.0, 8.0
 NET = f"198.18.{PID % 250}"
 TOKEN = f"experiment-{PID}"
+STORE, KEYS_OF_STORE = f"{NET}.254:7075", {"AWS_ACCESS_KEY_ID": "experiment", "AWS_SECRET_ACCESS_KEY": "experiment-secret"}
 os.makedirs(scratch, exist_ok=True)
 
 
@@ -53,7 +54,7 @@ class Machines:
     """The namespaces, the processes in them, and etcd outside."""
 
     def __init__(self):
-        self.running, self.etcd, self.started, self.skews = {}, None, 0, {}
+        self.running, self.etcd, self.store, self.skews = {}, None, None, {}
         bridge = f"ck{PID}"
         ip("link", "add", bridge, "type", "bridge")
         ip("address", "add", f"{NET}.254/24", "dev", bridge)
@@ -66,6 +67,7 @@ class Machines:
             ip("-n", name(machine), "link", "set", "eth0", "up")
             ip("-n", name(machine), "link", "set", "lo", "up")
         self.start_etcd()
+        self.start_store()
         for machine in range(3):
             self.start(machine)
 
@@ -87,10 +89,25 @@ class Machines:
                 time.sleep(0.02)
         raise AssertionError("etcd does not answer")
 
+    def start_store(self):
+        os.makedirs(f"{scratch}/store/objects")
+        access, secret = KEYS_OF_STORE.values()
+        self.store = subprocess.Popen(
+            [store, "--port", STORE, "--access", access, "--secret", secret, "--quiet", "--keep-alive", "posix", f"{scratch}/store"],
+            stdout=subprocess.DEVNULL, stderr=open(f"{scratch}/store.log", "a"))
+        until = time.monotonic() + 30
+        while time.monotonic() < until:
+            try:
+                return socket.create_connection((f"{NET}.254", 7075), 0.5).close()
+            except OSError:
+                time.sleep(0.02)
+        raise AssertionError("versitygw does not answer")
+
     def serve(self, machine, role, who, port):
         sets = [
             f"serve.role={role}", f"serve.token={TOKEN}", f"cluster.token={TOKEN}-between", "serve.threads=1", "cluster.replicas=3",
-            "membership.kind=etcd", f'membership.endpoints=["http://{NET}.254:2379"]', f"origin.path={scratch}/origin",
+            "membership.kind=etcd", f'membership.endpoints=["http://{NET}.254:2379"]', 
+            "origin.kind=s3", "origin.bucket=objects", f"origin.endpoint=http://{STORE}", "origin.allow_http=true",
             f"device.0.path={scratch}/device-{who}", "device.0.bytes=1GB", "gateway.deadline_s=6", "serve.drain_s=1",
         ]
         if role == "node":
@@ -101,7 +118,7 @@ class Machines:
         log = open(f"{scratch}/{who}.log", "a")
         clocks = skewed(*self.skews[machine]) if machine in self.skews else []
         self.running[who] = (machine, subprocess.Popen(
-            ["ip", "netns", "exec", name(machine), *clocks, program, "serve", "--json", *arguments], stdout=log, stderr=log))
+            ["ip", "netns", "exec", name(machine), *clocks, program, "serve", "--json", *arguments], stdout=log, stderr=log, env={**os.environ, **KEYS_OF_STORE}))
 
     def start(self, machine):
         for one in (0, 1):
@@ -158,9 +175,9 @@ class Machines:
         for _, process in self.running.values():
             process.kill()
             process.wait()
-        if self.etcd:
-            self.etcd.kill()
-            self.etcd.wait()
+        for process in filter(None, [self.etcd, self.store]):
+            process.kill()
+            process.wait()
         for machine in range(3):
             ip("link", "delete", f"ck{PID}n{machine}", check=False)
             ip("netns", "delete", name(machine), check=False)
@@ -175,6 +192,7 @@ class History:
         self.acked = [0] * KEYS       # the newest acknowledged number of each key
         self.sent = [0] * KEYS
         self.acks = [[] for _ in range(KEYS)]  # (began, ended)
+        self.last = [None] * KEYS     # what became of each key's last write that was not acknowledged
         self.reads = self.writes = self.refused = 0
         self.failed, self.stale, self.slowest = [], [], 0.0
 
@@ -226,7 +244,8 @@ def writer(history, number):
         for key in keys:
             value = history.sent[key] = history.sent[key] + 1
             began = time.monotonic()
-            got = ask(connections, pick(history), "PUT", f"/objects/key-{key}", str(value))
+            gateway = pick(history)
+            got = ask(connections, gateway, "PUT", f"/objects/key-{key}", str(value))
             ended = time.monotonic()
             with history.lock:
                 if got and got[0] == 200:
@@ -235,6 +254,7 @@ def writer(history, number):
                     history.writes += 1
                 else:
                     history.refused += 1
+                    history.last[key] = f"key {key} through {gateway} at {began:.3f}, {ended - began:.3f} s: {got}"
         time.sleep(0.01)
 
 
@@ -268,10 +288,10 @@ def resumed(history, since):
     slowest = 0.0
     with history.lock:
         for acks in history.acks:
-            first = next((ended for began, ended in acks if began >= since), None)
-            if first is None:
+            at = bisect.bisect_left(acks, (since, 0.0))
+            if at == len(acks):
                 return None
-            slowest = max(slowest, first - since)
+            slowest = max(slowest, acks[at][1] - since)
     return slowest
 
 
@@ -282,6 +302,10 @@ def wait_resumed(history, since, within=30):
         if took is not None:
             return took
         time.sleep(0.01)
+    with history.lock:
+        waiting = [last for acks, last in zip(history.acks, history.last) if not acks or acks[-1][0] < since]
+    stuck.extend(waiting)
+    print(f"not written within {within} s:", *waiting, sep="\n    ", file=sys.stderr, flush=True)
     return float(within)
 
 
@@ -324,7 +348,7 @@ def strike(machine, fault, what):
 
 
 machines = Machines()
-effects, history = [], History()
+effects, stuck, history = [], [], History()
 try:
     nodes = [f"n{machine}{one}" for machine in range(3) for one in (0, 1)]
     wait_members("six nodes", all_live(nodes))
@@ -384,7 +408,7 @@ try:
     print(json.dumps({
         "effects": effects, "reads": history.reads, "writes": history.writes, "writes_refused": history.refused, "slowest_read_s": round(history.slowest, 3),
         "failed_reads": len(history.failed), "failed": history.failed[:20], "stale_reads": len(history.stale), "stale": history.stale[:20],
-        "lost": lost, "epoch": members()["epoch"],
+        "lost": lost, "stuck": stuck[:20], "epoch": members()["epoch"],
     }))
 finally:
     machines.end()
