@@ -103,7 +103,8 @@ pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     context.say(format!("{count} blocks of {} slices of {} s", targets.len(), config.slice_s));
     let mut host = HostSampler::start();
     let blocks = slices::run(targets.len(), count, config.seed, |_, system| {
-        placement.of_generator(|| bench.load(targets[system], &request))
+        let name = NAMES[running[system] % NAMES.len()];
+        placement.of_generator(|| bench.load(targets[system], &request)).context(name)
     })?;
     let stolen = host.sample().cpu_stolen;
     drop(started);
@@ -190,8 +191,9 @@ impl Systems {
             warmup_s: 0.0,
             measure_s: 1.0,
         };
-        for target in targets.iter().flatten() {
-            bench.load(target, &every)?;
+        for (name, target) in NAMES.iter().zip(&targets) {
+            let Some(target) = target else { continue };
+            bench.load(target, &every).context(*name)?;
         }
         Ok(Systems {
             targets,
