@@ -142,8 +142,13 @@ impl Session {
             runner.writer.flush()?;
             let why = faults.first_key_value().map_or("unknown reason", |(reason, _)| reason);
             let at = &self.shared.target;
+            let hint = match why {
+                "status 401" | "status 403" => "it may want credentials, or a token",
+                "status 405" | "status 501" => "the service takes no PUT there",
+                _ => "is the path right?",
+            };
             bail!(
-                "the fill is incomplete: {stored} of {distinct} keys were stored below {at} ({why}): is the path right?"
+                "the fill is incomplete: {stored} of {distinct} keys were stored below {at} ({why}): {hint}"
             );
         }
         Ok(())

@@ -1,5 +1,6 @@
 //! Reads run folders.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use model::window::{Sample, Window};
@@ -18,6 +19,17 @@ pub enum ReadError {
         path: PathBuf,
         /// The cause.
         source: std::io::Error,
+    },
+    /// There is no run at this place.
+    #[error(
+        "{path} is not a run folder: {reason}; `concertina load`, `measure`, `import` and `serve` write such \
+         folders"
+    )]
+    NotARun {
+        /// The place.
+        path: PathBuf,
+        /// What is there instead.
+        reason: &'static str,
     },
     /// `run.toml` is invalid.
     #[error("{path} is not a valid description of a run: {reason}")]
@@ -63,8 +75,15 @@ impl RunFolder {
     /// early); an incomplete last line is ignored.
     pub fn read(dir: &Path) -> Result<RunFolder, ReadError> {
         let path = dir.join("run.toml");
-        let text = crate::file::read_text(&path)
-            .map_err(|source| ReadError::File { path: path.clone(), source })?;
+        let text = crate::file::read_text(&path).map_err(|source| {
+            let reason = match source.kind() {
+                ErrorKind::NotADirectory => "it is a file",
+                ErrorKind::NotFound if dir.is_dir() => "it has no run.toml",
+                ErrorKind::NotFound => "it does not exist",
+                _ => return ReadError::File { path: path.clone(), source },
+            };
+            ReadError::NotARun { path: dir.to_owned(), reason }
+        })?;
         let run: Run = toml::from_str(&text)
             .map_err(|e| ReadError::Run { path: path.clone(), reason: e.message().to_owned() })?;
         if run.format != FORMAT {
@@ -88,7 +107,7 @@ impl RunFolder {
 fn lines<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, ReadError> {
     let bytes = match crate::file::read(path, crate::file::RUN_BYTES_MAX) {
         Ok(bytes) => bytes,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         Err(source) => return Err(ReadError::File { path: path.to_owned(), source }),
     };
     // An incomplete last line was being written when the run ended.

@@ -2,6 +2,7 @@
 
 use model::fit::{BlackBox, ClosedLoop};
 use model::storage::Limit;
+use model::window::Operation;
 use model::{About, ClusterModel, HeldOut, Model};
 
 use super::Service;
@@ -27,7 +28,13 @@ pub(super) fn fit_service(
     closed_loop: Option<ClosedLoop>,
 ) -> Result<Service, Error> {
     let options = model::fit::Options { about, closed_loop, ..model::fit::Options::default() };
-    let steps = observed.fit_steps();
+    let mut steps = observed.fit_steps();
+    let silent: Vec<String> =
+        steps.iter().filter(|s| !answered(s)).map(|s| s.name.clone()).collect();
+    // An imported log may pause for a whole step.
+    if silent.len() < steps.len() {
+        steps.retain(answered);
+    }
     let mut fitted = if model::fit::has_times(&steps) {
         let worked = model::fit::work(&steps, servers, &options)?;
         let (model, servers) = (worked.model.clone(), worked.servers.clone());
@@ -37,7 +44,16 @@ pub(super) fn fit_service(
         Service { model, servers, worked: None }
     };
     fitted.model.held_out = judge_all(&fitted.model, observed)?;
+    let warn = |name| format!("Step {name}: no read was answered in it, so it is not fitted.");
+    fitted.model.warnings.extend(silent.iter().map(warn));
     Ok(fitted)
+}
+
+/// Whether the clients' side has an answered read.
+fn answered(step: &model::fit::Step) -> bool {
+    let sides = [&step.load, &step.gateway, &step.node];
+    let mut times = sides.into_iter().flatten().flat_map(|w| &w.times);
+    times.any(|t| t.operation == Operation::Get && !t.response.is_empty())
 }
 
 /// The errors of a model on all held-out steps.

@@ -181,7 +181,10 @@ pub fn grouped(warnings: &[String], steps: usize) -> Vec<String> {
         .iter()
         .map(|(_, first, count)| match count {
             1 => (*first).clone(),
-            n => format!("{n} of {steps} steps: as in {}", lower_first(first)),
+            n if first.starts_with("Step ") => {
+                format!("{n} of {steps} steps: as in {}", lower_first(first))
+            }
+            n => format!("{first} ({} more like it.)", n - 1),
         })
         .collect();
     if shown.len() > WARNINGS_MAX {

@@ -16,7 +16,6 @@ use super::sheet::{Sheet, confidence};
 use crate::cli::output::{out, outln};
 use report::grid::Grid;
 use report::objective::{digits, time};
-use serve::config::Size;
 
 /// Arguments of the command.
 #[derive(clap::Args)]
@@ -81,7 +80,7 @@ fn share(text: &str) -> Result<f64, String> {
 }
 
 fn size(text: &str) -> Result<f64, String> {
-    Ok(text.trim().parse::<Size>()?.0 as f64)
+    Ok(super::load::bytes(text.trim())? as f64)
 }
 
 fn mix(text: &str) -> Result<Mix, String> {

@@ -18,7 +18,6 @@ use super::load_options::LoadOptions;
 use crate::cli::output::{out, outln};
 use crate::survey::{Settings, Survey, part, run as go};
 use load::{Load, Plan, Progress};
-use serve::config::Size;
 
 /// Options of a measurement.
 #[derive(clap::Args)]
@@ -68,7 +67,7 @@ pub(super) struct Flags {
 }
 
 fn size(text: &str) -> Result<u64, String> {
-    let bytes = text.trim().parse::<Size>()?.0;
+    let bytes = super::load::bytes(text.trim())?;
     match bytes {
         1..=1_073_741_824 => Ok(bytes),
         _ => Err(format!("a size of {bytes} bytes: 1 byte to 1 GiB expected")),

@@ -433,7 +433,8 @@ pub(super) fn size(text: &str) -> Result<Size, String> {
     }
 }
 
-fn bytes(text: &str) -> Result<u64, String> {
+/// Parses `4096`, `16k` or `4KiB`.
+pub(super) fn bytes(text: &str) -> Result<u64, String> {
     let wrong = || format!("`{text}` is not a size: 4096, 16k or 1M expected");
     let (number, shift) = match text.trim_end_matches('B').trim_end_matches('i') {
         t if t.ends_with(['k', 'K']) => (&t[..t.len() - 1], 10),

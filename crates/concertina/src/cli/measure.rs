@@ -171,12 +171,19 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(pursuit) = measured.until.as_ref().filter(|_| !flags.options.json) {
         outln!("{}", pursuit.verdict);
     }
-    if !loads.is_empty() && measured.ended != Ended::Interrupted {
+    let of_use = !measured.missing && measured.ended != Ended::Interrupted;
+    let mut failed = None;
+    if of_use && !loads.is_empty() {
         let within = if flags.within.is_empty() { vec![WITHIN_S] } else { flags.within.clone() };
-        let learnt = learn(&measured, &settings.plan.out, &loads, &within)?;
-        json["prediction"] = serde_json::to_value(&learnt)?;
-        if !flags.options.json {
-            outln!("{}", learnt.lines.join("\n"));
+        match learn(&measured, &settings.plan.out, &loads, &within) {
+            Ok(learnt) => {
+                json["prediction"] = serde_json::to_value(&learnt)?;
+                if !flags.options.json {
+                    outln!("{}\n{}", learnt.lines.join("\n"), learnt.below.join("\n"));
+                }
+            }
+            // What was measured is printed all the same.
+            Err(error) => failed = Some(error),
         }
     }
     if flags.options.json {
@@ -185,7 +192,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if measured.missing {
         return Ok(missing(&settings.plan));
     }
-    Ok(exit_code(&measured))
+    failed.map_or_else(|| Ok(exit_code(&measured)), Err)
 }
 
 fn exit_code(measured: &Measurement) -> ExitCode {

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::ensure;
 use model::Model;
+use report::compare::warnings_of;
 use report::objective::{digits, time};
 use report::table::percent;
-use report::{Observed, Selection, Service, StepChoice};
+use report::{Comparison, GENERATOR, Observed, Page, Selection, Service, StepChoice};
 use serde::Serialize;
 
 use crate::measure::{At, Measurement, Point, Search};
@@ -48,11 +49,23 @@ struct Share {
 pub struct Learnt {
     /// What the service is, how well an unseen load was predicted, and the prediction.
     pub lines: Vec<String>,
+    /// The warnings, at most five, and what was written.
+    #[serde(skip)]
+    pub below: Vec<String>,
     /// The model file.
     model: PathBuf,
+    /// The report, if it could be drawn.
+    report: Option<PathBuf>,
     predicted: Vec<Share>,
     held_out: Vec<model::HeldOut>,
+    /// What users of the model should know.
+    warnings: Vec<String>,
 }
+
+/// The objective of the report that is drawn.
+const OBJECTIVE: &str = "99% within 50ms";
+/// An interval of a share that is wider tells nothing.
+const USELESS: f64 = 0.3;
 
 /// Fits what was measured, but for the largest steady load, which judges the fit; then fits all, and
 /// predicts the loads that are wanted.
@@ -71,9 +84,12 @@ pub fn learn(
     rates.sort_by(f64::total_cmp);
     ensure!(
         rates.len() >= 2,
-        "{} steady loads of an open loop were measured: --predict needs two or more (--rates), the \
-         largest above half of the saturation{}",
-        rates.len(),
+        "{} measured: --predict needs two or more (--rates), the largest above half of the \
+         saturation{}",
+        match rates.len() {
+            0 => "no steady load of an open loop was",
+            _ => "one steady load of an open loop was",
+        },
         left_out(measured).map_or(String::new(), |why| format!(". {why}"))
     );
     let closed_loop = measured.search.as_ref().and_then(Search::closed_loop);
@@ -90,6 +106,7 @@ pub fn learn(
     let mut fitted = fit(&[])?;
     fitted.model.held_out.clone_from(&held_out);
     let path = dir.join("model.toml");
+    let drawn = draw(&fitted, dir, &rates, within_s);
     let ours = |old: &str| Model::from_toml(old).is_ok();
     report::write_whole(&path, &fitted.model.to_toml()?, ours)?;
     let mut predicted = Vec::new();
@@ -114,7 +131,38 @@ pub fn learn(
         predicted_text(&predicted, saturation.value),
     ];
     lines.extend(left_out(measured).map(|why| why + "."));
-    Ok(Learnt { lines, model: path, predicted, held_out })
+    let warnings = warnings_of(&fitted.model);
+    // That no hypothesis fits is in the first line.
+    let told = |warning: &&String| !warning.starts_with("No hypothesis fits");
+    let told: Vec<String> = warnings.iter().filter(told).cloned().collect();
+    let told = report::table::grouped(&told, fitted.model.fitted.len());
+    let mut below: Vec<String> = told.iter().map(|warning| format!("Warning: {warning}")).collect();
+    below.push(match &drawn {
+        Ok(page) => format!("Wrote {} and {}.", path.display(), page.display()),
+        Err(error) => format!("Wrote {}; a report was not drawn: {error:#}.", path.display()),
+    });
+    let report = drawn.ok();
+    Ok(Learnt { lines, below, model: path, report, predicted, held_out, warnings })
+}
+
+/// Draws the report of a fit beside it: what was measured and predicted at each load.
+fn draw(fitted: &Service, dir: &Path, rates: &[f64], within_s: &[f64]) -> anyhow::Result<PathBuf> {
+    let choices: Vec<StepChoice> = rates.iter().map(|r| StepChoice::Rate(*r)).collect();
+    let selection = Selection { any_queues: true, ..Selection::new(&choices, false) };
+    let observed = Observed::read(&[dir.to_owned()], &selection)?;
+    let objective = OBJECTIVE.parse().map_err(anyhow::Error::msg)?;
+    let comparison = Comparison::new(&observed, &fitted.model, within_s, &[objective])?;
+    let (run, path) = (dir.display(), dir.join("report.html"));
+    let page = Page {
+        title: "Response times: prediction and measurement".to_owned(),
+        commands: vec![
+            format!("concertina fit {run} --servers auto --out {run}/model.toml"),
+            format!("concertina report {run} {run}/model.toml --out {}", path.display()),
+        ],
+    };
+    let html = report::html(&comparison, &page);
+    report::write_whole(&path, &html, |old| old.contains(GENERATOR))?;
+    Ok(path)
 }
 
 /// The loads that are not fitted, and why: a service that throttles, resets or fails under load.
@@ -201,7 +249,13 @@ fn predicted_text(predicted: &[Share], saturation: f64) -> String {
     });
     let mut each: Vec<String> = each.collect();
     each.dedup();
-    format!("Predicted: {}.", each.join("; "))
+    let wide = |p: &Share| p.share.is_some_and(|[_, low, high]| high - low > USELESS);
+    let advice = if predicted.iter().any(wide) {
+        " Intervals so wide are no answer: measure longer, or let --until choose the loads."
+    } else {
+        ""
+    };
+    format!("Predicted: {}.{advice}", each.join("; "))
 }
 
 #[cfg(test)]

@@ -139,6 +139,8 @@ pub enum Ended {
     Budget,
     /// The user interrupted it; the measurements so far are kept.
     Interrupted,
+    /// Every reply to the search was 404.
+    Missing,
 }
 
 /// The largest throughput of the service.
@@ -242,7 +244,8 @@ pub fn run(
         Sweep::Shares(shares, clients_max) => {
             let (found, begun) = search::search(&settings, *clients_max, stop, progress)?;
             let rates = shares.iter().map(|share| At::Rate(rounded(share * found.throughput_max)));
-            let rates = rates.filter(|at| at.rate().is_some_and(|rate| rate > 0.0)).collect();
+            let known = |at: &At| !found.missing && at.rate().is_some_and(|rate| rate > 0.0);
+            let rates = rates.filter(known).collect();
             (budget, search) = (Some(begun), Some(found));
             rates
         }
@@ -254,7 +257,9 @@ pub fn run(
     loads.sort_by(At::order);
     loads.dedup();
     let mut points: Vec<Repeated> = loads.iter().map(|&at| Repeated::new(at)).collect();
-    let (mut ended, mut pursuit, mut missing) = (Ended::Interrupted, None, false);
+    let mut missing = search.as_ref().is_some_and(|search| search.missing);
+    let mut ended = if missing { Ended::Missing } else { Ended::Interrupted };
+    let mut pursuit = None;
     if !points.is_empty() && !stop.load(Ordering::Relaxed) {
         settings.plan.load = whole(&settings, &loads);
         let mut session = Session::open(&settings.plan, stop)?;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use anyhow::bail;
 use model::fit::ClosedLoop;
 use serde::Serialize;
 
@@ -41,6 +42,9 @@ pub struct Search {
     pub throughput_max: f64,
     /// Whether more clients gained nothing. If not, the saturation is higher.
     pub saturated: bool,
+    /// Whether every reply said that there is no such key (404).
+    #[serde(skip)]
+    pub missing: bool,
 }
 
 impl Search {
@@ -61,6 +65,8 @@ impl Search {
     }
 }
 
+/// What the seed of a search differs by from that of the sweep.
+const SEED: u64 = 0x5ea7_c4ed;
 /// The share of the budget that a search may take.
 const BUDGET: f64 = 0.5;
 
@@ -84,13 +90,16 @@ pub(super) fn search(
         length: third(settings.plan.length),
         warmup: third(settings.plan.warmup),
         out: settings.plan.out.join("search"),
+        // Keys of its own: a service with a cache would have those that the sweep asks for in memory.
+        seed: settings.plan.seed ^ SEED,
         ..settings.plan.clone()
     };
     let dir = plan.out.clone();
     let mut session = Session::open(&plan, stop)?;
     session.fill(progress)?;
     let budget = Budget::new(settings.budget_s, settings.step_s());
-    let mut found = Search { dir, steps: Vec::new(), throughput_max: 0.0, saturated: false };
+    let mut found =
+        Search { dir, steps: Vec::new(), throughput_max: 0.0, saturated: false, missing: false };
     let mut fruitless = 0;
     for clients in numbers {
         if stop.load(Ordering::Relaxed) || budget.spent() > BUDGET {
@@ -112,10 +121,20 @@ pub(super) fn search(
         found.throughput_max = found.throughput_max.max(throughput);
         found.saturated = fruitless >= PATIENCE;
         let failing = step.errors as f64 > ERRORS * step.completions as f64;
-        if found.saturated || failing {
+        if throughput <= 0.0 && found.throughput_max <= 0.0 {
+            let faults: Vec<String> =
+                step.faults.iter().map(|(fault, times)| format!("{fault} ({times})")).collect();
+            let faults =
+                if faults.is_empty() { "no reply came".to_owned() } else { faults.join(", ") };
+            bail!(
+                "not one request of a single client succeeded, so there is nothing to measure: {faults}"
+            );
+        }
+        // Replies that are all 404 have no saturation that is worth a search.
+        if found.saturated || failing || session.summary().is_all_missing(plan.multi_get) {
             break;
         }
     }
-    session.close()?;
+    found.missing = session.close()?.is_all_missing(plan.multi_get);
     Ok((found, budget))
 }

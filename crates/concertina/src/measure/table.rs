@@ -24,7 +24,7 @@ impl Measurement {
             }
             out += "search for the saturation (closed loop):\n";
             out += &grid.text();
-            if !search.saturated {
+            if !search.saturated && !search.missing {
                 out += "more clients would have gained more: the saturation is higher\n";
             }
             out.push('\n');
@@ -68,6 +68,7 @@ impl Measurement {
             Ended::Interrupted => {
                 writeln!(out, "Interrupted after {seconds} s: the measurements so far are kept.")
             }
+            Ended::Missing => writeln!(out, "Ended after {seconds} s: every reply was 404."),
         };
         let dir = match (&self.search, self.points.is_empty()) {
             (Some(search), true) => &search.dir,

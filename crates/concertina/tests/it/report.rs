@@ -449,7 +449,7 @@ fn copy(from: &Path, to: &Path) {
 fn what_is_wrong_is_said_with_what_to_do() {
     let lab = Lab::new(2);
     lab.fails(&["fit"], &["RUN"]);
-    lab.fails(&["fit", "nowhere"], &["cannot read nowhere/run.toml"]);
+    lab.fails(&["fit", "nowhere"], &["nowhere is not a run folder: it does not exist"]);
     lab.fails(&["fit", "load"], &["load has windows of device queues", "give the server's run"]);
     lab.fails(&["fit", "server"], &["none of server is a run of the load generator"]);
     lab.fails(&["fit", "load", "server", "load"], &["list each run once"]);

@@ -9,7 +9,7 @@ use crate::distribution::{Empirical, Piece};
 use crate::error::{Error, check, positive};
 use crate::window::Operation;
 
-use super::{Law, Model, Parameter};
+use super::{ClassParameters, Draw, Law, Model, Parameter};
 
 /// Sizes of a class differ by less than this factor.
 pub(crate) const SIZE_FACTOR: f64 = 4.0;
@@ -77,6 +77,44 @@ struct Shares {
     passing: f64,
 }
 
+/// How another mix changes the work of a request.
+struct Change {
+    /// Its mean work over that of the measured mix: the estimate, and of each replicate.
+    factor: f64,
+    factors: Vec<f64>,
+    /// Its SCV, and that over the SCV of the measured mix.
+    scv: f64,
+    scv_factor: f64,
+}
+
+impl Change {
+    /// Of a model to other shares of its kinds. Replicates have means of the kinds that are drawn from their intervals.
+    fn of(model: &Model, shares: &[f64]) -> Result<Change, Error> {
+        let kinds = &model.kinds;
+        let (means, scvs): (Vec<f64>, Vec<f64>) =
+            kinds.iter().map(|kind| (kind.work.mean.value, kind.work.scv.value)).unzip();
+        let measured: Vec<f64> = kinds.iter().map(|kind| kind.share).collect();
+        let (mean_before, scv_before) = mixed(&measured, &means, &scvs);
+        let (mean, scv) = mixed(shares, &means, &scvs);
+        let mut random = StdRng::seed_from_u64(0);
+        let mut drawn = |kind: &RequestKind| {
+            let Parameter { value, low, high, .. } = &kind.work.mean;
+            let normal: f64 = StandardNormal.sample(&mut random);
+            (value + normal * (high - low) / (2.0 * 1.96)).max(LEAST * value)
+        };
+        let mut factor = || {
+            let means: Vec<f64> = kinds.iter().map(&mut drawn).collect();
+            mixed(shares, &means, &scvs).0 / mixed(&measured, &means, &scvs).0
+        };
+        Ok(Change {
+            factor: positive("the work of the mix", mean / mean_before)?,
+            factors: model.replicates.rows.iter().map(|_| factor()).collect(),
+            scv,
+            scv_factor: scv / scv_before.max(f64::MIN_POSITIVE),
+        })
+    }
+}
+
 fn reads(operation: Operation) -> bool {
     matches!(operation, Operation::Get | Operation::MultiGet | Operation::Head)
 }
@@ -111,6 +149,30 @@ impl Model {
     /// # }
     /// ```
     pub fn with_mix(&self, mix: &[MixShare]) -> Result<Model, Error> {
+        let class = self.mixable()?;
+        let shares = self.shares(mix, self.requests.q0.value)?;
+        let change = Change::of(self, &shares.kinds)?;
+        let mut model = self.clone();
+        model.change_replicates(&class.name, &change, &self.passing(mix)?);
+        model.change_service(&class.name, &change, &self.law_of(&shares.kinds)?);
+        model.change_requests(&change, shares.passing);
+        let in_spells = model.classes[0].in_order.take().is_some();
+        model.rates = None;
+        let kinds = model.kinds.iter_mut().zip(&shares.kinds);
+        kinds.for_each(|(kind, share)| kind.share = *share);
+        model.warnings.retain(|warning| !warning.contains(SAME_MIX));
+        model.warnings.push(self.other_mix(&shares.kinds));
+        if in_spells {
+            model.warnings.push(
+                "Works came in spells when they were measured; those of another mix are taken for independent.".to_owned(),
+            );
+        }
+        model.check()?;
+        Ok(model)
+    }
+
+    /// The one class of servers of a model that has the works of kinds of requests.
+    fn mixable(&self) -> Result<&ClassParameters, Error> {
         let [class] = &self.classes[..] else {
             return Err(Error::File("it has several kinds of servers; a mix is of one".into()));
         };
@@ -120,91 +182,75 @@ impl Model {
                         of two operations, or of two sizes";
             return Err(Error::File(what.into()));
         }
+        Ok(class)
+    }
+
+    /// What passes the servers by in each replicate, with the same mix.
+    fn passing(&self, mix: &[MixShare]) -> Result<Vec<f64>, Error> {
         let q0 = self.requests.q0.value;
-        let shares = self.shares(mix, q0)?;
-        let (means, scvs): (Vec<f64>, Vec<f64>) =
-            self.kinds.iter().map(|kind| (kind.work.mean.value, kind.work.scv.value)).unzip();
-        let measured: Vec<f64> = self.kinds.iter().map(|kind| kind.share).collect();
-        let (mean_before, scv_before) = mixed(&measured, &means, &scvs);
-        let (mean, scv) = mixed(&shares.kinds, &means, &scvs);
-        let factor = positive("the work of the mix", mean / mean_before)?;
-        let mut model = self.clone();
-        let mut random = StdRng::seed_from_u64(0);
-        let mut factors = Vec::with_capacity(self.replicates.rows.len());
-        for _ in &self.replicates.rows {
-            let drawn: Vec<f64> = self
-                .kinds
-                .iter()
-                .map(|kind| {
-                    let Parameter { value, low, high, .. } = &kind.work.mean;
-                    let normal: f64 = StandardNormal.sample(&mut random);
-                    (value + normal * (high - low) / (2.0 * 1.96)).max(LEAST * value)
-                })
-                .collect();
-            factors.push(mixed(&shares.kinds, &drawn, &scvs).0 / mixed(&measured, &drawn, &scvs).0);
-        }
-        let name = class.name.clone();
-        let of = |i: usize| factors.get(i).copied().unwrap_or(factor);
-        // The bypass of a replicate with the same mix.
-        let bypass: Vec<f64> = self
-            .replicates
-            .draws()
-            .map(|draw| self.shares(mix, draw.get("q0").unwrap_or(q0)).map(|s| s.passing))
-            .collect::<Result<_, _>>()?;
-        let passing = |i: usize| bypass.get(i).copied().unwrap_or(shares.passing);
-        let replicates = &mut model.replicates;
-        replicates.change(&format!("mean_s.{name}"), |i, mean| mean * of(i));
-        replicates
-            .change(&format!("scv.{name}"), |_, of| of * scv / scv_before.max(f64::MIN_POSITIVE));
+        let of = |draw: Draw<'_>| self.shares(mix, draw.get("q0").unwrap_or(q0));
+        self.replicates.draws().map(|draw| of(draw).map(|shares| shares.passing)).collect()
+    }
+
+    /// The works and bypass of the replicates.
+    fn change_replicates(&mut self, class: &str, change: &Change, passing: &[f64]) {
+        let of = |i: usize| change.factors.get(i).copied().unwrap_or(change.factor);
+        let passes = |i: usize, before: f64| passing.get(i).copied().unwrap_or(before);
+        let replicates = &mut self.replicates;
+        replicates.change(&format!("mean_s.{class}"), |i, mean| mean * of(i));
+        replicates.change(&format!("scv.{class}"), |_, scv| scv * change.scv_factor);
         replicates.change("spotify_mu_d", |i, rate| rate / of(i));
-        replicates.change("q0", |i, _| passing(i));
-        replicates.change("spotify_q0", |i, _| passing(i));
-        let column = |name: &str| -> Vec<f64> {
-            model.replicates.draws().filter_map(|draw| draw.get(name)).collect()
-        };
-        let mean = class.service.mean.value * factor;
-        let law = Law::new(
-            &self.law_of(&shares.kinds)?,
-            Parameter::from_replicates(mean, &column(&format!("mean_s.{name}")), "s"),
-            Parameter::from_replicates(scv, &column(&format!("scv.{name}")), "1"),
+        replicates.change("q0", passes);
+        replicates.change("spotify_q0", passes);
+    }
+
+    /// The values of a column of the replicates.
+    fn column(&self, name: &str) -> Vec<f64> {
+        self.replicates.draws().filter_map(|draw| draw.get(name)).collect()
+    }
+
+    /// The service of the class, from its law and the replicates.
+    fn change_service(&mut self, name: &str, change: &Change, law: &Empirical) {
+        let mean = self.classes[0].service.mean.value * change.factor;
+        let means = self.column(&format!("mean_s.{name}"));
+        let scvs = self.column(&format!("scv.{name}"));
+        let class = &mut self.classes[0];
+        class.service = Law::new(
+            law,
+            Parameter::from_replicates(mean, &means, "s"),
+            Parameter::from_replicates(change.scv, &scvs, "1"),
         );
-        let passed = Parameter::from_replicates(shares.passing, &column("q0"), "1");
-        let rate = self.spotify.mu_d.value / factor;
-        model.spotify.mu_d = Parameter::from_replicates(rate, &column("spotify_mu_d"), "1/s");
-        model.spotify.q0 = passed.clone();
-        model.requests.q0 = passed;
-        let loads = (1.0 - q0) / ((1.0 - shares.passing) * factor).max(f64::MIN_POSITIVE);
-        let of_reads = 1.0 / factor;
-        let class = &mut model.classes[0];
-        class.service = law;
         if let Some(by_load) = &mut class.by_load {
-            (by_load.from, by_load.to) = (by_load.from * of_reads, by_load.to * of_reads);
+            (by_load.from, by_load.to) = (by_load.from / change.factor, by_load.to / change.factor);
         }
-        let in_spells = class.in_order.take().is_some();
-        model.requests.rate_low *= loads;
-        model.requests.rate_high *= loads;
-        model.fitted.iter_mut().for_each(|step| step.rate *= loads);
-        model.held_out.iter_mut().for_each(|held| held.rate *= loads);
-        model.rates = None;
-        let kinds = model.kinds.iter_mut().zip(&shares.kinds);
-        kinds.for_each(|(kind, share)| kind.share = *share);
-        model.warnings.retain(|warning| !warning.contains(SAME_MIX));
-        model.warnings.push(format!(
+    }
+
+    /// What passes by, the published model, and the loads that were fitted and held out, as those of the same
+    /// utilisation.
+    fn change_requests(&mut self, change: &Change, passing: f64) {
+        let at_servers = (1.0 - self.requests.q0.value) / change.factor;
+        let loads = at_servers / (1.0 - passing).max(f64::MIN_POSITIVE);
+        let passed = Parameter::from_replicates(passing, &self.column("q0"), "1");
+        let rate = self.spotify.mu_d.value / change.factor;
+        self.spotify.mu_d = Parameter::from_replicates(rate, &self.column("spotify_mu_d"), "1/s");
+        self.spotify.q0 = passed.clone();
+        self.requests.q0 = passed;
+        self.requests.rate_low *= loads;
+        self.requests.rate_high *= loads;
+        self.fitted.iter_mut().for_each(|step| step.rate *= loads);
+        self.held_out.iter_mut().for_each(|held| held.rate *= loads);
+    }
+
+    /// That predictions are of another mix: a sentence.
+    fn other_mix(&self, shares: &[f64]) -> String {
+        let each = self.kinds.iter().zip(shares).map(|(kind, share)| {
+            let (now, measured) = (100.0 * share, 100.0 * kind.share);
+            format!("{} {now:.1} % (measured: {measured:.1} %)", kind.title())
+        });
+        format!(
             "Of another mix than was measured: {}. Assumed is that a request's work does not depend on what others ask for.",
-            self.kinds
-                .iter()
-                .zip(&shares.kinds)
-                .map(|(kind, share)| format!("{} {:.1} % (measured: {:.1} %)", kind.title(), 100.0 * share, 100.0 * kind.share))
-                .collect::<Vec<_>>()
-                .join(", ")
-        ));
-        if in_spells {
-            model.warnings.push(
-                "Works came in spells when they were measured; those of another mix are taken for independent.".to_owned(),
-            );
-        }
-        model.check()?;
-        Ok(model)
+            each.collect::<Vec<_>>().join(", ")
+        )
     }
 
     /// The shares of a mix if a share `q0` of the measured requests passed by.

@@ -40,13 +40,16 @@ pub(super) struct Between {
 type Of = (f64, f64, f64);
 
 impl Between {
-    /// Between the steps of a search.
-    pub fn of(found: &Search, blur: f64) -> Between {
+    /// Between the steps of a search, of which the last `imagined` were not measured. Those have the works of the
+    /// fit, so that what one of them differs by is the chance of one draw; they make the spread of the others
+    /// better known.
+    pub fn of(found: &Search, blur: f64, imagined: usize) -> Between {
         let all = moments(sum(found.best.blocks.iter().flatten()), blur).0;
         let steps = found.lines.iter().zip(&found.best.blocks);
+        let steps = steps.take(found.lines.len().saturating_sub(imagined));
         let each = steps.filter_map(|(line, b)| of_step(b, all).map(|(m, v)| (rate(line), m, v)));
         let each: Vec<Of> = each.collect();
-        if all > 0.0 { of_steps(&each) } else { of_steps(&[]) }
+        if all > 0.0 { of_steps(&each, imagined) } else { of_steps(&[], 0) }
     }
 
     /// What a run's mean work is multiplied by.
@@ -67,7 +70,8 @@ impl Between {
     }
 }
 
-fn of_steps(each: &[Of]) -> Between {
+/// `more`: steps that are not among them, but will be known.
+fn of_steps(each: &[Of], more: usize) -> Between {
     let none = Between { deviation: 0.0, further: 0.0, shift: 1.0, trend: 0.0 };
     if each.len() < 2 {
         return none;
@@ -87,8 +91,9 @@ fn of_steps(each: &[Of]) -> Between {
     let plain = each.iter().map(|(_, m, _)| m).sum::<f64>() / n;
     let spread = each.iter().map(|(_, m, _)| (m - plain).powi(2)).sum::<f64>() / degrees;
     let chance = each.iter().map(|(_, _, v)| v).sum::<f64>() / n;
-    let deviation = (spread - chance).max(0.0).sqrt() * (1.0 + 1.0 / n).sqrt();
-    Between { deviation: deviation * student_95(each.len() - 1) / 1.96, ..none }
+    let known = each.len() + more;
+    let deviation = (spread - chance).max(0.0).sqrt() * (1.0 + 1.0 / known as f64).sqrt();
+    Between { deviation: deviation * student_95(known - 1) / 1.96, ..none }
 }
 
 /// A straight line through the mean works by the load; `None` if its slope may be chance.
@@ -141,7 +146,7 @@ mod tests {
         let of = |works: [f64; 6]| {
             let loads = [30.0, 45.0, 60.0, 60.0, 45.0, 30.0];
             let each: Vec<Of> = loads.into_iter().zip(works).map(|(r, w)| (r, w, 1e-6)).collect();
-            of_steps(&each)
+            of_steps(&each, 0)
         };
         // Falling with the load by 10 %, the same before and after.
         let found = of([1.05, 1.001, 0.95, 0.951, 0.999, 1.049]);
@@ -157,5 +162,12 @@ mod tests {
         // Nothing beyond chance.
         let same = of([1.0005, 1.0, 1.0, 0.9995, 1.0, 1.0]);
         assert_eq!((same.deviation, same.shift), (0.0, 1.0));
+        // A seventh step like these makes their spread better known, and no more.
+        let loads = [30.0, 45.0, 60.0, 60.0, 45.0, 30.0];
+        let works = [1.05, 1.03, 1.01, 0.99, 0.97, 0.95];
+        let each: Vec<Of> = loads.into_iter().zip(works).map(|(r, w)| (r, w, 1e-6)).collect();
+        let more = of_steps(&each, 1);
+        let ratio = more.deviation / drift.deviation;
+        assert!((0.9..0.99).contains(&ratio) && more.shift == 1.0, "{more:?} {drift:?}");
     }
 }

@@ -161,9 +161,9 @@ fn separate_lines_are_found_and_loads_beyond_are_predicted() {
                 &Options::default(),
             );
             let next = next.unwrap()[0].half_width_points;
-            // Wider than the model's own half-width, by up to 3 points with lines: the reason is not known.
+            // Sixty more replicates than those of the model scatter by some tenths of a point.
             let now = half_width_points(&again_model(&text), &goal).unwrap();
-            assert!(next.is_finite() && next < now + 5.0, "{next}, now {now}");
+            assert!(next < now + 0.5, "{next}, now {now}");
         }
     }
     println!("{inside} of {rows} inside");

@@ -14,10 +14,11 @@ use crate::error::{Error, check, positive};
 use crate::model_file::Model;
 use crate::window::{Operation, Outcome};
 
+use super::bypass;
 use super::line::{Kind, Line};
 use super::replay::replay;
 use super::search::{self, Among};
-use super::write::{late, replaced};
+use super::write::{bypass_of, late, replaced};
 use super::{Options, REQUESTS_MAX, Request, Step, Times, Worked};
 
 /// The most requests of an imagined step.
@@ -87,6 +88,12 @@ pub fn prospects(
         let times = step.times.as_ref().ok_or_else(missing)?;
         measured.push(Line::new(times, REQUESTS_MAX / (steps.len() + 1))?);
     }
+    // As they were fitted: without the hits that the source does not name, if those pass the servers by.
+    let passes = worked.hypotheses.first().map_or(0.0, |first| first.bypass);
+    let off = |lines: &Vec<Line>| (bypass_of(lines, |_| 1.0) - passes).abs();
+    let candidates = bypass::candidates(&measured).into_iter();
+    let measured =
+        candidates.min_by(|a, b| off(a).total_cmp(&off(b))).ok_or(Error::NoCompletions)?;
     let kinds: Vec<Kind> = worked
         .hypotheses
         .iter()
@@ -127,7 +134,7 @@ fn imagined(worked: &Worked, rate: f64, seconds: f64, seed: u64) -> Result<Times
     let class = worked.model.classes.first().ok_or_else(missing)?;
     let first = worked.hypotheses.first().ok_or_else(missing)?;
     let law = class.service.distribution(None)?;
-    let outside = first.outside.value;
+    let (outside, passes) = (first.outside.value, first.bypass);
     let mut random = StdRng::seed_from_u64(seed ^ 0x9a6e);
     let n = (rate * seconds).clamp(2.0, REQUESTS) as usize;
     let exponential = |random: &mut StdRng| -(1.0 - random.random::<f64>()).ln();
@@ -156,8 +163,21 @@ fn imagined(worked: &Worked, rate: f64, seconds: f64, seed: u64) -> Result<Times
     };
     let places: Vec<u32> =
         keys.iter().map(|key| worked.lines.get(key).copied().unwrap_or(0)).collect();
-    let ends = replay(kind, &arrivals, &works, &places);
-    let requests = arrivals.iter().zip(ends).map(request).zip(keys);
-    let requests = requests.map(|(request, key)| Request { key, ..request }).collect();
+    // A hit passes the servers by; the source is taken to name it.
+    let (hits, served): (Vec<usize>, Vec<usize>) =
+        (0..n).partition(|_| random.random::<f64>() < passes);
+    let of = |all: &[f64]| served.iter().map(|i| all[*i]).collect::<Vec<f64>>();
+    let own: Vec<u32> = served.iter().filter(|_| !places.is_empty()).map(|i| places[*i]).collect();
+    let (came, works) = (of(&arrivals), of(&works));
+    let ends = replay(kind, &came, &works, &own);
+    let at_servers = came.iter().zip(ends).map(request).zip(&served);
+    let mut requests: Vec<Request> =
+        at_servers.map(|(request, i)| Request { key: keys[*i], ..request }).collect();
+    requests.extend(
+        hits.iter().map(|i| Request {
+            outcome: Outcome::Memory,
+            ..request((&arrivals[*i], arrivals[*i]))
+        }),
+    );
     Ok(Times { requests, open: true, ..Times::default() })
 }

@@ -76,13 +76,14 @@ struct Fitted {
 
 impl Fitted {
     /// `late`: what a client's requests are sent late by, which its responses have and the times do not.
-    fn new(found: &Search, late: f64, options: &Options) -> Result<Fitted, Error> {
+    /// The last `imagined` steps were not measured.
+    fn new(found: &Search, imagined: usize, late: f64, options: &Options) -> Result<Fitted, Error> {
         let best = &found.best;
         let blur = blur(found);
         let spread = spread(found);
         let not_work = blur + spread.map_or(0.0, |s| s.of_work);
         let law = law_of_works(found, not_work)?;
-        let mut between = Between::of(found, blur);
+        let mut between = Between::of(found, blur, imagined);
         let spells = spells(found, options.seed);
         let explained = spells.as_ref().filter(|s| s.explain());
         if let Some(spells) = explained {
@@ -90,7 +91,7 @@ impl Fitted {
         } else if misfit(found, None).is_some() {
             between.deviation = between.deviation.hypot(spread_by_met(found));
         }
-        let q0 = bypass_of(found, |_| 1.0);
+        let q0 = bypass_of(&found.lines, |_| 1.0);
         let mean = between.shift * law.mean();
         let full = Full::of(found, options.closed_loop, mean, between, q0);
         let further = full.map_or(between.further, Full::form);
@@ -171,14 +172,15 @@ fn blur(found: &Search) -> f64 {
     found.lines.iter().map(|l| l.blur).fold(0.0, f64::max)
 }
 
-/// A model with what was found in the place of what it has: enough for predictions.
+/// A model with what was found in the place of what it has: enough for predictions. The last step of the search is
+/// imagined.
 pub(super) fn replaced(
     model: &Model,
     found: &Search,
     late: f64,
     options: &Options,
 ) -> Result<Model, Error> {
-    let fitted = Fitted::new(found, late, options)?;
+    let fitted = Fitted::new(found, 1, late, options)?;
     let mut model = model.clone();
     model.classes = vec![fitted.class(&found.best)];
     model.devices = devices(found);
@@ -199,7 +201,7 @@ pub(super) fn worked(
 ) -> Result<Worked, Error> {
     let best = &found.best;
     let late = late(steps);
-    let fitted = Fitted::new(found, late, options)?;
+    let fitted = Fitted::new(found, 0, late, options)?;
     let none = |unit: &str| Parameter::exact(0.0, unit);
     let hypotheses = hypotheses(found, &fitted, blur(found));
     let own = fitted.rows.iter().filter(|r| is_of(r, best));
@@ -310,9 +312,9 @@ fn law_of_works(found: &Search, blur: f64) -> Result<Empirical, Error> {
 }
 
 /// The share of judged requests that passed by, with a weight for each step.
-fn bypass_of(found: &Search, weight: impl Fn(usize) -> f64) -> f64 {
+pub(super) fn bypass_of(lines: &[Line], weight: impl Fn(usize) -> f64) -> f64 {
     let (mut passed, mut all) = (0.0, 0.0);
-    for (i, line) in found.lines.iter().enumerate() {
+    for (i, line) in lines.iter().enumerate() {
         passed += weight(i) * line.bypassed.len() as f64;
         all += weight(i) * (line.bypassed.len() + line.counted()) as f64;
     }
@@ -396,7 +398,7 @@ fn rows(
                 varies: drawn.0,
                 mean,
                 scv,
-                bypass: bypass_of(found, |i| weights[i]),
+                bypass: bypass_of(&found.lines, |i| weights[i]),
                 full_factor,
             });
         }
@@ -472,6 +474,10 @@ fn known(model: &Model, found: &Search) -> Result<Known, Error> {
     if rate.is_finite() && model.classes.iter().all(|c| c.servers < UNLIMITED) {
         for k in -1..6 {
             let t = model.requests.front_delay.value + mean * 2f64.powi(k);
+            // The time outside may be below zero: nothing is answered by then.
+            if t <= 0.0 {
+                continue;
+            }
             let p = model.within(rate, t)?;
             half = half.max(50.0 * (p.high - p.low));
         }
