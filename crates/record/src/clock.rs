@@ -19,6 +19,18 @@ pub fn unix_offset_ns() -> i128 {
     unix.as_nanos() as i128 - i128::from(now())
 }
 
+/// Seconds of processors that this process has used.
+pub fn process_s() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+}
+
+/// Seconds of processors that this thread has used.
+pub fn thread_s() -> f64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+}
+
 /// Converts a monotonic time to the kernel's structure.
 pub fn timespec(time: Nanos) -> Timespec {
     Timespec { tv_sec: (time / 1_000_000_000) as i64, tv_nsec: (time % 1_000_000_000) as i64 }

@@ -172,11 +172,53 @@ fn cpu_shares(a: &procfs::CpuTime, b: &procfs::CpuTime, host: &mut Host) {
     }
 }
 
+/// Samples how many processors this process could use more than it does.
+pub struct IdleSampler {
+    at: u64,
+    cpu: Option<procfs::CpuTime>,
+    used_s: f64,
+    /// Processors that this process may use, affinity and the limit of its control group considered.
+    cores: f64,
+}
+
+impl IdleSampler {
+    /// Starts the first interval.
+    pub fn start() -> IdleSampler {
+        IdleSampler {
+            at: clock::now(),
+            cpu: cpu_now(),
+            used_s: clock::process_s(),
+            cores: std::thread::available_parallelism().map_or(1.0, |n| n.get() as f64),
+        }
+    }
+
+    /// Processors that were idle in the interval that ends, of those that this process may use; `None` if the kernel does
+    /// not tell, or no time has passed. Starts the next interval.
+    pub fn sample(&mut self) -> Option<f64> {
+        let next = IdleSampler { cores: self.cores, ..IdleSampler::start() };
+        let before = std::mem::replace(self, next);
+        let length_s = self.at.saturating_sub(before.at) as f64 * 1e-9;
+        let used = (self.used_s - before.used_s) / length_s;
+        let idle = idle_share(&before.cpu?, self.cpu.as_ref()?)? * self.cores;
+        (length_s > 0.0).then(|| idle.min(self.cores - used).clamp(0.0, self.cores))
+    }
+}
+
+fn cpu_now() -> Option<procfs::CpuTime> {
+    procfs::KernelStats::current().ok().map(|stat| stat.total)
+}
+
+/// The share of all processors' time that was idle; waiting for a disk is idle.
+fn idle_share(a: &procfs::CpuTime, b: &procfs::CpuTime) -> Option<f64> {
+    let mut host = Host::default();
+    cpu_shares(a, b, &mut host);
+    let busy = host.cpu_user + host.cpu_system + host.cpu_stolen;
+    let passed = |c: &procfs::CpuTime| c.idle + c.iowait.unwrap_or(0) + c.user + c.nice + c.system;
+    (passed(b) > passed(a)).then_some((1.0 - busy).clamp(0.0, 1.0))
+}
+
 fn totals() -> Totals {
-    let mut totals = Totals {
-        cpu: procfs::KernelStats::current().ok().map(|stat| stat.total),
-        ..Totals::default()
-    };
+    let mut totals = Totals { cpu: cpu_now(), ..Totals::default() };
     if let Ok(interfaces) = procfs::net::dev_status() {
         for interface in interfaces.values() {
             totals.network.0 += interface.recv_bytes;
@@ -193,4 +235,27 @@ fn totals() -> Totals {
         }
     }
     totals
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_busy_loop_is_not_idle() {
+        let mut sampler = IdleSampler::start();
+        let until = clock::now() + 300_000_000;
+        while clock::now() < until {
+            std::hint::spin_loop();
+        }
+        let idle = sampler.sample().unwrap();
+        // However busy the machine is, this thread had some of a processor.
+        assert!((0.0..sampler.cores).contains(&idle), "{idle} of {}", sampler.cores);
+        let mut a = procfs::KernelStats::current().unwrap().total;
+        assert_eq!(idle_share(&a, &a), None);
+        let b = a.clone();
+        a.user -= a.user.min(30);
+        a.idle -= a.idle.min(10);
+        assert!((idle_share(&a, &b).unwrap() - 0.25).abs() < 1e-9);
+    }
 }

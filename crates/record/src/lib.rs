@@ -15,7 +15,7 @@ mod times;
 pub mod trace;
 pub mod zst;
 
-pub use host::{Awake, Host, HostSampler, Machine};
+pub use host::{Awake, Host, HostSampler, IdleSampler, Machine};
 pub use read::{ReadError, RunFolder};
 pub use times::{Times, short_key};
 

@@ -182,6 +182,12 @@ impl Learning {
         Ok(Learning { points })
     }
 
+    /// Of points: queries, and the share of the gain; ascending.
+    #[cfg(test)]
+    pub fn of(points: Vec<(f64, f64)>) -> Learning {
+        Learning { points }
+    }
+
     /// The share of a layer's gain after so many queries; from the record's end on it stays.
     pub fn share(&self, queries: f64) -> f64 {
         let above = self.points.partition_point(|(asked, _)| *asked <= queries);

@@ -23,6 +23,8 @@ struct Config {
     gradual: Vec<f64>,
     spike: Vec<f64>,
     budget: f64,
+    /// Processors of the node, where layers are filled by queries and where one is idle.
+    processors: f64,
     full: Part,
     short: Part,
     goals: Goals,
@@ -36,17 +38,32 @@ struct Goals {
     footprint: f64,
 }
 
+/// What fills layers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum How {
+    Dedicated,
+    Opportunistic,
+    /// Queries, and a thread where a processor is idle: what a server does by default.
+    Both,
+}
+
+const ALL_WAYS: [How; 3] = [How::Dedicated, How::Opportunistic, How::Both];
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Case {
     spike: bool,
-    opportunistic: bool,
+    how: How,
     round: u64,
 }
 
 impl Case {
     fn name(self) -> String {
         let load = if self.spike { "spike" } else { "gradual" };
-        let fill = if self.opportunistic { "opportunistic" } else { "dedicated" };
+        let fill = match self.how {
+            How::Dedicated => "dedicated",
+            How::Opportunistic => "opportunistic",
+            How::Both => "both",
+        };
         format!("{load}, {fill}")
     }
 }
@@ -79,14 +96,15 @@ pub fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     let learning = config.measured.learning(&context.folder, &config.text)?;
     let mut cases = Vec::new();
     for spike in [false, true] {
-        for opportunistic in [false, true] {
-            cases.extend((0..part.rounds).map(|round| Case { spike, opportunistic, round }));
+        for how in ALL_WAYS {
+            cases.extend((0..part.rounds).map(|round| Case { spike, how, round }));
         }
     }
     let outcomes = each(&cases, |case| {
-        let fill = match case.opportunistic {
-            true => Fill::Queries(learning.clone()),
-            false => Fill::Sweep,
+        let fill = match case.how {
+            How::Dedicated => Fill::Sweep,
+            How::Opportunistic => Fill::Queries(learning.clone()),
+            How::Both => Fill::Both(learning.clone(), config.processors),
         };
         let outcome = simulate(&config, part, &curve, fill, *case)?;
         context.say(format!(
@@ -217,12 +235,12 @@ fn reversals(changes: &[(f64, usize, bool)], offered: &[(f64, f64)]) -> u64 {
 fn claims(config: &Config, cases: &[Case], outcomes: &[Outcome]) -> Vec<Claim> {
     let mut claims = Vec::new();
     for spike in [false, true] {
-        for opportunistic in [false, true] {
-            let name = Case { spike, opportunistic, round: 0 }.name();
+        for how in ALL_WAYS {
+            let name = Case { spike, how, round: 0 }.name();
             let of: Vec<&Outcome> = cases
                 .iter()
                 .zip(outcomes)
-                .filter(|(case, _)| (case.spike, case.opportunistic) == (spike, opportunistic))
+                .filter(|(case, _)| (case.spike, case.how) == (spike, how))
                 .map(|(_, outcome)| outcome)
                 .collect();
             let mut add = |what: &str, unit: &str, goal, value: &dyn Fn(&Outcome) -> f64| {
@@ -277,14 +295,15 @@ mod tests {
             gradual: vec![],
             spike: vec![1.0, 7.5],
             budget: 1.0,
+            processors: 2.0,
             full: Part { rounds: 1, hold_s: 60.0 },
             short: Part { rounds: 1, hold_s: 60.0 },
             goals: Goals { sustained_s: 10.0, drained_s: 60.0, footprint: 0.89 },
         };
-        let case = Case { spike: true, opportunistic: false, round: 0 };
+        let case = Case { spike: true, how: How::Dedicated, round: 0 };
         let outcome = simulate(&config, &part, &curve, Fill::Sweep, case).unwrap();
         assert!(outcome.sustained_s < 30.0 && outcome.drained_s < 60.0, "{}", outcome.drained_s);
         assert!(outcome.footprint_max > 0.6 && outcome.length_max > 100.0);
-        assert_eq!(claims(&config, &[case], &[outcome]).len(), 24);
+        assert_eq!(claims(&config, &[case], &[outcome]).len(), 36);
     }
 }

@@ -120,7 +120,9 @@ pub fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     context.say(format!("{capacity:.0}/s in a closed loop without layers"));
     let mut claims = vec![Claim::once("answered in a closed loop without layers", capacity, "/s")];
     let mut csv = "fill,what,second,value\n".to_owned();
-    for (name, fill) in [("dedicated", Fill::Sweep), ("opportunistic", Fill::Queries)] {
+    for (name, fill) in
+        [("dedicated", Fill::Sweep), ("opportunistic", Fill::Queries), ("both", Fill::Both)]
+    {
         let (run, wrong) = case.spike(name, fill, capacity / config.unit_of_smallest)?;
         for (what, series) in
             [("answered", &run.answered), ("length", &run.length), ("footprint", &run.footprint)]

@@ -13,6 +13,10 @@
 //! folds six to nine seconds after the load fell. A run that begins without any layer holds 8 to 10
 //! of the 24 units before the rise and takes 15 seconds to react to it, because its hot shard
 //! starts with one layer less.
+//!
+//! In a second scene layers are *marked*: there at once and filled by queries, which bring six tenths of what they gain
+//! within some hundred, and by a worker where a processor is idle ([`Filler`]). The worker makes all of them whole, and the load is held as before. Queries alone
+//! do not hold it: what they bring of each layer is too little for the budget.
 
 use std::collections::VecDeque;
 
@@ -20,6 +24,7 @@ use model::window::SECOND;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
+use super::fill::Filler;
 use super::*;
 use crate::sim::Law;
 
@@ -50,11 +55,46 @@ fn held(layers: u32) -> u64 {
     UNIT * ((1 << layers) - 1)
 }
 
+/// The part of a layer's gain that popular queries bring, and the number of queries within which most of it is there.
+const POPULAR: f64 = 0.6;
+const QUERIES: f64 = 300.0;
+
+/// How layers are filled.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum How {
+    /// By a sweep, at once and for each shard; without effect before.
+    Sweep,
+    /// By queries alone.
+    Queries,
+    /// By queries, and by one worker where one of so many processors is idle.
+    Both(f64),
+}
+
+/// A layer that is not whole.
+#[derive(Clone, Copy, Default)]
+struct Marked {
+    queries: f64,
+    /// The part that the worker has filled.
+    worked: f64,
+}
+
+impl Marked {
+    /// The part of what it gains.
+    fn share(self) -> f64 {
+        let learnt = POPULAR * (1.0 - (-self.queries / QUERIES).exp());
+        learnt + (1.0 - learnt) * self.worked
+    }
+}
+
 /// One shard: requests wait in order of arrival for its one server.
 struct Server {
     layers: u32,
     /// When the lowest layer is full; it has no effect before.
     filling: Option<Nanos>,
+    /// The lowest layers that are marked, the lowest last, and how much of them the worker has passed.
+    marked: Vec<Marked>,
+    passed: f64,
+    busy: Nanos,
     arrives: Nanos,
     /// When the request in service ends.
     ends: Nanos,
@@ -74,6 +114,9 @@ impl Server {
         Server {
             layers,
             filling: None,
+            marked: Vec::new(),
+            passed: 0.0,
+            busy: 0,
             arrives: 0,
             ends: 0,
             present: VecDeque::new(),
@@ -92,8 +135,14 @@ impl Server {
 
     fn start(&mut self, now: Nanos, service: &Law) {
         let useless = self.filling.is_some_and(|until| now < until);
-        let full = self.layers - u32::from(useless);
-        self.ends = now + (service.draw(&mut self.services) >> full);
+        let full = self.layers - u32::from(useless) - self.marked.len() as u32;
+        let mut service = service.draw(&mut self.services) >> full;
+        for layer in &mut self.marked {
+            layer.queries += 1.0;
+            service = (service as f64 / (1.0 + layer.share())) as Nanos;
+        }
+        self.busy += service;
+        self.ends = now + service;
     }
 
     /// Advances to a time; returns the mean length since the last call.
@@ -126,8 +175,25 @@ impl Server {
         (self.spent - spent) as f64 / (until - since) as f64
     }
 
-    fn change(&mut self, now: Nanos, change: &Change) {
+    /// The worker passes a part of the text; returns whether all marked layers are whole.
+    fn work(&mut self, part: f64) -> bool {
+        self.passed += part;
+        for layer in &mut self.marked {
+            layer.worked = layer.worked.max(self.passed);
+        }
+        if self.passed >= 1.0 {
+            self.marked.clear();
+        }
+        self.marked.is_empty()
+    }
+
+    fn change(&mut self, now: Nanos, change: &Change, how: How) {
         match change {
+            Change::Grow { .. } if how != How::Sweep => {
+                self.layers += 1;
+                self.marked.push(Marked::default());
+                self.passed = 0.0;
+            }
             Change::Grow { .. } => {
                 self.layers += 1;
                 self.filling = Some(now + FILL);
@@ -135,6 +201,7 @@ impl Server {
             Change::Fold { .. } => {
                 self.layers -= 1;
                 self.filling = None;
+                self.marked.pop();
             }
         }
     }
@@ -156,6 +223,8 @@ impl Server {
 struct Shown {
     seconds: Vec<Second>,
     changes: Vec<Change>,
+    /// Layers that are not whole at the end.
+    marked: usize,
     /// The 0.99 quantile of shard 0's responses, from when the manager must have reacted to the
     /// rise until the load falls.
     response_s_p99: f64,
@@ -192,7 +261,8 @@ impl Shown {
 }
 
 /// Serves the load, with a manager or with fixed layers.
-fn serve(seed: u64, mut manager: Option<Manager>, layers: u32) -> Shown {
+fn serve(seed: u64, mut manager: Option<Manager>, layers: u32, how: How) -> Shown {
+    let mut filler = Filler::default();
     let service = Law::gamma(SERVICE_S, 1.5).unwrap();
     let seeds = (0..SHARDS as u64).map(|id| seed * 100 + id);
     let mut servers: Vec<Server> = seeds.map(|seed| Server::new(seed, layers)).collect();
@@ -216,6 +286,22 @@ fn serve(seed: u64, mut manager: Option<Manager>, layers: u32) -> Shown {
             lengths[id] += length * INTERVAL as f64 / SECOND as f64;
             shards.push(server.observed(id as ShardId, length));
         }
+        if let (How::Both(processors), Some(manager)) = (how, &manager) {
+            let heat = |id| manager.average(id).unwrap_or(0.0);
+            let next = filler.next(heat);
+            if let Some((id, share)) = next
+                && servers[id as usize].work(share * INTERVAL as f64 / FILL as f64)
+            {
+                filler.end(id);
+            }
+            let busy: Nanos = servers.iter_mut().map(|s| std::mem::take(&mut s.busy)).sum();
+            let worked = next.map_or(0.0, |(_, share)| share);
+            let busy = busy as f64 / INTERVAL as f64 + worked;
+            filler.look(Some(processors - busy), worked);
+            for shard in &mut shards {
+                shard.growing |= filler.fills(shard.id);
+            }
+        }
         if now.is_multiple_of(SECOND) {
             let others = lengths[1..].iter().copied().fold(0.0, f64::max);
             let held = shards.iter().map(|shard| shard.held_bytes).sum();
@@ -223,10 +309,14 @@ fn serve(seed: u64, mut manager: Option<Manager>, layers: u32) -> Shown {
             lengths = [0.0; SHARDS];
         }
         for change in manager.iter_mut().flat_map(|manager| manager.observe(now, &shards)) {
-            servers[change.shard() as usize].change(now, &change);
+            servers[change.shard() as usize].change(now, &change, how);
+            if how != How::Sweep && matches!(change, Change::Grow { .. }) {
+                filler.mark(change.shard());
+            }
             shown.changes.push(change);
         }
     }
+    shown.marked = servers.iter().map(|server| server.marked.len()).sum();
     shown
 }
 
@@ -236,9 +326,9 @@ fn a_load_that_rises_is_held_where_equal_parts_are_not_enough() {
     let settings = Settings { budget_bytes, ..Settings::default() };
     let manager = || Some(Manager::new(settings.clone()).unwrap());
     for seed in 1..=5 {
-        let equal = serve(seed, None, LAYERS_EQUAL);
-        let managed = serve(seed, manager(), LAYERS_EQUAL);
-        let from_none = serve(seed, manager(), 0);
+        let equal = serve(seed, None, LAYERS_EQUAL, How::Sweep);
+        let managed = serve(seed, manager(), LAYERS_EQUAL, How::Sweep);
+        let from_none = serve(seed, manager(), 0, How::Sweep);
         assert!(
             equal.length_max(FALLS - 5 * SECOND, FALLS) > 1_000.0,
             "equal parts carry the load"
@@ -259,4 +349,42 @@ fn a_load_that_rises_is_held_where_equal_parts_are_not_enough() {
         }
         assert!(from_none.held(RISES - SECOND) < budget_bytes / 2, "more layers than needed");
     }
+}
+
+#[test]
+fn layers_that_queries_begin_and_a_worker_ends_hold_the_load() {
+    let budget_bytes = SHARDS as u64 * held(LAYERS_EQUAL);
+    let settings = Settings { budget_bytes, ..Settings::default() };
+    let most = |shown: &Shown| {
+        let held = shown.seconds.iter().map(|second| second.held).max();
+        held.unwrap_or(0)
+    };
+    let (mut of_queries, mut of_both) = (0, 0);
+    for seed in 1..=5 {
+        let run = |how| serve(seed, Some(Manager::new(settings.clone()).unwrap()), 0, how);
+        let (queries, both, starved) =
+            (run(How::Queries), run(How::Both(8.0)), run(How::Both(1.0)));
+        for (name, shown) in [("queries", &queries), ("both", &both), ("starved", &starved)] {
+            let length = shown.length_max(RISES + HOLDS_WITHIN, FALLS);
+            println!(
+                "seed {seed}, {name}: {length:.2} long, {:.1} ms, {} units, {} changes, {} marked",
+                1e3 * shown.response_s_p99,
+                most(shown) / UNIT,
+                shown.changes.len(),
+                shown.marked
+            );
+            assert!(most(shown) <= budget_bytes);
+            assert!(shown.changes.len() <= 64, "seed {seed}, {name}: {:?}", shown.changes);
+        }
+        let length = both.length_max(RISES + HOLDS_WITHIN, FALLS);
+        assert!(length < settings.high, "seed {seed}: a queue of {length}");
+        assert!(both.held(FALLS + HOLDS_WITHIN) < both.held(FALLS - SECOND), "seed {seed}");
+        assert!(both.length_max(FALLS + HOLDS_WITHIN, ENDS) < 1.0, "seed {seed}");
+        assert_eq!(both.marked, 0, "seed {seed}: a layer is not whole");
+        // Where nothing is idle a tenth of a processor still makes some whole; queries alone make none.
+        assert!(queries.marked > 0 && starved.marked < queries.marked, "seed {seed}");
+        of_queries += queries.held(FALLS - SECOND);
+        of_both += both.held(FALLS - SECOND);
+    }
+    assert!(of_both <= of_queries, "{of_both} bytes of both, {of_queries} of queries alone");
 }

@@ -51,6 +51,7 @@ mod change;
 #[cfg(test)]
 mod closed;
 mod curve;
+pub mod fill;
 pub mod mix;
 #[cfg(test)]
 mod properties;

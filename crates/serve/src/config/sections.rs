@@ -225,9 +225,10 @@ section! {
         pub layers_high: f64 = engine::layers::Settings::default().high,
         /// Average queue length below which a shard drops its lowest layer.
         pub layers_low: f64 = engine::layers::Settings::default().low,
-        /// What computes the values of a layer: "sweep", a thread of low priority, or "queries", which
-        /// keep what they compute anyway: it costs nothing, and only what is asked for becomes fast.
-        pub layers_fill: Fill = Fill::Sweep,
+        /// What computes the values of a layer: "queries", which keep what they compute anyway (it costs
+        /// nothing, and only what is asked for becomes fast), "sweep", a thread of low priority, or "both":
+        /// queries at once, and the thread the rest where a processor is idle.
+        pub layers_fill: Fill = Fill::Both,
     }
 }
 

@@ -348,7 +348,11 @@ impl Served {
                 continue;
             }
             info!("dataset {}: copying {}, {} bytes", self.name, entry.file, entry.file_bytes);
+            let begun = clock::now();
             self.remote.fetch(&manifest.id, &entry.file, entry.file_bytes, &folder).await?;
+            let seconds = (clock::now() - begun) as f64 * 1e-9;
+            self.count_copy(entry.file_bytes, seconds);
+            info!("dataset {}: copied {} in {seconds:.3} s", self.name, entry.file);
         }
         Ok(())
     }

@@ -25,7 +25,7 @@ use super::ask::{Answer, Ask, LOG, ids, pairs, part_of, text};
 use super::asking::{AskParts, ask_parts, question};
 use super::layers::{Held, held};
 use super::room::Reserved;
-use super::served::{Changed, Served, Unwritten, View};
+use super::served::{Changed, Copied, Served, Unwritten, View};
 use crate::headers;
 use crate::http::{Problem, json as json_reply, typed};
 use crate::lane::Seen;
@@ -57,6 +57,7 @@ struct DatasetStatus<'a> {
     name: &'a str,
     info: Info,
     parts: Vec<PartStatus>,
+    copied: Copied,
 }
 
 /// A path below `/datasets`, split after the dataset's name.
@@ -261,7 +262,8 @@ impl Datasets {
     pub fn status(&self, served: &Arc<Served>) -> Answered {
         let view = served.view().ok_or_else(|| no_dataset(served.name()))?;
         let (name, info, parts) = (served.name(), view.dataset.info(), self.parts(&view));
-        Ok(json_reply(StatusCode::OK, &DatasetStatus { name, info, parts }, None))
+        let copied = served.copied();
+        Ok(json_reply(StatusCode::OK, &DatasetStatus { name, info, parts, copied }, None))
     }
 
     /// Replies with the list of all datasets.

@@ -1,8 +1,10 @@
 //! Carries out the decisions of [`engine::layers`] on the shards of a node.
 //!
-//! The *watch* thread observes all queues once per interval and drops layers at once. The *sweep*
-//! thread builds the layers to add, one shard after the other, and publishes each when it is
-//! complete. A dataset with a fixed number of bytes gets layers of that size, whatever the lengths
+//! The *watch* thread observes all queues once per interval and drops layers at once. A layer of an
+//! array that is added is *marked*: it is there at once, and queries fill it with what they compute anyway. The
+//! *worker*, a thread of low priority, makes it whole where a processor is idle (`worker`). Text layers it
+//! builds one after the other, and publishes each when it is complete. [`Fill`] restricts this to one of the two.
+//! A dataset with a fixed number of bytes gets layers of that size, whatever the lengths
 //! of its queues.
 //!
 //! Memory grows and shrinks in steps. A step is one more layer of the suffix array, one more of its
@@ -11,6 +13,7 @@
 
 mod room;
 mod steps;
+mod worker;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,13 +22,14 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use engine::act::{Effect, Knob, Proposal, Status};
+use engine::layers::fill::Filler;
 use engine::layers::mix::Layer;
 use engine::layers::{Change, Manager, Settings, Shard as Observed, ShardId, Why, relieved};
 use model::window::Nanos;
 use serde::{Deserialize, Serialize};
-use shard::layers::{Array, Budget, Layers as OfShard, Rates, TextBuild, TextOptions};
-use shard::{Error, Text};
-use tracing::{info, warn};
+use shard::Text;
+use shard::layers::{Array, Budget, Layers as OfShard};
+use tracing::warn;
 
 use super::Datasets;
 use super::ask::part_of;
@@ -34,23 +38,21 @@ use super::station::Station;
 use crate::live::Loop;
 use crate::memory::Memory;
 use dataset::part::Part;
-use record::clock;
-use steps::{Asked, Regional, Step, drop_layer, text_guess};
-
-/// Segments of a sweep, and blocks of a text layer, that are processed between two checks for
-/// cancellation.
-const SEGMENTS: usize = 16;
-const BLOCKS: usize = 256;
+use record::{IdleSampler, clock};
+use steps::{Asked, Step, drop_layer, text_guess};
+use worker::Order;
 
 /// What computes the values of layers of the arrays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Fill {
-    /// The sweep thread (BlowFish: dedicated).
+    /// Queries first, which keep what they compute anyway, and the worker where a processor is idle. The layer is
+    /// there from the decision on.
     #[default]
+    Both,
+    /// The worker alone (BlowFish: dedicated). The layer is there once it is whole.
     Sweep,
-    /// Queries, which keep what they compute anyway (BlowFish: opportunistic). The layer is there
-    /// from the decision on, with nothing known.
+    /// Queries alone (BlowFish: opportunistic).
     Queries,
 }
 
@@ -67,33 +69,30 @@ pub struct Held {
     pub text_covered_bytes: usize,
     /// Bytes of all layers together.
     pub bytes: usize,
+    /// The part of the values of its layers of samples that are known; 1 without such layers.
+    pub filled: f64,
 }
 
 /// The layers that a shard has now.
 pub fn held(part: &Part) -> Held {
     let layers = part.shard().index().layers();
     let footprint = layers.footprint();
+    let samples = || footprint.sa.iter().chain(&footprint.isa);
+    let values: usize = samples().map(|layer| layer.values).sum();
+    let known: usize = samples().map(|layer| layer.known).sum();
     Held {
         sa: footprint.sa.iter().map(|layer| layer.rate).collect(),
         isa: footprint.isa.iter().map(|layer| layer.rate).collect(),
         text_bytes: footprint.text_bytes,
         text_covered_bytes: layers.view().text_len(),
         bytes: footprint.total_bytes(),
+        filled: if values > 0 { known as f64 / values as f64 } else { 1.0 },
     }
 }
 
 /// Layers under construction.
 struct Filling {
     bytes: u64,
-    cancelled: Arc<AtomicBool>,
-}
-
-/// A step for the sweep thread to build.
-struct Order {
-    id: ShardId,
-    name: String,
-    part: Arc<Part>,
-    step: Step,
     cancelled: Arc<AtomicBool>,
 }
 
@@ -104,6 +103,12 @@ struct State {
     ids: HashMap<String, ShardId>,
     next_id: ShardId,
     filling: HashMap<ShardId, Filling>,
+    /// Whose marked layers the worker fills, and the shards that have such.
+    filler: Filler,
+    marked: HashMap<ShardId, Arc<Part>>,
+    /// Seconds that the worker spent on marked layers since the last look, and when that was.
+    worked_s: f64,
+    looked: Nanos,
     /// What queries asked of each shard.
     asked: HashMap<ShardId, Asked>,
     /// Descriptions of the latest changes, newest last.
@@ -161,6 +166,10 @@ impl Layers {
             ids: HashMap::new(),
             next_id: 0,
             filling: HashMap::new(),
+            filler: Filler::default(),
+            marked: HashMap::new(),
+            worked_s: 0.0,
+            looked: clock::now(),
             asked: HashMap::new(),
             changes: Vec::new(),
             total_bytes,
@@ -202,33 +211,42 @@ impl Layers {
         self.lock().changes.clone()
     }
 
-    /// Starts the watch and sweep threads.
+    /// Starts the watch thread and the worker.
     ///
     /// # Errors
     ///
     /// If a thread cannot be started.
     pub fn start(self: &Arc<Layers>, datasets: &Arc<Datasets>) -> anyhow::Result<Running> {
         let (orders, receive) = mpsc::channel::<Order>();
-        let (watcher, sweeper) = (self.clone(), self.clone());
+        let (watcher, worker) = (self.clone(), self.clone());
         let datasets = datasets.clone();
         let watch =
             std::thread::Builder::new().name("layers/watch".to_owned()).spawn(move || {
+                let mut idle = IdleSampler::start();
                 while !watcher.stopping.load(Ordering::Relaxed) {
+                    watcher.look_at_idle(idle.sample());
                     watcher.look(&datasets, &orders);
                     std::thread::sleep(watcher.interval);
                 }
             })?;
-        let sweep =
-            std::thread::Builder::new().name("layers/sweep".to_owned()).spawn(move || {
+        let work =
+            std::thread::Builder::new().name("layers/worker".to_owned()).spawn(move || {
                 // Queries have priority. If lowering the priority fails, they share the processor.
                 if let Err(error) = rustix::process::nice(10) {
                     warn!("cannot lower the priority of the thread that builds layers: {error}");
                 }
-                for order in receive {
-                    sweeper.make(&order);
-                }
+                worker.work(&receive);
             })?;
-        Ok(Running { layers: self.clone(), threads: vec![watch, sweep] })
+        Ok(Running { layers: self.clone(), threads: vec![watch, work] })
+    }
+
+    /// Tells how many processors were idle since the last time.
+    fn look_at_idle(&self, idle: Option<f64>) {
+        let mut state = self.lock();
+        let now = clock::now();
+        let passed = now.saturating_sub(std::mem::replace(&mut state.looked, now));
+        let worked_s = std::mem::take(&mut state.worked_s);
+        state.filler.look(idle, worked_s / (passed.max(1) as f64 * 1e-9));
     }
 
     /// Observes all shards once, and starts or carries out what the manager decides.
@@ -247,8 +265,10 @@ impl Layers {
                 candidates.push(Candidate { id, station, part: part.clone(), fixed_bytes });
             }
         }
-        let State { ids, filling, asked, .. } = &mut *state;
+        let State { ids, filling, filler, marked, asked, .. } = &mut *state;
         ids.retain(|_, id| candidates.iter().any(|c| c.id == *id));
+        filler.retain(|id| candidates.iter().any(|c| c.id == id));
+        marked.retain(|id, _| candidates.iter().any(|c| c.id == *id));
         asked.retain(|id, _| candidates.iter().any(|c| c.id == *id));
         filling.retain(|id, filling| {
             let there = candidates.iter().any(|c| c.id == *id);
@@ -301,57 +321,6 @@ impl Layers {
             if missed { length.max(manager.settings().high * 1.001) } else { length }
         });
         manager.expect(candidate.id, expected);
-    }
-
-    /// Builds the step of an order and publishes it.
-    fn make(&self, order: &Order) {
-        let made = match &order.step {
-            Step::Arrays(rates) => self.sweep(order, rates),
-            Step::Text(regional) => self.compress(order, regional),
-        };
-        match made {
-            Ok(Some(what)) => info!("{}: added {what}", order.name),
-            Ok(None) => {}
-            Err(error) => warn!("{}: cannot add a layer: {error}", order.name),
-        }
-        let mut state = self.lock();
-        let same = |filling: &Filling| Arc::ptr_eq(&filling.cancelled, &order.cancelled);
-        if state.filling.get(&order.id).is_some_and(same) {
-            state.filling.remove(&order.id);
-        }
-    }
-
-    fn is_off(&self, order: &Order) -> bool {
-        order.cancelled.load(Ordering::Relaxed) || self.stopping.load(Ordering::Relaxed)
-    }
-
-    /// Builds and publishes layers of the arrays; returns its description, or `None` if cancelled.
-    fn sweep(&self, order: &Order, rates: &Rates) -> Result<Option<String>, Error> {
-        let index = order.part.shard().index();
-        let mut sweep = index.layers().sweep(rates)?;
-        while !self.is_off(order) {
-            if sweep.step(index, SEGMENTS).is_finished() {
-                index.layers().publish(sweep)?;
-                return Ok(Some(format!("layers with rates {:?} and {:?}", rates.sa, rates.isa)));
-            }
-        }
-        Ok(None)
-    }
-
-    /// Builds and publishes a text layer; returns its description, or `None` if cancelled.
-    fn compress(&self, order: &Order, regional: &Regional) -> Result<Option<String>, Error> {
-        let index = order.part.shard().index();
-        let bytes_max = usize::try_from(regional.bytes_max).unwrap_or(usize::MAX);
-        let options = TextOptions { bytes_max, ..TextOptions::default() };
-        let mut build = TextBuild::of_regions(index, options, regional.order.clone())?;
-        while !self.is_off(order) {
-            if build.step(index, BLOCKS)?.is_finished() {
-                index.layers().publish_text(build)?;
-                let bytes = index.layers().footprint().text_bytes;
-                return Ok(Some(format!("a text layer of {bytes} bytes")));
-            }
-        }
-        Ok(None)
     }
 }
 
@@ -437,7 +406,7 @@ impl State {
             held_bytes: footprint.total_bytes() as u64 + filling.map_or(0, |f| f.bytes),
             next_bytes: next.map(|(_, bytes)| bytes),
             lowest_bytes,
-            growing: filling.is_some(),
+            growing: filling.is_some() || self.filler.fills(candidate.id),
         }
     }
 
@@ -446,13 +415,10 @@ impl State {
         let said = match change {
             Change::Grow { bytes, why, .. } => {
                 match self.next(candidate) {
-                    Some((Step::Arrays(rates), _)) if self.fill == Fill::Queries => {
-                        let layers = candidate.part.shard().index().layers();
-                        if let Err(error) = layers.mark(&rates) {
-                            warn!("{name}: cannot mark a layer: {error}");
-                        }
+                    Some((Step::Arrays(rates), _)) if self.fill != Fill::Sweep => {
+                        self.mark(candidate, &rates);
                     }
-                    Some((step, _)) => self.fill(candidate, step, *bytes, orders),
+                    Some((step, _)) => self.build(candidate, step, *bytes, orders),
                     None => {}
                 }
                 format!("{name} grows by {bytes} bytes: {why}")
@@ -502,17 +468,17 @@ impl State {
         // Arrays first: a sweep takes a fraction of a text layer's time, and speeds up searches
         // too.
         if !changes.add.is_empty() {
-            self.fill(candidate, Step::Arrays(changes.add), bytes - for_text, orders);
+            self.build(candidate, Step::Arrays(changes.add), bytes - for_text, orders);
         } else if let Some(guess) = guess {
             let index = candidate.part.shard().index();
             let asked = self.asked.get(&candidate.id);
             let of = |asked: &Asked| Step::Text(asked.all_text(index, bytes / 2));
             let step = asked.map_or_else(|| of(&Asked::default()), of);
-            self.fill(candidate, step, guess, orders);
+            self.build(candidate, step, guess, orders);
         }
     }
 
-    fn fill(
+    fn build(
         &mut self,
         candidate: &Candidate,
         step: Step,

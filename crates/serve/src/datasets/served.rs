@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, bail};
 use arc_swap::ArcSwapOption;
@@ -15,6 +15,7 @@ use engine::Key;
 pub use engine::dataset::Changed;
 use engine::dataset::{Event, Token};
 use model::window::{Nanos, QueueName, Settings, Window};
+use serde::Serialize;
 use tokio::sync::oneshot;
 
 use super::ask::{LOG, part_of};
@@ -72,6 +73,29 @@ impl View {
 #[error("{0}")]
 pub struct Unwritten(String);
 
+/// What it took to get this process's shards of a dataset from the origin, since the process began: a node that
+/// takes over shards of a lost one copies them.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Copied {
+    /// Shards that were copied.
+    pub shards: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Seconds that the copies took, one after the other.
+    pub seconds: f64,
+    /// Bytes per second; 0 if nothing was copied.
+    pub bytes_per_s: f64,
+}
+
+impl Copied {
+    fn add(&mut self, bytes: u64, seconds: f64) {
+        self.shards += 1;
+        self.bytes += bytes;
+        self.seconds += seconds;
+        self.bytes_per_s = if self.seconds > 0.0 { self.bytes as f64 / self.seconds } else { 0.0 };
+    }
+}
+
 /// A dataset that this process serves.
 pub struct Served {
     pub(super) name: String,
@@ -81,6 +105,7 @@ pub struct Served {
     pub(super) state: Mutex<State>,
     /// Bytes of layers for all shards together; `u64::MAX` lets the queue lengths decide.
     fixed_bytes: AtomicU64,
+    copied: Mutex<Copied>,
 }
 
 impl Served {
@@ -93,6 +118,7 @@ impl Served {
             view: ArcSwapOption::empty(),
             state: Mutex::new(State::new()),
             fixed_bytes: AtomicU64::new(u64::MAX),
+            copied: Mutex::default(),
         })
     }
 
@@ -109,6 +135,16 @@ impl Served {
     /// Fixes the bytes of layers; `None` lets the lengths of the queues decide.
     pub fn set_fixed_bytes(&self, bytes: Option<u64>) {
         self.fixed_bytes.store(bytes.unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// What copies of shards took so far.
+    pub fn copied(&self) -> Copied {
+        *self.copied.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a copy of a shard.
+    pub(super) fn count_copy(&self, bytes: u64, seconds: f64) {
+        self.copied.lock().unwrap_or_else(PoisonError::into_inner).add(bytes, seconds);
     }
 
     /// The current view; `None` if the dataset has not been read, or does not exist in the origin.

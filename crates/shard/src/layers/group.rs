@@ -151,6 +151,15 @@ impl Group {
         self.layers.iter().flatten().any(|layer| layer.values.is_partial())
     }
 
+    /// The bits that are zero in every index of the layers that are not whole; all bits if all are.
+    pub(super) fn partial_mask(&self) -> u32 {
+        let partial = |layer: &Option<Arc<Layer>>| {
+            layer.as_ref().is_some_and(|layer| layer.values.is_partial())
+        };
+        let lowest = self.layers.iter().position(partial);
+        lowest.map_or(u32::MAX, |log2| (1 << log2) - 1)
+    }
+
     /// Returns the bits of `rates`. Each rate must be new and below all existing ones or, with
     /// `finish`, that of a partial layer.
     fn bits_of(&self, rates: &[u32], finish: bool) -> Result<u32, Error> {

@@ -13,6 +13,8 @@ pub(super) enum Change {
     Mark(u32, u32),
     /// Make whole what is marked.
     Finish,
+    /// Make whole in place what is marked, in steps of some segments.
+    Complete(usize),
     Pack,
     Drop(Array),
     /// A text layer in blocks of 64 bytes, with so many bytes of hot ones.
@@ -25,6 +27,7 @@ pub(super) fn change() -> impl Strategy<Value = Change> {
         3 => (0u32..64, 0u32..64, 1usize..9).prop_map(|(sa, isa, step)| Change::Sweep(sa, isa, step)),
         3 => (0u32..64, 0u32..64).prop_map(|(sa, isa)| Change::Mark(sa, isa)),
         1 => Just(Change::Finish),
+        1 => (1usize..9).prop_map(Change::Complete),
         1 => Just(Change::Pack),
         2 => Just(Change::Drop(Array::Sa)),
         2 => Just(Change::Drop(Array::Isa)),
@@ -63,6 +66,11 @@ pub(super) fn apply(index: &Index, change: &Change) -> Result<(), Error> {
                 partial.map(|layer| layer.rate).collect()
             };
             sweep(index, &Rates { sa: partial(&sa), isa: partial(&isa) }, 2)
+        }
+        Change::Complete(step) => {
+            let mut completion = Completion::default();
+            while !completion.step(layers, index, *step).is_finished() {}
+            layers.pack().map(drop)
         }
         Change::Pack => layers.pack().map(drop),
         Change::Drop(array) => {
@@ -118,5 +126,36 @@ proptest! {
                 prop_assert_eq!(&read, &bytes);
             }
         }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn marked_layers_are_made_as_whole_as_swept_ones(
+        bytes in prop::collection::vec(0u8..4, 0..400),
+        sa_sampling in 1u32..70,
+        sa in 0u32..64,
+        isa in 0u32..64,
+        step in 1usize..9,
+        asked in 0usize..50,
+    ) {
+        let mut file = Vec::new();
+        index::build(&bytes, &Options { sa_sampling, isa_sampling: 64 }, &mut file).unwrap();
+        let (marked, swept) = (Index::open(file.clone()).unwrap(), Index::open(file).unwrap());
+        apply(&swept, &Change::Sweep(sa, isa, 3)).unwrap();
+        apply(&marked, &Change::Mark(sa, isa)).unwrap();
+        // Queries know some of the values already.
+        marked.locate(0..asked.min(bytes.len() + 1), &mut Vec::new());
+        apply(&marked, &Change::Complete(step)).unwrap();
+        prop_assert_eq!(marked.layers().footprint(), swept.layers().footprint());
+        let (one, other) = (marked.layers().view(), swept.layers().view());
+        for at in 0..=bytes.len() as u32 {
+            prop_assert_eq!(one.offset(at), other.offset(at));
+            prop_assert_eq!(one.row_before(at, 0), other.row_before(at, 0));
+        }
+        // Without marked layers there is nothing to do.
+        prop_assert!(Completion::default().step(marked.layers(), &marked, 1).is_finished());
     }
 }

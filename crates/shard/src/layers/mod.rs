@@ -8,7 +8,7 @@
 //! layers. Source: the layered sampled array of BlowFish (NSDI 2016).
 //!
 //! A layer is either filled by a dedicated [`Sweep`] and published when it is complete, or *marked*
-//! and filled with values that queries compute ([`View::learn`]). A text layer ([`TextBuild`])
+//! and filled with values that queries compute ([`View::learn`]); a [`Completion`] makes marked layers whole. A text layer ([`TextBuild`])
 //! answers `extract` from a copy of the text encoded as tokens instead.
 //!
 //! **Concurrency.** All layers are one immutable list behind an `arc-swap`. A query takes a
@@ -31,6 +31,7 @@
 //! it: without spare memory, or for queries that never locate or extract (counting does not read
 //! layers).
 
+mod complete;
 #[cfg(test)]
 mod concurrent_tests;
 mod footprint;
@@ -55,6 +56,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use arc_swap::{ArcSwap, Guard};
 
 use crate::{Error, Text, naive};
+pub use complete::Completion;
 pub use footprint::{Budget, Changes, Footprint, LayerFootprint};
 use group::Group;
 use hot::Hot;

@@ -13,16 +13,40 @@ impl World {
         step.map_or(0.0, |step| step.footprint * self.setting.shard_bytes)
     }
 
+    /// Bytes of a layer that is not whole over those of a whole one: four for each value, in place of the bits of a row.
+    fn marked_excess(&self) -> f64 {
+        32.0 / (self.setting.shard_bytes.max(2.0).log2().floor() + 1.0)
+    }
+
+    /// Bytes of a replica with its layers.
+    pub(super) fn bytes_of(&self, index: usize) -> f64 {
+        let Some(replica) = self.replicas.get(index) else { return 0.0 };
+        let excess = self.marked_excess() - 1.0;
+        let of = |(at, layer): (usize, &Layer)| match layer {
+            Layer::Whole => 0.0,
+            Layer::Learns(..) => {
+                let step = replica.base + at;
+                excess * (self.bytes(step + 1) - self.bytes(step))
+            }
+        };
+        let more: f64 = replica.layers.iter().enumerate().map(of).sum();
+        self.bytes(replica.held()) + more
+    }
+
     fn observed(&self, index: usize, replica: &Replica, queue_length: f64) -> Shard {
         let held = replica.held();
-        let between = |less: usize, more: usize| (self.bytes(more) - self.bytes(less)) as u64;
+        let between = |less: usize, more: usize| self.bytes(more) - self.bytes(less);
+        let excess = |marked: bool| if marked { self.marked_excess() } else { 1.0 };
+        let next = excess(self.setting.fill.learning().is_some());
+        let lowest = excess(matches!(replica.layers.last(), Some(Layer::Learns(..))));
+        let filler = self.fillers.get(replica.node);
         Shard {
             id: index as u64,
             queue_length,
-            held_bytes: between(replica.base, held),
-            next_bytes: (held < replica.step_max).then(|| between(held, held + 1)),
-            lowest_bytes: (held > replica.base).then(|| between(held - 1, held)),
-            growing: replica.sweeping,
+            held_bytes: (self.bytes_of(index) - self.bytes(replica.base)) as u64,
+            next_bytes: (held < replica.step_max).then(|| (next * between(held, held + 1)) as u64),
+            lowest_bytes: (held > replica.base).then(|| (lowest * between(held - 1, held)) as u64),
+            growing: replica.sweeping || filler.is_some_and(|f| f.fills(index as u64)),
         }
     }
 
@@ -30,6 +54,7 @@ impl World {
         let now = self.now;
         self.at(now + self.setting.layers.interval, Event::Decide);
         let lengths: Vec<f64> = self.replicas.iter_mut().map(|r| r.length(now)).collect();
+        self.fill();
         let mut of_node: BTreeMap<usize, Vec<Shard>> = BTreeMap::new();
         for (index, (replica, length)) in self.replicas.iter().zip(&lengths).enumerate() {
             if replica.there() && replica.ready {
@@ -54,13 +79,55 @@ impl World {
         self.resize(&lengths);
     }
 
+    /// What the threads that make marked layers whole did since the last decision.
+    fn fill(&mut self) {
+        let Fill::Both(_, processors) = self.setting.fill else { return };
+        let interval_s = self.setting.layers.interval as f64 * 1e-9;
+        let scale = self.setting.shard_bytes / self.setting.curve.bytes;
+        for (node, (filler, manager)) in self.fillers.iter_mut().zip(&self.managers).enumerate() {
+            let next = filler.next(|id| manager.average(id).unwrap_or(0.0));
+            let worked = next.map_or(0.0, |(_, share)| share);
+            if let Some((id, share)) = next
+                && let Some(replica) = self.replicas.get_mut(id as usize)
+            {
+                let is_whole = |layer: &Layer| matches!(layer, Layer::Whole);
+                let first = replica.layers.iter().take_while(|layer| is_whole(layer)).count();
+                let step = self.setting.curve.steps.get(replica.base + first + 1);
+                let pass_s = step.map_or(0.0, |step| step.sweep_s) * scale;
+                replica.passed += share * interval_s / pass_s.max(1e-9);
+                for layer in &mut replica.layers {
+                    if let Layer::Learns(_, filled) = layer {
+                        *filled = filled.max(replica.passed);
+                        if replica.passed >= 1.0 {
+                            *layer = Layer::Whole;
+                        }
+                    }
+                }
+                if replica.layers.iter().all(is_whole) {
+                    filler.end(id);
+                }
+            }
+            let of_node = self.replicas.iter().filter(|replica| replica.node == node);
+            let busy_s: f64 = of_node.map(|replica| replica.busy_s).sum();
+            filler.look(Some(processors - busy_s / interval_s - worked), worked);
+        }
+    }
+
     fn change(&mut self, change: &Change) {
         let index = change.shard() as usize;
         let now = self.now;
         let Some(replica) = self.replicas.get_mut(index) else { return };
         let grows = matches!(change, Change::Grow { .. });
         match (grows, &self.setting.fill) {
-            (true, Fill::Queries(_)) => replica.layers.push(Layer::Learns(0.0)),
+            (true, Fill::Queries(_) | Fill::Both(..)) => {
+                replica.layers.push(Layer::Learns(0.0, 0.0));
+                replica.passed = 0.0;
+                if let (Fill::Both(..), Some(filler)) =
+                    (&self.setting.fill, self.fillers.get_mut(replica.node))
+                {
+                    filler.mark(change.shard());
+                }
+            }
             (true, Fill::Sweep) => {
                 replica.sweeping = true;
                 let step = self.setting.curve.steps.get(replica.held());

@@ -12,6 +12,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use anyhow::Context as _;
+use engine::layers::fill::Filler;
 use engine::layers::replicas::Replicas;
 use engine::layers::{Manager, Settings};
 use engine::route::{Candidate, Load, Policy, SplitMix64};
@@ -29,6 +30,17 @@ pub enum Fill {
     Sweep,
     /// By what queries compute.
     Queries(Learning),
+    /// By what queries compute, and by a node's one thread for it where one of its processors is idle.
+    Both(Learning, f64),
+}
+
+impl Fill {
+    fn learning(&self) -> Option<&Learning> {
+        match self {
+            Fill::Sweep => None,
+            Fill::Queries(learning) | Fill::Both(learning, _) => Some(learning),
+        }
+    }
 }
 
 /// What is the same during a run.
@@ -126,8 +138,8 @@ struct Job {
 #[derive(Clone, Copy, Debug)]
 enum Layer {
     Whole,
-    /// Queries since it was marked.
-    Learns(f64),
+    /// Queries since it was marked, and the part that the thread has filled.
+    Learns(f64, f64),
 }
 
 struct Replica {
@@ -139,6 +151,8 @@ struct Replica {
     step_max: usize,
     /// A further layer is being swept.
     sweeping: bool,
+    /// The part of the text that the thread has passed since a layer was last marked.
+    passed: f64,
     version: u64,
     queue: VecDeque<Job>,
     started: Nanos,
@@ -192,6 +206,7 @@ pub struct World {
     replicas: Vec<Replica>,
     of_shard: Vec<Vec<usize>>,
     managers: Vec<Manager>,
+    fillers: Vec<Filler>,
     replicator: Option<Replicas>,
     sweeper_free: Vec<Nanos>,
     copier_free: Vec<Nanos>,
@@ -246,6 +261,7 @@ impl World {
             replicas: Vec::new(),
             of_shard: vec![Vec::new(); shards],
             managers: Vec::new(),
+            fillers: Vec::new(),
             replicator,
             sweeper_free: Vec::new(),
             copier_free: Vec::new(),
@@ -299,6 +315,7 @@ impl World {
     fn add_node(&mut self) -> anyhow::Result<usize> {
         let manager = Manager::new(self.setting.layers.clone()).context("settings of layers")?;
         self.managers.push(manager);
+        self.fillers.push(Filler::default());
         self.sweeper_free.push(0);
         self.copier_free.push(0);
         Ok(self.managers.len() - 1)
@@ -315,6 +332,7 @@ impl World {
             layers: vec![Layer::Whole; step - base],
             step_max,
             sweeping: false,
+            passed: 0.0,
             version: 0,
             queue: VecDeque::new(),
             started: 0,
@@ -457,11 +475,12 @@ impl World {
         let mut mean_s = kind(replica.base);
         for (at, layer) in replica.layers.iter_mut().enumerate() {
             let step = replica.base + at + 1;
-            match (layer, fill) {
-                (Layer::Learns(queries), Fill::Queries(learning)) => {
+            match (layer, fill.learning()) {
+                (Layer::Learns(queries, filled), Some(learning)) => {
                     *queries += *slower;
                     let gain = kind(step - 1) / kind(step);
-                    mean_s /= 1.0 + learning.share(*queries) * (gain - 1.0);
+                    let learnt = learning.share(*queries);
+                    mean_s /= 1.0 + (learnt + (1.0 - learnt) * *filled) * (gain - 1.0);
                 }
                 _ => mean_s *= kind(step) / kind(step - 1),
             }
@@ -519,8 +538,7 @@ impl World {
             let busy_s = std::mem::take(&mut replica.worked_s);
             second.completions += completions;
             if replica.there() {
-                let step = replica.held();
-                held += self.bytes(step) / self.setting.shard_bytes;
+                held += self.bytes_of(index) / self.setting.shard_bytes;
                 second.replicas.push(Of { replica: index, length, completions, busy_s });
             }
         }

@@ -105,3 +105,29 @@ fn the_same_seed_gives_the_same_run() {
     assert_eq!(run(), run());
     assert!(run().0 > 6000, "20 clients keep a shard busy");
 }
+
+#[test]
+fn marked_layers_are_made_whole_where_a_processor_is_idle() {
+    let learning = Learning::of(vec![(0.0, 0.0), (5000.0, 0.5)]);
+    let run = |fill| {
+        let setting = Setting { fill, ..setting() };
+        let phases = vec![phase(0.0, 30.0), phase(60.0, 300.0), phase(180.0, 10.0)];
+        let mut world = World::new(setting, &alone(0, 3), phases).unwrap();
+        world.run(400.0);
+        world
+    };
+    let sweep = run(Fill::Sweep);
+    let queries = run(Fill::Queries(learning.clone()));
+    let both = run(Fill::Both(learning.clone(), 2.0));
+    let alone = run(Fill::Both(learning, 1.0));
+    let held = |world: &World| world.seconds[170].footprint;
+    assert!((held(&both) - held(&sweep)).abs() < 1e-9, "{} {}", held(&both), held(&sweep));
+    // Half of what a layer brings is not enough here, though all are there.
+    assert!(held(&queries) >= held(&both), "{} {}", held(&queries), held(&both));
+    // A layer that is there at once waits less than one that is swept first.
+    let longest = |world: &World| world.seconds.iter().map(Second::length).fold(0.0, f64::max);
+    assert!(longest(&both) < longest(&sweep), "{} {}", longest(&both), longest(&sweep));
+    for world in [&both, &alone] {
+        assert!((world.seconds[390].footprint - 0.4).abs() < 1e-9, "{:?}", world.changes);
+    }
+}

@@ -116,8 +116,8 @@ impl Asked {
         let mut steps = Vec::new();
         for array in [Array::Sa, Array::Isa] {
             let Some((rate, mut bytes)) = layers.next_layer(array) else { continue };
-            if fill == Fill::Queries {
-                // A marked layer has four bytes for each value; a swept one the bits of a row.
+            if fill != Fill::Sweep {
+                // A marked layer has four bytes for each value; a whole one the bits of a row.
                 bytes = bytes.saturating_mul(32).div_ceil(index.len().max(1).ilog2() as usize + 1);
             }
             steps.push((layer_of(array, rate), bytes as u64));

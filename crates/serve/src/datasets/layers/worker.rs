@@ -1,0 +1,185 @@
+//! The thread of low priority that builds layers, and makes marked ones whole where a processor is idle
+//! ([`engine::layers::fill`]).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
+use std::time::Duration;
+
+use engine::layers::ShardId;
+use record::clock;
+use shard::Error;
+use shard::layers::{Completion, Rates, TextBuild, TextOptions};
+use tracing::{info, warn};
+
+use super::steps::{Regional, Step};
+use super::{Candidate, Fill, Filling, Layers, State};
+use dataset::part::Part;
+
+/// Segments of a sweep, and blocks of a text layer, that are processed between two checks for
+/// cancellation.
+const SEGMENTS: usize = 16;
+const BLOCKS: usize = 256;
+
+/// Nanoseconds of filling marked layers between two looks at what is to be done.
+const SLICE: u64 = 2_000_000;
+
+/// A step for the worker to build.
+pub(super) struct Order {
+    pub id: ShardId,
+    pub name: String,
+    pub part: Arc<Part>,
+    pub step: Step,
+    pub cancelled: Arc<AtomicBool>,
+}
+
+/// How far the marked layers of shards are filled, with the number of their last mark.
+pub(super) type Completions = HashMap<ShardId, (u64, Completion)>;
+
+impl Layers {
+    /// Builds what is ordered and fills what is marked, until nothing can be ordered any more.
+    pub(super) fn work(&self, orders: &Receiver<Order>) {
+        let mut completions = Completions::new();
+        loop {
+            let order = if self.fill_some(&mut completions) {
+                orders.try_recv().map_err(|error| error == TryRecvError::Disconnected)
+            } else {
+                let disconnected = |error| error == RecvTimeoutError::Disconnected;
+                orders.recv_timeout(self.interval).map_err(disconnected)
+            };
+            match order {
+                Ok(order) => self.make(&order, &mut completions),
+                Err(true) => return,
+                Err(false) => {}
+            }
+        }
+    }
+
+    /// Fills marked layers for a moment, those of the hottest shard; false if there are none.
+    fn fill_some(&self, completions: &mut Completions) -> bool {
+        if self.stopping.load(Ordering::Relaxed) {
+            return false;
+        }
+        let Some((id, mark, part, share)) = self.lock().next_marked() else {
+            completions.clear();
+            return false;
+        };
+        let found = completions.entry(id).or_default();
+        if found.0 != mark {
+            *found = (mark, Completion::default());
+        }
+        let index = part.shard().index();
+        let (begun, used_s) = (clock::now(), clock::thread_s());
+        let mut finished = false;
+        while !finished && clock::now() < begun + SLICE {
+            finished = found.1.step(index.layers(), index, SEGMENTS).is_finished();
+        }
+        if finished {
+            completions.remove(&id);
+            match index.layers().pack() {
+                Ok(0) => {}
+                Ok(count) => info!("{}: {count} marked layers are whole", part.entry().file),
+                Err(error) => warn!("{}: cannot pack a layer: {error}", part.entry().file),
+            }
+        }
+        let took = clock::now() - begun;
+        let mut state = self.lock();
+        state.worked_s += clock::thread_s() - used_s;
+        if finished {
+            state.whole(id, mark);
+        }
+        drop(state);
+        // What is left of the processors is for others.
+        let pause = Duration::from_nanos((took as f64 * (1.0 / share - 1.0)) as u64);
+        if !pause.is_zero() {
+            std::thread::sleep(pause.min(self.interval));
+        }
+        true
+    }
+
+    /// Builds the step of an order and publishes it.
+    fn make(&self, order: &Order, completions: &mut Completions) {
+        let made = match &order.step {
+            Step::Arrays(rates) => self.sweep(order, rates),
+            Step::Text(regional) => self.compress(order, regional, completions),
+        };
+        match made {
+            Ok(Some(what)) => info!("{}: added {what}", order.name),
+            Ok(None) => {}
+            Err(error) => warn!("{}: cannot add a layer: {error}", order.name),
+        }
+        let mut state = self.lock();
+        let same = |filling: &Filling| Arc::ptr_eq(&filling.cancelled, &order.cancelled);
+        if state.filling.get(&order.id).is_some_and(same) {
+            state.filling.remove(&order.id);
+        }
+    }
+
+    fn is_off(&self, order: &Order) -> bool {
+        order.cancelled.load(Ordering::Relaxed) || self.stopping.load(Ordering::Relaxed)
+    }
+
+    /// Builds and publishes layers of the arrays; returns its description, or `None` if cancelled.
+    fn sweep(&self, order: &Order, rates: &Rates) -> Result<Option<String>, Error> {
+        let index = order.part.shard().index();
+        let mut sweep = index.layers().sweep(rates)?;
+        while !self.is_off(order) {
+            if sweep.step(index, SEGMENTS).is_finished() {
+                index.layers().publish(sweep)?;
+                return Ok(Some(format!("layers with rates {:?} and {:?}", rates.sa, rates.isa)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Builds and publishes a text layer; returns its description, or `None` if cancelled. It takes long, so marked layers
+    /// are filled in between.
+    fn compress(
+        &self,
+        order: &Order,
+        regional: &Regional,
+        completions: &mut Completions,
+    ) -> Result<Option<String>, Error> {
+        let index = order.part.shard().index();
+        let bytes_max = usize::try_from(regional.bytes_max).unwrap_or(usize::MAX);
+        let options = TextOptions { bytes_max, ..TextOptions::default() };
+        let mut build = TextBuild::of_regions(index, options, regional.order.clone())?;
+        while !self.is_off(order) {
+            if build.step(index, BLOCKS)?.is_finished() {
+                index.layers().publish_text(build)?;
+                let bytes = index.layers().footprint().text_bytes;
+                return Ok(Some(format!("a text layer of {bytes} bytes")));
+            }
+            self.fill_some(completions);
+        }
+        Ok(None)
+    }
+}
+
+impl State {
+    /// Marks layers of the arrays, which are there at once, and has them made whole if that is how they are filled.
+    pub(super) fn mark(&mut self, candidate: &Candidate, rates: &Rates) {
+        if let Err(error) = candidate.part.shard().index().layers().mark(rates) {
+            warn!("{}: cannot mark a layer: {error}", candidate.station.name());
+        } else if self.fill == Fill::Both {
+            self.filler.mark(candidate.id);
+            self.marked.insert(candidate.id, candidate.part.clone());
+        }
+    }
+
+    /// The shard whose marked layers are filled next, with the number of its last mark, and the part of a processor for it.
+    fn next_marked(&self) -> Option<(ShardId, u64, Arc<Part>, f64)> {
+        let heat = |id| self.manager.average(id).unwrap_or(0.0);
+        let (id, share) = self.filler.next(heat)?;
+        Some((id, self.filler.mark_of(id)?, self.marked.get(&id)?.clone(), share))
+    }
+
+    /// The layers that a shard had when it was marked are whole, or gone.
+    fn whole(&mut self, id: ShardId, mark: u64) {
+        if self.filler.mark_of(id) == Some(mark) {
+            self.filler.end(id);
+            self.marked.remove(&id);
+        }
+    }
+}
