@@ -38,10 +38,13 @@ FROM ?= 0
 simulate:
 	SIM_SEEDS=$(SEEDS) SIM_SEEDS_FROM=$(FROM) $(CARGO) test --release -p engine --test sim seeds -- --nocapture
 
-# Coverage-guided: each target for so long. Needs nightly Rust and cargo-fuzz (cargo install cargo-fuzz).
+# Coverage-guided: each target for so long (docs/fuzzing.md). Needs nightly Rust and cargo-fuzz (cargo install cargo-fuzz).
 SECONDS ?= 60
+TARGETS ?= shard query text memcached_request memcached_reply memcached_node device_summary device_record device_index \
+	members document etcd_reply peer_reply http_head http_front conditions s3_front access_keys config object_metadata \
+	object_file dataset_manifest dataset_chunk model_file run_folder trace import load_reply network_file choices
 fuzz:
-	for target in shard query text memcached_request memcached_reply device_summary device_record members peer_reply; do $(CARGO) +nightly fuzz run $$target -- -max_total_time=$(SECONDS) -max_len=400 || exit 1; done
+	for target in $(TARGETS); do $(CARGO) +nightly fuzz run $$target -- -max_total_time=$(SECONDS) -max_len=400 || exit 1; done
 
 # One experiment again on this machine: make experiment NAME=spotify-single [SHORT=1] [OUT=DIR]
 HELPER_foreign = slowdisk

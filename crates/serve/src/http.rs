@@ -30,6 +30,7 @@ use super::front::{Front, Protocol, Seat};
 use super::inherited;
 use super::lane::{Lane, Seen};
 use super::limits::{Client, Limits};
+use super::membership::Membership;
 use super::pace::Pace;
 use super::quick::{Flight, IdleTimer, Quick, Reads, Slot};
 use super::refusal::Phase;
@@ -481,6 +482,9 @@ async fn route(
     let (method, of) = (request.method(), shared.membership());
     if let Some(answer) = membership::answer(of, method, path).await {
         return answer;
+    }
+    if path == "/admin/cluster" {
+        return membership::configure(of.and_then(Membership::follower), request).await;
     }
     match path {
         "/objects" => {

@@ -16,6 +16,8 @@ mod drive;
 pub mod events;
 mod exposition;
 mod front;
+#[doc(hidden)]
+pub mod fuzzing;
 mod gateway;
 mod handover;
 mod headers;

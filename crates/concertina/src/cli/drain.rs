@@ -17,7 +17,10 @@ Examples:
 
 For clusters whose members are in etcd (membership.kind = \"etcd\"). The node's keys move to the others, and
 it goes on serving until it is stopped; it has then left. A node that is stopped without being drained keeps
-its place for when it is back. `concertina status` shows the members.")]
+its place for when it is back. `concertina status` shows the members.
+
+Any gateway or node of the cluster takes the order, whichever node it is about; with cluster.tls_ca nodes take it
+from no client, and a gateway is asked.")]
 pub struct Args {
     /// The node, as it is named in the cluster
     node: String,

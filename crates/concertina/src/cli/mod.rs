@@ -23,6 +23,8 @@ mod doctor;
 mod drain;
 mod factors;
 mod fit;
+#[doc(hidden)]
+pub mod fuzzing;
 mod import;
 mod keys;
 mod live;

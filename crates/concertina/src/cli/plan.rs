@@ -12,7 +12,7 @@ use report::Objective;
 use report::plan_basis::PlanBasis;
 use report::tiers::CurvesFile;
 
-mod choices;
+pub(super) mod choices;
 mod text;
 
 /// Arguments of the command.

@@ -307,6 +307,27 @@ fn members_come_and_go_while_clients_write_and_read() {
     until("the member to leave", || members(at).len() == 2 && live(&["b", "c"]));
     all_written("writes after a leave");
 
+    // A node's own port takes the operator's orders as a gateway does, and shows what the processes share.
+    let (of_b, of_c) = (world.addresses["b"], world.addresses["c"]);
+    let order = |more: &[&str], at: SocketAddr| {
+        let server = format!("http://{at}");
+        let run = Command::new(env!("CARGO_BIN_EXE_concertina"))
+            .args(more)
+            .args(["--server", &server])
+            .output()
+            .unwrap();
+        let (out, err) =
+            (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+        assert!(run.status.success(), "{more:?} at {at}: {out}{err}");
+        out.into_owned()
+    };
+    assert!(order(&["drain", "b"], of_c).contains("b takes no keys from epoch"));
+    until("the drain by a node", || members(at)[0].1 == "draining");
+    assert!(order(&["drain", "b", "--resume"], of_b).contains("b takes keys again from epoch"));
+    until("the end of the drain", || members(at)[0].1 == "in");
+    assert!(order(&["cluster", "get", "--json"], of_c).contains("version"));
+    all_written("writes after orders to nodes");
+
     // A hostile list is refused by name, and changes nothing.
     let hostile = r#"{"key":"L2NvbmNlcnRpbmEvdmlldw==","value":"WyJub3QgYSBsaXN0Il0="}"#;
     let put = Client::connect(world.etcd.client).send(

@@ -71,6 +71,43 @@ pub struct Summary {
     pub imported: Imported,
 }
 
+/// What the fuzz targets (`fuzz/`) call: each source from memory. Errors say what is wrong with it.
+#[doc(hidden)]
+pub mod fuzzing {
+    use super::*;
+
+    /// The windows of an access log of a format.
+    pub fn access_log(bytes: &[u8], format: &str, lenient: bool) -> Result<Vec<Window>, Error> {
+        let settings = access_log::Settings {
+            format: Format::parse(format)?,
+            window_ns: SECOND,
+            objectives_ms: Settings::default().objectives_ms,
+            lenient,
+            hits_are_memory: lenient,
+        };
+        let log = access_log::read(bytes, Path::new("-"), &settings)?;
+        times_of(log.times, log.clock_ns, log.resolution_ns);
+        let collectors = [log.gateway, log.origin].into_iter().flatten();
+        Ok(collectors.flat_map(|collector| collector.finish()).collect())
+    }
+
+    /// The windows of a saved response of Prometheus.
+    pub fn prometheus(text: &str) -> Result<Vec<Window>, Error> {
+        let objectives = Settings::default().objectives_ms;
+        Ok(prometheus::read(text, Path::new("-"), &objectives)?.windows)
+    }
+
+    /// The windows of the output of `iostat`.
+    pub fn iostat(text: &str) -> Result<Vec<Window>, Error> {
+        Ok(iostat::read(text, Path::new("-"), &[])?.windows)
+    }
+
+    /// The steps that are cut of windows.
+    pub fn steps(windows: &[Window], steps_s: Option<f64>) -> Vec<Step> {
+        super::steps(windows, steps_s)
+    }
+}
+
 /// Opens a source for reading.
 fn open(path: &Path) -> Result<Box<dyn BufRead>, Error> {
     let failed = |source| Error::File { path: path.to_owned(), source };

@@ -135,6 +135,25 @@ struct Ranged {
     more: bool,
 }
 
+impl Ranged {
+    /// The keys; what is wrong if they are malformed or too many.
+    fn pairs(self) -> Result<Vec<Pair>, String> {
+        if self.more || self.kvs.len() > KEYS_MAX {
+            return Err(format!("more than {KEYS_MAX} keys"));
+        }
+        self.kvs.into_iter().map(Kv::pair).collect()
+    }
+}
+
+/// The keys of the body of a reply to a range, as [`Etcd`] reads it.
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub fn pairs(reply: &[u8]) -> Result<Vec<Pair>, String> {
+    serde_json::from_slice::<Ranged>(reply).map_err(|error| error.to_string())?.pairs()
+}
+
 #[derive(Deserialize)]
 struct Done {
     #[serde(default)]
@@ -319,11 +338,7 @@ impl Etcd {
 
     async fn range(&mut self, body: &Value, shown: &str) -> Result<Vec<Pair>, Error> {
         let found: Ranged = self.call("/v3/kv/range", body).await?;
-        if found.more || found.kvs.len() > KEYS_MAX {
-            return Err(self.malformed(format!("more than {KEYS_MAX} keys below {shown}")));
-        }
-        let pairs: Result<Vec<Pair>, String> = found.kvs.into_iter().map(Kv::pair).collect();
-        pairs.map_err(|what| self.malformed(what))
+        found.pairs().map_err(|what| self.malformed(format!("{what} (below {shown})")))
     }
 
     /// Makes changes in one step if all conditions hold; returns whether they did.
@@ -450,10 +465,10 @@ mod tests {
             r#"{"kvs":[{"key":"YQ==","mod_revision":"99999999999999999999"}]}"#,
             r#"{"kvs":[{"key":"YQ==","lease":"x"}]}"#,
         ] {
-            let found: Ranged = serde_json::from_str(text).unwrap();
-            let pairs: Result<Vec<Pair>, String> = found.kvs.into_iter().map(Kv::pair).collect();
-            assert!(pairs.is_err(), "{text}");
+            assert!(pairs(text.as_bytes()).is_err(), "{text}");
         }
-        assert!(serde_json::from_str::<Ranged>(r#"{"kvs":[{"key":7}]}"#).is_err());
+        assert!(pairs(br#"{"kvs":[{"key":7}]}"#).is_err());
+        assert!(pairs(br#"{"kvs":[],"more":true}"#).is_err());
+        assert_eq!(pairs(br#"{"kvs":[{"key":"YQ=="}]}"#).unwrap()[0].key, b"a");
     }
 }

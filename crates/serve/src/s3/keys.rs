@@ -231,6 +231,17 @@ fn parse(text: &str) -> anyhow::Result<Written> {
     })
 }
 
+/// The ids of the access keys in the text of a file, in its order.
+///
+/// # Errors
+///
+/// As for [`Keys::open`] of a file with that text.
+pub fn ids(text: &str, master: Option<&MasterKey>) -> anyhow::Result<Vec<String>> {
+    let ids = parse(text)?.key.into_iter().map(|key| key.id).collect();
+    table_of(parse(text)?, master)?;
+    Ok(ids)
+}
+
 /// The secret of an id, opened if it is sealed.
 fn opened(id: &str, secret: &Secret, master: Option<&MasterKey>) -> anyhow::Result<Secret> {
     let plain = match secret.expose() {

@@ -28,6 +28,8 @@ pub const PART_ORDER: &str =
 pub const TOO_SMALL: &str = "Your proposed upload is smaller than the minimum allowed size";
 /// `InvalidArgument`.
 pub const PART_NUMBER: &str = "Part number must be an integer between 1 and 10000, inclusive.";
+/// `InvalidPartNumber`.
+pub const NO_SUCH_PART: &str = "The requested partnumber is not satisfiable";
 /// `MetadataTooLarge`.
 pub const METADATA_TOO_LARGE: &str =
     "Your metadata headers exceed the maximum allowed metadata size";

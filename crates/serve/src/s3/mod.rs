@@ -20,6 +20,7 @@ mod messages;
 mod multipart;
 mod objects;
 mod operations;
+mod parameters;
 mod payload;
 mod repeated;
 pub mod seal;

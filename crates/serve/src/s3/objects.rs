@@ -26,6 +26,7 @@ use super::errors::{of_problem, of_status, unsupported};
 use super::guard::denied;
 use super::keys::Level;
 use super::messages::COPY_TO_ITSELF;
+use super::parameters;
 use super::shortcut::Plain;
 use super::{Inner, Ready, headers};
 use crate::body::{Arriving, ReplyBody};
@@ -214,7 +215,7 @@ impl Inner {
         let input = &request.input;
         only_version(input.version_id.as_deref())?;
         unsupported(input.sse_customer_key.is_some(), "encryption with keys of the client")?;
-        unsupported(input.part_number.is_some_and(|n| n != 1), "reading one part")?;
+        parameters::part(input.part_number)?;
         if input.part_number.is_some() && input.range.is_some() {
             let what = "Cannot specify both Range header and partNumber query parameter";
             return Err(S3Error::with_message(S3ErrorCode::InvalidRequest, what));
@@ -222,10 +223,13 @@ impl Inner {
         let key = self.key(&input.bucket, &input.key)?;
         let lane = lane_of(&request.extensions)?;
         let wanted = headers::conditions(&request.headers, "");
-        let answer = self.ask(&lane, Method::GET, &key, wanted, None).await?;
+        let mut answer = self.ask(&lane, Method::GET, &key, wanted, None).await?;
         let whole = answer.status() == StatusCode::OK;
         let checksum = whole && input.checksum_mode.is_some();
         let mut given = headers::reply(answer.headers(), checksum);
+        if input.part_number.is_some() {
+            parameters::as_part(&mut answer, &mut given);
+        }
         for (overridden, name) in [
             (input.response_content_type.is_some(), CONTENT_TYPE),
             (input.response_content_language.is_some(), CONTENT_LANGUAGE),
@@ -278,11 +282,16 @@ impl Inner {
         let input = &request.input;
         only_version(input.version_id.as_deref())?;
         unsupported(input.sse_customer_key.is_some(), "encryption with keys of the client")?;
+        parameters::part(input.part_number)?;
         let key = self.key(&input.bucket, &input.key)?;
         let lane = lane_of(&request.extensions)?;
         let wanted = headers::conditions(&request.headers, "");
-        let answer = self.ask(&lane, Method::HEAD, &key, wanted, None).await?;
-        let given = headers::reply(answer.headers(), input.checksum_mode.is_some());
+        let mut answer = self.ask(&lane, Method::HEAD, &key, wanted, None).await?;
+        let mut given = headers::reply(answer.headers(), input.checksum_mode.is_some());
+        if input.part_number.is_some() {
+            parameters::as_part(&mut answer, &mut given);
+        }
+        given.extend(parameters::overrides(request.uri.query()));
         Ok(respond(HeadObjectOutput::default(), answer, given))
     }
 

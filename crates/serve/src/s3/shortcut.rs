@@ -20,6 +20,8 @@ use crate::hex::{push_hex, unhex};
 /// The SHA-256 of nothing.
 const EMPTY: &[u8] = b"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 const UNSIGNED: &[u8] = b"UNSIGNED-PAYLOAD";
+/// How far a signature's time and this clock may lie apart.
+const SKEW: Duration = Duration::from_secs(SKEW_S as u64);
 /// The headers of S3's that a plain read may have.
 const KNOWN: [&str; 4] =
     ["x-amz-date", "x-amz-content-sha256", "x-amz-checksum-mode", "x-amz-user-agent"];
@@ -173,14 +175,11 @@ fn by_headers(
         return None;
     }
     let date = single(headers, "x-amz-date")?;
-    let at = time_of(date)?;
-    let apart = now.duration_since(at).or_else(|_| at.duration_since(now)).ok()?;
-    if apart > Duration::from_secs(u64::from(SKEW_S)) || !is_scope(shown.scope, &date[..8])? {
-        return None;
-    }
-    let access = keys.get(shown.id)?;
     let asked = Asked { method, path, query, date, payload };
-    is_signed(&access, &asked, headers, &shown)?.then_some(access)
+    signed_by(keys, &asked, headers, &shown, |at| {
+        let apart = now.duration_since(at).or_else(|_| at.duration_since(now));
+        apart.is_ok_and(|apart| apart <= SKEW)
+    })
 }
 
 /// The same with the signature in the URL: the parameters of the signature, each once, and none that changes the reply.
@@ -227,17 +226,8 @@ fn by_query(
     let credential_is = decoded(credential, "%2F", "/")?;
     let signed_are = decoded(signed, "%3B", ";")?;
     let (id, scope) = credential_is.split_once('/')?;
-    let at = time_of(date)?;
     let lasts = expires.parse::<u32>().ok().filter(|_| expires.bytes().all(|b| b.is_ascii_digit()));
     let lasts = lasts.filter(|lasts| *lasts <= EXPIRES_S_MAX)?;
-    let skew = Duration::from_secs(u64::from(SKEW_S));
-    let in_time = match now.duration_since(at) {
-        Ok(age) => age <= Duration::from_secs(u64::from(lasts)),
-        Err(ahead) => ahead.duration() <= skew,
-    };
-    if !in_time || !is_scope(scope, &date[..8])? {
-        return None;
-    }
     let mut canonical = String::with_capacity(query.len());
     for (name, value) in NAMES.iter().zip(values).take(5) {
         let before = if canonical.is_empty() { "" } else { "&" };
@@ -249,11 +239,13 @@ fn by_query(
         canonical.push('&');
         canonical.push_str(name);
     }
-    let access = keys.get(id)?;
     let payload = "UNSIGNED-PAYLOAD";
     let asked = Asked { method, path, query: &canonical, date, payload };
     let shown = Shown { id, scope, signed: &signed_are, signature };
-    is_signed(&access, &asked, headers, &shown)?.then_some(access)
+    signed_by(keys, &asked, headers, &shown, |at| match now.duration_since(at) {
+        Ok(age) => age <= Duration::from_secs(u64::from(lasts)),
+        Err(ahead) => ahead.duration() <= SKEW,
+    })
 }
 
 /// What is signed of a request beside its headers.
@@ -264,6 +256,21 @@ struct Asked<'a> {
     query: &'a str,
     date: &'a str,
     payload: &'a str,
+}
+
+/// The access key whose signature is shown, if the signature's time is one that counts and its scope is of that day.
+fn signed_by(
+    keys: &Keys,
+    asked: &Asked<'_>,
+    headers: &HeaderMap,
+    shown: &Shown<'_>,
+    counts: impl FnOnce(SystemTime) -> bool,
+) -> Option<Arc<AccessKey>> {
+    if !counts(time_of(asked.date)?) || !is_scope(shown.scope, &asked.date[..8])? {
+        return None;
+    }
+    let access = keys.get(shown.id)?;
+    is_signed(&access, asked, headers, shown)?.then_some(access)
 }
 
 /// Whether the signature is that of the request.

@@ -180,9 +180,17 @@ pub(super) fn read(
             "cannot read the choices {shown} (docs/plan.md describes them, docs/examples/choices.toml is an example)"
         )
     })?;
-    let file: File = toml::from_str(&text)
-        .with_context(|| format!("invalid choices file {shown} (docs/plan.md describes it)"))?;
-    of(file, servers, curves).with_context(|| format!("invalid choices file {shown}"))
+    parse(&text, servers, curves)
+        .with_context(|| format!("invalid choices file {shown} (docs/plan.md describes it)"))
+}
+
+/// Reads the text of such a file.
+pub(in crate::cli) fn parse(
+    text: &str,
+    servers: Option<f64>,
+    curves: Option<Curves>,
+) -> anyhow::Result<(Choices, String)> {
+    of(toml::from_str(text)?, servers, curves)
 }
 
 fn of(
@@ -237,7 +245,7 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> anyhow::Result<Choices> {
-        Ok(of(toml::from_str(text)?, None, None)?.0)
+        Ok(super::parse(text, None, None)?.0)
     }
 
     const SERVERS: &str = "[servers]\ncounts = { from = 2, to = 8, step = 3 }\nprice = 10\n";
