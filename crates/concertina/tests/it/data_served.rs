@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use crate::data::{STANZAS, answer, refused, run};
-use crate::serve_client::{Client, Process, bytes, spawn, start};
+use crate::serve_client::{Client, Process, bytes, spawn, start, until_or};
 
 /// The JSON that a command prints.
 fn json(folder: &Path, args: &[&str]) -> serde_json::Value {
@@ -491,4 +491,54 @@ fn layers_are_shown_and_set() {
     }
     assert!(layers(&["--bytes", "auto"])["fixed_bytes"].is_null());
     refused(folder, &["layers", "lines", "--server", url, "--bytes", "much"], "", "size");
+}
+
+#[test]
+fn layers_of_a_busy_shard_become_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let path = format!("datasets.path={}/copies-of-shards", folder.display());
+    let marks = [
+        "datasets.layers_interval_s=0.05",
+        "datasets.layers_smoothing=0.2",
+        "datasets.layers_high=0.2",
+        "datasets.layers_low=0.01",
+    ];
+    let server = spawn(folder, &[&marks[..], &[&*path]].concat(), "");
+    let url = &format!("http://{}", server.address);
+    make(folder);
+    answer(folder, &["push", "lines", "--server", url]);
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let stopped = || stop.load(std::sync::atomic::Ordering::Relaxed);
+    let shown = || -> serde_json::Value {
+        let reply = Client::connect(server.address).get("/datasets/lines");
+        serde_json::from_slice(&reply.body).unwrap()
+    };
+    let layers = || shown()["parts"][0]["layers"].clone();
+    std::thread::scope(|scope| {
+        for reader in 0..3u32 {
+            let stopped = &stopped;
+            let address = server.address;
+            scope.spawn(move || {
+                let mut client = Client::connect(address);
+                let mut at = reader;
+                while !stopped() {
+                    at = at.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    let query = format!("/datasets/lines/records?query={:03x}&limit=1", at >> 20);
+                    assert_eq!(client.get(&query).status, 200);
+                }
+            });
+        }
+        let has_samples = |layers: &serde_json::Value| {
+            ["sa", "isa"].iter().any(|of| layers[of].as_array().is_some_and(|all| !all.is_empty()))
+        };
+        until_or("samples are added", || shown().to_string(), || has_samples(&layers()));
+        // Queries fill them, and the worker the rest, however busy the machine is.
+        until_or("they become whole", || shown().to_string(), || layers()["filled"] == 1.0);
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    let shown = shown();
+    assert_eq!(shown["copied"]["shards"], 1, "{shown}");
+    assert_eq!(shown["copied"]["bytes"], shown["parts"][0]["file_bytes"], "{shown}");
+    assert!(shown["copied"]["bytes_per_s"].as_f64().unwrap() > 0.0, "{shown}");
 }
