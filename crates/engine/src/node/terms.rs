@@ -220,9 +220,10 @@ mod tests {
             View { epoch, live, ..View::fixed(MEMBERS) }
         };
         let mut terms = Terms::new(Term { epoch: 0, settled_from: 0 });
-        let mut begin = |terms: &mut Terms, epoch: u64| {
+        let begin = |terms: &mut Terms, epoch: u64| {
             let (old, ring) = (ring.clone(), ring.clone());
-            let (before, view) = (view(epoch - 1, epoch % 2 == 0), view(epoch, epoch % 2 == 1));
+            let (before, view) =
+                (view(epoch - 1, epoch.is_multiple_of(2)), view(epoch, !epoch.is_multiple_of(2)));
             let change = Change { me: 1, old, before, ring, view, same_keyed: true };
             terms.begin(Term { epoch, settled_from: epoch }, epoch, change);
         };

@@ -84,7 +84,7 @@ mod tests {
             assert_eq!((error.code().as_str(), said), (code, Some(status)), "{number}");
         }
         let reply = |status: u16, length: &str| {
-            let mut answer = Response::builder().status(status).header(CONTENT_LENGTH, length);
+            let answer = Response::builder().status(status).header(CONTENT_LENGTH, length);
             let mut answer = answer.body(()).unwrap();
             let mut given = HeaderMap::new();
             as_part(&mut answer, &mut given);
