@@ -16,7 +16,7 @@ use super::keys::KeySource;
 use super::phase::{Account, Message};
 use super::plan::{Arrivals, Length, Load, Plan, Think};
 use super::source::{Pass, Share};
-use super::summary::{Fill, Summary, generator, join, step_summary};
+use super::summary::{Fill, Summary, fill_hint, generator, join, step_summary};
 use crate::client::Target;
 use record::clock;
 use record::{self, Awake, HostSampler, Machine, Run, RunWriter, Step};
@@ -141,12 +141,7 @@ impl Session {
             let (stored, faults) = (fill.stored, fill.faults.clone());
             runner.writer.flush()?;
             let why = faults.first_key_value().map_or("unknown reason", |(reason, _)| reason);
-            let at = &self.shared.target;
-            let hint = match why {
-                "status 401" | "status 403" => "it may want credentials, or a token",
-                "status 405" | "status 501" => "the service takes no PUT there",
-                _ => "is the path right?",
-            };
+            let (at, hint) = (&self.shared.target, fill_hint(why));
             bail!(
                 "the fill is incomplete: {stored} of {distinct} keys were stored below {at} ({why}): {hint}"
             );

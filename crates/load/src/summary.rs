@@ -113,6 +113,15 @@ impl Quantiles {
     }
 }
 
+/// What may be wrong where a service refuses to store objects.
+pub(super) fn fill_hint(why: &str) -> &'static str {
+    match why {
+        "status 401" | "status 403" => "it may want credentials, or a token",
+        "status 405" | "status 501" => "the service takes no PUT there",
+        _ => "is the path right?",
+    }
+}
+
 /// Merges the accounts of all threads.
 pub(super) fn join(accounts: &[Account]) -> Account {
     let mut all = Account::default();

@@ -433,8 +433,11 @@ pub(super) fn size(text: &str) -> Result<Size, String> {
     }
 }
 
-/// Parses `4096`, `16k` or `4KiB`.
+/// Parses `4096`, `4KiB` or `4kB`, as in a configuration, and `16k`, which is 16 KiB.
 pub(super) fn bytes(text: &str) -> Result<u64, String> {
+    if let Ok(size) = text.trim().parse::<serve::config::Size>() {
+        return Ok(size.0);
+    }
     let wrong = || format!("`{text}` is not a size: 4096, 16k or 1M expected");
     let (number, shift) = match text.trim_end_matches('B').trim_end_matches('i') {
         t if t.ends_with(['k', 'K']) => (&t[..t.len() - 1], 10),

@@ -155,7 +155,7 @@ fn what_is_broken_is_named_with_what_it_usually_means() {
     let text = String::from_utf8(check(dir.path(), &["load", "server"]).stdout).unwrap();
     assert!(text.contains("BROKEN") && text.contains("2 of "), "{text}");
     for (args, words) in [
-        (&["nothing"][..], "cannot read"),
+        (&["nothing"][..], "nothing is not a run folder: it does not exist"),
         (&["load", "load"][..], "list each run once"),
         (&["load", "--steps", "7"][..], "there is no step 7"),
         (&["load", "--tolerance=-1"][..], "invalid share"),
