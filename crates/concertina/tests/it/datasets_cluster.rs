@@ -1,7 +1,7 @@
 //! Datasets through a gateway: its answers are those of a scan, whatever is in shards or in the log, and while
 //! nodes go.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use dataset::manifest::Manifest;
@@ -10,7 +10,8 @@ use serve::Server;
 use serve::config::Config;
 use shard::record::{Format, Schema};
 
-use crate::serve_client::{Client, Reply, free, until};
+use crate::membership::{Etcd, World};
+use crate::serve_client::{Client, Reply, free, overrides, until};
 
 /// The id of the dataset: keys of shards hold it. By this one, of the shards that are made here some have the
 /// last of three nodes among their two, and some have not.
@@ -210,6 +211,53 @@ fn a_dataset_through_gateways_is_what_a_scan_says_while_nodes_go() {
         );
     }
     cluster.stop();
+}
+
+/// Nothing changes in the dataset, which is all that a node waited for once.
+#[test]
+fn a_node_that_joins_copies_the_shards_that_are_its_own_now() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(etcd) = Etcd::start(folder.path()) else { return };
+    let more = &["datasets.refresh_s=0.1"];
+    let mut world = World { folder, etcd, addresses: HashMap::new(), more };
+    let copies = |name: &str, world: &World| world.folder.path().join(format!("copies-{name}"));
+    let node = |name: &'static str, world: &mut World| {
+        let set = format!("datasets.path={}", copies(name, world).display());
+        world.node_with(name, &[&set])
+    };
+    let _first = [node("a", &mut world), node("b", &mut world)];
+    let mut set = world.common();
+    set.extend(["serve.role=gateway", "serve.listen=127.0.0.1:0"].map(str::to_owned));
+    set.push(format!("datasets.path={}", copies("gateway", &world).display()));
+    let set: Vec<&str> = set.iter().map(String::as_str).collect();
+    let config = Config::load(None, &overrides(world.folder.path(), &set)).unwrap();
+    let gateway = Server::start(config, None).unwrap();
+    let mut client = Client::connect(gateway.address());
+    let mut manifest = Manifest::new(Schema::new(Format::Lines));
+    manifest.id = format!("{ID:016x}");
+    let manifest = manifest.encode().unwrap();
+    until("the dataset is there", || {
+        client.put("/objects/datasets/lines/dataset.json", &manifest).status == 200
+    });
+    for round in 0..6 {
+        let text = format!("line {round} is green\n");
+        let path = "/datasets/lines/records";
+        json(&client.send("POST", path, &[], Some(text.as_bytes())).unwrap());
+        json(&client.send("POST", "/datasets/lines/seal", &[], Some(b"")).unwrap());
+    }
+    let held = |name: &str, world: &World| {
+        let folder = copies(name, world).join("lines").join(format!("{ID:016x}"));
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        entries.filter(|entry| entry.path().extension().is_some_and(|it| it == "shard")).count()
+    };
+    until("both have all shards", || held("a", &world) + held("b", &world) == 12);
+    let third = node("c", &mut world);
+    until("the third has shards", || held("c", &world) > 0);
+    let info = json(&Client::connect(third.address).get("/datasets/lines"));
+    assert_eq!(info["info"]["records"], 6, "{info}");
+    let count = json(&client.get("/datasets/lines/count?query=green"));
+    assert_eq!(count["count"], 6);
+    gateway.stop();
 }
 
 #[test]

@@ -78,7 +78,8 @@ pub struct World {
 }
 
 impl World {
-    fn common(&self) -> Vec<String> {
+    /// The configuration that all processes have.
+    pub fn common(&self) -> Vec<String> {
         [
             "membership.kind=etcd".to_owned(),
             format!("membership.endpoints=[\"http://{}\"]", self.etcd.client),

@@ -95,9 +95,15 @@ impl Heat {
     }
 
     /// The regions with which a layer that holds `held` should be replaced; `None` while it answers nearly as much as
-    /// another would.
-    pub fn replace(&self, held: &[u32]) -> Option<Chosen> {
-        self.choose().filter(|chosen| chosen.covered - self.share(held) > BETTER)
+    /// another would. Of those that are chosen a layer holds the first `fits`, as the text compresses: what hardly does
+    /// would be replaced by as little again and again.
+    pub fn replace(&self, held: &[u32], fits: impl Fn(&Chosen) -> usize) -> Option<Chosen> {
+        let chosen = self.choose()?;
+        let covered = match chosen.order.get(..fits(&chosen)) {
+            Some(first) => self.share(first),
+            None => chosen.covered,
+        };
+        (covered - self.share(held) > BETTER).then_some(Chosen { covered, ..chosen })
     }
 }
 
@@ -171,18 +177,30 @@ mod tests {
             |region: usize| (0..100).map(|r| u64::from(r == region) * 1000).collect::<Vec<_>>();
         heat.add(SECOND, &at(70));
         let held = heat.choose().unwrap();
+        let all = |chosen: &Chosen| chosen.order.len();
         assert_eq!((&held.order[..], held.part, held.covered), (&[70][..], 0.01, 1.0));
-        assert_eq!(heat.replace(&held.order), None);
+        assert_eq!(heat.replace(&held.order, all), None);
         // A tenth elsewhere is not worth another layer; a third of what counts is.
         heat.add(SECOND, &at(3).iter().map(|bytes| bytes / 10).collect::<Vec<_>>());
-        assert_eq!(heat.replace(&held.order), None);
+        assert_eq!(heat.replace(&held.order, all), None);
         heat.add(SECOND, &at(3));
-        assert_eq!(heat.replace(&held.order).unwrap().order, [3, 70]);
+        assert_eq!(heat.replace(&held.order, all).unwrap().order, [3, 70]);
         // After many mean lives the old region counts for nothing.
         heat.add(2000 * SECOND, &at(3));
         assert_eq!(heat.choose().unwrap().order, [3]);
         heat.add(Nanos::MAX, &[1, 2]);
         assert_eq!(heat.order(), [1, 0], "another shard's counts replace it");
+    }
+
+    #[test]
+    fn a_layer_that_holds_what_fits_is_not_replaced_by_as_little() {
+        let mut heat = Heat::default();
+        heat.add(0, &[100; 100]);
+        let held: Vec<u32> = (0..40).collect();
+        assert_eq!(heat.replace(&held, |_| 45), None);
+        let more = heat.replace(&held, |_| 70).unwrap();
+        assert!((more.covered - 0.7).abs() < 1e-9 && more.order.len() == 100, "{more:?}");
+        assert_eq!(heat.replace(&held, |chosen| chosen.order.len()).unwrap().covered, 1.0);
     }
 
     #[test]

@@ -265,8 +265,17 @@ impl Served {
     /// # Errors
     ///
     /// Those of [`refresh`](Self::refresh).
-    async fn moved(self: &Arc<Self>) -> anyhow::Result<()> {
+    pub(super) async fn moved(self: &Arc<Self>) -> anyhow::Result<()> {
         self.want_view(|token| Event::Moved { token }).await
+    }
+
+    /// Whether a shard of the view is to be here and is not: this process has become one of its nodes.
+    pub(super) fn lacks_some(&self, view: &super::served::View) -> bool {
+        let manifest = &view.current.manifest;
+        let mine =
+            |file: &str| (self.common.is_mine)(&key_of_file(self.name(), &manifest.id, file));
+        let files = manifest.shards.iter().map(|entry| entry.file.as_str());
+        files.filter(|file| view.part(part_of(file)).is_none()).any(mine)
     }
 
     /// Removes the file of a shard that this process does not hold.

@@ -273,7 +273,13 @@ impl Datasets {
         for name in names {
             let served = self.add(&name);
             let before = served.view().map(|view| view.current.manifest.id.clone());
-            let refreshed = served.refresh().await.map_err(|error| format!("{error:#}"));
+            let mut refreshed = served.refresh().await;
+            let lacks = |view: Arc<served::View>| served.lacks_some(&view);
+            if refreshed.is_ok() && served.view().is_some_and(lacks) {
+                info!("dataset {name}: further shards belong here now");
+                refreshed = served.moved().await;
+            }
+            let refreshed = refreshed.map_err(|error| format!("{error:#}"));
             let error = refreshed.as_ref().err().map(String::as_str);
             if self.complaints.is_news(&name, error, Instant::now()) {
                 match &refreshed {

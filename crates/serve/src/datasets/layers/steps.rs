@@ -5,7 +5,7 @@
 use std::fmt;
 
 use engine::layers::mix::{Layer, Mix, Work};
-use engine::layers::regions::Heat;
+use engine::layers::regions::{Chosen, Heat};
 use model::window::Nanos;
 use shard::Text;
 use shard::index::{self, Index};
@@ -150,14 +150,21 @@ impl Asked {
             // A beginning of the text.
             (len, None) => Some((0..Regions::of(index.len()).at(len) as u32).collect()),
         };
+        let bytes_max = |chosen: &Chosen| {
+            ((guess as f64 * chosen.part * TEXT_EXCESS) as u64).max(LAYER_BYTES_MIN)
+        };
         let (chosen, answered) = match &held {
             None => (self.heat.choose()?, 0.0),
-            Some(held) => (self.heat.replace(held)?, self.heat.share(held)),
+            Some(held) => {
+                let each = index.layers().footprint().text_bytes / held.len().max(1);
+                let fits = |chosen: &Chosen| bytes_max(chosen) as usize / each.max(1);
+                (self.heat.replace(held, fits)?, self.heat.share(held))
+            }
         };
-        let bytes = (guess as f64 * chosen.part * TEXT_EXCESS) as u64;
+        let bytes_max = bytes_max(&chosen);
         let covered = (chosen.covered - answered) / (1.0 - answered).max(f64::MIN_POSITIVE);
-        let (bytes_max, order) = (bytes.max(LAYER_BYTES_MIN), chosen.order);
-        Some((Regional { bytes_max, order, part: chosen.part }, covered.clamp(0.0, 1.0)))
+        let Chosen { order, part, .. } = chosen;
+        Some((Regional { bytes_max, order, part }, covered.clamp(0.0, 1.0)))
     }
 
     /// A text layer of at most so many bytes, whatever the mix: the regions that are read most, and then the others.
