@@ -24,7 +24,7 @@ format:
 
 lint:
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
-	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --no-default-features --target-dir target/fuzz --locked -- -D warnings
+	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --no-default-features --target-dir target --locked -- -D warnings
 
 unit:
 	$(CARGO) test --workspace --locked

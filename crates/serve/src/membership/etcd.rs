@@ -145,7 +145,7 @@ impl Ranged {
     }
 }
 
-/// The keys of the body of a reply to a range, as [`Etcd`] reads it.
+/// The keys of the body of a reply to a range, as the client reads it.
 ///
 /// # Errors
 ///
