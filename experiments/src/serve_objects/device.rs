@@ -5,8 +5,11 @@
 //! pages of its file are given back to the kernel.
 
 use std::fs::File;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 use rustix::fs::{Advice, fadvise};
@@ -140,16 +143,33 @@ fn extstore(scratch: &Path, settings: &Settings, bench: &Bench) -> anyhow::Resul
         file.display()
     ));
     let peer = Peer::start("memcached", command, &address, "", &scratch.join("extstore.log"))?;
-    // Sets random keys, so some stay out: until a read finds nearly all.
-    for _ in 0..20 {
-        memcached(bench, &peer, settings, "set", 1.0, 1)?;
-        std::thread::sleep(std::time::Duration::from_secs(1));
+    for pause_ms in [1, 3, 10] {
+        store(&peer.target.address, settings, Duration::from_millis(pause_ms))?;
+        std::thread::sleep(Duration::from_secs(2));
         let counts = memcached(bench, &peer, settings, "get", 0.5, 8)?;
         if counts.miss * 100 <= counts.ops_all {
             return Ok(Extstore { peer, file });
         }
     }
     bail!("extstore does not hold the objects: {}", lab::tail(&scratch.join("extstore.log")))
+}
+
+/// Stores every object, with a pause after each: what comes faster than extstore writes its file is dropped from memory.
+fn store(address: &str, settings: &Settings, pause: Duration) -> anyhow::Result<()> {
+    let mut stream = TcpStream::connect(address).context("memcached does not listen")?;
+    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    let mut replies = BufReader::new(stream.try_clone()?);
+    let body = vec![b'x'; settings.object_bytes as usize];
+    for key in 0..=settings.objects {
+        // The load client's keys.
+        let head = format!("set memtier-{key} 0 0 {}\r\n", body.len());
+        stream.write_all(&[head.as_bytes(), &body, b"\r\n"].concat())?;
+        let mut reply = String::new();
+        replies.read_line(&mut reply)?;
+        ensure!(reply == "STORED\r\n", "memcached did not store an object: {reply:?}");
+        std::thread::sleep(pause);
+    }
+    Ok(())
 }
 
 fn port_of(address: &str) -> &str {
