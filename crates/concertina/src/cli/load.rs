@@ -435,18 +435,15 @@ pub(super) fn size(text: &str) -> Result<Size, String> {
 
 /// Parses `4096`, `4KiB` or `4kB`, as in a configuration, and `16k`, which is 16 KiB.
 pub(super) fn bytes(text: &str) -> Result<u64, String> {
-    if let Ok(size) = text.trim().parse::<serve::config::Size>() {
-        return Ok(size.0);
-    }
-    let wrong = || format!("`{text}` is not a size: 4096, 16k or 1M expected");
-    let (number, shift) = match text.trim_end_matches('B').trim_end_matches('i') {
-        t if t.ends_with(['k', 'K']) => (&t[..t.len() - 1], 10),
-        t if t.ends_with('M') => (&t[..t.len() - 1], 20),
-        t if t.ends_with('G') => (&t[..t.len() - 1], 30),
-        t => (t, 0),
+    let text = text.trim();
+    let whole = match text.strip_suffix(['k', 'K']) {
+        Some(number) => format!("{number}KiB"),
+        None if text.ends_with(['M', 'G']) => format!("{text}iB"),
+        None => text.to_owned(),
     };
-    let number: u64 = number.trim().parse().map_err(|_| wrong())?;
-    number.checked_mul(1 << shift).ok_or_else(wrong)
+    let size = whole.parse::<serve::config::Size>();
+    size.map(|size| size.0)
+        .map_err(|_| format!("`{text}` is not a size: 4096, 16k or 4KiB expected"))
 }
 
 /// Parses `FROM..TO`.
@@ -471,6 +468,10 @@ mod tests {
         assert_eq!(seconds("3"), Ok(3.0));
         assert_eq!(segment("100:10s"), Ok((100.0, 10.0)));
         assert_eq!(size("16k"), Ok(Size::fixed(16 << 10)));
+        assert_eq!(
+            (bytes("4kB"), bytes("1M"), bytes("2 GiB")),
+            (Ok(4000), Ok(1 << 20), Ok(2 << 30))
+        );
         assert_eq!(size("1KiB..2M"), Ok(Size { min: 1 << 10, max: 2 << 20 }));
         assert_eq!(popularity("zipf:0.9"), Ok(Popularity::Zipf(0.9)));
         assert_eq!(rows("1_000..2000"), Ok(1000..2000));

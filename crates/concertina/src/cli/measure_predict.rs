@@ -7,7 +7,7 @@ use model::Model;
 use report::compare::warnings_of;
 use report::objective::{digits, time};
 use report::table::percent;
-use report::{Comparison, GENERATOR, Observed, Page, Selection, Service, StepChoice};
+use report::{Comparison, GENERATOR, Objective, Observed, Page, Selection, Service, StepChoice};
 use serde::Serialize;
 
 use crate::measure::{At, Measurement, Point, Search};
@@ -62,10 +62,10 @@ pub struct Learnt {
     warnings: Vec<String>,
 }
 
-/// The objective of the report that is drawn.
-const OBJECTIVE: &str = "99% within 50ms";
-/// An interval of a share that is wider tells nothing.
-const USELESS: f64 = 0.3;
+/// The share of requests for which the report says up to which load it is answered within the times asked for.
+const OBJECTIVE: f64 = 0.99;
+/// Users are advised to measure for longer where the interval of a share is wider than this.
+const WIDE: f64 = 0.3;
 
 /// Fits what was measured, but for the largest steady load, which judges the fit; then fits all, and
 /// predicts the loads that are wanted.
@@ -150,8 +150,9 @@ fn draw(fitted: &Service, dir: &Path, rates: &[f64], within_s: &[f64]) -> anyhow
     let choices: Vec<StepChoice> = rates.iter().map(|r| StepChoice::Rate(*r)).collect();
     let selection = Selection { any_queues: true, ..Selection::new(&choices, false) };
     let observed = Observed::read(&[dir.to_owned()], &selection)?;
-    let objective = OBJECTIVE.parse().map_err(anyhow::Error::msg)?;
-    let comparison = Comparison::new(&observed, &fitted.model, within_s, &[objective])?;
+    let objectives = within_s.iter().map(|&within_s| Objective { share: OBJECTIVE, within_s });
+    let objectives: Vec<Objective> = objectives.collect();
+    let comparison = Comparison::new(&observed, &fitted.model, within_s, &objectives)?;
     let (run, path) = (dir.display(), dir.join("report.html"));
     let page = Page {
         title: "Response times: prediction and measurement".to_owned(),
@@ -249,9 +250,9 @@ fn predicted_text(predicted: &[Share], saturation: f64) -> String {
     });
     let mut each: Vec<String> = each.collect();
     each.dedup();
-    let wide = |p: &Share| p.share.is_some_and(|[_, low, high]| high - low > USELESS);
+    let wide = |p: &Share| p.share.is_some_and(|[_, low, high]| high - low > WIDE);
     let advice = if predicted.iter().any(wide) {
-        " Intervals so wide are no answer: measure longer, or let --until choose the loads."
+        " An interval is wider than 30 points: measure for longer, or let --until choose the loads."
     } else {
         ""
     };

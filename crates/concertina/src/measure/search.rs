@@ -42,7 +42,7 @@ pub struct Search {
     pub throughput_max: f64,
     /// Whether more clients gained nothing. If not, the saturation is higher.
     pub saturated: bool,
-    /// Whether every reply said that there is no such key (404).
+    /// Whether all replies were 404: none of the keys exists.
     #[serde(skip)]
     pub missing: bool,
 }
@@ -65,7 +65,7 @@ impl Search {
     }
 }
 
-/// What the seed of a search differs by from that of the sweep.
+/// A search's seed is the sweep's, exclusive-or this.
 const SEED: u64 = 0x5ea7_c4ed;
 /// The share of the budget that a search may take.
 const BUDGET: f64 = 0.5;

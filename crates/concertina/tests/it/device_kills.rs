@@ -12,7 +12,7 @@ use crate::serve_client::{Client, Process, bytes, spawn};
 /// Keys, of which each writer has a part.
 const KEYS: u64 = 240;
 const WRITERS: u64 = 4;
-/// Before each kill the writers have at least so many writes acknowledged and reads served from devices.
+/// A kill waits until the server has acknowledged this many writes and served this many reads from devices.
 const BEFORE_KILL: u64 = 25;
 
 /// What a writer knows of a key: the latest acknowledged version, and the latest that was sent.

@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 use crate::membership::{Etcd, World, json as page};
 use crate::serve_client::{Client, until_or};
 
-/// A call of etcd's JSON gateway.
 /// Nobody is suspected because a loaded machine answers late: the list's epoch would pass the hostile one.
 const CALM: [&str; 3] =
     ["membership.valid_s=2", "membership.suspect_s=10", "membership.lease_s=20"];
 
+/// A call of etcd's JSON gateway.
 fn call(etcd: SocketAddr, path: &str, request: &Value) -> Value {
     let body = request.to_string();
     let reply = Client::connect(etcd).send("POST", path, &[], Some(body.as_bytes())).unwrap();

@@ -248,10 +248,9 @@ impl Cluster {
         let next = before.epoch + 1 == term.epoch || mutant::is(Mutant::MissedViewTrusted);
         let ring = &self.settings.ring;
         if before.epoch > 0 && next && old.slots() == ring.slots() {
-            let same_keyed = (0..members).all(|node| old.has_keys(node) == ring.has_keys(node));
             let (old, ring, before, view) =
                 (old.clone(), ring.clone(), before.clone(), self.view.clone());
-            self.terms.begin(term, now, Change { me, old, before, ring, view, same_keyed });
+            self.terms.begin(term, now, Change { me, old, before, ring, view });
         } else {
             self.terms = Terms::new(term);
         }

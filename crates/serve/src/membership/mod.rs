@@ -15,7 +15,7 @@ mod roster;
 mod snapshot;
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -47,12 +47,18 @@ pub struct Known {
     pub live: Vec<bool>,
     /// Whether each handed over before it ceased to live.
     handed_over: Vec<bool>,
+    shares: OnceLock<Vec<f64>>,
 }
 
 impl Known {
     /// The primary of a key; `None` if none of its nodes lives.
     pub fn primary(&self, key: &[u8]) -> Option<NodeId> {
         self.ring.replicas(key).iter().find(|&node| self.live[node])
+    }
+
+    /// The share of all keys whose primary each is. Passes over the whole ring when it is asked for first.
+    fn shares(&self) -> &[f64] {
+        self.shares.get_or_init(|| self.ring.shares_of(&self.live))
     }
 
     fn of(roster: &Roster, ring: Arc<Ring>) -> Known {
@@ -64,6 +70,7 @@ impl Known {
             states: of.iter().map(|entry| entry.state).collect(),
             live: of.iter().map(|entry| entry.live).collect(),
             handed_over: of.iter().map(|entry| entry.handed_over).collect(),
+            shares: OnceLock::new(),
         }
     }
 }
@@ -265,6 +272,7 @@ impl Membership {
             states: vec![State::In; members],
             live: vec![true; members],
             handed_over: Vec::new(),
+            shares: OnceLock::new(),
         };
         Ok(Some(Arc::new(Membership {
             seen: watch::Sender::new(Seen { known: Arc::new(known), until: Nanos::MAX }),
@@ -398,8 +406,7 @@ impl Membership {
     pub fn status(&self) -> Status {
         let known = self.known();
         let contact = lock(&self.contact).clone();
-        let shares = known.ring.shares_of(&known.live);
-        let member = |(at, share): (usize, f64)| {
+        let member = |(at, &share): (usize, &f64)| {
             let name = known.ring.name(at).to_owned();
             let suspects = contact.suspects.iter().filter(|(whom, _)| *whom == name);
             MemberStatus {
@@ -420,8 +427,9 @@ impl Membership {
             confirmed_s_ago: contact.confirmed.map(|at| now.saturating_sub(at) as f64 * 1e-9),
             problem: self.problem(),
             configuration: self.follower.as_ref().map(|it| it.common.status()),
-            members: shares
-                .into_iter()
+            members: known
+                .shares()
+                .iter()
                 .enumerate()
                 .filter(|(at, _)| known.states[*at] != State::Left)
                 .map(member)

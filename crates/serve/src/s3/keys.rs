@@ -237,8 +237,9 @@ fn parse(text: &str) -> anyhow::Result<Written> {
 ///
 /// As for [`Keys::open`] of a file with that text.
 pub fn ids(text: &str, master: Option<&MasterKey>) -> anyhow::Result<Vec<String>> {
-    let ids = parse(text)?.key.into_iter().map(|key| key.id).collect();
-    table_of(parse(text)?, master)?;
+    let written = parse(text)?;
+    let ids = written.key.iter().map(|key| key.id.clone()).collect();
+    table_of(written, master)?;
     Ok(ids)
 }
 

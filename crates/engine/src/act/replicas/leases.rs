@@ -20,7 +20,7 @@ struct Copy {
     until: BTreeMap<u64, Nanos>,
 }
 
-/// The leased copies that a node holds. There is no clock here; callers pass the time.
+/// The copies that a node holds on lease. This type reads no clock: callers pass the time.
 ///
 /// ```
 /// use engine::act::replicas::Leases;
