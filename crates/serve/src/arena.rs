@@ -1,19 +1,24 @@
 //! Memory for the bytes of larger objects, from which the kernel sends them without a copy.
 //!
-//! An anonymous file (memfd) holds the bytes. It is mapped once, read-only, and written through the
-//! file. `sendfile` gives a socket a part of the file; the socket then keeps the file's *pages*
-//! until the client has acknowledged them, which may be long after the object was dropped here. So
-//! bytes are never overwritten: the range of a dropped object is punched out of the file, which
-//! takes the pages from the file but not from the sockets. Only then is the range reused, with new
-//! pages.
+//! An anonymous file (memfd) holds the bytes. It is mapped once. `sendfile` gives a socket a part of
+//! the file; the socket then keeps the file's *pages* until the client has acknowledged them, which
+//! may be long after the object was dropped here. So a page that a socket was given is never
+//! overwritten: the range of its object is punched out of the file, which takes the pages from the
+//! file but not from the sockets. Only then is the range used again, with new pages.
+//!
+//! New pages cost more than a copy of their bytes. So bytes that are sent for the first time are copied
+//! ([`Arena::lend`]): if a device read them and memory does not keep them, the next read uses their
+//! range with its pages (a *ready* range). Bytes that are sent again are sent without a copy.
 //!
 //! Ranges are whole pages, allocated first-fit, and adjacent free ranges are merged. An object that
 //! does not fit keeps its own buffer and is sent with a copy: the arena is an optimisation, never a
 //! requirement.
 
 use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, ftruncate, memfd_create};
@@ -24,30 +29,46 @@ use rustix::mm::{MapFlags, ProtFlags, mmap};
 /// them is cheap.
 pub const OBJECT_BYTES_MIN: usize = 32 << 10;
 
-const PAGE: u64 = 4096;
+/// Ranges begin and end with a page.
+pub const PAGE: usize = 4096;
+
+/// Maximum number of ready ranges, and of their bytes.
+const READY_MAX: usize = 64;
+const READY_BYTES_MAX: u64 = 16 << 20;
+/// A ready range may be larger than what it is used for, by this part of it.
+const SURPLUS_PART: u64 = 16;
+
+/// A page that no socket was sent.
+const UNSENT: u8 = 0;
+/// A page from which bytes were copied to a socket.
+const COPIED: u8 = 1;
+/// A page that a socket may hold.
+const LENT: u8 = 2;
 
 static ARENA: OnceLock<Option<Arena>> = OnceLock::new();
 
 /// The file and its mapping.
 pub struct Arena {
     file: OwnedFd,
-    base: *const u8,
+    base: *mut u8,
     bytes: u64,
     free: Mutex<Free>,
+    pages: Box<[AtomicU8]>,
 }
 
-#[expect(unsafe_code, reason = "`base` is a read-only map that lives as long as the process")]
-// SAFETY: the map is never changed or removed, and is only read.
+#[expect(unsafe_code, reason = "`base` is a map that lives as long as the process")]
+// SAFETY: the map is never changed or removed. A range of it is written by the one `Space` that owns it, and
+// only read once that is frozen.
 unsafe impl Send for Arena {}
 #[expect(unsafe_code, reason = "see above")]
-// SAFETY: see above; the places are behind a mutex.
+// SAFETY: see above; the free ranges are behind a mutex.
 unsafe impl Sync for Arena {}
 
 /// Creates the arena of this process with `bytes` bytes of address space; memory is used only as
 /// the arena fills. On a system without memfd there is no arena, and objects are sent with a copy.
 pub fn open(bytes: u64) {
     ARENA.get_or_init(|| {
-        let arena = Arena::create(bytes.next_multiple_of(PAGE));
+        let arena = Arena::create(bytes.next_multiple_of(PAGE as u64));
         if let Err(error) = &arena {
             tracing::warn!(
                 "cannot create an anonymous file ({error}); large objects are sent with a copy"
@@ -71,31 +92,52 @@ pub fn keep(bytes: Bytes) -> Bytes {
     get().and_then(|arena| arena.keep(&bytes)).unwrap_or(bytes)
 }
 
+/// Space for `bytes` bytes that begins with a page, with the bytes of an earlier use or zeros; `None` if they are
+/// too few for the arena or find no room.
+pub fn space(bytes: usize) -> Option<Space> {
+    get().filter(|_| bytes >= OBJECT_BYTES_MIN)?.take(bytes).map(Space)
+}
+
 impl Arena {
     fn create(bytes: u64) -> std::io::Result<Arena> {
         let file = memfd_create("concertina-objects", MemfdFlags::CLOEXEC)?;
         ftruncate(&file, bytes)?;
         let length = usize::try_from(bytes).map_err(std::io::Error::other)?;
         let flags = MapFlags::SHARED | MapFlags::NORESERVE;
+        let access = ProtFlags::READ | ProtFlags::WRITE;
         #[expect(unsafe_code, reason = "mapping a file")]
         // SAFETY: a new map at a place of the kernel's choice, of a file that nobody else has.
-        let base = unsafe { mmap(std::ptr::null_mut(), length, ProtFlags::READ, flags, &file, 0)? };
+        let base = unsafe { mmap(std::ptr::null_mut(), length, access, flags, &file, 0)? };
         let free = Mutex::new(Free::new(bytes));
-        Ok(Arena { file, base: base.cast(), bytes, free })
+        let pages = std::iter::repeat_with(AtomicU8::default).take(length / PAGE).collect();
+        Ok(Arena { file, base: base.cast(), bytes, free, pages })
     }
 
-    /// Copies bytes into the arena; `None` if they are smaller than a page, are in the arena
-    /// already, or find no room.
+    fn lock(&self) -> MutexGuard<'_, Free> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&'static self, bytes: usize) -> Option<Region> {
+        let wanted = (bytes as u64).next_multiple_of(PAGE as u64);
+        let taken = self.lock().take(wanted);
+        let (at, room) = taken.or_else(|| {
+            // There may be room among the ready ranges, for less or for more than each of them.
+            let ready = std::mem::take(&mut self.lock().ready);
+            ready.into_iter().for_each(|range| self.punch(range));
+            self.lock().take(wanted)
+        })?;
+        Some(Region { arena: self, at, room, length: bytes })
+    }
+
+    /// Copies bytes into the arena; `None` if they are in the arena already, or find no room.
     fn keep(&'static self, bytes: &[u8]) -> Option<Bytes> {
-        let pages = (bytes.len() as u64).next_multiple_of(PAGE);
-        if (bytes.len() as u64) < PAGE || self.place(bytes).is_some() {
+        if self.place(bytes).is_some() {
             return None;
         }
-        let at = self.free.lock().unwrap_or_else(PoisonError::into_inner).take(pages)?;
-        let region = Region { arena: self, at, pages, length: bytes.len() };
+        let region = self.take(bytes.len())?;
         let mut written = 0;
         while written < bytes.len() {
-            match pwrite(&self.file, &bytes[written..], at + written as u64) {
+            match pwrite(&self.file, &bytes[written..], region.at + written as u64) {
                 Ok(count) if count > 0 => written += count,
                 // Out of memory: dropping the region frees its range.
                 _ => return None,
@@ -110,9 +152,72 @@ impl Arena {
         (at < self.bytes).then_some(at)
     }
 
+    /// The pages that have bytes of a part of the file.
+    fn pages(&self, at: u64, bytes: u64) -> &[AtomicU8] {
+        let (from, to) = (at / PAGE as u64, (at + bytes).div_ceil(PAGE as u64));
+        self.pages.get(from as usize..to as usize).unwrap_or_default()
+    }
+
+    /// Whether bytes are to be sent without a copy, which they are from the second time on. If so,
+    /// their pages are a socket's from now on.
+    pub fn lend(&self, at: u64, bytes: usize) -> bool {
+        let pages = self.pages(at, bytes as u64);
+        if pages.first().is_none_or(|first| first.load(Ordering::Relaxed) == UNSENT) {
+            return false;
+        }
+        pages.iter().for_each(|page| page.store(LENT, Ordering::Relaxed));
+        true
+    }
+
+    /// Notes that the bytes from an offset on were copied to a socket.
+    pub fn copied(&self, at: u64) {
+        if let Some(first) = self.pages(at, 1).first() {
+            let _ = first.compare_exchange(UNSENT, COPIED, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
     /// The file.
     pub fn file(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
+    }
+
+    /// Frees a range without its pages.
+    fn punch(&self, (at, room): (u64, u64)) {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        // If this fails, the range is lost to later objects: using it again without new pages could
+        // change bytes that a socket has yet to send.
+        if fallocate(&self.file, flags, at, room).is_ok() {
+            self.lock().give(at, room);
+        }
+    }
+}
+
+/// A range of the arena that is being filled.
+pub struct Space(Region);
+
+impl Space {
+    /// The bytes, which stay as they are from now on.
+    pub fn freeze(self) -> Bytes {
+        Bytes::from_owner(self.0)
+    }
+}
+
+impl Deref for Space {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        self.0.as_ref()
+    }
+}
+
+impl DerefMut for Space {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        let Region { arena, at, length, .. } = self.0;
+        #[expect(unsafe_code, reason = "writing the map")]
+        // SAFETY: the range is within the map, and this value alone has it. No socket has its pages: those of a
+        // range that sockets were given are punched out before it is free again.
+        unsafe {
+            std::slice::from_raw_parts_mut(arena.base.add(at as usize), length)
+        }
     }
 }
 
@@ -120,15 +225,17 @@ impl Arena {
 struct Region {
     arena: &'static Arena,
     at: u64,
-    pages: u64,
+    /// Bytes of the range.
+    room: u64,
+    /// Bytes of it that are used.
     length: usize,
 }
 
 impl AsRef<[u8]> for Region {
     fn as_ref(&self) -> &[u8] {
         #[expect(unsafe_code, reason = "reading the map")]
-        // SAFETY: the place is within the map, was written whole before the region was given out, and
-        // nobody writes to it until the region is dropped.
+        // SAFETY: the range is within the map, and nobody writes to it until the region is dropped, but the
+        // `Space` that has it.
         unsafe {
             std::slice::from_raw_parts(self.arena.base.add(self.at as usize), self.length)
         }
@@ -137,44 +244,72 @@ impl AsRef<[u8]> for Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        // If this fails, the range is lost to later objects: reusing it without new pages could
-        // change bytes that a socket has yet to send.
-        if fallocate(&self.arena.file, flags, self.at, self.pages).is_ok() {
-            let mut free = self.arena.free.lock().unwrap_or_else(PoisonError::into_inner);
-            free.give(self.at, self.pages);
+        let before = |page: &AtomicU8| page.swap(UNSENT, Ordering::Relaxed);
+        let pages = self.arena.pages(self.at, self.room).iter();
+        let is_lent = pages.fold(false, |lent, page| lent | (before(page) == LENT));
+        if is_lent {
+            return self.arena.punch((self.at, self.room));
         }
+        let surplus = self.arena.lock().make_ready(self.at, self.room);
+        surplus.into_iter().for_each(|range| self.arena.punch(range));
     }
 }
 
-/// Free ranges: lengths by start offset. No two are adjacent.
-struct Free(BTreeMap<u64, u64>);
+/// Free ranges.
+struct Free {
+    /// Those without pages: lengths by offset. No two are adjacent.
+    empty: BTreeMap<u64, u64>,
+    /// Those that have their pages: offsets and lengths, the oldest first.
+    ready: Vec<(u64, u64)>,
+}
 
 impl Free {
     fn new(bytes: u64) -> Free {
-        Free(BTreeMap::from([(0, bytes)]))
+        Free { empty: BTreeMap::from([(0, bytes)]), ready: Vec::new() }
     }
 
-    fn take(&mut self, bytes: u64) -> Option<u64> {
-        let (&at, &length) = self.0.iter().find(|(_, length)| **length >= bytes)?;
-        self.0.remove(&at);
-        if length > bytes {
-            self.0.insert(at + bytes, length - bytes);
+    /// A range of so many bytes, or a ready one of a few more.
+    fn take(&mut self, bytes: u64) -> Option<(u64, u64)> {
+        let fits = |&(_, length): &(u64, u64)| {
+            length >= bytes && length - bytes <= length / SURPLUS_PART
+        };
+        // The latest: the processor's cache may have it.
+        if let Some(place) = self.ready.iter().rposition(fits) {
+            return Some(self.ready.remove(place));
         }
-        Some(at)
+        let (&at, &length) = self.empty.iter().find(|(_, length)| **length >= bytes)?;
+        self.empty.remove(&at);
+        if length > bytes {
+            self.empty.insert(at + bytes, length - bytes);
+        }
+        Some((at, bytes))
     }
 
+    /// Frees a range with its pages. Returns those that are to be freed without, so that not many are ready.
+    fn make_ready(&mut self, at: u64, bytes: u64) -> Vec<(u64, u64)> {
+        self.ready.push((at, bytes));
+        let mut left = self.ready.iter().map(|(_, bytes)| bytes).sum::<u64>();
+        let mut surplus = self.ready.len().saturating_sub(READY_MAX);
+        left -= self.ready[..surplus].iter().map(|(_, bytes)| bytes).sum::<u64>();
+        while left > READY_BYTES_MAX {
+            left -= self.ready[surplus].1;
+            surplus += 1;
+        }
+        self.ready.drain(..surplus).collect()
+    }
+
+    /// Frees a range without pages.
     fn give(&mut self, mut at: u64, mut bytes: u64) {
-        if let Some((&before, &length)) = self.0.range(..at).next_back()
+        if let Some((&before, &length)) = self.empty.range(..at).next_back()
             && before + length == at
         {
-            self.0.remove(&before);
+            self.empty.remove(&before);
             (at, bytes) = (before, bytes + length);
         }
-        if let Some(after) = self.0.remove(&(at + bytes)) {
+        if let Some(after) = self.empty.remove(&(at + bytes)) {
             bytes += after;
         }
-        self.0.insert(at, bytes);
+        self.empty.insert(at, bytes);
     }
 }
 
@@ -188,29 +323,53 @@ mod tests {
         /// The naive twin: a flag for each page.
         #[test]
         fn places_never_overlap_and_all_comes_back(
-            steps in prop::collection::vec((any::<bool>(), 1u64..9, any::<prop::sample::Index>()), 0..200),
+            steps in prop::collection::vec((0..4u8, 1u64..9, any::<prop::sample::Index>()), 0..200),
         ) {
             const PAGES: u64 = 32;
             let mut free = Free::new(PAGES);
             let mut taken: Vec<(u64, u64)> = Vec::new();
-            for (take, pages, index) in steps {
-                if take {
+            for (step, pages, index) in steps {
+                if step < 2 {
                     let mut used = [false; PAGES as usize];
-                    taken.iter().for_each(|&(at, n)| (at..at + n).for_each(|p| used[p as usize] = true));
-                    let room = used.windows(pages as usize).any(|w| w.iter().all(|used| !used));
+                    let held = taken.iter().chain(&free.ready);
+                    held.for_each(|&(at, n)| (at..at + n).for_each(|p| used[p as usize] = true));
+                    let is_room = used.windows(pages as usize).any(|w| w.iter().all(|used| !used));
+                    let is_ready = free.ready.iter().any(|&(_, room)| room == pages);
                     let place = free.take(pages);
-                    prop_assert_eq!(place.is_some(), room);
-                    if let Some(at) = place {
-                        prop_assert!((at..at + pages).all(|p| !used[p as usize]));
-                        taken.push((at, pages));
+                    prop_assert_eq!(place.is_some(), is_room || is_ready);
+                    if let Some((at, room)) = place {
+                        prop_assert_eq!(room, pages);
+                        let apart = |&(other, n): &(u64, u64)| at + room <= other || other + n <= at;
+                        prop_assert!(taken.iter().chain(&free.ready).all(apart));
+                        taken.push((at, room));
                     }
                 } else if !taken.is_empty() {
-                    let (at, pages) = taken.swap_remove(index.index(taken.len()));
-                    free.give(at, pages);
+                    let (at, room) = taken.swap_remove(index.index(taken.len()));
+                    if step == 2 {
+                        free.give(at, room);
+                    } else {
+                        prop_assert!(free.make_ready(at, room).is_empty());
+                    }
                 }
             }
-            taken.into_iter().for_each(|(at, pages)| free.give(at, pages));
-            prop_assert_eq!(free.0, BTreeMap::from([(0, PAGES)]));
+            let ready = std::mem::take(&mut free.ready);
+            ready.into_iter().chain(taken).for_each(|(at, room)| free.give(at, room));
+            prop_assert_eq!(free.empty, BTreeMap::from([(0, PAGES)]));
+        }
+
+        #[test]
+        fn few_ranges_are_ready(rooms in prop::collection::vec(1u64..(4 << 20), 0..300)) {
+            let mut free = Free::new(0);
+            let (mut at, mut surplus) = (0, Vec::new());
+            for room in rooms {
+                surplus.extend(free.make_ready(at, room));
+                at += room;
+                prop_assert!(free.ready.len() <= READY_MAX);
+                prop_assert!(free.ready.iter().map(|(_, room)| room).sum::<u64>() <= READY_BYTES_MAX);
+            }
+            surplus.extend(free.ready);
+            let end = surplus.into_iter().fold(0, |end, (at, room)| if at == end { at + room } else { 0 });
+            prop_assert_eq!(end, at);
         }
     }
 
@@ -227,9 +386,60 @@ mod tests {
         assert!(arena.place(&small).is_none());
         let pages = |arena: &Arena| rustix::fs::fstat(&arena.file).map(|stat| stat.st_blocks);
         drop(kept);
-        for _ in 0..2_000 {
-            drop(keep(Bytes::from(bytes.clone())));
+        for i in 0..2_000 {
+            let kept = keep(Bytes::from(bytes.clone()));
+            if i % 2 == 0 {
+                arena.copied(arena.place(&kept).unwrap());
+                assert!(arena.lend(arena.place(&kept).unwrap(), kept.len()));
+            }
         }
         assert!(pages(arena).unwrap() < 128 << 11, "dropped objects keep their memory");
+    }
+
+    /// What a socket was given stays as it is, whatever becomes of its range.
+    #[test]
+    fn pages_that_were_lent_are_never_written_again() {
+        open(64 << 20);
+        let Some(arena) = get() else { return };
+        let (to, from) = std::os::unix::net::UnixStream::pair().unwrap();
+        for round in 0..40u8 {
+            let mut space = space(OBJECT_BYTES_MIN).unwrap();
+            space.fill(round);
+            let kept = space.freeze();
+            let mut at = arena.place(&kept).unwrap();
+            assert!(!arena.lend(at, kept.len()), "it was never sent");
+            arena.copied(at);
+            assert!(arena.lend(at, kept.len()));
+            let sent = rustix::fs::sendfile(&to, arena.file(), Some(&mut at), 4096).unwrap();
+            drop(kept);
+            // The next ones may get its range.
+            for _ in 0..3 {
+                super::space(OBJECT_BYTES_MIN).unwrap().fill(255);
+            }
+            let mut got = vec![0; sent];
+            std::io::Read::read_exact(&mut &from, &mut got).unwrap();
+            assert!(got.iter().all(|byte| *byte == round), "round {round}: {:?}", &got[..8]);
+        }
+    }
+
+    #[test]
+    fn what_was_only_copied_is_used_again_with_its_pages() {
+        open(64 << 20);
+        let Some(arena) = get() else { return };
+        // Of a size that no other test of this process uses.
+        let bytes = OBJECT_BYTES_MIN + 9 * PAGE + 1;
+        let mut first = space(bytes).unwrap();
+        first.fill(7);
+        let kept = first.freeze();
+        let at = arena.place(&kept).unwrap();
+        arena.copied(at);
+        drop(kept);
+        let again = space(bytes).unwrap();
+        assert_eq!(arena.place(&again), Some(at));
+        assert_eq!(again[0], 7);
+        assert_eq!(again.len(), bytes);
+        assert!(!arena.lend(at, bytes), "the range was sent in an earlier use only");
+        // Too few for the arena.
+        assert!(space(OBJECT_BYTES_MIN - 1).is_none());
     }
 }

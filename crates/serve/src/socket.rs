@@ -91,6 +91,22 @@ impl Stream {
     }
 }
 
+/// Whether a buffer is to be sent from the arena's file.
+fn is_lent(buffer: &[u8]) -> bool {
+    let at = place(buffer).zip(arena::get());
+    at.is_some_and(|(at, arena)| arena.lend(at, buffer.len()))
+}
+
+/// Notes which of some buffers were copied to the socket, of which it took `sent` bytes.
+fn copied(buffers: &[IoSlice<'_>], mut sent: usize) {
+    for buffer in buffers {
+        if let Some((at, arena)) = place(buffer).filter(|_| sent > 0).zip(arena::get()) {
+            arena.copied(at);
+        }
+        sent = sent.saturating_sub(buffer.len());
+    }
+}
+
 /// The offset of a buffer in the arena's file, if it is worth sending from there.
 fn place(buffer: &[u8]) -> Option<u64> {
     if buffer.len() < SENDFILE_BYTES_MIN {
@@ -175,7 +191,7 @@ impl<S: Quick> Socket<S> {
     /// Writes as much as the socket accepts: the buffers before the first part of the file, then
     /// that part.
     fn write(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
-        let in_file = |buffer: &IoSlice<'_>| !self.copies && place(buffer).is_some();
+        let in_file = |buffer: &IoSlice<'_>| !self.copies && is_lent(buffer);
         let first = buffers.iter().position(in_file);
         let (plain, file) = buffers.split_at(first.unwrap_or(buffers.len()));
         let mut sent = 0;
@@ -184,6 +200,7 @@ impl<S: Quick> Socket<S> {
             let mut control = SendAncillaryBuffer::default();
             let flags = SendFlags::NOSIGNAL | more;
             sent = sendmsg(self.stream.socket().as_fd(), plain, &mut control, flags)?;
+            copied(plain, sent);
             if sent < plain.iter().map(|buffer| buffer.len()).sum() {
                 return Ok(sent);
             }

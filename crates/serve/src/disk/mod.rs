@@ -13,6 +13,7 @@ mod held;
 mod pacer;
 mod pieces;
 mod profile;
+mod queue;
 pub mod record;
 mod scrub;
 mod segments;
@@ -47,6 +48,7 @@ use crate::config::Service;
 use ::record::clock;
 use held::{HELD_READERS, HeldQueue};
 use pieces::{Cursor, Piece};
+use queue::Queue;
 
 /// A held read whose completion is further away than this goes to the polled queue (see `held`).
 const PATIENCE: Nanos = 2_000_000;
@@ -108,8 +110,7 @@ pub struct Disks {
     /// Without those that cannot be used.
     devices: HashMap<DeviceId, Arc<Device>>,
     scrub: Arc<scrub::Stop>,
-    reads: Sender<Option<Read>>,
-    readers: usize,
+    reads: Arc<Queue<Read>>,
     held: Arc<HeldQueue<Read>>,
     writes: Vec<Sender<Option<Write>>>,
     pacer: Arc<Pacer<Done>>,
@@ -161,16 +162,16 @@ impl Disks {
         let deliver = told.clone();
         let pacer = Arc::new(Pacer::start(move |at, done: Done| done.tell(at, &deliver))?);
         // Bounded by the engine: at most `parallel` reads of each device are in service.
-        let (reads, queue) = unbounded::<Option<Read>>();
+        let reads = Arc::new(Queue::<Read>::default());
         let mut threads = Vec::new();
         let real = folders.iter().filter(|device| device.service.is_none());
         let readers = real.map(|device| device.parallel as usize).sum::<usize>() + READERS;
         let readers = readers.min(READERS_MAX);
         for index in 0..readers {
-            let (queue, told, pacer) = (queue.clone(), told.clone(), pacer.clone());
+            let (reads, told, pacer) = (reads.clone(), told.clone(), pacer.clone());
             let reader = move || {
                 let mut buffer = Buffer::default();
-                while let Ok(Some(read)) = queue.recv() {
+                while let Some(read) = reads.next() {
                     read.carry_out(&mut buffer, &told, &pacer);
                 }
             };
@@ -200,7 +201,7 @@ impl Disks {
             threads.push(spawn("scrub".to_owned(), move || scrub::run(scrubs, &stop, &told))?);
         }
         let threads = Mutex::new(threads);
-        Ok((Disks { devices, scrub, reads, readers, held, writes, pacer, threads }, found))
+        Ok((Disks { devices, scrub, reads, held, writes, pacer, threads }, found))
     }
 
     /// [`engine::node::Action::Read`].
@@ -222,7 +223,7 @@ impl Disks {
         if held_to.is_some_and(|at| at > start + PATIENCE) {
             self.held.push(read);
         } else {
-            let _ = self.reads.send(Some(read));
+            self.reads.push(read);
         }
     }
 
@@ -282,9 +283,7 @@ impl Disks {
     /// Stops the threads, and seals open segments so that the next start need not scan them.
     pub fn stop(&self) {
         self.scrub.stop();
-        for _ in 0..self.readers {
-            let _ = self.reads.send(None);
-        }
+        self.reads.stop();
         self.held.stop();
         for writes in &self.writes {
             let _ = writes.send(None);

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use super::record;
 use super::segments::{Buffer, Segment, Segments};
-use crate::Object;
+use crate::{Object, arena};
 use origin::{BoxFuture, Chunks, Error, Metadata};
 
 /// Bytes that are read for the head of a record, besides the first bytes of its object. A longer head
@@ -73,7 +73,20 @@ impl Assembly {
 
     fn whole(&self) -> Bytes {
         let read = self.lock();
-        let mut bytes = BytesMut::with_capacity(read.pieces.iter().map(Bytes::len).sum());
+        if let [all] = &read.pieces[..] {
+            return all.clone();
+        }
+        let length = read.pieces.iter().map(Bytes::len).sum();
+        if let Some(mut space) = arena::space(length) {
+            let mut rest = &mut space[..];
+            for piece in &read.pieces {
+                let (to, after) = rest.split_at_mut(piece.len());
+                to.copy_from_slice(piece);
+                rest = after;
+            }
+            return space.freeze();
+        }
+        let mut bytes = BytesMut::with_capacity(length);
         read.pieces.iter().for_each(|piece| bytes.extend_from_slice(piece));
         bytes.freeze()
     }

@@ -21,6 +21,7 @@ use super::record::{self, HEADER_BYTES, Header, RECORD_VERSION};
 use super::start::{self, side_by_side};
 use super::summary::{self, Block};
 use crate::Object;
+use crate::arena::{self, Space};
 use ::record::clock;
 use origin::Lock;
 
@@ -563,19 +564,25 @@ impl Segment {
         let skip = (location.offset() % ALIGNMENT as u64) as usize;
         let from = location.offset() - skip as u64;
         let span = (skip + bytes).next_multiple_of(ALIGNMENT);
+        // The arena's space, this thread's, or a buffer of its own.
+        let mut space = arena::space(span);
         let mut own = Vec::new();
-        let space = if span + ALIGNMENT <= BUFFER_BYTES {
-            buffer.0.resize(BUFFER_BYTES, 0);
-            &mut buffer.0
+        let is_shared = space.is_none() && span + ALIGNMENT <= BUFFER_BYTES;
+        let (aligned, start) = if let Some(space) = &mut space {
+            (&mut space[..], 0)
         } else {
-            own.resize(span + ALIGNMENT, 0);
-            &mut own
+            let space = if is_shared {
+                buffer.0.resize(BUFFER_BYTES, 0);
+                &mut buffer.0
+            } else {
+                own.resize(span + ALIGNMENT, 0);
+                &mut own
+            };
+            // Aligned without unsafe code: a larger buffer, used from its first aligned byte.
+            let start = space.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
+            let aligned = space.get_mut(start..start + span);
+            (aligned.ok_or_else(|| io::Error::other("no aligned space in the buffer"))?, start)
         };
-        // Aligned without unsafe code: a larger buffer, used from its first aligned byte.
-        let start = space.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
-        let aligned = space
-            .get_mut(start..start + span)
-            .ok_or_else(|| io::Error::other("no aligned space in the buffer"))?;
         let mut filled = 0;
         while filled < skip + bytes {
             let read = match self.file.read_at(&mut aligned[filled..], from + filled as u64) {
@@ -591,10 +598,11 @@ impl Segment {
         let there = aligned.get(skip..filled.min(skip + bytes)).unwrap_or_default();
         let length = length(there).unwrap_or(u64::MAX).min(there.len() as u64) as usize;
         let record = start + skip..start + skip + length;
-        if own.is_empty() || own.len() - length > length / WASTE_PART {
-            let space = if own.is_empty() { &buffer.0 } else { &own };
-            return Ok(Bytes::copy_from_slice(&space[record]));
+        let copies = is_shared || span - length > length / WASTE_PART;
+        if copies {
+            return Ok(Bytes::copy_from_slice(&there[..length]));
         }
-        Ok(Bytes::from(own).slice(record))
+        let all = space.map_or_else(|| Bytes::from(own), Space::freeze);
+        Ok(all.slice(record))
     }
 }
