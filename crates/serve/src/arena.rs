@@ -270,9 +270,8 @@ impl Free {
 
     /// A range of so many bytes, or a ready one of a few more.
     fn take(&mut self, bytes: u64) -> Option<(u64, u64)> {
-        let fits = |&(_, length): &(u64, u64)| {
-            length >= bytes && length - bytes <= length / SURPLUS_PART
-        };
+        let fits =
+            |&(_, length): &(u64, u64)| length >= bytes && length - bytes <= length / SURPLUS_PART;
         // The latest: the processor's cache may have it.
         if let Some(place) = self.ready.iter().rposition(fits) {
             return Some(self.ready.remove(place));

@@ -11,10 +11,8 @@ use http::header::{
 };
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
-use model::window::Outcome;
-
+use super::arena;
 use super::disk::Assembly;
-use super::{arena, headers};
 use origin::{Metadata, VersionHasher};
 
 /// The prefix of headers with user metadata.
@@ -31,7 +29,7 @@ struct Inner {
     body: Bytes,
     /// Of an object that is still being read: where its bytes come from; [`Object::body`] is empty.
     assembly: Option<Arc<Assembly>>,
-    /// The lines of a reply with the whole object from memory that are always the same.
+    /// The lines of a reply with the whole object that are always the same.
     head: Box<[u8]>,
     /// The same for another protocol's clients, once one of them has read the object.
     other_head: OnceLock<Box<[u8]>>,
@@ -99,8 +97,8 @@ impl Object {
         &self.0.metadata
     }
 
-    /// The header lines of a reply with the whole object from memory, written once: those of the
-    /// object, its length, and the outcome.
+    /// The header lines of a reply with the whole object, written once: those of the object, and its
+    /// length.
     pub fn head(&self) -> &[u8] {
         &self.0.head
     }
@@ -141,9 +139,6 @@ fn head_of(metadata: &Metadata) -> Box<[u8]> {
         add(&name, value.as_bytes());
     }
     add(&CONTENT_LENGTH, metadata.size.to_string().as_bytes());
-    add(&headers::OUTCOME, Outcome::Memory.as_str().as_bytes());
-    // What memory answers met no queue.
-    add(&headers::QUEUE_LENGTH, b"0");
     lines.into()
 }
 

@@ -19,7 +19,7 @@ use super::cluster::{self, Sender};
 use super::condition::{self, Verdict};
 use super::drive::{Answer, Asked, TIMED_OUT};
 use super::headers;
-use super::http::Problem;
+use super::http::{Problem, resumed};
 use super::lane::{Lane, Seen};
 use super::object::{Object, headers_of};
 use super::{range, writes};
@@ -82,9 +82,12 @@ pub async fn object(
     shared: &Arc<Shared>,
     lane: &Arc<Lane>,
     key: Key,
-    request: Request<Arriving>,
+    mut request: Request<Arriving>,
     sender: Sender,
 ) -> Answered {
+    if let Some(waiting) = resumed::<Shared, _>(&mut request) {
+        return answer(shared, waiting, key, request.headers()).await;
+    }
     let operation = operation_of(&request)?;
     let mut seen = lane.received(operation, &key);
     seen.internal = sender != Sender::Client;
@@ -130,7 +133,7 @@ pub(super) fn add_stages(seen: &Seen, asked: &HeaderMap, to: &mut HeaderMap) {
 
 async fn get(
     shared: &Arc<Shared>,
-    mut seen: Seen,
+    seen: Seen,
     key: Key,
     headers: &HeaderMap,
     asker: Asker,
@@ -142,8 +145,26 @@ async fn get(
     // The time that the engine is told is that at which the request had come: nothing is awaited
     // between, so a lease that holds then makes what it answers the newest that the client may expect.
     let take = take_of(&seen, headers, asker);
-    let asked = shared.drive.get(seen.received, key.clone(), (asker, deadline, take));
-    let answer = match asked {
+    let asked = Some(shared.drive.get(seen.received, key.clone(), (asker, deadline, take)));
+    answer(shared, Waiting { seen, asker, deadline, asked }, key, headers).await
+}
+
+/// A read that the engine was asked for.
+pub struct Waiting {
+    /// The request.
+    pub seen: Seen,
+    /// Who asked.
+    pub asker: Asker,
+    /// When nobody waits for it any more.
+    pub deadline: Option<Nanos>,
+    /// The engine's answer; `None` if there will be none because the process stops.
+    pub asked: Option<Asked>,
+}
+
+/// The reply to a read, once the engine has answered.
+async fn answer(shared: &Arc<Shared>, waiting: Waiting, key: Key, headers: &HeaderMap) -> Answered {
+    let Waiting { mut seen, asker, deadline, asked } = waiting;
+    let answer = match asked.ok_or_else(Problem::stopping)? {
         Asked::Now(answer) => answer,
         Asked::Later(receive) => match until(deadline, receive).await {
             Some(answer) => answer.map_err(|_| Problem::stopping())?,

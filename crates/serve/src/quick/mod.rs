@@ -37,6 +37,8 @@ use head::{Approved, Line};
 pub struct Facts {
     /// Whether the sender is a gateway or another node, which gets additional headers.
     pub internal: bool,
+    /// The time from its arrival until nobody waits for it, if that is limited.
+    pub patience: Option<Nanos>,
 }
 
 /// A read whose signature is right.

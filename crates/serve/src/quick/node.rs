@@ -1,24 +1,34 @@
-//! A node's plain reads: objects in memory.
+//! A node's plain reads: objects in memory at once, others when a device, another node or the origin has
+//! brought them.
 
+use std::fmt::Display;
 use std::io::Write as _;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::HeaderMap;
+use engine::Key;
+use engine::node::{Asker, Reply, Take};
+use http::header::{HeaderMap, HeaderName};
 use model::window::{Operation, Outcome};
 use record::clock;
+use tokio::time::{Sleep, sleep};
 
 use super::head::Line;
-use super::{Begun, Content, Facts, Never, Passed, Quick, Record, add_date};
-use crate::Shared;
+use super::{Begun, Content, Facts, Flight, Passed, Quick, Record, add_date};
 use crate::cluster::{self, Sender};
+use crate::drive::{Answer, Asked};
 use crate::headers;
 use crate::http::authorize;
 use crate::lane::Lane;
 use crate::limits::Limits;
+use crate::objects::Waiting;
+use crate::{Object, Shared};
 
 impl Quick for Shared {
-    type Flight = Never;
+    type Flight = Read;
 
     fn ends(&self) -> bool {
         self.is_stopping()
@@ -27,9 +37,11 @@ impl Quick for Shared {
     fn approve(&self, given: &HeaderMap) -> Option<Facts> {
         authorize(self, given).ok()?;
         let sender = cluster::sender(self, given).ok()?;
-        cluster::deadline(given, 0).ok()?;
-        let usual = given.contains_key(&headers::FILL) || given.contains_key("concertina-stages");
-        (!usual).then_some(Facts { internal: sender != Sender::Client })
+        let patience = cluster::deadline(given, 0).ok()?;
+        let usual = [&headers::FILL, &headers::AVOID, &headers::NOT_AFTER_NS];
+        let usual = usual.into_iter().any(|name| given.contains_key(name));
+        let usual = usual || given.contains_key("concertina-stages");
+        (!usual).then_some(Facts { internal: sender != Sender::Client, patience })
     }
 
     fn limits(&self) -> Option<&Limits> {
@@ -42,19 +54,15 @@ impl Quick for Shared {
         line: &Line<'_>,
         facts: Facts,
         head: &mut Vec<u8>,
-    ) -> Begun<Never> {
+    ) -> Begun<Read> {
         let received = clock::now();
-        let Some(hit) = self.drive.hit(received, line.key) else { return Begun::Usual };
+        let Some(hit) = self.drive.hit(received, line.key) else {
+            return if line.is_head { Begun::Usual } else { self.ask(lane, line.key, facts) };
+        };
         let object = hit.payload;
-        head.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
-        head.extend_from_slice(object.head());
-        if facts.internal {
-            // Writing to a vector does not fail.
-            let _ = write!(head, "{}: {}\r\n", headers::NODE_LENGTH, hit.length);
-            if hit.warm != 0 {
-                let _ = write!(head, "{}: {}\r\n", headers::WARM, hit.warm);
-            }
-        }
+        // What memory answers met no queue.
+        let warm = facts.internal.then_some((hit.length, hit.warm));
+        write_head(head, &object, (Outcome::Memory, 0), warm);
         add_date(received, head);
         head.extend_from_slice(b"\r\n");
         let body = if line.is_head { Bytes::new() } else { object.body().clone() };
@@ -67,5 +75,102 @@ impl Quick for Shared {
             bytes: body.len() as u64,
         };
         Begun::Reply(Content::Bytes(body), Record::Passed(passed))
+    }
+}
+
+impl Shared {
+    /// Asks for an object that memory does not have.
+    fn ask(self: &Arc<Self>, lane: &Arc<Lane>, key: &[u8], facts: Facts) -> Begun<Read> {
+        let key = Key::from(key);
+        let mut seen = lane.received(Operation::Get, &key);
+        seen.internal = facts.internal;
+        let asker = Asker::Client { avoid: None };
+        let deadline = facts.patience.map(|patience| seen.received.saturating_add(patience));
+        let asked = self.drive.get(seen.received, key, (asker, deadline, Take::Pieces));
+        let is_late = matches!(asked, Asked::Later(_));
+        let waiting = Waiting { seen, asker, deadline, asked: Some(asked) };
+        if !is_late {
+            return Begun::Resume(waiting);
+        }
+        let timer = facts.patience.map(|patience| Box::pin(sleep(Duration::from_nanos(patience))));
+        Begun::Flight(Read { waiting: Some(waiting), timer })
+    }
+}
+
+/// A plain read that waits for the engine's answer.
+pub struct Read {
+    waiting: Option<Waiting>,
+    /// Runs until nobody waits for it, if that is limited.
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl Flight for Read {
+    type Resumed = Waiting;
+
+    fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+        head: &mut Vec<u8>,
+        _: &mut [u8],
+    ) -> Poll<Option<(Content, Record)>> {
+        let Some(waiting) = &mut self.waiting else { return Poll::Ready(None) };
+        let Some(Asked::Later(receiver)) = &mut waiting.asked else { return Poll::Ready(None) };
+        let answer = match Pin::new(receiver).poll(context) {
+            Poll::Ready(answer) => answer,
+            Poll::Pending => {
+                let timer = self.timer.as_mut().map(|timer| timer.as_mut().poll(context));
+                // The usual way finds it late too.
+                return if timer.is_some_and(|timer| timer.is_ready()) {
+                    Poll::Ready(None)
+                } else {
+                    Poll::Pending
+                };
+            }
+        };
+        waiting.asked = answer.ok().map(Asked::Now);
+        let Some(Asked::Now(Answer::Reply(reply, stages))) = &waiting.asked else {
+            return Poll::Ready(None);
+        };
+        let Reply::Found { payload, outcome, warm, .. } = reply else { return Poll::Ready(None) };
+        let internal = waiting.seen.internal.then_some((stages.node_length, *warm));
+        write_head(head, payload, (*outcome, stages.length_left), internal);
+        add_date(clock::now(), head);
+        head.extend_from_slice(b"\r\n");
+        let (outcome, stages, body) = (*outcome, *stages, payload.body().clone());
+        let Some(Waiting { mut seen, .. }) = self.waiting.take() else { return Poll::Ready(None) };
+        (seen.outcome, seen.stages) = (outcome, Some(stages));
+        (seen.size, seen.bytes) = (body.len() as u64, body.len() as u64);
+        Poll::Ready(Some((Content::Bytes(body), Record::Seen(seen))))
+    }
+
+    fn resume(self) -> Option<Waiting> {
+        self.waiting
+    }
+}
+
+/// Writes the head of a reply with a whole object: from where it comes, and how many waited there. For gateways
+/// and nodes also how many wait at this node, and which of the key's nodes have the object.
+fn write_head(
+    head: &mut Vec<u8>,
+    object: &Object,
+    (outcome, left): (Outcome, u32),
+    internal: Option<(u32, u8)>,
+) {
+    head.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
+    head.extend_from_slice(object.head());
+    let mut add = |name: &HeaderName, value: &dyn Display| {
+        for part in [name.as_str(), ": "] {
+            head.extend_from_slice(part.as_bytes());
+        }
+        // Writing to a vector does not fail.
+        let _ = write!(head, "{value}\r\n");
+    };
+    add(&headers::OUTCOME, &outcome.as_str());
+    add(&headers::QUEUE_LENGTH, &left);
+    if let Some((length, warm)) = internal {
+        add(&headers::NODE_LENGTH, &length);
+        if warm != 0 {
+            add(&headers::WARM, &warm);
+        }
     }
 }
