@@ -137,8 +137,16 @@ impl Drive {
         let _ = self.disks.set(disks);
     }
 
-    /// Sets the runtimes for requests to the origin.
+    /// Lets the threads of serving runtimes read from devices.
+    pub fn read_on(&self, runtimes: &[Handle]) {
+        if let Some(disks) = self.disks.get() {
+            runtimes.iter().for_each(|runtime| drop(runtime.spawn(disks.on_thread())));
+        }
+    }
+
+    /// Sets the runtimes for requests to the origin. Their threads read from devices too.
     pub fn set_runtimes(&self, runtimes: Vec<Handle>) {
+        self.read_on(&runtimes);
         let _ = self.runtimes.set(runtimes);
     }
 

@@ -15,12 +15,15 @@ mod pieces;
 mod profile;
 mod queue;
 pub mod record;
+mod room;
 mod scrub;
 mod segments;
 mod start;
 pub mod summary;
+mod uring;
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -39,7 +42,7 @@ pub use pacer::{Lateness, Pacer};
 pub(crate) use pieces::Assembly;
 pub use profile::Profile;
 pub use profile::empirical;
-pub use segments::{Buffer, FoundSegment, Segments, Unusable};
+pub use segments::{FoundSegment, Segments, Unusable};
 
 pub use start::side_by_side;
 
@@ -49,6 +52,8 @@ use ::record::clock;
 use held::{HELD_READERS, HeldQueue};
 use pieces::{Cursor, Piece};
 use queue::Queue;
+pub use room::Buffer;
+use room::Span;
 
 /// A held read whose completion is further away than this goes to the polled queue (see `held`).
 const PATIENCE: Nanos = 2_000_000;
@@ -114,6 +119,7 @@ pub struct Disks {
     held: Arc<HeldQueue<Read>>,
     writes: Vec<Sender<Option<Write>>>,
     pacer: Arc<Pacer<Done>>,
+    told: Told,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -201,7 +207,7 @@ impl Disks {
             threads.push(spawn("scrub".to_owned(), move || scrub::run(scrubs, &stop, &told))?);
         }
         let threads = Mutex::new(threads);
-        Ok((Disks { devices, scrub, reads, held, writes, pacer, threads }, found))
+        Ok((Disks { devices, scrub, reads, held, writes, pacer, told, threads }, found))
     }
 
     /// [`engine::node::Action::Read`].
@@ -222,9 +228,14 @@ impl Disks {
         let read = Read { device, segment, location, key, job, extent, held_to };
         if held_to.is_some_and(|at| at > start + PATIENCE) {
             self.held.push(read);
-        } else {
+        } else if let Some(read) = uring::take(read) {
             self.reads.push(read);
         }
+    }
+
+    /// Lets a serving thread read by itself: runs on its runtime, until that ends.
+    pub fn on_thread(&self) -> impl Future<Output = ()> + Send + 'static {
+        uring::run(self.told.clone(), self.reads.clone())
     }
 
     /// [`engine::node::Action::CloseRead`].
@@ -349,6 +360,13 @@ impl Read {
             }
             None => done.tell(now, told),
         }
+    }
+
+    /// The file and its part, if that is read at once and nothing else is to be done.
+    fn at_once(&self) -> Option<(&File, Span)> {
+        let whole = self.held_to.is_none() && self.extent == Extent::Record;
+        let file = self.segment.as_ref()?.direct().filter(|_| whole)?;
+        Some((file, Span::of(self.location).ok()?))
     }
 
     fn read(self, buffer: &mut Buffer) -> Result<Piece, Unread> {

@@ -12,8 +12,9 @@ use engine::node::{Part, Unread};
 use engine::tier::{BLOCK_BYTES, Location};
 use tokio::sync::watch;
 
+use super::Buffer;
 use super::record;
-use super::segments::{Buffer, Segment, Segments};
+use super::segments::{Segment, Segments};
 use crate::{Object, arena};
 use origin::{BoxFuture, Chunks, Error, Metadata};
 

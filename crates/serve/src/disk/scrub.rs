@@ -11,8 +11,8 @@ use engine::node::{DeviceId, Event};
 use record::clock;
 use tracing::{info, warn};
 
+use super::Buffer;
 use super::format::Entry;
-use super::segments::Buffer;
 use super::{Device, Told};
 
 /// Counts of a device's scrub since the start.

@@ -18,19 +18,13 @@ use tracing::{info, warn};
 
 use super::format::{self, Entry};
 use super::record::{self, HEADER_BYTES, Header, RECORD_VERSION};
+use super::room::{ALIGNMENT, Buffer, Room, Span};
 use super::start::{self, side_by_side};
 use super::summary::{self, Block};
 use crate::Object;
-use crate::arena::{self, Space};
 use ::record::clock;
 use origin::Lock;
 
-/// Alignment of offsets, lengths and buffers for O_DIRECT; the largest that devices require.
-const ALIGNMENT: usize = 4096;
-/// A record is kept in its read buffer, not copied, if the buffer's surplus is at most the record's
-/// size divided by this: the length that is read is rounded up by an eighth at most, and to whole
-/// blocks.
-const WASTE_PART: usize = 4;
 /// Bytes appended between two syncs, each of which also drops them from the page cache.
 const SYNC_BYTES: u64 = 4 << 20;
 /// Maximum record length that a scan accepts.
@@ -456,20 +450,31 @@ impl Segments {
         key: &[u8],
         buffer: &mut Buffer,
     ) -> Result<Object, Unread> {
-        let error_at = |what: &str| self.unread(location, what);
-        // Of a valid record without what follows it.
-        let record_length = |bytes: &[u8]| {
-            let header = bytes.first_chunk::<HEADER_BYTES>().and_then(Header::decode);
-            header.and_then(|header| header.record_bytes())
-        };
         let bytes = self.read_bytes(segment, location, buffer, record_length)?;
-        let parsed = record::record(&bytes, location.segment()).map_err(error_at)?;
+        self.object(location, key, &bytes)
+    }
+
+    /// The object of the record that was read from a location.
+    pub(super) fn object(
+        &self,
+        location: Location,
+        key: &[u8],
+        bytes: &Bytes,
+    ) -> Result<Object, Unread> {
+        let error_at = |what: &str| self.unread(location, what);
+        let parsed = record::record(bytes, location.segment()).map_err(error_at)?;
         if parsed.key != key {
             return Err(Unread::OtherKey);
         }
         let stored = bytes.slice_ref(parsed.stored);
         Object::decode(&stored).ok_or_else(|| error_at("has malformed metadata"))
     }
+}
+
+/// Bytes of the record at the start of `bytes`, without what follows it; `None` if it is not valid.
+pub(super) fn record_length(bytes: &[u8]) -> Option<u64> {
+    let header = bytes.first_chunk::<HEADER_BYTES>().and_then(Header::decode);
+    header.and_then(|header| header.record_bytes())
 }
 
 /// Takes a folder for a node, or finds that it is another's.
@@ -544,13 +549,6 @@ fn scan(file: &File, number: u64, length: u64) -> io::Result<Result<Vec<Entry>, 
     Ok(Ok(entries))
 }
 
-/// A reader's buffer, reused for each small read.
-#[derive(Default)]
-pub struct Buffer(Vec<u8>);
-
-/// Size of a [`Buffer`] in bytes; larger reads allocate their own.
-const BUFFER_BYTES: usize = 256 << 10;
-
 impl Segment {
     /// Reads the aligned range around a location into aligned memory, up to the end of the location or
     /// of the file. See [`Segments::read_bytes`].
@@ -560,32 +558,12 @@ impl Segment {
         buffer: &mut Buffer,
         length: impl Fn(&[u8]) -> Option<u64>,
     ) -> io::Result<Bytes> {
-        let bytes = usize::try_from(location.bytes()).map_err(io::Error::other)?;
-        let skip = (location.offset() % ALIGNMENT as u64) as usize;
-        let from = location.offset() - skip as u64;
-        let span = (skip + bytes).next_multiple_of(ALIGNMENT);
-        // The arena's space, this thread's, or a buffer of its own.
-        let mut space = arena::space(span);
-        let mut own = Vec::new();
-        let is_shared = space.is_none() && span + ALIGNMENT <= BUFFER_BYTES;
-        let (aligned, start) = if let Some(space) = &mut space {
-            (&mut space[..], 0)
-        } else {
-            let space = if is_shared {
-                buffer.0.resize(BUFFER_BYTES, 0);
-                &mut buffer.0
-            } else {
-                own.resize(span + ALIGNMENT, 0);
-                &mut own
-            };
-            // Aligned without unsafe code: a larger buffer, used from its first aligned byte.
-            let start = space.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
-            let aligned = space.get_mut(start..start + span);
-            (aligned.ok_or_else(|| io::Error::other("no aligned space in the buffer"))?, start)
-        };
+        let span = Span::of(location)?;
+        let mut room = Room::new(span.bytes(), buffer)?;
+        let space = room.space();
         let mut filled = 0;
-        while filled < skip + bytes {
-            let read = match self.file.read_at(&mut aligned[filled..], from + filled as u64) {
+        while filled < span.needed() {
+            let read = match self.file.read_at(&mut space[filled..], span.from() + filled as u64) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 read => read?,
             };
@@ -595,14 +573,12 @@ impl Segment {
                 break;
             }
         }
-        let there = aligned.get(skip..filled.min(skip + bytes)).unwrap_or_default();
-        let length = length(there).unwrap_or(u64::MAX).min(there.len() as u64) as usize;
-        let record = start + skip..start + skip + length;
-        let copies = is_shared || span - length > length / WASTE_PART;
-        if copies {
-            return Ok(Bytes::copy_from_slice(&there[..length]));
-        }
-        let all = space.map_or_else(|| Bytes::from(own), Space::freeze);
-        Ok(all.slice(record))
+        let record = span.record(space, filled, length);
+        Ok(room.finish(record, buffer))
+    }
+
+    /// The file, if it is read past the page cache.
+    pub(super) fn direct(&self) -> Option<&File> {
+        self.direct.then_some(&self.file)
     }
 }
