@@ -131,18 +131,28 @@ impl Ring {
     }
 }
 
-impl Drop for Ring {
-    fn drop(&mut self) {
-        // The kernel must not write to memory that is used for something else. Reads end by themselves.
-        while self.free.len() < READS_MAX as usize {
+impl Ring {
+    /// Waits for the reads under way, and gives them back: nobody has been told of them.
+    fn drain(&mut self) -> Vec<Read> {
+        let mut ended = Vec::new();
+        while self.free.len() < self.under_way.len() {
             let waited = self.uring.submit_and_wait(1);
             if waited.is_err_and(|error| error.kind() != io::ErrorKind::Interrupted)
-                || self.turn(&mut Vec::new()).is_err()
+                || self.turn(&mut ended).is_err()
             {
-                // It says nothing more: what it may still write to is never freed.
-                return std::mem::forget(std::mem::take(&mut self.under_way));
+                // The kernel says nothing more: what it may still write to is never used again.
+                std::mem::forget(std::mem::take(&mut self.under_way));
+                break;
             }
         }
+        ended.into_iter().map(|(UnderWay { read, .. }, _)| read).collect()
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // The kernel must not write to memory that is used for something else.
+        self.drain();
     }
 }
 
@@ -154,13 +164,16 @@ pub(super) fn take(read: Read) -> Option<Read> {
     })
 }
 
-/// Drops the thread's ring when its runtime ends, or there is an error.
-struct End;
+/// Takes the thread's ring away when its runtime ends, or the ring fails. The pool reads what was under way.
+struct End {
+    pool: Arc<Queue<Read>>,
+}
 
 impl Drop for End {
     fn drop(&mut self) {
         let ring = RING.take();
-        drop(ring);
+        let reads = ring.map(|mut ring| ring.drain());
+        reads.into_iter().flatten().for_each(|read| self.pool.push(read));
     }
 }
 
@@ -178,7 +191,7 @@ pub(super) async fn run(told: Told, pool: Arc<Queue<Read>>) {
     let completions = unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) };
     let Ok(completions) = completions else { return };
     RING.set(Some(ring));
-    let _end = End;
+    let end = End { pool };
     loop {
         tokio::select! {
             () = wake.notified() => {}
@@ -190,7 +203,7 @@ pub(super) async fn run(told: Told, pool: Arc<Queue<Read>>) {
         let mut ended = Vec::new();
         let turned = RING.with_borrow_mut(|ring| ring.as_mut().map(|ring| ring.turn(&mut ended)));
         for (under_way, result) in ended {
-            tell(under_way, result, &told, &pool);
+            tell(under_way, result, &told, &end.pool);
         }
         if let Some(Err(error)) = turned {
             warn!("io_uring failed, so that threads read from devices: {error}");
@@ -341,10 +354,11 @@ mod tests {
             }
         }
         assert_eq!(by_pool.values().filter(|(result, _)| result.is_err()).count(), 4);
-        // Reads are under way when the runtime ends.
+        // Reads that are under way when the runtime ends are the pool's.
         runtime.block_on(async { begin() });
         drop(runtime);
         assert!(RING.with_borrow(Option::is_none));
+        assert_eq!(ended(&told, written.len()).len(), written.len());
         disks.stop();
     }
 }
