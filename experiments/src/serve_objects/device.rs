@@ -29,8 +29,11 @@ use super::rivals;
 pub(super) struct Settings {
     objects: u64,
     object_bytes: u64,
-    /// Reads at once.
+    /// Reads at once that the device is given.
     depth: u32,
+    /// Connections with a request each: more than `depth`, because a request is not at the device while it is
+    /// parsed, verified or sent.
+    connections: u32,
     slice_s: f64,
     blocks: usize,
     blocks_short: usize,
@@ -212,7 +215,7 @@ fn measure(system: &System, settings: &Settings, bench: &Bench) -> anyhow::Resul
         System::Node(target) => {
             let request = Request {
                 objects: settings.objects,
-                connections: settings.depth,
+                connections: settings.connections,
                 warmup_s: 0.0,
                 measure_s: settings.slice_s,
             };
@@ -224,7 +227,7 @@ fn measure(system: &System, settings: &Settings, bench: &Bench) -> anyhow::Resul
             open.sync_all()?;
             fadvise(&open, 0, None, Advice::DontNeed)?;
             let before = peer.target.cpu_s()?;
-            let counts = memcached(bench, peer, settings, "get", settings.slice_s, settings.depth)?;
+            let counts = memcached(bench, peer, settings, "get", settings.slice_s, settings.connections)?;
             let used = peer.target.cpu_s()?[0] - before[0];
             ensure!(counts.miss * 50 <= counts.ops_all, "extstore lost objects");
             let requests = counts.ops_all.max(1) as f64;
@@ -312,6 +315,7 @@ mod tests {
             objects: 1,
             object_bytes: 81_920,
             depth: 8,
+            connections: 16,
             slice_s: 0.1,
             blocks: 1,
             blocks_short: 1,
