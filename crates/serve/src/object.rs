@@ -10,9 +10,10 @@ use http::header::{
     X_CONTENT_TYPE_OPTIONS,
 };
 use http::header::{HeaderMap, HeaderName, HeaderValue};
+use model::window::Outcome;
 
-use super::arena;
 use super::disk::Assembly;
+use super::{arena, headers};
 use origin::{Metadata, VersionHasher};
 
 /// The prefix of headers with user metadata.
@@ -29,8 +30,10 @@ struct Inner {
     body: Bytes,
     /// Of an object that is still being read: where its bytes come from; [`Object::body`] is empty.
     assembly: Option<Arc<Assembly>>,
-    /// The lines of a reply with the whole object that are always the same.
+    /// The lines of a reply with the whole object from memory, and how many of these bytes are the same
+    /// wherever it comes from.
     head: Box<[u8]>,
+    head_common: usize,
     /// The same for another protocol's clients, once one of them has read the object.
     other_head: OnceLock<Box<[u8]>>,
 }
@@ -46,17 +49,17 @@ impl Object {
     pub fn new(metadata: Metadata, body: Bytes) -> Object {
         debug_assert_eq!(metadata.size, body.len() as u64);
         let block = metadata.encode();
-        let head = head_of(&metadata);
+        let (head, head_common) = head_of(&metadata);
         let body = arena::keep(body);
         let (assembly, other_head) = (None, OnceLock::new());
-        Object(Arc::new(Inner { metadata, block, body, assembly, head, other_head }))
+        Object(Arc::new(Inner { metadata, block, body, assembly, head, head_common, other_head }))
     }
 
     /// An object whose bytes, or some of them, are being read.
     pub(crate) fn opened(metadata: Metadata, assembly: Arc<Assembly>) -> Object {
         let (block, body, head) = (Vec::new(), Bytes::new(), Box::default());
-        let (assembly, other_head) = (Some(assembly), OnceLock::new());
-        Object(Arc::new(Inner { metadata, block, body, assembly, head, other_head }))
+        let (assembly, head_common, other_head) = (Some(assembly), 0, OnceLock::new());
+        Object(Arc::new(Inner { metadata, block, body, assembly, head, head_common, other_head }))
     }
 
     /// Where the bytes of an object come from that is still being read.
@@ -97,10 +100,15 @@ impl Object {
         &self.0.metadata
     }
 
-    /// The header lines of a reply with the whole object, written once: those of the object, and its
-    /// length.
+    /// The header lines of a reply with the whole object from memory, written once: those of the
+    /// object, its length, and the outcome.
     pub fn head(&self) -> &[u8] {
         &self.0.head
+    }
+
+    /// Those of [`Object::head`] that do not say where the object came from.
+    pub fn head_common(&self) -> &[u8] {
+        self.0.head.get(..self.0.head_common).unwrap_or_default()
     }
 
     /// As [`Object::head`] for clients of another protocol: `write` makes the lines the first time.
@@ -128,18 +136,30 @@ impl Payload for Object {
     }
 }
 
-fn head_of(metadata: &Metadata) -> Box<[u8]> {
+/// The lines of [`Object::head`], and the length of [`Object::head_common`].
+fn head_of(metadata: &Metadata) -> (Box<[u8]>, usize) {
     let mut lines = Vec::with_capacity(320);
-    let mut add = |name: &HeaderName, value: &[u8]| {
-        for part in [name.as_str().as_bytes(), b": ", value, b"\r\n"] {
-            lines.extend_from_slice(part);
-        }
-    };
     for (name, value) in headers_of(metadata) {
-        add(&name, value.as_bytes());
+        add_line(&mut lines, &name, value.as_bytes());
     }
-    add(&CONTENT_LENGTH, metadata.size.to_string().as_bytes());
-    lines.into()
+    add_line(&mut lines, &CONTENT_LENGTH, metadata.size.to_string().as_bytes());
+    let common = lines.len();
+    // What memory answers met no queue.
+    add_source(&mut lines, Outcome::Memory, 0);
+    (lines.into(), common)
+}
+
+/// Adds a header line.
+pub fn add_line(lines: &mut Vec<u8>, name: &HeaderName, value: &[u8]) {
+    for part in [name.as_str().as_bytes(), b": ", value, b"\r\n"] {
+        lines.extend_from_slice(part);
+    }
+}
+
+/// Adds the lines that say where an object came from, and how many requests waited there.
+pub fn add_source(lines: &mut Vec<u8>, outcome: Outcome, left: u32) {
+    add_line(lines, &headers::OUTCOME, outcome.as_str().as_bytes());
+    add_line(lines, &headers::QUEUE_LENGTH, left.to_string().as_bytes());
 }
 
 /// The reply headers of metadata.

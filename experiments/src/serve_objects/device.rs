@@ -227,7 +227,8 @@ fn measure(system: &System, settings: &Settings, bench: &Bench) -> anyhow::Resul
             open.sync_all()?;
             fadvise(&open, 0, None, Advice::DontNeed)?;
             let before = peer.target.cpu_s()?;
-            let counts = memcached(bench, peer, settings, "get", settings.slice_s, settings.connections)?;
+            let counts =
+                memcached(bench, peer, settings, "get", settings.slice_s, settings.connections)?;
             let used = peer.target.cpu_s()?[0] - before[0];
             ensure!(counts.miss * 50 <= counts.ops_all, "extstore lost objects");
             let requests = counts.ops_all.max(1) as f64;

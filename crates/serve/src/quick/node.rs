@@ -1,7 +1,6 @@
 //! A node's plain reads: objects in memory at once, others when a device, another node or the origin has
 //! brought them.
 
-use std::fmt::Display;
 use std::io::Write as _;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use engine::Key;
 use engine::node::{Asker, Reply, Take};
-use http::header::{HeaderMap, HeaderName};
+use http::header::HeaderMap;
 use model::window::{Operation, Outcome};
 use record::clock;
 use tokio::time::{Sleep, sleep};
@@ -24,8 +23,12 @@ use crate::headers;
 use crate::http::authorize;
 use crate::lane::Lane;
 use crate::limits::Limits;
+use crate::object::add_source;
 use crate::objects::Waiting;
-use crate::{Object, Shared};
+use crate::Shared;
+
+/// The line before the header lines of a whole object.
+const OK: &[u8] = b"HTTP/1.1 200 OK\r\n";
 
 impl Quick for Shared {
     type Flight = Read;
@@ -60,9 +63,11 @@ impl Quick for Shared {
             return if line.is_head { Begun::Usual } else { self.ask(lane, line.key, facts) };
         };
         let object = hit.payload;
-        // What memory answers met no queue.
-        let warm = facts.internal.then_some((hit.length, hit.warm));
-        write_head(head, &object, (Outcome::Memory, 0), warm);
+        head.extend_from_slice(OK);
+        head.extend_from_slice(object.head());
+        if facts.internal {
+            add_internal(head, hit.length, hit.warm);
+        }
         add_date(received, head);
         head.extend_from_slice(b"\r\n");
         let body = if line.is_head { Bytes::new() } else { object.body().clone() };
@@ -132,8 +137,12 @@ impl Flight for Read {
             return Poll::Ready(None);
         };
         let Reply::Found { payload, outcome, warm, .. } = reply else { return Poll::Ready(None) };
-        let internal = waiting.seen.internal.then_some((stages.node_length, *warm));
-        write_head(head, payload, (*outcome, stages.length_left), internal);
+        head.extend_from_slice(OK);
+        head.extend_from_slice(payload.head_common());
+        add_source(head, *outcome, stages.length_left);
+        if waiting.seen.internal {
+            add_internal(head, stages.node_length, *warm);
+        }
         add_date(clock::now(), head);
         head.extend_from_slice(b"\r\n");
         let (outcome, stages, body) = (*outcome, *stages, payload.body().clone());
@@ -148,29 +157,12 @@ impl Flight for Read {
     }
 }
 
-/// Writes the head of a reply with a whole object: from where it comes, and how many waited there. For gateways
-/// and nodes also how many wait at this node, and which of the key's nodes have the object.
-fn write_head(
-    head: &mut Vec<u8>,
-    object: &Object,
-    (outcome, left): (Outcome, u32),
-    internal: Option<(u32, u8)>,
-) {
-    head.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
-    head.extend_from_slice(object.head());
-    let mut add = |name: &HeaderName, value: &dyn Display| {
-        for part in [name.as_str(), ": "] {
-            head.extend_from_slice(part.as_bytes());
-        }
-        // Writing to a vector does not fail.
-        let _ = write!(head, "{value}\r\n");
-    };
-    add(&headers::OUTCOME, &outcome.as_str());
-    add(&headers::QUEUE_LENGTH, &left);
-    if let Some((length, warm)) = internal {
-        add(&headers::NODE_LENGTH, &length);
-        if warm != 0 {
-            add(&headers::WARM, &warm);
-        }
+/// Adds the lines for gateways and nodes: how many requests wait at this node, and which of the key's nodes have
+/// the object.
+fn add_internal(head: &mut Vec<u8>, length: u32, warm: u8) {
+    // Writing to a vector does not fail.
+    let _ = write!(head, "{}: {length}\r\n", headers::NODE_LENGTH);
+    if warm != 0 {
+        let _ = write!(head, "{}: {warm}\r\n", headers::WARM);
     }
 }
