@@ -118,8 +118,11 @@ impl Ring {
     /// Gives the kernel the reads that it does not have yet, and takes those that have ended, with what the kernel
     /// says of each.
     fn turn(&mut self, ended: &mut Vec<(UnderWay, i32)>) -> io::Result<()> {
-        if std::mem::take(&mut self.is_waiting) {
-            self.uring.submit()?;
+        while std::mem::take(&mut self.is_waiting) {
+            match self.uring.submit() {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => self.is_waiting = true,
+                submitted => drop(submitted?),
+            }
         }
         loop {
             let completion = self.uring.completion().next();
@@ -129,9 +132,7 @@ impl Ring {
         }
         Ok(())
     }
-}
 
-impl Ring {
     /// Waits for the reads under way, and gives them back: nobody has been told of them.
     fn drain(&mut self) -> Vec<Read> {
         let mut ended = Vec::new();
