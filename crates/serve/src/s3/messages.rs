@@ -43,6 +43,9 @@ pub const COPY_TO_ITSELF: &str = "This copy request is illegal because it is try
 /// `InvalidRequest`.
 pub const NO_ATTRIBUTES: &str = "The x-amz-object-attributes header specifying the attributes to be retrieved is either \
      missing or empty";
+/// `InvalidArgument`.
+pub const TAGGING_ENCODED: &str = "The header 'x-amz-tagging' shall be encoded as UTF-8 then URLEncoded URL query parameters \
+     without tag name duplicates.";
 /// `XAmzContentSHA256Mismatch`, which `s3s` does not have.
 pub const SHA256_MISMATCH: &str =
     "The provided 'x-amz-content-sha256' header does not match what was computed.";

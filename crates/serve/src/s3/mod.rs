@@ -25,6 +25,7 @@ mod payload;
 mod repeated;
 pub mod seal;
 mod shortcut;
+mod tags;
 mod uploads;
 
 use std::net::IpAddr;
@@ -197,23 +198,20 @@ impl S3 {
     /// Has `s3s` answer a request.
     async fn call(&self, lane: &Arc<Lane>, request: Request<Incoming>) -> Option<HttpResponse> {
         let differs = Differs::default();
-        let is_xml = request.method() == Method::POST;
         let (parts, body) = request.into_parts();
-        let body = match is_xml {
-            false => s3s::Body::from(body),
-            true => match Hashed::new(body, &parts.headers, differs.clone()) {
-                Ok(hashed) => s3s::Body::http_body(hashed),
-                Err(body) => s3s::Body::from(body),
-            },
+        let body = match Hashed::new(body, &parts, differs.clone()) {
+            Ok(hashed) => s3s::Body::http_body_unsync(hashed),
+            Err(body) => s3s::Body::from(body),
         };
         let mut request = Request::from_parts(parts, body);
         request.extensions_mut().insert(lane.clone());
         let answered = self.service.call(request).await.ok()?;
-        if answered.status() == StatusCode::INTERNAL_SERVER_ERROR && differs.is_set() {
-            let refused = messages::error(messages::sha256_mismatch(), messages::SHA256_MISMATCH);
-            return refused.to_http_response().ok();
+        match differs.error() {
+            Some(error) if answered.status() == StatusCode::INTERNAL_SERVER_ERROR => {
+                error.to_http_response().ok()
+            }
+            _ => Some(answered),
         }
-        Some(answered)
     }
 
     /// Keeps the access keys as their file is, and removes what uploads left behind; never returns.

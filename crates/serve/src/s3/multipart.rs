@@ -32,6 +32,7 @@ use super::messages::{
     INVALID_PART, MALFORMED_XML, NO_SUCH_UPLOAD, PART_NUMBER, PART_ORDER, TOO_SMALL, error,
 };
 use super::objects::{Sent, Upload, lane_of, plain_write, sent_of};
+use super::tags::Tags;
 use super::{Inner, headers, repeated};
 use crate::body::{self, Arriving, Budget};
 use crate::drive;
@@ -207,7 +208,8 @@ impl Inner {
         let acl = input.acl.as_ref().is_some_and(|acl| acl.as_str() != "private");
         plain_write(&request.headers, acl)?;
         self.key(&input.bucket, &input.key)?;
-        let kept = headers::kept(&request.headers)?;
+        let mut kept = headers::kept(&request.headers)?;
+        headers::keep_tags(&mut kept, &Tags::of_request(&request.headers)?);
         let pair = |(name, value): (&HeaderName, &HeaderValue)| {
             (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned())
         };

@@ -28,6 +28,7 @@ use super::keys::Level;
 use super::messages::COPY_TO_ITSELF;
 use super::parameters;
 use super::shortcut::Plain;
+use super::tags::Tags;
 use super::{Inner, Ready, headers};
 use crate::body::{Arriving, ReplyBody};
 use crate::hex::unhex;
@@ -306,6 +307,7 @@ impl Inner {
         let key = self.key(&input.bucket, &input.key)?;
         let lane = lane_of(&request.extensions)?;
         let mut wanted = headers::kept(&request.headers)?;
+        headers::keep_tags(&mut wanted, &Tags::of_request(&request.headers)?);
         wanted.extend(headers::write_conditions(&request.headers)?);
         let replaces = wanted.contains_key(IF_MATCH);
         let upload = Upload {
@@ -371,7 +373,11 @@ impl Inner {
             "metadata",
             input.metadata_directive.as_ref().map(MetadataDirective::as_str),
         )?;
-        is_replaced("tagging", input.tagging_directive.as_ref().map(TaggingDirective::as_str))?;
+        let directive = input.tagging_directive.as_ref().map(TaggingDirective::as_str);
+        let tags = match is_replaced("tagging", directive)? {
+            true => Some(Tags::of_request(&request.headers)?),
+            false => None,
+        };
         let key = self.key(&input.bucket, &input.key)?;
         let lane = lane_of(&request.extensions)?;
         if !replaces
@@ -390,6 +396,8 @@ impl Inner {
         if replaces {
             headers::keep_checksum(&mut wanted, &checksum);
         }
+        let tags = tags.unwrap_or_else(|| Tags::of_object(answer.headers()));
+        headers::keep_tags(&mut wanted, &tags);
         let e_tag = self.write(&lane, &key, wanted, sent_of(answer)?).await?;
         let result = CopyObjectResult {
             e_tag,
@@ -552,7 +560,6 @@ pub fn plain_write(given: &HeaderMap, acl: bool) -> S3Result<()> {
     for (name, what) in [
         ("x-amz-server-side-encryption", "encryption on request"),
         ("x-amz-server-side-encryption-customer-key", "encryption with keys of the client"),
-        ("x-amz-tagging", "tagging"),
         ("x-amz-website-redirect-location", "redirection"),
         ("x-amz-object-lock-mode", "locking"),
         ("x-amz-object-lock-legal-hold", "locking"),
