@@ -91,6 +91,9 @@ def ranges():
         assert got["ResponseMetadata"]["HTTPStatusCode"] == 206
         assert got["ContentRange"].endswith("/256000"), got["ContentRange"]
     refused("InvalidRange", s3.get_object, Bucket=BUCKET, Key="ranged", Range="bytes=256000-")
+    for text in ["bytes= -1", "bytes=5-4", "bytes=a", "lines=1-2", "bytes=0-0,2-2"]:
+        got = s3.get_object(Bucket=BUCKET, Key="ranged", Range=text)
+        assert got["ResponseMetadata"]["HTTPStatusCode"] == 200 and got["Body"].read() == body, text
 
 
 def conditions():

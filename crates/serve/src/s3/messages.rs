@@ -6,6 +6,11 @@ use s3s::{S3Error, S3ErrorCode};
 pub const NO_SUCH_BUCKET: &str = "The specified bucket does not exist.";
 /// `NoSuchKey`.
 pub const NO_SUCH_KEY: &str = "The specified key does not exist.";
+/// `PreconditionFailed`.
+pub const PRECONDITION_FAILED: &str =
+    "At least one of the pre-conditions you specified did not hold.";
+/// `InvalidRange`.
+pub const INVALID_RANGE: &str = "The requested range is not satisfiable";
 /// `NoSuchUpload`.
 pub const NO_SUCH_UPLOAD: &str = "The specified multipart upload does not exist. The upload ID may be invalid, or the \
      upload may have been aborted or completed.";

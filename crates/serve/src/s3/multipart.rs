@@ -13,7 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use engine::Key;
 use futures_util::{StreamExt, stream};
-use http::header::{CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue};
+use http::header::{CONTENT_LENGTH, CONTENT_RANGE, HOST, HeaderMap, HeaderName, HeaderValue};
 use origin::{Attributes, BoxFuture, Chunks, Error, Listed, Metadata, Origin, Whole};
 use s3s::dto::{
     AbortMultipartUploadInput, AbortMultipartUploadOutput, Checksum, CompleteMultipartUploadInput,
@@ -298,19 +298,23 @@ impl Inner {
         let range = input.copy_source_range.as_deref();
         let ends = range.map(copied_range).transpose()?;
         let answer = self.source(&request, &input.copy_source, range).await;
-        let outside = || {
-            let what = "Range specified is not valid for source object";
+        let outside = |headers: Option<&HeaderMap>| {
+            let range = headers.and_then(|headers| headers.get(CONTENT_RANGE)?.to_str().ok());
+            let size = range.and_then(|range| range.rsplit('/').next()).unwrap_or("unknown");
+            let what = format!("Range specified is not valid for source object of size: {size}");
             error(S3ErrorCode::InvalidArgument, what)
         };
         let answer = match answer {
-            Err(error) if *error.code() == S3ErrorCode::InvalidRange => return Err(outside()),
+            Err(error) if *error.code() == S3ErrorCode::InvalidRange => {
+                return Err(outside(error.headers()));
+            }
             answer => answer?,
         };
         // A range that ends behind the object would be cut, and is an error at AWS.
         let length =
             answer.headers().get(CONTENT_LENGTH).and_then(|it| it.to_str().ok()?.parse().ok());
         if ends.is_some_and(|(first, last)| length != (last - first).checked_add(1)) {
-            return Err(outside());
+            return Err(outside(Some(answer.headers())));
         }
         let body = match sent_of(answer)? {
             Sent::Stream(body, _) => body,

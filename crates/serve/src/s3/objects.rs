@@ -8,7 +8,7 @@ use engine::Key;
 use futures_util::{StreamExt, stream};
 use http::header::{
     CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH,
-    CONTENT_TYPE, ETAG, EXPIRES, HeaderMap, HeaderValue, IF_MATCH,
+    CONTENT_RANGE, CONTENT_TYPE, ETAG, EXPIRES, HeaderMap, HeaderValue, IF_MATCH,
 };
 use http::{Extensions, Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
@@ -536,11 +536,18 @@ fn respond<T>(output: T, answer: Answer, given: HeaderMap) -> S3Response<T> {
 /// The error of a reply that is a refusal.
 async fn refusal(answer: Answer) -> S3Error {
     let status = answer.status();
+    let range = answer.headers().get(CONTENT_RANGE).cloned();
     let body = answer.into_body().collect().await;
     let bytes = body.map(|body| body.to_bytes()).unwrap_or_default();
     let value: Option<serde_json::Value> = serde_json::from_slice(&bytes).ok();
     let text = value.as_ref().and_then(|value| value.get("error")?.as_str());
-    of_status(status, text.unwrap_or(status.canonical_reason().unwrap_or("refused")).to_owned())
+    let text = text.unwrap_or(status.canonical_reason().unwrap_or("refused"));
+    let mut error = of_status(status, text.to_owned());
+    if let Some(range) = range {
+        // The size of an object that the range lies outside of.
+        error.set_headers(HeaderMap::from_iter([(CONTENT_RANGE, range)]));
+    }
+    error
 }
 
 /// Refuses versions: there are none.
