@@ -270,6 +270,7 @@ impl Inner {
                 checksum_type: None,
             },
             trailers: request.trailing_headers,
+            is_verified: true,
         };
         let (checked, _) = upload.checked(&request.headers)?;
         let verdict = checked.verdict();
