@@ -16,16 +16,18 @@ pub enum Asked {
     Unsatisfiable,
 }
 
-/// Reads a `Range` header for an object of `size` bytes.
+/// Reads a `Range` header for an object of `size` bytes. The grammar has no blanks around the numbers: a header with
+/// blanks is invalid, as any other that the grammar does not have.
 pub fn parse(header: &str, size: u64) -> Asked {
     let Some((unit, spec)) = header.split_once('=') else { return Asked::Whole };
-    if !unit.trim().eq_ignore_ascii_case("bytes") || spec.contains(',') {
+    if !unit.eq_ignore_ascii_case("bytes") || spec.contains(',') {
         return Asked::Whole;
     }
-    let Some((first, last)) = spec.trim().split_once('-') else { return Asked::Whole };
+    let Some((first, last)) = spec.split_once('-') else { return Asked::Whole };
     match (number(first), number(last)) {
         (Number::None, Number::Some(0)) => Asked::Unsatisfiable,
-        (Number::None, Number::Some(_)) if size == 0 => Asked::Unsatisfiable,
+        // The last bytes of nothing are the whole of it.
+        (Number::None, Number::Some(_)) if size == 0 => Asked::Whole,
         (Number::None, Number::Some(n)) => Asked::Part(size.saturating_sub(n)..size),
         (Number::Some(first), Number::None) if first < size => Asked::Part(first..size),
         (Number::Some(first), Number::Some(last)) if first > last => Asked::Whole,
@@ -46,7 +48,7 @@ pub fn part(header: &str) -> Option<Part> {
         Asked::Unsatisfiable => Some(Part::Metadata),
         Asked::Part(_) => {
             let (_, spec) = header.split_once('=')?;
-            let (first, last) = spec.trim().split_once('-')?;
+            let (first, last) = spec.split_once('-')?;
             match (number(first), number(last)) {
                 (Number::None, Number::Some(count)) => Some(Part::Last(count)),
                 (Number::Some(first), Number::None) => Some(Part::Bytes { first, last: None }),
@@ -96,11 +98,11 @@ mod tests {
     fn rows() {
         let rows: &[(&str, u64, Asked)] = &[
             ("bytes=0-0", 10, Asked::Part(0..1)),
-            ("Bytes = 2-", 10, Asked::Part(2..10)),
+            ("Bytes=2-", 10, Asked::Part(2..10)),
+            ("bytes=00-01", 10, Asked::Part(0..2)),
             ("bytes=-3", 10, Asked::Part(7..10)),
             ("bytes=-30", 10, Asked::Part(0..10)),
             ("bytes=-0", 10, Asked::Unsatisfiable),
-            ("bytes=-1", 0, Asked::Unsatisfiable),
             ("bytes=0-", 0, Asked::Unsatisfiable),
             ("bytes=10-", 10, Asked::Unsatisfiable),
             ("bytes=9-99999999999999999999999", 10, Asked::Part(9..10)),
@@ -112,7 +114,16 @@ mod tests {
             ("bytes=a-b", 10, Asked::Whole),
             ("bytes=+1-2", 10, Asked::Whole),
             ("bytes", 10, Asked::Whole),
+            ("bytes =1-2", 10, Asked::Whole),
+            ("bytes= -1", 10, Asked::Whole),
+            ("bytes=0 -1", 10, Asked::Whole),
+            ("bytes=1-2 ", 10, Asked::Whole),
+            ("bytes=--1", 10, Asked::Whole),
+            ("bytes=0--1", 10, Asked::Whole),
+            ("bytes=,", 10, Asked::Whole),
         ];
+        assert_eq!(parse("bytes=-1", 0), Asked::Whole);
+        assert!(part("bytes=-1").is_some_and(|part| part.of(0).is_empty()));
         for (header, size, expected) in rows {
             assert_eq!(parse(header, *size), *expected, "{header} of {size}");
             let part = part(header).map(|part| part.of(*size));
@@ -141,7 +152,9 @@ mod tests {
             match parse(&header, size) {
                 Asked::Part(range) => prop_assert_eq!(range.collect::<Vec<_>>(), expected),
                 Asked::Unsatisfiable => prop_assert!(expected.is_empty()),
-                Asked::Whole => prop_assert!(first > last && last.is_some()),
+                Asked::Whole => prop_assert!(
+                    (first > last && last.is_some()) || (first.is_none() && size == 0)
+                ),
             }
         }
 

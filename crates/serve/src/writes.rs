@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use engine::Key;
 use engine::node::{Event, Reply, RequestId, Stages};
+use futures_util::future;
 use http::header::{
     CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue,
     TRANSFER_ENCODING,
@@ -392,13 +393,16 @@ async fn write(
                 let what = "the object is too large for this cache: see node.object_bytes_max";
                 return (Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, what)), None);
             }
-            match staged.commit(None).await {
-                Ok(()) => {
-                    let whole = copy.filter(|(bytes, _)| bytes.len() as u64 == metadata.size);
-                    let object = whole.map(|(bytes, _)| Object::new(metadata, bytes));
-                    (Ok(Done { etag, there: true }), object)
+            let whole = copy.filter(|(bytes, _)| bytes.len() as u64 == metadata.size);
+            // The copy for memory is made while the origin works, not between its reply and the client's. Until then the
+            // share of uploads' memory stays taken.
+            let object =
+                async { whole.map(|(bytes, share)| (Object::new(metadata, bytes), share)) };
+            match future::join(staged.commit(None), object).await {
+                (Ok(()), object) => {
+                    (Ok(Done { etag, there: true }), object.map(|(object, _)| object))
                 }
-                Err(error) => (Err(origin_problem(&error)), None),
+                (Err(error), _) => (Err(origin_problem(&error)), None),
             }
         }
     }

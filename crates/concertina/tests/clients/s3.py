@@ -91,6 +91,9 @@ def ranges():
         assert got["ResponseMetadata"]["HTTPStatusCode"] == 206
         assert got["ContentRange"].endswith("/256000"), got["ContentRange"]
     refused("InvalidRange", s3.get_object, Bucket=BUCKET, Key="ranged", Range="bytes=256000-")
+    for text in ["bytes= -1", "bytes=5-4", "bytes=a", "lines=1-2", "bytes=0-0,2-2"]:
+        got = s3.get_object(Bucket=BUCKET, Key="ranged", Range=text)
+        assert got["ResponseMetadata"]["HTTPStatusCode"] == 200 and got["Body"].read() == body, text
 
 
 def conditions():
@@ -279,6 +282,65 @@ def small(upload, parts):
     return [{"PartNumber": 3, "ETag": third["ETag"]}, {"PartNumber": 4, "ETag": put["ETag"]}]
 
 
+def tags_of(key):
+    return {tag["Key"]: tag["Value"] for tag in s3.get_object_tagging(Bucket=BUCKET, Key=key)["TagSet"]}
+
+
+def as_set(pairs):
+    return {"TagSet": [{"Key": key, "Value": value} for key, value in pairs.items()]}
+
+
+def tags():
+    body = os.urandom(9 * MIB)
+    s3.put_object(Bucket=BUCKET, Key="tagged", Body=body, Metadata={"m": "1"}, ContentType="a/b", CacheControl="no-store")
+    first = s3.head_object(Bucket=BUCKET, Key="tagged")
+    assert "TagCount" not in first and tags_of("tagged") == {}
+    pairs = {"team": "one", "a b+c=d": " x/y:z@. ", "größe": "", "日": "本"}
+    s3.put_object_tagging(Bucket=BUCKET, Key="tagged", Tagging=as_set(pairs))
+    assert tags_of("tagged") == pairs, tags_of("tagged")
+    got = s3.get_object(Bucket=BUCKET, Key="tagged")
+    head = s3.head_object(Bucket=BUCKET, Key="tagged")
+    assert got["Body"].read() == body and got["TagCount"] == 4
+    assert head["ResponseMetadata"]["HTTPHeaders"]["x-amz-tagging-count"] == "4"
+    for found in (got, head):
+        assert found["Metadata"] == {"m": "1"} and found["ContentType"] == "a/b" and found["CacheControl"] == "no-store"
+        assert found["ETag"] != first["ETag"]
+    s3.put_object_tagging(Bucket=BUCKET, Key="tagged", Tagging=as_set(pairs))
+    assert s3.head_object(Bucket=BUCKET, Key="tagged")["ETag"] == head["ETag"]
+    for set_, code in [
+        ([{"Key": "a", "Value": "b"}] * 2, "InvalidTag"),
+        ([{"Key": "a" * 129, "Value": "b"}], "InvalidTag"),
+        ([{"Key": "a", "Value": "b" * 257}], "InvalidTag"),
+        ([{"Key": "a", "Value": "b?"}], "InvalidTag"),
+        ([{"Key": f"a{n}", "Value": "b"} for n in range(11)], "BadRequest"),
+    ]:
+        refused(code, s3.put_object_tagging, Bucket=BUCKET, Key="tagged", Tagging={"TagSet": set_})
+    md5 = base64.b64encode(hashlib.md5(b"other").digest()).decode()
+    refused("BadDigest", s3.put_object_tagging, Bucket=BUCKET, Key="tagged", Tagging=as_set({"b": "c"}), ContentMD5=md5)
+    assert tags_of("tagged") == pairs
+    source = {"Bucket": BUCKET, "Key": "tagged"}
+    s3.copy_object(Bucket=BUCKET, Key="to", CopySource=source, Metadata={}, MetadataDirective="REPLACE", Tagging="not=taken")
+    assert tags_of("to") == pairs
+    s3.copy_object(Bucket=BUCKET, Key="to", CopySource=source, Tagging="other=1", TaggingDirective="REPLACE")
+    assert tags_of("to") == {"other": "1"} and s3.head_object(Bucket=BUCKET, Key="to")["Metadata"] == {"m": "1"}
+    s3.delete_object_tagging(Bucket=BUCKET, Key="tagged")
+    assert tags_of("tagged") == {} and "TagCount" not in s3.get_object(Bucket=BUCKET, Key="tagged")
+    s3.put_object(Bucket=BUCKET, Key="tagged", Body=b"", Tagging="a=b&c")
+    assert tags_of("tagged") == {"a": "b", "c": ""}
+    s3.put_object(Bucket=BUCKET, Key="tagged", Body=b"")
+    assert tags_of("tagged") == {}
+    refused("InvalidArgument", s3.put_object, Bucket=BUCKET, Key="tagged", Body=b"", Tagging="a=b&a=c")
+    begun = s3.create_multipart_upload(Bucket=BUCKET, Key="tagged", Tagging="in=parts")
+    upload = {"Bucket": BUCKET, "Key": "tagged", "UploadId": begun["UploadId"]}
+    etag = s3.upload_part(**upload, PartNumber=1, Body=b"part")["ETag"]
+    s3.complete_multipart_upload(**upload, MultipartUpload={"Parts": [{"PartNumber": 1, "ETag": etag}]})
+    assert tags_of("tagged") == {"in": "parts"}
+    for call in [s3.get_object_tagging, s3.delete_object_tagging]:
+        refused("NoSuchKey", call, Bucket=BUCKET, Key="untagged")
+        refused("NoSuchVersion", call, Bucket=BUCKET, Key="tagged", VersionId="abc")
+    refused("NoSuchKey", s3.put_object_tagging, Bucket=BUCKET, Key="untagged", Tagging=as_set({"b": "c"}))
+
+
 def transfers():
     body = os.urandom(18 * MIB + 5)
     path = os.path.join(os.environ["FOLDER"], "file")
@@ -313,15 +375,14 @@ def signatures():
 def unsupported():
     refused("NotImplemented", s3.put_object, Bucket=BUCKET, Key="x", Body=b"", ServerSideEncryption="AES256")
     refused("NotImplemented", s3.put_object, Bucket=BUCKET, Key="x", Body=b"", ACL="public-read")
-    refused("NotImplemented", s3.put_object, Bucket=BUCKET, Key="x", Body=b"", Tagging="a=b")
     refused("NotImplemented", s3.put_object, Bucket=BUCKET, Key="x", Body=b"", StorageClass="GLACIER")
-    refused("NotImplemented", s3.get_object_tagging, Bucket=BUCKET, Key="x")
+    refused("NotImplemented", s3.get_object_acl, Bucket=BUCKET, Key="x")
     refused("NotImplemented", s3.create_bucket, Bucket="another", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
     refused("NotImplemented", s3.delete_bucket, Bucket=BUCKET)
     refused("NoSuchVersion", s3.get_object, Bucket=BUCKET, Key="plain", VersionId="abc")
     assert "Status" not in s3.get_bucket_versioning(Bucket=BUCKET)
 
 
-for check in [put_get_head, ranges, conditions, checksums, listings, deletes, copies, multipart, transfers, signatures, unsupported]:
+for check in [put_get_head, ranges, conditions, checksums, listings, deletes, copies, multipart, tags, transfers, signatures, unsupported]:
     check()
     print(check.__name__, flush=True)

@@ -1,9 +1,9 @@
-//! The store's own etags of what this process wrote last, so that a write of the same object can name what it replaces without
-//! a look at the store first.
+//! The store's own etags of what this process wrote or read last, so that a write of the same object can name what it replaces
+//! without a look at the store first.
 //!
 //! An etag here may be out of date: another process may have written since. A write that names it is then refused by the
-//! store, and the writer looks. So this saves a request where one process writes an object again, which is the rule (the
-//! primary of a key orders its writes), and is never trusted.
+//! store, and the writer looks. So this saves a request where one process writes an object again that it wrote or read, which is
+//! the rule (the primary of a key orders its writes and reads it for the others), and is never trusted.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -37,21 +37,21 @@ impl Known {
         (&self.slots[at], name)
     }
 
-    /// Takes the etag of an object's last write, if it is known: the next write makes another.
+    /// Takes the etag of an object as it was seen last, if it is known: the next write makes another.
     pub fn take(&self, path: &Path) -> Option<String> {
         let (slot, name) = self.slot(path);
         let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
         slot.take_if(|(of, _)| *of == name).map(|(_, etag)| etag.into_string())
     }
 
-    /// The etag of an object's last write, if it is known.
+    /// The etag of an object as it was seen last, if it is known.
     pub fn get(&self, path: &Path) -> Option<String> {
         let (slot, name) = self.slot(path);
         let slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
         slot.as_ref().filter(|(of, _)| *of == name).map(|(_, etag)| etag.to_string())
     }
 
-    /// Remembers the etag that the store gave a write.
+    /// Remembers the etag that the store gave a write or a read.
     pub fn set(&self, path: &Path, etag: String) {
         if etag.len() > ETAG_BYTES_MAX {
             return;

@@ -2,7 +2,7 @@
 //!
 //! `name` maps keys to names, `attributes` stores our metadata with the object, `http` sends
 //! requests on a separate thread, `upload` sends objects (over 8 MiB in parts) and keeps writes in
-//! order, `sending` sends an object while it arrives, `known` are the etags of one's own last writes, `identity` recognises the bucket, and `list` merges the two kinds of names. A request is retried after a transient error, at most three times and not
+//! order, `sending` sends an object while it arrives, `known` are the etags that were seen last, `identity` recognises the bucket, and `list` merges the two kinds of names. A request is retried after a transient error, at most three times and not
 //! after `origin.timeout_s`; the last attempt may take as long again.
 
 mod attributes;
@@ -195,6 +195,7 @@ impl Store {
         let options = GetOptions { head: true, ..GetOptions::default() };
         match self.client.get_opts(path, options).await {
             Ok(found) => {
+                self.saw(path, &found.meta);
                 let metadata = attributes::from_store(&found.meta, &found.attributes);
                 Ok(Some(Head { meta: found.meta, attributes: found.attributes, metadata }))
             }
@@ -204,6 +205,13 @@ impl Store {
                 Ok(None)
             }
             Err(error) => Err(self.failed(&error, &format!("a look at {path}"), Access::Read)),
+        }
+    }
+
+    /// Remembers the etag of an object that was read, for a write of it that may follow.
+    fn saw(&self, path: &Path, meta: &ObjectMeta) {
+        if let Some(etag) = &meta.e_tag {
+            self.known.set(path, etag.clone());
         }
     }
 
@@ -244,6 +252,7 @@ impl Store {
                 };
             }
         };
+        self.saw(&path, &got.meta);
         let metadata = attributes::from_store(&got.meta, &got.attributes);
         let (left, whole) = (got.range.end - got.range.start, got.range == (0..metadata.size));
         let hasher = VersionHasher::of(&metadata.etag).filter(|_| whole);

@@ -448,7 +448,7 @@ impl StagedUpload {
     }
 
     /// Replaces whatever is there, but only what is there *now*: the write names the store's etag that was just
-    /// read, or the one that this process's last write got; the store refuses the latter if others wrote since, and
+    /// read, or the one that this process saw last (of a write or a read); the store refuses the latter if others wrote since, and
     /// then the etag is read. If this request is delayed on its way (its process died, or sent it again) until after
     /// a later write, its condition does not hold any more and the store refuses it.
     async fn write_in_order(&mut self) -> Result<(), Error> {
@@ -479,6 +479,8 @@ impl StagedUpload {
             if matches!(self.content, Content::Parts(_)) {
                 break;
             }
+            // What was seen is what the next attempt replaces; without an object the store is asked again.
+            known = head.and_then(|head| head.meta.e_tag);
         }
         let told = last.map_or_else(String::new, |error| format!(" ({error})"));
         let path = &self.path;

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use origin::{BoxFuture, Chunks, Error};
+use ring::digest;
 use s3s::checksum::ChecksumHasher;
 use s3s::crypto::{Checksum as _, Crc32, Crc32c, Crc64Nvme, Md5, Sha1, Sha256};
 use s3s::dto::{Checksum, StreamingBlob};
@@ -45,8 +46,10 @@ pub fn hasher(wants: impl Fn(&str) -> bool) -> ChecksumHasher {
 pub struct Claims {
     /// Their number.
     pub length: u64,
-    /// Their SHA-256, which the signature covers and `s3s` verifies.
+    /// Their SHA-256, which the signature covers.
     pub sha256: Option<[u8; 32]>,
+    /// Whether `s3s` verifies it; if not, it is verified here.
+    pub is_verified: bool,
     /// `Content-MD5`.
     pub md5: Option<String>,
     /// Checksums in headers.
@@ -92,6 +95,8 @@ pub struct Checked {
     left: u64,
     hasher: ChecksumHasher,
     md5: Option<Md5>,
+    /// What computes the hash that the signature covers.
+    signed: Option<digest::Context>,
     verdict: Verdict,
     /// The piece that is passed on when the next has come, or the end.
     held: Option<Bytes>,
@@ -113,6 +118,8 @@ impl Checked {
             blob: blob.unwrap_or_else(|| StreamingBlob::from(s3s::Body::empty())),
             left: claims.length,
             md5: claims.md5.is_some().then(Md5::new),
+            signed: (claims.sha256.is_some() && !claims.is_verified)
+                .then(|| digest::Context::new(&digest::SHA256)),
             claims,
             hasher,
             verdict: Verdict::default(),
@@ -179,6 +186,11 @@ impl Checked {
         if self.left > 0 {
             return Err(self.wrong(S3ErrorCode::IncompleteBody, INCOMPLETE_BODY));
         }
+        if let (Some(signed), Some(stated)) = (self.signed.take(), self.claims.sha256)
+            && signed.finish().as_ref() != stated
+        {
+            return Err(self.wrong(sha256_mismatch(), SHA256_MISMATCH));
+        }
         let computed = std::mem::take(&mut self.hasher).finalize();
         let trailers = self.claims.trailers.as_ref().and_then(TrailingHeaders::take);
         for algorithm in ALGORITHMS {
@@ -230,6 +242,9 @@ impl Chunks for Checked {
                         self.hasher.update(&piece);
                         if let Some(md5) = &mut self.md5 {
                             md5.update(&piece);
+                        }
+                        if let Some(signed) = &mut self.signed {
+                            signed.update(&piece);
                         }
                         if let Some(held) = self.held.replace(piece) {
                             return Some(Ok(held));

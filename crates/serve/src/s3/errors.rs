@@ -3,7 +3,7 @@
 use http::StatusCode;
 use s3s::{S3Error, S3ErrorCode, S3Result};
 
-use super::messages::NO_SUCH_KEY;
+use super::messages::{INVALID_RANGE, NO_SUCH_KEY, PRECONDITION_FAILED};
 use crate::http::Problem;
 use crate::objects::origin_problem;
 
@@ -24,10 +24,14 @@ pub fn of_status(status: StatusCode, what: String) -> S3Error {
     if status == StatusCode::NOT_FOUND {
         return S3Error::with_message(S3ErrorCode::NoSuchKey, NO_SUCH_KEY);
     }
+    if status == StatusCode::PRECONDITION_FAILED {
+        return S3Error::with_message(S3ErrorCode::PreconditionFailed, PRECONDITION_FAILED);
+    }
+    if status == StatusCode::RANGE_NOT_SATISFIABLE {
+        return S3Error::with_message(S3ErrorCode::InvalidRange, INVALID_RANGE);
+    }
     let code = match status {
         StatusCode::BAD_REQUEST => S3ErrorCode::InvalidRequest,
-        StatusCode::PRECONDITION_FAILED => S3ErrorCode::PreconditionFailed,
-        StatusCode::RANGE_NOT_SATISFIABLE => S3ErrorCode::InvalidRange,
         StatusCode::LENGTH_REQUIRED => S3ErrorCode::MissingContentLength,
         StatusCode::CONFLICT => S3ErrorCode::OperationAborted,
         StatusCode::SERVICE_UNAVAILABLE => S3ErrorCode::SlowDown,

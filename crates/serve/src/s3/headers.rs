@@ -18,6 +18,7 @@ use s3s::{S3Error, S3ErrorCode, S3Result};
 
 use super::checksums::{self, ALGORITHMS};
 use super::messages::METADATA_TOO_LARGE;
+use super::tags::Tags;
 use crate::headers::OUTCOME;
 use crate::object::{META_PREFIX, headers_of};
 
@@ -26,6 +27,8 @@ const USER: &str = "x-amz-meta-";
 const OWN: &str = "s3--";
 /// The name after [`OWN`] of the hash of the upload that made an object.
 const MARK: &str = "upload";
+/// The name after [`OWN`] of an object's tags.
+const TAGGING: &str = "tagging";
 /// The longest value of a header that is kept, and the most bytes of all user metadata, as at AWS.
 const VALUE_BYTES_MAX: usize = 2048;
 /// What S3 keeps with an object beside its type.
@@ -161,6 +164,19 @@ pub fn mark(from: &HeaderMap) -> Option<&str> {
     from.get(format!("{META_PREFIX}{OWN}{MARK}"))?.to_str().ok()
 }
 
+/// Keeps an object's tags with it, instead of those that are there.
+pub fn keep_tags(headers: &mut HeaderMap, tags: &Tags) {
+    headers.remove(format!("{META_PREFIX}{OWN}{TAGGING}"));
+    if let Some(text) = tags.text() {
+        add(headers, &format!("{OWN}{TAGGING}"), text);
+    }
+}
+
+/// What [`keep_tags`] has kept.
+pub fn tagging(from: &HeaderMap) -> Option<&str> {
+    from.get(format!("{META_PREFIX}{OWN}{TAGGING}"))?.to_str().ok()
+}
+
 /// The checksums that are kept with an object.
 pub fn checksums(from: &HeaderMap) -> Checksum {
     let kept = |algorithm: &str| {
@@ -177,13 +193,17 @@ pub fn checksums(from: &HeaderMap) -> Checksum {
     }
 }
 
+/// An object's type and metadata, as they are written with it.
+pub fn metadata_of(from: &HeaderMap) -> HeaderMap {
+    let kept = |name: &HeaderName| *name == CONTENT_TYPE || name.as_str().starts_with(META_PREFIX);
+    from.iter().filter(|(name, _)| kept(name)).map(|(n, v)| (n.clone(), v.clone())).collect()
+}
+
 /// What of an object's headers is kept with a copy of it: its type and all metadata that is the client's.
 pub fn of_copy(from: &HeaderMap) -> HeaderMap {
-    let own = format!("{META_PREFIX}{OWN}{MARK}");
-    let kept = |name: &HeaderName| {
-        *name == CONTENT_TYPE || (name.as_str().starts_with(META_PREFIX) && name.as_str() != own)
-    };
-    from.iter().filter(|(name, _)| kept(name)).map(|(n, v)| (n.clone(), v.clone())).collect()
+    let mut kept = metadata_of(from);
+    kept.remove(format!("{META_PREFIX}{OWN}{MARK}"));
+    kept
 }
 
 /// The headers of a reply. `checksum`: with the object's.
@@ -197,6 +217,11 @@ pub fn reply(from: &HeaderMap, checksum: bool) -> HeaderMap {
             let name = match short.strip_prefix(OWN) {
                 Some(own) if ALGORITHMS.contains(&own) && !checksum => continue,
                 Some(MARK) => continue,
+                Some(TAGGING) => {
+                    let count = Tags::count(value.to_str().unwrap_or(""));
+                    headers.insert("x-amz-tagging-count", HeaderValue::from(count));
+                    continue;
+                }
                 Some(own) if ALGORITHMS.contains(&own) => {
                     typed = true;
                     format!("x-amz-checksum-{own}")

@@ -6,6 +6,11 @@ use s3s::{S3Error, S3ErrorCode};
 pub const NO_SUCH_BUCKET: &str = "The specified bucket does not exist.";
 /// `NoSuchKey`.
 pub const NO_SUCH_KEY: &str = "The specified key does not exist.";
+/// `PreconditionFailed`.
+pub const PRECONDITION_FAILED: &str =
+    "At least one of the pre-conditions you specified did not hold.";
+/// `InvalidRange`.
+pub const INVALID_RANGE: &str = "The requested range is not satisfiable";
 /// `NoSuchUpload`.
 pub const NO_SUCH_UPLOAD: &str = "The specified multipart upload does not exist. The upload ID may be invalid, or the \
      upload may have been aborted or completed.";
@@ -43,6 +48,9 @@ pub const COPY_TO_ITSELF: &str = "This copy request is illegal because it is try
 /// `InvalidRequest`.
 pub const NO_ATTRIBUTES: &str = "The x-amz-object-attributes header specifying the attributes to be retrieved is either \
      missing or empty";
+/// `InvalidArgument`.
+pub const TAGGING_ENCODED: &str = "The header 'x-amz-tagging' shall be encoded as UTF-8 then URLEncoded URL query parameters \
+     without tag name duplicates.";
 /// `XAmzContentSHA256Mismatch`, which `s3s` does not have.
 pub const SHA256_MISMATCH: &str =
     "The provided 'x-amz-content-sha256' header does not match what was computed.";

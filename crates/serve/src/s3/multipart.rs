@@ -13,7 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use engine::Key;
 use futures_util::{StreamExt, stream};
-use http::header::{CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue};
+use http::header::{CONTENT_LENGTH, CONTENT_RANGE, HOST, HeaderMap, HeaderName, HeaderValue};
 use origin::{Attributes, BoxFuture, Chunks, Error, Listed, Metadata, Origin, Whole};
 use s3s::dto::{
     AbortMultipartUploadInput, AbortMultipartUploadOutput, Checksum, CompleteMultipartUploadInput,
@@ -32,6 +32,7 @@ use super::messages::{
     INVALID_PART, MALFORMED_XML, NO_SUCH_UPLOAD, PART_NUMBER, PART_ORDER, TOO_SMALL, error,
 };
 use super::objects::{Sent, Upload, lane_of, plain_write, sent_of};
+use super::tags::Tags;
 use super::{Inner, headers, repeated};
 use crate::body::{self, Arriving, Budget};
 use crate::drive;
@@ -207,7 +208,8 @@ impl Inner {
         let acl = input.acl.as_ref().is_some_and(|acl| acl.as_str() != "private");
         plain_write(&request.headers, acl)?;
         self.key(&input.bucket, &input.key)?;
-        let kept = headers::kept(&request.headers)?;
+        let mut kept = headers::kept(&request.headers)?;
+        headers::keep_tags(&mut kept, &Tags::of_request(&request.headers)?);
         let pair = |(name, value): (&HeaderName, &HeaderValue)| {
             (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned())
         };
@@ -268,6 +270,7 @@ impl Inner {
                 checksum_type: None,
             },
             trailers: request.trailing_headers,
+            is_verified: true,
         };
         let (checked, _) = upload.checked(&request.headers)?;
         let verdict = checked.verdict();
@@ -296,19 +299,23 @@ impl Inner {
         let range = input.copy_source_range.as_deref();
         let ends = range.map(copied_range).transpose()?;
         let answer = self.source(&request, &input.copy_source, range).await;
-        let outside = || {
-            let what = "Range specified is not valid for source object";
+        let outside = |headers: Option<&HeaderMap>| {
+            let range = headers.and_then(|headers| headers.get(CONTENT_RANGE)?.to_str().ok());
+            let size = range.and_then(|range| range.rsplit('/').next()).unwrap_or("unknown");
+            let what = format!("Range specified is not valid for source object of size: {size}");
             error(S3ErrorCode::InvalidArgument, what)
         };
         let answer = match answer {
-            Err(error) if *error.code() == S3ErrorCode::InvalidRange => return Err(outside()),
+            Err(error) if *error.code() == S3ErrorCode::InvalidRange => {
+                return Err(outside(error.headers()));
+            }
             answer => answer?,
         };
         // A range that ends behind the object would be cut, and is an error at AWS.
         let length =
             answer.headers().get(CONTENT_LENGTH).and_then(|it| it.to_str().ok()?.parse().ok());
         if ends.is_some_and(|(first, last)| length != (last - first).checked_add(1)) {
-            return Err(outside());
+            return Err(outside(Some(answer.headers())));
         }
         let body = match sent_of(answer)? {
             Sent::Stream(body, _) => body,

@@ -8,7 +8,7 @@ use engine::Key;
 use futures_util::{StreamExt, stream};
 use http::header::{
     CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH,
-    CONTENT_TYPE, ETAG, EXPIRES, HeaderMap, HeaderValue, IF_MATCH,
+    CONTENT_RANGE, CONTENT_TYPE, ETAG, EXPIRES, HeaderMap, HeaderValue, IF_MATCH,
 };
 use http::{Extensions, Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
@@ -17,7 +17,7 @@ use s3s::dto::{
     Checksum, ChecksumType, CopyObjectInput, CopyObjectOutput, CopyObjectResult, CopySource,
     DeleteObjectInput, DeleteObjectOutput, DeleteObjectsInput, DeleteObjectsOutput, DeletedObject,
     ETag, GetObjectInput, GetObjectOutput, HeadObjectInput, HeadObjectOutput, MetadataDirective,
-    PutObjectInput, PutObjectOutput, StreamingBlob, TaggingDirective, Timestamp,
+    StreamingBlob, TaggingDirective, Timestamp,
 };
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result, TrailingHeaders};
 
@@ -28,16 +28,13 @@ use super::keys::Level;
 use super::messages::COPY_TO_ITSELF;
 use super::parameters;
 use super::shortcut::Plain;
+use super::tags::Tags;
 use super::{Inner, Ready, headers};
 use crate::body::{Arriving, ReplyBody};
 use crate::hex::unhex;
 use crate::lane::Lane;
 use crate::list::escaped;
-use crate::pace::Pace;
 
-/// A body of at most this many bytes is gathered before it is sent on if its checksum follows it, so that the checksum
-/// is known when the metadata is written.
-const GATHERED_BYTES_MAX: u64 = 1 << 20;
 /// Objects of a multi-delete that are deleted at a time.
 const DELETES: usize = 16;
 /// The most objects of a multi-delete.
@@ -98,6 +95,8 @@ pub struct Upload {
     pub md5: Option<String>,
     pub checksum: Checksum,
     pub trailers: Option<TrailingHeaders>,
+    /// Whether `s3s` verifies the hash that the signature covers.
+    pub is_verified: bool,
 }
 
 impl Upload {
@@ -114,12 +113,13 @@ impl Upload {
         let (md5, checksum, trailers) = (self.md5, self.checksum, self.trailers);
         let sha256 = headers.get("x-amz-content-sha256").and_then(|value| value.to_str().ok());
         let sha256 = sha256.and_then(unhex);
-        let claims = Claims { length, sha256, md5, checksum, trailer, trailers };
+        let is_verified = self.is_verified;
+        let claims = Claims { length, sha256, is_verified, md5, checksum, trailer, trailers };
         Ok((Checked::new(self.body, claims), length))
     }
 }
 
-type Answer = Response<ReplyBody>;
+pub type Answer = Response<ReplyBody>;
 
 impl Inner {
     /// Carries out a request for one object.
@@ -295,71 +295,6 @@ impl Inner {
         Ok(respond(HeadObjectOutput::default(), answer, given))
     }
 
-    pub(super) async fn put(
-        &self,
-        request: S3Request<PutObjectInput>,
-    ) -> S3Result<S3Response<PutObjectOutput>> {
-        let input = request.input;
-        let acl = input.acl.as_ref().is_some_and(|acl| acl.as_str() != "private");
-        plain_write(&request.headers, acl)?;
-        unsupported(input.write_offset_bytes.is_some(), "appending")?;
-        let key = self.key(&input.bucket, &input.key)?;
-        let lane = lane_of(&request.extensions)?;
-        let mut wanted = headers::kept(&request.headers)?;
-        wanted.extend(headers::write_conditions(&request.headers)?);
-        let replaces = wanted.contains_key(IF_MATCH);
-        let upload = Upload {
-            body: input.body,
-            length: input.content_length,
-            md5: input.content_md5,
-            checksum: Checksum {
-                checksum_crc32: input.checksum_crc32,
-                checksum_crc32c: input.checksum_crc32c,
-                checksum_crc64nvme: input.checksum_crc64nvme,
-                checksum_sha1: input.checksum_sha1,
-                checksum_sha256: input.checksum_sha256,
-                checksum_type: None,
-            },
-            trailers: request.trailing_headers,
-        };
-        let in_headers = upload.checksum.clone();
-        let (checked, length) = upload.checked(&request.headers)?;
-        let verdict = checked.verdict();
-        // A checksum that follows the bytes is part of the metadata, which the origin needs before them.
-        let follows = request.headers.contains_key("x-amz-trailer");
-        let share = Some(length).filter(|length| follows && *length <= GATHERED_BYTES_MAX);
-        let share = share.and_then(|length| self.uploads.take(length));
-        let body = if share.is_some() {
-            let bytes = checked.gather(Pace::of(&self.behind.front().config.serve)).await?;
-            headers::keep_checksum(&mut wanted, &verdict.checksum());
-            Sent::Whole(bytes)
-        } else {
-            headers::keep_checksum(&mut wanted, &in_headers);
-            Sent::Stream(Box::new(checked), length)
-        };
-        let written = self.write(&lane, &key, wanted, body).await;
-        drop(share);
-        let e_tag = match written.map_err(|error| verdict.or(error)) {
-            Err(error) if replaces && *error.code() == S3ErrorCode::PreconditionFailed => {
-                // What is not there is told by another error.
-                self.ask(&lane, Method::HEAD, &key, HeaderMap::new(), None).await?;
-                return Err(error);
-            }
-            e_tag => e_tag?,
-        };
-        let checksum = verdict.checksum();
-        Ok(S3Response::new(PutObjectOutput {
-            e_tag,
-            checksum_type: type_of(&checksum),
-            checksum_crc32: checksum.checksum_crc32,
-            checksum_crc32c: checksum.checksum_crc32c,
-            checksum_crc64nvme: checksum.checksum_crc64nvme,
-            checksum_sha1: checksum.checksum_sha1,
-            checksum_sha256: checksum.checksum_sha256,
-            ..PutObjectOutput::default()
-        }))
-    }
-
     pub(super) async fn copy(
         &self,
         request: S3Request<CopyObjectInput>,
@@ -371,7 +306,11 @@ impl Inner {
             "metadata",
             input.metadata_directive.as_ref().map(MetadataDirective::as_str),
         )?;
-        is_replaced("tagging", input.tagging_directive.as_ref().map(TaggingDirective::as_str))?;
+        let directive = input.tagging_directive.as_ref().map(TaggingDirective::as_str);
+        let tags = match is_replaced("tagging", directive)? {
+            true => Some(Tags::of_request(&request.headers)?),
+            false => None,
+        };
         let key = self.key(&input.bucket, &input.key)?;
         let lane = lane_of(&request.extensions)?;
         if !replaces
@@ -390,6 +329,8 @@ impl Inner {
         if replaces {
             headers::keep_checksum(&mut wanted, &checksum);
         }
+        let tags = tags.unwrap_or_else(|| Tags::of_object(answer.headers()));
+        headers::keep_tags(&mut wanted, &tags);
         let e_tag = self.write(&lane, &key, wanted, sent_of(answer)?).await?;
         let result = CopyObjectResult {
             e_tag,
@@ -528,11 +469,18 @@ fn respond<T>(output: T, answer: Answer, given: HeaderMap) -> S3Response<T> {
 /// The error of a reply that is a refusal.
 async fn refusal(answer: Answer) -> S3Error {
     let status = answer.status();
+    let range = answer.headers().get(CONTENT_RANGE).cloned();
     let body = answer.into_body().collect().await;
     let bytes = body.map(|body| body.to_bytes()).unwrap_or_default();
     let value: Option<serde_json::Value> = serde_json::from_slice(&bytes).ok();
     let text = value.as_ref().and_then(|value| value.get("error")?.as_str());
-    of_status(status, text.unwrap_or(status.canonical_reason().unwrap_or("refused")).to_owned())
+    let text = text.unwrap_or(status.canonical_reason().unwrap_or("refused"));
+    let mut error = of_status(status, text.to_owned());
+    if let Some(range) = range {
+        // The size of an object that the range lies outside of.
+        error.set_headers(HeaderMap::from_iter([(CONTENT_RANGE, range)]));
+    }
+    error
 }
 
 /// Refuses versions: there are none.
@@ -552,7 +500,6 @@ pub fn plain_write(given: &HeaderMap, acl: bool) -> S3Result<()> {
     for (name, what) in [
         ("x-amz-server-side-encryption", "encryption on request"),
         ("x-amz-server-side-encryption-customer-key", "encryption with keys of the client"),
-        ("x-amz-tagging", "tagging"),
         ("x-amz-website-redirect-location", "redirection"),
         ("x-amz-object-lock-mode", "locking"),
         ("x-amz-object-lock-legal-hold", "locking"),

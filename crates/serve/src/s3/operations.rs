@@ -93,6 +93,27 @@ impl S3 for Operations {
         self.attributes(request).await
     }
 
+    async fn get_object_tagging(
+        &self,
+        request: S3Request<GetObjectTaggingInput>,
+    ) -> S3Result<S3Response<GetObjectTaggingOutput>> {
+        self.get_tags(request).await
+    }
+
+    async fn put_object_tagging(
+        &self,
+        request: S3Request<PutObjectTaggingInput>,
+    ) -> S3Result<S3Response<PutObjectTaggingOutput>> {
+        self.put_tags(request).await
+    }
+
+    async fn delete_object_tagging(
+        &self,
+        request: S3Request<DeleteObjectTaggingInput>,
+    ) -> S3Result<S3Response<DeleteObjectTaggingOutput>> {
+        self.delete_tags(request).await
+    }
+
     async fn put_object(
         &self,
         request: S3Request<PutObjectInput>,

@@ -1,27 +1,76 @@
-//! Whether the body of a request in XML has the SHA-256 that its signature covers.
+//! Whether the body of a request in XML is the one that its headers state: the SHA-256 that its signature covers,
+//! `Content-MD5`, checksums.
 //!
-//! `s3s` verifies it too, but answers 500 if it differs. So a body is hashed on its way to `s3s`, and the reply is replaced.
+//! `s3s` verifies the first and answers 500 if it differs, and leaves the others to operations, which do not see the
+//! body. So a body is hashed on its way to `s3s`. One that differs ends in an error, so that no operation begins, and the reply is
+//! replaced.
 
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD as BASE64;
 use bytes::Bytes;
-use http::header::HeaderMap;
+use http::Method;
+use http::request::Parts;
 use hyper::body::{Body, Frame, SizeHint};
 use ring::digest;
+use s3s::checksum::ChecksumHasher;
+use s3s::crypto::{Checksum as _, Md5};
+use s3s::{S3Error, S3ErrorCode};
 
+use super::checksums::{ALGORITHMS, hasher, value};
+use super::messages::{self, SHA256_MISMATCH, sha256_mismatch};
 use crate::hex::unhex;
 
-/// Set once a body has another hash than its request says.
+/// What is wrong with a body, once that is known.
 #[derive(Clone, Default)]
-pub struct Differs(Arc<AtomicBool>);
+pub struct Differs(Arc<OnceLock<(S3ErrorCode, String)>>);
 
 impl Differs {
-    /// Whether it has.
-    pub fn is_set(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+    /// The error of the request, if its body differs from what its headers state.
+    pub fn error(&self) -> Option<S3Error> {
+        self.0.get().map(|(code, what)| messages::error(code.clone(), what.clone()))
+    }
+}
+
+/// The error that ends a body that differs.
+#[derive(Debug, thiserror::Error)]
+#[error("the body is not the one that the headers state")]
+struct Other;
+
+/// What ends a body early.
+type Broken = Box<dyn std::error::Error + Send + Sync>;
+
+/// What is stated of a body.
+struct Stated {
+    sha256: Option<[u8; 32]>,
+    md5: Option<String>,
+    /// Algorithms and values.
+    checksums: Vec<(&'static str, String)>,
+}
+
+impl Stated {
+    /// What the headers of a request state; `None` if its body is none in XML, or in signed chunks.
+    fn of(request: &Parts) -> Option<Stated> {
+        let text = |name: &str| request.headers.get(name)?.to_str().ok().map(str::to_owned);
+        let query = request.uri.query().unwrap_or("");
+        let has = |name: &str| query.split('&').any(|pair| pair.split('=').next() == Some(name));
+        let is_xml =
+            request.method == Method::POST || (request.method == Method::PUT && has("tagging"));
+        let signed = text("x-amz-content-sha256").unwrap_or_default();
+        if !is_xml || signed.starts_with("STREAMING-") {
+            return None;
+        }
+        // The completion of an upload states the checksum of the object.
+        let checksum = |name: &'static str| Some((name, text(&format!("x-amz-checksum-{name}"))?));
+        let checksums = ALGORITHMS.into_iter().filter(|_| !has("uploadId")).filter_map(checksum);
+        Some(Stated {
+            sha256: unhex(&signed),
+            md5: text("content-md5"),
+            checksums: checksums.collect(),
+        })
     }
 }
 
@@ -29,48 +78,88 @@ impl Differs {
 pub struct Hashed<B> {
     body: B,
     left: u64,
-    said: [u8; 32],
-    context: digest::Context,
+    stated: Stated,
+    sha256: digest::Context,
+    md5: Md5,
+    hasher: ChecksumHasher,
     differs: Differs,
 }
 
 impl<B: Body> Hashed<B> {
-    /// The body of a request with these headers; the body itself if they state no hash, or its length is not known.
-    pub fn new(body: B, headers: &HeaderMap, differs: Differs) -> Result<Hashed<B>, B> {
-        let said = headers.get("x-amz-content-sha256").and_then(|value| value.to_str().ok());
-        let (Some(said), Some(left)) = (said.and_then(unhex), body.size_hint().exact()) else {
+    /// The body of a request; the body itself if nothing is to be verified.
+    ///
+    /// # Errors
+    ///
+    /// The body, if it is none in XML or has no length.
+    pub fn new(body: B, request: &Parts, differs: Differs) -> Result<Hashed<B>, B> {
+        let (Some(stated), Some(left)) = (Stated::of(request), body.size_hint().exact()) else {
             return Err(body);
         };
-        let context = digest::Context::new(&digest::SHA256);
-        let mut hashed = Hashed { body, left, said, context, differs };
-        hashed.judge();
+        let hasher = hasher(|name| stated.checksums.iter().any(|(of, _)| *of == name));
+        let sha256 = digest::Context::new(&digest::SHA256);
+        let mut hashed = Hashed { body, left, stated, sha256, md5: Md5::new(), hasher, differs };
+        if left == 0 {
+            // No bytes will come; what differs shows in the reply alone.
+            let _ = hashed.judge();
+        }
         Ok(hashed)
     }
 
-    fn judge(&mut self) {
-        if self.left == 0 && self.context.clone().finish().as_ref() != self.said {
-            self.differs.0.store(true, Ordering::Relaxed);
+    /// Whether the whole body is as stated.
+    fn judge(&mut self) -> Result<(), Other> {
+        let sha256 = self.sha256.clone().finish();
+        let wrong = if self.stated.sha256.is_some_and(|stated| stated != sha256.as_ref()) {
+            Some((sha256_mismatch(), SHA256_MISMATCH.to_owned()))
+        } else if self.stated.md5.as_ref().is_some_and(|stated| {
+            *stated != BASE64.encode(std::mem::replace(&mut self.md5, Md5::new()).finalize())
+        }) {
+            let what = "The Content-MD5 you specified did not match what we received.";
+            Some((S3ErrorCode::BadDigest, what.to_owned()))
+        } else {
+            let computed = std::mem::take(&mut self.hasher).finalize();
+            let other = |(name, stated): &&(&str, String)| value(&computed, name) != Some(stated);
+            self.stated.checksums.iter().find(other).map(|(name, _)| {
+                let of = name.to_ascii_uppercase();
+                let what = format!("The {of} you specified did not match the calculated checksum.");
+                (S3ErrorCode::BadDigest, what)
+            })
+        };
+        match wrong {
+            Some(wrong) => {
+                let _ = self.differs.0.set(wrong);
+                Err(Other)
+            }
+            None => Ok(()),
         }
     }
 }
 
-impl<B: Body<Data = Bytes> + Unpin> Body for Hashed<B> {
+impl<B> Body for Hashed<B>
+where
+    B: Body<Data = Bytes> + Unpin,
+    Broken: From<B::Error>,
+{
     type Data = Bytes;
-    type Error = B::Error;
+    type Error = Broken;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(context));
-        if let Some(Ok(frame)) = &frame
-            && let Some(bytes) = frame.data_ref()
-        {
+        let Some(frame) = frame.transpose()? else { return Poll::Ready(None) };
+        if let Some(bytes) = frame.data_ref() {
             self.left = self.left.saturating_sub(bytes.len() as u64);
-            self.context.update(bytes);
-            self.judge();
+            self.sha256.update(bytes);
+            self.md5.update(bytes);
+            self.hasher.update(bytes);
+            if self.left == 0
+                && let Err(other) = self.judge()
+            {
+                return Poll::Ready(Some(Err(other.into())));
+            }
         }
-        Poll::Ready(frame)
+        Poll::Ready(Some(Ok(frame)))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -79,5 +168,57 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Hashed<B> {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+    use http_body_util::{BodyExt, Full};
+
+    use super::*;
+
+    const SHA256: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    const MD5: &str = "kAFQmDzST7DWlj99KOF/cg==";
+    const CRC32: &str = "NSRBwg==";
+
+    /// The code of the error of a request with the body `abc`; `None` if the body passes.
+    async fn verify(method: Method, uri: &str, headers: &[(&str, &str)]) -> Option<String> {
+        let mut request = Request::builder().method(method).uri(uri);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let (parts, body) =
+            request.body(Full::new(Bytes::from_static(b"abc"))).unwrap().into_parts();
+        let differs = Differs::default();
+        let Ok(hashed) = Hashed::new(body, &parts, differs.clone()) else { return None };
+        let passed = hashed.collect().await;
+        assert_eq!(passed.is_err(), differs.error().is_some());
+        assert!(passed.is_err() || passed.unwrap().to_bytes() == "abc");
+        differs.error().map(|error| error.code().as_str().to_owned())
+    }
+
+    #[tokio::test]
+    async fn a_body_that_is_not_as_stated_ends_in_an_error() {
+        let sha256 = |of| ("x-amz-content-sha256", of);
+        let other = SHA256.replace("ba", "bb");
+        let put = async |headers: &[_]| verify(Method::PUT, "/b/k?tagging", headers).await;
+        assert_eq!(put(&[]).await, None);
+        assert_eq!(
+            put(&[sha256(SHA256), ("content-md5", MD5), ("x-amz-checksum-crc32", CRC32)]).await,
+            None
+        );
+        let mismatch = Some("XAmzContentSHA256Mismatch".to_owned());
+        assert_eq!(put(&[sha256(&other)]).await, mismatch);
+        let digest = Some("BadDigest".to_owned());
+        assert_eq!(put(&[("content-md5", "kAFQmDzST7DWlj99KOF/cw==")]).await, digest);
+        let crc32 = ("x-amz-checksum-crc32", "AAAAAA==");
+        assert_eq!(put(&[sha256(SHA256), crc32]).await, digest);
+        // That of the object, that of bytes that are not in XML, and that of bytes in chunks.
+        assert_eq!(verify(Method::POST, "/b/k?uploadId=1", &[crc32]).await, None);
+        assert_eq!(verify(Method::PUT, "/b/k", &[crc32]).await, None);
+        let chunks = sha256("STREAMING-UNSIGNED-PAYLOAD-TRAILER");
+        assert_eq!(put(&[chunks, crc32]).await, None);
+        assert_eq!(verify(Method::POST, "/b?delete", &[crc32]).await, digest);
     }
 }

@@ -1,4 +1,4 @@
-//! Plain reads with a signature in the header or in the URL, checked without `s3s`.
+//! Plain reads with a signature in the header or in the URL, and plain writes with one in the header, checked without `s3s`.
 //!
 //! This takes less than all that `s3s` takes: GET and HEAD of a key of unreserved characters, no body, no query but a
 //! signature and the name of the operation (`x-id`, which SDKs send), each signed header once. For these the canonical request is the request itself, and one SHA-256 and one HMAC
@@ -13,7 +13,7 @@ use http::{Method, Request};
 use ring::{digest, hmac};
 
 use super::SKEW_S;
-use super::guard::EXPIRES_S_MAX;
+use super::guard::{EXPIRES_S_MAX, claimed_by};
 use super::keys::{AccessKey, Keys, Level};
 use crate::hex::{push_hex, unhex};
 
@@ -25,6 +25,14 @@ const SKEW: Duration = Duration::from_secs(SKEW_S as u64);
 /// The headers of S3's that a plain read may have.
 const KNOWN: [&str; 4] =
     ["x-amz-date", "x-amz-content-sha256", "x-amz-checksum-mode", "x-amz-user-agent"];
+/// Those that a plain write may have, beside user metadata.
+const KNOWN_OF_WRITES: [&str; 5] = [
+    "x-amz-date",
+    "x-amz-content-sha256",
+    "x-amz-user-agent",
+    "x-amz-sdk-checksum-algorithm",
+    "x-amz-checksum-crc32",
+];
 
 /// A read that its client may make.
 #[derive(Debug, PartialEq, Eq)]
@@ -33,6 +41,17 @@ pub struct Plain<'a> {
     pub bucket: &'a str,
     /// The key in it.
     pub key: &'a str,
+}
+
+/// A write that its client may make, of a body that is sent as it is.
+#[derive(Debug, PartialEq, Eq)]
+pub struct PlainWrite<'a> {
+    /// The bucket.
+    pub bucket: &'a str,
+    /// The key in it.
+    pub key: &'a str,
+    /// The id of the access key.
+    pub id: String,
 }
 
 /// The parts of a header with a signature.
@@ -124,19 +143,14 @@ pub fn allowed_path<'a>(
     headers: &HeaderMap,
     now: SystemTime,
 ) -> Option<Plain<'a>> {
-    let unreserved = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~/".contains(&byte);
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     if !matches!(*method, Method::GET | Method::HEAD)
-        || !path.bytes().all(unreserved)
         || headers.contains_key(TRANSFER_ENCODING)
         || headers.get(CONTENT_LENGTH).is_some_and(|value| value.as_bytes() != b"0")
     {
         return None;
     }
-    let (bucket, key) = path.strip_prefix('/')?.split_once('/')?;
-    if bucket.is_empty() || key.is_empty() {
-        return None;
-    }
+    let (bucket, key) = object_of(path)?;
     let id = match headers.get(AUTHORIZATION) {
         Some(_) => by_headers(keys, method, (path, query), headers, now)?,
         None => by_query(keys, method, (path, query), headers, now)?,
@@ -144,9 +158,47 @@ pub fn allowed_path<'a>(
     id.allows(bucket, Level::Read).then_some(Plain { bucket, key })
 }
 
-/// The parameter that SDKs add to a plain read, which says nothing.
+/// Bucket and key of a path of unreserved characters.
+fn object_of(path: &str) -> Option<(&str, &str)> {
+    let unreserved = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~/".contains(&byte);
+    let (bucket, key) = path.strip_prefix('/')?.split_once('/')?;
+    let named = !bucket.is_empty() && !key.is_empty() && path.bytes().all(unreserved);
+    named.then_some((bucket, key))
+}
+
+/// Whether the request is a PUT of an object that is taken here, signed by a key that allows it. `None`: `s3s` decides.
+/// Whether the body has the SHA-256 that the signature covers is left to its reader.
+pub fn allowed_write<'a, B>(
+    keys: &Keys,
+    request: &'a Request<B>,
+    now: SystemTime,
+) -> Option<PlainWrite<'a>> {
+    let (headers, uri, method) = (request.headers(), request.uri(), request.method());
+    let length = single(headers, CONTENT_LENGTH.as_str())?;
+    if *method != Method::PUT
+        || uri.authority().is_some()
+        || headers.contains_key(TRANSFER_ENCODING)
+        || !length.bytes().all(|byte| byte.is_ascii_digit())
+    {
+        return None;
+    }
+    let (bucket, key) = object_of(uri.path())?;
+    let payload = single(headers, "x-amz-content-sha256")?;
+    if payload.as_bytes() != UNSIGNED {
+        unhex(payload)?;
+    }
+    let access = by_headers(keys, method, (uri.path(), uri.query().unwrap_or("")), headers, now)?;
+    let id = claimed_by(headers, None)?.to_owned();
+    access.allows(bucket, Level::Write).then_some(PlainWrite { bucket, key, id })
+}
+
+/// The parameter that SDKs add to a plain request, which says nothing.
 fn is_name_of(method: &Method, pair: &str) -> bool {
-    pair == if *method == Method::HEAD { "x-id=HeadObject" } else { "x-id=GetObject" }
+    pair == match *method {
+        Method::HEAD => "x-id=HeadObject",
+        Method::PUT => "x-id=PutObject",
+        _ => "x-id=GetObject",
+    }
 }
 
 /// Whether a scope is one of S3's on a day.
@@ -171,7 +223,8 @@ fn by_headers(
     }
     let shown = shown(single(headers, AUTHORIZATION.as_str())?)?;
     let payload = single(headers, "x-amz-content-sha256")?;
-    if payload.as_bytes() != EMPTY && payload.as_bytes() != UNSIGNED {
+    // The body of a read is not looked at.
+    if *method != Method::PUT && payload.as_bytes() != EMPTY && payload.as_bytes() != UNSIGNED {
         return None;
     }
     let date = single(headers, "x-amz-date")?;
@@ -300,10 +353,15 @@ fn is_signed(
         }
     }
     // No header of S3's is there that was not signed, and none that is not known here.
+    let is_write = **method == Method::PUT;
+    let is_known = |name: &str| match is_write {
+        true => KNOWN_OF_WRITES.contains(&name) || name.starts_with("x-amz-meta-"),
+        false => KNOWN.contains(&name),
+    };
     let mut there = 0;
     for name in headers.keys().map(|name| name.as_str()).filter(|name| name.starts_with("x-amz-")) {
         there += 1;
-        if !KNOWN.contains(&name) {
+        if !is_known(name) {
             return None;
         }
     }

@@ -145,6 +145,14 @@ fn the_aws_cli_works_unchanged() {
     aws(&[&get[..], &["bytes=5-9", "part"]].concat());
     assert_eq!(std::fs::read(folder.join("part")).unwrap(), body[5..10]);
     assert!(aws(&["s3", "ls", "s3://objects"]).contains("PRE sub/"));
+    let tagging = |operation: &str, more: &[&str]| {
+        let of = ["s3api", operation, "--bucket", "objects", "--key", "sub/file"];
+        aws(&[&of[..], more].concat())
+    };
+    tagging("put-object-tagging", &["--tagging", "TagSet=[{Key=team,Value=one}]"]);
+    assert!(tagging("get-object-tagging", &[]).contains(r#""Value": "one""#));
+    tagging("delete-object-tagging", &[]);
+    assert!(!tagging("get-object-tagging", &[]).contains("team"));
     let url = aws(&["s3", "presign", "s3://objects/sub/file"]);
     let path = url.trim().split_once(&front.address).unwrap().1;
     let mut http = crate::serve_client::Client::connect(front.address.parse().unwrap());

@@ -12,7 +12,7 @@ fn keys() -> Arc<Keys> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("keys");
     let text = format!(
-        "[[key]]\nid = \"AKIAIOSFODNN7EXAMPLE\"\nsecret = \"{SECRET}\"\nscopes = [\"examplebucket:read\"]\n"
+        "[[key]]\nid = \"AKIAIOSFODNN7EXAMPLE\"\nsecret = \"{SECRET}\"\nscopes = [\"examplebucket:write\"]\n"
     );
     std::fs::write(&path, text).unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
@@ -268,4 +268,72 @@ fn times_are_those_of_the_calendar() {
         let found = time_of(date).map(|at| at.duration_since(UNIX_EPOCH).unwrap().as_secs());
         assert_eq!(found, seconds, "{date}");
     }
+}
+
+/// A PUT of the bytes with this hash.
+fn a_write(payload: &str, more: &[(&'static str, &str)]) -> Request<()> {
+    let mut request = Request::builder()
+        .method(Method::PUT)
+        .uri("/examplebucket/test.txt")
+        .header("content-length", "4")
+        .header("host", "localhost")
+        .header("x-amz-content-sha256", payload)
+        .header("x-amz-date", "20130524T000000Z");
+    for (name, value) in more {
+        request = request.header(*name, *value);
+    }
+    let mut names: Vec<&str> = more.iter().map(|(name, _)| *name).collect();
+    names.extend(["host", "x-amz-content-sha256", "x-amz-date"]);
+    names.sort_unstable();
+    sign(request.body(()).unwrap(), &names.join(";"))
+}
+
+#[test]
+fn a_write_is_allowed_as_it_was_signed_and_not_otherwise() {
+    let now = time_of("20130524T001459Z").unwrap();
+    let hash = std::str::from_utf8(EMPTY).unwrap();
+    let found = |request: &Request<()>| allowed_write(&keys(), request, now).is_some();
+    let check = |what: &str, change: &dyn Fn(&mut Request<()>), expected: bool| {
+        let mut request = a_write(hash, &[]);
+        change(&mut request);
+        assert_eq!(found(&request), expected, "{what}");
+    };
+    let value = HeaderValue::from_static;
+    check("as it is", &|_| {}, true);
+    check("a read", &|r| *r.method_mut() = Method::GET, false);
+    check("another key", &|r| *r.uri_mut() = "/examplebucket/test.tx".parse().unwrap(), false);
+    for query in ["?acl", "?tagging", "?uploadId=1&partNumber=1", "?x-id=PutObject"] {
+        let uri: http::Uri = format!("/examplebucket/test.txt{query}").parse().unwrap();
+        check(query, &|r| *r.uri_mut() = uri.clone(), false);
+    }
+    let other = "f3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+    for (name, text) in [
+        ("x-amz-content-sha256", other),
+        ("x-amz-content-sha256", "UNSIGNED-PAYLOAD"),
+        ("x-amz-meta-a", "unsigned"),
+        ("x-amz-copy-source", "/b/other"),
+        ("transfer-encoding", "chunked"),
+        ("content-length", "x"),
+    ] {
+        check(name, &|r| drop(r.headers_mut().insert(name, value(text))), false);
+    }
+    check("no length", &|r| drop(r.headers_mut().remove("content-length")), false);
+    assert!(found(&a_write(hash, &[("x-amz-meta-a", "b"), ("x-amz-checksum-crc32", "AAAAAA==")])));
+    assert!(found(&a_write("UNSIGNED-PAYLOAD", &[])));
+    // Signed, and for others to understand.
+    for header in ["x-amz-copy-source", "x-amz-acl", "x-amz-tagging", "x-amz-trailer"] {
+        assert!(!found(&a_write(hash, &[(header, "a")])), "{header}");
+    }
+    for payload in
+        ["STREAMING-AWS4-HMAC-SHA256-PAYLOAD", "STREAMING-UNSIGNED-PAYLOAD-TRAILER", "ab"]
+    {
+        assert!(!found(&a_write(payload, &[])), "{payload}");
+    }
+    // A key that may only read, and another bucket.
+    let mut elsewhere = a_write(hash, &[]);
+    *elsewhere.uri_mut() = "/another/test.txt".parse().unwrap();
+    let names = "host;x-amz-content-sha256;x-amz-date";
+    assert!(!found(&sign(elsewhere, names)));
+    let written = allowed_write(&keys(), &a_write(hash, &[]), now).map(|write| write.id);
+    assert_eq!(written.as_deref(), Some("AKIAIOSFODNN7EXAMPLE"));
 }

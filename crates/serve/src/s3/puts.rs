@@ -1,0 +1,153 @@
+//! PUT of an object, by `s3s` or past it.
+
+use std::sync::Arc;
+
+use engine::Key;
+use http::header::{CONTENT_LENGTH, ETAG, HeaderMap, HeaderName, HeaderValue, IF_MATCH};
+use http::{Method, Request, Response};
+use hyper::body::Incoming;
+use s3s::dto::{Checksum, ETag, PutObjectInput, PutObjectOutput, StreamingBlob};
+use s3s::{S3ErrorCode, S3Request, S3Response, S3Result};
+
+use super::checksums::{ALGORITHMS, value};
+use super::errors::unsupported;
+use super::objects::{Answer, Sent, Upload, lane_of, plain_write, type_of};
+use super::tags::Tags;
+use super::{Inner, asked, headers, response_of};
+use crate::body::ReplyBody;
+use crate::lane::Lane;
+use crate::pace::Pace;
+
+/// A body of at most this many bytes is gathered before it is sent on if its checksum follows it, so that the checksum
+/// is known when the metadata is written.
+const GATHERED_BYTES_MAX: u64 = 1 << 20;
+
+impl Inner {
+    pub(super) async fn put(
+        &self,
+        request: S3Request<PutObjectInput>,
+    ) -> S3Result<S3Response<PutObjectOutput>> {
+        let input = request.input;
+        let acl = input.acl.as_ref().is_some_and(|acl| acl.as_str() != "private");
+        plain_write(&request.headers, acl)?;
+        unsupported(input.write_offset_bytes.is_some(), "appending")?;
+        let key = self.key(&input.bucket, &input.key)?;
+        let lane = lane_of(&request.extensions)?;
+        let upload = Upload {
+            body: input.body,
+            length: input.content_length,
+            md5: input.content_md5,
+            checksum: Checksum {
+                checksum_crc32: input.checksum_crc32,
+                checksum_crc32c: input.checksum_crc32c,
+                checksum_crc64nvme: input.checksum_crc64nvme,
+                checksum_sha1: input.checksum_sha1,
+                checksum_sha256: input.checksum_sha256,
+                checksum_type: None,
+            },
+            trailers: request.trailing_headers,
+            is_verified: true,
+        };
+        let (e_tag, checksum) = self.put_object(&lane, &key, &request.headers, upload).await?;
+        Ok(S3Response::new(PutObjectOutput {
+            e_tag,
+            checksum_type: type_of(&checksum),
+            checksum_crc32: checksum.checksum_crc32,
+            checksum_crc32c: checksum.checksum_crc32c,
+            checksum_crc64nvme: checksum.checksum_crc64nvme,
+            checksum_sha1: checksum.checksum_sha1,
+            checksum_sha256: checksum.checksum_sha256,
+            ..PutObjectOutput::default()
+        }))
+    }
+
+    /// Writes an object as its headers state; returns its etag as clients see it, and its checksums.
+    async fn put_object(
+        &self,
+        lane: &Arc<Lane>,
+        key: &Key,
+        given: &HeaderMap,
+        upload: Upload,
+    ) -> S3Result<(Option<ETag>, Checksum)> {
+        let mut wanted = headers::kept(given)?;
+        headers::keep_tags(&mut wanted, &Tags::of_request(given)?);
+        wanted.extend(headers::write_conditions(given)?);
+        let replaces = wanted.contains_key(IF_MATCH);
+        let in_headers = upload.checksum.clone();
+        let (checked, length) = upload.checked(given)?;
+        let verdict = checked.verdict();
+        // A checksum that follows the bytes is part of the metadata, which the origin needs before them.
+        let follows = given.contains_key("x-amz-trailer");
+        let share = Some(length).filter(|length| follows && *length <= GATHERED_BYTES_MAX);
+        let share = share.and_then(|length| self.uploads.take(length));
+        let body = if share.is_some() {
+            let bytes = checked.gather(Pace::of(&self.behind.front().config.serve)).await?;
+            headers::keep_checksum(&mut wanted, &verdict.checksum());
+            Sent::Whole(bytes)
+        } else {
+            headers::keep_checksum(&mut wanted, &in_headers);
+            Sent::Stream(Box::new(checked), length)
+        };
+        let written = self.write(lane, key, wanted, body).await;
+        drop(share);
+        let e_tag = match written.map_err(|error| verdict.or(error)) {
+            Err(error) if replaces && *error.code() == S3ErrorCode::PreconditionFailed => {
+                // What is not there is told by another error.
+                self.ask(lane, Method::HEAD, key, HeaderMap::new(), None).await?;
+                return Err(error);
+            }
+            e_tag => e_tag?,
+        };
+        Ok((e_tag, verdict.checksum()))
+    }
+
+    /// Answers a plain write that is allowed.
+    pub(super) async fn put_plain(
+        &self,
+        lane: &Arc<Lane>,
+        key: S3Result<Key>,
+        id: &str,
+        request: Request<Incoming>,
+    ) -> Answer {
+        let (parts, body) = request.into_parts();
+        let given = parts.headers;
+        let text = |name: &str| given.get(name)?.to_str().ok().map(str::to_owned);
+        let answered = async {
+            let key = key?;
+            asked::check(id, &given)?;
+            let upload = Upload {
+                body: Some(StreamingBlob::from(s3s::Body::from(body))),
+                length: text(CONTENT_LENGTH.as_str()).and_then(|length| length.parse().ok()),
+                md5: text("content-md5"),
+                checksum: Checksum {
+                    checksum_crc32: text("x-amz-checksum-crc32"),
+                    ..Checksum::default()
+                },
+                trailers: None,
+                is_verified: false,
+            };
+            self.put_object(lane, &key, &given, upload).await
+        };
+        match answered.await {
+            Ok((e_tag, checksum)) => written(e_tag.as_ref(), &checksum),
+            Err(error) => response_of(error.to_http_response().unwrap_or_default()),
+        }
+    }
+}
+
+/// The reply to a write.
+fn written(e_tag: Option<&ETag>, checksum: &Checksum) -> Answer {
+    let mut response = Response::new(ReplyBody::empty(None));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(0));
+    headers.extend(e_tag.and_then(|etag| Some((ETAG, etag.to_http_header().ok()?))));
+    for algorithm in ALGORITHMS {
+        let name = HeaderName::try_from(format!("x-amz-checksum-{algorithm}"));
+        let value = value(checksum, algorithm).and_then(|value| HeaderValue::try_from(value).ok());
+        headers.extend(name.ok().zip(value));
+    }
+    if let Some(kind) = type_of(checksum).and_then(|it| HeaderValue::try_from(it.as_str()).ok()) {
+        headers.insert("x-amz-checksum-type", kind);
+    }
+    response
+}
