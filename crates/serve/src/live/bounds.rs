@@ -1,9 +1,9 @@
-//! Bounds of the devices' queues, by what the live model knows of their service.
+//! Bounds of the devices' queues, from the service times that the live model has measured.
 //!
-//! A read that finds so many others before it that it waits longer than the objective is answered late
-//! by certainty, and delays those behind it. So the bound that the objective allows is its time over
-//! the mean service time, times the number of servers. It is proposed where it differs by a factor of
-//! two or more from the present one, and is never above the configured one.
+//! A read that has to wait longer than the objective is certain to be answered late, and delays the
+//! reads behind it. The bound is therefore the time of the objective divided by the mean service time,
+//! times the number of servers. A bound is proposed if it differs from the present one by a factor of
+//! at least two, and is never above the configured bound.
 
 use engine::act::{Effect, Knob, Proposal, Status};
 use engine::node::Event;
@@ -51,9 +51,9 @@ impl Loop {
             let proposal = Proposal {
                 knob: Knob::Bounds,
                 target: station.queue.clone(),
-                change: format!("bound of {wanted} requests"),
+                change: format!("queue bound of {wanted} instead of {present}"),
                 reason: format!(
-                    "with {present} before it a read waits {:.0} ms, and the objective is {:.0} ms",
+                    "a read behind {present} others waits {:.0} ms; the objective is {:.0} ms",
                     wait(present) * 1e3,
                     self.objective_s * 1e3
                 ),
