@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use engine::act::Status;
 use http::Method;
 use model::fit::Change;
 use serde::Deserialize as _;
@@ -226,6 +227,16 @@ pub fn model_text(shown: &Value) -> String {
     out
 }
 
+/// A time in the largest unit of which it has at least two.
+fn ago(time: std::time::Duration) -> String {
+    match time.as_secs() {
+        s if s >= 2 * 86_400 => format!("{} days", s / 86_400),
+        s if s >= 2 * 3600 => format!("{} h", s / 3600),
+        s if s >= 2 * 60 => format!("{} min", s / 60),
+        s => format!("{s} s"),
+    }
+}
+
 fn why_text(held: bool, entries: &[Value]) -> String {
     let mut out = String::new();
     if held {
@@ -238,12 +249,12 @@ fn why_text(held: bool, entries: &[Value]) -> String {
         let text = |key: &str| entry[key].as_str().unwrap_or("?").to_owned();
         let at = entry["at_unix_us"].as_u64().unwrap_or(0);
         let at = std::time::UNIX_EPOCH + std::time::Duration::from_micros(at);
-        let ago = at.elapsed().map_or(0, |ago| ago.as_secs());
+        let ago = ago(at.elapsed().unwrap_or_default());
+        let status = Status::deserialize(&entry["status"]).map_or("?".to_owned(), |s| s.to_string());
         let effect = &entry["expected"];
         let _ = writeln!(
             out,
-            "{ago} s ago, {}: {} {}\n  because {}\n  {}: {} before, {} expected, {} realised",
-            text("status").replace('_', " "),
+            "{ago} ago, {}: {} ({status})\n  because {}\n  {}: {} before, {} expected, {} realised",
             text("target"),
             text("change"),
             text("reason"),
@@ -293,5 +304,14 @@ mod tests {
             assert!(text.contains(part), "{part} in {text}");
         }
         assert!(why_text(true, &[]).contains("resume"));
+        let entry = json!({
+            "at_unix_us": 1, "target": "device/0", "change": "queue bound of 10 instead of 99",
+            "reason": "reads wait", "status": "too_many", "realised": null,
+            "expected": {"quantity": "longest wait, s", "before": 2.0, "after": 0.5},
+        });
+        let text = why_text(false, &[entry]);
+        let expected = "days ago, device/0: queue bound of 10 instead of 99 (not made: too many changes in a minute)";
+        assert!(text.contains(expected), "{text}");
+        assert_eq!(ago(std::time::Duration::from_secs(7199)), "119 min");
     }
 }

@@ -2,6 +2,7 @@
 // Reads /model and /actions every two seconds and draws them. Text goes into the page as text only.
 const SVG = 'http://www.w3.org/2000/svg', W = 560, H = 190, L = 44, B = 24, R = 8, T = 8;
 const byId = (id) => document.getElementById(id);
+const STATUS = { held: 'not made: all changes are held', too_many: 'not made: too many changes in a minute' };
 let token = '';
 
 function element(name, attributes, text) {
@@ -117,7 +118,7 @@ function draw(shown, actions) {
     s.length_ahead === null ? 'grows without bound' : number(s.length_ahead), s.queue in shown.footprints ? bytes(shown.footprints[s.queue]) : '–']));
   byId('changes').textContent = model.changes.map((c) => `${time(c.certain_unix_us)} ${changed(c)}`).reverse().join('; ');
   byId('held').textContent = (actions.held ? 'All changes are held until `concertina resume`. ' : '') + (actions.actions.length ? '' : 'Nothing was changed or advised yet.');
-  rows('journal', actions.actions.slice(0, 50).map((a) => [time(a.at_unix_us), a.target, a.change, a.reason, words(a.status),
+  rows('journal', actions.actions.slice(0, 50).map((a) => [time(a.at_unix_us), a.target, a.change, a.reason, STATUS[a.status] || a.status,
     `${a.expected.quantity}: ${number(a.expected.before)}, ${number(a.expected.after)}, ${number(a.realised)}`]), actions.actions.map((a) => a.status === 'made' ? '' : 'dim'));
   document.body.dataset.drawn = String(model.at_unix_us);
 }
