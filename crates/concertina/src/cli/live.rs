@@ -250,7 +250,8 @@ fn why_text(held: bool, entries: &[Value]) -> String {
         let at = entry["at_unix_us"].as_u64().unwrap_or(0);
         let at = std::time::UNIX_EPOCH + std::time::Duration::from_micros(at);
         let ago = ago(at.elapsed().unwrap_or_default());
-        let status = Status::deserialize(&entry["status"]).map_or("?".to_owned(), |s| s.to_string());
+        let status =
+            Status::deserialize(&entry["status"]).map_or("?".to_owned(), |s| s.to_string());
         let effect = &entry["expected"];
         let _ = writeln!(
             out,
