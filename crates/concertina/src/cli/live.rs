@@ -252,17 +252,20 @@ fn why_text(held: bool, entries: &[Value]) -> String {
         let ago = ago(at.elapsed().unwrap_or_default());
         let status =
             Status::deserialize(&entry["status"]).map_or("?".to_owned(), |s| s.to_string());
+        let realised = match &entry["realised"] {
+            Value::Null => String::new(),
+            value => format!(", {} realised", number(value)),
+        };
         let effect = &entry["expected"];
         let _ = writeln!(
             out,
-            "{ago} ago, {}: {} ({status})\n  because {}\n  {}: {} before, {} expected, {} realised",
+            "{ago} ago, {}: {} ({status})\n  because {}\n  {}: {} before, {} expected{realised}",
             text("target"),
             text("change"),
             text("reason"),
             effect["quantity"].as_str().unwrap_or("?"),
             number(&effect["before"]),
             number(&effect["after"]),
-            number(&entry["realised"]),
         );
     }
     out

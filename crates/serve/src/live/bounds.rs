@@ -25,6 +25,17 @@ fn bound(station: &Station, objective_s: f64, configured: u32) -> u32 {
     (most as u32).max(EACH_MIN * servers).min(configured)
 }
 
+/// The bound to propose: the one proposed before, unless they differ by [`FACTOR`] or more. Service times vary by
+/// chance, and each new number would be another entry of the journal.
+fn steady(wanted: u32, before: Option<u32>) -> u32 {
+    before
+        .filter(|before| {
+            let (low, high) = (f64::from(wanted.min(*before)), f64::from(wanted.max(*before)));
+            high < FACTOR * low
+        })
+        .unwrap_or(wanted)
+}
+
 impl Loop {
     /// Proposes the bounds that differ, and sets those that may be changed.
     pub(super) fn look_at_bounds(&self) {
@@ -42,6 +53,7 @@ impl Loop {
                 continue;
             };
             let wanted = bound(station, self.objective_s, configured);
+            let wanted = steady(wanted, lock(&self.bounds).get(&device).copied());
             let (low, high) = (f64::from(wanted.min(present)), f64::from(wanted.max(present)));
             if high < FACTOR * low {
                 continue;
@@ -64,6 +76,7 @@ impl Loop {
                 },
                 must: false,
             };
+            lock(&self.bounds).insert(device, wanted);
             if self.propose(&proposal) == Some(Status::Made) {
                 drive.tell(clock::now(), Event::Bound { device, length_max: wanted });
             }
@@ -104,5 +117,10 @@ mod tests {
         {
             assert_eq!(bound(&station(mean, servers), 0.05, 1024), expected, "{mean} {servers}");
         }
+        assert_eq!(
+            [None, Some(4), Some(6), Some(11)].map(|before| steady(7, before)),
+            [7, 4, 6, 11]
+        );
+        assert_eq!([3, 14].map(|before| steady(7, Some(before))), [7, 7]);
     }
 }

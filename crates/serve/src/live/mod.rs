@@ -74,6 +74,8 @@ pub struct Loop {
     /// Bytes of the layers of each shard.
     footprints: Mutex<BTreeMap<String, u64>>,
     objective_s: f64,
+    /// The bounds last proposed for the devices' queues.
+    bounds: Mutex<HashMap<usize, u32>>,
     /// The windows of this node's devices, for gateways.
     recent: Mutex<told::Recent>,
     /// Windows of nodes' devices that a gateway was told of since the last interval.
@@ -119,6 +121,7 @@ impl Loop {
             drive: Mutex::default(),
             footprints: Mutex::default(),
             objective_s: config.model.objective_ms * 1e-3,
+            bounds: Mutex::default(),
             recent: Mutex::new(told::Recent::new(config.is_node() && config.is_clustered())),
             heard: Mutex::default(),
             noted: Mutex::default(),
