@@ -6,7 +6,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use engine::act::Status;
 use http::Method;
+use model::fit::Change;
+use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::data_print as print;
@@ -165,17 +168,19 @@ pub fn model_text(shown: &Value) -> String {
     if !ahead.is_null() {
         let misses = if ahead["misses"] == true { ", which misses the objective" } else { "" };
         let (within, rate) = (percent(&ahead["within"]["value"]), number(&ahead["rate"]));
+        let at = |of: &Value| of["at_unix_us"].as_f64().unwrap_or(0.0) * 1e-6;
+        let ahead_s = at(ahead) - at(model);
         let _ = writeln!(
             out,
-            "expected    {within} within ({} to {}) at {rate} requests/s ({} to {}){misses}",
+            "{:<12}{within} within ({} to {}) at {rate} requests/s ({} to {}){misses}",
+            format!("in {} s", ahead_s.round()),
             percent(&ahead["within"]["low"]),
             percent(&ahead["within"]["high"]),
             number(&ahead["rate_low"]),
             number(&ahead["rate_high"]),
         );
         if ahead["may_saturate"] == true {
-            out +=
-                "            the load may saturate it: the share may then be anything from 0 on\n";
+            out += "            the load may reach saturation: the share may then fall to 0\n";
         }
     }
     let headroom = &model["headroom"];
@@ -200,10 +205,11 @@ pub fn model_text(shown: &Value) -> String {
     let errors = &model["errors"];
     let _ = writeln!(
         out,
-        "errors      median {}, worst {} points of {} predictions; coverage {}; unchanged would err by {}",
+        "errors      of {} predictions: median {} points, worst {}; {} were inside their intervals; predicting \
+         no change: median {}",
+        errors["count"],
         number(&errors["median_points"]),
         number(&errors["worst_points"]),
-        errors["count"],
         percent(&errors["coverage"]),
         number(&errors["median_unchanged_points"]),
     );
@@ -211,14 +217,24 @@ pub fn model_text(shown: &Value) -> String {
         let _ = writeln!(out, "advice      withheld: {why}");
     }
     for change in model["changes"].as_array().into_iter().flatten() {
-        let parameter = match &change["parameter"] {
-            Value::String(name) => name.replace('_', " "),
-            other => other.to_string(),
-        };
-        let (now, fitted) = (number(&change["now"]["value"]), number(&change["fitted"]));
-        let _ = writeln!(out, "changed     {parameter}: {now} instead of {fitted}");
+        if let Ok(change) = Change::deserialize(change) {
+            let _ = writeln!(out, "changed     {change}");
+        }
+    }
+    if out.contains(" *") {
+        out += "* extrapolated: beyond the load up to which the model is trusted\n";
     }
     out
+}
+
+/// A time in the largest unit of which it has at least two.
+fn ago(time: std::time::Duration) -> String {
+    match time.as_secs() {
+        s if s >= 2 * 86_400 => format!("{} days", s / 86_400),
+        s if s >= 2 * 3600 => format!("{} h", s / 3600),
+        s if s >= 2 * 60 => format!("{} min", s / 60),
+        s => format!("{s} s"),
+    }
 }
 
 fn why_text(held: bool, entries: &[Value]) -> String {
@@ -233,19 +249,23 @@ fn why_text(held: bool, entries: &[Value]) -> String {
         let text = |key: &str| entry[key].as_str().unwrap_or("?").to_owned();
         let at = entry["at_unix_us"].as_u64().unwrap_or(0);
         let at = std::time::UNIX_EPOCH + std::time::Duration::from_micros(at);
-        let ago = at.elapsed().map_or(0, |ago| ago.as_secs());
+        let ago = ago(at.elapsed().unwrap_or_default());
+        let status =
+            Status::deserialize(&entry["status"]).map_or("?".to_owned(), |s| s.to_string());
+        let realised = match &entry["realised"] {
+            Value::Null => String::new(),
+            value => format!(", {} realised", number(value)),
+        };
         let effect = &entry["expected"];
         let _ = writeln!(
             out,
-            "{ago} s ago, {}: {} {}\n  because {}\n  {}: {} before, {} expected, {} realised",
-            text("status").replace('_', " "),
+            "{ago} ago, {}: {} ({status})\n  because {}\n  {}: {} before, {} expected{realised}",
             text("target"),
             text("change"),
             text("reason"),
             effect["quantity"].as_str().unwrap_or("?"),
             number(&effect["before"]),
             number(&effect["after"]),
-            number(&entry["realised"]),
         );
     }
     out
@@ -268,19 +288,34 @@ mod tests {
                 "rate": 100.0, "rate_low": 80.0, "rate_high": 300.0, "may_saturate": true,
             },
             "headroom": null, "why_not_fitted": "few requests",
-            "errors": {"count": 0}, "withheld": "0 of 3", "changes": [],
+            "errors": {"count": 0}, "withheld": "0 of 3", "changes": [{
+                "parameter": {"service_time": "bulk_device"}, "fitted": 0.005,
+                "now": {"value": 0.0075, "low": 0.007, "high": 0.008, "unit": "s"},
+                "since_unix_us": 1, "certain_unix_us": 2,
+            }],
         }});
         let text = model_text(&shown);
         for part in [
             "saturated *",
+            "* extrapolated",
+            "service time of bulk_device: 7.50 ms instead of 5.00 ms",
             "median -, p99 40.000 ms",
             "not known: few requests",
             "at 100 requests/s (80.00 to 300)",
-            "may saturate",
+            "may reach saturation",
             "withheld: 0 of 3",
         ] {
             assert!(text.contains(part), "{part} in {text}");
         }
         assert!(why_text(true, &[]).contains("resume"));
+        let entry = json!({
+            "at_unix_us": 1, "target": "device/0", "change": "queue bound of 10 instead of 99",
+            "reason": "reads wait", "status": "too_many", "realised": null,
+            "expected": {"quantity": "longest wait, s", "before": 2.0, "after": 0.5},
+        });
+        let text = why_text(false, &[entry]);
+        let expected = "days ago, device/0: queue bound of 10 instead of 99 (not made: too many changes in a minute)";
+        assert!(text.contains(expected), "{text}");
+        assert_eq!(ago(std::time::Duration::from_secs(7199)), "119 min");
     }
 }

@@ -217,7 +217,7 @@ fn in_words(url: &str, status: &Value, tiers: &Value) -> String {
     let contents = &status["contents"];
     let _ = writeln!(
         text,
-        "{url}: version {}, {} objects in memory ({}), {} on devices; {} requests wait",
+        "{url}: version {}, {} objects in memory ({}), {} on devices; requests waiting: {}",
         status["version"].as_str().unwrap_or("?"),
         contents["memory_objects"],
         bytes(&contents["memory_bytes"]),
@@ -267,7 +267,8 @@ fn in_words(url: &str, status: &Value, tiers: &Value) -> String {
     text += &hot_nodes_text(&tiers["hot_nodes"]);
     let hot = &tiers["hot"];
     if hot.is_null() {
-        text += "no hot class: it takes devices of class \"hot\" and of class \"bulk\"\n";
+        text +=
+            "no hot copies: these need devices of class \"hot\" beside those of class \"bulk\"\n";
         return text;
     }
     let (bought, minute) = (&hot["bought"], &hot["last_minute"]);
@@ -402,7 +403,7 @@ mod tests {
             "12.500 ms expected",
             "OUT for 7 s",
             "1.0 MB of 1.0 GB",
-            "no hot class",
+            "no hot copies",
             "depth 8 of measured 801/s at 8, 640/s at 6",
         ] {
             assert!(text.contains(part), "{part}: {text}");

@@ -144,7 +144,7 @@ fn while_loaded(address: SocketAddr) {
     until("the status names what saturates first", || {
         told(&["status"]).contains("device/0 saturates first")
     });
-    assert!(told(&["why", "device/"]).contains("because with 1024 before it"));
+    assert!(told(&["why", "device/"]).contains("because a read behind 1024 others"));
     browser(address);
 }
 
@@ -213,7 +213,7 @@ fn browser(address: SocketAddr) {
     };
     assert!(page.contains("data-drawn="), "the page drew nothing: {page}");
     assert!(page.matches("<svg").count() >= 3, "{page}");
-    for part in ["device/0", "bound of", "bulk_device", "requests/s"] {
+    for part in ["device/0", "queue bound", "bulk device", "requests/s"] {
         assert!(page.contains(part), "{part} is not on the page: {page}");
     }
 }

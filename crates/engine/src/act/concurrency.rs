@@ -1,20 +1,21 @@
-//! A bound of concurrent requests that is found by itself, from the gradient of response against concurrency.
+//! A bound of concurrent requests that adapts to the gradient of the response against the concurrency.
 //!
 //! With n requests at a service whose response is R(n), throughput is n/R(n) (Little). While the elasticity
-//! d ln R / d ln n is below 1, one more request at a time brings throughput; where it is 1, it only waits. So the bound is
-//! moved up and down by a step in turn, the mean response is measured under each, and the bound's centre follows the
-//! elasticity between the two: up while it is small, down where it is near 1. It comes to rest where servers begin to be
-//! full, whatever their number and speed. In simulation, throughput is 0.94 to 0.97 of the largest with 32 servers and 0.89 with 4,
-//! for half of the time is spent below the centre, and requests inside are 1.1 to 1.3 times the servers.
+//! d ln R / d ln n is below 1, a further concurrent request increases the throughput; where it is 1, the request only
+//! waits. The bound alternates between a step above and a step below its centre, and the mean response is measured under both.
+//! The centre moves up while the elasticity between the two is small, and down while it is near 1. It settles where the servers
+//! become saturated, whatever their number and speed. In simulation, throughput is 0.94 to 0.97 of the maximum with 32 servers and
+//! 0.89 with 4 (half of the time is spent below the centre), with 1.1 to 1.3 concurrent requests per server.
 //!
-//! The centre moves freely between half and twice an approved bound ([`Settings::free`]). Beyond, it waits: [`Concurrency::advice`] says where it
-//! wants to go, and [`Order::Move`] allows it, so that whoever approves changes (see [`super::Governor`]) decides on each of a
-//! size that matters, and chance about the knee fills no journal.
+//! The centre moves freely between half and twice an approved bound ([`Settings::free`]). At these limits it waits:
+//! [`Concurrency::advice`] states the wanted bound, and [`Order::Move`] approves it. So [`super::Governor`] decides on large
+//! changes only, and random moves around the knee do not fill the journal.
 //!
-//! Only answers count that were admitted when the bound was reached: below it, the bound is not what limits, and nothing is learnt.
-//! Beside it a fixed bound remains the limit (`most`). A mix of requests whose work changes with the load can mislead it.
+//! Only replies to requests that were admitted while the bound was reached count: below it, the bound limits nothing.
+//! A fixed bound remains the upper limit (`most`). Limitation: a mix of requests whose work changes with the load can
+//! mislead the search.
 //!
-//! There is no clock here. Cost: a few additions for an answer.
+//! This module has no clock. Cost: a few additions for a reply.
 
 use serde::{Deserialize, Serialize};
 
@@ -29,7 +30,7 @@ pub struct Settings {
     pub most: u32,
     /// The share by which the bound is moved up and down to measure, above 0 and below 1.
     pub step: f64,
-    /// Answers of one measurement. The error of an elasticity falls with their root.
+    /// Number of replies of one measurement. The error of an elasticity falls with its square root.
     pub answers: u32,
     /// Elasticities above which the centre goes down and below which it goes up.
     pub elasticities: (f64, f64),
@@ -37,23 +38,23 @@ pub struct Settings {
     pub free: f64,
 }
 
-/// What whoever approves changes tells a bound.
+/// A decision on a bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Order {
-    /// The bound may go where its advice says.
+    /// The advised bound is approved.
     Move,
-    /// The bound stays as it is, or (`false`) may move again.
+    /// The bound stays constant (`true`), or may move again (`false`).
     Freeze(bool),
 }
 
-/// Where a bound wants to go beyond what was approved.
+/// A bound beyond the approved limits that the search would choose.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Advice {
     /// The approved bound.
     pub from: u32,
-    /// The bound that is wanted.
+    /// The advised bound.
     pub to: u32,
-    /// By how many per cent responses grow where concurrency grows by one.
+    /// The growth of responses in per cent when concurrency grows by 1 %.
     pub elasticity: f64,
     /// Mean response at the present bound, seconds.
     pub response_s: f64,

@@ -1,32 +1,32 @@
-//! When a node copies what is read often to its hot devices by itself, and when that is a change that is asked for.
+//! Decides when a node may copy frequently read objects to its hot devices, and when that needs a decision.
 //!
-//! Single copies are too many for a journal, and each is small. So copies are free while the hot devices hold nearly what they should:
-//! they follow slow changes of what is popular. Where a placement by the counts has a copy for `APART` more of the devices' reads than
-//! now (after a start with empty hot devices, after a shift of popularity), filling the hot devices is one change:
-//! [`Copies::look`] proposes it, and nothing is copied until [`Copies::decided`] says that it is made. It ends when the two shares are
-//! nearer than half of that.
+//! Single copies are small and too many for a journal. While the hot devices are close to the best placement, copies that follow
+//! slow changes of popularity need no decision. If a placement by read counts would serve a share of the devices' reads from copies that
+//! is larger by `APART` than the present one (at a start with empty hot devices, or after a shift of popularity), filling the hot
+//! devices is one change. [`Copies::look`] proposes it, and nothing is copied until [`Copies::decided`] reports that it was made.
+//! The change ends when the shares differ by less than half of `APART`.
 //!
-//! There is no clock here. Cost: a few additions for a look.
+//! This module has no clock. Cost: a few additions for a look.
 
 use super::{Effect, Knob, Proposal};
 
 /// The target of its proposals.
 pub const TARGET: &str = "hot devices";
-/// Shares of the reads that are this far apart call for a change.
+/// The difference between the shares from which on a change is proposed.
 const APART: f64 = 0.1;
-/// What a look leaves of the counts before it.
+/// Factor of the earlier counts at each look.
 const KEPT: f64 = 0.95;
-/// The fewest reads, with their weights, that say something.
+/// The smallest weighted number of reads from which a share is computed.
 const READS_MIN: f64 = 100.0;
 
-/// What a node has seen, since its start.
+/// The counts of a node since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Seen {
     /// Reads of devices.
     pub reads: u64,
-    /// Reads of objects that had a copy on a hot device, whichever was read.
+    /// Reads of objects that had a copy on a hot device, whether or not the copy was read.
     pub with_copy: u64,
-    /// The share of the reads that would be such with a placement by the counts; `None` before it is known.
+    /// The share of such reads with a placement by read counts; `None` before it is known.
     pub best: Option<f64>,
 }
 

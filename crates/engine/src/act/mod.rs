@@ -1,14 +1,14 @@
-//! Which changes the system makes by itself, which it only advises, and the journal of both.
+//! Decides which changes the system makes by itself and which it only advises, and keeps the journal of
+//! both.
 //!
-//! What wants to change something (the layer manager, the live model) *proposes*: which knob, of
-//! which target, for which reason, with which expected effect. A [`Governor`] answers whether to
-//! make the change, and writes the proposal into the journal. In order:
+//! A part of the system that wants a change (the layer manager, the live model) makes a [`Proposal`]:
+//! the knob, its target, the reason, the expected effect. A [`Governor`] decides whether the change is
+//! made, and writes the proposal into the journal. Its rules, in this order:
 //!
 //! 1. A knob that is [`Mode::Off`] changes nothing and writes nothing.
 //! 2. A proposal equal to one of the last [`Settings::repeat`] that was only advised or refused is not
 //!    written again.
-//! 3. A change that a bound requires ([`Proposal::must`]: layers exceed their budget) is made, whatever
-//!    follows.
+//! 3. A change that a bound requires ([`Proposal::must`]: layers exceed their budget) is always made.
 //! 4. While the kill switch is on ([`Governor::hold`]), nothing else is made.
 //! 5. A knob of mode [`Mode::Advise`] is not changed.
 //! 6. Each knob changes at most [`Settings::per_minute`] times a minute, with bursts of that number: a
@@ -88,12 +88,12 @@ impl Knob {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// They are made.
+    /// Changes are made.
     #[default]
     Auto,
-    /// They are only written into the journal.
+    /// Changes are only written into the journal.
     Advise,
-    /// Neither.
+    /// Changes are neither made nor written.
     Off,
 }
 
@@ -166,7 +166,7 @@ impl Default for Settings {
     }
 }
 
-/// A quantity that a change is to move.
+/// The effect of a change on one quantity.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Effect {
     /// What it is, with its unit: "mean queue length".
@@ -177,7 +177,7 @@ pub struct Effect {
     pub after: f64,
 }
 
-/// A change that something wants.
+/// A proposed change.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Proposal {
     /// What is to change.
@@ -194,7 +194,7 @@ pub struct Proposal {
     pub must: bool,
 }
 
-/// What became of a proposal.
+/// The decision on a proposal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
@@ -234,7 +234,7 @@ pub struct Entry {
     pub change: String,
     /// The reason.
     pub reason: String,
-    /// What became of it.
+    /// The decision.
     pub status: Status,
     /// The effect that was expected.
     pub expected: Effect,
@@ -246,7 +246,7 @@ pub struct Entry {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Line {
-    /// A proposal and what became of it.
+    /// A proposal and the decision on it.
     Entry(Entry),
     /// The realised effect of an earlier entry.
     Realised {
@@ -323,8 +323,8 @@ impl Governor {
         &self.settings
     }
 
-    /// Takes over the lines of an earlier process's journal. The kill switch stays as it was: whoever
-    /// held the system before a restart holds it after.
+    /// Takes over the lines of an earlier process's journal. The kill switch keeps its position across a
+    /// restart.
     pub fn restore(&mut self, lines: impl IntoIterator<Item = Line>) {
         for line in lines {
             match line {

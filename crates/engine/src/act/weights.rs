@@ -1,29 +1,30 @@
-//! Which weight a member of a cluster should have: advice where one is slower than its weight says.
+//! Advises a lower weight for a member of a cluster whose capacity is below its weight.
 //!
-//! Members get keys in proportion to their weights, so their devices are equally busy where weights are in proportion to what the members
-//! bear. With utilisations u and weights w, weights in that proportion and with the same sum are w·ū/u, where
-//! ū = Σw / Σ(w/u) is the utilisation that all then have. A member whose devices are busy `APART` times ū or more,
-//! averaged, in `LOOKS` looks in a row is advised that weight; shorter troubles are not worth the keys that move.
+//! Members get keys in proportion to their weights, so their devices are equally busy if weights are in proportion to
+//! capacity. With utilisations u and weights w, such weights with the same sum are w·ū/u, where
+//! ū = Σw / Σ(w/u) is the utilisation that all members then have. If the mean utilisation of a member's devices is at least
+//! `APART` times ū in `LOOKS` successive looks, the member is advised that weight. A shorter disturbance does not justify
+//! moving keys.
 //!
-//! Where weights are changed by themselves, one is changed at a time and at most by [`STEP`]; callers bound how often.
+//! If weights are changed automatically, one is changed at a time, by at most [`STEP`]; callers bound how often.
 //!
-//! There is no clock here. Cost: a few additions for a member and look.
+//! This module has no clock. Cost: a few additions for a member and look.
 
 use std::collections::BTreeMap;
 
 use super::{Effect, Knob, Proposal};
 
-/// How much busier a member's devices must be.
+/// The ratio of a member's utilisation to ū from which on a weight is advised.
 const APART: f64 = 1.25;
-/// In how many looks one after the other, and until the advice may come again.
+/// The number of successive looks before advice, and before the same advice is repeated.
 const LOOKS: u32 = 60;
-/// What a look leaves of the average before it.
+/// Weight of the earlier average at each look.
 const KEPT: f64 = 0.9;
-/// Where devices are less busy on the whole, differences do not matter.
+/// If ū is below this, nothing is advised.
 const BUSY_MIN: f64 = 0.1;
-/// The least part of a weight that a change leaves: what is slow for a while must not lose all of its keys at once.
+/// The smallest factor by which a change multiplies a weight: a member that is slow for a while must not lose all of its keys at once.
 pub const STEP: f64 = 0.5;
-/// Idle devices bear no more than this utilisation says.
+/// The smallest utilisation that is used: the capacity of idle devices is unknown.
 const UTILISATION_MIN: f64 = 0.01;
 
 /// A member and its devices.
@@ -46,7 +47,7 @@ pub struct Advice {
     pub proposal: Proposal,
 }
 
-/// What is known of a member.
+/// The averages of a member.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     utilisation: f64,

@@ -111,6 +111,18 @@ pub struct Change {
     pub certain_unix_us: u64,
 }
 
+impl std::fmt::Display for Change {
+    /// For example "service time of bulk_device: 7.50 ms instead of 5.00 ms".
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let text = |value: f64| match self.parameter {
+            Watched::ServiceTime(_) => format!("{:.2} ms", value * 1e3),
+            Watched::HitRatio => format!("{:.1} %", value * 100.0),
+            Watched::Dispersion => format!("{value:.2}"),
+        };
+        write!(f, "{}: {} instead of {}", self.parameter, text(self.now.value), text(self.fitted))
+    }
+}
+
 /// The observation of a parameter in an interval.
 #[derive(Clone, Copy, Debug)]
 enum Seen {

@@ -1,15 +1,16 @@
-//! The arrival rate some time ahead, with an interval from what earlier forecasts missed.
+//! Forecasts an arrival rate, with an interval from the errors of earlier forecasts.
 //!
-//! The forecast is the mean rate of the newer half of the window. A line through all of it, carried on
-//! to the time ahead, is added only in the share that past forecasts justify: the lower end of the
-//! regression of what came on what the line said, both as logarithms of ratios to the mean, with weights that
-//! decay by a fiftieth at each forecast or so. A load that rises for minutes is followed; a steep rise alone moves nothing,
-//! because it says nothing of where it ends. On the days of a web site's traffic a line that counts at once is wrong by
-//! up to 100 points of the share within an objective where the mean is wrong by 9.
+//! The forecast is the mean rate of the newer half of the window, moved towards the extrapolation of a line
+//! through the whole window. How far it is moved is learnt from past forecasts: the lower end of the interval of a
+//! regression of the rates that came on those that lines had predicted, both as logarithms of ratios to the mean,
+//! with weights that decay by 3 % at each forecast. So the forecast follows a load that rises for minutes, and ignores a single
+//! steep rise, which does not show where it ends. On the days of a web site's traffic, a line that always counts fully errs by
+//! up to 100 points of the share within an objective; the mean errs by at most 9.
 //!
-//! The interval is of the size that 95 % of the last [`ERRORS`] forecasts did not miss by (conformal
-//! prediction): no law of the load's changes is assumed. Errors are of square roots of rates, whose spread by chance does not depend
-//! on the rate. Before there are enough errors, it is at least a factor of [`FACTOR`] either way.
+//! The interval has the size that 95 % of the errors of the last [`ERRORS`] forecasts did not exceed (conformal
+//! prediction), so that no law of the load's changes is assumed. Errors are differences of square roots of rates, because the variance of the square root of
+//! a Poisson count does not depend on its mean. Until there are enough errors, the interval is at least a factor of [`FACTOR`] wide in both
+//! directions.
 //!
 //! Cost: a pass over the window for each forecast.
 
@@ -21,22 +22,22 @@ use serde::{Deserialize, Serialize};
 const FACTOR: f64 = 1.5;
 /// Errors of which the interval is a quantile.
 const ERRORS: usize = 60;
-/// The share of forecasts that the interval is to hold.
+/// The share of rates that the interval should contain.
 const HELD: f64 = 0.95;
-/// Forecasts that wait for their time; further ones teach nothing.
+/// The largest number of forecasts that wait for their time; further ones are not compared.
 const WAITING_MAX: usize = 64;
-/// Weight of what was learnt before, at each forecast.
+/// Factor of the weights of earlier forecasts at each new one.
 const DECAY: f64 = 0.97;
-/// Standard errors by which a line must have helped.
+/// The number of standard errors by which lines must have reduced the error before they count.
 const SIGNIFICANT: f64 = 2.0;
-/// Added to the squares of what lines said: the first that are right do not count fully.
+/// Added to the sum of squares of the lines' predictions, so that the first correct ones do not count fully.
 const PRIOR: f64 = 0.5;
 /// The fewest rates of a line.
 const RATES_MIN: usize = 8;
 /// Two ends of windows that differ by less are the same, seconds.
 const SAME_S: f64 = 1e-3;
 
-/// What is expected of a rate, 1/s.
+/// The forecast of a rate, 1/s.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Forecast {
     /// The mean of the newer half of the window.

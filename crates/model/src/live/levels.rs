@@ -1,9 +1,10 @@
-//! The parts of a window in which the load was level.
+//! Splits a window into parts of constant load.
 //!
-//! A fit takes a step for steady: a load that changed within it would count as bursts that come at any load, and the
-//! model would expect too little of every higher one. So the window is cut where the load changed, and each part is a
-//! step of its own: the cut that explains the counts best is made where chance does not explain that (a likelihood ratio, over the
-//! dispersion of successive counts), then each half is cut likewise. Bursts of a second or two remain bursts.
+//! A fit assumes that the load is constant within a step. A change of the load within a step would count as
+//! bursts, which the model would then expect at every load, so that it would predict too little of
+//! every higher one. Each part of a window becomes a step of its own. The window is cut where a cut
+//! explains the counts best, if chance cannot explain as much (a likelihood ratio, divided by the dispersion of
+//! successive counts). Both halves are then cut in the same way. Bursts of a second or two stay bursts.
 
 use crate::fit::Step;
 use crate::statistics::quantile;
@@ -13,7 +14,8 @@ use super::client_of;
 
 /// Likelihood ratio of a cut, twice its logarithm over the dispersion: 4.5 standard errors.
 const CERTAIN: f64 = 20.0;
-/// The fewest windows of a part, and of one that is fitted where there is one: shorter ones are on the way from one load to another.
+/// The smallest number of windows of a part, and of a fitted part. Shorter parts are transitions between
+/// loads, and are fitted only if no part is longer.
 const WINDOWS_MIN: usize = 2;
 const FITTED_MIN: usize = 5;
 
@@ -27,7 +29,8 @@ fn likelihood((count, seconds): (f64, f64)) -> f64 {
     if count > 0.0 && seconds > 0.0 { count * (count / seconds).ln() } else { 0.0 }
 }
 
-/// Variance over mean of counts, from their successive differences, which a few changes of the load do not move.
+/// Variance over mean of counts, from the median of their successive differences: a few changes of the load have
+/// no effect on it.
 fn dispersion(windows: &[Window]) -> f64 {
     let pairs = windows.iter().zip(windows.iter().skip(1));
     let differences: Vec<f64> =
@@ -38,7 +41,8 @@ fn dispersion(windows: &[Window]) -> f64 {
     if mean > 0.0 { (deviation * deviation / mean).max(1.0) } else { 1.0 }
 }
 
-/// Where parts of level load end in windows in the order of time: ascending, the last one their number.
+/// The ends of the parts of constant load, as indices into windows in the order of time, ascending. The last
+/// one is the number of windows.
 fn ends(windows: &[Window]) -> Vec<usize> {
     let least = CERTAIN * dispersion(windows);
     let (mut found, mut open) = (Vec::new(), vec![(0, windows.len())]);
@@ -65,8 +69,8 @@ fn ends(windows: &[Window]) -> Vec<usize> {
     found
 }
 
-/// The parts of a step in which the load was level. Parts that are too short are left out, unless all are: then the
-/// load changes so fast that no level lasts, and a changing load fitted as one step would count as bursts that come at any load.
+/// The parts of a step in which the load was constant. Short parts are left out, unless all are short: a load
+/// that changes fast must not be fitted as one step either.
 pub(super) fn split(step: &Step) -> Vec<Step> {
     let client = client_of(step);
     let ends = ends(client);

@@ -1,34 +1,34 @@
-//! The live model: a process's own windows, fitted again and again, with predictions that are
-//! checked against what then happens.
+//! The live model: a process fits a model to its own windows again and again, and compares its
+//! predictions with what it then measures.
 //!
 //! [`Live::push`] takes the windows of all queues of a process, interval by interval, and keeps the
-//! last [`Settings::window_s`] seconds. [`Live::refit`] fits them ([`crate::fit::fit`]) when
-//! [`Live::is_due`] says so. Each fit predicts the share of requests within the objective
-//! [`Settings::ahead_s`] later, at the load that is then expected; when that time has come, the
-//! prediction is compared with what was measured. So the predictor's error is itself measured, and
-//! [`State::withheld`] says when its advice should not be followed: before three predictions have
-//! been compared, and while the median error of the last ten is above
-//! [`Settings::error_points_max`].
+//! last [`Settings::window_s`] seconds. When [`Live::is_due`] is true, [`Live::refit`] fits them
+//! ([`crate::fit::fit`]). Each fit predicts the share of requests within the objective
+//! [`Settings::ahead_s`] later, at the load that is then expected. When that time has come, the
+//! prediction is compared with the measurement. [`State::withheld`] says why the model's advice
+//! should not be followed: until three predictions have been compared, and while the median error of
+//! the last ten is above [`Settings::error_points_max`].
 //!
-//! A [`Watch`] tells when a model no longer describes the stream. Then what was seen before the
-//! change is forgotten: half a window of a fast disk and half a window of a slow one describe
-//! neither.
+//! A [`Watch`] detects that a model no longer describes the stream. The windows before such a change
+//! are then discarded: half a window of a fast disk and half a window of a slow one describe neither.
 //!
-//! A gateway's windows are those of its clients, with the windows of the nodes' devices as these tell them: it is fitted as a
-//! node with all devices. Where nothing can be fitted (nodes tell nothing; a node may answer everything from memory)
-//! the responses of the window are the prediction for the time ahead, without headroom; the method
-//! is then [`Method::Recent`].
+//! The windows of a gateway are those of its clients, and those of its nodes' devices as the nodes
+//! report them. A gateway is fitted as one node with all devices.
 //!
-//! Cost: a push some microseconds for each queue. A fit, with its predictions, tens of milliseconds
-//! (`docs/operations.md` has the measurement). Memory: the windows, some kilobytes for each queue
-//! and second.
+//! Without a fitted model the method is [`Method::Recent`]: the responses of the window are the
+//! prediction, and there is no headroom. Reasons are:
 //!
-//! So is a model that misses the present by more than [`Settings::error_points_max`]: arrivals are taken
-//! to come whatever waits, and clients that wait for their replies before they send more keep queues
-//! short at any utilisation.
+//! - there is nothing to fit: no windows of devices, or memory answers everything;
+//! - the model misses the present share within the objective by more than
+//!   [`Settings::error_points_max`]. A model assumes that arrivals do not depend on the queues. Clients
+//!   that wait for a reply before they send the next request keep queues short at any utilisation.
 //!
-//! Limitation: a single level of load, as in most windows, tells nothing of how the hit ratio
-//! depends on load; it is taken to be constant.
+//! Cost: some microseconds for each queue in a push; tens of milliseconds for a fit with its
+//! predictions (`docs/operations.md` has the measurement). Memory: the windows, some kilobytes for each
+//! queue and second.
+//!
+//! Limitation: a window with a single level of load does not show how the hit ratio depends on the
+//! load; it is then taken to be constant.
 
 mod forecast;
 mod grid;
@@ -131,7 +131,7 @@ impl Live {
         &self.settings
     }
 
-    /// What it says; as of the last fit, but for changes and errors.
+    /// The predictions of the last fit, with the changes and errors up to now.
     pub fn state(&self) -> &State {
         &self.state
     }
@@ -161,12 +161,12 @@ impl Live {
         self.now_us > 0 && self.now_us >= self.next_us
     }
 
-    /// Puts the next fit off until this many seconds from now, for a driver that measures what fits cost.
+    /// Delays the next fit to at least this many seconds from now, for a driver that limits the cost of fits.
     pub fn not_before(&mut self, seconds: f64) {
         self.next_us = self.next_us.max(self.now_us.saturating_add(micros(seconds)));
     }
 
-    /// Fits what was seen, predicts, and notes the prediction for the time ahead.
+    /// Fits the windows, predicts, and remembers the prediction for the time ahead.
     pub fn refit(&mut self) {
         self.next_us = self.now_us.saturating_add(micros(self.settings.refit_s));
         let step = self.step();
@@ -250,7 +250,7 @@ impl Live {
         step
     }
 
-    /// The load that is expected. A change of what answers says nothing of who asks, so rates from before it count.
+    /// The expected load. It uses windows from before a change, too: a change of the service says nothing about the clients.
     fn forecast(&mut self) -> Forecast {
         let Settings { window_s, ahead_s, scored_s, .. } = self.settings;
         let whole = self.now_us.saturating_sub(micros(window_s));
@@ -263,7 +263,7 @@ impl Live {
         self.forecaster.next(&rates, ahead_s, scored_s)
     }
 
-    /// What is known of each queue but those of whole requests.
+    /// Each queue on its own, except the queues of whole requests.
     fn stations(&mut self) -> Vec<Station> {
         let mut queues: BTreeMap<&str, Vec<&Window>> = BTreeMap::new();
         for window in self.intervals.iter().flatten() {
@@ -286,8 +286,8 @@ impl Live {
         stations
     }
 
-    /// The predictions of a model; `None`, with the reason in the state, if it makes none at the
-    /// present load.
+    /// Writes the predictions of a model into the state. `None`, with the reason in the state, if the model
+    /// is unusable at the present load.
     fn predict(
         &mut self,
         state: &mut State,
@@ -359,7 +359,7 @@ impl Live {
             rate: largest,
         });
         let model = Arc::new(model);
-        // A watch needs time: a new one for each fit would never be certain of anything.
+        // A watch needs several intervals to become certain of a change, so a fit does not replace it.
         let old = self
             .watch
             .as_ref()
@@ -371,7 +371,7 @@ impl Live {
         Some(model)
     }
 
-    /// Without a model: the responses of the window are expected to stay as they are.
+    /// Without a model: predicts that the responses stay as they were in the window.
     fn predict_recent(&self, state: &mut State, forecast: &Forecast) {
         let measured = &state.measured;
         let Some(within) = measured.within else { return };
@@ -403,7 +403,7 @@ impl Live {
         }
     }
 
-    /// Tells the watch of an interval. After a change only what was seen since counts.
+    /// Passes an interval to the watch. After a change only the windows since then count.
     fn watched(&mut self, windows: &[Window]) -> Vec<Change> {
         let Some((watch, _)) = &mut self.watch else { return Vec::new() };
         let of = |name: QueueName<'_>| windows.iter().find(|w| w.is_of(name));
@@ -425,7 +425,7 @@ impl Live {
         changes
     }
 
-    /// Compares the predictions whose time has come.
+    /// Compares the predictions whose time has come with the measurements.
     fn score(&mut self) {
         let mut any = false;
         while let Some(due) = self.scores.due(self.now_us) {
@@ -470,8 +470,8 @@ fn rate_of(window: &&Window) -> (f64, f64) {
     (window.end_unix_us() as f64 * 1e-6, window.arrival_rate())
 }
 
-/// By how much the shares within a time that a model says of the loads it was fitted to differ from the measured ones,
-/// all in all; 0 where it says nothing of one.
+/// The error of a model at the loads to which it was fitted: the difference between its share within a time, averaged over all
+/// requests, and the measured share; 0 if the model is not stable at one of the loads.
 fn present_miss(model: &Model, parts: &[Step], t_s: f64) -> f64 {
     let (mut said, mut measured, mut requests) = (0.0, 0.0, 0.0);
     for part in parts {
@@ -487,9 +487,9 @@ fn present_miss(model: &Model, parts: &[Step], t_s: f64) -> f64 {
     if requests > 0.0 { (said - measured).abs() / requests } else { 0.0 }
 }
 
-/// The share within a time at an expected load, with an interval that holds what the model says at all loads of the
-/// forecast's interval; and whether that reaches saturation. Past it only what memory answers is in time, once queues are long, and the
-/// interval begins at 0.
+/// The share within a time at an expected load. Its interval covers the predictions at all loads of the forecast's interval.
+/// The second value is whether the upper end of the forecast's interval is past saturation. In that case the share's interval begins
+/// at 0. If the expected load itself is past saturation, the share is the hit ratio: queues are long, and only memory answers in time.
 fn within_ahead(
     model: &Model,
     forecast: &Forecast,
@@ -523,7 +523,7 @@ fn responses_of(windows: &[&Window]) -> Histogram {
     all
 }
 
-/// Requests within a time, and all; exact where the windows count that objective. An error is never
+/// The number of requests within a time, and of all requests. Exact if the windows count that objective. Errors are never
 /// within it.
 fn within_of(windows: &[&Window], t_s: f64) -> (u64, u64) {
     let (mut within, mut all) = (0.0, 0);
@@ -574,9 +574,9 @@ fn busiest(stations: &[Station]) -> Option<&Station> {
     devices.max_by(|a, b| a.utilisation.total_cmp(&b.utilisation))
 }
 
-/// By how much the share within the objective varies from one block of five windows to the next,
-/// as a multiple of what chance would do to independent requests; at least 1. Requests that meet the
-/// same queue are late together.
+/// The variance of the share within the objective between blocks of five windows, over that of
+/// independent requests; at least 1. It is above 1 because requests that meet the same queue are late
+/// together.
 fn overdispersion(windows: &[&Window], t_s: f64) -> f64 {
     let blocks: Vec<(f64, f64)> = windows
         .chunks(BLOCK)

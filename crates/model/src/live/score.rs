@@ -1,4 +1,4 @@
-//! Past predictions against what then happened.
+//! Compares past predictions with what was then measured.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ const SCORED_MIN: usize = 3;
 /// A prediction that waits for its time.
 #[derive(Clone, Debug)]
 pub(super) struct Pending {
-    /// The time that it is about, microseconds since 1970-01-01 UTC.
+    /// The predicted time, microseconds since 1970-01-01 UTC.
     pub at_us: u64,
     pub rate: f64,
     pub within: Parameter,
-    /// The share that was measured when it was made: what a predictor that expects no change says.
+    /// The share measured when the prediction was made: the prediction of a predictor that expects no change.
     pub last: f64,
-    /// By how much more than chance the share varies.
+    /// Variance of the share over that of independent requests.
     pub overdispersion: f64,
     pub model: Option<Arc<Model>>,
 }
@@ -32,7 +32,7 @@ pub(super) struct Pending {
 /// A prediction and what happened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Scored {
-    /// The time that it was about, microseconds since 1970-01-01 UTC.
+    /// The predicted time, microseconds since 1970-01-01 UTC.
     pub at_unix_us: u64,
     /// Predicted arrival rate, 1/s.
     pub rate_predicted: f64,
@@ -46,13 +46,13 @@ pub struct Scored {
     pub requests: u64,
     /// Error of the prediction, points: predicted less measured.
     pub error_points: f64,
-    /// Error of the model alone: at the rate that was then measured. `None` without a model, or past
-    /// its saturation.
+    /// Error of the model at the rate that was then measured, so without the error of the expected
+    /// rate. `None` without a model, or past its saturation.
     pub error_at_rate_points: Option<f64>,
-    /// Error of expecting that nothing changes.
+    /// Error of predicting no change.
     pub error_unchanged_points: f64,
-    /// Whether the measured share is in the predicted interval, widened by the chance of so few
-    /// requests.
+    /// Whether the measured share is in the predicted interval, widened by the sampling error of the
+    /// measured share.
     pub covered: bool,
 }
 
@@ -67,9 +67,9 @@ pub struct Summary {
     pub worst_points: Option<f64>,
     /// Median error of the model at the rates that were then measured.
     pub median_at_rate_points: Option<f64>,
-    /// Median error of expecting that nothing changes.
+    /// Median error of predicting no change.
     pub median_unchanged_points: Option<f64>,
-    /// Share of the predictions whose interval held what was measured.
+    /// Share of the predictions whose interval contained the measured share.
     pub coverage: Option<f64>,
 }
 

@@ -1,4 +1,4 @@
-//! What a live model says: the body of `GET /model`.
+//! The predictions of a live model: the body of `GET /model`.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ pub enum Method {
     /// Nothing has been seen.
     #[default]
     None,
-    /// The responses of the last window, whatever the load: there is no model of what answers.
+    /// The responses of the last window, at any load: no model could be fitted.
     Recent,
     /// A fitted model of the node and its devices.
     Fitted,
@@ -53,7 +53,7 @@ pub struct AtLoad {
     pub p50_s: Option<f64>,
     /// The response that 99 % do not exceed, seconds.
     pub p99_s: Option<f64>,
-    /// Whether the load is past the confidence limit. Say so wherever the figures are shown.
+    /// Whether the load is past the confidence limit. Wherever these figures are shown, mark them as extrapolated.
     pub beyond_limit: bool,
 }
 
@@ -68,29 +68,29 @@ pub struct Ahead {
     pub rate_low: f64,
     /// The upper end.
     pub rate_high: f64,
-    /// P(T ≤ objective); its interval holds what the model says of all loads in theirs.
+    /// P(T ≤ objective); its interval covers the predictions at all loads between `rate_low` and `rate_high`.
     pub within: Parameter,
     /// Whether the objective is expected to be missed.
     pub misses: bool,
-    /// Whether the upper end of the load's interval saturates something. Say so wherever the figures are shown: the share may then be
-    /// anything from 0 on.
+    /// Whether the upper end of the load's interval saturates a queue, so that the share may fall to 0. Say so wherever
+    /// these figures are shown.
     pub may_saturate: bool,
 }
 
-/// By how much the load may grow.
+/// The largest load that holds the objective.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Headroom {
     /// The largest load that holds the objective, as a multiple of the present one, with its 95 %
     /// interval.
     pub times: Parameter,
-    /// The same in requests/s.
+    /// That load in requests/s, with its 95 % interval.
     pub rate: Parameter,
-    /// The load up to which the model is trusted by its confidence limit, requests/s. Headroom past
-    /// it is an extrapolation.
+    /// The confidence limit: the load up to which the model is trusted, requests/s. Headroom beyond it is
+    /// extrapolated.
     pub confidence_limit: f64,
     /// Whether the largest load is past that limit.
     pub beyond_limit: bool,
-    /// The load at which a resource is always busy, requests/s.
+    /// The load at which the first resource saturates, requests/s.
     pub saturation: f64,
     /// The queue or resource that saturates first.
     pub breaks_first: Option<String>,
@@ -107,7 +107,7 @@ pub struct CurvePoint {
     pub predicted: Option<f64>,
 }
 
-/// What a live model says.
+/// The predictions of a live model, with what it measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct State {
     /// The time of the objective, seconds.
@@ -134,7 +134,7 @@ pub struct State {
     pub loads: Vec<AtLoad>,
     /// The prediction for the time ahead.
     pub ahead: Option<Ahead>,
-    /// By how much the load may grow; `None` without a model.
+    /// The largest load that holds the objective; `None` without a model.
     pub headroom: Option<Headroom>,
     /// Changes that were detected, newest last: at most 16.
     pub changes: Vec<Change>,
@@ -146,7 +146,7 @@ pub struct State {
     pub errors: Summary,
     /// Past predictions with what happened, oldest first: at most 60.
     pub scored: Vec<Scored>,
-    /// Why the model's advice is not followed now; `None` if it is.
+    /// Why the model's advice is withheld; `None` if it is followed.
     pub withheld: Option<String>,
     /// Warnings of the fit.
     pub warnings: Vec<String>,

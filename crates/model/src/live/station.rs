@@ -1,4 +1,4 @@
-//! What is known of each queue: its load, its service, and how long it will be.
+//! Each queue on its own: its load, its service times, and its expected length.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,8 +6,8 @@ use crate::distribution::Empirical;
 use crate::queue::{Mg1, erlang_c};
 use crate::window::{Histogram, Window};
 
-/// Services of the newest windows are enough for a law of their own from this number on. A queue
-/// whose servers became faster (a shard that gained a layer) is judged by them alone.
+/// If the newest windows contain at least this number of services, only these determine the service
+/// times: a queue's servers may have become faster (a shard gained a layer).
 const RECENT_MIN: u64 = 50;
 /// The newest part of the window.
 const RECENT_PART: f64 = 0.25;
@@ -21,7 +21,7 @@ pub struct Station {
     pub servers: u32,
     /// Arrivals per second.
     pub rate: f64,
-    /// The same ahead.
+    /// Arrivals per second expected [`super::Settings::ahead_s`] later.
     pub rate_ahead: f64,
     /// Mean service time, seconds.
     pub service_mean_s: f64,
@@ -31,11 +31,11 @@ pub struct Station {
     pub utilisation: f64,
     /// Mean number of requests waiting and in service, as measured.
     pub length: f64,
-    /// The same ahead, by M/G/m; `None` past saturation. Where servers are not limited, rate times
-    /// service time.
+    /// The mean number expected at the rate ahead, by M/G/m; `None` past saturation. If servers are not
+    /// limited, the rate times the service time.
     pub length_ahead: Option<f64>,
-    /// P(T ≤ objective) at this queue alone, ahead; `None` but for a queue with one server. 0 past
-    /// saturation.
+    /// P(T ≤ objective) of this queue alone at the rate ahead; 0 past saturation. Known only for a queue with
+    /// one server.
     pub within_ahead: Option<f64>,
 }
 

@@ -177,6 +177,14 @@ impl Dispersion {
         Some(variance / mean)
     }
 
+    /// The sums of counts of equal sub-intervals.
+    pub fn of(counts: &[u64]) -> Dispersion {
+        let sum = counts.iter().fold(0, |sum: u64, n| sum.saturating_add(*n));
+        let square = |sum: u64, n: &u64| sum.saturating_add(n.saturating_mul(*n));
+        let sum_of_squares = counts.iter().fold(0, square);
+        Dispersion { intervals: counts.len() as u64, sum, sum_of_squares }
+    }
+
     /// Adds the counts of another window.
     pub fn merge(&mut self, other: &Dispersion) {
         // Without `..`, so that a field that is added and not merged does not compile.
@@ -305,6 +313,10 @@ pub struct Window {
     pub bytes_squared: f64,
     /// Counts of arrivals in sub-intervals of 1/16 of the window.
     pub dispersion: Dispersion,
+    /// The arrivals in each of those sub-intervals. Empty if unknown, and in a window merged from
+    /// successive ones.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interval_arrivals: Vec<u64>,
     /// Sum of the queue lengths (waiting and in service) found by arrivals. Divided by `arrivals`
     /// it is the mean length found.
     pub length_met_sum: u64,
@@ -351,6 +363,7 @@ impl Window {
             bytes: 0,
             bytes_squared: 0.0,
             dispersion: Dispersion::default(),
+            interval_arrivals: Vec::new(),
             length_met_sum: 0,
             length_integral_s: 0.0,
             busy_s: 0.0,
@@ -369,6 +382,9 @@ impl Window {
     /// Adds another window of the same queue: a later one or, if `parallel`, one of the same
     /// interval recorded by another thread (the length is then the longer of the two, not the sum).
     ///
+    /// The dispersion of parallel windows is that of the sums of their
+    /// [`Window::interval_arrivals`]. If one of the two has none, the dispersion is unknown.
+    ///
     /// The kernel's counters are dropped, since they cannot be merged. Both windows must have the
     /// same objectives; this is not checked.
     pub fn merge(&mut self, other: &Window, parallel: bool) {
@@ -385,7 +401,8 @@ impl Window {
             joined,
             bytes,
             bytes_squared,
-            dispersion,
+            dispersion: _,
+            interval_arrivals: _,
             length_met_sum,
             length_integral_s,
             busy_s,
@@ -409,7 +426,7 @@ impl Window {
             *mine = mine.saturating_add(*theirs);
         }
         self.bytes_squared += bytes_squared;
-        self.dispersion.merge(dispersion);
+        self.merge_dispersion(other, parallel);
         self.length_integral_s += length_integral_s;
         self.busy_s += busy_s;
         service_by_number.iter().for_each(|theirs| self.merge_service(theirs));
@@ -417,6 +434,24 @@ impl Window {
             self.times_mut(theirs.operation, theirs.outcome).merge(theirs);
         }
         self.kernel = None;
+    }
+
+    /// Threads that share a queue's requests unequally have counts with different means. Pooling
+    /// these counts would show bursts where there are none, so they are added instead.
+    fn merge_dispersion(&mut self, other: &Window, parallel: bool) {
+        if !parallel {
+            self.interval_arrivals.clear();
+            self.dispersion.merge(&other.dispersion);
+        } else if self.dispersion.intervals == 0 {
+            self.interval_arrivals.clone_from(&other.interval_arrivals);
+            self.dispersion = other.dispersion;
+        } else if other.dispersion.intervals > 0 {
+            self.interval_arrivals.truncate(other.interval_arrivals.len());
+            for (mine, theirs) in self.interval_arrivals.iter_mut().zip(&other.interval_arrivals) {
+                *mine = mine.saturating_add(*theirs);
+            }
+            self.dispersion = Dispersion::of(&self.interval_arrivals);
+        }
     }
 
     /// Adds services that ended with one number in service; the numbers stay ascending.

@@ -1,7 +1,7 @@
 //! [`Recorder`]: makes the windows of one queue from its events.
 
 use super::dense::Open;
-use super::{KernelDevice, Nanos, Operation, Outcome, SECOND, ServiceByNumber, Window};
+use super::{Dispersion, KernelDevice, Nanos, Operation, Outcome, SECOND, ServiceByNumber, Window};
 
 /// Length and objectives of windows. The default is one second, with objectives of 20, 50 and 100
 /// ms.
@@ -84,8 +84,6 @@ pub struct Recorder {
     counted_to: Nanos,
     waiting: u64,
     in_service: u64,
-    interval: u64,
-    interval_arrivals: u64,
 }
 
 impl Recorder {
@@ -102,8 +100,6 @@ impl Recorder {
             counted_to: now,
             waiting: 0,
             in_service: 0,
-            interval: 0,
-            interval_arrivals: 0,
         }
     }
 
@@ -227,8 +223,8 @@ impl Recorder {
         self.integrate(end);
         // A window that ends early has fewer sub-intervals; the one that it cuts is not counted.
         let length = self.settings.window_ns.max(1);
-        self.interval_to(((end - self.start).min(length) * INTERVALS / length).min(INTERVALS));
-        self.interval_arrivals = 0;
+        let whole = (end - self.start).min(length) * INTERVALS / length;
+        self.window.interval_arrivals.resize(whole as usize, 0);
         let next = Window::new(
             &self.window.queue,
             self.settings.unix_us(end),
@@ -237,10 +233,10 @@ impl Recorder {
         );
         let mut window = std::mem::replace(&mut self.window, next);
         window.times = self.times.take();
+        window.dispersion = Dispersion::of(&window.interval_arrivals);
         window.length_s = (end - self.start) as f64 / SECOND as f64;
         self.start = end;
         self.counted_to = self.counted_to.max(end);
-        self.interval = 0;
         window
     }
 
@@ -248,7 +244,14 @@ impl Recorder {
         self.advance(now);
         self.window.arrivals += 1;
         self.window.length_met_sum += self.length();
-        self.interval_arrivals += 1;
+        let length = self.settings.window_ns.max(1);
+        let at = now.saturating_sub(self.start).min(length - 1);
+        let index = (at * INTERVALS / length) as usize;
+        let counts = &mut self.window.interval_arrivals;
+        if counts.len() <= index {
+            counts.resize(index + 1, 0);
+        }
+        counts[index] += 1;
     }
 
     fn count_finished(&mut self, finished: &Finished, number: u32) {
@@ -270,7 +273,7 @@ impl Recorder {
         self.times.record(finished, &self.settings.objectives_ms);
     }
 
-    /// Advances the integrals and the dispersion's sub-interval to `now`. An event past the end of
+    /// Advances the integrals to `now`. An event past the end of
     /// the open window ends it, so that windows are exact however late [`Recorder::roll`] is
     /// called; an event exactly at the end still belongs to it.
     fn advance(&mut self, now: Nanos) {
@@ -280,9 +283,6 @@ impl Recorder {
         }
         self.end_before(now);
         self.integrate(now);
-        let length = self.settings.window_ns.max(1);
-        let at = now.saturating_sub(self.start).min(length - 1);
-        self.interval_to(at * INTERVALS / length);
     }
 
     fn integrate(&mut self, now: Nanos) {
@@ -291,16 +291,6 @@ impl Recorder {
             self.window.length_integral_s += self.length() as f64 * seconds;
             self.window.busy_s += self.in_service as f64 * seconds;
             self.counted_to = now;
-        }
-    }
-
-    fn interval_to(&mut self, interval: u64) {
-        while self.interval < interval {
-            let count = std::mem::take(&mut self.interval_arrivals);
-            self.window.dispersion.intervals += 1;
-            self.window.dispersion.sum += count;
-            self.window.dispersion.sum_of_squares += count * count;
-            self.interval += 1;
         }
     }
 }

@@ -140,6 +140,42 @@ fn integrals_and_dispersion_add_up() {
     assert!((merged.length_s - 2.0).abs() < 1e-12);
 }
 
+/// Two threads that served one and three quarters of a level load were taken for bursts.
+#[test]
+fn threads_that_share_a_load_unequally_show_no_bursts() {
+    let mut threads = [0, 1].map(|_| Recorder::new("gateway", 0, Settings::default(), 0));
+    let mut one = Recorder::new("gateway", 0, Settings::default(), 0);
+    for request in 0..1600 {
+        let now = request * SECOND / 1600;
+        threads[usize::from(request % 4 == 0)].arrive(now);
+        one.arrive(now);
+    }
+    let [a, b] = threads.map(|mut recorder| recorder.roll(SECOND).remove(0));
+    let whole = one.roll(SECOND).remove(0);
+    let mut merged = a.clone();
+    merged.merge(&b, true);
+    assert_eq!(merged.interval_arrivals, [100; 16]);
+    assert_eq!((merged.dispersion, merged.dispersion.index()), (whole.dispersion, Some(0.0)));
+    // The number of threads does not change how many intervals there are; that of windows does.
+    let mut later = merged.clone();
+    later.merge(&whole, false);
+    assert_eq!((later.dispersion.intervals, later.interval_arrivals.len()), (32, 0));
+    later.merge(&merged, true);
+    assert_eq!(later.dispersion.index(), None, "counts of other intervals cannot be added");
+    let mut empty = Window::new("gateway", 0, 0, &[]);
+    empty.merge(&a, true);
+    assert_eq!((empty.dispersion, &empty.interval_arrivals), (a.dispersion, &a.interval_arrivals));
+}
+
+#[test]
+fn an_arrival_that_is_told_late_counts_in_the_interval_in_which_it_came() {
+    let mut recorder = Recorder::new("load", 0, Settings::default(), 0);
+    recorder.arrive(SECOND / 2);
+    recorder.arrive(SECOND / 4);
+    let window = recorder.flush(SECOND * 3 / 4).remove(0);
+    assert_eq!(window.interval_arrivals, [0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0]);
+}
+
 #[test]
 fn a_long_silence_makes_few_windows() {
     let mut recorder = Recorder::new("q", 1, Settings::default(), 0);

@@ -141,11 +141,8 @@ impl Collector {
             // is present.
             window.busy_s = window.length_integral_s;
             if dispersion {
-                window.dispersion = Dispersion {
-                    intervals: PARTS as u64,
-                    sum: open.arrivals.iter().sum(),
-                    sum_of_squares: open.arrivals.iter().map(|n| n * n).sum(),
-                };
+                window.interval_arrivals = open.arrivals.to_vec();
+                window.dispersion = Dispersion::of(&open.arrivals);
             }
             windows.push(window.clone());
         }

@@ -1,4 +1,4 @@
-//! The sections of the live model, and of what the process changes by itself.
+//! The sections of the live model, and of the changes that a process makes by itself.
 
 use std::path::PathBuf;
 
@@ -8,24 +8,24 @@ use model::window::Nanos;
 use origin::{Checks, section};
 
 section! {
-    /// The live model: what this process predicts of itself from its own requests.
+    /// The live model: predictions of this process's own responses, from its own requests.
     pub struct Model {
-        /// Whether a model is fitted continuously. It costs less than 2 % of a processor.
+        /// Whether the process fits a model to its own requests. Its cost is below 2 % of a processor.
         pub live: bool = true,
         /// Response time of the objective, milliseconds. Counts are exact if it is one of
         /// observe.objectives_ms.
         pub objective_ms: f64 = 50.0,
         /// Share of requests that should be answered within objective_ms.
         pub share: f64 = 0.95,
-        /// Seconds of requests that are fitted.
+        /// Length of the window of requests to which the model is fitted, seconds.
         pub window_s: f64 = 60.0,
         /// Seconds between two fits.
         pub refit_s: f64 = 10.0,
-        /// Maximum share of a processor that fits take: after an expensive one the next is put off.
+        /// Maximum share of a processor for fits: an expensive fit delays the next one.
         pub cost_max: f64 = 0.015,
-        /// How many seconds ahead responses are predicted.
+        /// How far ahead predictions are made, seconds.
         pub ahead_s: f64 = 60.0,
-        /// Each prediction is compared with this many seconds of requests before its time.
+        /// Each prediction is compared with the requests of this many seconds before the predicted time.
         pub scored_s: f64 = 10.0,
         /// Advice is withheld while the median error of the last ten predictions is above this many
         /// points (of 100).
@@ -34,41 +34,40 @@ section! {
 }
 
 section! {
-    /// What the process changes by itself: for each knob "auto", "advise" (only written into the
-    /// journal, see `concertina why`) or "off".
+    /// What the process changes by itself. Modes of each knob: "auto" (changes are made), "advise" (changes
+    /// are only written to the journal: `concertina why`), "off".
     pub struct Act {
-        /// Layers of shards of datasets. Layers beyond datasets.layers_bytes are dropped in any
-        /// mode.
+        /// Layers of shards of datasets. In any mode, layers beyond datasets.layers_bytes are dropped.
         pub layers: act::Mode = act::Mode::Auto,
-        /// Bounds of the devices' queues: a read that finds too many others before it for
-        /// model.objective_ms is refused instead of answered late.
+        /// Bounds of the devices' queues: a read that would wait longer than model.objective_ms is refused
+        /// instead of answered late.
         pub bounds: act::Mode = act::Mode::Advise,
-        /// Bounds of requests in progress at gateways with gateway.concurrency = "auto". Within half and twice
-        /// the bound of the last change it moves in any mode but "off".
+        /// Bounds of requests in progress at gateways with gateway.concurrency = "auto". Between half and twice
+        /// the bound of the last change, a bound moves in any mode except "off".
         pub concurrency: act::Mode = act::Mode::Auto,
-        /// The bytes of node.memory_shared_bytes that objects and layers have: moves from one to the other.
+        /// The division of node.memory_shared_bytes between objects and layers.
         pub memory: act::Mode = act::Mode::Auto,
-        /// Copies of what is read often on hot devices. Those that follow slow changes are made in "auto" without an entry
-        /// in the journal; filling hot devices is one.
+        /// Copies of frequently read objects on hot devices. Filling the hot devices is an entry of the journal; copies
+        /// that follow slow changes of popularity have no entries, and are made only in "auto".
         pub hot: act::Mode = act::Mode::Auto,
-        /// Weights of a cluster's members, by how busy their devices are, at a gateway. "auto" is for members in etcd: one
-        /// weight at a time is shared there, at least half of what it was (docs/cluster.md).
+        /// Weights of a cluster's members, by how busy their devices are; changed by gateways. "auto" requires members in
+        /// etcd: one weight at a time, to at least half its value (docs/cluster.md).
         pub weights: act::Mode = act::Mode::Advise,
-        /// Seconds without a change of what the cluster's processes share, by hand or not, before a weight is changed by
-        /// itself.
+        /// A weight is changed only if nothing that the cluster's processes share through etcd has changed for this
+        /// many seconds, by hand or by itself.
         pub weights_every_s: f64 = 300.0,
-        /// Further replicas of shards of datasets whose queues stay long on all their nodes though no layer can be added: a gateway
-        /// has a less loaded node hold a copy, within what its datasets' layers may take there, for as long as it is needed.
+        /// Additional replicas of shards of datasets whose queues stay long on all their nodes, and to which no node can add a
+        /// layer: a gateway asks a less loaded node to hold a copy while it is needed, within that node's budget for layers.
         pub replicas: act::Mode = act::Mode::Advise,
-        /// Maximum changes of each knob in a minute.
+        /// Maximum number of changes of each knob in a minute.
         pub per_minute: u32 = 60,
-        /// Seconds after a change at which its effect is measured.
+        /// Seconds between a change and the measurement of its effect.
         pub judged_after_s: f64 = 30.0,
-        /// File for the journal of changes, one JSON object a line; created if missing, appended to.
-        /// The last 256 entries are in memory in any case.
+        /// File for the journal of changes, one JSON object a line; created if missing, otherwise appended to.
+        /// The last 256 entries are kept in memory in any case.
         pub journal: Option<PathBuf> = None,
-        /// Maximum bytes of the journal's file. A full one is renamed to NAME.old, which replaces an
-        /// earlier one.
+        /// Maximum size of the journal's file. A full file is renamed to NAME.old, replacing an earlier
+        /// NAME.old.
         pub journal_bytes_max: origin::Size = origin::Size(16 << 20),
     }
 }
@@ -119,7 +118,7 @@ impl Act {
         checks.must(
             self.weights != act::Mode::Auto || in_etcd,
             "weights",
-            "must be advise or off unless the members are in etcd: write an advised weight into the members' configuration",
+            "must be advise or off unless the members are in etcd; write an advised weight into the members' configuration by hand",
         );
         checks.between("weights_every_s", self.weights_every_s, 1.0, 1e7);
         checks.between("per_minute", self.per_minute, 1, 1_000_000);

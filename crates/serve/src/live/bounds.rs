@@ -1,9 +1,9 @@
-//! Bounds of the devices' queues, by what the live model knows of their service.
+//! Bounds of the devices' queues, from the service times that the live model has measured.
 //!
-//! A read that finds so many others before it that it waits longer than the objective is answered late
-//! by certainty, and delays those behind it. So the bound that the objective allows is its time over
-//! the mean service time, times the number of servers. It is proposed where it differs by a factor of
-//! two or more from the present one, and is never above the configured one.
+//! A read that has to wait longer than the objective is certain to be answered late, and delays the
+//! reads behind it. The bound is therefore the time of the objective divided by the mean service time,
+//! times the number of servers. A bound is proposed if it differs from the present one by a factor of
+//! at least two, and is never above the configured bound.
 
 use engine::act::{Effect, Knob, Proposal, Status};
 use engine::node::Event;
@@ -25,6 +25,17 @@ fn bound(station: &Station, objective_s: f64, configured: u32) -> u32 {
     (most as u32).max(EACH_MIN * servers).min(configured)
 }
 
+/// The bound to propose: the one proposed before, unless they differ by [`FACTOR`] or more. Service times vary by
+/// chance, and each new number would be another entry of the journal.
+fn steady(wanted: u32, before: Option<u32>) -> u32 {
+    before
+        .filter(|before| {
+            let (low, high) = (f64::from(wanted.min(*before)), f64::from(wanted.max(*before)));
+            high < FACTOR * low
+        })
+        .unwrap_or(wanted)
+}
+
 impl Loop {
     /// Proposes the bounds that differ, and sets those that may be changed.
     pub(super) fn look_at_bounds(&self) {
@@ -42,6 +53,7 @@ impl Loop {
                 continue;
             };
             let wanted = bound(station, self.objective_s, configured);
+            let wanted = steady(wanted, lock(&self.bounds).get(&device).copied());
             let (low, high) = (f64::from(wanted.min(present)), f64::from(wanted.max(present)));
             if high < FACTOR * low {
                 continue;
@@ -51,9 +63,9 @@ impl Loop {
             let proposal = Proposal {
                 knob: Knob::Bounds,
                 target: station.queue.clone(),
-                change: format!("bound of {wanted} requests"),
+                change: format!("queue bound of {wanted} instead of {present}"),
                 reason: format!(
-                    "with {present} before it a read waits {:.0} ms, and the objective is {:.0} ms",
+                    "a read behind {present} others waits {:.0} ms; the objective is {:.0} ms",
                     wait(present) * 1e3,
                     self.objective_s * 1e3
                 ),
@@ -64,6 +76,7 @@ impl Loop {
                 },
                 must: false,
             };
+            lock(&self.bounds).insert(device, wanted);
             if self.propose(&proposal) == Some(Status::Made) {
                 drive.tell(clock::now(), Event::Bound { device, length_max: wanted });
             }
@@ -104,5 +117,10 @@ mod tests {
         {
             assert_eq!(bound(&station(mean, servers), 0.05, 1024), expected, "{mean} {servers}");
         }
+        assert_eq!(
+            [None, Some(4), Some(6), Some(11)].map(|before| steady(7, before)),
+            [7, 4, 6, 11]
+        );
+        assert_eq!([3, 14].map(|before| steady(7, Some(before))), [7, 7]);
     }
 }

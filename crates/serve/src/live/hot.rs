@@ -1,4 +1,4 @@
-//! Copies on hot devices: when they are a change of its own, and whether the node's engine makes them.
+//! Proposes to fill hot devices, and tells the node's engine whether to copy.
 
 use engine::act::copies::{Seen, TARGET};
 use engine::act::{Mode, Status};

@@ -29,8 +29,8 @@ struct Actions {
     actions: Vec<Entry>,
 }
 
-/// Whether a path is of the page itself, which has no figures: with a token it is sent without, and asks
-/// for it.
+/// Whether a path belongs to the page itself. The page contains no figures, so it needs no token; its
+/// script asks the user for the token.
 pub fn is_page(path: &str) -> bool {
     matches!(path, "/" | "/page.js" | "/page.css")
 }
@@ -101,7 +101,7 @@ mod tests {
     fn the_page_is_small_and_asks_nobody_else() {
         assert!(page_bytes() < 24 << 10, "{} bytes", page_bytes());
         for text in [PAGE, SCRIPT, STYLE] {
-            // A namespace is no address.
+            // A namespace is not a server.
             let text = text.replace("http://www.w3.org/2000/svg", "");
             assert!(!text.contains("http://") && !text.contains("https://"));
             assert!(!text.contains("innerHTML"), "text of keys and names would be run");

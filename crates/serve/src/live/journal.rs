@@ -1,8 +1,8 @@
 //! The journal's file: one JSON object a line, appended.
 //!
 //! A line is written with one call, so a crash leaves at most one torn line at the end. Reading skips
-//! what does not parse, and writing begins a line of its own after a torn one. A full file is renamed
-//! to `NAME.old`. Failures to write are told once; the journal in memory goes on.
+//! lines that do not parse, and writing starts a new line after a torn one. A full file is renamed
+//! to `NAME.old`. The first failure to write is logged; the journal in memory continues.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -22,7 +22,7 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Opens a file, and creates it if it is missing. Returns the lines that it has.
+    /// Opens a file, or creates it if it is missing. Returns its lines.
     ///
     /// # Errors
     ///

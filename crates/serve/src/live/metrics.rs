@@ -1,5 +1,5 @@
-//! What the live model says, as Prometheus metrics. A process without one exports them too, as `NaN`
-//! where nothing is known, so that the set of metrics does not depend on the configuration.
+//! The live model as Prometheus metrics. Unknown values are `NaN`. A process without a live model exports
+//! the metrics, too, so that the set of metrics does not depend on the configuration.
 
 use engine::act::{Knob, Status};
 use model::live::State;
@@ -15,11 +15,11 @@ impl Loop {
         add_model(page, state);
         let help = "Processor time of the live model.";
         page.single("concertina_model_cost_seconds_total", Kind::Counter, help, shown.cost_s);
-        let help = "Intervals that the live model left out because it fell behind.";
+        let help = "Intervals that the live model dropped because it fell behind.";
         page.single("concertina_model_dropped_total", Kind::Counter, help, shown.dropped as f64);
         let acting = lock(&self.acting);
         let name = "concertina_actions_total";
-        page.family(name, Kind::Counter, "Changes that the process made by itself, by knob.");
+        page.family(name, Kind::Counter, "Changes made by the process itself, by knob.");
         for knob in Knob::ALL {
             page.sample(name, &[("knob", knob.as_str())], acting.governor.made(knob) as f64);
         }

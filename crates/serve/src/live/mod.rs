@@ -1,15 +1,16 @@
-//! The loop of a process: its live model, and what it changes by itself.
+//! The loop of a process: its live model, and the changes that the process makes by itself.
 //!
-//! The observing thread hands the windows of all queues over ([`Loop::push`]); a thread of its own,
-//! at a low priority, gives them to [`model::live`], fits when it is time, and puts what the model says
-//! where requests find it. Nothing of it is on the way of a request. If that thread falls behind,
-//! windows are dropped and counted.
+//! The observing thread passes the windows of all queues to [`Loop::push`]. A separate thread of low
+//! priority feeds them to [`model::live`], fits when a fit is due, and publishes the predictions
+//! ([`Loop::shown`]). Requests never wait for this thread. If it falls behind, windows are dropped and
+//! counted.
 //!
-//! Whatever changes something by itself asks [`Loop::propose`] first: [`engine::act`] decides, the
-//! journal keeps it. Beside the layer manager (`datasets::layers`) that is `bounds`, `hot` (copies on hot devices), `memory` (what objects and layers
-//! share), and a gateway's bound of requests (`gateway::whole`).
+//! Every part that makes changes by itself calls [`Loop::propose`] first: [`engine::act`] decides, and
+//! the journal records the decision. These parts are the layer manager (`datasets::layers`), `bounds`, `hot` (copies on hot
+//! devices), `memory` (the division of memory between objects and layers), and a gateway's bound of requests
+//! (`gateway::whole`).
 //!
-//! A gateway has no devices. Nodes tell it the windows of theirs (`told`), so that its model is of all that is behind it.
+//! A gateway has no devices. Its nodes report the windows of theirs (`told`), so that its model covers them.
 
 mod bounds;
 mod hot;
@@ -48,10 +49,10 @@ struct Acting {
     unix_offset_ns: i128,
 }
 
-/// What the thread has found, for whoever asks.
+/// The body of `GET /model`.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Shown {
-    /// What the model says.
+    /// The predictions.
     pub model: State,
     /// Processor time of the live model since the start, seconds.
     pub cost_s: f64,
@@ -73,11 +74,13 @@ pub struct Loop {
     /// Bytes of the layers of each shard.
     footprints: Mutex<BTreeMap<String, u64>>,
     objective_s: f64,
+    /// The bounds last proposed for the devices' queues.
+    bounds: Mutex<HashMap<usize, u32>>,
     /// The windows of this node's devices, for gateways.
     recent: Mutex<told::Recent>,
     /// Windows of nodes' devices that a gateway was told of since the last interval.
     heard: Mutex<Vec<Window>>,
-    /// What is measured of targets that no queue of this process describes, for judging changes.
+    /// Figures of targets that are not queues of this process, for judging changes.
     noted: Mutex<HashMap<String, f64>>,
     /// Whether the node's engine copies to hot devices, and whether it may.
     copies: Mutex<(Copies, bool)>,
@@ -118,6 +121,7 @@ impl Loop {
             drive: Mutex::default(),
             footprints: Mutex::default(),
             objective_s: config.model.objective_ms * 1e-3,
+            bounds: Mutex::default(),
             recent: Mutex::new(told::Recent::new(config.is_node() && config.is_clustered())),
             heard: Mutex::default(),
             noted: Mutex::default(),
@@ -141,7 +145,7 @@ impl Loop {
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
         drop(lock(&self.windows).take());
-        // Whatever decides holds this lock, so once it is free nothing more is written.
+        // Decisions hold this lock, so after it was free nothing more is written.
         drop(lock(&self.acting));
     }
 
@@ -184,12 +188,12 @@ impl Loop {
         lock(&self.noted).insert(target.to_owned(), value);
     }
 
-    /// What the thread has found.
+    /// The newest predictions.
     pub fn shown(&self) -> Arc<Shown> {
         lock(&self.shown).clone()
     }
 
-    /// What the model says of a queue, if its advice is to be followed, and the share of the objective.
+    /// The prediction for a queue, and the share of the objective; `None` while advice is withheld.
     pub fn advised(&self, queue: &str) -> Option<(Station, f64)> {
         let shown = self.shown();
         if shown.model.withheld.is_some() {
@@ -199,8 +203,8 @@ impl Loop {
         Some((found.clone(), shown.model.share))
     }
 
-    /// Asks whether to make a change, and writes it into the journal. The caller makes it if the
-    /// answer is [`Status::Made`]. After [`Loop::stop`] none is made.
+    /// Asks whether to make a change, and writes the decision to the journal. The caller makes the change
+    /// if the decision is [`Status::Made`]. After [`Loop::stop`] every change is refused.
     pub fn propose(&self, proposal: &Proposal) -> Option<Status> {
         let now = clock::now();
         let mut acting = lock(&self.acting);
@@ -299,8 +303,7 @@ fn run(of: &Weak<Loop>, mut live: Live, receiver: &Receiver<Vec<Window>>, cost_m
             return;
         }
         for change in live.push(windows) {
-            let (now, fitted) = (change.now.value, change.fitted);
-            info!("{}: {now:.4} instead of {fitted:.4}", change.parameter);
+            info!("{change}");
         }
         if live.is_due() {
             let before = thread_time_s();

@@ -2,6 +2,7 @@
 // Reads /model and /actions every two seconds and draws them. Text goes into the page as text only.
 const SVG = 'http://www.w3.org/2000/svg', W = 560, H = 190, L = 44, B = 24, R = 8, T = 8;
 const byId = (id) => document.getElementById(id);
+const STATUS = { held: 'not made: all changes are held', too_many: 'not made: too many changes in a minute' };
 let token = '';
 
 function element(name, attributes, text) {
@@ -12,8 +13,10 @@ function element(name, attributes, text) {
 }
 const known = (value) => value !== null && value !== undefined && Number.isFinite(value);
 const percent = (value) => known(value) ? (100 * value).toFixed(value > 0.99 ? 2 : 1) + ' %' : '–';
-const ms = (s) => known(s) ? (s * 1e3 >= 100 ? (s * 1e3).toFixed(0) : (s * 1e3).toPrecision(3)) + ' ms' : '–';
-const number = (value) => known(value) ? (value >= 100 ? value.toFixed(0) : value.toPrecision(3)) : '–';
+const digits = (value) => value >= 100 ? value.toFixed(0) : value.toPrecision(3);
+const span = (s) => !known(s) ? '–' : s >= 1 ? digits(s) + ' s' : s >= 1e-3 ? digits(s * 1e3) + ' ms' : digits(s * 1e6) + ' µs';
+const number = (value) => known(value) ? digits(value) : '–';
+const words = (name) => name.replaceAll('_', ' ');
 const time = (us) => new Date(us / 1000).toLocaleTimeString();
 const bytes = (n) => n >= 1048576 ? (n / 1048576).toFixed(1) + ' MiB' : (n / 1024).toFixed(0) + ' KiB';
 
@@ -34,12 +37,16 @@ function plot(id, lines, x, y, xText, yText, goal) {
   svg.append(element('path', { class: 'axis', d: `M${L},${T}V${H - B}H${W - R}` }));
   xText.forEach(([value, text], i) => svg.append(element('text', { x: at([value, 0])[0], y: H - 8, 'text-anchor': i === xText.length - 1 ? 'end' : 'middle' }, text)));
   for (const [value, text] of yText) svg.append(element('text', { x: L - 5, y: H - B - (H - B - T) * y(value) + 4, 'text-anchor': 'end' }, text));
-  if (goal) svg.append(element('path', { class: 'goal', d: goal(at) }));
-  lines.forEach(([kind, label, points], i) => {
+  svg.append(element('path', { class: 'goal', d: goal(at) }));
+  let labels = 0;
+  const named = (kind, label) => svg.append(element('text', { class: kind, x: W - R - 4, y: H - B - 8 - 14 * labels++, 'text-anchor': 'end' }, label));
+  named('goal', 'objective');
+  for (const [kind, label, points] of lines) {
     const shown = points.filter(([a, b]) => known(a) && known(b)).map((p) => at(p).map((v) => v.toFixed(1)).join(','));
-    if (shown.length) svg.append(element('polyline', { class: kind, points: shown.join(' ') }));
-    svg.append(element('text', { class: kind, x: W - R - 4, y: H - B - 26 + 14 * i, 'text-anchor': 'end' }, label));
-  });
+    if (!shown.length) continue;
+    svg.append(element('polyline', { class: kind, points: shown.join(' ') }));
+    named(kind, label);
+  }
   byId(id).replaceChildren(svg);
 }
 
@@ -51,7 +58,7 @@ function drawWithin(model) {
   const low = Math.max(0, least - 0.05);
   plot('within',
     [['measured', 'measured', scored.map((s) => [s.at_unix_us, s.measured])],
-     ['predicted', 'predicted a while before', scored.map((s) => [s.at_unix_us, s.predicted.value])]],
+     ['predicted', 'predicted before', scored.map((s) => [s.at_unix_us, s.predicted.value])]],
     (t) => (t - first) / (last - first), (p) => (p - low) / (1 - low),
     [[first, time(first)], [last, time(last)]], [[low, percent(low)], [1, '100 %']],
     (at) => `M${at([first, model.share]).join(',')}L${at([last, model.share]).join(',')}`);
@@ -66,7 +73,7 @@ function drawCurve(model) {
     [['measured', 'measured', points.map((p) => [p.t_s, p.measured])],
      ['predicted', 'model', points.map((p) => [p.t_s, p.predicted])]],
     (t) => (Math.log(t) - low) / (high - low), (p) => p,
-    [Math.exp(low), middle, Math.exp(high)].map((t) => [t, ms(t)]), [[0, '0'], [0.5, '50 %'], [1, '100 %']],
+    [Math.exp(low), middle, Math.exp(high)].map((t) => [t, span(t)]), [[0, '0'], [0.5, '50 %'], [1, '100 %']],
     (at) => `M${at([model.objective_s, 0]).join(',')}L${at([model.objective_s, 1]).join(',')}`);
 }
 
@@ -75,7 +82,7 @@ function drawHeadroom(model) {
   byId('bar').replaceChildren();
   if (!head) { byId('headroom').textContent = 'Not known: ' + (model.why_not_fitted || 'no model yet') + '.'; return; }
   const times = head.times;
-  byId('headroom').textContent = `${percent(model.share)} within ${ms(model.objective_s)} hold up to ${number(head.rate.value)} requests/s, ` +
+  byId('headroom').textContent = `The objective (${percent(model.share)} within ${span(model.objective_s)}) holds up to ${number(head.rate.value)} requests/s, ` +
     `${number(times.value)} times the present load (95 %: ${number(times.low)} to ${number(times.high)}). ` +
     `${head.breaks_first || 'Nothing'} saturates first, at ${number(head.saturation)} requests/s. ` +
     `The model is trusted up to ${number(head.confidence_limit)} requests/s` + (head.beyond_limit ? ': beyond is extrapolated.' : '.');
@@ -88,21 +95,30 @@ function drawHeadroom(model) {
   byId('bar').append(svg);
 }
 
+// A parameter that no longer has its fitted value, as the command line shows it.
+function changed(change) {
+  const parameter = change.parameter, share = parameter === 'hit_ratio';
+  const text = parameter.service_time ? span : share ? percent : number;
+  const name = parameter.service_time ? 'service time of ' + words(parameter.service_time) : share ? 'hit ratio' : 'dispersion of arrivals';
+  return `${name}: ${text(change.now.value)} instead of ${text(change.fitted)}`;
+}
+
 function draw(shown, actions) {
   const model = shown.model, errors = model.errors;
-  byId('told').textContent = `${number(model.rate)} requests/s; ${percent(model.measured.within)} within ${ms(model.objective_s)} (objective ${percent(model.share)}), measured over ${number(model.window_s)} s. ` +
+  byId('told').textContent = !known(model.measured.within) ? 'No requests to predict from yet.' : `${number(model.rate)} requests/s; ${percent(model.measured.within)} within ${span(model.objective_s)} (objective ${percent(model.share)}), measured over ${number(model.window_s)} s. ` +
     (model.ahead ? `Expected at ${time(model.ahead.at_unix_us)}: ${percent(model.ahead.within.value)} at ${number(model.ahead.rate)} requests/s (${number(model.ahead.rate_low)} to ${number(model.ahead.rate_high)}${model.ahead.may_saturate ? ', which may saturate it' : ''}). ` : '') +
     (errors.count ? `Error of ${errors.count} predictions: median ${number(errors.median_points)}, worst ${number(errors.worst_points)} points.` : '');
   byId('doubt').hidden = !model.withheld;
   byId('doubt').textContent = model.withheld ? 'Advice is not followed: ' + model.withheld + '.' : '';
   drawWithin(model); drawHeadroom(model); drawCurve(model);
   rows('loads', model.loads.map((at) => [number(at.times) + ' ×', number(at.rate) + (at.beyond_limit ? ' (extrapolated)' : ''), at.within ? percent(at.within.value) : 'saturated',
-    at.within ? percent(at.within.low) + ' to ' + percent(at.within.high) : '–', ms(at.p50_s), ms(at.p99_s)]));
-  rows('tiers', model.measured.outcomes.map(([part, share]) => [part, percent(share)]));
-  rows('queues', model.stations.map((s) => [s.queue, number(s.rate), ms(s.service_mean_s), s.servers ? percent(s.utilisation) : '–', number(s.length),
+    at.within ? percent(at.within.low) + ' to ' + percent(at.within.high) : '–', span(at.p50_s), span(at.p99_s)]));
+  rows('tiers', model.measured.outcomes.map(([part, share]) => [words(part), percent(share)]));
+  rows('queues', model.stations.map((s) => [s.queue, number(s.rate), span(s.service_mean_s), s.servers ? percent(s.utilisation) : '–', number(s.length),
     s.length_ahead === null ? 'grows without bound' : number(s.length_ahead), s.queue in shown.footprints ? bytes(shown.footprints[s.queue]) : '–']));
-  byId('held').textContent = actions.held ? 'All changes are held; `concertina resume` releases them.' : '';
-  rows('journal', actions.actions.slice(0, 50).map((a) => [time(a.at_unix_us), a.target, a.change, a.reason, a.status,
+  byId('changes').textContent = model.changes.map((c) => `${time(c.certain_unix_us)} ${changed(c)}`).reverse().join('; ');
+  byId('held').textContent = (actions.held ? 'All changes are held until `concertina resume`. ' : '') + (actions.actions.length ? '' : 'Nothing was changed or advised yet.');
+  rows('journal', actions.actions.slice(0, 50).map((a) => [time(a.at_unix_us), a.target, a.change, a.reason, STATUS[a.status] || a.status,
     `${a.expected.quantity}: ${number(a.expected.before)}, ${number(a.expected.after)}, ${number(a.realised)}`]), actions.actions.map((a) => a.status === 'made' ? '' : 'dim'));
   document.body.dataset.drawn = String(model.at_unix_us);
 }

@@ -1,12 +1,12 @@
-//! What nodes tell gateways of their devices: the windows of the last seconds.
+//! The windows of nodes' devices, which gateways request for their own models.
 //!
-//! A gateway sees when requests come and are answered, and from which tier, but neither the load nor the service times of
-//! the devices that answer them. Each node therefore keeps the last windows of its devices, and gateways ask for them once in a
-//! window ([`PATH`]). Under the name `device/NODE/ID` they are windows like any other, so that a gateway's model is fitted as a
-//! node's: with all devices behind it, and its own requests as the clients' side.
+//! A gateway sees when requests arrive and are answered, and from which tier, but neither the load nor the service
+//! times of the devices. Each node therefore keeps the last windows of its devices, and gateways request them once
+//! per window ([`PATH`]). A gateway names these windows `device/NODE/ID` and fits its model as a node does: with all
+//! devices behind it, and its own requests as the clients' side.
 //!
-//! Other gateways' requests are in the devices' windows, but not in this gateway's: they count as other work
-//! of the devices, which is taken to stay as it is.
+//! The windows of devices also contain the reads for other gateways. These count as background work of the
+//! devices, which is assumed to stay constant.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -15,16 +15,16 @@ use serde::{Deserialize, Serialize};
 
 use super::{Loop, lock};
 
-/// Where a node tells of its devices.
+/// The path at which a node serves the windows of its devices.
 pub const PATH: &str = "/cluster/windows";
 /// Intervals that a node keeps.
 const INTERVALS: usize = 8;
-/// Windows that wait for the next interval of a gateway; more are left out.
+/// The largest number of windows that wait for the next interval of a gateway; further ones are dropped.
 const WAITING_MAX: usize = 4096;
-/// Clocks that differ by less are taken to be alike, microseconds.
+/// Clocks that differ by less than this count as equal, microseconds.
 const APART_US: i64 = 250_000;
 
-/// What a node tells.
+/// A node's reply: the windows of its devices.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Told {
     /// The end of its newest window, microseconds since 1970-01-01 UTC by its clock.
@@ -49,12 +49,12 @@ pub(super) struct Recent {
 }
 
 impl Recent {
-    /// Without windows; if nobody asks for them, none is kept.
+    /// Creates an empty list. Windows are kept only if `kept`: without gateways nobody requests them.
     pub(super) fn new(kept: bool) -> Recent {
         Recent { kept, intervals: VecDeque::new() }
     }
 
-    /// Keeps those of devices.
+    /// Adds the windows of devices.
     pub(super) fn keep(&mut self, windows: &[Window]) {
         if !self.kept {
             return;
@@ -67,7 +67,7 @@ impl Recent {
     }
 }
 
-/// What a gateway has heard of a node.
+/// The windows that a gateway has received from a node.
 #[derive(Debug, Default)]
 pub struct Heard {
     /// The start of the newest window of each device, by the node's clock.
@@ -75,7 +75,7 @@ pub struct Heard {
 }
 
 impl Heard {
-    /// The windows that are new, as windows of this process: named after the node, and by our clock.
+    /// The windows that were not received before, named after the node and with times of this process's clock.
     fn news(&mut self, node: &str, told: Told, now_unix_us: u64) -> Vec<Window> {
         let apart = now_unix_us as i64 - told.now_unix_us as i64;
         let apart = if apart.abs() < APART_US { 0 } else { apart };
@@ -97,7 +97,7 @@ impl Heard {
 }
 
 impl Loop {
-    /// What this node tells of its devices.
+    /// The reply to a gateway: the windows of this node's devices.
     pub fn told(&self) -> Told {
         let recent = lock(&self.recent);
         let windows: Vec<Window> = recent.intervals.iter().flatten().cloned().collect();
@@ -105,7 +105,7 @@ impl Loop {
         Told { now_unix_us, windows }
     }
 
-    /// Takes what a node told; `now_unix_us` is the end of an interval by our clock.
+    /// Adds a node's reply; `now_unix_us` is the end of an interval by this process's clock.
     pub fn hear(&self, heard: &mut Heard, node: &str, told: Told, now_unix_us: u64) {
         let news = heard.news(node, told, now_unix_us);
         let mut waiting = lock(&self.heard);

@@ -1,21 +1,22 @@
-//! Which hot shards get a further replica, on which node, and for how long.
+//! Decides which hot shards get an additional replica, on which node, and for how long.
 //!
-//! A shard of a dataset is on its nodes of the ring. Where these are busy and none of them can make it faster by a further layer
-//! ([`crate::layers::replicas`] says when), a gateway asks the least loaded other node to hold a copy, too. The copy is *leased*: the gateway
-//! renews it while it is needed, and a node drops what nobody renews, so that a gateway that ends leaves nothing behind. The
-//! bytes of leased copies count against the budget that the node's layers have ([`Leases`]); where there is no room the node
-//! refuses, and is left alone for [`Settings::refused`].
+//! The ring assigns a shard of a dataset to some nodes. If these are busy and none of them can add a layer to the shard (see
+//! [`crate::layers::replicas`]), a gateway asks the least loaded other node to hold a copy. The copy is *leased*: the gateway
+//! renews the lease while the copy is needed, and a node drops a copy whose lease ends, so that a gateway that stops leaves no copies behind.
+//! The bytes of leased copies count against the node's budget for layers ([`Leases`]). A node without room refuses, and is not asked again
+//! for [`Settings::refused`].
 //!
-//! Several gateways decide for themselves, by what nodes tell of their queues. Each sees the copies that others leased and sends reads there, too;
-//! each waits a different time between two changes, so that one acts first and the others see it.
+//! Several gateways decide independently, from the queue lengths that nodes report. Each sees the copies that others have leased, and
+//! sends reads to them. Each waits a different time between two changes, so that one acts first and the others see its change.
 //!
-//! - **Bounds.** At most [`Settings::per_shard`] further replicas of a shard and [`Settings::all`] of one gateway, one change of
-//!   a shard at a time, and what the governor ([`super::Governor`]) allows.
-//! - **Liars.** A shard's queue is the lower median of its holders': one of three that lies moves nothing. A length that is not a number does not count.
-//! - **Mistakes.** A shard that is hot again within ten minutes or so after a replica was given up keeps the next one twice as long,
-//!   up to [`PATIENCE_MAX`] times the settling time: a copy costs as many bytes of traffic as the shard has.
+//! - **Bounds.** At most [`Settings::per_shard`] additional replicas of a shard and [`Settings::all`] of one gateway, one change of
+//!   a shard at a time, each approved by the governor ([`super::Governor`]).
+//! - **Wrong reports.** A shard's queue length is the lower median over its holders, so that one wrong report of three has no effect.
+//!   A length that is not a number is ignored.
+//! - **Mistakes.** If a shard becomes hot again within about ten minutes after a replica was given up, the next one is kept twice as
+//!   long, up to [`PATIENCE_MAX`] times the settling time: copying a shard costs as much traffic as it has bytes.
 //!
-//! There is no clock here; callers pass the time. Cost: O(shards × nodes) for each observation.
+//! This module has no clock; callers pass the time. Cost: O(shards × nodes) for each observation.
 
 mod leases;
 #[cfg(test)]
@@ -33,23 +34,24 @@ use crate::mutant::{Mutant, is};
 use crate::route::NodeId;
 pub use leases::{LEASE_MAX, Leases};
 
-/// The longest that a replica is kept after mistakes, as a multiple of the settling time.
+/// The longest time for which a replica is kept after mistakes, as a multiple of the settling time.
 pub const PATIENCE_MAX: u64 = 128;
-/// A replica that is wanted again within this multiple of the settling time, or 8 times as long as it was kept, should have stayed.
+/// Giving up a replica was a mistake if the shard needs one again within this multiple of the settling time, or within 8 times
+/// the time for which the replica was kept.
 const SOON: u64 = 60;
 
-/// When shards get further replicas.
+/// The settings of the decisions on replicas.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// The interval, smoothing, high mark and settling time; of these the budget and the low mark are not used.
     pub marks: layers::Settings,
-    /// The most further replicas of a shard.
+    /// The largest number of additional replicas of a shard.
     pub per_shard: usize,
-    /// The most further replicas that one gateway leases.
+    /// The largest number of additional replicas that one gateway leases.
     pub all: usize,
-    /// For how long a copy is leased; it is renewed after half of that.
+    /// The duration of a lease; it is renewed after half of this time.
     pub lease: Nanos,
-    /// How long a node is left alone that refused a shard.
+    /// How long a node that refused a shard is not asked again.
     pub refused: Nanos,
 }
 
