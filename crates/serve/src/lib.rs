@@ -249,9 +249,7 @@ impl Server {
             let start = |of: &Arc<memory::Memory>| of.start(&shared.drive);
             memory = shared.memory.as_ref().map(start).transpose()?;
             text = text_listener.map(|it| front::run(&Text::new(&shared), it)).transpose()?;
-            if let Some(text) = &text {
-                shared.drive.read_on(&text.runtimes());
-            }
+            text.iter().for_each(|text| shared.drive.read_on(&text.runtimes()));
             node = Some((shared, running, beat));
         }
         let mut gateway = None;
@@ -502,15 +500,9 @@ fn start_s3(
     behind: s3::Behind,
     listener: std::net::TcpListener,
 ) -> anyhow::Result<Running> {
-    let node = match &behind {
-        s3::Behind::Node(node) => Some(node.clone()),
-        s3::Behind::Gateway(_) => None,
-    };
     let shared = s3::S3::new(config, behind)?;
     let running = front::run(&shared, listener)?;
-    if let Some(node) = node {
-        node.drive.read_on(&running.runtimes());
-    }
+    shared.read_on(&running.runtimes());
     if let Some(runtime) = running.runtimes().first() {
         runtime.spawn(shared.run());
     }

@@ -45,6 +45,7 @@ use record::clock;
 use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s::{HttpResponse, S3Error, S3ErrorCode, S3Result};
+use tokio::runtime::Handle;
 
 use crate::Shared;
 use crate::body::{Arriving, Budget, ReplyBody};
@@ -168,6 +169,13 @@ impl Deref for S3 {
 }
 
 impl S3 {
+    /// Lets its threads read from the devices of the node behind it.
+    pub fn read_on(&self, runtimes: &[Handle]) {
+        if let Behind::Node(node) = &self.inner.behind {
+            node.drive.read_on(runtimes);
+        }
+    }
+
     /// The front of a configuration with `s3.listen`, before a node or a gateway.
     ///
     /// # Errors
