@@ -3,8 +3,15 @@
 //! At light load a response is nearly a work, so the law of responses then shows a mixture: two
 //! humps of log response with a valley between. What is answered faster than the valley is taken
 //! out of the queue, and the hypotheses are judged with and without that.
+//!
+//! A request with little work that met no other is answered as fast. Of those that waited the law of works is
+//! known, so that it is known how many of the fast ones were at the servers: so many, by chance, are put back.
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
 
 use super::line::Line;
+use super::search::Search;
 
 /// Bins of log response for each factor of 2, and the smoothing to either side.
 const BINS: f64 = 4.0;
@@ -13,18 +20,61 @@ const BINS: f64 = 4.0;
 const SHARE: f64 = 0.02;
 const DEPTH: f64 = 0.5;
 
-/// The steps as they are, and without requests that may have passed the servers by.
-pub(super) fn candidates(lines: &[Line]) -> Vec<Vec<Line>> {
-    let mut all = vec![lines.to_vec()];
+/// The share of the requests that used the servers from which on those that were taken for hits are put back.
+const RETURNED: f64 = 0.002;
+/// A time outside of so many valleys is not made by the cut.
+const LONGER: f64 = 1.5;
+
+/// The steps as they are, and without requests that may have passed the servers by, with the longest response of
+/// those.
+pub(super) fn candidates(lines: &[Line]) -> Vec<(f64, Vec<Line>)> {
+    let mut all = vec![(0.0, lines.to_vec())];
     let rate = |line: &&Line| {
         let (from, to) = line.span();
         line.counted() as f64 / (to - from).max(1e-9)
     };
     let lightest = lines.iter().min_by(|a, b| rate(a).total_cmp(&rate(b)));
     if let Some(valley) = lightest.and_then(valley) {
-        all.push(lines.iter().map(|line| line.without(valley)).collect());
+        all.push((valley, lines.iter().map(|line| line.without(valley, |_| false)).collect()));
     }
     all
+}
+
+/// The steps with the requests back that were at the servers although they were answered within `valley`; `None` if
+/// they are few, or the time outside is longer. Under the best hypothesis, works between half the valley and all of it
+/// are a share of the requests that waited; twice that is the share of all works up to the valley. A time outside
+/// of about the valley is taken for none: it is what the cut left of the shortest works.
+pub(super) fn returned(lines: &[Line], found: &Search, valley: f64) -> Option<Vec<Line>> {
+    let (kind, outside) = (found.best.kind, found.best.outside);
+    let servers = kind.servers.filter(|_| outside.mean < LONGER * valley)?;
+    let (mut waited, mut small, mut alone) = (0.0, 0.0, 0.0);
+    for line in &found.lines {
+        let met = match kind.lines() {
+            0 => line.met(outside.mean),
+            lines => line.met_in_line(lines, outside.mean),
+        };
+        let queue = if kind.lines() > 0 { 1 } else { servers };
+        for ((work, met), _) in
+            line.works(kind, outside).iter().zip(met).zip(&line.counted).filter(|r| *r.1)
+        {
+            if met >= queue {
+                waited += 1.0;
+                small += f64::from(u8::from(*work > 0.5 * valley && *work <= valley));
+            } else {
+                alone += 1.0;
+            }
+        }
+    }
+    let share: f64 = 2.0 * small / f64::max(waited, 1.0);
+    let back = alone * share / (1.0 - share).max(0.5);
+    let passed: usize = found.lines.iter().map(|line| line.bypassed.len()).sum();
+    if back < RETURNED * (alone + waited) || passed == 0 {
+        return None;
+    }
+    let mut random = StdRng::seed_from_u64(0xb1a5);
+    let each = back / passed as f64;
+    let mut chosen = |_| random.random::<f64>() < each;
+    Some(lines.iter().map(|line| line.without(valley, &mut chosen)).collect())
 }
 
 /// The deepest valley between two humps of the logarithm of the response.

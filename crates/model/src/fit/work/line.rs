@@ -2,12 +2,17 @@
 
 use std::sync::Arc;
 
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use rand_distr::StandardNormal;
+
 use crate::error::{Error, check};
 use crate::queue::Discipline;
 use crate::window::{Operation, Outcome};
 
 use super::Times;
 use super::lines::Partition;
+use super::outside::Outside;
 
 /// A hypothesis but for the time outside: how servers are given to requests, and how many; `None`
 /// without limit.
@@ -50,6 +55,8 @@ pub(super) struct Line {
     pub open: bool,
     /// Variance that the resolution adds to a work, s².
     pub blur: f64,
+    /// For each request a value of the standard normal law.
+    normals: Vec<f64>,
 }
 
 /// What a request did, and the bytes of its object.
@@ -147,16 +154,19 @@ impl Line {
         let mut order: Vec<u32> = (0..self.departures.len() as u32).collect();
         order.sort_by(|a, b| self.departures[*a as usize].total_cmp(&self.departures[*b as usize]));
         self.by_end = order;
+        let mut random = StdRng::seed_from_u64(0x0075_1de0);
+        self.normals = self.departures.iter().map(|_| random.sample(StandardNormal)).collect();
     }
 
-    /// Without the requests that were answered within a time: they passed the servers by.
-    pub fn without(&self, within_s: f64) -> Line {
+    /// Without the requests that were answered within a time: they passed the servers by, but for those for which
+    /// `stays` says that they did not.
+    pub fn without(&self, within_s: f64, mut stays: impl FnMut(usize) -> bool) -> Line {
         let mut line = Line { open: self.open, blur: self.blur, ..Line::default() };
         line.partitions = Arc::clone(&self.partitions);
         line.bypassed.clone_from(&self.bypassed);
         for i in 0..self.arrivals.len() {
             let response = self.departures[i] - self.arrivals[i];
-            if response <= within_s {
+            if response <= within_s && !stays(i) {
                 line.bypassed.extend(self.counted[i].then_some(response));
                 continue;
             }
@@ -234,35 +244,71 @@ impl Line {
         self.arrivals.iter().enumerate().map(of).collect()
     }
 
-    /// The work of each request; 0 where a reply was faster than the time outside.
-    pub fn works(&self, kind: Kind, outside: f64) -> Vec<f64> {
-        match (kind.servers, kind.discipline) {
-            (None, _) => self.alone(outside),
-            (Some(1), Discipline::Fifo) => self.one_by_one(outside),
-            (Some(m), Discipline::Fifo) => self.in_line(m as usize, outside),
-            (Some(m), Discipline::Shared) => self.shared(f64::from(m), outside),
-            (Some(m), Discipline::Lines) => self.by_lines(m, outside),
-        }
+    /// The work of each request. 0 where a reply was faster than a constant time outside.
+    pub fn works(&self, kind: Kind, outside: Outside) -> Vec<f64> {
+        let from = match (kind.servers, kind.discipline) {
+            (Some(m), Discipline::Shared) => return self.shared(f64::from(m), outside.mean),
+            _ => self.starts(kind, outside),
+        };
+        let least = if outside.cv > 0.0 { f64::NEG_INFINITY } else { 0.0 };
+        let each = self.departures.iter().zip(from);
+        each.map(|(departure, from)| (departure - outside.mean - from).max(least)).collect()
     }
 
-    fn alone(&self, outside: f64) -> Vec<f64> {
-        let each = self.arrivals.iter().zip(&self.departures);
-        each.map(|(arrival, departure)| (departure - outside - arrival).max(0.0)).collect()
+    /// The work of each request, all with one law: those that did not wait vary by the time outside once, those
+    /// that waited twice, because when they began is known from another's departure. So a further time outside is
+    /// drawn for each that did not wait.
+    pub fn evened(&self, kind: Kind, outside: Outside) -> Vec<f64> {
+        let works = self.works(kind, outside);
+        if outside.cv <= 0.0 || kind.discipline == Discipline::Shared || kind.servers.is_none() {
+            return works;
+        }
+        let starts = self.starts(kind, outside);
+        let each = works.into_iter().enumerate();
+        each.map(|(i, work)| {
+            let waited = starts[i] > self.arrivals[i];
+            if waited { work } else { work - outside.beyond(self.normals[i]) }
+        })
+        .collect()
     }
 
-    /// One server, whatever the order in which it takes those that wait: a request has begun when
-    /// the one that left before it left. Real servers swap requests: new connections are polled
-    /// after old ones, and replies are read in batches.
-    fn one_by_one(&self, outside: f64) -> Vec<f64> {
-        let mut works = vec![0.0; self.arrivals.len()];
-        let mut free = f64::NEG_INFINITY;
-        for &i in &self.by_end {
-            let i = i as usize;
-            let end = self.departures[i] - outside;
-            works[i] = (end - free.max(self.arrivals[i])).max(0.0);
-            free = end;
+    /// The share of judged requests that waited.
+    pub fn waited(&self, kind: Kind, outside: Outside) -> f64 {
+        let starts = self.starts(kind, outside);
+        let judged = (0..starts.len()).filter(|i| self.counted[*i]);
+        let waited = judged.filter(|i| starts[*i] > self.arrivals[*i]).count();
+        waited as f64 / self.counted().max(1) as f64
+    }
+
+    /// When the work on each request began, of servers that take one at a time.
+    fn starts(&self, kind: Kind, outside: Outside) -> Vec<f64> {
+        let free = match (kind.servers, kind.discipline) {
+            (None, _) | (_, Discipline::Shared) => return self.arrivals.clone(),
+            (Some(m), Discipline::Lines) => self.free_by_place(&self.places(m), m as usize, outside),
+            (Some(1), _) => self.free_by_place(&[], 1, outside),
+            (Some(m), _) => {
+                let before = |i: usize| i.checked_sub(m as usize);
+                let free = |k| self.end(k, outside.mean);
+                (0..self.arrivals.len()).map(|i| before(i).map_or(f64::NEG_INFINITY, free)).collect()
+            }
+        };
+        free.iter().zip(&self.arrivals).map(|(free, arrival)| free.max(*arrival)).collect()
+    }
+
+    /// When the server of each request was free, one in each place. With a constant time outside it takes those that
+    /// wait in any order: a request has begun when the one that left before it left. Real servers swap requests: new
+    /// connections are polled after old ones, and replies are read in batches. If the time outside varies, the
+    /// order in which replies come is not the server's, which is taken for that of arrival.
+    fn free_by_place(&self, places: &[u32], count: usize, outside: Outside) -> Vec<f64> {
+        let mut all = vec![f64::NEG_INFINITY; self.arrivals.len()];
+        let mut free = vec![f64::NEG_INFINITY; count.max(1)];
+        for k in 0..all.len() {
+            let i = if outside.cv > 0.0 { k } else { self.by_end[k] as usize };
+            let free = &mut free[places.get(i).map_or(0, |place| *place as usize)];
+            all[i] = *free;
+            *free = self.departures[i] - outside.mean;
         }
-        works
+        all
     }
 
     /// The line of each request, of this many.
@@ -274,42 +320,14 @@ impl Line {
     /// How many requests each met in its own line.
     pub fn met_in_line(&self, lines: u32, outside: f64) -> Vec<u32> {
         let places = self.places(lines);
-        let mut inside = vec![0u32; lines.max(1) as usize];
-        let mut left = 0;
+        let mut inside: Vec<Vec<f64>> = vec![Vec::new(); lines.max(1) as usize];
         let of = |(i, arrival): (usize, &f64)| {
-            while left < self.by_end.len() && self.end(left, outside) <= *arrival {
-                let line = &mut inside[places[self.by_end[left] as usize] as usize];
-                *line = line.saturating_sub(1);
-                left += 1;
-            }
-            let line = &mut inside[places[i] as usize];
-            *line += 1;
-            *line - 1
+            let ends = &mut inside[places[i] as usize];
+            ends.retain(|end| end > arrival);
+            ends.push(self.departures[i] - outside);
+            ends.len() as u32 - 1
         };
         self.arrivals.iter().enumerate().map(of).collect()
-    }
-
-    /// One server for each line.
-    fn by_lines(&self, lines: u32, outside: f64) -> Vec<f64> {
-        let places = self.places(lines);
-        let mut works = vec![0.0; self.arrivals.len()];
-        let mut free = vec![f64::NEG_INFINITY; lines.max(1) as usize];
-        for &i in &self.by_end {
-            let i = i as usize;
-            let free = &mut free[places[i] as usize];
-            let end = self.departures[i] - outside;
-            works[i] = (end - free.max(self.arrivals[i])).max(0.0);
-            *free = end;
-        }
-        works
-    }
-
-    fn in_line(&self, m: usize, outside: f64) -> Vec<f64> {
-        let work = |i: usize| {
-            let free = i.checked_sub(m).map_or(f64::NEG_INFINITY, |k| self.end(k, outside));
-            (self.departures[i] - outside - free.max(self.arrivals[i])).max(0.0)
-        };
-        (0..self.arrivals.len()).map(work).collect()
     }
 
     fn shared(&self, m: f64, outside: f64) -> Vec<f64> {

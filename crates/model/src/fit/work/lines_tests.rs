@@ -88,7 +88,7 @@ fn keys_of_a_line_are_found_and_works_are_the_drawn_ones() {
         assert!(counts.contains(&lines) && !counts.contains(&(lines - 1)), "{lines}: {counts:?}");
         line.partitions = std::sync::Arc::new(found);
         let kind = Kind { discipline: Discipline::Lines, servers: Some(lines) };
-        let works = line.works(kind, 0.002);
+        let works = line.works(kind, 0.002.into());
         let off = works.iter().zip(&run).filter(|(work, served)| (*work - served.3).abs() > 1e-9);
         assert_eq!(off.count(), 0, "{lines}");
         // The naive twin counts those of the same line that have not left.

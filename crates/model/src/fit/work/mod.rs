@@ -5,7 +5,7 @@
 //! m + 1 requests have left. With m processors shared equally, its work is the integral of min(1,
 //! m/n) from its arrival to its departure, n the number present. Of m separate lines by key each is one
 //! server, whose requests are those of its keys. What is spent outside of the
-//! servers (network, opening a file) is part of the hypothesis: a constant, which decides the mean.
+//! servers (network, opening a file) is part of the hypothesis: a constant or a gamma law, which decides the mean.
 //!
 //! Under the right hypothesis the law of work depends neither on how many others a request met nor
 //! on how many came after it; under a wrong one it does, strongly. So a hypothesis is judged by a
@@ -25,7 +25,7 @@
 //! | `between` | how works differ from run to run and with the load |
 //! | `full` | works at full load, from a closed loop |
 //! | `bypass` | requests that pass the servers by: a mixture found at light load |
-//! | `outside` | how much the time outside varies |
+//! | `outside` | the time outside: its law, and which laws the times do not exclude |
 //! | `kinds` | works by what was done and how large the object is |
 //! | `doubts` | what speaks against a fit, and how much wider it makes predictions |
 //! | `spells` | works that come in spells: whether those explain what speaks against a fit |
@@ -33,10 +33,10 @@
 //! | `prospect` | which load narrows a prediction most |
 //! | `write` | the model |
 //!
-//! Limitations: all requests of the servers must be recorded (others count as outside). The time
-//! outside varies between requests; its mean is found, its variance for one server in line and for separate
-//! lines, and else its spread shows as work. Cost: O(n log n)
-//! for a hypothesis, at most [`REQUESTS_MAX`] requests; about a second for 10,000.
+//! Limitations: all requests of the servers must be recorded (others count as outside). A time outside that varies
+//! is found well for one server in line and for separate lines; the more servers share a line, the more it is taken for
+//! work, and where processors are shared works are not made alike. Cost: O(n log n) for a hypothesis, at most
+//! [`REQUESTS_MAX`] requests; some seconds for 10,000.
 
 mod between;
 mod bypass;
@@ -201,14 +201,18 @@ pub fn work(steps: &[Step], servers: Option<u32>, options: &Options) -> Result<W
     if counted < REQUESTS_MIN {
         return Err(Error::NoTimes { step: steps[0].name.clone() });
     }
-    let mut best: Option<Search> = None;
-    for lines in bypass::candidates(&lines) {
-        let found = search::search(lines, servers.map_or(Among::All, Among::Servers), options);
-        if best.as_ref().is_none_or(|b| found.excess() < b.excess()) {
-            best = Some(found);
+    let among = servers.map_or(Among::All, Among::Servers);
+    let mut best: Option<(f64, Search)> = None;
+    for (valley, kept) in bypass::candidates(&lines) {
+        let found = search::search(kept, among, options);
+        if best.as_ref().is_none_or(|(_, known)| found.excess() < known.excess()) {
+            best = Some((valley, found));
         }
     }
-    let mut found = best.ok_or(Error::NoSteps)?;
+    let (valley, mut found) = best.ok_or(Error::NoSteps)?;
+    if let Some(lines) = bypass::returned(&lines, &found, valley) {
+        found = search::search(lines, among, options);
+    }
     if let Some(closed) = options.closed_loop
         && servers.is_none()
         && found.kinds.iter().any(|kind| kind.kind.servers.is_none() && kind.weight > 0.0)
@@ -232,7 +236,7 @@ pub fn mean_work(times: &Times, hypothesis: &Hypothesis) -> Result<Option<f64>, 
         return Ok(None);
     }
     let kind = Kind { discipline: hypothesis.discipline, servers: hypothesis.servers };
-    let works = line.works(kind, hypothesis.outside.value);
+    let works = line.works(kind, hypothesis.outside.value.into());
     let judged = works.iter().zip(&line.counted).filter(|r| *r.1).map(|r| *r.0);
     Ok(Some(judged.sum::<f64>() / line.counted() as f64))
 }

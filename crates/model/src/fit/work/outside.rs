@@ -1,106 +1,240 @@
-//! How much the time outside of the servers varies, of one server in line.
+//! The time outside of the servers: its law, and which laws are compatible with the times.
 //!
-//! While requests wait, the k-th gap between departures is its work plus what it spends outside less
-//! what the one before spent there: Sₖ + Oₖ − Oₖ₋₁. Works are independent, so that the covariance of
-//! successive gaps is −Var\[O\] (R. Roll, "A simple implicit measure of the effective bid-ask spread",
-//! 1984, finds a spread of prices so). That of gaps two apart is 0 but for what makes neighbouring works
-//! alike, so it is taken off. Of separate lines it is so in each. Of several servers, or shared ones, gaps say nothing of the kind:
-//! the variance outside then counts as work's.
+//! It is a gamma law by its mean and its coefficient of variation. Both are part of a hypothesis, because a law that
+//! varies shows in works twice for a request that waited (when it began is known from the departure of another) and
+//! once for others; [`super::line::Line::evened`] makes them alike, so that under the right law the test of
+//! independence finds nothing. Taken for a constant, a time that varies makes the works of these two unlike, and the
+//! constant under which they are least so is not the mean.
+//!
+//! Where a processor is shared, the two are not made alike, and a law is one of those that leave works most alike.
 
 use crate::queue::Discipline;
 
-use super::search::Search;
+use super::line::{Kind, Line};
+use super::score::Score;
+use super::search::{Judge, Point, excess};
 
-/// The fewest pairs of gaps, and the least value in standard errors.
-const PAIRS: usize = 200;
-const ERRORS: f64 = 3.0;
-/// The most SCV: that of a few slow replies is no law of all.
-const SCV_MAX: f64 = 4.0;
-
-/// What the time outside adds.
+/// A law of the time outside of the servers: a gamma law, or a constant.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Spread {
+pub(super) struct Outside {
+    /// Its mean, seconds; below zero if a server is busy after its reply.
+    pub mean: f64,
+    /// Its standard deviation over its mean; 0 of a constant.
+    pub cv: f64,
+}
+
+impl Outside {
     /// Its variance, s².
-    pub variance: f64,
-    /// The standard error of that.
-    pub error: f64,
-    /// The variance that it adds to works, s².
-    pub of_work: f64,
-}
-
-/// Sums of pairs.
-#[derive(Clone, Copy, Debug, Default)]
-struct Pairs {
-    n: f64,
-    a: f64,
-    b: f64,
-    ab: f64,
-    aabb: f64,
-}
-
-impl Pairs {
-    fn add(&mut self, a: f64, b: f64) {
-        let Pairs { n, a: sum_a, b: sum_b, ab, aabb } = self;
-        (*n, *sum_a, *sum_b) = (*n + 1.0, *sum_a + a, *sum_b + b);
-        (*ab, *aabb) = (*ab + a * b, *aabb + a * b * a * b);
+    pub fn variance(self) -> f64 {
+        (self.cv * self.mean).powi(2)
     }
 
-    /// The covariance and its standard error. Values are relative to a mean already.
-    fn covariance(&self) -> (f64, f64) {
-        let n = self.n.max(1.0);
-        let product = self.ab / n;
-        let variance = (self.aabb / n - product * product).max(0.0);
-        (product - self.a / n * (self.b / n), (variance / n).sqrt())
+    /// How much longer than the mean it is for a value of the standard normal law (E. Wilson and M. Hilferty's
+    /// approximation of the quantiles of a gamma law, 1931).
+    pub fn beyond(self, normal: f64) -> f64 {
+        let third = self.cv / 3.0;
+        self.mean * ((1.0 - third * third + third * normal).max(0.0).powi(3) - 1.0)
     }
 }
 
-/// The variance of the time outside under the best hypothesis; `None` if nothing shows.
-pub(super) fn spread(found: &Search) -> Option<Spread> {
-    let (kind, outside) = (found.best.kind, found.best.outside);
-    let one = kind.discipline == Discipline::Fifo && kind.servers == Some(1);
-    if !one && kind.lines() == 0 {
-        return None;
+impl From<f64> for Outside {
+    fn from(mean: f64) -> Outside {
+        Outside { mean, cv: 0.0 }
     }
-    if outside <= 0.0 {
-        return None;
+}
+
+/// Times outside that are tried first, up to what [`Reach`] allows.
+const MEANS: usize = 12;
+/// Times outside below zero: a server is busy for so long after its reply has left (it logs, tidies
+/// up, or spends a credit that idle links save up). Tried for lines only, down to this part of the
+/// median response of the requests that met no other.
+const AFTER: usize = 5;
+const LONGEST: f64 = 0.6;
+/// Coefficients of variation: those that are tried first, and those of the result.
+const FIRST: [f64; 2] = [0.3, 0.7];
+const VARIATIONS: [f64; 8] = [0.0, 0.15, 0.3, 0.45, 0.6, 0.75, 0.9, 1.05];
+/// The most.
+const VARIATION_MAX: f64 = 1.1;
+/// Quantiles of the response of the requests that met no other, with the values of the standard normal law there: a
+/// time outside is in every response, so that its quantiles are below those.
+const QUANTILES: [(f64, f64); 4] = [(0.05, -1.645), (0.25, -0.674), (0.5, 0.0), (0.75, 0.674)];
+/// Times outside of a kind in the result, and the difference of the statistic they reach to.
+const GRID: usize = 13;
+const REACH: f64 = 8.0;
+/// The least share of a kind's weight that is kept.
+const NEGLIGIBLE: f64 = 1e-4;
+
+/// The times outside that are tried.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reach {
+    /// The quantiles of the response of the requests that met no other.
+    alone: [f64; QUANTILES.len()],
+}
+
+impl Reach {
+    /// Of steps; responses of requests that met no other if there are enough, or else all.
+    pub fn new(lines: &[Line]) -> Reach {
+        let mut alone = Vec::new();
+        for line in lines {
+            let met = line.met(0.0).into_iter().enumerate();
+            let alone_at = met.filter(|(i, met)| *met == 0 && line.counted[*i]).map(|r| r.0);
+            alone.extend(alone_at.map(|i| line.departures[i] - line.arrivals[i]));
+        }
+        if alone.len() < 20 {
+            let all = lines.iter().flat_map(|l| l.departures.iter().zip(&l.arrivals));
+            alone = all.map(|(d, a)| d - a).collect();
+        }
+        alone.sort_by(f64::total_cmp);
+        let at = |share: f64| alone.get((alone.len() as f64 * share) as usize);
+        Reach { alone: QUANTILES.map(|(share, _)| at(share).copied().unwrap_or(0.0)) }
     }
-    let mut gaps: Vec<Vec<Option<f64>>> = Vec::new();
-    let (mut sum, mut n, mut all) = (0.0, 0.0, 0.0);
-    for line in &found.lines {
-        let places = kind.places(line);
-        let count = kind.lines().max(1) as usize;
-        let mut free = vec![f64::NEG_INFINITY; count];
-        let mut own: Vec<Vec<Option<f64>>> = vec![Vec::new(); count];
-        for &i in &line.by_end {
-            let i = i as usize;
-            let place = places.get(i).map_or(0, |place| *place as usize);
-            let (free, own) = (&mut free[place], &mut own[place]);
-            let end = line.departures[i] - outside;
-            let waited = line.arrivals[i] < *free && line.counted[i];
-            own.push(waited.then_some(end - *free));
-            if waited {
-                (sum, n) = (sum + end - *free, n + 1.0);
+
+    /// The median response of the requests that met no other.
+    pub fn median(self) -> f64 {
+        self.alone[2]
+    }
+
+    /// The least and the largest mean of a time outside with a coefficient of variation. A constant is allowed a
+    /// twentieth of the responses below it.
+    pub fn of(self, kind: Kind, cv: f64) -> (f64, f64) {
+        let unit = |normal: f64| 1.0 + Outside { mean: 1.0, cv }.beyond(normal);
+        let each = QUANTILES.iter().zip(self.alone);
+        let high = each.map(|((_, normal), alone)| alone / unit(*normal).max(1e-9));
+        let high = high.fold(f64::INFINITY, f64::min);
+        let low = match (kind.discipline, kind.servers) {
+            (Discipline::Fifo | Discipline::Lines, Some(_)) if cv <= 0.0 => -LONGEST * self.median(),
+            // Without a limit no work depends on it, and a shared processor has no one next.
+            _ => 0.0,
+        };
+        (low, high)
+    }
+
+    fn allows(self, kind: Kind, outside: Outside) -> bool {
+        let (low, high) = self.of(kind, outside.cv);
+        let varies = outside.cv > 0.0;
+        (low..=high).contains(&outside.mean) && (!varies || may_vary(kind) && outside.mean > 0.0)
+    }
+}
+
+fn may_vary(kind: Kind) -> bool {
+    kind.servers.is_some()
+}
+
+/// A kind with its best score and the time outside at which it has it.
+pub(super) type Coarse = (Kind, Score, Outside);
+
+fn least(all: impl Iterator<Item = Coarse>) -> Option<Coarse> {
+    all.min_by(|a, b| excess(&a.1).total_cmp(&excess(&b.1)))
+}
+
+/// The best constant of those that are tried first.
+pub(super) fn coarse(judge: &Judge, kind: Kind, reach: Reach) -> Coarse {
+    let (low, high) = reach.of(kind, 0.0);
+    let part = |k: usize, of: usize| (k as f64 / of as f64).powf(1.5);
+    let of = |at: f64| (kind, judge.judge(kind, at.into()), at.into());
+    let above = (0..=MEANS).map(|k| high * part(k, MEANS));
+    let below = (1..=AFTER).map(|k| low * part(k, AFTER)).filter(|at| *at < 0.0);
+    least(above.chain(below).map(of)).unwrap_or_else(|| of(0.0))
+}
+
+/// The best law that varies of those that are tried first; `None` if none may.
+pub(super) fn varying(judge: &Judge, kind: Kind, reach: Reach) -> Option<Outside> {
+    let laws = FIRST.iter().filter(|_| may_vary(kind)).flat_map(|cv| {
+        let high = reach.of(kind, *cv).1;
+        (1..=MEANS).map(move |k| Outside { mean: high * k as f64 / MEANS as f64, cv: *cv })
+    });
+    let laws = laws.filter(|law| law.mean > 0.0).map(|law| (kind, judge.judge(kind, law), law));
+    least(laws).map(|best| best.2)
+}
+
+/// The best time outside near one with its statistic, by ever finer steps.
+pub(super) fn refined(judge: &Judge, kind: Kind, near: Outside, reach: Reach) -> (f64, Outside) {
+    let (low, high) = reach.of(kind, near.cv);
+    let mut best = (excess(&judge.judge(kind, near)), near);
+    let mut step = (if near.mean < 0.0 { -low } else { high }) / MEANS as f64;
+    let mut further = if near.cv > 0.0 { 0.2 } else { 0.0 };
+    for _ in 0..6 {
+        let from = best.1;
+        for (mean, cv) in
+            [(-1.0, 0.0), (-0.5, 0.0), (0.5, 0.0), (1.0, 0.0), (0.0, -1.0), (0.0, 1.0), (1.0, 1.0), (-1.0, -1.0)]
+        {
+            let next = Outside {
+                mean: from.mean + mean * step,
+                cv: (from.cv + cv * further).clamp(0.0, VARIATION_MAX),
+            };
+            if next != from && reach.allows(kind, next) {
+                let now = excess(&judge.judge(kind, next));
+                if now < best.0 {
+                    best = (now, next);
+                }
             }
-            all += f64::from(u8::from(line.counted[i]));
-            *free = end;
         }
-        gaps.append(&mut own);
+        (step, further) = (0.5 * step, 0.5 * further);
     }
-    let mean = sum / f64::max(n, 1.0);
-    let (mut next, mut second) = (Pairs::default(), Pairs::default());
-    for own in &gaps {
-        for three in own.windows(3) {
-            let [Some(a), Some(b), Some(c)] = three else { continue };
-            next.add(a - mean, b - mean);
-            second.add(a - mean, c - mean);
+    best
+}
+
+/// Times outside about the best, with weights that sum to that of the kind.
+pub(super) fn around(judge: &Judge, kind: &Point, reach: Reach, phi: f64) -> Vec<Point> {
+    let mut grid: Vec<(f64, Point)> = Vec::new();
+    for cv in VARIATIONS {
+        if cv > 0.0 && (!may_vary(kind.kind) || kind.outside.mean <= 0.0) {
+            break;
         }
+        grid.append(&mut along(judge, kind, reach, phi, cv));
     }
-    if (next.n as usize) < PAIRS {
-        return None;
+    // The test has steps with the time outside: a point may be better than the best of the search.
+    let least = grid.iter().map(|(_, p)| excess(&p.score)).fold(f64::INFINITY, f64::min);
+    // A constant is as likely beforehand as all other laws together.
+    let weight = |(width, p): &(f64, Point)| {
+        let before = if p.outside.cv > 0.0 { 1.0 } else { (VARIATIONS.len() - 1) as f64 };
+        before * width.max(1e-12) * (-(excess(&p.score) - least) / (2.0 * phi)).exp()
+    };
+    let all: f64 = grid.iter().map(weight).sum();
+    let weighted = grid.into_iter().map(|each| Point { weight: weight(&each) / all, ..each.1 });
+    let mut points: Vec<Point> = weighted.filter(|p| p.weight >= NEGLIGIBLE).collect();
+    points.iter_mut().for_each(|p| p.weight *= kind.weight);
+    points
+}
+
+/// Those of one coefficient of variation, each with the width of its step.
+fn along(judge: &Judge, kind: &Point, reach: Reach, phi: f64, cv: f64) -> Vec<(f64, Point)> {
+    let (lowest, highest) = reach.of(kind.kind, cv);
+    let least = excess(&kind.score);
+    let apart = |mean: f64| excess(&judge.judge(kind.kind, Outside { mean, cv })) - least;
+    // The best mean with this variation.
+    let start = kind.outside.mean.clamp(lowest, highest);
+    let mut best = (apart(start), start);
+    let mut step = highest.max(-lowest) / 8.0;
+    for _ in 0..5 {
+        for mean in [best.1 - step, best.1 + step] {
+            if (lowest..=highest).contains(&mean) {
+                let now = apart(mean);
+                if now < best.0 {
+                    best = (now, mean);
+                }
+            }
+        }
+        step *= 0.5;
     }
-    let ((near, near_error), (far, far_error)) = (next.covariance(), second.covariance());
-    let (variance, error) = (far - near, near_error.hypot(far_error));
-    let found = variance > ERRORS * error && variance > 1e-4 * outside * outside;
-    let variance = variance.min(SCV_MAX * outside * outside);
-    found.then(|| Spread { variance, error, of_work: variance * (1.0 + n / f64::max(all, 1.0)) })
+    if best.0 > REACH * phi {
+        return Vec::new();
+    }
+    let most = highest.max(-lowest);
+    let edge = |sign: f64| {
+        let mut step = (most / 400.0).max(1e-12);
+        let mut at = best.1;
+        while step < 4.0 * most {
+            at = (best.1 + sign * step).clamp(lowest, highest);
+            if at <= lowest || at >= highest || apart(at) > REACH * phi {
+                break;
+            }
+            step *= 2.0;
+        }
+        at
+    };
+    let (low, high) = (edge(-1.0), edge(1.0));
+    let width = (high - low) / (GRID - 1) as f64;
+    let point = |i: usize| judge.point(kind.kind, Outside { mean: low + width * i as f64, cv });
+    (0..GRID).map(|i| (width, point(i))).collect()
 }

@@ -91,7 +91,7 @@ pub fn prospects(
     // As they were fitted: without the hits that the source does not name, if those pass the servers by.
     let passes = worked.hypotheses.first().map_or(0.0, |first| first.bypass);
     let off = |lines: &Vec<Line>| (bypass_of(lines, |_| 1.0) - passes).abs();
-    let candidates = bypass::candidates(&measured).into_iter();
+    let candidates = bypass::candidates(&measured).into_iter().map(|(_, lines)| lines);
     let measured =
         candidates.min_by(|a, b| off(a).total_cmp(&off(b))).ok_or(Error::NoCompletions)?;
     let kinds: Vec<Kind> = worked

@@ -55,7 +55,7 @@ pub(super) fn rates(found: &Search, seed: u64) -> Option<StateRates> {
     let mut measured = none();
     for line in &lines {
         let ends = line.departures.iter().zip(&line.arrivals);
-        let mut ends: Vec<f64> = ends.map(|(d, a)| (d - found.best.outside).max(*a)).collect();
+        let mut ends: Vec<f64> = ends.map(|(d, a)| (d - found.best.outside.mean).max(*a)).collect();
         add(&mut measured, line, &line.arrivals, &mut ends);
     }
     let mut shown: Vec<&Point> = vec![&found.best];
@@ -66,7 +66,8 @@ pub(super) fn rates(found: &Search, seed: u64) -> Option<StateRates> {
     for point in &shown {
         let mut totals = none();
         for line in &lines {
-            let mut works = line.works(point.kind, point.outside);
+            let works = line.works(point.kind, point.outside).into_iter();
+            let mut works: Vec<f64> = works.map(|work| work.max(0.0)).collect();
             works.shuffle(&mut random);
             let places = point.kind.places(line);
             let mut ends = replay(point.kind, &line.arrivals, &works, &places);

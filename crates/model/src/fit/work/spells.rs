@@ -71,7 +71,7 @@ fn add(sums: &mut ByMet, work: f64, met: u32) {
 fn by_met(found: &Search) -> ByMet {
     let (best, mut sums) = (&found.best, ByMet::default());
     for line in &found.lines {
-        let each = line.works(best.kind, best.outside).into_iter().zip(line.met(best.outside));
+        let each = line.works(best.kind, best.outside).into_iter().zip(line.met(best.outside.mean));
         each.zip(&line.counted).filter(|r| *r.1).for_each(|((w, met), _)| add(&mut sums, w, met));
     }
     sums

@@ -245,7 +245,7 @@ fn works_are_the_drawn_ones() {
             let line = Line::new(&times, REQUESTS_MAX).unwrap();
             let kind = Kind { discipline, servers: Some(servers as u32) };
             // The last ones of the sharing run left others behind.
-            for (work, known) in line.works(kind, 0.002).iter().zip(&drawn).take(2_900) {
+            for (work, known) in line.works(kind, 0.002.into()).iter().zip(&drawn).take(2_900) {
                 assert!((work - known).abs() < 1e-9, "{discipline:?} {servers}: {work} {known}");
             }
             let naive = |i: usize| {

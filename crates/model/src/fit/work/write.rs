@@ -22,7 +22,6 @@ use super::doubts::{in_spells, misfit, pauses, warnings};
 use super::full::Full;
 use super::line::{Kind, Line};
 use super::lines::shares;
-use super::outside::{Spread, spread};
 use super::search::{Point, Search, Sums};
 use super::spells::{Spells, spells, spread_by_met};
 use super::{Known, Worked, kinds, rates};
@@ -80,8 +79,7 @@ impl Fitted {
     fn new(found: &Search, imagined: usize, late: f64, options: &Options) -> Result<Fitted, Error> {
         let best = &found.best;
         let blur = blur(found);
-        let spread = spread(found);
-        let not_work = blur + spread.map_or(0.0, |s| s.of_work);
+        let not_work = blur + best.varies;
         let law = law_of_works(found, not_work)?;
         let mut between = Between::of(found, blur, imagined);
         let spells = spells(found, options.seed);
@@ -96,17 +94,18 @@ impl Fitted {
         let full = Full::of(found, options.closed_loop, mean, between, q0);
         let further = full.map_or(between.further, Full::form);
         between.deviation = between.deviation.hypot(further);
-        let rows = rows(found, blur, spread, between, full, options);
+        let rows = rows(found, blur, between, full, options);
         let column = |f: &dyn Fn(&Row) -> f64| rows.iter().map(f).collect::<Vec<f64>>();
         let q0 = Parameter::from_replicates(q0, &column(&|r| r.bypass), "1");
         let own: Vec<&Row> = rows.iter().filter(|r| is_of(r, best)).collect();
         let of_own = |f: &dyn Fn(&Row) -> f64| own.iter().map(|r| f(r)).collect::<Vec<f64>>();
         let mean = Parameter::from_replicates(mean, &of_own(&|r| r.mean), "s");
         let scv = Parameter::from_replicates(law.scv(), &of_own(&|r| r.scv), "1");
-        let delay = best.outside + late;
+        let delay = best.outside.mean + late;
         let outside = Parameter::from_replicates(delay, &of_own(&|r| r.outside + late), "s");
-        let outside_scv = spread.map(|s| {
-            let value = s.variance / delay.powi(2);
+        let varies = best.outside.variance();
+        let outside_scv = (varies > 0.0 && delay > 0.0).then(|| {
+            let value = varies / delay.powi(2);
             Parameter::from_replicates(value, &of_own(&|r| r.outside_scv(late)), "1")
         });
         Ok(Fitted {
@@ -306,9 +305,8 @@ fn law_of_works(found: &Search, blur: f64) -> Result<Empirical, Error> {
             works.record(((work * 1e9) as u64).max(1));
         }
     }
-    let law = Empirical::from_histogram(&works)?;
-    let variance = (law.scv() * law.mean().powi(2) - blur).max(0.0);
-    law.with_moments(law.mean(), variance / law.mean().powi(2))
+    let (mean, scv) = moments(sum(found.best.blocks.iter().flatten()), blur);
+    Empirical::from_histogram(&works)?.with_moments(mean, scv)
 }
 
 /// The share of judged requests that passed by, with a weight for each step.
@@ -344,7 +342,6 @@ pub(super) fn normal(random: &mut StdRng) -> f64 {
 fn rows(
     found: &Search,
     blur: f64,
-    spread: Option<Spread>,
     between: Between,
     full: Option<Full>,
     options: &Options,
@@ -375,13 +372,10 @@ fn rows(
             total = (total.0 + w * all.0, total.1 + w * all.1, total.2 + w * all.2);
             weights[drawn.step] += w;
         }
-        // What the time outside varies by is known to its standard error.
-        let drawn = spread.filter(|_| point.kind == found.best.kind && point.outside > 0.0);
-        let drawn = drawn.map_or((0.0, 0.0), |s| {
-            let factor = (1.0 + s.error / s.variance * normal(&mut random)).max(0.0);
-            (factor * s.variance, factor * s.of_work)
-        });
-        let (mean, scv) = moments(total, blur + drawn.1);
+        // Of a constant outside nothing is taken off, because the model does not vary it.
+        let constant = found.best.outside.cv <= 0.0;
+        let varies = if constant { 0.0 } else { point.varies };
+        let (mean, scv) = moments(total, blur + varies);
         let at_heaviest = mean * between.shift;
         let mean = mean * between.factor(&mut random);
         // What differs from run to run is in the work of full load as in that of light load.
@@ -394,8 +388,8 @@ fn rows(
                 servers: in_class(point.kind).0,
                 shared: in_class(point.kind).1.is_shared(),
                 lines: point.kind.lines(),
-                outside: point.outside,
-                varies: drawn.0,
+                outside: point.outside.mean,
+                varies: point.outside.variance(),
                 mean,
                 scv,
                 bypass: bypass_of(&found.lines, |i| weights[i]),
@@ -448,7 +442,7 @@ fn hypotheses(found: &Search, fitted: &Fitted, blur: f64) -> Vec<Hypothesis> {
             weight: kind.weight,
             work: Parameter::from_replicates(mean.max(1e-12), &column(&|r| r.mean), "s"),
             scv,
-            outside: Parameter::from_replicates(kind.outside, &column(&|r| r.outside), "s"),
+            outside: Parameter::from_replicates(kind.outside.mean, &column(&|r| r.outside), "s"),
             bypass: fitted.q0.value,
         }
     };
