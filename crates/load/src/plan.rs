@@ -15,8 +15,11 @@ const TIMES: u64 = 200_000;
 #[derive(Clone, Debug, Serialize)]
 pub struct Plan {
     /// The service: `http[s]://HOST:PORT[/PREFIX]`, or an http(s) URL with `{key}` in the place of
-    /// the key; `s3://BUCKET[/PREFIX]?endpoint=http[s]://HOST:PORT`; `memcached://HOST:PORT`.
+    /// the key; `s3://BUCKET[/PREFIX]?endpoint=http[s]://HOST:PORT`; `memcached://HOST:PORT`; `file:///PATH` of a
+    /// folder, or of a block device or file.
     pub url: String,
+    /// Overwrite a block device or a file, if the URL is one.
+    pub destroy: bool,
     /// Request the URL as it is, without a key.
     pub fixed: bool,
     /// The path before the key, if the URL has no path of its own.
@@ -78,6 +81,7 @@ impl Plan {
     pub fn new(url: &str, load: Load, keys: Keys, out: PathBuf) -> Plan {
         Plan {
             url: url.to_owned(),
+            destroy: false,
             fixed: false,
             prefix: None,
             token: None,
@@ -110,11 +114,17 @@ impl Plan {
         self.target().map_or_else(|_| self.url.clone(), |target| target.to_string())
     }
 
+    /// Whether the URL is a folder or file whose file system has no transfers that bypass the page cache.
+    pub fn is_cached(&self) -> bool {
+        self.target().is_ok_and(|target| target.files().is_some_and(|files| !files.is_direct()))
+    }
+
     /// Parses the URL and resolves its host.
     pub(super) fn target(&self) -> Result<Target, TargetError> {
         let token = self.token.as_deref();
         let trust = self.ca_file.as_deref().map_or(Trust::System, Trust::File);
         match self.scheme() {
+            "file" => return Target::local(&self.url, self.destroy, self.verify),
             "memcached" => return Target::memcached(&self.url, self.multi_get > 1),
             "s3" => {
                 let unix_ns = i128::from(clock::now()) + clock::unix_offset_ns();
@@ -210,7 +220,7 @@ impl Plan {
     /// Checks the options that only one of the protocols has.
     fn protocol_mistakes(&self, check: &mut impl FnMut(bool, String)) {
         let scheme = self.scheme();
-        if matches!(scheme, "memcached" | "s3") {
+        if matches!(scheme, "memcached" | "s3" | "file") {
             let http = self.fixed || self.prefix.is_some() || self.token.is_some();
             let message = "a fixed URL, a prefix and a bearer token are for http:// only; write a \
                          key prefix as s3://BUCKET/PREFIX, or in the key format";

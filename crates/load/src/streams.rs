@@ -96,7 +96,8 @@ pub fn streams(plan: &Plan, streams: Streams, stop: &AtomicBool) -> anyhow::Resu
         "a stream must read ahead as much as it starts with"
     );
     let target = plan.target()?;
-    ensure!(!target.is_memcached() && !target.is_secure(), "streams need a service at http://");
+    let http = !target.is_memcached() && target.files().is_none();
+    ensure!(http && !target.is_secure(), "streams need a service at http://");
     let (fit, complaint) = raise_files(streams.count);
     ensure!(fit >= streams.count, complaint.unwrap_or_default());
     let keys = KeySource::open(&plan.keys, 1)?;

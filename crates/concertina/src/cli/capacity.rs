@@ -28,6 +28,8 @@ Examples:
   concertina capacity disk.csv --at 0.7,4KiB --json
   concertina capacity http://127.0.0.1:7070             measure a store, fit, judge on unseen mixes
   concertina capacity memcached://127.0.0.1:11211 --sizes 1k,4k,16k --mix 0.7,1KiB:0.5,16KiB:0.5
+  concertina capacity file:///srv/data                  files in a new folder there, removed at the end
+  concertina capacity file:///dev/sdx                   a block device, only read; --destroy overwrites it
 
 The columns decide which law is fitted (other columns are ignored):
   size_bytes,read_share,throughput   saturated I/Os per second, reads from 0 to 1
@@ -38,7 +40,8 @@ harmonic mean) or of the capacity given to each size (--by capacity, arithmetic 
 Predictions outside the measured points are marked with >.")]
 pub struct Args {
     /// The table, a CSV file with column names in its first line; or the address of a store, as of
-    /// `concertina load`: it is measured, by puts and gets of objects s4096-0 …
+    /// `concertina load`, or file:///PATH of a folder or block device: it is measured, by puts and gets of objects
+    /// s4096-0 …
     #[arg(value_name = "FILE.csv|URL")]
     file: PathBuf,
     #[command(flatten)]

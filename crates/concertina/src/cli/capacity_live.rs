@@ -1,11 +1,12 @@
 //! `concertina capacity URL`: the capacity of a store that is measured.
 
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use anyhow::{Context as _, ensure};
 use clap::Parser;
 use model::capacity::MixPart;
 use rand::rngs::StdRng;
@@ -16,12 +17,15 @@ use report::objective::digits;
 use super::load::{bar, seconds, watch_interrupts};
 use super::load_options::LoadOptions;
 use crate::cli::output::{out, outln};
-use crate::survey::{Settings, Survey, part, run as go};
+use crate::survey::{Folder, Reads, Settings, Survey, bytes_of_objects, part, reads, run as go};
 use load::{Load, Plan, Progress};
 
 /// Options of a measurement.
 #[derive(clap::Args)]
 pub(super) struct Flags {
+    /// file://: overwrite the block device or file; without this it is only read
+    #[arg(long, help_heading = "A store")]
+    destroy: bool,
     /// Sizes of the objects
     #[arg(long, value_delimiter = ',', value_name = "BYTES,…", help_heading = "A store")]
     #[arg(default_value = "4KiB,16KiB,64KiB,256KiB,1MiB", value_parser = size)]
@@ -81,6 +85,9 @@ struct Line {
     options: LoadOptions,
 }
 
+/// A warning.
+const CACHED: &str = "The file system has no O_DIRECT: reads may come from memory, and each write ends with fdatasync.";
+
 /// Measures, fits, judges and prints.
 pub(super) fn run(
     url: &str,
@@ -101,10 +108,36 @@ pub(super) fn run(
     words.push(format!("--threads={}", flags.threads));
     words.push(format!("--seed={}", flags.seed));
     let options = Line::try_parse_from(words)?.options;
-    let plan: Plan = options.plan(Load::Nothing, options.generated(), 1)?;
+    let mut plan: Plan = options.plan(Load::Nothing, options.generated(), 1)?;
     let mut sizes = flags.sizes.clone();
     sizes.sort_unstable();
     sizes.dedup();
+    let path = url.strip_prefix("file://").map(Path::new);
+    ensure!(path.is_some() || !flags.destroy, "--destroy is for file:///PATH");
+    let mut folder = None;
+    let mut reads_only = false;
+    if let Some(path) = path {
+        let kind = path.metadata().with_context(|| format!("cannot use {}", path.display()))?;
+        if kind.is_dir() {
+            ensure!(!flags.destroy, "--destroy is for a block device or a file, not for a folder");
+            let of_mixes = wanted.iter().flatten().map(|part| part.size_bytes as u64);
+            let mut all: Vec<u64> = sizes.iter().copied().chain(of_mixes).collect();
+            all.sort_unstable();
+            all.dedup();
+            let made = Folder::create(path, bytes_of_objects(&all))?;
+            plan.url = format!("file://{}", made.path().display());
+            folder = Some(made);
+        } else {
+            plan.destroy = flags.destroy;
+            reads_only = !flags.destroy;
+            ensure!(
+                !reads_only || wanted.is_empty(),
+                "{} is only read, so mixes cannot be predicted; --destroy overwrites it",
+                path.display()
+            );
+        }
+    }
+    let cached = plan.is_cached();
     let settings = Settings {
         plan,
         mixes: drawn(&sizes, flags.judge, flags.seed),
@@ -118,13 +151,27 @@ pub(super) fn run(
     let stop = Arc::new(AtomicBool::new(false));
     watch_interrupts(&stop)?;
     let bar = bar(flags.quiet || !std::io::stderr().is_terminal());
-    let survey = go(&settings, &stop, &mut |p: &Progress| {
+    let mut progress = |p: &Progress| {
         bar.set_position((p.done * 1000.0) as u64);
         bar.set_prefix(p.stage.clone());
         bar.set_message(format!("{:.0}/s, {} errors", p.rate, p.errors));
-    });
+    };
+    if reads_only {
+        let found = reads(&settings, &stop, &mut progress);
+        bar.finish_and_clear();
+        let found = found?;
+        if json {
+            outln!("{:#}", serde_json::to_value(&found)?);
+        } else {
+            out!("{}", reads_text(url, &found, cached));
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let survey = go(&settings, &stop, &mut progress);
     bar.finish_and_clear();
-    let survey = survey?;
+    drop(folder);
+    let mut survey = survey?;
+    survey.warnings.extend(cached.then(|| CACHED.to_owned()));
     if json {
         outln!("{:#}", value(&settings, &survey)?);
     } else {
@@ -163,6 +210,27 @@ fn value(settings: &Settings, survey: &Survey) -> anyhow::Result<serde_json::Val
     value["scatter"] = serde_json::to_value(survey.law.scatter())?;
     value["dir"] = PathBuf::from(&settings.plan.out).display().to_string().into();
     Ok(value)
+}
+
+/// What reads alone reach.
+fn reads_text(url: &str, found: &Reads, cached: bool) -> String {
+    let gain = if found.saturated { ", more gain nothing" } else { "" };
+    let mut text = format!("{url}: {} clients{gain}. Only reads: --destroy overwrites it.\n\n", found.clients);
+    let mut grid = Grid::new("rrr", &["bytes", "reads/s", "MB/s"]);
+    for point in &found.points {
+        let bytes = point.parts.first().map_or(0.0, |part| part.size_bytes);
+        let half = point.half_width.map_or(String::new(), |half| format!(" ± {}", digits(half, 2)));
+        grid.row([
+            digits(bytes, 15),
+            format!("{}{half}", digits(point.throughput, 4)),
+            digits(bytes * point.throughput / 1e6, 4),
+        ]);
+    }
+    text += &grid.text();
+    if cached {
+        text += &format!("Warning: {CACHED}\n");
+    }
+    text
 }
 
 /// What the law is.

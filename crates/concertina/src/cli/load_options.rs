@@ -18,6 +18,7 @@ Services:
   's3://BUCKET?endpoint=http://HOST:PORT'   objects of an S3-compatible store; &region=, if not us-east-1.
                                      Signed with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or --credentials
   memcached://HOST:PORT              get, set and delete of the text protocol; --multi-get for several keys
+  file:///PATH                       a folder, a file for each key; of a block device or file parts, which are only read
 Write https:// instead of http:// for TLS; --ca-file adds certificates that the system does not know.";
 
 /// The distribution of think times.

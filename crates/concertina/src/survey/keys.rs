@@ -20,6 +20,16 @@ const BLOCK: usize = 20;
 const OBJECTS_MAX: u64 = 256;
 const BYTES_MAX: u64 = 64 << 20;
 
+/// The objects of a size.
+fn count(size: u64) -> u64 {
+    (BYTES_MAX / size.max(1)).clamp(4, OBJECTS_MAX)
+}
+
+/// The bytes of all objects of some sizes.
+pub fn bytes_of_objects(sizes: &[u64]) -> u64 {
+    sizes.iter().map(|&size| size * count(size)).sum()
+}
+
 /// The trace.
 pub(super) struct Requests {
     pub file: PathBuf,
@@ -37,7 +47,6 @@ impl Requests {
         sizes.extend(points.iter().flatten().map(|part| part.size_bytes as u64));
         sizes.sort_unstable();
         sizes.dedup();
-        let count = |size: u64| (BYTES_MAX / size.max(1)).clamp(4, OBJECTS_MAX);
         let mut text = String::from("time_ms,key,size,op\n");
         let mut objects = 0;
         for &size in &sizes {

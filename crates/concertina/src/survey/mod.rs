@@ -7,9 +7,10 @@
 //! requests: the harmonic mean is the reading that should hold, and the arithmetic one is shown beside it
 //! ([`model::capacity::Shares`]).
 //!
-//! - `keys`: the requests, as one trace with a slice for each point. `judge`: the law and its error, from what
+//! - `files`: the folder of a survey of a file system. `keys`: the requests, as one trace with a slice for each point. `judge`: the law and its error, from what
 //!   was measured. `text`: the output for people.
 
+mod files;
 mod judge;
 mod keys;
 mod text;
@@ -22,8 +23,10 @@ use model::capacity::{IoCapacity, MixError, MixPart};
 use model::statistics::batch_means;
 use serde::{Deserialize, Serialize};
 
+pub use files::Folder;
 pub use judge::judge;
 use keys::Requests;
+pub use keys::bytes_of_objects;
 use load::{Keys, Length, Load, Plan, Progress, Session, Size, Think};
 
 /// A doubling of the clients that gains less than this is fruitless; two of them end the search.
@@ -132,18 +135,58 @@ pub fn run(
     stop: &Arc<AtomicBool>,
     progress: &mut dyn FnMut(&Progress),
 ) -> anyhow::Result<Survey> {
-    ensure!(!settings.sizes.is_empty() && settings.repeat >= 1, "nothing to measure");
-    std::fs::create_dir_all(&settings.plan.out)?;
-    let alone: Vec<Vec<MixPart>> = settings
-        .sizes
-        .iter()
+    let sizes = settings.sizes.iter();
+    let alone: Vec<Vec<MixPart>> = sizes
         .flat_map(|&size| [1.0, 0.0].map(|read_share| vec![part(size, read_share, 1.0)]))
         .collect();
     let all: Vec<Vec<MixPart>> = alone.iter().chain(&settings.mixes).cloned().collect();
-    let requests = Requests::write(&settings.plan.out.join("requests.csv"), &all, settings)?;
+    let (clients, saturated, mut points) =
+        measure(settings, &all, alone.len(), true, stop, progress)?;
+    let mixes = points.split_off(alone.len());
+    judge(settings.repeat, (clients, saturated), points, mixes, &settings.wanted)
+}
+
+/// Reads alone of each size, of a store that must not be written.
+#[derive(Clone, Debug, Serialize)]
+pub struct Reads {
+    /// Clients of every point.
+    pub clients: usize,
+    /// Whether more clients gained nothing at every point.
+    pub saturated: bool,
+    /// One for each size.
+    pub points: Vec<Measured>,
+}
+
+/// Measures reads alone. Nothing is written, so every object must be there.
+pub fn reads(
+    settings: &Settings,
+    stop: &Arc<AtomicBool>,
+    progress: &mut dyn FnMut(&Progress),
+) -> anyhow::Result<Reads> {
+    let all: Vec<Vec<MixPart>> =
+        settings.sizes.iter().map(|&size| vec![part(size, 1.0, 1.0)]).collect();
+    let (clients, saturated, points) = measure(settings, &all, all.len(), false, stop, progress)?;
+    Ok(Reads { clients, saturated, points })
+}
+
+/// Measures points, with the clients that saturate the first `alone` of them. With `fill`, every object is put
+/// before.
+fn measure(
+    settings: &Settings,
+    all: &[Vec<MixPart>],
+    alone: usize,
+    fill: bool,
+    stop: &Arc<AtomicBool>,
+    progress: &mut dyn FnMut(&Progress),
+) -> anyhow::Result<(usize, bool, Vec<Measured>)> {
+    ensure!(!settings.sizes.is_empty() && settings.repeat >= 1, "nothing to measure");
+    std::fs::create_dir_all(&settings.plan.out)?;
+    let requests = Requests::write(&settings.plan.out.join("requests.csv"), all, settings)?;
     let bench = Bench { settings, requests: &requests, stop };
-    bench.fill(progress)?;
-    let (clients, saturated) = bench.search(alone.len(), progress)?;
+    if fill {
+        bench.fill(progress)?;
+    }
+    let (clients, saturated) = bench.search(alone, progress)?;
     let mut rates: Vec<Vec<f64>> = vec![Vec::new(); all.len()];
     let mut failed: Vec<(u64, u64, u64)> = vec![(0, 0, 0); all.len()];
     let mut busy = vec![0.0f64; all.len()];
@@ -168,9 +211,7 @@ pub fn run(
         let generator = busy[point];
         Measured { parts, repetitions, throughput, half_width, errors, refused, generator }
     };
-    let points: Vec<Measured> = (0..alone.len()).map(measured).collect();
-    let mixes: Vec<Measured> = (alone.len()..all.len()).map(measured).collect();
-    judge(settings.repeat, (clients, saturated), points, mixes, &settings.wanted)
+    Ok((clients, saturated, (0..all.len()).map(measured).collect()))
 }
 
 /// A part of a mix.

@@ -178,3 +178,49 @@ fn the_capacity_of_a_store_is_measured_and_judged() {
     }
     fails(dir.path(), &[&args[..], &["--by", "capacity"]].concat(), "leave --by out");
 }
+
+/// A file system is measured by files of its own, which are gone in the end; a file in the place of a device is
+/// only read, unless it may be overwritten.
+#[test]
+fn the_capacity_of_a_folder_and_of_a_file_is_measured() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path().join("place");
+    std::fs::create_dir(&place).unwrap();
+    let few = ["--repeat", "2", "--duration", "60ms", "--warmup", "10ms", "--clients-max", "2"];
+    let sizes = ["--sizes", "4KiB,10000", "--judge", "2"];
+    let folder = format!("file://{}", place.display());
+    let args = [&["capacity", &folder][..], &few, &sizes, &["--json", "--out", "first"]].concat();
+    let found = json(dir.path(), &args);
+    for point in found["points"].as_array().unwrap() {
+        assert!(point["throughput"].as_f64().unwrap() > 0.0 && point["errors"] == 0.0, "{point}");
+    }
+    assert_eq!(found["judged"].as_array().unwrap().len(), 2);
+    assert_eq!(std::fs::read_dir(&place).unwrap().count(), 0, "files are left");
+
+    let device = dir.path().join("device");
+    std::fs::write(&device, vec![7; 4 << 20]).unwrap();
+    let whole = format!("file://{}", device.display());
+    let args = [&["capacity", &whole][..], &few, &sizes].concat();
+    let said = text(dir.path(), &[&args[..], &["--out", "second"]].concat());
+    assert!(said.contains("Only reads: --destroy overwrites it"), "{said}");
+    assert_eq!(std::fs::read(&device).unwrap(), vec![7; 4 << 20]);
+    let with = [&args[..], &["--out", "third", "--destroy"]].concat();
+    assert!(text(dir.path(), &with).contains("Judged on 2"));
+    assert_ne!(std::fs::read(&device).unwrap(), vec![7; 4 << 20]);
+
+    let with = |url: &str, more: &[&str], words: &str| {
+        fails(dir.path(), &[&["capacity", url][..], &few, more].concat(), words);
+    };
+    with("file:///nowhere/at/all", &[], "cannot use /nowhere/at/all");
+    with("file://relative", &[], "cannot use relative");
+    with(&folder, &["--destroy"], "not for a folder");
+    with("http://127.0.0.1:1", &["--destroy"], "--destroy is for file:///PATH");
+    with(&whole, &["--mix", "0.5,4KiB:1"], "only read");
+    let huge = ["--sizes", "1GiB,1073741823,1073741822,1073741821"];
+    let room = rustix::fs::statvfs(dir.path()).unwrap();
+    if room.f_bavail * room.f_frsize < 16 << 30 {
+        with(&folder, &huge, "MiB are free");
+    }
+    with("file:///proc", &["--sizes", "4KiB"], "proc");
+    assert_eq!(std::fs::read_dir(&place).unwrap().count(), 0, "files are left");
+}

@@ -9,6 +9,7 @@ use rustix::net::{
     sockopt,
 };
 
+use super::files::Answers;
 use super::memcached::{self, Replies};
 use super::tls::Session;
 use super::{Body, Reply, ReplyError, ReplyReader, Target};
@@ -62,6 +63,7 @@ pub struct Connection {
 enum Reader {
     Http(ReplyReader, Option<Check>),
     Memcached(Box<Replies>),
+    Files(Answers),
 }
 
 /// A body being sent.
@@ -83,6 +85,11 @@ impl Connection {
     /// Begins to connect to `target`; the socket becomes writable when the connection is
     /// established or has failed.
     pub fn open(target: &Target) -> Result<Connection, Fault> {
+        if let Some(files) = target.files() {
+            let raw = |e: std::io::Error| Errno::from_io_error(&e).unwrap_or(Errno::IO);
+            let socket = files.connect().map_err(|e| Fault::Connect(raw(e)))?;
+            return Ok(Connection::of(socket, true, None, Reader::Files(Answers::default())));
+        }
         let address = &target.address;
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
@@ -94,19 +101,22 @@ impl Connection {
             Err(Errno::INPROGRESS | Errno::INTR) => false,
             Err(error) => return Err(Fault::Connect(error)),
         };
-        Ok(Connection {
-            socket,
-            connected,
-            session: target.secure.as_ref().map(|secure| secure.session()).transpose()?,
-            out: Vec::new(),
-            sent: 0,
-            upload: None,
-            reader: match target.is_memcached() {
-                true => Reader::Memcached(Box::default()),
-                false => Reader::Http(ReplyReader::default(), None),
-            },
-            exchanges: 0,
-        })
+        let session = target.secure.as_ref().map(|secure| secure.session()).transpose()?;
+        let reader = match target.is_memcached() {
+            true => Reader::Memcached(Box::default()),
+            false => Reader::Http(ReplyReader::default(), None),
+        };
+        Ok(Connection::of(socket, connected, session, reader))
+    }
+
+    fn of(
+        socket: OwnedFd,
+        connected: bool,
+        session: Option<Session>,
+        reader: Reader,
+    ) -> Connection {
+        let (out, sent, upload, exchanges) = (Vec::new(), 0, None, 0);
+        Connection { socket, connected, session, out, sent, upload, reader, exchanges }
     }
 
     /// The socket, for polling.
@@ -124,6 +134,7 @@ impl Connection {
         match &self.reader {
             Reader::Http(reader, _) => reader.untouched(),
             Reader::Memcached(replies) => replies.untouched(),
+            Reader::Files(answers) => answers.untouched(),
         }
     }
 
@@ -161,6 +172,12 @@ impl Connection {
             Reader::Memcached(replies) => {
                 replies.start(&self.out, body.key, check);
                 memcached::END
+            }
+            Reader::Files(answers) => {
+                // The bytes of an object are made where they are written.
+                answers.start();
+                self.upload = None;
+                return;
             }
         };
         let put = operation == Operation::Put && body.size + end.len() as u64 > 0;
@@ -217,6 +234,7 @@ impl Connection {
                 Reader::Http(_, Some(_)) => 0,
                 Reader::Http(reader, None) => reader.skippable(),
                 Reader::Memcached(replies) => replies.skippable(),
+                Reader::Files(_) => 0,
             };
             let skip = skippable >= 4096 && self.session.is_none();
             let (room, flags) = if skip {
@@ -244,6 +262,7 @@ impl Connection {
                 match &mut self.reader {
                     Reader::Http(reader, _) => reader.end_of_stream()?,
                     Reader::Memcached(replies) => replies.end_of_stream()?,
+                    Reader::Files(_) => return Err(ReplyError::Closed("before its reply").into()),
                 }
                 return Ok(self.complete());
             }
@@ -261,6 +280,7 @@ impl Connection {
                     false
                 }
                 Reader::Memcached(replies) => replies.feed(bytes)?,
+                Reader::Files(answers) => answers.feed(bytes)?,
             };
             if done {
                 return Ok(self.complete());
@@ -282,6 +302,7 @@ impl Connection {
         match &self.reader {
             Reader::Http(reader, _) => reader.reply(),
             Reader::Memcached(replies) => replies.reply(),
+            Reader::Files(answers) => answers.reply(),
         }
     }
 
@@ -290,6 +311,7 @@ impl Connection {
         match &self.reader {
             Reader::Http(..) => None,
             Reader::Memcached(replies) => replies.error_text(),
+            Reader::Files(answers) => answers.error_text(),
         }
     }
 
@@ -301,6 +323,7 @@ impl Connection {
                 reader.reply().status == 200 && check.as_ref().is_some_and(|check| check.wrong)
             }
             Reader::Memcached(replies) => replies.is_wrong(),
+            Reader::Files(_) => false,
         }
     }
 

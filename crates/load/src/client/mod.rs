@@ -5,6 +5,7 @@
 //! - `Target`: the address, its protocol, and the encoding of requests (`head`: HTTP; `s3`:
 //!   signatures; `memcached`: commands and replies; `tls`: https).
 //! - [`ReplyReader`]: the parser of HTTP replies; bytes in, events out, no socket.
+//! - `files`: files in the place of a service, by threads of this process.
 //! - `Connection`: a socket with the request that it sends and the reply that it reads.
 //! - [`Body`]: the bytes of a generated object. They are a function of the key, so that any reader
 //!   who knows the key can check them.
@@ -15,6 +16,7 @@
 
 mod body;
 mod connection;
+mod files;
 mod head;
 mod memcached;
 mod reply;

@@ -1,9 +1,12 @@
 //! The target of requests: its address, its protocol, and the encoding of requests.
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::path::Path;
+use std::sync::Arc;
 
 use model::window::Operation;
 
+use super::files::Files;
 use super::head::Heads;
 use super::memcached;
 use super::s3::{Credentials, Presigner};
@@ -25,8 +28,8 @@ const BUCKET: &str = "s3://BUCKET[/PREFIX]?endpoint=http[s]://HOST:PORT[&region=
 pub enum TargetError {
     /// The scheme is not supported.
     #[error(
-        "invalid URL `{url}`: http://, https://, s3:// and memcached:// are supported (write \
-         http://HOST:PORT, {BUCKET}, or memcached://HOST:PORT)"
+        "invalid URL `{url}`: http://, https://, s3://, memcached:// and file:// are supported (write \
+         http://HOST:PORT, {BUCKET}, memcached://HOST:PORT, or file:///PATH)"
     )]
     Scheme {
         /// What was given.
@@ -70,6 +73,7 @@ enum Protocol {
     Memcached {
         several: bool,
     },
+    Files(Arc<Files>),
 }
 
 impl std::fmt::Debug for Target {
@@ -87,6 +91,7 @@ impl std::fmt::Display for Target {
                 write!(f, "{scheme}://{}{}", self.host, heads.prefix())
             }
             Protocol::Memcached { .. } => write!(f, "memcached://{}", self.host),
+            Protocol::Files(files) => write!(f, "{files}"),
         }
     }
 }
@@ -183,6 +188,17 @@ impl Target {
         Ok(Target { address, host, protocol, secure: None })
     }
 
+    /// The files of a folder, or parts of a block device or file: `file:///PATH`. A device or file is overwritten
+    /// only with `destroy`; `verify`: the bytes of reads are compared.
+    pub fn local(url: &str, destroy: bool, verify: bool) -> Result<Target, TargetError> {
+        let path = url.strip_prefix("file://").filter(|path| path.starts_with('/'));
+        let path = path.ok_or_else(|| malformed(url, "write file:///PATH, from the root"))?;
+        let files = Files::open(Path::new(path), destroy, verify);
+        let protocol = Protocol::Files(Arc::new(files.map_err(|why| malformed(url, &why))?));
+        let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+        Ok(Target { address, host: String::new(), protocol, secure: None })
+    }
+
     /// A URL in two parts with the key between them, or without a key if `after` is `None`.
     fn templated(
         url: &str,
@@ -224,6 +240,14 @@ impl Target {
         matches!(self.protocol, Protocol::Memcached { .. })
     }
 
+    /// The files that are in the place of a service.
+    pub(crate) fn files(&self) -> Option<&Arc<Files>> {
+        match &self.protocol {
+            Protocol::Files(files) => Some(files),
+            _ => None,
+        }
+    }
+
     /// Whether connections are encrypted.
     pub(crate) fn is_secure(&self) -> bool {
         self.secure.is_some()
@@ -236,6 +260,7 @@ impl Target {
             Protocol::Memcached { several } => {
                 memcached::write_command(out, operation, key, *several, size);
             }
+            Protocol::Files(_) => Files::write_request(out, operation, key, size),
         }
     }
 }
@@ -353,7 +378,7 @@ mod tests {
             ("s3://?endpoint=http://127.0.0.1:7", "bucket and region"),
             ("s3://b?endpoint=http://127.0.0.1:7/x", "must have no path"),
             ("s3://b?endpoint=http://127.0.0.1:7&x=1", "unknown parameter `x=1`"),
-            ("s3://b?endpoint=127.0.0.1:7", "http://, https://, s3:// and memcached://"),
+            ("s3://b?endpoint=127.0.0.1:7", "http://, https://, s3://, memcached:// and file://"),
             ("s3://b\r\n?endpoint=http://127.0.0.1:7", "bucket and region"),
             ("s3://b?endpoint=http://a b", "invalid character in the host"),
         ] {
