@@ -20,6 +20,7 @@ mod load;
 mod load_bench;
 mod machines;
 mod measure;
+mod measure_mix;
 mod measure_protocols;
 mod measure_until;
 mod membership;
