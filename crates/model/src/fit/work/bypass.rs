@@ -23,7 +23,7 @@ const DEPTH: f64 = 0.5;
 /// The share of the requests that used the servers from which on those that were taken for hits are put back.
 const RETURNED: f64 = 0.002;
 /// A time outside of so many valleys is not made by the cut.
-const LONGER: f64 = 1.5;
+const LONGER: f64 = 1.2;
 
 /// The steps as they are, and without requests that may have passed the servers by, with the longest response of
 /// those.
