@@ -215,7 +215,8 @@ fn value(settings: &Settings, survey: &Survey) -> anyhow::Result<serde_json::Val
 /// What reads alone reach.
 fn reads_text(url: &str, found: &Reads, cached: bool) -> String {
     let gain = if found.saturated { ", more gain nothing" } else { "" };
-    let mut text = format!("{url}: {} clients{gain}. Only reads: --destroy overwrites it.\n\n", found.clients);
+    let mut text =
+        format!("{url}: {} clients{gain}. Only reads: --destroy overwrites it.\n\n", found.clients);
     let mut grid = Grid::new("rrr", &["bytes", "reads/s", "MB/s"]);
     for point in &found.points {
         let bytes = point.parts.first().map_or(0.0, |part| part.size_bytes);

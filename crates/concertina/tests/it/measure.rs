@@ -337,7 +337,10 @@ fn what_cannot_be_measured_is_said_before_anything_is_sent() {
     assert!(!dir.path().join("run").exists());
     let other = concertina(dir.path(), &["measure", "ftp://127.0.0.1:1", "--rates", "1"]);
     let error = String::from_utf8_lossy(&other.stderr).into_owned();
-    assert!(error.contains("http://, https://, s3://, memcached:// and file:// are supported"), "{error}");
+    assert!(
+        error.contains("http://, https://, s3://, memcached:// and file:// are supported"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -94,10 +94,9 @@ fn a_mix_that_was_not_measured_is_predicted() {
         let put = of("put of 4096 bytes");
         in_time(small < large && large < put, format_args!("{small} {large} {put}"));
 
-        let predicted = run(
-            "predict measured/model.toml --json --rate 100 --within 5ms,20ms,60ms \
-             --mix get=40%,put=60%",
-        );
+        let predicted =
+            run("predict measured/model.toml --json --rate 100 --within 5ms,20ms,60ms \
+             --mix get=40%,put=60%");
         let objectives = "--objectives 5,20,60";
         let judged = run(&format!(
             "load {url} {keys} --read-share 0.4 --json --out judged --rate 100 --duration 6s --warmup 500ms \
@@ -105,7 +104,9 @@ fn a_mix_that_was_not_measured_is_predicted() {
         ));
         let step = &judged["steps"][0];
         let count = step["arrivals"].as_f64().unwrap();
-        for (i, point) in predicted["predictions"][0]["points"].as_array().unwrap().iter().enumerate() {
+        for (i, point) in
+            predicted["predictions"][0]["points"].as_array().unwrap().iter().enumerate()
+        {
             let number = |key: &str| point["concertina"][key].as_f64().unwrap();
             let (value, low, high) = (number("value"), number("low"), number("high"));
             assert!(low <= value && value <= high, "{point}");

@@ -47,7 +47,10 @@ pub(crate) struct Files {
 enum Place {
     Folder,
     /// A device or file of this many bytes, and whether it may be overwritten.
-    Whole { bytes: u64, writes: bool },
+    Whole {
+        bytes: u64,
+        writes: bool,
+    },
 }
 
 impl std::fmt::Display for Files {
@@ -62,8 +65,7 @@ impl Files {
         let named = |what: &str, error: io::Error| format!("{what}: {error}");
         let metadata = path.metadata().map_err(|e| named("it cannot be opened", e))?;
         let kind = metadata.file_type();
-        let mut files =
-            Files { path: path.to_owned(), place: Place::Folder, direct: true, verify };
+        let mut files = Files { path: path.to_owned(), place: Place::Folder, direct: true, verify };
         if kind.is_dir() {
             let probe = path.join(format!(".probe-{}", std::process::id()));
             let tried = files.probe(&probe);
@@ -102,7 +104,9 @@ impl Files {
             options.open(path)?.write_all_at(buffer.room(BLOCK), 0)
         };
         match write(true) {
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput => write(false).map(|()| false),
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                write(false).map(|()| false)
+            }
             tried => tried.map(|()| true),
         }
     }

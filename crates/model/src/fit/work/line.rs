@@ -284,12 +284,16 @@ impl Line {
     fn starts(&self, kind: Kind, outside: Outside) -> Vec<f64> {
         let free = match (kind.servers, kind.discipline) {
             (None, _) | (_, Discipline::Shared) => return self.arrivals.clone(),
-            (Some(m), Discipline::Lines) => self.free_by_place(&self.places(m), m as usize, outside),
+            (Some(m), Discipline::Lines) => {
+                self.free_by_place(&self.places(m), m as usize, outside)
+            }
             (Some(1), _) => self.free_by_place(&[], 1, outside),
             (Some(m), _) => {
                 let before = |i: usize| i.checked_sub(m as usize);
                 let free = |k| self.end(k, outside.mean);
-                (0..self.arrivals.len()).map(|i| before(i).map_or(f64::NEG_INFINITY, free)).collect()
+                (0..self.arrivals.len())
+                    .map(|i| before(i).map_or(f64::NEG_INFINITY, free))
+                    .collect()
             }
         };
         free.iter().zip(&self.arrivals).map(|(free, arrival)| free.max(*arrival)).collect()

@@ -102,7 +102,9 @@ impl Reach {
         let high = each.map(|((_, normal), alone)| alone / unit(*normal).max(1e-9));
         let high = high.fold(f64::INFINITY, f64::min);
         let low = match (kind.discipline, kind.servers) {
-            (Discipline::Fifo | Discipline::Lines, Some(_)) if cv <= 0.0 => -LONGEST * self.median(),
+            (Discipline::Fifo | Discipline::Lines, Some(_)) if cv <= 0.0 => {
+                -LONGEST * self.median()
+            }
             // Without a limit no work depends on it, and a shared processor has no one next.
             _ => 0.0,
         };
@@ -155,9 +157,16 @@ pub(super) fn refined(judge: &Judge, kind: Kind, near: Outside, reach: Reach) ->
     let mut further = if near.cv > 0.0 { 0.2 } else { 0.0 };
     for _ in 0..6 {
         let from = best.1;
-        for (mean, cv) in
-            [(-1.0, 0.0), (-0.5, 0.0), (0.5, 0.0), (1.0, 0.0), (0.0, -1.0), (0.0, 1.0), (1.0, 1.0), (-1.0, -1.0)]
-        {
+        for (mean, cv) in [
+            (-1.0, 0.0),
+            (-0.5, 0.0),
+            (0.5, 0.0),
+            (1.0, 0.0),
+            (0.0, -1.0),
+            (0.0, 1.0),
+            (1.0, 1.0),
+            (-1.0, -1.0),
+        ] {
             let next = Outside {
                 mean: from.mean + mean * step,
                 cv: (from.cv + cv * further).clamp(0.0, VARIATION_MAX),

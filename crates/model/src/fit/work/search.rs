@@ -93,7 +93,8 @@ impl Judge {
         let (mut works, mut met, mut own) = (Vec::new(), Vec::new(), Vec::new());
         for line in &self.lines {
             if kind.lines() > 0 {
-                let each = line.met_in_line(kind.lines(), outside.mean).into_iter().zip(&line.counted);
+                let each =
+                    line.met_in_line(kind.lines(), outside.mean).into_iter().zip(&line.counted);
                 own.extend(each.filter(|r| *r.1).map(|r| r.0));
             }
             let all = line.evened(kind, outside).into_iter().zip(line.met(outside.mean));
