@@ -17,6 +17,7 @@ use tokio::time::{Sleep, sleep};
 
 use super::head::Line;
 use super::{Begun, Content, Facts, Flight, Passed, Quick, Record, add_date};
+use crate::Shared;
 use crate::cluster::{self, Sender};
 use crate::drive::{Answer, Asked};
 use crate::headers;
@@ -25,7 +26,6 @@ use crate::lane::Lane;
 use crate::limits::Limits;
 use crate::object::add_source;
 use crate::objects::Waiting;
-use crate::Shared;
 
 /// The line before the header lines of a whole object.
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\n";
