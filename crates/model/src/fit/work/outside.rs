@@ -61,6 +61,8 @@ const QUANTILES: [(f64, f64); 4] = [(0.05, -1.645), (0.25, -0.674), (0.5, 0.0), 
 /// Times outside of a kind in the result, and the difference of the statistic they reach to.
 const GRID: usize = 13;
 const REACH: f64 = 8.0;
+/// The largest statistic for each degree of freedom with which a time outside may vary.
+const RATIO_MAX: f64 = 5.0;
 /// The least share of a kind's weight that is kept.
 const NEGLIGIBLE: f64 = 1e-4;
 
@@ -183,6 +185,12 @@ pub(super) fn refined(judge: &Judge, kind: Kind, near: Outside, reach: Reach) ->
     best
 }
 
+/// Whether a law that varies may count. Under a wrong discipline or number of servers it makes works less unlike than a
+/// constant does, and wrong: then the constant shows what does not fit.
+pub(super) fn nearly_fits(score: &Score) -> bool {
+    score.ratio() <= RATIO_MAX
+}
+
 /// Times outside about the best, with weights that sum to that of the kind.
 pub(super) fn around(judge: &Judge, kind: &Point, reach: Reach, phi: f64) -> Vec<Point> {
     let mut grid: Vec<(f64, Point)> = Vec::new();
@@ -190,7 +198,9 @@ pub(super) fn around(judge: &Judge, kind: &Point, reach: Reach, phi: f64) -> Vec
         if cv > 0.0 && (!may_vary(kind.kind) || kind.outside.mean <= 0.0) {
             break;
         }
-        grid.append(&mut along(judge, kind, reach, phi, cv));
+        let mut some = along(judge, kind, reach, phi, cv);
+        some.retain(|(_, point)| cv <= 0.0 || nearly_fits(&point.score));
+        grid.append(&mut some);
     }
     // The test has steps with the time outside: a point may be better than the best of the search.
     let least = grid.iter().map(|(_, p)| excess(&p.score)).fold(f64::INFINITY, f64::min);

@@ -7,7 +7,7 @@ use crate::queue::Discipline;
 use super::super::Options;
 use super::line::{Kind, Line};
 use super::lines::{Partition, partitions};
-use super::outside::{Coarse, Outside, Reach, around, coarse, refined, varying};
+use super::outside::{Coarse, Outside, Reach, around, coarse, nearly_fits, refined, varying};
 use super::score::{Score, score};
 
 /// Numbers of servers to try first.
@@ -206,6 +206,7 @@ pub(super) fn search(mut lines: Vec<Line>, among: Among<'_>, options: &Options) 
     let of = |(kind, near): (Kind, Outside)| {
         let constant = refined(&refine, kind, near, reach);
         let varies = varying(&scan, kind, reach).map(|near| refined(&refine, kind, near, reach));
+        let varies = varies.filter(|found| nearly_fits(&refine.judge(kind, found.1)));
         let both = std::iter::once(constant).chain(varies);
         let best = both.min_by(|a, b| a.0.total_cmp(&b.0)).map_or(near, |best| best.1);
         judge.point(kind, best)
