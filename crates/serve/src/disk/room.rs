@@ -19,7 +19,7 @@ const WASTE_PART: usize = 4;
 pub struct Buffer(Vec<u8>);
 
 impl Buffer {
-    /// Whether it has no memory yet, or a [`Room`] has it.
+    /// Whether it has no memory yet, or a read has it.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
