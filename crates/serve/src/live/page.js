@@ -38,15 +38,15 @@ function plot(id, lines, x, y, xText, yText, goal) {
   xText.forEach(([value, text], i) => svg.append(element('text', { x: at([value, 0])[0], y: H - 8, 'text-anchor': i === xText.length - 1 ? 'end' : 'middle' }, text)));
   for (const [value, text] of yText) svg.append(element('text', { x: L - 5, y: H - B - (H - B - T) * y(value) + 4, 'text-anchor': 'end' }, text));
   svg.append(element('path', { class: 'goal', d: goal(at) }));
-  let labels = 0;
-  const named = (kind, label) => svg.append(element('text', { class: kind, x: W - R - 4, y: H - B - 8 - 14 * labels++, 'text-anchor': 'end' }, label));
-  named('goal', 'objective');
+  const labels = [['goal', 'objective']];
   for (const [kind, label, points] of lines) {
     const shown = points.filter(([a, b]) => known(a) && known(b)).map((p) => at(p).map((v) => v.toFixed(1)).join(','));
     if (!shown.length) continue;
     svg.append(element('polyline', { class: kind, points: shown.join(' ') }));
-    named(kind, label);
+    labels.push([kind, label]);
   }
+  // Above the lines, which may pass below them.
+  labels.forEach(([kind, label], i) => svg.append(element('text', { class: kind, x: W - R - 4, y: H - B - 8 - 14 * i, 'text-anchor': 'end' }, label)));
   byId(id).replaceChildren(svg);
 }
 
