@@ -1,20 +1,24 @@
 """GET with signature version 4, from memory, and PUT, through Concertina's S3 front and beside versitygw.
 
-python3 measure.py CONCERTINA VERSITYGW REQUESTS_PER_SLICE BLOCKS
+python3 measure.py CONCERTINA VERSITYGW REQUESTS_PER_SLICE BLOCKS [NGINX [TAG]]
 
-CONCERTINA is the program; VERSITYGW the rival, on a folder in memory. Each server has processor 0 (Concertina with one thread,
-versitygw with GOMAXPROCS=1), the client processor 1, with 8 connections in a closed loop. The client is this script: it sends
+CONCERTINA is the program; VERSITYGW the rival, on a folder in memory; TAG the Tigris Acceleration Gateway, with its cache in memory and
+that versitygw as its store; NGINX is nginx, as a bare relay of PUTs. What is not named (or is "-") is left out. Each server has processor 0 (Concertina with one thread,
+versitygw and TAG with GOMAXPROCS=1), the client processor 1, with 8 connections in a closed loop. The client is this script: it sends
 requests that were signed before, in their headers as S3's clients sign (a signature is good for 15 minutes), one for each key.
 Slices are in random order within blocks. Prints, for each size and kind, the server's processor time for a request in each block,
-in microseconds (all of its threads, /proc/PID/task/*/schedstat, over the requests alone), as JSON. Kinds: `s3` is the front, `presigned` the front with signatures in the URL, `http` the plain path of the same process, `versitygw` the rival.
+in microseconds (all of its threads, /proc/PID/task/*/schedstat, over the requests alone), as JSON. Kinds: `s3` is the front, `presigned` the front with signatures in the URL, `http` the plain path of the same process, `versitygw` and `tag` the
+rivals.
 
 Then PUT: the client has one connection in a closed loop, to versitygw (`store`), or to a second front (`front`) whose origin is a
-bucket of that versitygw. The second front shares the client's processor, since of these two only one works at a time. Both kinds take short
+bucket of that versitygw, or to TAG (`tag`) or nginx (`nginx`, which passes bytes on and checks nothing) before the same versitygw. What stands
+before the store shares the client's processor, since of these two only one works at a time (TAG has it for the PUTs only). All kinds take short
 slices in turn. For each size (`put-4k` and so on) the median time of a request in each block is printed, in microseconds.
 """
 import atexit, datetime, hashlib, hmac, json, os, random, selectors, socket, subprocess, sys, tempfile, time
 
 program, rival, requests, blocks = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+nginx, tag = ([None if one == "-" else one for one in sys.argv[5:7]] + [None, None])[:2]
 random.seed(11)
 
 
@@ -57,7 +61,8 @@ middle = subprocess.Popen(
     ["taskset", "-c", "1", program, "serve", "--json"] + [part for one in sets for part in ("--set", one)],
     stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=os.environ | KEY,
 )
-atexit.register(lambda: (own.kill(), other.kill(), middle.kill(), subprocess.run(["rm", "-rf", folder])))
+processes = [own, other, middle]
+atexit.register(lambda: ([one.kill() for one in processes], subprocess.run(["rm", "-rf", folder])))
 before_store = json.loads(middle.stdout.readline())["s3"]
 targets = {
     "s3": (own, f"s3://objects?endpoint=http://{told['s3']}"),
@@ -65,6 +70,51 @@ targets = {
     "http": (own, f"http://{told['address']}"),
     "versitygw": (other, "s3://objects?endpoint=http://" + STORE),
 }
+# Where PUTs go, and the bucket.
+puts = {"store": (STORE, "objects"), "front": (before_store, "behind")}
+
+
+def wait_for(address):
+    host, port = address.rsplit(":", 1)
+    for _ in range(100):
+        try:
+            return socket.create_connection((host, int(port))).close()
+        except OSError:
+            time.sleep(0.1)
+    raise SystemExit(f"{address} does not listen")
+
+
+if nginx:
+    relay = free()
+    with open(folder + "/nginx.conf", "w") as file:
+        file.write(f"""daemon off; worker_processes 1; error_log /dev/null; pid {folder}/nginx.pid;
+events {{}}
+http {{
+  access_log off; client_max_body_size 0; client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy;
+  fastcgi_temp_path {folder}/1; uwsgi_temp_path {folder}/2; scgi_temp_path {folder}/3;
+  upstream store {{ server {STORE}; keepalive 8; }}
+  server {{
+    listen {relay};
+    location / {{ proxy_pass http://store; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_set_header Host {STORE}; proxy_request_buffering off; }}
+  }}
+}}
+""")
+    processes.append(subprocess.Popen(["taskset", "-c", "1", nginx, "-c", folder + "/nginx.conf"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+    wait_for(relay)
+    puts["nginx"] = (relay, "objects")
+if tag:
+    http, *ports = free(), free(), free()
+    with open(folder + "/tag.yaml", "w") as file:
+        file.write(f"""server: {{http_port: {http.rsplit(":", 1)[1]}, bind_ip: "127.0.0.1"}}
+upstream: {{endpoint: "http://{STORE}", region: "us-east-1", transparent_proxy: false}}
+cache: {{enabled: true, disk_path: "{folder}/tag", cluster_addr: "{ports[0]}", grpc_addr: "{ports[1]}", node_id: "one"}}
+log: {{level: "error"}}
+""")
+    gateway = subprocess.Popen(["taskset", "-c", "0", tag, "--config", folder + "/tag.yaml"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=os.environ | KEY | {"GOMAXPROCS": "1"})
+    processes.append(gateway)
+    wait_for(http)
+    targets["tag"] = (gateway, None)
+    puts["tag"] = (http, "objects")
 
 
 def load(url, size, count, n, fill=False):
@@ -111,9 +161,11 @@ def signed(kind, address, name, body=None, bucket="objects"):
 
 def put_slice(kind, size, n):
     """The times of n PUTs one after another, in microseconds."""
-    address, bucket = (STORE, "objects") if kind == "store" else (before_store, "behind")
+    address, bucket = puts[kind]
+    # nginx passes the name of the store on, which is what is signed.
+    host_signed = STORE if kind == "nginx" else address
     body = random.randbytes(size)
-    all_ = [signed("s3", address, f"put-{size}-{at % 50}", body, bucket) for at in range(n + 1)]
+    all_ = [signed("s3", host_signed, f"put-{size}-{at % 50}", body, bucket) for at in range(n + 1)]
     host, port = address.rsplit(":", 1)
     times = []
     with socket.create_connection((host, int(port))) as connection:
@@ -173,7 +225,7 @@ def ask_all(address, requests_, n, size):
 
 def slice_(kind, size, count, n):
     process, _ = targets[kind]
-    address = {"http": told["address"], "versitygw": STORE}.get(kind, told["s3"])
+    address = {"http": told["address"], "versitygw": STORE, "tag": puts.get("tag", ("",))[0]}.get(kind, told["s3"])
     requests_ = [signed(kind, address, f"{size}-{key}") for key in range(count)]
     before, start = cpu(process.pid), time.monotonic()
     ask_all(address, requests_, n, size)
@@ -185,6 +237,10 @@ for name, (size, count, share) in SIZES.items():
     n = max(100, int(requests * share))
     for kind in ("s3", "versitygw"):
         load(targets[kind][1], size, count, 2 * count, fill=True)
+    if tag:
+        # Into its cache, which is written after the reply.
+        slice_("tag", size, count, 8 * count)
+        time.sleep(1)
     rows = {kind: [] for kind in targets}
     for _ in range(blocks):
         order = list(targets)
@@ -193,8 +249,10 @@ for name, (size, count, share) in SIZES.items():
             rows[kind].append(slice_(kind, size, count, n))
     result[name] = {kind: [us for _, us in found] for kind, found in rows.items()}
     print(name, {kind: round(sorted(found)[len(found) // 2], 1) for kind, found in result[name].items()}, file=sys.stderr, flush=True)
+if tag:
+    subprocess.run(["taskset", "-a", "-c", "-p", "1", str(gateway.pid)], stdout=subprocess.DEVNULL, check=True)
 for name, (size, slices, n) in {"4k": (4096, 4, 40), "100k": (102400, 4, 40), "8M": (8 << 20, 2, 5)}.items():
-    rows = {"front": [], "store": []}
+    rows = {kind: [] for kind in puts}
     for kind in rows:
         put_slice(kind, size, n)
     for _ in range(blocks):
