@@ -13,7 +13,9 @@ use super::{Options, Step};
 #[derive(Clone, Debug)]
 pub(super) struct ClassData {
     pub name: String,
+    /// Reads at once of the device that has fewest, and of the one that has most.
     pub servers: u32,
+    pub servers_max: u32,
     pub service: Histogram,
 }
 
@@ -285,19 +287,20 @@ fn classify(steps: &[Step]) -> Result<(Vec<ClassData>, Vec<DeviceData>), Error> 
         if let Some(unlimited) = windows().find(|w| w.servers == 0) {
             return Err(Error::Unlimited { queue: unlimited.queue.clone() });
         }
-        // A device that served nothing belongs to the first class.
+        // A device that served nothing belongs to the first class, and says nothing of its servers.
         let name = outcome.map(Outcome::as_str);
         let known = name.and_then(|name| classes.iter().position(|c| c.name == name));
         let class = known.unwrap_or_else(|| match name {
             None => 0,
             Some(name) => {
                 let (name, service) = (name.to_owned(), Histogram::default());
-                classes.push(ClassData { name, servers: 0, service });
+                classes.push(ClassData { name, servers, servers_max: servers, service });
                 classes.len() - 1
             }
         });
-        if let Some(data) = classes.get_mut(class) {
-            data.servers = data.servers.max(servers);
+        if let Some(data) = classes.get_mut(class).filter(|_| name.is_some()) {
+            data.servers = data.servers.min(servers);
+            data.servers_max = data.servers_max.max(servers);
             data.service.merge(&service);
         }
         let mut sums = ClassSums::default();

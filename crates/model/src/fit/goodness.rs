@@ -95,6 +95,13 @@ pub(super) fn warnings(model: &Model, gathered: &Gathered, differ: Vec<String>) 
              modelled in groups."
         ));
     }
+    for class in gathered.classes.iter().filter(|c| c.servers_max > c.servers) {
+        all.push(format!(
+            "Devices of class {} serve {} to {} reads at once; the model takes {} for each of them, so that it \
+             overstates the waits of the others.",
+            class.name, class.servers, class.servers_max, class.servers
+        ));
+    }
     for class in model.classes.iter().filter(|c| c.servers > 1) {
         all.push(format!(
             "Devices of class {} serve {} reads at once: their queues are an approximation (M/G/m), \

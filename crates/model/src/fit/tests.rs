@@ -377,6 +377,39 @@ fn a_device_that_serves_several_at_once_is_an_announced_approximation() {
     assert!(model.predict(system.rate(1.2), &[0.05]).unwrap().utilisation_mean.value < 0.7);
 }
 
+/// A hot device that is still empty serves more reads at once than the others; it must not lend its servers to them.
+#[test]
+fn a_device_that_served_nothing_says_nothing_of_the_servers_of_others() {
+    let exponential = Exp::new(1.0).unwrap();
+    let system = simulated(Box::new(move |r: &mut StdRng| exponential.sample(r)));
+    let alone = system.step(system.rate(0.5), 20.0, 5);
+    let mut beside = alone.clone();
+    let idle = beside.devices[0].iter().map(|window| {
+        let mut idle = Window::new("device/16", window.start_unix_us, 8, &[]);
+        idle.length_s = window.length_s;
+        idle
+    });
+    beside.devices.push(idle.collect());
+    let share = |step: Step| {
+        let model = fit(&[step], &Options::default()).unwrap();
+        assert!(model.classes.iter().all(|class| class.servers == 1), "{:?}", model.classes);
+        model.predict(system.rate(0.8), &[0.05]).unwrap().points[0].concertina.value
+    };
+    let (alone, beside) = (share(alone), share(beside));
+    assert!((alone - beside).abs() < 0.005, "{alone} {beside}");
+}
+
+#[test]
+fn devices_of_a_class_that_differ_in_servers_are_taken_for_the_least_of_them() {
+    let exponential = Exp::new(1.0).unwrap();
+    let system = simulated(Box::new(move |r: &mut StdRng| exponential.sample(r)));
+    let mut step = system.step(system.rate(0.3), 20.0, 5);
+    step.devices[3].iter_mut().for_each(|w| w.servers = 4);
+    let model = fit(&[step], &Options::default()).unwrap();
+    assert!(model.warnings.iter().any(|w| w.contains("1 to 4 reads")), "{:?}", model.warnings);
+    assert_eq!(model.classes[0].servers, 1);
+}
+
 #[test]
 fn hostile_windows_are_errors_or_models() {
     let exponential = Exp::new(1.0).unwrap();
