@@ -13,6 +13,7 @@ use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::data_print as print;
+use super::status::bytes;
 use crate::remote::server::Server;
 
 /// The server that a command connects to.
@@ -216,6 +217,28 @@ pub fn model_text(shown: &Value) -> String {
     if let Some(why) = model["withheld"].as_str() {
         let _ = writeln!(out, "advice      withheld: {why}");
     }
+    for queue in model["stations"].as_array().into_iter().flatten() {
+        let name = queue["queue"].as_str().unwrap_or("?");
+        // Queries have no model as a whole, so that each of their queues has a line.
+        if name == "datasets" || name.starts_with("shard/") {
+            let _ = writeln!(
+                out,
+                "{name}: {} requests/s of {}, {} busy, mean queue length {}, expected {}, layers {}",
+                number(&queue["rate"]),
+                ms(&queue["service_mean_s"]),
+                match queue["servers"] == 0 {
+                    true => "-".to_owned(),
+                    false => percent(&queue["utilisation"]),
+                },
+                number(&queue["length"]),
+                number(&queue["length_ahead"]),
+                match &shown["footprints"][name] {
+                    Value::Null => "-".to_owned(),
+                    layers => bytes(layers),
+                },
+            );
+        }
+    }
     for change in model["changes"].as_array().into_iter().flatten() {
         if let Ok(change) = Change::deserialize(change) {
             let _ = writeln!(out, "changed     {change}");
@@ -293,7 +316,11 @@ mod tests {
                 "now": {"value": 0.0075, "low": 0.007, "high": 0.008, "unit": "s"},
                 "since_unix_us": 1, "certain_unix_us": 2,
             }],
-        }});
+            "stations": [{
+                "queue": "shard/names/000001", "servers": 1, "rate": 207.0, "service_mean_s": 0.00366,
+                "utilisation": 0.9932, "length": 7.8, "length_ahead": null,
+            }, {"queue": "device/0"}],
+        }, "footprints": {"shard/names/000001": 6_200_000}});
         let text = model_text(&shown);
         for part in [
             "saturated *",
@@ -304,9 +331,11 @@ mod tests {
             "at 100 requests/s (80.00 to 300)",
             "may reach saturation",
             "withheld: 0 of 3",
+            "shard/names/000001: 207 requests/s of 3.660 ms, 99.32 % busy, mean queue length 7.800, expected -, layers 6.2",
         ] {
             assert!(text.contains(part), "{part} in {text}");
         }
+        assert!(!text.contains("device/0: "), "{text}");
         assert!(why_text(true, &[]).contains("resume"));
         let entry = json!({
             "at_unix_us": 1, "target": "device/0", "change": "queue bound of 10 instead of 99",

@@ -315,7 +315,7 @@ fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or(0.0)
 }
 
-fn bytes(value: &Value) -> String {
+pub fn bytes(value: &Value) -> String {
     let bytes = number(value);
     let units = [(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")];
     let unit = units.iter().find(|(unit, _)| bytes >= *unit);
