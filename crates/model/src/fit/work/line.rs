@@ -1,6 +1,7 @@
 //! The times of a step in order, and the works that follow from them.
 
-use std::sync::Arc;
+use std::borrow::Cow;
+use std::sync::{Arc, OnceLock};
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -29,8 +30,8 @@ impl Kind {
     }
 
     /// The line of each request; empty of one line.
-    pub fn places(self, line: &Line) -> Vec<u32> {
-        if self.lines() > 0 { line.places(self.lines()) } else { Vec::new() }
+    pub fn places(self, line: &Line) -> Cow<'_, [u32]> {
+        if self.lines() > 0 { line.places(self.lines()) } else { Cow::Borrowed(&[]) }
     }
 }
 
@@ -55,8 +56,10 @@ pub(super) struct Line {
     pub open: bool,
     /// Variance that the resolution adds to a work, s².
     pub blur: f64,
-    /// For each request a value of the standard normal law.
-    normals: Vec<f64>,
+    /// The line of each request by each partition.
+    places: Vec<Vec<u32>>,
+    /// For each request a value of the standard normal law, drawn when it is first wanted.
+    normals: OnceLock<Vec<f64>>,
 }
 
 /// What a request did, and the bytes of its object.
@@ -154,8 +157,25 @@ impl Line {
         let mut order: Vec<u32> = (0..self.departures.len() as u32).collect();
         order.sort_by(|a, b| self.departures[*a as usize].total_cmp(&self.departures[*b as usize]));
         self.by_end = order;
-        let mut random = StdRng::seed_from_u64(0x0075_1de0);
-        self.normals = self.departures.iter().map(|_| random.sample(StandardNormal)).collect();
+        self.place();
+    }
+
+    /// Sets the lines that keys may be in.
+    pub fn set_partitions(&mut self, partitions: Arc<Vec<Partition>>) {
+        self.partitions = partitions;
+        self.place();
+    }
+
+    fn place(&mut self) {
+        let of = |p: &Partition| self.keys.iter().map(|key| p.line(*key)).collect();
+        self.places = self.partitions.iter().map(of).collect();
+    }
+
+    fn normals(&self) -> &[f64] {
+        self.normals.get_or_init(|| {
+            let mut random = StdRng::seed_from_u64(0x0075_1de0);
+            self.departures.iter().map(|_| random.sample(StandardNormal)).collect()
+        })
     }
 
     /// Without the requests that were answered within a time: they passed the servers by, but for those for which
@@ -246,12 +266,16 @@ impl Line {
 
     /// The work of each request. 0 where a reply was faster than a constant time outside.
     pub fn works(&self, kind: Kind, outside: Outside) -> Vec<f64> {
-        let from = match (kind.servers, kind.discipline) {
-            (Some(m), Discipline::Shared) => return self.shared(f64::from(m), outside.mean),
-            _ => self.starts(kind, outside),
-        };
+        match (kind.servers, kind.discipline) {
+            (Some(m), Discipline::Shared) => self.shared(f64::from(m), outside.mean),
+            _ => self.since(&self.starts(kind, outside), outside),
+        }
+    }
+
+    /// The works of requests that began at these times.
+    fn since(&self, starts: &[f64], outside: Outside) -> Vec<f64> {
         let least = if outside.cv > 0.0 { f64::NEG_INFINITY } else { 0.0 };
-        let each = self.departures.iter().zip(from);
+        let each = self.departures.iter().zip(starts);
         each.map(|(departure, from)| (departure - outside.mean - from).max(least)).collect()
     }
 
@@ -259,17 +283,18 @@ impl Line {
     /// that waited twice, because when they began is known from another's departure. So a further time outside is
     /// drawn for each that did not wait.
     pub fn evened(&self, kind: Kind, outside: Outside) -> Vec<f64> {
-        let works = self.works(kind, outside);
         if outside.cv <= 0.0 || kind.discipline == Discipline::Shared || kind.servers.is_none() {
-            return works;
+            return self.works(kind, outside);
         }
         let starts = self.starts(kind, outside);
-        let each = works.into_iter().enumerate();
-        each.map(|(i, work)| {
-            let waited = starts[i] > self.arrivals[i];
-            if waited { work } else { work - outside.beyond(self.normals[i]) }
-        })
-        .collect()
+        let mut works = self.since(&starts, outside);
+        let normals = self.normals();
+        for (i, work) in
+            works.iter_mut().enumerate().filter(|(i, _)| starts[*i] <= self.arrivals[*i])
+        {
+            *work -= outside.beyond(normals[i]);
+        }
+        works
     }
 
     /// The share of judged requests that waited.
@@ -316,20 +341,31 @@ impl Line {
     }
 
     /// The line of each request, of this many.
-    pub fn places(&self, lines: u32) -> Vec<u32> {
-        let known = self.partitions.iter().find(|p| p.lines == lines);
-        self.keys.iter().map(|key| known.map_or(key % lines.max(1), |p| p.line(*key))).collect()
+    pub fn places(&self, lines: u32) -> Cow<'_, [u32]> {
+        let known = self.partitions.iter().zip(&self.places).find(|(p, _)| p.lines == lines);
+        match known {
+            Some((_, places)) => Cow::Borrowed(places),
+            None => Cow::Owned(self.keys.iter().map(|key| key % lines.max(1)).collect()),
+        }
     }
 
     /// How many requests each met in its own line.
     pub fn met_in_line(&self, lines: u32, outside: f64) -> Vec<u32> {
         let places = self.places(lines);
-        let mut inside: Vec<Vec<f64>> = vec![Vec::new(); lines.max(1) as usize];
+        let mut inside = vec![0; lines.max(1) as usize];
+        let mut left = 0;
+        // A reply faster than the time outside was never at the servers.
+        let stays = |i: usize| self.departures[i] - outside > self.arrivals[i];
         let of = |(i, arrival): (usize, &f64)| {
-            let ends = &mut inside[places[i] as usize];
-            ends.retain(|end| end > arrival);
-            ends.push(self.departures[i] - outside);
-            ends.len() as u32 - 1
+            while left < self.by_end.len() && self.end(left, outside) <= *arrival {
+                let gone = self.by_end[left] as usize;
+                inside[places[gone] as usize] -= u32::from(stays(gone));
+                left += 1;
+            }
+            let inside = &mut inside[places[i] as usize];
+            let met = *inside;
+            *inside += u32::from(stays(i));
+            met
         };
         self.arrivals.iter().enumerate().map(of).collect()
     }

@@ -8,7 +8,7 @@ use super::super::Options;
 use super::line::{Kind, Line};
 use super::lines::{Partition, partitions};
 use super::outside::{Coarse, Outside, Reach, around, coarse, nearly_fits, refined, varying};
-use super::score::{Score, score};
+use super::score::{Score, Untied, score};
 
 /// Numbers of servers to try first.
 const SERVERS: [u32; 12] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
@@ -67,6 +67,7 @@ pub(super) struct Judge {
     lines: Vec<Line>,
     followed: Vec<u32>,
     block_s: f64,
+    untied: Untied,
 }
 
 impl Judge {
@@ -79,7 +80,8 @@ impl Judge {
                 followed.extend(judged.map(|r| r.0));
             }
         }
-        Judge { lines, followed, block_s }
+        let untied = Untied::new(lines.iter().map(Line::counted).sum());
+        Judge { lines, followed, block_s, untied }
     }
 
     /// The first requests of each step.
@@ -103,11 +105,15 @@ impl Judge {
                 met.push(number);
             }
         }
-        score(&works, &met, &own, &self.followed)
+        score(&works, &met, &own, &self.followed, &self.untied)
     }
 
     pub fn point(&self, kind: Kind, outside: Outside) -> Point {
-        let score = self.judge(kind, outside);
+        self.scored(kind, outside, self.judge(kind, outside))
+    }
+
+    /// A hypothesis with the score that it is known to have.
+    pub fn scored(&self, kind: Kind, outside: Outside, score: Score) -> Point {
         let blocks = self.lines.iter().map(|line| self.blocks(line, &line.works(kind, outside)));
         let blocks = blocks.collect();
         let mut varies = outside.variance();
@@ -170,7 +176,7 @@ pub(super) enum Among<'a> {
 /// Looks for the hypotheses under which works depend on nothing.
 pub(super) fn search(mut lines: Vec<Line>, among: Among<'_>, options: &Options) -> Search {
     let partitions = Arc::new(partitions(&lines));
-    lines.iter_mut().for_each(|line| line.partitions = Arc::clone(&partitions));
+    lines.iter_mut().for_each(|line| line.set_partitions(Arc::clone(&partitions)));
     let most_met = most_met(&lines);
     let reach = Reach::new(&lines);
     let median = reach.median();
