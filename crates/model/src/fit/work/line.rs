@@ -62,6 +62,9 @@ pub(super) struct Line {
     normals: OnceLock<Vec<f64>>,
 }
 
+/// Of how many times outside works have the variance after they were made alike, where processors are shared.
+const EVEN: f64 = 1.25;
+
 /// What a request did, and the bytes of its object.
 pub(super) type What = (Operation, u64);
 
@@ -267,7 +270,7 @@ impl Line {
     /// The work of each request. 0 where a reply was faster than a constant time outside.
     pub fn works(&self, kind: Kind, outside: Outside) -> Vec<f64> {
         match (kind.servers, kind.discipline) {
-            (Some(m), Discipline::Shared) => self.shared(f64::from(m), outside.mean),
+            (Some(m), Discipline::Shared) => self.shared(f64::from(m), outside).0,
             _ => self.since(&self.starts(kind, outside), outside),
         }
     }
@@ -281,28 +284,40 @@ impl Line {
 
     /// The work of each request, all with one law: those that did not wait vary by the time outside once, those
     /// that waited twice, because when they began is known from another's departure. So a further time outside is
-    /// drawn for each that did not wait.
+    /// drawn for each that did not wait. Where processors are shared each gets what it lacks of [`EVEN`] variances.
     pub fn evened(&self, kind: Kind, outside: Outside) -> Vec<f64> {
-        if outside.cv <= 0.0 || kind.discipline == Discipline::Shared || kind.servers.is_none() {
+        if outside.cv <= 0.0 {
             return self.works(kind, outside);
+        }
+        match (kind.servers, kind.discipline) {
+            (None, _) => return self.works(kind, outside),
+            (Some(m), Discipline::Shared) => {
+                let (mut works, shaken) = self.shared(f64::from(m), outside);
+                for ((work, shaken), normal) in works.iter_mut().zip(shaken).zip(self.normals()) {
+                    *work -= (EVEN - shaken).max(0.0).sqrt() * outside.beyond(*normal);
+                }
+                return works;
+            }
+            _ => {}
         }
         let starts = self.starts(kind, outside);
         let mut works = self.since(&starts, outside);
         let normals = self.normals();
-        for (i, work) in
-            works.iter_mut().enumerate().filter(|(i, _)| starts[*i] <= self.arrivals[*i])
-        {
+        for (i, work) in works.iter_mut().enumerate().filter(|(i, _)| starts[*i] <= self.arrivals[*i]) {
             *work -= outside.beyond(normals[i]);
         }
         works
     }
 
-    /// The share of judged requests that waited.
-    pub fn waited(&self, kind: Kind, outside: Outside) -> f64 {
+    /// Of how many times outside works have the variance, summed over the judged requests.
+    pub fn shaken(&self, kind: Kind, outside: Outside) -> f64 {
+        let judged = (0..self.arrivals.len()).filter(|i| self.counted[*i]);
+        if let (Some(m), Discipline::Shared) = (kind.servers, kind.discipline) {
+            let shaken = self.shared(f64::from(m), outside).1;
+            return judged.map(|i| shaken[i]).sum();
+        }
         let starts = self.starts(kind, outside);
-        let judged = (0..starts.len()).filter(|i| self.counted[*i]);
-        let waited = judged.filter(|i| starts[*i] > self.arrivals[*i]).count();
-        waited as f64 / self.counted().max(1) as f64
+        judged.map(|i| if starts[i] > self.arrivals[i] { 2.0 } else { 1.0 }).sum()
     }
 
     /// When the work on each request began, of servers that take one at a time.
@@ -340,6 +355,19 @@ impl Line {
         all
     }
 
+    /// Keys in this many lines.
+    pub fn partition(&self, lines: u32) -> Option<&Partition> {
+        self.partitions.iter().find(|p| p.lines == lines)
+    }
+
+    /// How many requests each met in the line in which it waits.
+    pub fn met_own(&self, kind: Kind, outside: f64) -> Vec<u32> {
+        match kind.lines() {
+            0 => self.met(outside),
+            lines => self.met_in_line(lines, outside),
+        }
+    }
+
     /// The line of each request, of this many.
     pub fn places(&self, lines: u32) -> Cow<'_, [u32]> {
         let known = self.partitions.iter().zip(&self.places).find(|(p, _)| p.lines == lines);
@@ -370,13 +398,17 @@ impl Line {
         self.arrivals.iter().enumerate().map(of).collect()
     }
 
-    fn shared(&self, m: f64, outside: f64) -> Vec<f64> {
+    /// Works where m processors are shared, and of how many times outside each has the variance: of its own
+    /// departure at the rate at which it was then served, and of those of others by what each changed that rate by.
+    fn shared(&self, m: f64, outside: Outside) -> (Vec<f64>, Vec<f64>) {
         let n = self.arrivals.len();
         let (mut works, mut given) = (vec![0.0; n], vec![f64::NAN; n]);
         let (mut now, mut total, mut inside) = (f64::NEG_INFINITY, 0.0, 0.0f64);
         let (mut arrived, mut left) = (0, 0);
+        let (mut shaken, mut changed) = (vec![1.0; n], 0.0);
+        let rate = |inside: f64| (m / inside.max(1.0)).min(1.0);
         while left < n {
-            let end = self.end(left, outside);
+            let end = self.end(left, outside.mean);
             let comes = arrived < n && self.arrivals[arrived] < end;
             let at = if comes { self.arrivals[arrived] } else { end };
             if inside > 0.0 && at > now {
@@ -386,9 +418,22 @@ impl Line {
             let i = if comes { arrived } else { self.by_end[left] as usize };
             // A reply faster than the time outside was never at the servers.
             match (comes, given[i].is_nan()) {
-                (true, true) => (given[i], inside) = (total, inside + 1.0),
-                (false, false) => (works[i], inside) = (total - given[i], inside - 1.0),
-                (false, true) => given[i] = f64::INFINITY,
+                (true, true) => {
+                    (given[i], inside) = (total, inside + 1.0);
+                    shaken[i] = -changed;
+                }
+                (false, false) => {
+                    (works[i], inside) = (total - given[i], inside - 1.0);
+                    let own = rate(inside + 1.0);
+                    shaken[i] += changed + own * own;
+                    changed += (rate(inside) - own).powi(2);
+                }
+                (false, true) => {
+                    given[i] = f64::INFINITY;
+                    if outside.cv > 0.0 {
+                        works[i] = end - self.arrivals[i];
+                    }
+                }
                 (true, false) => {}
             }
             if comes {
@@ -397,6 +442,6 @@ impl Line {
                 left += 1;
             }
         }
-        works
+        (works, shaken)
     }
 }

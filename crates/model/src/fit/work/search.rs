@@ -118,12 +118,9 @@ impl Judge {
         let blocks = blocks.collect();
         let mut varies = outside.variance();
         if varies > 0.0 {
-            let (mut waited, mut all) = (0.0, 0.0);
-            for line in &self.lines {
-                waited += line.waited(kind, outside) * line.counted() as f64;
-                all += line.counted() as f64;
-            }
-            varies *= 1.0 + waited / f64::max(all, 1.0);
+            let shaken: f64 = self.lines.iter().map(|line| line.shaken(kind, outside)).sum();
+            let all: usize = self.lines.iter().map(Line::counted).sum();
+            varies *= shaken / all.max(1) as f64;
         }
         Point { kind, outside, score, weight: 0.0, blocks, varies }
     }
