@@ -67,7 +67,7 @@ use crate::window::{Operation, Outcome};
 
 use super::{Options, ServersFound, Step};
 use line::{Kind, Line};
-use search::{Among, Search};
+use search::Among;
 
 /// The most requests of a fit; of more, each step's first are taken.
 pub const REQUESTS_MAX: usize = 400_000;
@@ -204,14 +204,11 @@ pub fn work(steps: &[Step], servers: Option<u32>, options: &Options) -> Result<W
         return Err(Error::NoTimes { step: steps[0].name.clone() });
     }
     let among = servers.map_or(Among::All, Among::Servers);
-    let mut best: Option<(f64, Search)> = None;
+    let mut candidates = Vec::new();
     for (valley, kept) in bypass::candidates(&lines) {
-        let found = search::search(kept, among, options);
-        if best.as_ref().is_none_or(|(_, known)| found.excess() < known.excess()) {
-            best = Some((valley, found));
-        }
+        candidates.push((valley, search::search(kept, among, options)));
     }
-    let (valley, mut found) = best.ok_or(Error::NoSteps)?;
+    let (valley, mut found) = bypass::likeliest(&lines, candidates).ok_or(Error::NoSteps)?;
     if let Some(lines) = bypass::returned(&lines, &found, valley) {
         let again = search::search(lines, among, options);
         // Hits that were put back speak against every hypothesis.
@@ -249,6 +246,8 @@ pub fn mean_work(times: &Times, hypothesis: &Hypothesis) -> Result<Option<f64>, 
 
 #[cfg(test)]
 mod coverage_tests;
+#[cfg(test)]
+mod laws_tests;
 #[cfg(test)]
 mod lines_tests;
 #[cfg(test)]
