@@ -119,9 +119,8 @@ pub(super) fn returned(lines: &[Line], found: &Search, valley: f64) -> Option<Ve
     }
     let mut random = StdRng::seed_from_u64(0xb1a5);
     let each: Vec<f64> = back.iter().zip(&passed).map(|(back, of)| back / of.max(1.0)).collect();
-    let without = |line: &Line| {
-        line.without(valley, |i| random.random::<f64>() < each[place(line.keys[i])])
-    };
+    let without =
+        |line: &Line| line.without(valley, |i| random.random::<f64>() < each[place(line.keys[i])]);
     Some(lines.iter().map(without).collect())
 }
 

@@ -218,8 +218,8 @@ fn intervals_hold_what_drawn_services_do() {
     assert!(all.right >= 3, "{all:?}");
 }
 
-/// The same of many. It fails by the shares inside (88.9 %): times outside that vary, and lines by key;
-/// docs/models.md has the table. By hand: `cargo test … sixty_drawn_services -- --ignored --nocapture`.
+/// The same of many (docs/models.md has the table). By hand: `cargo test … sixty_drawn_services -- --ignored --nocapture`.
+/// Develop with other seeds, so that these remain a judgement.
 #[test]
 #[ignore = "minutes"]
 fn intervals_hold_what_sixty_drawn_services_do() {

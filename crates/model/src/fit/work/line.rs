@@ -303,7 +303,9 @@ impl Line {
         let starts = self.starts(kind, outside);
         let mut works = self.since(&starts, outside);
         let normals = self.normals();
-        for (i, work) in works.iter_mut().enumerate().filter(|(i, _)| starts[*i] <= self.arrivals[*i]) {
+        for (i, work) in
+            works.iter_mut().enumerate().filter(|(i, _)| starts[*i] <= self.arrivals[*i])
+        {
             *work -= outside.beyond(normals[i]);
         }
         works

@@ -34,9 +34,8 @@
 //! | `write` | the model |
 //!
 //! Limitations: all requests of the servers must be recorded (others count as outside). A time outside that varies
-//! is found well for one server in line and for separate lines; the more servers share a line, the more it is taken for
-//! work, and where processors are shared works are not made alike. Cost: O(n log n) for a hypothesis, at most
-//! [`REQUESTS_MAX`] requests; some seconds for 10,000.
+//! is found well for one server in line and for separate lines; the more servers or processors are shared, the more it is
+//! taken for work. Cost: O(n log n) for a hypothesis, at most [`REQUESTS_MAX`] requests; a second or two for 10,000.
 
 mod between;
 mod bypass;

@@ -6,7 +6,8 @@
 //! independence finds nothing. Taken for a constant, a time that varies makes the works of these two unlike, and the
 //! constant under which they are least so is not the mean.
 //!
-//! Where a processor is shared, the two are not made alike, and a law is one of those that leave works most alike.
+//! Where processors are shared, departures that are seen early or late change the works of others too, by how much is known,
+//! and works are made alike in the same way.
 
 use crate::queue::Discipline;
 
