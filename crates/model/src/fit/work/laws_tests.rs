@@ -11,7 +11,9 @@ use crate::queue::Discipline;
 use crate::storage::SolvedQueues;
 use crate::{Devices, Parameter};
 
-use super::tests::{Draw, Service, in_line, shared};
+use super::line::{Kind, Line};
+use super::outside::Outside;
+use super::tests::{Draw, Service, exponential, in_line, shared};
 use super::*;
 
 const MEAN: f64 = 0.010;
@@ -122,5 +124,39 @@ fn every_hypothesis_predicts_as_a_simulation_responds() {
                 assert!(worst < 2.0, "{case:?}, law {number}, at {rho}: {worst} points");
             }
         }
+    }
+}
+
+/// Works vary by the times outside as much as is said of them: each departure is seen a little early or late, again and
+/// again.
+#[test]
+fn works_of_shared_processors_vary_as_is_said() {
+    let deviation = 1e-6;
+    let mut random = StdRng::seed_from_u64(3);
+    for servers in [1, 2, 4] {
+        let mut law = exponential(MEAN);
+        let rate = 0.7 * servers as f64 / MEAN;
+        let mut run = shared(servers, rate, 1_500, &mut law, &mut random);
+        run.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let kind = Kind { discipline: Discipline::Shared, servers: Some(servers as u32) };
+        let arrivals: Vec<f64> = run.iter().map(|r| r.0).collect();
+        let outside = Outside { mean: OUTSIDE, cv: deviation / OUTSIDE };
+        let (mut sums, mut squares) = (vec![0.0; run.len()], vec![0.0; run.len()]);
+        let (times, mut said) = (400, 0.0);
+        for _ in 0..times {
+            let mut late = || OUTSIDE + deviation * super::write::normal(&mut random);
+            let departures = run.iter().map(|r| r.1 + late()).collect();
+            let line = Line::of(arrivals.clone(), departures);
+            said = line.shaken(kind, outside);
+            for (i, work) in line.works(kind, outside).iter().enumerate() {
+                let off = (work - (run[i].1 - run[i].0)) / deviation;
+                (sums[i], squares[i]) = (sums[i] + off, squares[i] + off * off);
+            }
+        }
+        let n = f64::from(times);
+        let each = sums.iter().zip(&squares).map(|(s, q)| q / n - (s / n) * (s / n));
+        let found: f64 = each.sum::<f64>() * n / (n - 1.0);
+        println!("{servers}: {found:.0}, said {said:.0} of {}", run.len());
+        assert!((found / said - 1.0).abs() < 0.02, "{servers}: {found} {said}");
     }
 }
