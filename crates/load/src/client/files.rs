@@ -70,7 +70,10 @@ impl Files {
             let probe = path.join(format!(".probe-{}", std::process::id()));
             let tried = files.probe(&probe);
             let _ = std::fs::remove_file(&probe);
-            files.direct = tried.map_err(|e| named("no file can be written in it", e))?;
+            files.direct = tried.map_err(|e| match e.kind() {
+                io::ErrorKind::StorageFull => format!("its disk is full ({e}): free some room"),
+                _ => named("no file can be written in it", e),
+            })?;
         } else if kind.is_file() || kind.is_block_device() {
             if destroy && kind.is_block_device() {
                 may_be_overwritten(path, &metadata)?;

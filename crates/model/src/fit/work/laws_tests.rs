@@ -144,7 +144,7 @@ fn works_of_shared_processors_vary_as_is_said() {
         let (mut sums, mut squares) = (vec![0.0; run.len()], vec![0.0; run.len()]);
         let (times, mut said) = (400, 0.0);
         for _ in 0..times {
-            let mut late = || OUTSIDE + deviation * super::write::normal(&mut random);
+            let mut late = || OUTSIDE + deviation * write::normal(&mut random);
             let departures = run.iter().map(|r| r.1 + late()).collect();
             let line = Line::of(arrivals.clone(), departures);
             said = line.shaken(kind, outside);
