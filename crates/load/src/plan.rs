@@ -119,6 +119,14 @@ impl Plan {
         self.target().is_ok_and(|target| target.files().is_some_and(|files| !files.is_direct()))
     }
 
+    /// How many bytes the block device or file has that is measured; `None` of what is neither.
+    ///
+    /// # Errors
+    /// If it cannot be used.
+    pub fn device_bytes(&self) -> anyhow::Result<Option<u64>> {
+        Ok(self.target()?.files().and_then(|files| files.bytes()))
+    }
+
     /// Parses the URL and resolves its host.
     pub(super) fn target(&self) -> Result<Target, TargetError> {
         let token = self.token.as_deref();

@@ -118,6 +118,7 @@ pub(super) fn fill_hint(why: &str) -> &'static str {
     match why {
         "status 401" | "status 403" => "it may want credentials, or a token",
         "status 405" | "status 501" => "the service takes no PUT there",
+        full if full.contains("os error 28") => "its disk is full: free some room, or write less",
         _ => "is the path right?",
     }
 }

@@ -145,3 +145,42 @@ pub fn quantile(values: &[f64], p: f64) -> Option<f64> {
     }
     Some(sorted[low] * (1.0 - part) + sorted[high] * part)
 }
+
+/// The p-quantile of values below which one more value lies with probability p, as far as n values can tell: the value at rank
+/// p(n + 1), type 6 of Hyndman and Fan, from the smallest to the largest. Between 2.5 and 97.5 % of 60 replicates by
+/// [`quantile`] lies one more with a probability of 91.9 %, by this of 95 %.
+pub(crate) fn quantile_beyond(values: &[f64], p: f64) -> Option<f64> {
+    let n = values.iter().filter(|v| !v.is_nan()).count() as f64;
+    quantile(values, (p * (n + 1.0) - 1.0) / (n - 1.0).max(1.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::rngs::StdRng;
+    use rand::{RngExt, SeedableRng};
+
+    use super::*;
+
+    #[test]
+    fn one_more_value_is_beyond_with_the_probability_of_the_quantile() {
+        let mut random = StdRng::seed_from_u64(7);
+        let (mut plain, mut beyond, trials) = (0u32, 0u32, 20_000);
+        for _ in 0..trials {
+            let values: Vec<f64> = (0..60).map(|_| random.random::<f64>()).collect();
+            let next = random.random::<f64>();
+            let within = |of: fn(&[f64], f64) -> Option<f64>| {
+                let at = |p| of(&values, p).unwrap();
+                u32::from((at(0.025)..=at(0.975)).contains(&next))
+            };
+            plain += within(quantile);
+            beyond += within(quantile_beyond);
+        }
+        let share = |count: u32| f64::from(count) / f64::from(trials);
+        assert!((share(beyond) - 0.95).abs() < 0.006, "{}", share(beyond));
+        assert!((share(plain) - 0.919).abs() < 0.007, "{}", share(plain));
+        assert_eq!(quantile_beyond(&[3.0], 0.025), Some(3.0));
+        assert_eq!(quantile_beyond(&[], 0.5), None);
+        assert_eq!(quantile_beyond(&[1.0, 2.0, 3.0], 0.025), Some(1.0));
+        assert_eq!(quantile_beyond(&[1.0, f64::INFINITY], 0.5), Some(f64::INFINITY));
+    }
+}

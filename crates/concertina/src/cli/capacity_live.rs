@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, ensure};
 use clap::Parser;
@@ -16,7 +16,7 @@ use report::objective::digits;
 
 use super::load::{bar, seconds, watch_interrupts};
 use super::load_options::LoadOptions;
-use crate::cli::output::{out, outln};
+use crate::cli::output::{errln, out, outln};
 use crate::survey::{Folder, Reads, Settings, Survey, bytes_of_objects, part, reads, run as go};
 use load::{Load, Plan, Progress};
 
@@ -116,6 +116,8 @@ pub(super) fn run(
     ensure!(path.is_some() || !flags.destroy, "--destroy is for file:///PATH");
     let mut folder = None;
     let mut reads_only = false;
+    let stop = Arc::new(AtomicBool::new(false));
+    watch_interrupts(&stop)?;
     if let Some(path) = path {
         let kind = path.metadata().with_context(|| format!("cannot use {}", path.display()))?;
         if kind.is_dir() {
@@ -130,6 +132,14 @@ pub(super) fn run(
         } else {
             plan.destroy = flags.destroy;
             reads_only = !flags.destroy;
+            let of_mixes = wanted.iter().flatten().map(|part| part.size_bytes as u64);
+            let largest = sizes.iter().copied().chain(of_mixes).max().unwrap_or(0);
+            let bytes = plan.device_bytes()?.unwrap_or(u64::MAX);
+            ensure!(
+                largest <= bytes,
+                "{} has {bytes} bytes, fewer than an object of {largest}: give smaller --sizes",
+                path.display()
+            );
             ensure!(
                 !reads_only || wanted.is_empty(),
                 "{} is only read, so mixes cannot be predicted; --destroy overwrites it",
@@ -148,8 +158,6 @@ pub(super) fn run(
         clients_max: flags.clients_max.max(1),
         wanted,
     };
-    let stop = Arc::new(AtomicBool::new(false));
-    watch_interrupts(&stop)?;
     let bar = bar(flags.quiet || !std::io::stderr().is_terminal());
     let mut progress = |p: &Progress| {
         bar.set_position((p.done * 1000.0) as u64);
@@ -159,7 +167,10 @@ pub(super) fn run(
     if reads_only {
         let found = reads(&settings, &stop, &mut progress);
         bar.finish_and_clear();
-        let found = found?;
+        let found = match found {
+            Err(error) if stop.load(Ordering::Relaxed) => return Ok(interrupted(&error)),
+            found => found?,
+        };
         if json {
             outln!("{:#}", serde_json::to_value(&found)?);
         } else {
@@ -170,7 +181,10 @@ pub(super) fn run(
     let survey = go(&settings, &stop, &mut progress);
     bar.finish_and_clear();
     drop(folder);
-    let mut survey = survey?;
+    let mut survey = match survey {
+        Err(error) if stop.load(Ordering::Relaxed) => return Ok(interrupted(&error)),
+        survey => survey?,
+    };
     survey.warnings.extend(cached.then(|| CACHED.to_owned()));
     if json {
         outln!("{:#}", value(&settings, &survey)?);
@@ -178,6 +192,12 @@ pub(super) fn run(
         out!("{}{}", text(url, &survey), survey.text());
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says what was learnt until an interruption.
+fn interrupted(error: &anyhow::Error) -> ExitCode {
+    errln!("concertina: {error:#}");
+    ExitCode::from(130)
 }
 
 /// Mixes of one, two and three sizes in turn; the shares of reads run from 0 to 1.

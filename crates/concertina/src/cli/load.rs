@@ -215,26 +215,32 @@ pub(super) fn bar(hidden: bool) -> ProgressBar {
     bar
 }
 
-/// Ends the run cleanly on the first interrupt, and the process at once on the second.
+/// Ends the run cleanly on the first interrupt (or SIGTERM), and the process at once on the second.
 pub(super) fn watch_interrupts(stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    const WHAT: &str = "cannot listen for interrupts";
     let stop = stop.clone();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("cannot listen for interrupts")?;
-    std::thread::Builder::new()
-        .name("interrupts".to_owned())
-        .spawn(move || {
-            runtime.block_on(async {
-                if tokio::signal::ctrl_c().await.is_ok() {
-                    stop.store(true, Ordering::Relaxed);
-                }
-                if tokio::signal::ctrl_c().await.is_ok() {
-                    std::process::exit(130);
-                }
-            });
-        })
-        .context("cannot listen for interrupts")?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().context(WHAT)?;
+    let (mut interrupt, mut terminate) = {
+        let _entered = runtime.enter();
+        let on = |kind| signal(kind).context(WHAT);
+        (on(SignalKind::interrupt())?, on(SignalKind::terminate())?)
+    };
+    let watch = async move {
+        for is_second in [false, true] {
+            let code = tokio::select! {
+                _ = interrupt.recv() => 130,
+                _ = terminate.recv() => 143,
+            };
+            if is_second {
+                std::process::exit(code);
+            }
+            stop.store(true, Ordering::Relaxed);
+        }
+    };
+    let thread = std::thread::Builder::new().name("interrupts".to_owned());
+    thread.spawn(move || runtime.block_on(watch)).context(WHAT)?;
     Ok(())
 }
 

@@ -271,6 +271,7 @@ pub fn run(
             None => sweep(&settings, &mut session, all, budget, stop, progress)?,
             Some(goal) => {
                 let mut told = until::Told { progress, tell };
+                let goal = (goal, search.as_ref().and_then(Search::closed_loop));
                 let pursued =
                     until::pursue(&settings, goal, &mut session, all, budget, stop, &mut told)?;
                 pursuit = Some(pursued.1);

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use model::fit::{Goal, Options, Prospect, half_width_points, prospects};
+use model::fit::{ClosedLoop, Goal, Options, Prospect, half_width_points, prospects};
 use report::objective::{digits, time};
 use report::{Observed, Selection, Service, StepChoice};
 use serde::Serialize;
@@ -101,7 +101,11 @@ pub struct Pursuit {
 }
 
 /// Steady loads of what was measured: `None` with fewer than one.
-fn fitted(settings: &Settings, points: &[Repeated]) -> Option<Service> {
+fn fitted(
+    settings: &Settings,
+    points: &[Repeated],
+    closed_loop: Option<ClosedLoop>,
+) -> Option<Service> {
     let steady = points.iter().filter(|p| p.repetitions() > 0).filter_map(|repeated| {
         let point = repeated.point(settings);
         let steady = point.steady && !point.is_past_saturation();
@@ -116,7 +120,7 @@ fn fitted(settings: &Settings, points: &[Repeated]) -> Option<Service> {
     if !model::fit::has_times(&observed.fit_steps()) {
         return None;
     }
-    report::fit_service(&observed, "Fit of a measurement", None, None).ok()
+    report::fit_service(&observed, "Fit of a measurement", None, closed_loop).ok()
 }
 
 fn observed(dir: &Path, choices: &[StepChoice]) -> Option<Observed> {
@@ -132,10 +136,17 @@ fn steps(settings: &Settings, points: &[Repeated]) -> Vec<model::fit::Step> {
     observed(&settings.plan.out, &choices).map_or_else(Vec::new, |observed| observed.fit_steps())
 }
 
-/// Measures the first loads once, then what narrows the goal most.
+/// The saturation of a model, at most the throughput of a closed loop: the search found that more clients gained
+/// nothing beyond it.
+fn bounded(saturation: f64, closed_loop: Option<ClosedLoop>) -> f64 {
+    closed_loop.map_or(saturation, |closed| saturation.min(closed.throughput))
+}
+
+/// Measures the first loads once, then what narrows the goal most. `closed_loop` is the result of a search for the
+/// saturation.
 pub(super) fn pursue(
     settings: &Settings,
-    until: &Until,
+    (until, closed_loop): (&Until, Option<ClosedLoop>),
     session: &mut Session,
     points: &mut Vec<Repeated>,
     budget: &mut Budget,
@@ -153,10 +164,10 @@ pub(super) fn pursue(
     loop {
         session.flush()?;
         let step_s = settings.step_s();
-        let known = fitted(settings, points);
+        let known = fitted(settings, points, closed_loop);
         let next = match known.as_ref().and_then(|f| f.worked.as_ref()) {
             Some(worked) => {
-                let saturation = worked.model.node()?.saturation();
+                let saturation = bounded(worked.model.node()?.saturation(), closed_loop);
                 let rate = match until.at {
                     Place::Share(share) => share * saturation,
                     Place::Rate(rate) => rate,
@@ -186,7 +197,7 @@ pub(super) fn pursue(
                     return Ok((Ended::Known, pursuit));
                 }
                 let loads = loads(settings, points, saturation);
-                let options = Options::default();
+                let options = Options { closed_loop, ..Options::default() };
                 let all = steps(settings, points);
                 let found = prospects(&all, worked, &loads, step_s, &goal, &options)?;
                 round.next = found.first().copied();
@@ -312,6 +323,15 @@ fn lacking(now: &str, until: &Until, rate: f64, seconds: f64, then: Option<&Pros
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_closed_loop_bounds_the_saturation_of_a_model() {
+        let closed = |throughput| Some(ClosedLoop { throughput, deviation: 0.02 });
+        assert_eq!(bounded(500.0, closed(250.0)), 250.0);
+        assert_eq!(bounded(500.0, closed(510.0)), 500.0);
+        assert_eq!(bounded(f64::INFINITY, closed(250.0)), 250.0);
+        assert_eq!(bounded(500.0, None), 500.0);
+    }
 
     #[test]
     fn goals_are_read_as_people_write_them() {

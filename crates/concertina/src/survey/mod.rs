@@ -129,7 +129,7 @@ impl Survey {
     }
 }
 
-/// Measures, fits and judges. `stop` ends it with an error; run folders are kept.
+/// Measures, fits and judges. `stop` ends it with an error that says what was measured; run folders are kept.
 pub fn run(
     settings: &Settings,
     stop: &Arc<AtomicBool>,
@@ -185,17 +185,20 @@ fn measure(
     let bench = Bench { settings, requests: &requests, stop };
     if fill {
         bench.fill(progress)?;
+        bench.go_on(|| "nothing was measured".to_owned())?;
     }
-    let (clients, saturated) = bench.search(alone, progress)?;
+    let (clients, saturated) = bench.search(all, alone, progress)?;
     let mut rates: Vec<Vec<f64>> = vec![Vec::new(); all.len()];
     let mut failed: Vec<(u64, u64, u64)> = vec![(0, 0, 0); all.len()];
     let mut busy = vec![0.0f64; all.len()];
     for turn in 0..settings.repeat {
-        for (point, (rates, sum)) in rates.iter_mut().zip(&mut failed).enumerate() {
+        for point in 0..all.len() {
             let name = format!("point-{point}-{turn}");
             let step = bench.step(&name, Some(point), &[clients], settings.step_s, progress)?;
+            bench.go_on(|| text::learnt(all, &rates, clients))?;
             let step = step.first().context("a step was not measured")?;
-            rates.push(step.rate);
+            rates[point].push(step.rate);
+            let sum = &mut failed[point];
             *sum = (sum.0 + step.completions, sum.1 + step.errors, sum.2 + step.refusals);
             busy[point] = busy[point].max(step.step.generator.cpu);
         }
@@ -226,6 +229,15 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
+    /// Whether it was not interrupted; else an error with what was learnt.
+    fn go_on(&self, learnt: impl Fn() -> String) -> anyhow::Result<()> {
+        if self.stop.load(Ordering::Relaxed) {
+            let out = self.settings.plan.out.display();
+            bail!("interrupted; {}; the run folders are in {out}", learnt());
+        }
+        Ok(())
+    }
+
     /// Puts every object once.
     fn fill(&self, progress: &mut dyn FnMut(&Progress)) -> anyhow::Result<()> {
         let clients = self.settings.clients_max.min(16);
@@ -257,7 +269,7 @@ impl Bench<'_> {
         }
     }
 
-    /// Measures a point with some numbers of clients, until more gain nothing.
+    /// Measures a point with some numbers of clients, until more gain nothing or it is interrupted.
     fn step(
         &self,
         name: &str,
@@ -275,7 +287,7 @@ impl Bench<'_> {
         for &n in clients {
             session.load(&closed(n), progress)?;
             if self.stop.load(Ordering::Relaxed) {
-                bail!("interrupted; the run folders are in {}", self.settings.plan.out.display());
+                break;
             }
             let rate = session.summary().steps.last().map_or(0.0, |step| step.rate);
             fruitless = if rate < (1.0 + GAIN) * best { fruitless + 1 } else { 0 };
@@ -291,6 +303,7 @@ impl Bench<'_> {
     /// all of them.
     fn search(
         &self,
+        all: &[Vec<MixPart>],
         points: usize,
         progress: &mut dyn FnMut(&Progress),
     ) -> anyhow::Result<(usize, bool)> {
@@ -298,12 +311,15 @@ impl Bench<'_> {
         let numbers: Vec<usize> =
             doubled.take_while(|&n| n <= self.settings.clients_max.max(1)).collect();
         let (mut clients, mut saturated) = (1, true);
+        let mut found: Vec<Vec<f64>> = Vec::new();
         for point in 0..points {
             let name = format!("search-{point}");
             let seconds = SEARCH * self.settings.step_s;
             let steps = self.step(&name, Some(point), &numbers, seconds, progress)?;
+            self.go_on(|| text::learnt(all, &found, clients))?;
             let best = steps.iter().map(|step| step.rate).fold(0.0, f64::max);
             ensure!(best > 0.0, "{}", self.nothing(&steps));
+            found.push(vec![best]);
             let enough = steps.iter().position(|step| step.rate * (1.0 + GAIN) >= best);
             clients = clients.max(numbers[enough.unwrap_or(0)]);
             saturated &= steps.len() < numbers.len() || enough.is_some_and(|e| e + 1 < steps.len());

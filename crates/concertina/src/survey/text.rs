@@ -60,6 +60,20 @@ impl Survey {
     }
 }
 
+/// What was measured until an interruption: the mean of the repetitions of each point, requests/s.
+pub(super) fn learnt(all: &[Vec<MixPart>], rates: &[Vec<f64>], clients: usize) -> String {
+    let of = |(parts, rates): (&Vec<MixPart>, &Vec<f64>)| {
+        let mean = rates.iter().sum::<f64>() / rates.len() as f64;
+        format!("{} {}/s", words(parts), digits(mean, 4))
+    };
+    let known = all.iter().zip(rates).filter(|(_, rates)| !rates.is_empty());
+    let each: Vec<String> = known.map(of).collect();
+    match each.len() {
+        0 => "nothing was measured".to_owned(),
+        _ => format!("measured with up to {clients} clients: {}", each.join("; ")),
+    }
+}
+
 fn interval([value, low, high]: [f64; 3]) -> String {
     format!("{} [{}, {}]", digits(value, 4), digits(low, 4), digits(high, 4))
 }

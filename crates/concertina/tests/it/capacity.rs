@@ -1,7 +1,10 @@
 //! `concertina capacity`: from a table of throughputs to what lies between them.
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::serve_client::spawn;
 
@@ -222,5 +225,42 @@ fn the_capacity_of_a_folder_and_of_a_file_is_measured() {
         with(&folder, &huge, "MiB are free");
     }
     with("file:///proc", &["--sizes", "4KiB"], "proc");
+    with(
+        &whole,
+        &["--sizes", "4KiB,8MiB"],
+        "fewer than an object of 8388608: give smaller --sizes",
+    );
     assert_eq!(std::fs::read_dir(&place).unwrap().count(), 0, "files are left");
+}
+
+/// Ctrl-C and SIGTERM end a survey cleanly: the folder goes, and what was measured is said.
+#[test]
+fn an_interrupted_survey_leaves_no_file_and_says_what_it_learnt() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path().join("place");
+    std::fs::create_dir(&place).unwrap();
+    let folder = format!("file://{}", place.display());
+    for (signal, out) in [(Signal::INT, "first"), (Signal::TERM, "second")] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_concertina"));
+        command.current_dir(dir.path()).args(["capacity", &folder, "--quiet", "--out", out]);
+        command.args(["--sizes", "4KiB", "--duration", "100ms", "--warmup", "10ms"]);
+        let long = ["--clients-max", "2", "--repeat", "1000", "--judge", "0"];
+        let child = command.args(long).stderr(Stdio::piped()).stdout(Stdio::null()).spawn();
+        let child = child.unwrap();
+        // The second repetition of the points has begun, so that each was measured once.
+        let begun = Instant::now();
+        while !dir.path().join(out).join("point-0-1").exists() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "no point was measured");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(std::fs::read_dir(&place).unwrap().count(), 1);
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(130), "{error}");
+        assert_eq!(std::fs::read_dir(&place).unwrap().count(), 0, "files are left");
+        for words in ["interrupted", "4 KiB 100 % reads", "4 KiB 0 % reads", "/s", out] {
+            assert!(error.contains(words), "{words}: {error}");
+        }
+    }
 }

@@ -13,7 +13,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -70,8 +70,14 @@ impl Files {
             let probe = path.join(format!(".probe-{}", std::process::id()));
             let tried = files.probe(&probe);
             let _ = std::fs::remove_file(&probe);
-            files.direct = tried.map_err(|e| named("no file can be written in it", e))?;
+            files.direct = tried.map_err(|e| match e.kind() {
+                io::ErrorKind::StorageFull => format!("its disk is full ({e}): free some room"),
+                _ => named("no file can be written in it", e),
+            })?;
         } else if kind.is_file() || kind.is_block_device() {
+            if destroy && kind.is_block_device() {
+                may_be_overwritten(path, &metadata)?;
+            }
             let opened = files.whole(path, destroy);
             files.direct = opened.is_ok();
             let mut opened = match opened {
@@ -90,6 +96,14 @@ impl Files {
             return Err("it is not a folder, block device or file".to_owned());
         }
         Ok(files)
+    }
+
+    /// How many bytes the device or file has; `None` of a folder.
+    pub fn bytes(&self) -> Option<u64> {
+        match self.place {
+            Place::Folder => None,
+            Place::Whole { bytes, .. } => Some(bytes / BLOCK as u64 * BLOCK as u64),
+        }
     }
 
     /// Whether a file can be written without the page cache.
@@ -202,23 +216,22 @@ impl Files {
     }
 
     /// Where an object begins in its file, and how many bytes of it may be transferred.
-    fn part(&self, key: &[u8], size: u64) -> (u64, u64) {
-        match self.place {
-            Place::Folder => (0, u64::MAX),
-            Place::Whole { bytes, .. } => {
-                let block = BLOCK as u64;
-                let whole = (bytes / block * block).max(block);
-                let slot = size.div_ceil(block).max(1).saturating_mul(block).min(whole);
-                // FNV-1a has its best bits at the top.
-                ((key_hash(key) >> 16) % (whole / slot) * slot, slot)
-            }
+    fn part(&self, key: &[u8], size: u64) -> io::Result<(u64, u64)> {
+        let Some(whole) = self.bytes() else { return Ok((0, u64::MAX)) };
+        let block = BLOCK as u64;
+        let slot = size.div_ceil(block).max(1).saturating_mul(block);
+        if slot > whole {
+            let why = format!("an object of {size} bytes, but the device or file has {whole}");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
+        // FNV-1a has its best bits at the top.
+        Ok(((key_hash(key) >> 16) % (whole / slot) * slot, slot))
     }
 
     /// Reads an object and returns its bytes.
     fn get(&self, key: &[u8], size: u64, buffer: &mut Buffer) -> io::Result<u64> {
         let file = self.options().read(true).open(self.path_of(key))?;
-        let (from, most) = self.part(key, size);
+        let (from, most) = self.part(key, size)?;
         let body = Body { key: key_hash(key), size };
         let mut read = 0u64;
         while read < most {
@@ -242,7 +255,7 @@ impl Files {
 
     /// Writes an object in whole blocks, and cuts its file to its length.
     fn put(&self, key: &[u8], size: u64, buffer: &mut Buffer) -> io::Result<()> {
-        let (from, most) = self.part(key, size);
+        let (from, most) = self.part(key, size)?;
         if matches!(self.place, Place::Whole { writes: false, .. }) {
             let why = "the device or file is opened for reads only; --destroy overwrites it";
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
@@ -271,6 +284,28 @@ impl Files {
             Place::Whole { .. } => Err(io::ErrorKind::Unsupported.into()),
         }
     }
+}
+
+/// Checks that a block device is not in use (mounted, or part of another device) and not read-only. The kernel gives
+/// a device that is in use to nobody else exclusively.
+fn may_be_overwritten(path: &Path, metadata: &std::fs::Metadata) -> Result<(), String> {
+    let exclusive = OFlags::EXCL.bits() as i32;
+    match OpenOptions::new().read(true).custom_flags(exclusive).open(path) {
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::BUSY.raw_os_error()) => {
+            return Err("it is in use (mounted, swap, or part of another device), so --destroy would damage what \
+                uses it: unmount it first"
+                .to_owned());
+        }
+        Err(error) => return Err(format!("it cannot be opened: {error}")),
+        Ok(_) => {}
+    }
+    let number = metadata.rdev();
+    let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+    let flag = std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/ro"));
+    if flag.is_ok_and(|flag| flag.trim() == "1") {
+        return Err("it is read-only: measure reads, without --destroy".to_owned());
+    }
+    Ok(())
 }
 
 /// Memory that begins at a block's boundary.
@@ -390,6 +425,15 @@ mod tests {
         assert_eq!(std::fs::read(&path).unwrap(), vec![7; 1 << 20]);
         let writes = Arc::new(Files::open(&path, true, true).unwrap());
         assert_eq!(ask(&writes, Operation::Put, "k", 5000).0, 200);
+        assert_eq!(ask(&writes, Operation::Get, "k", 5000), (200, 5000, String::new()));
+        // An object that is larger than all of it is not cut.
+        for operation in [Operation::Put, Operation::Get] {
+            let (status, _, text) = ask(&writes, operation, "k", (1 << 20) + 1);
+            assert!(
+                status == 500 && text.contains("the device or file has 1048576"),
+                "{status} {text}"
+            );
+        }
         assert_eq!(ask(&writes, Operation::Get, "k", 5000), (200, 5000, String::new()));
         assert_eq!(path.metadata().unwrap().len(), 1 << 20);
         std::fs::write(&path, [1]).unwrap();

@@ -43,6 +43,14 @@ pub enum TargetError {
         /// What is wrong.
         reason: String,
     },
+    /// The folder, device or file cannot be used.
+    #[error("cannot use {url}: {reason}")]
+    Unusable {
+        /// What was given.
+        url: String,
+        /// What is wrong.
+        reason: String,
+    },
     /// The host name cannot be resolved.
     #[error("cannot resolve `{host}`: {source}")]
     Resolve {
@@ -194,7 +202,8 @@ impl Target {
         let path = url.strip_prefix("file://").filter(|path| path.starts_with('/'));
         let path = path.ok_or_else(|| malformed(url, "write file:///PATH, from the root"))?;
         let files = Files::open(Path::new(path), destroy, verify);
-        let protocol = Protocol::Files(Arc::new(files.map_err(|why| malformed(url, &why))?));
+        let unusable = |reason| TargetError::Unusable { url: url.to_owned(), reason };
+        let protocol = Protocol::Files(Arc::new(files.map_err(unusable)?));
         let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
         Ok(Target { address, host: String::new(), protocol, secure: None })
     }

@@ -22,10 +22,10 @@ pub struct Parameter {
 }
 
 impl Parameter {
-    /// A value with the 2.5 % and 97.5 % quantiles of its replicates; the interval always holds the
-    /// value, and is the value alone if there are no replicates.
+    /// A value with the 2.5 % and 97.5 % quantiles of its replicates, between which one more replicate lies with a
+    /// probability of 95 %; the interval always holds the value, and is the value alone if there are no replicates.
     pub(crate) fn from_replicates(value: f64, replicates: &[f64], unit: &str) -> Self {
-        let at = |p| crate::statistics::quantile(replicates, p).unwrap_or(value);
+        let at = |p| crate::statistics::quantile_beyond(replicates, p).unwrap_or(value);
         let (low, high) = (at(0.025).min(value), at(0.975).max(value));
         Parameter { value, low, high, unit: unit.to_owned() }
     }

@@ -96,7 +96,8 @@ impl AtLoad {
     fn is_perhaps_unstable(&self) -> bool {
         let unstable = |(_, o): &&(Node, Operating)| o.response_mean.is_infinite();
         let count = self.replicates.iter().filter(unstable).count();
-        count as f64 > 0.025 * self.replicates.len() as f64
+        // The rank of the upper end is 0.975·(n + 1).
+        count > 0 && count as f64 > 0.025 * (self.replicates.len() as f64 + 1.0) - 1.0
     }
 }
 

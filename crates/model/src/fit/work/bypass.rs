@@ -10,6 +10,9 @@
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
+use crate::queue::Discipline;
+
+use super::FITS;
 use super::line::Line;
 use super::search::Search;
 
@@ -22,6 +25,8 @@ const DEPTH: f64 = 0.5;
 
 /// The share of the requests that used the servers from which on those that were taken for hits are put back.
 const RETURNED: f64 = 0.002;
+/// The fewest fast requests that tell who overtakes.
+const OVERTAKERS: f64 = 40.0;
 /// A time outside of so many valleys is not made by the cut.
 const LONGER: f64 = 1.2;
 
@@ -40,41 +45,83 @@ pub(super) fn candidates(lines: &[Line]) -> Vec<(f64, Vec<Line>)> {
     all
 }
 
+/// The likelier of the searches with and without requests that may have passed the servers by. Where both fit, requests
+/// that were fast although all servers were busy have passed them by, unless processors are shared: one server in any order fits too
+/// if works are exponential, because hits divide them into works that are as well.
+pub(super) fn likeliest(lines: &[Line], candidates: Vec<(f64, Search)>) -> Option<(f64, Search)> {
+    if let [(_, with), (valley, without)] = &candidates[..] {
+        let fits = |search: &Search| search.best.score.p_value() >= FITS;
+        if fits(with) && fits(without) && overtake(lines, with, *valley) {
+            return candidates.into_iter().next_back();
+        }
+    }
+    candidates.into_iter().min_by(|a, b| a.1.excess().total_cmp(&b.1.excess()))
+}
+
+/// Whether requests that met as many others as there are servers in line, or more, were answered within `valley` at
+/// least half as often as the rest.
+fn overtake(lines: &[Line], found: &Search, valley: f64) -> bool {
+    let (kind, outside) = (found.best.kind, found.best.outside.mean);
+    let Some(servers) = kind.servers.filter(|_| kind.discipline == Discipline::Fifo) else {
+        return false;
+    };
+    let mut counts = [(0.0, 0.0); 2];
+    for line in lines {
+        let met = line.met(outside);
+        for i in (0..met.len()).filter(|i| line.counted[*i]) {
+            let (fast, all) = &mut counts[usize::from(met[i] >= servers)];
+            *fast += f64::from(u8::from(line.departures[i] - line.arrivals[i] <= valley));
+            *all += 1.0;
+        }
+    }
+    let [(free, all_free), (busy, all_busy)] = counts;
+    busy >= OVERTAKERS && busy / all_busy > 0.5 * free / f64::max(all_free, 1.0)
+}
+
 /// The steps with the requests back that were at the servers although they were answered within `valley`; `None` if
 /// they are few, or the time outside is longer. Under the best hypothesis, works between half the valley and all of it
 /// are a share of the requests that waited; twice that is the share of all works up to the valley. A time outside
 /// of about the valley is taken for none: it is what the cut left of the shortest works.
+///
+/// Of separate lines each gets back its own: hits have few keys, as popular ones, and would else all be taken for work of the
+/// lines of those keys.
 pub(super) fn returned(lines: &[Line], found: &Search, valley: f64) -> Option<Vec<Line>> {
     let (kind, outside) = (found.best.kind, found.best.outside);
     let servers = kind.servers.filter(|_| outside.mean < LONGER * valley)?;
-    let (mut waited, mut small, mut alone) = (0.0, 0.0, 0.0);
+    let queue = if kind.lines() > 0 { 1 } else { servers };
+    let (mut waited, mut small) = (0.0, 0.0);
+    let mut alone = vec![0.0; kind.lines().max(1) as usize];
     for line in &found.lines {
-        let met = match kind.lines() {
-            0 => line.met(outside.mean),
-            lines => line.met_in_line(lines, outside.mean),
-        };
-        let queue = if kind.lines() > 0 { 1 } else { servers };
-        for ((work, met), _) in
-            line.works(kind, outside).iter().zip(met).zip(&line.counted).filter(|r| *r.1)
-        {
-            if met >= queue {
+        let (met, places) = (line.met_own(kind, outside.mean), kind.places(line));
+        let works = line.works(kind, outside);
+        for (i, work) in works.iter().enumerate().filter(|r| line.counted[r.0]) {
+            if met[i] >= queue {
                 waited += 1.0;
                 small += f64::from(u8::from(*work > 0.5 * valley && *work <= valley));
             } else {
-                alone += 1.0;
+                alone[places.get(i).map_or(0, |place| *place as usize)] += 1.0;
             }
         }
     }
     let share: f64 = 2.0 * small / f64::max(waited, 1.0);
-    let back = alone * share / (1.0 - share).max(0.5);
-    let passed: usize = found.lines.iter().map(|line| line.bypassed.len()).sum();
-    if back < RETURNED * (alone + waited) || passed == 0 {
+    let back: Vec<f64> = alone.iter().map(|n| n * share / (1.0 - share).max(0.5)).collect();
+    let partition = found.lines.first().and_then(|line| line.partition(kind.lines()));
+    let place = |key: u32| partition.map_or(0, |p| p.line(key) as usize);
+    let mut passed = vec![0.0; back.len()];
+    for line in lines {
+        let fast = |i: &usize| line.departures[*i] - line.arrivals[*i] <= valley;
+        let judged = (0..line.arrivals.len()).filter(|i| line.counted[*i]);
+        judged.filter(fast).for_each(|i| passed[place(line.keys[i])] += 1.0);
+    }
+    let all: f64 = alone.iter().sum::<f64>() + waited;
+    if back.iter().sum::<f64>() < RETURNED * all || passed.iter().sum::<f64>() <= 0.0 {
         return None;
     }
     let mut random = StdRng::seed_from_u64(0xb1a5);
-    let each = back / passed as f64;
-    let mut chosen = |_| random.random::<f64>() < each;
-    Some(lines.iter().map(|line| line.without(valley, &mut chosen)).collect())
+    let each: Vec<f64> = back.iter().zip(&passed).map(|(back, of)| back / of.max(1.0)).collect();
+    let without =
+        |line: &Line| line.without(valley, |i| random.random::<f64>() < each[place(line.keys[i])]);
+    Some(lines.iter().map(without).collect())
 }
 
 /// The deepest valley between two humps of the logarithm of the response.

@@ -1,6 +1,7 @@
 //! The times of a step in order, and the works that follow from them.
 
-use std::sync::Arc;
+use std::borrow::Cow;
+use std::sync::{Arc, OnceLock};
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -29,8 +30,8 @@ impl Kind {
     }
 
     /// The line of each request; empty of one line.
-    pub fn places(self, line: &Line) -> Vec<u32> {
-        if self.lines() > 0 { line.places(self.lines()) } else { Vec::new() }
+    pub fn places(self, line: &Line) -> Cow<'_, [u32]> {
+        if self.lines() > 0 { line.places(self.lines()) } else { Cow::Borrowed(&[]) }
     }
 }
 
@@ -55,9 +56,14 @@ pub(super) struct Line {
     pub open: bool,
     /// Variance that the resolution adds to a work, s².
     pub blur: f64,
-    /// For each request a value of the standard normal law.
-    normals: Vec<f64>,
+    /// The line of each request by each partition.
+    places: Vec<Vec<u32>>,
+    /// For each request a value of the standard normal law, drawn when it is first wanted.
+    normals: OnceLock<Vec<f64>>,
 }
+
+/// Of how many times outside works have the variance after they were made alike, where processors are shared.
+const EVEN: f64 = 1.25;
 
 /// What a request did, and the bytes of its object.
 pub(super) type What = (Operation, u64);
@@ -154,8 +160,25 @@ impl Line {
         let mut order: Vec<u32> = (0..self.departures.len() as u32).collect();
         order.sort_by(|a, b| self.departures[*a as usize].total_cmp(&self.departures[*b as usize]));
         self.by_end = order;
-        let mut random = StdRng::seed_from_u64(0x0075_1de0);
-        self.normals = self.departures.iter().map(|_| random.sample(StandardNormal)).collect();
+        self.place();
+    }
+
+    /// Sets the lines that keys may be in.
+    pub fn set_partitions(&mut self, partitions: Arc<Vec<Partition>>) {
+        self.partitions = partitions;
+        self.place();
+    }
+
+    fn place(&mut self) {
+        let of = |p: &Partition| self.keys.iter().map(|key| p.line(*key)).collect();
+        self.places = self.partitions.iter().map(of).collect();
+    }
+
+    fn normals(&self) -> &[f64] {
+        self.normals.get_or_init(|| {
+            let mut random = StdRng::seed_from_u64(0x0075_1de0);
+            self.departures.iter().map(|_| random.sample(StandardNormal)).collect()
+        })
     }
 
     /// Without the requests that were answered within a time: they passed the servers by, but for those for which
@@ -246,38 +269,57 @@ impl Line {
 
     /// The work of each request. 0 where a reply was faster than a constant time outside.
     pub fn works(&self, kind: Kind, outside: Outside) -> Vec<f64> {
-        let from = match (kind.servers, kind.discipline) {
-            (Some(m), Discipline::Shared) => return self.shared(f64::from(m), outside.mean),
-            _ => self.starts(kind, outside),
-        };
+        match (kind.servers, kind.discipline) {
+            (Some(m), Discipline::Shared) => self.shared(f64::from(m), outside).0,
+            _ => self.since(&self.starts(kind, outside), outside),
+        }
+    }
+
+    /// The works of requests that began at these times.
+    fn since(&self, starts: &[f64], outside: Outside) -> Vec<f64> {
         let least = if outside.cv > 0.0 { f64::NEG_INFINITY } else { 0.0 };
-        let each = self.departures.iter().zip(from);
+        let each = self.departures.iter().zip(starts);
         each.map(|(departure, from)| (departure - outside.mean - from).max(least)).collect()
     }
 
     /// The work of each request, all with one law: those that did not wait vary by the time outside once, those
     /// that waited twice, because when they began is known from another's departure. So a further time outside is
-    /// drawn for each that did not wait.
+    /// drawn for each that did not wait. Where processors are shared each gets what it lacks of [`EVEN`] variances.
     pub fn evened(&self, kind: Kind, outside: Outside) -> Vec<f64> {
-        let works = self.works(kind, outside);
-        if outside.cv <= 0.0 || kind.discipline == Discipline::Shared || kind.servers.is_none() {
-            return works;
+        if outside.cv <= 0.0 {
+            return self.works(kind, outside);
+        }
+        match (kind.servers, kind.discipline) {
+            (None, _) => return self.works(kind, outside),
+            (Some(m), Discipline::Shared) => {
+                let (mut works, shaken) = self.shared(f64::from(m), outside);
+                for ((work, shaken), normal) in works.iter_mut().zip(shaken).zip(self.normals()) {
+                    *work -= (EVEN - shaken).max(0.0).sqrt() * outside.beyond(*normal);
+                }
+                return works;
+            }
+            _ => {}
         }
         let starts = self.starts(kind, outside);
-        let each = works.into_iter().enumerate();
-        each.map(|(i, work)| {
-            let waited = starts[i] > self.arrivals[i];
-            if waited { work } else { work - outside.beyond(self.normals[i]) }
-        })
-        .collect()
+        let mut works = self.since(&starts, outside);
+        let normals = self.normals();
+        for (i, work) in
+            works.iter_mut().enumerate().filter(|(i, _)| starts[*i] <= self.arrivals[*i])
+        {
+            *work -= outside.beyond(normals[i]);
+        }
+        works
     }
 
-    /// The share of judged requests that waited.
-    pub fn waited(&self, kind: Kind, outside: Outside) -> f64 {
+    /// Of how many times outside works have the variance, summed over the judged requests.
+    pub fn shaken(&self, kind: Kind, outside: Outside) -> f64 {
+        let judged = (0..self.arrivals.len()).filter(|i| self.counted[*i]);
+        if let (Some(m), Discipline::Shared) = (kind.servers, kind.discipline) {
+            let shaken = self.shared(f64::from(m), outside).1;
+            return judged.map(|i| shaken[i]).sum();
+        }
         let starts = self.starts(kind, outside);
-        let judged = (0..starts.len()).filter(|i| self.counted[*i]);
-        let waited = judged.filter(|i| starts[*i] > self.arrivals[*i]).count();
-        waited as f64 / self.counted().max(1) as f64
+        judged.map(|i| if starts[i] > self.arrivals[i] { 2.0 } else { 1.0 }).sum()
     }
 
     /// When the work on each request began, of servers that take one at a time.
@@ -315,32 +357,60 @@ impl Line {
         all
     }
 
+    /// Keys in this many lines.
+    pub fn partition(&self, lines: u32) -> Option<&Partition> {
+        self.partitions.iter().find(|p| p.lines == lines)
+    }
+
+    /// How many requests each met in the line in which it waits.
+    pub fn met_own(&self, kind: Kind, outside: f64) -> Vec<u32> {
+        match kind.lines() {
+            0 => self.met(outside),
+            lines => self.met_in_line(lines, outside),
+        }
+    }
+
     /// The line of each request, of this many.
-    pub fn places(&self, lines: u32) -> Vec<u32> {
-        let known = self.partitions.iter().find(|p| p.lines == lines);
-        self.keys.iter().map(|key| known.map_or(key % lines.max(1), |p| p.line(*key))).collect()
+    pub fn places(&self, lines: u32) -> Cow<'_, [u32]> {
+        let known = self.partitions.iter().zip(&self.places).find(|(p, _)| p.lines == lines);
+        match known {
+            Some((_, places)) => Cow::Borrowed(places),
+            None => Cow::Owned(self.keys.iter().map(|key| key % lines.max(1)).collect()),
+        }
     }
 
     /// How many requests each met in its own line.
     pub fn met_in_line(&self, lines: u32, outside: f64) -> Vec<u32> {
         let places = self.places(lines);
-        let mut inside: Vec<Vec<f64>> = vec![Vec::new(); lines.max(1) as usize];
+        let mut inside = vec![0; lines.max(1) as usize];
+        let mut left = 0;
+        // A reply faster than the time outside was never at the servers.
+        let stays = |i: usize| self.departures[i] - outside > self.arrivals[i];
         let of = |(i, arrival): (usize, &f64)| {
-            let ends = &mut inside[places[i] as usize];
-            ends.retain(|end| end > arrival);
-            ends.push(self.departures[i] - outside);
-            ends.len() as u32 - 1
+            while left < self.by_end.len() && self.end(left, outside) <= *arrival {
+                let gone = self.by_end[left] as usize;
+                inside[places[gone] as usize] -= u32::from(stays(gone));
+                left += 1;
+            }
+            let inside = &mut inside[places[i] as usize];
+            let met = *inside;
+            *inside += u32::from(stays(i));
+            met
         };
         self.arrivals.iter().enumerate().map(of).collect()
     }
 
-    fn shared(&self, m: f64, outside: f64) -> Vec<f64> {
+    /// Works where m processors are shared, and of how many times outside each has the variance: of its own
+    /// departure at the rate at which it was then served, and of those of others by what each changed that rate by.
+    fn shared(&self, m: f64, outside: Outside) -> (Vec<f64>, Vec<f64>) {
         let n = self.arrivals.len();
         let (mut works, mut given) = (vec![0.0; n], vec![f64::NAN; n]);
         let (mut now, mut total, mut inside) = (f64::NEG_INFINITY, 0.0, 0.0f64);
         let (mut arrived, mut left) = (0, 0);
+        let (mut shaken, mut changed) = (vec![1.0; n], 0.0);
+        let rate = |inside: f64| (m / inside.max(1.0)).min(1.0);
         while left < n {
-            let end = self.end(left, outside);
+            let end = self.end(left, outside.mean);
             let comes = arrived < n && self.arrivals[arrived] < end;
             let at = if comes { self.arrivals[arrived] } else { end };
             if inside > 0.0 && at > now {
@@ -350,9 +420,22 @@ impl Line {
             let i = if comes { arrived } else { self.by_end[left] as usize };
             // A reply faster than the time outside was never at the servers.
             match (comes, given[i].is_nan()) {
-                (true, true) => (given[i], inside) = (total, inside + 1.0),
-                (false, false) => (works[i], inside) = (total - given[i], inside - 1.0),
-                (false, true) => given[i] = f64::INFINITY,
+                (true, true) => {
+                    (given[i], inside) = (total, inside + 1.0);
+                    shaken[i] = -changed;
+                }
+                (false, false) => {
+                    (works[i], inside) = (total - given[i], inside - 1.0);
+                    let own = rate(inside + 1.0);
+                    shaken[i] += changed + own * own;
+                    changed += (rate(inside) - own).powi(2);
+                }
+                (false, true) => {
+                    given[i] = f64::INFINITY;
+                    if outside.cv > 0.0 {
+                        works[i] = end - self.arrivals[i];
+                    }
+                }
                 (true, false) => {}
             }
             if comes {
@@ -361,6 +444,6 @@ impl Line {
                 left += 1;
             }
         }
-        works
+        (works, shaken)
     }
 }

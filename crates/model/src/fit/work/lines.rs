@@ -261,8 +261,9 @@ fn search(seen: &Seen, lines: u32, overtaking: f64) -> Vec<u32> {
 pub(super) fn shares(lines: &[Line], count: u32) -> Option<Vec<f64>> {
     let mut each = vec![0.0; count as usize];
     for line in lines {
-        let places = line.places(count).into_iter().zip(&line.counted);
-        places.filter(|r| *r.1).for_each(|r| each[r.0 as usize] += 1.0);
+        let places = line.places(count);
+        let judged = places.iter().zip(&line.counted).filter(|r| *r.1);
+        judged.for_each(|r| each[*r.0 as usize] += 1.0);
     }
     let all: f64 = each.iter().sum();
     let expected = all / f64::from(count);

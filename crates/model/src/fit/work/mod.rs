@@ -34,9 +34,8 @@
 //! | `write` | the model |
 //!
 //! Limitations: all requests of the servers must be recorded (others count as outside). A time outside that varies
-//! is found well for one server in line and for separate lines; the more servers share a line, the more it is taken for
-//! work, and where processors are shared works are not made alike. Cost: O(n log n) for a hypothesis, at most
-//! [`REQUESTS_MAX`] requests; some seconds for 10,000.
+//! is found well for one server in line and for separate lines; the more servers or processors are shared, the more it is
+//! taken for work. Cost: O(n log n) for a hypothesis, at most [`REQUESTS_MAX`] requests; a second or two for 10,000.
 
 mod between;
 mod bypass;
@@ -67,7 +66,7 @@ use crate::window::{Operation, Outcome};
 
 use super::{Options, ServersFound, Step};
 use line::{Kind, Line};
-use search::{Among, Search};
+use search::Among;
 
 /// The most requests of a fit; of more, each step's first are taken.
 pub const REQUESTS_MAX: usize = 400_000;
@@ -204,14 +203,11 @@ pub fn work(steps: &[Step], servers: Option<u32>, options: &Options) -> Result<W
         return Err(Error::NoTimes { step: steps[0].name.clone() });
     }
     let among = servers.map_or(Among::All, Among::Servers);
-    let mut best: Option<(f64, Search)> = None;
+    let mut candidates = Vec::new();
     for (valley, kept) in bypass::candidates(&lines) {
-        let found = search::search(kept, among, options);
-        if best.as_ref().is_none_or(|(_, known)| found.excess() < known.excess()) {
-            best = Some((valley, found));
-        }
+        candidates.push((valley, search::search(kept, among, options)));
     }
-    let (valley, mut found) = best.ok_or(Error::NoSteps)?;
+    let (valley, mut found) = bypass::likeliest(&lines, candidates).ok_or(Error::NoSteps)?;
     if let Some(lines) = bypass::returned(&lines, &found, valley) {
         let again = search::search(lines, among, options);
         // Hits that were put back speak against every hypothesis.
@@ -249,6 +245,8 @@ pub fn mean_work(times: &Times, hypothesis: &Hypothesis) -> Result<Option<f64>, 
 
 #[cfg(test)]
 mod coverage_tests;
+#[cfg(test)]
+mod laws_tests;
 #[cfg(test)]
 mod lines_tests;
 #[cfg(test)]

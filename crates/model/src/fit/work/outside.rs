@@ -6,7 +6,8 @@
 //! independence finds nothing. Taken for a constant, a time that varies makes the works of these two unlike, and the
 //! constant under which they are least so is not the mean.
 //!
-//! Where a processor is shared, the two are not made alike, and a law is one of those that leave works most alike.
+//! Where processors are shared, departures that are seen early or late change the works of others too, by how much is known,
+//! and works are made alike in the same way.
 
 use crate::queue::Discipline;
 
@@ -191,33 +192,39 @@ pub(super) fn nearly_fits(score: &Score) -> bool {
     score.ratio() <= RATIO_MAX
 }
 
+/// A time outside with its score and the width of its step.
+type Scored = (f64, Outside, Score);
+
 /// Times outside about the best, with weights that sum to that of the kind.
 pub(super) fn around(judge: &Judge, kind: &Point, reach: Reach, phi: f64) -> Vec<Point> {
-    let mut grid: Vec<(f64, Point)> = Vec::new();
+    let mut grid: Vec<Scored> = Vec::new();
     for cv in VARIATIONS {
         if cv > 0.0 && (!may_vary(kind.kind) || kind.outside.mean <= 0.0) {
             break;
         }
         let mut some = along(judge, kind, reach, phi, cv);
-        some.retain(|(_, point)| cv <= 0.0 || nearly_fits(&point.score));
+        some.retain(|(_, _, score)| cv <= 0.0 || nearly_fits(score));
         grid.append(&mut some);
     }
     // The test has steps with the time outside: a point may be better than the best of the search.
-    let least = grid.iter().map(|(_, p)| excess(&p.score)).fold(f64::INFINITY, f64::min);
+    let least = grid.iter().map(|(_, _, score)| excess(score)).fold(f64::INFINITY, f64::min);
     // A constant is as likely beforehand as all other laws together.
-    let weight = |(width, p): &(f64, Point)| {
-        let before = if p.outside.cv > 0.0 { 1.0 } else { (VARIATIONS.len() - 1) as f64 };
-        before * width.max(1e-12) * (-(excess(&p.score) - least) / (2.0 * phi)).exp()
+    let weight = |(width, outside, score): &Scored| {
+        let before = if outside.cv > 0.0 { 1.0 } else { (VARIATIONS.len() - 1) as f64 };
+        before * width.max(1e-12) * (-(excess(score) - least) / (2.0 * phi)).exp()
     };
     let all: f64 = grid.iter().map(weight).sum();
-    let weighted = grid.into_iter().map(|each| Point { weight: weight(&each) / all, ..each.1 });
-    let mut points: Vec<Point> = weighted.filter(|p| p.weight >= NEGLIGIBLE).collect();
-    points.iter_mut().for_each(|p| p.weight *= kind.weight);
-    points
+    let weighted = grid.iter().map(|each| (weight(each) / all, each));
+    let kept = weighted.filter(|(weight, _)| *weight >= NEGLIGIBLE);
+    let point = |(weight, (_, outside, score)): (f64, &Scored)| {
+        let point = judge.scored(kind.kind, *outside, *score);
+        Point { weight: weight * kind.weight, ..point }
+    };
+    kept.map(point).collect()
 }
 
-/// Those of one coefficient of variation, each with the width of its step.
-fn along(judge: &Judge, kind: &Point, reach: Reach, phi: f64, cv: f64) -> Vec<(f64, Point)> {
+/// Those of one coefficient of variation.
+fn along(judge: &Judge, kind: &Point, reach: Reach, phi: f64, cv: f64) -> Vec<Scored> {
     let (lowest, highest) = reach.of(kind.kind, cv);
     let least = excess(&kind.score);
     let apart = |mean: f64| excess(&judge.judge(kind.kind, Outside { mean, cv })) - least;
@@ -254,6 +261,9 @@ fn along(judge: &Judge, kind: &Point, reach: Reach, phi: f64, cv: f64) -> Vec<(f
     };
     let (low, high) = (edge(-1.0), edge(1.0));
     let width = (high - low) / (GRID - 1) as f64;
-    let point = |i: usize| judge.point(kind.kind, Outside { mean: low + width * i as f64, cv });
-    (0..GRID).map(|i| (width, point(i))).collect()
+    let scored = |i: usize| {
+        let outside = Outside { mean: low + width * i as f64, cv };
+        (width, outside, judge.judge(kind.kind, outside))
+    };
+    (0..GRID).map(scored).collect()
 }

@@ -8,7 +8,7 @@ use super::super::Options;
 use super::line::{Kind, Line};
 use super::lines::{Partition, partitions};
 use super::outside::{Coarse, Outside, Reach, around, coarse, nearly_fits, refined, varying};
-use super::score::{Score, score};
+use super::score::{Score, Untied, score};
 
 /// Numbers of servers to try first.
 const SERVERS: [u32; 12] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
@@ -67,6 +67,7 @@ pub(super) struct Judge {
     lines: Vec<Line>,
     followed: Vec<u32>,
     block_s: f64,
+    untied: Untied,
 }
 
 impl Judge {
@@ -79,7 +80,8 @@ impl Judge {
                 followed.extend(judged.map(|r| r.0));
             }
         }
-        Judge { lines, followed, block_s }
+        let untied = Untied::new(lines.iter().map(Line::counted).sum());
+        Judge { lines, followed, block_s, untied }
     }
 
     /// The first requests of each step.
@@ -103,21 +105,22 @@ impl Judge {
                 met.push(number);
             }
         }
-        score(&works, &met, &own, &self.followed)
+        score(&works, &met, &own, &self.followed, &self.untied)
     }
 
     pub fn point(&self, kind: Kind, outside: Outside) -> Point {
-        let score = self.judge(kind, outside);
+        self.scored(kind, outside, self.judge(kind, outside))
+    }
+
+    /// A hypothesis with the score that it is known to have.
+    pub fn scored(&self, kind: Kind, outside: Outside, score: Score) -> Point {
         let blocks = self.lines.iter().map(|line| self.blocks(line, &line.works(kind, outside)));
         let blocks = blocks.collect();
         let mut varies = outside.variance();
         if varies > 0.0 {
-            let (mut waited, mut all) = (0.0, 0.0);
-            for line in &self.lines {
-                waited += line.waited(kind, outside) * line.counted() as f64;
-                all += line.counted() as f64;
-            }
-            varies *= 1.0 + waited / f64::max(all, 1.0);
+            let shaken: f64 = self.lines.iter().map(|line| line.shaken(kind, outside)).sum();
+            let all: usize = self.lines.iter().map(Line::counted).sum();
+            varies *= shaken / all.max(1) as f64;
         }
         Point { kind, outside, score, weight: 0.0, blocks, varies }
     }
@@ -170,7 +173,7 @@ pub(super) enum Among<'a> {
 /// Looks for the hypotheses under which works depend on nothing.
 pub(super) fn search(mut lines: Vec<Line>, among: Among<'_>, options: &Options) -> Search {
     let partitions = Arc::new(partitions(&lines));
-    lines.iter_mut().for_each(|line| line.partitions = Arc::clone(&partitions));
+    lines.iter_mut().for_each(|line| line.set_partitions(Arc::clone(&partitions)));
     let most_met = most_met(&lines);
     let reach = Reach::new(&lines);
     let median = reach.median();
