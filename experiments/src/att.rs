@@ -166,6 +166,7 @@ fn survey(
             kind,
             workers: 1,
             mbit_per_s: None,
+            disk_mb_per_s: None,
             service_ms: None,
             capacity: None,
             fit_s: 0.0,

@@ -4,8 +4,11 @@
 //! Nothing of a service but its replies is seen. The services run on one processor and the load
 //! generator on another.
 
+mod disk;
 mod judged;
 mod logs;
+mod needs;
+mod postgres;
 pub(crate) mod services;
 
 use std::path::{Path, PathBuf};
@@ -74,6 +77,13 @@ pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
         let mut service = service.clone();
         if context.short {
             service.shorten(&config.short);
+        }
+        if let Some(why) = needs::lacks(&service) {
+            context.say(format!("{} is left out: {why}", service.name));
+            let mut round = Round::new(&service.name, 0, false);
+            round.why = Some(format!("left out: {why}"));
+            context.provenance.round(round)?;
+            continue;
         }
         let case = Case { context, config: &config, service: &service, placement: &placement };
         let runs = case.measure_all().with_context(|| service.name.clone())?;
@@ -252,6 +262,7 @@ impl Case<'_> {
                 let once = ["--fill", "--clients=1", "--warmup=0s", "--requests=10"];
                 self.load(&mut service, &once.map(str::to_owned), &out)?;
             }
+            service.throttle()?;
             *running = Some(service);
         }
         running.as_mut().context("the service was not started")
