@@ -25,6 +25,8 @@ const BURST: u32 = 3_000;
 /// A throttled disk, bytes, and what versitygw on it and the page cache that it uses may hold: less than its objects.
 const DISK_BYTES: u64 = 256 << 20;
 const DISK_MEMORY: u64 = 64 << 20;
+/// Sizes of nginx's files there, KiB.
+const BUFFERS: [usize; 5] = [64, 128, 256, 512, 1024];
 /// Objects of versitygw there.
 const S3_DISK_OBJECTS: u64 = 2_000;
 /// Bytes/s that a reply gets where each has a rate of its own.
@@ -273,8 +275,7 @@ impl Starting<'_> {
             }
             Kind::Dav => (self.files(1, 2)?, None),
             Kind::Rate => (self.files(8 << 10, 64 << 10)?, None),
-            // Read directly, in whole blocks.
-            _ if self.throttled.is_some() => (self.files(64 << 10, 1 << 20)?, None),
+            _ if self.throttled.is_some() => (self.files_of_buffers()?, None),
             _ => (self.files(2 << 10, 32 << 10)?, None),
         };
         let conf = self.folder.join("nginx.conf");
@@ -286,29 +287,22 @@ impl Starting<'_> {
         Ok((self.running(url, &[], process), disk))
     }
 
-    /// Text files of sizes between two, log-uniform; whole blocks on a throttled disk.
+    /// Text files of sizes between two, log-uniform.
     fn files(&self, from: u64, to: u64) -> anyhow::Result<PathBuf> {
-        let (root, block) = match self.throttled {
-            None => (self.folder.join("files"), 1),
-            Some(disk) => (disk.mount().join("files"), 4096),
-        };
-        fs::create_dir_all(&root)?;
-        let mut state = 1u64;
-        let mut random = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695);
-            state >> 33
-        };
-        for object in 0..OBJECTS {
+        let root = self.folder.join("files");
+        let size = |object: u64| {
             let share = object as f64 / (OBJECTS - 1) as f64;
-            let size = (from as f64 * (to as f64 / from as f64).powf(share)) as usize;
-            let size = size.next_multiple_of(block);
-            let mut text = String::with_capacity(size + 16);
-            while text.len() < size {
-                text.push_str(&format!("{:x} ", random() % 4096 * (1 + random() % 16)));
-            }
-            text.truncate(size);
-            fs::write(root.join(format!("k{object}")), text)?;
-        }
+            (from as f64 * (to as f64 / from as f64).powf(share)) as usize
+        };
+        texts(&root, size)?;
+        Ok(root)
+    }
+
+    /// On the throttled disk: files as large as one of `BUFFERS`, which the last digit of their number tells. nginx
+    /// reads directly only what fills a buffer (the rest it reads through the page cache).
+    fn files_of_buffers(&self) -> anyhow::Result<PathBuf> {
+        let root = self.throttled.context("no throttled disk")?.mount().join("files");
+        texts(&root, |object| BUFFERS[(object % 10 / 2) as usize] << 10)?;
         Ok(root)
     }
 
@@ -321,12 +315,23 @@ impl Starting<'_> {
         let inside = match service.kind {
             Kind::Rate => format!("root {root};\n        limit_rate {REPLY_RATE};\n"),
             Kind::Disk => {
-                format!("root {root};\n        aio threads=disk;\n        directio 512;\n")
+                // Read directly: a file fills a buffer.
+                format!(
+                    "root {root};\n        aio threads=disk;\n        directio 512;\n        output_buffers 1 4k;\n"
+                )
             }
-            // Past the page cache, each file in one read.
-            Kind::Static if self.throttled.is_some() => format!(
-                "root {root};\n        aio threads=disk;\n        directio 512;\n        output_buffers 1 2m;\n"
-            ),
+            // Each file in one read.
+            Kind::Static if self.throttled.is_some() => {
+                let mut all =
+                    format!("root {root};\n        aio threads=disk;\n        directio 512;\n");
+                for (digit, kib) in BUFFERS.iter().enumerate().map(|(i, kib)| (2 * i, kib)) {
+                    let next = digit + 1;
+                    all.push_str(&format!(
+                        "        location ~ [{digit}{next}]$ {{ output_buffers 1 {kib}k; }}\n"
+                    ));
+                }
+                all
+            }
             Kind::Dav => {
                 format!(
                     "root {root};\n        dav_methods PUT;\n        client_max_body_size 2g;\n"
@@ -461,6 +466,26 @@ impl Starting<'_> {
         let size = if self.throttled.is_some() { "--size=16k..128k" } else { "--size=4k..64k" };
         Ok(self.running(url, &[size, &credentials], process))
     }
+}
+
+/// Writes the objects, text files of given sizes, into a folder.
+fn texts(root: &Path, size: impl Fn(u64) -> usize) -> anyhow::Result<()> {
+    fs::create_dir_all(root)?;
+    let mut state = 1u64;
+    let mut random = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695);
+        state >> 33
+    };
+    for object in 0..OBJECTS {
+        let size = size(object);
+        let mut text = String::with_capacity(size + 16);
+        while text.len() < size {
+            text.push_str(&format!("{:x} ", random() % 4096 * (1 + random() % 16)));
+        }
+        text.truncate(size);
+        fs::write(root.join(format!("k{object}")), text)?;
+    }
+    Ok(())
 }
 
 /// Records of the dataset.
