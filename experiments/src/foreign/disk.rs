@@ -138,6 +138,13 @@ impl Group {
     fn new(memory: bool) -> anyhow::Result<Group> {
         let first = Path::new(CONTROLLER);
         if first.join("blkio.throttle.read_bps_device").exists() {
+            // Those of runs that were killed; one with processes stays.
+            for entry in fs::read_dir(first)?.flatten() {
+                let name = entry.file_name().to_string_lossy().into_owned();
+                if name.starts_with("concertina-foreign-") {
+                    let _ = fs::remove_dir(entry.path());
+                }
+            }
             let dir = first.join(format!("concertina-foreign-{}", std::process::id()));
             fs::create_dir_all(&dir)
                 .with_context(|| format!("cannot make the group {}", dir.display()))?;

@@ -34,6 +34,7 @@ struct Config {
     seed: u64,
     fit_shares: Vec<f64>,
     judge_shares: Vec<f64>,
+    heat_s: f64,
     pilot_s: f64,
     pilot_clients: u32,
     warmup_s: f64,
@@ -263,6 +264,15 @@ impl Case<'_> {
                 self.load(&mut service, &once.map(str::to_owned), &out)?;
             }
             service.throttle()?;
+            let out = scratch.join("heat");
+            let _ = std::fs::remove_dir_all(&out);
+            let heat = [
+                format!("--clients={}", self.config.pilot_clients),
+                "--warmup=0s".to_owned(),
+                format!("--duration={:.1}s", self.config.heat_s),
+                format!("--seed={}", self.config.seed + 2000),
+            ];
+            self.load(&mut service, &heat, &out)?;
             *running = Some(service);
         }
         running.as_mut().context("the service was not started")
@@ -306,7 +316,7 @@ impl Case<'_> {
         let arguments = [
             format!("--clients={}", self.config.pilot_clients),
             format!("--warmup={:.1}s", self.config.warmup_s),
-            format!("--duration={:.1}s", self.config.pilot_s),
+            format!("--duration={:.1}s", self.service.pilot_s.unwrap_or(self.config.pilot_s)),
             format!("--seed={}", self.config.seed + 1000),
         ];
         let run = self.load(service, &arguments, &out)?;

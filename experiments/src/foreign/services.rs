@@ -26,9 +26,9 @@ const BURST: u32 = 3_000;
 const DISK_BYTES: u64 = 256 << 20;
 const DISK_MEMORY: u64 = 64 << 20;
 /// Sizes of nginx's files there, KiB.
-const BUFFERS: [usize; 5] = [64, 128, 256, 512, 1024];
+const BUFFERS: [usize; 5] = [128, 192, 256, 320, 384];
 /// Objects of versitygw there.
-const S3_DISK_OBJECTS: u64 = 2_000;
+const S3_DISK_OBJECTS: u64 = 1_000;
 /// Bytes/s that a reply gets where each has a rate of its own.
 const REPLY_RATE: u64 = 2_000_000;
 
@@ -49,6 +49,8 @@ pub(crate) struct Service {
     pub service_ms: Option<f64>,
     /// Requests/s, where a closed loop does not show it.
     pub capacity: Option<f64>,
+    /// Seconds of the closed loop, where those of all are too few.
+    pub pilot_s: Option<f64>,
     pub fit_s: f64,
     pub judge_s: f64,
     /// Seconds of a short run, where those of all are too few.
@@ -463,7 +465,7 @@ impl Starting<'_> {
         let process = self.spawn(&path(&program), &arguments.map(str::to_owned))?;
         let url = format!("s3://objects?endpoint=http://{}", self.address);
         let credentials = format!("--credentials={}", path(&credentials));
-        let size = if self.throttled.is_some() { "--size=16k..128k" } else { "--size=4k..64k" };
+        let size = if self.throttled.is_some() { "--size=64k..256k" } else { "--size=4k..64k" };
         Ok(self.running(url, &[size, &credentials], process))
     }
 }
