@@ -15,6 +15,8 @@ use crate::memory_group::MemoryGroup;
 /// Where control groups are: of version 2, and the I/O controller's of version 1.
 const UNIFIED: &str = "/sys/fs/cgroup";
 const CONTROLLER: &str = "/sys/fs/cgroup/blkio";
+/// The name of a group without the process that made it.
+const PREFIX: &str = "concertina-foreign-";
 /// How much the device reads ahead for readers through the page cache, KiB: whole objects.
 const READ_AHEAD_KIB: u32 = 1024;
 
@@ -138,14 +140,15 @@ impl Group {
     fn new(memory: bool) -> anyhow::Result<Group> {
         let first = Path::new(CONTROLLER);
         if first.join("blkio.throttle.read_bps_device").exists() {
-            // Those of runs that were killed; one with processes stays.
+            // Those of runs that were killed.
             for entry in fs::read_dir(first)?.flatten() {
                 let name = entry.file_name().to_string_lossy().into_owned();
-                if name.starts_with("concertina-foreign-") {
+                let made_by = name.strip_prefix(PREFIX).and_then(|pid| pid.parse::<u32>().ok());
+                if made_by.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
                     let _ = fs::remove_dir(entry.path());
                 }
             }
-            let dir = first.join(format!("concertina-foreign-{}", std::process::id()));
+            let dir = first.join(format!("{PREFIX}{}", std::process::id()));
             fs::create_dir_all(&dir)
                 .with_context(|| format!("cannot make the group {}", dir.display()))?;
             let mut group = Group { dir, version: 1, memory: None };
