@@ -97,7 +97,7 @@ pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
         // Recorded at once, in case a later service fails.
         context.record(&judged::claims(&judged))?;
     }
-    ensure!(!judged.is_empty(), "config.toml has no service to measure");
+    ensure!(!judged.is_empty(), "config.toml lists no service that this machine can run");
     Ok(judged::claims(&judged))
 }
 
