@@ -4,8 +4,11 @@
 //! Nothing of a service but its replies is seen. The services run on one processor and the load
 //! generator on another.
 
+mod disk;
 mod judged;
 mod logs;
+mod needs;
+mod postgres;
 pub(crate) mod services;
 
 use std::path::{Path, PathBuf};
@@ -31,6 +34,7 @@ struct Config {
     seed: u64,
     fit_shares: Vec<f64>,
     judge_shares: Vec<f64>,
+    heat_s: f64,
     pilot_s: f64,
     pilot_clients: u32,
     warmup_s: f64,
@@ -75,6 +79,13 @@ pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
         if context.short {
             service.shorten(&config.short);
         }
+        if let Some(why) = needs::lacks(&service) {
+            context.say(format!("{} is left out: {why}", service.name));
+            let mut round = Round::new(&service.name, 0, false);
+            round.why = Some(format!("left out: {why}"));
+            context.provenance.round(round)?;
+            continue;
+        }
         let case = Case { context, config: &config, service: &service, placement: &placement };
         let runs = case.measure_all().with_context(|| service.name.clone())?;
         measured.push((service, runs));
@@ -86,7 +97,7 @@ pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
         // Recorded at once, in case a later service fails.
         context.record(&judged::claims(&judged))?;
     }
-    ensure!(!judged.is_empty(), "config.toml has no service to measure");
+    ensure!(!judged.is_empty(), "config.toml lists no service that this machine can run");
     Ok(judged::claims(&judged))
 }
 
@@ -252,6 +263,16 @@ impl Case<'_> {
                 let once = ["--fill", "--clients=1", "--warmup=0s", "--requests=10"];
                 self.load(&mut service, &once.map(str::to_owned), &out)?;
             }
+            service.throttle()?;
+            let out = scratch.join("heat");
+            let _ = std::fs::remove_dir_all(&out);
+            let heat = [
+                format!("--clients={}", self.config.pilot_clients),
+                "--warmup=0s".to_owned(),
+                format!("--duration={:.1}s", self.config.heat_s),
+                format!("--seed={}", self.config.seed + 2000),
+            ];
+            self.load(&mut service, &heat, &out)?;
             *running = Some(service);
         }
         running.as_mut().context("the service was not started")
@@ -295,7 +316,7 @@ impl Case<'_> {
         let arguments = [
             format!("--clients={}", self.config.pilot_clients),
             format!("--warmup={:.1}s", self.config.warmup_s),
-            format!("--duration={:.1}s", self.config.pilot_s),
+            format!("--duration={:.1}s", self.service.pilot_s.unwrap_or(self.config.pilot_s)),
             format!("--seed={}", self.config.seed + 1000),
         ];
         let run = self.load(service, &arguments, &out)?;

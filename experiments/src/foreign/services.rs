@@ -7,8 +7,11 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
 
+use super::disk::Throttled;
+use super::postgres::Database;
 use crate::lab;
 use crate::network::Network;
 use crate::nginx::parts::SlowDisk;
@@ -19,6 +22,13 @@ const OBJECTS: u64 = 400;
 const DISK_OBJECTS: u64 = 4_000_000;
 /// Burst of a limited link, bytes: two packets.
 const BURST: u32 = 3_000;
+/// A throttled disk, bytes, and what versitygw on it and the page cache that it uses may hold: less than its objects.
+const DISK_BYTES: u64 = 256 << 20;
+const DISK_MEMORY: u64 = 64 << 20;
+/// Sizes of nginx's files there, KiB.
+const BUFFERS: [usize; 5] = [128, 192, 256, 320, 384];
+/// Objects of versitygw there.
+const S3_DISK_OBJECTS: u64 = 1_000;
 /// Bytes/s that a reply gets where each has a rate of its own.
 const REPLY_RATE: u64 = 2_000_000;
 
@@ -28,12 +38,19 @@ const REPLY_RATE: u64 = 2_000_000;
 pub(crate) struct Service {
     pub name: String,
     pub kind: Kind,
+    /// Processes, or connections to PostgreSQL.
     #[serde(default = "one")]
     pub workers: u32,
+    /// Its link.
     pub mbit_per_s: Option<f64>,
+    /// Its disk, MB/s, by the kernel's I/O controller.
+    pub disk_mb_per_s: Option<f64>,
+    /// The mean time that the slow disk takes, or that a query of PostgreSQL sleeps.
     pub service_ms: Option<f64>,
     /// Requests/s, where a closed loop does not show it.
     pub capacity: Option<f64>,
+    /// Seconds of the closed loop, where those of all are too few.
+    pub pilot_s: Option<f64>,
     pub fit_s: f64,
     pub judge_s: f64,
     /// Seconds of a short run, where those of all are too few.
@@ -64,6 +81,8 @@ pub(crate) enum Kind {
     Disk,
     Memcached,
     Sqlite,
+    /// PostgreSQL behind a process of Python with `workers` connections.
+    Postgres,
     Versitygw,
     /// nginx that stores what is put (WebDAV).
     Dav,
@@ -79,15 +98,28 @@ pub(crate) struct Running {
     processes: Vec<Process>,
     _network: Option<Network>,
     disk: Option<SlowDisk>,
+    throttled: Option<Throttled>,
+    _database: Option<Database>,
 }
 
 struct Process {
     child: Child,
     log: PathBuf,
+    /// What ends it in order; it is killed if that takes seconds.
+    ends: Signal,
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let _ = kill_process(Pid::from_child(&self.child), self.ends);
+        }
+        for _ in 0..250 {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -97,6 +129,11 @@ impl Running {
     /// The processes.
     pub fn pids(&self) -> Vec<u32> {
         self.processes.iter().map(|process| process.child.id()).collect()
+    }
+
+    /// Throttles its disk, if it is to be: once it has its objects.
+    pub fn throttle(&self) -> anyhow::Result<()> {
+        self.throttled.as_ref().map_or(Ok(()), Throttled::throttle)
     }
 
     /// An error if a process does not run any more.
@@ -125,17 +162,33 @@ pub(crate) fn start(service: &Service, own: &Path, folder: &Path) -> anyhow::Res
         Some(network) => network.address(0).to_string(),
         None => format!("127.0.0.1:{}", TcpListener::bind("127.0.0.1:0")?.local_addr()?.port()),
     };
-    let starting = Starting { service, own, folder, network: network.as_ref(), address: &address };
+    let throttled = match service.disk_mb_per_s {
+        None => None,
+        Some(mb) => {
+            let memory = (service.kind == Kind::Versitygw).then_some(DISK_MEMORY);
+            Some(Throttled::start(folder, DISK_BYTES, (mb * 1e6) as u64, memory)?)
+        }
+    };
+    let starting = Starting {
+        service,
+        own,
+        folder,
+        network: network.as_ref(),
+        throttled: throttled.as_ref(),
+        address: &address,
+    };
     let (mut running, disk) = match service.kind {
         Kind::Static | Kind::Rate | Kind::Disk | Kind::Dav => starting.nginx()?,
         Kind::Memcached => (starting.memcached()?, None),
-        Kind::Sqlite | Kind::Compress => (starting.python()?, None),
+        Kind::Sqlite | Kind::Compress => (starting.python(&[])?, None),
+        Kind::Postgres => (starting.postgres()?, None),
         Kind::Versitygw => (starting.versitygw()?, None),
         Kind::Dataset => (starting.dataset()?, None),
     };
     let dataset = (service.kind == Kind::Dataset).then(|| folder.join("files"));
     running.disk = disk;
     running._network = network;
+    running.throttled = throttled;
     let until = Instant::now() + Duration::from_secs(20);
     while std::net::TcpStream::connect(&address).is_err() {
         running.check()?;
@@ -153,35 +206,59 @@ struct Starting<'a> {
     own: &'a Path,
     folder: &'a Path,
     network: Option<&'a Network>,
+    throttled: Option<&'a Throttled>,
     address: &'a str,
 }
 
 impl Starting<'_> {
     /// A process that the kernel ends with this one.
     fn spawn(&self, program: &str, arguments: &[String]) -> anyhow::Result<Process> {
-        let log = self.folder.join(format!("{}.log", self.service.name));
+        let command: Vec<String> =
+            [program.to_owned()].into_iter().chain(arguments.iter().cloned()).collect();
+        self.spawn_with(&self.service.name, Signal::KILL, &command)
+    }
+
+    /// A process that a signal ends, by its command with options of `setpriv` before it.
+    fn spawn_with(&self, name: &str, ends: Signal, words: &[String]) -> anyhow::Result<Process> {
+        let log = self.folder.join(format!("{name}.log"));
         let setpriv = Path::new("setpriv");
         let mut command = match self.network {
             Some(network) => network.command(0, setpriv),
             None => Command::new(setpriv),
         };
         let child = command
-            .args(["--pdeathsig", "KILL", program])
-            .args(arguments)
+            .args(["--pdeathsig", if ends == Signal::INT { "INT" } else { "KILL" }])
+            .args(words)
             .stdin(Stdio::null())
-            .stdout(File::create(self.folder.join("out"))?)
+            .stdout(File::create(self.folder.join(format!("{name}.out")))?)
             .stderr(File::create(&log)?)
             .spawn()
-            .with_context(|| format!("cannot start {program} (setpriv is of util-linux)"))?;
-        Ok(Process { child, log })
+            .with_context(|| format!("cannot start {name} (setpriv is of util-linux)"))?;
+        let process = Process { child, log, ends };
+        if let Some(throttled) = self.throttled {
+            throttled.add(process.child.id())?;
+        }
+        Ok(process)
     }
 
     fn running(&self, url: String, own: &[&str], process: Process) -> Running {
         let keys = ["--keys=uniform", "--key-format=k{i}", "--window=100ms", "--sample-one-in=0"];
         let mut arguments: Vec<String> = keys.iter().chain(own).map(|&a| a.to_owned()).collect();
-        let count = if self.service.kind == Kind::Disk { DISK_OBJECTS } else { OBJECTS };
+        let count = match (self.service.kind, self.throttled) {
+            (Kind::Disk, _) => DISK_OBJECTS,
+            (Kind::Versitygw, Some(_)) => S3_DISK_OBJECTS,
+            _ => OBJECTS,
+        };
         arguments.push(format!("--count={count}"));
-        Running { url, arguments, processes: vec![process], _network: None, disk: None }
+        Running {
+            url,
+            arguments,
+            processes: vec![process],
+            _network: None,
+            disk: None,
+            throttled: None,
+            _database: None,
+        }
     }
 
     fn nginx(&self) -> anyhow::Result<(Running, Option<SlowDisk>)> {
@@ -200,6 +277,7 @@ impl Starting<'_> {
             }
             Kind::Dav => (self.files(1, 2)?, None),
             Kind::Rate => (self.files(8 << 10, 64 << 10)?, None),
+            _ if self.throttled.is_some() => (self.files_of_buffers()?, None),
             _ => (self.files(2 << 10, 32 << 10)?, None),
         };
         let conf = self.folder.join("nginx.conf");
@@ -214,22 +292,19 @@ impl Starting<'_> {
     /// Text files of sizes between two, log-uniform.
     fn files(&self, from: u64, to: u64) -> anyhow::Result<PathBuf> {
         let root = self.folder.join("files");
-        fs::create_dir_all(&root)?;
-        let mut state = 1u64;
-        let mut random = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695);
-            state >> 33
-        };
-        for object in 0..OBJECTS {
+        let size = |object: u64| {
             let share = object as f64 / (OBJECTS - 1) as f64;
-            let size = (from as f64 * (to as f64 / from as f64).powf(share)) as usize;
-            let mut text = String::with_capacity(size + 16);
-            while text.len() < size {
-                text.push_str(&format!("{:x} ", random() % 4096 * (1 + random() % 16)));
-            }
-            text.truncate(size);
-            fs::write(root.join(format!("k{object}")), text)?;
-        }
+            (from as f64 * (to as f64 / from as f64).powf(share)) as usize
+        };
+        texts(&root, size)?;
+        Ok(root)
+    }
+
+    /// On the throttled disk: files as large as one of `BUFFERS`, which the last digit of their number tells. nginx
+    /// reads directly only what fills a buffer (the rest it reads through the page cache).
+    fn files_of_buffers(&self) -> anyhow::Result<PathBuf> {
+        let root = self.throttled.context("no throttled disk")?.mount().join("files");
+        texts(&root, |object| BUFFERS[(object % 10 / 2) as usize] << 10)?;
         Ok(root)
     }
 
@@ -242,7 +317,22 @@ impl Starting<'_> {
         let inside = match service.kind {
             Kind::Rate => format!("root {root};\n        limit_rate {REPLY_RATE};\n"),
             Kind::Disk => {
-                format!("root {root};\n        aio threads=disk;\n        directio 512;\n")
+                // Read directly: a file fills a buffer.
+                format!(
+                    "root {root};\n        aio threads=disk;\n        directio 512;\n        output_buffers 1 4k;\n"
+                )
+            }
+            // Each file in one read.
+            Kind::Static if self.throttled.is_some() => {
+                let mut all =
+                    format!("root {root};\n        aio threads=disk;\n        directio 512;\n");
+                for (digit, kib) in BUFFERS.iter().enumerate().map(|(i, kib)| (2 * i, kib)) {
+                    let next = digit + 1;
+                    all.push_str(&format!(
+                        "        location ~ [{digit}{next}]$ {{ output_buffers 1 {kib}k; }}\n"
+                    ));
+                }
+                all
             }
             Kind::Dav => {
                 format!(
@@ -273,16 +363,29 @@ impl Starting<'_> {
         Ok(self.running(url, &["--size=2k..32k"], process))
     }
 
+    /// PostgreSQL, and a process of Python before it.
+    fn postgres(&self) -> anyhow::Result<Running> {
+        let database = Database::new()?;
+        let server = self.spawn_with("postgres", Signal::INT, &database.command()?)?;
+        let wait_ms = self.service.service_ms.unwrap_or(0.0).to_string();
+        let mut running = self.python(&[database.sockets().display().to_string(), wait_ms])?;
+        running.processes.push(server);
+        running._database = Some(database);
+        Ok(running)
+    }
+
     /// A process of Python, with as many workers as are asked for.
-    fn python(&self) -> anyhow::Result<Running> {
+    fn python(&self, further: &[String]) -> anyhow::Result<Running> {
         let port = self.address.rsplit_once(':').context("no port")?.1.to_owned();
         let path = |p: PathBuf| p.display().to_string();
         let program = path(self.own.join("server.py"));
         let what = match self.service.kind {
             Kind::Compress => "compress".to_owned(),
+            Kind::Postgres => "postgres".to_owned(),
             _ => path(self.folder.join("rows")),
         };
-        let arguments = [program, what, port, self.service.workers.to_string()];
+        let arguments =
+            [&[program, what, port, self.service.workers.to_string()][..], further].concat();
         let process = self.spawn("python3", &arguments)?;
         Ok(self.running(format!("http://{}/{{key}}", self.address), &[], process))
     }
@@ -337,13 +440,14 @@ impl Starting<'_> {
     }
 
     fn versitygw(&self) -> anyhow::Result<Running> {
-        fs::create_dir_all(self.folder.join("data/objects"))?;
+        let data = self.throttled.map_or(self.folder, Throttled::mount).join("data");
+        fs::create_dir_all(data.join("objects"))?;
         fs::create_dir_all(self.folder.join("iam"))?;
         let credentials = self.folder.join("credentials");
         let keys = "[default]\naws_access_key_id = foreign-access\naws_secret_access_key = foreign-secret\n";
         fs::write(&credentials, keys)?;
         let path = |p: &Path| p.display().to_string();
-        let (iam, data) = (path(&self.folder.join("iam")), path(&self.folder.join("data")));
+        let (iam, data) = (path(&self.folder.join("iam")), path(&data));
         let arguments = [
             "--port",
             self.address,
@@ -361,8 +465,29 @@ impl Starting<'_> {
         let process = self.spawn(&path(&program), &arguments.map(str::to_owned))?;
         let url = format!("s3://objects?endpoint=http://{}", self.address);
         let credentials = format!("--credentials={}", path(&credentials));
-        Ok(self.running(url, &["--size=4k..64k", &credentials], process))
+        let size = if self.throttled.is_some() { "--size=64k..256k" } else { "--size=4k..64k" };
+        Ok(self.running(url, &[size, &credentials], process))
     }
+}
+
+/// Writes the objects, text files of given sizes, into a folder.
+fn texts(root: &Path, size: impl Fn(u64) -> usize) -> anyhow::Result<()> {
+    fs::create_dir_all(root)?;
+    let mut state = 1u64;
+    let mut random = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695);
+        state >> 33
+    };
+    for object in 0..OBJECTS {
+        let size = size(object);
+        let mut text = String::with_capacity(size + 16);
+        while text.len() < size {
+            text.push_str(&format!("{:x} ", random() % 4096 * (1 + random() % 16)));
+        }
+        text.truncate(size);
+        fs::write(root.join(format!("k{object}")), text)?;
+    }
+    Ok(())
 }
 
 /// Records of the dataset.
