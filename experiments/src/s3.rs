@@ -48,7 +48,8 @@ pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
             let what = format!("PUT of the store's alone, {size}");
             let claim = Claim::of_rounds(what, &of_the_store(front), "");
             claims.push(claim.with_goal(Goal::AtMost(1.1)));
-            let others = kinds.iter().filter(|(kind, _)| !["front", "store"].contains(&kind.as_str()));
+            let others =
+                kinds.iter().filter(|(kind, _)| !["front", "store"].contains(&kind.as_str()));
             for (kind, theirs) in others {
                 let what = format!("PUT through {kind} of the store's alone, {size}");
                 claims.push(Claim::of_rounds(what, &of_the_store(theirs), ""));
