@@ -57,6 +57,7 @@ pub fn settings_of(
                 queue_length_max: group.queue_length_max,
                 bytes_max: group.bytes.0,
                 segment_bytes: group.segment(),
+                segments_max: 0,
                 piece_bytes: group.piece_bytes.0,
             });
         }
