@@ -93,7 +93,14 @@ pub(crate) fn folders_of(config: &Config) -> Vec<DeviceFolder> {
             let never = group.scrub_s <= 0.0;
             let scrub_bytes_per_s = if never { 0.0 } else { group.bytes.0 as f64 / group.scrub_s };
             let parallel = group.servers().max(group.servers_max());
-            folders.push(DeviceFolder { folder, parallel, service, scrub_bytes_per_s });
+            folders.push(DeviceFolder {
+                folder,
+                bytes: group.bytes.0,
+                segment_bytes: group.segment_bytes.0,
+                parallel,
+                service,
+                scrub_bytes_per_s,
+            });
         }
     }
     folders
