@@ -34,6 +34,11 @@ fuzz_target!(|data: &[u8]| {
         if let Some(why) = why {
             assert!(!why.to_string().is_empty());
         }
+        // The head alone says the same of the first block as the whole.
+        if let Some(first) = blocks.first() {
+            let length = summary::BLOCK_BYTES + summary::RECORD_BYTES * first.records.len();
+            assert_eq!(summary::head(bytes), Some((first.segment, length)));
+        }
         let again: Vec<u8> = blocks.iter().flat_map(summary::Block::encode).collect();
         assert_eq!(again, bytes[..valid]);
     }

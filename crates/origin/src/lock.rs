@@ -24,6 +24,15 @@ impl Lock {
         Ok(Lock(file))
     }
 
+    /// Takes an exclusive lock on a file or block device itself, which `path` names; an error if another
+    /// process holds one.
+    pub fn of(file: File, path: &Path) -> anyhow::Result<Lock> {
+        flock(&file, FlockOperation::NonBlockingLockExclusive).with_context(|| {
+            format!("{} is in use by another process; stop it, or name another", path.display())
+        })?;
+        Ok(Lock(file))
+    }
+
     /// Takes the lock shared with the other processes of a cluster; an error if a process holds it
     /// exclusively.
     pub(crate) fn share(folder: &Path) -> anyhow::Result<Lock> {

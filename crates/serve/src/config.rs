@@ -32,7 +32,7 @@ pub use membership::{Listed, Membership};
 pub use memcached::{Kind as PoolRouting, Memcached, Pool, Route};
 pub use name::is_name;
 pub use s3::S3;
-pub use sections::{Class, Datasets, Device, Kind, Node, Observe, Serve, Service};
+pub use sections::{Class, Datasets, Device, Kind, Node, Observe, Serve, Service, segment_of};
 pub use tiers::Tiers;
 
 /// The configuration of `concertina serve`.

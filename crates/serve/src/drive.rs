@@ -29,7 +29,7 @@ use super::cluster::Peers;
 use super::events::EventLog;
 use super::handover::Handover;
 use super::object::Object;
-use crate::disk::{Disks, FoundOn, FoundSegment, side_by_side};
+use crate::disk::{DeviceFolder, Disks, FoundOn, FoundSegment, Opened, Told, side_by_side};
 use origin::{Chunks, Error, Found, Metadata, Origin};
 use record::clock;
 
@@ -104,9 +104,29 @@ impl Drive {
         }
     }
 
-    /// Sets the devices, and restores the segments found on them. Devices without an entry in
-    /// `found` cannot be used.
-    pub fn set_disks(&self, disks: Disks, devices: usize, found: FoundOn) {
+    /// Starts the devices, and restores the segments found on them. Those that cannot be used are out.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Disks::start`].
+    pub fn start_disks(
+        self: &Arc<Self>,
+        folders: &[DeviceFolder],
+        devices: Opened,
+    ) -> anyhow::Result<()> {
+        let drive = Arc::downgrade(self);
+        let told: Told = Arc::new(move |now, event| {
+            if let Some(drive) = drive.upgrade() {
+                drive.tell(now, event);
+            }
+        });
+        let (disks, found) = Disks::start(folders, devices, told)?;
+        self.restore(folders.len(), &found);
+        let _ = self.disks.set(disks);
+        Ok(())
+    }
+
+    fn restore(&self, devices: usize, found: &FoundOn) {
         let mut state = self.lock();
         let mut segments = Vec::new();
         for device in 0..devices {
@@ -134,7 +154,6 @@ impl Drive {
                 segments.len()
             );
         }
-        let _ = self.disks.set(disks);
     }
 
     /// Lets the threads of serving runtimes read from devices.

@@ -67,7 +67,7 @@ pub use s3::{keys, seal};
 pub use settings::{cluster_of, settings_of};
 
 use crate::config::Config;
-use crate::disk::{Disks, Told};
+use crate::disk::Opened;
 use body::{Budget, ReplyBody};
 use cluster::{Beat, Mismatches, Peers};
 use datasets::Datasets;
@@ -433,7 +433,10 @@ fn start_node(
     let peers = cluster.as_ref().zip(membership.clone());
     let peers = peers.map(|(cluster, of)| Peers::new(config, cluster, of, mismatches.clone()));
     let peers = peers.transpose()?.map(Arc::new);
-    let settings = settings_of(config, cluster, windows.clone());
+    let mut settings = settings_of(config, cluster, windows.clone());
+    let folders = folders_of(config);
+    let devices = Opened::open(&folders, config.cluster.name.as_deref())?;
+    devices.settle(&folders, &mut settings.devices);
     let log = match &config.observe.run_dir {
         Some(dir) if config.observe.events => {
             Some(EventLog::create(&dir.join("events"), &settings, now)?)
@@ -442,7 +445,7 @@ fn start_node(
     };
     let timeout = Duration::from_secs_f64(config.origin.timeout_s);
     let drive = Arc::new(Drive::new(settings, origin, timeout, peers, log, now));
-    open_disks(config, &drive)?;
+    drive.start_disks(&folders, devices)?;
     // In one process with a gateway, whose queue is the clients'.
     let queue = if config.is_gateway() { QueueName::NodeHttp } else { QueueName::Gateway };
     Ok(Arc::new(Shared {
@@ -533,22 +536,6 @@ fn create_run(
         asked: config.asked(),
     };
     RunWriter::create(dir, &run).map(Some)
-}
-
-fn open_disks(config: &Config, drive: &Arc<Drive>) -> anyhow::Result<()> {
-    let told: Told = {
-        let drive = Arc::downgrade(drive);
-        Arc::new(move |now, event| {
-            if let Some(drive) = drive.upgrade() {
-                drive.tell(now, event);
-            }
-        })
-    };
-    let folders = folders_of(config);
-    let me = config.cluster.name.as_deref();
-    let (disks, found) = Disks::open(&folders, me, told)?;
-    drive.set_disks(disks, folders.len(), found);
-    Ok(())
 }
 
 /// Logs what a server was started with.

@@ -210,9 +210,12 @@ fn kernel_disks(observed: &[Arc<dyn Observed>]) -> Vec<KernelDisk> {
     let mut id = 0;
     for device in &config.devices {
         for folder in device.folders() {
-            let number = rustix::fs::stat(&folder)
-                .ok()
-                .map(|stat| (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev)));
+            let number = rustix::fs::stat(&folder).ok().map(|stat| {
+                let kind = rustix::fs::FileType::from_raw_mode(stat.st_mode);
+                // A block device is on none.
+                let device = if kind.is_block_device() { stat.st_rdev } else { stat.st_dev };
+                (rustix::fs::major(device), rustix::fs::minor(device))
+            });
             if let Some(number) = number.filter(|_| device.service.is_none()) {
                 disks.push(KernelDisk {
                     queue: QueueName::Device(&id.to_string()).to_string(),

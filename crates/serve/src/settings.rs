@@ -57,6 +57,7 @@ pub fn settings_of(
                 queue_length_max: group.queue_length_max,
                 bytes_max: group.bytes.0,
                 segment_bytes: group.segment(),
+                segments_max: 0,
                 piece_bytes: group.piece_bytes.0,
             });
         }
@@ -92,7 +93,14 @@ pub(crate) fn folders_of(config: &Config) -> Vec<DeviceFolder> {
             let never = group.scrub_s <= 0.0;
             let scrub_bytes_per_s = if never { 0.0 } else { group.bytes.0 as f64 / group.scrub_s };
             let parallel = group.servers().max(group.servers_max());
-            folders.push(DeviceFolder { folder, parallel, service, scrub_bytes_per_s });
+            folders.push(DeviceFolder {
+                folder,
+                bytes: group.bytes.0,
+                segment_bytes: group.segment_bytes.0,
+                parallel,
+                service,
+                scrub_bytes_per_s,
+            });
         }
     }
     folders

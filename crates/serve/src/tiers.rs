@@ -127,6 +127,15 @@ const OF_DEVICES: &[OfDevice] = &[
         "Bytes of the records that can be read.",
         |device| device.live_bytes as f64,
     ),
+    ("concertina_device_segments", Kind::Gauge, "Segments that the device holds.", |device| {
+        device.segments as f64
+    }),
+    (
+        "concertina_device_segments_max",
+        Kind::Gauge,
+        "Maximum number of segments of a block device; 0 of a folder.",
+        |device| device.segments_max.unwrap_or(0) as f64,
+    ),
     (
         "concertina_device_written_bytes_total",
         Kind::Counter,

@@ -1,7 +1,7 @@
 //! `concertina doctor`.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::cli::output::outln;
 use serve::config::{Class, Config};
+use serve::disk::{block, is_raw};
 
 /// Arguments of the command.
 #[derive(clap::Args)]
@@ -29,6 +30,10 @@ pub struct Args {
 struct Facts {
     /// The block device: `8:0`.
     device: Option<String>,
+    /// Of what is used without a file system: what it is formatted for.
+    slots: Option<String>,
+    /// Of such a device: why it cannot be used.
+    unusable: Option<String>,
     file_system: Option<String>,
     mount_options: Vec<String>,
     /// The scheduler in use.
@@ -75,7 +80,11 @@ fn in_words(found: &Found) -> String {
         "{} ({}): {} on device {}, scheduler {}, read-ahead {}, queue depth {}, {}",
         found.folder.display(),
         if found.class == Class::Hot { "hot" } else { "bulk" },
-        facts.file_system.clone().unwrap_or_else(unknown),
+        match (&facts.slots, &facts.unusable) {
+            (Some(slots), _) => format!("no file system, {slots}"),
+            (None, Some(_)) => "no file system".to_owned(),
+            (None, None) => facts.file_system.clone().unwrap_or_else(unknown),
+        },
         facts.device.clone().unwrap_or_else(unknown),
         facts.scheduler.clone().unwrap_or_else(unknown),
         facts.read_ahead_kb.map_or_else(unknown, |kb| format!("{kb} KiB")),
@@ -99,10 +108,20 @@ fn look(folder: &Path, mounts: &str, sys: &Path) -> Facts {
     let there = there.or_else(|| fs::canonicalize(".").ok()).unwrap_or_default();
     let mut facts = mount_of(&there, mounts);
     let own = fs::metadata(&there).map(|metadata| {
-        let device = metadata.dev();
+        let is_block = metadata.file_type().is_block_device();
+        if is_block {
+            // It is on no file system, but in the folder of one.
+            facts = Facts::default();
+        }
+        let device = if is_block { metadata.rdev() } else { metadata.dev() };
         format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device))
     });
     facts.device = own.ok().or(facts.device);
+    match is_raw(folder).then(|| block::look(folder)) {
+        Some(Ok(shape)) => facts.slots = Some(shape.in_words()),
+        Some(Err(why)) => facts.unusable = Some(why),
+        None => {}
+    }
     let Some(device) = &facts.device else { return facts };
     let block = sys.join("dev/block").join(device);
     // A partition has no queue of its own.
@@ -152,6 +171,9 @@ fn mount_of(path: &Path, mounts: &str) -> Facts {
 /// counts only for what else reads them.
 fn advise(class: Class, facts: &Facts) -> Vec<String> {
     let mut advice = Vec::new();
+    if let Some(why) = &facts.unusable {
+        advice.push(format!("it cannot be used: {why}"));
+    }
     let scheduler = facts.scheduler.as_deref();
     match class {
         Class::Hot => {
@@ -242,6 +264,8 @@ mod tests {
             file_system: Some("xfs".to_owned()),
             mount_options: vec!["rw".to_owned(), "noatime".to_owned()],
             device: Some("8:0".to_owned()),
+            slots: None,
+            unusable: None,
         };
         assert_eq!(advise(Class::Hot, &ssd).len(), 2);
         assert_eq!(advise(Class::Bulk, &ssd).len(), 0);

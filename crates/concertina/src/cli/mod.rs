@@ -19,6 +19,7 @@ mod data_print;
 mod data_push;
 mod data_server;
 mod demo;
+mod device;
 mod doctor;
 mod drain;
 mod factors;
@@ -107,6 +108,8 @@ enum Command {
     Keys(keys::Args),
     /// Compare the devices of a configuration with what their class needs; changes nothing
     Doctor(doctor::Args),
+    /// Prepare a block device for a node, without a file system
+    Device(device::Args),
 }
 
 /// Parses the command line, runs the command, and prints its error, if any, to standard error.
@@ -138,6 +141,7 @@ pub fn main() -> ExitCode {
         Command::Config(args) => config::run(args),
         Command::Keys(args) => keys::run(&args),
         Command::Doctor(args) => doctor::run(args),
+        Command::Device(args) => device::run(&args),
     };
     match result {
         Ok(code) => code,

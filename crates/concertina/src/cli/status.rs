@@ -247,9 +247,13 @@ fn in_words(url: &str, status: &Value, tiers: &Value) -> String {
             _ => format!(", OUT for {:.0} s", number(&device["out_for_s"])),
         };
         let depth = depth_text(&device["depth"]);
+        // Of a block device, which has a place for each.
+        let places = device["segments_max"].as_u64().map_or_else(String::new, |most| {
+            format!(" in {} of {most} segments", device["segments"])
+        });
         let _ = writeln!(
             text,
-            "  {} {:4}  {:.3} ms expected, {} queued of {} at once; {} of {}, {} live in {} objects; {} written \
+            "  {} {:4}  {:.3} ms expected, {} queued of {} at once; {} of {}{places}, {} live in {} objects; {} written \
              ({} again){depth}{state}",
             device["name"].as_str().unwrap_or("?"),
             device["class"].as_str().unwrap_or("?"),
@@ -394,7 +398,7 @@ mod tests {
             "contents": { "memory_objects": 3, "memory_bytes": 4096, "device_objects": 5 } });
         let device = serde_json::json!({ "name": "device/0", "class": "bulk", "state": "out",
             "out_for_s": 7.2, "expected_s": 0.0125, "queue_length": 1, "parallel": 8, "bytes": 1e6,
-            "bytes_max": 1e9, "live_bytes": 1e6, "objects": 5, "written_bytes": 1e6,
+            "bytes_max": 1e9, "segments": 3, "segments_max": 15, "live_bytes": 1e6, "objects": 5, "written_bytes": 1e6,
             "reinserted_bytes": 0, "depth": { "depth": 8, "reads_per_s": 801.2,
             "smaller": [6, 640.4], "changes": 2 } });
         let alone = serde_json::json!({ "devices": [device] });
@@ -402,7 +406,7 @@ mod tests {
         for part in [
             "12.500 ms expected",
             "OUT for 7 s",
-            "1.0 MB of 1.0 GB",
+            "1.0 MB of 1.0 GB in 3 of 15 segments",
             "no hot copies",
             "depth 8 of measured 801/s at 8, 640/s at 6",
         ] {

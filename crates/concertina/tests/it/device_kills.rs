@@ -131,8 +131,25 @@ fn work(
 /// After each kill the server is ready, what was acknowledged is there, and no reply is wrong or older.
 #[test]
 fn a_server_that_is_killed_while_it_writes_serves_nothing_wrong() {
-    let kills: u64 = std::env::var("DEVICE_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(3);
+    kill_again_and_again(&tempfile::tempdir().unwrap());
+}
+
+/// The same with devices that have no file system.
+#[test]
+fn a_server_with_raw_devices_that_is_killed_while_it_writes_serves_nothing_wrong() {
+    use serve::disk::block::{Wanted, format};
+
     let folder = tempfile::tempdir().unwrap();
+    for (name, mib, segment_bytes) in [("device", 12, 512 << 10), ("hot", 5, 256 << 10)] {
+        let path = folder.path().join(name);
+        std::fs::File::create(&path).unwrap().set_len(mib << 20).unwrap();
+        format(&path, Wanted { segment_bytes, record_bytes: 1024, destroy: false }).unwrap();
+    }
+    kill_again_and_again(&folder);
+}
+
+fn kill_again_and_again(folder: &tempfile::TempDir) {
+    let kills: u64 = std::env::var("DEVICE_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(3);
     let hot = format!("device.1.path={}/hot", folder.path().display());
     let more = [
         "node.memory_bytes=64KiB",
@@ -207,29 +224,67 @@ impl Judged {
 #[test]
 #[ignore = "prints figures: cargo test --release -p concertina --test it restart -- --ignored --nocapture"]
 fn a_restart_with_ten_million_objects() {
-    use engine::node::Restored;
-    use serve::disk::summary::Block;
-
-    const SEGMENTS: u64 = 2500;
-    const OF_SEGMENT: u32 = 4000;
-    const BYTES: u32 = 16_384;
     let folder = tempfile::tempdir().unwrap();
     let device = folder.path().join("device");
     std::fs::create_dir(&device).unwrap();
     let mut summary = Vec::new();
-    for segment in 0..SEGMENTS {
+    for block in summaries() {
+        summary.extend(block.encode());
+        let file = device.join(format!("{:08}.seg", block.segment));
+        std::fs::File::create(file).unwrap().set_len(block.segment_bytes).unwrap();
+    }
+    std::fs::write(device.join("summary"), summary).unwrap();
+    restart(folder.path(), "device.0.bytes=1TiB");
+}
+
+/// The same without a file system: a file without content but for the summaries.
+#[test]
+#[ignore = "prints figures: cargo test --release -p concertina --test it restart -- --ignored --nocapture"]
+fn a_restart_with_ten_million_objects_on_a_raw_device() {
+    use serve::disk::block::superblock::{BLOCK, Superblock};
+    use serve::disk::block::{Wanted, format};
+    use std::io::Read;
+    use std::os::unix::fs::FileExt;
+
+    let folder = tempfile::tempdir().unwrap();
+    let device = folder.path().join("device");
+    std::fs::File::create(&device).unwrap().set_len(200 << 30).unwrap();
+    format(&device, Wanted { segment_bytes: 64 << 20, record_bytes: 8192, destroy: false })
+        .unwrap();
+    let mut options = std::fs::OpenOptions::new();
+    let mut file = options.read(true).write(true).open(&device).unwrap();
+    let mut first = [0; BLOCK as usize];
+    file.read_exact(&mut first).unwrap();
+    let superblock = Superblock::decode(&first).unwrap();
+    for mut block in summaries() {
+        let at = superblock.summary_at(block.segment as u32);
+        block.segment = superblock.mark(block.segment);
+        file.write_all_at(&block.encode(), at).unwrap();
+    }
+    drop(file);
+    restart(folder.path(), "device.0.bytes=190GiB");
+}
+
+/// The summaries of ten million objects.
+fn summaries() -> impl Iterator<Item = serve::disk::summary::Block> {
+    use engine::node::Restored;
+
+    const SEGMENTS: u64 = 2500;
+    const OF_SEGMENT: u32 = 4000;
+    const BYTES: u32 = 16_384;
+    (0..SEGMENTS).map(|segment| {
         let record = |number: u32| {
             let hash = model::window::key_hash(format!("{segment} {number}").as_bytes());
             Restored { hash, offset: number * BYTES, bytes: BYTES }
         };
         let records: Vec<Restored> = (0..OF_SEGMENT).map(record).collect();
         let segment_bytes = u64::from(OF_SEGMENT) * u64::from(BYTES);
-        summary.extend(Block { segment, segment_bytes, records }.encode());
-        let file = std::fs::File::create(device.join(format!("{segment:08}.seg"))).unwrap();
-        file.set_len(segment_bytes).unwrap();
-    }
-    std::fs::write(device.join("summary"), summary).unwrap();
-    let more = ["device.0.bytes=1TiB", "device.0.segment_bytes=64MiB", "node.memory_bytes=1MiB"];
+        serve::disk::summary::Block { segment, segment_bytes, records }
+    })
+}
+
+fn restart(folder: &std::path::Path, budget: &str) {
+    let more = [budget, "device.0.segment_bytes=64MiB", "node.memory_bytes=1MiB"];
     let empty = tempfile::tempdir().unwrap();
     let started = |folder: &std::path::Path, what: &str| {
         let begun = Instant::now();
@@ -244,14 +299,14 @@ fn a_restart_with_ten_million_objects() {
     };
     drop(started(empty.path(), "nothing on the device"));
     for round in 0..3 {
-        let (mut process, mut client) = started(folder.path(), "10,000,000 objects, clean stop");
+        let (mut process, mut client) = started(folder, "10,000,000 objects, clean stop");
         for number in 0..800u64 {
             let path = format!("/objects/{round}-{number}");
             assert_eq!(client.put(&path, &bytes(number, 70_000)).status, 200);
         }
         process.signal("-KILL");
         process.child.wait().unwrap();
-        let (mut process, _) = started(folder.path(), "10,000,000 objects, kill -9");
+        let (mut process, _) = started(folder, "10,000,000 objects, kill -9");
         process.signal("-TERM");
         process.child.wait().unwrap();
     }

@@ -1,4 +1,8 @@
-//! Segments on disk: the format as documented, and what is found of them after a crash.
+//! Segments on disk: the format as documented, and what is found of them after a crash, in a folder and on a
+//! device without a file system alike.
+
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 
 use bytes::Bytes;
 use engine::node::{Restored, Unread};
@@ -7,10 +11,12 @@ use engine::{Key, Payload};
 use origin::{Attributes, Metadata};
 use proptest::prelude::*;
 use serve::Object;
+use serve::disk::block::superblock::Superblock;
+use serve::disk::block::{self, Wanted};
 use serve::disk::format::{self, Entry};
 use serve::disk::record;
 use serve::disk::summary::{self, Block, Refused};
-use serve::disk::{Buffer, Segments, Unusable};
+use serve::disk::{Buffer, FoundSegment, Listed, Segments, Unusable};
 
 use crate::serve_client::bytes;
 
@@ -49,6 +55,55 @@ fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, |crc, &byte| (0..8).fold(crc ^ u32::from(byte), step))
 }
 
+/// Where segments are: a folder, or a file that was prepared as a block device is.
+struct Medium {
+    folder: tempfile::TempDir,
+    /// Of what is no folder.
+    raw: Option<(PathBuf, Superblock)>,
+}
+
+impl Medium {
+    fn folder() -> Medium {
+        Medium { folder: tempfile::tempdir().unwrap(), raw: None }
+    }
+
+    fn raw() -> Medium {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("device");
+        std::fs::File::create(&path).unwrap().set_len(50 << 20).unwrap();
+        let wanted = Wanted { segment_bytes: 4 << 20, record_bytes: 1024, destroy: false };
+        block::format(&path, wanted).unwrap();
+        let superblock = Superblock::decode(&std::fs::read(&path).unwrap()[..4096]).unwrap();
+        Medium { folder, raw: Some((path, superblock)) }
+    }
+
+    fn open(&self) -> (Segments, Vec<FoundSegment>) {
+        let path = self.raw.as_ref().map_or(self.folder.path(), |(path, _)| path);
+        Segments::open(path, None).unwrap()
+    }
+
+    /// The number that records of segment 0 have, and the file and offset of that segment, the only one.
+    fn first(&self) -> (u64, PathBuf, u64) {
+        match &self.raw {
+            Some((path, superblock)) => (superblock.first, path.clone(), superblock.segment_at(0)),
+            None => (0, self.folder.path().join("00000000.seg"), 0),
+        }
+    }
+
+    /// Writes to segment 0.
+    fn write(&self, offset: u64, bytes: &[u8]) {
+        let (_, path, base) = self.first();
+        let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+        file.write_all_at(bytes, base + offset).unwrap();
+    }
+}
+
+/// Runs a test for each kind.
+fn each(test: impl Fn(&Medium)) {
+    test(&Medium::folder());
+    test(&Medium::raw());
+}
+
 /// Appends `count` objects to one segment; returns where they are.
 fn fill(segments: &Segments, segment: u64, count: u64) -> Vec<(Location, Key, Object)> {
     let mut offset = 0;
@@ -77,94 +132,119 @@ fn check(segments: &Segments, written: &[(Location, Key, Object)]) {
 
 #[test]
 fn what_is_appended_is_read_before_and_after_a_restart() {
-    let folder = tempfile::tempdir().unwrap();
-    let (segments, found) = Segments::open(folder.path(), None).unwrap();
-    assert!(found.is_empty());
-    let sealed = fill(&segments, 3, 30);
-    segments.seal(3).unwrap();
-    let open = fill(&segments, 4, 10);
-    check(&segments, &sealed);
-    check(&segments, &open);
-    let mut buffer = Buffer::default();
-    let segment = segments.segment(3).unwrap();
-    let other = segments.read(&segment, sealed[0].0, &key(1), &mut buffer);
-    assert_eq!(other.unwrap_err(), Unread::OtherKey);
-    let past = Location::new(3, 1 << 30, 100);
-    assert!(segments.read(&segment, past, &key(1), &mut buffer).is_err());
-    // As after a kill: segment 4 has no index.
-    drop(segments);
-    assert!(!folder.path().join("00000004.idx").exists());
-    let (segments, found) = Segments::open(folder.path(), None).unwrap();
-    let numbers: Vec<u64> = found.iter().map(|segment| segment.number).collect();
-    assert_eq!(numbers, [3, 4]);
-    assert_eq!((found[0].records.len(), found[1].records.len()), (30, 10));
-    let (last, name, _) = &open[9];
-    assert_eq!(Some(found[1].records[9]), Restored::new(name, last.offset(), last.bytes()));
-    assert_eq!(segments.entries(4)[9].etag, open[9].2.etag());
-    assert_eq!(segments.sealed(), [3, 4]);
-    check(&segments, &sealed);
-    check(&segments, &open);
-    // Who holds a segment reads on when it is removed.
-    let segment = segments.segment(3).unwrap();
-    segments.remove(3);
-    assert!(segments.segment(3).is_none());
-    assert!(segments.read(&segment, sealed[5].0, &key(5), &mut buffer).is_ok());
+    each(|medium| {
+        let (segments, found) = medium.open();
+        assert!(found.is_empty());
+        let sealed = fill(&segments, 3, 30);
+        segments.seal(3).unwrap();
+        let open = fill(&segments, 4, 10);
+        check(&segments, &sealed);
+        check(&segments, &open);
+        let mut buffer = Buffer::default();
+        let segment = segments.segment(3).unwrap();
+        let other = segments.read(&segment, sealed[0].0, &key(1), &mut buffer);
+        assert_eq!(other.unwrap_err(), Unread::OtherKey);
+        let past = Location::new(3, 1 << 30, 100);
+        assert!(segments.read(&segment, past, &key(1), &mut buffer).is_err());
+        // As after a kill: segment 4 has no index.
+        drop((segment, segments));
+        assert!(!medium.folder.path().join("00000004.idx").exists());
+        let (segments, found) = medium.open();
+        let numbers: Vec<u64> = found.iter().map(|segment| segment.number).collect();
+        assert_eq!(numbers, [3, 4]);
+        assert_eq!((found[0].records.len(), found[1].records.len()), (30, 10));
+        let (last, name, _) = &open[9];
+        assert_eq!(Some(found[1].records[9]), Restored::new(name, last.offset(), last.bytes()));
+        for (number, written) in [(3, &sealed), (4, &open)] {
+            let listed = |(location, key, _): &(Location, Key, Object)| Listed {
+                key: key.clone(),
+                location: *location,
+            };
+            assert!(segments.entries(number).into_iter().eq(written.iter().map(listed)));
+        }
+        assert_eq!(segments.sealed(), [3, 4]);
+        check(&segments, &sealed);
+        check(&segments, &open);
+        // Who holds a segment reads on when it is removed.
+        let segment = segments.segment(3).unwrap();
+        segments.remove(3);
+        assert!(segments.segment(3).is_none() && segments.sealed() == [4]);
+        assert!(segments.read(&segment, sealed[5].0, &key(5), &mut buffer).is_ok());
+        drop((segment, segments));
+        assert!(medium.open().1.iter().map(|found| found.number).eq([4]));
+    });
 }
 
 /// Records that the program wrote before format 2: one checksum, whatever the size.
 #[test]
 fn large_records_of_format_1_are_read() {
-    let folder = tempfile::tempdir().unwrap();
-    let (key, object) = (key(1), object(1, 200_000));
-    let covered = [&key[..], object.block(), object.body()].concat();
-    let lengths = record::Lengths::One(object.stored_bytes());
-    let header = record::Header {
-        key_bytes: key.len() as u16,
-        lengths,
-        checksum: crc32(&covered),
-        segment: 0,
-    };
-    let mut bytes = header.encode().to_vec();
-    bytes.extend(covered);
-    std::fs::write(folder.path().join("00000000.seg"), &bytes).unwrap();
-    let (segments, found) = Segments::open(folder.path(), None).unwrap();
-    let length = bytes.len() as u64;
-    assert_eq!(found[0].records, [Restored::new(&key, 0, length).unwrap()]);
-    check(&segments, &[(Location::new(0, 0, length), key, object)]);
+    each(|medium| {
+        fill(&medium.open().0, 0, 1);
+        let (key, object) = (key(1), object(1, 200_000));
+        let covered = [&key[..], object.block(), object.body()].concat();
+        let lengths = record::Lengths::One(object.stored_bytes());
+        let header = record::Header {
+            key_bytes: key.len() as u16,
+            lengths,
+            checksum: crc32(&covered),
+            segment: medium.first().0,
+        };
+        let mut bytes = header.encode().to_vec();
+        bytes.extend(covered);
+        medium.write(0, &bytes);
+        let (segments, found) = medium.open();
+        let length = bytes.len() as u64;
+        assert_eq!(found[0].records, [Restored::new(&key, 0, length).unwrap()]);
+        check(&segments, &[(Location::new(0, 0, length), key, object)]);
+    });
 }
 
 #[test]
 fn a_torn_tail_costs_what_was_torn() {
-    let folder = tempfile::tempdir().unwrap();
-    let (segments, _) = Segments::open(folder.path(), None).unwrap();
-    let written = fill(&segments, 0, 8);
-    drop(segments);
-    let path = folder.path().join("00000000.seg");
-    let whole = std::fs::read(&path).unwrap();
-    for cut in [1, 40, 5_000] {
-        let length = whole.len() - cut;
-        std::fs::write(&path, &whole[..length]).unwrap();
-        for name in ["00000000.idx", "summary"] {
-            let _ = std::fs::remove_file(folder.path().join(name));
+    each(|medium| {
+        let written = fill(&medium.open().0, 0, 8);
+        let (_, path, base) = medium.first();
+        let whole = std::fs::read(&path).unwrap();
+        let end = written[7].0.offset() + written[7].0.bytes();
+        for cut in [1, 40, 5_000] {
+            let length = end - cut;
+            let mut torn = whole.clone();
+            if medium.raw.is_some() {
+                torn[(base + length) as usize..(base + end) as usize].fill(0);
+            } else {
+                torn.truncate(length as usize);
+            }
+            std::fs::write(&path, &torn).unwrap();
+            for name in ["00000000.idx", "summary"] {
+                let _ = std::fs::remove_file(medium.folder.path().join(name));
+            }
+            let kept: Vec<_> = written
+                .iter()
+                .filter(|(location, ..)| location.offset() + location.bytes() <= length)
+                .cloned()
+                .collect();
+            // The second start needs no scan.
+            for _ in 0..2 {
+                let (segments, found) = medium.open();
+                assert_eq!(found[0].records.len(), kept.len());
+                check(&segments, &kept);
+            }
         }
-        let (segments, found) = Segments::open(folder.path(), None).unwrap();
-        let kept: Vec<_> = written
-            .iter()
-            .filter(|(location, ..)| location.offset() + location.bytes() <= length as u64)
-            .cloned()
-            .collect();
-        assert_eq!(found[0].records.len(), kept.len());
-        check(&segments, &kept);
-    }
-    // An index that is damaged is not believed. The summary has the segment too.
-    std::fs::remove_file(folder.path().join("summary")).unwrap();
-    let index = folder.path().join("00000000.idx");
-    let mut damaged = std::fs::read(&index).unwrap();
-    let middle = damaged.len() / 2;
-    damaged[middle] ^= 1;
-    std::fs::write(&index, damaged).unwrap();
-    let (_, found) = Segments::open(folder.path(), None).unwrap();
-    assert_eq!(found[0].records.len(), 7);
+        // An index that is damaged is not believed. The summary has the segment too.
+        if let Some((path, superblock)) = &medium.raw {
+            let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+            file.write_all_at(b"!", superblock.summary_at(0) + 40).unwrap();
+            assert_eq!(medium.open().1[0].records.len(), 7);
+            return;
+        }
+        std::fs::remove_file(medium.folder.path().join("summary")).unwrap();
+        let index = medium.folder.path().join("00000000.idx");
+        let mut damaged = std::fs::read(&index).unwrap();
+        let middle = damaged.len() / 2;
+        damaged[middle] ^= 1;
+        std::fs::write(&index, damaged).unwrap();
+        assert_eq!(medium.open().1[0].records.len(), 7);
+    });
 }
 
 /// The example of docs/device-format.md: if this fails, the format has changed, and old devices with it.
@@ -186,7 +266,17 @@ fn the_golden_record_and_index_are_as_documented() {
     let zeros = Metadata { size: 65_537, ..object.metadata().clone() };
     let zeros = Object::new(zeros, Bytes::from(vec![0; 65_537]));
     let head = record::head(7, &key, zeros.block(), zeros.body());
-    let all = [("record", &record), ("head", &head), ("index", &index), ("summary", &summary)];
+    let owner = "a".to_owned();
+    let superblock = Superblock::plan(64 << 20, 4 << 20, 64 << 10, 7).unwrap();
+    let superblock = Superblock { owner, ..superblock }.encode();
+    let superblock = [&superblock[..56], &superblock[508..512]].concat();
+    let all = [
+        ("record", &record),
+        ("head", &head),
+        ("index", &index),
+        ("summary", &summary),
+        ("superblock", &superblock),
+    ];
     for (name, bytes) in all {
         assert!(document.contains(&hex(bytes)), "the {name} is now {}", hex(bytes));
     }
@@ -278,6 +368,92 @@ fn folders_that_cannot_be_used_are_refused_by_name() {
     refused(&segment, None, "cannot be used");
     // Nobody may write there, not even root.
     refused(std::path::Path::new("/proc/device"), None, "cannot be used");
+}
+
+/// What happens to a device.
+#[derive(Clone, Debug)]
+enum Step {
+    Append(u64),
+    Seal,
+    Remove,
+    /// The process ends, in order or not.
+    End(bool),
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
+
+    /// A folder is the naive twin of a device without a file system.
+    #[test]
+    fn a_folder_and_a_raw_device_have_the_same_segments(
+        steps in prop::collection::vec(
+            prop_oneof![
+                4 => (1u64..6).prop_map(Step::Append),
+                2 => Just(Step::Seal),
+                1 => Just(Step::Remove),
+                2 => any::<bool>().prop_map(Step::End),
+            ],
+            1..40,
+        ),
+    ) {
+        let media = [Medium::folder(), Medium::raw()];
+        let mut opened = media.each_ref().map(|medium| medium.open().0);
+        let (mut open, mut offset, mut number) = (0, 0, 0u64);
+        let mut written: Vec<(Location, Key, Object)> = Vec::new();
+        for step in steps {
+            match step {
+                Step::Append(count) => {
+                    // At most eight segments, as the engine has it.
+                    let oldest = written.iter().map(|one| one.0.segment()).min();
+                    if offset == 0 && oldest.is_some_and(|oldest| open >= oldest + 8) {
+                        opened.iter().for_each(|segments| segments.remove(oldest.unwrap()));
+                        written.retain(|one| Some(one.0.segment()) != oldest);
+                    }
+                    for _ in 0..count {
+                        number += 1;
+                        let (key, object) = (key(number), object(number, (number as usize * 997) % 90_000));
+                        let location = Location::new(open, offset, record_bytes(&key, &object));
+                        if location.offset() + location.bytes() > 4 << 20 {
+                            break;
+                        }
+                        opened.iter().for_each(|on| on.append(location, &key, &object).unwrap());
+                        offset += location.bytes();
+                        written.push((location, key, object));
+                    }
+                }
+                Step::Seal if offset > 0 => {
+                    opened.iter().for_each(|segments| segments.seal(open).unwrap());
+                    (open, offset) = (open + 1, 0);
+                }
+                Step::Seal => {}
+                Step::Remove => {
+                    let oldest = written.iter().map(|one| one.0.segment()).min();
+                    let Some(oldest) = oldest.filter(|&oldest| oldest < open) else { continue };
+                    opened.iter().for_each(|segments| segments.remove(oldest));
+                    written.retain(|one| one.0.segment() != oldest);
+                }
+                Step::End(in_order) => {
+                    if in_order {
+                        opened.iter().for_each(Segments::close);
+                    }
+                    drop(opened);
+                    let again = media.each_ref().map(Medium::open);
+                    let found = again.each_ref().map(|(_, found)| {
+                        let one = |found: &FoundSegment| (found.number, found.records.clone());
+                        found.iter().map(one).collect::<Vec<_>>()
+                    });
+                    prop_assert_eq!(&found[0], &found[1]);
+                    let records: usize = found[0].iter().map(|(_, records)| records.len()).sum();
+                    prop_assert_eq!(records, written.len());
+                    opened = again.map(|(segments, _)| segments);
+                    (open, offset) = (open + 1, 0);
+                }
+            }
+        }
+        for segments in &opened {
+            check(segments, &written);
+        }
+    }
 }
 
 proptest! {

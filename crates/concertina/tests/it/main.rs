@@ -34,6 +34,7 @@ mod origin;
 mod origin_s3;
 mod output;
 mod plan;
+mod raw_device;
 mod report;
 mod serve;
 mod serve_attacks;

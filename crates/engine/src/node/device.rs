@@ -63,7 +63,7 @@ impl Device {
     pub fn new(settings: &DeviceSettings, queue: Queue<JobId>) -> Device {
         Device {
             queue,
-            log: Log::new(settings.bytes_max, settings.segment_bytes),
+            log: Log::new(settings.bytes_max, settings.segment_bytes, settings.segments_max),
             outcome: settings.outcome,
             servers: settings.servers.max(1),
             depth: (settings.servers_max > 0)
@@ -385,6 +385,7 @@ mod tests {
             queue_length_max: 100,
             bytes_max: 1 << 20,
             segment_bytes: 1 << 16,
+            segments_max: 0,
             piece_bytes: 0,
         };
         let windows = model::window::Settings::default();

@@ -117,6 +117,7 @@ fn a_cleared_node_holds_nothing() {
         queue_length_max: 8,
         bytes_max: 1 << 20,
         segment_bytes: 1 << 16,
+        segments_max: 0,
         piece_bytes: 0,
         servers_max: 0,
     };

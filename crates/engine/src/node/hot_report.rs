@@ -99,6 +99,11 @@ pub struct DeviceTier {
     pub bytes: u64,
     /// Its budget.
     pub bytes_max: u64,
+    /// Segments that it holds, the one that is filled included.
+    pub segments: u64,
+    /// Maximum number of segments, if it has a place for each.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub segments_max: Option<u64>,
     /// Objects that can be read from it.
     pub objects: u64,
     /// Bytes of these, each rounded up by at most an eighth; the rest of `bytes` was replaced.
@@ -195,6 +200,8 @@ impl<P: Payload> Node<P> {
                 service_s: device.service.line(),
                 bytes: device.log.bytes(),
                 bytes_max: device.log.bytes_max(),
+                segments: device.log.segments().0,
+                segments_max: device.log.segments().1,
                 objects: live.objects,
                 live_bytes: live.bytes.min(device.log.bytes()),
                 written_bytes: device.written_bytes,

@@ -22,6 +22,7 @@ pub(super) fn device(name: &str, outcome: Outcome, bytes_max: u64) -> DeviceSett
         queue_length_max: 1000,
         bytes_max,
         segment_bytes: bytes_max / 16,
+        segments_max: 0,
         piece_bytes: 0,
         servers_max: 0,
     }

@@ -102,6 +102,9 @@ pub struct DeviceSettings {
     pub bytes_max: u64,
     /// Maximum bytes of a segment.
     pub segment_bytes: u64,
+    /// Maximum number of segments, for a device that has a place for each; 0: its bytes alone are bounded.
+    #[serde(default)]
+    pub segments_max: u64,
     /// A longer record is read in pieces of so many bytes of its object, with other reads between
     /// them, and a part of its object alone; 0: every record is read at once.
     #[serde(default)]

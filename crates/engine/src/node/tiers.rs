@@ -62,7 +62,7 @@ impl<P: Payload> Node<P> {
         {
             return false;
         }
-        let fullness = |d: &Device| d.log.bytes() as f64 / d.log.bytes_max() as f64;
+        let fullness = |d: &Device| d.log.fullness();
         let takes = |d: &Device| d.log.fits(bytes) && d.takes_writes(self.now);
         let of_class = |d: DeviceId| self.is_hot(d) == (target == Target::Hot);
         let candidates = self.devices.iter().enumerate();

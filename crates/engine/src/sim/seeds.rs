@@ -454,6 +454,7 @@ fn node_settings(
         queue_length_max: length,
         bytes_max: 3_000,
         segment_bytes: 800,
+        segments_max: 0,
         piece_bytes: 0,
         servers_max: 0,
     };

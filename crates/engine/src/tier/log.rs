@@ -74,6 +74,7 @@ pub struct Log {
     bytes: u64,
     bytes_max: u64,
     segment_bytes: u64,
+    segments_max: usize,
     next: u64,
     /// Whether the last segment accepts further records.
     open: bool,
@@ -81,10 +82,16 @@ pub struct Log {
 
 impl Log {
     /// An empty log. A segment is at most half of the budget, so that dropping one does not empty
-    /// the device, and at most 4 GiB, because the index has 32 bits for an offset.
-    pub fn new(bytes_max: u64, segment_bytes: u64) -> Log {
+    /// the device, and at most 4 GiB, because the index has 32 bits for an offset. A device with a place
+    /// for each segment has at most `segments_max` of them, however full they are; 0: without a bound.
+    pub fn new(bytes_max: u64, segment_bytes: u64, segments_max: u64) -> Log {
         let segment_bytes = segment_bytes.min(bytes_max / 2).clamp(1, u64::from(u32::MAX));
-        Log { segments: VecDeque::new(), bytes: 0, bytes_max, segment_bytes, next: 0, open: false }
+        let segments_max = match segments_max {
+            0 => usize::MAX,
+            n => usize::try_from(n).unwrap_or(usize::MAX),
+        };
+        let segments = VecDeque::new();
+        Log { segments, bytes: 0, bytes_max, segment_bytes, segments_max, next: 0, open: false }
     }
 
     /// Bytes of all records placed and not dropped.
@@ -97,6 +104,26 @@ impl Log {
         self.bytes_max
     }
 
+    /// Number of segments, the open one included, and how many there may be if that is bounded.
+    pub fn segments(&self) -> (u64, Option<u64>) {
+        let bound = (self.segments_max < usize::MAX).then_some(self.segments_max as u64);
+        (self.segments.len() as u64, bound)
+    }
+
+    /// The part of the device that is taken: of its bytes, or of its segments if that is more. What is left
+    /// free of a sealed segment counts as taken where segments are bounded.
+    pub fn fullness(&self) -> f64 {
+        let of_bytes = self.bytes as f64 / self.bytes_max as f64;
+        if self.segments_max == usize::MAX {
+            return of_bytes;
+        }
+        let open = self.segments.back().filter(|_| self.open).map_or(0, |head| head.bytes);
+        let sealed = (self.segments.len() - usize::from(self.open)) as f64;
+        let of_segments =
+            (sealed + open as f64 / self.segment_bytes as f64) / self.segments_max as f64;
+        of_bytes.max(of_segments)
+    }
+
     /// Whether a record of this length can ever be placed.
     pub fn fits(&self, bytes: u64) -> bool {
         bytes <= self.segment_bytes
@@ -105,7 +132,9 @@ impl Log {
     /// Whether a segment is among the oldest eighth of a log that is nearly full: records read from
     /// it should be written again before it is dropped.
     pub fn is_ageing(&self, segment: u64) -> bool {
-        if self.bytes + 2 * self.segment_bytes < self.bytes_max {
+        if self.bytes + 2 * self.segment_bytes < self.bytes_max
+            && self.segments.len() + 1 < self.segments_max
+        {
             return false;
         }
         let old = self.segments.len().div_ceil(8);
@@ -115,7 +144,7 @@ impl Log {
 
     /// Whether the next segment that is filled puts out the oldest.
     pub fn is_full(&self) -> bool {
-        self.bytes + self.segment_bytes > self.bytes_max
+        self.bytes + self.segment_bytes > self.bytes_max || self.segments.len() >= self.segments_max
     }
 
     /// The oldest segment, if the next segment that is filled drops it.
@@ -151,7 +180,7 @@ impl Log {
         let head = self.segments.back_mut().expect("a segment is open");
         let location = Location { segment: head.number, offset: head.bytes, bytes };
         head.bytes += bytes;
-        while self.bytes > self.bytes_max
+        while (self.bytes > self.bytes_max || self.segments.len() > self.segments_max)
             && self.segments.len() > 1
             && !mutant::is(Mutant::BudgetIgnored)
         {
@@ -181,6 +210,8 @@ impl Log {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -190,8 +221,9 @@ mod tests {
         fn the_budget_holds_and_places_never_overlap(
             sizes in prop::collection::vec(1u64..120, 1..400),
             segment_bytes in 100u64..300,
+            segments_max in prop_oneof![Just(0u64), 1u64..8],
         ) {
-            let mut log = Log::new(1_000, segment_bytes);
+            let mut log = Log::new(1_000, segment_bytes, segments_max);
             let mut held: Vec<Location> = Vec::new();
             for size in sizes {
                 if !log.fits(size) {
@@ -206,16 +238,36 @@ mod tests {
                 held.push(location);
                 prop_assert_eq!(log.bytes(), held.iter().map(|l| l.bytes).sum::<u64>());
                 prop_assert!(log.bytes() <= 1_000);
+                let segments: BTreeSet<u64> = held.iter().map(|l| l.segment).collect();
+                prop_assert_eq!(log.segments().0, segments.len() as u64);
+                prop_assert!(log.segments().0 <= segments_max || segments_max == 0);
+                prop_assert!(log.fullness() <= 1.0);
             }
         }
     }
 
     #[test]
     fn new_records_go_behind_restored_segments() {
-        let mut log = Log::new(1_000, 100);
+        let mut log = Log::new(1_000, 100, 0);
         log.restore(7, 60);
         let (location, placed) = log.place(10);
         assert_eq!((location.segment(), location.offset()), (8, 0));
         assert!(placed.sealed.is_none());
+    }
+    /// Segments that are not full take their places all the same.
+    #[test]
+    fn a_log_of_few_places_drops_the_oldest_for_the_next() {
+        let mut log = Log::new(1_000, 100, 3);
+        let mut place = |bytes| {
+            let (location, placed) = log.place(bytes);
+            let state = (log.is_full(), log.oldest(), log.is_ageing(0));
+            (location.segment(), placed.sealed, placed.dropped, state)
+        };
+        assert_eq!(place(60), (0, None, vec![], (false, None, false)));
+        assert_eq!(place(60), (1, Some(0), vec![], (false, None, true)));
+        assert_eq!(place(60), (2, Some(1), vec![], (true, Some(0), true)));
+        assert_eq!(place(40), (2, None, vec![], (true, Some(0), true)));
+        assert_eq!(place(40), (3, Some(2), vec![0], (true, Some(1), true)));
+        assert_eq!(log.segments(), (3, Some(3)));
     }
 }

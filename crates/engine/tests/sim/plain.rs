@@ -33,6 +33,7 @@ impl Plain {
             queue_length_max: 1_000_000,
             bytes_max: 1 << 40,
             segment_bytes: 1 << 30,
+            segments_max: 0,
             piece_bytes: 0,
             servers_max: 0,
         };

@@ -99,6 +99,7 @@ impl World {
                 0 => segment_bytes(disk.bytes_max, largest),
                 bytes => bytes,
             },
+            segments_max: 0,
             piece_bytes: 0,
             servers_max: 0,
         };

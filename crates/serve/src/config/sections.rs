@@ -109,8 +109,9 @@ section! {
 section! {
     /// Devices that hold objects beside memory. Repeat the section for devices of another kind.
     pub struct Device {
-        /// Folder for the device's segments; created if missing. If count is above 1, each device
-        /// has a folder 00, 01 ... in it.
+        /// Folder for the device's segments, created if missing; or a block device, or a file, that
+        /// `concertina device format` has prepared, which is then used without a file system. If
+        /// count is above 1, each device is a folder, or a link to a device, 00, 01 ... in it.
         pub path: PathBuf = "concertina-data/device".into(),
         /// Number of devices of this kind.
         pub count: u32 = 1,
@@ -128,7 +129,8 @@ section! {
         /// with which the device reads nearly as much in a second as with any number.
         pub depth: Depth = Depth::Fixed,
         /// Size of the segments that hold the objects; the oldest segment is reclaimed first. 0:
-        /// 1/16 of bytes, at least 1MiB and at most 64MiB, or 1/1024 of bytes if that is more.
+        /// 1/16 of bytes, at least 1MiB and at most 64MiB, or 1/1024 of bytes if that is more; of a
+        /// block device, as it is formatted.
         pub segment_bytes: Size = Size(0),
         /// Larger records are read in pieces of so many bytes, with other reads between two pieces: a
         /// reply begins when the first piece has been verified, and a range of an object is read
@@ -340,6 +342,12 @@ const SEGMENTS_MAX: u64 = 60_000;
 /// Maximum number of concurrent reads that a device with `depth = "auto"` is tried with.
 const DEPTH_MAX: u32 = 64;
 
+/// Bytes of a segment of a device of so many bytes, if they are not configured.
+pub fn segment_of(bytes: u64) -> u64 {
+    let most = (64 * MIB).max(bytes / 1024).min((1 << 32) - 1);
+    (bytes / 16).clamp(MIB, most)
+}
+
 impl Device {
     /// Concurrent reads.
     pub fn servers(&self) -> u32 {
@@ -361,10 +369,7 @@ impl Device {
     /// Bytes of a segment.
     pub fn segment(&self) -> u64 {
         match self.segment_bytes.0 {
-            0 => {
-                let most = (64 * MIB).max(self.bytes.0 / 1024).min((1 << 32) - 1);
-                (self.bytes.0 / 16).clamp(MIB, most)
-            }
+            0 => segment_of(self.bytes.0),
             n => n,
         }
     }

@@ -8,14 +8,18 @@
 //! real read ends if that is later. The engine receives the completion at that time and with that
 //! time, so that the next read starts exactly where this one ended.
 
+pub mod block;
+mod folder;
 pub mod format;
 mod held;
 mod pacer;
 mod pieces;
+mod place;
 mod profile;
 mod queue;
 pub mod record;
 mod room;
+mod scan;
 mod scrub;
 mod segments;
 mod start;
@@ -32,7 +36,7 @@ use std::thread::JoinHandle;
 use anyhow::Context;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use engine::Key;
-use engine::node::{DeviceId, Event, Extent, Failure, JobId, Restored, Unread};
+use engine::node::{DeviceId, DeviceSettings, Event, Extent, Failure, JobId, Restored, Unread};
 use engine::tier::Location;
 use model::window::Nanos;
 use origin::KEY_BYTES_MAX;
@@ -40,9 +44,10 @@ use tracing::{error, warn};
 
 pub use pacer::{Lateness, Pacer};
 pub(crate) use pieces::Assembly;
+pub use place::{FoundSegment, Listed, Slots, Unusable, is_raw};
 pub use profile::Profile;
 pub use profile::empirical;
-pub use segments::{FoundSegment, Segments, Unusable};
+pub use segments::Segments;
 
 pub use start::side_by_side;
 
@@ -70,8 +75,12 @@ pub type Told = Arc<dyn Fn(Nanos, Event<Object>) + Send + Sync>;
 
 /// A configured device.
 pub struct DeviceFolder {
-    /// The device's folder.
+    /// The device's folder, or a block device.
     pub folder: PathBuf,
+    /// Its budget.
+    pub bytes: u64,
+    /// Configured bytes of a segment; 0: by the budget, or as a block device is formatted.
+    pub segment_bytes: u64,
     /// Maximum reads that the device serves concurrently.
     pub parallel: u32,
     /// For an emulated device, its service times and its index in its group.
@@ -123,35 +132,70 @@ pub struct Disks {
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-impl Disks {
-    /// Opens the folders and starts the threads. Also returns the segments found on each device; a
-    /// device that cannot be used is logged and has none. `me` is the node's name in its cluster.
+/// The devices of a node, opened and looked through; none of those that cannot be used.
+pub struct Opened(Vec<Option<(Segments, Vec<FoundSegment>)>>);
+
+impl Opened {
+    /// Opens the devices and finds their segments. A device that cannot be used is logged. `me` is the node's
+    /// name in its cluster.
     ///
     /// # Errors
     ///
-    /// If another process uses a folder, an emulated device's service times are invalid, or a
-    /// thread cannot be started.
-    pub fn open(
+    /// If another process uses a device.
+    pub fn open(folders: &[DeviceFolder], me: Option<&str>) -> anyhow::Result<Opened> {
+        let mut devices = Vec::new();
+        for (id, device) in folders.iter().enumerate() {
+            let opened = Segments::open(&device.folder, me).and_then(|opened| {
+                opened.0.holds(device.bytes, device.segment_bytes)?;
+                Ok(opened)
+            });
+            devices.push(match opened {
+                Ok(opened) => Some(opened),
+                Err(why) if why.is::<Unusable>() => {
+                    error!("device {id} is not used: {why}");
+                    None
+                }
+                Err(why) => return Err(why),
+            });
+        }
+        Ok(Opened(devices))
+    }
+
+    /// Has the engine's settings say what block devices have places for.
+    pub fn settle(&self, folders: &[DeviceFolder], settings: &mut [DeviceSettings]) {
+        for ((opened, folder), settings) in self.0.iter().zip(folders).zip(settings) {
+            let Some(slots) = opened.as_ref().and_then(|(segments, _)| segments.slots()) else {
+                continue;
+            };
+            settings.segments_max = slots.segments_max;
+            settings.segment_bytes = match folder.segment_bytes {
+                0 => slots.segment_bytes,
+                bytes => bytes,
+            };
+        }
+    }
+}
+
+impl Disks {
+    /// Starts the threads. Also returns the segments found on each device that can be used.
+    ///
+    /// # Errors
+    ///
+    /// If an emulated device's service times are invalid, or a thread cannot be started.
+    pub fn start(
         folders: &[DeviceFolder],
-        me: Option<&str>,
+        opened: Opened,
         told: Told,
     ) -> anyhow::Result<(Disks, FoundOn)> {
         let mut devices = HashMap::new();
         let mut found = HashMap::new();
         let mut scrubs = Vec::new();
-        for (id, DeviceFolder { folder, service, scrub_bytes_per_s, .. }) in
-            folders.iter().enumerate()
+        for (id, (DeviceFolder { service, scrub_bytes_per_s, .. }, opened)) in
+            folders.iter().zip(opened.0).enumerate()
         {
             let profile = service.as_ref().map(|(service, i)| Profile::new(service, *i));
             let profile = profile.transpose().with_context(|| format!("device {id}"))?;
-            let (segments, segments_found) = match Segments::open(folder, me) {
-                Ok(opened) => opened,
-                Err(why) if why.is::<Unusable>() => {
-                    error!("device {id} is not used: {why}");
-                    continue;
-                }
-                Err(why) => return Err(why),
-            };
+            let Some((segments, segments_found)) = opened else { continue };
             found.insert(id, segments_found);
             let device = Arc::new(Device {
                 segments,
@@ -365,8 +409,8 @@ impl Read {
     /// The file and its part, if that is read at once and nothing else is to be done.
     fn at_once(&self) -> Option<(&File, Span)> {
         let whole = self.held_to.is_none() && self.extent == Extent::Record;
-        let file = self.segment.as_ref()?.direct().filter(|_| whole)?;
-        Some((file, Span::of(self.location).ok()?))
+        let segment = self.segment.as_ref().filter(|_| whole)?;
+        Some((segment.direct()?, segment.span(self.location).ok()?))
     }
 
     fn read(self, buffer: &mut Buffer) -> Result<Piece, Unread> {

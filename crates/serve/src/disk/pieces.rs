@@ -228,13 +228,13 @@ impl Segments {
         };
         let mut start = read(0, first, buffer)?;
         let mut bytes_read = start.len() as u64;
-        let mut head = record::parse_head(&start, location.segment());
+        let mut head = record::parse_head(&start, self.mark(location.segment()));
         if head == Err(record::TRUNCATED_HEAD)
             && let Some(length) = record::head_bytes(&start)
         {
             start = read(0, length, buffer)?;
             bytes_read += start.len() as u64;
-            head = record::parse_head(&start, location.segment());
+            head = record::parse_head(&start, self.mark(location.segment()));
         }
         let Some(head) = head.map_err(error_at)? else {
             // Format 1: it can only be verified as a whole.

@@ -164,6 +164,12 @@ pub fn later_version(bytes: &[u8; HEADER_BYTES]) -> Option<u8> {
     sealed(bytes)?.first().copied().filter(|&version| version > RECORD_VERSION)
 }
 
+/// The number of the segment in a header of any version.
+pub fn segment_of(bytes: &[u8; HEADER_BYTES]) -> Option<u64> {
+    let number = sealed(bytes)?.get(16..)?.first_chunk()?;
+    Some(u64::from_le_bytes(*number))
+}
+
 /// What precedes the object in a record of format 2, after its checksum has been verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head<'a> {

@@ -49,7 +49,13 @@ impl Span {
         Ok(Span { from: location.offset() - skip as u64, bytes, skip, needed })
     }
 
-    /// Offset in the segment.
+    /// The same part of a segment that begins at `base`, a multiple of [`ALIGNMENT`], of a file.
+    pub fn behind(self, base: u64) -> Span {
+        debug_assert!(base.is_multiple_of(ALIGNMENT as u64));
+        Span { from: self.from.saturating_add(base), ..self }
+    }
+
+    /// Offset in the file.
     pub fn from(&self) -> u64 {
         self.from
     }

@@ -12,7 +12,7 @@ use record::clock;
 use tracing::{info, warn};
 
 use super::Buffer;
-use super::format::Entry;
+use super::place::Listed;
 use super::{Device, Told};
 
 /// Counts of a device's scrub since the start.
@@ -53,7 +53,7 @@ pub struct Task {
     pub bytes_per_s: f64,
     segments: VecDeque<u64>,
     segment: u64,
-    entries: VecDeque<Entry>,
+    entries: VecDeque<Listed>,
     due: Instant,
 }
 
@@ -77,17 +77,18 @@ impl Task {
     /// Reads the next record, and sets when the one after is due.
     fn step(&mut self, buffer: &mut Buffer, told: &Told) {
         let Some(entry) = self.entries.pop_front() else { return self.next_segment() };
-        self.due = Instant::now() + Duration::from_secs_f64(entry.bytes as f64 / self.bytes_per_s);
+        let Listed { key, location } = entry;
+        let bytes = location.bytes();
+        self.due = Instant::now() + Duration::from_secs_f64(bytes as f64 / self.bytes_per_s);
         let segments = &self.device.segments;
         // Dropped meanwhile: so are its other records.
         let Some(segment) = segments.segment(self.segment) else { return self.entries.clear() };
-        let location = entry.location(self.segment);
-        let read = segments.read(&segment, location, &entry.key, buffer);
+        let read = segments.read(&segment, location, &key, buffer);
         if let (Err(why), Some(_)) = (read, segments.segment(self.segment)) {
             warn!("scrub: {why:?}; the record is dropped");
-            told(clock::now(), Event::Damaged { device: self.id, location, key: entry.key });
+            told(clock::now(), Event::Damaged { device: self.id, location, key });
         }
-        self.device.scrubbed.bytes.fetch_add(entry.bytes, Ordering::Relaxed);
+        self.device.scrubbed.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     fn next_segment(&mut self) {

@@ -16,7 +16,7 @@ pub const SUMMARY_VERSION: u8 = 1;
 /// Bytes of a block without its records.
 pub const BLOCK_BYTES: usize = 36;
 /// Bytes of a record in a block.
-const RECORD_BYTES: usize = 16;
+pub const RECORD_BYTES: usize = 16;
 /// Blocks that one piece of work decodes.
 const BLOCKS_OF_PIECE: usize = 64;
 
@@ -81,6 +81,17 @@ impl Block {
         bytes.extend_from_slice(&checksum.to_le_bytes());
         bytes
     }
+}
+
+/// What the head of a block says of it, which its checksum may belie: the segment, and the bytes of the block;
+/// `None` if the bytes are no block's.
+pub fn head(begin: &[u8]) -> Option<(u64, usize)> {
+    let (_, rest) = begin.strip_prefix(SUMMARY_MAGIC)?.split_first_chunk::<4>()?;
+    let (segment, rest) = rest.split_first_chunk::<8>()?;
+    let (_, rest) = rest.split_first_chunk::<8>()?;
+    let count = usize::try_from(u32::from_le_bytes(*rest.first_chunk()?)).ok()?;
+    let bytes = count.checked_mul(RECORD_BYTES)?.checked_add(BLOCK_BYTES)?;
+    Some((u64::from_le_bytes(*segment), bytes))
 }
 
 /// Decodes the blocks of a summary. Also returns the length of what was valid, and why the rest was

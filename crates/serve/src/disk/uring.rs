@@ -239,6 +239,7 @@ fn tell(under_way: UnderWay, result: i32, told: &Told, pool: &Queue<Read>) {
 mod tests {
     use std::collections::HashMap;
     use std::os::unix::fs::FileExt;
+    use std::path::{Path, PathBuf};
     use std::sync::mpsc;
     use std::thread::{self, ThreadId};
     use std::time::Duration;
@@ -251,7 +252,7 @@ mod tests {
 
     use super::*;
     use crate::Object;
-    use crate::disk::{DeviceFolder, Disks};
+    use crate::disk::{DeviceFolder, Disks, Opened};
 
     fn object(number: usize, size: usize) -> Object {
         let bytes: Vec<u8> = (0..size).map(|at| (at * 31 + number * 7 + at / 255) as u8).collect();
@@ -278,8 +279,28 @@ mod tests {
     /// The naive twin of a thread's ring is the pool.
     #[test]
     fn a_serving_thread_reads_what_the_pool_reads() {
-        crate::arena::open(64 << 20);
         let folder = tempfile::tempdir().unwrap();
+        let segment = folder.path().join("00000000.seg");
+        reads_the_same(folder.path(), &|| (segment.clone(), 0));
+    }
+
+    #[test]
+    fn a_serving_thread_reads_what_the_pool_reads_of_a_device_without_a_file_system() {
+        use crate::disk::block::superblock::Superblock;
+        use crate::disk::block::{Wanted, format};
+
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("device");
+        std::fs::File::create(&path).unwrap().set_len(160 << 20).unwrap();
+        format(&path, Wanted { segment_bytes: 40 << 20, record_bytes: 1024, destroy: false })
+            .unwrap();
+        let superblock = Superblock::decode(&std::fs::read(&path).unwrap()[..4096]).unwrap();
+        reads_the_same(&path, &|| (path.clone(), superblock.segment_at(0)));
+    }
+
+    /// `first`: the file of the first segment, and its offset there.
+    fn reads_the_same(path: &Path, first: &dyn Fn() -> (PathBuf, u64)) {
+        crate::arena::open(64 << 20);
         let (send, told) = mpsc::channel();
         let send = std::sync::Mutex::new(send);
         let tell: Told = Arc::new(move |_, event| {
@@ -288,12 +309,16 @@ mod tests {
             }
         });
         let device = DeviceFolder {
-            folder: folder.path().to_owned(),
+            folder: path.to_owned(),
+            bytes: 64 << 20,
+            segment_bytes: 0,
             parallel: 8,
             service: None,
             scrub_bytes_per_s: 0.0,
         };
-        let (disks, _) = Disks::open(&[device], None, tell).unwrap();
+        let devices = [device];
+        let opened = Opened::open(&devices, None).unwrap();
+        let (disks, _) = Disks::start(&devices, opened, tell).unwrap();
         let segments = &disks.devices[&0].segments;
         let mut at = 0;
         let sizes = [0, 1, 700, 4096, 33_000, 81_920, 100_000, 250_000, 300_000];
@@ -310,9 +335,9 @@ mod tests {
         segments.seal(0).unwrap();
         let is_direct = segments.segment(0).unwrap().direct().is_some();
         // A record that is damaged, one of another key, one past the end, and one of a segment that is gone.
-        let path = folder.path().join("00000000.seg");
+        let (path, base) = first();
         let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
-        file.write_all_at(b"damage", written[5].0.offset() + 40_000).unwrap();
+        file.write_all_at(b"damage", base + written[5].0.offset() + 40_000).unwrap();
         file.sync_all().unwrap();
         let other = (written[1].0, written[2].1.clone());
         let past = (Location::new(0, at + 5_000, 700), written[2].1.clone());
