@@ -59,6 +59,9 @@ const VARIATION_MAX: f64 = 1.1;
 /// Quantiles of the response of the requests that met no other, with the values of the standard normal law there: a
 /// time outside is in every response, so that its quantiles are below those.
 const QUANTILES: [(f64, f64); 4] = [(0.05, -1.645), (0.25, -0.674), (0.5, 0.0), (0.75, 0.674)];
+/// A law's standard deviation is at most this times that of the response of the requests that met no other, of which it is a
+/// part; more than 1, because that of few responses is known roughly.
+const SPREAD_MAX: f64 = 1.2;
 /// Times outside of a kind in the result, and the difference of the statistic they reach to.
 const GRID: usize = 13;
 const REACH: f64 = 8.0;
@@ -72,6 +75,8 @@ const NEGLIGIBLE: f64 = 1e-4;
 pub(super) struct Reach {
     /// The quantiles of the response of the requests that met no other.
     alone: [f64; QUANTILES.len()],
+    /// Their standard deviation.
+    spread: f64,
 }
 
 impl Reach {
@@ -88,8 +93,11 @@ impl Reach {
             alone = all.map(|(d, a)| d - a).collect();
         }
         alone.sort_by(f64::total_cmp);
+        let n = alone.len().max(1) as f64;
+        let mean = alone.iter().sum::<f64>() / n;
+        let spread = (alone.iter().map(|r| (r - mean).powi(2)).sum::<f64>() / n).sqrt();
         let at = |share: f64| alone.get((alone.len() as f64 * share) as usize);
-        Reach { alone: QUANTILES.map(|(share, _)| at(share).copied().unwrap_or(0.0)) }
+        Reach { alone: QUANTILES.map(|(share, _)| at(share).copied().unwrap_or(0.0)), spread }
     }
 
     /// The median response of the requests that met no other.
@@ -98,12 +106,13 @@ impl Reach {
     }
 
     /// The least and the largest mean of a time outside with a coefficient of variation. A constant is allowed a
-    /// twentieth of the responses below it.
+    /// twentieth of the responses below it; a law that varies, no more variance than the responses have.
     pub fn of(self, kind: Kind, cv: f64) -> (f64, f64) {
         let unit = |normal: f64| 1.0 + Outside { mean: 1.0, cv }.beyond(normal);
         let each = QUANTILES.iter().zip(self.alone);
         let high = each.map(|((_, normal), alone)| alone / unit(*normal).max(1e-9));
         let high = high.fold(f64::INFINITY, f64::min);
+        let high = if cv > 0.0 { high.min(SPREAD_MAX * self.spread / cv) } else { high };
         let low = match (kind.discipline, kind.servers) {
             (Discipline::Fifo | Discipline::Lines, Some(_)) if cv <= 0.0 => {
                 -LONGEST * self.median()

@@ -81,7 +81,8 @@ impl Fitted {
         let blur = blur(found);
         let not_work = blur + best.varies;
         let law = law_of_works(found, not_work)?;
-        let mut between = Between::of(found, blur, imagined);
+        let runs = Between::of(found, blur, imagined);
+        let mut between = runs;
         let spells = spells(found, options.seed);
         let explained = spells.as_ref().filter(|s| s.explain());
         if let Some(spells) = explained {
@@ -91,7 +92,8 @@ impl Fitted {
         }
         let q0 = bypass_of(&found.lines, |_| 1.0);
         let mean = between.shift * law.mean();
-        let full = Full::of(found, options.closed_loop, mean, between, q0);
+        // A closed loop is a run like the others. What does not fit in the works is no doubt of its throughput.
+        let full = Full::of(found, options.closed_loop, mean, runs, q0);
         let further = full.map_or(between.further, Full::form);
         between.deviation = between.deviation.hypot(further);
         let rows = rows(found, blur, between, full, options);
