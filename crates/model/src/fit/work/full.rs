@@ -75,7 +75,9 @@ impl Full {
             return None;
         }
         let deviation = closed.deviation.max(LEAST);
-        let chance = (1.96 * deviation.hypot(between.deviation)).max(BEYOND);
+        // What disturbs a run slows it: that a closed loop carried more than the fitted works allow is no chance of runs.
+        let of_runs = if by_load.factor < 1.0 { 0.0 } else { between.deviation };
+        let chance = (1.96 * deviation.hypot(of_runs)).max(BEYOND);
         let changes = by_load.factor.ln().abs() > chance;
         Some(Full { by_load: changes.then_some(by_load), deviation })
     }

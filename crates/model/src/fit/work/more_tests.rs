@@ -295,6 +295,23 @@ fn a_closed_loop_that_says_nothing_new_is_not_used() {
     }
 }
 
+/// Mean works that differ by 5 % from run to run: a closed loop that carried less than they allow may be a slow run, and
+/// one that carried more is not.
+#[test]
+fn a_closed_loop_that_carried_more_is_no_chance() {
+    let runs =
+        [(0.3, 0.0104), (0.45, 0.0096), (0.6, 0.01), (0.6, 0.0105), (0.45, 0.0095), (0.3, 0.01)];
+    let steps = runs.map(|(share, mean)| {
+        let mut random = StdRng::seed_from_u64((share * mean * 1e6) as u64);
+        step("", &in_line(1, share / 0.01, 6_000, &mut exponential(mean), &mut random))
+    });
+    for (share, is_used) in [(1.06, true), (0.95, false)] {
+        let closed_loop = Some(ClosedLoop { throughput: share / 0.01, deviation: 0.01 });
+        let fitted = work(&steps, None, &Options { closed_loop, ..Options::default() }).unwrap();
+        assert_eq!(fitted.model.classes[0].by_load.is_some(), is_used, "{share}");
+    }
+}
+
 /// Loads at which no limit shows: a closed loop tells it, and heavier loads are predicted.
 #[test]
 fn a_limit_that_loads_do_not_show_is_that_of_a_closed_loop() {
