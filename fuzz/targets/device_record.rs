@@ -50,6 +50,7 @@ fuzz_target!(|data: &[u8]| {
     check(&bytes);
     let known = matches!(bytes[4..6], [1, 0] | [2, 16]);
     let segment = segment_of(&bytes).unwrap();
+    assert_eq!(bytes.first_chunk().and_then(record::segment_of), Some(segment));
     assert_eq!(record::record(&bytes, segment).is_ok(), known);
 });
 
