@@ -331,7 +331,7 @@ mod tests {
             "at 100 requests/s (80.00 to 300)",
             "may reach saturation",
             "withheld: 0 of 3",
-            "shard/names/000001: 207 requests/s of 3.660 ms, 99.32 % busy, mean queue length 7.800, expected -, layers 6.2",
+            "shard/names/000001: 207 requests/s of 3.660 ms, 99.32 % busy, mean queue length 7.80, expected -, layers 6.2",
         ] {
             assert!(text.contains(part), "{part} in {text}");
         }
