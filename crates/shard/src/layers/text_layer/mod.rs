@@ -457,7 +457,9 @@ impl TextBuild {
                 self.done
             )));
         };
-        if self.full && self.done == 0 {
+        // A layer of no region is done at once, whether there is room or not.
+        let has_room = self.tokens_bytes() + CODES_SLACK <= self.bytes_max;
+        if self.done == 0 && (self.full || !has_room) {
             return Err(Error::Layers(format!(
                 "a text layer of {} bytes has no room for a block beside its tokens, {} bytes",
                 self.bytes_max,
