@@ -414,7 +414,8 @@ impl State {
         let name = candidate.station.name();
         let said = match change {
             Change::Grow { bytes, why, .. } => {
-                match self.next(candidate) {
+                // Queries may have ended a layer meanwhile, so that the next one is larger than what was granted.
+                match self.next(candidate).filter(|(_, needed)| needed <= bytes) {
                     Some((Step::Arrays(rates), _)) if self.fill != Fill::Sweep => {
                         self.mark(candidate, &rates);
                     }
