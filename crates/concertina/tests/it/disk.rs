@@ -58,7 +58,7 @@ fn crc32(bytes: &[u8]) -> u32 {
 /// Where segments are: a folder, or a file that was prepared as a block device is.
 struct Medium {
     folder: tempfile::TempDir,
-    /// Of what is no folder.
+    /// Path and superblock of a device without a file system; `None` for a folder.
     raw: Option<(PathBuf, Superblock)>,
 }
 
@@ -146,7 +146,7 @@ fn what_is_appended_is_read_before_and_after_a_restart() {
         assert_eq!(other.unwrap_err(), Unread::OtherKey);
         let past = Location::new(3, 1 << 30, 100);
         assert!(segments.read(&segment, past, &key(1), &mut buffer).is_err());
-        // As after a kill: segment 4 has no index.
+        // Dropping the segments without closing them leaves segment 4 without an index, as `kill -9` does.
         drop((segment, segments));
         assert!(!medium.folder.path().join("00000004.idx").exists());
         let (segments, found) = medium.open();

@@ -63,8 +63,8 @@ fn loads_are_chosen_until_a_prediction_is_known() {
     }
 }
 
-/// One server of a millisecond, which a bucket of so many requests a second holds up where load lasts: the bucket
-/// is full, with a burst of 20, at the loads that are fitted.
+/// A server with a service time of one millisecond behind a token bucket of `rate` requests/s and a burst of 20. The
+/// bucket delays requests only under a lasting load; at the loads that are fitted it is always full.
 fn held_up(rate: f64) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

@@ -19,7 +19,7 @@ struct Raw {
 }
 
 impl Raw {
-    /// A device of so many MiB, in a file of this folder.
+    /// Creates a device of `mib` MiB: a file in `folder`, behind a loop device where there is one.
     fn new(folder: &Path, mib: u64) -> Raw {
         let file = folder.join("raw");
         std::fs::File::create(&file).unwrap().set_len(mib * MIB).unwrap();

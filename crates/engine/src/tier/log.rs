@@ -254,6 +254,7 @@ mod tests {
         assert_eq!((location.segment(), location.offset()), (8, 0));
         assert!(placed.sealed.is_none());
     }
+
     /// Segments that are not full take their places all the same.
     #[test]
     fn a_log_of_few_places_drops_the_oldest_for_the_next() {

@@ -75,7 +75,8 @@ impl Full {
             return None;
         }
         let deviation = closed.deviation.max(LEAST);
-        // What disturbs a run slows it: that a closed loop carried more than the fitted works allow is no chance of runs.
+        // Disturbances slow a run and never speed it up. So if the closed loop carried more than the fitted works allow,
+        // the variation between runs does not explain the difference.
         let of_runs = if by_load.factor < 1.0 { 0.0 } else { between.deviation };
         let chance = (1.96 * deviation.hypot(of_runs)).max(BEYOND);
         let changes = by_load.factor.ln().abs() > chance;

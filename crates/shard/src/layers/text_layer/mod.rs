@@ -457,7 +457,7 @@ impl TextBuild {
                 self.done
             )));
         };
-        // A layer of no region is done at once, whether there is room or not.
+        // Building a layer without regions ends at once, even if its tokens alone exceed the maximum.
         let has_room = self.tokens_bytes() + CODES_SLACK <= self.bytes_max;
         if self.done == 0 && (self.full || !has_room) {
             return Err(Error::Layers(format!(
