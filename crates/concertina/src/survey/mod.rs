@@ -269,8 +269,31 @@ impl Bench<'_> {
         }
     }
 
-    /// Measures a point with some numbers of clients, until more gain nothing or it is interrupted.
+    /// Measures a point with some numbers of clients, until more gain nothing or it is interrupted. Steps that
+    /// are too short for one reply are measured again, four times as long, until the time in which a reply must
+    /// come has passed.
     fn step(
+        &self,
+        name: &str,
+        point: Option<usize>,
+        clients: &[usize],
+        mut seconds: f64,
+        progress: &mut dyn FnMut(&Progress),
+    ) -> anyhow::Result<Vec<load::StepSummary>> {
+        let mut name = name.to_owned();
+        loop {
+            let steps = self.steps(&name, point, clients, seconds, progress)?;
+            let told = steps.iter().any(|step| step.completions > 0 || !step.faults.is_empty());
+            if told || self.stop.load(Ordering::Relaxed) || seconds > self.settings.plan.timeout_s {
+                return Ok(steps);
+            }
+            seconds *= 4.0;
+            name.push_str("-longer");
+        }
+    }
+
+    /// Measures a point once with some numbers of clients.
+    fn steps(
         &self,
         name: &str,
         point: Option<usize>,
