@@ -276,3 +276,33 @@ fn along(judge: &Judge, kind: &Point, reach: Reach, phi: f64, cv: f64) -> Vec<Sc
     };
     (0..GRID).map(scored).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use rand::rngs::StdRng;
+    use rand::{RngExt, SeedableRng};
+
+    use super::super::tests::step;
+    use super::*;
+
+    /// nginx's `limit_rate`: replies wait for a timer once, 15.3 to 17 ms in all. A time outside that varies by a
+    /// third of 10 ms cannot be a part of these.
+    #[test]
+    fn a_time_outside_varies_no_more_than_the_responses_that_it_is_part_of() {
+        let mut random = StdRng::seed_from_u64(1);
+        let all: Vec<(f64, f64)> = (0..2000)
+            .map(|i| (0.1 * f64::from(i), 0.1 * f64::from(i) + random.random_range(0.0153..0.017)))
+            .collect();
+        let times = step("some", &all).times.unwrap();
+        let reach = Reach::new(&[Line::new(&times, 10_000).unwrap()]);
+        let kind = Kind { discipline: Discipline::Fifo, servers: Some(4) };
+        let spread = (0.017 - 0.0153) / 12f64.sqrt();
+        for cv in [0.15, 0.33, 0.6] {
+            let most = reach.of(kind, cv).1;
+            assert!(most * cv <= 1.3 * spread && most > 0.0, "{cv}: {most}");
+        }
+        // A constant is bounded by the responses alone.
+        assert!((0.0145..0.0155).contains(&reach.of(kind, 0.0).1));
+        assert!(!reach.allows(kind, Outside { mean: 0.0107, cv: 0.6 }));
+    }
+}
