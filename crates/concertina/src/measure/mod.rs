@@ -279,6 +279,9 @@ pub fn run(
             }
         };
         missing = session.close()?.is_all_missing(settings.plan.multi_get);
+        if let Some(found) = &mut search {
+            search::after(&settings, found, stop, progress);
+        }
     }
     points.sort_by(|a, b| a.at.order(&b.at));
     let points: Vec<Point> =

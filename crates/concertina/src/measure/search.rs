@@ -38,6 +38,9 @@ pub struct Search {
     pub dir: PathBuf,
     /// Its steps.
     pub steps: Vec<Found>,
+    /// A step after all loads, with as many clients as carried the largest throughput: whether the service was then
+    /// as fast as before.
+    pub after: Option<Found>,
     /// The largest throughput, requests/s.
     pub throughput_max: f64,
     /// Whether more clients gained nothing. If not, the saturation is higher.
@@ -53,16 +56,36 @@ impl Search {
         self.steps.first().filter(|s| s.clients == 1).map(|s| s.response_mean_s)
     }
 
-    /// What enough clients carry: the steps that none of the others gains on.
+    /// What enough clients carry: the steps that none of the others gains on, and the one after the loads.
     pub fn closed_loop(&self) -> Option<ClosedLoop> {
         let enough = |s: &&Found| s.throughput * (1.0 + GAIN) >= self.throughput_max;
         let full: Vec<f64> = self.steps.iter().filter(enough).map(|s| s.throughput).collect();
-        let throughput = full.iter().sum::<f64>() / full.len().max(1) as f64;
-        let off = full.iter().map(|x| (x / throughput - 1.0).powi(2)).sum::<f64>();
-        let deviation = (off / full.len().saturating_sub(1).max(1) as f64).sqrt();
-        let deviation = deviation.max(DEVIATION);
+        let (before, within) = mean_and_deviation(&full);
+        // Steps one after another share the speed of that minute, so that they count as one.
+        let after = self.after.map(|s| s.throughput).filter(|x| *x > 0.0);
+        let each: Vec<f64> = std::iter::once(before).chain(after).collect();
+        let (throughput, between) = mean_and_deviation(&each);
+        let deviation = within.max(between).max(DEVIATION);
         (self.saturated && throughput > 0.0).then_some(ClosedLoop { throughput, deviation })
     }
+
+    /// The clients that carried the largest throughput.
+    fn most(&self) -> Option<usize> {
+        let steps = self.steps.iter();
+        steps.max_by(|a, b| a.throughput.total_cmp(&b.throughput)).map(|s| s.clients)
+    }
+
+    /// How much more the service carried after the loads than before them, as a share of that.
+    pub(super) fn change(&self) -> Option<f64> {
+        self.after.map(|after| after.throughput / self.throughput_max - 1.0)
+    }
+}
+
+/// The mean, and the standard deviation as a part of it.
+fn mean_and_deviation(all: &[f64]) -> (f64, f64) {
+    let mean = all.iter().sum::<f64>() / all.len().max(1) as f64;
+    let off = all.iter().map(|x| (x / mean - 1.0).powi(2)).sum::<f64>();
+    (mean, (off / all.len().saturating_sub(1).max(1) as f64).sqrt())
 }
 
 /// A search's seed is the sweep's, exclusive-or this.
@@ -70,8 +93,25 @@ const SEED: u64 = 0x5ea7_c4ed;
 /// The share of the budget that a search may take.
 const BUDGET: f64 = 0.5;
 
-/// Searches with at most `clients_max` clients, and starts the budget's clock. Its steps are a
-/// third as long as a repetition.
+/// A closed loop with these numbers of clients, one after another. Its steps are a third as long as a repetition.
+fn plan(settings: &Settings, clients: Vec<usize>, name: &str) -> Plan {
+    let third = |length: Option<Length>| match length {
+        Some(Length::Seconds(s)) => Some(Length::Seconds(s / 3.0)),
+        other => other,
+    };
+    let Settings { think_ms, think, .. } = *settings;
+    Plan {
+        load: Load::Closed { clients, think_ms, think },
+        length: third(settings.plan.length),
+        warmup: third(settings.plan.warmup),
+        out: settings.plan.out.join(name),
+        // Keys of its own: a service with a cache would have those that the sweep asks for in memory.
+        seed: settings.plan.seed ^ SEED,
+        ..settings.plan.clone()
+    }
+}
+
+/// Searches with at most `clients_max` clients, and starts the budget's clock.
 pub(super) fn search(
     settings: &Settings,
     clients_max: usize,
@@ -80,26 +120,19 @@ pub(super) fn search(
 ) -> anyhow::Result<(Search, Budget)> {
     let doubled = std::iter::successors(Some(1usize), |n| n.checked_mul(2));
     let numbers: Vec<usize> = doubled.take_while(|&n| n <= clients_max).collect();
-    let third = |length: Option<Length>| match length {
-        Some(Length::Seconds(s)) => Some(Length::Seconds(s / 3.0)),
-        other => other,
-    };
-    let Settings { think_ms, think, .. } = *settings;
-    let plan = Plan {
-        load: Load::Closed { clients: numbers.clone(), think_ms, think },
-        length: third(settings.plan.length),
-        warmup: third(settings.plan.warmup),
-        out: settings.plan.out.join("search"),
-        // Keys of its own: a service with a cache would have those that the sweep asks for in memory.
-        seed: settings.plan.seed ^ SEED,
-        ..settings.plan.clone()
-    };
+    let plan = plan(settings, numbers.clone(), "search");
     let dir = plan.out.clone();
     let mut session = Session::open(&plan, stop)?;
     session.fill(progress)?;
     let budget = Budget::new(settings.budget_s, settings.step_s());
-    let mut found =
-        Search { dir, steps: Vec::new(), throughput_max: 0.0, saturated: false, missing: false };
+    let mut found = Search {
+        dir,
+        steps: Vec::new(),
+        after: None,
+        throughput_max: 0.0,
+        saturated: false,
+        missing: false,
+    };
     let mut fruitless = 0;
     for clients in numbers {
         if stop.load(Ordering::Relaxed) || budget.spent() > BUDGET {
@@ -137,4 +170,65 @@ pub(super) fn search(
     }
     found.missing = session.close()?.is_all_missing(plan.multi_get);
     Ok((found, budget))
+}
+
+/// Measures the clients that carried the most once more. A service that no longer answers leaves this out: its points
+/// say so.
+pub(super) fn after(
+    settings: &Settings,
+    found: &mut Search,
+    stop: &Arc<AtomicBool>,
+    progress: &mut dyn FnMut(&Progress),
+) {
+    let Some(clients) = found.most().filter(|_| found.saturated && !found.missing) else { return };
+    let plan = plan(settings, vec![clients], "search-after");
+    let mut measured = || -> anyhow::Result<Option<Found>> {
+        let mut session = Session::open(&plan, stop)?;
+        let at = At::Clients(clients);
+        session.load(&settings.load(at), &mut |p: &Progress| {
+            progress(&Progress {
+                stage: format!("saturation again: {at}"),
+                done: 1.0,
+                ..p.clone()
+            });
+        })?;
+        let steps = session.close()?.steps;
+        let step = steps.first().filter(|step| step.rate > 0.0);
+        Ok(step.map(|step| Found {
+            clients,
+            throughput: step.rate,
+            response_mean_s: step.response_ms.mean * 1e-3,
+        }))
+    };
+    found.after = measured().ok().flatten().filter(|_| !stop.load(Ordering::Relaxed));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_that_changed_between_the_closed_loops_is_known_less_well() {
+        let found =
+            |clients: usize, throughput: f64| Found { clients, throughput, response_mean_s: 0.1 };
+        let mut search = Search {
+            dir: PathBuf::new(),
+            steps: vec![found(1, 500.0), found(2, 990.0), found(4, 1000.0), found(8, 1010.0)],
+            after: None,
+            throughput_max: 1010.0,
+            saturated: true,
+            missing: false,
+        };
+        let before = search.closed_loop().unwrap();
+        assert!((before.throughput - 1000.0).abs() < 1e-9 && before.deviation == DEVIATION);
+        assert_eq!((search.most(), search.change()), (Some(8), None));
+        search.after = Some(found(8, 1200.0));
+        let both = search.closed_loop().unwrap();
+        assert!((both.throughput - 1100.0).abs() < 1e-9, "{both:?}");
+        // Of 1000 and 1200.
+        assert!((both.deviation - 0.1 * 2f64.sqrt() / 1.1).abs() < 1e-9, "{both:?}");
+        assert!(search.change().is_some_and(|change| change > 0.18));
+        search.saturated = false;
+        assert!(search.closed_loop().is_none());
+    }
 }

@@ -2,12 +2,15 @@
 
 use std::fmt::Write;
 
-use super::{Ended, Measurement, Point};
+use super::{Ended, Measurement, Point, Search};
 use report::grid::{Grid, printable};
 use report::laws::advice;
 use report::measured::Estimate;
 use report::objective::{digits, time};
 use report::table::points;
+
+/// A change of the saturation that is worth saying, as a share.
+const CHANGED: f64 = 0.1;
 
 impl Measurement {
     /// Formats the points as a table, then the saturation, the knee and reasons for doubt.
@@ -26,6 +29,10 @@ impl Measurement {
             out += &grid.text();
             if !search.saturated && !search.missing {
                 out += "more clients would have gained more: the saturation is higher\n";
+            }
+            if let Some(after) = &search.after {
+                let (rate, clients) = (digits(after.throughput, 5), after.clients);
+                let _ = writeln!(out, "after the loads, {clients} clients carried {rate}/s");
             }
             out.push('\n');
         }
@@ -52,6 +59,16 @@ impl Measurement {
             );
         }
         self.points.iter().for_each(|point| doubts(point, &mut out));
+        let change = self.search.as_ref().and_then(Search::change);
+        if let Some(change) = change.filter(|change| change.abs() > CHANGED) {
+            let _ = writeln!(
+                out,
+                "! The service was {:.0} % {} after the loads than before them: predictions near the saturation are as \
+                 uncertain. A cache that fills, other work on its machine, or a process that was just started: measure again.",
+                100.0 * change.abs(),
+                if change > 0.0 { "faster" } else { "slower" }
+            );
+        }
         let wide = self.points.iter().filter(|p| p.steady && !p.narrow).count();
         let asked = digits(self.half_width * 100.0, 3);
         let seconds = digits(self.seconds, 3);

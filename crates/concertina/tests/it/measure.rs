@@ -182,11 +182,17 @@ fn saturation_is_searched_for_and_shares_of_it_are_measured() {
         assert_eq!(search[0]["clients"], 1, "{measured:#}");
         in_time((3..=11).contains(&search.len()), format_args!("{measured:#}"));
         let max = measured["search"]["throughput_max"].as_f64().unwrap();
+        // The same clients again, after the loads.
+        let after = &measured["search"]["after"];
+        let same = search.iter().any(|step| step["clients"] == after["clients"]);
+        in_time(same, format_args!("{measured:#}"));
+        let ratio = after["throughput"].as_f64().unwrap() / max;
+        in_time((0.5..2.0).contains(&ratio), format_args!("{measured:#}"));
         for (point, share) in measured["points"].as_array().unwrap().iter().zip([0.25, 0.5]) {
             sound(point);
             assert!((point["rate"].as_f64().unwrap() / (share * max) - 1.0).abs() < 0.006);
         }
-        for folder in ["run", "run/search"] {
+        for folder in ["run", "run/search", "run/search-after"] {
             assert!(
                 !RunFolder::read(&dir.path().join(folder)).unwrap().steps.is_empty(),
                 "{folder}"
