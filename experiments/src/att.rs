@@ -169,7 +169,7 @@ fn survey(
             disk_mb_per_s: None,
             service_ms: None,
             capacity: None,
-            pilot_s: None,
+            closed_s: None,
             fit_s: 0.0,
             judge_s: 0.0,
             short_fit_s: None,

@@ -1,5 +1,7 @@
 //! What was found of a service, and how far off its predictions were.
 
+use std::collections::BTreeMap;
+
 use anyhow::Context as _;
 use model::Model;
 use report::{Comparison, Row, Service as Fitted};
@@ -14,16 +16,98 @@ use crate::{Claim, Goal};
 const GOAL_POINTS: f64 = 3.0;
 const GOAL_HIGH_POINTS: f64 = 5.0;
 /// Above this share of the capacity the larger goal holds.
-pub(super) const HIGH: f64 = 0.85;
+const HIGH: f64 = 0.85;
 /// The share of judged rows that is to lie within its interval.
 const COVERAGE: f64 = 0.9;
+
+/// The judged loads.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Loads {
+    /// Requests/s of which they are shares.
+    pub capacity: f64,
+    /// Requests/s, ascending.
+    pub rates: Vec<f64>,
+}
+
+impl Loads {
+    pub fn new(capacity: f64, shares: &[f64]) -> Loads {
+        Loads { capacity, rates: shares.iter().map(|share| share * capacity).collect() }
+    }
+
+    /// Whether the goal of 90 % is for it.
+    fn is_high(&self, rate: f64) -> bool {
+        rate > HIGH * self.capacity
+    }
+
+    /// Errors by the load and the time they are for, of all rounds.
+    pub fn errors(&self, errors: impl Iterator<Item = OneError>) -> Vec<MeanError> {
+        let mut all: BTreeMap<(usize, u64), Vec<OneError>> = BTreeMap::new();
+        for error in errors {
+            let off = |i: &usize| (self.rates[*i] - error.rate).abs();
+            let load = (0..self.rates.len()).min_by(|a, b| off(a).total_cmp(&off(b)));
+            let time = (error.within_s * 1e9).round() as u64;
+            all.entry((load.unwrap_or(0), time)).or_default().push(error);
+        }
+        all.into_values().map(|errors| self.mean(&errors)).collect()
+    }
+
+    fn mean(&self, errors: &[OneError]) -> MeanError {
+        let n = errors.len() as f64;
+        let rate = errors.iter().map(|e| e.rate).sum::<f64>() / n;
+        let squares: f64 = errors.iter().map(|e| e.half_points.powi(2)).sum();
+        MeanError {
+            high: self.is_high(rate),
+            points: (errors.iter().map(|e| e.points).sum::<f64>() / n).abs(),
+            half_points: squares.sqrt() / n,
+            requests: errors.iter().map(|e| e.requests).sum(),
+        }
+    }
+
+    /// The errors of rows.
+    pub fn of_rows<'a>(&self, rows: impl Iterator<Item = &'a Row>) -> Vec<MeanError> {
+        self.errors(rows.map(|row| OneError {
+            rate: row.rate,
+            within_s: row.within_s,
+            // Past the saturation of a model nobody is answered in time for long.
+            points: row.concertina_error_points.unwrap_or(-100.0 * row.measured.value),
+            half_points: row.measured.half_width.map_or(f64::NAN, |h| 100.0 * h),
+            requests: row.requests,
+        }))
+    }
+}
+
+/// How far off a prediction was in one round, with its sign.
+pub(super) struct OneError {
+    pub rate: f64,
+    pub within_s: f64,
+    pub points: f64,
+    /// Half the width of the measurement's interval.
+    pub half_points: f64,
+    pub requests: u64,
+}
+
+/// The mean of all rounds at a load and a time, without its sign.
+#[derive(Debug)]
+pub(super) struct MeanError {
+    pub high: bool,
+    pub points: f64,
+    pub half_points: f64,
+    pub requests: u64,
+}
+
+/// The worst up to 80 % and above, points.
+pub(super) fn worst(errors: &[MeanError]) -> [f64; 2] {
+    [false, true]
+        .map(|high| errors.iter().filter(|e| e.high == high).map(|e| e.points).fold(0.0, f64::max))
+}
 
 /// A service with its judgement.
 #[derive(Debug, Serialize)]
 pub(super) struct Judged {
     pub name: String,
-    /// Requests/s of the pilot.
-    pub capacity: f64,
+    pub loads: Loads,
+    /// Requests/s of the closed loop of each round.
+    pub closed: Vec<f64>,
     /// The hypotheses, the likeliest first, in words with score and weight.
     pub hypotheses: Vec<String>,
     pub misfit: Option<String>,
@@ -57,7 +141,8 @@ pub(super) struct Work {
 impl Judged {
     pub fn new(
         service: &Service,
-        capacity: f64,
+        loads: Loads,
+        closed: Vec<f64>,
         fitted: &Fitted,
         comparison: &Comparison,
         marks: Vec<Mark>,
@@ -86,7 +171,8 @@ impl Judged {
         };
         Judged {
             name: service.name.clone(),
-            capacity,
+            loads,
+            closed,
             hypotheses: hypotheses.iter().map(words).collect(),
             misfit: worked.and_then(|w| w.misfit.clone()),
             warnings: fitted.model.warnings.clone(),
@@ -109,7 +195,7 @@ impl Judged {
         comparison: &Comparison,
         within_s: &[f64],
     ) -> anyhow::Result<()> {
-        let mut worst: Option<[f64; 2]> = None;
+        let mut errors = Vec::new();
         for step in &comparison.steps {
             let Some(work_s) = step.work_s else { continue };
             let (rate, fitted) = (step.measured.rate, step.used_for_fit);
@@ -126,21 +212,24 @@ impl Judged {
                 Err(model::Error::Unstable { .. }) => vec![0.0; within_s.len()],
                 Err(error) => return Err(error.into()),
             };
-            let part = usize::from(rate > HIGH * self.capacity);
-            for (share, measured) in shares.iter().zip(&step.measured.within) {
-                let error = 100.0 * (share - measured.share.value).abs();
-                let worst = &mut worst.get_or_insert([0.0; 2])[part];
-                *worst = worst.max(error);
+            let measured = step.measured.within.iter();
+            for ((share, measured), &within_s) in shares.iter().zip(measured).zip(within_s) {
+                let points = 100.0 * (share - measured.share.value);
+                let (half_points, requests) = (0.0, step.measured.requests);
+                errors.push(OneError { rate, within_s, points, half_points, requests });
             }
         }
-        self.law_points = worst;
+        self.law_points =
+            (!errors.is_empty()).then(|| worst(&self.loads.errors(errors.into_iter())));
         Ok(())
     }
 
     pub fn text(&self) -> String {
+        let closed: Vec<String> = self.closed.iter().map(|x| format!("{x:.0}")).collect();
+        let closed = closed.join(", ");
         let mut text = format!(
-            "{}: {:.0}/s by a closed loop, {:.0}/s by the model, of {} requests\n",
-            self.name, self.capacity, self.saturation, self.requests
+            "{}: {closed}/s by closed loops, {:.0}/s by the model, of {} requests\n",
+            self.name, self.saturation, self.requests
         );
         for hypothesis in self.hypotheses.iter().take(3) {
             text.push_str(&format!("  {hypothesis}\n"));
@@ -174,25 +263,17 @@ impl Judged {
         text
     }
 
-    /// Shares of the capacity that are judged by one goal.
-    fn part(&self, high: bool) -> Vec<&Row> {
-        self.rows.iter().filter(|row| (row.rate > HIGH * self.capacity) == high).collect()
-    }
-
     fn error(&self, high: bool) -> Option<Claim> {
-        let rows = self.part(high);
-        // Past the saturation of a model nobody is answered in time for long.
-        let error =
-            |row: &Row| row.concertina_error_points.map_or(row.measured.value * 100.0, f64::abs);
-        let worst = rows.iter().map(|row| error(row)).reduce(f64::max)?;
-        let half = rows.iter().map(|row| row.measured.half_width.map_or(f64::NAN, |h| h * 100.0));
-        let half =
-            half.fold(0.0, |w: f64, h| if h.is_nan() || w.is_nan() { f64::NAN } else { w.max(h) });
+        let rows = self.loads.of_rows(self.rows.iter());
+        let rows = || rows.iter().filter(|error| error.high == high);
+        let worst = rows().map(|error| error.points).reduce(f64::max)?;
+        let wider = |w: f64, h: f64| if h.is_nan() || w.is_nan() { f64::NAN } else { w.max(h) };
+        let half = rows().map(|error| error.half_points).fold(0.0, wider);
         let (part, goal) = match high {
             false => ("up to 80 %", GOAL_POINTS),
             true => ("at 90 %", GOAL_HIGH_POINTS),
         };
-        let samples = rows.iter().map(|row| row.requests).max().unwrap_or(0);
+        let samples = rows().map(|error| error.requests).max().unwrap_or(0);
         let name = format!("{}: worst |error of P(T ≤ t)| {part} of the capacity", self.name);
         let claim = Claim::new(name, (worst, half), "points", samples);
         Some(Claim { marks: self.marks.clone(), ..claim.with_goal(Goal::AtMost(goal)) })
@@ -243,4 +324,29 @@ fn coverage(all: &[Judged]) -> Claim {
         .collect();
     let claim = Claim::of_rounds("judged shares within their 95 % intervals", &shares, "");
     claim.with_goal(Goal::AtLeast(COVERAGE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_rounds_are_averaged_with_their_signs() {
+        let loads = Loads::new(100.0, &[0.7, 0.8, 0.9]);
+        let error = |rate: f64, points: f64| OneError {
+            rate,
+            within_s: 0.01,
+            points,
+            half_points: 3.0,
+            requests: 10,
+        };
+        // A round never has exactly the rate that was asked for.
+        let rounds = [(70.4, 6.0), (69.2, -2.0), (70.1, -1.0), (88.0, -4.0), (91.0, -5.0)];
+        let found = loads.errors(rounds.into_iter().map(|(rate, points)| error(rate, points)));
+        let [low, high] = &found[..] else { panic!("{found:?}") };
+        assert!(!low.high && high.high);
+        assert!((low.points - 1.0).abs() < 1e-9 && (high.points - 4.5).abs() < 1e-9);
+        assert!((low.half_points - 3.0 / 3f64.sqrt()).abs() < 1e-9 && low.requests == 30);
+        assert_eq!(worst(&found).map(f64::round), [1.0, 5.0]);
+    }
 }

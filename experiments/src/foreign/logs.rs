@@ -9,8 +9,10 @@ use std::path::Path;
 
 use record::RunFolder;
 use report::import::{self, Options};
-use report::{Comparison, Observed, Row, Selection};
+use report::{Comparison, Observed, Selection};
 use serde::Serialize;
+
+use super::judged::{Loads, worst};
 
 /// Digits after the point of a second of the completion and of the duration, with a name.
 const RESOLUTIONS: [(&str, usize, usize); 3] = [
@@ -43,7 +45,7 @@ pub(super) fn from_logs(
     fit: &[RunFolder],
     judge: &[RunFolder],
     within: &[f64],
-    high: f64,
+    loads: &Loads,
     scratch: &Path,
 ) -> anyhow::Result<Vec<FromLog>> {
     let mut all = Vec::new();
@@ -60,7 +62,7 @@ pub(super) fn from_logs(
         let folder = scratch.join(format!("logs-{clock}-{taken}"));
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder)?;
-        if let Err(error) = judged(&mut one, fit, judge, within, high, &folder, (clock, taken)) {
+        if let Err(error) = judged(&mut one, fit, judge, within, loads, &folder, (clock, taken)) {
             one.failed = Some(format!("{error:#}"));
         }
         all.push(one);
@@ -73,7 +75,7 @@ fn judged(
     fit: &[RunFolder],
     judge: &[RunFolder],
     within: &[f64],
-    high: f64,
+    loads: &Loads,
     folder: &Path,
     digits: (usize, usize),
 ) -> anyhow::Result<()> {
@@ -109,14 +111,7 @@ fn judged(
     let observed = Observed::new(judge.to_vec(), &selection)?;
     let comparison = Comparison::new(&observed, &fitted.model, within, &[])?;
     let rows = &comparison.rows;
-    // Past the saturation of a model nobody is answered in time for long.
-    let error =
-        |row: &Row| row.concertina_error_points.map_or(row.measured.value * 100.0, f64::abs);
-    let worst = |above: bool| {
-        let part = rows.iter().filter(|row| (row.rate > high) == above);
-        part.map(error).fold(0.0, f64::max)
-    };
-    one.worst_points = Some([worst(false), worst(true)]);
+    one.worst_points = Some(worst(&loads.of_rows(rows.iter())));
     let widths: Vec<f64> =
         rows.iter().filter_map(|r| r.expected.map(|e| 100.0 * (e.high - e.low))).collect();
     one.width_points = Some(widths.iter().sum::<f64>() / widths.len().max(1) as f64);

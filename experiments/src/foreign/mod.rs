@@ -15,14 +15,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::machine::{Placement, busy_over, processors};
 use super::marks;
 use super::provenance::Round;
 use super::{Claim, Context, TooSmall, lab};
-use judged::Judged;
+use judged::{Judged, Loads};
 use model::fit::ClosedLoop;
+use model::statistics::batch_means;
 use record::RunFolder;
 use report::{Comparison, Observed, Selection};
 use services::{Running, Service};
@@ -34,9 +35,10 @@ struct Config {
     seed: u64,
     fit_shares: Vec<f64>,
     judge_shares: Vec<f64>,
+    rounds: u32,
     heat_s: f64,
-    pilot_s: f64,
-    pilot_clients: u32,
+    closed_s: f64,
+    closed_clients: u32,
     warmup_s: f64,
     times: Vec<f64>,
     short: Short,
@@ -101,8 +103,9 @@ pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     Ok(judged::claims(&judged))
 }
 
-/// What the pilot's throughput is uncertain by, as a share: works differ by 2 to 4 % between runs of some seconds.
-const PILOT_DEVIATION: f64 = 0.02;
+/// The least that the throughput of one closed loop is uncertain by, as a share: works differ by 2 to 4 % between runs
+/// of some seconds.
+const CLOSED_DEVIATION: f64 = 0.02;
 
 /// Attempts at a load, the share of the processors that others may use beside it, for how long that is
 /// looked at, and how long they are waited for.
@@ -122,21 +125,20 @@ fn waited(most: Duration) -> anyhow::Result<f64> {
     }
 }
 
-/// A load to measure.
+/// A load to measure in one of the rounds.
 #[derive(Clone, Copy, Debug)]
 struct Load {
     share: f64,
     seconds: f64,
     fitted: bool,
-    /// Measured before, and now again.
-    again: bool,
+    /// From 1.
+    round: u32,
 }
 
 impl Load {
     fn name(self) -> String {
         let what = if self.fitted { "fit" } else { "judge" };
-        let again = if self.again { "-again" } else { "" };
-        format!("{what}-{:.0}{again}", self.share * 100.0)
+        format!("{what}-{:.0}-{}", self.share * 100.0, self.round)
     }
 }
 
@@ -148,16 +150,34 @@ struct Case<'a> {
     placement: &'a Placement,
 }
 
-/// What is kept of a service between the pieces of a run.
-#[derive(Serialize, Deserialize)]
-struct Pilot {
-    capacity: f64,
+/// What was measured of a service.
+struct Runs {
+    /// Requests/s that the closed loop of each round got answered; of a service that has no capacity, those of `config.toml`.
+    closed: Vec<f64>,
+    loads: Vec<(Load, RunFolder)>,
+}
+
+impl Runs {
+    /// Requests/s of which the loads are shares: known from the first closed loop, before any load.
+    fn capacity(&self) -> f64 {
+        self.closed.first().copied().unwrap_or(f64::NAN)
+    }
+
+    /// The mean of the closed loops.
+    fn closed_loop(&self) -> ClosedLoop {
+        let n = self.closed.len() as f64;
+        let throughput = self.closed.iter().sum::<f64>() / n;
+        let spread = batch_means(&self.closed).map_or(0.0, |e| e.half_width / 1.96 / throughput);
+        ClosedLoop { throughput, deviation: spread.max(CLOSED_DEVIATION / n.sqrt()) }
+    }
 }
 
 impl Case<'_> {
-    fn judge(&self, (pilot, runs): (Pilot, Vec<(Load, RunFolder)>)) -> anyhow::Result<Judged> {
+    fn judge(&self, measured: Runs) -> anyhow::Result<Judged> {
+        let (capacity, closed) = (measured.capacity(), measured.closed_loop());
         let scratch = self.context.scratch.join(&self.service.name);
-        let (fit, judge): (Vec<_>, Vec<_>) = runs.into_iter().partition(|(load, _)| load.fitted);
+        let Runs { loads, closed: each } = measured;
+        let (fit, judge): (Vec<_>, Vec<_>) = loads.into_iter().partition(|(load, _)| load.fitted);
         let step = |load: &Load| format!("{}/{}", self.service.name, load.name());
         let marked = |(load, run): &(Load, RunFolder)| marks::of_run(&step(load), run, 0.005);
         let marks = fit.iter().chain(&judge).flat_map(marked).collect();
@@ -166,12 +186,8 @@ impl Case<'_> {
         };
         let selection = Selection { any_queues: true, ..Selection::default() };
         let observed = Observed::new(folders(&fit), &selection)?;
-        // Of a service that has a capacity: what its closed loop carried.
-        let closed_loop = self
-            .service
-            .capacity
-            .is_none()
-            .then_some(ClosedLoop { throughput: pilot.capacity, deviation: PILOT_DEVIATION });
+        // Of a service that has a capacity: what its closed loops carried.
+        let closed_loop = self.service.capacity.is_none().then_some(closed);
         let fitted = report::fit_service(&observed, &self.service.name, None, closed_loop)?;
         let heaviest = fit.iter().max_by(|a, b| a.0.share.total_cmp(&b.0.share));
         let mean = self.mean_response(heaviest.context("no fitted load")?)?;
@@ -179,70 +195,80 @@ impl Case<'_> {
         let (fit, judge) = (folders(&fit), folders(&judge));
         let observed = Observed::new([fit.clone(), judge.clone()].concat(), &selection)?;
         let comparison = Comparison::new(&observed, &fitted.model, &within, &[])?;
-        let mut judged = Judged::new(self.service, pilot.capacity, &fitted, &comparison, marks);
+        let loads = Loads::new(capacity, &self.config.judge_shares);
+        let mut judged = Judged::new(self.service, loads, each, &fitted, &comparison, marks);
         judged.by_law(&fitted.model, &comparison, &within)?;
-        let high = judged::HIGH * pilot.capacity;
-        judged.logs = logs::from_logs(&fit, &judge, &within, high, &scratch)?;
+        judged.logs = logs::from_logs(&fit, &judge, &within, &judged.loads, &scratch)?;
         self.record(&judged)?;
         Ok(judged)
     }
 
     /// Measures what `scratch` does not have yet: a long run can be made in pieces.
-    fn measure_all(&self) -> anyhow::Result<(Pilot, Vec<(Load, RunFolder)>)> {
+    fn measure_all(&self) -> anyhow::Result<Runs> {
         let scratch = &self.context.scratch.join(&self.service.name);
         std::fs::create_dir_all(scratch)?;
         let mut running: Option<Running> = None;
-        let kept = scratch.join("pilot.json");
-        let pilot: Pilot = match std::fs::read_to_string(&kept) {
-            Ok(text) => serde_json::from_str(&text)?,
-            Err(_) => {
-                let service = self.running(&mut running, scratch)?;
-                let pilot = Pilot { capacity: self.pilot(service, scratch)? };
-                std::fs::write(&kept, serde_json::to_string(&pilot)?)?;
-                pilot
-            }
-        };
-        let service = self.service;
-        self.context.say(format!("{}: {:.0} requests/s at most", service.name, pilot.capacity));
-        let config = self.config;
-        let fit = |again: bool| {
-            let load = move |&share: &f64| Load {
-                share,
-                seconds: 0.5 * service.fit_s,
-                fitted: true,
-                again,
+        let mut runs = Runs { closed: Vec::new(), loads: Vec::new() };
+        for round in 1..=self.config.rounds {
+            let closed = match self.service.capacity {
+                Some(capacity) => capacity,
+                None => self.closed(&mut running, scratch, round)?,
             };
-            config.fit_shares.iter().map(load)
-        };
-        let judge =
-            |&share: &f64| Load { share, seconds: service.judge_s, fitted: false, again: false };
-        // Half of what is fitted comes before what is judged, and half after it in the opposite order: a
-        // machine that becomes faster is as fast for both in the mean, and how much it does is known.
-        let judged = config.judge_shares.iter().map(judge);
-        let loads: Vec<Load> = fit(false).chain(judged).chain(fit(true).rev()).collect();
-        let mut runs = Vec::new();
-        for (number, load) in loads.into_iter().enumerate() {
-            let (out, done) = (scratch.join(load.name()), scratch.join(load.name() + ".done"));
-            if !done.exists() {
-                let service = self.running(&mut running, scratch)?;
+            runs.closed.push(closed);
+            self.context.say(format!("{}: {closed:.0} requests/s at most", self.service.name));
+            for load in self.loads(round) {
+                let name = load.name();
                 // Another stream of random numbers at each load.
-                let seed = config.seed + number as u64;
+                let seed = self.config.seed + runs.loads.len() as u64;
                 let arguments = [
-                    format!("--rate={:.2}", load.share * pilot.capacity),
-                    format!("--warmup={:.1}s", config.warmup_s),
+                    format!("--rate={:.2}", load.share * runs.capacity()),
+                    format!("--warmup={:.1}s", self.config.warmup_s),
                     format!("--duration={:.1}s", load.seconds),
                     format!("--seed={seed}"),
                 ];
-                self.undisturbed(service, &arguments, &out, &load.name())?;
-                std::fs::write(&done, "")?;
+                let run = self.once(&mut running, scratch, &name, &arguments)?;
+                let step = format!("{}/{name}", self.service.name);
+                let facts =
+                    [("stolen", marks::stolen(&run)), ("processors_busy", marks::busy(&run))];
+                self.context.provenance.round(Round::new(&step, 1, true).with(facts))?;
+                runs.loads.push((load, run));
             }
-            let run = RunFolder::read(&out)?;
-            let step = format!("{}/{}", self.service.name, load.name());
-            let facts = [("stolen", marks::stolen(&run)), ("processors_busy", marks::busy(&run))];
-            self.context.provenance.round(Round::new(&step, 1, true).with(facts))?;
-            runs.push((load, run));
         }
-        Ok((pilot, runs))
+        Ok(runs)
+    }
+
+    /// The loads of a round, in the opposite order in every second one: a slow change of the machine's speed falls on
+    /// all loads alike.
+    fn loads(&self, round: u32) -> Vec<Load> {
+        let (config, service) = (self.config, self.service);
+        let load = |share: f64, seconds: f64, fitted| {
+            let seconds = seconds / f64::from(config.rounds);
+            Load { share, seconds, fitted, round }
+        };
+        let fit = config.fit_shares.iter().map(|&share| load(share, service.fit_s, true));
+        let judge = config.judge_shares.iter().map(|&share| load(share, service.judge_s, false));
+        let mut loads: Vec<Load> = fit.chain(judge).collect();
+        if round.is_multiple_of(2) {
+            loads.reverse();
+        }
+        loads
+    }
+
+    /// Measures a load, unless `scratch` has it.
+    fn once(
+        &self,
+        running: &mut Option<Running>,
+        scratch: &Path,
+        name: &str,
+        arguments: &[String],
+    ) -> anyhow::Result<RunFolder> {
+        let (out, done) = (scratch.join(name), scratch.join(format!("{name}.done")));
+        if !done.exists() {
+            let service = self.running(running, scratch)?;
+            self.undisturbed(service, arguments, &out, name)?;
+            std::fs::write(&done, "")?;
+        }
+        Ok(RunFolder::read(&out)?)
     }
 
     /// The service, started if it is not yet.
@@ -267,7 +293,7 @@ impl Case<'_> {
             let out = scratch.join("heat");
             let _ = std::fs::remove_dir_all(&out);
             let heat = [
-                format!("--clients={}", self.config.pilot_clients),
+                format!("--clients={}", self.config.closed_clients),
                 "--warmup=0s".to_owned(),
                 format!("--duration={:.1}s", self.config.heat_s),
                 format!("--seed={}", self.config.seed + 2000),
@@ -306,20 +332,20 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// Requests/s that a closed loop gets answered.
-    fn pilot(&self, service: &mut Running, scratch: &Path) -> anyhow::Result<f64> {
-        if let Some(capacity) = self.service.capacity {
-            return Ok(capacity);
-        }
-        let out = scratch.join("pilot");
-        let _ = std::fs::remove_dir_all(&out);
+    /// Requests/s that the closed loop of a round gets answered.
+    fn closed(
+        &self,
+        running: &mut Option<Running>,
+        scratch: &Path,
+        round: u32,
+    ) -> anyhow::Result<f64> {
         let arguments = [
-            format!("--clients={}", self.config.pilot_clients),
+            format!("--clients={}", self.config.closed_clients),
             format!("--warmup={:.1}s", self.config.warmup_s),
-            format!("--duration={:.1}s", self.service.pilot_s.unwrap_or(self.config.pilot_s)),
-            format!("--seed={}", self.config.seed + 1000),
+            format!("--duration={:.1}s", self.service.closed_s.unwrap_or(self.config.closed_s)),
+            format!("--seed={}", self.config.seed + 1000 + u64::from(round)),
         ];
-        let run = self.load(service, &arguments, &out)?;
+        let run = self.once(running, scratch, &format!("closed-{round}"), &arguments)?;
         // Not those of the warm-up.
         let (from, to) = run.steps.first().map_or((0, 0), |s| (s.start_unix_us, s.end_unix_us));
         let inside =

@@ -49,8 +49,8 @@ pub(crate) struct Service {
     pub service_ms: Option<f64>,
     /// Requests/s, where a closed loop does not show it.
     pub capacity: Option<f64>,
-    /// Seconds of the closed loop, where those of all are too few.
-    pub pilot_s: Option<f64>,
+    /// Seconds of each closed loop, where those of all are too few.
+    pub closed_s: Option<f64>,
     pub fit_s: f64,
     pub judge_s: f64,
     /// Seconds of a short run, where those of all are too few.
