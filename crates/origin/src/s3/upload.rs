@@ -221,6 +221,9 @@ impl Early<'_> {
                 let pieces = source.pieces.list().get(given..followed).unwrap_or_default();
                 pieces.iter().for_each(|piece| sending.give(piece.clone()));
                 given = followed;
+                // The store begins its work with the first pieces. Where the thread that sends them shares a processor
+                // with this one, it would otherwise begin milliseconds later.
+                std::thread::yield_now();
             }
             followed = source.pieces.list().len();
         }
