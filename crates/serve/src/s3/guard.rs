@@ -88,11 +88,34 @@ fn refused(code: S3ErrorCode, what: &'static str) -> S3Result<()> {
     Err(S3Error::with_message(code, what))
 }
 
+/// Whether the dates of signatures have letters and digits only. `s3s` 0.14 subtracts `b'0'` from each of their bytes before it
+/// checks them: a smaller byte is a panic in builds that check for overflow.
+fn has_plain_dates(headers: &HeaderMap, query: &str) -> bool {
+    let is_plain = |date: &[u8]| date.iter().all(u8::is_ascii_alphanumeric);
+    // The date is what follows the name of the key.
+    let of_credential =
+        |shown: &[u8]| shown.split(|b| *b == b'/').nth(1).is_none_or(|date| is_plain(date));
+    let shown = headers.get_all(AUTHORIZATION).iter().filter_map(|value| value.to_str().ok());
+    let mut credentials = shown.flat_map(|text| text.split("Credential=").skip(1));
+    let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    headers.get_all("x-amz-date").iter().all(|value| is_plain(value.as_bytes()))
+        && credentials.all(|shown| of_credential(shown.as_bytes()))
+        && pairs.all(|(name, value)| {
+            let value: Vec<u8> = percent_encoding::percent_decode_str(value).collect();
+            match name {
+                "X-Amz-Date" => is_plain(&value),
+                "X-Amz-Credential" => of_credential(&value),
+                _ => true,
+            }
+        })
+}
+
 /// Refuses what `s3s` would take.
 ///
 /// # Errors
 ///
-/// `AccessDenied` without a signature of version 4 or with unsigned headers, `NotImplemented` for forms.
+/// `AccessDenied` without a signature of version 4 or with unsigned headers, `AuthorizationHeaderMalformed` for a date that is
+/// none, `NotImplemented` for forms.
 pub fn check<B>(request: &Request<B>) -> S3Result<()> {
     let headers = request.headers();
     let query = request.uri().query().unwrap_or("");
@@ -108,6 +131,10 @@ pub fn check<B>(request: &Request<B>) -> S3Result<()> {
     }
     let shown = headers.get_all(AUTHORIZATION).iter().collect::<Vec<_>>();
     let in_query = signed_of_query(query);
+    if !has_plain_dates(headers, query) {
+        let what = "the date of a signature has the form 20260101 or 20260101T000000Z";
+        return refused(S3ErrorCode::AuthorizationHeaderMalformed, what);
+    }
     let too_long = |pair: &str| {
         let seconds = pair.strip_prefix("X-Amz-Expires=").map(str::parse::<u32>);
         seconds.is_some_and(|seconds| !seconds.is_ok_and(|seconds| seconds <= EXPIRES_S_MAX))
@@ -231,6 +258,22 @@ mod tests {
         }
         check_one("/b/k?X-Amz-SignedHeaders=host", &[("authorization", V4)], denied.clone());
         check_one("/b/k", &[("authorization", V4), ("authorization", V4)], denied);
+        let malformed = Some(S3ErrorCode::AuthorizationHeaderMalformed);
+        check_one(
+            "/b/k",
+            &[("authorization", V4), ("x-amz-date", "2026-01-01")],
+            malformed.clone(),
+        );
+        check_one("/b/k", &[("authorization", &V4.replace("0101", "01 1"))], malformed.clone());
+        let twice = V4.replace("Credential=", "Credential=a/20260101/, Credential=");
+        check_one(
+            "/b/k",
+            &[("authorization", &twice.replace("a/20260101/us", "a/2026!101/us"))],
+            malformed.clone(),
+        );
+        for wrong in ["X-Amz-Date=20260101T00%2E000Z", "X-Amz-Credential=a%2F2026%2D101%2Fus"] {
+            check_one(&format!("/b/k?{wrong}&X-Amz-SignedHeaders=host"), &[], malformed.clone());
+        }
         let form = ("content-type", "Multipart/Form-Data; boundary=x");
         check_one("/b", &[("authorization", V4), form], Some(S3ErrorCode::NotImplemented));
     }
