@@ -88,13 +88,15 @@ fn mean_and_deviation(all: &[f64]) -> (f64, f64) {
     (mean, (off / all.len().saturating_sub(1).max(1) as f64).sqrt())
 }
 
-/// A search's seed is the sweep's, exclusive-or this.
+/// The seeds of the search and of the step after the loads are the sweep's, exclusive-or these: each asks for keys of its
+/// own, because a service with a cache would have those of the others in memory.
 const SEED: u64 = 0x5ea7_c4ed;
+const SEED_AFTER: u64 = 0x5ea7_af7e;
 /// The share of the budget that a search may take.
 const BUDGET: f64 = 0.5;
 
 /// A closed loop with these numbers of clients, one after another. Its steps are a third as long as a repetition.
-fn plan(settings: &Settings, clients: Vec<usize>, name: &str) -> Plan {
+fn plan(settings: &Settings, clients: Vec<usize>, name: &str, seed: u64) -> Plan {
     let third = |length: Option<Length>| match length {
         Some(Length::Seconds(s)) => Some(Length::Seconds(s / 3.0)),
         other => other,
@@ -105,8 +107,7 @@ fn plan(settings: &Settings, clients: Vec<usize>, name: &str) -> Plan {
         length: third(settings.plan.length),
         warmup: third(settings.plan.warmup),
         out: settings.plan.out.join(name),
-        // Keys of its own: a service with a cache would have those that the sweep asks for in memory.
-        seed: settings.plan.seed ^ SEED,
+        seed: settings.plan.seed ^ seed,
         ..settings.plan.clone()
     }
 }
@@ -120,7 +121,7 @@ pub(super) fn search(
 ) -> anyhow::Result<(Search, Budget)> {
     let doubled = std::iter::successors(Some(1usize), |n| n.checked_mul(2));
     let numbers: Vec<usize> = doubled.take_while(|&n| n <= clients_max).collect();
-    let plan = plan(settings, numbers.clone(), "search");
+    let plan = plan(settings, numbers.clone(), "search", SEED);
     let dir = plan.out.clone();
     let mut session = Session::open(&plan, stop)?;
     session.fill(progress)?;
@@ -181,7 +182,7 @@ pub(super) fn after(
     progress: &mut dyn FnMut(&Progress),
 ) {
     let Some(clients) = found.most().filter(|_| found.saturated && !found.missing) else { return };
-    let plan = plan(settings, vec![clients], "search-after");
+    let plan = plan(settings, vec![clients], "search-after", SEED_AFTER);
     let mut measured = || -> anyhow::Result<Option<Found>> {
         let mut session = Session::open(&plan, stop)?;
         let at = At::Clients(clients);
