@@ -14,6 +14,33 @@ const DRIFT: f64 = 0.05;
 const DRIFT_MAX: f64 = 0.2;
 /// A pause between arrivals that chance makes with a probability below this.
 const PAUSE: f64 = 1e-6;
+/// A smaller share of requests that met all servers busy hardly tells how many servers there are.
+const WAITED_MIN: f64 = 0.02;
+
+/// That hardly any request met all servers busy: a sentence. `saturation`: that of the model, requests/s.
+pub(super) fn hardly_waited(found: &Search, saturation: f64) -> Option<String> {
+    let kind = found.best.kind;
+    let servers = kind.servers.filter(|_| kind.lines() == 0)?;
+    let mut all = 0u64;
+    let mut waited = 0u64;
+    for line in &found.lines {
+        let met = line.met(found.best.outside.mean);
+        for (met, _) in met.into_iter().zip(&line.counted).filter(|r| *r.1) {
+            all += 1;
+            waited += u64::from(met >= servers);
+        }
+    }
+    let share = waited as f64 / all.max(1) as f64;
+    (share < WAITED_MIN).then(|| {
+        format!(
+            "Only {:.1} % of the requests met all {servers} servers busy. So the number of servers is hardly known, nor the \
+             saturation of {saturation:.4} requests/s that follows from it; there may be no limit. A heavier load or a closed loop \
+             tells.",
+            100.0 * share
+        )
+    })
+}
+
 /// Pauses that no chance makes: sentences.
 pub(super) fn pauses(found: &Search) -> Vec<String> {
     let mut texts = Vec::new();
@@ -127,4 +154,40 @@ pub(super) fn warnings(
         ));
     }
     texts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::line::{Kind, Line};
+    use super::super::search::{Among, search};
+    use super::super::tests::Service;
+    use super::super::{Options, REQUESTS_MAX};
+    use super::*;
+    use crate::queue::Discipline;
+
+    #[test]
+    fn servers_that_are_hardly_ever_all_busy_are_said_to_be_hardly_known() {
+        let service = |discipline, servers| Service {
+            discipline,
+            servers,
+            heavy: false,
+            mean: 0.010,
+            outside: 0.002,
+        };
+        let said = |service: Service, utilisations: &[f64]| {
+            let steps = service.steps(utilisations, 10_000, 3);
+            let times = steps.iter().filter_map(|step| step.times.as_ref());
+            let lines = times.map(|times| Line::new(times, REQUESTS_MAX).unwrap()).collect();
+            let found = search(lines, Among::Servers(service.servers as u32), &Options::default());
+            let Kind { servers, .. } = found.best.kind;
+            assert_eq!(servers, Some(service.servers as u32));
+            hardly_waited(&found, 123.0)
+        };
+        for discipline in [Discipline::Fifo, Discipline::Shared] {
+            let rarely = said(service(discipline, 4), &[0.1, 0.15, 0.2]).unwrap();
+            assert!(rarely.contains("all 4 servers busy") && rarely.contains("123"), "{rarely}");
+            assert_eq!(said(service(discipline, 4), &[0.3, 0.45, 0.6]), None);
+            assert_eq!(said(service(discipline, 1), &[0.1, 0.15, 0.2]), None);
+        }
+    }
 }

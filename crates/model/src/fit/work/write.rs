@@ -18,7 +18,7 @@ use super::super::black_box::{self, CLASS};
 use super::super::resample::{draw, repetitions};
 use super::super::{Options, ServersFound, Step, law_of};
 use super::between::Between;
-use super::doubts::{in_spells, misfit, pauses, warnings};
+use super::doubts::{hardly_waited, in_spells, misfit, pauses, warnings};
 use super::full::Full;
 use super::line::{Kind, Line};
 use super::lines::shares;
@@ -253,6 +253,9 @@ pub(super) fn worked(
     let misfit = misfit(found, fitted.spells.as_ref());
     model.warnings = warnings(found, &hypotheses, &misfit, given);
     model.warnings.extend(limit(found, options));
+    if given.is_none() && options.closed_loop.is_none() {
+        model.warnings.extend(hardly_waited(found, model.node()?.saturation()));
+    }
     model.warnings.extend(fitted.between.warning());
     model.warnings.extend(fitted.full.and_then(Full::warning));
     model.warnings.extend(kinds::warning(&model.kinds));
