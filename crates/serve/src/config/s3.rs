@@ -43,6 +43,7 @@ impl Config {
     }
 
     pub(super) fn check_s3(&self, mut checks: Checks<'_>) {
+        checks.between("abandoned_s", self.s3.abandoned_s, 0.0, 1e9);
         let Some(listen) = &self.s3.listen else { return };
         if listen.parse::<std::net::SocketAddr>().is_err() {
             checks.must(false, "listen", not_an_address(listen));
@@ -57,7 +58,6 @@ impl Config {
             "listen",
             "S3's protocol is spoken by a gateway, or by a node without members",
         );
-        checks.between("abandoned_s", self.s3.abandoned_s, 0.0, 1e9);
         let buckets = self.s3_buckets();
         for (index, (name, prefix)) in buckets.iter().enumerate() {
             let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-.".contains(&b);

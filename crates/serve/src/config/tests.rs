@@ -42,6 +42,25 @@ fn what_is_printed_reads_as_the_same() {
     assert_eq!(config.devices[0].folders()[5], Path::new("a/05"));
 }
 
+/// An invalid number is refused even if its section is not used yet.
+#[test]
+fn no_number_may_be_nan() {
+    let mut tried = 0;
+    for (section, options) in Config::default().table() {
+        for (name, value) in options.as_table().into_iter().flatten() {
+            let wrong = match value {
+                Value::Float(_) => "nan",
+                Value::Array(all) if all.first().is_some_and(Value::is_float) => "[nan]",
+                _ => continue,
+            };
+            let told = mistakes("", &[&format!("{section}.{name}={wrong}")]);
+            assert!(told.contains(section.as_str()), "{section}.{name}: {told}");
+            tried += 1;
+        }
+    }
+    assert!(tried > 30, "{tried}");
+}
+
 #[test]
 fn overrides_reach_devices() {
     let set = |s: &str| s.to_owned();
