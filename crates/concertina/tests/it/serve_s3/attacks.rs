@@ -3,6 +3,7 @@
 use super::clients::{client, gateway, python, script};
 use super::{ADMIN, Front, READER, WRITER, before};
 use crate::origin_s3::Store;
+use crate::serve_client::Client;
 
 fn attack(test: &str, with: &str, start: impl FnOnce() -> Front) {
     let Some(python) = python(test) else { return };
@@ -55,4 +56,18 @@ fn a_key_that_asks_too_much_is_told_to_slow_down() {
         "s3_limits.py",
         start,
     );
+}
+
+/// A client that waits for `100 Continue` sends no body after an error: it must not use the connection again.
+#[test]
+fn an_error_before_the_body_ends_the_connection() {
+    let front = Front::start(&[]);
+    let address = front.address.parse().unwrap();
+    for (expect, closes) in [(Some(("expect", "100-continue")), true), (None, false)] {
+        let headers: Vec<(&str, &str)> = expect.into_iter().collect();
+        let refused = Client::connect(address).send("PUT", "/objects/a", &headers, Some(b"bytes"));
+        let refused = refused.unwrap();
+        assert_eq!(refused.status, 403, "{refused:?}");
+        assert_eq!(refused.header("connection") == Some("close"), closes, "{refused:?}");
+    }
 }
