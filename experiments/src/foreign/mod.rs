@@ -152,7 +152,7 @@ struct Case<'a> {
 
 /// What was measured of a service.
 struct Runs {
-    /// Requests/s that the closed loop of each round got answered; of a service that has no capacity, those of `config.toml`.
+    /// Throughput of the closed loop of each round, requests/s; the capacity in `config.toml` if it has one.
     closed: Vec<f64>,
     loads: Vec<(Load, RunFolder)>,
 }

@@ -9,7 +9,7 @@ use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 
 use crate::serve_client::{Client, bytes, spawn, start};
 
-/// Connections, the asking one among them; `None` if the server has none left for the question.
+/// The number of open connections, this one included; `None` if the server refuses this one.
 fn connections(address: SocketAddr) -> Option<u64> {
     let reply = Client::connect(address).get("/admin/status");
     let status: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
