@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{
-    ALLOW, AUTHORIZATION, CONNECTION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue,
+    ALLOW, AUTHORIZATION, CONNECTION, CONTENT_TYPE, EXPECT, HeaderMap, HeaderName, HeaderValue,
     RETRY_AFTER, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{Method, Request, Response, StatusCode};
@@ -357,9 +357,13 @@ async fn connection<S: Service>(
             let (shared, lane) = (shared.clone(), lane.clone());
             let replying = phase.begin();
             let stays = stays && !phase.is_handed();
+            // A client that waits for `100 Continue` sends no body after an error, so the connection ends. If the reply does
+            // not say so, botocore sends its next request on it and takes this reply for the answer.
+            let waits = request.headers().contains_key(EXPECT);
             async move {
                 let mut response = admitted(&shared, &lane, seat, from, request).await;
-                if shared.is_stopping() && !(stays && inherited::keeps()) {
+                let ends = waits && !response.status().is_success();
+                if ends || shared.is_stopping() && !(stays && inherited::keeps()) {
                     let close = HeaderValue::from_static("close");
                     response.headers_mut().insert(CONNECTION, close);
                 }

@@ -36,7 +36,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use engine::Key;
-use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HeaderMap, HeaderValue, RETRY_AFTER};
+use http::header::{CONTENT_LENGTH, HeaderMap, HeaderValue, RETRY_AFTER};
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use model::window::{Operation, Outcome};
@@ -322,13 +322,15 @@ impl Quick for S3 {
     }
 }
 
-impl S3 {
-    /// The reply to a request that is not for health.
-    async fn reply(
+impl Service for S3 {
+    async fn answer(
         self: &Arc<Self>,
         lane: &Arc<Lane>,
         request: Request<Incoming>,
     ) -> Response<ReplyBody> {
+        if web::is_health(request.uri().path()) {
+            return crate::admin::alive();
+        }
         let is_head = request.method() == Method::HEAD;
         if let Some(plain) = shortcut::allowed(&self.inner.keys, &request, SystemTime::now()) {
             return self.inner.read(lane, &plain, &request).await;
@@ -348,26 +350,6 @@ impl S3 {
         };
         if is_head && !response.status().is_success() {
             *response.body_mut() = ReplyBody::empty(None);
-        }
-        response
-    }
-}
-
-impl Service for S3 {
-    async fn answer(
-        self: &Arc<Self>,
-        lane: &Arc<Lane>,
-        request: Request<Incoming>,
-    ) -> Response<ReplyBody> {
-        if web::is_health(request.uri().path()) {
-            return crate::admin::alive();
-        }
-        // A client that waits for `100 Continue` and gets an error sends no body, so that the connection ends with the
-        // reply. botocore uses it again if it has not seen the end yet, and takes this reply for the next one, too.
-        let waits = request.headers().contains_key(EXPECT);
-        let mut response = self.reply(lane, request).await;
-        if waits && !response.status().is_success() {
-            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         response
     }

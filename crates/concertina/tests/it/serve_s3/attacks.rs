@@ -61,13 +61,14 @@ fn a_key_that_asks_too_much_is_told_to_slow_down() {
 /// A client that waits for `100 Continue` sends no body after an error: it must not use the connection again.
 #[test]
 fn an_error_before_the_body_ends_the_connection() {
-    let front = Front::start(&[]);
-    let address = front.address.parse().unwrap();
-    for (expect, closes) in [(Some(("expect", "100-continue")), true), (None, false)] {
-        let headers: Vec<(&str, &str)> = expect.into_iter().collect();
-        let refused = Client::connect(address).send("PUT", "/objects/a", &headers, Some(b"bytes"));
-        let refused = refused.unwrap();
-        assert_eq!(refused.status, 403, "{refused:?}");
-        assert_eq!(refused.header("connection") == Some("close"), closes, "{refused:?}");
+    let front = Front::start(&["serve.token=of-clients"]);
+    for (address, refusal) in [(&front.address, 403), (&front.http, 401)] {
+        for (expect, closes) in [(Some(("expect", "100-continue")), true), (None, false)] {
+            let headers: Vec<(&str, &str)> = expect.into_iter().collect();
+            let mut client = Client::connect(address.parse().unwrap());
+            let refused = client.send("PUT", "/objects/a", &headers, Some(b"bytes")).unwrap();
+            assert_eq!(refused.status, refusal, "{refused:?}");
+            assert_eq!(refused.header("connection") == Some("close"), closes, "{refused:?}");
+        }
     }
 }
