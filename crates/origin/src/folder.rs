@@ -11,7 +11,7 @@
 //! folder (0.5 s for half a million) and the metadata of those that it returns: it is for
 //! administration, not for serving.
 
-use std::collections::BinaryHeap;
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
 use std::ops::Range;
@@ -30,8 +30,8 @@ use super::pool::Pool;
 use super::sharing::{Entered, Sharing, Turns};
 use super::temporary::{Temporary, sync_parent};
 use super::{
-    Attributes, BoxFuture, Chunks, Condition, Error, Fence, Found, Listed, Metadata, Origin,
-    Staged, VersionHasher, Whole, fenced, now_unix_us,
+    Attributes, BoxFuture, Chunks, Condition, Entry, Error, Fence, Found, KeyRange, Listed,
+    Metadata, Origin, Staged, VersionHasher, Whole, behind, fenced, now_unix_us,
 };
 
 /// Bytes read or written by one call.
@@ -163,49 +163,44 @@ impl Tree {
         Ok(true)
     }
 
-    /// Returns the first `limit` objects in key order. Skips files that were removed meanwhile or
+    /// Returns the first `limit` entries in byte order. Skips files that were removed meanwhile or
     /// are damaged and fills the page with later ones, so that only the last page is shorter than
     /// `limit`.
-    fn list(
-        &self,
-        prefix: &[u8],
-        after: Option<&[u8]>,
-        limit: usize,
-    ) -> Result<Vec<Listed>, Error> {
-        let mut listed = Vec::with_capacity(limit);
-        let mut after = after.map(<[u8]>::to_vec);
+    fn entries(&self, mut range: KeyRange, limit: usize) -> Result<Vec<Entry>, Error> {
+        let mut entries = Vec::with_capacity(limit);
         loop {
-            let wanted = limit - listed.len();
-            let keys = self.smallest(prefix, after.as_deref(), wanted)?;
-            let last = keys.len() < wanted;
-            after = keys.last().cloned().or(after);
-            for key in keys {
+            let wanted = limit - entries.len();
+            let found = self.smallest(&range, wanted)?;
+            let last = found.len() < wanted;
+            for (key, is_group) in found {
+                range.after = Some(if is_group { behind(&key) } else { key.clone() });
+                if is_group {
+                    entries.push(Entry::Group(key));
+                    continue;
+                }
                 match self.open(&key) {
                     Ok(Some((_, end))) => {
-                        listed.push(Listed { key: Key::from(key), metadata: end.metadata });
+                        let listed = Listed { key: Key::from(key), metadata: end.metadata };
+                        entries.push(Entry::Object(listed));
                     }
                     Ok(None) | Err(Error::Damaged(_)) => {}
                     Err(error) => return Err(error),
                 }
             }
-            if last || listed.len() == limit {
+            if last || entries.len() == limit {
                 self.entered.identity.check()?;
-                return Ok(listed);
+                return Ok(entries);
             }
         }
     }
 
-    /// Returns the `limit` smallest keys. Memory is bounded by `limit`, whatever the number of
-    /// objects.
-    fn smallest(
-        &self,
-        prefix: &[u8],
-        after: Option<&[u8]>,
-        limit: usize,
-    ) -> Result<Vec<Vec<u8>>, Error> {
+    /// Returns the `limit` smallest keys and groups, and which are groups. Memory is bounded by
+    /// `limit`, whatever the number of objects.
+    fn smallest(&self, range: &KeyRange, limit: usize) -> Result<BTreeMap<Vec<u8>, bool>, Error> {
         self.entered.identity.check()?;
+        let prefix = &range.prefix;
         let failed = |e: &io::Error| Error::of_io(e, "list");
-        let mut smallest: BinaryHeap<Vec<u8>> = BinaryHeap::new();
+        let mut smallest: BTreeMap<Vec<u8>, bool> = BTreeMap::new();
         for shard in 0..=255u8 {
             let shard = self.root.join(format!("{shard:02x}"));
             for entry in fs::read_dir(&shard).map_err(|e| failed(&e))? {
@@ -226,18 +221,21 @@ impl Tree {
                     }
                     None => continue,
                 };
-                if !key.starts_with(prefix) || after.is_some_and(|after| key.as_slice() <= after) {
+                if !range.holds(&key) {
                     continue;
                 }
-                if smallest.len() < limit {
-                    smallest.push(key);
-                } else if smallest.peek().is_some_and(|largest| key < *largest) {
-                    smallest.pop();
-                    smallest.push(key);
+                let group = range.group_of(&key);
+                let (entry, is_group) = (group.unwrap_or(&key), group.is_some());
+                let full = smallest.len() >= limit;
+                if full && smallest.last_key_value().is_none_or(|(last, _)| entry >= &last[..]) {
+                    continue;
+                }
+                if smallest.insert(entry.to_vec(), is_group).is_none() && full {
+                    smallest.pop_last();
                 }
             }
         }
-        Ok(smallest.into_sorted_vec())
+        Ok(smallest)
     }
 }
 
@@ -382,17 +380,9 @@ impl Origin for Folder {
         })
     }
 
-    fn list(
-        &self,
-        prefix: &[u8],
-        after: Option<&[u8]>,
-        limit: usize,
-    ) -> BoxFuture<'_, Result<Vec<Listed>, Error>> {
-        let (tree, prefix) = (self.tree.clone(), prefix.to_vec());
-        let after = after.map(<[u8]>::to_vec);
-        Box::pin(
-            async move { self.pool.run(move || tree.list(&prefix, after.as_deref(), limit)).await },
-        )
+    fn entries(&self, range: &KeyRange, limit: usize) -> BoxFuture<'_, Result<Vec<Entry>, Error>> {
+        let (tree, range) = (self.tree.clone(), range.clone());
+        Box::pin(async move { self.pool.run(move || tree.entries(range, limit)).await })
     }
 
     fn check(&self) -> BoxFuture<'_, Result<(), Error>> {

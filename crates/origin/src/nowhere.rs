@@ -6,8 +6,8 @@ use std::ops::Range;
 use engine::Key;
 
 use super::{
-    Attributes, BoxFuture, Chunks, Condition, Error, Found, Listed, Metadata, Origin, Staged,
-    VersionHasher, now_unix_us,
+    Attributes, BoxFuture, Chunks, Condition, Entry, Error, Found, KeyRange, Metadata, Origin,
+    Staged, VersionHasher, now_unix_us,
 };
 
 /// Keeps nothing. What was written is in the tiers in front of it, or gone.
@@ -68,12 +68,7 @@ impl Origin for Nowhere {
         Box::pin(ready(Ok(false)))
     }
 
-    fn list(
-        &self,
-        _prefix: &[u8],
-        _after: Option<&[u8]>,
-        _limit: usize,
-    ) -> BoxFuture<'_, Result<Vec<Listed>, Error>> {
+    fn entries(&self, _: &KeyRange, _: usize) -> BoxFuture<'_, Result<Vec<Entry>, Error>> {
         let why = "a cache (origin.kind = \"none\") has no list of its objects";
         Box::pin(ready(Err(Error::Refused(why.to_owned()))))
     }

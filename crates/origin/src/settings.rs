@@ -154,6 +154,9 @@ crate::section! {
         /// s3: memory for all uploads in progress, each of which takes up to 16MiB. A PUT beyond it
         /// is answered 503.
         pub uploads_bytes_max: Size = Size(256 << 20),
+        /// s3: memory for the metadata of listed objects. A listing costs one request to the store
+        /// for each 1000 objects that it holds, and one more for each other object.
+        pub listed_bytes_max: Size = Size(32 << 20),
         /// Maximum concurrent requests to the origin.
         pub parallel: u32 = 16,
         /// Maximum reads waiting or in progress; requests that need a further one are answered 503.

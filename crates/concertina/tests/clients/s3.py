@@ -264,6 +264,14 @@ def multipart():
     s3.put_object(Bucket=BUCKET, Key="copied", Body=b"anew")
     refused("NoSuchUpload", complete, **upload, MultipartUpload={"Parts": [{"PartNumber": 1, "ETag": etag}]})
     begun = s3.create_multipart_upload(Bucket=BUCKET, Key="aborted")
+    # Uploads under way are kept among the objects, and shown by no delimiter.
+    for delimiter in ["/", "s", "3"]:
+        page = s3.list_objects_v2(Bucket=BUCKET, Prefix="!", Delimiter=delimiter)
+        assert page["KeyCount"] == 0, page
+    s3.put_object(Bucket=BUCKET, Key="!sea", Body=b"x")
+    page = s3.list_objects_v2(Bucket=BUCKET, Prefix="!", Delimiter="s")
+    assert [one["Prefix"] for one in page["CommonPrefixes"]] == ["!s"], page
+    s3.delete_object(Bucket=BUCKET, Key="!sea")
     upload = {"Bucket": BUCKET, "Key": "aborted", "UploadId": begun["UploadId"]}
     s3.upload_part(**upload, PartNumber=1, Body=b"x")
     s3.abort_multipart_upload(**upload)

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use engine::Key;
 use origin::{
-    Attributes, BoxFuture, Chunks, Condition, Error, Folder, Metadata, Origin, Sharing, Staged,
-    Whole,
+    Attributes, BoxFuture, Chunks, Condition, Entry, Error, Folder, KeyRange, Metadata, Origin,
+    Sharing, Staged, Whole, behind,
 };
 
 use crate::serve_client::bytes;
@@ -208,6 +208,11 @@ async fn unusual_keys(origin: &dyn Origin, other: &dyn Origin) {
         "\u{feff}",
         "q?x=1&y#z",
         "back\\slash",
+        "d/e/f",
+        "d/e/g",
+        "d/e.",
+        "d-",
+        "d/é//x",
     ]
     .iter()
     .map(|text| text.as_bytes().to_vec())
@@ -241,6 +246,7 @@ async fn unusual_keys(origin: &dyn Origin, other: &dyn Origin) {
         }
         assert!(listed == keys, "{limit}: {listed:?}");
     }
+    groups(other, &keys).await;
     for prefix in [&b"/"[..], b"a", b"\xfe", b"\xc3", &[0xfe; 1023], b"k", b"!"] {
         let expected: Vec<_> = keys.iter().filter(|key| key.starts_with(prefix)).collect();
         let listed = origin.list(prefix, None, 1000).await.unwrap();
@@ -256,6 +262,62 @@ async fn unusual_keys(origin: &dyn Origin, other: &dyn Origin) {
     }
     for name in keys {
         assert!(origin.delete(&Key::from(name)).await.unwrap());
+    }
+}
+
+/// What a listing of sorted keys holds, as key or group, and whether it is a group: its naive twin.
+fn entries_of(keys: &[Vec<u8>], range: &KeyRange, limit: usize) -> Vec<(Vec<u8>, bool)> {
+    let mut entries: Vec<(Vec<u8>, bool)> = Vec::new();
+    for key in keys {
+        let later = range.after.as_ref().is_none_or(|after| key > after);
+        if !key.starts_with(&range.prefix) || !later {
+            continue;
+        }
+        let (rest, length) = (&key[range.prefix.len()..], range.delimiter.len());
+        let at = (0..rest.len()).find(|at| length > 0 && rest[*at..].starts_with(&range.delimiter));
+        let entry = match at {
+            Some(at) => (key[..range.prefix.len() + at + length].to_vec(), true),
+            None => (key.clone(), false),
+        };
+        if entries.last() != Some(&entry) {
+            entries.push(entry);
+        }
+    }
+    entries.truncate(limit);
+    entries
+}
+
+/// Listings by several delimiters, from several positions, in pages of several lengths.
+async fn groups(origin: &dyn Origin, keys: &[Vec<u8>]) {
+    for delimiter in [&b"/"[..], b"a", b"\xfe"] {
+        for prefix in [&b""[..], b"d", b"p/"] {
+            let range = KeyRange::new(prefix).grouped(delimiter);
+            let every = keys.iter().step_by(7).cloned();
+            let starts = every.chain(keys.iter().step_by(13).map(|key| behind(&key[..1])));
+            for after in [None].into_iter().chain(starts.map(Some)) {
+                let range = range.clone().after(after);
+                let listed = origin.entries(&range, 3).await.unwrap();
+                let shown = |one: &Entry| (one.key().to_vec(), matches!(one, Entry::Group(_)));
+                let listed: Vec<_> = listed.iter().map(shown).collect();
+                assert_eq!(listed, entries_of(keys, &range, 3), "{range:?}");
+            }
+            for limit in [2, 1000] {
+                let (mut rest, mut listed) = (range.clone(), Vec::new());
+                loop {
+                    let page = origin.entries(&rest, limit).await.unwrap();
+                    rest.after = page.last().map(Entry::end).or(rest.after);
+                    let full = page.len() == limit;
+                    listed.extend(page.into_iter().map(|one| {
+                        let is_group = matches!(one, Entry::Group(_));
+                        (one.key().to_vec(), is_group)
+                    }));
+                    if !full {
+                        break;
+                    }
+                }
+                assert_eq!(listed, entries_of(keys, &range, usize::MAX), "{limit}: {range:?}");
+            }
+        }
     }
 }
 
@@ -278,6 +340,8 @@ async fn listing(origin: &dyn Origin, other: &dyn Origin) {
     assert_eq!(list("", None, 3).await, sorted[..3]);
     let below = [key("p/1"), key("p/2"), key("p/3"), key(&long)];
     assert_eq!(list("p/", None, 100).await, below);
+    let whole: Vec<Vec<u8>> = sorted.iter().map(|key| key.to_vec()).collect();
+    groups(other, &whole).await;
     assert_eq!(list("p/", Some("p/2"), 1).await, below[2..3]);
     assert_eq!(list("p/", Some("q"), 9).await, []);
     assert_eq!(list(&long, None, 9).await, below[3..]);

@@ -3,6 +3,7 @@
 mod again;
 mod early;
 mod late;
+mod listed;
 mod lost;
 
 use std::fs;

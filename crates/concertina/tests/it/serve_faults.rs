@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use engine::Key;
 use origin::{
-    Attributes, BoxFuture, Chunks, Condition, Error, Folder, Found, Listed, Metadata, Origin,
-    Sharing, Staged,
+    Attributes, BoxFuture, Chunks, Condition, Entry, Error, Folder, Found, KeyRange, Metadata,
+    Origin, Sharing, Staged,
 };
 
 use crate::serve_client::{Client, bytes, spawn, start_on};
@@ -120,13 +120,8 @@ impl Origin for Faulty {
             self.inner.delete(&key).await
         })
     }
-    fn list(
-        &self,
-        prefix: &[u8],
-        after: Option<&[u8]>,
-        limit: usize,
-    ) -> BoxFuture<'_, Result<Vec<Listed>, Error>> {
-        self.inner.list(prefix, after, limit)
+    fn entries(&self, range: &KeyRange, limit: usize) -> BoxFuture<'_, Result<Vec<Entry>, Error>> {
+        self.inner.entries(range, limit)
     }
 }
 

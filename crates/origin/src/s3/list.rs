@@ -3,9 +3,11 @@
 //!
 //! A store lists names in byte order, which within each kind is the order of the keys (`name`). A
 //! page therefore costs a number of requests proportional to its length, wherever it begins. The
-//! store's listing lacks our metadata, so each object of a page costs a HEAD. The name of an
-//! escaped key over 120 bytes holds only its first 120; all keys that share them are read and
-//! sorted together.
+//! store's listing lacks our metadata, so an object of a page costs a HEAD unless it was listed
+//! before (`described`). The name of an escaped key over 120 bytes holds only its first 120; all
+//! keys that share them are read and sorted together.
+
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use engine::Key;
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -13,20 +15,28 @@ use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::path::Path;
 use serde::Deserialize;
 
-use super::super::{Error, Listed};
+use super::super::{Entry, Error, KEY_BYTES_MAX, KeyRange, Listed, behind};
+use super::described::Seen;
 use super::errors::{Access, Trouble};
 use super::http::Page;
-use super::name::{ESCAPED, Named, key_of, name_of, shared_digits};
-use super::{Store, attributes};
+use super::name::{ESCAPED, Named, is_plain, key_of, name_of, shared_digits};
+use super::{Head, Store, attributes};
 
 /// The most names in a page of the store's listing.
 const PAGE_NAMES: usize = 1000;
+
+/// Entries that are asked for first where groups may swallow them.
+const FEW: usize = 16;
+/// The delimiter by which the store itself groups plain names: nearly all clients use this one, and
+/// the names of escaped keys are a group of their own with it.
+const SLASH: &str = "/";
 
 /// The fields of a page that are used.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub(super) struct ListBucketResult {
     contents: Vec<Contents>,
+    common_prefixes: Vec<CommonPrefix>,
     next_continuation_token: Option<String>,
 }
 
@@ -34,60 +44,131 @@ pub(super) struct ListBucketResult {
 #[serde(rename_all = "PascalCase")]
 struct Contents {
     key: String,
+    #[serde(rename = "ETag")]
+    etag: Option<String>,
+    size: Option<u64>,
+    last_modified: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct CommonPrefix {
+    prefix: String,
+}
+
+/// A name, or what a group of names begins with.
+struct Name {
+    text: String,
+    what: What,
+}
+
+/// What a listing says of a key.
+enum What {
+    /// An object, and what the store says of it if that is enough to recognise it.
+    Object(Option<Seen>),
+    Group,
+}
+
+impl From<Contents> for Name {
+    fn from(of: Contents) -> Name {
+        let Contents { key, etag, size, last_modified } = of;
+        let seen = etag.zip(size).zip(last_modified);
+        let seen = seen.map(|((etag, size), modified)| Seen::new(&key, etag, size, &modified));
+        Name { text: key, what: What::Object(seen) }
+    }
+}
+
+impl From<CommonPrefix> for Name {
+    fn from(of: CommonPrefix) -> Name {
+        Name { text: of.prefix, what: What::Group }
+    }
+}
+
+/// A key of a listing, or a group.
+struct Candidate {
+    key: Vec<u8>,
+    what: What,
+}
+
+impl Candidate {
+    /// An object of which nothing is known yet.
+    fn unseen(key: Vec<u8>) -> Candidate {
+        Candidate { key, what: What::Object(None) }
+    }
+
+    /// The position after it.
+    fn end(&self) -> Vec<u8> {
+        match self.what {
+            What::Object(_) => self.key.clone(),
+            What::Group => behind(&self.key),
+        }
+    }
+}
+
+/// How the names of keys are written.
+#[derive(Clone, Copy)]
+enum Kind {
+    Plain,
+    Escaped,
+}
+
+/// Where a page of the store's listing begins, and by what it is grouped.
+#[derive(Clone, Default)]
+pub(super) struct PageOf {
+    after: Option<String>,
+    token: Option<String>,
+    delimiter: Option<&'static str>,
 }
 
 /// Iterates over the names of one kind, page by page.
 struct Names<'a> {
     store: &'a Store,
     start: String,
-    after: Option<String>,
+    of: PageOf,
     limit: usize,
-    page: std::vec::IntoIter<String>,
-    token: Option<String>,
+    page: std::vec::IntoIter<Name>,
     ended: bool,
     last: String,
 }
 
 impl Names<'_> {
-    async fn next(&mut self) -> Result<Option<String>, Error> {
+    async fn next(&mut self) -> Result<Option<Name>, Error> {
         loop {
             if let Some(name) = self.page.next() {
-                if name <= self.last {
+                let text = &name.text;
+                if *text <= self.last {
                     return Err(Error::Failed(format!(
                         "a listing at {}: the store does not list names in the order of their \
-                         bytes ({:?} after {:?}), so pages would miss some",
-                        self.store.place, name, self.last
+                         bytes ({text:?} after {:?}), so pages would miss some",
+                        self.store.place, self.last
                     )));
                 }
-                self.last.clone_from(&name);
+                self.last.clone_from(text);
                 return Ok(Some(name));
             }
             if self.ended {
                 return Ok(None);
             }
-            // A token replaces the start position.
-            let after = if self.token.is_some() { None } else { self.after.clone() };
-            let page = self.store.page(&self.start, after, self.token.take(), self.limit).await;
+            let page = self.store.page(&self.start, self.of.clone(), self.limit).await;
             let page = page.map_err(|trouble| trouble.error)?;
-            self.token = page.next_continuation_token.filter(|token| !token.is_empty());
-            self.ended = self.token.is_none();
-            let names: Vec<String> = page.contents.into_iter().map(|one| one.key).collect();
+            // A token replaces the start position.
+            self.of.token = page.next_continuation_token.filter(|token| !token.is_empty());
+            self.of.after = None;
+            self.ended = self.of.token.is_none();
+            let mut names: Vec<Name> = page.contents.into_iter().map(Name::from).collect();
+            if !page.common_prefixes.is_empty() {
+                names.extend(page.common_prefixes.into_iter().map(Name::from));
+                names.sort_by(|one, other| one.text.cmp(&other.text));
+            }
             self.page = names.into_iter();
         }
     }
 }
 
-/// The selection of keys of a listing.
-struct Selection<'a> {
-    prefix: &'a [u8],
-    after: Option<&'a [u8]>,
+/// The keys of a listing, and how many of them are wanted.
+struct Selection {
+    range: KeyRange,
     limit: usize,
-}
-
-impl Selection<'_> {
-    fn fits(&self, key: &[u8]) -> bool {
-        key.starts_with(self.prefix) && self.after.is_none_or(|after| key > after)
-    }
 }
 
 /// Returns the longest prefix of `bytes` that is valid as a text parameter of a listing.
@@ -99,98 +180,206 @@ fn text_of(bytes: &[u8]) -> &str {
     end.map_or(text, |(at, _)| &text[..at])
 }
 
+/// Returns a position for the store's listing of names that are text, which is not after `bytes`.
+fn position_of(bytes: &[u8]) -> String {
+    let text = text_of(bytes);
+    // Where a group ends, no text that begins with it follows.
+    let is_end = bytes.len() > KEY_BYTES_MAX && bytes[text.len()..].iter().all(|byte| *byte == 255);
+    if is_end { format!("{text}\u{10ffff}") } else { text.to_owned() }
+}
+
 impl Store {
-    /// Returns the first objects in key order. Skips objects that were removed meanwhile and fills
+    /// Returns the first entries in byte order. Skips objects that were removed meanwhile and fills
     /// the page with later ones, so that only the last page is shorter than `limit`.
-    pub(super) async fn list(
+    pub(super) async fn entries(
         &self,
-        prefix: &[u8],
-        mut after: Option<Vec<u8>>,
+        mut range: KeyRange,
         limit: usize,
-    ) -> Result<Vec<Listed>, Error> {
-        let mut listed = Vec::new();
+    ) -> Result<Vec<Entry>, Error> {
+        let mut entries = Vec::new();
         loop {
-            let wanted = limit - listed.len();
-            let selection = Selection { prefix, after: after.as_deref(), limit: wanted };
-            let mut keys = self.plain_keys(&selection).await?;
-            keys.extend(self.escaped_keys(&selection).await?);
-            keys.sort();
-            keys.truncate(wanted);
-            let last = keys.len() < wanted;
-            after = keys.last().cloned().or(after);
-            let looks = stream::iter(keys).map(|key| self.listed(key)).buffered(self.parallel);
-            let found: Vec<Option<Listed>> = looks.try_collect().await?;
-            listed.extend(found.into_iter().flatten());
-            if last || listed.len() == limit {
-                return Ok(listed);
+            let wanted = limit - entries.len();
+            let selection = Selection { range: range.clone(), limit: wanted };
+            let mut found = self.plain(&selection).await?;
+            found.extend(self.grouped(&selection, Kind::Escaped).await?);
+            found.sort_by(|one, other| one.key.cmp(&other.key));
+            // A group may be of both kinds.
+            found.dedup_by(|one, other| one.key == other.key);
+            found.truncate(wanted);
+            let last = found.len() < wanted;
+            range.after = found.last().map(Candidate::end).or(range.after);
+            let looks = stream::iter(found).map(|one| self.entry(one)).buffered(self.parallel);
+            let found: Vec<Option<Entry>> = looks.try_collect().await?;
+            entries.extend(found.into_iter().flatten());
+            if last || entries.len() == limit {
+                return Ok(entries);
             }
         }
     }
 
-    async fn listed(&self, key: Vec<u8>) -> Result<Option<Listed>, Error> {
-        let (path, _) = self.path(&key)?;
-        let head = self.head(&path).await?;
-        Ok(head.map(|head| Listed { key: Key::from(key), metadata: head.metadata }))
-    }
-
-    fn names(&self, start: String, after: Option<String>, limit: usize) -> Names<'_> {
-        // A start position before the first name is useless, and some stores reject it.
-        let after = after.filter(|after| *after > start);
-        let limit = limit.clamp(1, PAGE_NAMES);
-        Names {
-            store: self,
-            start,
-            after,
-            limit,
-            page: Vec::new().into_iter(),
-            token: None,
-            ended: false,
-            last: String::new(),
+    async fn entry(&self, Candidate { key, what }: Candidate) -> Result<Option<Entry>, Error> {
+        let What::Object(seen) = what else { return Ok(Some(Entry::Group(key))) };
+        let object =
+            |key, metadata| Ok(Some(Entry::Object(Listed { key: Key::from(key), metadata })));
+        if let Some(metadata) = seen.as_ref().and_then(|seen| self.described.get(seen)) {
+            return object(key, metadata);
         }
+        let (path, _) = self.path(&key)?;
+        let Some(Head { meta, metadata, .. }) = self.head(&path).await? else { return Ok(None) };
+        if let Some(seen) = seen {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            self.described.set(&seen, &meta, &metadata, now.as_secs() as i64);
+        }
+        object(key, metadata)
     }
 
-    async fn plain_keys(&self, selection: &Selection<'_>) -> Result<Vec<Vec<u8>>, Error> {
-        let begin = |bytes: &[u8]| format!("{}{}", self.prefix, text_of(bytes));
-        let start = begin(selection.prefix);
-        let escaped = format!("{}{ESCAPED}", self.prefix);
-        let mut names = self.names(start.clone(), selection.after.map(begin), selection.limit);
+    /// Names that begin with `start`, by pages of at most `limit`.
+    fn names(&self, start: String, mut of: PageOf, limit: usize) -> Names<'_> {
+        // A start position before the first name is useless, and some stores reject it.
+        of.after = of.after.filter(|after| *after > start);
+        let limit = limit.clamp(1, PAGE_NAMES);
+        let page = Vec::new().into_iter();
+        Names { store: self, start, of, limit, page, ended: false, last: String::new() }
+    }
+
+    /// The first plain keys and groups of them.
+    async fn plain(&self, selection: &Selection) -> Result<Vec<Candidate>, Error> {
+        let range = &selection.range;
+        if range.delimiter != SLASH.as_bytes() {
+            return self.grouped(selection, Kind::Plain).await;
+        }
+        // The store need not agree on whether a group is listed that begins before the position.
+        let inside = range.after.as_deref().filter(|after| after.starts_with(&range.prefix));
+        let Some(group) = inside.and_then(|after| range.group_of(after)) else {
+            return self.plain_keys(selection, Some(SLASH)).await;
+        };
+        let (group, end) = (group.to_vec(), behind(group));
         let mut keys = Vec::new();
-        while keys.len() < selection.limit {
-            let Some(name) = names.next().await? else { break };
-            if name.starts_with(&escaped) {
-                // Skip all escaped names: `~` is greater than any digit.
-                names = self.names(start.clone(), Some(format!("{escaped}~")), selection.limit);
+        if inside.is_some_and(|after| *after < *end) {
+            let rest = KeyRange::new(&group).after(range.after.clone());
+            let first = self.plain_keys(&Selection { range: rest, limit: 1 }, None).await?;
+            if !first.is_empty() {
+                keys.push(Candidate { key: group, what: What::Group });
+            }
+        }
+        let limit = selection.limit - keys.len();
+        if limit > 0 {
+            let range = range.clone().after(Some(end));
+            keys.extend(self.plain_keys(&Selection { range, limit }, Some(SLASH)).await?);
+        }
+        Ok(keys)
+    }
+
+    /// The first plain keys, grouped by the store if there is a delimiter.
+    async fn plain_keys(
+        &self,
+        selection: &Selection,
+        delimiter: Option<&'static str>,
+    ) -> Result<Vec<Candidate>, Error> {
+        let Selection { range, limit } = selection;
+        let start = format!("{}{}", self.prefix, text_of(&range.prefix));
+        let escaped = format!("{}{ESCAPED}", self.prefix);
+        let after = range.after.as_deref().map(|it| format!("{}{}", self.prefix, position_of(it)));
+        let mut names = self.names(start.clone(), PageOf { after, delimiter, token: None }, *limit);
+        let mut keys = Vec::new();
+        while keys.len() < *limit {
+            let Some(Name { text, what }) = names.next().await? else { break };
+            if text.starts_with(&escaped) {
+                if matches!(what, What::Object(_)) {
+                    // Skip all escaped names: `~` is greater than any digit.
+                    let after = Some(format!("{escaped}~"));
+                    let of = PageOf { after, delimiter, token: None };
+                    names = self.names(start.clone(), of, *limit);
+                }
                 continue;
             }
-            if let Some(Named::Whole(key)) = key_of(&name, &self.prefix)
-                && selection.fits(&key)
-            {
-                keys.push(key);
+            match what {
+                What::Object(_) => {
+                    if let Some(Named::Whole(key)) = key_of(&text, &self.prefix)
+                        && range.holds(&key)
+                    {
+                        keys.push(Candidate { key, what });
+                    }
+                }
+                What::Group => {
+                    let key = text.strip_prefix(&self.prefix).unwrap_or_default();
+                    let is_later =
+                        range.after.as_deref().is_none_or(|after| *after < *behind(key.as_bytes()));
+                    // Other tools' names may be of no key.
+                    let is_ours =
+                        is_plain(&format!("{key}x")) && key.as_bytes().starts_with(&range.prefix);
+                    if is_ours && is_later {
+                        keys.push(Candidate { key: key.into(), what });
+                    }
+                }
             }
         }
         Ok(keys)
     }
 
-    async fn escaped_keys(&self, selection: &Selection<'_>) -> Result<Vec<Vec<u8>>, Error> {
+    async fn keys(&self, selection: &Selection, kind: Kind) -> Result<Vec<Candidate>, Error> {
+        match kind {
+            Kind::Plain => self.plain_keys(selection, None).await,
+            Kind::Escaped => self.escaped_keys(selection).await,
+        }
+    }
+
+    /// The first keys and groups of one kind, from listings without groups: what is left of a group
+    /// is skipped.
+    async fn grouped(&self, selection: &Selection, kind: Kind) -> Result<Vec<Candidate>, Error> {
+        if selection.range.delimiter.is_empty() {
+            return self.keys(selection, kind).await;
+        }
+        let mut range = selection.range.clone();
+        let (mut found, mut few) = (Vec::<Candidate>::new(), FEW);
+        while found.len() < selection.limit {
+            let limit = few.min(selection.limit - found.len());
+            let keys = self.keys(&Selection { range: range.clone(), limit }, kind).await?;
+            let last = keys.len() < limit;
+            few = few.saturating_mul(2);
+            for one in keys {
+                if !range.holds(&one.key) {
+                    continue;
+                }
+                let one = match range.group_of(&one.key) {
+                    Some(group) => {
+                        few = FEW;
+                        Candidate { key: group.to_vec(), what: What::Group }
+                    }
+                    None => one,
+                };
+                range.after = Some(one.end());
+                found.push(one);
+            }
+            if last {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    async fn escaped_keys(&self, selection: &Selection) -> Result<Vec<Candidate>, Error> {
+        let Selection { range, limit } = selection;
         let begin = |bytes: &[u8]| format!("{}{ESCAPED}{}", self.prefix, shared_digits(bytes));
-        let mut names =
-            self.names(begin(selection.prefix), selection.after.map(begin), selection.limit);
+        let after = range.after.as_deref().map(begin);
+        let of = PageOf { after, ..PageOf::default() };
+        let mut names = self.names(begin(&range.prefix), of, *limit);
         let mut keys = Vec::new();
         let mut group = Group::default();
-        while let Some(name) = names.next().await? {
-            let named = key_of(&name, &self.prefix);
+        while let Some(Name { text, what }) = names.next().await? {
+            let named = key_of(&text, &self.prefix);
             let same = matches!(&named, Some(Named::Cut(start)) if *start == group.start);
             if !same {
                 keys.append(&mut group.finish(self, selection).await?);
-                if keys.len() >= selection.limit {
+                if keys.len() >= *limit {
                     return Ok(keys);
                 }
             }
             match named {
-                Some(Named::Whole(key)) if selection.fits(&key) => keys.push(key),
+                Some(Named::Whole(key)) if range.holds(&key) => keys.push(Candidate { key, what }),
                 Some(Named::Cut(start)) => {
                     group.start = start;
-                    group.names.push(name);
+                    group.names.push(text);
                     if group.names.len() == PAGE_NAMES {
                         group.look(self, selection).await?;
                     }
@@ -214,12 +403,13 @@ struct Group {
 
 impl Group {
     /// Reads the whole keys of the collected names and keeps the smallest `limit`.
-    async fn look(&mut self, store: &Store, selection: &Selection<'_>) -> Result<(), Error> {
+    async fn look(&mut self, store: &Store, selection: &Selection) -> Result<(), Error> {
         let key_of = async |name: String| -> Result<Option<Vec<u8>>, Error> {
             let Ok(path) = Path::parse(&name) else { return Ok(None) };
             let head = store.head(&path).await?;
             let key = head.and_then(|head| attributes::key_of(&head.attributes));
-            Ok(key.filter(|key| name_of(key, &store.prefix).0 == name && selection.fits(key)))
+            Ok(key
+                .filter(|key| name_of(key, &store.prefix).0 == name && selection.range.holds(key)))
         };
         let names = std::mem::take(&mut self.names);
         let looks = stream::iter(names).map(key_of).buffered(store.parallel);
@@ -233,11 +423,12 @@ impl Group {
     async fn finish(
         &mut self,
         store: &Store,
-        selection: &Selection<'_>,
-    ) -> Result<Vec<Vec<u8>>, Error> {
+        selection: &Selection,
+    ) -> Result<Vec<Candidate>, Error> {
         self.look(store, selection).await?;
         self.start.clear();
-        Ok(std::mem::take(&mut self.keys))
+        let keys = std::mem::take(&mut self.keys);
+        Ok(keys.into_iter().map(Candidate::unseen).collect())
     }
 }
 
@@ -246,14 +437,14 @@ impl Store {
     pub(super) async fn page(
         &self,
         start: &str,
-        after: Option<String>,
-        token: Option<String>,
+        of: PageOf,
         limit: usize,
     ) -> Result<ListBucketResult, Trouble> {
         let options = PaginatedListOptions {
-            offset: after,
+            offset: of.after,
             max_keys: Some(limit),
-            page_token: token,
+            page_token: of.token,
+            delimiter: of.delimiter.map(Into::into),
             ..PaginatedListOptions::default()
         };
         let start = Some(start).filter(|start| !start.is_empty());

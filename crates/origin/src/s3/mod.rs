@@ -2,11 +2,12 @@
 //!
 //! `name` maps keys to names, `attributes` stores our metadata with the object, `http` sends
 //! requests on a separate thread, `upload` sends objects (over 8 MiB in parts) and keeps writes in
-//! order, `sending` sends an object while it arrives, `known` are the etags that were seen last, `identity` recognises the bucket, and `list` merges the two kinds of names. A request is retried after a transient error, at most three times and not
+//! order, `sending` sends an object while it arrives, `known` are the etags that were seen last, `described` the metadata of listed objects, `identity` recognises the bucket, and `list` merges the two kinds of names. A request is retried after a transient error, at most three times and not
 //! after `origin.timeout_s`; the last attempt may take as long again.
 
 mod attributes;
 mod crypto;
+mod described;
 mod errors;
 mod http;
 mod identity;
@@ -36,14 +37,16 @@ use tokio::sync::{Mutex, Semaphore};
 use tracing::warn;
 
 use super::{
-    Attributes, BoxFuture, Chunks, Error, Fence, Found, Listed, Metadata, Origin, Staged,
+    Attributes, BoxFuture, Chunks, Entry, Error, Fence, Found, KeyRange, Metadata, Origin, Staged,
     VersionHasher, Whole, fenced,
 };
 use crate::Settings;
+use described::Described;
 use errors::{Access, Trouble, trouble};
 use http::{Connector, EXTRA, Thread};
 use identity::Looks;
 use known::Known;
+use list::PageOf;
 pub(super) use name::is_plain;
 
 /// The most retries of a request.
@@ -71,6 +74,7 @@ struct Store {
     held_bytes_max: u64,
     looks: Mutex<Looks>,
     known: Known,
+    described: Described,
     /// Writes that may be sent while they arrive.
     sendings: Arc<Semaphore>,
 }
@@ -163,12 +167,13 @@ impl Store {
             held_bytes_max,
             looks: Mutex::default(),
             known: Known::default(),
+            described: Described::new(settings.listed_bytes_max.0),
             sendings: Arc::new(Semaphore::new(sending::SENDINGS_MAX)),
         })
     }
 
     async fn probe(&self) -> Result<(), Trouble> {
-        self.page(&self.prefix, None, None, 1).await.map(|_| ())
+        self.page(&self.prefix, PageOf::default(), 1).await.map(|_| ())
     }
 
     fn trouble(&self, error: &object_store::Error, what: &str, access: Access) -> Trouble {
@@ -392,14 +397,9 @@ impl Origin for S3 {
         Box::pin(async move { self.store.delete(&key, Some(fence)).await })
     }
 
-    fn list(
-        &self,
-        prefix: &[u8],
-        after: Option<&[u8]>,
-        limit: usize,
-    ) -> BoxFuture<'_, Result<Vec<Listed>, Error>> {
-        let (prefix, after) = (prefix.to_vec(), after.map(<[u8]>::to_vec));
-        Box::pin(async move { self.store.list(&prefix, after, limit).await })
+    fn entries(&self, range: &KeyRange, limit: usize) -> BoxFuture<'_, Result<Vec<Entry>, Error>> {
+        let range = range.clone();
+        Box::pin(async move { self.store.entries(range, limit).await })
     }
 
     fn check(&self) -> BoxFuture<'_, Result<(), Error>> {

@@ -16,7 +16,8 @@ use dataset::Wanted;
 use dataset::manifest::Manifest;
 use dataset::remote::{key_of_file, key_of_manifest};
 use origin::{
-    Attributes, BoxFuture, Chunks, Error, Folder, Found, Listed, Metadata, Sharing, Staged, Whole,
+    Attributes, BoxFuture, Chunks, Entry, Error, Folder, Found, KeyRange, Metadata, Sharing,
+    Staged, Whole,
 };
 
 /// A process with a folder of copies of its own.
@@ -222,13 +223,8 @@ impl Origin for Faulty {
     fn delete(&self, key: &Key) -> BoxFuture<'_, Result<bool, Error>> {
         self.inner.delete(key)
     }
-    fn list(
-        &self,
-        prefix: &[u8],
-        after: Option<&[u8]>,
-        limit: usize,
-    ) -> BoxFuture<'_, Result<Vec<Listed>, Error>> {
-        self.inner.list(prefix, after, limit)
+    fn entries(&self, range: &KeyRange, limit: usize) -> BoxFuture<'_, Result<Vec<Entry>, Error>> {
+        self.inner.entries(range, limit)
     }
 }
 

@@ -1,11 +1,10 @@
 //! Listings of a bucket, in the order of keys, with common prefixes.
 //!
-//! The origin lists keys with their metadata, which costs a request to the store for each object. Once a
-//! page has a common prefix, the rest of the prefix's keys are skipped and not read.
+//! The origin lists keys with their metadata, and groups them by the delimiter.
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use origin::{KEY_BYTES_MAX, Listed};
+use origin::{Entry, KEY_BYTES_MAX, KeyRange, Listed, behind};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use s3s::dto::{
     CommonPrefix, ETag, ListObjectsInput, ListObjectsOutput, ListObjectsV2Input,
@@ -20,8 +19,6 @@ use crate::drive;
 
 /// The most entries of a page.
 const PAGE_MAX: usize = 1000;
-/// Keys that are asked for at a time while common prefixes may swallow them.
-const FEW: usize = 16;
 
 /// The characters of a key that stand for themselves where clients ask for encoded ones.
 const ENCODED: &AsciiSet =
@@ -54,13 +51,6 @@ impl Page {
     }
 }
 
-/// A position after all keys that begin with a prefix. It is text as far as possible, since stores take text.
-fn behind(prefix: &[u8]) -> Vec<u8> {
-    let mut after = [prefix, "\u{10ffff}".as_bytes()].concat();
-    after.resize(KEY_BYTES_MAX.max(after.len()), 0xff);
-    after
-}
-
 /// The time of a write.
 pub fn time(unix_us: u64) -> Timestamp {
     Timestamp::from(UNIX_EPOCH + Duration::from_micros(unix_us))
@@ -70,63 +60,65 @@ impl Inner {
     async fn page(&self, wanted: Wanted<'_>) -> S3Result<Page> {
         let bucket = self.bucket(wanted.bucket)?.prefix.as_bytes();
         let prefix = [bucket, wanted.prefix.as_bytes()].concat();
-        let delimiter = wanted.delimiter.filter(|delimiter| !delimiter.is_empty());
-        let (mut page, mut after) = (Page::default(), wanted.after);
-        let mut few = if delimiter.is_some() { FEW } else { PAGE_MAX };
+        let delimiter = wanted.delimiter.unwrap_or_default().as_bytes();
+        let mut range = KeyRange::new(&prefix).grouped(delimiter).after(wanted.after);
+        let mut page = Page::default();
         if wanted.max == 0 {
             return Ok(page);
         }
         loop {
             // One more than fits tells whether there is a next page.
-            let limit = (wanted.max + 1 - page.length()).clamp(1, few.min(PAGE_MAX));
-            let origin = self.behind.origin();
-            let listing = origin.list(&prefix, after.as_deref(), limit);
-            let listed = drive::within(self.timeout, "a listing", listing).await;
-            let listed = listed.map_err(|error| of_origin(&error))?;
-            let last = listed.len() < limit;
-            few = few.saturating_mul(2);
-            let mut skipped: Option<Vec<u8>> = None;
-            for one in listed {
-                if skipped.as_ref().is_some_and(|skipped| *one.key <= **skipped) {
+            let limit = (wanted.max + 1 - page.length()).min(PAGE_MAX);
+            let entries = self.entries(&range, limit).await?;
+            let last = entries.len() < limit;
+            for entry in entries {
+                let before = range.after.replace(entry.end());
+                if multipart::is_hidden(entry.key()) {
+                    range.after = Some(behind(multipart::HIDDEN));
                     continue;
                 }
-                let before = after.replace(one.key.to_vec());
-                if multipart::is_hidden(&one.key) {
-                    skipped = Some(behind(multipart::HIDDEN));
-                    after.clone_from(&skipped);
+                if matches!(entry, Entry::Group(_)) && !self.is_seen(entry.key()).await? {
                     continue;
                 }
                 // Keys that are not text cannot be named by S3's clients.
-                let Some(key) =
-                    one.key.get(bucket.len()..).and_then(|k| std::str::from_utf8(k).ok())
-                else {
-                    continue;
-                };
+                let key = entry.key().get(bucket.len()..);
+                let Some(key) = key.and_then(|key| std::str::from_utf8(key).ok()) else { continue };
                 let key = key.to_owned();
                 if page.length() == wanted.max {
                     page.next = before;
                     return Ok(page);
                 }
-                let rest = key.get(wanted.prefix.len()..).unwrap_or("");
-                match delimiter.and_then(|delimiter| Some((rest.find(delimiter)?, delimiter.len())))
-                {
-                    Some((at, length)) => {
-                        let common = key[..wanted.prefix.len() + at + length].to_owned();
-                        skipped = Some(behind(&[bucket, common.as_bytes()].concat()));
-                        after.clone_from(&skipped);
-                        few = FEW;
-                        page.last.clone_from(&common);
-                        page.prefixes.push(common);
-                    }
-                    None => {
-                        page.last.clone_from(&key);
-                        page.objects.push((key, one));
-                    }
+                page.last.clone_from(&key);
+                match entry {
+                    Entry::Object(one) => page.objects.push((key, one)),
+                    Entry::Group(_) => page.prefixes.push(key),
                 }
             }
             if last {
                 return Ok(page);
             }
+        }
+    }
+
+    async fn entries(&self, range: &KeyRange, limit: usize) -> S3Result<Vec<Entry>> {
+        let listing = self.behind.origin().entries(range, limit);
+        let entries = drive::within(self.timeout, "a listing", listing).await;
+        entries.map_err(|error| of_origin(&error))
+    }
+
+    /// Whether a group has keys beside those that are hidden.
+    async fn is_seen(&self, group: &[u8]) -> S3Result<bool> {
+        if !multipart::HIDDEN.starts_with(group) {
+            return Ok(true);
+        }
+        let mut range = KeyRange::new(group);
+        loop {
+            let first = self.entries(&range, 1).await?;
+            let Some(first) = first.first() else { return Ok(false) };
+            if !multipart::is_hidden(first.key()) {
+                return Ok(true);
+            }
+            range.after = Some(behind(multipart::HIDDEN));
         }
     }
 
@@ -310,12 +302,6 @@ mod tests {
                 && unhex("+f").is_none()
                 && unhex("ü").is_none()
         );
-    }
-
-    #[test]
-    fn behind_a_prefix_is_after_its_keys_and_before_all_others() {
-        let after = behind(b"a/");
-        assert!(after > b"a/\xf4\x8f\xbf\xbf\xff".to_vec() && after < b"a0".to_vec());
     }
 
     proptest::proptest! {

@@ -1,0 +1,95 @@
+//! The metadata of objects that were listed before, so that listing them again needs no HEAD for each.
+//!
+//! A store's listing lacks our metadata, which a HEAD returns. What a HEAD returned stays true while the store lists the object with
+//! the same etag, size and time of modification. Two writes of the same bytes with other metadata could share all three if they
+//! came within the resolution of that time (a second, at some stores). So only objects that were not written for [`SETTLED`] are
+//! remembered: a later write has a later time.
+
+use std::time::Duration;
+
+use object_store::ObjectMeta;
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+
+use super::super::Metadata;
+
+/// How long an object must not have been written before it is remembered: far more than the resolution of a store's times, and than
+/// the differences of clocks that are kept synchronous.
+const SETTLED: Duration = Duration::from_secs(60);
+/// The memory of an entry beside its texts, bytes: both keys, the metadata's fixed part, and the cache's own.
+const ENTRY_BYTES: u64 = 192;
+/// The memory of a typical entry, bytes.
+const TYPICAL_BYTES: u64 = 256;
+
+/// What a listing of the store says of an object.
+pub(super) struct Seen {
+    mark: [u8; 16],
+    etag: String,
+    size: u64,
+}
+
+impl Seen {
+    /// From the fields of a listing's entry.
+    pub fn new(name: &str, etag: String, size: u64, modified: &str) -> Seen {
+        let mut hasher = blake3::Hasher::new();
+        for text in [name, &etag, modified] {
+            hasher.update(&(text.len() as u64).to_le_bytes()).update(text.as_bytes());
+        }
+        hasher.update(&size.to_le_bytes());
+        let mut mark = [0; 16];
+        hasher.finalize_xof().fill(&mut mark);
+        Seen { mark, etag, size }
+    }
+
+    /// Whether a HEAD's reply is of the same version, and that version is settled at the time `now_unix_s`.
+    fn is_settled(&self, meta: &ObjectMeta, now_unix_s: i64) -> bool {
+        let same = meta.e_tag.as_deref().is_some_and(|etag| bare(etag) == bare(&self.etag));
+        let settled = i64::try_from(SETTLED.as_secs()).unwrap_or(i64::MAX);
+        let age_s = now_unix_s.saturating_sub(meta.last_modified.timestamp());
+        same && meta.size == self.size && age_s >= settled
+    }
+}
+
+/// An etag without its quotes, which some stores leave out in listings.
+fn bare(etag: &str) -> &str {
+    etag.trim_matches('"')
+}
+
+#[derive(Clone)]
+struct Bytes;
+
+impl Weighter<[u8; 16], Metadata> for Bytes {
+    fn weight(&self, _: &[u8; 16], metadata: &Metadata) -> u64 {
+        let attributes = &metadata.attributes;
+        let user = attributes.user.iter().map(|(name, value)| 48 + name.len() + value.len());
+        let texts = metadata.etag.len()
+            + attributes.content_type.as_ref().map_or(0, String::len)
+            + user.sum::<usize>();
+        ENTRY_BYTES + texts as u64
+    }
+}
+
+/// Metadata by what a listing says of the object, within a bound in bytes.
+pub(super) struct Described(Option<Cache<[u8; 16], Metadata, Bytes>>);
+
+impl Described {
+    /// Remembers as many objects as fit in `bytes_max`; none if it is less than one takes.
+    pub fn new(bytes_max: u64) -> Described {
+        let items = usize::try_from(bytes_max / TYPICAL_BYTES).unwrap_or(usize::MAX);
+        Described((items > 0).then(|| Cache::with_weighter(items, bytes_max, Bytes)))
+    }
+
+    /// The metadata of an object, if it was remembered under what the listing says now.
+    pub fn get(&self, seen: &Seen) -> Option<Metadata> {
+        self.0.as_ref()?.get(&seen.mark)
+    }
+
+    /// Remembers what a HEAD returned, unless the object was written since the listing, or lately.
+    pub fn set(&self, seen: &Seen, meta: &ObjectMeta, metadata: &Metadata, now_unix_s: i64) {
+        if let Some(cache) = &self.0
+            && seen.is_settled(meta, now_unix_s)
+        {
+            cache.insert(seen.mark, metadata.clone());
+        }
+    }
+}
