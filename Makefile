@@ -44,11 +44,9 @@ simulate:
 
 # Coverage-guided: each target for so long (docs/fuzzing.md). Needs nightly Rust and cargo-fuzz (cargo install cargo-fuzz).
 SECONDS ?= 60
-TARGETS ?= shard query text memcached_request memcached_reply memcached_node device_summary device_record device_index \
-	members document etcd_reply peer_reply http_head http_front conditions s3_front access_keys config object_metadata \
-	object_file dataset_manifest dataset_chunk model_file run_folder trace import load_reply network_file choices
+TARGETS ?= $(basename $(notdir $(wildcard fuzz/targets/*.rs)))
 fuzz:
-	for target in $(TARGETS); do $(CARGO) +nightly fuzz run $$target -- -max_total_time=$(SECONDS) -max_len=400 || exit 1; done
+	for target in $(TARGETS); do $(CARGO) +nightly fuzz run $$target -- -max_total_time=$(SECONDS) -max_len=400 -len_control=0 || exit 1; done
 
 # One experiment again on this machine: make experiment NAME=spotify-single [SHORT=1] [OUT=DIR]
 HELPER_foreign = slowdisk
