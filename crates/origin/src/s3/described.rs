@@ -55,10 +55,11 @@ fn bare(etag: &str) -> &str {
     etag.trim_matches('"')
 }
 
+/// Weighs entries by the memory that they take.
 #[derive(Clone)]
-struct Bytes;
+struct Weight;
 
-impl Weighter<[u8; 16], Metadata> for Bytes {
+impl Weighter<[u8; 16], Metadata> for Weight {
     fn weight(&self, _: &[u8; 16], metadata: &Metadata) -> u64 {
         let attributes = &metadata.attributes;
         let user = attributes.user.iter().map(|(name, value)| 48 + name.len() + value.len());
@@ -70,13 +71,13 @@ impl Weighter<[u8; 16], Metadata> for Bytes {
 }
 
 /// Metadata by what a listing says of the object, within a bound in bytes.
-pub(super) struct Described(Option<Cache<[u8; 16], Metadata, Bytes>>);
+pub(super) struct Described(Option<Cache<[u8; 16], Metadata, Weight>>);
 
 impl Described {
     /// Remembers as many objects as fit in `bytes_max`; none if it is less than one takes.
     pub fn new(bytes_max: u64) -> Described {
         let items = usize::try_from(bytes_max / TYPICAL_BYTES).unwrap_or(usize::MAX);
-        Described((items > 0).then(|| Cache::with_weighter(items, bytes_max, Bytes)))
+        Described((items > 0).then(|| Cache::with_weighter(items, bytes_max, Weight)))
     }
 
     /// The metadata of an object, if it was remembered under what the listing says now.

@@ -25,6 +25,8 @@ use super::{Head, Store, attributes};
 /// The most names in a page of the store's listing.
 const PAGE_NAMES: usize = 1000;
 
+/// The most pages without a name that may follow each other.
+const PAGES_EMPTY_MAX: usize = 1000;
 /// Entries that are asked for first where groups may swallow them.
 const FEW: usize = 16;
 /// The delimiter by which the store itself groups plain names: nearly all clients use this one, and
@@ -128,6 +130,8 @@ struct Names<'a> {
     limit: usize,
     page: std::vec::IntoIter<Name>,
     ended: bool,
+    /// Pages without a name that followed each other.
+    empty: usize,
     last: String,
 }
 
@@ -144,10 +148,18 @@ impl Names<'_> {
                     )));
                 }
                 self.last.clone_from(text);
+                self.empty = 0;
                 return Ok(Some(name));
             }
             if self.ended {
                 return Ok(None);
+            }
+            self.empty += 1;
+            if self.empty > PAGES_EMPTY_MAX {
+                return Err(Error::Failed(format!(
+                    "a listing at {}: {PAGES_EMPTY_MAX} pages without a name follow each other",
+                    self.store.place
+                )));
             }
             let page = self.store.page(&self.start, self.of.clone(), self.limit).await;
             let page = page.map_err(|trouble| trouble.error)?;
@@ -239,7 +251,7 @@ impl Store {
         of.after = of.after.filter(|after| *after > start);
         let limit = limit.clamp(1, PAGE_NAMES);
         let page = Vec::new().into_iter();
-        Names { store: self, start, of, limit, page, ended: false, last: String::new() }
+        Names { store: self, start, of, limit, page, ended: false, empty: 0, last: String::new() }
     }
 
     /// The first plain keys and groups of them.
@@ -281,11 +293,18 @@ impl Store {
         let escaped = format!("{}{ESCAPED}", self.prefix);
         let after = range.after.as_deref().map(|it| format!("{}{}", self.prefix, position_of(it)));
         let mut names = self.names(start.clone(), PageOf { after, delimiter, token: None }, *limit);
-        let mut keys = Vec::new();
+        let (mut keys, mut skipped) = (Vec::new(), false);
         while keys.len() < *limit {
             let Some(Name { text, what }) = names.next().await? else { break };
             if text.starts_with(&escaped) {
                 if matches!(what, What::Object(_)) {
+                    if std::mem::replace(&mut skipped, true) {
+                        return Err(Error::Failed(format!(
+                            "a listing at {}: the store lists {text:?}, which is not after the \
+                             start-after that was asked for",
+                            self.place
+                        )));
+                    }
                     // Skip all escaped names: `~` is greater than any digit.
                     let after = Some(format!("{escaped}~"));
                     let of = PageOf { after, delimiter, token: None };

@@ -147,3 +147,19 @@ fn files_below(folder: &std::path::Path) -> Vec<PathBuf> {
     files.sort();
     files
 }
+
+/// A store that passes by where a listing should begin, or whose pages have no end, is an error and not asked for ever.
+#[test]
+fn a_listing_that_gets_no_further_is_an_error() {
+    let page = |inside: &str| {
+        answer("200 OK", "", &format!("<ListBucketResult>{inside}</ListBucketResult>"))
+    };
+    let escaped = "<Contents><Key>!key/c5jzzhh4</Key></Contents>";
+    let endless = "<NextContinuationToken>t</NextContinuationToken>";
+    for (reply, told) in [(escaped, "start-after"), (endless, "pages without a name")] {
+        let replies = [opening(), vec![page(reply); 1100]].concat();
+        let origin = S3::open(&config_of(&scripted(replies))).unwrap();
+        let error = run(origin.list(b"", None, 9)).unwrap_err().to_string();
+        assert!(error.contains(told), "{error}");
+    }
+}
