@@ -53,7 +53,9 @@ struct Found {
 
 /// Runs the command. It changes nothing; the exit code is 1 if there is advice.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let config = Config::load(args.config.as_deref(), &args.set)?;
+    let mut set = super::serve::tokens(|name| std::env::var(name).ok());
+    set.extend(args.set.iter().cloned());
+    let config = Config::load(args.config.as_deref(), &set)?;
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let mut found = Vec::new();
     for device in &config.devices {

@@ -30,6 +30,17 @@ pub struct Args {
     json: bool,
 }
 
+/// Overrides that set the tokens from the environment, which other users of the machine cannot read as they can a command line.
+pub(super) fn tokens(variable: impl Fn(&str) -> Option<String>) -> Vec<String> {
+    let names =
+        [("CONCERTINA_TOKEN", "serve.token"), ("CONCERTINA_CLUSTER_TOKEN", "cluster.token")];
+    let set = |(name, key)| {
+        let token = variable(name).filter(|token| !token.is_empty())?;
+        Some(format!("{key}={}", toml::Value::String(token)))
+    };
+    names.into_iter().filter_map(set).collect()
+}
+
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     // The object store's client logs every retried request, possibly thousands a second.
@@ -40,7 +51,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         .with_target("s3s", LevelFilter::OFF);
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(false);
     let _ = tracing_subscriber::registry().with(lines.with_filter(levels)).try_init();
-    let mut set = args.set;
+    let mut set = tokens(|name| std::env::var(name).ok());
+    set.extend(args.set);
     set.extend(args.role.map(|role| format!("serve.role={role}")));
     let mut config = Config::load(args.config.as_deref(), &set)?;
     config.origin.fill_credentials(|name| std::env::var(name).ok());
@@ -84,5 +96,25 @@ async fn first([mut interrupt, mut terminate]: Signals) -> &'static str {
     tokio::select! {
         _ = interrupt.1.recv() => interrupt.0,
         _ = terminate.1.recv() => terminate.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_come_from_the_environment_unless_they_are_set_elsewhere() {
+        let of = |variable: &str| match variable {
+            "CONCERTINA_TOKEN" => Some("1 \"a\" = \\b".to_owned()),
+            "CONCERTINA_CLUSTER_TOKEN" => Some(String::new()),
+            _ => None,
+        };
+        let mut set = tokens(of);
+        let config = Config::load(None, &set).unwrap();
+        assert_eq!(config.serve.token.as_deref(), Some("1 \"a\" = \\b"));
+        assert_eq!(config.cluster.token, None);
+        set.push("serve.token=other".to_owned());
+        assert_eq!(Config::load(None, &set).unwrap().serve.token.as_deref(), Some("other"));
     }
 }

@@ -92,6 +92,7 @@ section! {
         pub name: Option<String> = None,
         /// The secret that the processes of a cluster show each other, the same in every one; never what
         /// clients have. It must be set if a member is reachable from outside, and with serve.token.
+        /// CONCERTINA_CLUSTER_TOKEN of the environment sets it, too, unless a --set does.
         #[serde(deserialize_with = "unshown")]
         pub token: Option<String> = None,
         /// File with the certificates, in PEM format, that those of the cluster's processes are checked

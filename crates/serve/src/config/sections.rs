@@ -27,7 +27,8 @@ section! {
         pub threads: u32 = 0,
         /// If set, every request (except /healthz and /readyz) must carry the header
         /// `Authorization: Bearer TOKEN`. The token, or "blake3:HASH" as `concertina keys token` prints it.
-        /// Processes of a cluster show each other cluster.token.
+        /// Processes of a cluster show each other cluster.token. CONCERTINA_TOKEN of the environment
+        /// sets it, too, unless a --set does.
         #[serde(deserialize_with = "unshown")]
         pub token: Option<String> = None,
         /// File with the certificate, in PEM format, that clients of the gateway, of a node without members, and

@@ -77,8 +77,9 @@ pub struct Heard {
 impl Heard {
     /// The windows that were not received before, named after the node and with times of this process's clock.
     fn news(&mut self, node: &str, told: Told, now_unix_us: u64) -> Vec<Window> {
-        let apart = now_unix_us as i64 - told.now_unix_us as i64;
-        let apart = if apart.abs() < APART_US { 0 } else { apart };
+        // What a node tells may be any number.
+        let apart = (now_unix_us as i64).saturating_sub_unsigned(told.now_unix_us);
+        let apart = if apart.saturating_abs() < APART_US { 0 } else { apart };
         let mut news = Vec::new();
         for mut window in told.windows {
             let Some(QueueName::Device(id)) = window.queue_name() else { continue };
@@ -145,6 +146,11 @@ mod tests {
         let mut far = Heard::default();
         let news = far.news("a", told, 31_000_000);
         assert_eq!(news[0].start_unix_us, 23_000_000);
+        // A node may tell any time.
+        for now_unix_us in [0, 1 << 63, u64::MAX] {
+            let told = Told { now_unix_us, windows: vec![window("device/0", 5_000_000)] };
+            assert_eq!(Heard::default().news("a", told, 31_000_000).len(), 1);
+        }
         let mut none = Recent::new(false);
         none.keep(&[window("device/0", 1)]);
         assert!(none.intervals.is_empty());

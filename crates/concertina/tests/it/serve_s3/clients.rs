@@ -78,6 +78,13 @@ pub fn gateway(more: &[&str]) -> Front {
     Front::start(&[&sets[..], more].concat())
 }
 
+/// A gateway and its node before an S3-compatible store, as users have them, and the store.
+fn gateway_before_a_store(test: &str) -> Option<(Front, Store)> {
+    let store = Store::start(test)?;
+    let before = before(&store);
+    Some((gateway(&before.iter().map(String::as_str).collect::<Vec<_>>()), store))
+}
+
 #[test]
 fn boto3_finds_nothing_to_object_to_before_a_store() {
     const TEST: &str = "serve_s3::clients::boto3_finds_nothing_to_object_to_before_a_store";
@@ -127,7 +134,7 @@ fn no_secret_is_told(front: &Front) {
 fn the_aws_cli_works_unchanged() {
     const TEST: &str = "serve_s3::clients::the_aws_cli_works_unchanged";
     let Some(python) = python(TEST) else { return };
-    let front = Front::start(&[]);
+    let Some((front, _store)) = gateway_before_a_store(TEST) else { return };
     let folder = front.folder.path();
     let body: Vec<u8> =
         (0..9u32 << 20).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
@@ -167,7 +174,7 @@ fn s5cmd_works_unchanged() {
     if !program.exists() {
         return left_out(TEST, "s5cmd is not built (sh .ci/setup)");
     }
-    let front = Front::start(&[]);
+    let Some((front, _store)) = gateway_before_a_store(TEST) else { return };
     let folder = front.folder.path();
     let body: Vec<u8> =
         (0..12u32 << 20).map(|n| (n.wrapping_mul(2_654_435_761) >> 23) as u8).collect();
@@ -196,7 +203,7 @@ fn rclone_works_unchanged() {
     if !Command::new("rclone").arg("version").output().is_ok_and(|it| it.status.success()) {
         return left_out(TEST, "rclone is not installed (apt install rclone)");
     }
-    let front = Front::start(&[]);
+    let Some((front, _store)) = gateway_before_a_store(TEST) else { return };
     let folder = front.folder.path();
     let body: Vec<u8> =
         (0..12u32 << 20).map(|n| (n.wrapping_mul(2_654_435_761) >> 23) as u8).collect();
@@ -216,6 +223,13 @@ fn rclone_works_unchanged() {
     rclone(&["check", "--download", "tree", ":s3:objects/top"]);
     let listed = rclone(&["lsf", "-R", ":s3:objects/top"]);
     assert!(listed.contains("sub/a b.bin") && listed.contains("small"), "{listed}");
+    let part = rclone(&["cat", "--offset", "1", "--count", "3", ":s3:objects/top/small"]);
+    assert_eq!(part, "mal");
+    let url = rclone(&["link", ":s3:objects/top/small"]);
+    let path = url.trim().split_once(&front.address).unwrap().1;
+    let mut http = crate::serve_client::Client::connect(front.address.parse().unwrap());
+    let reply = http.send("GET", path, &[], None).unwrap();
+    assert!(reply.status == 200 && reply.body == b"small", "{url}");
 }
 
 #[test]
@@ -225,7 +239,7 @@ fn the_aws_sdk_for_go_works_unchanged() {
     if !program.exists() {
         return left_out(TEST, "the client in Go is not built (sh .ci/setup)");
     }
-    let front = Front::start(&[]);
+    let Some((front, _store)) = gateway_before_a_store(TEST) else { return };
     let mut command = client(program, ADMIN, front.folder.path());
     assert_eq!(succeed(command.arg(&front.address), &front).trim(), "ok");
 }
@@ -239,7 +253,7 @@ fn the_aws_sdk_for_java_works_unchanged() {
         eprintln!("left out: {TEST}: the client in Java is not built (sh .ci/setup)");
         return;
     }
-    let front = Front::start(&[]);
+    let Some((front, _store)) = gateway_before_a_store(TEST) else { return };
     let mut command = client("java".into(), ADMIN, front.folder.path());
     let classes = format!("{}:{}/lib/*", built.display(), built.display());
     command.args([
