@@ -263,6 +263,7 @@ impl Lab {
         for text in [
             "serve.listen=\"127.0.0.1:0\"".to_owned(),
             format!("memcached.listen=\"{listen}\""),
+            "memcached.unauthenticated=true".to_owned(),
             "memcached.threads=1".to_owned(),
             "memcached.deadline_s=20".to_owned(),
             format!("pool.0.servers=[{}]", servers.join(", ")),

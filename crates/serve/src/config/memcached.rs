@@ -25,6 +25,9 @@ section! {
         /// Where a node's own objects are reached by memcached's protocol, in a process with a node that is
         /// not a member of a cluster: for instance "127.0.0.1:11411".
         pub node_listen: Option<String> = None,
+        /// Whether both may be addresses other than loopback, where everybody who reaches them reads
+        /// and writes everything.
+        pub unauthenticated: bool = false,
         /// Threads; 0: one for each core.
         pub threads: u32 = 0,
         /// Maximum open connections; further ones are told so and closed.
@@ -172,10 +175,10 @@ impl Memcached {
         match Address::parse(&self.listen) {
             Err(error) => own.must(false, "listen", format!("{error:#}")),
             Ok(Address::Tcp(address)) => own.must(
-                address.ip().is_loopback() || config.serve.token.is_none(),
+                address.ip().is_loopback() || self.unauthenticated,
                 "listen",
-                "memcached's protocol has no credentials: with serve.token, listen on loopback or \
-                 on a Unix socket only",
+                "memcached's protocol has no credentials: listen on loopback or on a Unix socket, or \
+                 allow everybody who reaches the address with memcached.unauthenticated=true",
             ),
             Ok(Address::Unix(_)) => {}
         }
@@ -188,9 +191,10 @@ impl Memcached {
                 format!("{text:?} is not an address; write \"127.0.0.1:11411\""),
             );
             own.must(
-                !parsed.as_ref().is_ok_and(open) || config.serve.token.is_none(),
+                !parsed.as_ref().is_ok_and(open) || self.unauthenticated,
                 "node_listen",
-                "memcached's protocol has no credentials: with serve.token, listen on loopback only",
+                "memcached's protocol has no credentials: listen on loopback, or allow everybody who \
+                 reaches the address with memcached.unauthenticated=true",
             );
             own.must(
                 config.is_node() && !config.is_clustered(),

@@ -300,6 +300,23 @@ fn mistakes_of_a_cluster_are_told_at_once() {
 }
 
 #[test]
+fn memcacheds_protocol_is_open_to_others_only_where_that_is_said() {
+    let proxy = "[serve]\nrole = \"proxy\"\n[[pool]]\nservers = [\"127.0.0.1:11211\"]\n";
+    for (text, set) in
+        [(proxy, "memcached.listen=0.0.0.0:11311"), ("", "memcached.node_listen=[::]:11411")]
+    {
+        for token in [None, Some("serve.token=of-clients")] {
+            let set: Vec<&str> = token.into_iter().chain([set]).collect();
+            let told = mistakes(text, &set);
+            assert!(told.contains("no credentials"), "{told}");
+            let allowed = [&set[..], &["memcached.unauthenticated=true"]].concat();
+            let allowed: Vec<String> = allowed.into_iter().map(str::to_owned).collect();
+            Config::parse(text, "", &allowed).unwrap();
+        }
+    }
+}
+
+#[test]
 fn secrets_of_the_origin_are_taken_from_the_environment_and_never_shown() {
     let text = "[origin]\nkind = \"s3\"\nbucket = \"b\"\nsecret_access_key = \"hush\"";
     let mut config = Config::parse(text, "", &["origin.session_token=hush2".to_owned()]).unwrap();
