@@ -29,7 +29,7 @@ use super::cluster;
 use super::front::{Front, Protocol, Seat};
 use super::inherited;
 use super::lane::{Lane, Seen};
-use super::limits::{Client, Limits};
+use super::limits::{Client, Limits, Unproven};
 use super::membership::Membership;
 use super::pace::Pace;
 use super::quick::{Flight, IdleTimer, Quick, Reads, Slot};
@@ -279,10 +279,18 @@ async fn limited<S: Service>(
             "send Content-Length: the bytes of a client are limited (serve.client_bytes_per_s)";
         return Problem::new(StatusCode::LENGTH_REQUIRED, what).response();
     }
-    let response = shared.answer(lane, request).await;
-    if !matches!(response.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+    let has_body = matches!(*request.method(), Method::PUT | Method::POST);
+    let mut response = shared.answer(lane, request).await;
+    let unproven = response.extensions_mut().remove::<Unproven>().is_some();
+    if unproven || !matches!(response.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
         let sent = response.body().size_hint().lower();
-        limits.pay(client, received.lower() + sent, clock::now());
+        // A length that is stated and not sent must not use up what comes for hours.
+        let taken = match has_body && response.status().is_success() {
+            true => received.lower(),
+            false => received.lower().min(limits.second_bytes()),
+        };
+        let client = if unproven { Client::at(from) } else { client };
+        limits.pay(client, taken.saturating_add(sent), clock::now());
     }
     response
 }
@@ -333,9 +341,11 @@ async fn connection<S: Service>(
     let _ = stream.set_nodelay(true);
     let from = stream.peer_addr().ok().map(|from| from.ip());
     let serve = &shared.config.serve;
+    let pace = Pace::of(serve);
+    let silent = if seat == Seat::Spare { pace.idle.min(SPARE_SILENT_MAX) } else { pace.idle };
     let stream = match shared.tls.get() {
         None => Stream::Plain(stream),
-        Some(tls) => match tls.accept(stream, Duration::from_secs_f64(serve.idle_s)).await {
+        Some(tls) => match tls.accept(stream, silent).await {
             Ok(stream) => Stream::Encrypted(Box::new(stream)),
             // A client that does not speak TLS, or does not trust the certificate.
             Err(_) => return,
@@ -372,8 +382,6 @@ async fn connection<S: Service>(
             }
         })
     };
-    let pace = Pace::of(serve);
-    let silent = if seat == Seat::Spare { pace.idle.min(SPARE_SILENT_MAX) } else { pace.idle };
     let mut builder = http1::Builder::new();
     builder
         .timer(IdleTimer::new(phase.clone(), silent))

@@ -57,6 +57,10 @@ pub struct Limits {
     clients: Mutex<HashMap<Client, Bucket>>,
 }
 
+/// In the extensions of a reply: the request did not prove that it is of the client that it names, and is its address's.
+#[derive(Clone)]
+pub struct Unproven;
+
 impl Limits {
     /// The limits of a configuration; `None` if it has none.
     pub fn of(serve: &Serve) -> Option<Limits> {
@@ -70,6 +74,11 @@ impl Limits {
     /// Whether bytes are counted, so that uploads must say their length.
     pub fn counts_bytes(&self) -> bool {
         self.bytes.is_finite()
+    }
+
+    /// What a second brings, in bytes; the largest number without a limit.
+    pub fn second_bytes(&self) -> u64 {
+        self.bytes as u64
     }
 
     /// A bucket after what came in since; it holds what a second brings, but at least one request.

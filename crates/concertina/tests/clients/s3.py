@@ -216,6 +216,15 @@ def copies():
     refused("PreconditionFailed", s3.copy_object, Bucket=BUCKET, Key="to", CopySource=source, CopySourceIfMatch='"x"')
     etag = s3.head_object(Bucket=BUCKET, Key="from ü")["ETag"]
     s3.copy_object(Bucket=BUCKET, Key="to", CopySource=source, CopySourceIfMatch=etag)
+    # What a copy writes over has conditions, too; and a copy of a whole object has no range.
+    with_header = lambda name, value: lambda request, **_: request.headers.add_header(name, value)
+    for name, value, code in [("if-none-match", "*", "412"), ("if-match", '"x"', "412"), ("x-amz-copy-source-range", "bytes=0-1", None)]:
+        hook = with_header(name, value)
+        s3.meta.events.register("before-sign.s3.CopyObject", hook)
+        copy = dict(Bucket=BUCKET, Key="to", CopySource=source)
+        refused(code, s3.copy_object, **copy) if code else s3.copy_object(**copy)
+        s3.meta.events.unregister("before-sign.s3.CopyObject", hook)
+    assert read("to") == b"copied"
 
 
 def multipart():

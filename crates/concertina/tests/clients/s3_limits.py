@@ -1,5 +1,5 @@
 """A key that asks too much is told SlowDown; other keys are served, and false signatures cost a key nothing."""
-import json, os, sys
+import json, os, socket, sys
 
 import boto3
 from botocore.config import Config
@@ -26,6 +26,13 @@ admin, reader, thief = client("admin"), client("reader"), client("admin", "not-t
 read = lambda of: code(lambda: of.get_object(Bucket="objects", Key="a")["Body"].read())
 assert code(lambda: admin.put_object(Bucket="objects", Key="a", Body=b"x")) == 200
 assert all(read(thief) == "SignatureDoesNotMatch" for _ in range(100)), "they are refused, and nothing else"
+# So do lengths that are stated beside a key's id and not sent.
+host, port = sys.argv[1].rsplit(":", 1)
+for _ in range(20):
+    with socket.create_connection((host, int(port))) as stream:
+        stream.sendall(f"POST /objects?delete HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000000000\r\nauthorization: "
+                       f"AWS4-HMAC-SHA256 Credential={keys['admin'][0]}/\r\n\r\n".encode())
+        assert stream.recv(100).startswith(b"HTTP/1.1 4")
 assert read(admin) == 200
 found = [read(admin) for _ in range(300)]
 assert "SlowDown" in found and set(found) <= {200, "SlowDown"}, set(found)

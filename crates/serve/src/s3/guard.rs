@@ -6,6 +6,7 @@
 //! would turn the signed URL of a PUT into a copy of another object.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Method, Request};
@@ -18,6 +19,17 @@ use super::{XML_BYTES_MAX, asked, messages};
 
 /// The longest time that a signed URL is good for, in seconds.
 pub const EXPIRES_S_MAX: u32 = 7 * 24 * 3600;
+
+/// Whether the signature of a request was found right: only then is it the access key's that it names.
+#[derive(Clone, Default)]
+pub struct Authenticated(Arc<AtomicBool>);
+
+impl Authenticated {
+    /// Whether it was.
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
 
 /// Access keys, as `s3s` asks for them.
 pub struct Guard(pub Arc<Keys>);
@@ -74,6 +86,9 @@ impl S3Access for Guard {
     async fn check(&self, context: &mut S3AccessContext<'_>) -> S3Result<()> {
         let key = context.credentials().and_then(|shown| self.0.get(&shown.access_key));
         let key = key.ok_or_else(denied)?;
+        if let Some(known) = context.extensions_mut().get::<Authenticated>() {
+            known.0.store(true, Ordering::Relaxed);
+        }
         let Some(level) = level_of(context.s3_op().name()) else { return Ok(()) };
         let bucket = context.s3_path().get_bucket_name().unwrap_or("");
         if !key.allows(bucket, level) {
@@ -91,10 +106,32 @@ fn refused(code: S3ErrorCode, what: &'static str) -> S3Result<()> {
 /// Whether a parameter of a signature has escaped characters in its name, which `s3s` decodes and the checks here do not: what is
 /// checked would not be what holds. No client writes one.
 fn has_escaped_names(query: &str) -> bool {
-    query.split('&').any(|pair| {
-        let name = pair.split('=').next().unwrap_or_default();
-        let plain: Vec<u8> = percent_encoding::percent_decode_str(name).collect();
-        name.contains('%') && plain.to_ascii_lowercase().starts_with(b"x-amz-")
+    names(query).any(|(name, plain)| {
+        name.len() != plain.len() && plain.to_ascii_lowercase().starts_with(b"x-amz-")
+    })
+}
+
+/// The names of a query's parameters, as they are and decoded.
+fn names(query: &str) -> impl Iterator<Item = (&str, Vec<u8>)> {
+    let name = |pair: &'_ str| pair.split('=').next().unwrap_or_default().len();
+    query.split('&').map(move |pair| {
+        let name = &pair[..name(pair)];
+        (name, percent_encoding::percent_decode_str(name).collect())
+    })
+}
+
+/// Whether a query has parameters of the signatures of version 2, which `s3s` would take beside those of version 4.
+fn has_old_signature(query: &str) -> bool {
+    names(query).any(|(_, name)| name == b"Signature" || name == b"AWSAccessKeyId")
+}
+
+/// Whether what was signed was signed for another service, whose bodies `s3s` reads before it checks the signature.
+fn is_of_other_service(value: &HeaderValue) -> bool {
+    let text = value.to_str().unwrap_or_default();
+    let mut all = text.split("Credential=").skip(1);
+    all.any(|shown| {
+        let scope = shown.split(',').next().unwrap_or_default();
+        scope.trim().split('/').nth(3).is_some_and(|service| service != "s3")
     })
 }
 
@@ -139,6 +176,13 @@ pub fn check<B>(request: &Request<B>) -> S3Result<()> {
         return refused(S3ErrorCode::MaxMessageLengthExceeded, "the body in XML is too long");
     }
     let shown = headers.get_all(AUTHORIZATION).iter().collect::<Vec<_>>();
+    if has_old_signature(query) {
+        return refused(S3ErrorCode::AccessDenied, "sign requests with signature version 4");
+    }
+    if shown.iter().any(|value| is_of_other_service(value)) {
+        let what = "the signature is for another service than s3";
+        return refused(S3ErrorCode::AuthorizationHeaderMalformed, what);
+    }
     let in_query = signed_of_query(query);
     if has_escaped_names(query) {
         let what = "the names of a signature's parameters are written without escapes";
@@ -295,6 +339,10 @@ mod tests {
             check_one(&format!("/b/k?{wrong}&X-Amz-SignedHeaders=host"), &[], escaped.clone());
         }
         check_one("/b/k?a%20b=X-Amz&X-Amz-SignedHeaders=host", &[], None);
+        let old = "/b/k?AWSAccessKeyId=a&Sign%61ture=b&Expires=1&X-Amz-SignedHeaders=host";
+        check_one(old, &[], Some(S3ErrorCode::AccessDenied));
+        let sts = V4.replace("/s3/", "/sts/");
+        check_one("/b/k", &[("authorization", &sts)], malformed.clone());
         let form = ("content-type", "Multipart/Form-Data; boundary=x");
         check_one("/b", &[("authorization", V4), form], Some(S3ErrorCode::NotImplemented));
     }

@@ -226,6 +226,8 @@ pub fn reply(from: &HeaderMap, checksum: bool) -> HeaderMap {
                     typed = true;
                     format!("x-amz-checksum-{own}")
                 }
+                // Another tool's, or one that came by HTTP, is no header of ours.
+                Some(own) if !KEPT.iter().any(|name| name == own) => continue,
                 Some(own) => own.to_owned(),
                 None => format!("{USER}{short}"),
             };
@@ -334,6 +336,10 @@ mod tests {
         assert_eq!(mark(&of_copy(&with)), None);
         assert_eq!(reply(&with, true)["x-amz-checksum-crc32"], "AAAAAA==");
         assert_eq!(reply(&with, false), expected);
+        for other in ["content-length", "transfer-encoding", "set-cookie"] {
+            let name = format!("{META_PREFIX}{OWN}{other}");
+            assert_eq!(reply(&map(&[(&name, "1")]), true), HeaderMap::new());
+        }
         assert!(kept(&map(&[("x-amz-meta-s3--crc32", "x")])).is_err());
         assert!(kept(&map(&[("x-amz-meta-a", &"x".repeat(3000))])).is_err());
     }

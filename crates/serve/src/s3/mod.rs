@@ -27,6 +27,7 @@ mod repeated;
 pub mod seal;
 mod shortcut;
 mod tags;
+mod timed;
 mod uploads;
 
 use std::net::IpAddr;
@@ -55,13 +56,15 @@ use crate::front::Front;
 use crate::gateway::Access;
 use crate::http::{self as web, Service};
 use crate::lane::Lane;
-use crate::limits::{Client, Limits};
+use crate::limits::{Client, Limits, Unproven};
 use crate::objects::Answered;
+use crate::pace::Pace;
 use crate::quick::head::Line;
 use crate::quick::{Begun, Content, Facts, Never, Passed, Quick, Record, Signed, add_date};
-use guard::Guard;
+use guard::{Authenticated, Guard};
 use keys::{Files, Keys};
 use payload::{Differs, Hashed};
+use timed::Timed;
 
 /// The largest body in XML: the 1000 keys of a multi-delete, the 10,000 parts of an upload.
 const XML_BYTES_MAX: usize = 4 << 20;
@@ -205,15 +208,22 @@ impl S3 {
     }
 
     /// Has `s3s` answer a request.
-    async fn call(&self, lane: &Arc<Lane>, request: Request<Incoming>) -> Option<HttpResponse> {
+    async fn call(
+        &self,
+        lane: &Arc<Lane>,
+        request: Request<Incoming>,
+        known: &Authenticated,
+    ) -> Option<HttpResponse> {
         let differs = Differs::default();
         let (parts, body) = request.into_parts();
+        let body = Timed::new(body, Pace::of(&self.config.serve), differs.clone());
         let body = match Hashed::new(body, &parts, differs.clone()) {
             Ok(hashed) => s3s::Body::http_body_unsync(hashed),
-            Err(body) => s3s::Body::from(body),
+            Err(body) => s3s::Body::http_body_unsync(body),
         };
         let mut request = Request::from_parts(parts, body);
         request.extensions_mut().insert(lane.clone());
+        request.extensions_mut().insert(known.clone());
         let answered = self.service.call(request).await.ok()?;
         match differs.error() {
             Some(error) if answered.status() == StatusCode::INTERNAL_SERVER_ERROR => {
@@ -336,12 +346,13 @@ impl Service for S3 {
             return self.inner.read(lane, &plain, &request).await;
         }
         let plain = shortcut::allowed_write(&self.inner.keys, &request, SystemTime::now());
+        let known = Authenticated::default();
         let answered = match (guard::check(&request), plain) {
             (Ok(()), Some(plain)) => {
                 let (key, id) = (self.inner.key(plain.bucket, plain.key), plain.id);
                 return self.inner.put_plain(lane, key, &id, request).await;
             }
-            (Ok(()), None) => self.call(lane, request).await,
+            (Ok(()), None) => self.call(lane, request, &known).await,
             (Err(refused), _) => refused.to_http_response().ok(),
         };
         let mut response = match answered {
@@ -350,6 +361,9 @@ impl Service for S3 {
         };
         if is_head && !response.status().is_success() {
             *response.body_mut() = ReplyBody::empty(None);
+        }
+        if !known.is_set() {
+            response.extensions_mut().insert(Unproven);
         }
         response
     }

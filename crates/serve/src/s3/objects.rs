@@ -196,6 +196,8 @@ impl Inner {
         let key = self.key(bucket, key)?;
         let lane = lane_of(&request.extensions)?;
         let mut wanted = headers::conditions(&request.headers, "x-amz-copy-source-");
+        // A copy of a whole object has no range, whatever its headers state.
+        wanted.remove(http::header::RANGE);
         if let Some(range) = range {
             let value = HeaderValue::from_str(range);
             let value = value.map_err(|_| S3Error::new(S3ErrorCode::InvalidArgument))?;
@@ -319,6 +321,7 @@ impl Inner {
         {
             return Err(S3Error::with_message(S3ErrorCode::InvalidRequest, COPY_TO_ITSELF));
         }
+        let conditions = headers::write_conditions(&request.headers)?;
         let answer = self.source(&request, &input.copy_source, None).await?;
         // The bytes stay the same, and with them the checksums.
         let checksum = headers::checksums(answer.headers());
@@ -331,6 +334,7 @@ impl Inner {
         }
         let tags = tags.unwrap_or_else(|| Tags::of_object(answer.headers()));
         headers::keep_tags(&mut wanted, &tags);
+        wanted.extend(conditions);
         let e_tag = self.write(&lane, &key, wanted, sent_of(answer)?).await?;
         let result = CopyObjectResult {
             e_tag,

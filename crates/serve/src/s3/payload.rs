@@ -29,6 +29,11 @@ use crate::hex::unhex;
 pub struct Differs(Arc<OnceLock<(S3ErrorCode, String)>>);
 
 impl Differs {
+    /// Remembers what is wrong, unless something is already.
+    pub fn set(&self, code: S3ErrorCode, what: String) {
+        let _ = self.0.set((code, what));
+    }
+
     /// The error of the request, if its body differs from what its headers state.
     pub fn error(&self) -> Option<S3Error> {
         self.0.get().map(|(code, what)| messages::error(code.clone(), what.clone()))
@@ -41,7 +46,7 @@ impl Differs {
 struct Other;
 
 /// What ends a body early.
-type Broken = Box<dyn std::error::Error + Send + Sync>;
+pub type Broken = Box<dyn std::error::Error + Send + Sync>;
 
 /// What is stated of a body.
 struct Stated {
