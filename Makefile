@@ -7,7 +7,7 @@ CARGO ?= cargo
 # Build, start a node, load it, fit, predict, compare, report. About four minutes after the build.
 demo:
 	$(CARGO) build --release --locked -p concertina
-	target/release/concertina demo
+	$(CARGO) run --release --locked -q -p concertina -- demo
 
 # The whole of CI: formatting, lints as errors, all tests, the documentation. Incremental compilation makes the first
 # build slower, and pays off for who edits and runs `cargo test`.
