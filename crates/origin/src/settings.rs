@@ -154,8 +154,8 @@ crate::section! {
         /// s3: memory for all uploads in progress, each of which takes up to 16MiB. A PUT beyond it
         /// is answered 503.
         pub uploads_bytes_max: Size = Size(256 << 20),
-        /// s3: memory for the metadata of listed objects. A listing costs one request to the store
-        /// for each 1000 objects that it holds, and one more for each other object.
+        /// s3: memory for the metadata of listed objects. Listing an object costs one request to the
+        /// store, unless its metadata is in this memory and the store lists it unchanged.
         pub listed_bytes_max: Size = Size(32 << 20),
         /// Maximum concurrent requests to the origin.
         pub parallel: u32 = 16,

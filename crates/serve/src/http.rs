@@ -284,7 +284,7 @@ async fn limited<S: Service>(
     let unproven = response.extensions_mut().remove::<Unproven>().is_some();
     if unproven || !matches!(response.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
         let sent = response.body().size_hint().lower();
-        // A length that is stated and not sent must not use up what comes for hours.
+        // The client may have stated a length without sending that many bytes. One second's worth is the most it then pays.
         let taken = match has_body && response.status().is_success() {
             true => received.lower(),
             false => received.lower().min(limits.second_bytes()),

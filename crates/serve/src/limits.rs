@@ -57,7 +57,8 @@ pub struct Limits {
     clients: Mutex<HashMap<Client, Bucket>>,
 }
 
-/// In the extensions of a reply: the request did not prove that it is of the client that it names, and is its address's.
+/// An extension of replies: the signature of the request was not verified, so the request counts for the address that sent it and
+/// not for the access key that it names.
 #[derive(Clone)]
 pub struct Unproven;
 
@@ -76,7 +77,7 @@ impl Limits {
         self.bytes.is_finite()
     }
 
-    /// What a second brings, in bytes; the largest number without a limit.
+    /// The bytes that a client may move in a second; `u64::MAX` without a limit.
     pub fn second_bytes(&self) -> u64 {
         self.bytes as u64
     }

@@ -2,10 +2,8 @@
 //!
 //! A store's listing lacks our metadata, which a HEAD returns. What a HEAD returned stays true while the store lists the object with
 //! the same etag, size and time of modification. Two writes of the same bytes with other metadata could share all three if they
-//! came within the resolution of that time (a second, at some stores). So only objects that were not written for [`SETTLED`] are
+//! came within the resolution of that time (a second, at some stores). So only objects older than [`SETTLED_S`] are
 //! remembered: a later write has a later time.
-
-use std::time::Duration;
 
 use object_store::ObjectMeta;
 use quick_cache::Weighter;
@@ -13,9 +11,9 @@ use quick_cache::sync::Cache;
 
 use super::super::Metadata;
 
-/// How long an object must not have been written before it is remembered: far more than the resolution of a store's times, and than
-/// the differences of clocks that are kept synchronous.
-const SETTLED: Duration = Duration::from_secs(60);
+/// The least age of an object that is remembered, seconds. It exceeds by far the resolution of a store's times and the difference
+/// between synchronised clocks.
+const SETTLED_S: i64 = 60;
 /// The memory of an entry beside its texts, bytes: both keys, the metadata's fixed part, and the cache's own.
 const ENTRY_BYTES: u64 = 192;
 /// The memory of a typical entry, bytes.
@@ -44,9 +42,8 @@ impl Seen {
     /// Whether a HEAD's reply is of the same version, and that version is settled at the time `now_unix_s`.
     fn is_settled(&self, meta: &ObjectMeta, now_unix_s: i64) -> bool {
         let same = meta.e_tag.as_deref().is_some_and(|etag| bare(etag) == bare(&self.etag));
-        let settled = i64::try_from(SETTLED.as_secs()).unwrap_or(i64::MAX);
         let age_s = now_unix_s.saturating_sub(meta.last_modified.timestamp());
-        same && meta.size == self.size && age_s >= settled
+        same && meta.size == self.size && age_s >= SETTLED_S
     }
 }
 

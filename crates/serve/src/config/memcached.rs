@@ -25,8 +25,8 @@ section! {
         /// Where a node's own objects are reached by memcached's protocol, in a process with a node that is
         /// not a member of a cluster: for instance "127.0.0.1:11411".
         pub node_listen: Option<String> = None,
-        /// Whether both may be addresses other than loopback, where everybody who reaches them reads
-        /// and writes everything.
+        /// Allows addresses other than loopback for listen and node_listen. Everybody who can reach
+        /// such an address can read and write all values.
         pub unauthenticated: bool = false,
         /// Threads; 0: one for each core.
         pub threads: u32 = 0,
@@ -169,6 +169,10 @@ fn listed(text: &str) -> Result<Listed, String> {
     Ok(Listed { address, server: Server { name, weight } })
 }
 
+/// The mistake of an address that others can reach.
+const UNAUTHENTICATED: &str = "memcached's protocol has no credentials, so everybody who reaches this address could read and \
+    write; use a loopback address, or set memcached.unauthenticated=true if that is intended";
+
 impl Memcached {
     pub(super) fn check(&self, config: &Config, checks: &mut Checks<'_>) {
         let mut own = checks.of("memcached");
@@ -177,8 +181,7 @@ impl Memcached {
             Ok(Address::Tcp(address)) => own.must(
                 address.ip().is_loopback() || self.unauthenticated,
                 "listen",
-                "memcached's protocol has no credentials: listen on loopback or on a Unix socket, or \
-                 allow everybody who reaches the address with memcached.unauthenticated=true",
+                UNAUTHENTICATED,
             ),
             Ok(Address::Unix(_)) => {}
         }
@@ -193,8 +196,7 @@ impl Memcached {
             own.must(
                 !parsed.as_ref().is_ok_and(open) || self.unauthenticated,
                 "node_listen",
-                "memcached's protocol has no credentials: listen on loopback, or allow everybody who \
-                 reaches the address with memcached.unauthenticated=true",
+                UNAUTHENTICATED,
             );
             own.must(
                 config.is_node() && !config.is_clustered(),

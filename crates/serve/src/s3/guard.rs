@@ -103,8 +103,8 @@ fn refused(code: S3ErrorCode, what: &'static str) -> S3Result<()> {
     Err(S3Error::with_message(code, what))
 }
 
-/// Whether a parameter of a signature has escaped characters in its name, which `s3s` decodes and the checks here do not: what is
-/// checked would not be what holds. No client writes one.
+/// Whether the name of an `X-Amz-` parameter has escaped characters. `s3s` decodes names and the checks here do not, so an escaped
+/// name would not be checked. No client sends one.
 fn has_escaped_names(query: &str) -> bool {
     names(query).any(|(name, plain)| {
         name.len() != plain.len() && plain.to_ascii_lowercase().starts_with(b"x-amz-")
@@ -113,9 +113,8 @@ fn has_escaped_names(query: &str) -> bool {
 
 /// The names of a query's parameters, as they are and decoded.
 fn names(query: &str) -> impl Iterator<Item = (&str, Vec<u8>)> {
-    let name = |pair: &'_ str| pair.split('=').next().unwrap_or_default().len();
-    query.split('&').map(move |pair| {
-        let name = &pair[..name(pair)];
+    query.split('&').map(|pair| {
+        let name = pair.split_once('=').map_or(pair, |(name, _)| name);
         (name, percent_encoding::percent_decode_str(name).collect())
     })
 }

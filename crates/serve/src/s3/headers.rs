@@ -226,7 +226,7 @@ pub fn reply(from: &HeaderMap, checksum: bool) -> HeaderMap {
                     typed = true;
                     format!("x-amz-checksum-{own}")
                 }
-                // Another tool's, or one that came by HTTP, is no header of ours.
+                // HTTP's clients and other tools can store any name: only the headers that S3 keeps are sent.
                 Some(own) if !KEPT.iter().any(|name| name == own) => continue,
                 Some(own) => own.to_owned(),
                 None => format!("{USER}{short}"),

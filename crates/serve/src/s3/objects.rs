@@ -196,7 +196,7 @@ impl Inner {
         let key = self.key(bucket, key)?;
         let lane = lane_of(&request.extensions)?;
         let mut wanted = headers::conditions(&request.headers, "x-amz-copy-source-");
-        // A copy of a whole object has no range, whatever its headers state.
+        // Only UploadPartCopy has a range, which is the argument; CopyObject copies the whole object.
         wanted.remove(http::header::RANGE);
         if let Some(range) = range {
             let value = HeaderValue::from_str(range);

@@ -1,5 +1,5 @@
-//! The body of a request on its way to `s3s`, which waits for bytes without a limit, some before it has checked the signature: a
-//! client that brings them slower than [`Pace`] allows is given up.
+//! A limit on how slowly a client may send the body of a request that `s3s` reads. `s3s` itself waits without a limit, for some
+//! requests before it has checked their signature.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -96,7 +96,8 @@ mod tests {
     use http_body_util::{BodyExt, StreamBody};
     use std::convert::Infallible;
 
-    /// Whether a body comes whole of which a piece of so many bytes comes every so often, and whether a reason is told if not.
+    /// Reads a body of pieces, each a delay in ms and a number of bytes. Returns whether the body was read to its end, and
+    /// whether `Differs` has an error.
     async fn of(rate: u64, pieces: Vec<(u64, usize)>) -> (bool, bool) {
         let ms = Duration::from_millis;
         let pace = Pace { idle: ms(300), stall: ms(100), rate };
