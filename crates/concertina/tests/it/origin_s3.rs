@@ -2,6 +2,7 @@
 
 mod again;
 mod early;
+mod endless;
 mod late;
 mod listed;
 mod lost;

@@ -38,7 +38,7 @@ pub enum Access {
 pub fn trouble(error: &object_store::Error, place: &str, action: &str, access: Access) -> Trouble {
     let text = innermost(error);
     let status = status_of(&text);
-    let code = between(&text, "<Code>", "</Code>").unwrap_or_default().to_owned();
+    let code = shorten(between(&text, "<Code>", "</Code>").unwrap_or_default());
     let message = between(&text, "<Message>", "</Message>").unwrap_or_default();
     let reason = match (code.as_str(), status) {
         ("", Some(status)) => format!("status {status}"),

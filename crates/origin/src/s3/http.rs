@@ -33,6 +33,8 @@ use super::sending::{self, BODY};
 const PIECES_MAX: usize = 4;
 /// The longest page of a listing: a thousand names of 1024 bytes in XML.
 const LIST_BYTES_MAX: usize = 16 << 20;
+/// The longest reply that is no object and no listing.
+const WORDS_BYTES_MAX: usize = 1 << 20;
 
 tokio::task_local! {
     /// An additional header for the requests of a task: the condition on completing an upload in
@@ -181,8 +183,9 @@ impl Sender {
     /// of its body.
     async fn send(self, request: HttpRequest, answer: oneshot::Sender<Answer>) {
         let late = || HttpError::new(HttpErrorKind::Timeout, Late(self.timeout));
-        let listing = request.method() == Method::GET
-            && request.uri().query().is_some_and(|query| query.contains("list-type=2"));
+        let gets = request.method() == Method::GET;
+        let listing =
+            gets && request.uri().query().is_some_and(|query| query.contains("list-type=2"));
         let call = tokio::time::timeout(self.timeout, self.client.call(request));
         let response = match call.await.unwrap_or_else(|_| Err(late())) {
             Ok(response) => response,
@@ -192,7 +195,7 @@ impl Sender {
         remove_unreadable(&mut parts.headers);
         let (send, pieces) = mpsc::channel(PIECES_MAX);
         if listing && parts.status == StatusCode::OK {
-            let page = tokio::time::timeout(self.timeout, whole(body)).await;
+            let page = tokio::time::timeout(self.timeout, whole(body, LIST_BYTES_MAX)).await;
             match page.unwrap_or_else(|_| Err(late())) {
                 Ok(page) => {
                     parts.extensions.insert(Page(page));
@@ -203,6 +206,15 @@ impl Sender {
                 }
                 Err(error) => drop(answer.send(Err(error))),
             }
+            return;
+        }
+        if !(gets && parts.status.is_success()) {
+            // No object, but a few words: `object_store` would wait for them as long as some come, and keep all.
+            let words = tokio::time::timeout(self.timeout, whole(body, WORDS_BYTES_MAX)).await;
+            let _ = answer.send(words.unwrap_or_else(|_| Err(late())).map(|words| {
+                let _ = send.try_send(Ok(Frame::data(words)));
+                (parts, pieces)
+            }));
             return;
         }
         if answer.send(Ok((parts, pieces))).is_err() {
@@ -223,8 +235,8 @@ impl Sender {
     }
 }
 
-async fn whole(body: HttpResponseBody) -> Result<Bytes, HttpError> {
-    let page = Limited::new(body, LIST_BYTES_MAX).collect().await;
+async fn whole(body: HttpResponseBody, bytes_max: usize) -> Result<Bytes, HttpError> {
+    let page = Limited::new(body, bytes_max).collect().await;
     page.map(|page| page.to_bytes()).map_err(|error| {
         let kind = error.downcast_ref::<HttpError>().map_or(HttpErrorKind::Decode, HttpError::kind);
         HttpError::new(kind, std::io::Error::other(error.to_string()))

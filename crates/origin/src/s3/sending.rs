@@ -23,10 +23,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
-use super::super::Error;
 use super::Store;
 use super::crypto::PAYLOAD;
-use super::errors::Access;
 use super::http::{Late, Worker, failed};
 use super::upload::Precondition;
 
@@ -192,13 +190,5 @@ async fn put(
     match BODY.scope(Cell::new(Some(body)), put).await {
         Ok(put) => Outcome::Written(put),
         Err(error) => Outcome::Failed(error),
-    }
-}
-
-impl Store {
-    /// The error of a streamed write after which it must not be sent again: it may still be carried out.
-    pub(super) fn too_late(&self, error: &object_store::Error, what: &str) -> Option<Error> {
-        let error = self.failed(error, what, Access::Write);
-        matches!(error, Error::TimedOut(_)).then_some(error)
     }
 }

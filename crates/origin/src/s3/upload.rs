@@ -378,6 +378,16 @@ impl Precondition {
     }
 }
 
+/// What became of a request that was under way.
+enum Finished {
+    /// It made the write.
+    Made,
+    /// It did not, nor will it.
+    NotMade,
+    /// Nobody knows.
+    Unknown(Error),
+}
+
 impl StagedUpload {
     async fn write(mut self: Box<Self>, condition: Option<Condition>) -> Result<(), Error> {
         let conditions = self.store.look_lately().await?.conditions;
@@ -385,17 +395,25 @@ impl StagedUpload {
         let sending = self.sending.take().filter(|_| condition.is_none());
         // Where the store evaluates conditions, a write that is sent as a whole asks after each look.
         let asks = sending.is_some() || (condition.is_none() && !conditions);
-        if asks && self.fence.as_ref().is_some_and(|fence| !fence()) {
+        let may = |it: &StagedUpload| it.fence.as_ref().is_none_or(|fence| fence());
+        if asks && !may(&self) {
             return Err(fenced());
         }
-        if let Some((sending, rest)) = sending
-            && self.finish(sending, rest).await?
-        {
-            return Ok(());
+        // What the request under way came to, where it may have been carried out.
+        let mut unknown = None;
+        if let Some((sending, rest)) = sending {
+            match self.finish(sending, rest).await? {
+                Finished::Made => return Ok(()),
+                Finished::NotMade => {}
+                Finished::Unknown(error) => unknown = Some(error),
+            }
+            if !conditions && !may(&self) {
+                return Err(unknown.unwrap_or_else(fenced));
+            }
         }
         match condition {
             Some(condition) => self.write_if(condition).await,
-            None if conditions => self.write_in_order().await,
+            None if conditions => self.write_in_order(unknown).await,
             None => match self.send(Precondition::None).await? {
                 Ok(()) => Ok(()),
                 Err(trouble) => {
@@ -405,22 +423,26 @@ impl StagedUpload {
         }
     }
 
-    /// Completes the request under way; returns whether it has made the write. If not, it is to be made with another
-    /// request: this one named what is there no more, or the store did not want to wait for the body.
-    async fn finish(&mut self, sending: Sending, rest: Vec<Bytes>) -> Result<bool, Error> {
+    /// Completes the request under way. If it has not made the write, that is to be made with another request: this one named
+    /// what is there no more, the store did not want to wait for the body, or the reply was lost.
+    async fn finish(&mut self, sending: Sending, rest: Vec<Bytes>) -> Result<Finished, Error> {
         self.store.known.take(&self.path);
         match sending.finish(rest).await {
             Outcome::Written(put) => {
                 if let Some(etag) = put.e_tag {
                     self.store.known.set(&self.path, etag);
                 }
-                Ok(true)
+                Ok(Finished::Made)
             }
-            Outcome::NotSent => Ok(false),
+            Outcome::NotSent => Ok(Finished::NotMade),
             Outcome::Failed(error) => {
-                match self.store.too_late(&error, &format!("a write of {}", self.path)) {
-                    Some(error) => Err(error),
-                    None => Ok(false),
+                let what = format!("a write of {}", self.path);
+                let trouble = self.store.trouble(&error, &what, Access::Write);
+                match (trouble.status, trouble.error) {
+                    // It may still be carried out, and must not be sent again.
+                    (_, error @ Error::TimedOut(_)) => Err(error),
+                    (Some(400..500), _) => Ok(Finished::NotMade),
+                    (_, error) => Ok(Finished::Unknown(error)),
                 }
             }
         }
@@ -453,9 +475,9 @@ impl StagedUpload {
     /// Replaces whatever is there, but only what is there *now*: the write names the store's etag that was just
     /// read, or the one that this process saw last (of a write or a read); the store refuses the latter if others wrote since, and
     /// then the etag is read. If this request is delayed on its way (its process died, or sent it again) until after
-    /// a later write, its condition does not hold any more and the store refuses it.
-    async fn write_in_order(&mut self) -> Result<(), Error> {
-        let mut last = None;
+    /// a later write, its condition does not hold any more and the store refuses it. `last`: what an earlier request came to
+    /// that may have been carried out.
+    async fn write_in_order(&mut self, mut last: Option<Error>) -> Result<(), Error> {
         // An upload in parts cannot be completed a second time after a refusal.
         let whole = matches!(self.content, Content::Whole { .. });
         let mut known = self.store.known.take(&self.path).filter(|_| whole);

@@ -25,6 +25,8 @@ struct Tap {
     lines: Arc<Mutex<Vec<String>>>,
     /// Cuts the connection after the next bytes of a PUT's body.
     cuts: Arc<AtomicBool>,
+    /// Cuts the connection in place of the next reply to a PUT.
+    loses: Arc<AtomicBool>,
 }
 
 impl Tap {
@@ -35,15 +37,25 @@ impl Tap {
             sent: Arc::default(),
             lines: Arc::default(),
             cuts: Arc::default(),
+            loses: Arc::default(),
         };
         let (address, sent) = (store.address.clone(), tap.sent.clone());
-        let (lines, cuts) = (tap.lines.clone(), tap.cuts.clone());
+        let (lines, cuts, loses) = (tap.lines.clone(), tap.cuts.clone(), tap.loses.clone());
         std::thread::spawn(move || {
             while let Ok((mut client, _)) = listener.accept() {
                 let mut store = TcpStream::connect(&address).unwrap();
                 let (mut back, mut to) = (store.try_clone().unwrap(), client.try_clone().unwrap());
+                let puts = Arc::new(AtomicBool::new(false));
+                let (loses, put) = (loses.clone(), puts.clone());
                 std::thread::spawn(move || {
-                    let _ = std::io::copy(&mut back, &mut to);
+                    let mut buffer = vec![0; 1 << 16];
+                    while let Ok(length @ 1..) = back.read(&mut buffer) {
+                        let lost =
+                            put.load(Ordering::Relaxed) && loses.swap(false, Ordering::Relaxed);
+                        if lost || to.write_all(&buffer[..length]).is_err() {
+                            break;
+                        }
+                    }
                     let _ = to.shutdown(Shutdown::Both);
                 });
                 let (sent, lines, cuts) = (sent.clone(), lines.clone(), cuts.clone());
@@ -55,6 +67,7 @@ impl Tap {
                         let line = String::from_utf8_lossy(line);
                         let is_head = line.contains(" HTTP/1.1");
                         if is_head {
+                            puts.store(line.starts_with("PUT /objects/k"), Ordering::Relaxed);
                             lines.lock().unwrap().push(line.into_owned());
                         } else if cuts.swap(false, Ordering::Relaxed) {
                             break;
@@ -196,6 +209,36 @@ fn what_is_not_committed_or_breaks_off_changes_nothing() {
         staged.commit(None).await.unwrap_err();
         tokio::time::sleep(Duration::from_millis(300)).await;
         assert_eq!(read(&origin, "k", None).await, b"before");
+    });
+}
+
+/// The reply to a write is lost, and then the node may not write any more: the write was made, and nobody may be told that
+/// another node can make it.
+#[test]
+fn a_write_whose_reply_is_lost_is_not_said_to_be_left_out() {
+    const TEST: &str = "origin_s3::early::a_write_whose_reply_is_lost_is_not_said_to_be_left_out";
+    let Some(store) = Store::start(TEST) else { return };
+    let tap = Tap::of(&store);
+    let (origin, other) = (tap.open(), store.open());
+    run(async {
+        for may_write_again in [false, true] {
+            let body = bytes(u64::from(may_write_again), SIZE);
+            let mut known = Known::new(&body, || None);
+            let staged = origin.stage(&key("k"), Attributes::default(), &mut known).await;
+            let mut staged = staged.unwrap();
+            let asked = AtomicU64::new(0);
+            staged.fence(Arc::new(move || {
+                asked.fetch_add(1, Ordering::Relaxed) == 0 || may_write_again
+            }));
+            tap.loses.store(true, Ordering::Relaxed);
+            let written = staged.commit(None).await;
+            assert!(!tap.loses.load(Ordering::Relaxed));
+            match may_write_again {
+                true => written.unwrap(),
+                false => assert!(matches!(written, Err(Error::Failed(_))), "{written:?}"),
+            }
+            assert_eq!(read(&other, "k", None).await, body);
+        }
     });
 }
 
