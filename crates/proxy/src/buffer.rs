@@ -62,6 +62,9 @@ impl Out {
     }
 }
 
+/// Memory that an empty buffer of what arrived keeps.
+const INPUT_KEPT: usize = 4 << 20;
+
 /// Bytes that arrived and were not consumed yet.
 pub(crate) struct In {
     /// Filled from `start` to `end`.
@@ -95,12 +98,16 @@ impl In {
     pub(crate) fn consume(&mut self, count: usize) {
         self.start += count;
         if self.start >= self.end {
-            (self.start, self.end) = (0, 0);
+            self.clear();
         }
     }
 
+    /// Drops what arrived, and the memory that one large reply took.
     pub(crate) fn clear(&mut self) {
         (self.start, self.end) = (0, 0);
+        if self.bytes.len() > INPUT_KEPT {
+            self.bytes = Vec::new();
+        }
     }
 
     /// Reads once, into room for at least `room` bytes.

@@ -142,11 +142,36 @@ impl Thread {
                 }
             };
             let input: In = self.servers[server].take_input();
+            if self.is_strange(flight, &input.bytes()[..reply.bytes]) {
+                warn!("{}: the values of other keys than were asked for", self.shared.name(server));
+                if let Purpose::Attempt(attempt) = flight.purpose {
+                    self.todo.push_back(Event::Failed { attempt, why: Failed::Broken });
+                }
+                return self.broken(server);
+            }
             self.replied(server, flight, &reply, &input.bytes()[..reply.bytes]);
             let mut input = input;
             input.consume(reply.bytes);
             self.servers[server].give_back(input);
         }
+    }
+
+    /// Whether a reply has values of keys that its request did not ask for: it is another request's, and so are those after
+    /// it. A server that replied twice to something puts the connection out of step so.
+    fn is_strange(&mut self, flight: Flight, bytes: &[u8]) -> bool {
+        if flight.expect != Expect::Values {
+            return false;
+        }
+        let Some(at) = self.requests.place(self.index, flight.request) else { return false };
+        let request = self.requests.at(at);
+        if request.command.is_empty() {
+            return false;
+        }
+        let all = || request.keys.iter().map(|range| request.slice(*range));
+        // Servers reply in the order of the keys.
+        let mut next = all();
+        let asked = |key: &[u8]| next.any(|one| one == key) || all().any(|one| one == key);
+        !memcached::values(bytes).map(|value| value.key).all(asked)
     }
 
     pub(super) fn replied(

@@ -308,3 +308,46 @@ fn a_slow_server() {
         assert!(hits * 10 > reads * 8, "{hits} of {reads}");
     }
 }
+
+/// A server that replies to one request with what another asked for: whoever asked is not given it, and nobody after it.
+#[test]
+fn values_of_other_keys_end_the_connection() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            std::thread::spawn(move || {
+                let input = BufReader::new(stream.try_clone().unwrap());
+                for line in input.lines().map_while(Result::ok) {
+                    let reply = match line.as_str() {
+                        "get a" | "get strange" => "VALUE a 0 1\r\nx\r\nEND\r\n",
+                        // In an order of its own.
+                        "get a b none" => "VALUE b 0 1\r\ny\r\nVALUE a 0 1\r\nx\r\nEND\r\n",
+                        "get a other" => "VALUE a 0 1\r\nx\r\nVALUE b 0 1\r\ny\r\nEND\r\n",
+                        "version" => "VERSION 1.6.38\r\n",
+                        _ => "END\r\n",
+                    };
+                    if stream.write_all(reply.as_bytes()).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    let (_process, address) = proxy(&[server], &["memcached.ping_s=0.05", "pool.0.retry_share=0"]);
+    let ask = |line: &str| super::talk(&address, format!("{line}\r\nquit\r\n").as_bytes(), 1 << 10);
+    let right = |line: &str, reply: &str| {
+        let start = Instant::now();
+        // The server is asked again once it has answered a ping.
+        while ask(line) != reply {
+            assert!(start.elapsed() < Duration::from_secs(30), "{line}: {}", ask(line));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    for strange in ["get strange", "get a other"] {
+        right("get a", "VALUE a 0 1\r\nx\r\nEND\r\n");
+        right("get a b none", "VALUE b 0 1\r\ny\r\nVALUE a 0 1\r\nx\r\nEND\r\n");
+        let refused = ask(strange);
+        assert!(refused.starts_with("SERVER_ERROR"), "{strange}: {refused}");
+    }
+}
