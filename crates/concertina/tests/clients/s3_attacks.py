@@ -12,7 +12,9 @@ import json
 import os
 import socket
 import sys
+import time
 import urllib.parse
+import zlib
 
 HOST, PORT = sys.argv[1].rsplit(":", 1)
 KEYS = json.loads(os.environ["KEYS"])
@@ -347,6 +349,29 @@ found = status(request)
 assert found in (400, 403, None), found
 honest()
 assert talk(Request("GET", "/objects/chunked").signed().bytes()).endswith(b"cd")
+
+check("a signed chunk that would take much memory", chunked(b"x" * (17 << 20), b"cd", None), 400)
+assert talk(Request("GET", "/objects/chunked").signed().bytes()).endswith(b"cd")
+
+# A whole object as one chunk, which takes longer than a stalled client may: it is no such client.
+whole = bytes(range(256)) * 12000
+request = Request("PUT", "/objects/whole")
+request.payload = "STREAMING-UNSIGNED-PAYLOAD-TRAILER"
+request.headers["x-amz-decoded-content-length"] = str(len(whole))
+request.headers["content-encoding"] = "aws-chunked"
+request.headers["x-amz-trailer"] = "x-amz-checksum-crc32"
+request.signed()
+checksum = base64.b64encode(zlib.crc32(whole).to_bytes(4, "big"))
+request.body = b"%x\r\n%s\r\n0\r\nx-amz-checksum-crc32:%s\r\n\r\n" % (len(whole), whole, checksum)
+data = request.bytes()
+with socket.create_connection((HOST, int(PORT)), timeout=10) as stream:
+    step = len(data) // 8 + 1
+    for at in range(0, len(data), step):
+        stream.sendall(data[at : at + step])
+        time.sleep(0.5)
+    reply = stream.recv(1 << 16)
+    assert reply.startswith(b"HTTP/1.1 200 "), reply
+assert talk(Request("GET", "/objects/whole").signed().bytes()).endswith(whole)
 
 # Slow clients: a connection that says nothing more, beside honest ones.
 idle = []

@@ -9,6 +9,7 @@
 mod abandoned;
 mod asked;
 mod checksums;
+mod chunks;
 mod completed;
 mod described;
 mod errors;
@@ -61,6 +62,7 @@ use crate::objects::Answered;
 use crate::pace::Pace;
 use crate::quick::head::Line;
 use crate::quick::{Begun, Content, Facts, Never, Passed, Quick, Record, Signed, add_date};
+use chunks::Divided;
 use guard::{Authenticated, Guard};
 use keys::{Files, Keys};
 use payload::{Differs, Hashed};
@@ -219,7 +221,10 @@ impl S3 {
         let body = Timed::new(body, Pace::of(&self.config.serve), differs.clone());
         let body = match Hashed::new(body, &parts, differs.clone()) {
             Ok(hashed) => s3s::Body::http_body_unsync(hashed),
-            Err(body) => s3s::Body::http_body_unsync(body),
+            Err(body) => match Divided::new(body, &parts, differs.clone()) {
+                Ok(divided) => s3s::Body::http_body_unsync(divided),
+                Err(body) => s3s::Body::http_body_unsync(body),
+            },
         };
         let mut request = Request::from_parts(parts, body);
         request.extensions_mut().insert(lane.clone());
