@@ -149,10 +149,11 @@ fn change(
         attempts += 1;
         let shown = at.json(&Method::GET, PATH)?;
         let version = shown["version"].as_u64().context("the server's reply has no `version`")?;
+        let next = version.checked_add(1).context("the version cannot increase any more")?;
         let mut shared = Shared::of(&shown)?;
         change(&mut shared)?;
         let new = json!({
-            "format": 1, "version": version + 1,
+            "format": 1, "version": next,
             "weights": shared.weights, "settings": shared.settings,
         });
         let written = at.send(&Method::PUT, PATH, new.to_string().into_bytes());
@@ -160,8 +161,9 @@ fn change(
         let conflict = matches!(conflict, Some(Refused::Status(StatusCode::CONFLICT, _)));
         if !conflict || attempts == ATTEMPTS {
             written?;
-            let later = at.json(&Method::GET, PATH)?["at_next_start"].take();
-            return Ok((version + 1, serde_json::from_value(later).unwrap_or_default()));
+            let later = at.json(&Method::GET, PATH)?;
+            let later = later.get("at_next_start").cloned().unwrap_or_default();
+            return Ok((next, serde_json::from_value(later).unwrap_or_default()));
         }
     }
 }

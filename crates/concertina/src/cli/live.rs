@@ -86,7 +86,8 @@ pub struct HoldArgs {
 pub fn why(args: &WhyArgs) -> anyhow::Result<ExitCode> {
     let mut shown = args.at.json(&Method::GET, "/actions")?;
     let held = shown["held"].as_bool().unwrap_or(false);
-    let all = shown["actions"].as_array_mut().context("the reply has no actions")?;
+    let all = shown.get_mut("actions").and_then(Value::as_array_mut);
+    let all = all.context("the reply has no actions")?;
     all.retain(|entry| entry["target"].as_str().is_some_and(|t| t.starts_with(&args.queue)));
     all.truncate(args.last);
     if args.json {

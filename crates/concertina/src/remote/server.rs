@@ -146,8 +146,22 @@ impl Server {
         Ok((headers, self.gather(reply).map_err(Refused::Other)?))
     }
 
-    fn gather(&self, reply: Reply) -> anyhow::Result<Bytes> {
-        self.runtime.block_on(self.within(reply.body.gather(REPLY_BYTES_MAX), &|| 0))
+    fn gather(&self, mut reply: Reply) -> anyhow::Result<Bytes> {
+        self.runtime.block_on(async {
+            let mut all = Vec::new();
+            // A long reply may take its time, as long as bytes come.
+            while let Some(piece) =
+                self.within(async { reply.body.next().await.transpose() }, &|| 0).await?
+            {
+                ensure!(
+                    all.len() + piece.len() <= REPLY_BYTES_MAX,
+                    "{}: a reply of more than {REPLY_BYTES_MAX} bytes",
+                    self.url
+                );
+                all.extend_from_slice(&piece);
+            }
+            Ok(Bytes::from(all))
+        })
     }
 
     /// Sends a request and parses the JSON reply. A body is sent at most once.
@@ -256,7 +270,10 @@ impl Server {
             }
             match page.next {
                 // The continuation token is already encoded.
-                Some(next) => after = format!("&after={next}"),
+                Some(next) => {
+                    let before = std::mem::replace(&mut after, format!("&after={next}"));
+                    ensure!(after != before, "{} lists the same objects again and again", self.url);
+                }
                 None => return Ok(all),
             }
         }
