@@ -157,12 +157,13 @@ impl Front {
         self.stopping.load(Ordering::Relaxed)
     }
 
-    /// How long connections without a request stay open at the end. Where another process gets the sockets after
-    /// this one, a client may just be sending its next request: it gets its reply, and is told to connect anew.
+    /// How long connections without a request stay open at the end. Where another process serves after this one (it gets
+    /// the sockets, or connections are balanced), a client may just be sending its next request: it gets its reply, and is told
+    /// to connect anew.
     pub fn lingers(&self) -> Duration {
         let others = inherited::any() || inherited::keeps();
         let seconds = if others { self.config.serve.drain_s / 2.0 } else { 0.0 };
-        Duration::from_secs_f64(seconds)
+        Duration::from_secs_f64(self.config.serve.linger_s.max(seconds))
     }
 
     /// Begins the end: it is not ready any more.
@@ -270,7 +271,8 @@ pub fn run<P: Protocol>(shared: &Arc<P>, listener: TcpListener) -> anyhow::Resul
         workers.push(Worker { streams, connections });
         streams_of.push(receive);
     }
-    let mut accepting = Some((listener, workers));
+    let kept = inherited::connections(address);
+    let mut accepting = Some(Accepting { listener, kept, workers });
     for (index, streams) in streams_of.into_iter().enumerate() {
         let thread = Thread {
             shared: shared.clone(),
@@ -297,9 +299,17 @@ pub fn run<P: Protocol>(shared: &Arc<P>, listener: TcpListener) -> anyhow::Resul
 struct Thread<P: Protocol> {
     shared: Arc<P>,
     lane: Arc<Lane>,
-    accepting: Option<(TcpListener, Vec<Worker<P>>)>,
+    accepting: Option<Accepting<P>>,
     streams: queue::UnboundedReceiver<Accepted<P>>,
     stop: watch::Receiver<bool>,
+}
+
+/// What the thread needs that accepts connections.
+struct Accepting<P: Protocol> {
+    listener: TcpListener,
+    /// The connections that the process before this one has passed on.
+    kept: Vec<std::net::TcpStream>,
+    workers: Vec<Worker<P>>,
 }
 
 /// A connection on its way to a thread.
@@ -336,9 +346,9 @@ impl<P: Protocol> Thread<P> {
     }
 
     async fn serve(mut self) {
-        if let Some((listener, workers)) = self.accepting.take() {
+        if let Some(accepting) = self.accepting.take() {
             let (shared, stop) = (self.shared.clone(), self.stop.clone());
-            tokio::spawn(accept(shared, listener, workers, stop));
+            tokio::spawn(accept(shared, accepting, stop));
         }
         // Until the listener has ended: what it has taken is served.
         while let Some((stream, open)) = self.streams.recv().await {
@@ -365,15 +375,14 @@ impl<P: Protocol> Thread<P> {
 
 async fn accept<P: Protocol>(
     shared: Arc<P>,
-    listener: TcpListener,
-    workers: Vec<Worker<P>>,
+    Accepting { listener, kept, workers }: Accepting<P>,
     mut stop: watch::Receiver<bool>,
 ) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => return warn!("cannot accept connections: {error}"),
     };
-    for (stream, from) in kept(&listener) {
+    for (stream, from) in kept.into_iter().filter_map(taken) {
         place(&shared, &workers, stream, from);
     }
     loop {
@@ -392,15 +401,11 @@ async fn accept<P: Protocol>(
     }
 }
 
-/// The connections that the process before this one has passed on.
-fn kept(listener: &tokio::net::TcpListener) -> Vec<(TcpStream, SocketAddr)> {
-    let taken = |stream: std::net::TcpStream| {
-        stream.set_nonblocking(true).ok()?;
-        let from = stream.peer_addr().ok()?;
-        Some((TcpStream::from_std(stream).ok()?, from))
-    };
-    let all = listener.local_addr().map(inherited::connections).unwrap_or_default();
-    all.into_iter().filter_map(taken).collect()
+/// A connection that the process before this one has passed on; `None` if it has ended since.
+fn taken(stream: std::net::TcpStream) -> Option<(TcpStream, SocketAddr)> {
+    stream.set_nonblocking(true).ok()?;
+    let from = stream.peer_addr().ok()?;
+    Some((TcpStream::from_std(stream).ok()?, from))
 }
 
 /// Hands a connection to the thread that has fewest.

@@ -86,7 +86,7 @@ impl Problem {
             StatusCode::NOT_FOUND,
             "there is nothing here; the page at / shows how the server does, objects are at /objects/KEY, \
              their list at /objects, and beside them are /datasets (if datasets.path is set), /model, \
-             /actions, /healthz, /readyz, /metrics, /admin/status and /admin/tiers",
+             /actions, /healthz, /readyz, /metrics, /admin/status, /admin/members and /admin/tiers",
         )
     }
 
@@ -466,10 +466,16 @@ async fn route(
         let key = objects::key_of(encoded)?;
         return objects::object(shared, lane, key, request.map(Arriving::Http), sender).await;
     }
-    if datasets::http::is_below(path)
-        && let Some(datasets) = &shared.datasets
-    {
-        return datasets.answer(request).await;
+    if datasets::http::is_below(path) {
+        match &shared.datasets {
+            Some(datasets) => return datasets.answer(request).await,
+            // A gateway would take 404 for the answer to its question.
+            None if request.headers().contains_key(&headers::PROTOCOL) => {
+                let what = "this node serves no datasets; set datasets.path";
+                return Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, what));
+            }
+            None => {}
+        }
     }
     if let (Some(path), Some(datasets)) =
         (path.strip_prefix(datasets::copies::PATH), &shared.datasets)
@@ -497,6 +503,10 @@ async fn route(
     }
     if path == "/admin/cluster" {
         return membership::configure(of.and_then(Membership::follower), request).await;
+    }
+    if let ("/admin/members", Some(peers)) = (path, shared.drive.peers()) {
+        only_get(&request)?;
+        return Ok(peers.members(shared.drive.warmed()).await);
     }
     match path {
         "/objects" => {

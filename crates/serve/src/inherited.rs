@@ -164,6 +164,15 @@ pub fn connections(address: SocketAddr) -> Vec<TcpStream> {
     given.extract_if(.., |stream| stream.local_addr().is_ok_and(is_to)).collect()
 }
 
+/// Closes the connections of the process before to addresses on which this one does not listen: nobody answers there.
+pub fn close_others() {
+    let given = &mut GIVEN.lock().unwrap_or_else(PoisonError::into_inner).connections;
+    if !given.is_empty() {
+        warn!("{} connection(s) to addresses that are not served any more are closed", given.len());
+        given.clear();
+    }
+}
+
 /// Whether connections are kept for the next process.
 pub fn keeps() -> bool {
     KEEPER.as_ref().is_some_and(|keeper| keeper.left.load(Ordering::Relaxed) > 0)

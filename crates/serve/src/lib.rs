@@ -279,6 +279,7 @@ impl Server {
         let Some(&address) = addresses.last() else { anyhow::bail!("there is nothing to serve") };
         let observer = Observer::start(observed, run, whole.clone(), now)?;
         let middleware = None;
+        inherited::close_others();
         Ok(Server {
             node,
             membership,
@@ -311,6 +312,7 @@ impl Server {
         let running = front::run(&middleware, listener)?;
         let address = running.address();
         let observer = Observer::start(vec![middleware.clone()], run, whole.clone(), now)?;
+        inherited::close_others();
         let middleware = Some((middleware, running));
         Ok(Server {
             node: None,
@@ -340,6 +342,15 @@ impl Server {
         self.s3.as_ref().map(Running::address)
     }
 
+    /// Returns when this process cannot go on, with the reason: it has lost its place among the members for good. End it, and
+    /// start it again.
+    pub async fn lost(&self) -> String {
+        match &self.membership {
+            Some(membership) => membership.lost().await,
+            None => std::future::pending().await,
+        }
+    }
+
     /// Where clients are served: at the gateway, if there is one.
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -359,19 +370,21 @@ impl Server {
             middleware.stop();
             running.stop();
         }
-        if let Some(s3) = self.s3 {
-            // It counts its connections together with those of HTTP's clients, and waits for all of them.
-            match (&self.gateway, &self.node) {
-                (Some((access, running)), _) => {
-                    access.stop();
-                    running.begin_to_stop();
-                }
-                (None, Some((shared, running, _))) => {
-                    shared.stop();
-                    running.begin_to_stop();
-                }
-                (None, None) => {}
+        // What speaks to clients counts its connections together, and each waits for all of them: all are told first.
+        match (&self.gateway, &self.node) {
+            (Some((access, running)), _) => {
+                access.stop();
+                running.begin_to_stop();
             }
+            (None, Some((shared, running, _))) => {
+                shared.stop();
+                running.begin_to_stop();
+            }
+            (None, None) => {}
+        }
+        [&self.s3].into_iter().flatten().for_each(Running::begin_to_stop);
+        [&self.text].into_iter().flatten().for_each(Running::begin_to_stop);
+        if let Some(s3) = self.s3 {
             s3.stop();
         }
         if let Some((access, running)) = self.gateway {

@@ -77,11 +77,20 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             warn!("cannot write the address to standard output: {error}");
         }
     }
-    let name = runtime.block_on(first(signals));
-    info!("{name}: waiting at most {} s for requests in flight", config.serve.drain_s);
+    let ends = runtime.block_on(async {
+        tokio::select! {
+            name = first(signals) => Ok(name),
+            why = server.lost() => Err(why),
+        }
+    });
+    let why = ends.as_ref().unwrap_or(&"the place among the members is lost");
+    info!("{why}: waiting at most {} s for requests in flight", config.serve.drain_s);
     server.stop();
     info!("stopped");
-    Ok(ExitCode::SUCCESS)
+    match ends {
+        Ok(_) => Ok(ExitCode::SUCCESS),
+        Err(why) => anyhow::bail!(why),
+    }
 }
 
 type Signals = [(&'static str, tokio::signal::unix::Signal); 2];

@@ -19,11 +19,12 @@ Examples:
 Shows the share of requests within the objective (model.objective_ms) as measured and as predicted at 1,
 1.5 and 2 times the load, the load up to which the objective holds (headroom), what saturates first, and
 how wrong past predictions were. Figures marked * are past the load up to which the model is trusted.
-Then the members of the cluster, the devices of a node, what is hot and why, and what was moved.")]
+Then the members of the cluster with their versions and the keys that they move, the devices of a node, what is hot and
+why, and what was moved.")]
 pub struct Args {
     #[command(flatten)]
     at: At,
-    /// Print JSON: the replies of /model, /admin/status and /admin/tiers
+    /// Print JSON: the replies of /model, /admin/status, /admin/members and /admin/tiers
     #[arg(long)]
     json: bool,
 }
@@ -41,14 +42,17 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         true => args.at.json(&Method::GET, "/admin/tiers")?,
         false => Value::Null,
     };
+    let members = match membership_of(&status)["members"].is_array() {
+        true => args.at.json(&Method::GET, "/admin/members")?,
+        false => Value::Null,
+    };
     if args.json {
-        return print::value(
-            &serde_json::json!({ "live": live, "status": status, "tiers": tiers }),
-        );
+        return print::value(&serde_json::json!({
+            "live": live, "status": status, "members": members, "tiers": tiers,
+        }));
     }
     let mut text = model_text(&live);
-    text += &members_text(&status);
-    text += &warmed_text(&status["cluster"]["warmed"]);
+    text += &members_text(&status, &members);
     text += &hot_reads_text(&status);
     if is_node {
         text += &in_words(&args.at.server, &status, &tiers);
@@ -69,10 +73,15 @@ fn depth_text(depth: &Value) -> String {
     format!("; depth {} of measured {}", depth["depth"], measured.join(", "))
 }
 
-/// The members of the cluster: who lives, joins or drains; empty alone.
-fn members_text(status: &Value) -> String {
+/// The part of a status that has the members: a node's is about more.
+fn membership_of(status: &Value) -> &Value {
+    if status["cluster"].is_null() { status } else { &status["cluster"] }
+}
+
+/// The members of the cluster: who lives, joins or drains, and what each says of itself; empty alone.
+fn members_text(status: &Value, said: &Value) -> String {
     let mut text = String::new();
-    let it = if status["cluster"].is_null() { status } else { &status["cluster"] };
+    let it = membership_of(status);
     let Some(members) = it["members"].as_array() else { return text };
     let kind = it["membership"].as_str().unwrap_or("?");
     let _ = write!(text, "members ({kind}), epoch {}", it["epoch"]);
@@ -100,14 +109,30 @@ fn members_text(status: &Value) -> String {
             true => "hot node".to_owned(),
             false => format!("{:.1} % of the keys", 100.0 * number(&member["share"])),
         };
+        let said = said.as_array().map(Vec::as_slice).unwrap_or_default();
+        let said = said.iter().find(|one| one["name"] == member["name"]).unwrap_or(&Value::Null);
         let _ = writeln!(
             text,
-            "  {} at {}: {state}, {part}{suspected}",
+            "  {} at {}: {state}, {part}{suspected}{}",
             member["name"].as_str().unwrap_or("?"),
             member["address"].as_str().unwrap_or("?"),
+            said_text(said, &it["epoch"]),
         );
+        text += &warmed_text(&said["warmed"]);
     }
     text
+}
+
+/// What a member says of itself: its version, and its epoch where that is another one.
+fn said_text(said: &Value, epoch: &Value) -> String {
+    if let Some(error) = said["error"].as_str() {
+        return format!("; {error}");
+    }
+    let Some(version) = said["version"].as_str() else { return String::new() };
+    match said["epoch"] == *epoch {
+        true => format!(", version {version}"),
+        false => format!(", version {version}, epoch {}", said["epoch"]),
+    }
 }
 
 /// What a node offered to nodes that were new to their keys; empty if nothing.
@@ -120,7 +145,7 @@ fn warmed_text(warmed: &Value) -> String {
         false => String::new(),
     };
     format!(
-        "  warmed: {} objects ({}) offered to nodes that were new to them, {} compared with the origin first{now}\n",
+        "    warmed: {} objects ({}) offered to nodes that were new to them, {} compared with the origin first{now}\n",
         warmed["objects"],
         bytes(&warmed["bytes"]),
         warmed["compared"],
@@ -340,15 +365,27 @@ mod tests {
         let status = serde_json::json!({ "membership": "etcd", "epoch": 7, "confirmed_s_ago": 0.1,
             "problem": "etcd has not", "members": members });
         let inside = serde_json::json!({ "cluster": status });
-        assert_eq!(members_text(&status), members_text(&inside));
+        let warmed = serde_json::json!({ "objects": 7, "bytes": 1500, "compared": 3, "waiting": 2,
+            "goes_on": true });
+        let said = serde_json::json!([
+            { "name": "b", "version": "0.2.0", "epoch": 6, "warmed": warmed },
+            { "name": "a", "error": "it does not answer within 1 s" },
+        ]);
+        assert_eq!(members_text(&status, &said), members_text(&inside, &said));
         for part in [
             "members (etcd), epoch 7, confirmed 0.1 s ago\n  etcd has not",
-            "a at 127.0.0.1:1: not live, 25.0 % of the keys, does not answer b",
-            "b at 127.0.0.1:1: draining,",
+            "a at 127.0.0.1:1: not live, 25.0 % of the keys, does not answer b; it does not answer within",
+            "b at 127.0.0.1:1: draining, 25.0 % of the keys, version 0.2.0, epoch 6\n    warmed: 7 obj",
         ] {
-            assert!(members_text(&status).contains(part), "{part}: {}", members_text(&status));
+            let text = members_text(&status, &said);
+            assert!(text.contains(part), "{part}: {text}");
         }
-        assert_eq!(members_text(&serde_json::json!({ "version": "1" })), "");
+        let none = Value::Null;
+        assert!(
+            members_text(&status, &none)
+                .contains("b at 127.0.0.1:1: draining, 25.0 % of the keys\n")
+        );
+        assert_eq!(members_text(&serde_json::json!({ "version": "1" }), &none), "");
         let shared = serde_json::json!({ "version": 3, "weights": { "a": 0.5 }, "refused": "no JSON",
             "at_next_start": ["gateway.hedge_share"] });
         assert_eq!(
@@ -357,8 +394,6 @@ mod tests {
              refused: no JSON\n  from this process's next start on: gateway.hedge_share\n"
         );
         assert_eq!(shared_text(&serde_json::json!({ "version": 0 })), "");
-        let warmed = serde_json::json!({ "objects": 7, "bytes": 1500, "compared": 3, "waiting": 2,
-            "goes_on": true });
         assert!(warmed_text(&warmed).contains("7 objects (1.5 kB) offered"), "{warmed}");
         assert!(warmed_text(&warmed).contains("3 compared with the origin first; 2 wait"));
         assert_eq!(warmed_text(&Value::Null), "");
@@ -389,7 +424,7 @@ mod tests {
         let members = [serde_json::json!({ "name": "h", "address": "127.0.0.1:1", "share": 0.0,
             "hot": true, "state": "in", "live": true })];
         let status = serde_json::json!({ "membership": "static", "epoch": 0, "members": members });
-        assert!(members_text(&status).contains("h at 127.0.0.1:1: live, hot node\n"));
+        assert!(members_text(&status, &Value::Null).contains("h at 127.0.0.1:1: live, hot node\n"));
     }
 
     #[test]

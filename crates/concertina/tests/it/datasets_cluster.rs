@@ -1,7 +1,7 @@
 //! Datasets through a gateway: its answers are those of a scan, whatever is in shards or in the log, and while
 //! nodes go.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use dataset::manifest::Manifest;
@@ -18,6 +18,8 @@ use crate::serve_client::{Client, Reply, free, overrides, until};
 const ID: u64 = 1;
 
 struct Cluster {
+    /// The configuration of all processes.
+    text: String,
     _folder: tempfile::TempDir,
     nodes: Vec<Option<Server>>,
     gateways: Vec<Server>,
@@ -40,28 +42,30 @@ fn start_with(nodes: usize, replicas: usize, more: &str) -> Cluster {
     for node in 0..nodes {
         text.push_str(&format!("[[member]]\nname = \"n{node}\"\naddress = \"{}\"\n", free()));
     }
-    let start = |name: &str, node: &str, set: &[&str]| {
-        let text = text.replace("@NAME@", name).replace("@NODE@", node);
-        let set: Vec<String> = set.iter().map(|&text| text.to_owned()).collect();
-        Server::start(Config::parse(&text, "test", &set).unwrap(), None).unwrap()
-    };
-    let node = |i: usize| {
-        let name = format!("name = \"n{i}\"");
-        Some(start(&name, &i.to_string(), &["serve.role=node", "serve.drain_s=0.2"]))
-    };
-    let nodes = (0..nodes).map(node).collect();
+    let nodes = (0..nodes).map(|node| Some(start_node(&text, node))).collect();
     let gateway = || {
         let set = ["serve.role=gateway", "serve.listen=127.0.0.1:0", "serve.drain_s=0.2"];
-        start("", "none", &set)
+        start_one(&text, "", "none", &set)
     };
     let gateways = vec![gateway(), gateway()];
-    let cluster = Cluster { _folder: folder, nodes, gateways, twin: BTreeMap::new() };
+    let cluster = Cluster { text, _folder: folder, nodes, gateways, twin: BTreeMap::new() };
     let mut manifest = Manifest::new(Schema::new(Format::Lines));
     manifest.id = format!("{ID:016x}");
     let manifest = manifest.encode().unwrap();
     let put = cluster.client(0).put("/objects/datasets/lines/dataset.json", &manifest);
     assert_eq!(put.status, 200, "{}", put.text());
     cluster
+}
+
+fn start_one(text: &str, name: &str, node: &str, set: &[&str]) -> Server {
+    let text = text.replace("@NAME@", name).replace("@NODE@", node);
+    let set: Vec<String> = set.iter().map(|&text| text.to_owned()).collect();
+    Server::start(Config::parse(&text, "test", &set).unwrap(), None).unwrap()
+}
+
+fn start_node(text: &str, node: usize) -> Server {
+    let (name, set) = (format!("name = \"n{node}\""), ["serve.role=node", "serve.drain_s=0.2"]);
+    start_one(text, &name, &node.to_string(), &set)
 }
 
 fn json(reply: &Reply) -> Value {
@@ -219,7 +223,7 @@ fn a_node_that_joins_copies_the_shards_that_are_its_own_now() {
     let folder = tempfile::tempdir().unwrap();
     let Some(etcd) = Etcd::start(folder.path()) else { return };
     let more = &["datasets.refresh_s=0.1"];
-    let mut world = World { folder, etcd, addresses: HashMap::new(), more };
+    let mut world = World::new(folder, etcd, more);
     let copies = |name: &str, world: &World| world.folder.path().join(format!("copies-{name}"));
     let node = |name: &'static str, world: &mut World| {
         let set = format!("datasets.path={}", copies(name, world).display());
@@ -304,6 +308,29 @@ fn a_hot_shard_gets_a_further_replica_for_as_long_as_it_is_hot() {
     until("the copy is given up", || cluster.copies() == home);
     let count = json(&cluster.client(1).get("/datasets/lines/count?query=green"));
     assert_eq!(count["count"], 1000);
+    cluster.stop();
+}
+
+/// A node that was started without datasets does not deny those that it has not.
+#[test]
+fn a_node_without_datasets_is_not_believed_about_records() {
+    let mut cluster = start(2, 2);
+    cluster.append(0..60);
+    cluster.seal();
+    cluster.check(0);
+    cluster.nodes[1].take().unwrap().stop();
+    let path = cluster.text.lines().find(|line| line.contains("copies-@NODE@")).unwrap();
+    let without = cluster.text.replace(path, "");
+    cluster.nodes[1] = Some(start_node(&without, 1));
+    // Whichever of the two is asked first, a gateway answers.
+    until("both nodes are used again", || {
+        let status = json(&cluster.client(1).get("/admin/status"));
+        let nodes = status["gateway"]["nodes"].as_array().unwrap().clone();
+        nodes.iter().all(|node| node["state"] == "healthy")
+    });
+    for _ in 0..5 {
+        cluster.check(1);
+    }
     cluster.stop();
 }
 

@@ -25,6 +25,7 @@ mod measure_protocols;
 mod measure_until;
 mod membership;
 mod membership_hostile;
+mod membership_moves;
 mod membership_restart;
 mod membership_shared;
 mod memcached_node;

@@ -15,7 +15,7 @@ use serve::Server;
 use serve::config::Config;
 
 use crate::left_out::left_out;
-use crate::serve_client::{Client, Process, free, overrides, spawn, until, until_or};
+use crate::serve_client::{Client, Process, free, overrides, spawn_of, until, until_or};
 
 /// A real etcd.
 pub struct Etcd {
@@ -38,7 +38,7 @@ impl Etcd {
         Some(etcd)
     }
 
-    fn run(&mut self) {
+    pub fn run(&mut self) {
         let (client, peer) = (format!("http://{}", self.client), format!("http://{}", self.peer));
         let child = Command::new("etcd")
             .args(["--name", "e", "--log-level", "error", "--unsafe-no-fsync"])
@@ -54,7 +54,12 @@ impl Etcd {
         self.child = Some(child);
     }
 
-    fn kill(&mut self) {
+    /// Removes what it holds; it is not running.
+    pub fn forget(&self) {
+        std::fs::remove_dir_all(&self.folder).unwrap();
+    }
+
+    pub fn kill(&mut self) {
         let mut child = self.child.take().unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
@@ -75,9 +80,17 @@ pub struct World {
     pub addresses: HashMap<&'static str, SocketAddr>,
     /// More of each process's configuration.
     pub more: &'static [&'static str],
+    /// The version of nodes.
+    pub binary: PathBuf,
 }
 
 impl World {
+    /// A cluster without processes, of this version.
+    pub fn new(folder: tempfile::TempDir, etcd: Etcd, more: &'static [&'static str]) -> World {
+        let binary = PathBuf::from(env!("CARGO_BIN_EXE_concertina"));
+        World { folder, etcd, addresses: HashMap::new(), more, binary }
+    }
+
     /// The configuration that all processes have.
     pub fn common(&self) -> Vec<String> {
         [
@@ -108,7 +121,7 @@ impl World {
             format!("device.0.path={}/device-{name}", self.folder.path().display()),
         ]);
         let set: Vec<&str> = set.iter().map(String::as_str).chain(more.iter().copied()).collect();
-        spawn(self.folder.path(), &set, "")
+        spawn_of(&self.binary, self.folder.path(), &set, "")
     }
 
     /// Whether a process has a part of the origin's folder locked.
@@ -230,7 +243,7 @@ pub fn members(at: SocketAddr) -> Vec<(String, String, bool)> {
 fn members_come_and_go_while_clients_write_and_read() {
     let folder = tempfile::tempdir().unwrap();
     let Some(etcd) = Etcd::start(folder.path()) else { return };
-    let mut world = World { folder, etcd, addresses: HashMap::new(), more: &[] };
+    let mut world = World::new(folder, etcd, &[]);
     let (a, b) = (world.node("a"), world.node("b"));
     let gateway = world.gateway();
     let at = gateway.address();

@@ -1,6 +1,5 @@
 //! Hostile values in a real etcd while a cluster serves: each is refused by name and changes nothing.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use base64::Engine as _;
@@ -48,7 +47,7 @@ fn hostile_values_in_etcd_end_nothing_and_move_no_key() {
     let folder = tempfile::tempdir().unwrap();
     let Some(etcd) = Etcd::start(folder.path()) else { return };
     let at = etcd.client;
-    let mut world = World { folder, etcd, addresses: HashMap::new(), more: &CALM };
+    let mut world = World::new(folder, etcd, &CALM);
     let mut nodes = [world.node("a"), world.node("b")];
     let server = world.gateway();
     let gateway = server.address();

@@ -1,7 +1,6 @@
 //! What the processes of a cluster share through a real etcd: weights that move keys while clients write and read, settings
 //! that count from the next start on, and values that are refused while the last good one stays.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::process::{Command, Output};
 use std::sync::Arc;
@@ -51,7 +50,7 @@ fn metric(at: SocketAddr, name: &str) -> f64 {
 fn weights_move_keys_while_clients_write_and_read() {
     let folder = tempfile::tempdir().unwrap();
     let Some(etcd) = Etcd::start(folder.path()) else { return };
-    let mut world = World { folder, etcd, addresses: HashMap::new(), more: &CALM };
+    let mut world = World::new(folder, etcd, &CALM);
     let nodes = [world.node("a"), world.node("b"), world.node("c")];
     let gateway = world.gateway();
     let at = gateway.address();
@@ -114,7 +113,7 @@ fn what_is_wrong_is_refused_by_name_and_the_last_good_version_stays() {
     let folder = tempfile::tempdir().unwrap();
     let Some(etcd) = Etcd::start(folder.path()) else { return };
     let etcd_at = etcd.client;
-    let mut world = World { folder, etcd, addresses: HashMap::new(), more: &CALM };
+    let mut world = World::new(folder, etcd, &CALM);
     let nodes = [world.node("a"), world.node("b")];
     let gateway = world.gateway();
     let at = gateway.address();
@@ -263,7 +262,7 @@ fn a_slow_members_weight_is_lowered_by_itself() {
         "membership.suspect_s=4",
         "membership.lease_s=8",
     ];
-    let mut world = World { folder, etcd, addresses: HashMap::new(), more };
+    let mut world = World::new(folder, etcd, more);
     let device = |ms| format!("device.0.service={{kind=\"exponential\",mean_ms={ms}}}");
     let nodes = [
         world.node_with("a", &[&device(8)]),

@@ -174,9 +174,14 @@ pub struct Process {
 
 /// Starts a process; `before` is what the shell does first.
 pub fn spawn(folder: &Path, more: &[&str], before: &str) -> Process {
+    spawn_of(env!("CARGO_BIN_EXE_concertina").as_ref(), folder, more, before)
+}
+
+/// Starts a process of another version.
+pub fn spawn_of(binary: &Path, folder: &Path, more: &[&str], before: &str) -> Process {
     let mut command = Command::new("sh");
     command.arg("-c").arg(format!("{before} exec \"$0\" \"$@\""));
-    command.arg(env!("CARGO_BIN_EXE_concertina")).args(["serve", "--json"]);
+    command.arg(binary).args(["serve", "--json"]);
     for text in overrides(folder, more) {
         command.args(["--set", &text]);
     }

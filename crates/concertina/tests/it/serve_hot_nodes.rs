@@ -1,7 +1,6 @@
 //! Hot nodes, with real processes: two nodes with slow disks, a hot node and a gateway. The hot node takes
 //! most of the reads, what is written is seen at once, and it may die and come back.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Mutex;
@@ -292,7 +291,7 @@ fn what_is_told_of_reads_is_checked_and_directories_are_fetched_by_version() {
 fn a_hot_node_enters_the_list_in_etcd_and_is_drained() {
     let folder = tempfile::tempdir().unwrap();
     let Some(etcd) = Etcd::start(folder.path()) else { return };
-    let mut world = World { folder, etcd, addresses: HashMap::new(), more: &[] };
+    let mut world = World::new(folder, etcd, &[]);
     let slow = [
         "node.memory_bytes=0",
         "tiers.popularity_s=5",

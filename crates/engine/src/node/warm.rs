@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use model::window::{Nanos, SECOND, key_hash};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::cluster::Cluster;
 use super::flights::Flight;
@@ -37,7 +37,7 @@ const TRIES: u8 = 40;
 const CLASSES: usize = 3;
 
 /// What was done of it since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Warmed {
     /// Objects offered, once for each node.
     pub objects: u64,

@@ -159,7 +159,7 @@ pub fn answer(
 ) -> Option<Result<Response<ReplyBody>, Problem>> {
     let (endpoint, encoded) = path.split_once('/').unwrap_or((path, ""));
     let allowed = match (endpoint, encoded.is_empty()) {
-        ("ping" | "windows", true) => &Method::GET,
+        ("ping" | "windows" | "about", true) => &Method::GET,
         ("lease" | "return", true) | ("invalidate" | "offer", false) => &Method::POST,
         _ => return None,
     };
@@ -173,6 +173,9 @@ pub fn answer(
     }
     if endpoint == "windows" {
         return Some(Ok(json(StatusCode::OK, &shared.whole.told(), None)));
+    }
+    if endpoint == "about" {
+        return Some(Ok(json(StatusCode::OK, &peers.about(shared.drive.warmed()), None)));
     }
     let Sender::Peer(peer) = sender else {
         let what = "this is for the other nodes of the cluster";

@@ -4,6 +4,7 @@
 //! engine decides on ([`calls`]), serves the requests of other processes ([`endpoints`]), passes
 //! ticks and views to the engine ([`beat`]), and keeps the connections to the members ([`roll`]).
 
+mod about;
 mod beat;
 mod calls;
 mod endpoints;
@@ -17,16 +18,19 @@ use std::time::Duration;
 
 use engine::node::{ClusterSettings, PeerStatus, Warmed};
 use engine::route::{NodeId, PLACEMENT};
+use http::Response;
 use http::header::{AUTHORIZATION, HeaderValue};
 use model::window::{Nanos, key_hash};
 use serde::Serialize;
 
 use super::headers;
+use crate::body::ReplyBody;
 use crate::config::Config;
 use crate::membership::{self, Known, Membership};
 use crate::peer::Limits;
 use crate::tls::dialer;
 
+pub use about::{About, members};
 pub use beat::Beat;
 pub use endpoints::{Sender, answer, asker, deadline, epoch, reads_told, sender};
 pub use metrics::add_metrics;
@@ -189,6 +193,17 @@ impl Peers {
             peers,
             warmed,
         }
+    }
+
+    /// What this node says of itself.
+    fn about(&self, warmed: Option<Warmed>) -> About {
+        About::of(&self.membership.known(), warmed)
+    }
+
+    /// Replies with what all members that live say of themselves.
+    pub async fn members(&self, warmed: Option<Warmed>) -> Response<ReplyBody> {
+        let own = (self.me, self.about(warmed));
+        members(&self.roll, &self.membership.known(), Some(own)).await
     }
 
     /// Counts a write whose acknowledgement waited this long for other nodes.

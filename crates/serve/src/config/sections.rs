@@ -64,6 +64,9 @@ section! {
         pub rate_bytes_min: Size = Size(1 << 10),
         /// Seconds that requests in progress have to finish after SIGINT or SIGTERM.
         pub drain_s: f64 = 10.0,
+        /// Seconds that clients' connections stay open at the end: each one's next request is answered, with
+        /// `Connection: close`. At least half of drain_s where another process gets the sockets after this one.
+        pub linger_s: f64 = 0.0,
         /// Memory for the bytes of uploads in progress that will fill the tiers; when it is full,
         /// uploads go only to the origin. On a gateway: for those that it can send to another node.
         pub uploads_bytes_max: Size = Size(64 * MIB),
@@ -290,6 +293,7 @@ impl Serve {
         checks.between("idle_s", self.idle_s, 0.01, 1e6);
         checks.between("stall_s", self.stall_s, 0.01, 1e6);
         checks.between("drain_s", self.drain_s, 0.0, 1e6);
+        checks.between("linger_s", self.linger_s, 0.0, 1e6);
     }
 
     /// Maximum open connections of one address.

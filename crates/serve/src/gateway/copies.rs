@@ -26,7 +26,7 @@ const TOLD_BYTES_MAX: usize = 4 << 20;
 
 /// A shard, by its name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Named {
+pub struct Named {
     dataset: String,
     id: String,
     file: String,
@@ -40,15 +40,17 @@ impl Named {
 
 /// What all nodes told, together.
 #[derive(Default)]
-struct Picture {
-    shards: Vec<Seen>,
-    rooms: Vec<Room>,
+pub struct Picture {
+    /// The shards that nodes tell of.
+    pub shards: Vec<Seen>,
+    /// What nodes have left for copies.
+    pub rooms: Vec<Room>,
     names: BTreeMap<u64, Named>,
 }
 
 impl Picture {
     /// The nodes' tellings; `homes` are a shard's nodes by the ring.
-    fn of(told: &[Option<ShardsTold>], homes: impl Fn(&Named) -> Vec<NodeId>) -> Picture {
+    pub fn of(told: &[Option<ShardsTold>], homes: impl Fn(&Named) -> Vec<NodeId>) -> Picture {
         let mut picture = Picture::default();
         let mut seen: BTreeMap<u64, Seen> = BTreeMap::new();
         for (node, told) in told.iter().enumerate() {

@@ -88,6 +88,8 @@ impl Parts<'_> {
             value.and_then(|value| value.parse::<u64>().ok())
         };
         let run = number(&headers::NEXT).zip(number(&headers::RECORDS));
+        // Said of the record, and not of a path that the node does not know.
+        let misses = answer.headers.contains_key(&headers::OUTCOME);
         let bytes = gather(answer).await.map_err(|why| {
             let what = format!("the reply of {who} for part {part} broke off: {why}");
             Problem::new(StatusCode::BAD_GATEWAY, &what)
@@ -117,7 +119,7 @@ impl Parts<'_> {
                 Ok(Answer::Run(Run { bytes, records, next }))
             }
             (StatusCode::OK, _) => Ok(Answer::Bytes(Some(bytes))),
-            (StatusCode::NOT_FOUND, Ask::Record { .. }) => Ok(Answer::Bytes(None)),
+            (StatusCode::NOT_FOUND, Ask::Record { .. }) if misses => Ok(Answer::Bytes(None)),
             (StatusCode::PRECONDITION_FAILED, _) => {
                 self.stale.store(true, Ordering::Relaxed);
                 let what = "the dataset changes faster than it can be queried; try again";
@@ -283,7 +285,7 @@ impl Access {
                 changes.push(format!("{}: {change}", self.router.name(Some(node))));
             }
             budget_bytes += value["budget_bytes"].as_u64().unwrap_or(0);
-            fixed_bytes = value["fixed_bytes"].take();
+            fixed_bytes = value.get_mut("fixed_bytes").map(Value::take).unwrap_or_default();
         }
         let all = json!({
             "parts": parts,

@@ -20,6 +20,8 @@ mod upload;
 mod verify;
 mod whole;
 
+pub use copies::Picture;
+
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,6 +51,7 @@ use super::objects::{Answered, key_of, no_length, operation_of};
 use super::observe::Observed;
 use super::pace::Pace;
 use super::{headers, list};
+use crate::cluster::members;
 use crate::config::Config;
 use crate::membership::{self, Membership};
 use backend::Reply as _;
@@ -186,6 +189,10 @@ impl Access {
             }
             "/metrics" => Ok(admin::metrics(self)),
             "/admin/status" => Ok(admin::status(self)),
+            "/admin/members" => {
+                let known = self.membership.known();
+                Ok(members(&self.router.backend.roll, &known, None).await)
+            }
             _ => Err(Problem::nothing_here()),
         }
     }

@@ -6,9 +6,10 @@
 //! late is made again from what the next round finds.
 
 mod configure;
+mod orders;
 mod rest;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -70,8 +71,8 @@ pub struct Agent {
     contact: Arc<Mutex<Contact>>,
     common: Arc<Common>,
     orders: mpsc::UnboundedReceiver<Order>,
-    drains: Vec<Drain>,
-    configures: Vec<(Document, Written)>,
+    drains: VecDeque<Drain>,
+    configures: VecDeque<(Document, Written)>,
     first: Option<First>,
     seen: Option<watch::Sender<Seen>>,
     /// The newest list, with its revision.
@@ -79,6 +80,10 @@ pub struct Agent {
     ring: Option<Arc<Ring>>,
     /// What was last complained of.
     said: Option<String>,
+    /// The values of etcd's that are refused, as they were last told of.
+    refused: BTreeSet<String>,
+    /// This node's number, which is its own as long as the process lives.
+    number: Option<NodeId>,
 }
 
 impl Agent {
@@ -103,7 +108,11 @@ impl Agent {
                 Some(Me {
                     key: format!("{prefix}/live/{name}"),
                     name: name.clone(),
-                    alive: Alive { instance: format!("{:016x}", rand::random::<u64>()), address },
+                    alive: Alive {
+                        instance: format!("{:016x}", rand::random::<u64>()),
+                        address,
+                        valid_s: Some(of.valid_s),
+                    },
                     weight: of.weight,
                     hot: of.class == Class::Hot,
                     lease: None,
@@ -130,13 +139,15 @@ impl Agent {
             contact,
             common,
             orders,
-            drains: Vec::new(),
-            configures: Vec::new(),
+            drains: VecDeque::new(),
+            configures: VecDeque::new(),
             first: Some(first),
             seen: None,
             last: None,
             ring: None,
             said: None,
+            refused: BTreeSet::new(),
+            number: None,
         })
     }
 
@@ -177,8 +188,10 @@ impl Agent {
                             me.serves = true;
                         }
                     }
-                    Some(Order::Drain(name, drains, done)) => self.drains.push((name, drains, done)),
-                    Some(Order::Configure(new, done)) => self.configures.push((new, done)),
+                    Some(Order::Drain(name, drains, done)) => {
+                        self.drains.push_back((name, drains, done));
+                    }
+                    Some(Order::Configure(new, done)) => self.configures.push_back((new, done)),
                 },
             }
         }
@@ -203,12 +216,11 @@ impl Agent {
         let asked = clock::now();
         let pairs = self.etcd.all(&format!("{}/", self.prefix)).await?;
         let snapshot = Snapshot::of(&self.prefix, pairs);
-        for refused in &snapshot.refused {
-            if self.said.as_ref() != Some(refused) {
-                warn!("membership: etcd holds a value that is refused: {refused}");
-                self.said = Some(refused.clone());
-            }
+        let refused: BTreeSet<String> = snapshot.refused.iter().cloned().collect();
+        for refused in refused.difference(&self.refused) {
+            warn!("membership: etcd holds a value that is refused: {refused}");
         }
+        self.refused = refused;
         self.common.read(snapshot.config.as_ref());
         if self.configure(&snapshot).await? {
             return Ok(true);
@@ -223,7 +235,11 @@ impl Agent {
             Some(Ok(roster)) => Some(roster.clone()),
             None => None,
         };
-        let is_older = |last: &Roster| current.as_ref().is_none_or(|now| now.epoch < last.epoch);
+        // A list of the same epoch that says something else follows from an older one that etcd came back with.
+        let is_older = |last: &Roster| {
+            let is_later = |now: &Roster| now.epoch > last.epoch || now == last;
+            !current.as_ref().is_some_and(is_later)
+        };
         if self.last.as_ref().is_some_and(is_older) {
             return self.restore(&snapshot).await;
         }
@@ -258,6 +274,14 @@ impl Agent {
 
     /// Tells the process what the list says, and a node until when it may act on it.
     fn publish(&mut self, roster: &Roster, snapshot: &Snapshot, asked: Nanos) {
+        if let Some((was, is)) = self.misnumbered(roster) {
+            let what = format!(
+                "etcd had lost the list of members when this node entered it as number {was}, and the list that came \
+                 back has {is}: this process cannot go on; start it again"
+            );
+            lock(&self.contact).lost = Some(what.clone());
+            return self.complain(what);
+        }
         let is_new = self.last.as_ref().is_none_or(|last| last.epoch < roster.epoch);
         let same =
             |last: &Roster| (last.replicas, last.placed()) == (roster.replicas, roster.placed());
@@ -275,7 +299,7 @@ impl Agent {
         let suspects =
             suspects.flat_map(|(whom, by)| by.iter().map(|by| (whom.clone(), by.clone())));
         *lock(&self.contact) =
-            Contact { confirmed: Some(asked), error: None, suspects: suspects.collect() };
+            Contact { confirmed: Some(asked), suspects: suspects.collect(), ..Contact::default() };
         if self.said.take().is_some() {
             info!("membership: etcd confirms the members of epoch {}", roster.epoch);
         }
@@ -308,11 +332,22 @@ impl Agent {
             (None, first) => {
                 let sender = watch::Sender::new(seen);
                 let me = self.me.as_ref().and_then(|me| roster.find(&me.name));
+                self.number = me;
                 if let Some(first) = first {
                     let _ = first.send((sender.clone(), me));
                 }
                 self.seen = Some(sender);
             }
+        }
+    }
+
+    /// This node's number and the other one that a list gives it: it would take the keys of another.
+    fn misnumbered(&self, roster: &Roster) -> Option<(NodeId, String)> {
+        let (me, was) = (self.me.as_ref()?, self.number?);
+        match roster.find(&me.name) {
+            Some(is) if is == was => None,
+            Some(is) => Some((was, format!("number {is}"))),
+            None => roster.members.get(was).map(|_| (was, "another node there".to_owned())),
         }
     }
 
@@ -376,6 +411,11 @@ impl Agent {
 
     /// Changes the list where it is not as it should be, and says whom this node suspects.
     async fn entries(&mut self, snapshot: &Snapshot) -> Result<bool, Error> {
+        if let Some(Ok(roster)) = &snapshot.roster
+            && self.misnumbered(roster).is_some()
+        {
+            return self.withdraw(snapshot, roster).await;
+        }
         let Some(me) = &mut self.me else { return Ok(false) };
         if let Some(Ok(roster)) = &snapshot.roster {
             let entry = roster.find(&me.name).map(|at| &roster.members[at]);
@@ -408,6 +448,11 @@ impl Agent {
             (entry.instance == me.alive.instance).then_some(entry.live)
         };
         if entered(&next).is_none() && !me.leaves {
+            if let Some(why) = snapshot.disagreement(&me.name, &me.alive) {
+                self.complain(why);
+                return Ok(false);
+            }
+            snapshot.free(&mut next, &me.name, me.alive.address);
             let listed = next.find(&me.name).map(|at| &next.members[at]);
             let drains = listed.map(|it| it.state) == Some(State::Draining);
             let own = || listed.map_or(me.weight, |it| it.weight);
@@ -458,6 +503,16 @@ impl Agent {
         self.suspicions(snapshot, &before, &name).await
     }
 
+    /// Takes this process off the list: others order its keys' writes.
+    async fn withdraw(&mut self, snapshot: &Snapshot, roster: &Roster) -> Result<bool, Error> {
+        let Some(me) = &self.me else { return Ok(false) };
+        let mut next = roster.clone();
+        if next.find(&me.name).is_some_and(|at| next.members[at].instance == me.alive.instance) {
+            next.end(&me.name, false);
+        }
+        if next == *roster { Ok(false) } else { self.replace(snapshot, next).await }
+    }
+
     async fn suspicions(
         &mut self,
         snapshot: &Snapshot,
@@ -506,74 +561,6 @@ impl Agent {
         let put = Put::Value(&view, &value, None);
         self.etcd.change(&[If::Revision(&view, snapshot.revision)], &[put]).await?;
         Ok(true)
-    }
-
-    /// Carries out the operator's order.
-    async fn drain(&mut self, snapshot: &Snapshot) -> Result<bool, Error> {
-        let Some((name, drains, done)) = self.drains.pop() else { return Ok(false) };
-        let Some(Ok(roster)) = &snapshot.roster else {
-            let _ = done.send(Err("there is no list of members".to_owned()));
-            return Ok(false);
-        };
-        let mut next = roster.clone();
-        if let Err(why) = next.drain(&name, drains) {
-            let _ = done.send(Err(why));
-            return Ok(false);
-        }
-        if next == *roster {
-            let _ = done.send(Ok(roster.epoch));
-            return Ok(false);
-        }
-        let next = Roster { epoch: next.epoch + 1, ..next };
-        let view = format!("{}/view", self.prefix);
-        let value = match next.write() {
-            Ok(value) => value,
-            Err(why) => {
-                let _ = done.send(Err(why));
-                return Ok(false);
-            }
-        };
-        let put = Put::Value(&view, &value, None);
-        match self.etcd.change(&[If::Revision(&view, snapshot.revision)], &[put]).await {
-            Ok(true) => {
-                let _ = done.send(Ok(next.epoch));
-            }
-            Ok(false) => self.drains.push((name, drains, done)),
-            Err(error) => {
-                let _ = done.send(Err(error.to_string()));
-            }
-        }
-        Ok(true)
-    }
-
-    /// Says in etcd that this node ends, within two seconds.
-    async fn leave(&mut self, handed_over: bool) {
-        let Some(me) = &mut self.me else { return };
-        me.leaves = true;
-        let (name, instance, lease) = (me.name.clone(), me.alive.instance.clone(), me.lease);
-        let say = async {
-            for _ in 0..20 {
-                let Ok(pairs) = self.etcd.all(&format!("{}/", self.prefix)).await else { return };
-                let snapshot = Snapshot::of(&self.prefix, pairs);
-                let Some(Ok(roster)) = &snapshot.roster else { break };
-                let mut next = roster.clone();
-                let mine = next.find(&name).is_some_and(|at| next.members[at].instance == instance);
-                if mine {
-                    next.end(&name, handed_over);
-                }
-                if next == *roster {
-                    break;
-                }
-                let changed = self.replace(&snapshot, next).await;
-                if changed.is_err() {
-                    break;
-                }
-            }
-            if let Some(lease) = lease {
-                let _ = self.etcd.revoke(lease).await;
-            }
-        };
-        let _ = tokio::time::timeout(Duration::from_secs(2), say).await;
     }
 }
 

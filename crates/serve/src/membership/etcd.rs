@@ -34,6 +34,9 @@ use crate::tls::Dialer;
 /// as etcd lets a value be, so that they are refused by name.
 const REPLY_BYTES_MAX: usize = 12 * BYTES_MAX;
 
+/// Maximum time of one watch.
+const WATCH_MAX: Duration = Duration::from_secs(60);
+
 /// Maximum keys of a reply.
 const KEYS_MAX: usize = 8192;
 
@@ -129,6 +132,9 @@ impl Kv {
 
 #[derive(Deserialize)]
 struct Ranged {
+    /// Every reply of etcd's has it: another server's `{}` does not say that the members are lost.
+    #[serde(rename = "header")]
+    _header: serde::de::IgnoredAny,
     #[serde(default)]
     kvs: Vec<Kv>,
     #[serde(default)]
@@ -168,9 +174,39 @@ struct Leased {
     ttl: String,
 }
 
+impl Leased {
+    /// The lease; what is wrong if there is none: a key under lease 0 would stay for good.
+    fn lease(&self) -> Result<i64, String> {
+        match number(&self.id)? {
+            0 => Err("it grants no lease".to_owned()),
+            id => Ok(id),
+        }
+    }
+}
+
 #[derive(Deserialize)]
 struct Streamed {
     result: Leased,
+}
+
+impl Streamed {
+    /// Whether the lease still was there; what is wrong if that is not said.
+    fn lives(&self) -> Result<bool, String> {
+        number(&self.result.ttl).map(|ttl| ttl > 0)
+    }
+}
+
+/// What the bodies of other replies say, as the client reads them: whether changes were made, the id of a lease, and whether
+/// a lease that was renewed still was there.
+pub fn said(reply: &[u8]) -> (Option<bool>, Option<i64>, Option<bool>) {
+    let done: Option<Done> = serde_json::from_slice(reply).ok();
+    let leased: Option<Leased> = serde_json::from_slice(reply).ok();
+    let kept: Option<Streamed> = serde_json::from_slice(reply).ok();
+    (
+        done.map(|it| it.succeeded),
+        leased.and_then(|it| it.lease().ok()),
+        kept.and_then(|it| it.lives().ok()),
+    )
 }
 
 /// A connection in the clear or by TLS.
@@ -380,7 +416,7 @@ impl Etcd {
     pub async fn grant(&mut self, seconds: i64) -> Result<i64, Error> {
         let leased: Leased =
             self.call("/v3/lease/grant", &json!({"TTL": seconds.to_string()})).await?;
-        number(&leased.id).map_err(|what| self.malformed(what))
+        leased.lease().map_err(|what| self.malformed(what))
     }
 
     /// Renews a lease; returns whether it still was there.
@@ -391,7 +427,7 @@ impl Etcd {
     pub async fn renew(&mut self, lease: i64) -> Result<bool, Error> {
         let body = json!({"ID": lease.to_string()});
         let kept: Streamed = self.call("/v3/lease/keepalive", &body).await?;
-        number(&kept.result.ttl).map(|ttl| ttl > 0).map_err(|what| self.malformed(what))
+        kept.lives().map_err(|what| self.malformed(what))
     }
 
     /// Ends a lease, and the keys that end with it.
@@ -404,7 +440,8 @@ impl Etcd {
         self.call::<Value>("/v3/lease/revoke", &body).await.map(|_| ())
     }
 
-    /// Calls `rings` for each change of a key that begins with `prefix`, until the connection ends.
+    /// Calls `rings` for each change of a key that begins with `prefix`, until the connection ends, but for [`WATCH_MAX`] at
+    /// most: a machine that is gone ends no connection.
     ///
     /// # Errors
     ///
@@ -418,18 +455,23 @@ impl Etcd {
         let shown = self.endpoints[self.current].shown.clone();
         let sent = sent.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
         self.current = (self.current + 1) % self.endpoints.len();
+        // The connection is the events' own, and no other request's.
+        let open = self.open.take();
         let mut events = match sent {
             Ok(reply) if reply.status() == StatusCode::OK => reply.into_body(),
             Ok(reply) => return Err(Error::Refused(shown, reply.status().to_string())),
             Err(error) => return Err(Error::Unreachable(format!("{shown}: {error}"))),
         };
         // What changed is read anew, so that an event is nothing but a bell.
-        while let Some(Ok(frame)) = events.frame().await {
-            if frame.is_data() {
-                rings();
+        let all = async {
+            while let Some(Ok(frame)) = events.frame().await {
+                if frame.is_data() {
+                    rings();
+                }
             }
-        }
-        self.open = None;
+        };
+        let _ = tokio::time::timeout(WATCH_MAX, all).await;
+        drop(open);
         Ok(())
     }
 }
@@ -461,14 +503,20 @@ mod tests {
     #[test]
     fn hostile_replies_are_refused() {
         for text in [
-            r#"{"kvs":[{"key":"!!"}]}"#,
-            r#"{"kvs":[{"key":"YQ==","mod_revision":"99999999999999999999"}]}"#,
-            r#"{"kvs":[{"key":"YQ==","lease":"x"}]}"#,
+            r#""kvs":[{"key":"!!"}]"#,
+            r#""kvs":[{"key":"YQ==","mod_revision":"99999999999999999999"}]"#,
+            r#""kvs":[{"key":"YQ==","lease":"x"}]"#,
+            r#""kvs":[{"key":7}]"#,
+            r#""kvs":[],"more":true"#,
         ] {
-            assert!(pairs(text.as_bytes()).is_err(), "{text}");
+            assert!(pairs(format!("{{\"header\":{{}},{text}}}").as_bytes()).is_err(), "{text}");
         }
-        assert!(pairs(br#"{"kvs":[{"key":7}]}"#).is_err());
-        assert!(pairs(br#"{"kvs":[],"more":true}"#).is_err());
-        assert_eq!(pairs(br#"{"kvs":[{"key":"YQ=="}]}"#).unwrap()[0].key, b"a");
+        let one = pairs(br#"{"header":{},"kvs":[{"key":"YQ=="}]}"#).unwrap();
+        assert_eq!(one[0].key, b"a");
+        // What is not etcd's does not say that nothing is there, or grants a lease that never ends.
+        assert!(pairs(b"{}").is_err());
+        assert_eq!(said(b"{}"), (Some(false), None, None));
+        assert_eq!(said(br#"{"ID":"7","succeeded":true}"#), (Some(true), Some(7), None));
+        assert_eq!(said(br#"{"result":{"TTL":"0"}}"#), (Some(false), None, Some(false)));
     }
 }

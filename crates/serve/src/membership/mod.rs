@@ -29,7 +29,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::config::Config;
 use agent::{Agent, Written};
 pub use common::{Common, Document, NotWritten, Status as CommonStatus, add_metrics};
-pub use etcd::pairs as etcd_pairs;
+pub use etcd::{pairs as etcd_pairs, said as etcd_said};
 pub use orders::{answer, configure};
 pub use roster::{Roster, State};
 
@@ -124,6 +124,8 @@ struct Contact {
     error: Option<String>,
     /// Who suspects whom.
     suspects: Vec<(String, String)>,
+    /// Why this process has lost its place for good.
+    lost: Option<String>,
 }
 
 /// The membership of a process.
@@ -194,6 +196,8 @@ impl Follower {
     }
 }
 
+/// Time between two looks for the loss of this process's place.
+const LOOK: Duration = Duration::from_millis(250);
 /// Maximum time that an operator waits for etcd.
 const CONFIGURE_MAX: Duration = Duration::from_secs(10);
 
@@ -364,6 +368,16 @@ impl Membership {
         }
     }
 
+    /// Returns when this process has lost its place among the members for good, with the reason.
+    pub async fn lost(&self) -> String {
+        loop {
+            if let Some(why) = lock(&self.contact).lost.clone() {
+                return why;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
     /// Takes a member's keys away (`drains`), or gives them back. Returns the epoch of the change.
     ///
     /// # Errors
@@ -380,7 +394,11 @@ impl Membership {
         let (done, wait) = oneshot::channel();
         let ended = || "this process ends".to_owned();
         orders.send(Order::Drain(name.to_owned(), drains, done)).map_err(|_| ended())?;
-        wait.await.map_err(|_| ended())?
+        match tokio::time::timeout(CONFIGURE_MAX, wait).await {
+            Ok(told) => told.map_err(|_| ended())?,
+            // The order is not carried out later: nobody waits for it any more.
+            Err(_) => Err("etcd does not answer; try again".to_owned()),
+        }
     }
 
     /// What is wrong with the contact to etcd, if it has not confirmed the members in time.

@@ -254,7 +254,10 @@ impl Roster {
     pub fn end(&mut self, name: &str, handed_over: bool) {
         if let Some(at) = self.find(name) {
             let entry = &mut self.members[at];
-            entry.handed_over = entry.live && handed_over;
+            // Said again, it stays as it was said first.
+            if entry.live {
+                entry.handed_over = handed_over;
+            }
             entry.live = false;
             if entry.state == State::Draining {
                 entry.state = State::Left;
@@ -366,6 +369,11 @@ mod tests {
         roster.drain("b", true).unwrap();
         assert!(!roster.ring().unwrap().has_keys(0));
         roster.end("b", true);
+        let ended = roster.clone();
+        for handed_over in [true, false] {
+            roster.end("b", handed_over);
+            assert_eq!(roster, ended);
+        }
         assert_eq!((roster.members[0].state, roster.members[0].live), (State::Left, false));
         assert!(roster.members[0].handed_over);
         assert!(roster.drain("b", false).unwrap_err().contains("has left"));

@@ -7,19 +7,22 @@ use serde::{Deserialize, Serialize};
 
 use super::common::Document;
 use super::etcd::Pair;
-use super::roster::Roster;
+use super::roster::{Entry, Roster};
 use crate::config::is_name;
 
 /// Maximum number of members that watch one.
 pub const WATCHERS_MAX: usize = 5;
 
 /// A node's own key: it ends with the node's lease.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Alive {
     /// Which process it is.
     pub instance: String,
     /// Where it listens.
     pub address: SocketAddr,
+    /// For how long it acts on what etcd last confirmed, seconds; earlier versions do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub valid_s: Option<f64>,
 }
 
 /// What etcd holds.
@@ -74,6 +77,30 @@ impl Snapshot {
         it
     }
 
+    /// Why a process that starts cannot be a member beside those that live: each waits `valid_s` before it takes another's
+    /// place, and would wait too little for one that acts for longer.
+    pub fn disagreement(&self, name: &str, alive: &Alive) -> Option<String> {
+        let ours = alive.valid_s?;
+        let differs = |(other, (theirs, ..)): (&String, &(Alive, i64, i64))| {
+            let theirs = theirs.valid_s.filter(|theirs| *theirs != ours && other != name)?;
+            Some(format!(
+                "membership.valid_s is {ours} here and {theirs} at member {other:?}: it must be the same everywhere; \
+                 stop all nodes before it is changed"
+            ))
+        };
+        self.alive.iter().find_map(differs)
+    }
+
+    /// Takes off a list who has an address that a process starts with, if it does not renew its lease: it cannot listen
+    /// there any more, and after a failure of all nodes nobody else says so.
+    pub fn free(&self, roster: &mut Roster, name: &str, address: SocketAddr) {
+        let had = |entry: &&mut Entry| entry.live && entry.name != name && entry.address == address;
+        for entry in roster.members.iter_mut().filter(had) {
+            let there = self.alive.get(&entry.name);
+            entry.live = there.is_some_and(|(alive, ..)| alive.instance == entry.instance);
+        }
+    }
+
     /// The members that a member watches, from a list: those that follow it, in a circle of all that
     /// renew their leases.
     pub fn watched<'a>(&self, roster: &'a Roster, me: &str) -> Vec<(&'a str, SocketAddr)> {
@@ -91,7 +118,7 @@ impl Snapshot {
     /// Whether more than half of those that watch a member suspect it. Only those count that are live
     /// themselves.
     pub fn is_suspected(&self, roster: &Roster, name: &str) -> bool {
-        let live = |entry: &&super::roster::Entry| {
+        let live = |entry: &&Entry| {
             entry.live && entry.name != name && self.alive.contains_key(&entry.name)
         };
         let others: Vec<&str> =
@@ -104,7 +131,7 @@ impl Snapshot {
 
 #[cfg(test)]
 mod tests {
-    use super::super::roster::{Entry, State};
+    use super::super::roster::State;
     use super::*;
 
     fn pair(key: &str, value: &str) -> Pair {

@@ -9,7 +9,7 @@ impl Agent {
     /// Writes a new version of the common configuration, or puts back the one that etcd has lost.
     pub(super) async fn configure(&mut self, snapshot: &Snapshot) -> Result<bool, Error> {
         let roster = snapshot.roster.as_ref().and_then(|roster| roster.as_ref().ok());
-        let (new, done) = match self.configures.pop() {
+        let (new, done) = match self.configures.pop_front() {
             Some((new, done)) => (new, Some(done)),
             None => match self.common.lost(snapshot.config.as_ref()) {
                 Some(lost) if self.me.is_some() => (lost, None),
@@ -17,6 +17,24 @@ impl Agent {
             },
         };
         let told = |done: Option<Written>, what| _ = done.map(|done| done.send(what));
+        if let (Some(Ok(there)), true) = (&snapshot.config, done.is_some()) {
+            // It was written, and the reply to that was lost.
+            if *there == new {
+                told(done, Ok(new.version));
+                return Ok(false);
+            }
+            // This process may have refused what others took.
+            if there.version >= new.version {
+                told(
+                    done,
+                    Err(NotWritten::Conflict(format!(
+                        "version {} does not follow the one in etcd, {}, which this process has not taken; ask another",
+                        new.version, there.version
+                    ))),
+                );
+                return Ok(false);
+            }
+        }
         if done.is_some()
             && let Err(why) = self.common.may_write(&new, roster)
         {
@@ -38,7 +56,9 @@ impl Agent {
                 self.common.read(Some(&Ok(new)));
                 told(done, Ok(version));
             }
-            Ok(false) => self.configures.extend(done.map(|done| (new, done))),
+            Ok(false) => {
+                done.into_iter().for_each(|done| self.configures.push_front((new.clone(), done)))
+            }
             Err(error) => told(done, Err(NotWritten::Unknown(error.to_string()))),
         }
         Ok(true)
