@@ -70,11 +70,14 @@ fn units_start_what_the_configuration_allows() {
             ("NAME", "a"),
             ("ADDRESS", "10.0.0.11:7071"),
             ("LISTEN", "10.0.0.11:7070"),
+            ("S3_LISTEN", "10.0.0.11:9000"),
+            ("CREDENTIALS_DIRECTORY", "/run/credentials"),
             ("CONCERTINA_TOKEN", "clients"),
             ("CONCERTINA_CLUSTER_TOKEN", "between"),
         ];
         let names = names.map(|(name, by)| (name.to_owned(), by.to_owned()));
-        for (name, _) in &names {
+        // systemd sets the folder of credentials itself.
+        for (name, _) in names.iter().filter(|(name, _)| name != "CREDENTIALS_DIRECTORY") {
             let is_token = TOKENS.iter().any(|(variable, _)| variable == name);
             let used = is_token || rest.contains(&format!("${{{name}}}"));
             let said = text.lines().any(|l| l.starts_with('#') && l.contains(&format!("{name}=")));
@@ -82,6 +85,13 @@ fn units_start_what_the_configuration_allows() {
         }
         accepted(&arguments, &read("concertina.toml"), &names.into_iter().collect());
     }
+    // The sockets that are kept over a restart are those that the gateway listens on.
+    let socket = read("systemd/concertina-gateway.socket");
+    let kept = socket.lines().filter_map(|line| line.strip_prefix("ListenStream="));
+    let said = read("systemd/concertina-gateway.service");
+    let said = said.lines().filter_map(|line| line.strip_prefix('#')?.split_once("LISTEN="));
+    let said: Vec<&str> = said.filter_map(|(_, at)| at.split_whitespace().next()).collect();
+    assert_eq!(kept.collect::<Vec<_>>(), said);
 }
 
 /// The manifests of a file, by a YAML reader in Python that the AWS CLI brings along.

@@ -79,6 +79,30 @@ impl Front {
     }
 }
 
+/// A front as object_store sees it, with the administrator's key.
+pub fn object_store(at: impl std::fmt::Display) -> object_store::aws::AmazonS3 {
+    // Its HTTP client demands one, even without TLS.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    object_store::aws::AmazonS3Builder::new()
+        .with_endpoint(format!("http://{at}"))
+        .with_bucket_name("objects")
+        .with_allow_http(true)
+        .with_access_key_id(ADMIN.0)
+        .with_secret_access_key(ADMIN.1)
+        .build()
+        .unwrap()
+}
+
+/// The path and query of a request that is signed in its address.
+pub fn presigned(at: impl std::fmt::Display, method: &str, key: &str) -> String {
+    use object_store::signer::Signer;
+    let method = method.parse().unwrap();
+    let (client, hour) = (object_store(at), std::time::Duration::from_secs(3600));
+    let url =
+        crate::origin::run(async { client.signed_url(method, &key.into(), hour).await.unwrap() });
+    url.as_str()[url.as_str().find("/objects").unwrap()..].to_owned()
+}
+
 /// The overrides that put a node before a store.
 pub fn before(store: &Store) -> Vec<String> {
     vec![

@@ -1,5 +1,5 @@
 //! Live connections are passed on to the next process. The clients here have one connection each, never repeat a
-//! request and never connect again: HTTP's before a node and a gateway, memcached's before a node and a proxy.
+//! request and never connect again: HTTP's and S3's before a node and a gateway, memcached's before a node and a proxy.
 
 use std::io::{BufRead, BufReader, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
@@ -16,6 +16,7 @@ use std::time::Duration;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
 use crate::serve_client::{Client, free, overrides, until};
+use crate::serve_s3::{ADMIN, presigned, write_keys};
 
 /// What systemd does for a service: it keeps listening sockets, and what the process sends it to be kept.
 struct Keeper {
@@ -212,6 +213,34 @@ impl Speaks for Cache {
     }
 }
 
+/// A client of S3's protocol, whose requests are signed in their addresses.
+struct Signed {
+    client: Client,
+    at: SocketAddr,
+}
+
+impl Signed {
+    fn send(&mut self, method: &str, key: &str, body: Option<&[u8]>) -> Result<String, String> {
+        let path = presigned(self.at, method, key);
+        let reply =
+            self.client.send(method, &path, &[], body).map_err(|error| error.to_string())?;
+        let stays = reply.header("connection") != Some("close");
+        if reply.status == 200 && stays { Ok(reply.text()) } else { Err(format!("{reply:?}")) }
+    }
+}
+
+impl Speaks for Signed {
+    fn connect(at: SocketAddr) -> Signed {
+        Signed { client: Client::connect(at), at }
+    }
+    fn put(&mut self, key: &str, value: &str) -> Result<(), String> {
+        self.send("PUT", key, Some(value.as_bytes())).map(drop)
+    }
+    fn get(&mut self, key: &str) -> Result<String, String> {
+        self.send("GET", key, None)
+    }
+}
+
 /// What clients met.
 #[derive(Default)]
 struct Met {
@@ -325,19 +354,55 @@ fn node(times: u32) {
     restarts::<Client>(times, &keeper, at, || keeper.start(&sets));
 }
 
+/// The overrides of a process with an S3 front that has both sockets.
+fn with_s3(keeper: &Keeper, folder: &Path) -> Vec<String> {
+    let keys = write_keys(folder, &[ADMIN]);
+    vec![
+        format!("serve.listen={}", keeper.address(0)),
+        format!("s3.listen={}", keeper.address(1)),
+        format!("s3.keys={}", keys.display()),
+        "s3.buckets=[\"objects\"]".to_owned(),
+        "serve.threads=2".to_owned(),
+    ]
+}
+
+fn node_with_s3(times: u32) {
+    let (keeper, folder) = (Keeper::new(2), tempfile::tempdir().unwrap());
+    let mut sets = overrides(folder.path(), &[]);
+    sets.extend(with_s3(&keeper, folder.path()));
+    restarts::<Signed>(times, &keeper, keeper.address(1), || keeper.start(&sets));
+}
+
 fn gateway(times: u32) {
     let (keeper, folder) = (Keeper::new(1), tempfile::tempdir().unwrap());
     let at = keeper.address(0);
+    before_a_node(
+        folder.path(),
+        &[format!("serve.listen={at}"), "serve.threads=2".to_owned()],
+        |sets| {
+            restarts::<Client>(times, &keeper, at, || keeper.start(sets));
+        },
+    );
+}
+
+fn gateway_with_s3(times: u32) {
+    let (keeper, folder) = (Keeper::new(2), tempfile::tempdir().unwrap());
+    before_a_node(folder.path(), &with_s3(&keeper, folder.path()), |sets| {
+        restarts::<Signed>(times, &keeper, keeper.address(1), || keeper.start(sets));
+    });
+}
+
+/// Runs something with the overrides of a gateway before a node.
+fn before_a_node(folder: &Path, more: &[String], run: impl FnOnce(&[String])) {
     let member = format!("member.0={{name=\"a\",address=\"{}\"}}", free());
-    let of = |more: &[&str]| {
-        overrides(folder.path(), &[&[&*member, "cluster.replicas=1"], more].concat())
-    };
+    let of = |more: &[&str]| overrides(folder, &[&[&*member, "cluster.replicas=1"], more].concat());
     let mut sets = of(&["serve.role=node", "cluster.name=a"]);
     sets.retain(|set| !set.starts_with("serve.listen"));
     let node =
         serve::Server::start(serve::config::Config::load(None, &sets).unwrap(), None).unwrap();
-    let sets = of(&["serve.role=gateway", &format!("serve.listen={at}"), "serve.threads=2"]);
-    restarts::<Client>(times, &keeper, at, || keeper.start(&sets));
+    let mut sets = of(&["serve.role=gateway"]);
+    sets.extend_from_slice(more);
+    run(&sets);
     node.stop();
 }
 
@@ -381,6 +446,16 @@ fn a_gateways_connections_outlive_it() {
 }
 
 #[test]
+fn s3s_connections_to_a_node_outlive_it() {
+    node_with_s3(3);
+}
+
+#[test]
+fn s3s_connections_to_a_gateway_outlive_it() {
+    gateway_with_s3(3);
+}
+
+#[test]
 fn memcacheds_connections_to_a_node_outlive_it() {
     text(5);
 }
@@ -421,6 +496,8 @@ fn half_a_request_is_answered_by_the_process_that_has_it() {
 fn twenty_restarts_with_live_connections() {
     node(20);
     gateway(20);
+    node_with_s3(20);
+    gateway_with_s3(20);
     text(20);
     proxy(20);
 }

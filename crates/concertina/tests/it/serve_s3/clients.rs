@@ -291,6 +291,52 @@ fn object_store_takes_it_for_a_store() {
     run(suite(inside.as_ref(), inside.as_ref()));
 }
 
+/// What [`origin::S3`] does not use of it: uploads in parts, copies, streams of listings, and addresses that are signed.
+#[test]
+fn object_store_uploads_in_parts_and_signs_addresses() {
+    use futures_util::TryStreamExt;
+    use object_store::{GetOptions, GetRange, ObjectStore, ObjectStoreExt, PutMode, PutOptions};
+    let front = Front::start(&[]);
+    let store = super::object_store(&front.address);
+    let part = |seed| bytes::Bytes::from(crate::serve_client::bytes(seed, 5 << 20));
+    let (one, two) = (part(1), part(2).slice(..100));
+    let [large, copy] = ["in parts", "a copy"].map(object_store::path::Path::from);
+    run(async {
+        let mut upload = store.put_multipart(&large).await.unwrap();
+        upload.put_part(one.clone().into()).await.unwrap();
+        upload.put_part(two.clone().into()).await.unwrap();
+        upload.complete().await.unwrap();
+        store.copy(&large, &copy).await.unwrap();
+        let found = store.get(&copy).await.unwrap().bytes().await.unwrap();
+        assert!(found == [&one[..], &two[..]].concat());
+        let suffix = GetOptions { range: Some(GetRange::Suffix(7)), ..GetOptions::default() };
+        let end = store.get_opts(&large, suffix).await.unwrap().bytes().await.unwrap();
+        assert!(end == two[93..]);
+        let mut given_up = store.put_multipart(&"given up".into()).await.unwrap();
+        given_up.put_part(one.clone().into()).await.unwrap();
+        given_up.abort().await.unwrap();
+        let create = || PutOptions { mode: PutMode::Create, ..PutOptions::default() };
+        store.put_opts(&"once".into(), "a".into(), create()).await.unwrap();
+        let again = store.put_opts(&"once".into(), "b".into(), create()).await;
+        assert!(matches!(again, Err(object_store::Error::AlreadyExists { .. })), "{again:?}");
+        let mut all: Vec<_> = store.list(None).try_collect().await.unwrap();
+        all.sort_by(|one, other| one.location.cmp(&other.location));
+        let names: Vec<&str> = all.iter().map(|one| one.location.as_ref()).collect();
+        assert_eq!(names, ["a copy", "in parts", "once"]);
+        store.delete(&copy).await.unwrap();
+        let gone = store.get(&copy).await;
+        assert!(matches!(gone, Err(object_store::Error::NotFound { .. })), "{gone:?}");
+    });
+    let mut client = crate::serve_client::Client::connect(front.address.parse().unwrap());
+    let at = |method| super::presigned(&front.address, method, "signed");
+    assert_eq!(client.put(&at("PUT"), b"by its address").status, 200);
+    assert_eq!(client.get(&at("GET")).text(), "by its address");
+    // An address is signed for its method.
+    assert_eq!(client.put(&at("GET"), b"other bytes").status, 403);
+    let changed = at("GET").replacen("/signed", "/once", 1);
+    assert_eq!(client.get(&changed).status, 403);
+}
+
 #[test]
 fn access_keys_are_read_again_when_their_file_changes() {
     let front = Front::start(&[]);
