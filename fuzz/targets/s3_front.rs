@@ -21,7 +21,7 @@ const ID: &str = "admin";
 const SECRET: &str = "a-secret-of-some-length";
 
 /// A request of each operation, as [`Request::of`] reads them.
-const SEEDS: [&[u8]; 24] = [
+const SEEDS: [&[u8]; 25] = [
     b"PUT /objects/k\ncontent-type: text/plain\nx-amz-meta-a: b\nif-none-match: *\n\nthe bytes of an object",
     b"PUT /photos/a/b%20c?x-id=PutObject\nx-amz-checksum-crc32: AAAAAA==\ncache-control: no-cache\n\nbytes",
     b"PUT /objects/k\nx-amz-trailer: x-amz-checksum-crc32\nx-amz-sdk-checksum-algorithm: CRC32\n\nbytes of a body that comes in several chunks, each with a length of its own",
@@ -46,10 +46,12 @@ const SEEDS: [&[u8]; 24] = [
     b"PUT /objects/copy\nx-amz-copy-source: photos/a%2Fb\nx-amz-metadata-directive: REPLACE\nx-amz-copy-source-if-none-match: \"a\"\nx-amz-tagging: a=b&c=d\n\n",
     b"PUT /objects/k?tagging\ncontent-md5: 1B2M2Y8AsgTpgAmy7PhCfg==\n\n<Tagging><TagSet><Tag><Key>a</Key><Value>b</Value></Tag></TagSet></Tagging>",
     b"GET /objects?versioning\nx-amz-expected-bucket-owner: admin\n\n",
+    b"GET /objects?%70refix=a&list%2Dtype=2&X-Amz%2DExpires=9&max%2Dkeys=2\n\n",
 ];
-const RAW: [&[u8]; 3] = [
+const RAW: [&[u8]; 4] = [
     b"GET /objects/k HTTP/1.1\r\nhost: x\r\nauthorization: AWS4-HMAC-SHA256 Credential=admin/20260101/us-east-1/s3/aws4_request, SignedHeaders=host;x-amz-date, Signature=00\r\nx-amz-date: 20260101T000000Z\r\n\r\n",
     b"PUT /objects/k?X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=admin%2F20260101%2Fus-east-1%2Fs3%2Faws4_request&X-Amz-Date=20260101T000000Z&X-Amz-Expires=900&X-Amz-SignedHeaders=host&X-Amz-Signature=00 HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\n\r\na",
+    b"GET /objects/k?X%2DAmz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=admin%2F20260101%2Fus-east-1%2Fs3%2Faws4_request&X-Amz-Date=20260101T000000Z&X-Amz%2DExpires=999999&X-Amz-SignedHeaders=host&X-Amz-Signature=00 HTTP/1.1\r\nhost: x\r\n\r\n",
     b"POST /objects HTTP/1.1\r\nhost: x\r\ncontent-type: multipart/form-data; boundary=x\r\ntransfer-encoding: chunked\r\n\r\n4\r\n--x-\r\n0\r\n\r\n",
 ];
 

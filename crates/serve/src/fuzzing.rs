@@ -1,11 +1,15 @@
 //! What the fuzz targets (`fuzz/`) call of the parsers that are this crate's own.
 
+use engine::act::replicas::{Room, Seen};
 use http::HeaderMap;
 
+pub use crate::cluster::About;
 pub use crate::condition::{Verdict, check, is_conditional, judge, range_holds};
 use crate::config::{Config, Mistakes};
-pub use crate::live::Told;
-pub use crate::membership::{Document, etcd_pairs};
+use crate::datasets::copies::ShardsTold;
+use crate::gateway::Picture;
+pub use crate::live::{Heard, Told};
+pub use crate::membership::{Document, etcd_pairs, etcd_said};
 pub use crate::range::{Asked, parse as range, part};
 
 /// The configuration of a process on which a document's settings are laid.
@@ -15,6 +19,15 @@ pub use crate::range::{Asked, parse as range, part};
 /// What is wrong with the whole.
 pub fn with_shared(own: &Config, document: &Document) -> Result<Config, Mistakes> {
     own.with_shared(&document.settings)
+}
+
+/// What a gateway knows of shards and nodes after each of its nodes has told of its shards as JSON; each shard belongs to the
+/// first node.
+pub fn shards_told(told: &[&[u8]]) -> (Vec<Seen>, Vec<Room>) {
+    let told: Vec<Option<ShardsTold>> =
+        told.iter().map(|json| serde_json::from_slice(json).ok()).collect();
+    let picture = Picture::of(&told, |_| vec![0]);
+    (picture.shards, picture.rooms)
 }
 
 /// What stands at the front of a connection's bytes, as the path of plain reads sees it.

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "not every target uses everything")]
 
+pub mod fake;
+
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
@@ -43,9 +45,10 @@ pub fn start(folder: &std::path::Path, more: &[&str]) -> Server {
     Server::start(config, None).expect("a server")
 }
 
-/// A reply: its status and body.
+/// A reply.
 pub struct Reply {
     pub status: u16,
+    pub head: Vec<u8>,
     pub body: Vec<u8>,
 }
 
@@ -126,6 +129,21 @@ impl Client {
         }
         unreachable!("the second attempt is fresh")
     }
+
+    /// The reply to a request; `None` if the connection ends within it, as one does whose body breaks off.
+    pub fn ask_or_end(&mut self, to: SocketAddr, request: &[u8]) -> Option<Reply> {
+        let mut stream = self.0.take().unwrap_or_else(|| connect(to));
+        match exchange(&mut stream, request) {
+            Ok((reply, stays)) => {
+                self.0 = stays.then_some(stream);
+                Some(reply)
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                panic!("{error}: {}", request.escape_ascii());
+            }
+            Err(_) => None,
+        }
+    }
 }
 
 fn exchange(stream: &mut TcpStream, request: &[u8]) -> std::io::Result<(Reply, bool)> {
@@ -141,7 +159,7 @@ fn exchange(stream: &mut TcpStream, request: &[u8]) -> std::io::Result<(Reply, b
                 // A refusal of a body that was not read ends the connection.
                 let text = came.to_ascii_lowercase();
                 let closes = text.windows(17).any(|it| it == b"connection: close");
-                return Ok((Reply { status, body }, !closes && written.is_ok()));
+                return Ok((Reply { status, head: came, body }, !closes && written.is_ok()));
             }
         }
         match stream.read(&mut piece)? {
@@ -149,7 +167,8 @@ fn exchange(stream: &mut TcpStream, request: &[u8]) -> std::io::Result<(Reply, b
                 let Some((length, status, None)) = head(&came).filter(|_| !came.is_empty()) else {
                     return Err(ErrorKind::UnexpectedEof.into());
                 };
-                return Ok((Reply { status, body: came.split_off(length) }, false));
+                let body = came.split_off(length);
+                return Ok((Reply { status, head: came, body }, false));
             }
             count => came.extend_from_slice(&piece[..count]),
         }

@@ -21,6 +21,10 @@ pub const PATH: &str = "/cluster/windows";
 const INTERVALS: usize = 8;
 /// The largest number of windows that wait for the next interval of a gateway; further ones are dropped.
 const WAITING_MAX: usize = 4096;
+/// Longest window that is believed, seconds.
+const LENGTH_S_MAX: f64 = 86_400.0;
+/// Most reads at a time of a device that are believed.
+const SERVERS_MAX: u32 = 1 << 16;
 /// Clocks that differ by less than this count as equal, microseconds.
 const APART_US: i64 = 250_000;
 
@@ -67,6 +71,14 @@ impl Recent {
     }
 }
 
+/// Whether a window's figures can be a device's.
+fn is_sound(window: &Window) -> bool {
+    let times = [window.length_s, window.busy_s, window.length_integral_s, window.bytes_squared];
+    times.iter().all(|time| time.is_finite() && *time >= 0.0)
+        && (0.0..LENGTH_S_MAX).contains(&window.length_s)
+        && window.servers <= SERVERS_MAX
+}
+
 /// The windows that a gateway has received from a node.
 #[derive(Debug, Default)]
 pub struct Heard {
@@ -76,13 +88,23 @@ pub struct Heard {
 
 impl Heard {
     /// The windows that were not received before, named after the node and with times of this process's clock.
-    fn news(&mut self, node: &str, told: Told, now_unix_us: u64) -> Vec<Window> {
+    pub fn news(&mut self, node: &str, told: Told, now_unix_us: u64) -> Vec<Window> {
         // What a node tells may be any number.
         let apart = (now_unix_us as i64).saturating_sub_unsigned(told.now_unix_us);
         let apart = if apart.saturating_abs() < APART_US { 0 } else { apart };
         let mut news = Vec::new();
-        for mut window in told.windows {
+        let mut last: HashMap<&str, u64> = HashMap::new();
+        for window in told.windows.iter().take(WAITING_MAX) {
+            let last = last.entry(&window.queue).or_insert(0);
+            *last = window.start_unix_us.max(*last);
+        }
+        // A device that is told of no more is forgotten, and so is one whose clock has gone back.
+        self.newest.retain(|queue, newest| last.get(&**queue).is_some_and(|last| last >= newest));
+        for mut window in told.windows.into_iter().take(WAITING_MAX) {
             let Some(QueueName::Device(id)) = window.queue_name() else { continue };
+            if !is_sound(&window) || window.end_unix_us() > told.now_unix_us {
+                continue;
+            }
             let name = QueueName::Device(&format!("{node}/{id}")).to_string();
             let newest = self.newest.entry(window.queue.clone()).or_insert(0);
             if window.start_unix_us <= *newest {
@@ -146,11 +168,31 @@ mod tests {
         let mut far = Heard::default();
         let news = far.news("a", told, 31_000_000);
         assert_eq!(news[0].start_unix_us, 23_000_000);
-        // A node may tell any time.
-        for now_unix_us in [0, 1 << 63, u64::MAX] {
+        // A node may tell any time; windows that end after it are not believed.
+        for (now_unix_us, believed) in [(0, 0), (1 << 63, 1), (u64::MAX, 1)] {
             let told = Told { now_unix_us, windows: vec![window("device/0", 5_000_000)] };
-            assert_eq!(Heard::default().news("a", told, 31_000_000).len(), 1);
+            assert_eq!(Heard::default().news("a", told, 31_000_000).len(), believed);
         }
+        for change in [
+            |window: &mut Window| window.length_s = f64::INFINITY,
+            |window: &mut Window| window.busy_s = -1.0,
+            |window: &mut Window| window.servers = u32::MAX,
+        ] {
+            let mut odd = window("device/0", 5_000_000);
+            change(&mut odd);
+            let told = Told { now_unix_us: 9_000_000, windows: vec![odd] };
+            assert!(Heard::default().news("a", told, 31_000_000).is_empty());
+        }
+        // A node whose clock is put back is heard again.
+        let at = |second: u64| Told {
+            now_unix_us: (second + 1) * 1_000_000,
+            windows: vec![window("device/0", second * 1_000_000)],
+        };
+        let mut heard = Heard::default();
+        for second in [100, 40, 41] {
+            assert_eq!(heard.news("a", at(second), 31_000_000).len(), 1, "{second}");
+        }
+        assert!(heard.news("a", at(41), 31_000_000).is_empty());
         let mut none = Recent::new(false);
         none.keep(&[window("device/0", 1)]);
         assert!(none.intervals.is_empty());
