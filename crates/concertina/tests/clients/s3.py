@@ -117,6 +117,17 @@ def conditions():
     assert read("if-new") == b"three"
 
 
+def crc_of(body, width, polynomial):
+    """A reflected CRC of so many bytes, bit by bit."""
+    ones = (1 << 8 * width) - 1
+    crc = ones
+    for byte in body:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (polynomial if crc & 1 else 0)
+    return base64.b64encode((crc ^ ones).to_bytes(width, "big")).decode()
+
+
 def checksums():
     body = b"sum" * 1000
     crc = base64.b64encode(zlib.crc32(body).to_bytes(4, "big")).decode()
@@ -141,6 +152,13 @@ def checksums():
         put = s3.put_object(Bucket=BUCKET, Key="sum", Body=body, ChecksumAlgorithm=algorithm)
         assert put[f"Checksum{algorithm}"], put
         assert read("sum", ChecksumMode="ENABLED") == body
+    for name, width, polynomial in [("CRC32C", 4, 0x82F63B78), ("CRC64NVME", 8, 0x9A6C9329AC4BC9B5)]:
+        stated = {f"Checksum{name}": crc_of(body, width, polynomial)}
+        put = s3.put_object(Bucket=BUCKET, Key="sum", Body=body, **stated)
+        assert put[f"Checksum{name}"] == stated[f"Checksum{name}"], put
+        told = s3.get_object_attributes(Bucket=BUCKET, Key="sum", ObjectAttributes=["Checksum"])
+        assert told["Checksum"][f"Checksum{name}"] == stated[f"Checksum{name}"], told
+        refused("BadDigest", s3.put_object, Bucket=BUCKET, Key="sum", Body=body + b"!", **stated)
     large = os.urandom(3 * MIB)
     s3.put_object(Bucket=BUCKET, Key="large", Body=large)
     assert read("large") == large
@@ -191,6 +209,11 @@ def deletes():
     s3.delete_object(Bucket=BUCKET, Key="gone0")
     refused("NoSuchKey", s3.get_object, Bucket=BUCKET, Key="gone0")
     s3.delete_object(Bucket=BUCKET, Key="gone0")
+    etag = s3.put_object(Bucket=BUCKET, Key="gone0", Body=b"y")["ETag"]
+    refused("PreconditionFailed", s3.delete_object, Bucket=BUCKET, Key="gone0", IfMatch='"x"')
+    assert read("gone0") == b"y"
+    s3.delete_object(Bucket=BUCKET, Key="gone0", IfMatch=etag)
+    refused("NoSuchKey", s3.get_object, Bucket=BUCKET, Key="gone0")
     names = ["gone/1", "gone/2", "gone/never"]
     done = s3.delete_objects(Bucket=BUCKET, Delete={"Objects": [{"Key": name} for name in names]})
     assert [one["Key"] for one in done["Deleted"]] == names and "Errors" not in done, done
@@ -272,6 +295,15 @@ def multipart():
     assert read("copied") == parts[0]
     s3.put_object(Bucket=BUCKET, Key="copied", Body=b"anew")
     refused("NoSuchUpload", complete, **upload, MultipartUpload={"Parts": [{"PartNumber": 1, "ETag": etag}]})
+    # The longest key, three times as long where it is escaped.
+    key = "/".join(["ü" * 100] * 5)
+    begun = s3.create_multipart_upload(Bucket=BUCKET, Key=key)
+    upload = {"Bucket": BUCKET, "Key": key, "UploadId": begun["UploadId"]}
+    etag = s3.upload_part(**upload, PartNumber=1, Body=b"long")["ETag"]
+    assert [one["Key"] for one in s3.list_multipart_uploads(Bucket=BUCKET)["Uploads"]] == [key]
+    complete(**upload, MultipartUpload={"Parts": [{"PartNumber": 1, "ETag": etag}]})
+    assert read(key) == b"long"
+    s3.delete_object(Bucket=BUCKET, Key=key)
     begun = s3.create_multipart_upload(Bucket=BUCKET, Key="aborted")
     # Uploads under way are kept among the objects, and shown by no delimiter.
     for delimiter in ["/", "s", "3"]:
