@@ -18,9 +18,11 @@ use crossbeam_channel::Sender;
 use model::window::{Finished, Nanos, Operation, Outcome, SECOND, Sample, Settings, is_sampled};
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 
+use super::arrivals::Pace;
 use super::completion::Completion;
 use super::keys::{KeySource, Request};
 use super::phase::{Message, PhaseRecord};
+use super::plan::Length;
 use super::source::{Job, Pass, Share, Source};
 use crate::client::{Body, Connection, Fault, Progress, ReplyError, Target};
 use record::clock;
@@ -262,7 +264,11 @@ impl Generator {
     fn open_record(&mut self, course: &mut Course<'_>, phase: usize, start: Nanos) {
         let settings = &self.shared.settings;
         let times = if course.pass.retry_failed { 0 } else { self.shared.times };
-        let record = PhaseRecord::new(phase, course.pass.queue, settings, times, start);
+        let until_reply = course.pass.phases.get(phase).is_some_and(|it| {
+            matches!((&it.pace, it.length), (Pace::Closed { .. }, Length::Requests(_)))
+        });
+        let of = (start, until_reply);
+        let record = PhaseRecord::new(phase, course.pass.queue, settings, times, of);
         course.records[phase] = State::Open(Box::new(record));
     }
 

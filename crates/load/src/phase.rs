@@ -64,6 +64,10 @@ pub(super) struct PhaseRecord {
     end: Option<Nanos>,
     /// Whether the phase has ended: no request of it will arrive.
     ended: bool,
+    /// Whether it lasts until its last reply: clients of a closed loop have so many requests in all.
+    until_reply: bool,
+    /// When the last request completed.
+    last: Nanos,
     /// Requests that arrived and have not completed, including those in the backlog.
     unanswered: u64,
     refused: u64,
@@ -126,7 +130,7 @@ impl PhaseRecord {
         queue: QueueName<'_>,
         settings: &Settings,
         times: u64,
-        start: Nanos,
+        (start, until_reply): (Nanos, bool),
     ) -> PhaseRecord {
         PhaseRecord {
             phase,
@@ -136,6 +140,8 @@ impl PhaseRecord {
             cpu_start: thread_cpu(),
             end: None,
             ended: false,
+            until_reply,
+            last: start,
             unanswered: 0,
             refused: 0,
             account: Account { start, ..Account::default() },
@@ -152,7 +158,9 @@ impl PhaseRecord {
 
     /// Sets the end of the phase; the first known end is kept.
     pub fn bound(&mut self, end: Option<Nanos>) {
-        self.end = self.end.or(end);
+        if !self.until_reply {
+            self.end = self.end.or(end);
+        }
     }
 
     /// Clamps a time to the phase's end, where its integrals stop.
@@ -185,6 +193,7 @@ impl PhaseRecord {
     /// Records that a request for a key with this hash completed or timed out.
     pub fn finish(&mut self, now: Nanos, finished: &Finished, refused: bool, hash: u64) {
         self.recorder.finish(self.within(now), finished);
+        self.last = self.last.max(now);
         self.times.add(now, finished, short_key(hash));
         self.unanswered = self.unanswered.saturating_sub(1);
         self.refused += u64::from(refused);
@@ -211,13 +220,17 @@ impl PhaseRecord {
     /// phase even if some requests have not completed.
     pub fn roll(&mut self, now: Nanos, end: Option<Nanos>, give_up: bool) -> (Vec<Message>, bool) {
         if let Some(end) = end.filter(|&end| end <= now && !self.ended) {
-            self.end = Some(end);
+            self.bound(Some(end));
             self.account.cut = give_up;
             self.ended = true;
             self.account.end = end;
             self.account.cpu_ns = thread_cpu().saturating_sub(self.cpu_start);
         }
         let over = self.ended && (self.unanswered == 0 || give_up);
+        if over && self.until_reply {
+            self.account.end = self.account.end.max(self.last);
+            self.end = Some(self.account.end);
+        }
         let windows = match self.end {
             Some(end) if over => self.recorder.flush(end),
             Some(end) if now >= end => {
@@ -268,7 +281,7 @@ mod tests {
         let (Some(start), Some(end)) = pass.bounds(0) else { panic!("an open loop has an end") };
         assert_eq!(end - start, 49 * SECOND / 300 + 1);
         let settings = Settings { window_ns: SECOND / 5, ..Settings::default() };
-        let mut record = PhaseRecord::new(0, QueueName::Load, &settings, 0, start);
+        let mut record = PhaseRecord::new(0, QueueName::Load, &settings, 0, (start, false));
         record.bound(Some(end));
         let finished = Finished {
             operation: Operation::Get,

@@ -99,9 +99,20 @@ pub struct Quantiles {
 }
 
 impl Quantiles {
-    /// The statistics of a histogram; zeros if it is empty.
+    /// The statistics of a histogram; not a number (`null` in JSON) if it is empty.
     pub fn of(histogram: &Histogram) -> Quantiles {
-        let at = |p| histogram.quantile_s(p).unwrap_or(0.0) * 1e3;
+        let at = |p| histogram.quantile_s(p).unwrap_or(f64::NAN) * 1e3;
+        if histogram.quantile_s(0.5).is_none() {
+            let none = f64::NAN;
+            return Quantiles {
+                mean: none,
+                p50: none,
+                p90: none,
+                p99: none,
+                p999: none,
+                max: none,
+            };
+        }
         Quantiles {
             mean: histogram.mean_s() * 1e3,
             p50: at(0.5),
@@ -128,7 +139,7 @@ pub(super) fn join(accounts: &[Account]) -> Account {
     let mut all = Account::default();
     for account in accounts {
         all.start = account.start;
-        all.end = account.end;
+        all.end = all.end.max(account.end);
         all.cut |= account.cut;
         all.dropped += account.dropped;
         all.backlogged += account.backlogged;
@@ -160,7 +171,7 @@ pub(super) fn generator(total: &Window, account: &Account, threads: usize) -> Ge
     let mut complain = |complaint: String| made.complaints.push(complaint);
     if account.dropped > 0 {
         complain(format!(
-            "{} arrivals were dropped: all connections in use and the backlog full",
+            "{} arrivals were dropped unsent: all connections were in use, and the backlog full or the timeout over",
             account.dropped
         ));
     }
@@ -295,23 +306,32 @@ impl Summary {
                 s.completions.to_string(),
                 s.errors.to_string(),
             ];
-            let times = [r.mean, r.p50, r.p90, r.p99, r.p999, r.max].map(|ms| format!("{ms:.3}"));
+            let times = [r.mean, r.p50, r.p90, r.p99, r.p999, r.max].map(time);
             row.extend(times);
             row.extend(s.within.iter().map(|(_, share)| format!("{:.2} %", share * 100.0)));
-            row.push(format!("{:.3}", s.service_ms.mean));
+            row.push(time(s.service_ms.mean));
             row.push(format!("{:.0} µs", s.step.generator.lateness_us_p99));
             rows.push(row);
         }
         let columns = rows[0].len();
         let width = |c: usize| rows.iter().map(|r| r[c].chars().count()).max().unwrap_or(0);
         let widths: Vec<usize> = (0..columns).map(width).collect();
-        let mut out = String::from("response times in ms from the intended send time:\n");
+        let which = match self.steps.iter().any(|s| s.errors > 0) {
+            true => "response times of replies without an error",
+            false => "response times",
+        };
+        let mut out = format!("{which} in ms from the intended send time:\n");
         for row in &rows {
             let cells = row.iter().zip(&widths).map(|(cell, &w)| format!("{cell:>w$}"));
             let _ = writeln!(out, "{}", cells.collect::<Vec<_>>().join("  "));
         }
         out
     }
+}
+
+/// A time of the table, ms.
+fn time(ms: f64) -> String {
+    if ms.is_nan() { "–".to_owned() } else { format!("{ms:.3}") }
 }
 
 impl StepSummary {

@@ -185,6 +185,12 @@ fn exit_code(plan: &Plan, summary: &Summary) -> ExitCode {
     if summary.interrupted {
         return ExitCode::from(130);
     }
+    if !summary.steps.is_empty() && summary.steps.iter().all(|step| step.arrivals == 0) {
+        errln!(
+            "concertina: no request was due in that time: give a higher --rate or a longer --duration"
+        );
+        return ExitCode::FAILURE;
+    }
     if summary.is_wrong() || summary.is_all_errors() {
         errln!("concertina: replies had wrong bytes, or all replies were errors: see above");
         return ExitCode::FAILURE;

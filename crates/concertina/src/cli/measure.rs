@@ -217,6 +217,13 @@ impl Flags {
             let shares = if self.shares.is_empty() { own } else { &self.shares };
             Sweep::Shares(shares.to_vec(), self.clients_max)
         };
+        let mut rates = self.rates.clone();
+        rates.sort_by(f64::total_cmp);
+        rates.dedup();
+        anyhow::ensure!(
+            self.predict.is_empty() || self.until.is_some() || rates.len() != 1,
+            "--predict needs two different loads or more: add one to --rates"
+        );
         anyhow::ensure!(
             self.within.is_empty() || !self.predict.is_empty() || self.until.is_some(),
             "--within is of a prediction: give --predict or --until"

@@ -39,6 +39,8 @@ choices.toml describes what can be bought for each server:
   [devices.bulk_device]             # a class of the model
   counts = [4, 8, 16]
   price = 25
+  [replicas]                        # without any, the keys of a server that is lost are lost
+  counts = [1, 2]
 
 docs/plan.md describes all keys. Configurations that meet the objective are ranked by cost. MODEL is
 written by `concertina fit`; for a cluster file, every server is assumed to be like its slowest node.")]

@@ -133,6 +133,8 @@ impl Settings {
 pub enum Ended {
     /// The intervals of all steady points are narrow enough.
     Narrow,
+    /// No point is steady, so that there is no interval to make narrow.
+    Unsteady,
     /// The prediction is known as well as was wanted.
     Known,
     /// The budget was spent.
@@ -335,7 +337,10 @@ fn sweep(
         } else {
             next_wide(settings, points)
         };
-        let Some(next) = next else { return Ok(Ended::Narrow) };
+        let Some(next) = next else {
+            let steady = points.iter().any(|repeated| repeated.point(settings).steady);
+            return Ok(if steady { Ended::Narrow } else { Ended::Unsteady });
+        };
         // The first round was planned to fit the budget, but its steps may have taken longer.
         if turn >= points.len() && !budget.allows() || budget.spent() >= 1.0 {
             return Ok(Ended::Budget);

@@ -146,7 +146,7 @@ pub(super) fn search(
         })?;
         let Some(step) = session.summary().steps.get(found.steps.len()) else { break };
         let throughput = step.rate;
-        let response_mean_s = step.response_ms.mean * 1e-3;
+        let response_mean_s = step.response_ms.mean.max(0.0) * 1e-3;
         found.steps.push(Found { clients, throughput, response_mean_s });
         fruitless = match throughput < (1.0 + GAIN) * found.throughput_max {
             true => fruitless + 1,
@@ -198,7 +198,7 @@ pub(super) fn after(
         Ok(step.map(|step| Found {
             clients,
             throughput: step.rate,
-            response_mean_s: step.response_ms.mean * 1e-3,
+            response_mean_s: step.response_ms.mean.max(0.0) * 1e-3,
         }))
     };
     found.after = measured().ok().flatten().filter(|_| !stop.load(Ordering::Relaxed));

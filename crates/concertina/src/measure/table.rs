@@ -77,6 +77,10 @@ impl Measurement {
                 out,
                 "Measured {seconds} s: all intervals of steady points are within {asked} %."
             ),
+            Ended::Unsteady => writeln!(
+                out,
+                "Ended after {seconds} s: no point is steady, so that no interval says how well it is known."
+            ),
             Ended::Known => writeln!(out, "Measured {seconds} s: the goal is reached."),
             Ended::Budget => writeln!(
                 out,

@@ -522,3 +522,33 @@ fn the_command_ends_cleanly_when_interrupted_and_names_broken_lines() {
     let said: serde_json::Value = serde_json::from_slice(&passed.stdout).unwrap();
     assert_eq!((&said["broken_lines"], &said["steps"][0]["completions"]), (&1.into(), &5.into()));
 }
+
+/// Ten clients of a service that takes 50 ms get at most 200 replies a second, however few requests they have.
+#[test]
+fn a_closed_loop_of_few_requests_lasts_until_its_last_reply() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/x", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            std::thread::spawn(move || {
+                while let Ok(1..) = stream.read(&mut [0; 4096]) {
+                    std::thread::sleep(Duration::from_millis(50));
+                    let reply = b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\nx";
+                    if stream.write_all(reply).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    for requests in ["5", "15", "100"] {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_concertina"));
+        let arguments = ["load", &url, "--clients", "10", "--warmup", "0s", "--json", "--requests"];
+        let out = tempfile::tempdir().unwrap();
+        command.args(arguments).arg(requests).arg("--out").arg(out.path().join("run"));
+        let run = command.output().unwrap();
+        let summary: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
+        let rate = summary["steps"][0]["rate"].as_f64().unwrap();
+        assert!(rate <= 200.5 && rate > 0.0, "{requests}: {rate}");
+    }
+}

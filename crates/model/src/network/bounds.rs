@@ -361,5 +361,6 @@ fn geometric(d: &Demands, n: f64) -> (f64, f64) {
     };
     let (loose_low, loose_high) = asymptotic(d, n);
     let high = solve(most, n).min(loose_high);
-    (solve(sure, before).clamp(loose_low, loose_high).min(high), high)
+    // With one queue and no think time the bounds are equal but for rounding.
+    (solve(sure, before).max(loose_low).min(high), high)
 }

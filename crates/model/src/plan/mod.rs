@@ -126,9 +126,11 @@ impl Question {
         }
     }
 
-    /// The load at the end of the growth, requests/s, which a configuration must carry.
+    /// The largest load until the end of the growth, requests/s, which a configuration must carry: that of today where the
+    /// load shrinks.
     pub fn design_rate(&self) -> f64 {
-        self.growth.map_or(self.rate, |g| self.rate * (1.0 + g.per_month).powf(g.months.into()))
+        let grown = |g: Growth| self.rate * (1.0 + g.per_month).powf(g.months.into());
+        self.growth.map_or(self.rate, |growth| grown(growth).max(self.rate))
     }
 
     /// The objective's time less the delay, seconds: the time left for a server.

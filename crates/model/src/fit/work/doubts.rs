@@ -1,7 +1,9 @@
 //! What speaks against a fit: works that depend on something, drift, come in spells, and requests that
 //! are missing.
 
+use crate::fit::Step;
 use crate::model_file::Hypothesis;
+use crate::window::Outcome;
 
 use super::search::{Search, Sums};
 use super::spells::{Spells, alike, spread_by_met};
@@ -36,6 +38,27 @@ pub(super) fn hardly_waited(found: &Search, saturation: f64) -> Option<String> {
             "Only {:.1} % of the requests met all {servers} servers busy. So the number of servers is hardly known, nor the \
              saturation of {saturation:.4} requests/s that follows from it; there may be no limit. A heavier load or a closed loop \
              tells.",
+            100.0 * share
+        )
+    })
+}
+
+/// A larger share of requests that were answered by errors is worth saying.
+const ERRORS: f64 = 0.01;
+
+/// That many requests were answered by errors: a sentence.
+pub(super) fn errors(steps: &[Step]) -> Option<String> {
+    let times = steps.iter().filter_map(|step| step.times.as_ref());
+    let (mut all, mut wrong) = (0u64, 0u64);
+    for request in times.flat_map(|times| &times.requests).filter(|r| r.counted) {
+        all += 1;
+        wrong += u64::from(request.outcome == Outcome::Error);
+    }
+    let share = wrong as f64 / all.max(1) as f64;
+    (share > ERRORS).then(|| {
+        format!(
+            "{:.1} % of the requests were answered by errors. They are taken to have had no work; if they had, it counts as \
+             that of the requests beside them, and the saturation is predicted too low.",
             100.0 * share
         )
     })

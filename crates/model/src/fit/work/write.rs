@@ -18,7 +18,7 @@ use super::super::black_box::{self, CLASS};
 use super::super::resample::{draw, repetitions};
 use super::super::{Options, ServersFound, Step, law_of};
 use super::between::Between;
-use super::doubts::{hardly_waited, in_spells, misfit, pauses, warnings};
+use super::doubts::{errors, hardly_waited, in_spells, misfit, pauses, warnings};
 use super::full::Full;
 use super::line::{Kind, Line};
 use super::lines::shares;
@@ -261,6 +261,7 @@ pub(super) fn worked(
     model.warnings.extend(kinds::warning(&model.kinds));
     model.warnings.extend(in_spells(found, fitted.spells.as_ref()));
     model.warnings.extend(pauses(found));
+    model.warnings.extend(errors(steps));
     model.warnings.extend(all.not_poisson());
     model.check()?;
     let known = known(&model, found)?;
