@@ -144,10 +144,22 @@ impl Manifest {
     ///
     /// # Errors
     ///
-    /// Only those of the JSON encoder, which are not expected.
-    pub fn encode(&self) -> serde_json::Result<Vec<u8>> {
+    /// If [`parse`](Self::parse) would refuse it, for it lists too many shards or deleted records.
+    pub fn encode(&self) -> anyhow::Result<Vec<u8>> {
+        let (shards, deleted) = (self.shards.len(), self.deleted.len());
+        ensure!(
+            shards <= SHARDS_MAX,
+            "the manifest would list {shards} shards; the most are {SHARDS_MAX}"
+        );
         let checksum = self.checksum_now()?;
-        serde_json::to_vec_pretty(&Manifest { checksum, ..self.clone() })
+        let text = serde_json::to_vec(&Manifest { checksum, ..self.clone() })?;
+        let bytes = text.len() as u64;
+        ensure!(
+            bytes <= BYTES_MAX,
+            "the manifest would have {bytes} bytes for {deleted} deleted records, of at most {BYTES_MAX}: export the \
+             dataset, and import it anew"
+        );
+        Ok(text)
     }
 
     /// Replaces the manifest of a folder durably.
@@ -191,6 +203,17 @@ mod tests {
         }
         manifest.deleted = vec![3, 19];
         manifest
+    }
+
+    #[test]
+    fn what_could_not_be_read_again_is_not_written() {
+        let deleted: Vec<u64> = (10_000_000..18_000_000).collect();
+        let many = Manifest { deleted, ..manifest() };
+        let error = many.encode().unwrap_err().to_string();
+        assert!(error.contains("8000000 deleted records"), "{error}");
+        let one = manifest().shards[0].clone();
+        let many = Manifest { shards: vec![one; SHARDS_MAX + 1], ..manifest() };
+        assert!(many.encode().unwrap_err().to_string().contains("shards"));
     }
 
     #[test]

@@ -122,6 +122,12 @@ impl Dataset {
         self.appended.iter().map(|record| record.len()).sum()
     }
 
+    /// Memory that the log takes, bytes: short records take more than their own.
+    pub fn log_memory(&self) -> usize {
+        const OF_RECORD: usize = 48;
+        self.log_bytes() + OF_RECORD * self.appended.len()
+    }
+
     /// Builds a shard from the log's records in a folder, and updates the manifest to list it.
     pub fn seal_into(
         &self,

@@ -261,6 +261,25 @@ fn a_node_that_joins_copies_the_shards_that_are_its_own_now() {
     assert_eq!(info["info"]["records"], 6, "{info}");
     let count = json(&client.get("/datasets/lines/count?query=green"));
     assert_eq!(count["count"], 6);
+    // The two others remove what the third holds now, once it has lain for some time.
+    let an_hour_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
+    for name in ["a", "b"] {
+        let folder = copies(name, &world).join("lines").join(format!("{ID:016x}"));
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let file = std::fs::File::open(entry.unwrap().path()).unwrap();
+            file.set_modified(an_hour_ago).unwrap();
+        }
+    }
+    for round in 6..8 {
+        let text = format!("line {round} is green\n");
+        json(&client.send("POST", "/datasets/lines/records", &[], Some(text.as_bytes())).unwrap());
+        json(&client.send("POST", "/datasets/lines/seal", &[], Some(b"")).unwrap());
+    }
+    until("two copies of each of eight shards", || {
+        held("a", &world) + held("b", &world) + held("c", &world) == 16
+    });
+    let count = json(&client.get("/datasets/lines/count?query=green"));
+    assert_eq!(count["count"], 8);
     gateway.stop();
 }
 

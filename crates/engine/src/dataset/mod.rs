@@ -54,8 +54,10 @@ pub struct Settings {
     pub pause: Nanos,
     /// Bytes of changes that become one chunk; a larger change has a chunk of its own.
     pub chunk_bytes_max: usize,
-    /// The log is sealed if it has more bytes than this.
+    /// The log is sealed if it has more bytes than this …
     pub seal_bytes: u64,
+    /// … or more chunks than this, which are read one by one.
+    pub seal_chunks: u64,
     /// Numbers of shards that a seal tries. Seals that were interrupted leave shards that no manifest lists.
     pub shard_tries: u32,
     /// Chunks that are looked for or removed at a time.
@@ -95,6 +97,14 @@ pub struct State {
     pub manifest: Arc<Manifest>,
     /// The end of the log.
     pub tail: Tail,
+}
+
+impl State {
+    /// Whether the log is to be sealed.
+    fn is_large(&self, settings: &Settings) -> bool {
+        let chunks = self.tail.last_chunk.saturating_sub(self.manifest.sealed_chunks);
+        self.tail.log_bytes > settings.seal_bytes || chunks > settings.seal_chunks
+    }
 }
 
 /// Why a request failed. `E` is the driver's error.
@@ -371,7 +381,8 @@ enum Lane<E> {
 /// use engine::dataset::{Action, Dataset, Event, Settings};
 ///
 /// let settings = Settings {
-///     tries: 10, pause: 10_000_000, chunk_bytes_max: 1 << 20, seal_bytes: 32 << 20, shard_tries: 1000,
+///     tries: 10, pause: 10_000_000, chunk_bytes_max: 1 << 20, seal_bytes: 32 << 20, seal_chunks: 8192,
+///     shard_tries: 1000,
 ///     removed_at_once: 16,
 /// };
 /// let mut dataset: Dataset<String> = Dataset::new(settings);
@@ -550,7 +561,7 @@ impl<E: Clone> Dataset<E> {
 
     /// Whether the log is to be sealed.
     fn look_at_log(&mut self, actions: &mut Vec<Action<E>>) {
-        let is_large = |view: &State| view.tail.log_bytes > self.settings.seal_bytes;
+        let is_large = |view: &State| view.is_large(&self.settings);
         if self.seal.is_none() && self.view.as_ref().is_some_and(is_large) {
             actions.push(Action::Large);
         }

@@ -78,7 +78,7 @@ impl<E: Clone> Dataset<E> {
             (Ok(()), None) => return self.end_seal(Err(Why::NoDataset), actions),
             (Err(why), _) => return self.end_seal(Err(why), actions),
         };
-        let is_wanted = !seal.tokens.is_empty() || view.tail.log_bytes > self.settings.seal_bytes;
+        let is_wanted = !seal.tokens.is_empty() || view.is_large(&self.settings);
         if !is_wanted || view.tail.last_chunk == view.manifest.sealed_chunks {
             return self.end_seal(Ok(false), actions);
         }

@@ -7,6 +7,7 @@ const SETTINGS: Settings = Settings {
     pause: 10,
     chunk_bytes_max: 100,
     seal_bytes: 1000,
+    seal_chunks: 1000,
     shard_tries: 2,
     removed_at_once: 2,
 };

@@ -38,9 +38,13 @@ pub const SETTINGS: Settings = Settings {
     pause: 10_000_000,
     chunk_bytes_max: CHUNK_BYTES_MAX / 2,
     seal_bytes: SEAL_BYTES as u64,
+    seal_chunks: 8192,
     shard_tries: 1000,
     removed_at_once: 16,
 };
+
+/// Age of a copy that nobody uses from which on it is removed.
+const SWEPT_AFTER: Duration = Duration::from_secs(600);
 
 /// A change that waits to be written, and the channel to its caller.
 pub struct Change {
@@ -63,7 +67,7 @@ struct Sealing {
 
 /// What the engine decides with, and what its actions work on.
 pub struct State {
-    engine: decide::Dataset<Error>,
+    pub(super) engine: decide::Dataset<Error>,
     tokens: Token,
     /// Changes that have not ended.
     pub changes: HashMap<Token, Change>,
@@ -107,7 +111,7 @@ fn tail(dataset: &Dataset) -> Tail {
     Tail {
         last_chunk: dataset.last_chunk(),
         end_id: dataset.end_id(),
-        log_bytes: dataset.log_bytes() as u64,
+        log_bytes: dataset.log_memory() as u64,
     }
 }
 
@@ -338,6 +342,7 @@ impl Served {
     async fn fetch(&self, current: &Current) -> anyhow::Result<()> {
         let manifest = &current.manifest;
         let mine = |entry: &&ShardEntry| self.is_mine(&manifest.id, entry);
+        self.sweep(manifest);
         if !manifest.shards.iter().any(|entry| mine(&entry)) {
             return Ok(());
         }
@@ -355,6 +360,29 @@ impl Served {
             info!("dataset {}: copied {} in {seconds:.3} s", self.name, entry.file);
         }
         Ok(())
+    }
+
+    /// Removes the copies of shards that other nodes hold now, or that are in no manifest any more: files that were written
+    /// some time ago, and are no parts of the view. One that a gateway has just leased is not touched.
+    fn sweep(&self, manifest: &Manifest) {
+        let folder = self.common.copies.join(&self.name).join(&manifest.id);
+        let view = self.view();
+        for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let is_mine = || (self.common.is_mine)(&key_of_file(&self.name, &manifest.id, &name));
+            let is_listed = manifest.shards.iter().any(|shard| shard.file == name);
+            let is_used = || view.as_ref().is_some_and(|view| view.part(part_of(&name)).is_some());
+            let written = entry.metadata().and_then(|found| found.modified()).ok();
+            let age = written.and_then(|written| written.elapsed().ok()).unwrap_or_default();
+            let is_shard = name.ends_with(".shard") && !name.starts_with('.');
+            if is_shard && age > SWEPT_AFTER && !is_used() && !(is_listed && is_mine()) {
+                // Mapped files stay readable until they are unmapped.
+                match std::fs::remove_file(entry.path()) {
+                    Ok(()) => info!("dataset {}: removed {name}, which others hold now", self.name),
+                    Err(error) => warn!("dataset {}: cannot remove {name}: {error}", self.name),
+                }
+            }
+        }
     }
 
     /// Opens this node's shards of a manifest.

@@ -39,6 +39,8 @@ use dataset::part::Run;
 const APPEND_BYTES_MAX: usize = CHUNK_BYTES_MAX / 2;
 /// Maximum total bytes of the appends in progress.
 pub const APPENDS_BYTES_MAX: usize = 4 * APPEND_BYTES_MAX;
+/// Memory of the deletion of a record, bytes.
+const DELETION_BYTES: usize = 32;
 
 /// The size and load of one part of a dataset.
 #[derive(Serialize)]
@@ -399,7 +401,11 @@ impl Datasets {
                     Ok(ids) => ids,
                     Err(error) => return Err(bad(&error).of(seen)),
                 };
-                let done = served.delete(ids).await;
+                let room = match self.room_of(ids.len().saturating_mul(DELETION_BYTES)) {
+                    Ok(room) => room,
+                    Err(problem) => return Err(problem.of(seen)),
+                };
+                let done = served.delete(ids, Some(room)).await;
                 changed(
                     done.map(|Changed { records, .. }| Done::Deleted { deleted: records }),
                     seen,
@@ -431,10 +437,14 @@ impl Datasets {
     /// 503 if the appends in progress leave too little.
     fn room(&self, headers: &HeaderMap) -> Result<Reserved, Problem> {
         let said = headers.get(CONTENT_LENGTH).and_then(|said| said.to_str().ok()?.parse().ok());
-        let bytes = said.unwrap_or(APPEND_BYTES_MAX).min(APPEND_BYTES_MAX);
+        self.room_of(said.unwrap_or(APPEND_BYTES_MAX).min(APPEND_BYTES_MAX))
+    }
+
+    /// Reserves memory for a change.
+    fn room_of(&self, bytes: usize) -> Result<Reserved, Problem> {
         self.appends.take(bytes).ok_or_else(|| {
             let what = format!(
-                "no memory for this append: those in progress may use {APPENDS_BYTES_MAX} bytes; \
+                "no memory for this change: those in progress may use {APPENDS_BYTES_MAX} bytes; \
                  try again later"
             );
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, &what)

@@ -33,6 +33,8 @@ use record::clock;
 pub const SEALING: &str = ".sealing-";
 
 const STOPPING: &str = "the server is stopping";
+/// The largest log to which something is written: every process has it in memory, and a shard is built of all of it.
+const LOG_BYTES_MAX: u64 = 512 << 20;
 
 /// Settings and resources shared by all datasets of a process.
 pub struct Common {
@@ -228,7 +230,7 @@ impl Served {
         self.change(&view, records.into_iter().map(Entry::Append).collect(), room).await
     }
 
-    /// Deletes records, skipping deleted ones; the deletions are then in the origin.
+    /// Deletes records, skipping deleted ones; the deletions, which `room` is reserved for, are then in the origin.
     ///
     /// # Errors
     ///
@@ -236,6 +238,7 @@ impl Served {
     pub async fn delete(
         self: &Arc<Self>,
         ids: impl IntoIterator<Item = u64>,
+        room: Option<Reserved>,
     ) -> anyhow::Result<Changed> {
         let mut view = self.require_view()?;
         let ids: Vec<u64> = ids.into_iter().collect();
@@ -250,7 +253,7 @@ impl Served {
         }
         let deleted = view.dataset.deleted();
         let there = ids.into_iter().filter(|id| !deleted.contains(id));
-        self.change(&view, there.map(Entry::Delete).collect(), None).await
+        self.change(&view, there.map(Entry::Delete).collect(), room).await
     }
 
     pub(super) fn require_view(&self) -> anyhow::Result<Arc<View>> {
@@ -271,6 +274,14 @@ impl Served {
         let (done, told) = oneshot::channel();
         {
             let mut state = self.state();
+            let log_bytes = state.engine.view().map_or(0, |view| view.tail.log_bytes);
+            if log_bytes > LOG_BYTES_MAX {
+                let what = format!(
+                    "nothing was written: the log has {log_bytes} bytes, more than {LOG_BYTES_MAX}, because the node that \
+                     seals it does not; its log says why"
+                );
+                return Err(Unwritten(what).into());
+            }
             let token = state.token();
             let appended = || entries.iter().filter_map(Entry::appended);
             let event = Event::Change {

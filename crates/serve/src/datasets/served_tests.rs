@@ -143,7 +143,7 @@ async fn a_writer_that_slept_through_a_seal_does_not_lose_its_append() {
     assert!(fast.seal().await.unwrap());
     let changed = slow.append(b"second\n", None).await.unwrap();
     assert_eq!((changed.first_id, changed.chunk), (1, 2));
-    assert_eq!(slow.delete([0]).await.unwrap().records, 1);
+    assert_eq!(slow.delete([0], None).await.unwrap().records, 1);
     fast.refresh().await.unwrap();
     assert_eq!(all_of(&fast), BTreeMap::from([(1, "second\n".to_owned())]));
     assert_eq!(all_of(&fast), all_of(&slow));
@@ -156,7 +156,7 @@ async fn a_change_is_of_the_dataset_that_it_was_checked_against() {
     served.append(b"one\ntwo\n", None).await.unwrap();
     // Replace the dataset by an empty one, which this process does not know yet.
     empty(&origin).await;
-    for error in [served.append(b"three\n", None).await, served.delete([1]).await] {
+    for error in [served.append(b"three\n", None).await, served.delete([1], None).await] {
         let error = format!("{:#}", error.unwrap_err());
         assert!(error.contains("replaced") || error.contains("no record 1"), "{error}");
     }
@@ -281,10 +281,10 @@ async fn the_view_as_of_an_earlier_chunk_lacks_later_deletions() {
     let (folder, origin) = origin().await;
     let served = open(&origin, folder.path(), "a").await;
     served.append(b"one\ntwo\nthree\n", None).await.unwrap();
-    served.delete([0]).await.unwrap();
+    served.delete([0], None).await.unwrap();
     served.seal().await.unwrap();
-    let chunk = served.delete([1]).await.unwrap().chunk;
-    served.delete([1, 2]).await.unwrap();
+    let chunk = served.delete([1], None).await.unwrap().chunk;
+    served.delete([1, 2], None).await.unwrap();
     let dataset = served.view().unwrap().dataset.clone();
     let deleted_at = |chunk: u64| -> Vec<u64> {
         dataset.shards_as_of(chunk).deleted().iter().copied().collect()

@@ -32,6 +32,7 @@ fn settings(plan: &Plan) -> Settings {
         pause: 10 * MS,
         chunk_bytes_max: 1000,
         seal_bytes: 3000,
+        seal_chunks: 40,
         shard_tries: 1000,
         removed_at_once: 3,
     }
