@@ -108,7 +108,10 @@ impl Driven {
                     Action::Read { device, location, job, start, .. } => {
                         let place = (device, location.segment(), location.offset());
                         let there = self.on_disk.get(&place).filter(|_| !self.broken[device]);
-                        let failure = || Unread::Failed(Failure { reason: "broken".to_owned() });
+                        let failure = || match self.broken[device] {
+                            true => Unread::Failed(Failure { reason: "broken".to_owned() }),
+                            false => Unread::Gone,
+                        };
                         let result = there.cloned().ok_or_else(failure);
                         let end = start + self.service[device];
                         self.ends.insert((end, job), Event::Read { job, result, left: 0 });
@@ -199,6 +202,17 @@ fn name(key: &str) -> Key {
 
 fn quick() -> TierSettings {
     TierSettings { memory: 100 * SECOND, ..TierSettings::default() }
+}
+
+/// Reads that wait while the segment of their records is dropped say nothing of the device.
+#[test]
+fn reads_of_what_is_gone_do_not_take_a_device_out() {
+    let mut driven = Driven::new(settings(1 << 20, quick()));
+    let keys = ["a", "b", "c", "d", "e"];
+    assert!(keys.iter().all(|key| driven.get(key) == Outcome::Origin));
+    driven.on_disk.clear();
+    assert!(keys.iter().all(|key| driven.get(key) == Outcome::Origin));
+    assert!(keys.iter().all(|key| driven.get(key) == Outcome::BulkDevice));
 }
 
 #[test]

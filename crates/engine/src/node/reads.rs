@@ -359,6 +359,8 @@ impl<P: Payload> Node<P> {
         let failed = matches!(result, Err(Unread::Failed(_)));
         if failed {
             on.health.failed(served);
+        } else if matches!(result, Err(Unread::Gone)) {
+            // It says nothing of the device.
         } else {
             on.health.worked();
             let service = served.saturating_sub(flight.started);
@@ -461,7 +463,7 @@ impl<P: Payload> Node<P> {
         match why {
             // The record stays: it is another key's.
             Unread::OtherKey => self.other_keys += 1,
-            Unread::Failed(_) => {
+            Unread::Gone | Unread::Failed(_) => {
                 let place = Place { device, location: flight.location };
                 self.index.remove_place(&flight.key, place);
             }

@@ -416,14 +416,13 @@ impl Read {
     fn read(self, buffer: &mut Buffer) -> Result<Piece, Unread> {
         let Read { device, segment, location, key, job, extent, .. } = self;
         let segments = &device.segments;
-        let gone = |what: &str| Unread::Failed(Failure { reason: what.to_owned() });
         if let Extent::Next { bytes } = extent {
             let cursor = device.cursors.lock().unwrap_or_else(PoisonError::into_inner).remove(&job);
-            let cursor = cursor.ok_or_else(|| gone("a record was closed while it was read"))?;
+            let closed = || "a record was closed while it was read".to_owned();
+            let cursor = cursor.ok_or_else(|| Unread::Failed(Failure { reason: closed() }))?;
             return segments.read_next(cursor, bytes, buffer);
         }
-        let segment =
-            segment.ok_or_else(|| gone(&format!("segment {} is gone", location.segment())))?;
+        let segment = segment.ok_or(Unread::Gone)?;
         match extent {
             Extent::First { bytes, part } => {
                 segments.read_first(&segment, location, &key, (bytes, part), buffer)
