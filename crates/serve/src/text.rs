@@ -109,6 +109,12 @@ enum Then {
     Close,
 }
 
+/// Where replies go, and how long a client may take no byte of them.
+struct To<'a> {
+    stream: &'a mut TcpStream,
+    stall: Duration,
+}
+
 impl Session {
     async fn run(
         &mut self,
@@ -132,7 +138,7 @@ impl Session {
                         break;
                     }
                     Parsed::Request(request) => {
-                        then = self.request(&request).await;
+                        then = self.request(&request, &mut To { stream, stall }).await;
                         used += request.whole.len();
                     }
                     Parsed::Invalid { reply, consumed, skip: more, close, drops } => {
@@ -203,12 +209,25 @@ impl Session {
         Ok(())
     }
 
+    /// Sends what there is of a reply if it is much, so that a reply may be longer than the memory that it takes. What is sent
+    /// cannot be taken back: `start` is where the rest begins.
+    async fn send_much(&mut self, to: &mut To<'_>, start: &mut usize) -> Then {
+        if self.out.len() < OUT_BYTES {
+            return Then::GoOn;
+        }
+        *start = 0;
+        match self.send(to.stream, to.stall).await {
+            Ok(()) => Then::GoOn,
+            Err(()) => Then::Close,
+        }
+    }
+
     /// Carries out a request, and appends its reply.
-    async fn request(&mut self, request: &Request<'_>) -> Then {
+    async fn request(&mut self, request: &Request<'_>, to: &mut To<'_>) -> Then {
         let start = self.out.len();
         match request.verb {
             Verb::Quit => return Then::Close,
-            Verb::Get | Verb::Gets => self.get(request).await,
+            Verb::Get | Verb::Gets => return self.get(request, to).await,
             Verb::MetaGet => self.meta_get(request).await,
             Verb::Set | Verb::Add | Verb::Replace | Verb::Cas => self.store(request).await,
             Verb::MetaSet => self.meta_set(request).await,
@@ -217,7 +236,7 @@ impl Session {
             Verb::Append | Verb::Prepend => self.join(request).await,
             Verb::Incr | Verb::Decr => self.count(request).await,
             Verb::Touch => self.touch(request).await,
-            Verb::Gat | Verb::Gats => self.get_and_touch(request).await,
+            Verb::Gat | Verb::Gats => return self.get_and_touch(request, to).await,
             Verb::FlushAll => self.flush(request),
             Verb::MetaNoop => self.out.extend_from_slice(b"MN\r\n"),
             Verb::Verbosity => self.out.extend_from_slice(b"OK\r\n"),
@@ -299,22 +318,27 @@ impl Session {
     }
 
     /// `get KEY*`, `gets KEY*`.
-    async fn get(&mut self, request: &Request<'_>) {
+    async fn get(&mut self, request: &Request<'_>, to: &mut To<'_>) -> Then {
         let several = request.keys().nth(1).is_some();
         let operation = if several { Operation::MultiGet } else { Operation::Get };
-        let start = self.out.len();
+        let mut start = self.out.len();
         for key in request.keys() {
             match self.read(key, operation).await {
                 Ok(Some(object)) => self.put_value(key, &object, request.verb == Verb::Gets),
                 Ok(None) => {}
                 Err(problem) => {
-                    // An error is the whole reply.
+                    // An error is the whole reply, or the end of one.
                     self.out.truncate(start);
-                    return self.fail(&problem);
+                    self.fail(&problem);
+                    return Then::GoOn;
                 }
+            }
+            if self.send_much(to, &mut start).await == Then::Close {
+                return Then::Close;
             }
         }
         self.out.extend_from_slice(END);
+        Then::GoOn
     }
 
     fn put_value(&mut self, key: &[u8], object: &Object, with_cas: bool) {

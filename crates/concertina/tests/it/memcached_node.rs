@@ -84,6 +84,10 @@ fn a_node_answers_memcacheds_protocol() {
     );
     assert_eq!(ask(&cache, "cas none 0 0 1 7\r\nx\r\n"), "NOT_FOUND\r\n");
 
+    // A number is not longer than one, whatever blanks are behind it.
+    let padded = format!("set n 0 0 21\r\n1{}\r\nincr n 1\r\n", " ".repeat(20));
+    assert_eq!(ask(&cache, &padded), format!("STORED\r\n{NOT_NUMBER}"));
+
     // The same objects by HTTP.
     let reply = http(&address, "GET /objects/later", "");
     assert!(reply.contains("concertina-meta-memcached-flags: 9\r\n"), "{reply}");
@@ -106,4 +110,30 @@ fn a_node_answers_memcacheds_protocol() {
         ask(&cache, "get c later\r\n"),
         "VALUE c 0 1\r\ne\r\nVALUE later 9 1\r\nz\r\nEND\r\n"
     );
+}
+
+/// A get of many large values is sent as it is read.
+#[test]
+fn a_reply_may_be_larger_than_the_memory_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (process, _, cache) = serve(folder.path(), &["memcached.node_listen=127.0.0.1:0"]);
+    let most = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", process.0.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+    };
+    let value = "v".repeat(1 << 20);
+    assert_eq!(ask(&cache, &format!("set big 7 0 {}\r\n{value}\r\n", value.len())), "STORED\r\n");
+    let one = format!("VALUE big 7 {}\r\n{value}\r\n", value.len());
+    let before = most();
+    for command in ["get", "gats 0"] {
+        let count = if command == "get" { 200 } else { 100 };
+        let reply = ask(&cache, &format!("{command}{}\r\n", " big".repeat(count)));
+        assert!(reply.ends_with("END\r\n"), "{command}");
+        if command == "get" {
+            assert!(reply == one.repeat(count) + "END\r\n");
+        }
+    }
+    let more = most() - before;
+    assert!(more < 64 << 20, "{more} bytes for a reply");
 }

@@ -9,7 +9,7 @@ use model::window::Operation;
 use record::clock;
 
 use super::store::{self, Mode, Stored};
-use super::{END, Session};
+use super::{END, Session, Then, To};
 use crate::http::Problem;
 use crate::object::Object;
 
@@ -25,6 +25,9 @@ enum Change<'a> {
     /// Nothing: the client is told so.
     Refused(&'static [u8]),
 }
+
+/// The longest value that is taken for a number.
+const NUMBER_BYTES_MAX: usize = 20;
 
 /// What became of it: the value that was read, and the refusal if there was one.
 type Changed = Option<(Object, Option<&'static [u8]>)>;
@@ -85,7 +88,9 @@ impl Session {
     pub(super) async fn count(&mut self, request: &Request<'_>) {
         let delta = number(request.arguments()).unwrap_or(0);
         let next = |object: &Object| {
-            let old = number(object.body().trim_ascii_end())?;
+            // As memcached: what is longer is no number, whatever blanks are behind it.
+            let text = Some(object.body()).filter(|text| text.len() <= NUMBER_BYTES_MAX)?;
+            let old = number(text.trim_ascii_end())?;
             Some(match request.verb {
                 Verb::Incr => old.wrapping_add(delta),
                 _ => old.saturating_sub(delta),
@@ -115,8 +120,8 @@ impl Session {
     }
 
     /// `gat EXPTIME KEY*`, `gats EXPTIME KEY*`.
-    pub(super) async fn get_and_touch(&mut self, request: &Request<'_>) {
-        let (start, exptime) = (self.out.len(), exptime(request));
+    pub(super) async fn get_and_touch(&mut self, request: &Request<'_>, to: &mut To<'_>) -> Then {
+        let (mut start, exptime) = (self.out.len(), exptime(request));
         for key in request.keys() {
             let changed = match self.change(key, |_| Change::Expiry(exptime)).await {
                 Ok(None) => continue,
@@ -131,11 +136,16 @@ impl Session {
                 Ok(object) => self.put_value(key, &object, request.verb == Verb::Gats),
                 Err(problem) => {
                     self.out.truncate(start);
-                    return self.fail(&problem);
+                    self.fail(&problem);
+                    return Then::GoOn;
                 }
+            }
+            if self.send_much(to, &mut start).await == Then::Close {
+                return Then::Close;
             }
         }
         self.out.extend_from_slice(END);
+        Then::GoOn
     }
 
     /// `flush_all`: drops the node's copies. A cache is empty then; what is in the origin remains.

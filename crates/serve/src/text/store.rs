@@ -1,11 +1,13 @@
 //! Writes.
 
 use bytes::Bytes;
+use engine::node::Event;
 use http::header::{HeaderMap, HeaderValue, IF_MATCH, IF_NONE_MATCH};
 use http::{HeaderName, StatusCode};
 use memcached::{Drops, Request, Verb};
 use model::window::{Operation, Outcome};
 use origin::{Attributes, Metadata};
+use record::clock;
 
 use super::{Session, unix_s};
 use crate::http::Problem;
@@ -138,6 +140,13 @@ impl Session {
         let found = self.shared.drive.head(&key.into()).await;
         let found = found.map_err(|error| crate::objects::origin_problem(&error))?;
         let live = found.as_ref().filter(|metadata| !is_expired(metadata));
+        if let Mode::Cas(number) = mode
+            && live.is_none_or(|metadata| cas_of(&metadata.etag) != number)
+            && self.shared.drive.is_durable()
+        {
+            // Another process may have written it: a copy here would be compared in vain until it is looked at again.
+            self.shared.drive.tell(clock::now(), Event::Invalidate { key: key.into() });
+        }
         Ok(match (mode, live, &found) {
             (Mode::Add, Some(_), _) | (Mode::Replace, None, _) => Err(Stored::No),
             (Mode::Cas(_), None, _) => Err(Stored::NotFound),
