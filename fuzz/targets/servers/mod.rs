@@ -59,7 +59,7 @@ fn head(bytes: &[u8]) -> Option<(usize, u16, Option<usize>)> {
     let Ok(httparse::Status::Complete(length)) = reply.parse(bytes) else { return None };
     let of = reply.headers.iter().find(|it| it.name.eq_ignore_ascii_case("content-length"));
     let body = of.map(|it| std::str::from_utf8(it.value).ok().and_then(|it| it.parse().ok()));
-    let body = body.map(|it| it.expect("a length is a number"));
+    let body = body.map(|it| it.unwrap_or_else(|| panic!("no length: {}", bytes.escape_ascii())));
     Some((length, reply.code.expect("a status"), body))
 }
 

@@ -3,11 +3,12 @@
 use std::fmt::Write;
 use std::process::ExitCode;
 
-use http::Method;
+use http::{Method, StatusCode};
 use serde_json::Value;
 
 use super::data_print as print;
 use super::live::{At, model_text};
+use crate::remote::server::Refused;
 
 /// Arguments of the command.
 #[derive(clap::Args)]
@@ -43,7 +44,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         false => Value::Null,
     };
     let members = match membership_of(&status)["members"].is_array() {
-        true => args.at.json(&Method::GET, "/admin/members")?,
+        true => args.at.json(&Method::GET, "/admin/members").or_else(of_earlier)?,
         false => Value::Null,
     };
     if args.json {
@@ -58,6 +59,14 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         text += &in_words(&args.at.server, &status, &tiers);
     }
     print::line(text.trim_end())
+}
+
+/// A server of an earlier version does not know what its members say.
+fn of_earlier(error: anyhow::Error) -> anyhow::Result<Value> {
+    match error.downcast_ref::<Refused>() {
+        Some(Refused::Status(StatusCode::NOT_FOUND, _)) => Ok(Value::Null),
+        _ => Err(error),
+    }
 }
 
 /// The reason for the number of reads that a device is given at once.

@@ -351,6 +351,7 @@ honest()
 assert talk(Request("GET", "/objects/chunked").signed().bytes()).endswith(b"cd")
 
 check("a signed chunk that would take much memory", chunked(b"x" * (17 << 20), b"cd", None), 400)
+assert b"sign chunks of at most" in talk(chunked(b"x" * (17 << 20), b"cd", None).bytes())
 assert talk(Request("GET", "/objects/chunked").signed().bytes()).endswith(b"cd")
 
 # A whole object as one chunk, which takes longer than a stalled client may: it is no such client.
@@ -364,6 +365,10 @@ request.signed()
 checksum = base64.b64encode(zlib.crc32(whole).to_bytes(4, "big"))
 request.body = b"%x\r\n%s\r\n0\r\nx-amz-checksum-crc32:%s\r\n\r\n" % (len(whole), whole, checksum)
 data = request.bytes()
+# Heads of which a part is a size of 4 GiB.
+for head in [b"ffffffff0", b"ffffffffx", b"ffffffff;chunk-signature=" + b"0" * 64]:
+    request.body = head + b"\r\n" + b"x" * (1 << 20)
+    check(f"a chunk of {head[:10]}", request, 400)
 with socket.create_connection((HOST, int(PORT)), timeout=10) as stream:
     step = len(data) // 8 + 1
     for at in range(0, len(data), step):

@@ -184,7 +184,12 @@ fn a_hot_node_serves_most_reads_sees_writes_at_once_and_dies_without_a_failed_re
 
         let metrics = Client::connect(cluster.gateway.address).get("/metrics").text();
         assert!(!metrics.contains("concertina_gateway_hot_reads_total 0\n"), "{metrics}");
-        let tiers = [0, 1].map(|node| cluster.told(node, "/admin/tiers")["hot_nodes"].clone());
+        let told = || [0, 1].map(|node| cluster.told(node, "/admin/tiers")["hot_nodes"].clone());
+        // What hot nodes served is told once a second.
+        until("nodes know what hot nodes served", || {
+            told().iter().all(|told| told["bought"]["device_s"].as_f64().unwrap() > 0.0)
+        });
+        let tiers = told();
         for told in &tiers {
             assert!(told["keys"].as_u64().unwrap() > 0, "{told}");
             assert_eq!(told["hottest"][0]["nodes"], serde_json::json!(["h"]), "{told}");

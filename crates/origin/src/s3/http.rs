@@ -9,7 +9,7 @@ use std::error::Error as _;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -26,6 +26,7 @@ use object_store::client::{
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, Sleep, sleep};
 
 use super::sending::{self, BODY};
 
@@ -33,6 +34,8 @@ use super::sending::{self, BODY};
 const PIECES_MAX: usize = 4;
 /// The longest page of a listing: a thousand names of 1024 bytes in XML.
 const LIST_BYTES_MAX: usize = 16 << 20;
+/// How long a store may take to say that a change was made, as long as bytes come.
+const WORDS_MAX: Duration = Duration::from_secs(900);
 /// The longest reply that is no object and no listing.
 const WORDS_BYTES_MAX: usize = 1 << 20;
 
@@ -209,8 +212,13 @@ impl Sender {
             return;
         }
         if !(gets && parts.status.is_success()) {
-            // No object, but a few words: `object_store` would wait for them as long as some come, and keep all.
-            let words = tokio::time::timeout(self.timeout, whole(body, WORDS_BYTES_MAX)).await;
+            // No object, but a few words: `object_store` would wait for them as long as some come, and keep all. A store that
+            // completes an upload in parts sends blanks until it has, for minutes.
+            let patience = if parts.status.is_success() { WORDS_MAX } else { self.timeout };
+            let words =
+                Paced { body, patience: self.timeout, alarm: Box::pin(sleep(self.timeout)) };
+            let words = HttpResponseBody::new(words);
+            let words = tokio::time::timeout(patience, whole(words, WORDS_BYTES_MAX)).await;
             let _ = answer.send(words.unwrap_or_else(|_| Err(late())).map(|words| {
                 let _ = send.try_send(Ok(Frame::data(words)));
                 (parts, pieces)
@@ -241,6 +249,31 @@ async fn whole(body: HttpResponseBody, bytes_max: usize) -> Result<Bytes, HttpEr
         let kind = error.downcast_ref::<HttpError>().map_or(HttpErrorKind::Decode, HttpError::kind);
         HttpError::new(kind, std::io::Error::other(error.to_string()))
     })
+}
+
+/// A body that ends in an error if nothing comes for a time.
+struct Paced {
+    body: HttpResponseBody,
+    patience: Duration,
+    alarm: Pin<Box<Sleep>>,
+}
+
+impl Body for Paced {
+    type Data = Bytes;
+    type Error = HttpError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, HttpError>>> {
+        let patience = self.patience;
+        if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) {
+            self.alarm.as_mut().reset(Instant::now() + patience);
+            return Poll::Ready(frame);
+        }
+        ready!(self.alarm.as_mut().poll(context));
+        Poll::Ready(Some(Err(HttpError::new(HttpErrorKind::Timeout, Late(patience)))))
+    }
 }
 
 /// Removes headers that are not ASCII, for which `object_store` would reject an object of another

@@ -144,7 +144,9 @@ impl Thread {
             let input: In = self.servers[server].take_input();
             if self.is_strange(flight, &input.bytes()[..reply.bytes]) {
                 warn!("{}: the values of other keys than were asked for", self.shared.name(server));
-                if let Purpose::Attempt(attempt) = flight.purpose {
+                if let Purpose::Attempt(attempt) = flight.purpose
+                    && !self.cancelled.remove(&attempt)
+                {
                     self.todo.push_back(Event::Failed { attempt, why: Failed::Broken });
                 }
                 return self.broken(server);

@@ -65,7 +65,8 @@ section! {
         /// Seconds that requests in progress have to finish after SIGINT or SIGTERM.
         pub drain_s: f64 = 10.0,
         /// Seconds that clients' connections stay open at the end: each one's next request is answered, with
-        /// `Connection: close`. At least half of drain_s where another process gets the sockets after this one.
+        /// `Connection: close`. A part of drain_s, and at least half of it where another process gets the sockets after
+        /// this one.
         pub linger_s: f64 = 0.0,
         /// Memory for the bytes of uploads in progress that will fill the tiers; when it is full,
         /// uploads go only to the origin. On a gateway: for those that it can send to another node.
@@ -293,7 +294,7 @@ impl Serve {
         checks.between("idle_s", self.idle_s, 0.01, 1e6);
         checks.between("stall_s", self.stall_s, 0.01, 1e6);
         checks.between("drain_s", self.drain_s, 0.0, 1e6);
-        checks.between("linger_s", self.linger_s, 0.0, 1e6);
+        checks.between("linger_s", self.linger_s, 0.0, self.drain_s);
     }
 
     /// Maximum open connections of one address.

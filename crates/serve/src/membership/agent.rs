@@ -448,7 +448,7 @@ impl Agent {
             (entry.instance == me.alive.instance).then_some(entry.live)
         };
         if entered(&next).is_none() && !me.leaves {
-            if let Some(why) = snapshot.disagreement(&me.name, &me.alive) {
+            if let Some(why) = snapshot.disagreement(&next, &me.name, &me.alive) {
                 self.complain(why);
                 return Ok(false);
             }

@@ -396,8 +396,12 @@ impl Membership {
         orders.send(Order::Drain(name.to_owned(), drains, done)).map_err(|_| ended())?;
         match tokio::time::timeout(CONFIGURE_MAX, wait).await {
             Ok(told) => told.map_err(|_| ended())?,
-            // The order is not carried out later: nobody waits for it any more.
-            Err(_) => Err("etcd does not answer; try again".to_owned()),
+            // What was not sent to etcd by now is not: nobody waits for it any more.
+            Err(_) => {
+                let why = lock(&self.contact).error.clone();
+                let why = why.unwrap_or_else(|| "etcd does not answer".to_owned());
+                Err(format!("{why}; see `concertina status` before you try again"))
+            }
         }
     }
 

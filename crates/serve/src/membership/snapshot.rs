@@ -79,9 +79,14 @@ impl Snapshot {
 
     /// Why a process that starts cannot be a member beside those that live: each waits `valid_s` before it takes another's
     /// place, and would wait too little for one that acts for longer.
-    pub fn disagreement(&self, name: &str, alive: &Alive) -> Option<String> {
+    pub fn disagreement(&self, roster: &Roster, name: &str, alive: &Alive) -> Option<String> {
         let ours = alive.valid_s?;
         let differs = |(other, (theirs, ..)): (&String, &(Alive, i64, i64))| {
+            // One that was refused itself is no member.
+            let entry = &roster.members[roster.find(other)?];
+            if entry.instance != theirs.instance {
+                return None;
+            }
             let theirs = theirs.valid_s.filter(|theirs| *theirs != ours && other != name)?;
             Some(format!(
                 "membership.valid_s is {ours} here and {theirs} at member {other:?}: it must be the same everywhere; \

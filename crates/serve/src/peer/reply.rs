@@ -81,7 +81,7 @@ pub(super) fn parse(
 
 fn framed(
     status: StatusCode,
-    headers: HeaderMap,
+    mut headers: HeaderMap,
     keep_alive: bool,
     bodiless: bool,
     limits: &Limits,
@@ -95,12 +95,7 @@ fn framed(
     let keep_alive = keep_alive && !headers.get_all(CONNECTION).iter().any(closes);
     let without = status.is_informational()
         || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
-    if bodiless || without {
-        return Ok(Head { status, headers, length: 0, keep_alive });
-    }
-    if headers.contains_key(TRANSFER_ENCODING) {
-        return malformed("unsupported transfer-encoding; a reply must have a content-length");
-    }
+    // Of a reply to HEAD too: it is passed on.
     let mut length = None;
     for value in headers.get_all(CONTENT_LENGTH) {
         let Some(said) = number(value.as_bytes()) else {
@@ -110,6 +105,16 @@ fn framed(
             return malformed("two different content-lengths");
         }
         length = Some(said);
+    }
+    if let Some(length) = length.filter(|_| headers.get_all(CONTENT_LENGTH).iter().nth(1).is_some())
+    {
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+    }
+    if bodiless || without {
+        return Ok(Head { status, headers, length: 0, keep_alive });
+    }
+    if headers.contains_key(TRANSFER_ENCODING) {
+        return malformed("unsupported transfer-encoding; a reply must have a content-length");
     }
     let Some(length) = length else { return malformed("missing content-length") };
     if length > limits.body_bytes_max {

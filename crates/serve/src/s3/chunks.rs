@@ -2,7 +2,8 @@
 //! send a whole object as one.
 //!
 //! Where chunks are not signed, a large one is divided as it arrives. One that is signed cannot be: it is refused from
-//! [`SIGNED_BYTES_MAX`] on (clients sign chunks of 64 KiB to 1 MiB). What is malformed passes as it is, for `s3s` to refuse.
+//! [`SIGNED_BYTES_MAX`] on (clients sign chunks of 64 KiB to 1 MiB). What is malformed is passed on so that `s3s` refuses it: by
+//! itself it takes a size of nine digits for its first eight, and passes over what follows the digits.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -19,8 +20,10 @@ use super::payload::{Broken, Differs};
 const SIGNED_BYTES_MAX: u64 = 16 << 20;
 /// The largest chunk that an unsigned one is divided into.
 const PIECE_BYTES_MAX: usize = 256 << 10;
-/// The longest head of a chunk that `s3s` takes.
-const HEAD_BYTES_MAX: usize = 1024;
+/// The longest head of a chunk.
+const HEAD_BYTES_MAX: usize = 256;
+/// What `s3s` refuses as the head of a chunk.
+const MALFORMED: &[u8] = b"malformed\r\n";
 const LINE_END: &[u8] = b"\r\n";
 
 /// Where the next byte belongs.
@@ -89,8 +92,8 @@ impl<B> Divided<B> {
                 }
                 At::End(came) => {
                     if bytes[0] != LINE_END[*came] {
-                        // The line end that was added, or what came of it, ends nothing.
-                        self.out.push_back(Bytes::from_static(b"malformed"));
+                        // The chunk is longer than its head says.
+                        self.out.push_back(Bytes::from_static(MALFORMED));
                         self.at = At::Rest;
                         continue;
                     }
@@ -114,9 +117,10 @@ impl<B> Divided<B> {
         let digits = head.iter().position(|byte| !byte.is_ascii_hexdigit()).unwrap_or(head.len());
         let size = std::str::from_utf8(&head[..digits]).ok();
         let size = size.and_then(|digits| u64::from_str_radix(digits, 16).ok());
-        // `s3s` reads eight digits at most, and would take other chunks for those of a longer number.
-        let whole = head.ends_with(LINE_END) && digits <= 8;
-        self.at = match size.filter(|_| whole) {
+        let rest = head[digits..].strip_suffix(LINE_END).filter(|_| (1..=8).contains(&digits));
+        let signature = rest.is_some_and(|rest| rest.starts_with(b";chunk-signature="));
+        let fits = rest.is_some_and(|rest| rest.is_empty()) || signature && self.signed;
+        self.at = match size.filter(|_| fits) {
             Some(size) if self.signed && size > SIGNED_BYTES_MAX => {
                 let what = format!(
                     "a signed chunk of {size} bytes: sign chunks of at most {SIGNED_BYTES_MAX} bytes"
@@ -124,14 +128,16 @@ impl<B> Divided<B> {
                 self.differs.set(S3ErrorCode::InvalidRequest, what.clone());
                 return Err(Broken::from(what));
             }
-            Some(1..) if !self.signed && head[digits..] == *LINE_END => {
-                self.at = At::Data(size.unwrap_or(0));
-                return Ok(());
-            }
-            Some(size @ 1..) if self.signed => At::Data(size),
+            Some(size @ 1..) => At::Data(size),
             _ => At::Rest,
         };
-        self.out.push_back(head.into());
+        match (size, &self.at) {
+            // The heads of the pieces are made as these come.
+            (Some(1..), At::Data(_)) if !self.signed => {}
+            (Some(1..), At::Data(_)) => self.out.push_back(head.into()),
+            (Some(0), _) if fits => self.out.push_back(head.into()),
+            _ => self.out.push_back(Bytes::from_static(MALFORMED)),
+        }
         Ok(())
     }
 }
@@ -157,7 +163,7 @@ where
                 // A head that breaks off.
                 return match std::mem::replace(&mut self.at, At::Rest) {
                     At::Head(head) if !head.is_empty() => {
-                        Poll::Ready(Some(Ok(Frame::data(head.into()))))
+                        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(MALFORMED)))))
                     }
                     _ => Poll::Ready(None),
                 };
@@ -266,13 +272,25 @@ mod tests {
 
     #[test]
     fn what_is_malformed_stays_so() {
-        let of = |body: &[u8]| String::from_utf8(divided(UNSIGNED, body, &[3]).unwrap()).unwrap();
-        // No size, a size that is too long, a line that is none, and a head that breaks off.
-        for body in ["x\r\nabc\r\n", "000000005\r\nhello\r\n", "5\nhello\r\n", "5"] {
-            assert_eq!(of(body.as_bytes()), body);
+        let of = |payload: &str, body: &str| {
+            String::from_utf8(divided(payload, body.as_bytes(), &[3]).unwrap()).unwrap()
+        };
+        // No size, sizes of which `s3s` reads a part, another line end, a signature where none belongs, heads that break off.
+        let signature = format!(";chunk-signature={}", "0".repeat(64));
+        for head in ["x", "", "ffffffff0", "ffffffffx", "-1", "5\n", "5;x=y", &signature] {
+            for payload in [SIGNED, UNSIGNED] {
+                let out = of(payload, &format!("{head}\r\nhello\r\n0\r\n\r\n"));
+                assert!(out.starts_with("malformed\r\n"), "{payload}: {head:?}: {out:?}");
+            }
         }
+        for head in [format!("ffffffff0{signature}"), format!("5 {signature}"), "5".repeat(300)] {
+            assert!(of(SIGNED, &format!("{head}\r\nhello")).starts_with("malformed"), "{head}");
+        }
+        let out = of(UNSIGNED, &format!("ffffffff{signature}\r\nhello"));
+        assert!(out.starts_with("malformed"), "{out}");
+        assert_eq!(of(UNSIGNED, "5"), "malformed\r\n");
         // More bytes than the chunk has.
-        assert!(of(b"3\r\nabcd\r\n0\r\n\r\n").contains("malformed"));
+        assert!(of(UNSIGNED, "3\r\nabcd\r\n0\r\n\r\n").contains("malformed"));
         let large = format!("{:x};chunk-signature=0\r\n", SIGNED_BYTES_MAX + 1);
         assert!(divided(SIGNED, large.as_bytes(), &[100]).is_err());
     }

@@ -14,7 +14,7 @@
 //! a secret.
 
 use std::collections::HashMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
@@ -148,7 +148,7 @@ impl Files {
     /// Reads the access keys; the number of those whose secrets lie there as they are.
     fn read(&self) -> anyhow::Result<(Table, usize)> {
         let master = MasterKey::find(self.master.as_deref(), credentials().as_deref())?;
-        let text = read_private(&self.keys)?;
+        let text = read_private(&self.keys, credentials().as_deref())?;
         let written = parse(&text)?;
         let plain = written.key.iter().filter(|key| !is_sealed(key.secret.get_ref().expose()));
         let plain = plain.count();
@@ -211,11 +211,13 @@ impl Keys {
     }
 }
 
-/// Reads a file of secrets.
-fn read_private(path: &Path) -> anyhow::Result<String> {
+/// Reads a file of secrets. A credential of systemd's may be readable for its group, as [`MasterKey::find`](super::seal::MasterKey::find) says.
+fn read_private(path: &Path, credentials: Option<&OsStr>) -> anyhow::Result<String> {
     let mode = std::fs::metadata(path)?.mode();
+    let is_credential = credentials.is_some_and(|folder| path.starts_with(folder));
+    let refused = if is_credential { 0o027 } else { 0o077 };
     ensure!(
-        mode & 0o077 == 0,
+        mode & refused == 0,
         "others than its owner may read or write it (mode {:03o}); chmod 600 it",
         mode & 0o777
     );
@@ -301,7 +303,11 @@ pub fn list(files: &Files) -> anyhow::Result<Vec<Listed>> {
         let sealed = is_sealed(secret.get_ref().expose());
         Listed { id, sealed, scopes }
     };
-    Ok(parse(&read_private(&files.keys)?)?.key.into_iter().map(listed).collect())
+    Ok(parse(&read_private(&files.keys, credentials().as_deref())?)?
+        .key
+        .into_iter()
+        .map(listed)
+        .collect())
 }
 
 /// What [`seal_file`] did.
@@ -328,7 +334,7 @@ pub fn seal_file(
 ) -> anyhow::Result<Sealed> {
     // What a link leads to is replaced, not the link.
     let path = path.canonicalize()?;
-    let mut text = read_private(&path)?;
+    let mut text = read_private(&path, credentials().as_deref())?;
     let mut done = Sealed { plain: 0, previous: 0, same: 0 };
     let mut spans = Vec::new();
     for WrittenKey { id, secret, .. } in parse(&text)?.key {
@@ -446,6 +452,17 @@ mod tests {
             let mode_of = std::fs::Permissions::from_mode(mode);
             std::fs::set_permissions(folder.path().join("keys"), mode_of).unwrap();
             assert_eq!(open("keys").is_ok(), fine, "{mode:o}");
+        }
+        // systemd gives a service's user access by a list, which the bits of the group show.
+        let path = folder.path().join("keys");
+        for (mode, fine) in [(0o440, true), (0o460, false), (0o444, false)] {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(
+                read_private(&path, Some(folder.path().as_os_str())).is_ok(),
+                fine,
+                "{mode:o}"
+            );
+            assert!(read_private(&path, None).is_err());
         }
         assert!(open("none").is_err());
     }

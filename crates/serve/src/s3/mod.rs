@@ -231,7 +231,8 @@ impl S3 {
         request.extensions_mut().insert(known.clone());
         let answered = self.service.call(request).await.ok()?;
         match differs.error() {
-            Some(error) if answered.status() == StatusCode::INTERNAL_SERVER_ERROR => {
+            // Who read the body knows only that it broke off.
+            Some(error) if matches!(answered.status().as_u16(), 400 | 500) => {
                 error.to_http_response().ok()
             }
             _ => Some(answered),

@@ -71,10 +71,9 @@ impl Reply for NodeReply {
         let outcome = text(&headers::OUTCOME).and_then(Outcome::parse);
         let judged = self.headers.contains_key(&headers::OUTCOME);
         let status = match self.status {
+            StatusCode::MISDIRECTED_REQUEST | StatusCode::CONFLICT => Status::Misdirected,
             // It was not the client's credentials that the node refused.
-            StatusCode::MISDIRECTED_REQUEST | StatusCode::CONFLICT | StatusCode::UNAUTHORIZED => {
-                Status::Misdirected
-            }
+            StatusCode::UNAUTHORIZED => Status::Unavailable,
             StatusCode::SERVICE_UNAVAILABLE if !judged => Status::Busy,
             StatusCode::SERVICE_UNAVAILABLE if self.headers.contains_key(&headers::BUSY) => {
                 Status::Busy

@@ -24,7 +24,8 @@ impl Agent {
                 return Ok(false);
             }
             // This process may have refused what others took.
-            if there.version >= new.version {
+            let taken = self.common.current().version == there.version;
+            if there.version >= new.version && !taken {
                 told(
                     done,
                     Err(NotWritten::Conflict(format!(
