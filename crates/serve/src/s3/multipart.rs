@@ -554,8 +554,8 @@ mod tests {
 
     #[test]
     fn names_in_metadata_come_back_and_are_short() {
-        let long = "ü/日本".repeat(100);
-        for name in ["", "a b/c", "=YQ==", "%41", "größe", &long[..999]] {
+        let long = "ü/日本".repeat(111);
+        for name in ["", "a b/c", "=YQ==", "%41", "größe", &long] {
             let text = encoded(name);
             assert!(text.is_ascii() && text.len() <= 1400, "{text}");
             assert_eq!(decoded(&text), name);
