@@ -323,7 +323,7 @@ fn values_of_other_keys_end_the_connection() {
                         "get a" | "get strange" => "VALUE a 0 1\r\nx\r\nEND\r\n",
                         // In an order of its own.
                         "get a b none" => "VALUE b 0 1\r\ny\r\nVALUE a 0 1\r\nx\r\nEND\r\n",
-                        "get a other" => "VALUE a 0 1\r\nx\r\nVALUE b 0 1\r\ny\r\nEND\r\n",
+                        "get twice" => "VALUE twice 0 1\r\nx\r\nVALUE b 0 1\r\ny\r\nEND\r\n",
                         "version" => "VERSION 1.6.38\r\n",
                         _ => "END\r\n",
                     };
@@ -344,7 +344,7 @@ fn values_of_other_keys_end_the_connection() {
             std::thread::sleep(Duration::from_millis(20));
         }
     };
-    for strange in ["get strange", "get a other"] {
+    for strange in ["get strange", "get twice"] {
         right("get a", "VALUE a 0 1\r\nx\r\nEND\r\n");
         right("get a b none", "VALUE b 0 1\r\ny\r\nVALUE a 0 1\r\nx\r\nEND\r\n");
         let refused = ask(strange);
