@@ -122,7 +122,7 @@ impl Dataset {
         self.appended.iter().map(|record| record.len()).sum()
     }
 
-    /// Memory that the log takes, bytes: short records take more than their own.
+    /// Memory that the log takes, bytes: that of its records, and what each of them takes beside its own bytes.
     pub fn log_memory(&self) -> usize {
         const OF_RECORD: usize = 48;
         self.log_bytes() + OF_RECORD * self.appended.len()

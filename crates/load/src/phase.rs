@@ -64,7 +64,7 @@ pub(super) struct PhaseRecord {
     end: Option<Nanos>,
     /// Whether the phase has ended: no request of it will arrive.
     ended: bool,
-    /// Whether it lasts until its last reply: clients of a closed loop have so many requests in all.
+    /// Whether the phase ends with its last reply, as a closed loop of a fixed number of requests does.
     until_reply: bool,
     /// When the last request completed.
     last: Nanos,

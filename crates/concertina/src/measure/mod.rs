@@ -133,7 +133,7 @@ impl Settings {
 pub enum Ended {
     /// The intervals of all steady points are narrow enough.
     Narrow,
-    /// No point is steady, so that there is no interval to make narrow.
+    /// No point was steady, and only steady points have intervals.
     Unsteady,
     /// The prediction is known as well as was wanted.
     Known,

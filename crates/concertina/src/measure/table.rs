@@ -79,7 +79,7 @@ impl Measurement {
             ),
             Ended::Unsteady => writeln!(
                 out,
-                "Ended after {seconds} s: no point is steady, so that no interval says how well it is known."
+                "Ended after {seconds} s: no point was steady, so the figures have no intervals."
             ),
             Ended::Known => writeln!(out, "Measured {seconds} s: the goal is reached."),
             Ended::Budget => writeln!(

@@ -107,12 +107,8 @@ impl World {
         .collect()
     }
 
-    pub fn node(&mut self, name: &'static str) -> Process {
-        self.node_with(name, &[])
-    }
-
-    pub fn node_with(&mut self, name: &'static str, more: &[&str]) -> Process {
-        let address = *self.addresses.entry(name).or_insert_with(free);
+    /// The configuration of a node.
+    pub fn of_node(&self, name: &str, address: SocketAddr) -> Vec<String> {
         let mut set = self.common();
         set.extend([
             "serve.role=node".to_owned(),
@@ -120,6 +116,16 @@ impl World {
             format!("membership.address={address}"),
             format!("device.0.path={}/device-{name}", self.folder.path().display()),
         ]);
+        set
+    }
+
+    pub fn node(&mut self, name: &'static str) -> Process {
+        self.node_with(name, &[])
+    }
+
+    pub fn node_with(&mut self, name: &'static str, more: &[&str]) -> Process {
+        let address = *self.addresses.entry(name).or_insert_with(free);
+        let set = self.of_node(name, address);
         let set: Vec<&str> = set.iter().map(String::as_str).chain(more.iter().copied()).collect();
         spawn_of(&self.binary, self.folder.path(), &set, "")
     }

@@ -7,9 +7,10 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use serve::Server;
 
 use crate::membership::{Etcd, World, json, members};
-use crate::serve_client::{Client, free, spawn, until, until_or};
+use crate::serve_client::{Client, Process, free, spawn, until, until_or};
 
 fn world(more: &'static [&'static str]) -> Option<World> {
     let folder = tempfile::tempdir().unwrap();
@@ -30,6 +31,14 @@ fn live(at: SocketAddr, names: &[&str]) -> bool {
     there.map(|(name, ..)| name).collect::<Vec<_>>() == names
 }
 
+/// The nodes `a` and `b`, which are members in this order, and a gateway.
+fn two(world: &mut World) -> (Process, Process, Server) {
+    let (a, b) = (world.node("a"), world.node("b"));
+    let gateway = world.gateway();
+    until("two members", || live(gateway.address(), &["a", "b"]));
+    (a, b, gateway)
+}
+
 const OBJECTS: usize = 60;
 const BYTES: usize = 64 << 10;
 const RATE: f64 = 131072.0;
@@ -40,10 +49,8 @@ fn a_node_that_joins_is_warmed_at_the_rate_that_is_allowed() {
     const MORE: [&str; 3] =
         ["cluster.warm_bytes=128KiB", "membership.suspect_s=10", "membership.lease_s=20"];
     let Some(mut world) = world(&MORE) else { return };
-    let (a, b) = (world.node("a"), world.node("b"));
-    let gateway = world.gateway();
+    let (a, b, gateway) = two(&mut world);
     let at = gateway.address();
-    until("two members", || live(at, &["a", "b"]));
     let mut client = Client::connect(at);
     let body = vec![7; BYTES];
     for object in 0..OBJECTS {
@@ -104,10 +111,8 @@ fn a_node_that_joins_is_warmed_at_the_rate_that_is_allowed() {
 fn a_member_is_replaced_on_another_machine_when_its_lease_has_ended() {
     const MORE: [&str; 1] = ["membership.lease_s=2"];
     let Some(mut world) = world(&MORE) else { return };
-    let (a, b) = (world.node("a"), world.node("b"));
-    let gateway = world.gateway();
+    let (a, b, gateway) = two(&mut world);
     let at = gateway.address();
-    until("two members", || live(at, &["a", "b"]));
     let mut client = Client::connect(at);
     until("a write", || client.put("/objects/before", b"before").status == 200);
     // The machine is gone for good, with its device.
@@ -147,10 +152,8 @@ fn a_member_is_replaced_on_another_machine_when_its_lease_has_ended() {
 fn a_node_that_etcd_numbered_while_it_had_lost_the_others_ends() {
     const MORE: [&str; 1] = ["membership.start_s=60"];
     let Some(mut world) = world(&MORE) else { return };
-    let (a, b) = (world.node("a"), world.node("b"));
-    let gateway = world.gateway();
+    let (a, b, gateway) = two(&mut world);
     let at = gateway.address();
-    until("two members", || live(at, &["a", "b"]));
     let mut client = Client::connect(at);
     until("a write", || client.put("/objects/a", b"before").status == 200);
     [&a, &b].iter().for_each(|node| node.signal("-STOP"));
@@ -192,25 +195,16 @@ fn a_node_that_etcd_numbered_while_it_had_lost_the_others_ends() {
 #[test]
 fn nodes_whose_addresses_changed_hands_start_again() {
     let Some(mut world) = world(&["membership.start_s=60"]) else { return };
-    let (a, b) = (world.node("a"), world.node("b"));
-    let gateway = world.gateway();
+    let (a, b, gateway) = two(&mut world);
     let at = gateway.address();
-    until("two members", || live(at, &["a", "b"]));
     drop((a, b));
     let (of_a, of_b) = (world.addresses["a"], world.addresses["b"]);
     world.addresses.extend([("a", of_b), ("b", of_a)]);
     // Neither is ready before both are: they start at the same time.
     let (a, b) = std::thread::scope(|scope| {
-        let more = world.common();
         let folder = world.folder.path();
-        let start = |name: &'static str, address: SocketAddr| {
-            let mut set = more.clone();
-            set.extend([
-                "serve.role=node".to_owned(),
-                format!("cluster.name={name}"),
-                format!("membership.address={address}"),
-                format!("device.0.path={}/device-{name}", folder.display()),
-            ]);
+        let start = |name: &str, address: SocketAddr| {
+            let set = world.of_node(name, address);
             move || {
                 let set: Vec<&str> = set.iter().map(String::as_str).collect();
                 spawn(folder, &set, "")
@@ -231,17 +225,12 @@ fn nodes_whose_addresses_changed_hands_start_again() {
 #[test]
 fn a_node_that_would_act_for_longer_than_others_wait_does_not_start() {
     let Some(mut world) = world(&[]) else { return };
-    let (a, other) = (world.node("a"), world.node("c"));
+    let (mut a, other) = (world.node("a"), world.node("c"));
     let gateway = world.gateway();
     let at = gateway.address();
-    let mut set = world.common();
-    let folder = world.folder.path().display().to_string();
+    let mut set = world.of_node("b", free());
     set.extend([
-        "serve.role=node".to_owned(),
-        "cluster.name=b".to_owned(),
-        format!("membership.address={}", free()),
-        format!("origin.path={folder}/origin"),
-        format!("device.0.path={folder}/device-b"),
+        format!("origin.path={}/origin", world.folder.path().display()),
         "membership.valid_s=2".to_owned(),
         "membership.start_s=10".to_owned(),
     ]);
@@ -251,8 +240,8 @@ fn a_node_that_would_act_for_longer_than_others_wait_does_not_start() {
     // While it waits for the others to change, they are restarted as ever.
     std::thread::sleep(Duration::from_secs(1));
     a.signal("-TERM");
-    drop(a);
-    let a = world.node("a");
+    assert!(a.child.wait().unwrap().success());
+    a = world.node("a");
     until("the member that was restarted", || live(at, &["a", "c"]));
     let run = refused.wait_with_output().unwrap();
     let text = String::from_utf8_lossy(&run.stderr);

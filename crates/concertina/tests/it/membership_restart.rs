@@ -137,7 +137,7 @@ impl Drop for Stopped<'_> {
     }
 }
 
-/// Restarts each node so many times; the first processes are of an earlier version, if one is given.
+/// Restarts every node `rounds` times. The first processes run the program `earlier`, if it is given.
 fn restarts(rounds: usize, earlier: Option<PathBuf>) {
     let folder = tempfile::tempdir().unwrap();
     let Some(etcd) = Etcd::start(folder.path()) else { return };

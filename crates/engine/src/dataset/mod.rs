@@ -54,9 +54,9 @@ pub struct Settings {
     pub pause: Nanos,
     /// Bytes of changes that become one chunk; a larger change has a chunk of its own.
     pub chunk_bytes_max: usize,
-    /// The log is sealed if it has more bytes than this …
+    /// The log is sealed if it takes more memory than this, bytes.
     pub seal_bytes: u64,
-    /// … or more chunks than this, which are read one by one.
+    /// The log is also sealed if it has more chunks than this: a process that starts reads them one by one.
     pub seal_chunks: u64,
     /// Numbers of shards that a seal tries. Seals that were interrupted leave shards that no manifest lists.
     pub shard_tries: u32,
@@ -86,7 +86,7 @@ pub struct Tail {
     pub last_chunk: u64,
     /// The id that the next record gets.
     pub end_id: u64,
-    /// Bytes of the records that are not in shards.
+    /// Memory of the records that are not in shards, bytes.
     pub log_bytes: u64,
 }
 

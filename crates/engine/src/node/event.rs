@@ -267,7 +267,7 @@ pub enum Unread {
     /// The record is whole and belongs to another key, with which this one shares the bits that the
     /// index has of it.
     OtherKey,
-    /// It was dropped with its segment before the read began, which is no fault of the device.
+    /// The record's segment was dropped before the read began. The device has not failed.
     Gone,
     /// It could not be read, or is not valid.
     Failed(Failure),

@@ -357,17 +357,18 @@ impl<P: Payload> Node<P> {
         let bytes = result.as_ref().map_or(0, Payload::bytes);
         let on = &mut self.devices[device];
         let failed = matches!(result, Err(Unread::Failed(_)));
-        if failed {
-            on.health.failed(served);
-        } else if matches!(result, Err(Unread::Gone)) {
-            // It says nothing of the device.
-        } else {
-            on.health.worked();
-            let service = served.saturating_sub(flight.started);
-            on.turn(service, served);
-            // The line goes through whole records.
-            if to_the_end && flight.part.is_none() {
-                on.service.add(flight.location.bytes(), flight.in_service + service, served);
+        match &result {
+            Err(Unread::Failed(_)) => on.health.failed(served),
+            // The device read nothing.
+            Err(Unread::Gone) => {}
+            Ok(_) | Err(Unread::OtherKey) => {
+                on.health.worked();
+                let service = served.saturating_sub(flight.started);
+                on.turn(service, served);
+                // The line goes through whole records.
+                if to_the_end && flight.part.is_none() {
+                    on.service.add(flight.location.bytes(), flight.in_service + service, served);
+                }
             }
         }
         let outcome_recorded = if failed { Outcome::Error } else { outcome };

@@ -9,7 +9,7 @@ use std::error::Error as _;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -26,7 +26,6 @@ use object_store::client::{
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, Sleep, sleep};
 
 use super::sending::{self, BODY};
 
@@ -36,7 +35,7 @@ const PIECES_MAX: usize = 4;
 const LIST_BYTES_MAX: usize = 16 << 20;
 /// How long a store may take to say that a change was made, as long as bytes come.
 const WORDS_MAX: Duration = Duration::from_secs(900);
-/// The longest reply that is no object and no listing.
+/// The largest reply that is neither an object nor a listing, bytes.
 const WORDS_BYTES_MAX: usize = 1 << 20;
 
 tokio::task_local! {
@@ -198,7 +197,7 @@ impl Sender {
         remove_unreadable(&mut parts.headers);
         let (send, pieces) = mpsc::channel(PIECES_MAX);
         if listing && parts.status == StatusCode::OK {
-            let page = tokio::time::timeout(self.timeout, whole(body, LIST_BYTES_MAX)).await;
+            let page = tokio::time::timeout(self.timeout, whole(body)).await;
             match page.unwrap_or_else(|_| Err(late())) {
                 Ok(page) => {
                     parts.extensions.insert(Page(page));
@@ -214,11 +213,8 @@ impl Sender {
         if !(gets && parts.status.is_success()) {
             // No object, but a few words: `object_store` would wait for them as long as some come, and keep all. A store that
             // completes an upload in parts sends blanks until it has, for minutes.
-            let patience = if parts.status.is_success() { WORDS_MAX } else { self.timeout };
-            let words =
-                Paced { body, patience: self.timeout, alarm: Box::pin(sleep(self.timeout)) };
-            let words = HttpResponseBody::new(words);
-            let words = tokio::time::timeout(patience, whole(words, WORDS_BYTES_MAX)).await;
+            let most = if parts.status.is_success() { WORDS_MAX } else { self.timeout };
+            let words = tokio::time::timeout(most, words(body, self.timeout)).await;
             let _ = answer.send(words.unwrap_or_else(|_| Err(late())).map(|words| {
                 let _ = send.try_send(Ok(Frame::data(words)));
                 (parts, pieces)
@@ -243,36 +239,25 @@ impl Sender {
     }
 }
 
-async fn whole(body: HttpResponseBody, bytes_max: usize) -> Result<Bytes, HttpError> {
-    let page = Limited::new(body, bytes_max).collect().await;
+async fn whole(body: HttpResponseBody) -> Result<Bytes, HttpError> {
+    let page = Limited::new(body, LIST_BYTES_MAX).collect().await;
     page.map(|page| page.to_bytes()).map_err(|error| {
         let kind = error.downcast_ref::<HttpError>().map_or(HttpErrorKind::Decode, HttpError::kind);
         HttpError::new(kind, std::io::Error::other(error.to_string()))
     })
 }
 
-/// A body that ends in an error if nothing comes for a time.
-struct Paced {
-    body: HttpResponseBody,
-    patience: Duration,
-    alarm: Pin<Box<Sleep>>,
-}
-
-impl Body for Paced {
-    type Data = Bytes;
-    type Error = HttpError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, HttpError>>> {
-        let patience = self.patience;
-        if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) {
-            self.alarm.as_mut().reset(Instant::now() + patience);
-            return Poll::Ready(frame);
+/// Gathers a reply that is neither an object nor a listing. Each piece of it must come within `patience`.
+async fn words(mut body: HttpResponseBody, patience: Duration) -> Result<Bytes, HttpError> {
+    let mut all = Vec::new();
+    loop {
+        let late = |_| HttpError::new(HttpErrorKind::Timeout, Late(patience));
+        let frame = tokio::time::timeout(patience, body.frame()).await.map_err(late)?;
+        let Some(frame) = frame.transpose()? else { return Ok(all.into()) };
+        all.extend_from_slice(frame.data_ref().map_or(&[][..], |piece| piece));
+        if all.len() > WORDS_BYTES_MAX {
+            return Err(failed(HttpErrorKind::Decode, "the reply is too long"));
         }
-        ready!(self.alarm.as_mut().poll(context));
-        Poll::Ready(Some(Err(HttpError::new(HttpErrorKind::Timeout, Late(patience)))))
     }
 }
 

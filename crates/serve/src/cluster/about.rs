@@ -49,7 +49,9 @@ impl About {
     pub fn parse(status: StatusCode, body: &[u8]) -> Result<About, String> {
         match status {
             StatusCode::OK => {}
-            StatusCode::NOT_FOUND => return Err("it does not say: an earlier version".to_owned()),
+            StatusCode::NOT_FOUND => {
+                return Err("it runs an earlier version, which does not answer this".to_owned());
+            }
             status => return Err(format!("it answers {status}")),
         }
         let mut about: About =

@@ -43,7 +43,7 @@ pub const SETTINGS: Settings = Settings {
     removed_at_once: 16,
 };
 
-/// Age of a copy that nobody uses from which on it is removed.
+/// The age from which a copy is removed that is not used.
 const SWEPT_AFTER: Duration = Duration::from_secs(600);
 
 /// A change that waits to be written, and the channel to its caller.
@@ -362,8 +362,8 @@ impl Served {
         Ok(())
     }
 
-    /// Removes the copies of shards that other nodes hold now, or that are in no manifest any more: files that were written
-    /// some time ago, and are no parts of the view. One that a gateway has just leased is not touched.
+    /// Removes copies of shards that this node does not hold any more or that the manifest does not list. A copy that the view
+    /// uses stays, and so does a new one: a gateway may have leased it a moment ago.
     fn sweep(&self, manifest: &Manifest) {
         let folder = self.common.copies.join(&self.name).join(&manifest.id);
         let view = self.view();
@@ -378,7 +378,10 @@ impl Served {
             if is_shard && age > SWEPT_AFTER && !is_used() && !(is_listed && is_mine()) {
                 // Mapped files stay readable until they are unmapped.
                 match std::fs::remove_file(entry.path()) {
-                    Ok(()) => info!("dataset {}: removed {name}, which others hold now", self.name),
+                    Ok(()) => info!(
+                        "dataset {}: removed the copy {name}, which is not used here any more",
+                        self.name
+                    ),
                     Err(error) => warn!("dataset {}: cannot remove {name}: {error}", self.name),
                 }
             }

@@ -120,7 +120,7 @@ impl<B> Divided<B> {
         let rest = head[digits..].strip_suffix(LINE_END).filter(|_| (1..=8).contains(&digits));
         let signature = rest.is_some_and(|rest| rest.starts_with(b";chunk-signature="));
         let fits = rest.is_some_and(|rest| rest.is_empty()) || signature && self.signed;
-        self.at = match size.filter(|_| fits) {
+        let (at, out) = match size.filter(|_| fits) {
             Some(size) if self.signed && size > SIGNED_BYTES_MAX => {
                 let what = format!(
                     "a signed chunk of {size} bytes: sign chunks of at most {SIGNED_BYTES_MAX} bytes"
@@ -128,16 +128,14 @@ impl<B> Divided<B> {
                 self.differs.set(S3ErrorCode::InvalidRequest, what.clone());
                 return Err(Broken::from(what));
             }
-            Some(size @ 1..) => At::Data(size),
-            _ => At::Rest,
+            Some(0) => (At::Rest, Some(head.into())),
+            Some(size) if self.signed => (At::Data(size), Some(head.into())),
+            // The heads of its pieces are made as these come.
+            Some(size) => (At::Data(size), None),
+            None => (At::Rest, Some(Bytes::from_static(MALFORMED))),
         };
-        match (size, &self.at) {
-            // The heads of the pieces are made as these come.
-            (Some(1..), At::Data(_)) if !self.signed => {}
-            (Some(1..), At::Data(_)) => self.out.push_back(head.into()),
-            (Some(0), _) if fits => self.out.push_back(head.into()),
-            _ => self.out.push_back(Bytes::from_static(MALFORMED)),
-        }
+        self.at = at;
+        self.out.extend(out);
         Ok(())
     }
 }
