@@ -173,6 +173,10 @@ pub(crate) enum Mutant {
     ReplicaRefusalForgotten,
     /// A further replica is asked for while one is being made.
     ReplicaUnderWayIgnored,
+    /// A process that comes up takes whatever is at the place of its origin, or makes an origin there.
+    OriginNotCompared,
+    /// Processes whose origins differ rely on each other.
+    OriginOfOthersNotCompared,
 }
 
 #[cfg(test)]

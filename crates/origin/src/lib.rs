@@ -12,6 +12,7 @@ mod file;
 mod folder;
 mod identity;
 mod lock;
+pub mod marker;
 mod metadata;
 mod name;
 mod nowhere;
