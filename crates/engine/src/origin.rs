@@ -151,6 +151,13 @@ pub fn agree(ours: Option<OriginId>, theirs: Option<OriginId>) -> bool {
     }
 }
 
+/// Whether a process ceases to serve its origin because of what other members said of theirs: one disagrees, none agrees, and
+/// nothing but what this process found says that its own is the right one. One that `remembers` its origin does not
+/// yield: a newcomer with a wrong origin must not stop those that serve.
+pub fn yields(remembers: bool, agreed: bool, disagreed: bool) -> bool {
+    disagreed && !agreed && !remembers
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -98,6 +98,12 @@ impl Simulation {
                 self.shifted = self.shifted.wrapping_add(by) % self.settings.clients.keys.max(1);
                 return;
             }
+            FaultKind::WrongOrigin { process, empty, time } => {
+                if let Some(place) = self.places.get_mut(usize::from(process)) {
+                    place.go_wrong(index, empty);
+                }
+                time
+            }
             FaultKind::OriginDead { time } => {
                 self.origin.dead += 1;
                 time
@@ -136,6 +142,11 @@ impl Simulation {
             }
             FaultKind::Cut { .. } | FaultKind::CutOneWay { .. } => {
                 self.cuts.retain(|cut| cut.fault != index)
+            }
+            FaultKind::WrongOrigin { process, .. } => {
+                if let Some(place) = self.places.get_mut(usize::from(process)) {
+                    place.mend(index);
+                }
             }
             FaultKind::OriginDead { .. } => self.origin.dead -= 1,
             FaultKind::OriginSlow { factor, .. } => self.origin.factor /= factor,
@@ -217,7 +228,9 @@ impl Simulation {
         for disk in &mut node.disks {
             disk.lose(now, devices_lost, torn, &mut self.random.faults);
         }
-        if !devices_lost {
+        if devices_lost {
+            self.places[process].forget();
+        } else {
             waiting.into_iter().for_each(|from| self.fail_call(process, from, Failed::Broken));
         }
     }
@@ -251,6 +264,7 @@ impl Simulation {
                 .collect();
             node.restore(&found, |work| work.into_iter().for_each(|work| work()));
             self.nodes[process].node = node;
+            self.start_place(process);
             self.nodes[process].joined = self.settings.membership.is_none();
         }
         self.start(process);

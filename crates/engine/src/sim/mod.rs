@@ -26,6 +26,7 @@ mod network;
 mod nodes;
 mod origin;
 mod pieces;
+mod place;
 mod preload;
 pub(crate) mod schedule;
 pub mod seeds;
@@ -98,6 +99,7 @@ pub struct Simulation {
     gateways: Vec<GatewayProcess>,
     requests: Slab<Request>,
     origin: origin::Store,
+    places: Vec<place::OriginPlace>,
     members: Members,
     cuts: Vec<faults::Cut>,
     checker: Checker,
@@ -151,6 +153,7 @@ impl Simulation {
                 .collect(),
             requests: Slab::default(),
             origin,
+            places: (0..nodes).map(|_| place::OriginPlace::new()).collect(),
             members: Members::new(settings.ring.clone()),
             cuts: Vec::new(),
             checker,

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::seeds::{HOT_SEEDS, Rings, WEIGHT_SEEDS, run};
+use super::seeds::{HOT_SEEDS, ORIGIN_SEEDS, Rings, WEIGHT_SEEDS, run};
 use crate::mutant::{self, Mutant};
 
 static RINGS: LazyLock<Rings> = LazyLock::new(|| Rings::new().expect("the limits allow them"));
@@ -58,6 +58,8 @@ const MUTANTS: &[(Mutant, u64)] = &[
     (Mutant::HotNodeTakesAnyKey, HOT_SEEDS + 10),
     (Mutant::NewHotNodeTrusted, HOT_SEEDS + 4466),
     (Mutant::WeightsTrusted, WEIGHT_SEEDS + 61),
+    (Mutant::OriginNotCompared, ORIGIN_SEEDS + 1),
+    (Mutant::OriginOfOthersNotCompared, ORIGIN_SEEDS + 998),
 ];
 
 /// The failure of a seed: a violation, a broken invariant or a panic of the engine.
@@ -100,7 +102,7 @@ fn every_mutant_is_found() {
     let mut missed = Vec::new();
     for &(mutant, known) in MUTANTS {
         let again = fault(known, Some(mutant)).map(|what| (known, what));
-        let worlds = [WEIGHT_SEEDS, HOT_SEEDS];
+        let worlds = [ORIGIN_SEEDS, WEIGHT_SEEDS, HOT_SEEDS];
         let world = worlds.into_iter().find(|first| known >= *first).unwrap_or(0);
         match again.or_else(|| find(mutant, world)) {
             Some((seed, what)) => {

@@ -137,6 +137,9 @@ impl Simulation {
 
     /// Handles a call that arrived at a live node.
     pub(super) fn call_at_node(&mut self, at: usize, from: Caller, call: Call) {
+        if !self.same_origin(at, from) {
+            return self.refuse_origin(at, from);
+        }
         match call {
             Call::Get { key, asker, wait } => {
                 let deadline = wait.map(|wait| self.local(at).saturating_add(wait));
@@ -218,6 +221,23 @@ impl Simulation {
             }
             Call::Offer { key } => self.tell_node(at, Event::Offered { key }),
             Call::Reads { peer, told } => self.tell_node(at, Event::ReadsTold { peer, told }),
+        }
+    }
+
+    /// A node refuses the call of a process that serves another origin.
+    fn refuse_origin(&mut self, at: usize, from: Caller) {
+        let refused =
+            Head { status: Status::Misdirected, outcome: Outcome::Miss, node_length: 0, warm: 0 };
+        match from {
+            Caller::Gateway { .. } => {
+                self.answer_from(at, from, &ClientReply::FAILED, Some(refused));
+            }
+            Caller::Ping { gateway, life } => {
+                let event = gateway::Event::Ponged { node: at, node_length: 0, fits: false };
+                let what = Happening::Gateway { gateway, life, event, answer: None };
+                self.send(at as Process, self.gateway_end(gateway), what);
+            }
+            from => self.fail_call(at, from, Failed::Broken),
         }
     }
 

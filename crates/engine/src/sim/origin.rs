@@ -8,9 +8,11 @@ use super::check::{Checker, Seen, Version};
 use super::happening::{
     ClientReply, Condition, Happening, Put, Reader, ReplyKind, etag, key_number, parse_etag,
 };
+use super::place::right;
 use super::settings::Process;
 use super::{ORIGIN, Settings, Simulation};
 use crate::node::{Checked, Failure, Fetched};
+use crate::origin::OriginId;
 use crate::{Key, Size, gateway, node};
 
 /// A key's last version.
@@ -98,7 +100,22 @@ impl Simulation {
         let number = key_number(key);
         let failures = self.settings.origin.failures;
         let fails = failures > 0.0 && self.random.faults.random_bool(failures);
-        let found = self.origin.payload(number);
+        let (fails, found) = match from {
+            Reader::Fetch { node, .. } | Reader::Stream { node, .. } => {
+                match self.origin_of(node) {
+                    None => (true, None),
+                    Some(origin) if origin == right() => (fails, self.origin.payload(number)),
+                    Some(_) => {
+                        let object = self.wrong_object(node, number);
+                        let found = object.and_then(|(version, bytes)| Some((version, bytes?)));
+                        let payload =
+                            |(version, bytes)| self.origin.payload_of(number, version, bytes);
+                        (fails, found.map(payload))
+                    }
+                }
+            }
+            Reader::Gateway { .. } => (fails, self.origin.payload(number)),
+        };
         let failure = || Failure { reason: "simulated".to_owned() };
         let (process, what) = match from {
             Reader::Fetch { node, life, job } => {
@@ -172,8 +189,18 @@ impl Simulation {
         if self.origin.dead > 0 || (self.faulty && self.is_cut(ORIGIN, put.node as Process)) {
             return self.look_lost(put);
         }
-        let Some(object) = self.origin.objects.get(put.key as usize) else { return };
-        put.condition = Condition::Is(object.present());
+        let present = match self.origin_of_put(&put) {
+            None => return self.look_lost(put),
+            Some(origin) if origin == right() => {
+                let Some(object) = self.origin.objects.get(put.key as usize) else { return };
+                object.present()
+            }
+            Some(_) => {
+                let object = self.wrong_object(put.node, put.key);
+                object.and_then(|(version, bytes)| bytes.map(|_| version))
+            }
+        };
+        put.condition = Condition::Is(present);
         let after = self.half_origin();
         self.schedule.push(self.now + after, Happening::Looked { put, extra });
     }
@@ -230,6 +257,12 @@ impl Simulation {
         }
     }
 
+    /// The origin that a put reaches. One of a life that has ended was sent to the right one.
+    fn origin_of_put(&mut self, put: &Put) -> Option<OriginId> {
+        let lives = self.life(put.node) == put.life && self.processes[put.node].alive;
+        if lives { self.origin_of(put.node) } else { Some(right()) }
+    }
+
     /// A put takes effect, or fails; its reply is sent.
     pub(super) fn origin_put(&mut self, put: Put) {
         let Put { node, life, request, key, write, .. } = put;
@@ -240,6 +273,18 @@ impl Simulation {
         }
         if self.origin.dead > 0 {
             return self.put_lost(put);
+        }
+        match self.origin_of_put(&put) {
+            Some(origin) if origin == right() => {}
+            // A folder that is not the right one is not written to; a wrong one that was taken is.
+            reached => {
+                if reached.is_some() {
+                    self.write_wrong(node, key, (write.version, write.bytes));
+                }
+                let after = self.half_origin();
+                let over = Happening::PutOver { node, life, request, done: reached.is_some() };
+                return self.schedule.push(self.now + after, over);
+            }
         }
         let failures = self.settings.origin.failures;
         let fails = failures > 0.0 && self.random.faults.random_bool(failures);

@@ -22,7 +22,7 @@ use crate::node::{Choice, ClusterSettings, DeviceSettings, OriginSettings, Pin, 
 use crate::route::{Member, NodeId, Policy, Ring, RingError};
 use crate::tier::Eviction;
 use crate::{gateway, node};
-use faults::{Drawn, all_faults, changes_of, clock_jumps, stops_of, weights_of};
+use faults::{Drawn, all_faults, changes_of, clock_jumps, stops_of, weights_of, wrong_origins};
 
 const MS: Nanos = SECOND / 1000;
 
@@ -75,6 +75,9 @@ pub const HOT_SEEDS: u64 = 1 << 40;
 
 /// The seeds from this one on have members whose weights change, and no hot nodes.
 pub const WEIGHT_SEEDS: u64 = 1 << 41;
+
+/// The seeds from this one on are as those from 0 on, with nodes that come up on a wrong or empty origin.
+pub const ORIGIN_SEEDS: u64 = 1 << 42;
 
 /// How the nodes of a seed are placed.
 pub(super) struct Layout<'a> {
@@ -274,8 +277,9 @@ pub fn settings(seed: u64, rings: &Rings) -> Settings {
     let replicas = if nodes > 1 { replicas.max(2) } else { replicas };
     // Drawn apart, and for worlds with hot nodes alone.
     let mut hot_draw = SmallRng::seed_from_u64(seed ^ 0x4077);
-    let weighted = seed >= WEIGHT_SEEDS;
-    let (nodes, hot) = match seed >= HOT_SEEDS {
+    let misplaced = seed >= ORIGIN_SEEDS;
+    let weighted = seed >= WEIGHT_SEEDS && !misplaced;
+    let (nodes, hot) = match seed >= HOT_SEEDS && !misplaced {
         false => (nodes, 0),
         true if weighted => (nodes.max(3), 0),
         true if nodes < 3 => (3, 1),
@@ -364,6 +368,10 @@ pub fn settings(seed: u64, rings: &Rings) -> Settings {
     }
     if weighted {
         faults.extend(weights_of(&drawn, &layout, &mut weight_draw));
+    }
+    if misplaced {
+        let mut places = SmallRng::seed_from_u64(seed ^ 0x0412);
+        faults.extend(wrong_origins(&drawn, &mut places));
     }
     faults.sort_by_key(|fault| fault.at);
     if PIECES.contains(&(seed % 16)) {

@@ -278,6 +278,16 @@ pub enum FaultKind {
         /// Number of keys.
         by: u32,
     },
+    /// At the place of a node's origin is something else: a node that runs finds its origin lost, one that is started
+    /// meanwhile finds an empty place or another origin.
+    WrongOrigin {
+        /// The node.
+        process: Process,
+        /// Whether the place is empty; otherwise another origin is there.
+        empty: bool,
+        /// The duration.
+        time: Nanos,
+    },
     /// The origin is down: it neither answers nor stores anything.
     OriginDead {
         /// The duration.

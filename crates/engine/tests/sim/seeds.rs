@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex};
 
 use engine::sim::Breakage;
-use engine::sim::seeds::{HOT_SEEDS, Level, Mode, Rings, Verdict, WEIGHT_SEEDS, explain, run};
+use engine::sim::seeds::{
+    HOT_SEEDS, Level, Mode, ORIGIN_SEEDS, Rings, Verdict, WEIGHT_SEEDS, explain, run,
+};
 
 /// Seeds of a test run; `make simulate` runs more.
 const SEEDS: u64 = 3_000;
@@ -159,6 +161,17 @@ fn no_older_version_where_there_are_hot_nodes() {
     }
     println!("{sums}");
     assert!(sums.hot_reads() > 1_000, "hot nodes served {} reads", sums.hot_reads());
+}
+
+/// The same where nodes come up on a wrong or empty origin, alone and among others: seeds of their own.
+#[test]
+fn no_older_version_where_origins_are_misplaced() {
+    let seeds = ORIGIN_SEEDS..ORIGIN_SEEDS + env("SIM_SEEDS").unwrap_or(SEEDS / 2);
+    let (found, sums) = search(seeds, None);
+    if let Some(Verdict { seed, violations, .. }) = found {
+        panic!("SIM_SEED={seed}: {violations:#?}");
+    }
+    println!("{sums}");
 }
 
 /// The same where weights of members change: seeds of their own.

@@ -114,6 +114,29 @@ pub(super) fn stops_of(drawn: &Drawn, random: &mut SmallRng) -> Vec<Fault> {
     (0..count).map(|_| stop(random)).collect()
 }
 
+/// Nodes at whose origin's place something else is, nearly all of which are killed and started again meanwhile, some with new
+/// disks.
+pub(super) fn wrong_origins(drawn: &Drawn, random: &mut SmallRng) -> Vec<Fault> {
+    let most = if drawn.level == Level::Light { 2 } else { 4 };
+    let mut faults = Vec::new();
+    for _ in 0..random.random_range(1..=most) {
+        let process = random.random_range(0..drawn.nodes) as Process;
+        let (at, time) = (random.random_range(0..drawn.until), random.random_range(50..600) * MS);
+        let empty = random.random_bool(0.5);
+        faults.push(Fault { at, kind: FaultKind::WrongOrigin { process, empty, time } });
+        if random.random_bool(0.9) {
+            let kind = FaultKind::Kill {
+                process,
+                down: time / 10 * random.random_range(1..8),
+                devices_lost: random.random_bool(0.4),
+                clock: clock(drawn.ppm_max, random),
+            };
+            faults.push(Fault { at: at + random.random_range(0..time / 10), kind });
+        }
+    }
+    faults
+}
+
 /// Each clock jumps once, by up to 2 % of a lease: together with the drift, two clocks stay within
 /// 1/16.
 pub(super) fn clock_jumps(lease: Nanos, drawn: &Drawn, random: &mut SmallRng) -> Vec<Fault> {
