@@ -18,32 +18,25 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use anyhow::Context;
 use bytes::{Bytes, BytesMut};
 use engine::Key;
+use engine::origin::OriginId;
+use tracing::error;
 
 use super::file::{self, BLOCK_BYTES, Checksums, End, Footer, block_of, read_end, read_verified};
 use super::name::{self, Named};
 use super::pool::Pool;
-use super::sharing::{Entered, Sharing, Turns};
+use super::sharing::Sharing;
 use super::temporary::{Temporary, sync_parent};
+use super::tree::Tree;
 use super::{
-    Attributes, BoxFuture, Chunks, Condition, Entry, Error, Fence, Found, KeyRange, Listed,
-    Metadata, Origin, Staged, VersionHasher, Whole, behind, fenced, now_unix_us,
+    Attributes, BoxFuture, Chunks, Condition, Entry, Error, Fence, Found, IdentityRecord, KeyRange,
+    Listed, Metadata, Origin, Staged, VersionHasher, Whole, behind, fenced, now_unix_us,
 };
 
 /// Bytes read or written by one call.
 const PIECE_BYTES: usize = 256 << 10;
-
-/// The state of the folder, shared with the pool's jobs.
-struct Tree {
-    root: PathBuf,
-    temporary: AtomicU64,
-    turns: Turns,
-    entered: Entered,
-}
 
 /// The folder origin.
 pub struct Folder {
@@ -54,23 +47,35 @@ pub struct Folder {
 impl Folder {
     /// Opens the folder, creating it if necessary, and removes temporary files that a crash left in
     /// `tmp/`. Starts `threads` threads for file calls.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file system; if another process uses the folder, or it holds what this project did not make.
     pub fn open(root: &Path, threads: u32, sharing: Sharing) -> anyhow::Result<Folder> {
-        let shown = root.display();
-        fs::create_dir_all(root.join("tmp"))
-            .with_context(|| format!("cannot create the origin's folder {shown}"))?;
-        let entered = Entered::enter(root, sharing)?;
-        for shard in 0..=255u8 {
-            let shard = root.join(format!("{shard:02x}"));
-            match fs::create_dir(&shard) {
-                // Another process of the cluster may be making it.
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                made => made.with_context(|| format!("cannot create {}", shard.display()))?,
+        Folder::open_recorded(root, threads, sharing, Arc::default())
+    }
+
+    /// As [`Folder::open`], for a process that may remember which origin it served. Where that is missing or another one is
+    /// in its place, every request fails until it is there.
+    ///
+    /// # Errors
+    ///
+    /// As [`Folder::open`].
+    pub fn open_recorded(
+        root: &Path,
+        threads: u32,
+        sharing: Sharing,
+        record: Arc<IdentityRecord>,
+    ) -> anyhow::Result<Folder> {
+        let waits = record.waits();
+        let tree = Arc::new(Tree::new(root, sharing, record));
+        match tree.identity() {
+            Err(Error::Lost(why)) if waits => {
+                error!("{why}; until then, requests that need the origin are answered 503");
             }
+            opened => _ = opened?,
         }
-        let turns = Turns::open(root, sharing)?;
-        File::open(root)?.sync_all().with_context(|| format!("cannot sync {shown}"))?;
-        let tree = Tree { root: root.to_owned(), temporary: AtomicU64::new(0), turns, entered };
-        Ok(Folder { tree: Arc::new(tree), pool: Pool::start(threads)? })
+        Ok(Folder { tree, pool: Pool::start(threads)? })
     }
 }
 
@@ -88,11 +93,11 @@ impl Tree {
                 return Ok(None);
             }
             Err(error) => {
-                self.entered.identity.check()?;
+                self.identity()?.check()?;
                 return Err(Error::of_io(&error, &format!("open {}", path.display())));
             }
         };
-        self.entered.identity.check()?;
+        self.identity()?.check()?;
         let end = read_end(&file, &path)?;
         if end.key != key {
             return Err(Error::Damaged(format!("{} is of another key", path.display())));
@@ -102,14 +107,7 @@ impl Tree {
 
     /// [`Error::Lost`] unless a name missing in the folder of `path` means that there is no such object.
     fn check_parent(&self, path: &Path) -> Result<(), Error> {
-        self.entered.identity.check_shard(path.parent().unwrap_or(&self.root))
-    }
-
-    fn temporary(&self) -> Result<Temporary, Error> {
-        self.entered.identity.check()?;
-        let number = self.temporary.fetch_add(1, Ordering::Relaxed);
-        let path = self.root.join("tmp").join(self.entered.temporary_name(number));
-        Temporary::create(path)
+        self.identity()?.check_shard(path.parent().unwrap_or(&self.root))
     }
 
     /// Renames a complete and synced file over the key's object, if the condition holds.
@@ -121,7 +119,8 @@ impl Tree {
     ) -> Result<(), Error> {
         let path = self.path(key);
         {
-            let _turn = self.turns.take(key)?;
+            let writable = self.writable()?;
+            let _turn = writable.turns.take(key)?;
             // The file to be renamed was made here, so it is in this folder if the path leads there now.
             self.check_parent(&path)?;
             if let Some(condition) = condition {
@@ -142,7 +141,8 @@ impl Tree {
     fn delete(&self, key: &[u8], condition: Option<&Condition>) -> Result<bool, Error> {
         let path = self.path(key);
         let removed = {
-            let _turn = self.turns.take(key)?;
+            let writable = self.writable()?;
+            let _turn = writable.turns.take(key)?;
             self.check_parent(&path)?;
             if let Some(condition) = condition {
                 condition.judge(self.open(key)?.map(|(_, end)| end.metadata).as_ref())?;
@@ -188,7 +188,7 @@ impl Tree {
                 }
             }
             if last || entries.len() == limit {
-                self.entered.identity.check()?;
+                self.identity()?.check()?;
                 return Ok(entries);
             }
         }
@@ -197,7 +197,7 @@ impl Tree {
     /// Returns the `limit` smallest keys and groups, and which are groups. Memory is bounded by
     /// `limit`, whatever the number of objects.
     fn smallest(&self, range: &KeyRange, limit: usize) -> Result<BTreeMap<Vec<u8>, bool>, Error> {
-        self.entered.identity.check()?;
+        self.identity()?.check()?;
         let prefix = &range.prefix;
         let failed = |e: &io::Error| Error::of_io(e, "list");
         let mut smallest: BTreeMap<Vec<u8>, bool> = BTreeMap::new();
@@ -387,7 +387,15 @@ impl Origin for Folder {
 
     fn check(&self) -> BoxFuture<'_, Result<(), Error>> {
         let tree = self.tree.clone();
-        Box::pin(async move { self.pool.run(move || tree.entered.identity.check()).await })
+        Box::pin(async move { self.pool.run(move || tree.identity()?.check()).await })
+    }
+
+    fn id(&self) -> Option<OriginId> {
+        self.tree.id()
+    }
+
+    fn read_only(&self) -> Option<String> {
+        self.tree.read_only()
     }
 }
 

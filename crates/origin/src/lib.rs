@@ -11,6 +11,7 @@
 mod file;
 mod folder;
 mod identity;
+mod identity_record;
 mod lock;
 pub mod marker;
 mod metadata;
@@ -21,6 +22,7 @@ mod s3;
 mod settings;
 mod sharing;
 mod temporary;
+mod tree;
 
 use std::fmt;
 use std::future::Future;
@@ -30,9 +32,11 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use engine::origin::OriginId;
 use engine::{Etag, Key};
 
 pub use folder::Folder;
+pub use identity_record::{IdentityRecord, Recorder};
 pub use lock::Lock;
 pub use metadata::{Attributes, Metadata, VersionHasher, version_of_sha256};
 pub use nowhere::Nowhere;
@@ -42,11 +46,24 @@ pub use sharing::Sharing;
 
 /// Opens the configured origin. `sharing` states whether other processes use the folder at the same
 /// time; it does not matter for an S3-compatible store.
-pub fn open(settings: &Settings, sharing: Sharing) -> anyhow::Result<Arc<dyn Origin>> {
+///
+/// `record` is what the process remembers of its origin; where that is missing, or another one is in its place, requests fail
+/// with [`Error::Lost`] until it is there.
+///
+/// # Errors
+///
+/// If the origin cannot be opened, and is not one that may come back.
+pub fn open(
+    settings: &Settings,
+    sharing: Sharing,
+    record: Arc<IdentityRecord>,
+) -> anyhow::Result<Arc<dyn Origin>> {
     Ok(match settings.kind {
         Kind::None => Arc::new(Nowhere),
-        Kind::S3 => Arc::new(S3::open(settings)?),
-        Kind::Folder => Arc::new(Folder::open(&settings.path, settings.parallel, sharing)?),
+        Kind::S3 => Arc::new(S3::open_recorded(settings, record)?),
+        Kind::Folder => {
+            Arc::new(Folder::open_recorded(&settings.path, settings.parallel, sharing, record)?)
+        }
     })
 }
 
@@ -344,6 +361,16 @@ pub trait Origin: Send + Sync {
     /// Whether it keeps what is written to it. If not, the tiers in front are all that holds an object.
     fn is_durable(&self) -> bool {
         true
+    }
+
+    /// Its identity, once this process has taken it.
+    fn id(&self) -> Option<OriginId> {
+        None
+    }
+
+    /// Why the origin takes no writes now, as far as that is known without a write.
+    fn read_only(&self) -> Option<String> {
+        None
     }
 
     /// [`Error::Lost`] if what is there is not the origin that was opened.

@@ -37,15 +37,26 @@ impl Lock {
     /// exclusively.
     pub(crate) fn share(folder: &Path) -> anyhow::Result<Lock> {
         let file = lock_file(folder)?;
-        flock(&file, FlockOperation::NonBlockingLockShared).with_context(|| {
-            format!(
-                "{} is in use by a process that does not share it (a server outside a \
-                 cluster); stop it, or name another folder",
-                folder.display()
-            )
-        })?;
+        flock(&file, FlockOperation::NonBlockingLockShared)
+            .with_context(|| in_use_alone(folder))?;
         Ok(Lock(file))
     }
+
+    /// As [`Lock::share`], of a folder that cannot be written: the file to lock must be there.
+    pub(crate) fn share_to_read(folder: &Path) -> anyhow::Result<Lock> {
+        let path = folder.join("lock");
+        let file = File::open(&path).with_context(|| format!("cannot open {}", path.display()))?;
+        flock(&file, FlockOperation::NonBlockingLockShared)
+            .with_context(|| in_use_alone(folder))?;
+        Ok(Lock(file))
+    }
+}
+
+fn in_use_alone(folder: &Path) -> String {
+    format!(
+        "{} is in use by a process that does not share it (a server outside a cluster); stop it, or name another folder",
+        folder.display()
+    )
 }
 
 fn lock_file(folder: &Path) -> anyhow::Result<File> {

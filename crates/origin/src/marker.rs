@@ -58,7 +58,7 @@ impl FolderKind {
 /// The content of a marker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Marker {
-    format: u32,
+    pub(crate) format: u32,
     /// What the folder is for.
     pub kind: FolderKind,
     /// The folder's identity: 32 hexadecimal digits, drawn when it was claimed.
@@ -116,8 +116,8 @@ pub enum Unclaimed {
     },
     /// Its marker cannot be understood.
     #[error(
-        "{}/{NAME} is damaged ({reason}); if the folder is this node's, remove that file's folder with all its content: \
-         it holds copies only", .folder.display()
+        "the marker of {} is damaged ({reason}); if the folder is this node's, remove it with all its content, which is \
+         copies only", .folder.display()
     )]
     Damaged {
         /// The folder.

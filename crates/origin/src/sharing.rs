@@ -12,8 +12,8 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::retry_on_intr;
 
 use super::Error;
-use super::identity::Identity;
 use super::lock::{Lock, open_to_lock};
+use super::marker::remove_files;
 
 /// How long a lock on a folder `XX` is waited for. Its holder has it for a check and a rename, so only a
 /// process that stands still (a debugger, a frozen container) or a hung file system keeps it for longer.
@@ -70,24 +70,43 @@ pub enum Sharing {
 pub(super) struct Entered {
     name: String,
     owner: Option<(PathBuf, File)>,
-    /// Which folder this is.
-    pub(super) identity: Identity,
     _lock: Lock,
 }
 
+/// Keeps the other processes of a cluster from opening the folder.
+pub(super) struct Opening(#[expect(dead_code, reason = "held, not used")] Option<File>);
+
+/// The name of an opener, in `owners/` and at the start of the names in `tmp/`.
+fn is_opener(name: &str) -> bool {
+    name.len() == 16 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// The opener of a file in `tmp/`; `None` if none of this project's has such a name.
+fn opener_of(file: &str) -> Option<&str> {
+    // Without a number: the identity of versions that drew it under that name.
+    let (opener, number) = file.split_once('-').unwrap_or((file, "0"));
+    let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    (is_opener(opener) && is_number).then_some(opener)
+}
+
 impl Entered {
-    /// Takes the lock and removes temporary files of processes that have ended.
-    pub(super) fn enter(root: &Path, sharing: Sharing) -> anyhow::Result<Entered> {
+    /// Takes the lock and removes temporary files of processes that have ended. The folder must be an origin, or one that is
+    /// being made. In a cluster, no other process opens it as long as the second value lives.
+    pub(super) fn enter(root: &Path, sharing: Sharing) -> anyhow::Result<(Entered, Opening)> {
         let name = format!("{:016x}", rand::random::<u64>());
-        let owners = root.join("owners");
+        let (tmp, owners) = (root.join("tmp"), root.join("owners"));
+        let create = |folder: &Path| match fs::create_dir(folder) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            made => made.with_context(|| format!("cannot create {}", folder.display())),
+        };
         if sharing == Sharing::Alone {
             let lock = Lock::take(root)?;
-            remove_files(&root.join("tmp"), |_| Ok(true))?;
+            create(&tmp)?;
+            remove_files(&tmp, &|file| opener_of(file).is_some())?;
             if owners.exists() {
-                remove_files(&owners, |_| Ok(true))?;
+                remove_files(&owners, &is_opener)?;
             }
-            let identity = Identity::open(root, &root.join("tmp").join(&name))?;
-            return Ok(Entered { name, owner: None, identity, _lock: lock });
+            return Ok((Entered { name, owner: None, _lock: lock }, Opening(None)));
         }
         let lock = Lock::share(root)?;
         let path = root.join("opening");
@@ -98,19 +117,17 @@ impl Entered {
                 format!("another process has held {shown} for {OPENING_WAIT_MAX:?}; end it")
             },
         )?;
-        fs::create_dir_all(&owners)
-            .with_context(|| format!("cannot create {}", owners.display()))?;
+        create(&tmp)?;
+        create(&owners)?;
         let path = owners.join(&name);
         let file = open_to_lock(&path)?;
         flock(&file, FlockOperation::NonBlockingLockExclusive)
             .with_context(|| format!("cannot lock {}", path.display()))?;
-        remove_files(&root.join("tmp"), |file| {
-            let owner = file.split_once('-').map_or("", |(owner, _)| owner);
-            Ok(owner.is_empty() || !is_alive(&owners.join(owner))?)
-        })?;
-        remove_files(&owners, |owner| Ok(!is_alive(&owners.join(owner))?))?;
-        let identity = Identity::open(root, &root.join("tmp").join(&name))?;
-        Ok(Entered { name, owner: Some((path, file)), identity, _lock: lock })
+        // One whose lock cannot be tried is taken for alive: what it wrote stays for another start.
+        let is_over = |opener: &str| is_alive(&owners.join(opener)).is_ok_and(|alive| !alive);
+        remove_files(&tmp, &|file| opener_of(file).is_some_and(is_over))?;
+        remove_files(&owners, &|owner| is_opener(owner) && is_over(owner))?;
+        Ok((Entered { name, owner: Some((path, file)), _lock: lock }, Opening(Some(opening))))
     }
 
     /// The name of this process's `number`-th temporary file.
@@ -142,25 +159,6 @@ fn is_alive(owner: &Path) -> anyhow::Result<bool> {
         Err(error) if error == rustix::io::Errno::WOULDBLOCK => Ok(true),
         Err(error) => Err(error).with_context(|| format!("cannot lock {}", owner.display())),
     }
-}
-
-/// Removes the files of a folder that `goes` selects. A file that is already gone is not an error.
-fn remove_files(folder: &Path, goes: impl Fn(&str) -> anyhow::Result<bool>) -> anyhow::Result<()> {
-    let entries =
-        fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))?;
-    for entry in entries {
-        let entry = entry.with_context(|| format!("cannot list {}", folder.display()))?;
-        if !goes(&entry.file_name().to_string_lossy())? {
-            continue;
-        }
-        match fs::remove_file(entry.path()) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            removed => {
-                removed.with_context(|| format!("cannot remove {}", entry.path().display()))?;
-            }
-        }
-    }
-    Ok(())
 }
 
 /// The locks on the folders `XX`: a mutex between threads, a lock on `turns/XX` between processes.

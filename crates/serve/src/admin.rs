@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use engine::node::Contents;
+use engine::origin::OriginId;
 use http::{Response, StatusCode};
 use origin::Origin;
 use serde::Serialize;
@@ -47,16 +48,41 @@ pub async fn ready(front: &Front, origin: &Arc<dyn Origin>) -> Response<ReplyBod
     let error = if front.is_stopping() {
         Some("the server is stopping".to_owned())
     } else {
-        match tokio::time::timeout(CHECK_MAX, origin.check()).await {
-            Ok(Err(error @ origin::Error::Lost(_))) => Some(error.to_string()),
-            _ => None,
-        }
+        OriginStatus::of(origin).await.lost
     };
     let ok = error.is_none();
     let status = if ok { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    // Reads go on without etcd, and so a balancer must not take every process out.
-    let degraded = front.membership().and_then(Membership::problem);
+    // Reads go on without etcd and without writes, and so a balancer must not take every process out.
+    let etcd = front.membership().and_then(Membership::problem);
+    let writes = origin.read_only().map(|why| format!("writes are refused: {why}"));
+    let degraded: Vec<String> = etcd.into_iter().chain(writes).collect();
+    let degraded = (!degraded.is_empty()).then(|| degraded.join("; "));
     json(status, &Health { ok, error, degraded }, None)
+}
+
+/// What a process says of its origin.
+#[derive(Serialize)]
+pub struct OriginStatus {
+    /// Its identity, once it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<OriginId>,
+    /// Why nothing is served from it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lost: Option<String>,
+    /// Why it takes no writes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    read_only: Option<String>,
+}
+
+impl OriginStatus {
+    /// Looks at the origin, for a second at most.
+    pub async fn of(origin: &Arc<dyn Origin>) -> OriginStatus {
+        let lost = match tokio::time::timeout(CHECK_MAX, origin.check()).await {
+            Ok(Err(error @ origin::Error::Lost(_))) => Some(error.to_string()),
+            _ => None,
+        };
+        OriginStatus { id: origin.id(), lost, read_only: origin.read_only() }
+    }
 }
 
 /// `/readyz` of a process without an origin.
@@ -103,6 +129,7 @@ struct Status<'a> {
     requests_waiting: usize,
     connections: usize,
     role: &'static str,
+    origin: OriginStatus,
     /// Present on a node of a cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     cluster: Option<ClusterStatus<'a>>,
@@ -114,7 +141,7 @@ struct Status<'a> {
 }
 
 /// Replies with the node's status as JSON.
-pub fn status(shared: &Arc<Shared>) -> Response<ReplyBody> {
+pub async fn status(shared: &Arc<Shared>) -> Response<ReplyBody> {
     let (contents, requests_waiting) = shared.drive.contents();
     let peers = shared.drive.peers_status(clock::now());
     let status = Status {
@@ -125,6 +152,7 @@ pub fn status(shared: &Arc<Shared>) -> Response<ReplyBody> {
         requests_waiting,
         connections: shared.connections.load(Ordering::Relaxed),
         role: shared.config.serve.role.as_str(),
+        origin: OriginStatus::of(shared.drive.origin()).await,
         cluster: shared.drive.peers().map(|cluster| cluster.status(peers, shared.drive.warmed())),
         mismatches: shared.mismatches.list(),
         pacer_lateness: shared.drive.disks().map(|disks| disks.lateness()).unwrap_or_default(),

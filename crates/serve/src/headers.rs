@@ -14,6 +14,9 @@ pub static MEMBERS: HeaderName = HeaderName::from_static("concertina-members");
 /// A hash of a node's origin (that it is a folder, or its bucket and prefix), on requests between
 /// nodes.
 pub static ORIGIN: HeaderName = HeaderName::from_static("concertina-origin");
+/// The identity of the origin that a process serves, on requests between processes and on replies to pings, once it is
+/// known.
+pub static ORIGIN_ID: HeaderName = HeaderName::from_static("concertina-origin-id");
 /// The sender: a member's name, or `gateway`.
 pub static FROM: HeaderName = HeaderName::from_static("concertina-from");
 /// A member that could not serve the object to the gateway; the receiver should not ask it.

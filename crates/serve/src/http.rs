@@ -520,7 +520,7 @@ async fn route(
         }
         "/admin/status" => {
             only_get(&request)?;
-            Ok(admin::status(shared))
+            Ok(admin::status(shared).await)
         }
         "/admin/tiers" => {
             only_get(&request)?;

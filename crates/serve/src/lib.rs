@@ -23,6 +23,7 @@ mod handover;
 mod headers;
 mod hex;
 mod http;
+mod identity;
 mod inherited;
 mod lane;
 mod limits;
@@ -80,7 +81,7 @@ use live::Loop;
 use membership::{Common, Follower, Membership};
 use middleware::Middleware;
 use observe::{Observed, Observer};
-use origin::{self, Origin, Sharing};
+use origin::{self, IdentityRecord, Origin, Sharing};
 use record::clock;
 use record::{FORMAT, Machine, Run, RunWriter};
 use settings::{folders_of, place_of};
@@ -183,7 +184,25 @@ fn raise_file_limit() {
 
 impl Server {
     /// Starts a server. `origin` replaces that of the configuration (tests put faulty ones there).
+    ///
+    /// # Errors
+    ///
+    /// If something that the configuration names cannot be used; the message says what, and what to do.
     pub fn start(config: Config, origin: Option<Arc<dyn Origin>>) -> anyhow::Result<Server> {
+        Server::start_with(config, origin, false)
+    }
+
+    /// As [`Server::start`]. With `create_origin`, an operator orders to take the configured origin whatever is remembered of
+    /// another one, and to make it if it is missing.
+    ///
+    /// # Errors
+    ///
+    /// As [`Server::start`].
+    pub fn start_with(
+        config: Config,
+        origin: Option<Arc<dyn Origin>>,
+        create_origin: bool,
+    ) -> anyhow::Result<Server> {
         raise_file_limit();
         let (common, config) = Common::of(config)?;
         let key = match (config.is_clustered(), config.is_in_etcd()) {
@@ -208,11 +227,12 @@ impl Server {
         };
         let gateway_listener = listen(config.is_gateway(), &config.serve.listen, "serve.listen")?;
         let sharing = if config.is_clustered() { Sharing::Cluster } else { Sharing::Alone };
+        let membership = Membership::start(&config, common)?;
+        let record = identity::record(&config, membership.as_deref(), create_origin)?;
         let origin = match origin {
             Some(origin) => origin,
-            None => origin::open(&config.origin, sharing)?,
+            None => origin::open(&config.origin, sharing, record.clone())?,
         };
-        let membership = Membership::start(&config, common)?;
         let (now, unix_offset_ns) = (clock::now(), clock::unix_offset_ns());
         let run = create_run(&config, now, unix_offset_ns)?;
         let windows = windows_of(&config, unix_offset_ns);
@@ -222,7 +242,7 @@ impl Server {
         let (mut node, mut datasets, mut memory, mut text) = (None, None, None, None);
         if let Some(listener) = node_listener {
             let of = (origin.clone(), &whole, membership.clone());
-            let shared = start_node(&config, windows.clone(), of, now)?;
+            let shared = start_node(&config, windows.clone(), of, &record, now)?;
             whole.set_drive(&shared.drive);
             belong(&shared, membership.as_ref());
             let tls = match config.is_clustered() {
@@ -255,7 +275,7 @@ impl Server {
         let mut gateway = None;
         if let (Some(listener), Some(membership)) = (gateway_listener, &membership) {
             let of = membership.clone();
-            let access = Arc::new(Access::new(&config, of, windows, origin, &whole, now)?);
+            let access = Arc::new(Access::new(&config, of, windows, origin, record, &whole, now)?);
             belong(&access, Some(membership));
             let tls = for_clients(&config, &access)?;
             let running = front::run(&access, listener)?;
@@ -429,6 +449,7 @@ fn start_node(
     config: &Config,
     windows: window::Settings,
     (origin, whole, membership): (Arc<dyn Origin>, &Arc<Loop>, Option<Arc<Membership>>),
+    record: &Arc<IdentityRecord>,
     now: Nanos,
 ) -> anyhow::Result<Arc<Shared>> {
     let place = |membership: &Arc<Membership>| {
@@ -444,11 +465,12 @@ fn start_node(
     let (of, to) = ((origin.clone(), place), (whole, memory.as_ref()));
     let datasets = Datasets::new(config, of, windows_of, to, now)?;
     let peers = cluster.as_ref().zip(membership.clone());
-    let peers = peers.map(|(cluster, of)| Peers::new(config, cluster, of, mismatches.clone()));
+    let peers = peers
+        .map(|(cluster, of)| Peers::new(config, cluster, of, mismatches.clone(), record.clone()));
     let peers = peers.transpose()?.map(Arc::new);
     let mut settings = settings_of(config, cluster, windows.clone());
     let folders = folders_of(config);
-    let devices = Opened::open(&folders, config.cluster.name.as_deref())?;
+    let devices = Opened::open(&folders, config.cluster.name.as_deref(), record)?;
     devices.settle(&folders, &mut settings.devices);
     let log = match &config.observe.run_dir {
         Some(dir) if config.observe.events => {

@@ -25,6 +25,9 @@ pub struct Args {
     /// The role of this process: all, gateway, node or proxy (serve.role)
     #[arg(long, value_name = "ROLE")]
     role: Option<String>,
+    /// Take the configured origin even if this process remembers another one, and make it if it is missing
+    #[arg(long)]
+    create_origin: bool,
     /// Print the address as one line of JSON on standard output when listening
     #[arg(long)]
     json: bool,
@@ -60,7 +63,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     // Install the handlers before writing anything, so that an early signal is not lost.
     let signals = runtime.block_on(async { signals() })?;
     let laboratory = config.laboratory();
-    let server = Server::start(config.clone(), None)?;
+    let server = Server::start_with(config.clone(), None, args.create_origin)?;
     serve::announce(&config, &server);
     if args.json {
         let address = server.address().to_string();

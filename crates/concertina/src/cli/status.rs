@@ -53,6 +53,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }));
     }
     let mut text = model_text(&live);
+    text += &origin_text(&status["origin"]);
     text += &members_text(&status, &members);
     text += &hot_reads_text(&status);
     if is_node {
@@ -80,6 +81,21 @@ fn depth_text(depth: &Value) -> String {
         measured.extend(other.is_array().then(|| at(&other[0], &other[1])));
     }
     format!("; depth {} of measured {}", depth["depth"], measured.join(", "))
+}
+
+/// What a process says of its origin; empty if it says nothing.
+fn origin_text(origin: &Value) -> String {
+    let mut text = String::new();
+    if let Some(id) = origin["id"].as_str() {
+        let _ = writeln!(text, "origin {id}");
+    }
+    if let Some(why) = origin["lost"].as_str() {
+        let _ = writeln!(text, "  {why}");
+    }
+    if let Some(why) = origin["read_only"].as_str() {
+        let _ = writeln!(text, "  writes are refused: {why}");
+    }
+    text
 }
 
 /// The part of a status that has the members: a node's is about more.

@@ -333,7 +333,7 @@ fn a_start_needs_the_summary_alone_and_does_without() {
     let bytes = std::fs::read(&segment).unwrap();
     std::fs::write(&segment, &bytes[..bytes.len() - 1]).unwrap();
     std::fs::remove_file(folder.path().join("00000004.seg")).unwrap();
-    let (_, found) = Segments::open(folder.path(), None).unwrap();
+    let (_, found) = Segments::open(folder.path(), Some("a")).unwrap();
     let records: Vec<usize> = found.iter().map(|segment| segment.records.len()).collect();
     assert_eq!(records, [12, 12, 11, 12, 12]);
 }
@@ -349,7 +349,7 @@ fn folders_that_cannot_be_used_are_refused_by_name() {
     let (segments, _) = Segments::open(&device, Some("a")).unwrap();
     fill(&segments, 0, 3);
     drop(segments);
-    refused(&device, Some("b"), "belongs to node a, and this is node b");
+    refused(&device, Some("b"), "belongs to the node \"a\", not to \"b\"");
     // A later version is left as it is, not removed.
     let segment = device.join("00000000.seg");
     let mut bytes = std::fs::read(&segment).unwrap();

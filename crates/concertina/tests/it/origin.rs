@@ -407,8 +407,18 @@ fn who_opens_a_shared_folder_removes_what_the_dead_left_and_nothing_else() {
     std::fs::write(folder.path().join("owners/0123456789abcdef"), b"").unwrap();
     std::fs::write(folder.path().join("tmp/0123456789abcdef-5"), b"cut off").unwrap();
     std::fs::write(folder.path().join("tmp/fedcba9876543210-0"), b"cut off").unwrap();
-    std::fs::write(folder.path().join("tmp/77"), b"of a version without clusters").unwrap();
+    let strangers =
+        ["tmp/77", "tmp/photo.jpg", "tmp/0123456789abcdef-x", "owners/notes", "photo.jpg"];
+    for stranger in strangers {
+        std::fs::write(folder.path().join(stranger), b"precious").unwrap();
+    }
+    std::fs::create_dir(folder.path().join("tmp/0123456789abcdef-6")).unwrap();
     let other = open();
+    for stranger in strangers {
+        assert_eq!(std::fs::read(folder.path().join(stranger)).unwrap(), b"precious", "{stranger}");
+        std::fs::remove_file(folder.path().join(stranger)).unwrap();
+    }
+    std::fs::remove_dir(folder.path().join("tmp/0123456789abcdef-6")).unwrap();
     assert_eq!(temporary(), 1);
     assert_eq!(std::fs::read_dir(folder.path().join("owners")).unwrap().count(), 2);
     run(upload.commit(Some(Condition::Absent))).unwrap();
@@ -492,7 +502,7 @@ fn a_folder_keeps_objects_and_clears_what_a_crash_left() {
         "two processes share a folder"
     );
     drop(origin);
-    std::fs::write(folder.path().join("tmp/77"), b"cut off").unwrap();
+    std::fs::write(folder.path().join("tmp/0123456789abcdef-7"), b"cut off").unwrap();
     let origin = loop {
         // The last worker lets go of the lock a moment after the origin is dropped.
         match Folder::open(folder.path(), 1, Sharing::Alone) {

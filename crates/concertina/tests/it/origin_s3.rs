@@ -141,7 +141,7 @@ fn a_prefix_is_a_place_of_its_own() {
     let Some(store) = Store::start("origin_s3::a_prefix_is_a_place_of_its_own") else { return };
     run(write(&store.open(), "outside", b"x", Attributes::default()));
     let config = config::Origin { prefix: "in/side/".to_owned(), ..store.config() };
-    let inside = origin::open(&config, Sharing::Alone).unwrap();
+    let inside = origin::open(&config, Sharing::Alone, Default::default()).unwrap();
     run(suite(inside.as_ref(), inside.as_ref()));
     assert_eq!(run(read(&store.open(), "outside", None)), b"x");
     run(write(inside.as_ref(), "a/b", b"y", Attributes::default()));

@@ -257,6 +257,8 @@ fn fake(
                              concertina-node-length: 0\r\ncontent-length: 0\r\n\r\n"
                         );
                         (pong.into_bytes(), true)
+                    } else if head.starts_with("GET /cluster/about ") {
+                        (b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n".to_vec(), true)
                     } else {
                         answer(&head)
                     };

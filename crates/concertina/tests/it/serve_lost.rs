@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use engine::Key;
+use origin::marker::{Claim, FolderKind};
 use origin::{Error, Folder, Origin, Sharing};
 
 use crate::origin::{key, run, write};
@@ -117,4 +118,173 @@ fn an_origin_that_was_moved_away_is_answered_503_and_forgets_nothing() {
     assert_eq!(client.get("/objects/kept").body, b"kept");
     assert_eq!(client.get("/objects/never").status, 404);
     server.stop();
+}
+
+/// A folder origin as a process opens it that remembers what `device` does.
+fn remembered(path: &Path, sharing: Sharing, device: &Path) -> anyhow::Result<Folder> {
+    let record = origin::IdentityRecord::default();
+    record.remember_folder(device)?;
+    Claim::new(FolderKind::Device, None).take(device)?;
+    record.add_folder(device);
+    Folder::open_recorded(path, 1, sharing, record.into())
+}
+
+/// Opened again as soon as the pool of the one before has let go of the folder's lock.
+fn again(path: &Path, sharing: Sharing, device: &Path) -> Folder {
+    let start = std::time::Instant::now();
+    loop {
+        match remembered(path, sharing, device) {
+            Ok(origin) => return origin,
+            Err(error) => assert!(start.elapsed().as_secs() < 20, "{error:#}"),
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_process_that_is_started_while_its_folder_is_away_waits_for_it() {
+    for sharing in [Sharing::Alone, Sharing::Cluster] {
+        let folder = tempfile::tempdir().unwrap();
+        let [path, away, other, device] =
+            ["origin", "away", "other", "device"].map(|name| folder.path().join(name));
+        let origin = remembered(&path, sharing, &device).unwrap();
+        let metadata = run(write(&origin, "a", b"old", Default::default()));
+        drop(origin);
+        drop(Folder::open(&other, 1, sharing).unwrap());
+        fs::rename(&path, &away).unwrap();
+        // Missing, an empty mount point, a stranger's folder, another origin.
+        let makers: [fn(&Path, &Path); 4] = [
+            |_, _| {},
+            |path, _| fs::create_dir(path).unwrap(),
+            |path, _| {
+                fs::create_dir(path).unwrap();
+                fs::write(path.join("photo.jpg"), "precious").unwrap();
+            },
+            |path, other| fs::rename(other, path).unwrap(),
+        ];
+        for make in makers {
+            make(&path, &other);
+            let before = names_below(&path);
+            let origin = again(&path, sharing, &device);
+            all_lost(&origin);
+            assert_eq!(origin.id(), None);
+            assert_eq!(names_below(&path), before, "nothing was made or removed");
+            if path.exists() {
+                fs::rename(&path, folder.path().join(format!("was-{}", before.len()))).unwrap();
+            }
+            // The right one returns, and the process needs no restart.
+            fs::rename(&away, &path).unwrap();
+            assert_eq!(run(origin.head(&key("a"))).unwrap().unwrap(), metadata);
+            assert!(run(origin.head(&key("never"))).unwrap().is_none());
+            run(write(&origin, "b", b"new", Default::default()));
+            drop(origin);
+            fs::rename(&path, &away).unwrap();
+        }
+    }
+}
+
+fn names_below(folder: &Path) -> Vec<std::path::PathBuf> {
+    let mut names = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).into_iter().flatten() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path.clone());
+            }
+            names.push(path);
+        }
+    }
+    names.sort();
+    names
+}
+
+#[test]
+fn a_folder_of_strangers_does_not_become_an_origin() {
+    let folder = tempfile::tempdir().unwrap();
+    let tmp = folder.path().join("tmp");
+    fs::create_dir(&tmp).unwrap();
+    fs::write(tmp.join("0123456789abcdef-0"), "precious").unwrap();
+    fs::write(folder.path().join("photo.jpg"), "precious").unwrap();
+    let before = names_below(folder.path());
+    for sharing in [Sharing::Alone, Sharing::Cluster] {
+        let error = Folder::open(folder.path(), 1, sharing).err().unwrap().to_string();
+        assert!(error.contains("Concertina did not make"), "{error}");
+        assert_eq!(names_below(folder.path()), before);
+    }
+}
+
+/// The folders of objects that are missing at a start are lost, and not made anew without their objects.
+#[test]
+fn a_part_that_is_missing_at_the_start_is_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let [path, device] = ["origin", "device"].map(|name| folder.path().join(name));
+    let origin = remembered(&path, Sharing::Alone, &device).unwrap();
+    let metadata = run(write(&origin, "a", b"old", Default::default()));
+    drop(origin);
+    let shard = path.join(format!("{:.2}", blake3::hash(b"a").to_hex()));
+    fs::rename(&shard, folder.path().join("shard")).unwrap();
+    let origin = again(&path, Sharing::Alone, &device);
+    lost("a part of it", run(origin.get(&key("a"), None)));
+    fs::rename(folder.path().join("shard"), &shard).unwrap();
+    assert_eq!(run(origin.head(&key("a"))).unwrap().unwrap(), metadata);
+}
+
+/// Root may write everywhere, so that only a file system mounted read-only refuses it; others need no more than the mode.
+#[test]
+fn an_origin_that_is_read_only_at_the_start_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(folder.path(), &[]);
+    let mut client = Client::connect(server.address());
+    assert_eq!(client.put("/objects/a", b"old").status, 200);
+    server.stop();
+    let Some(_mounted) = ReadOnly::new(&folder.path().join("origin")) else {
+        assert!(std::env::var_os("CI").is_none(), "CI mounts file systems");
+        eprintln!("skipped: this process may not mount file systems");
+        return;
+    };
+    // Nothing of the object is in memory or on a device.
+    let server = start(folder.path(), &["device=[]"]);
+    let mut client = Client::connect(server.address());
+    assert_eq!(client.get("/objects/a").body, b"old");
+    assert_eq!(client.get("/objects/never").status, 404);
+    for refused in
+        [client.put("/objects/b", b"new"), client.send("DELETE", "/objects/a", &[], None).unwrap()]
+    {
+        assert_eq!(refused.status, 507, "{}", refused.text());
+        assert!(refused.text().contains("the origin is read-only"), "{}", refused.text());
+    }
+    let ready = client.get("/readyz");
+    assert_eq!(ready.status, 200, "{}", ready.text());
+    assert!(ready.text().contains("writes are refused"), "{}", ready.text());
+    assert!(client.get("/admin/status").text().contains("read_only"));
+    drop(_mounted);
+    assert_eq!(client.put("/objects/b", b"new").status, 200, "it can be written without a restart");
+    assert!(!client.get("/readyz").text().contains("writes are refused"));
+    server.stop();
+}
+
+/// A folder that is mounted read-only over itself as long as this lives.
+struct ReadOnly(std::path::PathBuf);
+
+fn mount(arguments: &[&std::ffi::OsStr]) -> bool {
+    let ended = std::process::Command::new("mount").args(arguments).output();
+    ended.is_ok_and(|ended| ended.status.success())
+}
+
+impl ReadOnly {
+    fn new(folder: &Path) -> Option<ReadOnly> {
+        let folder = folder.as_os_str();
+        let bound = mount(&["--bind".as_ref(), folder, folder]);
+        bound
+            .then(|| ReadOnly(folder.into()))
+            .filter(|it| mount(&["-o".as_ref(), "remount,bind,ro".as_ref(), it.0.as_os_str()]))
+    }
+}
+
+impl Drop for ReadOnly {
+    fn drop(&mut self) {
+        // Lazily: the server has files open in it.
+        let _ = std::process::Command::new("umount").arg("-l").arg(&self.0).status();
+    }
 }

@@ -9,6 +9,7 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use engine::origin::{OriginId, Place, Refusal, Verdict};
 use object_store::path::Path;
 use object_store::{ObjectStore, PutMode, PutOptions, UpdateVersion};
 use tracing::warn;
@@ -91,9 +92,20 @@ impl Store {
         }
     }
 
+    /// What each operation needs before it relies on the bucket: an identity that this process has taken.
+    pub(super) async fn ready(&self) -> Result<(), Error> {
+        if self.record.taken().is_none() {
+            self.look_lately().await?;
+        }
+        self.record.check()
+    }
+
     /// As [`Store::look`], with a look of the last two seconds.
     pub(super) async fn look_lately(&self) -> Result<Known, Error> {
-        self.look(Instant::now().checked_sub(LOOK_LASTS).unwrap_or_else(Instant::now)).await
+        let since = Instant::now().checked_sub(LOOK_LASTS).unwrap_or_else(Instant::now);
+        let known = self.look(since).await?;
+        self.record.check()?;
+        Ok(known)
     }
 
     async fn look_again(&self, known: &Known) -> Result<(), Error> {
@@ -110,7 +122,7 @@ impl Store {
             ))),
             None => Err(Error::Lost(format!(
                 "the object {} of {} is missing: the bucket was emptied, or another one took its \
-                 place; restore it, or restart to begin with what is there",
+                 place; restore it, or start once with --create-origin to begin with what is there",
                 self.marker_path(),
                 self.place
             ))),
@@ -124,9 +136,13 @@ impl Store {
     async fn known_now(&self) -> Result<Known, Trouble> {
         self.probe().await?;
         if let Some(text) = self.marker().await? {
+            // Before anything is written: the bucket may be another's.
+            self.judge(Place::Origin(id_of(&text)))?;
             let conditions = self.evaluates_conditions(&text).await?;
+            self.record.take(id_of(&text));
             return Ok(Known { identity: Some(text), conditions });
         }
+        self.judge(Place::Empty)?;
         let drawn = format!("{START}{:032x}\n", rand::random::<u128>());
         if let Err(error) = self.put_marker(&drawn, PutMode::Create).await {
             let trouble = self.trouble(&error, "the bucket's marker", Access::Write);
@@ -137,6 +153,7 @@ impl Store {
                          without objects",
                         self.marker_path()
                     );
+                    self.record.take(self.stated_id());
                     return Ok(Known { identity: None, conditions: true });
                 }
                 // Another process created it at the same moment, or the store has no conditions.
@@ -149,7 +166,33 @@ impl Store {
         // Without conditions, two processes that start at once may each have put a marker: the one of
         // an earlier start is compared.
         let identity = (conditions || text != drawn).then_some(text);
+        self.record.take(identity.as_deref().map_or_else(|| self.stated_id(), id_of));
         Ok(Known { identity, conditions })
+    }
+
+    /// The identity of a bucket whose marker cannot be written: where it is, as the configuration states it.
+    fn stated_id(&self) -> OriginId {
+        hashed_id(&format!("{} {:?}", self.place, self.prefix))
+    }
+
+    /// [`Error::Lost`] unless this process may use what is there, and make a marker where none is.
+    fn judge(&self, place: Place) -> Result<(), Trouble> {
+        let refusal = match self.record.judge(place) {
+            Verdict::Take(_) | Verdict::Create => return Ok(()),
+            Verdict::Refuse(refusal) => refusal,
+        };
+        match refusal {
+            // Recorded before this process, or another one, could write the marker.
+            Refusal::Missing(Some(remembered)) | Refusal::Another { remembered, .. }
+                if remembered == self.stated_id() =>
+            {
+                Ok(())
+            }
+            refusal => {
+                let place = format!("the object {} of {}", self.marker_path(), self.place);
+                Err(Trouble::of(self.record.lost(refusal, &place)))
+            }
+        }
     }
 
     /// The marker's text; `None` if there is none.
@@ -216,6 +259,18 @@ impl Store {
         let body = Bytes::from(text.to_owned());
         self.client.put_opts(&self.marker_path(), body.into(), options).await.map(|_| ())
     }
+}
+
+/// The identity in a marker's text. One of a form that this version does not write is compared all the same.
+fn id_of(text: &str) -> OriginId {
+    let number = text.strip_prefix(START).and_then(|number| number.trim_end().parse().ok());
+    number.unwrap_or_else(|| hashed_id(text))
+}
+
+fn hashed_id(text: &str) -> OriginId {
+    let hash = *blake3::hash(text.as_bytes()).as_bytes();
+    let (half, _) = hash.split_at(16);
+    OriginId::new(half.iter().fold(0, |number, byte| number << 8 | u128::from(*byte)))
 }
 
 #[cfg(test)]

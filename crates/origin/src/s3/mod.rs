@@ -26,6 +26,7 @@ use ::http::header::{HeaderValue, IF_MATCH};
 use anyhow::{Context, bail};
 use bytes::Bytes;
 use engine::Key;
+use engine::origin::OriginId;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use object_store::aws::{AmazonS3, AmazonS3Builder};
@@ -37,8 +38,8 @@ use tokio::sync::{Mutex, Semaphore};
 use tracing::warn;
 
 use super::{
-    Attributes, BoxFuture, Chunks, Entry, Error, Fence, Found, KeyRange, Metadata, Origin, Staged,
-    VersionHasher, Whole, fenced,
+    Attributes, BoxFuture, Chunks, Entry, Error, Fence, Found, IdentityRecord, KeyRange, Metadata,
+    Origin, Staged, VersionHasher, Whole, fenced,
 };
 use crate::Settings;
 use described::Described;
@@ -73,6 +74,8 @@ struct Store {
     held_kib: Arc<Semaphore>,
     held_bytes_max: u64,
     looks: Mutex<Looks>,
+    /// What this process remembers of its origin.
+    record: Arc<IdentityRecord>,
     known: Known,
     described: Described,
     /// Writes that may be sent while they arrive.
@@ -94,7 +97,18 @@ impl S3 {
     /// If the store rejects the request (missing bucket, wrong credentials). A store that does not
     /// reply causes only a warning: requests that need the origin fail, and the rest can be served.
     pub fn open(settings: &Settings) -> anyhow::Result<S3> {
-        let store = Arc::new(Store::new(settings)?);
+        S3::open_recorded(settings, Arc::default())
+    }
+
+    /// As [`S3::open`], for a process that may remember which origin it served. Where that is missing or another one is in
+    /// its place, every request fails until it is there.
+    ///
+    /// # Errors
+    ///
+    /// As [`S3::open`].
+    pub fn open_recorded(settings: &Settings, record: Arc<IdentityRecord>) -> anyhow::Result<S3> {
+        let waits = record.waits();
+        let store = Arc::new(Store::new(settings, record)?);
         let timeout = Duration::from_secs_f64(settings.timeout_s);
         let (send, receive) = std::sync::mpsc::channel();
         let probed = store.clone();
@@ -104,7 +118,11 @@ impl S3 {
         // The longest time that the retries may take, plus a second.
         match receive.recv_timeout(timeout * 2 + Duration::from_secs(1)) {
             Ok(Ok(())) => {}
-            Ok(Err(Trouble { error, status: Some(400..=499), .. })) => bail!("{error}"),
+            Ok(Err(Trouble { error, status: Some(400..=499), .. }))
+                if !(waits && matches!(error, Error::Lost(_))) =>
+            {
+                bail!("{error}")
+            }
             Ok(Err(Trouble { error, .. })) => {
                 warn!(
                     "{error}; serving starts, and requests that need the origin are answered 503"
@@ -117,7 +135,7 @@ impl S3 {
 }
 
 impl Store {
-    fn new(settings: &Settings) -> anyhow::Result<Store> {
+    fn new(settings: &Settings, record: Arc<IdentityRecord>) -> anyhow::Result<Store> {
         let missing = |key: &str, variable: &str| {
             format!("origin.{key} is not set; set it, or {variable} in the environment")
         };
@@ -166,6 +184,7 @@ impl Store {
             held_kib: Arc::new(Semaphore::new(held_kib)),
             held_bytes_max,
             looks: Mutex::default(),
+            record,
             known: Known::default(),
             described: Described::new(settings.listed_bytes_max.0),
             sendings: Arc::new(Semaphore::new(sending::SENDINGS_MAX)),
@@ -360,9 +379,14 @@ impl Body {
 }
 
 impl Origin for S3 {
+    fn id(&self) -> Option<OriginId> {
+        self.store.record.taken()
+    }
+
     fn head(&self, key: &Key) -> BoxFuture<'_, Result<Option<Metadata>, Error>> {
         let key = key.clone();
         Box::pin(async move {
+            self.store.ready().await?;
             let (path, _) = self.store.path(&key)?;
             Ok(self.store.head(&path).await?.map(|head| head.metadata))
         })
@@ -374,7 +398,10 @@ impl Origin for S3 {
         range: Option<Range<u64>>,
     ) -> BoxFuture<'_, Result<Option<Found>, Error>> {
         let key = key.clone();
-        Box::pin(async move { self.store.get(&key, range).await })
+        Box::pin(async move {
+            self.store.ready().await?;
+            self.store.get(&key, range).await
+        })
     }
 
     fn stage<'a>(
@@ -384,22 +411,34 @@ impl Origin for S3 {
         body: &'a mut dyn Chunks,
     ) -> BoxFuture<'a, Result<Box<dyn Staged>, Error>> {
         let key = key.clone();
-        Box::pin(async move { upload::stage(&self.store, &key, attributes, body).await })
+        Box::pin(async move {
+            // Nothing is at its place before the commit, which looks at the bucket.
+            upload::stage(&self.store, &key, attributes, body).await
+        })
     }
 
     fn delete(&self, key: &Key) -> BoxFuture<'_, Result<bool, Error>> {
         let key = key.clone();
-        Box::pin(async move { self.store.delete(&key, None).await })
+        Box::pin(async move {
+            self.store.ready().await?;
+            self.store.delete(&key, None).await
+        })
     }
 
     fn delete_fenced(&self, key: &Key, fence: Fence) -> BoxFuture<'_, Result<bool, Error>> {
         let key = key.clone();
-        Box::pin(async move { self.store.delete(&key, Some(fence)).await })
+        Box::pin(async move {
+            self.store.ready().await?;
+            self.store.delete(&key, Some(fence)).await
+        })
     }
 
     fn entries(&self, range: &KeyRange, limit: usize) -> BoxFuture<'_, Result<Vec<Entry>, Error>> {
         let range = range.clone();
-        Box::pin(async move { self.store.entries(range, limit).await })
+        Box::pin(async move {
+            self.store.ready().await?;
+            self.store.entries(range, limit).await
+        })
     }
 
     fn check(&self) -> BoxFuture<'_, Result<(), Error>> {

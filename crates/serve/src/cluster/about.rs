@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use engine::node::Warmed;
+use engine::origin::OriginId;
 use engine::route::NodeId;
 use futures_util::future::join_all;
 use http::{Method, Response, StatusCode};
@@ -18,7 +19,7 @@ use crate::peer::{Fault, Outgoing};
 /// How long a node may take.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Maximum bytes of what a node says.
-const BYTES_MAX: usize = 4 << 10;
+pub const BYTES_MAX: usize = 4 << 10;
 /// Maximum characters of a version that are shown.
 const VERSION_MAX: usize = 64;
 
@@ -32,13 +33,16 @@ pub struct About {
     /// What it offered to nodes that were new to their keys.
     #[serde(default)]
     pub warmed: Warmed,
+    /// The identity of its origin, once it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<OriginId>,
 }
 
 impl About {
     /// What this process says.
-    pub fn of(known: &Known, warmed: Option<Warmed>) -> About {
+    pub fn of(known: &Known, warmed: Option<Warmed>, origin: Option<OriginId>) -> About {
         let version = env!("CARGO_PKG_VERSION").to_owned();
-        About { version, epoch: known.epoch, warmed: warmed.unwrap_or_default() }
+        About { version, epoch: known.epoch, warmed: warmed.unwrap_or_default(), origin }
     }
 
     /// Reads a node's reply.

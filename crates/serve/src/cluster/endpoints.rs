@@ -16,6 +16,7 @@ use crate::Shared;
 use crate::body::ReplyBody;
 use crate::headers;
 use crate::http::{Problem, json};
+use crate::identity;
 use crate::objects::key_of;
 use record::clock;
 
@@ -85,6 +86,15 @@ pub fn sender(shared: &Shared, headers: &HeaderMap) -> Result<Sender, Problem> {
         let both = [shown(origin), shown(Some(&identity.origin))];
         let remedy = "give both the same origin: kind, bucket and prefix";
         return Err(unfit(shared, &from, "origin", both, remedy));
+    }
+    let (ours, theirs) = (peers.record.taken(), identity::told(headers));
+    if let Some((ours, theirs)) = ours.zip(theirs)
+        && !peers.record.compare(Some(theirs))
+    {
+        let remedy =
+            "one of them is the wrong folder or bucket; mount or configure the right one for both";
+        let both = [theirs.to_string(), ours.to_string()];
+        return Err(unfit(shared, &from, "origin's identity", both, remedy));
     }
     if from == "gateway" {
         return Ok(Sender::Gateway);
@@ -246,6 +256,10 @@ fn ping(shared: &Arc<Shared>, peers: &Peers, given: &HeaderMap) -> Response<Repl
     let to = response.headers_mut();
     to.insert(headers::PROTOCOL.clone(), HeaderValue::from_static(headers::PROTOCOL_VERSION));
     to.insert(headers::RING.clone(), peers.identity.ring.clone());
+    let origin = peers.record.taken().and_then(|id| HeaderValue::from_str(&id.to_string()).ok());
+    if let Some(origin) = origin {
+        to.insert(headers::ORIGIN_ID.clone(), origin);
+    }
     let length = shared.drive.contents().0.flights;
     to.insert(headers::NODE_LENGTH.clone(), HeaderValue::from(length));
     to.insert(headers::CLOCK_NS.clone(), HeaderValue::from(clock::now()));

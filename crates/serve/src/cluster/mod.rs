@@ -18,19 +18,22 @@ use std::time::Duration;
 
 use engine::node::{ClusterSettings, PeerStatus, Warmed};
 use engine::route::{NodeId, PLACEMENT};
+use http::HeaderName;
 use http::Response;
 use http::header::{AUTHORIZATION, HeaderValue};
 use model::window::{Nanos, key_hash};
+use origin::IdentityRecord;
 use serde::Serialize;
 
 use super::headers;
 use crate::body::ReplyBody;
 use crate::config::Config;
+use crate::identity::header_line;
 use crate::membership::{self, Known, Membership};
-use crate::peer::Limits;
+use crate::peer::{Limits, RequestHead};
 use crate::tls::dialer;
 
-pub use about::{About, members};
+pub use about::{About, BYTES_MAX as ABOUT_BYTES_MAX, members};
 pub use beat::Beat;
 pub use endpoints::{Sender, answer, asker, deadline, epoch, reads_told, sender};
 pub use metrics::add_metrics;
@@ -54,6 +57,8 @@ pub struct Peers {
     pub counts: Counts,
     /// Processes whose configuration or version differs.
     mismatches: Arc<Mismatches>,
+    /// Which origin this process serves.
+    record: Arc<IdentityRecord>,
 }
 
 /// What all processes of a cluster must agree on, as header values.
@@ -140,6 +145,32 @@ pub fn fingerprint(known: &Known, config: &Config) -> u64 {
     }
 }
 
+/// The headers of a gateway's requests: those of a process that has no place of its own among the members.
+///
+/// # Errors
+///
+/// If the token is not a valid header value.
+pub fn ask_headers(
+    known: &Known,
+    config: &Config,
+) -> anyhow::Result<Vec<(HeaderName, HeaderValue)>> {
+    let mut common = vec![
+        (headers::PROTOCOL.clone(), HeaderValue::from_static(headers::PROTOCOL_VERSION)),
+        (headers::RING.clone(), hexadecimal(fingerprint(known, config))),
+        (headers::FROM.clone(), HeaderValue::from_static("gateway")),
+    ];
+    common.extend(authorization(config)?);
+    Ok(common)
+}
+
+/// The header by which processes of a cluster know each other, if there is a token.
+fn authorization(config: &Config) -> anyhow::Result<Option<(HeaderName, HeaderValue)>> {
+    let Some(token) = &config.cluster.token else { return Ok(None) };
+    let mut value = HeaderValue::from_str(&format!("Bearer {token}"))?;
+    value.set_sensitive(true);
+    Ok(Some((AUTHORIZATION, value)))
+}
+
 impl Peers {
     /// Prepares the connections to the other members of the configuration. Sends nothing yet.
     ///
@@ -151,6 +182,7 @@ impl Peers {
         settings: &ClusterSettings,
         membership: Arc<Membership>,
         mismatches: Arc<Mismatches>,
+        record: Arc<IdentityRecord>,
     ) -> anyhow::Result<Peers> {
         let (known, me) = (membership.known(), settings.me);
         let identity = Identity::of(&known, config);
@@ -161,16 +193,18 @@ impl Peers {
             (headers::ORIGIN.clone(), identity.origin.clone()),
             (headers::FROM.clone(), HeaderValue::from_str(known.ring.name(me))?),
         ];
-        if let Some(token) = &config.cluster.token {
-            let mut value = HeaderValue::from_str(&format!("Bearer {token}"))?;
-            value.set_sensitive(true);
-            common.push((AUTHORIZATION, value));
-        }
+        common.extend(authorization(config)?);
         let lease = Duration::from_nanos(settings.lease);
         let idle = Duration::from_secs_f64(config.serve.idle_s / 2.0).min(Limits::default().idle);
         let limits = Limits { idle, connect: lease, ..Limits::default() };
         Ok(Peers {
-            roll: Roll::new(&known, membership.is_leased(), common, limits, dialer(config)?)?,
+            roll: Roll::new(
+                &known,
+                membership.is_leased(),
+                RequestHead { common, late: header_line(&record) },
+                limits,
+                dialer(config)?,
+            )?,
             me,
             membership,
             identity,
@@ -179,6 +213,7 @@ impl Peers {
             offers: AtomicUsize::new(0),
             counts: Counts::default(),
             mismatches,
+            record,
         })
     }
 
@@ -197,7 +232,7 @@ impl Peers {
 
     /// What this node says of itself.
     fn about(&self, warmed: Option<Warmed>) -> About {
-        About::of(&self.membership.known(), warmed)
+        About::of(&self.membership.known(), warmed, self.record.taken())
     }
 
     /// Replies with what all members that live say of themselves.

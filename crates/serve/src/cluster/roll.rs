@@ -6,10 +6,10 @@ use std::sync::{Arc, OnceLock};
 
 use arc_swap::{ArcSwap, Guard};
 use engine::route::{NodeId, Ring};
-use http::{HeaderName, HeaderValue};
+use http::HeaderValue;
 
 use crate::membership::{Known, Roster};
-use crate::peer::{Limits, Pool};
+use crate::peer::{Limits, Pool, RequestHead};
 use crate::tls::Dialer;
 
 /// A node.
@@ -26,13 +26,13 @@ pub struct Roll {
     slots: Box<[OnceLock<Slot>]>,
     length: AtomicUsize,
     ring: ArcSwap<Ring>,
-    common: Vec<(HeaderName, HeaderValue)>,
+    head: RequestHead,
     limits: Limits,
     dialer: Option<Arc<Dialer>>,
 }
 
 impl Roll {
-    /// The nodes that are known. Every request to one gets the `common` headers. Connects to none.
+    /// The nodes that are known. Every request to one begins with `head`. Connects to none.
     ///
     /// # Errors
     ///
@@ -40,7 +40,7 @@ impl Roll {
     pub fn new(
         known: &Known,
         is_leased: bool,
-        common: Vec<(HeaderName, HeaderValue)>,
+        head: RequestHead,
         limits: Limits,
         dialer: Option<Arc<Dialer>>,
     ) -> anyhow::Result<Roll> {
@@ -53,7 +53,7 @@ impl Roll {
             slots: (0..room).map(|_| OnceLock::new()).collect(),
             length: AtomicUsize::new(0),
             ring: ArcSwap::new(known.ring.clone()),
-            common,
+            head,
             limits,
             dialer,
         };
@@ -66,7 +66,7 @@ impl Roll {
         let members = known.ring.members().iter().zip(&known.addresses);
         for (slot, (member, &address)) in self.slots.iter().zip(members) {
             let dialer = || self.dialer.clone();
-            let pool = || Pool::encrypted(address, &self.common, self.limits, dialer());
+            let pool = || Pool::encrypted(address, &self.head, self.limits, dialer());
             let it = slot.get_or_init(|| Slot {
                 name: member.name.clone(),
                 // The list's names are letters, digits and the like.

@@ -108,6 +108,10 @@ section! {
         /// Maximum PUTs and DELETEs that wait for another write of the same key; further ones are
         /// answered 503.
         pub writes_waiting_max: u32 = 1024,
+        /// Folder, created if missing, that remembers which origin the node serves, so that a restart while the origin is
+        /// not there does not begin a new one. Folders of devices and of datasets' copies remember it too: set this where a
+        /// node has neither, or only block devices.
+        pub state_path: Option<PathBuf> = None,
     }
 }
 

@@ -1,6 +1,7 @@
 //! A folder as a device: each segment is a file (docs/device-format.md).
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -21,6 +22,7 @@ use super::start::{self, side_by_side};
 use super::summary::{self, Block};
 use ::record::clock;
 use origin::Lock;
+use origin::marker::{Claim, FolderKind, Unclaimed};
 
 /// A device's folder.
 pub(super) struct Folder {
@@ -43,12 +45,18 @@ impl Folder {
             let why = "it does not exist, and a folder below /dev would be in memory".to_owned();
             return Err(Unusable::Raw(shown.to_string(), why).into());
         }
+        let claim = Claim { is_earlier: &is_own, ..Claim::new(FolderKind::Device, me) };
+        let is_marked = claim.inspect(folder).map_err(unclaimed)?.is_some();
+        if !is_marked {
+            owned_before(folder, me)?;
+        }
         fs::create_dir_all(folder).map_err(io)?;
-        // Whether it can be written shows before its lock is tried: these are different mistakes.
-        let probe = folder.join("probe.tmp");
-        fs::write(&probe, b"").map_err(io)?;
+        // The lock before the marker: of two processes that find the folder unmarked, one gets it. That it cannot be made
+        // is the mistake of a folder that cannot be written, and not that of a folder in use.
+        let probe = OpenOptions::new().create(true).append(true).open(folder.join("lock"));
+        probe.map_err(io)?;
         let lock = Lock::take(folder)?;
-        own(folder, me)?;
+        claim.take(folder).map_err(unclaimed)?;
         Ok(Folder { path: folder.to_owned(), summary: Mutex::default(), _lock: lock })
     }
 
@@ -59,9 +67,9 @@ impl Folder {
         for entry in fs::read_dir(&self.path).map_err(io)? {
             let path = entry.map_err(io)?.path();
             let stem = path.file_stem().and_then(|s| s.to_str()).unwrap_or("");
-            match (path.extension().and_then(|e| e.to_str()), stem.parse::<u64>()) {
-                (Some("seg"), Ok(number)) => numbers.push(number),
-                (Some("tmp"), _) => fs::remove_file(&path).map_err(io)?,
+            match (path.extension().and_then(|e| e.to_str()), segment_of(stem)) {
+                (Some("seg"), Some(number)) => numbers.push(number),
+                _ if is_temporary(&path) => fs::remove_file(&path).map_err(io)?,
                 _ => {}
             }
         }
@@ -280,19 +288,63 @@ fn is_missing_device(path: &Path) -> bool {
     path.starts_with("/dev") && !path.starts_with("/dev/shm") && !path.exists()
 }
 
-/// Takes a folder for a node, or finds that it is another's.
-fn own(folder: &Path, me: Option<&str>) -> Result<(), Unusable> {
-    let Some(me) = me else { return Ok(()) };
-    let (path, shown) = (folder.join("owner"), || folder.display().to_string());
-    match fs::read_to_string(&path) {
-        Ok(owner) if owner.trim_end() == me => Ok(()),
-        Ok(owner) => {
-            let (owner, me) = (owner.trim_end().to_owned(), me.to_owned());
-            Err(Unusable::OtherNode { folder: shown(), owner, me })
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            fs::write(&path, format!("{me}\n")).map_err(|error| Unusable::Io(shown(), error))
-        }
-        Err(error) => Err(Unusable::Io(shown(), error)),
+/// The error of a folder that is not taken. One that strangers use is a mistake in the configuration, and ends the start; one
+/// of another node, or a damaged one, is a disk that was swapped or broke, and the others go on.
+fn unclaimed(why: Unclaimed) -> anyhow::Error {
+    match why {
+        Unclaimed::NotEmpty { .. } | Unclaimed::OtherKind { .. } => why.into(),
+        why => Unusable::Unclaimed(why).into(),
     }
 }
+
+/// The file in which versions that had no marker kept the name of the node.
+const EARLIER_OWNER: &str = "owner";
+
+/// Finds whether a folder that has no marker yet is another node's by the file of earlier versions.
+fn owned_before(folder: &Path, me: Option<&str>) -> Result<(), Unusable> {
+    let path = folder.join(EARLIER_OWNER);
+    let bytes = match fs::read(&path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(Unusable::Io(path.display().to_string(), error)),
+    };
+    let owner = String::from_utf8_lossy(&bytes).trim_end().to_owned();
+    let (folder, me) = (folder.to_owned(), me.map(str::to_owned));
+    if me.as_ref() == Some(&owner) {
+        return Ok(());
+    }
+    Err(Unusable::Unclaimed(match crate::config::is_name(&owner) {
+        true => Unclaimed::OtherNode { folder, owner, me },
+        false => {
+            let reason = format!("its file {EARLIER_OWNER:?} does not name a node");
+            Unclaimed::Damaged { folder, reason }
+        }
+    }))
+}
+
+/// The number of a segment from the name of one of its files.
+fn segment_of(stem: &str) -> Option<u64> {
+    // Exactly as the name is written: a stranger's `1.seg` is none.
+    stem.parse().ok().filter(|number| format!("{number:08}") == stem)
+}
+
+/// Whether this project writes a file of that name while it is not complete.
+fn is_temporary(path: &Path) -> bool {
+    let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+    let is_own = segment_of(stem).is_some() || ["summary", "probe"].contains(&stem);
+    is_own && path.extension().is_some_and(|extension| extension == "tmp")
+}
+
+/// Whether a file of that name in a device's folder is this project's.
+fn is_own(path: &Path) -> bool {
+    let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+    let is_segment = |extension: &OsStr| extension == "seg" || extension == "idx";
+    match path.extension() {
+        None => ["lock", "summary", EARLIER_OWNER].contains(&stem),
+        Some(extension) if is_segment(extension) => segment_of(stem).is_some(),
+        Some(_) => is_temporary(path),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -39,7 +39,7 @@ use engine::Key;
 use engine::node::{DeviceId, DeviceSettings, Event, Extent, Failure, JobId, Restored, Unread};
 use engine::tier::Location;
 use model::window::Nanos;
-use origin::KEY_BYTES_MAX;
+use origin::{IdentityRecord, KEY_BYTES_MAX};
 use tracing::{error, warn};
 
 pub use pacer::{Lateness, Pacer};
@@ -137,12 +137,16 @@ pub struct Opened(Vec<Option<(Segments, Vec<FoundSegment>)>>);
 
 impl Opened {
     /// Opens the devices and finds their segments. A device that cannot be used is logged. `me` is the node's
-    /// name in its cluster.
+    /// name in its cluster. Folders remember in their markers which origin `record` takes.
     ///
     /// # Errors
     ///
-    /// If another process uses a device.
-    pub fn open(folders: &[DeviceFolder], me: Option<&str>) -> anyhow::Result<Opened> {
+    /// If another process uses a device, or a folder holds what this project did not make.
+    pub fn open(
+        folders: &[DeviceFolder],
+        me: Option<&str>,
+        record: &IdentityRecord,
+    ) -> anyhow::Result<Opened> {
         let mut devices = Vec::new();
         for (id, device) in folders.iter().enumerate() {
             let opened = Segments::open(&device.folder, me).and_then(|opened| {
@@ -150,7 +154,12 @@ impl Opened {
                 Ok(opened)
             });
             devices.push(match opened {
-                Ok(opened) => Some(opened),
+                Ok(opened) => {
+                    if !is_raw(&device.folder) {
+                        record.add_folder(&device.folder);
+                    }
+                    Some(opened)
+                }
                 Err(why) if why.is::<Unusable>() => {
                     error!("device {id} is not used: {why}");
                     None

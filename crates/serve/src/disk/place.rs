@@ -8,6 +8,7 @@ use std::sync::{Arc, Weak};
 use engine::Key;
 use engine::node::Restored;
 use engine::tier::Location;
+use origin::marker::Unclaimed;
 use rustix::fs::{Advice, fadvise};
 use thiserror::Error;
 
@@ -48,19 +49,9 @@ pub enum Unusable {
     /// The folder cannot be made, read or written.
     #[error("the device's folder {0} cannot be used: {1}")]
     Io(String, io::Error),
-    /// Another node wrote it.
-    #[error(
-        "the device's folder {folder} belongs to node {owner}, and this is node {me}; name another \
-         folder, or empty it"
-    )]
-    OtherNode {
-        /// The folder.
-        folder: String,
-        /// The node that wrote it.
-        owner: String,
-        /// This node.
-        me: String,
-    },
+    /// Another node wrote it, or its marker cannot be read.
+    #[error("the device cannot be used: {0}")]
+    Unclaimed(Unclaimed),
     /// A newer program wrote it.
     #[error(
         "{path} has format version {version}, and this program knows {RECORD_VERSION}; use the program that \

@@ -317,7 +317,7 @@ mod tests {
             scrub_bytes_per_s: 0.0,
         };
         let devices = [device];
-        let opened = Opened::open(&devices, None).unwrap();
+        let opened = Opened::open(&devices, None, &origin::IdentityRecord::default()).unwrap();
         let (disks, _) = Disks::start(&devices, opened, tell).unwrap();
         let segments = &disks.devices[&0].segments;
         let mut at = 0;

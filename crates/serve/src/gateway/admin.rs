@@ -12,6 +12,7 @@ use super::super::body::ReplyBody;
 use super::super::headers::PROTOCOL_VERSION;
 use super::super::http::{json, typed};
 use super::Access;
+use crate::admin::OriginStatus;
 use crate::exposition::{Exposition, Kind};
 use crate::membership;
 use record::clock;
@@ -29,6 +30,7 @@ struct Status<'a> {
     /// Nodes that are not used because their configuration or version differs.
     mismatches: Vec<Mismatch<'a>>,
     gateway: GatewayStatus,
+    origin: OriginStatus,
     /// Requests that can still receive actions; 0 when no request is in progress.
     mailboxes: usize,
     connections: usize,
@@ -42,7 +44,7 @@ struct Mismatch<'a> {
 }
 
 /// Replies with the gateway's status as JSON.
-pub fn status(access: &Arc<Access>) -> Response<ReplyBody> {
+pub async fn status(access: &Arc<Access>) -> Response<ReplyBody> {
     let (gateway, misfits) = access.router.drive.status(clock::now());
     let mismatches = misfits.into_iter().enumerate().filter_map(|(node, why)| {
         Some(Mismatch { name: access.router.name(Some(node)), why: why? })
@@ -56,6 +58,7 @@ pub fn status(access: &Arc<Access>) -> Response<ReplyBody> {
         membership: access.membership.status(),
         mismatches: mismatches.collect(),
         gateway,
+        origin: OriginStatus::of(access.origin()).await,
         mailboxes: access.router.drive.mailboxes(),
         connections: access.connections.load(Ordering::Relaxed),
         config: &access.asked,

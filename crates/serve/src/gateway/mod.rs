@@ -37,7 +37,7 @@ use http::header::{
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use model::window::{self, Nanos, Operation, QueueName, Window};
-use origin::Origin;
+use origin::{IdentityRecord, Origin};
 use record::clock;
 
 use super::body::{Arriving, Budget, ReplyBody};
@@ -94,10 +94,11 @@ impl Access {
         membership: Arc<Membership>,
         windows: window::Settings,
         origin: Arc<dyn Origin>,
+        record: Arc<IdentityRecord>,
         whole: &Arc<Loop>,
         now: Nanos,
     ) -> anyhow::Result<Access> {
-        let nodes = Nodes::new(config, &membership, origin.clone())?;
+        let nodes = Nodes::new(config, &membership, origin.clone(), record)?;
         let ring = membership.known().ring.clone();
         let settings = gateway::Settings {
             behind_listener: true,
@@ -188,7 +189,7 @@ impl Access {
                 list::list(&nodes.origin, nodes.origin_timeout, lane, &query).await
             }
             "/metrics" => Ok(admin::metrics(self)),
-            "/admin/status" => Ok(admin::status(self)),
+            "/admin/status" => Ok(admin::status(self).await),
             "/admin/members" => {
                 let known = self.membership.known();
                 Ok(members(&self.router.backend.roll, &known, None).await)

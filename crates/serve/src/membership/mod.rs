@@ -29,7 +29,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::config::Config;
 use agent::{Agent, Written};
 pub use common::{Common, Document, NotWritten, Status as CommonStatus, add_metrics};
-pub use etcd::{pairs as etcd_pairs, said as etcd_said};
+pub use etcd::{Etcd, If, Put, pairs as etcd_pairs, said as etcd_said};
 pub use orders::{answer, configure};
 pub use roster::{Roster, State};
 

@@ -10,7 +10,7 @@ use model::window::Nanos;
 use record::clock;
 use tokio::sync::Notify;
 
-use crate::peer::{Limits, Outgoing, Pool};
+use crate::peer::{Limits, Outgoing, Pool, RequestHead};
 use crate::tls::Dialer;
 
 /// One watched member.
@@ -50,7 +50,12 @@ impl Probes {
         for &(name, address) in members {
             all.entry(name.to_owned()).or_insert_with(|| Probe {
                 address,
-                pool: Pool::encrypted(address, &[], self.limits, self.dialer.clone()),
+                pool: Pool::encrypted(
+                    address,
+                    &RequestHead::default(),
+                    self.limits,
+                    self.dialer.clone(),
+                ),
                 failing: None,
                 asked: false,
             });

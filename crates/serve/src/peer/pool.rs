@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::thread::ThreadId;
 use std::time::Instant;
@@ -18,6 +18,15 @@ use super::reply::Head;
 use super::{Fault, Incoming, Limits, Outgoing, Reply};
 use crate::tls::Dialer;
 
+/// What every request to a node has in its head.
+#[derive(Clone, Default)]
+pub struct RequestHead {
+    /// Headers that are known from the start.
+    pub common: Vec<(HeaderName, HeaderValue)>,
+    /// A further header line, once it is known.
+    pub late: Arc<OnceLock<Vec<u8>>>,
+}
+
 /// Sends requests to one address and keeps the connections. A clone shares the same pool.
 #[derive(Clone)]
 pub struct Pool {
@@ -28,6 +37,8 @@ struct Shared {
     address: SocketAddr,
     /// The header lines of every request.
     common: Vec<u8>,
+    /// A further line, once it is known.
+    late: Arc<OnceLock<Vec<u8>>>,
     limits: Limits,
     dialer: Option<Arc<Dialer>>,
     /// Idle connections by thread, most recently used last. Never locked across an `await`.
@@ -51,22 +62,23 @@ fn write_line(out: &mut Vec<u8>, name: &HeaderName, value: &HeaderValue) {
 impl Pool {
     /// A pool without connections. Every request gets the `common` headers, after `host`.
     pub fn new(address: SocketAddr, common: &[(HeaderName, HeaderValue)], limits: Limits) -> Pool {
-        Pool::encrypted(address, common, limits, None)
+        let head = RequestHead { common: common.to_vec(), ..RequestHead::default() };
+        Pool::encrypted(address, &head, limits, None)
     }
 
     /// The same with connections that are encrypted, if there is a dialer.
     pub(crate) fn encrypted(
         address: SocketAddr,
-        common: &[(HeaderName, HeaderValue)],
+        head: &RequestHead,
         limits: Limits,
         dialer: Option<Arc<Dialer>>,
     ) -> Pool {
         let mut lines = format!("host: {address}\r\n").into_bytes();
-        for (name, value) in common {
+        for (name, value) in &head.common {
             write_line(&mut lines, name, value);
         }
-        let idle = Mutex::default();
-        Pool { shared: Arc::new(Shared { address, common: lines, limits, dialer, idle }) }
+        let (idle, late) = (Mutex::default(), head.late.clone());
+        Pool { shared: Arc::new(Shared { address, common: lines, late, limits, dialer, idle }) }
     }
 
     /// The address that requests are sent to.
@@ -140,7 +152,9 @@ impl Pool {
     /// header lines.
     pub fn send_kept(&self, path: &str, lines: impl FnOnce(&mut Vec<u8>)) -> Option<Kept> {
         let mut head = Vec::with_capacity(256 + path.len() + self.shared.common.len());
-        for part in [b"GET ", path.as_bytes(), b" HTTP/1.1\r\n", &self.shared.common] {
+        let Shared { common, late, .. } = &*self.shared;
+        let late = late.get().map_or(&[][..], |line| line);
+        for part in [b"GET ", path.as_bytes(), b" HTTP/1.1\r\n", common, late] {
             head.extend_from_slice(part);
         }
         lines(&mut head);
@@ -167,6 +181,7 @@ impl Pool {
         out.extend_from_slice(path.as_bytes());
         out.extend_from_slice(b" HTTP/1.1\r\n");
         out.extend_from_slice(&self.shared.common);
+        out.extend_from_slice(self.shared.late.get().map_or(&[], |line| line));
         for (name, value) in headers {
             write_line(&mut out, name, value);
         }

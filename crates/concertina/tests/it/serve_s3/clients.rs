@@ -287,7 +287,7 @@ fn object_store_takes_it_for_a_store() {
     let open = || S3::open(&origin_of(&front, ADMIN)).unwrap();
     run(suite(&open(), &open()));
     let config = config::Origin { prefix: "in/side/".to_owned(), ..origin_of(&front, ADMIN) };
-    let inside = origin::open(&config, Sharing::Alone).unwrap();
+    let inside = origin::open(&config, Sharing::Alone, Default::default()).unwrap();
     run(suite(inside.as_ref(), inside.as_ref()));
 }
 

@@ -10,10 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ::origin::{Error, Origin};
+use ::origin::{Error, IdentityRecord, Origin};
 use engine::gateway::Failed;
 use engine::route::NodeId;
-use http::header::AUTHORIZATION;
 use http::{HeaderValue, Method, StatusCode};
 use model::window::Nanos;
 use record::clock;
@@ -23,13 +22,14 @@ use super::request::NodeRequest;
 use super::upload::Source;
 use super::verify;
 use crate::body::GivenAt;
-use crate::cluster::{Roll, fingerprint};
+use crate::cluster::{Roll, ask_headers, fingerprint};
 use crate::config::Config;
 use crate::headers;
 use crate::http::Problem;
+use crate::identity::header_line;
 use crate::membership::Membership;
 use crate::objects::origin_problem;
-use crate::peer::{Fault, Kept, Limits, Outgoing};
+use crate::peer::{Fault, Kept, Limits, Outgoing, RequestHead};
 use crate::tls::dialer;
 use reply::{Body, NodeReply};
 
@@ -41,6 +41,8 @@ pub struct Nodes {
     pub fingerprint: String,
     /// Where objects are durable.
     pub origin: Arc<dyn Origin>,
+    /// Which origin that is.
+    pub record: Arc<IdentityRecord>,
     /// How long one request to the origin may take.
     pub origin_timeout: Duration,
     /// How long a request may take.
@@ -57,27 +59,20 @@ impl Nodes {
         config: &Config,
         membership: &Membership,
         origin: Arc<dyn Origin>,
+        record: Arc<IdentityRecord>,
     ) -> anyhow::Result<Nodes> {
         let known = membership.known();
         let fingerprint = format!("{:016x}", fingerprint(&known, config));
-        let mut common = vec![
-            (headers::PROTOCOL.clone(), HeaderValue::from_static(headers::PROTOCOL_VERSION)),
-            (headers::RING.clone(), HeaderValue::from_str(&fingerprint)?),
-            (headers::FROM.clone(), HeaderValue::from_static("gateway")),
-        ];
-        if let Some(token) = &config.cluster.token {
-            let mut value = HeaderValue::from_str(&format!("Bearer {token}"))?;
-            value.set_sensitive(true);
-            common.push((AUTHORIZATION, value));
-        }
+        let common = ask_headers(&known, config)?;
         let idle = Duration::from_secs_f64(config.serve.idle_s / 2.0).min(Limits::default().idle);
         let deadline = Duration::from_secs_f64(config.gateway.deadline_s);
         let limits = Limits { idle, connect: deadline, ..Limits::default() };
         let leased = membership.is_leased();
-        let roll = Roll::new(&known, leased, common, limits, dialer(config)?)?;
+        let head = RequestHead { common, late: header_line(&record) };
+        let roll = Roll::new(&known, leased, head, limits, dialer(config)?)?;
         let origin_timeout = Duration::from_secs_f64(config.origin.timeout_s);
         let verifies = config.verifies();
-        Ok(Nodes { roll, fingerprint, origin, origin_timeout, deadline, leased, verifies })
+        Ok(Nodes { roll, fingerprint, origin, record, origin_timeout, deadline, leased, verifies })
     }
 
     fn failure(&self, node: NodeId, fault: &Fault) -> Failure {

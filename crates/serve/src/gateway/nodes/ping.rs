@@ -9,6 +9,7 @@ use super::super::backend::{Pong, Reply as _};
 use super::Nodes;
 use super::reply::{Body, NodeReply};
 use crate::headers;
+use crate::identity;
 use crate::peer::Outgoing;
 
 /// Pings a node; `None` if it does not reply, or replies with a server error.
@@ -51,6 +52,7 @@ impl Nodes {
             StatusCode::OK => {
                 differs(&reply.headers, &headers::PROTOCOL, headers::PROTOCOL_VERSION)
                     .or_else(|| differs(&reply.headers, &headers::RING, &self.fingerprint))
+                    .or_else(|| self.other_origin(&reply.headers))
             }
             StatusCode::UNAUTHORIZED => {
                 Some("it rejects our token; give all processes the same cluster.token".to_owned())
@@ -62,6 +64,20 @@ impl Nodes {
             StatusCode::CONFLICT => Some(format!("it refuses this gateway: {}", reason())),
             status => Some(format!("it replies to a ping with {status}: {}", reason())),
         }
+    }
+}
+
+impl Nodes {
+    /// Why the origin of a node that replied is not this gateway's.
+    fn other_origin(&self, given: &HeaderMap) -> Option<String> {
+        let (ours, theirs) = (self.record.taken(), identity::told(given));
+        let both = ours.zip(theirs).filter(|_| !self.record.compare(theirs));
+        both.map(|(ours, theirs)| {
+            format!(
+                "its origin is {theirs}, this gateway's is {ours}: one of them is the wrong folder or bucket; mount or \
+                 configure the right one for both"
+            )
+        })
     }
 }
 
