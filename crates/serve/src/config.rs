@@ -17,7 +17,7 @@ mod sections;
 mod tiers;
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use origin::{Checks, Section};
 use serde::{Deserialize, Serialize};
@@ -189,24 +189,8 @@ impl Config {
             "kind",
             "\"none\" is for a node alone, without members of a cluster and without datasets",
         );
-        let mut folders: Vec<PathBuf> = Vec::new();
-        if self.origin.kind == origin::Kind::Folder {
-            folders.push(self.origin.path.clone());
-        }
         for (index, device) in self.devices.iter().enumerate() {
-            let place = format!("device.{index}");
-            device.check(checks.of(&place));
-            for folder in if device.count <= 4096 { device.folders() } else { Vec::new() } {
-                checks.of(&place).must(
-                    !folders.contains(&folder),
-                    "path",
-                    format!(
-                        "{} is used twice; give each device and the origin its own folder",
-                        folder.display()
-                    ),
-                );
-                folders.push(folder);
-            }
+            device.check(checks.of(&format!("device.{index}")));
         }
     }
 
