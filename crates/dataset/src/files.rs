@@ -5,6 +5,9 @@ use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+/// Name prefix of the temporary files of [`write`].
+pub(crate) const WRITING: &str = ".writing-";
+
 /// The size of a regular file. A pipe would block whoever reads it until somebody writes, a device never
 /// end.
 ///
@@ -42,7 +45,7 @@ pub fn write(
 ) -> io::Result<()> {
     let mut builder = tempfile::Builder::new();
     // The usual permissions: by default, only the owner can read a temporary file.
-    builder.prefix(".writing-").permissions(std::fs::Permissions::from_mode(0o666));
+    builder.prefix(WRITING).permissions(std::fs::Permissions::from_mode(0o666));
     let temporary = builder.tempfile_in(folder)?;
     let mut writer = io::BufWriter::with_capacity(1 << 20, temporary);
     fill(&mut writer)?;

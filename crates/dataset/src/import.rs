@@ -6,7 +6,6 @@
 //! build under way.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -17,11 +16,11 @@ use shard::record::{Builder, Format, RECORD_BYTES_MAX, Schema};
 use shard::{Shard, record};
 
 use super::files;
+use super::folder::{self, Draft};
 use super::jobs::Jobs;
 use super::manifest::{Manifest, ShardEntry, shard_file};
 use super::memory::{Counts, Machine, Plan};
 use super::read::Joined;
-use origin::Lock;
 
 /// The number of bytes from which the format is detected.
 const SAMPLE_BYTES: usize = 1 << 20;
@@ -120,42 +119,23 @@ pub fn import(
         "dataset {name} exists already in {}: choose another name, or replace it (--replace)",
         datasets.display()
     );
-    std::fs::create_dir_all(datasets)
-        .with_context(|| format!("cannot create {}", datasets.display()))?;
-    // Built in a sibling folder and renamed. The next import removes leftovers of an aborted one.
-    let unfinished = datasets.join(format!(".importing-{name}"));
     // Locked before the folder exists, so that `discard` does not miss it.
     let mut ours = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
-    std::fs::create_dir_all(&unfinished)?;
-    let lock = Lock::take(&unfinished)?;
-    clear(&unfinished)?;
-    *ours = Some(unfinished.clone());
+    // Built in a sibling folder and renamed. The next import removes leftovers of an aborted one.
+    let draft = Draft::begin(datasets, "importing", name, options.replace)?;
+    *ours = Some(draft.path().to_owned());
     drop(ours);
-    let made = fill(&unfinished, inputs, options, plan, tell);
+    let made = fill(draft.path(), inputs, options, plan, tell);
     // From here on, this function decides what happens to the folder, not `discard`.
     let mut ours = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
     *ours = None;
-    if made.is_err() {
-        remove(&unfinished);
+    match made {
+        Ok(made) => draft.publish().map(|()| made),
+        Err(error) => {
+            draft.discard();
+            Err(error)
+        }
     }
-    let made = made?;
-    let old = datasets.join(format!(".replaced-{name}"));
-    if old.exists() {
-        std::fs::remove_dir_all(&old)?;
-    }
-    if place.exists() {
-        // No writer may have the replaced dataset open.
-        let _writer = Lock::take(&place)?;
-        std::fs::rename(&place, &old)?;
-    }
-    std::fs::rename(&unfinished, &place)
-        .with_context(|| format!("cannot create {}", place.display()))?;
-    File::open(datasets)?.sync_all()?;
-    drop(lock);
-    if old.exists() {
-        std::fs::remove_dir_all(&old)?;
-    }
-    Ok(made)
 }
 
 /// The folder that an import is filling. Locked while the folder is renamed.
@@ -167,17 +147,7 @@ static UNFINISHED: Mutex<Option<PathBuf>> = Mutex::new(None);
 pub fn discard() {
     let mut unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(folder) = unfinished.take() {
-        remove(&folder);
-    }
-}
-
-/// Removes a folder into which abandoned threads may still write. Retries because they may add
-/// files; their writes fail once the folder is gone.
-fn remove(folder: &Path) {
-    for _ in 0..10 {
-        if std::fs::remove_dir_all(folder).is_ok() {
-            return;
-        }
+        folder::remove_unfinished(&folder);
     }
 }
 
@@ -187,17 +157,6 @@ fn check_name(name: &str) -> anyhow::Result<()> {
         "invalid dataset name {name:?}: use 1 to 100 letters, digits, `-`, `_` and `.`, without a \
          leading `.`"
     );
-    Ok(())
-}
-
-/// Removes all files but the lock.
-fn clear(folder: &Path) -> io::Result<()> {
-    for entry in std::fs::read_dir(folder)? {
-        let entry = entry?;
-        if entry.file_name() != "lock" {
-            std::fs::remove_file(entry.path())?;
-        }
-    }
     Ok(())
 }
 

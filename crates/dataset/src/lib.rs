@@ -11,7 +11,9 @@
 //! when opened.
 
 pub mod chunk;
+pub mod copies;
 pub mod files;
+pub mod folder;
 mod import;
 mod jobs;
 pub mod manifest;

@@ -110,15 +110,13 @@ impl Manifest {
             "unsupported version {version}; this build reads version {VERSION}"
         );
         let id = &manifest.id;
-        ensure!(
-            id.len() == 16 && id.bytes().all(|byte| byte.is_ascii_hexdigit()),
-            "{id:?} is not the id of a dataset"
-        );
+        // Clients upload manifests, and ids and names of shards become paths.
+        ensure!(is_id(id), "{id:?} is not the id of a dataset");
         ensure!(manifest.shards.len() <= SHARDS_MAX, "it lists more than {SHARDS_MAX} shards");
         let mut next = 0_u64;
         for shard in &manifest.shards {
             let file = &shard.file;
-            ensure!(is_file_name(file), "{file:?} is not a valid name of a shard's file");
+            ensure!(is_shard_file(file), "{file:?} is not a valid name of a shard's file");
             ensure!(
                 shard.first_id == next,
                 "the records of {file} begin with id {}, but {next} is next",
@@ -179,9 +177,15 @@ pub fn shard_file(number: u64) -> String {
     format!("{number:06}.shard")
 }
 
-fn is_file_name(name: &str) -> bool {
-    let digits = name.strip_suffix(".shard").unwrap_or_default();
-    digits.len() >= 6 && digits.len() <= 20 && digits.bytes().all(|byte| byte.is_ascii_digit())
+/// Whether a name is one that [`shard_file`] makes.
+pub fn is_shard_file(name: &str) -> bool {
+    let number = name.strip_suffix(".shard").and_then(|digits| digits.parse().ok());
+    number.is_some_and(|number| shard_file(number) == name)
+}
+
+/// Whether a text can be the id of a dataset.
+pub fn is_id(text: &str) -> bool {
+    text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 #[cfg(test)]
@@ -252,6 +256,15 @@ mod tests {
         check(&|m| m.shards[1].first_id = 11, "but 10 is next");
         check(&|m| m.shards[0].file = "../x.shard".to_owned(), "not a valid name");
         check(&|m| m.shards[0].file = "/etc/000001.shard".to_owned(), "not a valid name");
+        for id in ["..", ".", "", "/", "a/../../../../b/", "0123456789abcde.", "0123456789abcde\0"]
+        {
+            check(&|m| m.id = id.to_owned(), "not the id");
+        }
+        for file in
+            ["", ".shard", "..shard", "1.shard", "0000001.shard", "+00001.shard", "00000\0.shard"]
+        {
+            check(&|m| m.shards[1].file = file.to_owned(), "not a valid name");
+        }
         check(&|m| m.deleted = vec![5, 5], "not ascending");
         check(&|m| m.deleted = vec![20], "not in any shard");
         check(&|m| m.shards[1].records = u64::MAX, "exceed 64 bits");

@@ -153,7 +153,7 @@ impl Remote {
             self.name,
             metadata.size
         );
-        let temporary = tempfile::Builder::new().prefix(".fetching-").tempfile_in(to)?;
+        let temporary = tempfile::Builder::new().prefix(super::copies::FETCHING).tempfile_in(to)?;
         let mut out = tokio::fs::File::from_std(temporary.reopen()?);
         while let Some(piece) = body.next().await {
             out.write_all(&piece?).await?;
@@ -288,32 +288,4 @@ impl Chunks for FileChunks {
     fn bytes_left(&self) -> Option<u64> {
         Some(self.left)
     }
-}
-
-/// Creates the folder for a local copy of a dataset within the folder `copies`, and removes earlier
-/// copies of the same name with other ids.
-///
-/// # Errors
-///
-/// Those of the system.
-pub fn folder_of_copy(copies: &Path, name: &str, id: &str) -> anyhow::Result<std::path::PathBuf> {
-    let of_name = copies.join(name);
-    let folder = of_name.join(id);
-    std::fs::create_dir_all(&folder)
-        .with_context(|| format!("cannot create {}", folder.display()))?;
-    for entry in std::fs::read_dir(&of_name)? {
-        let path = entry?.path();
-        if path != folder {
-            // Mapped files stay readable until they are unmapped.
-            std::fs::remove_dir_all(&path)
-                .with_context(|| format!("cannot remove {}", path.display()))?;
-        }
-    }
-    for entry in std::fs::read_dir(&folder)? {
-        let entry = entry?;
-        if entry.file_name().to_string_lossy().starts_with('.') {
-            std::fs::remove_file(entry.path())?;
-        }
-    }
-    Ok(folder)
 }

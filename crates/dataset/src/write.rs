@@ -10,7 +10,8 @@ use shard::record::{Builder, Format, RECORD_BYTES_MAX, Records, Report, Schema};
 use tracing::warn;
 
 use super::chunk::{CHUNK_BYTES_MAX, Chunk, Entry};
-use super::manifest::{self, Manifest};
+use super::folder::{chunk_of, is_temporary};
+use super::manifest::{self, Manifest, shard_file};
 use super::{Dataset, chunk_file, files};
 use origin::Lock;
 
@@ -31,7 +32,9 @@ impl Writer {
     ///
     /// As [`Dataset::open`]; or if another process has it open for writing.
     pub fn open(folder: &Path) -> anyhow::Result<Writer> {
-        ensure!(folder.is_dir(), "{} is not a dataset's folder", folder.display());
+        // Before the lock, which makes a file.
+        let is_dataset = folder.join(manifest::FILE).is_file();
+        ensure!(is_dataset, "{} is not a dataset's folder", folder.display());
         let lock = Lock::take(folder)?;
         let dataset = Dataset::open(folder)?;
         remove_left_over(folder, &dataset.manifest)?;
@@ -307,12 +310,10 @@ fn remove_left_over(folder: &Path, manifest: &Manifest) -> anyhow::Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let name = entry?.file_name();
         let Some(name) = name.to_str() else { continue };
-        let sealed = name
-            .strip_suffix(".log")
-            .and_then(|number| number.parse::<u64>().ok())
-            .is_some_and(|number| number <= manifest.sealed_chunks);
-        let unnamed = name.ends_with(".shard") && manifest.shards.iter().all(|s| s.file != name);
-        if sealed || unnamed || name.starts_with(".writing-") {
+        let sealed = chunk_of(name).is_some_and(|number| number <= manifest.sealed_chunks);
+        // A seal builds the next shard, and nothing else makes one that is not listed.
+        let unnamed = name == shard_file(manifest.next_shard);
+        if sealed || unnamed || is_temporary(name, files::WRITING) {
             let path = folder.join(name);
             std::fs::remove_file(&path)
                 .with_context(|| format!("cannot remove {}", path.display()))?;

@@ -23,7 +23,8 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 
 use super::server::{Listed, Server};
-use dataset::manifest::{self, Manifest};
+use dataset::folder::Draft;
+use dataset::manifest::{self, Manifest, is_id};
 use dataset::remote::PREFIX;
 use dataset::{Dataset, Info, chunk_file, files, is_name};
 use origin::{Chunks, Error, Lock, Whole};
@@ -260,7 +261,6 @@ fn remove_others(
     let mut removed = 0;
     for Listed { key, .. } in listed {
         let folder = key.strip_prefix(&prefix).and_then(|rest| rest.split_once('/'));
-        let is_id = |text: &str| text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
         if folder.is_some_and(|(folder, _)| folder != id && is_id(folder)) {
             server.delete_object(key)?;
             removed += 1;
@@ -288,29 +288,24 @@ pub(crate) fn pull(
         "{} already exists: remove it, or name another --folder",
         place.display()
     );
-    std::fs::create_dir_all(datasets)
-        .with_context(|| format!("cannot make {}", datasets.display()))?;
-    let unfinished = datasets.join(format!(".pulling-{name}"));
-    std::fs::create_dir_all(&unfinished)?;
-    let lock = Lock::take(&unfinished)?;
-    let filled = fill(server, name, &unfinished, bar).and_then(|()| {
+    let draft = Draft::begin(datasets, "pulling", name, false)?;
+    let filled = fill(server, name, &draft, bar).and_then(|()| {
         // Opening verifies every byte.
-        Dataset::open(&unfinished).context("the copy is damaged; pull again, or push again")
+        Dataset::open(draft.path()).context("the copy is damaged; pull again, or push again")
     });
-    if filled.is_err() {
-        let _ = std::fs::remove_dir_all(&unfinished);
+    match filled {
+        Ok(dataset) => draft.publish().map(|()| dataset.info()),
+        Err(error) => {
+            draft.discard();
+            Err(error)
+        }
     }
-    let info = filled?.info();
-    std::fs::rename(&unfinished, &place)
-        .with_context(|| format!("cannot make {}", place.display()))?;
-    File::open(datasets)?.sync_all()?;
-    drop(lock);
-    Ok(info)
 }
 
 /// Copies a consistent state of a dataset into a folder: the manifest is unchanged after the log
 /// was read.
-fn fill(server: &Server, name: &str, folder: &Path, bar: &ProgressBar) -> anyhow::Result<()> {
+fn fill(server: &Server, name: &str, draft: &Draft, bar: &ProgressBar) -> anyhow::Result<()> {
+    let folder = draft.path();
     for attempt in 0..ATTEMPTS {
         if attempt > 0 {
             bar.set_message(
@@ -318,7 +313,7 @@ fn fill(server: &Server, name: &str, folder: &Path, bar: &ProgressBar) -> anyhow
             );
             std::thread::sleep(PAUSE);
         }
-        clear(folder)?;
+        draft.clear()?;
         if let Some(manifest) = copy(server, name, folder, bar)? {
             return manifest.write(folder);
         }
@@ -380,15 +375,4 @@ fn copy(
     }
     let now = server.objects(&of_manifest.key)?;
     Ok(now.contains(of_manifest).then_some(manifest))
-}
-
-/// Removes all files except the lock.
-fn clear(folder: &Path) -> io::Result<()> {
-    for entry in std::fs::read_dir(folder)? {
-        let entry = entry?;
-        if entry.file_name() != "lock" {
-            std::fs::remove_file(entry.path())?;
-        }
-    }
-    Ok(())
 }

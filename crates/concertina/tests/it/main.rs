@@ -61,4 +61,5 @@ mod serve_slow;
 mod serve_tiers;
 mod simulate;
 mod steady;
+mod strangers;
 mod tidy;

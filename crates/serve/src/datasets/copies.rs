@@ -282,10 +282,11 @@ impl Served {
     fn remove_copy(&self, file: &str) {
         let Some(view) = self.view() else { return };
         let id = &view.current.manifest.id;
-        if !(self.common.is_mine)(&key_of_file(self.name(), id, file)) {
-            let path = self.common.copies.join(self.name()).join(id).join(file);
-            // Mapped files stay readable until they are unmapped.
-            let _ = std::fs::remove_file(path);
+        if !(self.common.is_mine)(&key_of_file(self.name(), id, file))
+            && let Some(folder) = self.copy_folder(id)
+        {
+            // What cannot be removed now, `sweep` removes later.
+            let _ = folder.remove(file);
         }
     }
 }

@@ -20,10 +20,11 @@ use tracing::{info, warn};
 
 use super::ask::part_of;
 use super::room::Reserved;
-use super::served::{Changed, SEALING, Served, View};
+use super::served::{Changed, Served, View};
 use dataset::chunk::{CHUNK_BYTES_MAX, Chunk, Entry};
-use dataset::manifest::{Manifest, ShardEntry, shard_file};
-use dataset::remote::{Current, folder_of_copy, key_of_file, key_of_manifest};
+use dataset::copies::{CopyFolder, SealFolder};
+use dataset::manifest::{Manifest, ShardEntry, is_shard_file, shard_file};
+use dataset::remote::{Current, key_of_file, key_of_manifest};
 use dataset::{Dataset, SEAL_BYTES, chunk_file};
 use record::clock;
 
@@ -61,8 +62,8 @@ struct Sealing {
     view: Arc<View>,
     /// The manifest that lists the new shard.
     manifest: Manifest,
-    /// The shard's folder. Of its own: leftovers of an unfinished seal cannot interfere.
-    made: Option<tempfile::TempDir>,
+    /// The shard's folder.
+    made: Option<SealFolder>,
 }
 
 /// What the engine decides with, and what its actions work on.
@@ -334,6 +335,16 @@ impl Served {
         self.state().read.clone().context("no manifest was read")
     }
 
+    /// The folder of the copies of all datasets.
+    fn copies(&self) -> anyhow::Result<&Path> {
+        self.common.copies.as_deref().context("this process holds no shards (datasets.path)")
+    }
+
+    /// The folder of the copy of a version, if there is one.
+    pub(super) fn copy_folder(&self, id: &str) -> Option<CopyFolder> {
+        CopyFolder::find(self.common.copies.as_deref()?, &self.name, id)
+    }
+
     fn is_mine(&self, id: &str, entry: &ShardEntry) -> bool {
         (self.common.is_mine)(&key_of_file(&self.name, id, &entry.file))
     }
@@ -346,7 +357,8 @@ impl Served {
         if !manifest.shards.iter().any(|entry| mine(&entry)) {
             return Ok(());
         }
-        let folder = folder_of_copy(&self.common.copies, &self.name, &manifest.id)?;
+        let folder = CopyFolder::create(self.copies()?, &self.name, &manifest.id)?;
+        let folder = folder.path();
         for entry in manifest.shards.iter().filter(mine) {
             let path = folder.join(&entry.file);
             if std::fs::metadata(&path).is_ok_and(|found| found.len() == entry.file_bytes) {
@@ -354,7 +366,7 @@ impl Served {
             }
             info!("dataset {}: copying {}, {} bytes", self.name, entry.file, entry.file_bytes);
             let begun = clock::now();
-            self.remote.fetch(&manifest.id, &entry.file, entry.file_bytes, &folder).await?;
+            self.remote.fetch(&manifest.id, &entry.file, entry.file_bytes, folder).await?;
             let seconds = (clock::now() - begun) as f64 * 1e-9;
             self.count_copy(entry.file_bytes, seconds);
             info!("dataset {}: copied {} in {seconds:.3} s", self.name, entry.file);
@@ -365,23 +377,23 @@ impl Served {
     /// Removes copies of shards that this node does not hold any more or that the manifest does not list. A copy that the view
     /// uses stays, and so does a new one: a gateway may have leased it a moment ago.
     fn sweep(&self, manifest: &Manifest) {
-        let folder = self.common.copies.join(&self.name).join(&manifest.id);
+        let Some(folder) = self.copy_folder(&manifest.id) else { return };
         let view = self.view();
-        for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+        for entry in std::fs::read_dir(folder.path()).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
             let is_mine = || (self.common.is_mine)(&key_of_file(&self.name, &manifest.id, &name));
             let is_listed = manifest.shards.iter().any(|shard| shard.file == name);
             let is_used = || view.as_ref().is_some_and(|view| view.part(part_of(&name)).is_some());
             let written = entry.metadata().and_then(|found| found.modified()).ok();
             let age = written.and_then(|written| written.elapsed().ok()).unwrap_or_default();
-            let is_shard = name.ends_with(".shard") && !name.starts_with('.');
-            if is_shard && age > SWEPT_AFTER && !is_used() && !(is_listed && is_mine()) {
-                // Mapped files stay readable until they are unmapped.
-                match std::fs::remove_file(entry.path()) {
-                    Ok(()) => info!(
+            let is_old = is_shard_file(&name) && age > SWEPT_AFTER;
+            if is_old && !is_used() && !(is_listed && is_mine()) {
+                match folder.remove(&name) {
+                    Ok(true) => info!(
                         "dataset {}: removed the copy {name}, which is not used here any more",
                         self.name
                     ),
+                    Ok(false) => {}
                     Err(error) => warn!("dataset {}: cannot remove {name}: {error}", self.name),
                 }
             }
@@ -396,7 +408,7 @@ impl Served {
         if files.is_empty() {
             return Dataset::of_parts(Path::new(""), manifest, &[], |_| false);
         }
-        let folder = self.common.copies.join(&self.name).join(&manifest.id);
+        let folder = self.copies()?.join(&self.name).join(&manifest.id);
         let same = self.view().filter(|view| view.current.manifest.id == manifest.id);
         let parts = same.map(|view| view.dataset.parts().to_vec()).unwrap_or_default();
         // Opening verifies every byte, which takes about a second per few gigabytes.
@@ -413,12 +425,12 @@ impl Served {
             number_of(entry).is_some_and(|number| keep.contains(&number))
                 && view.as_ref().is_some_and(|view| view.part(part_of(&entry.file)).is_some())
         };
-        let folder = self.common.copies.join(&self.name).join(&manifest.id);
+        let Some(folder) = self.copy_folder(&manifest.id) else { return };
         let mine = manifest.shards.iter().filter(|entry| self.is_mine(&manifest.id, entry));
-        for entry in mine.filter(|entry| !is_kept(entry)) {
-            let path = folder.join(&entry.file);
-            if std::fs::remove_file(&path).is_ok() {
-                warn!("dataset {}: removed {} to copy it again", self.name, path.display());
+        for ShardEntry { file, .. } in mine.filter(|entry| !is_kept(entry)) {
+            if folder.remove(file).is_ok_and(|was_there| was_there) {
+                let shown = folder.path().join(file);
+                warn!("dataset {}: removed {} to copy it again", self.name, shown.display());
             }
         }
     }
@@ -470,8 +482,7 @@ impl Served {
 
     async fn build(&self) -> anyhow::Result<Event> {
         let view = self.sealing(|sealing| sealing.view.clone())?;
-        std::fs::create_dir_all(&self.common.copies)?;
-        let made = tempfile::Builder::new().prefix(SEALING).tempdir_in(&self.common.copies)?;
+        let made = SealFolder::create(self.copies()?)?;
         let build = move || -> anyhow::Result<_> {
             let mut manifest = view.current.manifest.clone();
             view.dataset.seal_into(made.path(), &mut manifest, &Options::default())?;
@@ -510,9 +521,9 @@ impl Served {
     fn keep(&self, sealing: &Sealing, number: u64) -> anyhow::Result<()> {
         let Sealing { manifest, made: Some(made), .. } = sealing else { return Ok(()) };
         if manifest.shards.last().is_some_and(|entry| self.is_mine(&manifest.id, entry)) {
-            let folder = folder_of_copy(&self.common.copies, &self.name, &manifest.id)?;
+            let folder = CopyFolder::create(self.copies()?, &self.name, &manifest.id)?;
             let file = shard_file(number);
-            std::fs::rename(made.path().join(&file), folder.join(&file))?;
+            std::fs::rename(made.path().join(&file), folder.path().join(&file))?;
         }
         Ok(())
     }

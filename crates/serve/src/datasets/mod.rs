@@ -20,6 +20,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use anyhow::Context;
 use engine::Key;
 use engine::dataset::{Lookup, Lookups};
 use model::window::{self, Nanos, Operation, Window};
@@ -81,6 +82,8 @@ pub struct Datasets {
     layers: Arc<Layers>,
     /// Copies of shards beside those of the ring.
     copies: Arc<Copies>,
+    /// The folder of all copies, which no other process uses meanwhile.
+    _folder: Option<dataset::copies::Copies>,
     /// Number of nodes that hold each shard.
     replicas: u32,
     /// Whether to list the origin periodically. A node does, to copy shards before the first
@@ -112,15 +115,8 @@ impl Datasets {
         now: Nanos,
     ) -> anyhow::Result<Option<Arc<Datasets>>> {
         let Some(path) = &config.datasets.path else { return Ok(None) };
-        std::fs::create_dir_all(path)
-            .map_err(|error| anyhow::anyhow!("cannot create {}: {error}", path.display()))?;
-        for entry in std::fs::read_dir(path)? {
-            let entry = entry?;
-            // Left over by a seal that a crash interrupted.
-            if entry.file_name().to_string_lossy().starts_with(served::SEALING) {
-                std::fs::remove_dir_all(entry.path())?;
-            }
-        }
+        let folder = dataset::copies::Copies::open(path, config.cluster.name.as_deref())
+            .context("datasets.path")?;
         let (nodes, leased) = (membership.clone(), Arc::new(Copies::default()));
         let more = leased.clone();
         let is_mine = move |key: &Key| match &nodes {
@@ -135,16 +131,16 @@ impl Datasets {
             Some(it) => it.known().primary(key) == it.me(),
             None => true,
         };
-        let copies = path.clone();
         let mut all = Self::of(
             config,
-            copies,
+            Some(path.clone()),
             origin,
             windows,
             Box::new(is_mine),
             Box::new(seals),
             (whole, now),
         )?;
+        all._folder = Some(folder);
         all.looks_for_all = true;
         all.copies = leased.clone();
         all.layers.count_copies(leased);
@@ -168,14 +164,13 @@ impl Datasets {
         now: Nanos,
     ) -> anyhow::Result<Arc<Datasets>> {
         let no: fn(&Key) -> bool = |_| false;
-        let copies = PathBuf::new();
-        Self::of(config, copies, origin, windows, Box::new(no), Box::new(no), (whole, now))
+        Self::of(config, None, origin, windows, Box::new(no), Box::new(no), (whole, now))
             .map(Arc::new)
     }
 
     fn of(
         config: &Config,
-        copies: PathBuf,
+        copies: Option<PathBuf>,
         origin: Arc<dyn Origin>,
         windows: window::Settings,
         is_mine: Whose,
@@ -183,7 +178,7 @@ impl Datasets {
         (whole, now): (&Arc<Loop>, Nanos),
     ) -> anyhow::Result<Datasets> {
         let one_in = config.observe.sample_one_in;
-        let common = |copies: PathBuf, is_mine: Whose, seals: Whose| {
+        let common = |copies: Option<PathBuf>, is_mine: Whose, seals: Whose| {
             Arc::new(Common {
                 origin: origin.clone(),
                 copies,
@@ -199,7 +194,7 @@ impl Datasets {
         let no: fn(&Key) -> bool = |_| false;
         Ok(Datasets {
             lane: Arc::new(Lane::new("datasets", windows.clone(), one_in, now)),
-            outline: common(PathBuf::new(), Box::new(no), Box::new(no)),
+            outline: common(None, Box::new(no), Box::new(no)),
             common: common(copies, is_mine, seals),
             listing: tokio::sync::Mutex::default(),
             served: RwLock::default(),
@@ -212,6 +207,7 @@ impl Datasets {
                 whole.clone(),
             )?,
             copies: Arc::default(),
+            _folder: None,
             replicas: if config.members.is_empty() { 1 } else { config.cluster.replicas.min(8) },
             looks_for_all: false,
             lookups: Mutex::new(Lookups::new(LOOKUP_PAUSE, FAILED_LOOKUPS_MAX)),

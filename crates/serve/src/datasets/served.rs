@@ -29,9 +29,6 @@ use dataset::{Dataset, split};
 use origin::Origin;
 use record::clock;
 
-/// Name prefix of the temporary folders of seals, inside the folder of copies.
-pub const SEALING: &str = ".sealing-";
-
 const STOPPING: &str = "the server is stopping";
 /// The largest log to which something is written: every process has it in memory, and a shard is built of all of it.
 const LOG_BYTES_MAX: u64 = 512 << 20;
@@ -40,8 +37,8 @@ const LOG_BYTES_MAX: u64 = 512 << 20;
 pub struct Common {
     /// Where the datasets are durable.
     pub origin: Arc<dyn Origin>,
-    /// The folder of local copies.
-    pub copies: PathBuf,
+    /// The folder of local copies; `None` of a process that holds no shards.
+    pub copies: Option<PathBuf>,
     /// The bound of a part's queue.
     pub bound: Bound,
     /// Settings of the windows.

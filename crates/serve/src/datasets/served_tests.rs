@@ -24,7 +24,7 @@ use origin::{
 fn process(origin: &Arc<dyn Origin>, copies: &Path) -> Arc<Served> {
     let common = Common {
         origin: origin.clone(),
-        copies: copies.to_owned(),
+        copies: Some(copies.to_owned()),
         bound: Bound { length_max: 100, overload: Overload::Shed },
         windows: Settings::default(),
         is_mine: Box::new(|_| true),

@@ -1,0 +1,189 @@
+//! The folder of a dataset: the names of what belongs in it, and how a new one is made beside its place.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, ensure};
+use origin::Lock;
+use origin::marker::{self, Claim, FolderKind};
+
+use super::manifest::{self, is_shard_file};
+use super::{chunk_file, files};
+
+/// Whether a name is that of a temporary file with this prefix: six letters and digits follow it.
+pub(crate) fn is_temporary(name: &str, prefix: &str) -> bool {
+    let drawn = name.strip_prefix(prefix).unwrap_or_default();
+    drawn.len() == 6 && drawn.bytes().all(|byte| byte.is_ascii_alphanumeric())
+}
+
+/// The number of a chunk of the log, from the name of its file.
+pub(crate) fn chunk_of(name: &str) -> Option<u64> {
+    let number = name.strip_suffix(".log")?.parse().ok()?;
+    (chunk_file(number) == name).then_some(number)
+}
+
+/// Whether a name is that of a file of a dataset, its lock and its marker not counted.
+fn is_own(name: &str) -> bool {
+    name == manifest::FILE
+        || is_shard_file(name)
+        || chunk_of(name).is_some()
+        || is_temporary(name, files::WRITING)
+}
+
+fn is_file(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_ok_and(|found| found.is_file())
+}
+
+/// The claim of a dataset's folder. Those of earlier versions have no marker.
+fn claim() -> Claim<'static> {
+    let is_earlier: &dyn Fn(&Path) -> bool = &|path| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        is_own(name) && is_file(path)
+    };
+    Claim { is_earlier, ..Claim::new(FolderKind::Dataset, None) }
+}
+
+/// Checks that a folder, if it exists, is a dataset's and holds nothing else.
+///
+/// # Errors
+///
+/// If it is not, or holds what is not part of a dataset; the message names it.
+fn require_own(folder: &Path) -> anyhow::Result<()> {
+    let shown = folder.display();
+    match std::fs::symlink_metadata(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error).with_context(|| format!("cannot use {shown}")),
+        Ok(found) => ensure!(
+            found.is_dir(),
+            "{shown} is not a folder, or a link to one; choose another name"
+        ),
+    }
+    claim().inspect(folder)?;
+    for entry in std::fs::read_dir(folder).with_context(|| format!("cannot list {shown}"))? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let is_known = name == "lock" || name.starts_with(marker::NAME) || is_own(&name);
+        ensure!(
+            is_known && entry.file_type()?.is_file(),
+            "{shown} holds {name:?}, which is not part of a dataset, and nothing in it is changed; move it elsewhere, or \
+             choose another name"
+        );
+    }
+    Ok(())
+}
+
+/// Removes a dataset's folder, and nothing that is not part of a dataset. Returns whether nothing is left.
+fn remove(folder: &Path) -> anyhow::Result<bool> {
+    if !folder.exists() {
+        return Ok(true);
+    }
+    claim().take(folder)?;
+    Ok(marker::remove_own(folder, FolderKind::Dataset, &is_own)?)
+}
+
+/// Removes a folder into which abandoned threads may still write. Retries because they may add
+/// files; their writes fail once the folder is gone.
+pub(crate) fn remove_unfinished(folder: &Path) {
+    for _ in 0..10 {
+        if remove(folder).is_ok_and(|is_gone| is_gone) {
+            return;
+        }
+    }
+}
+
+/// A dataset that is being made, in a folder beside its place that nobody else writes to.
+#[derive(Debug)]
+pub struct Draft {
+    folder: PathBuf,
+    place: PathBuf,
+    /// Where a dataset goes that is replaced; `None` if none may be.
+    old: Option<PathBuf>,
+    lock: Lock,
+}
+
+impl Draft {
+    /// Begins the dataset `name` of the folder `datasets` in its subfolder `.VERB-NAME`, without what an interrupted predecessor left
+    /// there. `replace` tells whether it may replace a dataset.
+    ///
+    /// # Errors
+    ///
+    /// If the subfolder holds what is not part of a dataset, or another process is filling it; if the dataset exists and holds
+    /// such a thing. Nothing was changed then.
+    pub fn begin(datasets: &Path, verb: &str, name: &str, replace: bool) -> anyhow::Result<Draft> {
+        std::fs::create_dir_all(datasets)
+            .with_context(|| format!("cannot create {}", datasets.display()))?;
+        let folder = Draft::folder_of(datasets, verb, name);
+        let place = datasets.join(name);
+        let old = replace.then(|| datasets.join(format!(".replaced-{name}")));
+        // Known before the work begins, and not after hours of it.
+        require_own(&folder)?;
+        if let Some(old) = &old {
+            require_own(&place)?;
+            require_own(old)?;
+        }
+        claim().take(&folder)?;
+        let lock = Lock::take(&folder)?;
+        let draft = Draft { folder, place, old, lock };
+        draft.clear()?;
+        Ok(draft)
+    }
+
+    /// The subfolder.
+    pub(crate) fn folder_of(datasets: &Path, verb: &str, name: &str) -> PathBuf {
+        datasets.join(format!(".{verb}-{name}"))
+    }
+
+    /// The path of the folder.
+    pub fn path(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Removes the files of an earlier attempt.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system.
+    pub fn clear(&self) -> anyhow::Result<()> {
+        Ok(marker::remove_files(&self.folder, &is_own)?)
+    }
+
+    /// Removes the folder, unless something was put there that is not part of a dataset.
+    pub fn discard(self) {
+        remove_unfinished(&self.folder);
+    }
+
+    /// Puts the dataset in its place, durably, and removes the one that it replaces.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system; or if what is in its place is being written to, or holds what is not part of a dataset.
+    pub fn publish(self) -> anyhow::Result<()> {
+        let Draft { folder, place, old, lock } = self;
+        let left = |old: &Path| {
+            format!("{} holds what is not part of a dataset; move it elsewhere", old.display())
+        };
+        if let Some(old) = old.as_ref().filter(|_| place.exists()) {
+            ensure!(remove(old)?, left(old));
+            // Again: something may have come in during the work. It is marked, so that it can be removed below.
+            require_own(&place)?;
+            claim().take(&place)?;
+            // No writer may have the replaced dataset open.
+            let _writer = Lock::take(&place)?;
+            std::fs::rename(&place, old)?;
+        }
+        // A folder that is not empty is not replaced by it.
+        std::fs::rename(&folder, &place)
+            .with_context(|| format!("cannot create {}", place.display()))?;
+        let datasets = place.parent().context("a dataset is in a folder")?;
+        File::open(datasets)?.sync_all()?;
+        drop(lock);
+        if let Some(old) = &old {
+            ensure!(remove(old)?, "the dataset was replaced, but {}", left(old));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;
