@@ -3,14 +3,24 @@
 //! A line is written with one call, so a crash leaves at most one torn line at the end. Reading skips
 //! lines that do not parse, and writing starts a new line after a torn one. A full file is renamed
 //! to `NAME.old`. The first failure to write is logged; the journal in memory continues.
+//!
+//! The operator names the file, and may name another program's. So it is appended to only if its lines look like a
+//! journal's ([`require_journal`]), and `NAME.old` is replaced only if its lines do.
 
+use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use engine::act::Line;
 use tracing::warn;
+
+/// Bytes at the start of a file that tell whether it is a journal. No line has as many.
+const HEAD_BYTES: u64 = 64 << 10;
+/// What lines of this version begin with.
+const BEGINNINGS: [&[u8]; 3] = [b"{\"entry\":{", b"{\"realised\":{", b"{\"hold\":{"];
 
 /// A file of lines.
 pub struct Journal {
@@ -26,11 +36,11 @@ impl Journal {
     ///
     /// # Errors
     ///
-    /// If it cannot be created, read or appended to.
+    /// If it cannot be created, read or appended to; if it, or `NAME.old`, is another kind of file.
     pub fn open(path: &Path, bytes_max: u64) -> anyhow::Result<(Journal, Vec<Line>)> {
         let cannot = || format!("cannot use the journal {}", path.display());
-        if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
-            anyhow::bail!("{}: it is not a file", cannot());
+        for file in [path.to_owned(), old_of(path)] {
+            require_journal(&file).with_context(cannot)?;
         }
         let mut file = OpenOptions::new()
             .read(true)
@@ -74,17 +84,91 @@ impl Journal {
     }
 
     /// Begins a new file if `more` bytes do not fit in this one.
-    fn turn(&mut self, more: u64) -> std::io::Result<()> {
+    fn turn(&mut self, more: u64) -> io::Result<()> {
         if self.bytes + more <= self.bytes_max || self.bytes == 0 {
             return Ok(());
         }
-        let mut old = self.path.clone().into_os_string();
-        old.push(".old");
-        std::fs::rename(&self.path, old)?;
-        self.file = OpenOptions::new().append(true).create(true).open(&self.path)?;
+        // Others may have put files in the place of both since the start.
+        if let Some(there) = found(&self.path)? {
+            let ours = self.file.metadata()?;
+            if (there.dev(), there.ino()) != (ours.dev(), ours.ino()) {
+                return Err(io::Error::other("another file is in its place"));
+            }
+            let old = old_of(&self.path);
+            require_journal(&old)?;
+            std::fs::rename(&self.path, old)?;
+        }
+        self.file = OpenOptions::new().append(true).create_new(true).open(&self.path)?;
         self.bytes = 0;
         Ok(())
     }
+}
+
+/// Where a full file goes.
+fn old_of(path: &Path) -> PathBuf {
+    let mut old = OsString::from(path);
+    old.push(".old");
+    old.into()
+}
+
+fn found(path: &Path) -> io::Result<Option<std::fs::Metadata>> {
+    match std::fs::metadata(path) {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Checks that a file is missing, empty, or a journal's.
+fn require_journal(path: &Path) -> io::Result<()> {
+    let Some(found) = found(path)? else { return Ok(()) };
+    let other = |what: &str| {
+        let what =
+            format!("{} {what}: name another file (act.journal), or remove it", path.display());
+        Err(io::Error::new(io::ErrorKind::InvalidData, what))
+    };
+    if !found.is_file() {
+        return other("is not a file");
+    }
+    let mut head = Vec::new();
+    File::open(path)?.take(HEAD_BYTES).read_to_end(&mut head)?;
+    if !is_journal(&head, found.len() > HEAD_BYTES) {
+        return other("exists and is not a journal");
+    }
+    Ok(())
+}
+
+/// Whether the bytes at the start of a file can be a journal's. `is_cut` tells that more follow.
+fn is_journal(head: &[u8], is_cut: bool) -> bool {
+    let mut lines: Vec<&[u8]> = head.split(|byte| *byte == b'\n').collect();
+    if is_cut && lines.pop().is_some() && lines.is_empty() {
+        return false;
+    }
+    let begins = |line: &[u8]| {
+        BEGINNINGS.iter().any(|known| line.starts_with(known) || known.starts_with(line))
+    };
+    let (mut known, mut any) = (false, false);
+    for line in lines {
+        // After a loss of power, a file system may show bytes that were not written as zeros.
+        let line: Vec<u8> = line.iter().copied().filter(|byte| *byte != 0).collect();
+        if line.is_empty() {
+            continue;
+        }
+        any = true;
+        if begins(&line) {
+            known = true;
+        } else if !is_later(&line) {
+            return false;
+        }
+    }
+    known || !any
+}
+
+/// Whether a line may be of a later version: an object with one field, which is an object.
+fn is_later(line: &[u8]) -> bool {
+    let parsed: Result<serde_json::Map<String, serde_json::Value>, _> =
+        serde_json::from_slice(line);
+    parsed.is_ok_and(|it| it.len() == 1 && it.values().all(serde_json::Value::is_object))
 }
 
 fn lines_of(text: &[u8]) -> Vec<Line> {
@@ -120,17 +204,71 @@ mod tests {
     }
 
     #[test]
-    fn a_full_file_is_turned_and_neither_a_folder_nor_garbage_stops_it() {
+    fn a_full_file_is_turned() {
         let folder = tempfile::tempdir().unwrap();
-        assert!(Journal::open(folder.path(), 1 << 20).is_err());
         let path = folder.path().join("journal");
-        std::fs::write(&path, [0xff, b'\n', b'{', b'\n']).unwrap();
         let (mut journal, lines) = Journal::open(&path, 200).unwrap();
         assert!(lines.is_empty());
         (0..20).for_each(|at| journal.append(&[hold(at)]));
         assert!(std::fs::metadata(&path).unwrap().len() <= 200);
         assert!(std::fs::metadata(folder.path().join("journal.old")).unwrap().len() <= 200);
-        let (_, lines) = Journal::open(&path, 200).unwrap();
+        let (mut journal, lines) = Journal::open(&path, 200).unwrap();
         assert_eq!(lines.last(), Some(&hold(19)));
+        // Who took the file away gets a new one.
+        std::fs::rename(&path, folder.path().join("away")).unwrap();
+        (20..40).for_each(|at| journal.append(&[hold(at)]));
+        assert_eq!(Journal::open(&path, 200).unwrap().1.last(), Some(&hold(39)));
+    }
+
+    #[test]
+    fn what_crashes_and_later_versions_leave_is_a_journals() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal");
+        let line = "{\"hold\":{\"on\":true,\"at_unix_us\":1}}\n";
+        for (text, lines) in [
+            (line.to_owned(), 1),
+            (format!("{line}{{\"wish\":{{\"of\":1}}}}\n{line}"), 2),
+            (format!("{line}{{\"entry\":{{\"id\":\n{line}"), 2),
+            (format!("{line}\0\0\0\n{line}\0\0"), 2),
+            ("{\"hol".to_owned(), 0),
+            ("\0\0".to_owned(), 0),
+            (line.repeat(3000), 3000),
+        ] {
+            std::fs::write(&path, &text).unwrap();
+            let (_, read) = Journal::open(&path, 1 << 20).expect(&text);
+            assert_eq!(read.len(), lines, "{text}");
+        }
+    }
+
+    /// A file that the operator named by mistake was appended to, and later renamed over `NAME.old`.
+    #[test]
+    fn another_file_is_neither_appended_to_nor_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal");
+        let old = folder.path().join("journal.old");
+        assert!(Journal::open(folder.path(), 1 << 20).is_err());
+        let long = "x".repeat(100_000);
+        for text in
+            ["notes\n", "{\"a\":1}\n", "{\"a\":{}}\n{\"b\":2}\n", "\u{ff}\n{\n", "[]", &long]
+        {
+            for file in [&path, &old] {
+                std::fs::write(file, text).unwrap();
+                let error = Journal::open(&path, 1 << 20).err().expect(text);
+                assert!(format!("{error:#}").contains("is not a journal"), "{error:#}");
+                assert_eq!(std::fs::read_to_string(file).unwrap(), text);
+                std::fs::remove_file(file).unwrap();
+            }
+        }
+        // One that comes in later.
+        let (mut journal, _) = Journal::open(&path, 200).unwrap();
+        std::fs::write(&old, "notes\n").unwrap();
+        (0..20).for_each(|at| journal.append(&[hold(at)]));
+        assert_eq!(std::fs::read_to_string(&old).unwrap(), "notes\n");
+        std::fs::remove_file(&old).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "notes\n").unwrap();
+        (0..20).for_each(|at| journal.append(&[hold(at)]));
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "notes\n");
+        assert!(!old.exists());
     }
 }
