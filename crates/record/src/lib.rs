@@ -20,7 +20,7 @@ pub use read::{ReadError, RunFolder};
 pub use times::{Times, short_key};
 
 use std::fs::{self, File};
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -29,6 +29,9 @@ use serde::{Deserialize, Serialize};
 
 /// Version of the run folder's format.
 pub const FORMAT: u32 = 1;
+
+/// The files of a run folder that [`RunWriter`] makes.
+const FILES: [&str; 6] = ["run.toml", "windows", "samples", "times", "host", "steps"];
 
 /// The content of `run.toml`: the description of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -101,22 +104,40 @@ pub struct RunWriter {
 }
 
 impl RunWriter {
-    /// Creates the folder and its `run.toml`. It is an error if the folder contains a run already:
-    /// runs are never overwritten.
+    /// Creates the folder, its `run.toml` and empty files beside. It is an error if one of them exists: nothing is
+    /// overwritten, be it a run or another's file of such a name. Other files in the folder stay as they are.
     pub fn create(dir: &Path, run: &Run) -> anyhow::Result<RunWriter> {
         let shown = dir.display();
         fs::create_dir_all(dir).with_context(|| format!("cannot create the run folder {shown}"))?;
-        if dir.join("run.toml").exists() {
-            anyhow::bail!("{shown} holds a run already; name another folder, or remove it first");
+        // Before the first file is made, so that a refused folder is unchanged.
+        for name in FILES {
+            let is_free = match fs::symlink_metadata(dir.join(name)) {
+                Ok(_) => false,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => true,
+                Err(error) => {
+                    return Err(error).with_context(|| format!("cannot use {shown}/{name}"));
+                }
+            };
+            anyhow::ensure!(
+                is_free || name != "run.toml",
+                "{shown} holds a run already; name another folder, or remove it first"
+            );
+            anyhow::ensure!(
+                is_free,
+                "{shown}/{name} exists, and is not overwritten; name another folder for the run"
+            );
         }
         let text = toml::to_string(run).context("run.toml cannot be written as TOML")?;
-        fs::write(dir.join("run.toml"), text)
-            .with_context(|| format!("cannot write {shown}/run.toml"))?;
         let open = |name: &str| -> anyhow::Result<BufWriter<File>> {
-            let file = File::create(dir.join(name))
+            let file = File::create_new(dir.join(name))
                 .with_context(|| format!("cannot write {shown}/{name}"))?;
             Ok(BufWriter::new(file))
         };
+        let mut description = open("run.toml")?;
+        description
+            .write_all(text.as_bytes())
+            .and_then(|()| description.flush())
+            .with_context(|| format!("cannot write {shown}/run.toml"))?;
         Ok(RunWriter {
             dir: dir.to_owned(),
             windows: open("windows")?,
@@ -183,4 +204,55 @@ fn append<T: Serialize>(
             .with_context(|| format!("cannot write {}/{name}", dir.display()))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run() -> Run {
+        Run {
+            format: FORMAT,
+            version: "test".to_owned(),
+            kind: "load".to_owned(),
+            start_unix_us: 1,
+            laboratory: None,
+            machine: Machine::here(),
+            asked: toml::Table::new(),
+        }
+    }
+
+    fn refused(dir: &Path, part: &str) {
+        let error = RunWriter::create(dir, &run()).err().expect(part).to_string();
+        assert!(error.contains(part), "{error}");
+    }
+
+    /// A file `windows` in a folder without `run.toml` was emptied.
+    #[test]
+    fn no_file_is_overwritten_and_a_refused_folder_is_unchanged() {
+        for name in FILES {
+            let folder = tempfile::tempdir().unwrap();
+            fs::write(folder.path().join(name), "precious").unwrap();
+            let part = if name == "run.toml" { "holds a run already" } else { name };
+            refused(folder.path(), part);
+            assert_eq!(fs::read_to_string(folder.path().join(name)).unwrap(), "precious");
+            assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        }
+        // A link that leads nowhere would be a file elsewhere.
+        let folder = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink(folder.path().join("x"), folder.path().join("host")).unwrap();
+        refused(folder.path(), "host");
+        assert!(!folder.path().join("x").exists());
+    }
+
+    #[test]
+    fn other_files_beside_a_run_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("notes"), "precious").unwrap();
+        let mut writer = RunWriter::create(folder.path(), &run()).unwrap();
+        writer.flush().unwrap();
+        assert_eq!(RunFolder::read(folder.path()).unwrap().run, run());
+        assert_eq!(fs::read_to_string(folder.path().join("notes")).unwrap(), "precious");
+        refused(folder.path(), "holds a run already");
+    }
 }
