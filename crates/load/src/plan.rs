@@ -18,7 +18,8 @@ pub struct Plan {
     /// the key; `s3://BUCKET[/PREFIX]?endpoint=http[s]://HOST:PORT`; `memcached://HOST:PORT`; `file:///PATH` of a
     /// folder, or of a block device or file.
     pub url: String,
-    /// Overwrite a block device or a file, if the URL is one.
+    /// Write where the URL is `file://`: overwrite the block device or the file, or make and remove files in the folder. The
+    /// caller has made sure that the folder is a load generator's.
     pub destroy: bool,
     /// Request the URL as it is, without a key.
     pub fixed: bool,

@@ -128,6 +128,7 @@ pub(super) fn run(
             all.dedup();
             let made = Folder::create(path, bytes_of_objects(&all))?;
             plan.url = format!("file://{}", made.path().display());
+            plan.destroy = true;
             folder = Some(made);
         } else {
             plan.destroy = flags.destroy;

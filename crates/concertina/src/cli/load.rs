@@ -11,7 +11,7 @@ use anyhow::Context;
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::load_options::{LoadOptions, TARGETS};
+use super::load_options::{LoadOptions, TARGETS, claim};
 use crate::cli::output::{errln, out, outln};
 use load::{
     Arrivals, Keys, Length, Load, Plan, Popularity, Progress, Size, Speed, Streams, Summary,
@@ -299,7 +299,8 @@ impl Flags {
         if !self.schedule.is_empty() && length.is_some() {
             anyhow::bail!("a schedule sets its own length: leave out --duration and --requests");
         }
-        let plan = self.options.plan(self.load()?, self.keys(), self.fill_clients)?;
+        let mut plan = self.options.plan(self.load()?, self.keys(), self.fill_clients)?;
+        plan.destroy = claim(&plan)?;
         Ok(Plan {
             warmup: Some(warmup),
             warmup_rate: self.warmup_rate,

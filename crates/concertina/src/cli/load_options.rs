@@ -9,6 +9,7 @@ use clap::ValueEnum;
 use super::load::{default_out, popularity, seconds, size};
 use load::client::Credentials;
 use load::{Keys, Load, Plan, Popularity, Size, Think};
+use origin::marker::{Claim, FolderKind};
 
 /// The forms of a service's address, for the end of both helps.
 pub(super) const TARGETS: &str = "\
@@ -18,7 +19,8 @@ Services:
   's3://BUCKET?endpoint=http://HOST:PORT'   objects of an S3-compatible store; &region=, if not us-east-1.
                                      Signed with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or --credentials
   memcached://HOST:PORT              get, set and delete of the text protocol; --multi-get for several keys
-  file:///PATH                       a folder, a file for each key; of a block device or file parts, which are only read
+  file:///PATH                       a folder, a file for each key, written only if the folder was empty or an earlier load
+                                     wrote there; of a block device or file parts, which are only read
 Write https:// instead of http:// for TLS; --ca-file adds certificates that the system does not know.";
 
 /// The distribution of think times.
@@ -186,6 +188,27 @@ impl LoadOptions {
                  requests without a signature"
             ),
         }
+    }
+}
+
+/// Claims the folder of a `file://` URL for the objects of loads, if it is empty or has been claimed before. Returns whether it may
+/// be written to.
+///
+/// # Errors
+/// If the plan writes and the folder is another's, or its marker cannot be written.
+pub fn claim(plan: &Plan) -> anyhow::Result<bool> {
+    let Some(folder) = plan.url.strip_prefix("file://").map(Path::new) else { return Ok(false) };
+    if !folder.is_dir() {
+        return Ok(false);
+    }
+    let claim = Claim::new(FolderKind::Load, None);
+    let writes = plan.fill.is_some()
+        || matches!(&plan.keys, Keys::Synthetic { read_share, .. } if *read_share < 1.0);
+    match claim.inspect(folder) {
+        // Reads of others' files are measured as they are. Of a trace it is not known yet whether it writes; each write is
+        // refused then.
+        Err(_) if !writes => Ok(false),
+        _ => Ok(claim.take(folder).map(|_| true)?),
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use clap::ValueEnum;
 
 use super::load::{bar, missing, seconds, watch_interrupts};
-use super::load_options::{LoadOptions, TARGETS};
+use super::load_options::{LoadOptions, TARGETS, claim};
 use super::measure_predict::{Wanted, learn, wanted};
 use crate::cli::output::{errln, out, outln};
 use crate::measure::{Ended, Measurement, Place, Settings, Sweep, Until, run as go};
@@ -238,6 +238,7 @@ impl Flags {
         let plan = self.options.plan(Load::Nothing, self.options.generated(), FILL_CLIENTS)?;
         Ok(Settings {
             plan: Plan {
+                destroy: claim(&plan)?,
                 fill: plan.fill.map(|clients| clients.min(plan.connections)),
                 warmup: Some(Length::Seconds(self.warmup)),
                 length: Some(Length::Seconds(self.duration)),

@@ -45,12 +45,10 @@ pub(crate) struct Files {
 }
 
 enum Place {
-    Folder,
+    /// A folder, and whether files in it may be written and removed.
+    Folder { writes: bool },
     /// A device or file of this many bytes, and whether it may be overwritten.
-    Whole {
-        bytes: u64,
-        writes: bool,
-    },
+    Whole { bytes: u64, writes: bool },
 }
 
 impl std::fmt::Display for Files {
@@ -60,17 +58,22 @@ impl std::fmt::Display for Files {
 }
 
 impl Files {
-    /// Checks a path. What is at a device or file is overwritten only with `destroy`.
+    /// Checks a path. What is at a device or file is overwritten only with `destroy`, and nothing is written or removed in a folder
+    /// without it.
     pub fn open(path: &Path, destroy: bool, verify: bool) -> Result<Files, String> {
         let named = |what: &str, error: io::Error| format!("{what}: {error}");
         let metadata = path.metadata().map_err(|e| named("it cannot be opened", e))?;
         let kind = metadata.file_type();
-        let mut files = Files { path: path.to_owned(), place: Place::Folder, direct: true, verify };
-        if kind.is_dir() {
-            let probe = path.join(format!(".probe-{}", std::process::id()));
-            let tried = files.probe(&probe);
-            let _ = std::fs::remove_file(&probe);
-            files.direct = tried.map_err(|e| match e.kind() {
+        let mut files = Files {
+            path: path.to_owned(),
+            place: Place::Folder { writes: destroy },
+            direct: true,
+            verify,
+        };
+        if kind.is_dir() && !destroy {
+            files.direct = files.reads_directly(path).map_err(|e| named("it cannot be read", e))?;
+        } else if kind.is_dir() {
+            files.direct = files.probe(path).map_err(|e| match e.kind() {
                 io::ErrorKind::StorageFull => format!("its disk is full ({e}): free some room"),
                 _ => named("no file can be written in it", e),
             })?;
@@ -101,21 +104,42 @@ impl Files {
     /// How many bytes the device or file has; `None` of a folder.
     pub fn bytes(&self) -> Option<u64> {
         match self.place {
-            Place::Folder => None,
+            Place::Folder { .. } => None,
             Place::Whole { bytes, .. } => Some(bytes / BLOCK as u64 * BLOCK as u64),
         }
     }
 
-    /// Whether a file can be written without the page cache.
-    fn probe(&self, path: &Path) -> io::Result<bool> {
+    /// Whether the files of a folder can be read without the page cache, by the first of them.
+    fn reads_directly(&self, folder: &Path) -> io::Result<bool> {
+        for entry in std::fs::read_dir(folder)? {
+            let entry = entry?;
+            if entry.file_type()?.is_file() {
+                let opened = self.options().read(true).open(entry.path());
+                return Ok(!opened.is_err_and(|error| error.kind() == io::ErrorKind::InvalidInput));
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether a file of a folder can be written without the page cache. The file that is written is removed.
+    fn probe(&self, folder: &Path) -> io::Result<bool> {
         let mut buffer = Buffer::new();
         let mut write = |direct: bool| -> io::Result<()> {
+            let path = folder.join(format!(".probe-{:016x}", rand::random::<u64>()));
             let mut options = OpenOptions::new();
-            options.write(true).create(true).truncate(false);
+            options.write(true).create_new(true);
             if direct {
                 options.custom_flags(OFlags::DIRECT.bits() as i32);
             }
-            options.open(path)?.write_all_at(buffer.room(BLOCK), 0)
+            let opened = options.open(&path);
+            // Where O_DIRECT is refused, some systems have made the file before.
+            let is_ours =
+                opened.as_ref().map_or_else(|e| e.kind() == io::ErrorKind::InvalidInput, |_| true);
+            let written = opened.and_then(|file| file.write_all_at(buffer.room(BLOCK), 0));
+            if is_ours {
+                let _ = std::fs::remove_file(&path);
+            }
+            written
         };
         match write(true) {
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
@@ -210,7 +234,9 @@ impl Files {
     /// The file of a key.
     fn path_of(&self, key: &[u8]) -> PathBuf {
         match self.place {
-            Place::Folder => self.path.join(percent_encode(key, NON_ALPHANUMERIC).to_string()),
+            Place::Folder { .. } => {
+                self.path.join(percent_encode(key, NON_ALPHANUMERIC).to_string())
+            }
             Place::Whole { .. } => self.path.clone(),
         }
     }
@@ -260,8 +286,17 @@ impl Files {
             let why = "the device or file is opened for reads only; --destroy overwrites it";
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
         }
-        let create = matches!(self.place, Place::Folder);
-        let file = self.options().write(true).create(create).open(self.path_of(key))?;
+        let create = matches!(self.place, Place::Folder { .. });
+        if create {
+            self.require_writes()?;
+        }
+        let mut options = self.options();
+        if create {
+            // A link that somebody put there would lead to another's file.
+            let direct = if self.direct { OFlags::DIRECT } else { OFlags::empty() };
+            options.custom_flags((direct | OFlags::NOFOLLOW).bits() as i32);
+        }
+        let file = options.write(true).create(create).open(self.path_of(key))?;
         let body = Body { key: key_hash(key), size };
         let (blocks, mut written) = (size.div_ceil(BLOCK as u64) * BLOCK as u64, 0);
         while written < blocks.min(most) {
@@ -280,9 +315,18 @@ impl Files {
 
     fn delete(&self, key: &[u8]) -> io::Result<()> {
         match self.place {
-            Place::Folder => std::fs::remove_file(self.path_of(key)),
+            Place::Folder { .. } => {
+                self.require_writes()?;
+                std::fs::remove_file(self.path_of(key))
+            }
             Place::Whole { .. } => Err(io::ErrorKind::Unsupported.into()),
         }
+    }
+
+    fn require_writes(&self) -> io::Result<()> {
+        let Place::Folder { writes: false } = self.place else { return Ok(()) };
+        let why = "the folder holds files that no load generator wrote, so it is only read; name an empty folder to write";
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
     }
 }
 
@@ -396,7 +440,7 @@ mod tests {
     #[test]
     fn files_of_a_folder_are_written_read_and_deleted() {
         let dir = tempfile::tempdir().unwrap();
-        let files = Arc::new(Files::open(dir.path(), false, true).unwrap());
+        let files = Arc::new(Files::open(dir.path(), true, true).unwrap());
         for size in [0, 1, 4096, 5000, (2 << 20) + 7] {
             assert_eq!(ask(&files, Operation::Put, "a/../b", size).0, 200, "{size}");
             assert_eq!(ask(&files, Operation::Get, "a/../b", size), (200, size, String::new()));
@@ -411,6 +455,27 @@ mod tests {
         std::fs::rename(dir.path().join("x"), dir.path().join("y")).unwrap();
         let (status, _, text) = ask(&files, Operation::Get, "y", 100);
         assert!(status == 500 && text.contains("other bytes"), "{status} {text}");
+    }
+
+    #[test]
+    fn a_folder_of_others_is_read_and_unchanged() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("k"), "precious").unwrap();
+        std::fs::write(dir.path().join("other"), "precious").unwrap();
+        let reads = Arc::new(Files::open(dir.path(), false, false).unwrap());
+        assert_eq!(ask(&reads, Operation::Get, "k", 8), (200, 8, String::new()));
+        for operation in [Operation::Put, Operation::Delete] {
+            let (status, _, text) = ask(&reads, operation, "k", 4096);
+            assert!(status == 403 && text.contains("name an empty folder"), "{status} {text}");
+        }
+        // Nor are links followed where files may be written.
+        let writes = Arc::new(Files::open(dir.path(), true, false).unwrap());
+        std::os::unix::fs::symlink(dir.path().join("other"), dir.path().join("l")).unwrap();
+        assert_eq!(ask(&writes, Operation::Put, "l", 4096).0, 500);
+        for file in ["k", "other"] {
+            assert_eq!(std::fs::read_to_string(dir.path().join(file)).unwrap(), "precious");
+        }
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 3, "no probe is left");
     }
 
     #[test]

@@ -196,8 +196,8 @@ impl Target {
         Ok(Target { address, host, protocol, secure: None })
     }
 
-    /// The files of a folder, or parts of a block device or file: `file:///PATH`. A device or file is overwritten
-    /// only with `destroy`; `verify`: the bytes of reads are compared.
+    /// The files of a folder, or parts of a block device or file: `file:///PATH`. Nothing is written
+    /// without `destroy`; `verify`: the bytes of reads are compared.
     pub fn local(url: &str, destroy: bool, verify: bool) -> Result<Target, TargetError> {
         let path = url.strip_prefix("file://").filter(|path| path.starts_with('/'));
         let path = path.ok_or_else(|| malformed(url, "write file:///PATH, from the root"))?;
