@@ -4,7 +4,8 @@ use std::fmt;
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::PathBuf;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -174,8 +175,8 @@ impl Write for Stream {
 /// A listening socket.
 pub(crate) enum Listener {
     Tcp(mio::net::TcpListener),
-    /// With the path, which is removed at the end.
-    Unix(mio::net::UnixListener, PathBuf),
+    /// With the path, which is removed at the end, and the socket's device and inode.
+    Unix(mio::net::UnixListener, PathBuf, Inode),
 }
 
 impl Listener {
@@ -208,16 +209,11 @@ impl Listener {
                 Ok(Listener::Tcp(mio::net::TcpListener::from_std(listener)))
             }
             Address::Unix(path) => {
-                // A socket that nobody listens on is left from a process that was killed.
-                if std::os::unix::net::UnixStream::connect(path).is_ok() {
-                    bail!("cannot listen on unix:{}: another process does", path.display());
-                }
-                if std::fs::symlink_metadata(path).is_ok_and(|m| is_socket(&m)) {
-                    let _ = std::fs::remove_file(path);
-                }
-                let listener = mio::net::UnixListener::bind(path)
-                    .with_context(|| format!("cannot listen on unix:{}", path.display()))?;
-                Ok(Listener::Unix(listener, path.clone()))
+                remove_dead(path)?;
+                let cannot = || format!("cannot listen on unix:{}", path.display());
+                let listener = mio::net::UnixListener::bind(path).with_context(cannot)?;
+                let own = inode_of(path).with_context(cannot)?;
+                Ok(Listener::Unix(listener, path.clone(), own))
             }
         }
     }
@@ -225,14 +221,14 @@ impl Listener {
     pub(crate) fn address(&self) -> io::Result<Address> {
         match self {
             Listener::Tcp(listener) => listener.local_addr().map(Address::Tcp),
-            Listener::Unix(_, path) => Ok(Address::Unix(path.clone())),
+            Listener::Unix(_, path, _) => Ok(Address::Unix(path.clone())),
         }
     }
 
     pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         match self {
             Listener::Tcp(listener) => registry.register(listener, token, Interest::READABLE),
-            Listener::Unix(listener, _) => registry.register(listener, token, Interest::READABLE),
+            Listener::Unix(listener, ..) => registry.register(listener, token, Interest::READABLE),
         }
     }
 
@@ -243,20 +239,74 @@ impl Listener {
                 stream.set_nodelay(true)?;
                 Stream::Tcp(stream)
             }
-            Listener::Unix(listener, _) => Stream::Unix(listener.accept()?.0),
+            Listener::Unix(listener, ..) => Stream::Unix(listener.accept()?.0),
         })
     }
 }
 
-fn is_socket(metadata: &std::fs::Metadata) -> bool {
-    use std::os::unix::fs::FileTypeExt as _;
-    metadata.file_type().is_socket()
+/// What tells a file from another of its name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Inode {
+    device: u64,
+    number: u64,
+}
+
+fn inode_of(path: &Path) -> io::Result<Inode> {
+    let found = std::fs::symlink_metadata(path)?;
+    Ok(Inode { device: found.dev(), number: found.ino() })
+}
+
+/// Removes a socket that nobody listens on: it is left from a process that was killed, and has no content. Nothing else is removed: a
+/// file, or a socket that does not say that it is dead, makes binding fail.
+fn remove_dead(path: &Path) -> anyhow::Result<()> {
+    let Err(error) = std::os::unix::net::UnixStream::connect(path) else {
+        bail!("cannot listen on unix:{}: another process does", path.display());
+    };
+    let is_socket = || std::fs::symlink_metadata(path).is_ok_and(|it| it.file_type().is_socket());
+    if error.kind() == io::ErrorKind::ConnectionRefused && is_socket() {
+        let _ = std::fs::remove_file(path);
+    }
+    Ok(())
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Listener::Unix(_, path) = self {
+        // A process that started meanwhile may have put its own in the place.
+        if let Listener::Unix(_, path, own) = self
+            && inode_of(path).is_ok_and(|there| there == *own)
+        {
             let _ = std::fs::remove_file(path);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bind(path: &Path) -> anyhow::Result<Listener> {
+        Listener::bind(&Address::Unix(path.to_owned()), "memcached.listen")
+    }
+
+    #[test]
+    fn only_a_dead_socket_is_removed_and_only_the_own_one_at_the_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        std::fs::write(&path, "precious").unwrap();
+        assert!(bind(&path).is_err());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
+        std::fs::remove_file(&path).unwrap();
+        // Left by a process that was killed.
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        let first = bind(&path).unwrap();
+        let error = bind(&path).err().expect("it is in use").to_string();
+        assert!(error.contains("another process does"), "{error}");
+        // Another's that took the name.
+        std::fs::remove_file(&path).unwrap();
+        let second = bind(&path).unwrap();
+        drop(first);
+        assert!(std::os::unix::net::UnixStream::connect(&path).is_ok());
+        drop(second);
+        assert!(!path.exists());
     }
 }
