@@ -191,8 +191,7 @@ pub fn run(options: Options) -> anyhow::Result<Finished> {
         Some(out) => provenance::chosen_folder(&out).map(|()| out)?,
         None => provenance::new_folder(&folder.join("record"), short)?,
     };
-    std::fs::create_dir_all(&scratch)
-        .with_context(|| format!("cannot make {}", scratch.display()))?;
+    claim_scratch(&scratch)?;
     let provenance = Provenance::begin(&folder, &name, &out, short)?;
     let context = Context { folder, out, scratch, short, quiet, provenance };
     match experiment(&context).and_then(|claims| context.record(&claims)) {
@@ -210,10 +209,49 @@ pub fn run(options: Options) -> anyhow::Result<Finished> {
     }
 }
 
+/// The file that tells the folder for data and logs from others.
+const SCRATCH: &str = ".experiments";
+
+/// Makes the folder for data and logs. Experiments remove and overwrite in it what an attempt before left, so one that is
+/// not empty must be of an earlier run.
+fn claim_scratch(folder: &Path) -> anyhow::Result<()> {
+    let shown = folder.display();
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {shown}"))?;
+    if folder.join(SCRATCH).is_file() {
+        return Ok(());
+    }
+    let mut entries = std::fs::read_dir(folder).with_context(|| format!("cannot list {shown}"))?;
+    if let Some(entry) = entries.next().transpose()? {
+        let name = entry.file_name();
+        bail!("{shown} holds {name:?} and no {SCRATCH}; name an empty or a new folder (--scratch)");
+    }
+    std::fs::File::create_new(folder.join(SCRATCH))
+        .map(|_| ())
+        .with_context(|| format!("cannot write {shown}/{SCRATCH}"))
+}
+
 fn name_of(folder: &Path) -> anyhow::Result<String> {
     let real = folder
         .canonicalize()
         .with_context(|| format!("there is no experiment folder {}", folder.display()))?;
     let name = real.file_name().map(|name| name.to_string_lossy().into_owned());
     name.with_context(|| format!("{} is not the folder of an experiment", folder.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_empty_folder_or_an_earlier_one_is_for_data_and_logs() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("a.jpg"), "precious").unwrap();
+        let error = claim_scratch(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("a.jpg"), "{error}");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+        let new = folder.path().join("new");
+        claim_scratch(&new).unwrap();
+        std::fs::write(new.join("data"), "").unwrap();
+        claim_scratch(&new).unwrap();
+    }
 }
