@@ -75,6 +75,11 @@ pub fn html(comparison: &Comparison, page: &Page) -> String {
 /// Identifies a file as an earlier report, which may be overwritten.
 pub const GENERATOR: &str = "concertina report";
 
+/// Whether a text is a page that [`html()`] made.
+pub fn is_page(text: &str) -> bool {
+    text.contains(&format!("<meta name=\"generator\" content=\"{GENERATOR}\">"))
+}
+
 fn laboratory(comparison: &Comparison, out: &mut String) {
     for note in &comparison.laboratory {
         let _ = writeln!(

@@ -37,7 +37,7 @@ mod uncertainty;
 
 pub use compare::{Comparison, Row, largest_rate};
 pub use error::Error;
-pub use html::{GENERATOR, Page, html};
+pub use html::{GENERATOR, Page, html, is_page};
 pub use objective::Objective;
 pub use steps::{Observed, Selection, StepChoice};
 pub use table::{model_text, table};
@@ -109,6 +109,17 @@ pub fn fit_service(
     fitted.model.widen(&Coarse { service_s, memory_s, fast, ..Coarse::default() })?;
     fitted.model.warnings.extend(uncertainty::warnings(observed));
     Ok(fitted)
+}
+
+/// Writes a file that does not exist yet.
+///
+/// # Errors
+/// If it exists, or cannot be written.
+pub fn write_new(path: &Path, text: &str) -> anyhow::Result<()> {
+    let shown = path.display();
+    let written = std::fs::File::create_new(path)
+        .and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()));
+    written.with_context(|| format!("cannot write {shown}"))
 }
 
 /// Writes a file atomically: the complete text or nothing. An existing file is replaced only if

@@ -435,6 +435,14 @@ fn symbol(class: &str, shape: Shape, x: f64, y: f64) -> String {
     }
 }
 
+/// What a standalone plot begins with.
+const HEAD: &str = "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"plot\" viewBox=\"0 0 ";
+
+/// Whether a text is a plot that [`standalone`] made.
+pub fn is_plot(text: &str) -> bool {
+    text.starts_with(HEAD)
+}
+
 /// Renders plots below each other as a standalone SVG file, followed by notes as lines of text.
 pub fn standalone(plots: &[Plot], notes: &[String]) -> String {
     let mut y = 0.0;
@@ -457,7 +465,7 @@ pub fn standalone(plots: &[Plot], notes: &[String]) -> String {
     }
     let height = y + 10.0;
     format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"plot\" viewBox=\"0 0 {WIDTH} {height:.0}\" \
+        "{HEAD}{WIDTH} {height:.0}\" \
          width=\"{:.0}\" height=\"{:.0}\">\n<style>{COLOURS}{STYLE}</style>\n\
          <rect width=\"100%\" height=\"100%\" style=\"fill:var(--paper)\"/>\n{body}</svg>\n",
         WIDTH * 1.5,

@@ -7,7 +7,7 @@ use model::Model;
 use report::compare::warnings_of;
 use report::objective::{digits, time};
 use report::table::percent;
-use report::{Comparison, GENERATOR, Objective, Observed, Page, Selection, Service, StepChoice};
+use report::{Comparison, Objective, Observed, Page, Selection, Service, StepChoice};
 use serde::Serialize;
 
 use crate::measure::{At, Measurement, Point, Search};
@@ -162,7 +162,7 @@ fn draw(fitted: &Service, dir: &Path, rates: &[f64], within_s: &[f64]) -> anyhow
         ],
     };
     let html = report::html(&comparison, &page);
-    report::write_whole(&path, &html, |old| old.contains(GENERATOR))?;
+    report::write_whole(&path, &html, report::is_page)?;
     Ok(path)
 }
 

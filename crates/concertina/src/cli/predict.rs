@@ -166,7 +166,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let objectives = objectives.collect::<Result<Vec<_>, _>>()?;
     if let Some(path) = &args.plot {
         let text = plot(&model, &limits, &args, &answers);
-        report::write_whole(path, &text, |old| old.starts_with("<svg"))?;
+        report::write_whole(path, &text, svg::is_plot)?;
     }
     if args.json {
         outln!("{:#}", json(&model, &limits, &args, &answers, &objectives, spread.as_ref())?);

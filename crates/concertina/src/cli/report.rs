@@ -6,9 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 
 use crate::cli::output::{out, outln};
-use report::{
-    self, Comparison, GENERATOR, Objective, Observed, Page, Selection, StepChoice, objective,
-};
+use report::{self, Comparison, Objective, Observed, Page, Selection, StepChoice, objective};
 
 /// Arguments of the command.
 #[derive(clap::Args)]
@@ -78,7 +76,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         ],
     };
     let html = report::html(&comparison, &page);
-    report::write_whole(&args.out, &html, |old| old.contains(GENERATOR))?;
+    report::write_whole(&args.out, &html, report::is_page)?;
     if args.json {
         outln!("{}", serde_json::to_string_pretty(&comparison).context("cannot write JSON")?);
     } else {

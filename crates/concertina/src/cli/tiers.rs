@@ -139,7 +139,6 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Row { what, memory_share, hot_share, bulk_share, bulk_reads_per_node, mean_read_ms }
     });
     if let Some(path) = &args.curves {
-        let shown = path.display();
         let node = node(memory * nodes, more * nodes, nodes);
         // Shown on terminals alone.
         let bar = indicatif::ProgressBar::new(0).with_message("curves");
@@ -148,7 +147,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             bar.inc(1);
         });
         bar.finish_and_clear();
-        std::fs::write(path, file.text()?).with_context(|| format!("cannot write {shown}"))?;
+        report::write_whole(path, &file.text()?, CurvesFile::is_text)?;
     }
     if args.json {
         outln!("{}", serde_json::to_string_pretty(&rows)?);

@@ -61,7 +61,7 @@ impl Catalogue {
             // 2,000 requests/s, as in the original. The demo sets its own rates.
             let _ = writeln!(text, "{},k{key},{size},get", row / 2);
         }
-        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        report::write_new(path, &text)?;
         Ok(Catalogue {
             path: path.to_owned(),
             description: describe("generated keys, Zipf(0.99)", &requests),

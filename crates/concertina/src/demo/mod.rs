@@ -85,7 +85,7 @@ const LATE_MAX: f64 = 0.03;
 
 /// The options of a demo.
 pub struct Plan {
-    /// Folder for all output; must not exist yet.
+    /// Folder for all output; new or empty.
     pub dir: PathBuf,
     /// A trace to replay; `None` generates one with published statistics.
     pub trace: Option<PathBuf>,
@@ -123,8 +123,7 @@ pub fn run(plan: &Plan) -> anyhow::Result<Finished> {
             eprintln!("{what}");
         }
     };
-    std::fs::create_dir_all(&plan.dir)
-        .with_context(|| format!("cannot make the folder {}", plan.dir.display()))?;
+    make_empty(&plan.dir)?;
     let catalogue = match &plan.trace {
         Some(trace) => Catalogue::of_trace(trace, ROWS)?,
         None => Catalogue::generated(&plan.dir.join("trace.csv"), ROWS)?,
@@ -197,10 +196,10 @@ pub fn run(plan: &Plan) -> anyhow::Result<Finished> {
         rates.iter().filter(|(_, fitted)| !fitted).map(|(rate, _)| *rate).collect();
     let (model, comparison) = judge(runs, &judged)?;
     let model_file = plan.dir.join("model.toml");
-    write(&model_file, &model.to_toml()?)?;
+    report::write_new(&model_file, &model.to_toml()?)?;
     let report_file = plan.dir.join("report.html");
     let page = Page { title: "Demo".to_owned(), commands: vec![plan.command()] };
-    write(&report_file, &report::html(&comparison, &page))?;
+    report::write_new(&report_file, &report::html(&comparison, &page))?;
     Ok(Finished { comparison, model, report: report_file, model_file })
 }
 
@@ -387,8 +386,18 @@ fn judge(
     Ok((model, comparison))
 }
 
-fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+/// Makes the folder of a demo. One that is not empty is refused, be it another demo's: run folders in it are never
+/// overwritten, and files of the demo's names may be another's.
+fn make_empty(folder: &Path) -> anyhow::Result<()> {
+    let shown = folder.display();
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {shown}"))?;
+    let mut entries =
+        std::fs::read_dir(folder).with_context(|| format!("cannot list the folder {shown}"))?;
+    if let Some(entry) = entries.next().transpose()? {
+        let name = entry.file_name();
+        anyhow::bail!("{shown} holds {name:?}; name an empty or a new folder for the demo (--dir)");
+    }
+    Ok(())
 }
 
 fn server_config(

@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
 use model::capacity::MixPart;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
@@ -63,7 +62,7 @@ impl Requests {
                 let _ = writeln!(text, "0,s{size}-{object},{size},{op}");
             }
         }
-        std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
+        report::write_new(file, &text)?;
         Ok(Requests { file: file.to_owned(), objects })
     }
 

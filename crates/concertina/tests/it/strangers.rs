@@ -2,7 +2,7 @@
 //! (docs/decisions/0014-what-is-removed.md).
 
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Command, Output};
 
 use serve::Server;
 use serve::config::Config;
@@ -85,6 +85,8 @@ fn a_dataset_that_is_pushed_removes_nothing_else_in_the_folder_of_copies() {
     run(folder, &["append", "photos", "-"], "four\n");
     answer(folder, &["push", "photos", "--server", url, "--replace"]);
     until("the first version is gone", || !first.join("000001.shard").exists());
+    let count = ["count", "photos", "four", "--server", url];
+    until("the second version is served", || run(folder, &count, "").stdout == b"1\n");
     strangers.survive();
     // Appends and seals work beside them, and so does the next start.
     assert!(run(folder, &["append", "photos", "-", "--server", url], "five\n").status.success());
@@ -140,5 +142,84 @@ fn an_import_neither_replaces_nor_clears_what_is_not_a_datasets() {
     let strangers = Strangers::put(folder, &["photos/000000000001.log", "photos/000001.shard"]);
     refused(folder, &["append", "photos", "-", "--folder", "."], "x\n", "photos");
     assert!(!folder.join("photos/lock").exists());
+    strangers.survive();
+}
+
+/// Runs the program; what it says on standard error, and whether it succeeded.
+fn concertina(folder: &Path, args: &[&str]) -> (bool, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_concertina"));
+    let output = command.args(args).current_dir(folder).output().unwrap();
+    (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn no_command_writes_over_another_kind_of_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let strangers = Strangers::put(
+        folder,
+        &[
+            "out.toml",
+            "plot.svg",
+            "demo/notes.txt",
+            "run/windows",
+            "survey/requests.csv",
+            "journal",
+            "objects/k0.jpg",
+        ],
+    );
+    let rows: String = (0..200).map(|i| format!("{i},k{},100,get\n", i % 20)).collect();
+    std::fs::write(folder.join("trace.csv"), format!("time_ms,key,size,op\n{rows}")).unwrap();
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../../model.toml");
+    let objects = format!("file://{}/objects", folder.display());
+    let whole = format!("file://{}/journal", folder.display());
+    let steps = ["--duration", "100ms", "--warmup", "10ms", "--quiet"];
+    let cases: [(&[&str], &str); 7] = [
+        (
+            &["tiers", "trace.csv", "--memory", "1KiB", "--hot", "1KiB", "--curves", "out.toml"],
+            "out.toml",
+        ),
+        (&["predict", model, "--plot", "plot.svg"], "plot.svg"),
+        (&["demo", "--dir", "demo", "--quiet"], "notes.txt"),
+        (&["load", &objects, "--rate", "10", "--out", "run"], "windows"),
+        (&["capacity", &objects, "--sizes", "4KiB", "--out", "survey"], "requests.csv"),
+        (&["load", &objects, "--rate", "10", "--fill", "--out", "a"], "k0.jpg"),
+        (&["load", &whole, "--rate", "10", "--out", "b"], "b"),
+    ];
+    for (args, part) in cases {
+        let steps: &[&str] = if matches!(args[0], "load" | "capacity") { &steps } else { &[] };
+        let (is_done, errors) = concertina(folder, &[args, steps].concat());
+        assert!(!is_done && errors.contains(part), "{args:?}: {errors}");
+        strangers.survive();
+    }
+    assert_eq!(std::fs::read_dir(folder.join("objects")).unwrap().count(), 1);
+    let journal = format!("act.journal={}/journal", folder.display());
+    let error = refused_start(folder, &[&journal]);
+    assert!(error.contains("is not a journal"), "{error}");
+    strangers.survive();
+}
+
+/// `concertina load` of a folder writes a file for each key.
+#[test]
+fn a_load_writes_files_only_where_loads_did() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    std::fs::create_dir(folder.join("objects")).unwrap();
+    let url = format!("file://{}/objects", folder.display());
+    let load = |out: &str, more: &[&str]| {
+        let args = ["load", &url, "--rate", "100", "--count", "5", "--out", out, "--quiet"];
+        concertina(folder, &[&args, &["--duration", "200ms", "--warmup", "0s"][..], more].concat())
+    };
+    let (is_done, errors) = load("a", &["--fill"]);
+    assert!(is_done, "{errors}");
+    assert!(folder.join("objects/.concertina").exists());
+    let strangers = Strangers::put(&folder.join("objects"), &["a.jpg"]);
+    assert!(load("b", &["--fill"]).0, "in a folder of its own, whatever was put there");
+    strangers.survive();
+    // Reads of another's files need no marker, and leave none.
+    std::fs::remove_file(folder.join("objects/.concertina")).unwrap();
+    let before = std::fs::read_dir(folder.join("objects")).unwrap().count();
+    assert!(load("c", &[]).0);
+    assert_eq!(std::fs::read_dir(folder.join("objects")).unwrap().count(), before);
     strangers.survive();
 }

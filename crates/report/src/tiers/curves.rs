@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Node, Sampled, Shares};
 
+/// What the second line of a file says.
+const WRITTEN_BY: &str = "Written by `concertina tiers --curves`";
 /// The version that is written.
 const FORMAT: u32 = 1;
 
@@ -111,6 +113,11 @@ impl CurvesFile {
         Ok(file)
     }
 
+    /// Whether a text is that of such a file, of any version.
+    pub fn is_text(text: &str) -> bool {
+        text.contains(WRITTEN_BY)
+    }
+
     /// The file's text.
     ///
     /// # Errors
@@ -118,7 +125,7 @@ impl CurvesFile {
     pub fn text(&self) -> anyhow::Result<String> {
         Ok(format!(
             "# Shares of all requests that memory and hot devices serve, by their bytes in all nodes together.\n\
-             # Written by `concertina tiers --curves`; read by `concertina plan --curves`.\n{}",
+             # {WRITTEN_BY}; read by `concertina plan --curves`.\n{}",
             toml::to_string(self)?
         ))
     }
