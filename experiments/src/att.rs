@@ -133,16 +133,6 @@ struct Length {
 /// Where files are in memory.
 const MEMORY: &str = "/dev/shm";
 
-/// A folder there, until it is dropped.
-struct InMemory(PathBuf);
-
-impl Drop for InMemory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-        let _ = self.0.parent().map(std::fs::remove_dir);
-    }
-}
-
 /// Starts a store and measures it.
 fn survey(
     context: &Context,
@@ -156,8 +146,11 @@ fn survey(
     std::fs::create_dir_all(&scratch)?;
     let out = scratch.join("runs");
     // Files in memory, so that no disk is measured.
-    let folder = PathBuf::from(MEMORY).join(format!("concertina-{}", std::process::id()));
-    let folder = InMemory(folder.join(&store.name));
+    // Programs of other users read in it.
+    let readable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    let mut folder = tempfile::Builder::new();
+    let folder = folder.prefix("concertina-").permissions(readable).tempdir_in(MEMORY)?;
+    let in_memory = folder.path().join(&store.name);
     let share = store.processor_share.unwrap_or(config.processor_share);
     let quota = |pids: &[u32]| Quota::new(&store.name, pids, share);
     let foreign = |kind: Kind| {
@@ -176,11 +169,11 @@ fn survey(
             short_judge_s: None,
             expected: None,
         };
-        placement.of_servers(|| services::start(&service, &context.folder, &folder.0))
+        placement.of_servers(|| services::start(&service, &context.folder, &in_memory))
     };
     match store.kind {
         StoreKind::Node => {
-            let origin = folder.0.join("origin");
+            let origin = in_memory.join("origin");
             std::fs::create_dir_all(&origin)?;
             let path = scratch.join("node.toml");
             lab::write_config(&path, &lab::server(1 << 30, Vec::new(), &origin))?;
@@ -193,7 +186,7 @@ fn survey(
             Ok(survey)
         }
         StoreKind::Swift => {
-            let mut swift = placement.of_servers(|| swift::Swift::start(&folder.0))?;
+            let mut swift = placement.of_servers(|| swift::Swift::start(&in_memory))?;
             let quota = quota(&swift.pids())?;
             let own = [format!("--prefix={}", swift::PREFIX)];
             let survey = measure(config, length, &swift.url, &own, &out, placement)?;

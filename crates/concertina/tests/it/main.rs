@@ -63,3 +63,4 @@ mod simulate;
 mod steady;
 mod strangers;
 mod tidy;
+mod tidy_removals;

@@ -51,11 +51,11 @@ fn manifest_of(name: &str) -> PathBuf {
 }
 
 /// The source files of the workspace that rules hold for.
-fn all_sources() -> Vec<PathBuf> {
+pub fn all_sources() -> Vec<PathBuf> {
     ["crates", "experiments"].iter().flat_map(|folder| sources(&root().join(folder))).collect()
 }
 
-fn root() -> PathBuf {
+pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
@@ -76,7 +76,7 @@ fn sources(dir: &Path) -> Vec<PathBuf> {
     found
 }
 
-fn shown(path: &Path) -> String {
+pub fn shown(path: &Path) -> String {
     path.strip_prefix(root()).unwrap_or(path).display().to_string()
 }
 
