@@ -64,7 +64,7 @@ section! {
         /// Seconds between a change and the measurement of its effect.
         pub judged_after_s: f64 = 30.0,
         /// File for the journal of changes, one JSON object a line; created if missing, otherwise appended to.
-        /// The last 256 entries are kept in memory in any case.
+        /// Another kind of file is refused. The last 256 entries are kept in memory in any case.
         pub journal: Option<PathBuf> = None,
         /// Maximum size of the journal's file. A full file is renamed to NAME.old, replacing an earlier
         /// NAME.old.

@@ -214,9 +214,9 @@ pub enum Kind {
 section! {
     /// Datasets of records, served from the origin.
     pub struct Datasets {
-        /// Folder for local copies of the shards that this node serves; created if missing. It can
-        /// be deleted: missing copies are fetched from the origin again. Unset: no datasets are
-        /// served.
+        /// Folder for local copies of the shards that this node serves; created if missing. It is for
+        /// nothing else: one with other things in it is refused. It can be deleted: missing copies are
+        /// fetched from the origin again. Unset: no datasets are served.
         pub path: Option<PathBuf> = None,
         /// Seconds between checks of the origin for new datasets and for records that other
         /// processes appended: the time within which every process sees them.
