@@ -381,7 +381,7 @@ fn a_crash_while_sealing_loses_nothing() {
             1 => put(&before[2]),
             // The shard was written, the manifest was not.
             2 => before.iter().for_each(put),
-            _ => std::fs::write(place.join(".writing-abc"), b"half").unwrap(),
+            _ => std::fs::write(place.join(".writing-a1B2c3"), b"half").unwrap(),
         }
         assert_eq!(exported(&Dataset::open(&place).unwrap()), expected, "state {state}");
         let mut writer = Writer::open(&place).unwrap();
@@ -389,7 +389,8 @@ fn a_crash_while_sealing_loses_nothing() {
         writer.seal().unwrap();
         assert_eq!(exported(&Dataset::open(&place).unwrap()), expected, "state {state}");
         let left = std::fs::read_dir(&place).unwrap().map(|e| e.unwrap().file_name());
-        let left: Vec<_> = left.filter(|name| name.to_str() != Some("lock")).collect();
+        let is_other = |name: &std::ffi::OsString| name != "lock" && name != ".concertina";
+        let left: Vec<_> = left.filter(is_other).collect();
         assert_eq!(left.len(), 3, "a manifest and two shards: {left:?}");
         drop(writer);
         if state < 2 {
@@ -481,4 +482,31 @@ proptest! {
             prop_assert_eq!(exported(&dataset), text.into_bytes());
         }
     }
+}
+
+/// A writer removed every file that ended with `.shard` or began with `.writing-`, and logs by their numbers.
+#[test]
+fn a_writer_removes_no_file_that_is_only_named_alike() {
+    let (_folder, place) = imported(TEXT, &options());
+    let mut writer = Writer::open(&place).unwrap();
+    writer.append(b"sam,5\nacme,6\n").unwrap();
+    writer.seal().unwrap();
+    drop(writer);
+    let strangers =
+        ["a.jpg", "1.log", "+00000000001.log", "x.shard", "3.shard", "000042.shard", ".writing-up"];
+    for name in strangers {
+        std::fs::write(place.join(name), "precious").unwrap();
+    }
+    let left = ["000000000001.log", "000003.shard", ".writing-a1B2c3"];
+    for name in left {
+        std::fs::write(place.join(name), "").unwrap();
+    }
+    let mut writer = Writer::open(&place).unwrap();
+    writer.append(b"eve,7\n").unwrap();
+    writer.seal().unwrap();
+    for name in strangers {
+        assert_eq!(std::fs::read(place.join(name)).unwrap(), b"precious", "{name}");
+    }
+    assert!(!place.join(left[0]).exists() && !place.join(left[2]).exists());
+    assert!(std::fs::metadata(place.join(left[1])).unwrap().len() > 0, "it is the sealed shard");
 }
