@@ -119,7 +119,14 @@ pub fn write_new(path: &Path, text: &str) -> anyhow::Result<()> {
     let shown = path.display();
     let written = std::fs::File::create_new(path)
         .and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()));
-    written.with_context(|| format!("cannot write {shown}"))
+    match written {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            anyhow::bail!(
+                "{shown} exists, and is not overwritten; name another, or remove it first"
+            )
+        }
+        written => written.with_context(|| format!("cannot write {shown}")),
+    }
 }
 
 /// Writes a file atomically: the complete text or nothing. An existing file is replaced only if
@@ -149,4 +156,42 @@ pub fn write_whole(path: &Path, text: &str, ours: impl Fn(&str) -> bool) -> anyh
         Ok(())
     };
     written().with_context(|| format!("cannot write {shown}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Files whose words resemble those of this project's were written over.
+    #[test]
+    fn only_a_file_of_the_same_kind_is_written_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let plot = svg::standalone(&[], &["a note".to_owned()]);
+        let page = format!("<meta name=\"generator\" content=\"{GENERATOR}\">");
+        type Kind = fn(&str) -> bool;
+        let cases: [(&str, Kind, &str); 4] = [
+            (
+                &plot,
+                svg::is_plot,
+                "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 9 9\"/>",
+            ),
+            (&page, is_page, "<p>how we use concertina report</p>"),
+            ("# Written by `concertina tiers --curves`", tiers::CurvesFile::is_text, "[curves]\n"),
+            ("x", |_| false, "x"),
+        ];
+        for (ours, kind, strange) in cases {
+            std::fs::write(&path, strange).unwrap();
+            let error = write_whole(&path, ours, kind).unwrap_err().to_string();
+            assert!(error.contains("another kind of file"), "{error}");
+            let error = write_new(&path, ours).unwrap_err().to_string();
+            assert!(error.contains("is not overwritten"), "{error}");
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), strange);
+            std::fs::remove_file(&path).unwrap();
+            write_new(&path, ours).unwrap();
+            let again = write_whole(&path, ours, kind);
+            assert_eq!(again.is_ok(), kind(ours), "{ours}");
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing temporary");
+    }
 }
