@@ -4,6 +4,7 @@
 //! connections.
 
 mod admin;
+mod announce;
 mod arena;
 mod body;
 mod browser;
@@ -61,8 +62,9 @@ use engine::invariant::Invariants;
 use hyper::body::Incoming;
 use hyper::{Request, Response};
 use model::window::{self, Nanos, QueueName, Window};
-use tracing::{info, warn};
+use tracing::warn;
 
+pub use announce::announce;
 pub use object::Object;
 pub use s3::{keys, seal};
 pub use settings::{cluster_of, settings_of};
@@ -464,6 +466,9 @@ fn start_node(
     let (place, windows_of) = (membership.clone(), windows.clone());
     let (of, to) = ((origin.clone(), place), (whole, memory.as_ref()));
     let datasets = Datasets::new(config, of, windows_of, to, now)?;
+    if let Some(copies) = &config.datasets.path {
+        record.add_folder(copies);
+    }
     let peers = cluster.as_ref().zip(membership.clone());
     let peers = peers
         .map(|(cluster, of)| Peers::new(config, cluster, of, mismatches.clone(), record.clone()));
@@ -571,51 +576,4 @@ fn create_run(
         asked: config.asked(),
     };
     RunWriter::create(dir, &run).map(Some)
-}
-
-/// Logs what a server was started with.
-pub fn announce(config: &Config, server: &Server) {
-    let address = server.address();
-    if let Some(memcached) = server.memcached() {
-        let pools = server.middleware.as_ref().map_or(0, |(it, _)| it.config.pools.len());
-        info!("memcached's protocol at {memcached}, {pools} pool(s)");
-        info!("metrics at http://{address}/metrics, status at http://{address}/admin/status");
-        return;
-    }
-    info!("objects at http://{address}/objects/KEY");
-    if config.serve.token.as_deref().is_some_and(|token| !token::is_hash(token)) {
-        warn!("serve.token is configured as it is; its hash suffices: see `concertina keys token`");
-    }
-    if let Some(s3) = server.s3() {
-        info!("S3's protocol at http://{s3}");
-    }
-    if config.is_gateway() {
-        let nodes = server.membership.as_ref().map_or(0, |it| it.known().ring.members().len());
-        info!("gateway to {nodes} node(s)");
-    }
-    if !config.is_node() {
-        return;
-    }
-    let devices: u32 = config.devices.iter().map(|group| group.count).sum();
-    if let Some((it, me)) = server.membership.as_ref().and_then(|it| Some((it, it.me()?))) {
-        let ring = &it.known().ring;
-        info!(
-            "node {} of {}, {} nodes for each key, ring {:016x}",
-            ring.name(me),
-            ring.members().len(),
-            ring.replica_count(),
-            ring.fingerprint()
-        );
-    }
-    info!(
-        "{} of memory, {devices} device(s), origin {}",
-        config.node.memory_bytes,
-        config.origin.in_words()
-    );
-    if let Some(laboratory) = config.laboratory() {
-        info!("EMULATED: {laboratory}");
-    }
-    if let Some(dir) = &config.observe.run_dir {
-        info!("run folder {}", dir.display());
-    }
 }

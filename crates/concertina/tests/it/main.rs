@@ -50,6 +50,7 @@ mod serve_limits;
 mod serve_live;
 mod serve_lost;
 mod serve_memory;
+mod serve_misplaced;
 mod serve_mutual;
 mod serve_pieces;
 mod serve_quick;
