@@ -182,8 +182,12 @@ pub fn service(kind: &str, rate: f64, scv: f64) -> anyhow::Result<Service> {
 /// Writes a complete configuration, as `concertina config` prints it.
 ///
 /// # Errors
-/// If the file cannot be written.
+/// If the file cannot be written, or the configuration has a secret: what is printed has none, so the server would run
+/// without it. Give such a server its secret in the environment.
 pub fn write_config(path: &Path, config: &Config) -> anyhow::Result<()> {
+    if let Some(secret) = config.secrets().iter().find(|secret| secret.value.is_some()) {
+        bail!("{} is a secret, which is not written to {}", secret.place, path.display());
+    }
     std::fs::write(path, config.print()).with_context(|| format!("cannot write {}", path.display()))
 }
 

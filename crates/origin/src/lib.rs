@@ -41,6 +41,8 @@ pub use lock::Lock;
 pub use metadata::{Attributes, Metadata, VersionHasher, version_of_sha256};
 pub use nowhere::Nowhere;
 pub use s3::S3;
+#[doc(hidden)]
+pub use settings::as_secret;
 pub use settings::{Checks, Kind, Mistake, Secret, Section, Settings, Size};
 pub use sharing::Sharing;
 

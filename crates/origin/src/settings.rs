@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-pub use section::{Checks, Mistake, Section};
+pub use section::{Checks, Mistake, Section, as_secret};
 
 /// A number of bytes, written as a number or as "64MiB".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -78,7 +78,8 @@ impl<'de> Deserialize<'de> for Size {
 }
 
 /// A text that is never shown: not by `concertina config`, in a run's record, or for debugging. It
-/// can be read but not written, so fields of this type are skipped when a section is written.
+/// can be read but not written: a section with a field of this type that is not skipped when the section is written
+/// does not compile.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -213,6 +214,13 @@ impl Settings {
             ),
         );
         if let Some(endpoint) = &self.endpoint {
+            // The other messages would show it.
+            if endpoint.contains('@') {
+                let what = "must not contain a user or a password; write the URL without them, and the credentials as \
+                            access_key_id and secret_access_key";
+                checks.must(false, "endpoint", what);
+                return;
+            }
             let url: Option<http::Uri> = endpoint.parse().ok();
             let scheme = url.as_ref().and_then(http::Uri::scheme_str);
             checks.must(

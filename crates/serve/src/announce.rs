@@ -15,7 +15,7 @@ pub fn announce(config: &Config, server: &Server) {
         return;
     }
     info!("objects at http://{address}/objects/KEY");
-    if config.serve.token.as_deref().is_some_and(|token| !token::is_hash(token)) {
+    if config.serve.token.as_ref().is_some_and(|token| !token::is_hash(token.expose())) {
         warn!("serve.token is configured as it is; its hash suffices: see `concertina keys token`");
     }
     if let Some(s3) = server.s3() {

@@ -147,14 +147,12 @@ impl Config {
     pub fn parse(text: &str, name: &str, overrides: &[String]) -> Result<Config, Mistakes> {
         let mut mistakes = Vec::new();
         let mut table = text.parse::<Table>().unwrap_or_else(|error| {
-            mistakes.push(Mistake { place: name.to_owned(), what: error.to_string() });
+            mistakes.push(read::syntax(name, text, &error));
             Table::new()
         });
         for text in overrides {
             if let Err(what) = read::override_with(&mut table, text) {
-                // The value may be a secret.
-                let path = text.split('=').next().unwrap_or(text);
-                mistakes.push(Mistake { place: format!("--set {path}"), what });
+                mistakes.push(Mistake { place: read::shown_override(text), what });
             }
         }
         let config = read::config(table).unwrap_or_else(|wrong| {
@@ -194,7 +192,51 @@ impl Config {
         }
     }
 
-    /// The configuration in full as TOML, each key with its explanation.
+    /// All keys that are secrets, in the order of their sections.
+    pub fn secrets(&self) -> Vec<SecretKey<'_>> {
+        // Names every field, so that a new section does not compile until it is here.
+        let Config {
+            serve,
+            node,
+            devices,
+            tiers,
+            origin,
+            datasets,
+            observe,
+            model,
+            act,
+            members,
+            cluster,
+            membership,
+            gateway,
+            s3,
+            memcached,
+            pools,
+            routes,
+        } = self;
+        let mut all = Vec::new();
+        add_secrets(&mut all, "serve", serve);
+        add_secrets(&mut all, "node", node);
+        add_secrets_of_list(&mut all, "device", devices);
+        add_secrets(&mut all, "tiers", tiers);
+        add_secrets(&mut all, "origin", origin);
+        add_secrets(&mut all, "datasets", datasets);
+        add_secrets(&mut all, "observe", observe);
+        add_secrets(&mut all, "model", model);
+        add_secrets(&mut all, "act", act);
+        add_secrets_of_list(&mut all, "member", members);
+        add_secrets(&mut all, "cluster", cluster);
+        add_secrets(&mut all, "membership", membership);
+        add_secrets(&mut all, "gateway", gateway);
+        add_secrets(&mut all, "s3", s3);
+        add_secrets(&mut all, "memcached", memcached);
+        add_secrets_of_list(&mut all, "pool", pools);
+        add_secrets_of_list(&mut all, "route", routes);
+        all
+    }
+
+    /// The configuration in full as TOML, each key with its explanation. Of a secret it says only that it is set: what is
+    /// printed is not enough to start a server that has one.
     ///
     /// # Panics
     /// If a path is not UTF-8 or a number is above 2⁶³: neither can come from a file or an override.
@@ -205,6 +247,9 @@ impl Config {
             out += "device = []\n\n";
         }
         let table = self.table();
+        let secrets = self.secrets();
+        let set: Vec<&str> =
+            secrets.iter().filter(|s| s.value.is_some()).map(|s| s.place.as_str()).collect();
         for &section in SECTIONS {
             match &table[section.0] {
                 Value::Array(list) if list.is_empty() && section.0 != "device" => {
@@ -213,30 +258,38 @@ impl Config {
                         "route" => as_value(&Route::example()),
                         _ => as_value(&Member::example()),
                     };
-                    let example = printed(section, &format!("[[{}]]", section.0), &example);
+                    let example =
+                        printed(section, &format!("[[{}]]", section.0), &example, &|_| false);
                     example.lines().for_each(|line| out += &format!("# {line}\n"));
                     out.push('\n');
                 }
                 Value::Array(list) => {
                     let head = format!("[[{}]]", section.0);
-                    list.iter().for_each(|one| out += &(printed(section, &head, one) + "\n"));
+                    for (index, one) in list.iter().enumerate() {
+                        let is_set = |key: &str| {
+                            set.contains(&format!("{}.{index}.{key}", section.0).as_str())
+                        };
+                        out += &(printed(section, &head, one, &is_set) + "\n");
+                    }
                 }
-                one => out += &(printed(section, &format!("[{}]", section.0), one) + "\n"),
+                one => {
+                    let head = format!("[{}]", section.0);
+                    let is_set = |key: &str| set.contains(&format!("{}.{key}", section.0).as_str());
+                    out += &(printed(section, &head, one, &is_set) + "\n");
+                }
             }
         }
         out.truncate(out.trim_end().len() + 1);
         out
     }
 
-    /// The configuration in full as a table without secrets, for the record of a run.
+    /// The configuration in full as a table, for the record of a run. Secrets are not in it: their type cannot be
+    /// written.
     ///
     /// # Panics
     /// As for [`Config::print`].
     pub fn asked(&self) -> Table {
-        let mut public = self.clone();
-        public.serve.token = None;
-        public.cluster.token = None;
-        public.table()
+        self.table()
     }
 
     fn table(&self) -> Table {
@@ -266,12 +319,42 @@ fn as_value(value: &impl Serialize) -> Value {
     Value::try_from(value).expect("all keys have a form in TOML")
 }
 
-/// A section as TOML with explanations; keys that are not set are comments.
-fn printed((_, about, keys): Explained, head: &str, values: &Value) -> String {
+/// A key whose value is a secret.
+#[derive(Clone, Debug)]
+pub struct SecretKey<'a> {
+    /// Where it stands: `serve.token`.
+    pub place: String,
+    /// Its value, if it is set.
+    pub value: Option<&'a Secret>,
+}
+
+fn add_secrets<'a>(all: &mut Vec<SecretKey<'a>>, place: &str, section: &'a impl Section) {
+    let of = section.secrets().into_iter();
+    all.extend(of.map(|(key, value)| SecretKey { place: format!("{place}.{key}"), value }));
+}
+
+fn add_secrets_of_list<'a, S: Section>(
+    all: &mut Vec<SecretKey<'a>>,
+    place: &str,
+    sections: &'a [S],
+) {
+    for (index, section) in sections.iter().enumerate() {
+        add_secrets(all, &format!("{place}.{index}"), section);
+    }
+}
+
+/// A section as TOML with explanations; keys that are not set are comments, and so are secrets, which `is_set` knows.
+fn printed(
+    (_, about, keys): Explained,
+    head: &str,
+    values: &Value,
+    is_set: &dyn Fn(&str) -> bool,
+) -> String {
     let mut out = format!("{about}{head}\n");
     for (key, explanation) in keys {
         let line = match values.get(key) {
             Some(value) => format!("{key} = {value}"),
+            None if is_set(key) => format!("# {key} =   (set; not shown)"),
             None => format!("# {key} ="),
         };
         out += &format!("{explanation}{line}\n");
@@ -279,5 +362,7 @@ fn printed((_, about, keys): Explained, head: &str, values: &Value) -> String {
     out
 }
 
+#[cfg(test)]
+mod secret_tests;
 #[cfg(test)]
 mod tests;

@@ -100,12 +100,12 @@ impl Front {
         Front {
             config: config.clone(),
             asked: config.asked(),
-            token: config.serve.token.as_deref().map(hash),
+            token: config.serve.token.as_ref().map(|token| hash(token.expose())),
             cluster_token: config
                 .cluster
                 .token
                 .as_ref()
-                .map(|token| blake3::hash(token.as_bytes())),
+                .map(|token| blake3::hash(token.expose().as_bytes())),
             tls: OnceLock::new(),
             limits: OnceLock::new(),
             cluster: OnceLock::new(),

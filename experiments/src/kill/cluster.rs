@@ -91,6 +91,8 @@ struct Process {
     role: Role,
     config: PathBuf,
     log: PathBuf,
+    /// What clients show; no file has it.
+    token: String,
     child: Option<Child>,
 }
 
@@ -138,8 +140,6 @@ impl Cluster {
             store.configure(&mut config);
             config.node.revalidate_s = Config::default().node.revalidate_s;
             config.serve.role = role;
-            config.serve.token = Some(token.clone());
-            config.cluster.token = Some(format!("{token}-between"));
             config.serve.listen = network.address(member).to_string();
             config.cluster.name = node.then(|| name.clone());
             config.members.clone_from(&members);
@@ -147,7 +147,8 @@ impl Cluster {
             let path = scratch.join(format!("{name}.toml"));
             lab::write_config(&path, &config)?;
             let log = scratch.join(format!("{name}.log"));
-            anyhow::Ok(Process { member, role, config: path, log, child: None })
+            let token = token.clone();
+            anyhow::Ok(Process { member, role, config: path, log, token, child: None })
         };
         let all = settings.nodes + settings.gateways;
         let nodes = (0..settings.nodes).map(|i| write(i, Role::Node)).collect::<Result<_, _>>()?;
@@ -318,6 +319,8 @@ impl Process {
         command.envs(store.environment().iter().copied());
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         // Ctrl-C is for the experiment, which ends its processes itself.
+        command.env("CONCERTINA_TOKEN", &self.token);
+        command.env("CONCERTINA_CLUSTER_TOKEN", format!("{}-between", self.token));
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         self.child = Some(command.spawn().context("cannot start a process of the cluster")?);
         Ok(())

@@ -113,6 +113,8 @@ async fn first([mut interrupt, mut terminate]: Signals) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use serve::config::Secret;
+
     use super::*;
 
     #[test]
@@ -124,9 +126,10 @@ mod tests {
         };
         let mut set = tokens(of);
         let config = Config::load(None, &set).unwrap();
-        assert_eq!(config.serve.token.as_deref(), Some("1 \"a\" = \\b"));
+        assert_eq!(config.serve.token.as_ref().map(Secret::expose), Some("1 \"a\" = \\b"));
         assert_eq!(config.cluster.token, None);
         set.push("serve.token=other".to_owned());
-        assert_eq!(Config::load(None, &set).unwrap().serve.token.as_deref(), Some("other"));
+        let config = Config::load(None, &set).unwrap();
+        assert_eq!(config.serve.token.as_ref().map(Secret::expose), Some("other"));
     }
 }

@@ -37,6 +37,7 @@ mod output;
 mod plan;
 mod raw_device;
 mod report;
+mod secrets;
 mod serve;
 mod serve_attacks;
 mod serve_browser;

@@ -6,7 +6,10 @@
 //! but leaves defaults in a second place, and keeps the order of keys only where all JSON of the
 //! workspace does.
 
+use std::any::Any;
 use std::fmt::Display;
+
+use super::Secret;
 
 /// A section of the configuration.
 pub trait Section {
@@ -15,6 +18,18 @@ pub trait Section {
     /// Its keys in the order of their declaration, each with its explanation as lines of TOML
     /// comments.
     const KEYS: &'static [(&'static str, &'static str)];
+
+    /// Its keys whose values are secrets, each with its value if it is set.
+    fn secrets(&self) -> Vec<(&'static str, Option<&Secret>)>;
+}
+
+/// The value of a key, if its type is that of a secret: `None` for a key of any other type.
+///
+/// [`section!`](crate::section) asks this of every key, so the list of secrets follows from the types and no key can be
+/// left out of it.
+#[doc(hidden)]
+pub fn as_secret(value: &dyn Any) -> Option<Option<&Secret>> {
+    value.downcast_ref::<Option<Secret>>().map(Option::as_ref)
 }
 
 /// Declares a section: a struct whose fields are keys with a default, and whose documentation is
@@ -62,6 +77,11 @@ macro_rules! section {
             const KEYS: &'static [(&'static str, &'static str)] = &[
                 $((stringify!($key), concat!($($crate::section!(@comment $($attribute)*),)*)),)*
             ];
+
+            fn secrets(&self) -> Vec<(&'static str, Option<&$crate::Secret>)> {
+                let keys = [$((stringify!($key), $crate::as_secret(&self.$key)),)*];
+                keys.into_iter().filter_map(|(key, secret)| Some((key, secret?))).collect()
+            }
         }
     };
 }

@@ -166,7 +166,7 @@ pub fn ask_headers(
 /// The header by which processes of a cluster know each other, if there is a token.
 fn authorization(config: &Config) -> anyhow::Result<Option<(HeaderName, HeaderValue)>> {
     let Some(token) = &config.cluster.token else { return Ok(None) };
-    let mut value = HeaderValue::from_str(&format!("Bearer {token}"))?;
+    let mut value = HeaderValue::from_str(&format!("Bearer {}", token.expose()))?;
     value.set_sensitive(true);
     Ok(Some((AUTHORIZATION, value)))
 }

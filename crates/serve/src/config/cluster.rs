@@ -9,12 +9,12 @@ use engine::act::concurrency;
 use engine::gateway::{self, Hedge, Spread};
 use engine::route::{self, NodeId, Policy, REPLICAS_MAX, Ring, health};
 use model::window::{self, Nanos};
-use origin::{Checks, Size, section};
+use origin::{Checks, Secret, Size, section};
 use serde::{Deserialize, Serialize};
 
 use super::Config;
 use super::name::is_name;
-use super::sections::{Class, not_an_address, unshown};
+use super::sections::{Class, not_an_address};
 use crate::token;
 
 /// The role of a process.
@@ -93,8 +93,8 @@ section! {
         /// The secret that the processes of a cluster show each other, the same in every one; never what
         /// clients have. It must be set if a member is reachable from outside, and with serve.token.
         /// CONCERTINA_CLUSTER_TOKEN of the environment sets it, too, unless a --set does.
-        #[serde(deserialize_with = "unshown")]
-        pub token: Option<String> = None,
+        #[serde(skip_serializing)]
+        pub token: Option<Secret> = None,
         /// File with the certificates, in PEM format, that those of the cluster's processes are checked
         /// against. With it and the next two, nodes listen for who shows such a certificate, and for nobody
         /// else. Read again when they change.
@@ -367,7 +367,8 @@ impl Config {
                 format!("is missing; write which member this node is, one of: {known}"),
             ),
         }
-        let (token, clients) = (self.cluster.token.as_deref(), self.serve.token.as_deref());
+        let token = self.cluster.token.as_ref().map(Secret::expose);
+        let clients = self.serve.token.as_ref().map(Secret::expose);
         checks.must(
             token.is_none_or(|mine| {
                 let same = clients.and_then(token::hash_of) == Some(blake3::hash(mine.as_bytes()));

@@ -87,6 +87,18 @@ impl Config {
                 _ => _ = whole.insert(section.clone(), value.clone()),
             }
         }
+        // A table of a configuration has no secrets; no key of a secret can be shared, so these are the process's own.
+        for secret in self.secrets() {
+            if let Some(value) = secret.value {
+                let path: Vec<&str> = secret.place.split('.').collect();
+                let mut at = Value::Table(std::mem::take(&mut whole));
+                let done = read::put(&mut at, &path, Value::String(value.expose().to_owned()));
+                done.map_err(place)?;
+                if let Value::Table(table) = at {
+                    whole = table;
+                }
+            }
+        }
         let config = read::config(whole).map_err(Mistakes)?;
         let mut mistakes = Vec::new();
         config.check(&mut Checks::new(&mut mistakes));

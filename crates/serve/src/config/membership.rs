@@ -90,6 +90,12 @@ impl Config {
             "is missing; write where etcd's servers are, for instance [\"http://127.0.0.1:2379\"]",
         );
         for endpoint in &it.endpoints {
+            // The other messages, the log and the status would show it.
+            if endpoint.contains('@') {
+                let what = "must not contain a user or a password, which are not used: show etcd a certificate (tls_certificate)";
+                checks.must(false, "endpoints", what);
+                continue;
+            }
             let https = endpoint.starts_with("https://");
             let rest = endpoint.strip_prefix("http://").or(endpoint.strip_prefix("https://"));
             let rest = rest.map(|rest| rest.strip_suffix('/').unwrap_or(rest));

@@ -3,7 +3,7 @@
 use origin::Mistake;
 use toml::{Table, Value};
 
-use super::Config;
+use super::{Config, SECTIONS};
 
 /// Reads a configuration.
 ///
@@ -22,6 +22,57 @@ pub(super) fn config(table: Table) -> Result<Config, Vec<Mistake>> {
     table.try_into().map_err(whole)
 }
 
+/// The mistake that a syntax error in a file stands for.
+///
+/// The parser's own text quotes the line, and the line of a secret may be any: an unterminated string ends lines later, and
+/// a line in it may look like a key. So nothing of the file is repeated but a word that is a key of the configuration.
+pub(super) fn syntax(file: &str, text: &str, error: &toml::de::Error) -> Mistake {
+    let what = error.message().trim_end().replace('\n', ", ");
+    let Some(span) = error.span() else {
+        return Mistake { place: file.to_owned(), what };
+    };
+    let before = &text.as_bytes()[..span.start.min(text.len())];
+    let line = before.iter().filter(|byte| **byte == b'\n').count();
+    let start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    let column = String::from_utf8_lossy(&before[start..]).chars().count() + 1;
+    let key = text.lines().nth(line).and_then(|line| line.split('=').next()).unwrap_or_default();
+    let key = key.rsplit('.').next().unwrap_or_default();
+    let key = key.trim_matches(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '[' | ']'));
+    let key = if is_known(key) { format!(" (`{key}`)") } else { String::new() };
+    let line = line + 1;
+    let place = format!("{file}, line {line}, column {column}{key}");
+    Mistake { place, what: format!("{what}; the line is not shown, since it may hold a secret") }
+}
+
+/// Whether a place is a section that is not a list of sections.
+fn is_single(place: &str) -> bool {
+    !matches!(place, "device" | "member" | "pool" | "route")
+        && SECTIONS.iter().any(|(section, _, _)| *section == place)
+}
+
+/// Whether a word is the name of a section or of a key.
+fn is_known(word: &str) -> bool {
+    SECTIONS
+        .iter()
+        .any(|(section, _, keys)| *section == word || keys.iter().any(|(key, _)| *key == word))
+}
+
+/// What a mistake calls an override: its path up to the first part that is not known. The rest may be a secret that was
+/// written without its key, such as one in base64, which ends in `=`.
+pub(super) fn shown_override(text: &str) -> String {
+    let path = text.split_once('=').map_or(text, |(path, _)| path).trim();
+    let is_index = |part: &str| part.len() <= 4 && part.parse::<u32>().is_ok();
+    let mut shown = Vec::new();
+    for part in path.split('.') {
+        if !is_known(part) && !is_index(part) {
+            shown.push("…");
+            break;
+        }
+        shown.push(part);
+    }
+    format!("--set {}", shown.join("."))
+}
+
 /// Reads the value at a place, and then every value inside it. `around` puts a value at that place
 /// of an otherwise empty configuration.
 fn read_alone(
@@ -34,6 +85,12 @@ fn read_alone(
         "" => key.to_owned(),
         _ => format!("{place}.{key}"),
     };
+    if is_single(place) && !value.is_table() {
+        // Not left to `serde`, which would quote the value: it may be the section's secret.
+        let what = format!("must be a table: write [{place}] and its keys below it");
+        mistakes.push(Mistake { place: place.to_owned(), what });
+        return;
+    }
     let alone = match value {
         Value::Table(_) => Value::Table(Table::new()),
         Value::Array(list) if list.iter().all(Value::is_table) => Value::Array(Vec::new()),
@@ -137,6 +194,11 @@ pub(super) fn override_with(table: &mut Table, text: &str) -> Result<(), String>
         _ => Value::String(value.to_owned()),
     };
     let path: Vec<&str> = path.trim().split('.').collect();
+    // Not left to the check of unknown keys, which shows them: this may be a secret behind its key, without the `=`.
+    let is_key = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    if !path.iter().all(|part| part.chars().all(is_key)) {
+        return Err("has no valid path before `=`; write it as section.key=value".to_owned());
+    }
     match path.as_slice() {
         [section, inside @ ..] if !inside.is_empty() => {
             put(table.entry(*section).or_insert_with(|| container(inside)), inside, value)
@@ -151,7 +213,7 @@ pub(super) fn override_with(table: &mut Table, text: &str) -> Result<(), String>
 }
 
 /// Puts a value at a path inside another, and makes the tables and lists on the way.
-fn put(at: &mut Value, path: &[&str], value: Value) -> Result<(), String> {
+pub(super) fn put(at: &mut Value, path: &[&str], value: Value) -> Result<(), String> {
     let [part, inside @ ..] = path else {
         *at = value;
         return Ok(());
@@ -160,14 +222,14 @@ fn put(at: &mut Value, path: &[&str], value: Value) -> Result<(), String> {
         Value::Table(table) => table.entry(*part).or_insert_with(|| container(inside)),
         Value::Array(list) => {
             let index =
-                part.parse::<usize>().map_err(|_| format!("`{part}` is not an index of a list"))?;
+                part.parse::<usize>().map_err(|_| "the part after a list is not an index")?;
             if index == list.len() {
                 list.push(container(inside));
             }
             let length = list.len();
             list.get_mut(index).ok_or(format!("index {index} is beyond a list of {length}"))?
         }
-        _ => return Err(format!("`{part}` is inside a value that is not a section")),
+        _ => return Err("a part of the path is inside a value that is not a section".to_owned()),
     };
     put(next, inside, value)
 }

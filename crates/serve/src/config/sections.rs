@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use engine::tier::Eviction;
 use model::window::Nanos;
 use origin::{Checks, Secret, Size, section};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
 use super::cluster::Role;
 use crate::datasets::{Fill, Overload};
@@ -29,8 +29,8 @@ section! {
         /// `Authorization: Bearer TOKEN`. The token, or "blake3:HASH" as `concertina keys token` prints it.
         /// Processes of a cluster show each other cluster.token. CONCERTINA_TOKEN of the environment
         /// sets it, too, unless a --set does.
-        #[serde(deserialize_with = "unshown")]
-        pub token: Option<String> = None,
+        #[serde(skip_serializing)]
+        pub token: Option<Secret> = None,
         /// File with the certificate, in PEM format, that clients of the gateway, of a node without members, and
         /// of S3's protocol are shown: their connections are encrypted by TLS. Read again when it changes.
         pub tls_certificate: Option<PathBuf> = None,
@@ -261,13 +261,6 @@ section! {
     }
 }
 
-/// Reads a token so that an error does not repeat it.
-pub(super) fn unshown<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<String>, D::Error> {
-    Ok(Some(Secret::deserialize(deserializer)?.expose().to_owned()))
-}
-
 impl Serve {
     pub(super) fn check(&self, mut checks: Checks<'_>) {
         match self.listen.parse::<std::net::SocketAddr>() {
@@ -280,9 +273,10 @@ impl Serve {
                 ),
             ),
         }
-        checks.must(self.token.as_deref() != Some(""), "token", "is empty; leave it out or set it");
+        let token = self.token.as_ref().map(Secret::expose);
+        checks.must(token != Some(""), "token", "is empty; leave it out or set it");
         checks.must(
-            self.token.as_deref().is_none_or(|token| token::hash_of(token).is_some()),
+            token.is_none_or(|token| token::hash_of(token).is_some()),
             "token",
             "begins with blake3: and is not a hash as `concertina keys token` prints it",
         );
