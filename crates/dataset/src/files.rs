@@ -8,25 +8,6 @@ use std::path::Path;
 /// Name prefix of the temporary files of [`write`].
 pub(crate) const WRITING: &str = ".writing-";
 
-/// The size of a regular file. A pipe would block whoever reads it until somebody writes, a device never
-/// end.
-///
-/// # Errors
-///
-/// If it cannot be looked at or is of another type; the message says what to do, and does not name it.
-pub fn regular_len(path: &Path) -> io::Result<u64> {
-    let metadata = std::fs::metadata(path)?;
-    if metadata.is_file() {
-        return Ok(metadata.len());
-    }
-    let what = if metadata.is_dir() {
-        "it is a folder; name its files"
-    } else {
-        "it is a pipe or a device, not a regular file; write the content to a file and name that"
-    };
-    Err(io::Error::new(io::ErrorKind::InvalidInput, what))
-}
-
 /// Writes the file `name` of a folder atomically and durably: `fill` writes to a temporary file,
 /// which is synced and renamed; then the folder is synced. After a crash at any moment either the
 /// old or the new file exists.
@@ -63,19 +44,6 @@ pub fn write(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_pipe_or_a_device_is_not_read() {
-        let folder = tempfile::tempdir().unwrap();
-        let pipe = folder.path().join("pipe");
-        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-        for path in [pipe.as_path(), Path::new("/dev/zero"), folder.path()] {
-            let error = regular_len(path).unwrap_err();
-            assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{}: {error}", path.display());
-        }
-        std::fs::write(folder.path().join("file"), b"four").unwrap();
-        assert_eq!(regular_len(&folder.path().join("file")).unwrap(), 4);
-    }
 
     #[test]
     fn a_file_is_written_whole_or_stays_as_it_was() {

@@ -219,12 +219,8 @@ fn fill_files(
             "standard input cannot be imported as a whole file: give paths"
         );
         let shown = path.display();
-        let len = files::regular_len(path).with_context(|| format!("cannot read {shown}"))?;
-        ensure!(
-            len <= RECORD_BYTES_MAX as u64,
-            "{shown} has {len} bytes, but a record has at most {RECORD_BYTES_MAX}"
-        );
-        let content = std::fs::read(path).with_context(|| format!("cannot read {shown}"))?;
+        let content = ::record::file::read(path, RECORD_BYTES_MAX as u64);
+        let content = content.with_context(|| format!("cannot read {shown} as one record"))?;
         let name = shown.to_string();
         let bytes = name.len() + 1 + content.len();
         let full = counts.bytes + bytes > state.plan.shard_bytes || !state.plan.fits(&counts);

@@ -24,7 +24,6 @@ pub mod remote;
 mod write;
 
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::io::Write;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -190,7 +189,7 @@ impl Dataset {
 
     fn read_chunk(&self, number: u64) -> anyhow::Result<Option<Chunk>> {
         let path = self.folder.join(chunk_file(number));
-        let bytes = match files::regular_len(&path).and_then(|_| std::fs::read(&path)) {
+        let bytes = match record::file::read(&path, chunk::CHUNK_BYTES_MAX as u64) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => {
@@ -513,8 +512,8 @@ pub fn chunk_file(number: u64) -> String {
 
 fn open_shard(path: &Path) -> anyhow::Result<Shard> {
     let shown = path.display();
-    let regular = files::regular_len(path).and_then(|_| File::open(path));
-    let file = regular.with_context(|| format!("cannot open {shown}"))?;
+    let file = record::file::open(path);
+    let file = file.with_context(|| format!("cannot open {shown}"))?;
     #[expect(unsafe_code, reason = "mapping a file")]
     // SAFETY: a shard's file is written once, under another name, and never changed. Only
     // truncation by another program could remove mapped pages.

@@ -84,13 +84,8 @@ impl Manifest {
     pub fn read(folder: &Path) -> anyhow::Result<Manifest> {
         let path = folder.join(FILE);
         let shown = path.display();
-        let bytes =
-            super::files::regular_len(&path).with_context(|| format!("cannot read {shown}"))?;
-        ensure!(
-            bytes <= BYTES_MAX,
-            "{shown} has {bytes} bytes; a manifest has at most {BYTES_MAX}"
-        );
-        let text = std::fs::read(&path).with_context(|| format!("cannot read {shown}"))?;
+        let text = record::file::read(&path, BYTES_MAX);
+        let text = text.with_context(|| format!("cannot read {shown}"))?;
         Manifest::parse(&text).with_context(|| format!("{shown} is not the manifest of a dataset"))
     }
 

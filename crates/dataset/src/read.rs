@@ -1,6 +1,5 @@
 //! Reads several input files as one, a shard's text at a time.
 
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::PathBuf;
 
@@ -55,8 +54,8 @@ impl Joined {
             Box::new(BufReader::new(io::stdin()))
         } else {
             let shown = path.display();
-            let file = File::open(&path).with_context(|| format!("cannot open {shown}"))?;
-            ensure!(!file.metadata()?.is_dir(), "{shown} is a folder; name its files");
+            let file = record::file::open_stream(&path);
+            let file = file.with_context(|| format!("cannot open {shown}"))?;
             Box::new(BufReader::with_capacity(1 << 20, file))
         };
         if let Some(header) = &self.header {

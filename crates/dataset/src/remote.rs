@@ -263,7 +263,7 @@ struct FileChunks {
 
 impl FileChunks {
     async fn open(path: &Path) -> std::io::Result<FileChunks> {
-        let file = tokio::fs::File::open(path).await?;
+        let file = tokio::fs::File::from_std(record::file::open(path)?);
         let left = file.metadata().await?.len();
         Ok(FileChunks { file, left })
     }

@@ -27,7 +27,8 @@ impl Tls {
         match ca {
             Some(path) => {
                 let wrong = || format!("cannot read certificates of {}", path.display());
-                for certificate in CertificateDer::pem_file_iter(path).with_context(wrong)? {
+                let text = record::file::read(path, record::file::PEM_BYTES_MAX);
+                for certificate in CertificateDer::pem_slice_iter(&text.with_context(wrong)?) {
                     roots.add(certificate.with_context(wrong)?).with_context(wrong)?;
                 }
                 if roots.is_empty() {

@@ -1,17 +1,24 @@
-//! Reads files that are read whole: models, run folders, tables, descriptions of clusters.
+//! Opens and reads every file whose name an operator gives: configurations, certificates, keys, models, run folders, tables.
 //!
 //! The name of such a file comes from a command line or from another file, so it may name anything.
 //! A named pipe would block until somebody writes to it, `/dev/zero` would be read until memory is
 //! full, and so would a file that is far larger than any of its kind. All three are errors here.
-//! Streams (traces, access logs, standard input) are not read by this module.
+//! Inputs that are documented as streams (lines to import, access logs) may be pipes: [`open_stream`] opens them, and refuses
+//! the rest.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 /// The largest file that somebody writes or a command makes in one piece: models, tables, TOML.
 pub const TEXT_BYTES_MAX: u64 = 64 << 20;
+
+/// The largest configuration: some tens of thousands of members.
+pub const CONFIG_BYTES_MAX: u64 = 4 << 20;
+
+/// The largest file of certificates or keys in PEM format. That of all public authorities has a quarter of a megabyte.
+pub const PEM_BYTES_MAX: u64 = 4 << 20;
 
 /// The largest file of a run folder: about a million windows.
 pub const RUN_BYTES_MAX: u64 = 8 << 30;
@@ -22,11 +29,25 @@ pub const RUN_BYTES_MAX: u64 = 8 << 30;
 /// If the file cannot be opened or is of another type; the message says which, and what to do. It
 /// does not name the file: callers do, with the purpose of the file.
 pub fn open(path: &Path) -> io::Result<File> {
+    open_if(path, false)
+}
+
+/// Opens a regular file or a pipe for reading as a stream. Waits for somebody who writes to the pipe.
+///
+/// # Errors
+/// As [`open`], but for pipes.
+pub fn open_stream(path: &Path) -> io::Result<File> {
+    // Not by [`open`]: a pipe that is opened without waiting ends at once if nobody writes to it yet.
+    let is_pipe = std::fs::metadata(path)?.file_type().is_fifo();
+    if is_pipe { File::open(path) } else { open_if(path, true) }
+}
+
+fn open_if(path: &Path, is_stream: bool) -> io::Result<File> {
     // Nonblocking: opening a pipe would wait for a writer. It does not change regular files.
     let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     let kind = file.metadata()?.file_type();
-    if kind.is_file() {
+    if kind.is_file() || is_stream && kind.is_fifo() {
         return Ok(file);
     }
     let is = if kind.is_dir() {
@@ -47,7 +68,26 @@ pub fn open(path: &Path) -> io::Result<File> {
 /// # Errors
 /// As [`open`], and if the file is larger or cannot be read.
 pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    read_opened(&open(path)?, bytes_max)
+}
+
+/// As [`read`], of a file of secrets: also if its mode has one of the bits `refused`, which others than its owner have.
+///
+/// # Errors
+/// As [`read`]; of the kind `PermissionDenied` if the mode is refused.
+pub fn read_private(path: &Path, bytes_max: u64, refused: u32) -> io::Result<Vec<u8>> {
+    // Type and mode are those of the file that is read: another may have its name by then.
     let file = open(path)?;
+    let mode = file.metadata()?.permissions().mode() & 0o777;
+    if mode & refused != 0 {
+        let what =
+            format!("others than its owner may read or write it (mode {mode:03o}); chmod 600 it");
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
+    }
+    read_opened(&file, bytes_max)
+}
+
+fn read_opened(file: &File, bytes_max: u64) -> io::Result<Vec<u8>> {
     let too_large = || {
         let what = format!(
             "it is larger than {bytes_max} bytes, the most that is read of such a file; is it the right one?"
@@ -69,7 +109,15 @@ pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
 /// # Errors
 /// As [`read`], and if the file is not UTF-8.
 pub fn read_text(path: &Path) -> io::Result<String> {
-    let text = String::from_utf8(read(path, TEXT_BYTES_MAX)?);
+    read_text_of(path, TEXT_BYTES_MAX)
+}
+
+/// Reads a regular UTF-8 file of at most `bytes_max` bytes.
+///
+/// # Errors
+/// As [`read`], and if the file is not UTF-8.
+pub fn read_text_of(path: &Path, bytes_max: u64) -> io::Result<String> {
+    let text = String::from_utf8(read(path, bytes_max)?);
     text.map_err(|e| {
         let at = e.utf8_error().valid_up_to();
         let what = format!("it is not text: byte {at} is not UTF-8; is it the right file?");
@@ -111,6 +159,27 @@ mod tests {
         assert_eq!(read_text(&path("text")).unwrap(), "text");
         assert_eq!(read(&path("text"), 4).unwrap(), b"text");
         assert!(read(&path("text"), 3).is_err());
+        for (name, opens) in [("text", true), (".", false), ("none", false)] {
+            assert_eq!(open_stream(&path(name)).is_ok(), opens, "{name}");
+        }
+        assert!(open_stream(Path::new("/dev/zero")).is_err());
+        let writer = std::thread::spawn({
+            let pipe = path("pipe");
+            move || std::fs::write(pipe, "through").unwrap()
+        });
+        let mut text = String::new();
+        open_stream(&path("pipe")).unwrap().read_to_string(&mut text).unwrap();
+        writer.join().unwrap();
+        assert_eq!(text, "through");
+        // Of a file of secrets, its type is told before its mode.
+        let set =
+            |mode| std::fs::set_permissions(path("text"), std::fs::Permissions::from_mode(mode));
+        set(0o640).unwrap();
+        let refused = read_private(&path("text"), 4, 0o077).unwrap_err().to_string();
+        assert!(refused.contains("(mode 640); chmod 600 it"), "{refused}");
+        assert_eq!(read_private(&path("text"), 4, 0o027).unwrap(), b"text");
+        let zero = read_private(Path::new("/dev/zero"), 4, 0o077).unwrap_err().to_string();
+        assert!(zero.contains("it is a device"), "{zero}");
         // Its length is 0 until it is read.
         assert!(read_text(Path::new("/proc/self/status")).unwrap().contains("Name:"));
     }

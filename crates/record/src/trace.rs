@@ -10,7 +10,6 @@
 //! Memory: 24 bytes for each request that is kept, and each distinct key once.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -113,7 +112,7 @@ impl Trace {
         skip_broken: bool,
     ) -> Result<Trace, TraceError> {
         let failed = |source| TraceError::File { path: path.to_owned(), source };
-        let file = File::open(path).map_err(failed)?;
+        let file = crate::file::open(path).map_err(failed)?;
         let input: Box<dyn Read> = if path.extension().is_some_and(|e| e == "zst") {
             Box::new(zst::Decoder::new(file))
         } else {

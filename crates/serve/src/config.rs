@@ -132,7 +132,7 @@ impl Config {
     pub fn load(file: Option<&Path>, overrides: &[String]) -> Result<Config, Mistakes> {
         let Some(path) = file else { return Config::parse("", "the configuration", overrides) };
         let place = path.display().to_string();
-        match std::fs::read_to_string(path) {
+        match record::file::read_text_of(path, record::file::CONFIG_BYTES_MAX) {
             Ok(text) => Config::parse(&text, &place, overrides),
             Err(error) => {
                 Err(Mistakes(vec![Mistake { place, what: format!("cannot be read: {error}") }]))

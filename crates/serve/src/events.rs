@@ -149,7 +149,7 @@ pub struct Replayed {
 /// ones; the error names the first line that differs.
 pub fn replay(path: &Path) -> anyhow::Result<Replayed> {
     let shown = path.display();
-    let file = File::open(path).with_context(|| format!("cannot open {shown}"))?;
+    let file = record::file::open(path).with_context(|| format!("cannot open {shown}"))?;
     let mut node: Option<Node<Size>> = None;
     let mut replayed = Replayed::default();
     let mut restored = Vec::new();

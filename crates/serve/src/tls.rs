@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, ensure};
 use arc_swap::ArcSwap;
+use record::file;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::WebPkiClientVerifier;
@@ -200,7 +201,8 @@ fn wrong(path: &Path) -> String {
 /// The certificates of a file.
 fn roots(ca: &Path) -> anyhow::Result<RootCertStore> {
     let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(ca).with_context(|| wrong(ca))? {
+    let text = file::read(ca, file::PEM_BYTES_MAX).with_context(|| wrong(ca))?;
+    for certificate in CertificateDer::pem_slice_iter(&text) {
         roots.add(certificate.with_context(|| wrong(ca))?).with_context(|| wrong(ca))?;
     }
     ensure!(!roots.is_empty(), "there is no certificate in {}", ca.display());
@@ -211,15 +213,10 @@ type Pair = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
 /// A chain of certificates and its key, which nobody but its owner may read.
 fn pair(certificate: &Path, key: &Path) -> anyhow::Result<Pair> {
-    let mode = std::fs::metadata(key).with_context(|| wrong(key))?.mode();
-    ensure!(
-        mode & 0o077 == 0,
-        "others than its owner may read or write {} (mode {:03o}); chmod 600 it",
-        key.display(),
-        mode & 0o777
-    );
-    let chain = CertificateDer::pem_file_iter(certificate).with_context(|| wrong(certificate))?;
+    let text = file::read(certificate, file::PEM_BYTES_MAX).with_context(|| wrong(certificate))?;
+    let chain = CertificateDer::pem_slice_iter(&text);
     let chain: Vec<_> = chain.collect::<Result<_, _>>().with_context(|| wrong(certificate))?;
-    let secret = PrivateKeyDer::from_pem_file(key).with_context(|| wrong(key))?;
+    let secret = file::read_private(key, file::PEM_BYTES_MAX, 0o077).with_context(|| wrong(key))?;
+    let secret = PrivateKeyDer::from_pem_slice(&secret).with_context(|| wrong(key))?;
     Ok((chain, secret))
 }

@@ -410,7 +410,7 @@ fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
     if path.as_os_str() == "-" {
         io::stdin().lock().take(max).read_to_end(&mut bytes)?;
     } else {
-        let file = std::fs::File::open(path);
+        let file = record::file::open_stream(path);
         let file = file.with_context(|| format!("cannot open {}", path.display()))?;
         file.take(max).read_to_end(&mut bytes)?;
     }

@@ -31,6 +31,7 @@ mod membership_shared;
 mod memcached_node;
 mod memcached_proxy;
 mod network;
+mod operator_files;
 mod origin;
 mod origin_s3;
 mod output;

@@ -38,7 +38,7 @@ const EDGES: [(&str, &str); 12] = [
     ("record", "model"),
     ("load", "model record"),
     ("origin", "engine"),
-    ("dataset", "engine origin shard"),
+    ("dataset", "engine origin record shard"),
     ("proxy", "engine memcached model record"),
     ("serve", "dataset engine memcached model origin proxy record shard"),
     ("report", "engine model record"),

@@ -70,8 +70,9 @@ fn roots(trust: Trust<'_>) -> Result<RootCertStore, String> {
         Trust::File(path) => {
             let wrong =
                 |error: String| format!("cannot read certificates of {}: {error}", path.display());
-            let found = CertificateDer::pem_file_iter(path).map_err(|e| wrong(e.to_string()))?;
-            for certificate in found {
+            let text = record::file::read(path, record::file::PEM_BYTES_MAX);
+            let text = text.map_err(|e| wrong(e.to_string()))?;
+            for certificate in CertificateDer::pem_slice_iter(&text) {
                 let certificate = certificate.map_err(|e| wrong(e.to_string()))?;
                 store.add(certificate).map_err(|e| wrong(e.to_string()))?;
             }

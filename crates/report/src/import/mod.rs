@@ -19,7 +19,6 @@ use access_log::{COMBINED, Format, Logged, TIMES_MAX};
 pub use error::Error;
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
@@ -108,13 +107,15 @@ pub mod fuzzing {
     }
 }
 
-/// Opens a source for reading.
-fn open(path: &Path) -> Result<Box<dyn BufRead>, Error> {
+/// Opens a source for reading; a stream may be a pipe.
+fn open(path: &Path, is_stream: bool) -> Result<Box<dyn BufRead>, Error> {
     let failed = |source| Error::File { path: path.to_owned(), source };
     let input: Box<dyn Read> = if path == Path::new("-") {
         Box::new(std::io::stdin())
     } else {
-        let file = File::open(path).map_err(failed)?;
+        let opened =
+            if is_stream { record::file::open_stream(path) } else { record::file::open(path) };
+        let file = opened.map_err(failed)?;
         match path.extension() {
             Some(end) if end == "zst" => Box::new(zst::Decoder::new(file)),
             Some(end) if end == "gz" => {
@@ -132,12 +133,19 @@ fn open(path: &Path) -> Result<Box<dyn BufRead>, Error> {
 const TEXT_MAX: u64 = 1 << 29;
 
 fn text(path: &Path) -> Result<String, Error> {
+    let too_long = || {
+        let reason = format!("longer than {TEXT_MAX} bytes; import a shorter recording");
+        Error::Content { path: path.to_owned(), reason }
+    };
+    // Before half a gigabyte of it is in memory.
+    if std::fs::metadata(path).is_ok_and(|found| found.len() > TEXT_MAX) {
+        return Err(too_long());
+    }
     let mut bytes = Vec::new();
-    let read = open(path)?.take(TEXT_MAX + 1).read_to_end(&mut bytes);
+    let read = open(path, false)?.take(TEXT_MAX + 1).read_to_end(&mut bytes);
     read.map_err(|source| Error::File { path: path.to_owned(), source })?;
     if bytes.len() as u64 > TEXT_MAX {
-        let reason = format!("longer than {TEXT_MAX} bytes; import a shorter recording");
-        return Err(Error::Content { path: path.to_owned(), reason });
+        return Err(too_long());
     }
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
@@ -197,7 +205,7 @@ impl Sources {
             lenient: options.lenient,
             hits_are_memory: options.iostat.is_none(),
         };
-        let log = access_log::read(open(path)?, path, &settings)?;
+        let log = access_log::read(open(path, true)?, path, &settings)?;
         (self.lines, self.broken) = (log.lines, log.broken);
         if log.times.len() == TIMES_MAX {
             self.note(format!(

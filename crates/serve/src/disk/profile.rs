@@ -69,7 +69,7 @@ impl Profile {
 pub fn empirical(service: &Service) -> anyhow::Result<Vec<f64>> {
     let path = service.file.as_deref().context("an empirical profile needs a file")?;
     let shown = path.display();
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
+    let text = record::file::read_text(path).with_context(|| format!("cannot read {shown}"))?;
     let mut times = Vec::new();
     for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let ms = line.trim().parse::<f64>().ok().filter(|ms| ms.is_finite() && *ms >= 0.0);

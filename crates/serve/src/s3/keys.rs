@@ -213,15 +213,9 @@ impl Keys {
 
 /// Reads a file of secrets. A credential of systemd's may be readable for its group, as [`MasterKey::find`](super::seal::MasterKey::find) says.
 fn read_private(path: &Path, credentials: Option<&OsStr>) -> anyhow::Result<String> {
-    let mode = std::fs::metadata(path)?.mode();
     let is_credential = credentials.is_some_and(|folder| path.starts_with(folder));
     let refused = if is_credential { 0o027 } else { 0o077 };
-    ensure!(
-        mode & refused == 0,
-        "others than its owner may read or write it (mode {:03o}); chmod 600 it",
-        mode & 0o777
-    );
-    let bytes = file::read(path, FILE_BYTES_MAX)?;
+    let bytes = file::read_private(path, FILE_BYTES_MAX, refused)?;
     String::from_utf8(bytes).ok().context("it is not UTF-8")
 }
 

@@ -13,7 +13,6 @@
 
 use std::ffi::OsStr;
 use std::fmt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use base64::Engine;
@@ -37,23 +36,13 @@ const FILE_BYTES_MAX: u64 = 4096;
 /// Why a master key cannot be used.
 #[derive(Debug, Error)]
 pub enum MasterKeyError {
-    /// The file cannot be read.
+    /// The file cannot be read, or others than those who need it may read it.
     #[error("cannot read the master key in {path}: {source}")]
     File {
         /// The file.
         path: PathBuf,
         /// What the system says.
         source: std::io::Error,
-    },
-    /// Others than those who need it may read it.
-    #[error(
-        "others than its owner may read or write the master key in {path} (mode {mode:03o}); chmod 600 it"
-    )]
-    Mode {
-        /// The file.
-        path: PathBuf,
-        /// Its mode.
-        mode: u32,
     },
     /// It is something else.
     #[error(
@@ -149,11 +138,7 @@ impl MasterKey {
     /// Reads a file whose mode has none of some bits.
     fn read_if(path: &Path, refused: u32) -> Result<MasterKey, MasterKeyError> {
         let failed = |source| MasterKeyError::File { path: path.to_owned(), source };
-        let mode = std::fs::metadata(path).map_err(failed)?.mode() & 0o777;
-        if mode & refused != 0 {
-            return Err(MasterKeyError::Mode { path: path.to_owned(), mode });
-        }
-        let bytes = file::read(path, FILE_BYTES_MAX).map_err(failed)?;
+        let bytes = file::read_private(path, FILE_BYTES_MAX, refused).map_err(failed)?;
         let key = std::str::from_utf8(&bytes).ok().and_then(MasterKey::parse);
         key.ok_or_else(|| MasterKeyError::Form { path: path.to_owned() })
     }
