@@ -43,7 +43,7 @@ pub use nowhere::Nowhere;
 pub use s3::S3;
 #[doc(hidden)]
 pub use settings::as_secret;
-pub use settings::{Checks, Kind, Mistake, Secret, Section, Settings, Size};
+pub use settings::{Checks, Kind, Mistake, Secret, Section, Settings, Size, with_short_numbers};
 pub use sharing::Sharing;
 
 /// Opens the configured origin. `sharing` states whether other processes use the folder at the same

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-pub use section::{Checks, Mistake, Section, as_secret};
+pub use section::{Checks, Mistake, Section, as_secret, with_short_numbers};
 
 /// A number of bytes, written as a number or as "64MiB".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

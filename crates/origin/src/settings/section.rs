@@ -117,7 +117,7 @@ impl<'a> Checks<'a> {
     pub fn must(&mut self, holds: bool, key: &str, what: impl Into<String>) {
         if !holds {
             let place = format!("{}{key}", self.prefix);
-            self.mistakes.push(Mistake { place, what: what.into() });
+            self.mistakes.push(Mistake { place, what: with_short_numbers(&what.into()) });
         }
     }
 
@@ -136,5 +136,73 @@ impl<'a> Checks<'a> {
     /// Adds a mistake if a value is below a bound, or not a number.
     pub fn at_least<T: PartialOrd + Display>(&mut self, key: &str, value: T, low: T) {
         self.must(low <= value, key, format!("must be at least {low}, not {value}"));
+    }
+}
+
+/// Digits of a number that is printed as it is; no whole number of 64 bits has more.
+const DIGITS_MAX: usize = 20;
+
+/// A message whose numbers have at most 20 digits and longer ones an exponent: `Display` writes 1e300 with 301 digits.
+pub fn with_short_numbers(text: &str) -> String {
+    let is_digit = |c: char| c.is_ascii_digit() || c == '.';
+    let mut short = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find(is_digit) {
+        let (before, from) = rest.split_at(start);
+        let (digits, after) = from.split_at(from.find(|c| !is_digit(c)).unwrap_or(from.len()));
+        short += before;
+        let stands_alone =
+            !before.ends_with(char::is_alphanumeric) && !after.starts_with(char::is_alphanumeric);
+        match digits.parse::<f64>() {
+            Ok(number) if digits.len() > DIGITS_MAX && stands_alone => {
+                short += &format!("{number:e}")
+            }
+            _ => short += digits,
+        }
+        rest = after;
+    }
+    short + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_not_printed_as_hundreds_of_digits() {
+        for (number, printed) in [
+            (1e300, "1e300"),
+            (-1e300, "-1e300"),
+            (f64::MAX, "1.7976931348623157e308"),
+            (1e-300, "1e-300"),
+            (1e6, "1000000"),
+            (0.001, "0.001"),
+            (f64::NAN, "NaN"),
+            (f64::INFINITY, "inf"),
+        ] {
+            let mut mistakes = Vec::new();
+            let mut checks = Checks::new(&mut mistakes);
+            checks.between("a", number, 5.0, 5.0);
+            checks.at_least("a", -f64::INFINITY, number);
+            checks.must(false, "a", format!("not {number}"));
+            for mistake in mistakes {
+                assert!(mistake.what.contains(printed), "{number:e}: {}", mistake.what);
+                assert!(mistake.what.len() < 80, "{}", mistake.what);
+            }
+        }
+        for same in [
+            "",
+            "no number",
+            "18446744073709551615",
+            "127.0.0.1:7070",
+            "a.b",
+            "...",
+            "5.",
+            "x123456789012345678901234567890",
+            "123456789012345678901234567890x",
+            "é1ü",
+        ] {
+            assert_eq!(with_short_numbers(same), same);
+        }
     }
 }

@@ -204,6 +204,13 @@ impl Memcached {
                 "is for a process with a node, and without members of a cluster",
             );
         }
+        // The default is printed in every role, and what is printed can be read.
+        own.must(
+            config.is_proxy() || self.listen == Memcached::default().listen,
+            "listen",
+            "is where a proxy listens, and serve.role is not \"proxy\"; set the role, or memcached.node_listen for the \
+             objects of a node",
+        );
         own.must(
             !config.is_proxy() || !config.pools.is_empty() || config.is_in_etcd(),
             "listen",

@@ -1,6 +1,6 @@
 //! Reading the configuration: overrides, and the mistakes of a table.
 
-use origin::Mistake;
+use origin::{Mistake, with_short_numbers};
 use toml::{Table, Value};
 
 use super::{Config, SECTIONS};
@@ -140,7 +140,7 @@ fn mistake(place: &str, error: &str) -> Mistake {
         }
         None => error.trim_end().to_owned(),
     };
-    Mistake { place: place.to_owned(), what }
+    Mistake { place: place.to_owned(), what: with_short_numbers(&what) }
 }
 
 /// A type by its name in a TOML file.

@@ -203,6 +203,42 @@ fn values_are_checked() {
     }
 }
 
+/// Every key that takes a number, with one that has 301 digits, of each kind.
+#[test]
+fn no_mistake_prints_a_number_with_hundreds_of_digits() {
+    let mut tried = 0;
+    for (section, options) in Config::default().table() {
+        for (name, value) in options.as_table().into_iter().flatten() {
+            for number in ["1e300", "-1e300", "1e-300"] {
+                let number =
+                    if value.is_array() { format!("[{number}]") } else { number.to_owned() };
+                let set = [format!("{section}.{name}={number}")];
+                if let Err(error) = Config::parse("", "", &set) {
+                    let told = error.to_string();
+                    let is_long = |run: &str| run.bytes().filter(u8::is_ascii_digit).count() > 30;
+                    assert!(!told.split_whitespace().any(is_long), "{set:?}: {told}");
+                    tried += 1;
+                }
+            }
+        }
+    }
+    assert!(tried > 100, "{tried}");
+}
+
+#[test]
+fn memcacheds_address_belongs_to_a_proxy() {
+    let set = "memcached.listen=127.0.0.1:11312";
+    for role in ["all", "node"] {
+        let told = mistakes("", &[set, &format!("serve.role={role}")]);
+        assert!(told.contains("memcached.listen: is where a proxy listens"), "{told}");
+    }
+    let told = mistakes(MEMBERS, &[set, "serve.role=gateway"]);
+    assert!(told.contains("memcached.listen: is where a proxy listens"), "{told}");
+    let pool = "pool.0={servers=[\"127.0.0.1:1\"]}";
+    let set = [set, "serve.role=proxy", pool].map(str::to_owned);
+    Config::parse("", "", &set).unwrap();
+}
+
 const MEMBERS: &str = r#"
     [[member]]
     name = "b"
