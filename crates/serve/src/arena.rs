@@ -25,6 +25,8 @@ use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, ftruncate, memfd_create}
 use rustix::io::pwrite;
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 
+use crate::system;
+
 /// Smaller objects keep their own buffer: rounding them up to pages would waste memory, and copying
 /// them is cheap.
 pub const OBJECT_BYTES_MIN: usize = 32 << 10;
@@ -67,6 +69,8 @@ unsafe impl Sync for Arena {}
 /// Creates the arena of this process with `bytes` bytes of address space; memory is used only as
 /// the arena fills. On a system without memfd there is no arena, and objects are sent with a copy.
 pub fn open(bytes: u64) {
+    // Threads and the allocator need the rest, and what does not fit here is sent with a copy.
+    let bytes = system::address_space_max().map_or(bytes, |limit| bytes.min(limit / 4));
     ARENA.get_or_init(|| {
         let arena = Arena::create(bytes.next_multiple_of(PAGE as u64));
         if let Err(error) = &arena {

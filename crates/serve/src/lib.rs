@@ -45,6 +45,7 @@ mod refusal;
 mod s3;
 mod settings;
 mod socket;
+mod system;
 mod text;
 mod tiers;
 mod tls;
@@ -174,16 +175,6 @@ pub struct Server {
     whole: Arc<Loop>,
 }
 
-/// As many files as the kernel lets this process open: each segment of a device is one.
-fn raise_file_limit() {
-    use rustix::process::{Resource, getrlimit, setrlimit};
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    if let Err(error) = setrlimit(Resource::Nofile, limit) {
-        warn!("cannot raise the limit of open files: {error}");
-    }
-}
-
 impl Server {
     /// Starts a server. `origin` replaces that of the configuration (tests put faulty ones there).
     ///
@@ -205,7 +196,15 @@ impl Server {
         origin: Option<Arc<dyn Origin>>,
         create_origin: bool,
     ) -> anyhow::Result<Server> {
-        raise_file_limit();
+        system::prepare();
+        Server::start_parts(config, origin, create_origin).map_err(system::explained)
+    }
+
+    fn start_parts(
+        config: Config,
+        origin: Option<Arc<dyn Origin>>,
+        create_origin: bool,
+    ) -> anyhow::Result<Server> {
         let (common, config) = Common::of(config)?;
         let key = match (config.is_clustered(), config.is_in_etcd()) {
             (false, _) => "serve.listen",

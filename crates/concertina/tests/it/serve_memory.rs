@@ -149,3 +149,42 @@ fn memory_follows_the_load_between_objects_and_a_dataset() {
     }
     server.stop();
 }
+
+/// However little address space there is, a server starts or says what it lacks, and neither panics nor aborts.
+#[test]
+fn a_server_with_little_address_space_starts_or_says_what_it_lacks() {
+    use std::io::{BufRead, BufReader, Read};
+    use std::process::{Command, Stdio};
+    let proxy = "--set serve.role=proxy --set memcached.listen=127.0.0.1:0 --set pool.0={servers=[\"127.0.0.1:7\"]}";
+    for (kib, more, starts) in [
+        (1_000_000, "", true),
+        (1_000_000, proxy, true),
+        (400_000, "--set serve.threads=32", false),
+        (150_000, "", false),
+        (80_000, "", false),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let program = env!("CARGO_BIN_EXE_concertina");
+        let line = "ulimit -v \"$0\"; exec \"$@\"";
+        let mut child = Command::new("sh")
+            .args(["-c", line, &kib.to_string(), program, "serve", "--json"])
+            .args(["--set", "serve.listen=127.0.0.1:0"])
+            .args(more.split_whitespace())
+            .current_dir(folder.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut first = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
+        let started = first.contains("address");
+        child.kill().unwrap();
+        let mut told = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut told).unwrap();
+        child.wait().unwrap();
+        assert!(started || !starts, "{kib} KiB, {more:?}: {told}");
+        assert!(started || told.contains("not enough address space"), "{kib} KiB: {told}");
+        assert!(!told.contains("panicked") && !told.contains("memory allocation"), "{kib}: {told}");
+    }
+}
