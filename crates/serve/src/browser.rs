@@ -34,36 +34,62 @@ fn is_ours(host: &str, hosts: &str) -> bool {
         || hosts.split(',').any(|one| one.trim().eq_ignore_ascii_case(&name))
 }
 
-/// 403 for a request that a foreign page sent; `hosts` are the further names of this server.
-pub fn check(headers: &HeaderMap, hosts: &str) -> Result<(), Problem> {
-    let refused = |what: String| Err(Problem::new(StatusCode::FORBIDDEN, &what));
-    let host = headers.get(HOST).map(|host| host.as_bytes());
-    if let Some(host) = host
-        && !std::str::from_utf8(host).is_ok_and(|host| is_ours(host, hosts))
-    {
-        return refused(format!(
-            "the Host {:?} is not this server's; ask 127.0.0.1 or localhost, add the name to serve.hosts, \
-             or set serve.token",
-            shown(host)
-        ));
-    }
-    if let Some(origin) = headers.get(ORIGIN).map(|origin| origin.as_bytes()) {
-        let site =
-            [&b"http://"[..], b"https://"].iter().find_map(|start| origin.strip_prefix(*start));
-        if site.is_none() || site != host {
+/// What a server without a token knows of itself.
+pub struct Server<'a> {
+    /// Its names beside those of loopback, separated by commas.
+    pub hosts: &'a str,
+    /// Whether its clients connect by TLS.
+    pub is_encrypted: bool,
+}
+
+impl Server<'_> {
+    /// 403 for a request that a foreign page sent. `authority` is that of an address in absolute form, which counts in place
+    /// of `Host` (RFC 9112, section 3.2.2).
+    pub fn check(&self, authority: Option<&str>, headers: &HeaderMap) -> Result<(), Problem> {
+        let refused = |what: String| Err(Problem::new(StatusCode::FORBIDDEN, &what));
+        let host = headers.get(HOST).map(|host| host.as_bytes());
+        let host = authority.map(str::as_bytes).or(host);
+        if let Some(host) = host
+            && !std::str::from_utf8(host).is_ok_and(|host| is_ours(host, self.hosts))
+        {
             return refused(format!(
-                "a page of {:?} may not use this server; set serve.token and send it",
-                shown(origin)
+                "the Host {:?} is not this server's; ask 127.0.0.1 or localhost, add the name to serve.hosts, \
+                 or set serve.token",
+                shown(host)
             ));
         }
+        for origin in headers.get_all(ORIGIN) {
+            if host.is_none_or(|host| !self.is_own_origin(origin.as_bytes(), host)) {
+                return refused(format!(
+                    "a page of {:?} may not use this server; set serve.token and send it",
+                    shown(origin.as_bytes())
+                ));
+            }
+        }
+        let is =
+            |name: &HeaderName, value: &str| headers.get(name).is_some_and(|given| given == value);
+        if is(&SEC_FETCH_SITE, "cross-site") && !is(&SEC_FETCH_MODE, "navigate") {
+            return refused(
+                "a page of another site may not use this server; set serve.token".to_owned(),
+            );
+        }
+        Ok(())
     }
-    let is = |name: &HeaderName, value: &str| headers.get(name).is_some_and(|given| given == value);
-    if is(&SEC_FETCH_SITE, "cross-site") && !is(&SEC_FETCH_MODE, "navigate") {
-        return refused(
-            "a page of another site may not use this server; set serve.token".to_owned(),
-        );
+
+    /// Whether an origin has this server's scheme, and the host and the port of the request.
+    fn is_own_origin(&self, origin: &[u8], host: &[u8]) -> bool {
+        let (scheme, port) = if self.is_encrypted { ("https://", 443) } else { ("http://", 80) };
+        let Some((start, site)) = origin.split_at_checked(scheme.len()) else { return false };
+        let place = |text: &[u8]| {
+            let authority: Authority = std::str::from_utf8(text).ok()?.parse().ok()?;
+            // A port that is none has no number, either.
+            let has_port = authority.as_str().len() > authority.host().len();
+            let port = if has_port { authority.port_u16()? } else { port };
+            Some((authority.host().to_ascii_lowercase(), port))
+        };
+        start.eq_ignore_ascii_case(scheme.as_bytes())
+            && place(site).is_some_and(|site| Some(site) == place(host))
     }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -109,8 +135,60 @@ mod tests {
                 let name = HeaderName::from_static(name);
                 headers.insert(name, http::HeaderValue::from_bytes(value.as_bytes()).unwrap());
             }
-            let checked = check(&headers, "other, Cache.internal");
-            assert_eq!(checked.is_ok(), *expected, "{given:?}");
+            let server = Server { hosts: "other, Cache.internal", is_encrypted: false };
+            assert_eq!(server.check(None, &headers).is_ok(), *expected, "{given:?}");
         }
+    }
+    #[test]
+    fn an_origin_is_that_of_scheme_host_and_port() {
+        let rows: &[(&str, &str, bool, bool)] = &[
+            ("http://localhost:7070", "localhost:7070", true, false),
+            ("https://localhost:7070", "localhost:7070", false, true),
+            ("http://localhost", "localhost", true, false),
+            ("https://localhost", "localhost", false, true),
+            ("http://localhost", "localhost:80", true, false),
+            ("http://localhost:80", "localhost", true, false),
+            ("https://localhost:443", "localhost", false, true),
+            ("https://localhost", "localhost:443", false, true),
+            ("http://localhost:443", "localhost", false, false),
+            ("http://localhost:7071", "localhost:7070", false, false),
+            ("HTTP://LOCALHOST:7070", "localhost:7070", true, false),
+            ("http://localhost:7070", "LocalHost:7070", true, false),
+            ("http://127.0.0.1:7070", "localhost:7070", false, false),
+            ("http://[::1]:7070", "[::1]:7070", true, false),
+            ("http://localhost:70700", "localhost:70700", false, false),
+            ("null", "localhost", false, false),
+            ("", "localhost", false, false),
+            ("http://", "localhost", false, false),
+            ("localhost", "localhost", false, false),
+            ("ftp://localhost", "localhost", false, false),
+            ("http://localhost.evil", "localhost", false, false),
+        ];
+        for (origin, host, plain, encrypted) in rows {
+            for (is_encrypted, expected) in [(false, plain), (true, encrypted)] {
+                let mut headers = HeaderMap::new();
+                headers.insert(HOST, host.parse().unwrap());
+                headers.insert(ORIGIN, origin.parse().unwrap());
+                let server = Server { hosts: "", is_encrypted };
+                let what = format!("{origin:?} at {host:?}, encrypted: {is_encrypted}");
+                assert_eq!(server.check(None, &headers).is_ok(), *expected, "{what}");
+                // One of two that is foreign suffices.
+                headers.append(ORIGIN, "http://evil.example".parse().unwrap());
+                assert!(server.check(None, &headers).is_err(), "{what}, and another");
+            }
+        }
+    }
+
+    #[test]
+    fn an_absolute_form_is_judged_by_its_own_authority() {
+        let server = Server { hosts: "", is_encrypted: false };
+        let mut headers = HeaderMap::new();
+        headers.insert(HOST, "localhost".parse().unwrap());
+        assert!(server.check(Some("127.0.0.1:7070"), &headers).is_ok());
+        assert!(server.check(Some("evil.example"), &headers).is_err());
+        headers.insert(HOST, "evil.example".parse().unwrap());
+        assert!(server.check(Some("localhost"), &headers).is_ok());
+        headers.insert(ORIGIN, "http://evil.example".parse().unwrap());
+        assert!(server.check(Some("localhost"), &headers).is_err());
     }
 }

@@ -43,6 +43,8 @@ pub enum Front {
     Unknown,
     /// A request that gives its end more than once.
     Ambiguous,
+    /// A request that breaks a rule of HTTP, by the status of the reply.
+    Refused(u16),
 }
 
 /// The lines of headers that were approved last on a connection.
@@ -59,5 +61,6 @@ pub fn front(bytes: &[u8], approved: &mut Approved, bytes_max: usize) -> Front {
         Quick::Other { length } => Front::Other(length),
         Quick::Unknown => Front::Unknown,
         Quick::Ambiguous => Front::Ambiguous,
+        Quick::Refused(refusal) => Front::Refused(refusal.status.as_u16()),
     }
 }

@@ -1,5 +1,8 @@
 //! Connections and routes.
 
+mod authorization;
+pub mod framing;
+
 use std::convert::Infallible;
 use std::net::IpAddr;
 use std::ops::Deref;
@@ -11,8 +14,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{
-    ALLOW, AUTHORIZATION, CONNECTION, CONTENT_TYPE, EXPECT, HeaderMap, HeaderName, HeaderValue,
-    RETRY_AFTER, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+    ALLOW, CONNECTION, CONTENT_TYPE, EXPECT, HeaderName, HeaderValue, RETRY_AFTER,
+    X_CONTENT_TYPE_OPTIONS,
 };
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::{Body as _, Incoming};
@@ -35,7 +38,9 @@ use super::pace::Pace;
 use super::quick::{Flight, IdleTimer, Quick, Reads, Slot};
 use super::refusal::Phase;
 use super::socket::{Socket, Stream};
-use super::{Shared, admin, browser, datasets, headers, list, live, membership, objects};
+use super::{Shared, admin, datasets, headers, list, live, membership, objects};
+pub use authorization::{admit, authorize};
+use framing::Refusal;
 
 /// How long a connection past the limits may take to send its head.
 const SPARE_SILENT_MAX: Duration = Duration::from_secs(1);
@@ -183,6 +188,11 @@ pub trait Service: Quick + Deref<Target = Front> {
         Client::at(from)
     }
 
+    /// The reply to a request that breaks a rule of HTTP.
+    fn refuse(&self, refusal: Refusal) -> Response<ReplyBody> {
+        Problem::new(refusal.status, refusal.text).response()
+    }
+
     /// The reply to a client that has had too much, with the seconds after which it may come again.
     fn slow_down(&self, wait_s: u64) -> Response<ReplyBody> {
         let what = format!(
@@ -244,6 +254,12 @@ async fn admitted<S: Service>(
     from: Option<IpAddr>,
     request: Request<Incoming>,
 ) -> Response<ReplyBody> {
+    let framed = framing::check(request.version(), request.headers());
+    if let Err(refusal) = framed.and_then(|()| framing::check_target(request.uri())) {
+        let mut response = shared.refuse(refusal);
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        return response;
+    }
     let max = shared.config.serve.header_bytes_max.0 as usize;
     let bytes = head_bytes(&request);
     if bytes > max {
@@ -460,7 +476,7 @@ async fn route(
             _ => admin::alive(),
         });
     }
-    admit(shared, path, request.headers())?;
+    admit(shared, request.uri(), request.headers())?;
     let sender = cluster::sender(shared, request.headers())?;
     if let Some(encoded) = path.strip_prefix("/objects/") {
         let key = objects::key_of(encoded)?;
@@ -537,35 +553,4 @@ pub fn only_get(request: &Request<Incoming>) -> Result<(), Problem> {
     }
     Err(Problem::new(StatusCode::METHOD_NOT_ALLOWED, "this takes GET and HEAD only")
         .with(ALLOW, HeaderValue::from_static("GET, HEAD")))
-}
-
-/// Refuses as [`authorize`] does, but admits the page at `/` without a token: a browser cannot send one before
-/// it has the page.
-pub fn admit(front: &Front, path: &str, headers: &HeaderMap) -> Result<(), Problem> {
-    if front.token.is_some() && live::http::is_page(path) {
-        return Ok(());
-    }
-    authorize(front, headers)
-}
-
-/// Refuses requests without the token. If no token is configured, refuses requests of other sites' web pages.
-/// Requests between processes need the cluster's token; the clients' token is not accepted for them.
-pub fn authorize(front: &Front, headers: &HeaderMap) -> Result<(), Problem> {
-    let internal = headers.contains_key(&headers::PROTOCOL);
-    let (token, name) = match &front.cluster_token {
-        Some(token) if internal => (Some(token), "cluster.token"),
-        _ => (front.token.as_ref(), "serve.token"),
-    };
-    let Some(token) = token else {
-        return browser::check(headers, &front.config.serve.hosts);
-    };
-    let given = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
-    // Hashes are compared (in constant time), so that the time taken tells nothing of the token.
-    if given.strip_prefix(b"Bearer ").is_some_and(|given| blake3::hash(given) == *token) {
-        return Ok(());
-    }
-    let what =
-        format!("this needs the header `Authorization: Bearer TOKEN` with the token of {name}");
-    Err(Problem::new(StatusCode::UNAUTHORIZED, &what)
-        .with(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")))
 }

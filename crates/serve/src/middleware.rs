@@ -106,7 +106,7 @@ impl Middleware {
                 _ => admin::alive(),
             });
         }
-        admit(self, path, request.headers())?;
+        admit(self, request.uri(), request.headers())?;
         if let Some(answer) = live::http::answer(&self.whole, request.method(), path) {
             return answer;
         }

@@ -5,12 +5,14 @@
 //! of ours is under way, and sends our text instead.
 
 use std::io::IoSlice;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use model::window::Nanos;
 use record::clock;
+
+use crate::http::framing::Refusal;
 
 /// Whether what is written on a connection may be a reply of ours.
 #[derive(Default)]
@@ -25,6 +27,8 @@ pub struct Phase {
     idle: AtomicBool,
     /// hyper reads this connection for good.
     handed: AtomicBool,
+    /// Why hyper was given what it refuses in place of a request.
+    refusal: OnceLock<Refusal>,
 }
 
 /// A reply of ours under way; dropped when hyper has taken all of its body.
@@ -66,6 +70,12 @@ impl Phase {
         self.handed.load(Ordering::Relaxed)
     }
 
+    /// hyper is given what it refuses, and the client is told this.
+    pub fn refuse(&self, refusal: Refusal) {
+        // The connection ends with the first.
+        let _ = self.refusal.set(refusal);
+    }
+
     /// hyper is given a request.
     pub fn expect(&self) {
         self.expected.store(true, Ordering::Relaxed);
@@ -96,7 +106,9 @@ impl Phase {
         }
         let bytes: Vec<u8> = buffers.iter().flat_map(|buffer| buffer.iter().copied()).collect();
         let line = bytes.strip_prefix(b"HTTP/1.1 ")?;
+        let refusal = self.refusal.get();
         let ours = match line.first_chunk::<3>()? {
+            b"400" if refusal.is_some() => refusal?.text,
             b"400" => "the request is not HTTP/1.1: its first line or a header is malformed",
             b"414" => "the address is too long; a key has at most 1024 bytes",
             b"431" => {
@@ -111,8 +123,11 @@ impl Phase {
             "\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
             body.len()
         );
-        let status = bytes.get(..b"HTTP/1.1 ".len() + end)?;
-        Some([status, head.as_bytes(), body.as_bytes()].concat())
+        let status = match refusal {
+            Some(refusal) => format!("HTTP/1.1 {}", refusal.status).into_bytes(),
+            None => bytes.get(..b"HTTP/1.1 ".len() + end)?.to_vec(),
+        };
+        Some([&status, head.as_bytes(), body.as_bytes()].concat())
     }
 }
 

@@ -216,7 +216,8 @@ fn pair(certificate: &Path, key: &Path) -> anyhow::Result<Pair> {
     let text = file::read(certificate, file::PEM_BYTES_MAX).with_context(|| wrong(certificate))?;
     let chain = CertificateDer::pem_slice_iter(&text);
     let chain: Vec<_> = chain.collect::<Result<_, _>>().with_context(|| wrong(certificate))?;
-    let secret = file::read_private(key, file::PEM_BYTES_MAX, 0o077).with_context(|| wrong(key))?;
+    let secret = file::read_private(key, file::PEM_BYTES_MAX, 0o077);
+    let secret = secret.map_err(|error| anyhow::anyhow!("{}: {error}", wrong(key)))?;
     let secret = PrivateKeyDer::from_pem_slice(&secret).with_context(|| wrong(key))?;
     Ok((chain, secret))
 }

@@ -58,6 +58,7 @@ mod serve_pieces;
 mod serve_quick;
 mod serve_replay;
 mod serve_restart;
+mod serve_rules;
 mod serve_runs;
 mod serve_s3;
 mod serve_slow;

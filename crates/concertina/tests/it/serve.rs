@@ -268,7 +268,8 @@ fn garbage_never_stops_the_server() {
         let mut stream = TcpStream::connect(server.address()).unwrap();
         let mut garbage = bytes(seed, 1 + (seed as usize * 37) % 3000);
         if seed % 2 == 0 {
-            let start = b"PUT /objects/a HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n";
+            let start =
+                b"PUT /objects/a HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n";
             garbage.splice(0..0, start.iter().copied());
         }
         let _ = stream.write_all(&garbage);
@@ -295,7 +296,11 @@ fn an_upload_that_breaks_off_leaves_nothing() {
     assert_eq!(client.put("/objects/k", b"old").status, 200);
     for sent in [10usize, 900_000] {
         let mut stream = TcpStream::connect(server.address()).unwrap();
-        stream.write_all(b"PUT /objects/k HTTP/1.1\r\ncontent-length: 1000000\r\n\r\n").unwrap();
+        stream
+            .write_all(
+                b"PUT /objects/k HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000000\r\n\r\n",
+            )
+            .unwrap();
         stream.write_all(&bytes(3, sent)).unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
         let mut rest = Vec::new();
@@ -324,7 +329,8 @@ fn objects_larger_than_memory_pass() {
     assert_eq!(client.put("/objects/large", &body).status, 200);
     assert!(client.get("/objects/large").body == body);
     // In chunks of a size that the server was not told.
-    let head = b"PUT /objects/chunks HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n";
+    let head =
+        b"PUT /objects/chunks HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n";
     client.stream.write_all(head).unwrap();
     for piece in body[..3 << 20].chunks(100_000) {
         client.stream.write_all(format!("{:x}\r\n", piece.len()).as_bytes()).unwrap();

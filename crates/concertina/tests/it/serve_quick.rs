@@ -65,10 +65,10 @@ fn conversation() -> Vec<(String, &'static str, u16, Vec<u8>)> {
         ("HEAD /objects/a HTTP/1.1\r\nhost: localhost\r\n\r\n".into(), "HEAD", 200, Vec::new()),
         (put("a", b""), "PUT", 200, Vec::new()),
         (plain("a"), "GET", 200, Vec::new()),
-        ("GET /healthz HTTP/1.1\r\n\r\n".to_owned(), "GET", 200, b"{\"ok\":true}".to_vec()),
+        ("GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n".to_owned(), "GET", 200, b"{\"ok\":true}".to_vec()),
         (plain("large"), "GET", 200, large.clone()),
         (
-            "PUT /objects/a HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
+            "PUT /objects/a HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
                 .into(),
             "PUT",
             200,

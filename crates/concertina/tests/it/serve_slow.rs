@@ -133,7 +133,9 @@ fn one_address_cannot_take_all_connections() {
     bind(&socket, &SocketAddr::from(([127, 0, 0, 2], 0))).unwrap();
     connect(&socket, &address).unwrap();
     let mut other = TcpStream::from(socket);
-    other.write_all(b"GET /objects/a HTTP/1.1\r\nconnection: close\r\n\r\n").unwrap();
+    other
+        .write_all(b"GET /objects/a HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+        .unwrap();
     let mut reply = String::new();
     other.read_to_string(&mut reply).unwrap();
     assert!(reply.starts_with("HTTP/1.1 404 "), "{reply}");

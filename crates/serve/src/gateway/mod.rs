@@ -163,7 +163,7 @@ impl Access {
                 _ => super::admin::alive(),
             });
         }
-        admit(&self.front, path, request.headers())?;
+        admit(&self.front, request.uri(), request.headers())?;
         if let Some(encoded) = path.strip_prefix("/objects/") {
             let key = key_of(encoded)?;
             return self.object(lane, key, request.map(Arriving::Http)).await;

@@ -3,12 +3,15 @@
 //! No socket here, so that it can be tested byte by byte. What is not plain is hyper's to read; then
 //! only its length counts, so that whatever follows is looked at again.
 
+use http::Version;
 use http::header::{
     CONNECTION, CONTENT_LENGTH, EXPECT, HeaderMap, HeaderName, HeaderValue, IF_MATCH,
     IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, RANGE, TRANSFER_ENCODING,
     UPGRADE,
 };
 use origin::KEY_BYTES_MAX;
+
+use crate::http::framing::{self, Refusal};
 
 /// Header lines of a request that are read here, which is hyper's limit.
 const HEADERS_MAX: usize = 100;
@@ -67,6 +70,8 @@ pub enum Front<'a, F> {
     Unknown,
     /// A request that gives its end more than once: others on its way may have read another end.
     Ambiguous,
+    /// A request that breaks a rule of HTTP.
+    Refused(Refusal),
 }
 
 /// Looks at the front of some bytes. `approve` judges headers that were not seen before, `signed` a read with
@@ -93,6 +98,10 @@ pub fn front<'a, F: Copy>(
         _ => return Front::Unknown,
     };
     let Some(headers) = map_of(request.headers) else { return Front::Unknown };
+    let version = if request.version == Some(1) { Version::HTTP_11 } else { Version::HTTP_10 };
+    if let Err(refusal) = framing::check(version, &headers) {
+        return Front::Refused(refusal);
+    }
     let lengths = headers.get_all(CONTENT_LENGTH).iter().count();
     if lengths + headers.get_all(TRANSFER_ENCODING).iter().count() > 1 {
         return Front::Ambiguous;
@@ -110,7 +119,7 @@ pub fn front<'a, F: Copy>(
     if (is_head || request.method == Some("GET"))
         && request.version == Some(1)
         && is_plain(&headers)
-        && let Some(path) = request.path
+        && let Some(path) = request.path.filter(|path| framing::has_valid_escapes(path))
         && let Some((key, facts)) = signed(is_head, path, &headers)
     {
         let line = Line { is_head, path, key, length: 0 };
@@ -199,13 +208,27 @@ mod tests {
         (!headers.contains_key("no")).then_some(7)
     }
 
+    /// Checks what a head is, with a `Host` if it has none.
     fn check(bytes: &str, expected: &str) {
+        const HOST: &str = "Host: x\r\n";
+        let (bytes, more) = match bytes.split_once(" HTTP/1.1\r\n") {
+            Some((line, rest)) if !bytes.contains("Host") => {
+                (format!("{line} HTTP/1.1\r\n{HOST}{rest}"), HOST.len())
+            }
+            _ => (bytes.to_owned(), 0),
+        };
+        let length = |text: &str| Some(text.parse::<usize>().ok()? + more);
+        let expected = match expected.rsplit_once(' ').map(|(what, last)| (what, length(last))) {
+            Some((what, Some(length))) if what != "refused" => format!("{what} {length}"),
+            _ => expected.to_owned(),
+        };
         let mut approved = Approved::default();
         for time in ["first", "again"] {
             let found = match front(bytes.as_bytes(), &mut approved, MAX, approve, |_, _, _| None) {
                 Front::Part => "part".to_owned(),
                 Front::Unknown => "unknown".to_owned(),
                 Front::Ambiguous => "ambiguous".to_owned(),
+                Front::Refused(refusal) => format!("refused {}", refusal.status.as_u16()),
                 Front::Other { length } => format!("other {length}"),
                 Front::Plain { line, facts, length } => {
                     assert_eq!(facts, 7);
@@ -241,7 +264,6 @@ mod tests {
             "Content-Length: +3",
             "Content-Length: 3, 3",
             "Content-Length:",
-            "Content-Length: 99999999999999999999",
             "Transfer-Encoding: chunked",
             "Connection: close",
             "Connection: keep-alive, upgrade",
@@ -255,7 +277,22 @@ mod tests {
             "Content-Length: 3\r\nTransfer-Encoding: chunked",
             "Transfer-Encoding: chunked\r\nA: b\r\nTransfer-Encoding: chunked",
         ] {
-            check(&format!("PUT /objects/a HTTP/1.1\r\n{lines}\r\n\r\n"), "ambiguous");
+            let expected = if lines.contains("A: b") { "refused 400" } else { "ambiguous" };
+            check(&format!("PUT /objects/a HTTP/1.1\r\n{lines}\r\n\r\n"), expected);
+        }
+        for (lines, status) in [
+            ("Host: x\r\nContent-Length: 99999999999999999999", 413),
+            ("Host: x\r\nTransfer-Encoding: gzip, chunked", 501),
+            ("Host: x\r\nHost: x", 400),
+            ("Host: x y", 400),
+            ("X-Host: x", 400),
+        ] {
+            for line in
+                ["GET /objects/a", "PUT /objects/a", "GET /metrics", "PUT http://x/objects/a"]
+            {
+                let text = format!("{line} HTTP/1.1\r\n{lines}\r\n\r\n");
+                check(&text, &format!("refused {status}"));
+            }
         }
         check("GET /objects/a HTTP/1.0\r\n\r\n", "unknown");
         check("CONNECT a:1 HTTP/1.1\r\n\r\n", "unknown");
@@ -277,11 +314,11 @@ mod tests {
             ),
         ) {
             const LINES: [&str; 6] =
-                ["Host: x", "no: 1", "X: \r\n", "Range: b", "Connection: close", "A: b"];
+                ["B: b", "no: 1", "X: \r\n", "Range: b", "Connection: close", "A: b"];
             let mut approved = Approved::default();
             for (method, key, lines, cut) in heads {
                 let method = ["GET", "HEAD", "PUT"][method];
-                let mut text = format!("{method} /objects/{key} HTTP/1.1\r\n");
+                let mut text = format!("{method} /objects/{key} HTTP/1.1\r\nHost: x\r\n");
                 for line in lines {
                     text.push_str(LINES[line]);
                     text.push_str("\r\n");

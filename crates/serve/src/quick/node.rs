@@ -38,7 +38,7 @@ impl Quick for Shared {
     }
 
     fn approve(&self, given: &HeaderMap) -> Option<Facts> {
-        authorize(self, given).ok()?;
+        authorize(self, None, given).ok()?;
         let sender = cluster::sender(self, given).ok()?;
         let patience = cluster::deadline(given, 0).ok()?;
         let usual = [&headers::FILL, &headers::AVOID, &headers::NOT_AFTER_NS];

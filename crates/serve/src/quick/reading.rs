@@ -207,16 +207,23 @@ impl<S: Quick> Socket<S> {
             };
             let max = reads.head_bytes_max;
             let front = front(bytes, &mut reads.approved, max, approve, signed);
-            let ambiguous = matches!(front, Front::Ambiguous);
+            let refused = match front {
+                Front::Ambiguous => Some(None),
+                Front::Refused(refusal) => Some(Some(refusal)),
+                _ => None,
+            };
             let length = match front {
                 Front::Part if buffer.remaining() > 0 || at > 0 => {
                     self.shift(buffer, at);
                     return Ok(Next::More);
                 }
-                Front::Part | Front::Unknown | Front::Ambiguous => {
+                Front::Part | Front::Unknown | Front::Ambiguous | Front::Refused(_) => {
                     self.shift(buffer, at);
-                    if ambiguous {
-                        // hyper would choose one of its ends: it gets what it refuses, and closes.
+                    if let Some(refusal) = refused {
+                        // hyper would choose one of its ends, or take it: it gets what it refuses, and closes.
+                        if let Some(refusal) = refusal {
+                            self.phase.refuse(refusal);
+                        }
                         buffer.clear();
                         buffer.put_slice(b"\0\r\n\r\n");
                     }

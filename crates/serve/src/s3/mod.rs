@@ -55,6 +55,7 @@ use crate::cluster::Sender;
 use crate::config::Config;
 use crate::front::Front;
 use crate::gateway::Access;
+use crate::http::framing::Refusal;
 use crate::http::{self as web, Service};
 use crate::lane::Lane;
 use crate::limits::{Client, Limits, Unproven};
@@ -152,6 +153,8 @@ impl Inner {
         if whole.len() > KEY_BYTES_MAX {
             return Err(S3Error::new(S3ErrorCode::KeyTooLongError));
         }
+        // Not those of the origin's (`!key/`), which it keeps under other names: this may be the store of another Concertina,
+        // which writes them.
         if multipart::is_hidden(&whole) {
             let what = "keys that begin with !s3/ are the server's own";
             return Err(S3Error::with_message(S3ErrorCode::AccessDenied, what));
@@ -378,6 +381,20 @@ impl Service for S3 {
         match guard::claimed(request).filter(|id| self.inner.keys.get(id).is_some()) {
             Some(id) => Client::Key(id.to_owned()),
             None => Client::at(from),
+        }
+    }
+
+    fn refuse(&self, refusal: Refusal) -> Response<ReplyBody> {
+        let code = match refusal.status {
+            StatusCode::NOT_IMPLEMENTED => S3ErrorCode::NotImplemented,
+            StatusCode::PAYLOAD_TOO_LARGE => S3ErrorCode::EntityTooLarge,
+            _ => S3ErrorCode::InvalidRequest,
+        };
+        let mut error = S3Error::with_message(code, refusal.text);
+        error.set_status_code(refusal.status);
+        match error.to_http_response() {
+            Ok(reply) => response_of(reply),
+            Err(_) => web::Problem::new(refusal.status, refusal.text).response(),
         }
     }
 

@@ -76,7 +76,7 @@ fn sealed_keys_are_read_and_what_cannot_be_opened_leaves_them_as_they_were() {
     std::fs::set_permissions(folder.join("master"), std::fs::Permissions::from_mode(0o644))
         .unwrap();
     put("keys", &sealed);
-    wait_for(&front, "others than its owner may read or write the master key");
+    wait_for(&front, "others than its owner may read or write it");
     std::fs::remove_file(folder.join("master")).unwrap();
     wait_for(&front, "cannot read the master key");
     assert!(is_key(ADMIN) && is_key(NEW));
