@@ -480,6 +480,7 @@ async fn route(
     let sender = cluster::sender(shared, request.headers())?;
     if let Some(encoded) = path.strip_prefix("/objects/") {
         let key = objects::key_of(encoded)?;
+        objects::refuse_reserved(request.method(), &key, sender == cluster::Sender::Client)?;
         return objects::object(shared, lane, key, request.map(Arriving::Http), sender).await;
     }
     if datasets::http::is_below(path) {

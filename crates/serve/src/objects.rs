@@ -54,6 +54,20 @@ pub fn key_of(encoded: &str) -> Result<Key, Problem> {
     Ok(Key::from(key))
 }
 
+/// How the keys begin that are the server's own: parts of uploads, and the origin's names of keys that a bucket cannot have.
+const RESERVED: [&[u8]; 2] = [b"!s3/", b"!key/"];
+
+/// Refuses writes of reserved keys by clients of HTTP and of memcached's protocol. Reading them shows nothing that a client with the token could not have. The
+/// cluster's processes write them: a gateway stores parts of uploads on nodes.
+pub fn refuse_reserved(method: &Method, key: &[u8], from_client: bool) -> Result<(), Problem> {
+    let reads = matches!(*method, Method::GET | Method::HEAD);
+    if from_client && !reads && RESERVED.iter().any(|start| key.starts_with(start)) {
+        let what = "keys that begin with !s3/ or !key/ are the server's own; choose another key";
+        return Err(Problem::new(StatusCode::FORBIDDEN, what));
+    }
+    Ok(())
+}
+
 const TOO_LATE: &str = "the deadline passed before the request could be served";
 pub(super) const MISDIRECTED: &str = "the key, or the order of its writes, is another node's: ask a gateway, or compare the \
     members of both configurations";

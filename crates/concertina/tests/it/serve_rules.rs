@@ -176,6 +176,22 @@ fn browsed(at: SocketAddr) {
     }
 }
 
+/// Keys that clients may not write, whatever they are asked as.
+fn reserved(at: SocketAddr) {
+    let mut client = Client::connect(at);
+    for key in
+        ["!s3/parts/x", "!s3/begun/x", "!s3/", "%21s3/x", "!%733/x", "!key/identity", "%21key/x"]
+    {
+        let path = format!("/objects/{key}");
+        assert_eq!(client.put(&path, b"x").status, 403, "PUT {path}");
+        assert_eq!(client.send("DELETE", &path, &[], None).unwrap().status, 403, "DELETE {path}");
+        assert_eq!(client.get(&path).status, 404, "GET {path}");
+    }
+    for key in ["!s4/x", "a/!s3/x", "!keys", "!S3/x"] {
+        assert_eq!(client.put(&format!("/objects/{key}"), b"x").status, 200, "{key}");
+    }
+}
+
 #[test]
 fn a_node_keeps_to_the_rules() {
     let folder = tempfile::tempdir().unwrap();
@@ -184,6 +200,7 @@ fn a_node_keeps_to_the_rules() {
     assert_eq!(Client::connect(at).put("/objects/kept", b"kept").status, 200);
     judged(at);
     browsed(at);
+    reserved(at);
     server.stop();
 }
 
@@ -198,6 +215,7 @@ fn a_gateway_keeps_to_the_rules() {
     assert_eq!(Client::connect(at).put("/objects/kept", b"kept").status, 200);
     judged(at);
     browsed(at);
+    reserved(at);
     server.stop();
 }
 
@@ -208,6 +226,34 @@ fn the_s3_front_keeps_to_the_rules() {
     let at = front.http.parse().unwrap();
     assert_eq!(Client::connect(at).put("/objects/kept", b"kept").status, 200);
     judged(at);
+}
+
+/// memcached's protocol reaches the same objects.
+#[test]
+fn memcacheds_clients_write_no_reserved_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(folder.path(), &["memcached.node_listen=127.0.0.1:0"]);
+    let mut stream = TcpStream::connect(server.memcached().unwrap()).unwrap();
+    let mut tell = |text: &str| {
+        stream.write_all(text.as_bytes()).unwrap();
+        let mut reply = [0; 512];
+        let count = stream.read(&mut reply).unwrap();
+        String::from_utf8_lossy(&reply[..count]).into_owned()
+    };
+    for key in ["!s3/parts/x", "!key/identity"] {
+        for text in [
+            format!("set {key} 0 0 1\r\nx\r\n"),
+            format!("add {key} 0 0 1\r\nx\r\n"),
+            format!("delete {key}\r\n"),
+            format!("ms {key} 1\r\nx\r\n"),
+            format!("md {key}\r\n"),
+        ] {
+            let reply = tell(&text);
+            assert!(reply.contains("the server's own"), "{text:?}: {reply}");
+        }
+    }
+    assert_eq!(tell("set !keys 0 0 1\r\nx\r\n"), "STORED\r\n");
+    server.stop();
 }
 
 #[test]

@@ -47,7 +47,7 @@ use super::front::Front;
 use super::http::{Problem, Service, admit, only_get, resumed};
 use super::lane::{Lane, Seen};
 use super::live::{self, Loop};
-use super::objects::{Answered, key_of, no_length, operation_of};
+use super::objects::{Answered, key_of, no_length, operation_of, refuse_reserved};
 use super::observe::Observed;
 use super::pace::Pace;
 use super::{headers, list};
@@ -166,6 +166,7 @@ impl Access {
         admit(&self.front, request.uri(), request.headers())?;
         if let Some(encoded) = path.strip_prefix("/objects/") {
             let key = key_of(encoded)?;
+            refuse_reserved(request.method(), &key, true)?;
             return self.object(lane, key, request.map(Arriving::Http)).await;
         }
         if super::datasets::http::is_below(path) {

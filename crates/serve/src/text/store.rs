@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use engine::node::Event;
 use http::header::{HeaderMap, HeaderValue, IF_MATCH, IF_NONE_MATCH};
-use http::{HeaderName, StatusCode};
+use http::{HeaderName, Method, StatusCode};
 use memcached::{Drops, Request, Verb};
 use model::window::{Operation, Outcome};
 use origin::{Attributes, Metadata};
@@ -11,6 +11,7 @@ use record::clock;
 
 use super::{Session, unix_s};
 use crate::http::Problem;
+use crate::objects::refuse_reserved;
 use crate::writes;
 
 /// The names of the metadata that hold what memcached keeps beside a value.
@@ -89,6 +90,7 @@ impl Session {
         exptime: i64,
         mode: Mode,
     ) -> Result<Stored, Problem> {
+        refuse_reserved(&Method::PUT, key, true)?;
         let conditional = match self.condition_of(key, mode).await? {
             Ok(conditional) => conditional,
             Err(refused) => return Ok(refused),
@@ -170,6 +172,7 @@ impl Session {
 
     /// Deletes a value; returns whether it was there.
     pub(super) async fn remove(&self, key: &[u8]) -> Result<bool, Problem> {
+        refuse_reserved(&Method::DELETE, key, true)?;
         let mut seen = self.lane.received(Operation::Delete, key);
         let (result, stages) = writes::remove(&self.shared, key.into(), None).await;
         seen.stages = stages;
