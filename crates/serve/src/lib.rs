@@ -63,7 +63,6 @@ use engine::invariant::Invariants;
 use hyper::body::Incoming;
 use hyper::{Request, Response};
 use model::window::{self, Nanos, QueueName, Window};
-use tracing::warn;
 
 pub use announce::announce;
 pub use object::Object;

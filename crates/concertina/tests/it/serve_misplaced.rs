@@ -48,8 +48,11 @@ fn misplace(link: &Path, place: Place) -> PathBuf {
 }
 
 fn names(folder: &Path) -> Vec<std::ffi::OsString> {
-    let mut names: Vec<_> =
-        fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().file_name()).collect();
+    let mut names: Vec<_> = fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
     names.sort();
     names
 }
