@@ -2,9 +2,15 @@
 
 use std::fs::{File, OpenOptions};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+/// How long a lock may be held by a process that is about to let go of it: a child has its parent's locks from the fork until it
+/// executes its program, and the last thread of a process that was killed may end after its parent has heard of it.
+const HELD_MAX: Duration = Duration::from_millis(500);
 
 /// A lock on the `lock` file of a folder. The kernel releases it when the process ends, however it
 /// ends.
@@ -15,7 +21,7 @@ impl Lock {
     /// Takes the lock exclusively; an error if another process holds it.
     pub fn take(folder: &Path) -> anyhow::Result<Lock> {
         let file = lock_file(folder)?;
-        flock(&file, FlockOperation::NonBlockingLockExclusive).with_context(|| {
+        exclusively(&file).with_context(|| {
             format!(
                 "{} is in use by another process; stop it, or name another folder",
                 folder.display()
@@ -27,7 +33,7 @@ impl Lock {
     /// Takes an exclusive lock on a file or block device itself, which `path` names; an error if another
     /// process holds one.
     pub fn of(file: File, path: &Path) -> anyhow::Result<Lock> {
-        flock(&file, FlockOperation::NonBlockingLockExclusive).with_context(|| {
+        exclusively(&file).with_context(|| {
             format!("{} is in use by another process; stop it, or name another", path.display())
         })?;
         Ok(Lock(file))
@@ -49,6 +55,19 @@ impl Lock {
         flock(&file, FlockOperation::NonBlockingLockShared)
             .with_context(|| in_use_alone(folder))?;
         Ok(Lock(file))
+    }
+}
+
+/// Locks a file exclusively, if another process lets go of it within [`HELD_MAX`].
+fn exclusively(file: &File) -> rustix::io::Result<()> {
+    let start = Instant::now();
+    loop {
+        match flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) if start.elapsed() < HELD_MAX => {
+                std::thread::sleep(HELD_MAX / 20);
+            }
+            locked => return locked,
+        }
     }
 }
 
