@@ -3,7 +3,8 @@
 use std::fs;
 use std::time::Duration;
 
-use origin::{Attributes, Error, Origin};
+use origin::marker::{Claim, FolderKind};
+use origin::{Attributes, Error, IdentityRecord, Origin, S3};
 
 use super::Store;
 use crate::origin::{key, read, run, staged, write};
@@ -39,4 +40,50 @@ fn an_emptied_or_another_bucket_is_lost_and_not_one_without_objects() {
     fs::rename(&away, store.bucket()).unwrap();
     run(origin.check()).unwrap();
     assert_eq!(run(read(&origin, "a", None)), b"x");
+}
+
+/// A restart finds what a running process finds: nothing is made in a bucket that is not the one that was served.
+#[test]
+fn a_process_that_remembers_its_bucket_waits_for_it() {
+    const TEST: &str = "origin_s3::lost::a_process_that_remembers_its_bucket_waits_for_it";
+    let Some(store) = Store::start(TEST) else { return };
+    let device = store.folder.path().join("device");
+    let open = || {
+        let record = IdentityRecord::default();
+        record.remember_folder(&device).unwrap();
+        Claim::new(FolderKind::Device, None).take(&device).unwrap();
+        record.add_folder(&device);
+        S3::open_recorded(&store.config(), record.into()).unwrap()
+    };
+    let origin = open();
+    run(write(&origin, "a", b"old", Attributes::default()));
+    let id = origin.id();
+    drop(origin);
+    let away = store.bucket().with_file_name("away");
+    fs::rename(store.bucket(), &away).unwrap();
+    fs::create_dir(store.bucket()).unwrap();
+    let lost = |origin: &S3, what: &str| {
+        let is_lost = |error: Option<Error>| {
+            assert!(matches!(error, Some(Error::Lost(_))), "{what}: {error:?}")
+        };
+        is_lost(run(origin.head(&key("a"))).err());
+        is_lost(run(origin.get(&key("a"), None)).err());
+        is_lost(run(origin.list(b"", None, 9)).err());
+        is_lost(run(origin.delete(&key("a"))).err());
+        is_lost(run(origin.check()).err());
+        is_lost(run(async { staged(origin, "b", b"x").await.commit(None).await }).err());
+        assert_eq!(origin.id(), None);
+    };
+    let origin = open();
+    lost(&origin, "emptied");
+    assert_eq!(fs::read_dir(store.bucket()).unwrap().count(), 0, "nothing was made in it");
+    // Another origin's bucket, with an object of the same key.
+    let other = store.open();
+    run(write(&other, "a", b"another's", Attributes::default()));
+    lost(&origin, "another");
+    lost(&open(), "another at the start");
+    fs::remove_dir_all(store.bucket()).unwrap();
+    fs::rename(&away, store.bucket()).unwrap();
+    assert_eq!(run(read(&origin, "a", None)), b"old", "without a restart");
+    assert_eq!(origin.id(), id);
 }
