@@ -140,6 +140,11 @@ impl Proxy {
         self.shared.connections()
     }
 
+    /// Maximum open connections of clients.
+    pub fn connections_max(&self) -> usize {
+        self.shared.connections_max()
+    }
+
     /// The state of its pools and servers.
     pub fn status(&self, now: Nanos) -> Status {
         self.shared.pools().status(now)

@@ -19,6 +19,8 @@ use crate::tls::Tls;
 /// What other threads have for one.
 struct Mailbox {
     inside: Mutex<(Vec<Action>, Vec<Stream>)>,
+    /// Whether its thread is to close its longest idle connection.
+    evict: AtomicBool,
     waker: Waker,
     /// Connections that it serves.
     connections: AtomicUsize,
@@ -78,6 +80,7 @@ impl Shared {
                 .into_iter()
                 .map(|waker| Mailbox {
                     inside: Mutex::default(),
+                    evict: AtomicBool::new(false),
                     waker,
                     connections: AtomicUsize::new(0),
                 })
@@ -161,6 +164,26 @@ impl Shared {
 
     pub(crate) fn leave(&self, thread: usize) {
         self.mailboxes[thread].connections.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Asks the other thread that has most connections to close its longest idle one; returns whether there is another.
+    pub(crate) fn evict_elsewhere(&self, thread: usize) -> bool {
+        let others = self.mailboxes.iter().enumerate().filter(|(index, _)| *index != thread);
+        let most = others.max_by_key(|(_, m)| m.connections.load(Ordering::Relaxed));
+        let Some((_, mailbox)) = most else { return false };
+        mailbox.evict.store(true, Ordering::Relaxed);
+        let _ = mailbox.waker.wake();
+        true
+    }
+
+    /// Whether a thread was asked to close its longest idle connection.
+    pub(crate) fn is_to_evict(&self, thread: usize) -> bool {
+        self.mailboxes[thread].evict.swap(false, Ordering::Relaxed)
+    }
+
+    /// Maximum open connections of clients.
+    pub(crate) fn connections_max(&self) -> usize {
+        self.connections_max
     }
 
     /// Open connections of clients.

@@ -63,6 +63,8 @@ pub(crate) struct Thread {
     listener: Option<Listener>,
     /// What the process before has passed on.
     given: Vec<Stream>,
+    /// Connections that wait for the place of an idle one of another thread.
+    waiting: VecDeque<Stream>,
     clients: Vec<Option<Client>>,
     free: Vec<u32>,
     generation: u32,
@@ -130,6 +132,7 @@ impl Thread {
             poll,
             listener,
             given: given.unwrap_or_default(),
+            waiting: VecDeque::new(),
             clients: Vec::new(),
             free: Vec::new(),
             generation: 0,

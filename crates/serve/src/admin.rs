@@ -2,7 +2,6 @@
 //! `/admin/tiers`.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use engine::node::Contents;
@@ -96,8 +95,8 @@ pub fn ready_without_origin(front: &Front) -> Response<ReplyBody> {
 /// Replies with the node's metrics in Prometheus text format.
 pub fn metrics(shared: &Arc<Shared>) -> Response<ReplyBody> {
     let (contents, waiting) = shared.drive.contents();
-    let connections = shared.connections.load(Ordering::Relaxed);
-    let mut page = shared.metrics.node(&contents, waiting, connections);
+    let mut page = shared.metrics.node(&contents, waiting);
+    page.connections(shared.connections.count(), shared.connections.max());
     shared.metrics.memory(&mut page, &contents, shared.memory.as_ref().map(|it| it.division()));
     shared.whole.add_metrics(&mut page);
     let peers = shared.drive.peers().map(|peers| &peers.counts);
@@ -128,6 +127,8 @@ struct Status<'a> {
     memory: Option<Division>,
     requests_waiting: usize,
     connections: usize,
+    /// As configured, or fewer where the limit of open files is low.
+    connections_max: usize,
     role: &'static str,
     origin: OriginStatus,
     /// Present on a node of a cluster.
@@ -150,7 +151,8 @@ pub async fn status(shared: &Arc<Shared>) -> Response<ReplyBody> {
         contents,
         memory: shared.memory.as_ref().map(|memory| memory.division()),
         requests_waiting,
-        connections: shared.connections.load(Ordering::Relaxed),
+        connections: shared.connections.count(),
+        connections_max: shared.connections.max(),
         role: shared.config.serve.role.as_str(),
         origin: OriginStatus::of(shared.drive.origin()).await,
         cluster: shared.drive.peers().map(|cluster| cluster.status(peers, shared.drive.warmed())),

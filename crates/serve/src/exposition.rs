@@ -54,6 +54,14 @@ impl Exposition {
         let _ = writeln!(self.text, "{end} {value}");
     }
 
+    /// The open connections of clients, and how many there may be.
+    pub fn connections(&mut self, open: usize, max: usize) {
+        self.single("concertina_connections", Kind::Gauge, "Open connections.", open as f64);
+        let help =
+            "Maximum open connections: as configured, or what the limit of open files leaves.";
+        self.single("concertina_connections_max", Kind::Gauge, help, max as f64);
+    }
+
     /// A family with one sample and no labels.
     pub fn single(&mut self, name: &str, kind: Kind, help: &str, value: f64) {
         self.family(name, kind, help);

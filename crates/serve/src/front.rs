@@ -6,23 +6,23 @@
 //! (`SO_REUSEPORT`) the kernel would spread a dozen connections unevenly by their hash, and a second
 //! process could listen on the same port without an error.
 
-use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{Shutdown, SocketAddr, TcpListener};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use model::window::{Nanos, QueueName, Settings};
-use socket2::{Domain, Socket, Type};
-use tokio::io::AsyncWriteExt;
+use socket2::{Domain, SockRef, Socket, Type};
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc as queue, watch};
 use tracing::warn;
 
+use super::connections::{Activity, Connections, Evictable, Place};
+use super::descriptors;
 use super::inherited;
 use super::lane::Lane;
 use super::limits::Limits;
@@ -33,9 +33,8 @@ use crate::config::Config;
 use crate::membership::Membership;
 use crate::token;
 
-/// Connections past the limits that are taken all the same, to answer `/healthz` and `/readyz`: whoever
-/// fills the limit must not make a server look dead.
-const SPARE_MAX: usize = 32;
+/// Pause after the kernel had no file for a connection.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
 /// What the threads behind one address share.
 pub struct Front {
@@ -60,20 +59,8 @@ pub struct Front {
     /// The live model, and what the process changes by itself.
     pub whole: Arc<Loop>,
     /// Those that are open.
-    pub connections: AtomicUsize,
-    /// The open ones by the client's address.
-    addresses: Mutex<HashMap<IpAddr, u32>>,
-    spare: AtomicUsize,
+    pub connections: Connections,
     stopping: AtomicBool,
-}
-
-/// What a connection was taken for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seat {
-    /// Any request.
-    Regular,
-    /// One request for the server's health, since the limits are reached.
-    Spare,
 }
 
 impl Front {
@@ -112,43 +99,8 @@ impl Front {
             lanes: (0..threads).map(|_| lane()).collect(),
             metrics: Metrics::default(),
             whole: whole.clone(),
-            connections: AtomicUsize::new(0),
-            addresses: Mutex::default(),
-            spare: AtomicUsize::new(0),
+            connections: Connections::new(&descriptors::allowance(config)),
             stopping: AtomicBool::new(false),
-        }
-    }
-
-    /// Counts a further connection; `None` if there is not even a spare seat. Only the listener calls it.
-    fn seat(&self, from: IpAddr) -> Option<Seat> {
-        let serve = &self.config.serve;
-        if self.connections.load(Ordering::Relaxed) < serve.connections_max as usize {
-            let mut addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
-            let open = addresses.entry(from).or_default();
-            if *open < serve.connections_of_one(from) {
-                *open += 1;
-                self.connections.fetch_add(1, Ordering::Relaxed);
-                return Some(Seat::Regular);
-            }
-        }
-        let taken = self.spare.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |spare| {
-            (spare < SPARE_MAX).then_some(spare + 1)
-        });
-        taken.is_ok().then_some(Seat::Spare)
-    }
-
-    fn leave(&self, seat: Seat, from: IpAddr) {
-        if seat == Seat::Spare {
-            self.spare.fetch_sub(1, Ordering::Relaxed);
-            return;
-        }
-        self.connections.fetch_sub(1, Ordering::Relaxed);
-        let mut addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(open) = addresses.get_mut(&from) {
-            *open -= 1;
-            if *open == 0 {
-                addresses.remove(&from);
-            }
         }
     }
 
@@ -182,7 +134,7 @@ pub trait Protocol: Deref<Target = Front> + Send + Sync + 'static {
         self: Arc<Self>,
         lane: Arc<Lane>,
         stream: TcpStream,
-        seat: Seat,
+        activity: Arc<Activity>,
         stop: watch::Receiver<bool>,
     ) -> impl Future<Output = ()> + Send;
 
@@ -265,7 +217,7 @@ pub fn run<P: Protocol>(shared: &Arc<P>, listener: TcpListener) -> anyhow::Resul
     let mut threads = Vec::new();
     let mut streams_of = Vec::new();
     for _ in &shared.lanes {
-        // Bounded by `serve.connections_max`, of all threads together.
+        // Bounded by `Connections::max`, of all threads together.
         let (streams, receive) = queue::unbounded_channel();
         let connections = Arc::new(AtomicUsize::new(0));
         workers.push(Worker { streams, connections });
@@ -318,14 +270,13 @@ type Accepted<P> = (std::net::TcpStream, Open<P>);
 /// Counts a connection while it is open.
 struct Open<P: Protocol> {
     shared: Arc<P>,
-    seat: Seat,
-    from: IpAddr,
+    place: Place,
     of_thread: Arc<AtomicUsize>,
 }
 
 impl<P: Protocol> Drop for Open<P> {
     fn drop(&mut self) {
-        self.shared.leave(self.seat, self.from);
+        self.shared.connections.leave(&self.place);
         self.of_thread.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -355,7 +306,10 @@ impl<P: Protocol> Thread<P> {
             let Ok(stream) = TcpStream::from_std(stream) else { continue };
             let (shared, lane, stop) = (self.shared.clone(), self.lane.clone(), self.stop.clone());
             tokio::spawn(async move {
-                shared.connection(lane, stream, open.seat, stop).await;
+                let activity = open.place.activity.clone();
+                let work = Box::pin(shared.connection(lane, stream, activity.clone(), stop));
+                // The socket is closed with it, before its place is another's.
+                Evictable::new(work, activity).await;
                 drop(open);
             });
         }
@@ -366,7 +320,7 @@ impl<P: Protocol> Thread<P> {
     async fn drain(&self) {
         let drain = Duration::from_secs_f64(self.shared.config.serve.drain_s);
         let start = Instant::now();
-        let busy = || self.shared.connections.load(Ordering::Relaxed) + self.shared.under_way();
+        let busy = || self.shared.connections.count() + self.shared.under_way();
         while busy() > 0 && start.elapsed() < drain {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
@@ -383,7 +337,7 @@ async fn accept<P: Protocol>(
         Err(error) => return warn!("cannot accept connections: {error}"),
     };
     for (stream, from) in kept.into_iter().filter_map(taken) {
-        place(&shared, &workers, stream, from);
+        place(&shared, &workers, stream, from).await;
     }
     loop {
         let accepted = tokio::select! {
@@ -391,11 +345,13 @@ async fn accept<P: Protocol>(
             _ = stop.wait_for(|stop| *stop) => return,
         };
         match accepted {
-            Ok((stream, from)) => place(&shared, &workers, stream, from),
+            Ok((stream, from)) => place(&shared, &workers, stream, from).await,
             Err(error) => {
-                // Out of files, most likely: those who are connected go on.
+                // Out of files, most likely, since something else took more than was kept for it: an idle connection
+                // goes, and those at work go on. The listener stays readable: without a pause this would be a busy loop.
                 warn!("cannot accept a connection: {error}");
-                tokio::time::sleep(Duration::from_millis(20)).await;
+                shared.connections.make_room();
+                tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
     }
@@ -409,27 +365,30 @@ fn taken(stream: std::net::TcpStream) -> Option<(TcpStream, SocketAddr)> {
 }
 
 /// Hands a connection to the thread that has fewest.
-fn place<P: Protocol>(shared: &Arc<P>, workers: &[Worker<P>], stream: TcpStream, from: SocketAddr) {
+async fn place<P: Protocol>(
+    shared: &Arc<P>,
+    workers: &[Worker<P>],
+    stream: TcpStream,
+    from: SocketAddr,
+) {
     let from = from.ip().to_canonical();
-    let Some(seat) = shared.seat(from) else {
-        tokio::spawn(refuse(stream, P::TOO_MANY));
-        return;
+    let Some(place) = shared.connections.place(from, &shared.config.serve).await else {
+        return refuse(&stream, P::TOO_MANY);
     };
     let least = workers.iter().min_by_key(|w| w.connections.load(Ordering::Relaxed));
     let Some(worker) = least else { return };
     worker.connections.fetch_add(1, Ordering::Relaxed);
     let of_thread = worker.connections.clone();
-    let open = Open { shared: shared.clone(), seat, from, of_thread };
+    let open = Open { shared: shared.clone(), place, of_thread };
     if let Ok(stream) = stream.into_std() {
         let _ = worker.streams.send((stream, open));
     }
 }
 
-/// Tells a client that its connection is one too many, and closes it.
-async fn refuse(mut stream: TcpStream, reply: &[u8]) {
-    let write = async {
-        stream.write_all(reply).await?;
-        stream.shutdown().await
-    };
-    let _ = tokio::time::timeout(Duration::from_secs(1), write).await;
+/// Tells a client that its connection is one too many. It is closed at once: connections that are refused while they
+/// wait for something would be without a bound. A new connection has room for the reply.
+fn refuse(stream: &TcpStream, reply: &[u8]) {
+    let socket = SockRef::from(stream);
+    let _ = socket.send(reply);
+    let _ = socket.shutdown(Shutdown::Write);
 }

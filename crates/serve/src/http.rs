@@ -29,7 +29,8 @@ use tokio::sync::watch;
 
 use super::body::{Arriving, ReplyBody};
 use super::cluster;
-use super::front::{Front, Protocol, Seat};
+use super::connections::{Activity, Seat};
+use super::front::{Front, Protocol};
 use super::inherited;
 use super::lane::{Lane, Seen};
 use super::limits::{Client, Limits, Unproven};
@@ -213,10 +214,10 @@ impl<S: Service> Protocol for S {
         self: Arc<S>,
         lane: Arc<Lane>,
         stream: TcpStream,
-        seat: Seat,
+        activity: Arc<Activity>,
         stop: watch::Receiver<bool>,
     ) {
-        connection(self, lane, stream, seat, stop).await;
+        connection(self, lane, stream, activity, stop).await;
     }
 
     fn under_way(&self) -> usize {
@@ -265,7 +266,7 @@ async fn admitted<S: Service>(
     if bytes > max {
         return head_too_long(bytes, max).response();
     }
-    if seat == Seat::Spare && !is_health(request.uri().path()) {
+    if seat == Seat::Spare && !is_administration(request.uri().path()) {
         return too_many(shared).response();
     }
     let limits = shared.limits.get().filter(|_| !is_health(request.uri().path()));
@@ -335,12 +336,22 @@ pub fn is_health(path: &str) -> bool {
     path == "/healthz" || path == "/readyz"
 }
 
+/// Whether a path is answered where the limits of connections are reached: whoever fills them must not keep an operator
+/// from seeing it.
+fn is_administration(path: &str) -> bool {
+    is_health(path) || path == "/metrics" || path.starts_with("/admin/")
+}
+
 /// The reply where the limits of connections are reached.
 fn too_many(front: &Front) -> Problem {
+    let (asked, max) = (front.config.serve.connections_max, front.connections.max());
+    let files = match max < asked as usize {
+        true => format!(", of which the limit of open files allows {max}"),
+        false => String::new(),
+    };
     let what = format!(
-        "too many connections: serve.connections_max is {}, and serve.connections_per_address_max holds \
-         for each client; close some, or raise it",
-        front.config.serve.connections_max
+        "too many connections: serve.connections_max is {asked}{files}, and serve.connections_per_address_max \
+         holds for each client; close some, or raise it"
     );
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, &what)
         .with(RETRY_AFTER, HeaderValue::from_static("1"))
@@ -351,12 +362,13 @@ async fn connection<S: Service>(
     shared: Arc<S>,
     lane: Arc<Lane>,
     stream: TcpStream,
-    seat: Seat,
+    activity: Arc<Activity>,
     mut stopping: watch::Receiver<bool>,
 ) {
     let _ = stream.set_nodelay(true);
     let from = stream.peer_addr().ok().map(|from| from.ip());
     let serve = &shared.config.serve;
+    let seat = activity.seat();
     let pace = Pace::of(serve);
     let silent = if seat == Seat::Spare { pace.idle.min(SPARE_SILENT_MAX) } else { pace.idle };
     let stream = match shared.tls.get() {
@@ -370,7 +382,7 @@ async fn connection<S: Service>(
     // Where another process can go on with the connection, its client need not make another.
     let regular = seat == Seat::Regular;
     let stays = regular && !stream.is_encrypted();
-    let phase = Arc::new(Phase::default());
+    let phase = Arc::new(Phase::of(activity));
     let slot: Slot<S::Flight> = Slot::<S::Flight>::default();
     let service = {
         let (shared, lane, phase) = (shared.clone(), lane.clone(), phase.clone());

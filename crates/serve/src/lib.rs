@@ -11,7 +11,9 @@ mod browser;
 mod cluster;
 mod condition;
 pub mod config;
+mod connections;
 mod datasets;
+mod descriptors;
 pub mod disk;
 mod drive;
 pub mod events;
@@ -205,6 +207,7 @@ impl Server {
         create_origin: bool,
     ) -> anyhow::Result<Server> {
         let (common, config) = Common::of(config)?;
+        descriptors::prepare(&config)?;
         let key = match (config.is_clustered(), config.is_in_etcd()) {
             (false, _) => "serve.listen",
             (true, false) => "member.N.address",
@@ -325,7 +328,8 @@ impl Server {
         let (now, unix_offset_ns) = (clock::now(), clock::unix_offset_ns());
         let run = create_run(config, now, unix_offset_ns)?;
         let windows = windows_of(config, unix_offset_ns);
-        let settings = config.proxy(windows.clone(), rand::random())?;
+        let mut settings = config.proxy(windows.clone(), rand::random())?;
+        settings.connections_max = descriptors::allowance(config).proxied;
         let whole = Loop::start(config, unix_offset_ns)?;
         let middleware =
             Arc::new(Middleware::start(config, settings, windows, (&whole, follower), now)?);

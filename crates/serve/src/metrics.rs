@@ -41,7 +41,7 @@ impl Metrics {
 
     /// A node's metrics, without those of the traffic between nodes. Counters include all windows
     /// up to the last complete one.
-    pub fn node(&self, contents: &Contents, waiting: usize, connections: usize) -> Exposition {
+    pub fn node(&self, contents: &Contents, waiting: usize) -> Exposition {
         let mut page = self.queues();
         let device_bytes: u64 = contents.device_bytes.iter().sum();
         for (name, help, value) in [
@@ -51,7 +51,6 @@ impl Metrics {
             ("concertina_index_bytes", "Memory of the index of devices.", contents.index_bytes),
             ("concertina_device_bytes", "Bytes on devices.", device_bytes),
             ("concertina_requests_waiting", "Requests waiting in the node.", waiting as u64),
-            ("concertina_connections", "Open connections.", connections as u64),
         ] {
             page.single(name, Kind::Gauge, help, value as f64);
         }

@@ -79,8 +79,7 @@ impl Middleware {
         self.whole.add_metrics(&mut page);
         add(&mut page, &self.proxy.status(clock::now()));
         membership::add_metrics(&mut page, self.follower.as_ref().map(Follower::common));
-        let connections = self.proxy.connections() as f64;
-        page.single("concertina_connections", Kind::Gauge, "Open connections.", connections);
+        page.connections(self.proxy.connections(), self.proxy.connections_max());
         typed(StatusCode::OK, "text/plain; version=0.0.4", page.finish().into_bytes(), None)
     }
 
@@ -90,6 +89,7 @@ impl Middleware {
             role: self.config.serve.role.as_str(),
             listen: self.proxy.address().to_string(),
             connections: self.proxy.connections(),
+            connections_max: self.proxy.connections_max(),
             memcached: self.proxy.status(clock::now()),
             config: &self.asked,
             configuration: self.follower.as_ref().map(|it| it.common().status()),
@@ -133,6 +133,8 @@ struct Status<'a> {
     /// Where clients connect.
     listen: String,
     connections: usize,
+    /// As configured, or fewer where the limit of open files is low.
+    connections_max: usize,
     memcached: Pools,
     config: &'a toml::Table,
     /// What the processes of the cluster share.

@@ -128,7 +128,7 @@ impl Watch {
 
     fn host(&mut self, host: &mut HostSampler) {
         let fronts = self.observed.iter().map(|observed| observed.front());
-        let open = fronts.map(|front| front.connections.load(Ordering::Relaxed)).sum();
+        let open = fronts.map(|front| front.connections.count()).sum();
         self.peak = self.peak.max(open);
         if self.peak - open >= TRIM_CONNECTIONS {
             self.peak = open;

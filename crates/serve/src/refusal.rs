@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use model::window::Nanos;
 use record::clock;
 
+use crate::connections::Activity;
 use crate::http::framing::Refusal;
 
 /// Whether what is written on a connection may be a reply of ours.
@@ -29,12 +30,32 @@ pub struct Phase {
     handed: AtomicBool,
     /// Why hyper was given what it refuses in place of a request.
     refusal: OnceLock<Refusal>,
+    /// When hyper's last reply had been given to the kernel; 0: none was.
+    answered: AtomicU64,
+    activity: Arc<Activity>,
 }
 
 /// A reply of ours under way; dropped when hyper has taken all of its body.
 pub struct Replying(Arc<Phase>);
 
 impl Phase {
+    /// Of a connection, whose activity it keeps.
+    pub fn of(activity: Arc<Activity>) -> Phase {
+        Phase { activity, ..Phase::default() }
+    }
+
+    /// Bytes are read that may be a request's.
+    pub fn read(&self) {
+        self.set_idle(false);
+        self.activity.begin();
+    }
+
+    /// No request is here, or only a part of a head.
+    pub fn wait(&self) {
+        let passed = self.passed.load(Ordering::Relaxed);
+        self.activity.wait(passed.max(self.answered.load(Ordering::Relaxed)));
+    }
+
     /// A request came, whose reply is to be passed on as it is.
     pub fn begin(self: &Arc<Phase>) -> Replying {
         self.handed_over.store(false, Ordering::Relaxed);
@@ -45,8 +66,9 @@ impl Phase {
 
     /// All that hyper had was written.
     pub fn flushed(&self) {
-        if self.handed_over.load(Ordering::Relaxed) {
+        if self.handed_over.load(Ordering::Relaxed) && self.replying.load(Ordering::Relaxed) {
             self.replying.store(false, Ordering::Relaxed);
+            self.answered.store(clock::now(), Ordering::Relaxed);
         }
     }
 

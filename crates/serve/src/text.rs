@@ -30,8 +30,9 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::Shared;
+use super::connections::{Activity, Seat};
 use super::drive::{Answer, Asked};
-use super::front::{Front, Protocol, Seat};
+use super::front::{Front, Protocol};
 use super::http::Problem;
 use super::inherited;
 use super::lane::Lane;
@@ -69,10 +70,10 @@ impl Protocol for Text {
         self: Arc<Self>,
         lane: Arc<Lane>,
         mut stream: TcpStream,
-        seat: Seat,
+        activity: Arc<Activity>,
         stop: watch::Receiver<bool>,
     ) {
-        if seat == Seat::Spare {
+        if activity.seat() == Seat::Spare {
             let _ = timeout(Duration::from_secs(1), stream.write_all(Text::TOO_MANY)).await;
             return;
         }
@@ -85,7 +86,7 @@ impl Protocol for Text {
             ..Limits::default()
         };
         let stall = Duration::from_secs_f64(config.stall_s);
-        let mut session = Session { shared: self.0.clone(), lane, out: Vec::new() };
+        let mut session = Session { shared: self.0.clone(), lane, activity, out: Vec::new() };
         session.run(&mut stream, &limits, stall, stop).await;
     }
 
@@ -98,6 +99,7 @@ impl Protocol for Text {
 struct Session {
     shared: Arc<Shared>,
     lane: Arc<Lane>,
+    activity: Arc<Activity>,
     /// Replies that were not sent yet.
     out: Vec<u8>,
 }
@@ -125,6 +127,7 @@ impl Session {
     ) {
         let (mut input, mut skip, mut least): (Vec<u8>, u64, usize) = (Vec::new(), 0, 0);
         let mut began = Instant::now();
+        let mut answered = 0;
         loop {
             let dropped = skip.min(input.len() as u64);
             input.drain(..dropped as usize);
@@ -161,6 +164,7 @@ impl Session {
                 input.drain(..used);
                 input.shrink_to(READ);
                 began = Instant::now();
+                answered = clock::now();
             }
             if self.send(stream, stall).await.is_err() || then == Then::Close {
                 return;
@@ -170,6 +174,10 @@ impl Session {
             let whole_line = !input.is_empty() && least == 0 && skip == 0;
             let until = if whole_line { began } else { Instant::now() } + stall;
             input.reserve(READ);
+            // A part of a line is no request yet, a part of a value is.
+            if least == 0 && skip == 0 {
+                self.activity.wait(answered);
+            }
             let read = async {
                 match owes {
                     true => timeout_at(until, stream.read_buf(&mut input)).await.unwrap_or(Ok(0)),
@@ -186,6 +194,7 @@ impl Session {
                     return;
                 }
             };
+            self.activity.begin();
             if !owes {
                 began = Instant::now();
             }
@@ -257,7 +266,7 @@ impl Session {
 
     fn stats(&mut self) {
         let front = &self.shared.front;
-        let connections = front.connections.load(Ordering::Relaxed);
+        let connections = front.connections.count();
         let text = format!(
             "STAT pid {}\r\nSTAT version concertina-{}\r\nSTAT threads {}\r\n\
              STAT curr_connections {connections}\r\nEND\r\n",

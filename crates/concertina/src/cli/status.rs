@@ -54,12 +54,30 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let mut text = model_text(&live);
     text += &origin_text(&status["origin"]);
+    text += &connections_text(&status);
     text += &members_text(&status, &members);
     text += &hot_reads_text(&status);
     if is_node {
         text += &in_words(&args.at.server, &status, &tiers);
     }
     print::line(text.trim_end())
+}
+
+/// The bound of connections, where the limit of open files is what bounds them.
+fn connections_text(status: &Value) -> String {
+    let config = &status["config"];
+    let (section, part) = match status["role"] == "proxy" {
+        true => (&config["memcached"], "memcached"),
+        false => (&config["serve"], "serve"),
+    };
+    let numbers = status["connections_max"].as_u64().zip(section["connections_max"].as_u64());
+    match numbers {
+        Some((max, asked)) if max < asked => format!(
+            "connections: {} of at most {max}; the limit of open files allows no more of {part}.connections_max {asked}\n",
+            status["connections"]
+        ),
+        _ => String::new(),
+    }
 }
 
 /// A server of an earlier version does not know what its members say.

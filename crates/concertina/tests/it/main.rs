@@ -45,6 +45,7 @@ mod serve_browser;
 mod serve_client;
 mod serve_cluster;
 mod serve_damaged;
+mod serve_descriptors;
 mod serve_faults;
 mod serve_gateway;
 mod serve_hot_nodes;

@@ -95,18 +95,22 @@ fn health_is_answered_when_all_connections_are_taken() {
     let folder = tempfile::tempdir().unwrap();
     let server = start(folder.path(), &["serve.connections_max=3"]);
     let address = server.address();
+    // At work: idle ones would make room.
+    let head = "PUT /objects/b HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n";
     let held: Vec<Client> = (0..3)
         .map(|_| {
             let mut client = Client::connect(address);
             assert_eq!(client.get("/healthz").status, 200);
+            client.stream.write_all(head.as_bytes()).unwrap();
             client
         })
         .collect();
+    std::thread::sleep(Duration::from_millis(150));
     let refused = Client::connect(address).get("/objects/a");
     assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")));
     let told: serde_json::Value = serde_json::from_slice(&refused.body).unwrap();
     assert!(told["error"].as_str().unwrap().contains("serve.connections_max is 3"), "{told}");
-    for path in ["/healthz", "/readyz"] {
+    for path in ["/healthz", "/readyz", "/metrics", "/admin/status"] {
         assert_eq!(Client::connect(address).get(path).status, 200, "{path}");
     }
     // Those for health cannot be held either.
@@ -115,6 +119,32 @@ fn health_is_answered_when_all_connections_are_taken() {
     assert_eq!(Client::connect(address).get("/healthz").status, 200);
     drop((held, silent));
     all_closed(address);
+    server.stop();
+}
+
+#[test]
+fn a_connection_that_waits_longest_makes_room_for_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(folder.path(), &["serve.connections_max=3"]);
+    let address = server.address();
+    let mut held: Vec<Client> = (0..3).map(|_| Client::connect(address)).collect();
+    for client in &mut held {
+        assert_eq!(client.put("/objects/a", b"a").status, 200);
+    }
+    // A part of a head is no request.
+    held[1].stream.write_all(b"GET /objects/a HT").unwrap();
+    std::thread::sleep(Duration::from_millis(150));
+    assert_eq!(held[0].get("/objects/a").status, 200);
+    for _ in 0..2 {
+        let mut other = Client::connect(address);
+        assert_eq!(other.get("/objects/a").status, 200, "refused though others are idle");
+        held.push(other);
+    }
+    assert_eq!(held[0].get("/objects/a").status, 200, "it was used last");
+    for (index, closed) in [(1, true), (2, true), (3, false), (4, false)] {
+        let sent = held[index].send("GET", "/objects/a", &[], None);
+        assert_eq!(sent.is_err(), closed, "connection {index}");
+    }
     server.stop();
 }
 

@@ -4,32 +4,73 @@ use std::os::fd::AsFd as _;
 
 use super::*;
 
+/// A connection that has been idle for less is not closed for another's sake: its client's request may be on its way.
+const IDLE_MIN: Nanos = SECOND / 10;
+
+/// Connections that may wait for an idle one of another thread to close. Each takes a file of the process meanwhile.
+const WAITING_MAX: usize = 4;
+
 impl Thread {
     pub(super) fn accept(&mut self) {
+        for stream in std::mem::take(&mut self.waiting) {
+            match self.shared.seat() {
+                Some(thread) => self.place(thread, stream),
+                None => refuse(stream),
+            }
+        }
         loop {
             let Some(listener) = &self.listener else { return };
             match listener.accept() {
-                Ok(stream) => {
-                    let Some(thread) = self.shared.seat() else {
-                        refuse(stream);
-                        continue;
-                    };
-                    if thread == self.index {
-                        self.add_client(stream);
-                    } else {
-                        self.shared.mail_stream(thread, stream);
-                    }
-                }
+                Ok(stream) => self.seat(stream),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) => {
-                    // Out of files, most likely: those who are connected go on. The sweep tries
+                    // Out of files, most likely: an idle connection goes, and those at work go on. The sweep tries
                     // again.
                     warn!("cannot accept a connection: {error}");
+                    let _ = self.close_idle() || self.shared.evict_elsewhere(self.index);
                     return;
                 }
             }
         }
+    }
+
+    /// Finds a place for a connection: if there are as many as there may be, that of an idle one.
+    fn seat(&mut self, stream: Stream) {
+        let mut seat = self.shared.seat();
+        if seat.is_none() && self.close_idle() {
+            seat = self.shared.seat();
+        }
+        match seat {
+            Some(thread) => self.place(thread, stream),
+            // The next look is the sweep's.
+            None if self.waiting.len() < WAITING_MAX && self.shared.evict_elsewhere(self.index) => {
+                self.waiting.push_back(stream);
+            }
+            None => refuse(stream),
+        }
+    }
+
+    fn place(&mut self, thread: usize, stream: Stream) {
+        if thread == self.index {
+            self.add_client(stream);
+        } else {
+            self.shared.mail_stream(thread, stream);
+        }
+    }
+
+    /// Closes this thread's connection that has been idle for longest; returns whether there is one. Its cost, a look at
+    /// every client of the thread, occurs at the limit of connections alone.
+    pub(super) fn close_idle(&mut self) -> bool {
+        let now = self.now;
+        let idle = self.clients.iter().enumerate().filter_map(|(place, client)| {
+            let client = client.as_ref().filter(|client| client.is_idle())?;
+            Some((client.moved, place as u32))
+                .filter(|(since, _)| now.saturating_sub(*since) >= IDLE_MIN)
+        });
+        let Some((_, place)) = idle.min() else { return false };
+        self.close_client(place);
+        true
     }
 
     pub(super) fn add_client(&mut self, stream: Stream) {

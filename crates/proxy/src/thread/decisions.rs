@@ -37,6 +37,9 @@ impl Thread {
     /// Carries out what events of other threads decided for this one.
     pub(super) fn inbox(&mut self) {
         let (actions, streams) = self.shared.mail(self.index);
+        if self.shared.is_to_evict(self.index) {
+            self.close_idle();
+        }
         for stream in streams {
             self.add_client(stream);
         }

@@ -30,7 +30,8 @@ section! {
         pub unauthenticated: bool = false,
         /// Threads; 0: one for each core.
         pub threads: u32 = 0,
-        /// Maximum open connections; further ones are told so and closed.
+        /// Maximum open connections, fewer where the limit of open files is low. A further one takes the place of the one
+        /// that has been idle for longest; where none is, it is told so and closed.
         pub connections_max: u32 = 16_384,
         /// Size of the largest value.
         pub value_bytes_max: Size = Size(1 << 20),

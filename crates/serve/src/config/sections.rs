@@ -36,7 +36,8 @@ section! {
         pub tls_certificate: Option<PathBuf> = None,
         /// File with the certificate's key, in PEM format, which only its owner may read.
         pub tls_key: Option<PathBuf> = None,
-        /// Maximum open connections; further ones are answered 503 and closed.
+        /// Maximum open connections, fewer where the limit of open files is low (docs/operations.md). A further one takes
+        /// the place of the one that has waited longest for a request; where none waits, it is answered 503 and closed.
         pub connections_max: u32 = 4096,
         /// Maximum open connections of one client's address; further ones are answered 503 and
         /// closed. 0: half of connections_max, and all of them for loopback.
@@ -295,11 +296,12 @@ impl Serve {
         checks.between("linger_s", self.linger_s, 0.0, self.drain_s);
     }
 
-    /// Maximum open connections of one address.
-    pub fn connections_of_one(&self, address: IpAddr) -> u32 {
+    /// Maximum open connections of one address, where `of_all` is that of all.
+    pub fn connections_of_one(&self, address: IpAddr, of_all: usize) -> u32 {
+        let of_all = u32::try_from(of_all).unwrap_or(u32::MAX);
         match self.connections_per_address_max {
-            0 if address.to_canonical().is_loopback() => self.connections_max,
-            0 => self.connections_max.div_ceil(2),
+            0 if address.to_canonical().is_loopback() => of_all,
+            0 => of_all.div_ceil(2),
             n => n,
         }
     }

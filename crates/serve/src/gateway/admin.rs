@@ -1,7 +1,6 @@
 //! `/metrics` and `/admin/status` of a gateway.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use engine::gateway::GatewayStatus;
 use engine::route::health::State;
@@ -34,6 +33,8 @@ struct Status<'a> {
     /// Requests that can still receive actions; 0 when no request is in progress.
     mailboxes: usize,
     connections: usize,
+    /// As configured, or fewer where the limit of open files is low.
+    connections_max: usize,
     config: &'a toml::Table,
 }
 
@@ -60,7 +61,8 @@ pub async fn status(access: &Arc<Access>) -> Response<ReplyBody> {
         gateway,
         origin: OriginStatus::of(access.origin()).await,
         mailboxes: access.router.drive.mailboxes(),
-        connections: access.connections.load(Ordering::Relaxed),
+        connections: access.connections.count(),
+        connections_max: access.connections.max(),
         config: &access.asked,
     };
     json(StatusCode::OK, &status, None)
@@ -74,8 +76,7 @@ pub fn metrics(access: &Arc<Access>) -> Response<ReplyBody> {
     add(&mut page, &status);
     let common = access.membership.follower().map(|it| it.common());
     membership::add_metrics(&mut page, common);
-    let connections = access.connections.load(Ordering::Relaxed);
-    page.single("concertina_connections", Kind::Gauge, "Open connections.", connections as f64);
+    page.connections(access.connections.count(), access.connections.max());
     typed(StatusCode::OK, "text/plain; version=0.0.4", page.finish().into_bytes(), None)
 }
 

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io::{self, Write};
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::thread::ThreadId;
@@ -25,6 +26,15 @@ pub struct RequestHead {
     pub common: Vec<(HeaderName, HeaderValue)>,
     /// A further header line, once it is known.
     pub late: Arc<OnceLock<Vec<u8>>>,
+}
+
+/// Maximum idle connections per thread and pool of this process, if that is less than a pool's own limit: the limit of
+/// open files is the process's, and pools do not know each other.
+static IDLE_MAX: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+/// Has every pool keep at most this number of idle connections per thread.
+pub fn bound_idle(max: usize) {
+    IDLE_MAX.store(max, Ordering::Relaxed);
 }
 
 /// Sends requests to one address and keeps the connections. A clone shares the same pool.
@@ -243,7 +253,8 @@ impl Pool {
         let connections = idle.entry(std::thread::current().id()).or_default();
         connections.push(connection);
         let oldest = connections.first().is_some_and(|oldest| now - oldest.since >= limits.idle);
-        if oldest || connections.len() > limits.idle_max {
+        let idle_max = limits.idle_max.min(IDLE_MAX.load(Ordering::Relaxed));
+        if oldest || connections.len() > idle_max {
             connections.remove(0);
         }
     }

@@ -55,10 +55,16 @@ impl<S: Quick> Socket<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        self.phase.set_idle(false);
+        self.phase.read();
         match self.reads.turn {
             Turn::Ours => self.read_ours(context, buffer),
-            Turn::Handed if self.reads.held.is_empty() => self.stream.poll_read(context, buffer),
+            Turn::Handed if self.reads.held.is_empty() => {
+                let read = self.stream.poll_read(context, buffer);
+                if read.is_pending() && !self.phase.is_replying() {
+                    self.phase.wait();
+                }
+                read
+            }
             Turn::Handed => {
                 self.give_held(buffer);
                 Poll::Ready(Ok(()))
@@ -169,6 +175,7 @@ impl<S: Quick> Socket<S> {
             if self.stream.poll_read(context, buffer)?.is_pending() {
                 self.hold(buffer, 0);
                 self.phase.set_idle(self.reads.held.is_empty());
+                self.phase.wait();
                 return Poll::Pending;
             }
             if buffer.filled().len() == before {
