@@ -39,6 +39,7 @@ mod output;
 mod plan;
 mod predict;
 mod predict_cluster;
+mod repeats;
 mod report;
 mod serve;
 mod sheet;

@@ -3,13 +3,15 @@
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context;
 use tracing::{info, warn};
-use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::filter::{FilterExt as _, LevelFilter, Targets};
 use tracing_subscriber::{Layer as _, layer::SubscriberExt as _, util::SubscriberInitExt as _};
 
 use crate::cli::output::output;
+use crate::cli::repeats::Repeats;
 use serve::config::Config;
 use serve::{self, Server};
 
@@ -53,7 +55,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         // It tells of every request that a client got wrong, which is for the client to know.
         .with_target("s3s", LevelFilter::OFF);
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(false);
-    let _ = tracing_subscriber::registry().with(lines.with_filter(levels)).try_init();
+    let repeats = Repeats::default();
+    let filter = levels.and(repeats.clone());
+    let _ = tracing_subscriber::registry().with(lines.with_filter(filter)).try_init();
     let mut set = tokens(|name| std::env::var(name).ok());
     set.extend(args.set);
     set.extend(args.role.map(|role| format!("serve.role={role}")));
@@ -84,15 +88,25 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         tokio::select! {
             name = first(signals) => Ok(name),
             why = server.lost() => Err(why),
+            () = tell(&repeats) => Ok("the end"),
         }
     });
     let why = ends.as_ref().unwrap_or(&"the place among the members is lost");
     info!("{why}: waiting at most {} s for requests in flight", config.serve.drain_s);
     server.stop();
+    repeats.tell_all();
     info!("stopped");
     match ends {
         Ok(_) => Ok(ExitCode::SUCCESS),
         Err(why) => anyhow::bail!(why),
+    }
+}
+
+/// Logs now and then what was left out of the log; never returns.
+async fn tell(repeats: &Repeats) {
+    loop {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        repeats.tell();
     }
 }
 
