@@ -6,9 +6,11 @@
 //! thread that starts it.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -34,13 +36,15 @@ impl Server {
         let errors =
             File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
         let mut child = Command::new(program()?)
-            .args(["serve", "--json", "--config"])
+            .args(["serve", "--with-parent", "--json", "--config"])
             .arg(config)
-            .stdin(Stdio::null())
+            // Its other end stays in `child`, unused, until this process ends.
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(errors)
             .spawn()
             .context("cannot start the server")?;
+        Running::add(&child);
         let stdout = child.stdout.take().context("the server has no standard output")?;
         let mut line = String::new();
         BufReader::new(stdout).read_line(&mut line)?;
@@ -49,6 +53,7 @@ impl Server {
         let Some(url) = url else {
             let _ = child.kill();
             let _ = child.wait();
+            Running::remove(&child);
             bail!("the server did not start: {}", tail(log));
         };
         Ok(Server { child, url, log: log.to_owned() })
@@ -113,9 +118,109 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        // Of a process that a signal ends: its children end in order.
+        wait_if_ending();
         let _ = self.child.kill();
         let _ = self.child.wait();
+        Running::remove(&self.child);
     }
+}
+
+/// The processes that this one has started and not seen the end of.
+struct Running;
+
+static RUNNING: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
+
+impl Running {
+    fn all() -> MutexGuard<'static, Vec<Pid>> {
+        RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn last() -> Option<Pid> {
+        Running::all().last().copied()
+    }
+
+    fn add(child: &Child) {
+        Running::all().push(Pid::from_child(child));
+    }
+
+    /// Of a process that was waited for: its number may be another's from now on.
+    fn remove(child: &Child) {
+        Running::all().retain(|pid| *pid != Pid::from_child(child));
+    }
+}
+
+/// How long processes have to end in order once this one was told to end.
+const END_MAX: Duration = Duration::from_secs(15);
+
+/// Ends this process, and first those that it has started, on SIGINT and SIGTERM: with the exit code that a shell
+/// reports for the signal. What was written until then stays; `what` says where.
+///
+/// After SIGKILL, which nobody sees, they end by themselves (`--with-parent`).
+///
+/// # Errors
+/// If the handlers cannot be set up.
+pub fn end_on_signals(what: String) -> anyhow::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    const WHY: &str = "cannot listen for signals";
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().context(WHY)?;
+    let (mut interrupt, mut terminate) = {
+        let _entered = runtime.enter();
+        (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)
+    };
+    let wait = move || {
+        let (name, code) = runtime.block_on(async {
+            tokio::select! {
+                _ = interrupt.recv() => ("SIGINT", 130),
+                _ = terminate.recv() => ("SIGTERM", 143),
+            }
+        });
+        ENDING.store(true, Ordering::Relaxed);
+        end_running();
+        // As elsewhere: standard error may be closed.
+        let _ = writeln!(
+            std::io::stderr(),
+            "concertina: {name}: the processes it started have ended; {what}"
+        );
+        std::process::exit(code)
+    };
+    std::thread::Builder::new().name("signals".to_owned()).spawn(wait).context(WHY)?;
+    Ok(())
+}
+
+/// Whether the process ends since it was told to.
+static ENDING: AtomicBool = AtomicBool::new(false);
+
+/// Returns unless the process is being ended by a signal: then the failure of its work is that end's doing, and the
+/// thread that ends it is to have the last word.
+pub fn wait_if_ending() {
+    while ENDING.load(Ordering::Relaxed) {
+        std::thread::park();
+    }
+}
+
+/// Ends the processes that were started, in order if they do so in time: the last one first, since a load generator
+/// complains of a server that is gone.
+fn end_running() {
+    let until = Instant::now() + END_MAX;
+    while let Some(pid) = Running::last() {
+        let _ = kill_process(pid, Signal::TERM);
+        while !is_gone(pid) {
+            if Instant::now() > until {
+                let _ = kill_process(pid, Signal::KILL);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Running::all().retain(|running| *running != pid);
+    }
+}
+
+/// Whether a child has ended; who started it still has its status.
+fn is_gone(pid: Pid) -> bool {
+    use rustix::process::{WaitId, WaitIdOptions, waitid};
+    let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    !matches!(waitid(WaitId::Pid(pid), look), Ok(None))
 }
 
 /// Runs `concertina load URL ARGS… --out DIR` to its end and reads the run folder. Progress is
@@ -125,16 +230,24 @@ impl Drop for Server {
 /// If it fails, or its run folder cannot be read.
 pub fn load(url: &str, args: &[String], out: &Path, quiet: bool) -> anyhow::Result<RunFolder> {
     let mut command = Command::new(program()?);
-    command.args(["load", url, "--json", "--out"]).arg(out).args(args);
+    command.args(["load", url, "--with-parent", "--json", "--out"]).arg(out).args(args);
     if quiet {
         command.arg("--quiet");
     }
-    let output = command
-        .stdin(Stdio::null())
+    let mut child = command
+        .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::inherit())
-        .output()
+        .spawn()
         .context("cannot start the load generator")?;
+    Running::add(&child);
+    // `wait_with_output` closes what it finds, and the load generator would take that for our end.
+    let input = child.stdin.take();
+    let pid = Pid::from_child(&child);
+    let output = child.wait_with_output();
+    Running::all().retain(|running| *running != pid);
+    drop(input);
+    let output = output.context("cannot read what the load generator says")?;
     if !output.status.success() {
         bail!("the load generator ended with {}", output.status);
     }

@@ -14,7 +14,7 @@ use rand::{RngExt, SeedableRng};
 use report::grid::Grid;
 use report::objective::digits;
 
-use super::load::{bar, seconds, watch_interrupts};
+use super::load::{bar, interrupted as exit_code, seconds, watch_interrupts};
 use super::load_options::LoadOptions;
 use crate::cli::output::{errln, out, outln};
 use crate::survey::{Folder, Reads, Settings, Survey, bytes_of_objects, part, reads, run as go};
@@ -198,7 +198,7 @@ pub(super) fn run(
 /// Says what was learnt until an interruption.
 fn interrupted(error: &anyhow::Error) -> ExitCode {
     errln!("concertina: {error:#}");
-    ExitCode::from(130)
+    exit_code()
 }
 
 /// Mixes of one, two and three sizes in turn; the shares of reads run from 0 to 1.

@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::cli::output::{out, outln};
 use crate::demo::{self, Plan};
+use crate::lab;
 use report;
 
 /// The trace that the demo uses if it is present beside the project.
@@ -39,7 +40,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let dir = args.dir.unwrap_or_else(|| Path::new("concertina-demo").join(seconds.to_string()));
     let trace = args.trace.or_else(|| Some(PathBuf::from(TRACE)).filter(|path| path.exists()));
-    let finished = demo::run(&Plan { dir, trace, quiet: args.quiet })?;
+    lab::end_on_signals(format!("what was measured so far is in {}", dir.display()))?;
+    let finished = demo::run(&Plan { dir, trace, quiet: args.quiet });
+    lab::wait_if_ending();
+    let finished = finished?;
     if args.json {
         let json = serde_json::json!({
             "comparison": finished.comparison,

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use anyhow::Context;
 use clap::ValueEnum;
@@ -13,6 +13,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::load_options::{LoadOptions, TARGETS, claim};
 use crate::cli::output::{errln, out, outln};
+use crate::cli::parent::end_with_parent;
 use load::{
     Arrivals, Keys, Length, Load, Plan, Popularity, Progress, Size, Speed, Streams, Summary,
     run as go, streams,
@@ -153,6 +154,9 @@ struct Flags {
     /// Record when each of the first N requests of a step was sent and answered; 0 for none
     #[arg(long, default_value_t = 200_000, value_name = "N", help_heading = "Result")]
     times: u64,
+    /// End, as after SIGTERM, when standard input ends: of a process that another one starts for itself
+    #[arg(long, hide = true)]
+    with_parent: bool,
 }
 
 /// Runs the command.
@@ -161,6 +165,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let plan = flags.plan()?;
     let stop = Arc::new(AtomicBool::new(false));
     watch_interrupts(&stop)?;
+    if flags.with_parent {
+        end_with_parent()?;
+    }
     if let Some(count) = flags.streams {
         return flags.play(&plan, count, &stop);
     }
@@ -183,7 +190,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 fn exit_code(plan: &Plan, summary: &Summary) -> ExitCode {
     if summary.interrupted {
-        return ExitCode::from(130);
+        return interrupted();
     }
     if !summary.steps.is_empty() && summary.steps.iter().all(|step| step.arrivals == 0) {
         errln!(
@@ -221,6 +228,14 @@ pub(super) fn bar(hidden: bool) -> ProgressBar {
     bar
 }
 
+/// What a shell reports for the signal that ended a run: 130 for SIGINT, 143 for SIGTERM.
+static INTERRUPTED: AtomicU8 = AtomicU8::new(130);
+
+/// The exit code of a run that a signal ended.
+pub(super) fn interrupted() -> ExitCode {
+    ExitCode::from(INTERRUPTED.load(Ordering::Relaxed))
+}
+
 /// Ends the run cleanly on the first interrupt (or SIGTERM), and the process at once on the second.
 pub(super) fn watch_interrupts(stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
@@ -240,8 +255,9 @@ pub(super) fn watch_interrupts(stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
                 _ = terminate.recv() => 143,
             };
             if is_second {
-                std::process::exit(code);
+                std::process::exit(code.into());
             }
+            INTERRUPTED.store(code, Ordering::Relaxed);
             stop.store(true, Ordering::Relaxed);
         }
     };

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 
 use clap::ValueEnum;
 
-use super::load::{bar, missing, seconds, watch_interrupts};
+use super::load::{bar, interrupted, missing, seconds, watch_interrupts};
 use super::load_options::{LoadOptions, TARGETS, claim};
 use super::measure_predict::{Wanted, learn, wanted};
 use crate::cli::output::{errln, out, outln};
@@ -38,7 +38,7 @@ Examples:
 docs/measure.md explains the table.
 
 Exit codes: 0 measured (the table marks wide intervals); 1 the measurement failed, replies had wrong bytes,
-or all replies were errors; 130 interrupted (Ctrl-C; the measurements so far are kept).";
+or all replies were errors; 130 interrupted (Ctrl-C; the measurements so far are kept), 143 by SIGTERM.";
 
 /// The distribution of the gaps between arrivals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -197,7 +197,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 fn exit_code(measured: &Measurement) -> ExitCode {
     if measured.ended == Ended::Interrupted {
-        return ExitCode::from(130);
+        return interrupted();
     }
     if measured.is_wrong() || measured.is_all_errors() || measured.points.is_empty() {
         errln!("concertina: replies had wrong bytes, or all replies were errors: see above");

@@ -36,6 +36,7 @@ mod measure_predict;
 mod network;
 mod network_file;
 mod output;
+mod parent;
 mod plan;
 mod predict;
 mod predict_cluster;

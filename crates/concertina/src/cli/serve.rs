@@ -11,6 +11,7 @@ use tracing_subscriber::filter::{FilterExt as _, LevelFilter, Targets};
 use tracing_subscriber::{Layer as _, layer::SubscriberExt as _, util::SubscriberInitExt as _};
 
 use crate::cli::output::output;
+use crate::cli::parent::end_with_parent;
 use crate::cli::repeats::Repeats;
 use serve::config::Config;
 use serve::{self, Server};
@@ -33,6 +34,9 @@ pub struct Args {
     /// Print the address as one line of JSON on standard output when listening
     #[arg(long)]
     json: bool,
+    /// End, as after SIGTERM, when standard input ends: of a process that another one starts for itself
+    #[arg(long, hide = true)]
+    with_parent: bool,
 }
 
 /// Overrides that set the tokens from the environment, which other users of the machine cannot read as they can a command line.
@@ -66,6 +70,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // Install the handlers before writing anything, so that an early signal is not lost.
     let signals = runtime.block_on(async { signals() })?;
+    if args.with_parent {
+        end_with_parent()?;
+    }
     let laboratory = config.laboratory();
     let server = Server::start_with(config.clone(), None, args.create_origin)?;
     serve::announce(&config, &server);

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use super::load::{bar, default_out, popularity, seconds, size, watch_interrupts};
+use super::load::{bar, default_out, interrupted, popularity, seconds, size, watch_interrupts};
 use crate::cli::output::{out, outln};
 use crate::simulate::{AskedFault, Messages, Plan, run as go};
 use load::{Popularity, Size};
@@ -164,7 +164,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if outcome.violations.as_ref().is_some_and(|violations| !violations.is_empty()) {
         return Ok(ExitCode::FAILURE);
     }
-    Ok(if outcome.summary.interrupted { ExitCode::from(130) } else { ExitCode::SUCCESS })
+    Ok(if outcome.summary.interrupted { interrupted() } else { ExitCode::SUCCESS })
 }
 
 /// Parses `SHARE:TIME`.

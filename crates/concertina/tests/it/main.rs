@@ -15,6 +15,7 @@ mod factors_runs;
 mod import;
 mod import_bad;
 mod keys;
+mod left_behind;
 mod left_out;
 mod load;
 mod load_bench;
