@@ -9,17 +9,21 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use engine::route::{self, Ring};
+use rand::SeedableRng as _;
+use rand::rngs::Xoshiro256PlusPlus;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::body;
+use super::etcd::{self, Etcd};
 use super::interrupt::Interrupt;
 use super::store::{Kind, Store};
+use super::views::{self, View};
 use super::wire::{Ask, Client};
 use crate::lab;
 use crate::network::Network;
 use record::clock::now;
-use serve::config::{Config, Member, Role, Size};
+use serve::config::{Config, Listed, Member, Role, Size};
 
 /// `[cluster]` of `config.toml`.
 #[derive(Clone, Deserialize)]
@@ -31,6 +35,19 @@ pub struct Settings {
     pub gateways: u8,
     /// Memory of each node.
     pub memory_bytes: u64,
+}
+
+/// What a cluster of the experiment consists of.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup {
+    /// The name of its claims.
+    pub name: &'static str,
+    /// Its origin.
+    pub store: Kind,
+    /// Whether each node has a view of its own of the origin, which is a folder then.
+    pub views: bool,
+    /// Whether its members are in etcd.
+    pub etcd: bool,
 }
 
 /// Who is struck.
@@ -75,9 +92,46 @@ pub enum Fault {
     Cut,
     /// The folder is moved away; later back.
     Vanish,
+    /// SIGTERM; later the node is started again, with its devices.
+    Stop,
+    /// SIGKILL; its device is emptied, and it is started again.
+    Wipe,
+    /// SIGKILL; bits all over its device are flipped, and it is started again.
+    Flip,
+    /// SIGKILL; the node is started again where its path of the origin is missing; later it is back.
+    Unmounted,
+    /// The same, and the path is an empty folder.
+    Emptied,
+    /// The same, and the path is another origin, with other objects of the same keys.
+    Replaced,
     /// All processes end at once, and the disk of the origin loses what was not synced; later all are
     /// started again.
     Power,
+}
+
+impl Fault {
+    /// Whether a node comes up with another origin than it had.
+    pub fn is_of_view(self) -> bool {
+        matches!(self, Fault::Unmounted | Fault::Emptied | Fault::Replaced)
+    }
+}
+
+/// How long a node whose origin is back may take until it serves by itself, before it is started again, seconds.
+const ALONE_S: f64 = 10.0;
+
+/// What nodes did that came up without their origin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Strays {
+    /// Times that a node came up without its origin.
+    pub times: u64,
+    /// Times that it said to be ready.
+    pub ready: u64,
+    /// Times that it had ended by itself.
+    pub ended: u64,
+    /// Times that it did not serve by itself when its origin was back, and was started again.
+    pub restarted: u64,
+    /// Files that it wrote at the path of its origin, or in another origin.
+    pub written: u64,
 }
 
 /// Where an S3-compatible store listens, on the bridge.
@@ -93,6 +147,9 @@ struct Process {
     log: PathBuf,
     /// What clients show; no file has it.
     token: String,
+    device: PathBuf,
+    /// The origin as it sees it, where that is its own.
+    view: Option<View>,
     child: Option<Child>,
 }
 
@@ -101,11 +158,14 @@ pub struct Cluster {
     // Dropped in this order: processes end before their network goes.
     nodes: Vec<Process>,
     gateways: Vec<Process>,
+    _etcd: Option<Etcd>,
     store: Store,
     network: Network,
     ring: Ring,
     token: String,
     interrupt: Interrupt,
+    random: Xoshiro256PlusPlus,
+    strays: Strays,
 }
 
 impl Cluster {
@@ -115,7 +175,7 @@ impl Cluster {
     /// If one of these steps fails; the error quotes the end of a process's log.
     pub fn start(
         settings: &Settings,
-        kind: Kind,
+        setup: Setup,
         scratch: &Path,
         interrupt: &Interrupt,
     ) -> anyhow::Result<Cluster> {
@@ -131,24 +191,44 @@ impl Cluster {
         let members: Vec<Member> = (0..settings.nodes).map(member).collect();
         let token = format!("experiment-{}", std::process::id());
         let address = network.outer_address(STORE_PORT);
-        let store = Store::make(kind, &scratch.join("store"), &address, interrupt)?;
+        let store = Store::make(setup.store, &scratch.join("store"), &address, interrupt)?;
+        let etcd = setup.etcd.then(|| {
+            Etcd::start(scratch, etcd::PORTS.map(|port| network.outer_address(port)), interrupt)
+        });
+        let etcd = etcd.transpose()?;
         let write = |member: u8, role: Role| {
             let node = role == Role::Node;
             let name = if node { format!("n{member}") } else { format!("gateway-{member}") };
-            let devices = lab::disks(&scratch.join(format!("device-{name}")), 1, None);
+            let device = scratch.join(format!("device-{name}"));
+            let devices = lab::disks(&device, 1, None);
             let mut config = lab::server(settings.memory_bytes, devices, scratch);
             store.configure(&mut config);
             config.node.revalidate_s = Config::default().node.revalidate_s;
             config.serve.role = role;
             config.serve.listen = network.address(member).to_string();
             config.cluster.name = node.then(|| name.clone());
-            config.members.clone_from(&members);
+            match &etcd {
+                None => config.members.clone_from(&members),
+                Some(etcd) => {
+                    config.membership.kind = Listed::Etcd;
+                    config.membership.endpoints = vec![etcd.endpoint()];
+                    config.membership.address = node.then(|| network.address(member).to_string());
+                }
+            }
+            let view = match (setup.views && node, &store) {
+                (true, Store::Folder(volume)) => {
+                    let view = View::make(scratch, &name, &volume.origin())?;
+                    config.origin.path = view.path().to_owned();
+                    Some(view)
+                }
+                _ => None,
+            };
             config.node.memory_bytes = Size(settings.memory_bytes);
             let path = scratch.join(format!("{name}.toml"));
             lab::write_config(&path, &config)?;
             let log = scratch.join(format!("{name}.log"));
             let token = token.clone();
-            anyhow::Ok(Process { member, role, config: path, log, token, child: None })
+            anyhow::Ok(Process { member, role, config: path, log, token, device, view, child: None })
         };
         let all = settings.nodes + settings.gateways;
         let nodes = (0..settings.nodes).map(|i| write(i, Role::Node)).collect::<Result<_, _>>()?;
@@ -158,7 +238,19 @@ impl Cluster {
         let places = members.iter().map(|m| route::Member::new(m.name.clone(), m.weight));
         let ring = Ring::new(places.collect(), replicas)?;
         let interrupt = interrupt.clone();
-        let mut cluster = Cluster { nodes, gateways, store, network, ring, token, interrupt };
+        let random = Xoshiro256PlusPlus::seed_from_u64(settings.nodes.into());
+        let mut cluster = Cluster {
+            nodes,
+            gateways,
+            _etcd: etcd,
+            store,
+            network,
+            ring,
+            token,
+            interrupt,
+            random,
+            strays: Strays::default(),
+        };
         cluster.start_all()?;
         cluster.wait_all()?;
         Ok(cluster)
@@ -214,16 +306,26 @@ impl Cluster {
             (Target::Origin, Store::S3(gateway)) if fault == Fault::Pause => gateway.pause(true),
             (Target::Origin, Store::S3(gateway)) => gateway.kill(),
             (Target::Machine, Store::S3(_)) => bail!("versitygw's own syncs are not ours to judge"),
-            (Target::Node(_) | Target::Gateway(_), _) => {
-                let process = self.process(target)?;
-                match fault {
-                    Fault::Kill => process.kill(),
-                    Fault::Pause => process.signal(Signal::STOP),
-                    _ => {
-                        let member = process.member;
-                        self.network.cut(member)
-                    }
-                }
+            (Target::Node(_) | Target::Gateway(_), _) => self.strike_process(target, fault),
+        }
+    }
+
+    fn strike_process(&mut self, target: Target, fault: Fault) -> anyhow::Result<()> {
+        if fault.is_of_view() {
+            let Target::Node(number) = target else { bail!("gateways have no view of their own") };
+            let process = self.nodes.get_mut(number).context("unknown process")?;
+            process.kill()?;
+            process.view.as_ref().context("the nodes share a path")?.change(fault)?;
+            return process.start(&self.network, &self.store);
+        }
+        let process = self.process(target)?;
+        match fault {
+            Fault::Stop => process.stop(),
+            Fault::Kill | Fault::Wipe | Fault::Flip => process.kill(),
+            Fault::Pause => process.signal(Signal::STOP),
+            _ => {
+                let member = process.member;
+                self.network.cut(member)
             }
         }
     }
@@ -246,7 +348,14 @@ impl Cluster {
             (Target::Machine, Store::S3(_)) => {}
             (Target::Node(number), _) | (Target::Gateway(number), _) => {
                 match fault {
-                    Fault::Kill => {
+                    fault if fault.is_of_view() => return self.restore(number),
+                    Fault::Kill | Fault::Stop | Fault::Wipe | Fault::Flip => {
+                        let device = self.process(target)?.device.clone();
+                        match fault {
+                            Fault::Wipe => views::wipe(&device)?,
+                            Fault::Flip => _ = views::flip(&device, &mut self.random)?,
+                            _ => {}
+                        }
                         let all = match target {
                             Target::Node(_) => &mut self.nodes,
                             _ => &mut self.gateways,
@@ -265,6 +374,39 @@ impl Cluster {
             }
         }
         self.wait_all()
+    }
+
+    /// Gives a node its origin back, and waits until it serves; notes what it did without.
+    fn restore(&mut self, number: usize) -> anyhow::Result<()> {
+        let process = self.nodes.get_mut(number).context("unknown process")?;
+        self.strays.times += 1;
+        let address = self.network.address(process.member);
+        let mut client = Client::new(address, &self.token).impatient(Duration::from_millis(500));
+        let ready = matches!(client.ask(Ask::get("/readyz")), Ok(200));
+        let ended = process.check().is_err();
+        self.strays.ready += u64::from(ready);
+        self.strays.ended += u64::from(ended);
+        let view = process.view.as_ref().context("the nodes share a path")?;
+        self.strays.written += view.restore()? as u64;
+        // From here on it is to serve by itself; one that has ended is started, as whoever watches processes does.
+        if !ended {
+            let until = now() + (ALONE_S * 1e9) as u64;
+            while now() < until && process.check().is_ok() {
+                if matches!(client.ask(Ask::get("/readyz")), Ok(200)) {
+                    return Ok(());
+                }
+                self.interrupt.sleep(0.01)?;
+            }
+        }
+        self.strays.restarted += u64::from(!ended);
+        process.kill()?;
+        process.start(&self.network, &self.store)?;
+        self.wait(number)
+    }
+
+    /// What nodes did that came up without their origin.
+    pub fn strays(&self) -> Strays {
+        self.strays
     }
 
     fn process(&mut self, target: Target) -> anyhow::Result<&mut Process> {
@@ -315,9 +457,10 @@ impl Process {
         let log = log.with_context(|| format!("cannot write {}", self.log.display()))?;
         let program = lab::program()?;
         let mut command = network.command(self.member, &program);
-        command.args(["serve", "--role", self.role.as_str(), "--config"]).arg(&self.config);
+        command.args(["serve", "--with-parent", "--role", self.role.as_str(), "--config"]);
+        command.arg(&self.config);
         command.envs(store.environment().iter().copied());
-        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        command.stdin(Stdio::piped()).stdout(log.try_clone()?).stderr(log);
         // Ctrl-C is for the experiment, which ends its processes itself.
         command.env("CONCERTINA_TOKEN", &self.token);
         command.env("CONCERTINA_CLUSTER_TOKEN", format!("{}-between", self.token));
@@ -338,6 +481,15 @@ impl Process {
     fn signal(&self, signal: Signal) -> anyhow::Result<()> {
         let child = self.child.as_ref().context("the process does not run")?;
         kill_process(Pid::from_child(child), signal).context("cannot send a signal")
+    }
+
+    /// Ends it in order.
+    fn stop(&mut self) -> anyhow::Result<()> {
+        self.signal(Signal::TERM)?;
+        if let Some(mut child) = self.child.take() {
+            child.wait()?;
+        }
+        Ok(())
     }
 
     fn kill(&mut self) -> anyhow::Result<()> {

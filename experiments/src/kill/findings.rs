@@ -10,6 +10,7 @@ use model::window::Nanos;
 use serde::Serialize;
 
 use super::checker::{self, Kind, Verdict, Violation};
+use super::cluster::Strays;
 use super::history::{self, Action, Operation, Place, Written};
 use super::load::Log;
 use super::service::{self, Effect, Reads, Struck};
@@ -26,6 +27,8 @@ const NOTES_MAX: usize = 1000;
 pub struct Plan<'a> {
     /// The kind of origin.
     pub store: &'static str,
+    /// What nodes did that came up without their origin.
+    pub strays: Strays,
     /// Number of faults that were planned.
     pub faults: usize,
     /// Number of gateways.
@@ -51,6 +54,7 @@ pub struct Findings<'a> {
     writes_refused: u64,
     regressions: u64,
     violations: u64,
+    strays: Strays,
     quiet: Vec<Reads>,
     faults: Vec<Effect>,
     #[serde(skip)]
@@ -94,6 +98,7 @@ impl Findings<'_> {
             writes_refused: writes - acknowledged,
             regressions: verdict.regressions,
             violations: verdict.violations.len() as u64,
+            strays: plan.strays,
             quiet: (0..plan.gateways).map(|g| service::reads(history, g, from, to)).collect(),
             faults: struck.iter().enumerate().map(effect).collect(),
             log,
@@ -130,7 +135,7 @@ impl Findings<'_> {
         let of_node = sum(|effect| effect.writes_refused_of_node);
         let of_others = sum(|effect| effect.writes_refused_of_others);
         let writes = self.writes_acknowledged;
-        let claims = vec![
+        let mut claims = vec![
             claim("faults", faults as f64, "", faults, least),
             claim("reads of wrong bytes", wrong, "", reads, none),
             claim("keys whose acknowledged write is lost", lost, "", keys, none),
@@ -146,6 +151,17 @@ impl Findings<'_> {
             claim("longest until writes work again", again, "s", faults, None),
             claim("older reads, no write between", self.regressions as f64, "", reads, None),
         ];
+        let Strays { times, ready, ended, restarted, written } = self.strays;
+        if times > 0 {
+            let stray = |name, value: u64, goal| claim(name, value as f64, "", times, goal);
+            claims.extend([
+                stray("nodes that came up without their origin", times, None),
+                stray("those that said to be ready", ready, none),
+                stray("those that had ended", ended, none),
+                stray("those that did not serve again by themselves", restarted, none),
+                stray("files that they wrote where their origin was not", written, none),
+            ]);
+        }
         let named =
             |claim: Claim| Claim { name: format!("{}: {}", self.store, claim.name), ..claim };
         claims.into_iter().map(named).collect()

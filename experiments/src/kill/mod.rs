@@ -8,6 +8,7 @@
 mod body;
 mod checker;
 mod cluster;
+mod etcd;
 mod findings;
 mod history;
 mod interrupt;
@@ -16,9 +17,10 @@ mod service;
 mod store;
 #[cfg(test)]
 mod tests;
+mod views;
 pub(super) mod wire;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
@@ -29,7 +31,7 @@ use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use serde::Deserialize;
 
-use self::cluster::{Cluster, Fault, Target};
+use self::cluster::{Cluster, Fault, Setup, Strays, Target};
 use self::findings::{Findings, Plan};
 use self::history::{Action, Operation, Place, Read, Seen};
 use self::interrupt::Interrupt;
@@ -52,6 +54,9 @@ struct Config {
     seed: u64,
     folder: Phase,
     s3: Phase,
+    /// A folder that single nodes lose sight of, with static members, and with members in etcd.
+    chaos: Phase,
+    chaos_etcd: Phase,
     cluster: cluster::Settings,
     load: load::Settings,
 }
@@ -71,22 +76,30 @@ pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     let config: Config = context.config()?;
     let interrupt = Interrupt::listen()?;
     let mut claims = Vec::new();
-    for (kind, name, phase) in
-        [(Kind::Folder, "folder", config.folder), (Kind::S3, "s3", config.s3)]
-    {
+    for (setup, phase) in [
+        (setup("folder", Kind::Folder), config.folder),
+        (setup("s3", Kind::S3), config.s3),
+        (Setup { views: true, ..setup("chaos", Kind::Folder) }, config.chaos),
+        (Setup { views: true, etcd: true, ..setup("chaos-etcd", Kind::Folder) }, config.chaos_etcd),
+    ] {
+        let name = setup.name;
         let faults = if context.short { phase.short_faults } else { phase.faults };
-        context.say(format!("origin: {name}, {faults} faults"));
+        // None: another configuration is for some of them alone.
+        if faults == 0 {
+            continue;
+        }
+        context.say(format!("{name}: {faults} faults"));
         let scratch = context.scratch.join(name);
         std::fs::create_dir_all(&scratch)?;
         let run = Run {
             context,
             config: &config,
-            kind,
-            name,
+            setup,
             scratch,
             interrupt: interrupt.clone(),
             struck: Vec::new(),
             quiet: (0, 0),
+            strays: Strays::default(),
         };
         claims.extend(run.whole(faults)?);
         context.record(&claims)?;
@@ -94,24 +107,36 @@ pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     Ok(claims)
 }
 
+fn setup(name: &'static str, store: Kind) -> Setup {
+    Setup { name, store, views: false, etcd: false }
+}
+
 struct Run<'a> {
     context: &'a Context,
     config: &'a Config,
-    kind: Kind,
-    name: &'static str,
+    setup: Setup,
     scratch: PathBuf,
     interrupt: Interrupt,
     struck: Vec<Struck>,
     /// Begin and end of the interval without faults.
     quiet: (Nanos, Nanos),
+    strays: Strays,
 }
 
 impl Run<'_> {
     /// A cluster from its start to the last reading, judged.
     fn whole(mut self, faults: usize) -> anyhow::Result<Vec<Claim>> {
         let (config, context) = (self.config, self.context);
+        if self.setup.views {
+            views::make_other(&self.scratch, config.load.keys)?;
+        }
+        let others = |run: &Self| match run.setup.views {
+            true => views::files_of_other(&run.scratch),
+            false => Ok(BTreeMap::new()),
+        };
+        let before = others(&self)?;
         let mut cluster =
-            Cluster::start(&config.cluster, self.kind, &self.scratch, &self.interrupt)?;
+            Cluster::start(&config.cluster, self.setup, &self.scratch, &self.interrupt)?;
         let primaries = cluster.primaries(config.load.keys + config.load.once_keys);
         let nodes = usize::from(config.cluster.nodes);
         let gateways = cluster.gateways();
@@ -122,10 +147,15 @@ impl Run<'_> {
         // A fault that did not heal ends the run, and what was seen until then is judged all the same.
         self.interrupt.check()?;
         self.last_reading(&mut cluster, &mut log)?;
+        self.strays = cluster.strays();
+        let after = others(&self)?;
+        let changed = after.iter().filter(|(path, length)| before.get(*path) != Some(length));
+        self.strays.written += changed.count() as u64;
         let store = cluster.into_store();
         self.origin_reading(&store, &mut log)?;
         let plan = Plan {
-            store: self.name,
+            store: self.setup.name,
+            strays: self.strays,
             faults,
             gateways: config.cluster.gateways,
             primaries: &primaries,
@@ -147,7 +177,15 @@ impl Run<'_> {
         let nodes = (0..usize::from(self.config.cluster.nodes)).map(Target::Node);
         let gateways = (0..usize::from(self.config.cluster.gateways)).map(Target::Gateway);
         let of_gateways = gateways.map(|gateway| (gateway, Fault::Kill));
-        match self.kind {
+        match self.setup.store {
+            Kind::Folder if self.setup.views => {
+                // Of each fault one node, another each time; all nodes would take five times as long for a round.
+                let kinds = [Fault::Kill, Fault::Stop, Fault::Pause, Fault::Cut, Fault::Wipe];
+                let views = [Fault::Flip, Fault::Unmounted, Fault::Emptied, Fault::Replaced];
+                let all = kinds.into_iter().chain(views).chain(views);
+                let of_nodes = all.zip(self.nodes_from()).map(|(fault, node)| (node, fault));
+                of_nodes.chain(of_gateways.take(1)).collect()
+            }
             Kind::Folder => {
                 let kinds = [Fault::Kill, Fault::Pause, Fault::Cut];
                 let of_nodes = nodes.flat_map(|node| kinds.map(|fault| (node, fault)));
@@ -161,6 +199,13 @@ impl Run<'_> {
                 of_nodes.chain(of_gateways).chain(stores).chain(stores).collect()
             }
         }
+    }
+
+    /// The nodes in turn, from another one each round.
+    fn nodes_from(&self) -> impl Iterator<Item = Target> {
+        let nodes = usize::from(self.config.cluster.nodes);
+        let first = self.struck.len();
+        (0..).map(move |index| Target::Node((first + index) % nodes))
     }
 
     /// Strikes one after the other: everything with every fault, in another order each round.
@@ -184,11 +229,10 @@ impl Run<'_> {
         self.interrupt.sleep(self.config.quiet_s)?;
         self.quiet = (from, now());
         let mut random = Xoshiro256PlusPlus::seed_from_u64(self.config.seed);
-        let each = self.each();
         let mut round: Vec<(Target, Fault)> = Vec::new();
         for number in 1..=faults {
             if round.is_empty() {
-                round.clone_from(&each);
+                round = self.each();
                 round.shuffle(&mut random);
             }
             let Some((target, fault)) = round.pop() else { break };
@@ -258,8 +302,11 @@ impl Run<'_> {
         // What was never written is absent, and nothing to check.
         let written = log.operations.iter().filter(|operation| !operation.is_read());
         let keys: BTreeSet<u32> = written.map(|operation| operation.key).collect();
-        let mut operations =
-            if self.kind == Kind::S3 { files(store, &keys)? } else { self.served(store, &keys)? };
+        let mut operations = if self.setup.store == Kind::S3 {
+            files(store, &keys)?
+        } else {
+            self.served(store, &keys)?
+        };
         for operation in &mut operations {
             operation.place = Place::Origin;
         }

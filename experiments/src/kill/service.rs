@@ -41,7 +41,8 @@ impl Struck {
     pub fn excuses(&self, read: &Operation) -> bool {
         let needed = match read.place {
             Place::Gateway(gateway) if self.is_gateway(gateway) => true,
-            _ => !self.concerns_nodes_only(),
+            // A node without its origin answers what needs it 503, and nobody else may have the object.
+            _ => !self.concerns_nodes_only() || self.fault.is_of_view(),
         };
         needed && read.ended >= self.began && read.began <= self.back
     }
@@ -139,10 +140,12 @@ pub fn effect(
         lasted_s: seconds(from, struck.healed),
         answered_after_s: seconds(struck.healed, struck.answered),
         writes_again_after_s: seconds(struck.healed, struck.back),
-        without_service_s: struck.concerns_nodes_only().then(|| {
-            let others = reads.iter().enumerate().filter(|(g, _)| !struck.is_gateway(*g as u8));
-            others.map(|(_, met)| longest(met)).fold(0.0, f64::max)
-        }),
+        without_service_s: (struck.concerns_nodes_only() && !struck.fault.is_of_view()).then(
+            || {
+                let others = reads.iter().enumerate().filter(|(g, _)| !struck.is_gateway(*g as u8));
+                others.map(|(_, met)| longest(met)).fold(0.0, f64::max)
+            },
+        ),
         reads,
         writes: 0,
         writes_refused_of_node: 0,
