@@ -39,7 +39,8 @@ Examples:
   A load that changes with time:
     concertina load http://127.0.0.1:7070 --schedule 100:10s,400:10s,100:10s
 
-Exit codes: 0 measured; 1 the measurement failed, replies had wrong bytes, or all were errors; 130 interrupted.";
+Exit codes: 0 measured; 1 the measurement failed, replies had wrong bytes, or all were errors; 130 interrupted, 143
+by SIGTERM.";
 
 /// The distribution of the gaps between arrivals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
