@@ -182,7 +182,7 @@ impl Run<'_> {
                 // Of each fault one node, another each time; all nodes would take five times as long for a round.
                 let kinds = [Fault::Kill, Fault::Stop, Fault::Pause, Fault::Cut, Fault::Wipe];
                 let views = [Fault::Flip, Fault::Unmounted, Fault::Emptied, Fault::Replaced];
-                let all = kinds.into_iter().chain(views).chain(views);
+                let all = kinds.into_iter().chain(views);
                 let of_nodes = all.zip(self.nodes_from()).map(|(fault, node)| (node, fault));
                 of_nodes.chain(of_gateways.take(1)).collect()
             }
