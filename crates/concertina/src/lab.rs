@@ -35,16 +35,15 @@ impl Server {
     pub fn start(config: &Path, log: &Path) -> anyhow::Result<Server> {
         let errors =
             File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
-        let mut child = Command::new(program()?)
+        let mut command = Command::new(program()?);
+        command
             .args(["serve", "--with-parent", "--json", "--config"])
             .arg(config)
             // Its other end stays in `child`, unused, until this process ends.
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(errors)
-            .spawn()
-            .context("cannot start the server")?;
-        Running::add(&child);
+            .stderr(errors);
+        let mut child = Running::start(&mut command).context("cannot start the server")?;
         let stdout = child.stdout.take().context("the server has no standard output")?;
         let mut line = String::new();
         BufReader::new(stdout).read_line(&mut line)?;
@@ -140,8 +139,19 @@ impl Running {
         Running::all().last().copied()
     }
 
-    fn add(child: &Child) {
-        Running::all().push(Pid::from_child(child));
+    /// Starts a process, unless this one is being ended.
+    fn start(command: &mut Command) -> std::io::Result<Child> {
+        loop {
+            let mut running = Running::all();
+            // Set under the same lock: a process is either seen by who ends them, or never started.
+            if !ENDING.load(Ordering::Relaxed) {
+                let child = command.spawn()?;
+                running.push(Pid::from_child(&child));
+                return Ok(child);
+            }
+            drop(running);
+            wait_if_ending();
+        }
     }
 
     /// Of a process that was waited for: its number may be another's from now on.
@@ -176,7 +186,10 @@ pub fn end_on_signals(what: String) -> anyhow::Result<()> {
                 _ = terminate.recv() => ("SIGTERM", 143),
             }
         });
-        ENDING.store(true, Ordering::Relaxed);
+        {
+            let _running = Running::all();
+            ENDING.store(true, Ordering::Relaxed);
+        }
         end_running();
         // As elsewhere: standard error may be closed.
         let _ = writeln!(
@@ -234,13 +247,8 @@ pub fn load(url: &str, args: &[String], out: &Path, quiet: bool) -> anyhow::Resu
     if quiet {
         command.arg("--quiet");
     }
-    let mut child = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::inherit())
-        .spawn()
-        .context("cannot start the load generator")?;
-    Running::add(&child);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+    let mut child = Running::start(&mut command).context("cannot start the load generator")?;
     // `wait_with_output` closes what it finds, and the load generator would take that for our end.
     let input = child.stdin.take();
     let pid = Pid::from_child(&child);

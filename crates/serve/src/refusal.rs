@@ -61,6 +61,8 @@ impl Phase {
         self.handed_over.store(false, Ordering::Relaxed);
         self.replying.store(true, Ordering::Relaxed);
         self.expected.store(false, Ordering::Relaxed);
+        // It may have come with the one before, and been read then.
+        self.activity.begin();
         Replying(self.clone())
     }
 

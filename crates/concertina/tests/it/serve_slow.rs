@@ -131,6 +131,12 @@ fn a_connection_that_waits_longest_makes_room_for_another() {
     for client in &mut held {
         assert_eq!(client.put("/objects/a", b"a").status, 200);
     }
+    // hyper keeps a connection on which a body came in chunks.
+    let chunked =
+        "PUT /objects/a HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n";
+    let body = "1\r\na\r\n0\r\n\r\n";
+    held[2].stream.write_all([chunked, body].concat().as_bytes()).unwrap();
+    assert_eq!(held[2].read(false).unwrap().status, 200);
     // A part of a head is no request.
     held[1].stream.write_all(b"GET /objects/a HT").unwrap();
     std::thread::sleep(Duration::from_millis(150));
