@@ -6,6 +6,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
+
 use crate::measure::Running;
 use crate::serve_client::{Client, bytes, free, until, until_or};
 
@@ -173,6 +175,50 @@ fn a_gateway_and_its_node_serve_beside_idle_connections() {
     assert!(gateway.files() < 384 && node.files() < 416);
     gateway.has_a_short_log();
     node.has_a_short_log();
+}
+
+#[test]
+fn a_gateway_and_a_node_in_one_process_share_its_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let member = free();
+    let mut sets = sets(folder.path(), &["cluster.name=a", "member.0.name=a", "cluster.token=t"]);
+    sets.push(format!("member.0.address={member}"));
+    let both = Limited::start(folder.path(), "both", 480, &sets);
+    let address = both.address("address");
+    let _held = (held(address), held(member));
+    answers(address);
+    serves(address);
+    let _more = (held(member), held(address));
+    answers(address);
+    answers(member);
+    assert!(both.files() < 480, "{}", both.files());
+    both.has_a_short_log();
+}
+
+#[test]
+fn files_that_run_out_all_the_same_close_idle_connections_and_no_door() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = Limited::start(folder.path(), "node", 256, &sets(folder.path(), &[]));
+    let address = node.address("address");
+    serves(address);
+    let _held = held(address);
+    until("all are taken", || node.files() > IDLE);
+    // No file is left from here on.
+    let pid = Pid::from_child(&node.process.0);
+    let files = node.files() as u64;
+    let limit = Rlimit { current: Some(files), maximum: Some(256) };
+    prlimit(Some(pid), Resource::Nofile, limit).unwrap();
+    let start = Instant::now();
+    let mut more = Vec::new();
+    while start.elapsed() < Duration::from_secs(3) {
+        more.push(TcpStream::connect(address).unwrap());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    drop(more);
+    answers(address);
+    let warnings = node.warnings();
+    let out = warnings.iter().filter(|line| line.contains("Too many open files")).count();
+    assert!((1..10).contains(&out), "{warnings:#?}");
 }
 
 #[test]
