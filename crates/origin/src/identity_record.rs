@@ -121,13 +121,13 @@ impl IdentityRecord {
     }
 
     /// The origin that this process serves; `None` until one was taken. Never changes afterwards.
-    pub fn taken(&self) -> Option<OriginId> {
+    pub fn id(&self) -> Option<OriginId> {
         self.taken.get().copied()
     }
 
     /// Compares the origin of another member with this process's. Returns whether the two may rely on each other.
     pub fn compare(&self, theirs: Option<OriginId>) -> bool {
-        let ours = self.taken();
+        let ours = self.id();
         let agree = agree(ours, theirs);
         if ours.is_some() && theirs.is_some() {
             if agree { &self.agreed } else { &self.disagreed }.store(true, Ordering::Relaxed);
@@ -148,7 +148,7 @@ impl IdentityRecord {
         if !yields(remembers, heard(&self.agreed), heard(&self.disagreed)) {
             return Ok(());
         }
-        let id = self.taken().map(|id| id.to_string()).unwrap_or_default();
+        let id = self.id().map(|id| id.to_string()).unwrap_or_default();
         Err(Error::Lost(format!(
             "the origin here is {id}, and the other members serve another one; mount or configure the right one and \
              start this process again"

@@ -88,7 +88,7 @@ impl Tree {
 
     /// The number of the identity, once the folder was opened.
     pub fn id(&self) -> Option<OriginId> {
-        self.record.taken()
+        self.record.id()
     }
 
     fn opened(&self) -> Result<&Opened, Error> {

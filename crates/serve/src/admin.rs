@@ -47,7 +47,7 @@ pub async fn ready(front: &Front, origin: &Arc<dyn Origin>) -> Response<ReplyBod
     let error = if front.is_stopping() {
         Some("the server is stopping".to_owned())
     } else {
-        OriginStatus::of(origin).await.lost
+        OriginStatus::look(origin).await.lost
     };
     let ok = error.is_none();
     let status = if ok { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
@@ -75,7 +75,7 @@ pub struct OriginStatus {
 
 impl OriginStatus {
     /// Looks at the origin, for a second at most.
-    pub async fn of(origin: &Arc<dyn Origin>) -> OriginStatus {
+    pub async fn look(origin: &Arc<dyn Origin>) -> OriginStatus {
         let lost = match tokio::time::timeout(CHECK_MAX, origin.check()).await {
             Ok(Err(error @ origin::Error::Lost(_))) => Some(error.to_string()),
             _ => None,
@@ -154,7 +154,7 @@ pub async fn status(shared: &Arc<Shared>) -> Response<ReplyBody> {
         connections: shared.connections.count(),
         connections_max: shared.connections.max(),
         role: shared.config.serve.role.as_str(),
-        origin: OriginStatus::of(shared.drive.origin()).await,
+        origin: OriginStatus::look(shared.drive.origin()).await,
         cluster: shared.drive.peers().map(|cluster| cluster.status(peers, shared.drive.warmed())),
         mismatches: shared.mismatches.list(),
         pacer_lateness: shared.drive.disks().map(|disks| disks.lateness()).unwrap_or_default(),

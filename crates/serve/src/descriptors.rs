@@ -100,7 +100,7 @@ fn obtained() -> u64 {
 ///
 /// If the limit does not suffice for the process.
 pub fn prepare(config: &Config) -> Result<(), TooFew> {
-    let allowance = Allowance::of(config, raise())?;
+    let allowance = Allowance::divide(config, raise())?;
     let Allowance { limit, own, connections, proxied, .. } = allowance;
     let (key, wanted, given) = match config.is_proxy() {
         true => ("memcached.connections_max", config.memcached.connections_max, proxied),
@@ -120,7 +120,7 @@ pub fn prepare(config: &Config) -> Result<(), TooFew> {
 
 /// What the obtained limit leaves for a configuration's connections. Where it does not suffice the process has not started.
 pub fn allowance(config: &Config) -> Allowance {
-    Allowance::of(config, obtained()).unwrap_or(Allowance {
+    Allowance::divide(config, obtained()).unwrap_or(Allowance {
         limit: obtained(),
         own: 0,
         connections: CONNECTIONS_MIN as usize,
@@ -135,7 +135,7 @@ const SPARE_MIN: u64 = 4;
 const SPARE_MAX: u64 = 32;
 
 impl Allowance {
-    fn of(config: &Config, limit: u64) -> Result<Allowance, TooFew> {
+    fn divide(config: &Config, limit: u64) -> Result<Allowance, TooFew> {
         let mut parts = parts(config);
         // What is read and written without a client that waits: fills of tiers, listings, certificates, names.
         parts.push(("the origin and peers", (limit / 16).clamp(4, 64)));
@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn connections_get_what_the_limit_of_open_files_leaves() {
         let node = config(&["serve.threads=2"]);
-        let of = |limit: u64| Allowance::of(&node, limit).unwrap();
+        let of = |limit: u64| Allowance::divide(&node, limit).unwrap();
         // Of 64 files, 31 are the process's and 19 of the device; 4 are for the origin, 4 for health.
         assert_eq!((of(64).connections, of(64).spare), (3, 4));
         assert!((10..64).contains(&of(128).connections), "{:?}", of(128));
@@ -257,25 +257,25 @@ mod tests {
             "cluster.name=a",
             "member.0.name=a",
         ]);
-        let Allowance { own, connections, .. } = Allowance::of(&both, 512).unwrap();
+        let Allowance { own, connections, .. } = Allowance::divide(&both, 512).unwrap();
         assert!(own + 2 * connections as u64 * OF_CONNECTION <= 512);
     }
 
     #[test]
     fn a_limit_that_is_too_low_is_refused_with_what_is_needed() {
         let node = config(&["serve.threads=4", "device.0.bytes=1GB", "device.0.segment_bytes=1MB"]);
-        let told = Allowance::of(&node, 256).unwrap_err().to_string();
+        let told = Allowance::divide(&node, 256).unwrap_err().to_string();
         for part in ["may open 256 files", "devices' segments 1003", "ulimit -n", "segment_bytes"] {
             assert!(told.contains(part), "{part}: {told}");
         }
-        assert!(Allowance::of(&node, 2048).is_ok());
+        assert!(Allowance::divide(&node, 2048).is_ok());
     }
 
     #[test]
     fn the_proxy_leaves_its_administration_something() {
         let proxy =
             config(&["serve.role=proxy", "serve.threads=2", "pool.0.servers=[\"127.0.0.1:1\"]"]);
-        let Allowance { own, connections, proxied, .. } = Allowance::of(&proxy, 128).unwrap();
+        let Allowance { own, connections, proxied, .. } = Allowance::divide(&proxy, 128).unwrap();
         assert!(connections >= 2 && proxied > 20, "{connections}, {proxied}");
         assert!(
             own + (connections as u64) * OF_CONNECTION + proxied as u64

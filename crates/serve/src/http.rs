@@ -382,7 +382,7 @@ async fn connection<S: Service>(
     // Where another process can go on with the connection, its client need not make another.
     let regular = seat == Seat::Regular;
     let stays = regular && !stream.is_encrypted();
-    let phase = Arc::new(Phase::of(activity));
+    let phase = Arc::new(Phase::new(activity));
     let slot: Slot<S::Flight> = Slot::<S::Flight>::default();
     let service = {
         let (shared, lane, phase) = (shared.clone(), lane.clone(), phase.clone());

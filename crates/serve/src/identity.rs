@@ -203,7 +203,7 @@ pub fn header_line(record: &IdentityRecord) -> Arc<OnceLock<Vec<u8>>> {
 }
 
 /// The identity in a header of another process's request or reply; `None` if it tells none.
-pub fn told(headers: &http::HeaderMap) -> Option<OriginId> {
+pub fn id_in(headers: &http::HeaderMap) -> Option<OriginId> {
     let value: &HeaderValue = headers.get(&headers::ORIGIN_ID)?;
     value.to_str().ok()?.parse().ok()
 }

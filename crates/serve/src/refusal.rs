@@ -40,7 +40,7 @@ pub struct Replying(Arc<Phase>);
 
 impl Phase {
     /// Of a connection, whose activity it keeps.
-    pub fn of(activity: Arc<Activity>) -> Phase {
+    pub fn new(activity: Arc<Activity>) -> Phase {
         Phase { activity, ..Phase::default() }
     }
 

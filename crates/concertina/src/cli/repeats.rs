@@ -127,9 +127,9 @@ mod tests {
 
     /// A writer that keeps what is written.
     #[derive(Clone, Default)]
-    struct Kept(Arc<Mutex<Vec<u8>>>);
+    struct SharedBuffer(Arc<Mutex<Vec<u8>>>);
 
-    impl std::io::Write for Kept {
+    impl std::io::Write for SharedBuffer {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
             self.0.lock().unwrap().extend_from_slice(bytes);
             Ok(bytes.len())
@@ -141,22 +141,23 @@ mod tests {
 
     #[test]
     fn a_fault_that_every_connection_meets_is_a_few_lines_and_a_count() {
-        let (repeats, kept) = (Repeats::default(), Kept::default());
-        let writer = kept.clone();
+        let (repeats, buffer) = (Repeats::default(), SharedBuffer::default());
+        let writer = buffer.clone();
         let lines = tracing_subscriber::fmt::layer().with_writer(move || writer.clone());
         let log = tracing_subscriber::registry().with(lines.with_filter(repeats.clone()));
-        let start = Instant::now();
         tracing::subscriber::with_default(log, || {
             for number in 0..1000 {
                 warn!("no connection {number}");
             }
             warn!("something else");
             tracing::info!("the usual");
-            repeats.log(start + SPAN);
+            // The first line was logged before now.
+            let end = Instant::now() + SPAN;
+            repeats.log(end);
             // What repeats on is counted from the first line on.
-            assert!(repeats.ended(start + 3 * SPAN).is_empty());
+            assert!(repeats.ended(end + 3 * SPAN).is_empty());
         });
-        let text = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
+        let text = String::from_utf8(buffer.0.lock().unwrap().clone()).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 8, "{text}");
         assert!(lines[4].ends_with("no connection 4"));
@@ -178,13 +179,13 @@ mod tests {
         assert!(passes(40), "a fault that is new again");
     }
 
-    struct Here;
-    static CALLSITE: Here = Here;
+    struct TestCallsite;
+    static CALLSITE: TestCallsite = TestCallsite;
     static METADATA: Metadata<'static> = tracing::metadata! {
         name: "here", target: "tests", level: Level::WARN,
         fields: &["message"], callsite: &CALLSITE, kind: tracing::metadata::Kind::EVENT,
     };
-    impl tracing::callsite::Callsite for Here {
+    impl tracing::callsite::Callsite for TestCallsite {
         fn set_interest(&self, _: tracing::subscriber::Interest) {}
         fn metadata(&self) -> &Metadata<'_> {
             &METADATA

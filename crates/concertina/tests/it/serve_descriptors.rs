@@ -61,12 +61,12 @@ impl Limited {
     }
 }
 
-fn held(address: SocketAddr) -> Vec<TcpStream> {
+fn idle_connections(address: SocketAddr) -> Vec<TcpStream> {
     (0..IDLE).map(|_| TcpStream::connect(address).unwrap()).collect()
 }
 
 /// One GET on a connection of its own; `None` if it is refused or closed.
-fn asked(address: SocketAddr, path: &str) -> Option<u16> {
+fn status_of(address: SocketAddr, path: &str) -> Option<u16> {
     let mut client = Client::connect(address);
     client.stream.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
     client.send("GET", path, &[], None).ok().map(|reply| reply.status)
@@ -76,7 +76,7 @@ fn asked(address: SocketAddr, path: &str) -> Option<u16> {
 fn answers(address: SocketAddr) {
     for path in ["/healthz", "/readyz", "/admin/status", "/metrics"] {
         let start = Instant::now();
-        while asked(address, path) != Some(200) {
+        while status_of(address, path) != Some(200) {
             assert!(start.elapsed() < Duration::from_secs(1), "{path} of {address}");
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -122,9 +122,9 @@ fn idle_connections_leave_files_for_health_devices_and_the_origin() {
         let folder = tempfile::tempdir().unwrap();
         let node = Limited::start(folder.path(), "node", files, &sets(folder.path(), &[]));
         let address = node.address("address");
-        let _held = held(address);
+        let _held = idle_connections(address);
         answers(address);
-        let _more = held(address);
+        let _more = idle_connections(address);
         serves(address);
         answers(address);
         assert!(node.files() < files as usize, "{} of {files}", node.files());
@@ -167,7 +167,7 @@ fn a_gateway_and_its_node_serve_beside_idle_connections() {
     let gateway = members(&["serve.role=gateway"]);
     let gateway = Limited::start(folder.path(), "gateway", 384, &gateway);
     let address = gateway.address("address");
-    let _held = (held(address), held(member));
+    let _held = (idle_connections(address), idle_connections(member));
     answers(address);
     answers(member);
     serves(address);
@@ -185,10 +185,10 @@ fn a_gateway_and_a_node_in_one_process_share_its_files() {
     sets.push(format!("member.0.address={member}"));
     let both = Limited::start(folder.path(), "both", 480, &sets);
     let address = both.address("address");
-    let _held = (held(address), held(member));
+    let _held = (idle_connections(address), idle_connections(member));
     answers(address);
     serves(address);
-    let _more = (held(member), held(address));
+    let _more = (idle_connections(member), idle_connections(address));
     answers(address);
     answers(member);
     assert!(both.files() < 480, "{}", both.files());
@@ -201,7 +201,7 @@ fn files_that_run_out_all_the_same_close_idle_connections_and_no_door() {
     let node = Limited::start(folder.path(), "node", 256, &sets(folder.path(), &[]));
     let address = node.address("address");
     serves(address);
-    let _held = held(address);
+    let _held = idle_connections(address);
     until("all are taken", || node.files() > IDLE);
     // No file is left from here on.
     let pid = Pid::from_child(&node.process.0);
@@ -235,13 +235,13 @@ fn the_fronts_of_s3_and_memcached_share_the_files_of_their_node() {
     let node = Limited::start(folder.path(), "node", 128, &sets(folder.path(), &more));
     let (http, s3) = (node.address("address"), node.address("s3"));
     let memcached = node.address("memcached");
-    let _held = (held(s3), held(memcached), held(http));
+    let _held = (idle_connections(s3), idle_connections(memcached), idle_connections(http));
     answers(http);
     // Without a signature: 403.
-    until("S3 answers", || asked(s3, "/objects/a") == Some(403));
+    until("S3 answers", || status_of(s3, "/objects/a") == Some(403));
     set_and_get(memcached);
     serves(http);
-    let _more = (held(s3), held(memcached));
+    let _more = (idle_connections(s3), idle_connections(memcached));
     answers(http);
     assert!(node.files() < 128, "{}", node.files());
     node.has_a_short_log();
@@ -274,10 +274,10 @@ fn a_proxy_serves_beside_idle_connections() {
         of_proxy.iter().map(|&set| set.to_owned()).chain([servers]).collect();
     let proxy = Limited::start(folder.path(), "proxy", 64, &of_proxy);
     let (http, memcached) = (proxy.address("address"), proxy.address("memcached"));
-    let _held = (held(memcached), held(http));
+    let _held = (idle_connections(memcached), idle_connections(http));
     answers(http);
     set_and_get(memcached);
-    let _more = held(memcached);
+    let _more = idle_connections(memcached);
     set_and_get(memcached);
     answers(http);
     assert!(proxy.files() < 64, "{}", proxy.files());

@@ -94,7 +94,7 @@ impl Store {
 
     /// What each operation needs before it relies on the bucket: an identity that this process has taken.
     pub(super) async fn ready(&self) -> Result<(), Error> {
-        if self.record.taken().is_none() {
+        if self.record.id().is_none() {
             self.look_lately().await?;
         }
         self.record.check()

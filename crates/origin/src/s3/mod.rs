@@ -380,7 +380,7 @@ impl Body {
 
 impl Origin for S3 {
     fn id(&self) -> Option<OriginId> {
-        self.store.record.taken()
+        self.store.record.id()
     }
 
     fn head(&self, key: &Key) -> BoxFuture<'_, Result<Option<Metadata>, Error>> {

@@ -87,7 +87,7 @@ pub fn sender(shared: &Shared, headers: &HeaderMap) -> Result<Sender, Problem> {
         let remedy = "give both the same origin: kind, bucket and prefix";
         return Err(unfit(shared, &from, "origin", both, remedy));
     }
-    let (ours, theirs) = (peers.record.taken(), identity::told(headers));
+    let (ours, theirs) = (peers.record.id(), identity::id_in(headers));
     if let Some((ours, theirs)) = ours.zip(theirs)
         && !peers.record.compare(Some(theirs))
     {
@@ -256,7 +256,7 @@ fn ping(shared: &Arc<Shared>, peers: &Peers, given: &HeaderMap) -> Response<Repl
     let to = response.headers_mut();
     to.insert(headers::PROTOCOL.clone(), HeaderValue::from_static(headers::PROTOCOL_VERSION));
     to.insert(headers::RING.clone(), peers.identity.ring.clone());
-    let origin = peers.record.taken().and_then(|id| HeaderValue::from_str(&id.to_string()).ok());
+    let origin = peers.record.id().and_then(|id| HeaderValue::from_str(&id.to_string()).ok());
     if let Some(origin) = origin {
         to.insert(headers::ORIGIN_ID.clone(), origin);
     }

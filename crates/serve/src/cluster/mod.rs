@@ -232,7 +232,7 @@ impl Peers {
 
     /// What this node says of itself.
     fn about(&self, warmed: Option<Warmed>) -> About {
-        About::of(&self.membership.known(), warmed, self.record.taken())
+        About::of(&self.membership.known(), warmed, self.record.id())
     }
 
     /// Replies with what all members that live say of themselves.

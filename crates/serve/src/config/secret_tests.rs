@@ -90,7 +90,7 @@ fn with(pattern: &str, place: &str) -> String {
 }
 
 /// Everything that a configuration is shown as.
-fn shown(config: &Config) -> String {
+fn all_prints(config: &Config) -> String {
     format!("{}{}{config:?}{:?}", config.print(), config.asked(), config.secrets())
 }
 
@@ -142,7 +142,7 @@ fn a_secret_that_is_read_is_shown_nowhere() {
         let config = Config::parse(&text, "", &[]).unwrap();
         let read = config.secrets().into_iter().find(|it| it.place == secret.place).unwrap();
         assert_eq!(read.value.unwrap().expose(), HUSH, "{}", secret.place);
-        assert!(!shown(&config).contains(HUSH), "{}", secret.place);
+        assert!(!all_prints(&config).contains(HUSH), "{}", secret.place);
         let key = secret.place.split('.').nth(1).unwrap();
         assert!(config.print().contains(&format!("# {key} =   (set; not shown)\n")));
         // What processes share does not take it away.
@@ -150,7 +150,7 @@ fn a_secret_that_is_read_is_shown_nowhere() {
         let both = config.with_shared(&shared).unwrap();
         assert_eq!(both.serve.token, config.serve.token);
         assert_eq!((&both.origin, &both.cluster), (&config.origin, &config.cluster));
-        assert!(!shown(&both).contains(HUSH));
+        assert!(!all_prints(&both).contains(HUSH));
     }
 }
 

@@ -59,7 +59,7 @@ pub async fn status(access: &Arc<Access>) -> Response<ReplyBody> {
         membership: access.membership.status(),
         mismatches: mismatches.collect(),
         gateway,
-        origin: OriginStatus::of(access.origin()).await,
+        origin: OriginStatus::look(access.origin()).await,
         mailboxes: access.router.drive.mailboxes(),
         connections: access.connections.count(),
         connections_max: access.connections.max(),

@@ -89,7 +89,7 @@ impl Journal {
             return Ok(());
         }
         // Others may have put files in the place of both since the start.
-        if let Some(there) = found(&self.path)? {
+        if let Some(there) = metadata_of(&self.path)? {
             let ours = self.file.metadata()?;
             if (there.dev(), there.ino()) != (ours.dev(), ours.ino()) {
                 return Err(io::Error::other("another file is in its place"));
@@ -111,7 +111,7 @@ fn old_of(path: &Path) -> PathBuf {
     old.into()
 }
 
-fn found(path: &Path) -> io::Result<Option<std::fs::Metadata>> {
+fn metadata_of(path: &Path) -> io::Result<Option<std::fs::Metadata>> {
     match std::fs::metadata(path) {
         Ok(found) => Ok(Some(found)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -121,7 +121,7 @@ fn found(path: &Path) -> io::Result<Option<std::fs::Metadata>> {
 
 /// Checks that a file is missing, empty, or a journal's.
 fn require_journal(path: &Path) -> io::Result<()> {
-    let Some(found) = found(path)? else { return Ok(()) };
+    let Some(found) = metadata_of(path)? else { return Ok(()) };
     let other = |what: &str| {
         let what =
             format!("{} {what}: name another file (act.journal), or remove it", path.display());

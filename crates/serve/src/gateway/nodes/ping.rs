@@ -70,7 +70,7 @@ impl Nodes {
 impl Nodes {
     /// Why the origin of a node that replied is not this gateway's.
     fn other_origin(&self, given: &HeaderMap) -> Option<String> {
-        let (ours, theirs) = (self.record.taken(), identity::told(given));
+        let (ours, theirs) = (self.record.id(), identity::id_in(given));
         let both = ours.zip(theirs).filter(|_| !self.record.compare(theirs));
         both.map(|(ours, theirs)| {
             format!(
