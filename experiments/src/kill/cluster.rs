@@ -37,6 +37,16 @@ pub struct Settings {
     pub memory_bytes: u64,
 }
 
+impl Settings {
+    /// Checks the numbers of processes, each of which has a network namespace.
+    fn check(&self) -> anyhow::Result<()> {
+        if !(1..10).contains(&self.nodes) || !(1..10).contains(&self.gateways) {
+            bail!("config.toml: there must be 1 to 9 nodes and 1 to 9 gateways");
+        }
+        Ok(())
+    }
+}
+
 /// What a cluster of the experiment consists of.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
@@ -168,6 +178,13 @@ pub struct Cluster {
     strays: Strays,
 }
 
+/// The ring that the processes make of the members.
+fn ring_of(members: &[Member]) -> anyhow::Result<Ring> {
+    let replicas = Config::default().cluster.replicas as usize;
+    let places = members.iter().map(|m| route::Member::new(m.name.clone(), m.weight));
+    Ok(Ring::new(places.collect(), replicas)?)
+}
+
 impl Cluster {
     /// Creates the network, writes the configurations, starts all processes and waits until they serve.
     ///
@@ -179,9 +196,7 @@ impl Cluster {
         scratch: &Path,
         interrupt: &Interrupt,
     ) -> anyhow::Result<Cluster> {
-        if !(1..10).contains(&settings.nodes) || !(1..10).contains(&settings.gateways) {
-            bail!("config.toml: there must be 1 to 9 nodes and 1 to 9 gateways");
-        }
+        settings.check()?;
         let network = Network::make(settings.nodes + settings.gateways)?;
         let member = |node: u8| Member {
             name: format!("n{node}"),
@@ -243,9 +258,7 @@ impl Cluster {
         let nodes = (0..settings.nodes).map(|i| write(i, Role::Node)).collect::<Result<_, _>>()?;
         let gateways = (settings.nodes..all).map(|i| write(i, Role::Gateway));
         let gateways = gateways.collect::<Result<_, _>>()?;
-        let replicas = Config::default().cluster.replicas as usize;
-        let places = members.iter().map(|m| route::Member::new(m.name.clone(), m.weight));
-        let ring = Ring::new(places.collect(), replicas)?;
+        let ring = ring_of(&members)?;
         let interrupt = interrupt.clone();
         let random = Xoshiro256PlusPlus::seed_from_u64(settings.nodes.into());
         let mut cluster = Cluster {
