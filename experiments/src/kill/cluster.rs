@@ -241,18 +241,9 @@ impl Cluster {
             config.node.memory_bytes = Size(settings.memory_bytes);
             let path = scratch.join(format!("{name}.toml"));
             lab::write_config(&path, &config)?;
-            let log = scratch.join(format!("{name}.log"));
+            let (config, log) = (path, scratch.join(format!("{name}.log")));
             let token = token.clone();
-            anyhow::Ok(Process {
-                member,
-                role,
-                config: path,
-                log,
-                token,
-                device,
-                view,
-                child: None,
-            })
+            anyhow::Ok(Process { member, role, config, log, token, device, view, child: None })
         };
         let all = settings.nodes + settings.gateways;
         let nodes = (0..settings.nodes).map(|i| write(i, Role::Node)).collect::<Result<_, _>>()?;
