@@ -178,6 +178,14 @@ pub struct Cluster {
     strays: Strays,
 }
 
+/// Says in a process's configuration where the list of members is; its addresses are set before.
+fn list_members(config: &mut Config, etcd: Option<&Etcd>, members: &[Member]) {
+    let Some(etcd) = etcd else { return config.members = members.to_vec() };
+    config.membership.kind = Listed::Etcd;
+    config.membership.endpoints = vec![etcd.endpoint()];
+    config.membership.address = config.cluster.name.as_ref().map(|_| config.serve.listen.clone());
+}
+
 /// The ring that the processes make of the members.
 fn ring_of(members: &[Member]) -> anyhow::Result<Ring> {
     let replicas = Config::default().cluster.replicas as usize;
@@ -222,14 +230,7 @@ impl Cluster {
             config.serve.role = role;
             config.serve.listen = network.address(member).to_string();
             config.cluster.name = node.then(|| name.clone());
-            match &etcd {
-                None => config.members.clone_from(&members),
-                Some(etcd) => {
-                    config.membership.kind = Listed::Etcd;
-                    config.membership.endpoints = vec![etcd.endpoint()];
-                    config.membership.address = node.then(|| network.address(member).to_string());
-                }
-            }
+            list_members(&mut config, etcd.as_ref(), &members);
             let view = match (setup.views && node, &store) {
                 (true, Store::Folder(volume)) => {
                     let view = View::make(scratch, &name, &volume.origin())?;
@@ -250,7 +251,6 @@ impl Cluster {
         let gateways = (settings.nodes..all).map(|i| write(i, Role::Gateway));
         let gateways = gateways.collect::<Result<_, _>>()?;
         let ring = ring_of(&members)?;
-        let interrupt = interrupt.clone();
         let random = Xoshiro256PlusPlus::seed_from_u64(settings.nodes.into());
         let mut cluster = Cluster {
             nodes,
@@ -260,7 +260,7 @@ impl Cluster {
             network,
             ring,
             token,
-            interrupt,
+            interrupt: interrupt.clone(),
             random,
             strays: Strays::default(),
         };
