@@ -1,9 +1,8 @@
-//! What the system lets this process have: open files, address space, threads.
+//! What the system lets this process have of address space and threads; of files, see [`crate::descriptors`].
 
 use std::io;
 
-use rustix::process::{Resource, getrlimit, setrlimit};
-use tracing::warn;
+use rustix::process::{Resource, getrlimit};
 
 /// Arenas of glibc's allocator where address space is limited. It reserves 64 MiB for each, by default for up to eight per
 /// core, so that a node with a limit of 1 GB had none left for the stacks of its last threads, now and then.
@@ -12,18 +11,8 @@ const ALLOCATOR_ARENAS: std::ffi::c_int = 2;
 
 /// Prepares the process before it starts threads.
 pub fn prepare() {
-    raise_file_limit();
     if address_space_max().is_some() {
         bound_allocator();
-    }
-}
-
-/// As many files as the kernel lets this process open: each segment of a device is one.
-fn raise_file_limit() {
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    if let Err(error) = setrlimit(Resource::Nofile, limit) {
-        warn!("cannot raise the limit of open files: {error}");
     }
 }
 
