@@ -24,6 +24,8 @@ struct State {
     creation: Creation,
     /// The identity that was recorded, and by what.
     remembered: Option<(OriginId, String)>,
+    /// Why it is not known what a folder remembers.
+    unreadable: Option<String>,
     /// Marked folders that remember the identity.
     folders: Vec<PathBuf>,
     recorders: Vec<Recorder>,
@@ -77,17 +79,27 @@ impl IdentityRecord {
         Ok(())
     }
 
-    /// Adds what the marker of a folder has recorded, if it has a marker, and records the identity there once it is known.
-    /// A folder that cannot be read, or has no marker, is no error: whoever claims it says so.
+    /// Adds what the marker of a folder has recorded, if it has a marker. One that cannot be read may have recorded an origin:
+    /// this process makes none then. That it cannot be read is no error, since whoever claims the folder says so.
     ///
     /// # Errors
     ///
     /// As [`IdentityRecord::remember`].
     pub fn remember_folder(&self, folder: &Path) -> anyhow::Result<()> {
-        if let Ok(Some(Marker { origin: Some(id), .. })) = Marker::read(folder) {
-            self.remember(id, &folder.display().to_string())?;
+        match Marker::read(folder) {
+            Ok(Some(Marker { origin: Some(id), .. })) => {
+                self.remember(id, &folder.display().to_string())
+            }
+            Ok(_) => Ok(()),
+            Err(why) => {
+                let mut state = self.lock();
+                if state.creation == Creation::FirstStart {
+                    state.creation = Creation::Never;
+                    state.unreadable = Some(why.to_string());
+                }
+                Ok(())
+            }
         }
-        Ok(())
     }
 
     /// Whether a process that finds no origin waits for it: one that remembers an origin, or may not make one. Others were
@@ -168,7 +180,11 @@ impl IdentityRecord {
 
     /// The error of a refusal by [`IdentityRecord::judge`]; `place` names what was looked at.
     pub(crate) fn lost(&self, refusal: Refusal, place: &str) -> Error {
-        let by = self.lock().remembered.as_ref().map(|(_, by)| by.clone());
+        let (by, unreadable) = {
+            let state = self.lock();
+            let by = state.remembered.as_ref().map(|(_, by)| by.clone());
+            (by, state.unreadable.clone())
+        };
         let by = by.unwrap_or_else(|| "this process".to_owned());
         let order = "or start once with --create-origin to begin with another origin";
         Error::Lost(match refusal {
@@ -176,9 +192,15 @@ impl IdentityRecord {
                 "{place} is missing or empty, and {by} remembers the origin {id}; mount the file system or put the \
                  origin back, {order}"
             ),
-            Refusal::Missing(None) => format!(
-                "{place} is missing or empty, and a gateway makes no origin; start a node, or put the origin back"
-            ),
+            Refusal::Missing(None) => match unreadable {
+                Some(why) => format!(
+                    "{place} is missing or empty, and which origin this process served is not known: {why}; mount the \
+                     file system or put the origin back, {order}"
+                ),
+                None => format!(
+                    "{place} is missing or empty, and a gateway makes no origin; start a node, or put the origin back"
+                ),
+            },
             Refusal::Foreign => format!(
                 "{place} holds what Concertina did not make, and no origin; name an empty or a new folder, or put the \
                  origin back"
@@ -254,6 +276,22 @@ mod tests {
             let text = next.lost(missing, "/mnt").to_string();
             assert!(text.contains(&folder.display().to_string()), "{text}");
         }
+    }
+
+    #[test]
+    fn a_folder_whose_marker_is_damaged_may_have_remembered_an_origin() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join(crate::marker::NAME), "kind = ").unwrap();
+        let record = IdentityRecord::default();
+        record.remember_folder(folder.path()).unwrap();
+        let missing = Refusal::Missing(None);
+        assert_eq!(record.judge(Place::Empty), Verdict::Refuse(missing));
+        assert!(record.lost(missing, "/mnt").to_string().contains("is damaged"));
+        let there = Place::Origin(OriginId::new(1));
+        assert_eq!(record.judge(there), Verdict::Take(OriginId::new(1)));
+        let ordered = IdentityRecord::new(Creation::Ordered);
+        ordered.remember_folder(folder.path()).unwrap();
+        assert_eq!(ordered.judge(Place::Empty), Verdict::Create);
     }
 
     #[test]

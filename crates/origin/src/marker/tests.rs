@@ -1,3 +1,5 @@
+use proptest::prelude::*;
+
 use super::*;
 
 fn claim(owner: Option<&str>) -> Claim<'_> {
@@ -121,4 +123,33 @@ fn only_own_files_are_removed() {
     fs::remove_file(folder.join("3.shard")).unwrap();
     assert!(remove(FolderKind::Copy) && !folder.exists());
     assert!(root.path().join("c.jpg").exists());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
+
+    /// Whatever is in the file, reading it ends without a panic, and what is read is written as it was.
+    #[test]
+    fn any_bytes_are_a_marker_or_an_error(
+        bytes in prop::collection::vec(any::<u8>(), 0..300),
+        at in any::<prop::sample::Index>(),
+        mutated in any::<bool>(),
+    ) {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join(NAME);
+        let mut text = bytes;
+        if mutated {
+            let mut marker = claim(Some("a")).take(root.path()).unwrap();
+            marker.origin = Some(OriginId::new(7));
+            marker.write(root.path()).unwrap();
+            let valid = fs::read(&path).unwrap();
+            let at = at.index(valid.len());
+            text = [&valid[..at], &text[..text.len().min(3)], &valid[at..]].concat();
+        }
+        fs::write(&path, &text).unwrap();
+        if let Ok(Some(marker)) = Marker::read(root.path()) {
+            marker.write(root.path()).unwrap();
+            prop_assert_eq!(Marker::read(root.path()).unwrap(), Some(marker));
+        }
+    }
 }
