@@ -250,3 +250,31 @@ fn a_node_that_would_act_for_longer_than_others_wait_does_not_start() {
     drop((a, other));
     gateway.stop();
 }
+
+/// The order that was given while etcd was away was given up by whoever gave it, and a later one takes it back.
+#[test]
+fn an_order_that_nobody_waits_for_any_more_is_not_carried_out() {
+    let Some(mut world) = world(&[]) else { return };
+    let (_a, _b, gateway) = two(&mut world);
+    let at = gateway.address();
+    let order = |more: &[&str]| {
+        let server = format!("http://{at}");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_concertina"));
+        command.args(["drain", "b"]).args(more).args(["--server", &server]).output().unwrap()
+    };
+    let epoch = || json(at, "/admin/status")["epoch"].clone();
+    world.etcd.kill();
+    let before = epoch();
+    let start = Instant::now();
+    let given_up = order(&[]);
+    let told = String::from_utf8_lossy(&given_up.stderr).into_owned();
+    assert!(!given_up.status.success() && told.contains("before you try again"), "{told}");
+    assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
+    world.etcd.run();
+    until("etcd confirms again", || json(at, "/readyz")["degraded"].is_null());
+    // It is carried out in its turn, after any that went before.
+    until("a later order", || order(&["--resume"]).status.success());
+    assert_eq!(epoch(), before, "nothing was drained meanwhile");
+    assert!(members(at).iter().all(|(_, state, _)| state == "in"));
+    gateway.stop();
+}

@@ -445,6 +445,29 @@ fn a_small_body_that_breaks_off_costs_another_try() {
     gateway.stop();
 }
 
+/// It is not the client's credentials that a node refuses so.
+#[test]
+fn a_401_of_a_node_is_not_the_clients() {
+    let body: &'static [u8] = bytes(1, 100).leak();
+    let asked: &'static AtomicUsize = Box::leak(Box::default());
+    let answer = || {
+        Box::new(move |head: &str| {
+            if head.starts_with("PUT ") || asked.fetch_add(1, Ordering::Relaxed) == 0 {
+                let refused = "HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n";
+                return (refused.as_bytes().to_vec(), false);
+            }
+            object(head, body, 100)
+        }) as Script
+    };
+    let (_folder, gateway) = faked("", [answer(), answer(), answer()]);
+    let mut client = Client::connect(gateway.address());
+    let reply = client.get("/objects/song");
+    assert_eq!((reply.status, reply.body == body), (200, true), "another node is asked");
+    let reply = client.put("/objects/song", b"new");
+    assert!(matches!(reply.status, 502..=504), "{} {}", reply.status, reply.text());
+    gateway.stop();
+}
+
 fn refused(reply: &Reply, status: u16, words: &str) {
     assert_eq!(reply.status, status, "{}", reply.text());
     assert!(reply.text().contains(words), "{}", reply.text());

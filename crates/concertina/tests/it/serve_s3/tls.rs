@@ -187,3 +187,24 @@ fn a_key_that_others_may_read_is_refused() {
     let error = serve::Server::start(config, None).err().expect("is refused").to_string();
     assert!(error.contains("chmod 600"), "{error}");
 }
+
+/// Connections that never begin TLS do not hold the places that are kept for health.
+#[test]
+fn silent_connections_do_not_keep_health_from_being_answered() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut sets = encrypted(folder.path(), 0o600);
+    sets.push("serve.connections_max=2".to_owned());
+    let front = Front::start(&sets.iter().map(String::as_str).collect::<Vec<_>>());
+    let silent: Vec<TcpStream> =
+        (0..100).map(|_| TcpStream::connect(&front.http).unwrap()).collect();
+    let start = Instant::now();
+    let health = || ask(&front.http, rustls::ALL_VERSIONS).unwrap_or_default();
+    while !health().starts_with("HTTP/1.1 200 ") {
+        assert!(
+            start.elapsed().as_secs() < 20,
+            "silent connections are kept for longer than a second"
+        );
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    drop(silent);
+}
