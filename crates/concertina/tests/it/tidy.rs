@@ -159,6 +159,40 @@ fn licences_of_dependencies_are_known() {
     }
 }
 
+/// What stands in the root of the project, the first page that a reader sees.
+const ROOT: [&str; 17] = [
+    ".ci",
+    ".git",
+    ".gitignore",
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "Cargo.lock",
+    "Cargo.toml",
+    "LICENSE",
+    "Makefile",
+    "README.md",
+    "crates",
+    "deploy",
+    "docs",
+    "experiments",
+    "fuzz",
+    "rustfmt.toml",
+];
+
+#[test]
+fn nothing_else_stands_in_the_root() {
+    let ignored = fs::read_to_string(root().join(".gitignore")).unwrap();
+    let ignored: Vec<&str> = ignored.lines().map(|line| line.trim_end_matches('/')).collect();
+    for entry in fs::read_dir(root()).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        assert!(
+            ROOT.contains(&&*name) || ignored.contains(&&*name),
+            "{name} is not a part of the project; move or remove it, or list it here"
+        );
+    }
+}
+
 #[test]
 fn every_dependency_has_a_reason() {
     let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
@@ -169,7 +203,9 @@ fn every_dependency_has_a_reason() {
         if line.starts_with('#') {
             explained = true;
         } else if !line.contains("path = \"crates/") {
+            // One for each: a sentence for a group does not say why the third of it is there.
             assert!(explained, "give this dependency a sentence: {line}");
+            explained = false;
         }
     }
     for (name, _) in EDGES {
