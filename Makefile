@@ -31,7 +31,7 @@ lint:
 	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --no-default-features --target-dir target --locked -- -D warnings
 
 unit:
-	$(CARGO) test --workspace --locked
+	$(CARGO) test --workspace --locked --no-fail-fast
 
 docs:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
