@@ -10,7 +10,7 @@ use libfuzzer_sys::fuzz_target;
 use model::Model;
 
 static SEEDS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
-    let whole = include_str!("../../model.toml");
+    let whole = include_str!("../model.toml");
     let model = Model::from_toml(whole).expect("the repository's model");
     let mut bare = model.clone();
     bare.replicates = Default::default();

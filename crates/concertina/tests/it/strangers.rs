@@ -170,7 +170,7 @@ fn no_command_writes_over_another_kind_of_file() {
     );
     let rows: String = (0..200).map(|i| format!("{i},k{},100,get\n", i % 20)).collect();
     std::fs::write(folder.join("trace.csv"), format!("time_ms,key,size,op\n{rows}")).unwrap();
-    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../../model.toml");
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/model.toml");
     let objects = format!("file://{}/objects", folder.display());
     let whole = format!("file://{}/journal", folder.display());
     let steps = ["--duration", "100ms", "--warmup", "10ms", "--quiet"];
