@@ -5,10 +5,12 @@ python3 s3_suite.py VERSITYGW S3_ADDRESS,HTTP_ADDRESS... < NAMES
 Each front has its own buckets test-bucket-1, test-bucket-2 and so on, and runs one test at a time, in a process of its own. The
 suite creates a bucket for each test and deletes it, which the fronts do not do: their buckets are their configuration's. So a
 relay between suite and front answers CreateBucket and DeleteBucket of these names itself; all else passes as it came. What a
-test leaves behind is deleted through the front's HTTP path. Prints the result of each test as JSON: null, or what it
+test leaves behind is deleted through the front's HTTP path, uploads in parts through S3's: HTTP may not write what is theirs. Prints the result of each test as JSON: null, or what it
 said when it failed.
 """
 import http.client, json, os, queue, re, socket, subprocess, sys, threading, time
+
+import boto3
 
 program, fronts = sys.argv[1], [one.split(",") for one in sys.argv[2:]]
 OWN = re.compile(r"(PUT|DELETE) /test-bucket-\d+/?(\?x-id=\w+)? ")
@@ -66,8 +68,17 @@ def listen(front):
     return listener.getsockname()[1]
 
 
-def clear(address):
-    """Deletes all objects."""
+def abort_uploads(s3):
+    client = boto3.client("s3", endpoint_url=f"http://{s3}")
+    for bucket in client.list_buckets()["Buckets"]:
+        name = bucket["Name"]
+        for page in client.get_paginator("list_multipart_uploads").paginate(Bucket=name):
+            for upload in page.get("Uploads", []):
+                client.abort_multipart_upload(Bucket=name, Key=upload["Key"], UploadId=upload["UploadId"])
+
+
+def clear(s3, address):
+    """Deletes all objects, and aborts all uploads in parts."""
     connection = http.client.HTTPConnection(address, timeout=30)
 
     def ask(method, path):
@@ -75,6 +86,7 @@ def clear(address):
         reply = connection.getresponse()
         return reply.status, reply.read()
 
+    abort_uploads(s3)
     after = ""
     while True:
         status, body = ask("GET", "/objects?limit=1000&after=" + after)
@@ -107,12 +119,12 @@ def work(s3, http_address):
             done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
         except subprocess.TimeoutExpired:
             results[name] = "no end within 60 s"
-            clear(http_address)
+            clear(s3, http_address)
             continue
         if (took := time.monotonic() - start) > 5:
             print(f"{name} took {took:.0f} s", file=sys.stderr)
         # Uploads that were not completed stay when a test has passed too.
-        clear(http_address)
+        clear(s3, http_address)
         out = re.sub(r"\x1b\[\d+m", "", done.stdout)
         # Some tests call themselves otherwise than their command.
         if done.returncode == 0 and re.search(r"(?m)^PASS ", out) and not re.search(r"(?m)^FAIL ", out):
