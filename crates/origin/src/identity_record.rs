@@ -79,26 +79,35 @@ impl IdentityRecord {
         Ok(())
     }
 
-    /// Adds what the marker of a folder has recorded, if it has a marker. One that cannot be read may have recorded an origin:
+    /// Adds what the marker of a folder of the node `owner` (`None` outside a cluster) has recorded, if it has a marker. One that cannot be read may have recorded an origin:
     /// this process makes none then. That it cannot be read is no error, since whoever claims the folder says so.
     ///
     /// # Errors
     ///
     /// As [`IdentityRecord::remember`].
-    pub fn remember_folder(&self, folder: &Path) -> anyhow::Result<()> {
+    pub fn remember_folder(&self, folder: &Path, owner: Option<&str>) -> anyhow::Result<()> {
         match Marker::read(folder) {
+            // Another node's disk, which is not used, remembers another node's origin.
+            Ok(Some(marker)) if marker.owner.is_some() && marker.owner.as_deref() != owner => {
+                Ok(())
+            }
             Ok(Some(Marker { origin: Some(id), .. })) => {
                 self.remember(id, &folder.display().to_string())
             }
             Ok(_) => Ok(()),
             Err(why) => {
-                let mut state = self.lock();
-                if state.creation == Creation::FirstStart {
-                    state.creation = Creation::Never;
-                    state.unreadable = Some(why.to_string());
-                }
+                self.doubt(why.to_string());
                 Ok(())
             }
+        }
+    }
+
+    /// Has this process make no origin, unless an operator ordered it, because `why` leaves open which one it served.
+    pub fn doubt(&self, why: String) {
+        let mut state = self.lock();
+        if state.creation == Creation::FirstStart {
+            state.creation = Creation::Never;
+            state.unreadable = Some(why);
         }
     }
 
@@ -150,7 +159,11 @@ impl IdentityRecord {
     /// [`Error::Lost`] if other members serve another origin, none serves this one, and nothing but what this process found
     /// says that it is the right one. One that remembers its origin does not yield: a newcomer with a wrong one must not
     /// stop those that serve.
-    pub(crate) fn check(&self) -> Result<(), Error> {
+    ///
+    /// # Errors
+    ///
+    /// As said.
+    pub fn check(&self) -> Result<(), Error> {
         let heard = |what: &AtomicBool| what.load(Ordering::Relaxed);
         // Without the lock, nearly always.
         if !heard(&self.disagreed) {
@@ -270,7 +283,7 @@ mod tests {
         for folder in [early, late] {
             let next = IdentityRecord::default();
             assert!(next.is_empty());
-            next.remember_folder(&folder).unwrap();
+            next.remember_folder(&folder, None).unwrap();
             let missing = Refusal::Missing(Some(OriginId::new(7)));
             assert_eq!(next.judge(Place::Empty), Verdict::Refuse(missing));
             let text = next.lost(missing, "/mnt").to_string();
@@ -283,14 +296,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join(crate::marker::NAME), "kind = ").unwrap();
         let record = IdentityRecord::default();
-        record.remember_folder(folder.path()).unwrap();
+        record.remember_folder(folder.path(), None).unwrap();
         let missing = Refusal::Missing(None);
         assert_eq!(record.judge(Place::Empty), Verdict::Refuse(missing));
         assert!(record.lost(missing, "/mnt").to_string().contains("is damaged"));
         let there = Place::Origin(OriginId::new(1));
         assert_eq!(record.judge(there), Verdict::Take(OriginId::new(1)));
         let ordered = IdentityRecord::new(Creation::Ordered);
-        ordered.remember_folder(folder.path()).unwrap();
+        ordered.remember_folder(folder.path(), None).unwrap();
         assert_eq!(ordered.judge(Place::Empty), Verdict::Create);
     }
 

@@ -63,6 +63,12 @@ fn is_read_only(error: &anyhow::Error) -> bool {
     matches!(kind, Some(io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied))
 }
 
+/// Whether a folder's lock could not even be looked at.
+fn has_no_lock(error: &anyhow::Error) -> bool {
+    let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+    matches!(kind, Some(io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied))
+}
+
 impl Tree {
     pub fn new(root: &Path, sharing: Sharing, record: Arc<IdentityRecord>) -> Tree {
         Tree {
@@ -132,7 +138,13 @@ impl Tree {
                 let why = format!("{error:#}");
                 warn!("the origin's folder {shown} is read-only ({why}): writes are refused");
                 // Where no process ever wrote, there is no file to lock, and no process to keep out.
-                let access = Access::ReadOnly(why, Lock::share_to_read(root).ok());
+                let lock = match Lock::share_to_read(root) {
+                    Ok(lock) => Some(lock),
+                    Err(error) if has_no_lock(&error) => None,
+                    // What another process writes alone would be served here as it was before.
+                    Err(error) => return Err(error),
+                };
+                let access = Access::ReadOnly(why, lock);
                 return Ok(Opened { identity, access: RwLock::new(access) });
             }
             Err(error) => return Err(error),
@@ -161,7 +173,11 @@ impl Tree {
         let id = Identity::create(&self.root, &self.temporary_path(entered))?;
         info!("made the origin {id} in {}", self.root.display());
         let parent = self.root.parent().filter(|path| !path.as_os_str().is_empty());
-        File::open(parent.unwrap_or(Path::new(".")))?.sync_all()?;
+        let parent = parent.unwrap_or(Path::new("."));
+        // The folder may have been there, in one that this process cannot read.
+        if let Err(error) = File::open(parent).and_then(|folder| folder.sync_all()) {
+            warn!("cannot sync {}: {error}", parent.display());
+        }
         Ok(())
     }
 
@@ -215,10 +231,14 @@ impl Tree {
     /// Why the folder cannot be written; `None` if it can, or is not open.
     pub fn read_only(&self) -> Option<String> {
         let opened = self.opened.get()?;
-        if let Access::ReadOnly(why, _) =
-            &*opened.access.read().unwrap_or_else(PoisonError::into_inner)
-        {
-            return Some(why.clone());
+        match opened.access.try_read() {
+            Ok(access) => {
+                if let Access::ReadOnly(why, _) = &*access {
+                    return Some(why.clone());
+                }
+            }
+            // A write looks whether that has changed, which may take a while.
+            Err(_) => return None,
         }
         // It may have been mounted anew, as the kernel does when a disk fails.
         let tmp = self.root.join("tmp");

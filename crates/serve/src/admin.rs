@@ -44,16 +44,17 @@ pub fn alive() -> Response<ReplyBody> {
 /// `/readyz`: whether the process takes requests, and has the origin that it was started with. Says too
 /// when etcd does not confirm the members.
 pub async fn ready(front: &Front, origin: &Arc<dyn Origin>) -> Response<ReplyBody> {
+    let looked = OriginStatus::look(origin).await;
     let error = if front.is_stopping() {
         Some("the server is stopping".to_owned())
     } else {
-        OriginStatus::look(origin).await.lost
+        looked.lost.clone()
     };
     let ok = error.is_none();
     let status = if ok { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     // Reads go on without etcd and without writes, and so a balancer must not take every process out.
     let etcd = front.membership().and_then(Membership::problem);
-    let writes = origin.read_only().map(|why| format!("writes are refused: {why}"));
+    let writes = looked.read_only.map(|why| format!("writes are refused: {why}"));
     let degraded: Vec<String> = etcd.into_iter().chain(writes).collect();
     let degraded = (!degraded.is_empty()).then(|| degraded.join("; "));
     json(status, &Health { ok, error, degraded }, None)
@@ -76,11 +77,14 @@ pub struct OriginStatus {
 impl OriginStatus {
     /// Looks at the origin, for a second at most.
     pub async fn look(origin: &Arc<dyn Origin>) -> OriginStatus {
-        let lost = match tokio::time::timeout(CHECK_MAX, origin.check()).await {
+        let checked = tokio::time::timeout(CHECK_MAX, origin.check()).await;
+        // Only of an origin that answers: a file system that hangs would hold this thread.
+        let read_only = checked.as_ref().ok().and_then(|_| origin.read_only());
+        let lost = match checked {
             Ok(Err(error @ origin::Error::Lost(_))) => Some(error.to_string()),
             _ => None,
         };
-        OriginStatus { id: origin.id(), lost, read_only: origin.read_only() }
+        OriginStatus { id: origin.id(), lost, read_only }
     }
 }
 

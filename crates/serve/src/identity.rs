@@ -48,7 +48,7 @@ pub fn record(
     }
     let folders = folders_of(config);
     for folder in &folders {
-        record.remember_folder(folder)?;
+        record.remember_folder(folder, config.cluster.name.as_deref())?;
     }
     if let Some(state) = &config.node.state_path {
         Claim::new(FolderKind::State, config.cluster.name.as_deref()).take(state)?;
@@ -148,11 +148,18 @@ fn ask_members(
     record: &IdentityRecord,
 ) -> anyhow::Result<()> {
     let known = membership.known();
-    for (name, id) in origins_of_members(config, &known, membership.me())? {
-        record.remember(id, &format!("the member {name}"))?;
-        info!("the member {name} serves the origin {id}");
+    let told = origins_of_members(config, &known, membership.me())?;
+    let Some((first, id)) = told.first() else { return Ok(()) };
+    if let Some((other, another)) = told.iter().find(|(_, another)| another != id) {
+        // Which of them is right is not for a newcomer to say, and a wrong one must not keep it from starting.
+        let why =
+            format!("the member {first} serves the origin {id}, and {other} serves {another}");
+        warn!("{why}");
+        record.doubt(why);
+        return Ok(());
     }
-    Ok(())
+    info!("the member {first} serves the origin {id}");
+    record.remember(*id, &format!("the member {first}"))
 }
 
 fn origins_of_members(

@@ -123,7 +123,7 @@ fn an_origin_that_was_moved_away_is_answered_503_and_forgets_nothing() {
 /// A folder origin as a process opens it that remembers what `device` does.
 fn remembered(path: &Path, sharing: Sharing, device: &Path) -> anyhow::Result<Folder> {
     let record = origin::IdentityRecord::default();
-    record.remember_folder(device)?;
+    record.remember_folder(device, None)?;
     Claim::new(FolderKind::Device, None).take(device)?;
     record.add_folder(device);
     Folder::open_recorded(path, 1, sharing, record.into())

@@ -139,7 +139,8 @@ impl Store {
             // Before anything is written: the bucket may be another's.
             self.judge(Place::Origin(id_of(&text)))?;
             let conditions = self.evaluates_conditions(&text).await?;
-            self.record.take(id_of(&text));
+            // Where conditions are ignored, the process that put the marker could not rely on it, and took the stated one.
+            self.record.take(if conditions { id_of(&text) } else { self.stated_id() });
             return Ok(Known { identity: Some(text), conditions });
         }
         self.judge(Place::Empty)?;

@@ -232,7 +232,9 @@ impl Peers {
 
     /// What this node says of itself.
     fn about(&self, warmed: Option<Warmed>) -> About {
-        About::of(&self.membership.known(), warmed, self.record.id())
+        // One that yields to the other members does not speak for an origin.
+        let origin = self.record.id().filter(|_| self.record.check().is_ok());
+        About::of(&self.membership.known(), warmed, origin)
     }
 
     /// Replies with what all members that live say of themselves.

@@ -50,7 +50,7 @@ fn a_process_that_remembers_its_bucket_waits_for_it() {
     let device = store.folder.path().join("device");
     let open = || {
         let record = IdentityRecord::default();
-        record.remember_folder(&device).unwrap();
+        record.remember_folder(&device, None).unwrap();
         Claim::new(FolderKind::Device, None).take(&device).unwrap();
         record.add_folder(&device);
         S3::open_recorded(&store.config(), record.into()).unwrap()
