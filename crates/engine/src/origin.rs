@@ -66,7 +66,7 @@ impl TryFrom<String> for OriginId {
 pub enum Place {
     /// Nothing, or an empty folder or bucket, such as the place of a file system that is not mounted.
     Empty,
-    /// Something that has no identity, and that this project did not make.
+    /// A folder without an identity whose content this project did not make.
     Foreign,
     /// An origin.
     Origin(OriginId),

@@ -102,7 +102,7 @@ fn judged(at: SocketAddr) {
             let fits = if *expected == 0 { found != 400 && found != 0 } else { found == *expected };
             assert!(fits, "{line} with {lines:?} is answered {found}, not {expected}");
         }
-        // After a body in chunks only hyper knows where requests begin. It has no number for lengths past its own.
+        // After a body in chunks only hyper knows where requests begin. hyper refuses lengths above its own maximum with another status.
         let first = "GET /healthz HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n";
         let mut stream = TcpStream::connect(at).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
@@ -144,7 +144,7 @@ fn judged(at: SocketAddr) {
             assert_eq!(status(at, &head), 400, "{method} {address}");
         }
     }
-    // HTTP/1.0 has no chunks, and its requests need no host.
+    // HTTP/1.0 does not define chunks and does not require Host.
     assert_eq!(status(at, "GET /healthz HTTP/1.0\r\n\r\n"), 200);
     assert_eq!(status(at, "GET /healthz HTTP/1.0\r\nhost: a\r\nhost: a\r\n\r\n"), 400);
     assert_eq!(

@@ -137,7 +137,7 @@ fn a_connection_that_waits_longest_makes_room_for_another() {
     let body = "1\r\na\r\n0\r\n\r\n";
     held[2].stream.write_all([chunked, body].concat().as_bytes()).unwrap();
     assert_eq!(held[2].read(false).unwrap().status, 200);
-    // A part of a head is no request.
+    // An incomplete head is not a request.
     held[1].stream.write_all(b"GET /objects/a HT").unwrap();
     std::thread::sleep(Duration::from_millis(150));
     assert_eq!(held[0].get("/objects/a").status, 200);
