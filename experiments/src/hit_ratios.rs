@@ -8,11 +8,11 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use anyhow::Context as _;
-use engine::Key;
 use engine::node::{Choice, TierSettings};
 use engine::tier::{Eviction, Memory, record_bytes};
+use ground::Key;
+use ground::window::{Nanos, Outcome, SECOND, key_hash};
 use model::cache::{Cache, Catalogue, Shards};
-use model::window::{Nanos, Outcome, SECOND, key_hash};
 use record::trace::Trace;
 use report::tiers::world::{Disk, MemoryTier, World};
 use report::tiers::{Node, Recorded, Sampled};

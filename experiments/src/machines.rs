@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, bail};
 use engine::route::{Member, Ring};
-use model::window::key_hash;
+use ground::window::key_hash;
 use record::clock::now;
 use serde::Deserialize;
 

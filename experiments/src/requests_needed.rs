@@ -5,9 +5,9 @@
 //! recorded times.
 
 use anyhow::Context as _;
+use ground::window::{Finished, Operation, Outcome, Recorder, Settings, Window};
 use model::fit::{Options, Request, Step, Times};
 use model::queue::{Discipline, Mmm, Queue as _};
-use model::window::{Finished, Operation, Outcome, Recorder, Settings, Window};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use report::grid::Grid;

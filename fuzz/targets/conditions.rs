@@ -39,7 +39,7 @@ fuzz_target!(|data: &[u8]| {
     }
     let object = Metadata {
         size,
-        etag: engine::Etag::from("a"),
+        etag: ground::Etag::from("a"),
         modified_unix_us: 1_700_000_000_000_000,
         attributes: Attributes::default(),
     };

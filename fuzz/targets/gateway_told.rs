@@ -12,7 +12,7 @@ use engine::gateway::{Action, Event, Gateway, Operation, Settings};
 use engine::node::HotDirectory;
 use engine::route::{Member, Ring};
 use libfuzzer_sys::fuzz_target;
-use model::window::Window;
+use ground::window::Window;
 use serve::fuzzing::{About, Heard, Told, shards_told};
 
 static TOLD: LazyLock<Vec<u8>> = LazyLock::new(|| {

@@ -46,7 +46,7 @@ fuzz_target!(|data: &[u8]| {
         Ok(windows) => {
             for window in &windows {
                 let line = serde_json::to_vec(window).expect("a window is written");
-                let again = serde_json::from_slice::<model::window::Window>(&line);
+                let again = serde_json::from_slice::<ground::window::Window>(&line);
                 assert!(again.is_ok(), "{}", line.escape_ascii());
             }
             let _ = (steps(&windows, None), steps(&windows, Some(0.5)));

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use engine::Key;
+use ground::Key;
 use libfuzzer_sys::fuzz_target;
 use origin::{Attributes, Folder, Origin, Sharing, Whole};
 use tokio::runtime::{Builder, Runtime};

@@ -8,7 +8,7 @@ mod edits;
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use model::window::{Histogram, Operation, Outcome, Times, Window};
+use ground::window::{Histogram, Operation, Outcome, Times, Window};
 use record::RunFolder;
 
 static FOLDER: LazyLock<tempfile::TempDir> =

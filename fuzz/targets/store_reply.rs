@@ -12,7 +12,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine::Key;
+use ground::Key;
 use libfuzzer_sys::fuzz_target;
 use origin::{Attributes, KeyRange, Kind, Origin, S3, Secret, Settings, Whole};
 use tokio::runtime::{Builder, Runtime};

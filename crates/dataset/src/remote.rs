@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail, ensure};
 use bytes::Bytes;
-use engine::{Etag, Key};
+use ground::{Etag, Key};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::chunk::{CHUNK_BYTES_MAX, Chunk};

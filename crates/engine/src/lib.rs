@@ -12,7 +12,6 @@
 //! - [`pool`]: a proxy in front of memcached servers: routes, replicas, multi-gets, hedges, failover.
 //! - [`dataset`]: a dataset as a process changes it: refreshed views, appends, seals.
 //! - [`question`]: a question to a dataset: which parts are asked when, and when the answer is whole.
-//! - [`origin`]: which origin a process takes, and whether two processes have the same.
 //! - [`route`]: the nodes of a key, and the health and load of each node.
 //! - [`tier`]: where a node keeps objects: in memory, and in the segments of its devices.
 //! - [`budget`]: one memory budget for objects and layers: who gets its bytes.
@@ -30,7 +29,6 @@ pub mod invariant;
 pub mod layers;
 mod mutant;
 pub mod node;
-pub mod origin;
 pub mod pool;
 pub mod question;
 pub mod queue;
@@ -39,15 +37,8 @@ pub mod sim;
 mod slots;
 pub mod tier;
 
-use std::sync::Arc;
-
+use ground::Etag;
 use serde::{Deserialize, Serialize};
-
-/// A key: any bytes.
-pub type Key = Arc<[u8]>;
-
-/// The version of an object's bytes, as named by the origin. Only compared for equality.
-pub type Etag = Arc<str>;
 
 /// An object as the engine handles it: its bytes in the process, its size in a simulation. Clones
 /// are cheap (a reference count).

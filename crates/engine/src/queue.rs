@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use model::window::{Finished, Nanos, Recorder, Settings, Window};
+use ground::window::{Finished, Nanos, Recorder, Settings, Window};
 
 /// A first-come-first-served queue: requests of type `J` wait for one of `servers` servers.
 ///

@@ -8,7 +8,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use model::window::Nanos;
+use ground::window::Nanos;
 
 use crate::invariant::Invariants;
 

@@ -1,6 +1,6 @@
 //! The result of a request that was sent.
 
-use model::window::{Operation, Outcome};
+use ground::window::{Operation, Outcome};
 
 use crate::client::Reply;
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossbeam_channel::Sender;
-use model::window::{Finished, Nanos, Operation, Outcome, SECOND, Sample, Settings, is_sampled};
+use ground::window::{Finished, Nanos, Operation, Outcome, SECOND, Sample, Settings, is_sampled};
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 
 use super::arrivals::Pace;

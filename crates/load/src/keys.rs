@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use anyhow::Context;
-use model::window::{Nanos, Operation, SECOND, key_hash};
+use ground::window::{Nanos, Operation, SECOND, key_hash};
 use rand::RngExt;
 use rand::distr::Distribution;
 use rand::rngs::Xoshiro256PlusPlus;
@@ -18,7 +18,7 @@ use record::trace::{Trace, TraceError};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Request {
     pub operation: Operation,
-    /// `model::window::key_hash` of the key.
+    /// `ground::window::key_hash` of the key.
     pub hash: u64,
     /// Size of the object in bytes; a put uploads as much.
     pub size: u64,

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use model::window::{
+use ground::window::{
     Finished, Nanos, Operation, Outcome, QueueName, Recorder, SECOND, Sample, Settings, Window,
 };
 use record::{Times, short_key};

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
-use model::window::{Nanos, QueueName, SECOND, Settings, Window};
+use ground::window::{Nanos, QueueName, SECOND, Settings, Window};
 
 use super::arrivals::{Pace, Part, Phase};
 use super::generator::{Generator, Shared};
@@ -494,7 +494,7 @@ impl Runner {
         shown: &mut Progress,
     ) -> anyhow::Result<()> {
         self.writer.windows(std::slice::from_ref(&window))?;
-        let mut response = model::window::Histogram::default();
+        let mut response = ground::window::Histogram::default();
         window.times.iter().for_each(|t| response.merge(&t.response));
         if window.length_s > 0.0 {
             shown.rate = window.completions as f64 / window.length_s;

@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use model::window::{Nanos, QueueName, SECOND};
+use ground::window::{Nanos, QueueName, SECOND};
 use rand::rngs::Xoshiro256PlusPlus;
 
 use super::arrivals::{Arrival, ArrivalStream, Pace, Phase, exponential, random};

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use model::window::{Nanos, Operation, SECOND};
+use ground::window::{Nanos, Operation, SECOND};
 use record::clock;
 use serde::Serialize;
 

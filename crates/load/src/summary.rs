@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use model::window::{Histogram, Outcome, Window};
+use ground::window::{Histogram, Outcome, Window};
 use serde::Serialize;
 
 use super::phase::Account;
@@ -363,7 +363,7 @@ impl StepSummary {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::window::{Operation, Times};
+    use ground::window::{Operation, Times};
 
     #[test]
     fn errors_and_what_was_never_answered_are_late() {

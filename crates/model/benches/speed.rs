@@ -4,6 +4,7 @@
 use std::hint::black_box;
 
 use criterion::Criterion;
+use ground::window::Histogram;
 use model::Model;
 use model::design::{Bootstrap, Factorial, Form};
 use model::distribution::{
@@ -12,7 +13,6 @@ use model::distribution::{
 use model::network::{Class, Network, Station};
 use model::plan::{Choices, DeviceChoice, Objective, Question, plan};
 use model::queue::{Gim1, Mg1, Mgm, Queue};
-use model::window::Histogram;
 use rand::SeedableRng as _;
 use rand::rngs::Xoshiro256PlusPlus;
 use rand_distr::Distribution as _;

@@ -6,7 +6,7 @@
 //!
 //! The modules, in the order of reading:
 //!
-//! 1. [`window`]: the two records that every queue writes and every fit reads.
+//! 1. [`ground::window`]: the two records that every queue writes and every fit reads.
 //! 2. [`distribution`]: laws of times, by formula or measured, and the inversion of Laplace
 //!    transforms.
 //! 3. [`queue`]: a single queue. With Poisson arrivals at rate λ and mean service time b, one
@@ -72,7 +72,6 @@ pub mod regression;
 pub mod statistics;
 pub mod storage;
 mod trust;
-pub mod window;
 
 pub use error::Error;
 pub use model_file::{

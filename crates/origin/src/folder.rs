@@ -20,8 +20,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use engine::Key;
-use engine::origin::OriginId;
+use ground::Key;
+use ground::origin::OriginId;
 use tracing::error;
 
 use super::file::{self, BLOCK_BYTES, Checksums, End, Footer, block_of, read_end, read_verified};

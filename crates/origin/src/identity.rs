@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use engine::origin::{OriginId, Place};
+use ground::origin::{OriginId, Place};
 
 use super::Error;
 use super::marker;

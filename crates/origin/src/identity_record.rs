@@ -2,7 +2,7 @@
 //!
 //! A restarted process has nothing in its memory. What it keeps elsewhere (its devices' folders, a state folder, etcd) says
 //! which origin it served before, so that it does not take an empty mount point or another origin for its own.
-//! [`engine::origin::judge`] decides; this is what it decides by.
+//! [`ground::origin::judge`] decides; this is what it decides by.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use anyhow::ensure;
-use engine::origin::{Creation, OriginId, Place, Refusal, Verdict, agree, judge, yields};
+use ground::origin::{Creation, OriginId, Place, Refusal, Verdict, agree, judge, yields};
 use tracing::{info, warn};
 
 use crate::Error;

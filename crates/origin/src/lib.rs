@@ -32,8 +32,8 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use engine::origin::OriginId;
-use engine::{Etag, Key};
+use ground::origin::OriginId;
+use ground::{Etag, Key};
 
 pub use folder::Folder;
 pub use identity_record::{IdentityRecord, Recorder};

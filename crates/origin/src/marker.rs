@@ -13,7 +13,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use engine::origin::OriginId;
+use ground::origin::OriginId;
 use serde::{Deserialize, Serialize};
 
 /// The name of the file.

@@ -1,6 +1,6 @@
 //! The metadata of objects and its encoding in files (docs/device-format.md).
 
-use engine::Etag;
+use ground::Etag;
 use ring::digest;
 
 /// The attributes of an object that the client sets.

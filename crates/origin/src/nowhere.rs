@@ -3,7 +3,7 @@
 use std::future::ready;
 use std::ops::Range;
 
-use engine::Key;
+use ground::Key;
 
 use super::{
     Attributes, BoxFuture, Chunks, Condition, Entry, Error, Found, KeyRange, Metadata, Origin,

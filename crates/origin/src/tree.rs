@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use anyhow::Context;
-use engine::origin::{OriginId, Verdict};
+use ground::origin::{OriginId, Verdict};
 use rustix::fs::Access as Permission;
 use tracing::{info, warn};
 

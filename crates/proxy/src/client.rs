@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io::{IoSlice, Write as _};
 
-use model::window::Nanos;
+use ground::window::Nanos;
 
 use crate::buffer::Out;
 use crate::stream::Stream;

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use model::window::{
+use ground::window::{
     Finished, Nanos, Operation, Outcome, QueueName, Recorder, Sample, Settings, Window, is_sampled,
 };
 

@@ -38,8 +38,8 @@ use std::thread::JoinHandle;
 use anyhow::Context as _;
 use engine::invariant::Invariants;
 use engine::pool::Status;
+use ground::window::{Nanos, Sample, Window};
 use mio::{Poll, Waker};
-use model::window::{Nanos, Sample, Window};
 
 pub use memcached::Limits;
 pub use stream::Address;

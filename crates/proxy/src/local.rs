@@ -1,7 +1,7 @@
 //! Requests that the proxy answers itself.
 
+use ground::window::Operation;
 use memcached::Verb;
-use model::window::Operation;
 
 use crate::shared::Shared;
 

@@ -1,8 +1,8 @@
 //! The replies to clients, made from those of servers.
 
 use engine::pool::Answer;
+use ground::window::Outcome;
 use memcached::{Expect, Verb};
-use model::window::Outcome;
 
 use crate::request::Request;
 

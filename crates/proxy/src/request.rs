@@ -1,8 +1,8 @@
 //! The requests under way of a thread.
 
 use engine::pool::{AttemptId, RequestId};
+use ground::window::{Nanos, Operation, Outcome};
 use memcached::{Expect, Verb};
-use model::window::{Nanos, Operation, Outcome};
 
 /// A range of [`Request::command`].
 pub(crate) type Range = (u32, u32);

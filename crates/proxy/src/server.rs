@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::io;
 
 use engine::pool::{AttemptId, RequestId};
+use ground::window::Nanos;
 use memcached::{Expect, Limits, Scanned, Scanner};
 use mio::{Registry, Token};
-use model::window::Nanos;
 
 use crate::buffer::{Filled, In, Out};
 use crate::stream::{Address, Stream};

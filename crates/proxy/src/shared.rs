@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use engine::pool::{Action, KeyHash, Pools, Refusal, Routes};
+use ground::window::Nanos;
 use memcached::Limits;
 use mio::Waker;
-use model::window::Nanos;
 use record::clock;
 
 use crate::Settings;

@@ -20,10 +20,10 @@ use engine::pool::{
     Action, Answer, AttemptId, Command, Event, Failed, KeyHash, Keys, Operation, Part, RequestId,
     ServerId,
 };
+use ground::window::{Nanos, Outcome, SECOND};
 use memcached::{Expect, Kind, Parsed, Verb};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
-use model::window::{Nanos, Outcome, SECOND};
 use record::clock;
 use tracing::{info, warn};
 

@@ -24,7 +24,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use model::window::{Sample, Window};
+use ground::window::{Sample, Window};
 use serde::{Deserialize, Serialize};
 
 /// Version of the run folder's format.

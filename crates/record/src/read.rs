@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use model::window::{Sample, Window};
+use ground::window::{Sample, Window};
 use serde::de::DeserializeOwned;
 
 use super::{FORMAT, Host, Run, Step, Times};

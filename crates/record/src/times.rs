@@ -1,12 +1,12 @@
 //! When every request was sent and answered: the `times` file of a run folder.
 
-use model::window::{Operation, Outcome};
+use ground::window::{Operation, Outcome};
 use serde::{Deserialize, Serialize};
 
 /// The times of requests of one operation and outcome, in the order in which they were written.
 ///
 /// ```
-/// use model::window::{Operation, Outcome};
+/// use ground::window::{Operation, Outcome};
 /// let mut times = record::Times::new("load", Operation::Get, Outcome::Unknown, 100);
 /// let some = [(1_700_000_000_000_001_234, 8_000_049), (1_700_000_000_010_000_000, 9_000_000)];
 /// times.extend(some);

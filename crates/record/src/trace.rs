@@ -14,7 +14,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use model::window::{Nanos, Operation, SECOND};
+use ground::window::{Nanos, Operation, SECOND};
 
 use crate::zst;
 

@@ -1,6 +1,6 @@
 //! Recordings of the same time by clocks that differ.
 
-use model::window::Window;
+use ground::window::Window;
 use record::RunFolder;
 
 use super::error::Error;

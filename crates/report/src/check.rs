@@ -12,8 +12,8 @@ pub use watch::{FoundChange, Watched, watch};
 use std::fmt::Write;
 use std::path::PathBuf;
 
+use ground::window::Window;
 use model::laws::{Check, Verdict, steady};
-use model::window::Window;
 use serde::Serialize;
 
 use crate::grid::printable;

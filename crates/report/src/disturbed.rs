@@ -10,7 +10,7 @@
 //! At least half of the windows of each queue are always kept: if more were disturbed, those with
 //! the least stolen time are kept. The step's figures state the mean stolen share.
 
-use model::window::Window;
+use ground::window::Window;
 
 use record::Host;
 

@@ -1,8 +1,8 @@
 //! Fits a model to the steps that are not held out, and computes its errors on those that are.
 
+use ground::window::Operation;
 use model::fit::{BlackBox, ClosedLoop};
 use model::storage::Limit;
-use model::window::Operation;
 use model::{About, ClusterModel, HeldOut, Model};
 
 use super::Service;

@@ -12,9 +12,9 @@
 use std::path::Path;
 
 use anyhow::{Context, ensure};
+use ground::window::Operation;
 use model::cache::Catalogue;
 use model::storage::Imbalance;
-use model::window::Operation;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use serde::Serialize;

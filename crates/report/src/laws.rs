@@ -6,10 +6,10 @@
 //! of a request to a queue is known; the demand bound at the busiest queue. `concertina check`,
 //! reports and `concertina measure` all use it.
 
+use ground::window::{Operation, Outcome, QueueName, Window};
 use model::laws::{
     Check, Law, Quantities, demand_bound, forced_flow, interactive, little, utilisation,
 };
-use model::window::{Operation, Outcome, QueueName, Window};
 
 use super::steps::ObservedStep;
 

@@ -7,9 +7,9 @@
 //! and are not independent. If a share is 0 or 1 in every batch, the half width is 3/n (the "rule
 //! of three").
 
+use ground::window::{Dispersion, Histogram, Operation, Outcome, QueueName, Window};
 use model::laws::{Check, TOLERANCE};
 use model::statistics::batch_means;
-use model::window::{Dispersion, Histogram, Operation, Outcome, QueueName, Window};
 use serde::Serialize;
 
 use super::laws::{advice, laws};
@@ -154,7 +154,7 @@ fn client_side(step: &model::fit::Step) -> (QueueName<'static>, &[Window]) {
     side.map_or((load, &step.load), |(name, windows)| (*name, windows.as_slice()))
 }
 
-fn reads(windows: &[Window]) -> impl Iterator<Item = &model::window::Times> {
+fn reads(windows: &[Window]) -> impl Iterator<Item = &ground::window::Times> {
     windows.iter().flat_map(|w| &w.times).filter(|t| t.operation == Operation::Get)
 }
 
@@ -180,14 +180,14 @@ pub(crate) fn measure(observed: &ObservedStep, within_s: &[f64]) -> Measured {
     outcomes.sort();
     let requests = responses.count();
     let of_all = |n: u64| n as f64 / requests.max(1) as f64;
-    let sums = |f: &dyn Fn(&model::window::Times) -> f64| -> Vec<(f64, f64)> {
+    let sums = |f: &dyn Fn(&ground::window::Times) -> f64| -> Vec<(f64, f64)> {
         let window = |w: &Window| {
             reads(std::slice::from_ref(w))
                 .fold((0.0, 0.0), |s, t| (s.0 + f(t), s.1 + t.response.count() as f64))
         };
         client.iter().map(window).collect()
     };
-    let memory = |t: &model::window::Times| {
+    let memory = |t: &ground::window::Times| {
         if t.outcome == Outcome::Memory { t.response.count() as f64 } else { 0.0 }
     };
     let devices = device_figures(step);
@@ -413,7 +413,7 @@ mod tests {
 
     #[test]
     fn errors_and_unanswered_reads_are_late() {
-        use model::window::Times;
+        use ground::window::Times;
         // Ten requests arrive in each window; eight are answered within 1 ms, two of these by errors.
         let windows: Vec<Window> = (0..4u64)
             .map(|i| {
@@ -442,7 +442,7 @@ mod tests {
 
     #[test]
     fn laws_are_checked_and_what_breaks_them_is_named() {
-        use model::window::Times;
+        use ground::window::Times;
         let mut window = Window::new("load", 0, 0, &[50.0]);
         (window.length_s, window.arrivals, window.completions) = (10.0, 100, 100);
         // Ten clients that think for 0.2 s: R = 10/10 − 0.2 = 0.8 s, L = 10 × 0.8.

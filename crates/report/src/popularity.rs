@@ -13,9 +13,9 @@
 use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
+use ground::window::{Operation, QueueName};
 use model::cache::{Cache, Catalogue, Curve, Eviction, HitCurve, Shards};
 use model::storage::{HitLaw, Popularity};
-use model::window::{Operation, QueueName};
 
 use record::RunFolder;
 use record::trace::Trace;

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use model::window::{QueueName, Times, Window};
+use ground::window::{QueueName, Times, Window};
 
 use super::disturbed::Disturbed;
 use super::error::Error;

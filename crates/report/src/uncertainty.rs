@@ -1,7 +1,7 @@
 //! The limited resolution of imported runs, and its effect on the shares that a fit uses.
 
+use ground::window::{Histogram, Operation, Outcome, Window};
 use model::Coarse;
-use model::window::{Histogram, Operation, Outcome, Window};
 use serde::{Deserialize, Serialize};
 
 use record::Run;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::node::Contents;
-use engine::origin::OriginId;
+use ground::origin::OriginId;
 use http::{Response, StatusCode};
 use origin::Origin;
 use serde::Serialize;

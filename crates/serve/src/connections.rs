@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use model::window::Nanos;
+use ground::window::Nanos;
 use record::clock;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};

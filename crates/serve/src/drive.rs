@@ -13,14 +13,14 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use engine::Key;
 use engine::invariant::Invariants;
 use engine::node::{
     Action, Asker, Checked, Contents, Event, Failure, Fetched, Hit, HotDirectory, MemoryUse, Node,
     Part, PeerStatus, Reply, RequestId, RestoredSegment, Settings, Stages, Take, Tiers, Warmed,
 };
 use engine::route::NodeId;
-use model::window::{Nanos, Window};
+use ground::Key;
+use ground::window::{Nanos, Window};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tracing::info;

@@ -15,7 +15,7 @@ use anyhow::{Context, bail};
 use crossbeam_channel::{Sender, bounded};
 use engine::Size;
 use engine::node::{Action, DeviceId, Event, Node, Restored, RestoredSegment, Settings};
-use model::window::Nanos;
+use ground::window::Nanos;
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 

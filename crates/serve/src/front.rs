@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use model::window::{Nanos, QueueName, Settings};
+use ground::window::{Nanos, QueueName, Settings};
 use socket2::{Domain, SockRef, Socket, Type};
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;

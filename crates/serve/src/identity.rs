@@ -8,8 +8,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use engine::origin::{Creation, OriginId};
 use futures_util::future::join_all;
+use ground::origin::{Creation, OriginId};
 use http::{HeaderValue, Method};
 use origin::marker::{Claim, FolderKind};
 use origin::{IdentityRecord, Kind};

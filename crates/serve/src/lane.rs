@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use engine::node::Stages;
-use model::window::{Finished, Nanos, Operation, Outcome, Recorder, Sample, Settings, Window};
-use model::window::{is_sampled, key_hash};
+use ground::window::{Finished, Nanos, Operation, Outcome, Recorder, Sample, Settings, Window};
+use ground::window::{is_sampled, key_hash};
 
 use super::quick::Passed;
 use record::clock;

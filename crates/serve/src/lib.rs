@@ -62,9 +62,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use engine::invariant::Invariants;
+use ground::window::{self, Nanos, QueueName, Window};
 use hyper::body::Incoming;
 use hyper::{Request, Response};
-use model::window::{self, Nanos, QueueName, Window};
 
 pub use announce::announce;
 pub use object::Object;

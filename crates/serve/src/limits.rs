@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Mutex, PoisonError};
 
-use model::window::Nanos;
+use ground::window::Nanos;
 
 use crate::config::Serve;
 

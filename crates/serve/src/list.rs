@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ground::window::{Operation, Outcome};
 use http::StatusCode;
-use model::window::{Operation, Outcome};
 use serde::Serialize;
 
 use super::drive;

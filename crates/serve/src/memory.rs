@@ -13,7 +13,7 @@ use std::time::Duration;
 use engine::act::{Effect, Knob, Proposal, Status};
 use engine::budget::{Divider, Layers, Move, Objects, Party, Settings};
 use engine::node::{Event, MemoryUse};
-use model::window::{Nanos, SECOND};
+use ground::window::{Nanos, SECOND};
 use origin::Size;
 use record::clock;
 use serde::Serialize;

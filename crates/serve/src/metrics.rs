@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use engine::node::Contents;
-use model::window::Window;
+use ground::window::Window;
 
 use super::exposition::{Exposition, Kind};
 use super::memory::Division;

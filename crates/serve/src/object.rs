@@ -4,13 +4,14 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
-use engine::{Etag, Payload};
+use engine::Payload;
+use ground::Etag;
+use ground::window::Outcome;
 use http::header::{
     ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, LAST_MODIFIED,
     X_CONTENT_TYPE_OPTIONS,
 };
 use http::header::{HeaderMap, HeaderName, HeaderValue};
-use model::window::Outcome;
 
 use super::disk::Assembly;
 use super::{arena, headers};

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine::Key;
 use engine::node::{Asker, Part, Reply, Take};
+use ground::Key;
+use ground::window::{Nanos, Operation, Outcome};
 use http::header::{
     ALLOW, CONTENT_LENGTH, CONTENT_RANGE, HeaderMap, HeaderValue, IF_RANGE, RANGE, RETRY_AFTER,
     TRANSFER_ENCODING,
 };
 use http::{Method, Request, Response, StatusCode};
-use model::window::{Nanos, Operation, Outcome};
 
 use super::Shared;
 use super::body::{Arriving, ReplyBody};

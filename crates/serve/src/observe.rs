@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use engine::invariant::Invariants;
-use model::window::{KernelDevice, Nanos, QueueName, Sample, Window};
+use ground::window::{KernelDevice, Nanos, QueueName, Sample, Window};
 use tracing::{error, warn};
 
 use super::front::Front;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use model::window::Nanos;
+use ground::window::Nanos;
 use record::clock;
 
 use crate::connections::Activity;

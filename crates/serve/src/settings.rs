@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use engine::node::{ClusterSettings, DeviceSettings, OriginSettings, Settings};
 use engine::route::{NodeId, Ring};
-use model::window::{self, Nanos, Outcome, QueueName};
+use ground::window::{self, Nanos, Outcome, QueueName};
 
 use crate::config::{Class, Config};
 use crate::disk::DeviceFolder;

@@ -20,9 +20,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use engine::node::{Asker, Reply, Take};
+use ground::window::{Operation, Outcome};
 use http::StatusCode;
 use memcached::{Kind, Limits, Parsed, Request, Verb};
-use model::window::{Operation, Outcome};
 use record::clock;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

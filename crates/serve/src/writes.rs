@@ -6,15 +6,15 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine::Key;
 use engine::node::{Event, Reply, RequestId, Stages};
 use futures_util::future;
+use ground::Key;
+use ground::window::{Nanos, Outcome};
 use http::header::{
     CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue,
     TRANSFER_ENCODING,
 };
 use http::{Request, Response, StatusCode};
-use model::window::{Nanos, Outcome};
 use tokio::sync::oneshot;
 
 use super::Shared;
@@ -209,7 +209,7 @@ pub async fn store(
     attributes: Attributes,
     bytes: Bytes,
     conditional: Option<HeaderMap>,
-) -> (Result<Option<engine::Etag>, Problem>, Option<Stages>) {
+) -> (Result<Option<ground::Etag>, Problem>, Option<Stages>) {
     let mut whole = Whole::new(bytes.clone());
     let staging = shared.drive.origin().stage(&key, attributes, &mut whole);
     let staged = match shared.drive.within("a write", staging).await {
@@ -237,7 +237,7 @@ enum Work {
 }
 
 struct Done {
-    etag: Option<engine::Etag>,
+    etag: Option<ground::Etag>,
     /// Whether the deleted object existed.
     there: bool,
 }

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, ensure};
+use ground::window::Window;
 use model::laws::{self, Check, TOLERANCE, Verdict};
 use model::statistics::batch_means;
-use model::window::Window;
 use rand::SeedableRng;
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::seq::SliceRandom;

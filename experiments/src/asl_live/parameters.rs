@@ -3,8 +3,8 @@
 //! think.
 
 use anyhow::{Context as _, ensure};
+use ground::window::{Operation, Window};
 use model::laws::Quantities;
-use model::window::{Operation, Window};
 use record::{RunFolder, Step};
 use serde::Serialize;
 

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
-use model::window::Window;
+use ground::window::Window;
 use record::RunFolder;
 use rustix::process::{Pid, Signal, kill_process};
 

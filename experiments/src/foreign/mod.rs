@@ -348,8 +348,9 @@ impl Case<'_> {
         let run = self.once(running, scratch, &format!("closed-{round}"), &arguments)?;
         // Not those of the warm-up.
         let (from, to) = run.steps.first().map_or((0, 0), |s| (s.start_unix_us, s.end_unix_us));
-        let inside =
-            |w: &&model::window::Window| w.queue == "load" && (from..to).contains(&w.start_unix_us);
+        let inside = |w: &&ground::window::Window| {
+            w.queue == "load" && (from..to).contains(&w.start_unix_us)
+        };
         let answered: u64 =
             run.windows.iter().filter(inside).map(|w| w.completions - w.errors).sum();
         ensure!(answered > 0, "the closed loop got no answer");

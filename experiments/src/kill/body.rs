@@ -4,7 +4,7 @@
 //! version, length, little endian), then the stream of [`client::Body`](load::client::Body) seeded
 //! with both. Some versions are empty; a reader cannot distinguish these from each other.
 
-use model::window::key_hash;
+use ground::window::key_hash;
 
 use super::history::Seen;
 use load::client::Body;

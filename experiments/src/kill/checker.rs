@@ -11,7 +11,7 @@
 
 use std::collections::BTreeMap;
 
-use model::window::Nanos;
+use ground::window::Nanos;
 use serde::Serialize;
 
 use super::history::{Action, Content, Operation, Place, Read, Seen, Written};

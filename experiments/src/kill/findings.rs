@@ -6,7 +6,7 @@ use std::io::{BufWriter, Write as _};
 use std::path::Path;
 
 use anyhow::Context as _;
-use model::window::Nanos;
+use ground::window::Nanos;
 use serde::Serialize;
 
 use super::checker::{self, Kind, Verdict, Violation};

@@ -1,6 +1,6 @@
 //! The history that the checker judges: every request to the cluster, and its reply.
 
-use model::window::Nanos;
+use ground::window::Nanos;
 
 /// The process that a request was sent to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

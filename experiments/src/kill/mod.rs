@@ -25,7 +25,7 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
-use model::window::Nanos;
+use ground::window::Nanos;
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};

@@ -1,6 +1,6 @@
 //! Whether the cluster kept serving: what each fault did to reads through each gateway, and to writes.
 
-use model::window::Nanos;
+use ground::window::Nanos;
 use serde::Serialize;
 
 use super::cluster::{Fault, Target};

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use bytes::Bytes;
-use engine::Key;
+use ground::Key;
 use origin::{Folder, Origin as _, Sharing, Whole};
 use rand::RngExt as _;
 use rand::rngs::Xoshiro256PlusPlus;

@@ -13,10 +13,10 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use anyhow::Context as _;
-use engine::Key;
 use engine::node::{Choice, TierSettings};
 use engine::tier::{Eviction, record_bytes};
-use model::window::{Nanos, Outcome, SECOND};
+use ground::Key;
+use ground::window::{Nanos, Outcome, SECOND};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution as _, LogNormal};

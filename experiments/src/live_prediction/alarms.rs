@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use anyhow::Context as _;
 use concertina::simulate::{self, Messages, Plan};
+use ground::window::Window;
 use load::Popularity;
 use model::fit::Watched;
 use model::live::Live;
 use model::statistics::quantile;
-use model::window::Window;
 use record::RunFolder;
 use serde::{Deserialize, Serialize};
 

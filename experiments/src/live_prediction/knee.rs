@@ -4,8 +4,8 @@
 use std::fmt::Write as _;
 
 use anyhow::Context as _;
+use ground::window::Window;
 use model::statistics::quantile;
-use model::window::Window;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use record::{RunFolder, Step};
@@ -122,7 +122,7 @@ fn second(window: &Window, objective_ms: f64) -> Second {
     for times in &window.times {
         all += times.response.count() as f64;
         let counted = index.and_then(|index| times.within.get(index));
-        if times.outcome != model::window::Outcome::Error {
+        if times.outcome != ground::window::Outcome::Error {
             within += counted.copied().unwrap_or(0) as f64;
         }
     }

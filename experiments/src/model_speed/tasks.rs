@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context as _, ensure};
+use ground::window::Histogram;
 use model::Model;
 use model::design::{Bootstrap, Factorial, Form};
 use model::distribution::{Empirical, Gamma, Lognormal, ServiceTime};
@@ -12,7 +13,6 @@ use model::network::{Class, Network, Station};
 use model::plan::{Choices, DeviceChoice, Memory, Objective, Question, SizeLaw, plan};
 use model::queue::{Mg1, Queue as _};
 use model::storage::Popularity;
-use model::window::Histogram;
 use rand::SeedableRng as _;
 use rand_distr::{Distribution as _, Exp};
 

@@ -4,7 +4,7 @@
 //! millisecond for answered by memory; here the disks' counters say *how many* requests made a read, and
 //! the slowest so many are taken for them. The paper's own threshold stays what its model is fitted by.
 
-use model::window::{
+use ground::window::{
     Histogram, KernelDevice, Operation, Outcome, QueueName, ServiceByNumber, Times, Window,
 };
 use serde::Deserialize;

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
-use model::window::Window;
+use ground::window::Window;
 
 use super::counters;
 use crate::memory_group::MemoryGroup;

@@ -1,10 +1,10 @@
 //! Figures from windows: quantiles with intervals, the queues of shards, and predictions by M/G/1.
 
 use anyhow::Context as _;
+use ground::window::{Histogram, QueueName, Window};
 use model::distribution::Empirical;
 use model::queue::Mg1;
 use model::statistics::batch_means;
-use model::window::{Histogram, QueueName, Window};
 use serde::Serialize;
 
 use record::{RunFolder, Step};
@@ -172,7 +172,7 @@ pub(super) fn foretell(service: &[&Window], at: &[&Window]) -> anyhow::Result<Ve
 
 #[cfg(test)]
 mod tests {
-    use model::window::{Finished, Nanos, Operation, Outcome, Recorder, SECOND, Settings};
+    use ground::window::{Finished, Nanos, Operation, Outcome, Recorder, SECOND, Settings};
     use rand::rngs::Xoshiro256PlusPlus;
     use rand::{RngExt, SeedableRng};
 

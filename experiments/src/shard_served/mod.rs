@@ -15,7 +15,7 @@ mod system;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, ensure};
-use model::window::Window;
+use ground::window::Window;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use model::window::Window;
+use ground::window::Window;
 use record::RunFolder;
 use report::svg::{Axis, Mark, Plot, standalone};
 use serde::Deserialize;

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
+use ground::window::Operation;
 use model::storage::{BETA, WORKERS_MAX, balls_into_bins_limit};
-use model::window::Operation;
 use model::{Limits, MixShare, Model, Parameter, Prediction};
 
 use super::predict_cluster;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context, ensure};
 use engine::node::TierSettings;
 use engine::tier::Eviction;
-use model::window::SECOND;
+use ground::window::SECOND;
 use record::trace::Trace;
 use report::grid::Grid;
 use report::tiers::{CurvesFile, Node, Recorded, Sampled, Shares};

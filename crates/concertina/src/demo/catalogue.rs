@@ -76,7 +76,7 @@ impl Catalogue {
         // The node replays the slice repeatedly, so the measured replays start with a full memory.
         for round in 0..2 {
             for (index, &(key, size)) in self.requests.iter().enumerate() {
-                let name: engine::Key = key.to_be_bytes()[..].into();
+                let name: ground::Key = key.to_be_bytes()[..].into();
                 let hit = memory.get(&name).is_some();
                 hits += usize::from(hit && round == 1 && index >= warmup);
                 if !hit {

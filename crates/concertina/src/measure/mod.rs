@@ -25,8 +25,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{bail, ensure};
+use ground::window::{Nanos, SECOND};
 use model::laws::{knee, saturation_clients};
-use model::window::{Nanos, SECOND};
 use serde::Serialize;
 
 use load::{Arrivals, Length, Load, Plan, Progress, Session, Think};

@@ -11,9 +11,9 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
+use ground::window::{Histogram, Outcome, Window};
 use model::laws::{Check, Quantities, TOLERANCE, Verdict};
 use model::statistics::{batch_means, ratio_of_sums, student_95};
-use model::window::{Histogram, Outcome, Window};
 use serde::Serialize;
 
 use super::Settings;
@@ -308,7 +308,7 @@ fn quantile(batches: &[Batch], whole: &Batch, p: f64) -> Quantile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::window::Operation;
+    use ground::window::Operation;
 
     fn settings() -> Settings {
         use load::{Arrivals, Keys, Load, Plan, Popularity, Size, Think};

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use anyhow::bail;
 use engine::sim::{Clock, Fault, FaultKind, Network, Process};
-use model::window::Nanos;
+use ground::window::Nanos;
 
 use super::nanos;
 

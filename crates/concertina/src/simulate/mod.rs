@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
 use engine::sim::{Clients, Fault, FaultKind, Law, Network, Origin, Process, Settings, Simulation};
-use model::window::{self, Nanos, SECOND, Window};
+use ground::window::{self, Nanos, SECOND, Window};
 use serde::Serialize;
 
 use load::{Popularity, Summary, simulated_step};

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use model::window::{Finished, Operation, Outcome, SECOND, Window};
+use ground::window::{Finished, Operation, Outcome, SECOND, Window};
 use record::{Generator, Run, RunWriter, Step};
 use serde_json::Value;
 

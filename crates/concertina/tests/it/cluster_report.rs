@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::process::Command;
 
+use ground::window::{Finished, Nanos, Operation, Outcome, SECOND};
 use model::ClusterModel;
 use model::storage::{Change, Popularity};
-use model::window::{Finished, Nanos, Operation, Outcome, SECOND};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use record::{Generator, Run, RunFolder, RunWriter, Step};

@@ -274,7 +274,7 @@ fn summaries() -> impl Iterator<Item = serve::disk::summary::Block> {
     const BYTES: u32 = 16_384;
     (0..SEGMENTS).map(|segment| {
         let record = |number: u32| {
-            let hash = model::window::key_hash(format!("{segment} {number}").as_bytes());
+            let hash = ground::window::key_hash(format!("{segment} {number}").as_bytes());
             Restored { hash, offset: number * BYTES, bytes: BYTES }
         };
         let records: Vec<Restored> = (0..OF_SEGMENT).map(record).collect();

@@ -5,9 +5,10 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use bytes::Bytes;
+use engine::Payload;
 use engine::node::{Restored, Unread};
 use engine::tier::{Location, class_bytes, length_class};
-use engine::{Key, Payload};
+use ground::Key;
 use origin::{Attributes, Metadata};
 use proptest::prelude::*;
 use serve::Object;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use model::window::{Operation, Outcome, Window};
+use ground::window::{Operation, Outcome, Window};
 use record::{FORMAT, Generator, Machine, Run, RunWriter, Step};
 
 /// A folder to be written: a load's with the rates of its steps, or a server's.

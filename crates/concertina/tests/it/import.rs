@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use ground::window::{Histogram, Outcome};
 use model::queue::{Mmm, Queue as _};
-use model::window::{Histogram, Outcome};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use record::RunFolder;
@@ -121,7 +121,7 @@ fn a_log_of_a_known_queue_gives_its_windows() {
     // Little's law: the integral is the sum of the responses.
     assert!((length / (n * mean) - 1.0).abs() < 0.01, "{length}");
     // Poisson arrivals stay Poisson, as far as milliseconds say.
-    let mut dispersion = model::window::Dispersion::default();
+    let mut dispersion = ground::window::Dispersion::default();
     run.windows.iter().for_each(|w| dispersion.merge(&w.dispersion));
     assert!((dispersion.index().unwrap() - 1.0).abs() < 0.2, "{dispersion:?}");
     let step = &run.steps[0];
@@ -221,7 +221,7 @@ fn a_log_and_iostat_are_fitted_with_their_resolution() {
     let summary = succeeds(dir.path(), &args);
     assert_eq!(summary["steps"].as_array().unwrap().len(), 3, "{}", summary["steps"]);
     let run = RunFolder::read(&dir.path().join("r")).unwrap();
-    let device = |w: &model::window::Window| w.queue == "device/0";
+    let device = |w: &ground::window::Window| w.queue == "device/0";
     assert!(run.windows.iter().any(device));
     let times = run.windows.iter().flat_map(|w| &w.times);
     assert!(times.clone().any(|t| t.outcome == Outcome::BulkDevice));

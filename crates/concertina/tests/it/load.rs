@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use ground::window::key_hash;
 use load::client::Body;
 use load::{Arrivals, Keys, Length, Load, Plan, Popularity, Size, Speed, Summary, Think, run};
-use model::window::key_hash;
 use record::RunFolder;
 
 /// A request as a test's server sees it.
@@ -111,9 +111,9 @@ fn measure(plan: &Plan) -> (Summary, RunFolder) {
     for step in &summary.steps {
         let (from, to) = (step.step.start_unix_us, step.step.end_unix_us);
         let inside =
-            |w: &&model::window::Window| w.start_unix_us + 1 >= from && w.end_unix_us() <= to + 1;
+            |w: &&ground::window::Window| w.start_unix_us + 1 >= from && w.end_unix_us() <= to + 1;
         let windows: Vec<_> = folder.windows.iter().filter(inside).collect();
-        let sum = |f: fn(&model::window::Window) -> u64| windows.iter().map(|w| f(w)).sum::<u64>();
+        let sum = |f: fn(&ground::window::Window) -> u64| windows.iter().map(|w| f(w)).sum::<u64>();
         assert_eq!(sum(|w| w.arrivals), step.arrivals, "the windows of the step are the step");
         assert_eq!(sum(|w| w.completions), step.completions);
         let dropped = step.step.generator.dropped;

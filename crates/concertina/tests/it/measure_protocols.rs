@@ -8,8 +8,8 @@ use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ground::window::key_hash;
 use load::client::Body;
-use model::window::key_hash;
 use serde_json::Value;
 
 use crate::left_out::left_out;

@@ -1,7 +1,7 @@
 //! The behaviour that every origin has, run against the folder; `origin_s3` runs it against a store.
 
 use bytes::Bytes;
-use engine::Key;
+use ground::Key;
 use origin::{
     Attributes, BoxFuture, Chunks, Condition, Entry, Error, Folder, KeyRange, Metadata, Origin,
     Sharing, Staged, Whole, behind,

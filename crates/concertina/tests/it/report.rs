@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use crate::left_out::left_out;
-use model::window::{Finished, Nanos, Operation, Outcome, Recorder, SECOND, Settings};
+use ground::window::{Finished, Nanos, Operation, Outcome, Recorder, SECOND, Settings};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use record::{Generator, Host, Machine, Run, RunWriter, Step};
@@ -73,7 +73,7 @@ pub fn windows(
     servers: u32,
     from: Nanos,
     mut events: Vec<(Nanos, Event)>,
-) -> Vec<model::window::Window> {
+) -> Vec<ground::window::Window> {
     let settings = Settings { unix_offset_ns: i128::from(START_US) * 1000, ..Settings::default() };
     let mut recorder = Recorder::new(queue, servers, settings, from);
     let mut all = Vec::new();

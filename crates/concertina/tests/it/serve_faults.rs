@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use engine::Key;
+use ground::Key;
 use origin::{
     Attributes, BoxFuture, Chunks, Condition, Entry, Error, Folder, Found, KeyRange, Metadata,
     Origin, Sharing, Staged,

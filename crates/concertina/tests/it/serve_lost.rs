@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use engine::Key;
+use ground::Key;
 use origin::marker::{Claim, FolderKind};
 use origin::{Error, Folder, Origin, Sharing};
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use model::window::{Histogram, Outcome, Sample};
+use ground::window::{Histogram, Outcome, Sample};
 use record::RunFolder;
 
 use crate::serve_client::{Client, bytes, spawn, start};

@@ -33,7 +33,7 @@ pub mod weights;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
-use model::window::{Nanos, SECOND};
+use ground::window::{Nanos, SECOND};
 use serde::{Deserialize, Serialize};
 
 /// What can be changed.

@@ -190,7 +190,7 @@ mod tests {
         for second in 0..600u64 {
             for Advice { proposal, .. } in looker.look(&members(&[1.0, 1.0], &[100.0, 50.0], 80.0))
             {
-                let now = second * model::window::SECOND;
+                let now = second * ground::window::SECOND;
                 let status = governor.propose(now, second, &proposal);
                 assert!(matches!(status, None | Some(Status::Advised)), "{status:?}");
                 advised += usize::from(status.is_some());

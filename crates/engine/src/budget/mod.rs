@@ -34,7 +34,7 @@ mod weeks;
 
 use std::fmt;
 
-use model::window::{Nanos, SECOND};
+use ground::window::{Nanos, SECOND};
 use serde::{Deserialize, Serialize};
 
 use crate::mutant::{self, Mutant};

@@ -4,7 +4,7 @@
 //! driver is late: limits are applied intervals after they are decided, and a dropped layer is read for
 //! a while. At each decision what both hold together is within the budget.
 
-use model::window::SECOND;
+use ground::window::SECOND;
 
 use super::*;
 use crate::layers::{Change, Manager, Settings as OfLayers, Shard};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::window::Nanos;
+use ground::window::Nanos;
 
 /// The memory of the appends of a process.
 #[derive(Clone, Debug)]

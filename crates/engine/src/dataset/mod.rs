@@ -34,9 +34,9 @@ mod write;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use model::window::Nanos;
+use ground::window::Nanos;
 
-use crate::Etag;
+use ground::Etag;
 pub use limits::{Lookup, Lookups, Room, Serves, serves};
 use refresh::Refresh;
 use seal::{Replace, Seal};

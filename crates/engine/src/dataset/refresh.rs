@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use model::window::Nanos;
+use ground::window::Nanos;
 
 use super::{Action, Event, Manifest, Read, Settings, State, Why};
 use crate::mutant::{Mutant, is};

@@ -1,6 +1,6 @@
 //! Seals the log into a shard: build, put, replace the manifest, remove the chunks.
 
-use model::window::Nanos;
+use ground::window::Nanos;
 
 use super::refresh::Refresh;
 use super::{Action, Dataset, Event, Job, Read, Reader, Settings, State, Token, Why};

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use model::window::Nanos;
+use ground::window::Nanos;
 
 use super::refresh::Refresh;
 use super::{Action, Changed, Event, Put, Read, Settings, State, Tail, Token, Why};

@@ -6,13 +6,13 @@
 
 use std::sync::Arc;
 
-use model::window::{Nanos, Outcome};
+use ground::window::{Nanos, Outcome};
 use serde::{Deserialize, Serialize};
 
-use crate::Key;
 use crate::act::concurrency::Order;
 use crate::node::HotDirectory;
 use crate::route::{NodeId, View};
+use ground::Key;
 
 /// Names a client's request; chosen by the driver, never used twice.
 pub type RequestId = u64;

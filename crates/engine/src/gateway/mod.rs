@@ -26,24 +26,24 @@ pub use status::{Counts, NodeStatus, Status as GatewayStatus};
 
 use std::collections::HashMap;
 
+use ground::window::{Finished, Nanos, Outcome, QueueName, Recorder, Window, key_hash};
 use hashlink::LruCache;
-use model::window::{Finished, Nanos, Outcome, QueueName, Recorder, Window, key_hash};
 
-use crate::Key;
 use crate::act::concurrency::{Advice, Concurrency};
 use crate::invariant::Invariants;
 use crate::node::HOT_KEYS_MAX;
 use crate::route::{Budget, NodeId, Ratio, SplitMix64, View};
 use crate::slots::{SLOTS_MAX, Slot};
+use ground::Key;
 use nodes::{End, Node};
 pub use requests::IntegerHash;
 use requests::{Attempt, Phase, Request, Requests, Target};
 
 impl Operation {
-    fn recorded(self) -> model::window::Operation {
+    fn recorded(self) -> ground::window::Operation {
         match self {
-            Operation::Read => model::window::Operation::Get,
-            Operation::Write => model::window::Operation::Put,
+            Operation::Read => ground::window::Operation::Get,
+            Operation::Write => ground::window::Operation::Put,
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use model::window::{Finished, Nanos, Outcome, QueueName, Recorder};
+use ground::window::{Finished, Nanos, Outcome, QueueName, Recorder};
 
 use super::requests::{Attempt, Phase, Target};
 use super::{Action, Gateway, IntegerHash, Operation, Settings, Spread};

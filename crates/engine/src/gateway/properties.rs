@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::window::SECOND;
+use ground::window::SECOND;
 use proptest::prelude::*;
 
 use super::tests::settings;

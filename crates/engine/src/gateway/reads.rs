@@ -1,6 +1,6 @@
 //! Reads: the choice of a node, retries, hedges, and the origin as the last resort.
 
-use model::window::Nanos;
+use ground::window::Nanos;
 
 use super::nodes::End;
 use super::requests::{Attempt, Phase, Target};

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
 use std::ops::{Deref, DerefMut};
 
-use model::window::{Nanos, Outcome};
+use ground::window::{Nanos, Outcome};
 
 use super::{AttemptId, Operation, RequestId};
 use crate::route::{NodeId, Replicas};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use model::window::{self, Nanos, SECOND};
+use ground::window::{self, Nanos, SECOND};
 use serde::{Deserialize, Serialize};
 
 use crate::act::concurrency;

@@ -1,6 +1,6 @@
 //! A gateway's state and counters, for its operators.
 
-use model::window::Nanos;
+use ground::window::Nanos;
 use serde::Serialize;
 
 use super::{Gateway, Refusal};

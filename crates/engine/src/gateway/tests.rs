@@ -5,7 +5,7 @@ mod hot;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
-use model::window::SECOND;
+use ground::window::SECOND;
 
 use super::*;
 use crate::route::health::State;

@@ -1,6 +1,6 @@
 //! Writes: sent to the key's primary alone, and again only if nothing was done.
 
-use model::window::Nanos;
+use ground::window::Nanos;
 
 use super::requests::Phase;
 use super::{Action, Gateway, Refusal, Status};

@@ -20,7 +20,7 @@
 
 use std::collections::VecDeque;
 
-use model::window::SECOND;
+use ground::window::SECOND;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 

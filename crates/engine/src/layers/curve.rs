@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use model::window::{Nanos, SECOND};
+use ground::window::{Nanos, SECOND};
 
 /// The gain of a layer that was not measured.
 pub const GAIN_UNKNOWN: f64 = 2.0;

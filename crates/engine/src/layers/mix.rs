@@ -10,7 +10,7 @@
 //! that save most together but little each are not found. Where counts do not tell (nothing was
 //! asked), no layer is best.
 
-use model::window::{Nanos, SECOND};
+use ground::window::{Nanos, SECOND};
 
 /// Work before this time counts 1/e.
 const MEAN_LIFE_S: f64 = 20.0;

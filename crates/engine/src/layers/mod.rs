@@ -66,7 +66,7 @@ mod weeks;
 
 use std::collections::BTreeMap;
 
-use model::window::Nanos;
+use ground::window::Nanos;
 use serde::{Deserialize, Serialize};
 
 use crate::budget::Lump;

@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 
+use ground::window::SECOND;
 use model::queue::{Mmm, Queue};
-use model::window::SECOND;
 use proptest::prelude::*;
 
 use super::*;

@@ -9,7 +9,7 @@
 //! **Limits.** Reads that are spread evenly over the text have no hot regions, and a layer smaller than the text then helps in
 //! proportion. A region is 4 KiB, or a 4,096th of the text: records that are read often but lie apart need one region each.
 
-use model::window::{Nanos, SECOND};
+use ground::window::{Nanos, SECOND};
 
 /// Reads before this time count 1/e.
 const MEAN_LIFE_S: f64 = 120.0;

@@ -14,7 +14,7 @@
 
 use std::collections::BTreeMap;
 
-use model::window::Nanos;
+use ground::window::Nanos;
 
 use super::{Settings, SettingsError, ShardId, relieved};
 
@@ -160,7 +160,7 @@ impl Replicas {
 
 #[cfg(test)]
 mod tests {
-    use model::window::SECOND;
+    use ground::window::SECOND;
 
     use super::*;
 

@@ -4,7 +4,7 @@
 //! as fast, and would take ρ · (g − 1) longer without the layer that makes them so. The gains are measured
 //! where both footprints were held ([`Curve`](super::curve::Curve)), and [`GAIN_UNKNOWN`] elsewhere.
 
-use model::window::SECOND;
+use ground::window::SECOND;
 
 use super::curve::GAIN_UNKNOWN;
 use super::{Manager, Order, Shard, ShardId, State};

@@ -1,6 +1,6 @@
 //! Settings of a [`Manager`](super::Manager): marks, times and budget, and their validation.
 
-use model::window::{Nanos, SECOND};
+use ground::window::{Nanos, SECOND};
 use serde::{Deserialize, Serialize};
 
 /// When shards gain and drop layers, and the budget of the layers.

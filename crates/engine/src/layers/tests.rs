@@ -1,6 +1,6 @@
 //! Worked examples of each rule.
 
-use model::window::SECOND;
+use ground::window::SECOND;
 
 use super::*;
 

@@ -5,7 +5,7 @@
 //! holds at every decision: the budget is never exceeded, the changes of each shard are bounded, no shard
 //! changes at a constant load, and after the load is gone all layers are.
 
-use model::window::SECOND;
+use ground::window::SECOND;
 
 use super::*;
 

@@ -26,16 +26,17 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use model::window::{Nanos, SECOND, key_hash};
+use ground::window::{Nanos, SECOND, key_hash};
 use serde::Serialize;
 
 use super::event::RequestId;
 use super::handover::Handover;
 use super::terms::{Change, Term, Terms};
 use super::{Action, ClusterSettings, Node};
+use crate::Payload;
 use crate::mutant::{self, Mutant};
 use crate::route::{NodeId, Ring, View};
-use crate::{Key, Payload};
+use ground::Key;
 
 /// The primary, lease and view under which a copy may be served. A copy that was verified under
 /// another authority than the present one is compared with the origin first.

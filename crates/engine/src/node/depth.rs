@@ -14,7 +14,7 @@
 //!
 //! There is no clock here. Cost: a few additions for a read.
 
-use model::window::{Nanos, SECOND};
+use ground::window::{Nanos, SECOND};
 use serde::Serialize;
 
 /// Depths that are tried: each at most half more than the one before.

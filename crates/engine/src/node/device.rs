@@ -1,6 +1,6 @@
 //! One device of a node: its queue and log, how long it serves, and whether it works.
 
-use model::window::{Finished, Nanos, Outcome, SECOND};
+use ground::window::{Finished, Nanos, Outcome, SECOND};
 use serde::Serialize;
 
 use super::depth::Depth;
@@ -388,7 +388,7 @@ mod tests {
             segments_max: 0,
             piece_bytes: 0,
         };
-        let windows = model::window::Settings::default();
+        let windows = ground::window::Settings::default();
         let mut device = Device::new(&settings, Queue::new("device/0", 8, 100, windows, 0));
         let (mut now, mut inside, mut most) = (0, 0, 0);
         for job in 0..400_000 {

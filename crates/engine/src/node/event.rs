@@ -1,13 +1,14 @@
 //! A node's events (what its driver tells it) and actions (what it tells its driver to do).
 
-use model::window::Nanos;
+use ground::window::Nanos;
 use serde::{Deserialize, Serialize};
 
 use super::pieces::{Extent, Take};
 use super::reply::{Reply, Stages};
 use crate::route::{NodeId, View};
 use crate::tier::Location;
-use crate::{Etag, Key, Payload, Size};
+use crate::{Payload, Size};
+use ground::{Etag, Key};
 
 /// Names a request; chosen by the driver, never used twice.
 pub type RequestId = u64;
@@ -220,7 +221,7 @@ pub enum Event<P> {
 pub struct ReadsTold {
     /// Bytes that a hot node has for copies; 0 of any other node.
     pub bytes_max: u64,
-    /// Hashes of keys ([`model::window::key_hash`]), each with its reads since the last time; at most
+    /// Hashes of keys ([`ground::window::key_hash`]), each with its reads since the last time; at most
     /// [`super::TOLD_MAX`] of them.
     pub reads: Vec<(u64, u32)>,
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use model::window::{Finished, Nanos, Operation, Outcome};
+use ground::window::{Finished, Nanos, Operation, Outcome};
 
 use super::cluster::{Authority, Verified};
 use super::event::{DeviceId, JobId, RequestId};
@@ -13,7 +13,7 @@ use crate::invariant::Invariants;
 use crate::mutant::{self, Mutant};
 use crate::route::NodeId;
 use crate::tier::Location;
-use crate::{Etag, Key};
+use ground::{Etag, Key};
 
 /// A reader that waits.
 #[derive(Clone, Copy)]

@@ -16,14 +16,15 @@
 //! A peer that does not answer costs at most the rest of its lease, and a write that takes long keeps the
 //! node from handing over: its driver bounds the wait, and then others wait as for a node that was lost.
 
-use model::window::Nanos;
+use ground::window::Nanos;
 
 use super::cluster::Cluster;
 use super::{Action, Node, Reply, RequestId, Stages};
+use crate::Payload;
 use crate::mutant::{self, Mutant};
 use crate::route::NodeId;
 use crate::route::View;
-use crate::{Key, Payload};
+use ground::Key;
 
 /// How far a node is that hands over.
 #[derive(Default)]

@@ -39,7 +39,7 @@ fn node(me: usize) -> (Node<Size>, Key) {
         appends_bytes_max: 0,
         writes_waiting_max: 4,
         cluster: Some(cluster),
-        windows: model::window::Settings::default(),
+        windows: ground::window::Settings::default(),
     };
     (Node::new(settings, 0), key)
 }

@@ -1,10 +1,11 @@
 //! [`Node::hit`] beside its twin: the same read as an event.
 
-use model::window::{self, Nanos, Outcome};
+use ground::window::{self, Nanos, Outcome};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Etag, Size};
+use crate::Size;
+use ground::Etag;
 
 fn settings() -> Settings {
     Settings {

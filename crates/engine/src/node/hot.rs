@@ -16,7 +16,7 @@
 
 use std::collections::VecDeque;
 
-use model::window::{Nanos, Outcome, SECOND};
+use ground::window::{Nanos, Outcome, SECOND};
 
 use super::device::Device;
 use super::flights::Flight;
@@ -24,8 +24,9 @@ use super::hot_report::{Bought, Hottest, Moves};
 use super::index::{OnDevices, Place, Record};
 use super::settings::{Choice, TierSettings};
 use super::{Action, DeviceId, Node};
+use crate::Payload;
 use crate::tier::{Popularity, SCALES, Saved, Worth, mean_lives};
-use crate::{Key, Payload};
+use ground::Key;
 
 /// Background reads of a node at once.
 const RESCUES_MAX: usize = 4;

@@ -1,14 +1,15 @@
 //! How copies on hot devices are written: after a read from a bulk device, or behind the record that was
 //! just written to one.
 
-use model::window::Nanos;
+use ground::window::Nanos;
 
 use super::cluster::Verified;
 use super::hot::Target;
 use super::index::Place;
 use super::{Action, Node};
+use crate::Payload;
 use crate::tier::record_bytes;
-use crate::{Key, Payload};
+use ground::Key;
 
 impl<P: Payload> Node<P> {
     /// Writes a copy of a record to a hot device, if as many bytes may be written now.

@@ -21,14 +21,15 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use model::window::{Nanos, SECOND, key_hash};
+use ground::window::{Nanos, SECOND, key_hash};
 use serde::{Deserialize, Serialize};
 
 use super::hot_nodes_report::{HotNodesBought, HotNodesMoves};
 use super::{Action, Node, ReadsTold, TierSettings};
+use crate::Payload;
 use crate::route::{HOT_NODES_MAX, NodeId};
 use crate::tier::Popularity;
-use crate::{Key, Payload};
+use ground::Key;
 
 /// Maximum keys of a directory.
 pub const HOT_KEYS_MAX: usize = 1024;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use model::window::{Outcome, SECOND, key_hash};
+use ground::window::{Outcome, SECOND, key_hash};
 
 use super::hot_tests::{Driven, device, settings};
 use super::*;

@@ -1,6 +1,6 @@
 //! What a node tells of hot nodes: which of its keys they hold, why, what changed, and what it bought.
 
-use model::window::{Nanos, SECOND};
+use ground::window::{Nanos, SECOND};
 use serde::Serialize;
 
 use super::Node;

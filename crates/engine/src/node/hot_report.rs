@@ -1,13 +1,14 @@
 //! What a node tells of its tiers: what is hot, why, what moved, and what it bought.
 
-use model::window::{Nanos, Outcome, SECOND};
+use ground::window::{Nanos, Outcome, SECOND};
 use serde::Serialize;
 
 use super::depth::Depth;
 use super::device::DeviceState;
 use super::{DepthReason, HotNodes, Node};
+use crate::Payload;
 use crate::tier::SCALES;
-use crate::{Key, Payload};
+use ground::Key;
 
 /// Counts of what moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

@@ -10,7 +10,7 @@
 
 use std::collections::HashMap;
 
-use model::window::key_hash;
+use ground::window::key_hash;
 
 use super::RestoredSegment;
 use super::cluster::Verified;
@@ -425,7 +425,7 @@ impl Slots {
 
 #[cfg(test)]
 mod tests {
-    use model::window::Nanos;
+    use ground::window::Nanos;
     use proptest::prelude::*;
 
     use super::*;

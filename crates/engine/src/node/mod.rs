@@ -75,17 +75,18 @@ pub use warm::Warmed;
 
 use std::collections::{HashMap, VecDeque};
 
-use model::window::{Nanos, QueueName, Recorder, Window};
+use ground::window::{Nanos, QueueName, Recorder, Window};
 use serde::Serialize;
 
+use crate::Payload;
 use crate::invariant::Invariants;
 use crate::mutant::{self, Mutant};
 use crate::queue::Queue;
 use crate::tier::{Location, Memory, Work};
-use crate::{Key, Payload};
 use cluster::{Authority, Cluster, Verified};
 use device::{Device, Service};
 use flights::Flights;
+use ground::Key;
 use hot::Hot;
 use hot_keys::HotKeys;
 use index::{Index, Place};

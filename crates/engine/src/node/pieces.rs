@@ -13,13 +13,14 @@
 
 use std::ops::Range;
 
-use model::window::Nanos;
+use ground::window::Nanos;
 use serde::{Deserialize, Serialize};
 
 use super::flights::{At, Flight, Waiter};
 use super::index::Place;
 use super::{Action, DeviceId, Failure, JobId, Node, Reply};
-use crate::{Key, Payload};
+use crate::Payload;
+use ground::Key;
 
 #[cfg(doc)]
 use super::DeviceSettings;

@@ -1,6 +1,6 @@
 //! Reads: answered from memory at once, or by a flight to a device, a peer or the origin.
 
-use model::window::{Finished, Nanos, Operation, Outcome};
+use ground::window::{Finished, Nanos, Operation, Outcome};
 
 use super::flights::{self, At, Flight, Waiter};
 use super::index::{OnDevices, Place, Record};
@@ -9,8 +9,9 @@ use super::{
     Action, Asker, Authority, Choice, DeviceId, Hit, JobId, Node, Reply, RequestId, Stages, Unread,
     Verified,
 };
+use crate::Payload;
 use crate::mutant::{self, Mutant};
-use crate::{Key, Payload};
+use ground::Key;
 
 /// How to get an object.
 enum Way {

@@ -1,15 +1,16 @@
 //! Objects that are not in this node's tiers: requests to peers and to the origin, and their
 //! results.
 
-use model::window::{Finished, Nanos, Outcome, SECOND};
+use ground::window::{Finished, Nanos, Outcome, SECOND};
 
 use super::flights::{self, At, Flight};
 use super::hot::Target;
 use super::index::Place;
 use super::{Action, Answered, Authority, Checked, Fetched, JobId, Node, Reply};
+use crate::Payload;
 use crate::mutant::{self, Mutant};
 use crate::queue::Queue;
-use crate::{Etag, Key, Payload};
+use ground::{Etag, Key};
 
 /// How often an origin that failed is probed on behalf of readers who do not wait for the result.
 const ORIGIN_PROBED_EVERY: Nanos = SECOND;

@@ -1,6 +1,6 @@
 //! What a node answers a request, and when each of its stages ended.
 
-use model::window::{Nanos, Outcome};
+use ground::window::{Nanos, Outcome};
 use serde::{Deserialize, Serialize};
 
 use super::event::Failure;

@@ -9,8 +9,8 @@
 
 use std::hash::{Hash, Hasher};
 
+use ground::window::{Nanos, SECOND};
 use model::cache::Shards;
-use model::window::{Nanos, SECOND};
 
 use super::Node;
 use super::device::Service;
@@ -115,7 +115,7 @@ impl<P: Payload> Node<P> {
 
 #[cfg(test)]
 mod tests {
-    use model::window;
+    use ground::window;
 
     use super::super::*;
     use crate::Size;

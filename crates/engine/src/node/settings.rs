@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use model::window::{self, Nanos, Outcome};
+use ground::window::{self, Nanos, Outcome};
 use serde::{Deserialize, Serialize};
 
 use crate::route::{NodeId, Ring};

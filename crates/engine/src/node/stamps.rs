@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use model::window::{Nanos, SECOND};
+use ground::window::{Nanos, SECOND};
 
 use super::cluster::{Authority, Verified};
 use crate::tier::STAMPS;

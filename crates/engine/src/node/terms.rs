@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use model::window::Nanos;
+use ground::window::Nanos;
 
 use crate::mutant::{self, Mutant};
 use crate::route::{NodeId, Ring, View};

@@ -1,14 +1,15 @@
 //! Filling the memory tier and the devices, and forgetting keys.
 
-use model::window::Nanos;
+use ground::window::Nanos;
 
 use super::device::Device;
 use super::hot::Target;
 use super::index::Place;
 use super::{Action, Appending, DeviceId, JobId, Kept, Node, Verified};
+use crate::Payload;
 use crate::mutant::{self, Mutant};
 use crate::tier::record_bytes;
-use crate::{Key, Payload};
+use ground::Key;
 
 impl<P: Payload> Node<P> {
     /// Puts an object into the memory tier. Evicted objects go to a device, unless one has them

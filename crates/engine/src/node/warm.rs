@@ -14,14 +14,15 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use model::window::{Nanos, SECOND, key_hash};
+use ground::window::{Nanos, SECOND, key_hash};
 use serde::{Deserialize, Serialize};
 
 use super::cluster::Cluster;
 use super::flights::Flight;
 use super::{Action, Node};
+use crate::Payload;
 use crate::route::{NodeId, Ring};
-use crate::{Key, Payload};
+use ground::Key;
 
 /// Elements of memory's order that are looked at in a tick.
 const LOOKED: usize = 4096;

@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 
-use model::window::Nanos;
+use ground::window::Nanos;
 
 use super::hot::Target;
 use super::{Action, Node, Reply, RequestId, Stages, Verified, Writers};
+use crate::Payload;
 use crate::mutant::{self, Mutant};
-use crate::{Key, Payload};
+use ground::Key;
 
 impl<P: Payload> Node<P> {
     pub(super) fn write_begin(

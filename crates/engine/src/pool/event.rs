@@ -4,7 +4,7 @@
 //! request has one or more *parts* (the keys of a multi-get that go to one server), a part one or
 //! more *attempts*. The reply of one attempt is used for each part.
 
-use model::window::{Nanos, Operation as Recorded};
+use ground::window::{Nanos, Operation as Recorded};
 use serde::{Deserialize, Serialize};
 
 /// Names a client's request; chosen by the driver, never used twice.

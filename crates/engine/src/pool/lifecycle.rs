@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use model::window::{Finished, Nanos, Operation as Recorded, Outcome};
+use ground::window::{Finished, Nanos, Operation as Recorded, Outcome};
 
 use super::warm::Warmth;
 use super::{

@@ -54,7 +54,7 @@ pub use status::{Counts, PoolStatus, ServerStatus, Status};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 
-use model::window::{Nanos, Operation as Recorded, Outcome, QueueName, Recorder, Window};
+use ground::window::{Nanos, Operation as Recorded, Outcome, QueueName, Recorder, Window};
 
 use crate::gateway::IntegerHash;
 use crate::invariant::Invariants;

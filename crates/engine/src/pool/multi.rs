@@ -1,6 +1,6 @@
 //! How long a get of several keys takes, whole or shared among servers.
 
-use model::window::Nanos;
+use ground::window::Nanos;
 
 /// The response time of a get as a line over its number of keys, a + b·keys, by least squares over
 /// recent replies (the last thousand or so count most).

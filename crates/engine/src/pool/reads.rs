@@ -1,6 +1,6 @@
 //! Reads: which servers get a request's keys, hedges, failover.
 
-use model::window::{Nanos, Outcome};
+use ground::window::{Nanos, Outcome};
 
 use super::{
     Action, Answer, Attempt, AttemptId, Command, KeyHash, MultiGet, PartState, Pools, Refusal,

@@ -1,6 +1,6 @@
 //! Which route a key takes: the one with the longest prefix of the key.
 
-use model::window::key_hash;
+use ground::window::key_hash;
 
 use super::event::{KeyHash, RouteId};
 use super::hash::tagged;

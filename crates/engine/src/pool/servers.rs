@@ -1,6 +1,6 @@
 //! The servers as the proxy sees them: health, load, pings, flushes and their record.
 
-use model::window::{
+use ground::window::{
     self, Finished, Nanos, Operation as Recorded, Outcome, QueueName, Recorder, Window,
 };
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use model::window::{self, Nanos, SECOND};
+use ground::window::{self, Nanos, SECOND};
 use serde::{Deserialize, Serialize};
 
 use super::event::RouteId;

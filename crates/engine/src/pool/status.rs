@@ -1,6 +1,6 @@
 //! The state and counters of pools and servers, for their operators.
 
-use model::window::Nanos;
+use ground::window::Nanos;
 use serde::Serialize;
 
 use super::{Pools, Refusal};

@@ -1,6 +1,6 @@
 use super::*;
 use crate::route::{Policy, health};
-use model::window::{Operation as Recorded, SECOND};
+use ground::window::{Operation as Recorded, SECOND};
 
 /// One pool of some servers, and one route to it.
 pub(super) fn settings(servers: usize, routing: Routing) -> Settings {
@@ -30,7 +30,7 @@ pub(super) fn settings(servers: usize, routing: Routing) -> Settings {
         ping_timeout: SECOND / 4,
         health: health::Settings::default(),
         seed: 1,
-        windows: model::window::Settings::default(),
+        windows: ground::window::Settings::default(),
     }
 }
 

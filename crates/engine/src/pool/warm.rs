@@ -11,7 +11,7 @@ use super::{
     Role, ServerId, bit,
 };
 use crate::mutant::{self, Mutant};
-use model::window::Outcome;
+use ground::window::Outcome;
 
 /// How far a request is with moving its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

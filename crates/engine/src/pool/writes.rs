@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use model::window::Outcome;
+use ground::window::Outcome;
 
 use crate::gateway::IntegerHash;
 

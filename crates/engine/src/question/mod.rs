@@ -25,7 +25,7 @@ mod tests;
 #[cfg(test)]
 mod world;
 
-use model::window::Nanos;
+use ground::window::Nanos;
 
 use crate::mutant::{Mutant, is};
 

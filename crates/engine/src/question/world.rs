@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
-use model::window::{Nanos, Outcome, SECOND};
+use ground::window::{Nanos, Outcome, SECOND};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
@@ -51,7 +51,7 @@ impl Plan {
 /// A shard or the log: its key, and the ids of its records.
 #[derive(Clone, Debug)]
 struct Piece {
-    key: crate::Key,
+    key: ground::Key,
     ids: Range<u64>,
 }
 

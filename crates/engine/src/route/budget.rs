@@ -1,6 +1,6 @@
 //! Token buckets, which limit retries and hedges to a share of requests, and when a read is hedged.
 
-use model::window::{Nanos, SECOND};
+use ground::window::{Nanos, SECOND};
 use serde::{Deserialize, Serialize};
 
 /// A token bucket. Each request adds `share` of a token, up to `burst` tokens; each further attempt

@@ -6,7 +6,7 @@
 //! [`Settings::share_first`] to 1, because its memory is cold and its failure may not be over. A
 //! node that keeps failing rests for longer each time.
 
-use model::window::{Nanos, SECOND};
+use ground::window::{Nanos, SECOND};
 use serde::{Deserialize, Serialize};
 
 /// How failed nodes are taken back.

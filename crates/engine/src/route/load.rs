@@ -16,7 +16,7 @@
 //! the age of the last answer: a node that seemed ten times slower gets a request again after nine
 //! such times.
 
-use model::window::{Nanos, SECOND};
+use ground::window::{Nanos, SECOND};
 
 use super::Candidate;
 
@@ -172,7 +172,7 @@ const COUNTED_MAX: u32 = 1024;
 const REFRESH: u32 = 32;
 
 /// Recent responses as a dense histogram that forgets by halving. It is log-linear with 8 buckets
-/// per octave, so a quantile is at most an eighth too high. [`model::window::Histogram`] is exact
+/// per octave, so a quantile is at most an eighth too high. [`ground::window::Histogram`] is exact
 /// and sparse; this one costs a few nanoseconds per answer and a scan of 216 counts per quantile.
 #[derive(Clone, Debug)]
 pub struct Responses {

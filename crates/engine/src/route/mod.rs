@@ -26,7 +26,7 @@ pub use schedule::{Candidate, Policy};
 
 use std::sync::Arc;
 
-use model::window::Nanos;
+use ground::window::Nanos;
 use serde::{Deserialize, Serialize};
 
 /// Index of a node among the ring's members, which are in ascending order of their names.

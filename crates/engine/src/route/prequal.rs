@@ -17,7 +17,7 @@
 
 use std::collections::VecDeque;
 
-use model::window::{Nanos, SECOND};
+use ground::window::{Nanos, SECOND};
 
 use super::NodeId;
 

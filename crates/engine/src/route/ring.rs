@@ -18,7 +18,7 @@ use std::sync::OnceLock;
 use serde::{Deserialize, Serialize};
 
 use super::NodeId;
-use model::window::key_hash;
+use ground::window::key_hash;
 
 /// Maximum number of nodes that a key belongs to.
 pub const REPLICAS_MAX: usize = 8;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use model::window::{Finished, Nanos, Operation, Outcome, SECOND, key_hash};
+use ground::window::{Finished, Nanos, Operation, Outcome, SECOND, key_hash};
 use rand::RngExt;
 use rand_distr::{Distribution, Exp1};
 

@@ -1,6 +1,6 @@
 //! How faults begin and end, and how processes start.
 
-use model::window::Nanos;
+use ground::window::Nanos;
 
 use super::happening::{Caller, Happening};
 use super::preload::Disk;

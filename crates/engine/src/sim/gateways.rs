@@ -1,6 +1,6 @@
 //! The driver of a gateway.
 
-use model::window::Nanos;
+use ground::window::Nanos;
 
 use super::happening::{Call, Caller, ClientReply, Happening, Reader, RequestNumber};
 use super::settings::{CLIENTS, Process};

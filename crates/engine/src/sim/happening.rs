@@ -1,12 +1,13 @@
 //! The events of the simulation and their targets.
 
-use model::window::{Nanos, Outcome};
+use ground::window::{Nanos, Outcome};
 
 use super::check::Version;
 use super::settings::Process;
 use crate::node::{Asker, JobId, ReadsTold};
 use crate::route::View;
-use crate::{Etag, Key, Size, gateway, node};
+use crate::{Size, gateway, node};
+use ground::{Etag, Key};
 
 /// Number of a client's request.
 pub(super) type RequestNumber = u64;

@@ -1,6 +1,6 @@
 //! Distributions from which times and keys are drawn.
 
-use model::window::Nanos;
+use ground::window::Nanos;
 use rand::RngExt;
 use rand::rngs::SmallRng;
 use rand_distr::{Distribution, Exp1, Gamma, LogNormal, Zipf};

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use model::window::Nanos;
+use ground::window::Nanos;
 
 use super::happening::{Happening, Life};
 use super::settings::{MEMBERSHIP, Process};

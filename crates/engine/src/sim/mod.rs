@@ -42,16 +42,17 @@ pub use settings::{
 
 use std::collections::VecDeque;
 
-use model::window::{Nanos, Recorder, Window};
+use ground::window::{Nanos, Recorder, Window};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
 use crate::gateway::Gateway;
 use crate::node::Node;
-use crate::{Key, Size, gateway, node};
+use crate::{Size, gateway, node};
 use check::{Checker, Violation};
 use clients::Request;
 use gateways::GatewayProcess;
+use ground::Key;
 use happening::{Happening, Life, key_name};
 use law::Keys;
 use members::Members;

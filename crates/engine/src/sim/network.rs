@@ -1,6 +1,6 @@
 //! How messages travel between processes.
 
-use model::window::Nanos;
+use ground::window::Nanos;
 use rand::RngExt;
 
 use super::happening::{Call, Caller, ClientReply, Happening};

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use model::window::{Nanos, Outcome};
+use ground::window::{Nanos, Outcome};
 
 use super::happening::{
     Call, Caller, ClientReply, Condition, Happening, Life, Put, Reader, ReplyKind, Written, etag,
@@ -17,7 +17,8 @@ use super::slab::Slab;
 use super::{Breakage, Clock, Law, Logged, Settings, Simulation};
 use crate::gateway::{Failed, Head, Status};
 use crate::node::{Action, Answered, Event, Extent, Fetched, JobId, Node, Reply, Stages};
-use crate::{Key, Size, gateway};
+use crate::{Size, gateway};
+use ground::Key;
 
 /// A node as a process.
 pub(super) struct NodeProcess {

@@ -1,6 +1,6 @@
 //! The store behind the nodes.
 
-use model::window::{Nanos, Outcome};
+use ground::window::{Nanos, Outcome};
 use rand::RngExt;
 use rand::rngs::SmallRng;
 
@@ -12,8 +12,9 @@ use super::place::right;
 use super::settings::Process;
 use super::{ORIGIN, Settings, Simulation};
 use crate::node::{Checked, Failure, Fetched};
-use crate::origin::OriginId;
-use crate::{Key, Size, gateway, node};
+use crate::{Size, gateway, node};
+use ground::Key;
+use ground::origin::OriginId;
 
 /// A key's last version.
 #[derive(Clone, Copy)]

@@ -2,13 +2,14 @@
 
 use rand::RngExt;
 
-use model::window::Nanos;
+use ground::window::Nanos;
 
 use super::preload::unread;
 use super::{Breakage, Simulation};
+use crate::Size;
 use crate::node::{Asker, DeviceId, Event, Extent, JobId, Part, Take, Unread};
 use crate::tier::Location;
-use crate::{Key, Size};
+use ground::Key;
 
 /// A record that is being read in pieces.
 pub(super) struct InPieces {

@@ -10,7 +10,8 @@ use super::Simulation;
 use super::check::Version;
 use super::happening::Caller;
 use super::settings::Process;
-use crate::origin::{Creation, OriginId, Place, Verdict, agree, judge, yields};
+use crate::mutant::{self, Mutant};
+use ground::origin::{Creation, OriginId, Place, Verdict, agree, judge, yields};
 
 /// A version of a key in a wrong origin: its number and, unless it was deleted, its bytes.
 type WrongObject = (Version, Option<u64>);
@@ -111,7 +112,8 @@ impl Simulation {
     pub(super) fn origin_of(&mut self, node: usize) -> Option<OriginId> {
         let place = &mut self.places[node];
         if place.taken.is_none() {
-            place.taken = match judge(place.expected, place.place(), Creation::FirstStart) {
+            let compared = place.expected.filter(|_| !mutant::is(Mutant::OriginNotCompared));
+            place.taken = match judge(compared, place.place(), Creation::FirstStart) {
                 Verdict::Take(id) => Some(id),
                 Verdict::Create => {
                     place.made = Some(OriginId::new(100 + node as u128));
@@ -141,7 +143,7 @@ impl Simulation {
                 if place.taken == theirs { &mut place.agreed } else { &mut place.disagreed };
             *heard = true;
         }
-        agree(place.taken, theirs)
+        agree(place.taken, theirs) || mutant::is(Mutant::OriginOfOthersNotCompared)
     }
 
     /// A wrong origin's object of a key.

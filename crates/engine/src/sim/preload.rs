@@ -2,15 +2,16 @@
 
 use std::collections::VecDeque;
 
-use model::window::Nanos;
+use ground::window::Nanos;
 use rand::RngExt;
 use rand::rngs::SmallRng;
 
 use super::happening::key_name;
 use super::{Breakage, Simulation};
+use crate::Size;
 use crate::node::{Action, Answered, Event, Failure, Restored, Unread};
 use crate::tier::Location;
-use crate::{Key, Size};
+use ground::Key;
 
 /// The contents of a device.
 #[derive(Default)]

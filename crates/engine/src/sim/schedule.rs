@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use model::window::Nanos;
+use ground::window::Nanos;
 
 /// Happenings in order of time; those at the same time in the order in which they were scheduled.
 pub(crate) struct Schedule<T> {

@@ -8,7 +8,7 @@ mod faults;
 
 use std::sync::Arc;
 
-use model::window::{self, Nanos, Outcome, SECOND};
+use ground::window::{self, Nanos, Outcome, SECOND};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use model::window::{self, Nanos, SECOND};
+use ground::window::{self, Nanos, SECOND};
 
 use super::law::{Law, Popularity};
 use crate::route::Ring;

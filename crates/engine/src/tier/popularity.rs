@@ -14,7 +14,7 @@
 
 use std::hash::{Hash, Hasher};
 
-use model::window::{Nanos, SECOND};
+use ground::window::{Nanos, SECOND};
 
 const ROWS: usize = 4;
 

@@ -292,7 +292,7 @@ mod tests {
 
     /// A hash of which no bits are alike, from a number.
     fn hash(number: u64) -> u64 {
-        model::window::key_hash(&number.to_le_bytes())
+        ground::window::key_hash(&number.to_le_bytes())
     }
 
     /// Carries the last piece of work out first.

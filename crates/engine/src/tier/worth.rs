@@ -18,7 +18,7 @@
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 
-use model::window::Nanos;
+use ground::window::Nanos;
 
 const EXPONENT_MAX: f64 = 200.0;
 /// A sampled key with fewer decayed reads is dropped when there is no room.
@@ -253,7 +253,7 @@ impl Placement {
 
 #[cfg(test)]
 mod tests {
-    use model::window::SECOND;
+    use ground::window::SECOND;
     use rand::rngs::SmallRng;
     use rand::{RngExt, SeedableRng};
 

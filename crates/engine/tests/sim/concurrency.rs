@@ -2,7 +2,7 @@
 
 use engine::act::concurrency;
 use engine::sim::{Fault, FaultKind, Law, Popularity, Simulation};
-use model::window::SECOND;
+use ground::window::SECOND;
 
 use super::plain::Plain;
 

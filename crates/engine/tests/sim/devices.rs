@@ -1,7 +1,7 @@
 //! What devices do wrong, one at a time: each fault costs reads of the origin, and no answer is wrong.
 
 use engine::sim::{Breakage, Clock, DeviceFaults, Fault, FaultKind, Law, Popularity, Simulation};
-use model::window::{Outcome, SECOND};
+use ground::window::{Outcome, SECOND};
 
 use crate::plain::Plain;
 

@@ -6,7 +6,7 @@ use engine::node::{ClusterSettings, DeviceSettings, OriginSettings, TierSettings
 use engine::route::{Member, Ring};
 use engine::sim::{Clients, Law, Network, Origin, Popularity, Settings};
 use engine::{gateway, node};
-use model::window::{self, Nanos, Outcome, SECOND};
+use ground::window::{self, Nanos, Outcome, SECOND};
 
 pub struct Plain {
     pub nodes: usize,

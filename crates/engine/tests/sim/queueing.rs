@@ -1,9 +1,9 @@
 //! The engine's queues against queueing theory: response-time distributions within a point.
 
 use engine::sim::{Law, Popularity, Simulation};
+use ground::window::{Histogram, Outcome, SECOND, Window};
 use model::distribution::Gamma;
 use model::queue::{Mg1, erlang_c};
-use model::window::{Histogram, Outcome, SECOND, Window};
 
 use crate::plain::Plain;
 

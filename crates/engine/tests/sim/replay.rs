@@ -3,7 +3,7 @@
 use engine::Size;
 use engine::node::Node;
 use engine::sim::{Logged, Simulation, seeds};
-use model::window::SECOND;
+use ground::window::SECOND;
 
 use crate::seeds::RINGS;
 

@@ -9,7 +9,7 @@ use engine::route::{Member, Ring};
 use engine::sim::{
     Clock, Counts, Fault, FaultKind, Law, Popularity, Process, Settings, Simulation,
 };
-use model::window::{Nanos, SECOND};
+use ground::window::{Nanos, SECOND};
 
 use crate::plain::Plain;
 

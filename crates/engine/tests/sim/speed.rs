@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use engine::sim::{Law, Popularity, Simulation};
-use model::window::SECOND;
+use ground::window::SECOND;
 
 use crate::plain::Plain;
 
@@ -53,8 +53,9 @@ fn speed() {
 #[test]
 #[ignore = "prints figures: cargo test --release -p engine --test sim index -- --ignored --nocapture"]
 fn index() {
+    use engine::Size;
     use engine::node::{Action, Event, Node, Restored, RestoredSegment};
-    use engine::{Key, Size};
+    use ground::Key;
 
     const OBJECTS: u64 = 10_000_000;
     const SEGMENT: u64 = 4_000;

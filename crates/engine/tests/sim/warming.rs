@@ -6,7 +6,7 @@ use engine::gateway;
 use engine::node::{ClusterSettings, Warmed};
 use engine::route::{Member, Ring};
 use engine::sim::{Fault, FaultKind, Law, Popularity, Settings, Simulation};
-use model::window::{Nanos, Outcome, SECOND};
+use ground::window::{Nanos, Outcome, SECOND};
 
 use crate::plain::Plain;
 

@@ -12,7 +12,7 @@
 /// The generated object of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Body {
-    /// `model::window::key_hash` of the key.
+    /// `ground::window::key_hash` of the key.
     pub key: u64,
     /// The length in bytes.
     pub size: u64,

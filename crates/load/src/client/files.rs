@@ -18,7 +18,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use model::window::{Operation, key_hash};
+use ground::window::{Operation, key_hash};
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 use rustix::fs::OFlags;
 

@@ -1,6 +1,6 @@
 //! Encodes the heads of HTTP requests; those for S3-compatible stores are signed.
 
-use model::window::Operation;
+use ground::window::Operation;
 
 use super::s3::Presigner;
 

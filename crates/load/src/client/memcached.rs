@@ -7,7 +7,7 @@
 //! the requested keys, and a reply may not hold more values than keys were requested. Once a
 //! connection is warm, a request allocates nothing.
 
-use model::window::{Operation, key_hash};
+use ground::window::{Operation, key_hash};
 
 use super::Body;
 use super::reply::{NO_REPLY, Reply, ReplyError, number};

@@ -4,7 +4,7 @@
 //! the stream, and are passed on without being copied or stored. Every length is bounded; malformed
 //! replies are errors.
 
-use model::window::Outcome;
+use ground::window::Outcome;
 
 use super::{OUTCOME_HEADER, QUEUE_LENGTH_HEADER};
 

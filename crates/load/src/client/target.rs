@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::sync::Arc;
 
-use model::window::Operation;
+use ground::window::Operation;
 
 use super::files::Files;
 use super::head::Heads;

@@ -1,7 +1,7 @@
 //! A measured law: uniform pieces from a histogram, with the histogram's exact moments.
 
 use crate::error::{Error, check, not_negative, positive, time};
-use crate::window::Histogram;
+use ground::window::Histogram;
 
 use super::{Atom, Complex64, ServiceTime};
 
@@ -51,7 +51,7 @@ const NARROW: f64 = 2e-4;
 ///
 /// ```
 /// use model::distribution::{Empirical, ServiceTime};
-/// use model::window::Histogram;
+/// use ground::window::Histogram;
 /// let mut times = Histogram::default();
 /// for us in [3_900u64, 4_000, 4_100, 9_000] {
 ///     times.record(us * 1_000);

@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use crate::window::Histogram;
+use ground::window::Histogram;
 
 use super::*;
 

@@ -35,7 +35,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, check, positive};
 use crate::model_file::{Model, Parameter};
 use crate::storage::Node;
-use crate::window::{Dispersion, Operation, Outcome, Times, Window};
+use ground::window::{Dispersion, Operation, Outcome, Times, Window};
 
 use super::{Step, gather};
 

@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::model_file::{ClassParameters, Replicates};
 use crate::storage::SCV_MAX;
-use crate::window::QueueName;
+use ground::window::QueueName;
 
 use super::resample::Replicate;
 use super::sums::Sums;

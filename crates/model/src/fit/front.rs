@@ -4,7 +4,7 @@
 use crate::error::Error;
 use crate::model_file::Parameter;
 use crate::statistics::batch_means;
-use crate::window::{Operation, Outcome, Window};
+use ground::window::{Operation, Outcome, Window};
 
 /// The windows of one steady interval, on both sides of the gateways. [`front_delay`] has an
 /// example.
@@ -50,7 +50,7 @@ fn from_memory<'a>(windows: impl IntoIterator<Item = &'a Window>) -> (f64, f64) 
 ///
 /// ```
 /// use model::fit::{FrontStep, front_delay};
-/// use model::window::{Operation, Outcome, Window};
+/// use ground::window::{Operation, Outcome, Window};
 /// // Ten seconds of hits that take 0.9 ms at the clients, of which 0.5 ms at the node.
 /// let side = |queue: &str, response_ns: u64| -> Vec<Window> {
 ///     let second = |at: u64| {

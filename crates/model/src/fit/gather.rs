@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::error::Error;
-use crate::window::{Dispersion, Histogram, Operation, Outcome, QueueName, Window};
+use ground::window::{Dispersion, Histogram, Operation, Outcome, QueueName, Window};
 
 use super::saturated::{SaturatedStep, saturated_devices};
 use super::sums::{ClassSums, Counts, Sums};

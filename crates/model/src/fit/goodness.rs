@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::model_file::{FittedPoint, FittedStep, Model};
-use crate::window::QueueName;
+use ground::window::QueueName;
 
 use super::gather::{Gathered, StepData};
 

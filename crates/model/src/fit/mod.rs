@@ -42,7 +42,7 @@ use crate::model_file::{
 };
 use crate::queue::Discipline;
 use crate::storage::{SolvedQueues, WORKERS_MAX};
-use crate::window::{Histogram, Window};
+use ground::window::{Histogram, Window};
 
 pub use black_box::{BlackBox, CLASS, ServersFound, black_box};
 pub use change::{Change, Watch, WatchOptions, Watched};

@@ -1,6 +1,6 @@
 //! The sums over windows that parameters are estimated from.
 
-use crate::window::{Histogram, Operation, Outcome, Window};
+use ground::window::{Histogram, Operation, Outcome, Window};
 
 /// Sums of the services of one class of devices.
 #[derive(Clone, Copy, Debug, Default)]

@@ -2,7 +2,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Exp, Gamma, LogNormal};
 
-use crate::window::{
+use ground::window::{
     Finished, KernelDevice, Nanos, Operation, Outcome, QueueName, Recorder, Settings,
 };
 

@@ -55,7 +55,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, check, not_negative, positive};
 use crate::statistics::ratio_of_sums;
-use crate::window::{Operation, Window};
+use ground::window::{Operation, Window};
 
 pub use knee::{knee, saturation_clients};
 pub use steady::{Steady, Truncation, mser, steady};
@@ -73,7 +73,7 @@ const BATCHES_MIN: usize = 5;
 ///
 /// ```
 /// use model::laws::Quantities;
-/// use model::window::{Operation, Outcome, Window};
+/// use ground::window::{Operation, Outcome, Window};
 /// let mut window = Window::new("device/0", 0, 1, &[]);
 /// (window.length_s, window.completions, window.busy_s) = (1.0, 1, 0.005);
 /// window.times_mut(Operation::Get, Outcome::BulkDevice).service.record(5_000_000);

@@ -3,7 +3,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::*;
-use crate::window::{Finished, Nanos, Outcome, Recorder, SECOND, Settings};
+use ground::window::{Finished, Nanos, Outcome, Recorder, SECOND, Settings};
 
 /// A table of the gold numbers, or `None` (with a word why) where they are not at hand.
 #[allow(clippy::disallowed_methods)] // A test may read what it checks against.

@@ -6,7 +6,7 @@
 
 use crate::model_file::Model;
 use crate::storage::{Node, NodeAt};
-use crate::window::Histogram;
+use ground::window::Histogram;
 
 use super::state::CurvePoint;
 

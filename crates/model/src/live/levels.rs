@@ -8,7 +8,7 @@
 
 use crate::fit::Step;
 use crate::statistics::quantile;
-use crate::window::Window;
+use ground::window::Window;
 
 use super::client_of;
 
@@ -118,7 +118,7 @@ mod tests {
     use rand_distr::{Distribution, Poisson};
 
     use super::*;
-    use crate::window::QueueName;
+    use ground::window::QueueName;
 
     fn windows(rates: &[f64], seed: u64) -> Vec<Window> {
         let mut random = StdRng::seed_from_u64(seed);

@@ -48,7 +48,7 @@ use std::sync::Arc;
 use crate::error::Error;
 use crate::fit::{self, Change, Step, Watch, WatchOptions};
 use crate::model_file::{Model, Parameter};
-use crate::window::{Histogram, Outcome, QueueName, Window};
+use ground::window::{Histogram, Outcome, QueueName, Window};
 
 pub use forecast::{Forecast, Forecaster};
 pub use score::{Scored, Summary};
@@ -75,7 +75,7 @@ type Interval = Vec<Window>;
 ///
 /// ```
 /// use model::live::{Live, Method, Settings};
-/// use model::window::{QueueName, Window};
+/// use ground::window::{QueueName, Window};
 /// let mut live = Live::new(Settings::default())?;
 /// let mut window = Window::new(&QueueName::Gateway.to_string(), 0, 0, &[50.0]);
 /// window.length_s = 1.0;
@@ -549,7 +549,7 @@ fn within_of(windows: &[&Window], t_s: f64) -> (u64, u64) {
 fn measured_of(windows: &[&Window], responses: &Histogram, t_s: f64) -> Measured {
     let (within, requests) = within_of(windows, t_s);
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
-    let mut dispersion = crate::window::Dispersion::default();
+    let mut dispersion = ground::window::Dispersion::default();
     for window in windows {
         dispersion.merge(&window.dispersion);
         for times in &window.times {

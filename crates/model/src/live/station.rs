@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::distribution::Empirical;
 use crate::queue::{Mg1, erlang_c};
-use crate::window::{Histogram, Window};
+use ground::window::{Histogram, Window};
 
 /// If the newest windows contain at least this number of services, only these determine the service
 /// times: a queue's servers may have become faster (a shard gained a layer).

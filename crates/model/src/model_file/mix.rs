@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::distribution::{Empirical, Piece};
 use crate::error::{Error, check, positive};
-use crate::window::Operation;
+use ground::window::Operation;
 
 use super::{ClassParameters, Draw, Law, Model, Parameter};
 

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, check, not_negative, positive};
 use crate::storage::Popularity;
-use crate::window::Outcome;
+use ground::window::Outcome;
 
 use super::curves::Curves;
 

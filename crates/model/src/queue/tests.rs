@@ -9,7 +9,7 @@ use crate::distribution::{
 };
 use crate::gold::json as gold;
 use crate::statistics::batch_means;
-use crate::window::Histogram;
+use ground::window::Histogram;
 
 use super::*;
 

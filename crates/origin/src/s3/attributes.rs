@@ -8,7 +8,7 @@
 
 use std::borrow::Cow;
 
-use engine::Etag;
+use ground::Etag;
 use object_store::{Attribute, ObjectMeta};
 use percent_encoding::{AsciiSet, percent_decode_str, utf8_percent_encode};
 

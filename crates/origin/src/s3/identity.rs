@@ -9,7 +9,7 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use engine::origin::{OriginId, Place, Refusal, Verdict};
+use ground::origin::{OriginId, Place, Refusal, Verdict};
 use object_store::path::Path;
 use object_store::{ObjectStore, PutMode, PutOptions, UpdateVersion};
 use tracing::warn;

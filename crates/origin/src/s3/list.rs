@@ -9,8 +9,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use engine::Key;
 use futures_util::{StreamExt, TryStreamExt, stream};
+use ground::Key;
 use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::path::Path;
 use serde::Deserialize;

@@ -25,10 +25,10 @@ use std::time::{Duration, Instant};
 use ::http::header::{HeaderValue, IF_MATCH};
 use anyhow::{Context, bail};
 use bytes::Bytes;
-use engine::Key;
-use engine::origin::OriginId;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
+use ground::Key;
+use ground::origin::OriginId;
 use object_store::aws::{AmazonS3, AmazonS3Builder};
 use object_store::path::Path;
 use object_store::{

@@ -375,7 +375,7 @@ impl Thread {
     pub(super) fn ask(
         &mut self,
         (client, request): (u64, RequestId),
-        (operation, recorded): (Operation, model::window::Operation),
+        (operation, recorded): (Operation, ground::window::Operation),
         (keys, bytes): (Keys, usize),
         arrived: Option<Arrived<'_>>,
     ) {

@@ -3,7 +3,7 @@
 //! A law that holds over a part of a step says nothing about the rest, and a run without windows
 //! has no law to break. Both would pass, so both are findings of their own.
 
-use model::window::{QueueName, Window};
+use ground::window::{QueueName, Window};
 
 use crate::objective::digits;
 use crate::steps::run_name;

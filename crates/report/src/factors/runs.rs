@@ -5,8 +5,8 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
+use ground::window::{Histogram, Outcome, Window};
 use model::design::Run;
-use model::window::{Histogram, Outcome, Window};
 
 use crate::steps::{Observed, Selection, difference};
 use record::{RunFolder, Step};

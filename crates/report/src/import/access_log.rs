@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::io::{BufRead, Read};
 use std::path::Path;
 
-use model::window::{Nanos, Operation, Outcome, QueueName, key_hash};
+use ground::window::{Nanos, Operation, Outcome, QueueName, key_hash};
 
 use super::collector::{Collector, Request, WINDOWS_MAX};
 use super::error::Error;

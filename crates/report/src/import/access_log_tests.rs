@@ -1,6 +1,6 @@
 //! Tests of the access log's reader.
 
-use model::window::SECOND;
+use ground::window::SECOND;
 use proptest::prelude::*;
 
 use super::*;

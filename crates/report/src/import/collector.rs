@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use model::window::{Dispersion, Nanos, Operation, Outcome, QueueName, SECOND, Window};
+use ground::window::{Dispersion, Nanos, Operation, Outcome, QueueName, SECOND, Window};
 
 /// The largest number of windows of a queue.
 pub(super) const WINDOWS_MAX: u64 = 100_000;

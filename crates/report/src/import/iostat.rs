@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use model::window::{
+use ground::window::{
     KernelDevice, Nanos, Operation, Outcome, QueueName, SECOND, ServiceByNumber, Times, Window,
 };
 use serde_json::Value;

@@ -23,7 +23,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use model::window::{Histogram, Operation, Outcome, QueueName, SECOND, Settings, Times, Window};
+use ground::window::{Histogram, Operation, Outcome, QueueName, SECOND, Settings, Times, Window};
 use serde::Serialize;
 
 use record::{FORMAT, Generator, Machine, Run, RunWriter, Step, zst};

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use model::window::{Nanos, Operation, Outcome, QueueName, SECOND, Window};
+use ground::window::{Nanos, Operation, Outcome, QueueName, SECOND, Window};
 use serde::Deserialize;
 
 use super::collector::WINDOWS_MAX;

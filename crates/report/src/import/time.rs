@@ -2,7 +2,7 @@
 //! resolution.
 
 use chrono::{DateTime, NaiveDateTime};
-use model::window::{Nanos, SECOND};
+use ground::window::{Nanos, SECOND};
 
 /// A moment or a duration, and the number of decimals of a second it was written with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -145,7 +145,7 @@ impl CurvesFile {
 mod tests {
     use engine::node::TierSettings;
     use engine::tier::Eviction;
-    use model::window::SECOND;
+    use ground::window::SECOND;
 
     use super::super::Recorded;
     use super::*;

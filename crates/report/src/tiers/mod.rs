@@ -20,10 +20,10 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 pub use curves::CurvesFile;
-use engine::Key;
 use engine::node::TierSettings;
 use engine::tier::{Eviction, Memory, record_bytes};
-use model::window::{Nanos, Outcome, SECOND};
+use ground::Key;
+use ground::window::{Nanos, Outcome, SECOND};
 use world::{Disk, MemoryTier, World};
 
 /// Classes of keys by their number of requests: powers of two.

@@ -7,13 +7,14 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
+use engine::Size;
 use engine::node::{
     Action, Asker, DeviceSettings, Event, Fetched, Node, OriginSettings, Reply, RequestId,
     Settings, Take, TierSettings, Tiers,
 };
 use engine::tier::Eviction;
-use engine::{Key, Size};
-use model::window::{self, Nanos, Outcome, SECOND};
+use ground::Key;
+use ground::window::{self, Nanos, Outcome, SECOND};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 

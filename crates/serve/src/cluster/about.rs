@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use engine::node::Warmed;
-use engine::origin::OriginId;
 use engine::route::NodeId;
 use futures_util::future::join_all;
+use ground::origin::OriginId;
 use http::{Method, Response, StatusCode};
 use serde::{Deserialize, Serialize};
 

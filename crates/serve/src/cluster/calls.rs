@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use engine::Key;
 use engine::node::{Action, Answered, Event, Failure, ReadsTold};
 use engine::route::NodeId;
+use ground::Key;
+use ground::window::Nanos;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
-use model::window::Nanos;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
 use super::{OFFERS_MAX, Peers, count};

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use engine::node::{Asker, Event, ReadsTold};
 use engine::route::NodeId;
+use ground::window::Nanos;
 use http::header::ALLOW;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
-use model::window::Nanos;
 
 use super::Peers;
 use crate::Shared;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use model::window::Nanos;
+use ground::window::Nanos;
 use serde::Serialize;
 use tracing::warn;
 

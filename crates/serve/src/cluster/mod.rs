@@ -18,10 +18,10 @@ use std::time::Duration;
 
 use engine::node::{ClusterSettings, PeerStatus, Warmed};
 use engine::route::{NodeId, PLACEMENT};
+use ground::window::{Nanos, key_hash};
 use http::HeaderName;
 use http::Response;
 use http::header::{AUTHORIZATION, HeaderValue};
-use model::window::{Nanos, key_hash};
 use origin::IdentityRecord;
 use serde::Serialize;
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use engine::act::concurrency;
 use engine::gateway::{self, Hedge, Spread};
 use engine::route::{self, NodeId, Policy, REPLICAS_MAX, Ring, health};
-use model::window::{self, Nanos};
+use ground::window::{self, Nanos};
 use origin::{Checks, Secret, Size, section};
 use serde::{Deserialize, Serialize};
 

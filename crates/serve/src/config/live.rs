@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use engine::act;
+use ground::window::Nanos;
 use model::live;
-use model::window::Nanos;
 use origin::{Checks, section};
 
 section! {

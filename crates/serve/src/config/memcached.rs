@@ -8,7 +8,7 @@ use engine::pool::{
     self, Distribution, Hash, Ketama, MultiGet, OnFailure, PoolSettings, Routing, Server,
 };
 use engine::route::{Policy, health};
-use model::window::{self, Nanos};
+use ground::window::{self, Nanos};
 use origin::{Checks, Size, section};
 use serde::{Deserialize, Serialize};
 

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use engine::tier::Eviction;
-use model::window::Nanos;
+use ground::window::Nanos;
 use origin::{Checks, Secret, Size, section};
 use serde::{Deserialize, Serialize};
 

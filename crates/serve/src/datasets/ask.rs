@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use anyhow::{Context, bail, ensure};
-use model::window::Operation;
+use ground::window::Operation;
 use serde::{Deserialize, Serialize};
 use shard::Text;
 use shard::query::{Condition, Pattern, Query, Test};

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use dataset::part::Run;
 use engine::question::{Action, Answered, Event, Failed, Kind, Question, Settings};
-use model::window::Nanos;
+use ground::window::Nanos;
 use record::clock;
 
 use super::ask::{Answer, Ask, PAGE_BYTES_MAX, Page};

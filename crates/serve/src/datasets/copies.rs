@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use engine::act::replicas::Leases;
 use engine::dataset::Event;
+use ground::window::{Nanos, key_hash};
 use http::{Method, StatusCode};
-use model::window::{Nanos, key_hash};
 use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 

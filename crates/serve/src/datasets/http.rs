@@ -12,11 +12,11 @@ use bytes::Bytes;
 use engine::dataset::{Serves, serves};
 use engine::node::Stages;
 use engine::question::Failed;
+use ground::window::{Nanos, Operation, Outcome};
 use http::header::{ALLOW, CONTENT_LENGTH, HeaderMap, HeaderValue, RETRY_AFTER};
 use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use model::window::{Nanos, Operation, Outcome};
 use serde::Serialize;
 use serde_json::json;
 

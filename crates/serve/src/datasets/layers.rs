@@ -25,7 +25,7 @@ use engine::act::{Effect, Knob, Proposal, Status};
 use engine::layers::fill::Filler;
 use engine::layers::mix::Layer;
 use engine::layers::{Change, Manager, Settings, Shard as Observed, ShardId, Why, relieved};
-use model::window::Nanos;
+use ground::window::Nanos;
 use serde::{Deserialize, Serialize};
 use shard::Text;
 use shard::layers::{Array, Budget, Layers as OfShard};

@@ -21,9 +21,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use engine::Key;
 use engine::dataset::{Lookup, Lookups};
-use model::window::{self, Nanos, Operation, Window};
+use ground::Key;
+use ground::window::{self, Nanos, Operation, Window};
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 use tracing::{info, warn};

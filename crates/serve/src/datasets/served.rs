@@ -11,10 +11,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, bail};
 use arc_swap::ArcSwapOption;
-use engine::Key;
 pub use engine::dataset::Changed;
 use engine::dataset::{Event, Token};
-use model::window::{Nanos, QueueName, Settings, Window};
+use ground::Key;
+use ground::window::{Nanos, QueueName, Settings, Window};
 use serde::Serialize;
 use tokio::sync::oneshot;
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine::Etag;
+use ground::Etag;
 use shard::query::Query;
 use shard::record::{Format, Schema};
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use engine::node::Stages;
 use engine::queue::{Queue, Started};
-use model::window::{Finished, Nanos, Operation, Outcome, Settings, Window};
+use ground::window::{Finished, Nanos, Operation, Outcome, Settings, Window};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 

@@ -5,7 +5,7 @@
 //! with the bytes that exist.
 
 use engine::tier::Location;
-use engine::{Etag, Key};
+use ground::{Etag, Key};
 use origin::Metadata;
 
 use super::record::Record;

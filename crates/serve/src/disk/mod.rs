@@ -35,10 +35,10 @@ use std::thread::JoinHandle;
 
 use anyhow::Context;
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use engine::Key;
 use engine::node::{DeviceId, DeviceSettings, Event, Extent, Failure, JobId, Restored, Unread};
 use engine::tier::Location;
-use model::window::Nanos;
+use ground::Key;
+use ground::window::Nanos;
 use origin::{IdentityRecord, KEY_BYTES_MAX};
 use tracing::{error, warn};
 

@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use model::window::{Histogram, Nanos};
+use ground::window::{Histogram, Nanos};
 use serde::Serialize;
 
 use record::clock;

@@ -5,9 +5,9 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Weak};
 
-use engine::Key;
 use engine::node::Restored;
 use engine::tier::Location;
+use ground::Key;
 use origin::marker::Unclaimed;
 use rustix::fs::{Advice, fadvise};
 use thiserror::Error;

@@ -1,7 +1,7 @@
 //! The service times of an emulated device: how long it holds each read.
 
 use anyhow::{Context, ensure};
-use model::window::Nanos;
+use ground::window::Nanos;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Exp, Gamma, LogNormal};

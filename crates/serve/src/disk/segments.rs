@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use engine::Key;
 use engine::node::{Failure, Unread};
 use engine::tier::Location;
+use ground::Key;
 use tracing::warn;
 
 use super::block::BlockDevice;

@@ -245,9 +245,10 @@ mod tests {
     use std::time::Duration;
 
     use bytes::Bytes;
+    use engine::Payload;
     use engine::node::{Event, Extent};
     use engine::tier::{Location, record_bytes};
-    use engine::{Key, Payload};
+    use ground::Key;
     use origin::{Attributes, Metadata};
 
     use super::*;

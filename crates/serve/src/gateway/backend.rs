@@ -7,7 +7,7 @@
 use engine::gateway::{Failed, Head};
 use engine::node::HotDirectory;
 use engine::route::NodeId;
-use model::window::Nanos;
+use ground::window::Nanos;
 
 /// A server's reply, as far as the driver needs it.
 pub trait Reply: Send {

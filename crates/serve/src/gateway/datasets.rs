@@ -16,10 +16,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use engine::question::{Failed, Question};
+use ground::window::{Nanos, Outcome};
 use http::header::{HeaderName, HeaderValue};
 use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
-use model::window::{Nanos, Outcome};
 use serde_json::{Value, json};
 
 use super::super::datasets::ask::{Answer, Ask, LOG, Page};

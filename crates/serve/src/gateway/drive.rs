@@ -17,7 +17,7 @@ use engine::gateway::{
 };
 use engine::invariant::Invariants;
 use engine::route::NodeId;
-use model::window::{Nanos, Window};
+use ground::window::{Nanos, Window};
 use tokio::sync::Notify;
 
 use record::clock;

@@ -26,17 +26,17 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::Key;
 use engine::gateway::{self, Refusal};
 use engine::invariant::Invariants;
 use engine::node::Stages;
+use ground::Key;
+use ground::window::{self, Nanos, Operation, QueueName, Window};
 use http::header::{
     CONNECTION, CONTENT_LENGTH, CONTENT_RANGE, DATE, HeaderMap, HeaderName, HeaderValue,
     RETRY_AFTER, TRANSFER_ENCODING,
 };
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
-use model::window::{self, Nanos, Operation, QueueName, Window};
 use origin::{IdentityRecord, Origin};
 use record::clock;
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use engine::gateway::{Action, AttemptId, Event, Failed, Head, Operation, RequestId};
-use model::window::Nanos;
+use ground::window::Nanos;
 use record::clock;
 
 use super::backend::Backend;
@@ -27,7 +27,7 @@ impl<B: Backend> Pending<B> {
     /// Tells the engine of a request that came at the first of the two times and waits until the second.
     pub fn begin(
         router: &Arc<Router<B>>,
-        key: &engine::Key,
+        key: &ground::Key,
         operation: Operation,
         (now, deadline): (Nanos, Nanos),
     ) -> Pending<B> {

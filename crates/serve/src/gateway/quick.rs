@@ -7,15 +7,15 @@
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use engine::Key;
 use engine::gateway::{Action, AttemptId, Head, Operation, Status};
 use engine::node::Stages;
 use engine::route::NodeId;
+use ground::Key;
+use ground::window::{self, Outcome};
 use http::header::{
     CONNECTION, CONTENT_LENGTH, DATE, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING,
 };
 use http::{Method, Request};
-use model::window::{self, Outcome};
 use record::clock;
 
 use super::nodes::Nodes;

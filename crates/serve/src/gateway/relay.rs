@@ -40,7 +40,7 @@ pub struct Relay {
 
 /// The object version of a body, and the offset after the body's last byte.
 struct Rest {
-    key: engine::Key,
+    key: ground::Key,
     path: String,
     etag: HeaderValue,
     end: u64,

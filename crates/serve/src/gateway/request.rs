@@ -1,12 +1,12 @@
 //! A client's request in the form that is sent to nodes.
 
-use engine::Key;
+use ground::Key;
+use ground::window::Nanos;
 use http::header::{
     CONTENT_ENCODING, CONTENT_RANGE, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, IF_MATCH,
     IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, RANGE,
 };
 use http::{Method, StatusCode};
-use model::window::Nanos;
 
 use super::super::headers;
 use super::super::http::Problem;

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use engine::Key;
 use engine::gateway::{Action, AttemptId, Event, Failed, Operation, Refusal, Settings, Status};
 use engine::route::{NodeId, View};
-use model::window::Nanos;
+use ground::Key;
+use ground::window::Nanos;
 use record::clock;
 use tokio::runtime::Handle;
 use tracing::{info, warn};

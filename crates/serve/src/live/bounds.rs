@@ -7,8 +7,8 @@
 
 use engine::act::{Effect, Knob, Proposal, Status};
 use engine::node::Event;
+use ground::window::QueueName;
 use model::live::Station;
-use model::window::QueueName;
 use record::clock;
 
 use super::{Loop, lock};

@@ -26,8 +26,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use engine::act::copies::Copies;
 use engine::act::{Entry, Governor, Knob, Mode, Proposal, Status};
+use ground::window::{Nanos, Window};
 use model::live::{Live, State, Station};
-use model::window::{Nanos, Window};
 use record::clock;
 use serde::Serialize;
 use tracing::{info, warn};

@@ -10,7 +10,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use model::window::{QueueName, Window};
+use ground::window::{QueueName, Window};
 use serde::{Deserialize, Serialize};
 
 use super::{Loop, lock};

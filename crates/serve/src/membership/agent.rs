@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use engine::route::{NodeId, Ring};
-use model::window::Nanos;
+use ground::window::Nanos;
 use record::clock;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tracing::{info, warn};

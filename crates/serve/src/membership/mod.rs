@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use engine::route::{NodeId, Ring, View};
-use model::window::Nanos;
+use ground::window::Nanos;
 use record::clock;
 use serde::Serialize;
 use tokio::sync::{mpsc, oneshot, watch};

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use ground::window::Nanos;
 use http::Method;
-use model::window::Nanos;
 use record::clock;
 use tokio::sync::Notify;
 

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use model::window::{Nanos, SECOND};
+use ground::window::{Nanos, SECOND};
 
 struct Written {
     text: String,

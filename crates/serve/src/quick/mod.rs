@@ -21,8 +21,8 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use ground::window::{Nanos, Operation, Outcome};
 use http::header::HeaderMap;
-use model::window::{Nanos, Operation, Outcome};
 use record::clock;
 
 pub use date::add_date;

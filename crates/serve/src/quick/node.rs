@@ -8,10 +8,10 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine::Key;
 use engine::node::{Asker, Reply, Take};
+use ground::Key;
+use ground::window::{Operation, Outcome};
 use http::header::HeaderMap;
-use model::window::{Operation, Outcome};
 use record::clock;
 use tokio::time::{Sleep, sleep};
 

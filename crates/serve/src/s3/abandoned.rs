@@ -90,7 +90,7 @@ async fn clean(origin: &Arc<dyn Origin>, before_unix_us: u64) -> Result<usize, E
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use engine::Key;
+    use ground::Key;
     use origin::{Attributes, Folder, Sharing, Whole};
 
     use super::*;

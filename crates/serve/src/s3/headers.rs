@@ -5,13 +5,13 @@
 //! of ours get the suffix `-1`: 32 digits alone are taken for an MD5 by some clients, which would then refuse
 //! what they read.
 
+use ground::window::Outcome;
 use http::header::{
     ACCEPT_RANGES, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE,
     CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, EXPIRES, HeaderMap, HeaderName, HeaderValue,
     IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, LAST_MODIFIED,
     RANGE, X_CONTENT_TYPE_OPTIONS,
 };
-use model::window::Outcome;
 use origin::Metadata;
 use s3s::dto::Checksum;
 use s3s::{S3Error, S3ErrorCode, S3Result};

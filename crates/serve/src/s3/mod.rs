@@ -37,11 +37,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use engine::Key;
+use ground::Key;
+use ground::window::{Operation, Outcome};
 use http::header::{CONTENT_LENGTH, HeaderMap, HeaderValue, RETRY_AFTER};
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
-use model::window::{Operation, Outcome};
 use origin::{KEY_BYTES_MAX, Origin};
 use record::clock;
 use s3s::config::{S3Config, StaticConfigProvider};

@@ -13,8 +13,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD as BASE64;
 use bytes::Bytes;
-use engine::Key;
 use futures_util::{StreamExt, stream};
+use ground::Key;
 use http::header::{CONTENT_LENGTH, CONTENT_RANGE, HOST, HeaderMap, HeaderName, HeaderValue};
 use origin::{Attributes, BoxFuture, Chunks, Error, Listed, Metadata, Origin, Whole};
 use s3s::dto::{

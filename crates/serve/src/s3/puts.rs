@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engine::Key;
+use ground::Key;
 use http::header::{CONTENT_LENGTH, ETAG, HeaderMap, HeaderName, HeaderValue, IF_MATCH};
 use http::{Method, Request, Response};
 use hyper::body::Incoming;

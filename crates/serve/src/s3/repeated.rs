@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use engine::Key;
+use ground::Key;
 use http::{HeaderMap, Method};
 use ring::digest;
 use s3s::dto::{CompletedPart, ETag};

@@ -7,7 +7,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use engine::Key;
+use ground::Key;
 use http::Method;
 use http::header::{ETAG, HeaderMap, HeaderValue, IF_MATCH};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};

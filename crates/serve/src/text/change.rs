@@ -4,8 +4,8 @@
 use std::borrow::Cow;
 
 use engine::node::Event;
+use ground::window::Operation;
 use memcached::{Request, Verb};
-use model::window::Operation;
 use record::clock;
 
 use super::store::{self, Mode, Stored};

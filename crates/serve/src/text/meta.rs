@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
+use ground::window::Operation;
 use memcached::Request;
-use model::window::Operation;
 
 use super::store::{Mode, Stored, cas_of, expires, flags};
 use super::{Session, unix_s};

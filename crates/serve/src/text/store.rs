@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 use engine::node::Event;
+use ground::window::{Operation, Outcome};
 use http::header::{HeaderMap, HeaderValue, IF_MATCH, IF_NONE_MATCH};
 use http::{HeaderName, Method, StatusCode};
 use memcached::{Drops, Request, Verb};
-use model::window::{Operation, Outcome};
 use origin::{Attributes, Metadata};
 use record::clock;
 

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use model::window::{Histogram, Nanos};
+use ground::window::{Histogram, Nanos};
 use serde::Serialize;
 
 use crate::law::Law;

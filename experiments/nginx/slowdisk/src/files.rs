@@ -15,7 +15,7 @@ use fuser::{
     KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyEntry,
     ReplyOpen, Request,
 };
-use model::window::{Histogram, Nanos};
+use ground::window::{Histogram, Nanos};
 
 use crate::clock;
 use crate::disk::Disk;

@@ -1,7 +1,7 @@
 //! How long a disk takes for a read.
 
 use anyhow::{Context, ensure};
-use model::window::Nanos;
+use ground::window::Nanos;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use rand_distr::{Distribution, Exp, Gamma, LogNormal};

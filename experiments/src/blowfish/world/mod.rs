@@ -16,7 +16,7 @@ use engine::layers::fill::Filler;
 use engine::layers::replicas::Replicas;
 use engine::layers::{Manager, Settings};
 use engine::route::{Candidate, Load, Policy, SplitMix64};
-use model::window::{Histogram, Nanos};
+use ground::window::{Histogram, Nanos};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Exp1};

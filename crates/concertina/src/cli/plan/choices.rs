@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, bail};
+use ground::window::Outcome;
 use model::plan::{Catalogue, Choices, Curves, DeviceChoice, Memory, SizeLaw, SizedCurves};
 use model::storage::Popularity;
-use model::window::Outcome;
 use serde::Deserialize;
 
 /// The contents of the file, before validation; docs/plan.md describes it.

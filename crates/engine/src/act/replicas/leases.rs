@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use model::window::{Nanos, SECOND};
+use ground::window::{Nanos, SECOND};
 
 use crate::layers::ShardId;
 use crate::mutant::{Mutant, is};

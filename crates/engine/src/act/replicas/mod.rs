@@ -26,7 +26,7 @@ mod world;
 
 use std::collections::BTreeMap;
 
-use model::window::{Nanos, SECOND};
+use ground::window::{Nanos, SECOND};
 
 use crate::layers::replicas::{Replicas, Replicated, Resize};
 use crate::layers::{self, SettingsError, ShardId, relieved};

@@ -8,7 +8,7 @@ mod store;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use model::window::{Nanos, SECOND};
+use ground::window::{Nanos, SECOND};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 

@@ -40,7 +40,7 @@ pub enum Request {
     PutChunk(Name, Chunk),
     PutShard(Name, Arc<[Record]>),
     Replace {
-        over: crate::Etag,
+        over: ground::Etag,
         listed: Listed,
     },
     /// Of a seal, or of a chunk that was put too late.

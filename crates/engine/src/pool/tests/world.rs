@@ -13,7 +13,7 @@ use rand::{RngExt as _, SeedableRng as _};
 
 use super::super::copies::COPIES_MAX;
 use super::*;
-use model::window::Nanos;
+use ground::window::Nanos;
 
 const KEYS: u64 = 6;
 const US: Nanos = 1000;

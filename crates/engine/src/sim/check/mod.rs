@@ -17,7 +17,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use model::window::Nanos;
+use ground::window::Nanos;
 
 /// A key's number.
 pub type KeyNumber = u32;

@@ -1,6 +1,6 @@
 //! The faults of a seed.
 
-use model::window::Nanos;
+use ground::window::Nanos;
 use rand::RngExt;
 use rand::rngs::SmallRng;
 

@@ -9,7 +9,7 @@ mod s3_fifo;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Key;
+use ground::Key;
 use lru::Lru;
 use s3_fifo::S3Fifo;
 

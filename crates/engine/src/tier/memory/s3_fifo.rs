@@ -10,7 +10,7 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, BuildHasherDefault};
 
 use super::ENTRY_OVERHEAD_BYTES;
-use crate::Key;
+use ground::Key;
 
 /// Hashes with fixed keys, so that a replay takes the same steps. (Nothing iterates in hash order.)
 type Hasher = BuildHasherDefault<std::hash::DefaultHasher>;

@@ -6,7 +6,7 @@
 //! keeps those of its shards. So the caller may carry the pieces out in as many threads as it has,
 //! and the result is the same.
 
-use model::window::key_hash;
+use ground::window::key_hash;
 use serde::{Deserialize, Serialize};
 
 use super::{ENTRY_BYTES, Item, Layout, Packed, SHARD_MAX, Table, length_class, rest_of, spare};

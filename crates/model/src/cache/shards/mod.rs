@@ -110,7 +110,7 @@ impl Shards {
     }
 
     /// For a stream of which only a part `rate` of the *keys* is pushed, such as
-    /// [`crate::window::Sample`]s (1/64 of the keys). Pass the number of requests to
+    /// [`ground::window::Sample`]s (1/64 of the keys). Pass the number of requests to
     /// [`Shards::curve_of`].
     pub fn sampled_before(mut self, rate: f64) -> Result<Self, Error> {
         self.pushed = check("the part of the keys that is pushed", rate, 1e-9..=1.0, "1e-9 to 1")?;

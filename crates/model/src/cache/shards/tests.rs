@@ -7,7 +7,7 @@ use rand::rngs::StdRng;
 use rand_distr::{Distribution, Zipf};
 
 use super::curve::{bucket, range};
-use crate::window::key_hash;
+use ground::window::key_hash;
 
 use super::*;
 use crate::cache::{Cache, Catalogue, Eviction};
@@ -205,7 +205,7 @@ fn a_stream_sampled_before_is_scaled_twice() {
     let stream = zipf_stream(20_000, 0.8, 80_000, 2);
     let exact = pushed(Shards::exact(), &stream).curve().unwrap();
     // One key in 8, as a node's samples are: by hash.
-    let some = stream.iter().filter(|(key, _)| crate::window::is_sampled(mixed(!key), 8));
+    let some = stream.iter().filter(|(key, _)| ground::window::is_sampled(mixed(!key), 8));
     let some: Vec<(u64, u64)> = some.copied().collect();
     let shards = pushed(Shards::fixed_rate(0.5).unwrap().sampled_before(0.125).unwrap(), &some);
     assert!((shards.rate() - 1.0 / 16.0).abs() < 1e-12);

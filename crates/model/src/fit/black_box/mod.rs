@@ -37,7 +37,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, check};
 use crate::model_file::Model;
-use crate::window::{Dispersion, Histogram, Outcome, Window};
+use ground::window::{Dispersion, Histogram, Outcome, Window};
 
 use super::gather::{block_index, blocks_of};
 use super::resample::{draw, repetitions};

@@ -3,7 +3,7 @@
 use crate::distribution::{Empirical, Piece, ServiceTime};
 use crate::error::Error;
 use crate::queue::MgmLoads;
-use crate::window::Histogram;
+use ground::window::Histogram;
 
 use super::{All, Drawn, GRID, Sums, between, dot};
 

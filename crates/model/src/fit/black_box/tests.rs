@@ -126,7 +126,7 @@ fn hits_that_are_named_are_not_served() {
         window.completions += n;
         let objectives = window.objectives_ms.len();
         let mut hits =
-            crate::window::Times::new(crate::window::Operation::Get, Outcome::Memory, objectives);
+            ground::window::Times::new(ground::window::Operation::Get, Outcome::Memory, objectives);
         (0..n).for_each(|_| hits.response.record(90_000 + random.random_range(0..20_000)));
         hits.within = vec![n; objectives];
         window.times.push(hits);

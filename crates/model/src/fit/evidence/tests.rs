@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use crate::fit::tests::{Simulated, laws, simulated};
 use crate::fit::{Options, Step, fit};
-use crate::window::Histogram;
+use ground::window::Histogram;
 
 use super::*;
 
@@ -57,7 +57,7 @@ fn throughput_at_saturation_tells_the_pause_that_services_do_not() {
 fn coarse(mut step: Step, seed: u64) -> Step {
     let mut state = seed;
     for window in step.devices.iter_mut().flatten() {
-        state = crate::window::key_hash(&state.to_le_bytes());
+        state = ground::window::key_hash(&state.to_le_bytes());
         let noise = 0.8 + 0.4 * (state >> 11) as f64 / (1u64 << 53) as f64;
         for times in &mut window.times {
             let (n, mean) = (times.service.count(), times.service.mean_s() * noise);

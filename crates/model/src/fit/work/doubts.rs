@@ -3,7 +3,7 @@
 
 use crate::fit::Step;
 use crate::model_file::Hypothesis;
-use crate::window::Outcome;
+use ground::window::Outcome;
 
 use super::search::{Search, Sums};
 use super::spells::{Spells, alike, spread_by_met};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::distribution::{Empirical, ServiceTime};
 use crate::model_file::{Law, Parameter, RequestKind, SAME_MIX, size_class};
 use crate::statistics::student_95;
-use crate::window::{Histogram, Operation};
+use ground::window::{Histogram, Operation};
 
 use super::search::Search;
 

@@ -9,7 +9,7 @@ use rand_distr::StandardNormal;
 
 use crate::error::{Error, check};
 use crate::queue::Discipline;
-use crate::window::{Operation, Outcome};
+use ground::window::{Operation, Outcome};
 
 use super::Times;
 use super::lines::Partition;

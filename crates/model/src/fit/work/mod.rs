@@ -62,7 +62,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, check};
 use crate::model_file::{Hypothesis, Model};
 use crate::queue::Discipline;
-use crate::window::{Operation, Outcome};
+use ground::window::{Operation, Outcome};
 
 use super::{Options, ServersFound, Step};
 use line::{Kind, Line};

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::distribution::Piece;
 use crate::error::{Error, check, positive};
 use crate::model_file::Model;
-use crate::window::{Operation, Outcome};
+use ground::window::{Operation, Outcome};
 
 use super::bypass;
 use super::line::{Kind, Line};

@@ -12,7 +12,7 @@ use crate::model_file::{
 };
 use crate::queue::Discipline;
 use crate::storage::SolvedQueues;
-use crate::window::Histogram;
+use ground::window::Histogram;
 
 use super::super::black_box::{self, CLASS};
 use super::super::resample::{draw, repetitions};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use engine::act::Knob;
 use engine::layers::Shard as Observed;
-use model::window::Nanos;
+use ground::window::Nanos;
 
 use super::super::copies::Copies;
 use super::{Candidate, Layers, State};

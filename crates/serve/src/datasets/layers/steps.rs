@@ -6,7 +6,7 @@ use std::fmt;
 
 use engine::layers::mix::{Layer, Mix, Work};
 use engine::layers::regions::{Chosen, Heat};
-use model::window::Nanos;
+use ground::window::Nanos;
 use shard::Text;
 use shard::index::{self, Index};
 use shard::layers::{Array, Layers, Rates, Regions};
@@ -220,7 +220,7 @@ pub(super) fn drop_layer(layers: &Layers, layer: Layer) {
 
 #[cfg(test)]
 mod tests {
-    use model::window::SECOND;
+    use ground::window::SECOND;
     use shard::index::Options;
     use shard::layers::{TextBuild, TextOptions};
 

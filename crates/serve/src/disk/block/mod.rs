@@ -24,9 +24,9 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use engine::Key;
 use engine::node::Restored;
 use engine::tier::Location;
+use ground::Key;
 use rustix::fs::{Advice, fadvise};
 use tracing::{info, warn};
 

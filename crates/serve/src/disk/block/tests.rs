@@ -6,8 +6,9 @@ use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
+use engine::Payload;
 use engine::tier::record_bytes;
-use engine::{Key, Payload};
+use ground::Key;
 use origin::{Attributes, Metadata};
 use proptest::prelude::*;
 

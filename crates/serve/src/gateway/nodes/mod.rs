@@ -13,8 +13,8 @@ use std::time::Duration;
 use ::origin::{Error, IdentityRecord, Origin};
 use engine::gateway::Failed;
 use engine::route::NodeId;
+use ground::window::Nanos;
 use http::{HeaderValue, Method, StatusCode};
-use model::window::Nanos;
 use record::clock;
 
 use super::backend::{Backend, Failure, NotSent, Pong};

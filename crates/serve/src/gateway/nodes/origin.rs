@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::gateway::Failed;
+use ground::window::Outcome;
 use http::header::{CONTENT_LENGTH, CONTENT_RANGE, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
-use model::window::Outcome;
 use origin::{Found, Origin};
 
 use super::super::backend::Failure;

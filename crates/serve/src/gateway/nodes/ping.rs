@@ -1,8 +1,8 @@
 //! Checks whether a node is healthy and belongs to this gateway's cluster.
 
 use engine::route::NodeId;
+use ground::window::Nanos;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
-use model::window::Nanos;
 use record::clock;
 
 use super::super::backend::{Pong, Reply as _};

@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use engine::gateway::{Head, Status};
 use engine::route::NodeId;
+use ground::window::Outcome;
 use http::StatusCode;
 use http::header::HeaderMap;
-use model::window::Outcome;
 use origin::Chunks;
 
 use super::super::backend::Reply;

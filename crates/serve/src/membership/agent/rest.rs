@@ -1,6 +1,6 @@
 //! How long a node that was lost stays away.
 
-use model::window::{Nanos, SECOND};
+use ground::window::{Nanos, SECOND};
 
 /// Losses further apart than this have nothing to do with each other.
 const FORGOTTEN: Nanos = 60 * SECOND;

@@ -83,7 +83,7 @@ impl Operation {
 /// threshold.
 ///
 /// ```
-/// use model::window::Outcome;
+/// use ground::window::Outcome;
 /// assert_eq!(Outcome::parse("bulk_device"), Some(Outcome::BulkDevice));
 /// assert!(Outcome::BulkDevice.is_device() && !Outcome::Memory.is_device());
 /// ```
@@ -145,11 +145,11 @@ impl Outcome {
 ///
 /// Source: D. Cox, P. Lewis, "The Statistical Analysis of Series of Events" (1966). For Poisson
 /// arrivals the index is 1 ± √(2/(n − 1)); it is larger for bursts and smaller for regular
-/// arrivals. It depends on the length of the intervals ([`crate::queue::Bursts`]), and a drifting
+/// arrivals. It depends on the length of the intervals (`model::queue::Bursts`), and a drifting
 /// load looks like bursts. Cost: three sums.
 ///
 /// ```
-/// use model::window::Dispersion;
+/// use ground::window::Dispersion;
 /// // One arrival, then three.
 /// let counts = Dispersion { intervals: 2, sum: 4, sum_of_squares: 10 };
 /// assert_eq!(counts.index(), Some(1.0));
@@ -275,13 +275,13 @@ pub struct KernelDevice {
 /// the result equals one longer window.
 ///
 /// Mean length is `length_integral_s / length_s`, throughput `completions / length_s`, utilisation
-/// `busy_s / (length_s · servers)`; [`crate::laws`] checks them against each other. A request in
+/// `busy_s / (length_s · servers)`; `model::laws` checks them against each other. A request in
 /// progress at the end of a window counts in the integrals of both windows but in the completions
 /// of one. Windows that are short compared with response times are inaccurate for this reason.
 /// Size: some kilobytes, mostly histograms.
 ///
 /// ```
-/// use model::window::Window;
+/// use ground::window::Window;
 /// let mut window = Window::new("device/0", 0, 2, &[20.0]);
 /// (window.length_s, window.arrivals, window.busy_s) = (10.0, 500, 8.0);
 /// assert_eq!((window.arrival_rate(), window.utilisation()), (50.0, Some(0.4)));

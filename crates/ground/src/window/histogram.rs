@@ -24,7 +24,7 @@ const SUB_BITS: u32 = SUB.trailing_zeros();
 /// For a single histogram with millions of records per second use a dense one.
 ///
 /// ```
-/// use model::window::Histogram;
+/// use ground::window::Histogram;
 /// let mut times = Histogram::default();
 /// for ms in 1..=100 {
 ///     times.record(ms * 1_000_000);

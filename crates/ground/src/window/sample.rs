@@ -10,7 +10,7 @@ use super::{Nanos, Operation, Outcome};
 /// the dependence between requests require. Source: C. Waldspurger and others, "Efficient MRC
 /// construction with SHARDS", FAST 2015. If one key has a large share of the requests, sums over
 /// samples depend on whether that key is sampled: take sums from [`super::Window`]s instead
-/// ([`crate::cache::Shards::curve_of`]).
+/// (`model::cache::Shards::curve_of`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// [`key_hash`] of the key.
@@ -42,7 +42,7 @@ pub struct Sample {
 /// constructed to collide. Cost: a nanosecond for each byte.
 ///
 /// ```
-/// assert_eq!(model::window::key_hash(b"a"), 0x82a2_a958_a9be_ce5b);
+/// assert_eq!(ground::window::key_hash(b"a"), 0x82a2_a958_a9be_ce5b);
 /// ```
 pub fn key_hash(key: &[u8]) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
@@ -60,7 +60,7 @@ pub fn key_hash(key: &[u8]) -> u64 {
 /// The condition is hash ≤ (2⁶⁴ − 1)/`one_in`, so a coarser sample is a subset of a finer one.
 ///
 /// ```
-/// use model::window::{is_sampled, key_hash};
+/// use ground::window::{is_sampled, key_hash};
 /// let kept = (0..64_000).filter(|i| is_sampled(key_hash(format!("tracks/{i}").as_bytes()), 64));
 /// assert_eq!(kept.count(), 1_004);
 /// ```

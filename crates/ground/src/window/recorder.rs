@@ -7,7 +7,7 @@ use super::{Dispersion, KernelDevice, Nanos, Operation, Outcome, SECOND, Service
 /// ms.
 ///
 /// ```
-/// assert_eq!(model::window::Settings::default().window_ns, model::window::SECOND);
+/// assert_eq!(ground::window::Settings::default().window_ns, ground::window::SECOND);
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
@@ -58,7 +58,7 @@ const INTERVALS: u64 = 16;
 /// nanoseconds, of which [`Recorder::finish`] takes most.
 ///
 /// ```
-/// use model::window::{Finished, Operation, Outcome, Recorder, Settings};
+/// use ground::window::{Finished, Operation, Outcome, Recorder, Settings};
 /// let mut recorder = Recorder::new("device/0", 1, Settings::default(), 0);
 /// recorder.arrive(100);
 /// recorder.start(100);

@@ -27,7 +27,7 @@ use std::fmt;
 /// | `pool/POOL/SERVER` | requests that a proxy sent to one server of a pool | a proxy |
 ///
 /// ```
-/// use model::window::QueueName;
+/// use ground::window::QueueName;
 /// assert_eq!(QueueName::parse("device/0"), Some(QueueName::Device("0")));
 /// assert_eq!(QueueName::Device("0").to_string(), "device/0");
 /// assert_eq!(QueueName::parse("disk"), None);

@@ -12,8 +12,6 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::mutant::{self, Mutant};
-
 /// Identity of an origin: drawn when the origin was made, or derived from what its operator states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
@@ -115,7 +113,7 @@ pub enum Refusal {
 /// Decides whether a process takes what is at the place of its origin.
 ///
 /// ```
-/// use engine::origin::{Creation, OriginId, Place, Refusal, Verdict, judge};
+/// use ground::origin::{Creation, OriginId, Place, Refusal, Verdict, judge};
 ///
 /// let (ours, other) = (OriginId::new(1), OriginId::new(2));
 /// assert_eq!(judge(None, Place::Empty, Creation::FirstStart), Verdict::Create);
@@ -125,7 +123,6 @@ pub enum Refusal {
 /// assert_eq!(judge(Some(ours), Place::Origin(other), Creation::Ordered), Verdict::Take(other));
 /// ```
 pub fn judge(remembered: Option<OriginId>, place: Place, creation: Creation) -> Verdict {
-    let remembered = remembered.filter(|_| !mutant::is(Mutant::OriginNotCompared));
     match (place, remembered) {
         (Place::Foreign, _) => Verdict::Refuse(Refusal::Foreign),
         (Place::Empty, _) if creation == Creation::Ordered => Verdict::Create,
@@ -144,9 +141,7 @@ pub fn judge(remembered: Option<OriginId>, place: Place, creation: Creation) -> 
 /// know its origin yet serves nothing from it, so that it does no harm.
 pub fn agree(ours: Option<OriginId>, theirs: Option<OriginId>) -> bool {
     match (ours, theirs) {
-        (Some(ours), Some(theirs)) => {
-            ours == theirs || mutant::is(Mutant::OriginOfOthersNotCompared)
-        }
+        (Some(ours), Some(theirs)) => ours == theirs,
         _ => true,
     }
 }

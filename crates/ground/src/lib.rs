@@ -1,0 +1,15 @@
+//! What the crates above need of each other: keys, versions, times, the records of observations, identities of origins.
+//!
+//! Values and pure functions alone: no clock, socket, file or thread. A type belongs here if crates that must not depend on
+//! each other exchange it; everything else belongs to the crate that uses it.
+
+pub mod origin;
+pub mod window;
+
+use std::sync::Arc;
+
+/// A key: any bytes.
+pub type Key = Arc<[u8]>;
+
+/// The version of an object's bytes, as named by the origin. Only compared for equality.
+pub type Etag = Arc<str>;
