@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 pub use concertina::lab::{Server, disks, load, program, server, service, tail, write_config};
-use serve::config::{Config, Member, Role, Size};
+use configuration::{Config, Member, Role, Size};
 
 /// A program that only one experiment needs, which `make experiment` builds beside this one.
 ///

@@ -18,9 +18,9 @@ use serde::Deserialize;
 
 use super::memory_group::MemoryGroup;
 use super::{Claim, Context, Goal, lab};
+use configuration::Size;
 use import::Import;
 use report::grid::Grid;
-use serve::config::Size;
 
 /// `config.toml`.
 #[derive(Deserialize)]

@@ -25,12 +25,12 @@ use super::machine::{self, COST_RATE_MAX, Cost, Fit, Placement};
 use super::marks::{Mark, MarkedLoad};
 use super::provenance::Round;
 use super::{Claim, Context};
+use configuration as config;
 use plan::Plan;
 use record::RunFolder;
 use report::cluster::{self, ClusterComparison, ClusterRuns, FittedCluster};
 use report::table::cluster_table;
 use report::{self, Selection};
-use serve::config;
 use system::System;
 
 /// `config.toml`.

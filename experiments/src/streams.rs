@@ -8,8 +8,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, bail, ensure};
+use configuration::{Class, Config, Device, Kind, Service, Size};
 use serde::{Deserialize, Serialize};
-use serve::config::{Class, Config, Device, Kind, Service, Size};
 
 use super::lab;
 use super::{Claim, Context, Goal};

@@ -2,10 +2,10 @@
 //! memory, a hot device and disks.
 
 use anyhow::Context as _;
+use configuration::{Class, Device, Size};
 use record::RunFolder;
 use report::{Comparison, Observed, Page, Selection};
 use serde::Deserialize;
-use serve::config::{Class, Device, Size};
 
 use super::accuracy::Accuracy;
 use super::lab::{self, ENTRY_BYTES, Server};

@@ -18,7 +18,7 @@ const IN_PLACE: &str = "secret = \"zq-the-secret-zq\"";
 static MASTER: LazyLock<MasterKey> = LazyLock::new(|| {
     let mut file = tempfile::NamedTempFile::new().expect("a file");
     file.as_file().set_permissions(std::fs::Permissions::from_mode(0o600)).expect("its mode");
-    file.write_all(serve::seal::new_secret().as_bytes()).expect("it is written");
+    file.write_all(configuration::token::new_secret().as_bytes()).expect("it is written");
     MasterKey::read(file.path()).expect("a master key")
 });
 static PLAIN: LazyLock<String> = LazyLock::new(|| {

@@ -7,7 +7,7 @@ mod edits;
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use serve::config::Config;
+use configuration::Config;
 
 static WHOLE: LazyLock<String> = LazyLock::new(|| {
     let lines = Config::default().print();

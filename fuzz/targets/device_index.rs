@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use serve::disk::format::{decode_index, encode_index};
+use device::disk::format::{decode_index, encode_index};
 
 fuzz_target!(|data: &[u8]| {
     // Few inputs have a right head and a right checksum: they get both.

@@ -4,7 +4,7 @@
 #![no_main]
 
 // By its path, because the crate of the servers would be most of the build.
-#[path = "../../crates/serve/src/disk/record.rs"]
+#[path = "../../crates/device/src/disk/record.rs"]
 mod record;
 
 use engine::tier::BLOCK_BYTES;

@@ -3,7 +3,7 @@
 #![no_main]
 
 // By its path, because the crate of the servers would be most of the build.
-#[path = "../../crates/serve/src/disk/summary.rs"]
+#[path = "../../crates/device/src/disk/summary.rs"]
 mod summary;
 
 use libfuzzer_sys::fuzz_target;

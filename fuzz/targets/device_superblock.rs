@@ -4,7 +4,7 @@
 #![no_main]
 
 // By its path, because the crate of the servers would be most of the build.
-#[path = "../../crates/serve/src/disk/block/superblock.rs"]
+#[path = "../../crates/device/src/disk/block/superblock.rs"]
 mod superblock;
 
 use libfuzzer_sys::fuzz_target;

@@ -8,7 +8,7 @@ mod edits;
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use serve::config::Config;
+use configuration::Config;
 use serve::fuzzing::{Document, with_shared};
 
 const SEEDS: [&[u8]; 3] = [

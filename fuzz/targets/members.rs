@@ -4,11 +4,11 @@
 #![allow(dead_code, reason = "parts of files that are included as they are")]
 
 // By their paths, because the crate of the servers would be most of the build.
-#[path = "../../crates/serve/src/config/name.rs"]
+#[path = "../../crates/configuration/src/name.rs"]
 mod name;
-#[path = "../../crates/serve/src/membership/roster.rs"]
+#[path = "../../crates/membership/src/roster.rs"]
 mod roster;
-#[path = "../../crates/serve/src/membership/snapshot.rs"]
+#[path = "../../crates/membership/src/snapshot.rs"]
 mod snapshot;
 
 mod config {

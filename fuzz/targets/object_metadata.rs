@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use origin::Metadata;
-use serve::Object;
+use device::object::Object;
 
 fuzz_target!(|data: &[u8]| {
     let Some((metadata, rest)) = Metadata::decode(data) else { return };

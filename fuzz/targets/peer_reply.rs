@@ -15,7 +15,7 @@ enum Fault {
 }
 
 // By its path, because the crate of the servers would be most of the build.
-#[path = "../../crates/serve/src/peer/reply.rs"]
+#[path = "../../crates/peer/src/reply.rs"]
 mod reply;
 
 /// The end of a head that arrives in pieces: `None` if it is not there yet or malformed.

@@ -14,10 +14,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use configuration::{Config, Device, Kind, Service, Size};
 use http::Method;
 use record::RunFolder;
 use rustix::process::{Pid, Signal, kill_process};
-use serve::config::{Config, Device, Kind, Service, Size};
 
 /// A running server process, stopped when dropped.
 pub struct Server {

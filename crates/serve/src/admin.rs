@@ -11,15 +11,15 @@ use origin::Origin;
 use serde::Serialize;
 
 use super::Shared;
-use super::body::ReplyBody;
 use super::cluster::{self, ClusterStatus, Mismatch};
 use super::front::Front;
-use super::http::{json, typed};
 use super::tiers;
-use crate::disk::Lateness;
-use crate::membership::Membership;
 use crate::memory::Division;
+use device::disk::Lateness;
+use membership::Membership;
 use record::clock;
+use wire::body::ReplyBody;
+use wire::problem::{json, typed};
 
 /// How long `/readyz` waits for the origin. One that does not answer is not known to be lost, and what
 /// memory and devices hold is served.
@@ -110,7 +110,7 @@ pub fn metrics(shared: &Arc<Shared>) -> Response<ReplyBody> {
     let warmed = shared.drive.warmed().unwrap_or_default();
     cluster::add_metrics(&mut page, peers, &shared.drive.peers_status(clock::now()), &warmed);
     let follower = shared.membership().and_then(|membership| membership.follower());
-    crate::membership::add_metrics(&mut page, follower.map(|it| it.common()));
+    membership::add_metrics(&mut page, follower.map(|it| it.common()));
     typed(StatusCode::OK, "text/plain; version=0.0.4", page.finish().into_bytes(), None)
 }
 

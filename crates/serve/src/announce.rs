@@ -2,8 +2,9 @@
 
 use tracing::{info, warn};
 
-use crate::config::Config;
-use crate::{Server, token};
+use crate::Server;
+use configuration::Config;
+use configuration::token;
 
 /// Logs what a server was started with.
 pub fn announce(config: &Config, server: &Server) {

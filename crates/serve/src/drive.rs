@@ -28,8 +28,8 @@ use tracing::info;
 use super::cluster::Peers;
 use super::events::EventLog;
 use super::handover::Handover;
-use super::object::Object;
-use crate::disk::{DeviceFolder, Disks, FoundOn, FoundSegment, Opened, Told, side_by_side};
+use device::disk::{DeviceFolder, Disks, FoundOn, FoundSegment, Opened, Told, side_by_side};
+use device::object::Object;
 use origin::{Chunks, Error, Found, Metadata, Origin};
 use record::clock;
 

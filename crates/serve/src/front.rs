@@ -21,17 +21,17 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc as queue, watch};
 use tracing::warn;
 
-use super::connections::{Activity, Connections, Evictable, Place};
-use super::descriptors;
-use super::inherited;
-use super::lane::Lane;
-use super::limits::Limits;
 use super::live::Loop;
 use super::metrics::Metrics;
-use super::tls::Tls;
-use crate::config::Config;
-use crate::membership::Membership;
-use crate::token;
+use configuration::Config;
+use configuration::token;
+use membership::Membership;
+use wire::connections::{Activity, Connections, Evictable, Place};
+use wire::descriptors;
+use wire::inherited;
+use wire::lane::Lane;
+use wire::limits::Limits;
+use wire::tls::Tls;
 
 /// Pause after the kernel had no file for a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);

@@ -4,13 +4,13 @@ use engine::act::replicas::{Room, Seen};
 use http::HeaderMap;
 
 pub use crate::cluster::About;
-pub use crate::condition::{Verdict, check, is_conditional, judge, range_holds};
-use crate::config::{Config, Mistakes};
 use crate::datasets::copies::ShardsTold;
 use crate::gateway::Picture;
 pub use crate::live::{Heard, Told};
-pub use crate::membership::{Document, etcd_pairs, etcd_said};
-pub use crate::range::{Asked, parse as range, part};
+use configuration::{Config, Mistakes};
+pub use membership::{Document, etcd_pairs, etcd_said};
+pub use wire::condition::{Verdict, check, is_conditional, judge, range_holds};
+pub use wire::range::{Asked, parse as range, part};
 
 /// The configuration of a process on which a document's settings are laid.
 ///
@@ -49,11 +49,11 @@ pub enum Front {
 
 /// The lines of headers that were approved last on a connection.
 #[derive(Default)]
-pub struct Approved(crate::quick::head::Approved<()>);
+pub struct Approved(wire::head::Approved<()>);
 
 /// Looks at the front of some bytes.
 pub fn front(bytes: &[u8], approved: &mut Approved, bytes_max: usize) -> Front {
-    use crate::quick::head::{Front as Quick, front};
+    use wire::head::{Front as Quick, front};
     let approve = |headers: &HeaderMap| (!headers.contains_key("no")).then_some(());
     match front(bytes, &mut approved.0, bytes_max, approve, |_, _, _| None) {
         Quick::Part => Front::Part,

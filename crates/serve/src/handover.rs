@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use super::drive::Drive;
-use super::membership::Membership;
+use membership::Membership;
 
 /// A pause between two looks at whether the handover is over.
 const LOOK: Duration = Duration::from_millis(1);

@@ -16,11 +16,11 @@ use origin::{IdentityRecord, Kind};
 use tracing::{info, warn};
 
 use crate::cluster::{ABOUT_BYTES_MAX, About, ask_headers};
-use crate::config::Config;
-use crate::headers;
-use crate::membership::{Etcd, If, Known, Membership, Put};
-use crate::peer::{Limits, Outgoing, Pool, RequestHead};
-use crate::tls::dialer;
+use configuration::Config;
+use membership::{Etcd, If, Known, Membership, Put};
+use peer::{Limits, Outgoing, Pool, RequestHead};
+use wire::headers;
+use wire::tls::dialer;
 
 /// How long another member may take to tell its origin.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -76,7 +76,7 @@ fn folders_of(config: &Config) -> Vec<PathBuf> {
         return Vec::new();
     }
     let devices = config.devices.iter().flat_map(|group| group.folders());
-    let folders = devices.filter(|path| !crate::disk::is_raw(path));
+    let folders = devices.filter(|path| !device::disk::is_raw(path));
     folders.chain(config.datasets.path.clone()).chain(config.node.state_path.clone()).collect()
 }
 
@@ -124,7 +124,7 @@ fn remember_etcd(config: &Config, record: &IdentityRecord, create: bool) -> anyh
 
 /// Runs calls of etcd on a thread of their own: the caller may be a thread of a runtime, which must not block in another.
 fn with_etcd<T, F>(
-    of: crate::config::Membership,
+    of: configuration::Membership,
     call: impl FnOnce(Etcd) -> F + Send + 'static,
 ) -> anyhow::Result<T>
 where

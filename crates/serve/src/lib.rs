@@ -5,54 +5,30 @@
 
 mod admin;
 mod announce;
-mod arena;
-mod body;
-mod browser;
 mod cluster;
-mod condition;
-pub mod config;
-mod connections;
 mod datasets;
-mod descriptors;
-pub mod disk;
 mod drive;
 pub mod events;
-mod exposition;
 mod front;
 #[doc(hidden)]
 pub mod fuzzing;
 mod gateway;
 mod handover;
-mod headers;
-mod hex;
 mod http;
 mod identity;
-mod inherited;
-mod lane;
-mod limits;
 mod list;
 mod live;
-mod membership;
 mod memory;
 mod metrics;
 mod middleware;
-mod object;
 mod objects;
 mod observe;
-mod pace;
-pub mod peer;
 mod quick;
-mod range;
-mod refusal;
 mod s3;
 mod settings;
 mod socket;
-mod system;
 mod text;
 mod tiers;
-mod tls;
-pub mod token;
-mod trim;
 mod writes;
 
 use std::net::SocketAddr;
@@ -67,20 +43,18 @@ use hyper::body::Incoming;
 use hyper::{Request, Response};
 
 pub use announce::announce;
-pub use object::Object;
+pub use device::object::Object;
 pub use s3::{keys, seal};
 pub use settings::{cluster_of, settings_of};
 
-use crate::config::Config;
-use crate::disk::Opened;
-use body::{Budget, ReplyBody};
 use cluster::{Beat, Mismatches, Peers};
+use configuration::Config;
 use datasets::Datasets;
+use device::disk::Opened;
 use drive::Drive;
 use events::EventLog;
 use front::{Front, Running};
 use gateway::Access;
-use lane::Lane;
 use live::Loop;
 use membership::{Common, Follower, Membership};
 use middleware::Middleware;
@@ -90,6 +64,8 @@ use record::clock;
 use record::{FORMAT, Machine, Run, RunWriter};
 use settings::{folders_of, place_of};
 use text::Text;
+use wire::body::{Budget, ReplyBody};
+use wire::lane::Lane;
 
 /// Address space for larger objects, times the memory tier's budget and more: room for those that are on
 /// their way, and for gaps.
@@ -197,8 +173,8 @@ impl Server {
         origin: Option<Arc<dyn Origin>>,
         create_origin: bool,
     ) -> anyhow::Result<Server> {
-        system::prepare();
-        Server::start_parts(config, origin, create_origin).map_err(system::explained)
+        device::system::prepare();
+        Server::start_parts(config, origin, create_origin).map_err(device::system::explained)
     }
 
     fn start_parts(
@@ -207,7 +183,7 @@ impl Server {
         create_origin: bool,
     ) -> anyhow::Result<Server> {
         let (common, config) = Common::of(config)?;
-        descriptors::prepare(&config)?;
+        peer::bound_idle(wire::descriptors::prepare(&config)?);
         let key = match (config.is_clustered(), config.is_in_etcd()) {
             (false, _) => "serve.listen",
             (true, false) => "member.N.address",
@@ -302,7 +278,7 @@ impl Server {
         let Some(&address) = addresses.last() else { anyhow::bail!("there is nothing to serve") };
         let observer = Observer::start(observed, run, whole.clone(), now)?;
         let middleware = None;
-        inherited::close_others();
+        wire::inherited::close_others();
         Ok(Server {
             node,
             membership,
@@ -329,14 +305,14 @@ impl Server {
         let run = create_run(config, now, unix_offset_ns)?;
         let windows = windows_of(config, unix_offset_ns);
         let mut settings = config.proxy(windows.clone(), rand::random())?;
-        settings.connections_max = descriptors::allowance(config).proxied;
+        settings.connections_max = wire::descriptors::allowance(config).proxied;
         let whole = Loop::start(config, unix_offset_ns)?;
         let middleware =
             Arc::new(Middleware::start(config, settings, windows, (&whole, follower), now)?);
         let running = front::run(&middleware, listener)?;
         let address = running.address();
         let observer = Observer::start(vec![middleware.clone()], run, whole.clone(), now)?;
-        inherited::close_others();
+        wire::inherited::close_others();
         let middleware = Some((middleware, running));
         Ok(Server {
             node: None,
@@ -444,7 +420,7 @@ impl Server {
         if let Some(shared) = node {
             shared.drive.close_log();
         }
-        inherited::settle();
+        wire::inherited::settle();
     }
 }
 
@@ -462,7 +438,7 @@ fn start_node(
     };
     let cluster = membership.as_ref().and_then(place);
     let memory_most = config.node.memory_bytes.0.max(config.node.memory_shared_bytes.0);
-    arena::open(ARENA_TIMES.saturating_mul(memory_most).saturating_add(ARENA_BYTES_MORE));
+    device::arena::open(ARENA_TIMES.saturating_mul(memory_most).saturating_add(ARENA_BYTES_MORE));
     let memory = config.node.shared().map(|of| memory::Memory::new(of, whole.clone()));
     let mismatches = Arc::new(Mismatches::default());
     let (place, windows_of) = (membership.clone(), windows.clone());
@@ -503,24 +479,24 @@ fn start_node(
 
 /// Has a front of clients keep to their limits, and encrypt their connections if the configuration has a
 /// certificate.
-fn for_clients(config: &Config, front: &Front) -> anyhow::Result<Option<Arc<tls::Tls>>> {
-    if let Some(limits) = limits::Limits::of(&config.serve) {
+fn for_clients(config: &Config, front: &Front) -> anyhow::Result<Option<Arc<wire::tls::Tls>>> {
+    if let Some(limits) = wire::limits::Limits::of(&config.serve) {
         let _ = front.limits.set(limits);
     }
     let (Some(certificate), Some(key)) = (&config.serve.tls_certificate, &config.serve.tls_key)
     else {
         return Ok(None);
     };
-    let tls = tls::Tls::open(certificate, key, None)?;
+    let tls = wire::tls::Tls::open(certificate, key, None)?;
     let _ = front.tls.set(tls.clone());
     Ok(Some(tls))
 }
 
 /// Has a node encrypt the connections of its cluster's processes, if the configuration has certificates for
 /// them: who has none is refused.
-fn encrypt_between(config: &Config, front: &Front) -> anyhow::Result<Option<Arc<tls::Tls>>> {
+fn encrypt_between(config: &Config, front: &Front) -> anyhow::Result<Option<Arc<wire::tls::Tls>>> {
     let Some((ca, (certificate, key))) = config.cluster.certificates() else { return Ok(None) };
-    let tls = tls::Tls::open(certificate, key, Some(ca))?;
+    let tls = wire::tls::Tls::open(certificate, key, Some(ca))?;
     let _ = front.tls.set(tls.clone());
     Ok(Some(tls))
 }
@@ -533,7 +509,7 @@ fn belong(front: &Front, membership: Option<&Arc<Membership>>) {
 }
 
 /// Keeps a certificate as its file is.
-fn keep_current(tls: Option<Arc<tls::Tls>>, running: &Running) {
+fn keep_current(tls: Option<Arc<wire::tls::Tls>>, running: &Running) {
     if let (Some(tls), Some(runtime)) = (tls, running.runtimes().first()) {
         runtime.spawn(tls.keep_current());
     }

@@ -8,10 +8,10 @@ use http::StatusCode;
 use serde::Serialize;
 
 use super::drive;
-use super::http::{Problem, json};
-use super::lane::Lane;
 use super::objects::{Answered, origin_problem};
 use origin::Origin;
+use wire::lane::Lane;
+use wire::problem::{Problem, json};
 
 /// Maximum number of objects on a page of a listing.
 const LIST_MAX: usize = 1000;

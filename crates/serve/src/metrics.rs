@@ -7,8 +7,8 @@ use std::sync::{Mutex, PoisonError};
 use engine::node::Contents;
 use ground::window::Window;
 
-use super::exposition::{Exposition, Kind};
 use super::memory::Division;
+use wire::exposition::{Exposition, Kind};
 
 /// Name, help text and value of a counter.
 type Counter = (&'static str, &'static str, fn(&Window) -> f64);

@@ -15,17 +15,18 @@ use record::clock;
 use serde::Serialize;
 
 use crate::admin;
-use crate::body::ReplyBody;
-use crate::config::Config;
-use crate::exposition::{Exposition, Kind};
 use crate::front::Front;
-use crate::http::{Problem, Service, admit, is_health, json, only_get, typed};
-use crate::inherited;
-use crate::lane::Lane;
+use crate::http::{Service, admit, is_health};
 use crate::live::{self, Loop};
-use crate::membership::{self, Follower};
 use crate::observe::Observed;
 use crate::quick::{Never, Quick};
+use configuration::Config;
+use membership::Follower;
+use wire::body::ReplyBody;
+use wire::exposition::{Exposition, Kind};
+use wire::inherited;
+use wire::lane::Lane;
+use wire::problem::{Problem, json, only_get, typed};
 
 /// A proxy, and the HTTP front for whoever watches it.
 pub struct Middleware {

@@ -14,17 +14,20 @@ use http::header::{
 use http::{Method, Request, Response, StatusCode};
 
 use super::Shared;
-use super::body::{Arriving, ReplyBody};
 use super::cluster::{self, Sender};
-use super::condition::{self, Verdict};
 use super::drive::{Answer, Asked, TIMED_OUT};
-use super::headers;
-use super::http::{Problem, resumed};
-use super::lane::{Lane, Seen};
-use super::object::{Object, headers_of};
-use super::{range, writes};
+use super::http::resumed;
+use super::writes;
+use device::object::{Object, headers_of};
 use origin::{Error, Found, KEY_BYTES_MAX, Metadata};
 use record::clock;
+use wire::body::{Arriving, ReplyBody};
+use wire::condition;
+use wire::condition::Verdict;
+use wire::headers;
+use wire::lane::{Lane, Seen};
+use wire::problem::Problem;
+use wire::range;
 
 pub(super) type Answered = Result<Response<ReplyBody>, Problem>;
 

@@ -132,7 +132,7 @@ impl Watch {
         self.peak = self.peak.max(open);
         if self.peak - open >= TRIM_CONNECTIONS {
             self.peak = open;
-            crate::trim::trim();
+            wire::trim::trim();
         }
         let sampled = host.sample();
         if let Some(run) = &mut self.run {

@@ -6,8 +6,8 @@ use engine::node::{ClusterSettings, DeviceSettings, OriginSettings, Settings};
 use engine::route::{NodeId, Ring};
 use ground::window::{self, Nanos, Outcome, QueueName};
 
-use crate::config::{Class, Config};
-use crate::disk::DeviceFolder;
+use configuration::{Class, Config};
+use device::disk::DeviceFolder;
 
 /// A node's place in the cluster of a configuration with static members; `None` alone.
 pub fn cluster_of(config: &Config) -> Option<ClusterSettings> {

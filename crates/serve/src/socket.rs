@@ -19,10 +19,10 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 use tokio_rustls::server::TlsStream;
 
-use super::arena;
-use super::pace::Pace;
 use super::quick::{Quick, Reads};
-use super::refusal::Phase;
+use device::arena;
+use wire::pace::Pace;
+use wire::refusal::Phase;
 
 /// Shorter buffers are copied, together with the others. `sendfile` takes 0.69 times a copy's
 /// processor time of the server for 80 KiB (docs/decisions/0006). A receiver on the same machine

@@ -30,13 +30,13 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::Shared;
-use super::connections::{Activity, Seat};
 use super::drive::{Answer, Asked};
 use super::front::{Front, Protocol};
-use super::http::Problem;
-use super::inherited;
-use super::lane::Lane;
-use super::object::Object;
+use device::object::Object;
+use wire::connections::{Activity, Seat};
+use wire::inherited;
+use wire::lane::Lane;
+use wire::problem::Problem;
 
 const END: &[u8] = b"END\r\n";
 /// What a command gets that a node does not have.

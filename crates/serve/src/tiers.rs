@@ -2,7 +2,7 @@
 
 use engine::node::{DeviceState, DeviceTier, HotNodes, Tiers};
 
-use crate::exposition::{Exposition, Kind};
+use wire::exposition::{Exposition, Kind};
 
 type OfDevice = (&'static str, Kind, &'static str, fn(&DeviceTier) -> f64);
 

@@ -18,22 +18,23 @@ use http::{Request, Response, StatusCode};
 use tokio::sync::oneshot;
 
 use super::Shared;
-use super::body::{Arriving, ReplyBody, Share, Upload};
 use super::cluster;
-use super::condition::{self, Verdict};
 use super::drive::{Answer, Asked, Drive, TIMED_OUT};
-use super::hex::unhex;
-use super::http::Problem;
-use super::lane::Seen;
-use super::membership::Membership;
-use super::object::{META_PREFIX, Object};
 use super::objects::{
     Answered, MISDIRECTED, add_stages, busy, origin_problem, precondition_failed, too_late,
     unavailable,
 };
-use super::pace::Pace;
+use device::object::{META_PREFIX, Object};
+use membership::Membership;
 use origin::{Attributes, Error, Fence, Staged, Whole};
 use record::clock;
+use wire::body::{Arriving, ReplyBody, Share, Upload};
+use wire::condition;
+use wire::condition::Verdict;
+use wire::hex::unhex;
+use wire::lane::Seen;
+use wire::pace::Pace;
+use wire::problem::Problem;
 
 /// Maximum bytes of user metadata, names and values together.
 const META_BYTES_MAX: usize = 8 << 10;
@@ -103,7 +104,7 @@ pub async fn put(
     let object_bytes_max = config.node.object_bytes_max.0;
     let pace = Pace::of(&config.serve);
     let mut upload = Upload::new(incoming, pace, object_bytes_max, shared.uploads.clone());
-    let told = headers.get(&crate::headers::SHA256).filter(|_| seen.internal);
+    let told = headers.get(&wire::headers::SHA256).filter(|_| seen.internal);
     if let Some(sha256) = told.and_then(|value| value.to_str().ok()).and_then(unhex) {
         upload.expect(sha256);
     }

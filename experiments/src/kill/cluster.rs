@@ -22,8 +22,8 @@ use super::views::{self, View};
 use super::wire::{Ask, Client};
 use crate::lab;
 use crate::network::Network;
+use configuration::{Config, Listed, Member, Role, Size};
 use record::clock::now;
-use serve::config::{Config, Listed, Member, Role, Size};
 
 /// `[cluster]` of `config.toml`.
 #[derive(Clone, Deserialize)]

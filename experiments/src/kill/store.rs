@@ -13,8 +13,8 @@ use serde::Deserialize;
 
 use super::interrupt::Interrupt;
 use crate::lab;
+use configuration::Config;
 use record::clock::now;
-use serve::config::Config;
 
 /// The kind of origin that a phase of the experiment uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
-use serve::config::{Config as ServerConfig, Pool, PoolRouting, Role};
+use configuration::{Config as ServerConfig, Pool, PoolRouting, Role};
 
 use super::super::Context;
 use super::super::lab;

@@ -12,9 +12,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
+use configuration::{Device, Size};
 use rustix::fs::{Advice, fadvise};
 use serde::Deserialize;
-use serve::config::{Device, Size};
 
 use super::super::lab::{self, Catalogue};
 use super::super::machine::Placement;

@@ -20,10 +20,10 @@ use super::marks::{Complaint, Mark};
 use super::provenance::Round;
 use super::slices::{self, Blocks, SLICE_S_MAX};
 use super::{Claim, Context};
+use configuration::{Config as ServerConfig, Role};
 use peers::{Bench, Measured, Peer, Request, Target};
 use record::HostSampler;
 use report::grid::Grid;
-use serve::config::{Config as ServerConfig, Role};
 
 /// `config.toml`.
 #[derive(Deserialize)]
@@ -249,9 +249,9 @@ fn start_gateway(scratch: &Path, origin: &Path, member: &str) -> anyhow::Result<
     start(scratch, "gateway", &server)
 }
 
-fn one_member(address: &str) -> serve::config::Member {
+fn one_member(address: &str) -> configuration::Member {
     let (name, address) = ("a".to_owned(), address.to_owned());
-    serve::config::Member { name, address, ..serve::config::Member::default() }
+    configuration::Member { name, address, ..configuration::Member::default() }
 }
 
 fn start(scratch: &Path, name: &str, server: &ServerConfig) -> anyhow::Result<lab::Server> {

@@ -23,10 +23,10 @@ use super::kill::wire::Ask;
 use super::marks::{self, Mark};
 use super::provenance::Round;
 use super::{Claim, Context, lab};
+use configuration::Fill;
 use measured::{Figure, Foretold, Queue};
 use oracle::{Frequencies, Kind, NAME, Question, Text, Words};
 use record::{RunFolder, Step};
-use serve::config::Fill;
 use system::{Layout, System};
 
 /// `config.toml`.

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use configuration::{Fill, Overload};
 use ground::window::Window;
 use record::RunFolder;
 use report::svg::{Axis, Mark, Plot, standalone};
 use serde::Deserialize;
-use serve::config::{Fill, Overload};
 use shard::index;
 use shard::record::Format;
 

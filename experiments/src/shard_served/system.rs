@@ -9,8 +9,8 @@ use anyhow::{Context as _, ensure};
 use super::oracle::NAME;
 use crate::kill::wire::{Ask, Client};
 use crate::lab::{self, Server};
+use configuration::{Config as ServerConfig, Fill, Member, Overload, Size};
 use record::RunFolder;
-use serve::config::{Config as ServerConfig, Fill, Member, Overload, Size};
 
 /// How long a dataset may take to be served: its shards are copied from the origin first.
 const READY_S: f64 = 120.0;

@@ -6,8 +6,8 @@ use anyhow::Context as _;
 
 use super::plan::Plan;
 use crate::lab::{self, Catalogue, Server};
+use configuration::Member;
 use record::RunFolder;
-use serve::config::Member;
 
 /// A cluster that runs until it is stopped or dropped.
 pub(super) struct System {

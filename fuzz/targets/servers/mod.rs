@@ -9,7 +9,7 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use serve::Server;
-use serve::config::Config;
+use configuration::Config;
 
 /// Time within which a server must answer, or end a connection.
 const PATIENCE: Duration = Duration::from_secs(10);

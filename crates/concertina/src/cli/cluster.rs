@@ -109,7 +109,7 @@ impl Shared {
 
     fn set(&mut self, change: &str) -> anyhow::Result<()> {
         let Some(weight) = change.strip_prefix("weight.") else {
-            return serve::config::set_shared(&mut self.settings, change)
+            return configuration::set_shared(&mut self.settings, change)
                 .map_err(|why| anyhow::anyhow!("{change}: {why}"));
         };
         // The name of a member may contain dots.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use crate::cli::output::{out, outln};
-use serve::config::Config;
+use configuration::Config;
 
 /// Arguments of the command.
 #[derive(clap::Args)]

@@ -12,8 +12,8 @@ use shard::record::Format;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::output::output;
+use configuration::Size;
 use dataset::{self, Step};
-use serve::config::Size;
 
 /// Arguments of the command.
 #[derive(clap::Args)]

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::data_print as print;
 use super::data_server::ServerArgs;
 use crate::remote::served::Served;
-use serve::config::Size;
+use configuration::Size;
 
 /// Number of recent changes that are printed.
 const CHANGES_SHOWN: usize = 5;

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use serve::config::Size;
-use serve::disk::block::{Formatted, Wanted, format};
+use configuration::Size;
+use device::disk::block::{Formatted, Wanted, format};
 
 use crate::cli::output::outln;
 

@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use serde::Serialize;
 
 use crate::cli::output::outln;
-use serve::config::{Class, Config};
-use serve::disk::{block, is_raw};
+use configuration::{Class, Config};
+use device::disk::{block, is_raw};
 
 /// Arguments of the command.
 #[derive(clap::Args)]

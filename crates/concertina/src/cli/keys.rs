@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
+use configuration::token;
 use serve::keys::{self, Files};
-use serve::seal::{self, CREDENTIAL, MasterKey};
-use serve::token;
+use serve::seal::{CREDENTIAL, MasterKey};
 
 use crate::cli::output::outln;
 
@@ -87,7 +87,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             }
         }
         Command::Token { file: None } => {
-            let token = token::fresh();
+            let token = token::new_secret();
             outln!("for clients:  {token}");
             outln!("for servers:  serve.token = \"{}\"", token::hashed(&token));
         }
@@ -103,7 +103,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 fn write_new(path: &Path) -> std::io::Result<()> {
     let mut file = std::fs::OpenOptions::new();
     let mut file = file.write(true).create_new(true).mode(0o600).open(path)?;
-    writeln!(file, "{}", seal::new_secret())?;
+    writeln!(file, "{}", token::new_secret())?;
     file.sync_all()
 }
 

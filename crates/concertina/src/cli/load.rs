@@ -471,7 +471,7 @@ pub(super) fn bytes(text: &str) -> Result<u64, String> {
         None if text.ends_with(['M', 'G']) => format!("{text}iB"),
         None => text.to_owned(),
     };
-    let size = whole.parse::<serve::config::Size>();
+    let size = whole.parse::<configuration::Size>();
     size.map(|size| size.0)
         .map_err(|_| format!("`{text}` is not a size: 4096, 16k or 4KiB expected"))
 }

@@ -10,13 +10,13 @@ use model::{Limits, MixShare, Model, Parameter, Prediction};
 
 use super::predict_cluster;
 use crate::cli::output::{out, outln};
+use configuration::Size;
 use report::compare::{LargestRate, warnings_of};
 use report::grid::{Grid, printable};
 use report::imbalance::Placement;
 use report::objective::{digits, time};
 use report::table::{grouped, limits_text, percent, rate_text, tenths, trust_text, warnings_text};
 use report::{self, Objective, figures, objective, svg};
-use serve::config::Size;
 
 /// Arguments of the command.
 #[derive(clap::Args)]

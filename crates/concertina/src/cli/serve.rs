@@ -13,7 +13,7 @@ use tracing_subscriber::{Layer as _, layer::SubscriberExt as _, util::Subscriber
 use crate::cli::output::output;
 use crate::cli::parent::end_with_parent;
 use crate::cli::repeats::Repeats;
-use serve::config::Config;
+use configuration::Config;
 use serve::{self, Server};
 
 /// Arguments of the command.
@@ -134,7 +134,7 @@ async fn first([mut interrupt, mut terminate]: Signals) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use serve::config::Secret;
+    use configuration::Secret;
 
     use super::*;
 

@@ -8,9 +8,9 @@ use std::sync::atomic::AtomicBool;
 use super::load::{bar, default_out, interrupted, popularity, seconds, size, watch_interrupts};
 use crate::cli::output::{out, outln};
 use crate::simulate::{AskedFault, Messages, Plan, run as go};
+use configuration::Config;
 use load::{Popularity, Size};
 use report::objective::share;
-use serve::config::Config;
 
 /// Arguments of the command.
 #[derive(clap::Args)]

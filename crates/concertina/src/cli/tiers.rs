@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, ensure};
+use configuration::Size;
 use engine::node::TierSettings;
 use engine::tier::Eviction;
 use ground::window::SECOND;
@@ -11,7 +12,6 @@ use record::trace::Trace;
 use report::grid::Grid;
 use report::tiers::{CurvesFile, Node, Recorded, Sampled, Shares};
 use serde::Serialize;
-use serve::config::Size;
 
 use crate::cli::output::{out, outln};
 

@@ -16,9 +16,9 @@ use anyhow::Context;
 
 use crate::lab::{self, Server};
 use catalogue::Catalogue;
+use configuration::{Config, Size};
 use record::{Host, HostSampler, RunFolder};
 use report::{self, Comparison, Objective, Observed, Page, Selection, StepChoice};
-use serve::config::{Config, Size};
 
 /// Devices of the node.
 const DEVICES: u32 = 8;

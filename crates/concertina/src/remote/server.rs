@@ -1,5 +1,5 @@
 //! An HTTP client for the API of a node or gateway: sends requests over
-//! [`peer::Pool`](serve::peer::Pool), one at a time, and turns error replies into errors with the
+//! [`peer::Pool`](peer::Pool), one at a time, and turns error replies into errors with the
 //! server's message.
 //!
 //! Waiting is bounded: a request fails if no byte is sent or received for [`WAIT_MAX`]. Only plain
@@ -20,7 +20,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::DeserializeOwned;
 
 use origin::{Chunks, Whole};
-use serve::peer::{Fault, Limits, Outgoing, Pool, Reply};
+use peer::{Fault, Limits, Outgoing, Pool, Reply};
 
 /// How long a server may be inactive: sealing a log of 32 MiB takes a few seconds.
 const WAIT_MAX: Duration = Duration::from_secs(120);

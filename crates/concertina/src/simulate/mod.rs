@@ -18,12 +18,12 @@ use engine::sim::{Clients, Fault, FaultKind, Law, Network, Origin, Process, Sett
 use ground::window::{self, Nanos, SECOND, Window};
 use serde::Serialize;
 
+use configuration::{Config, Kind, Member, Service};
+use device::disk::empirical;
 use load::{Popularity, Summary, simulated_step};
 use origin::{Attributes, Metadata, VersionHasher};
 use record::clock;
 use record::{self, Generator, Machine, Run, RunWriter, Step};
-use serve::config::{Config, Kind, Member, Service};
-use serve::disk::empirical;
 use serve::{cluster_of, settings_of};
 
 /// The parameters of a simulation.

@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use configuration::Config;
 use dataset::manifest::Manifest;
 use serde_json::Value;
 use serve::Server;
-use serve::config::Config;
 use shard::record::{Format, Schema};
 
 use crate::membership::{Etcd, World};

@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use configuration::Config;
 use serde_json::Value;
-use serve::config::Config;
 
 use crate::left_out::left_out;
 use crate::serve_client::{Client, start};

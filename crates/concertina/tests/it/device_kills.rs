@@ -137,7 +137,7 @@ fn a_server_that_is_killed_while_it_writes_serves_nothing_wrong() {
 /// The same with devices that have no file system.
 #[test]
 fn a_server_with_raw_devices_that_is_killed_while_it_writes_serves_nothing_wrong() {
-    use serve::disk::block::{Wanted, format};
+    use device::disk::block::{Wanted, format};
 
     let folder = tempfile::tempdir().unwrap();
     for (name, mib, segment_bytes) in [("device", 12, 512 << 10), ("hot", 5, 256 << 10)] {
@@ -241,8 +241,8 @@ fn a_restart_with_ten_million_objects() {
 #[test]
 #[ignore = "prints figures: cargo test --release -p concertina --test it restart -- --ignored --nocapture"]
 fn a_restart_with_ten_million_objects_on_a_raw_device() {
-    use serve::disk::block::superblock::{BLOCK, Superblock};
-    use serve::disk::block::{Wanted, format};
+    use device::disk::block::superblock::{BLOCK, Superblock};
+    use device::disk::block::{Wanted, format};
     use std::io::Read;
     use std::os::unix::fs::FileExt;
 
@@ -266,7 +266,7 @@ fn a_restart_with_ten_million_objects_on_a_raw_device() {
 }
 
 /// The summaries of ten million objects.
-fn summaries() -> impl Iterator<Item = serve::disk::summary::Block> {
+fn summaries() -> impl Iterator<Item = device::disk::summary::Block> {
     use engine::node::Restored;
 
     const SEGMENTS: u64 = 2500;
@@ -279,7 +279,7 @@ fn summaries() -> impl Iterator<Item = serve::disk::summary::Block> {
         };
         let records: Vec<Restored> = (0..OF_SEGMENT).map(record).collect();
         let segment_bytes = u64::from(OF_SEGMENT) * u64::from(BYTES);
-        serve::disk::summary::Block { segment, segment_bytes, records }
+        device::disk::summary::Block { segment, segment_bytes, records }
     })
 }
 

@@ -5,19 +5,22 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use bytes::Bytes;
+use device::disk::block;
+use device::disk::block::Wanted;
+use device::disk::block::superblock::Superblock;
+use device::disk::format;
+use device::disk::format::Entry;
+use device::disk::record;
+use device::disk::summary;
+use device::disk::summary::{Block, Refused};
+use device::disk::{Buffer, FoundSegment, Listed, Segments, Unusable};
+use device::object::Object;
 use engine::Payload;
 use engine::node::{Restored, Unread};
 use engine::tier::{Location, class_bytes, length_class};
 use ground::Key;
 use origin::{Attributes, Metadata};
 use proptest::prelude::*;
-use serve::Object;
-use serve::disk::block::superblock::Superblock;
-use serve::disk::block::{self, Wanted};
-use serve::disk::format::{self, Entry};
-use serve::disk::record;
-use serve::disk::summary::{self, Block, Refused};
-use serve::disk::{Buffer, FoundSegment, Listed, Segments, Unusable};
 
 use crate::serve_client::bytes;
 

@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use configuration::Config;
 use serde_json::Value;
 use serve::Server;
-use serve::config::Config;
 
 use crate::left_out::left_out;
 use crate::serve_client::{Client, Process, free, overrides, spawn_of, until, until_or};

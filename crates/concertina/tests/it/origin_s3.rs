@@ -16,8 +16,9 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use configuration as config;
+use configuration::{Secret, Size};
 use origin::{self, Attributes, Condition, Error, Origin, S3, Sharing, Whole};
-use serve::config::{self, Secret, Size};
 
 use crate::left_out::left_out;
 use crate::origin::{Pieces, key, raise, read, run, staged, suite, write};

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use serve::disk::block::superblock::Superblock;
+use device::disk::block::superblock::Superblock;
 
 use crate::serve_client::{Client, Process, bytes, spawn};
 

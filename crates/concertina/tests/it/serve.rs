@@ -5,10 +5,10 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
+use configuration::Config;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use serve::Server;
-use serve::config::Config;
 
 use crate::serve_client::{Client, bytes, overrides, path_of, start};
 

@@ -4,8 +4,8 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use configuration::Config;
 use serve::Server;
-use serve::config::Config;
 
 use crate::serve_client::{Client, free, overrides, start};
 

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
+use configuration::Config;
 use origin::Origin;
 use serve::Server;
-use serve::config::Config;
 
 /// An address on the loopback that nobody has, and that no later connection is given: the port is below
 /// those that the kernel hands out by itself (32,768 and up), and each caller gets another.

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use configuration::Config;
 use engine::route::{NodeId, Ring};
 use serve::Server;
-use serve::config::Config;
 
 use crate::serve_client::{Client, Reply, bytes, free, overrides, spawn, until};
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use configuration::Config;
 use serve::Server;
-use serve::config::Config;
 use tempfile::TempDir;
 
 use crate::serve_client::{Client, Reply, bytes, free, until};

@@ -232,7 +232,7 @@ fn what_is_told_of_reads_is_checked_and_directories_are_fetched_by_version() {
     let _node = node(folder.path(), &addresses, "a");
     let mut set = members(&addresses);
     set.push("cluster.name=a".to_owned());
-    let ring = serve::config::Config::load(None, &set).unwrap().ring().unwrap();
+    let ring = configuration::Config::load(None, &set).unwrap().ring().unwrap();
     let ring = format!("{:016x}", ring.fingerprint());
     let mut client = Client::connect(addresses[0]);
     let mut told = |from: &str, body: &[u8]| {
@@ -358,6 +358,6 @@ fn a_cluster_of_hot_nodes_alone_is_refused_by_name() {
         "member.0.class=hot",
     ];
     let set = set.map(str::to_owned);
-    let told = serve::config::Config::load(None, &set).unwrap_err().to_string();
+    let told = configuration::Config::load(None, &set).unwrap_err().to_string();
     assert!(told.contains("at least one must have keys"), "{told}");
 }

@@ -164,7 +164,7 @@ fn a_gateway_knows_the_headroom_of_its_nodes() {
         set.extend(
             name.map(|name| format!("device.0.path={}/device-{name}", folder.path().display())),
         );
-        let config = serve::config::Config::parse(&text, "test", &set).unwrap();
+        let config = configuration::Config::parse(&text, "test", &set).unwrap();
         serve::Server::start(config, None).unwrap()
     };
     let nodes = members.map(|(name, _)| started(Some(name), &["serve.role=node"]));

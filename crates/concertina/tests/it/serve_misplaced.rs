@@ -5,9 +5,9 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use configuration::Config;
 use serde_json::Value;
 use serve::Server;
-use serve::config::Config;
 
 use crate::membership::{Etcd, World};
 use crate::serve_client::{Client, free, overrides, until};

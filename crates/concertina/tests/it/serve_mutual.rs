@@ -8,10 +8,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use configuration::Config;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serve::Server;
-use serve::config::Config;
 
 use crate::left_out::left_out;
 use crate::serve_client::{Client, bytes};

@@ -170,7 +170,7 @@ fn gateway(times: u32) {
     let mut set =
         overrides(folder.path(), &["serve.role=node", "cluster.name=a", "cluster.replicas=1"]);
     set.retain(|one| !one.starts_with("serve.listen"));
-    let config = serve::config::Config::parse(&config, "test", &set).unwrap();
+    let config = configuration::Config::parse(&config, "test", &set).unwrap();
     let node = serve::Server::start(config, None).unwrap();
     let set = [
         "serve.threads=1".to_owned(),

@@ -74,7 +74,7 @@ fn what_is_read_again_is_served_hot_and_a_failing_device_is_taken_out() {
 
 #[test]
 fn pins_need_devices_of_both_classes() {
-    let told = serve::config::Config::load(None, &["tiers.pins=[\"a\"]".to_owned()]);
+    let told = configuration::Config::load(None, &["tiers.pins=[\"a\"]".to_owned()]);
     let told = told.unwrap_err().to_string();
     assert!(told.contains("tiers.pins: need a [[device]] of class \"hot\""), "{told}");
 }

@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use configuration::Config;
 use serve::Server;
-use serve::config::Config;
 
 use crate::data::{answer, refused, run};
 use crate::serve_client::{Client, overrides, start, until};

@@ -30,7 +30,7 @@ const LICENCES: [&str; 12] = [
 
 /// Which crates of the workspace each crate may depend on, tests included. Cargo refuses circles; that
 /// `load` cannot reach `serve`, nor `serve` a report or the generator, is a line here.
-const EDGES: [(&str, &str); 13] = [
+const EDGES: [(&str, &str); 18] = [
     ("ground", ""),
     ("shard", ""),
     ("model", "ground"),
@@ -41,9 +41,20 @@ const EDGES: [(&str, &str); 13] = [
     ("origin", "ground"),
     ("dataset", "engine ground origin record shard"),
     ("proxy", "engine ground memcached record"),
-    ("serve", "dataset engine ground memcached model origin proxy record shard"),
+    ("configuration", "engine ground model origin proxy record"),
+    ("wire", "configuration engine ground origin record"),
+    ("device", "configuration engine ground origin record wire"),
+    ("peer", "engine origin wire"),
+    ("membership", "configuration engine ground peer record wire"),
+    (
+        "serve",
+        "configuration dataset device engine ground membership memcached model origin peer proxy record shard wire",
+    ),
     ("report", "engine ground model record"),
-    ("concertina", "dataset engine ground load model origin record report serve shard"),
+    (
+        "concertina",
+        "configuration dataset device engine ground load model origin peer record report serve shard",
+    ),
 ];
 
 /// The manifest of a crate.

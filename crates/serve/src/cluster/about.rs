@@ -11,10 +11,10 @@ use http::{Method, Response, StatusCode};
 use serde::{Deserialize, Serialize};
 
 use super::Roll;
-use crate::body::ReplyBody;
-use crate::http::json;
-use crate::membership::Known;
-use crate::peer::{Fault, Outgoing};
+use membership::Known;
+use peer::{Fault, Outgoing};
+use wire::body::ReplyBody;
+use wire::problem::json;
 
 /// How long a node may take.
 const PATIENCE: Duration = Duration::from_secs(1);

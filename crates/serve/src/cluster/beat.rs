@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use tokio::time::MissedTickBehavior;
 
 use crate::drive::Drive;
-use crate::membership::Membership;
+use membership::Membership;
 use record::clock;
 
 /// The cluster thread. It also carries out what the node decides at a tick, mostly lease requests.

@@ -14,10 +14,10 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
 use super::{OFFERS_MAX, Peers, count};
 use crate::drive::Drive;
-use crate::headers;
-use crate::object::Object;
-use crate::peer::{Fault, Outgoing, Reply};
+use device::object::Object;
+use peer::{Fault, Outgoing, Reply};
 use record::clock;
+use wire::headers;
 
 /// The characters that are percent-encoded in a path.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');

@@ -13,12 +13,12 @@ use hyper::body::Incoming;
 
 use super::Peers;
 use crate::Shared;
-use crate::body::ReplyBody;
-use crate::headers;
-use crate::http::{Problem, json};
 use crate::identity;
 use crate::objects::key_of;
 use record::clock;
+use wire::body::ReplyBody;
+use wire::headers;
+use wire::problem::{Problem, json};
 
 /// Maximum bytes of what a node tells of its reads.
 const READS_BYTES_MAX: usize = 64 << 10;

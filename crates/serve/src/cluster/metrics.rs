@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use engine::node::{PeerStatus, Warmed};
 
 use super::Counts;
-use crate::exposition::{Exposition, Kind};
+use wire::exposition::{Exposition, Kind};
 
 /// Name, help text, label, and counts by the label's value.
 type Counter<'a> = (&'static str, &'static str, &'static str, &'a [(&'static str, &'a AtomicU64)]);

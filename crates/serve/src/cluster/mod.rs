@@ -25,13 +25,13 @@ use http::header::{AUTHORIZATION, HeaderValue};
 use origin::IdentityRecord;
 use serde::Serialize;
 
-use super::headers;
-use crate::body::ReplyBody;
-use crate::config::Config;
 use crate::identity::header_line;
-use crate::membership::{self, Known, Membership};
-use crate::peer::{Limits, RequestHead};
-use crate::tls::dialer;
+use configuration::Config;
+use membership::{Known, Membership};
+use peer::{Limits, RequestHead};
+use wire::body::ReplyBody;
+use wire::headers;
+use wire::tls::dialer;
 
 pub use about::{About, BYTES_MAX as ABOUT_BYTES_MAX, members};
 pub use beat::Beat;

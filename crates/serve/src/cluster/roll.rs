@@ -8,9 +8,9 @@ use arc_swap::{ArcSwap, Guard};
 use engine::route::{NodeId, Ring};
 use http::HeaderValue;
 
-use crate::membership::{Known, Roster};
-use crate::peer::{Limits, Pool, RequestHead};
-use crate::tls::Dialer;
+use membership::{Known, Roster};
+use peer::{Limits, Pool, RequestHead};
+use wire::tls::Dialer;
 
 /// A node.
 struct Slot {

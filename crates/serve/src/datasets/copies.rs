@@ -21,10 +21,10 @@ use super::Datasets;
 use super::ask::{pairs, part_of, text};
 use super::http::bad;
 use super::served::Served;
-use crate::http::{Problem, json as json_reply};
 use crate::objects::Answered;
 use dataset::remote::key_of_file;
 use record::clock;
+use wire::problem::{Problem, json as json_reply};
 
 /// Where a node tells of its shards, and takes leases below.
 pub const PATH: &str = "/cluster/shards";

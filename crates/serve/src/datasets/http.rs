@@ -26,14 +26,14 @@ use super::asking::{AskParts, ask_parts, question};
 use super::layers::{Held, held};
 use super::room::Reserved;
 use super::served::{Changed, Copied, Served, Unwritten, View};
-use crate::headers;
-use crate::http::{Problem, json as json_reply, typed};
-use crate::lane::Seen;
 use crate::objects::Answered;
-use crate::pace::{Meter, Pace};
 use dataset::Info;
 use dataset::chunk::CHUNK_BYTES_MAX;
 use dataset::part::Run;
+use wire::headers;
+use wire::lane::Seen;
+use wire::pace::{Meter, Pace};
+use wire::problem::{Problem, json as json_reply, typed};
 
 /// Maximum bytes of one append.
 const APPEND_BYTES_MAX: usize = CHUNK_BYTES_MAX / 2;

@@ -21,12 +21,13 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use configuration::Fill;
 use engine::act::{Effect, Knob, Proposal, Status};
 use engine::layers::fill::Filler;
 use engine::layers::mix::Layer;
 use engine::layers::{Change, Manager, Settings, Shard as Observed, ShardId, Why, relieved};
 use ground::window::Nanos;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use shard::Text;
 use shard::layers::{Array, Budget, Layers as OfShard};
 use tracing::warn;
@@ -41,20 +42,6 @@ use dataset::part::Part;
 use record::{IdleSampler, clock};
 use steps::{Asked, Step, drop_layer, text_guess};
 use worker::Order;
-
-/// What computes the values of layers of the arrays.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Fill {
-    /// Queries first, which keep what they compute anyway, and the worker where a processor is idle. The layer is
-    /// there from the decision on.
-    #[default]
-    Both,
-    /// The worker alone (BlowFish: dedicated). The layer is there once it is whole.
-    Sweep,
-    /// Queries alone (BlowFish: opportunistic).
-    Queries,
-}
 
 /// The layers that a shard has.
 #[derive(Clone, Debug, Serialize)]

@@ -28,23 +28,21 @@ use serde_json::{Value, json};
 use tokio::runtime::Handle;
 use tracing::{info, warn};
 
-use super::lane::{Lane, Seen};
-use crate::config::Config;
 use crate::live::Loop;
-use crate::membership::Membership;
 use crate::memory::Memory;
-use crate::pace::Pace;
 use complaints::Complaints;
+use configuration::Config;
 use copies::Copies;
 use dataset::{Info, remote};
-pub use layers::Fill;
 use layers::Layers;
+use membership::Membership;
 use origin::{Error, Origin};
 use record::clock;
 use room::Room;
 use served::{Common, Served};
 use station::Bound;
-pub use station::Overload;
+use wire::lane::{Lane, Seen};
+use wire::pace::Pace;
 
 /// A name that was not found is not looked up in the origin again before this time has passed.
 const LOOKUP_PAUSE: Nanos = 1_000_000_000;

@@ -10,8 +10,8 @@ use ground::Etag;
 use shard::query::Query;
 use shard::record::{Format, Schema};
 
-use super::super::station::Overload;
 use super::*;
+use configuration::Overload;
 use dataset::Wanted;
 use dataset::manifest::Manifest;
 use dataset::remote::{key_of_file, key_of_manifest};

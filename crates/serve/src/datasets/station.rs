@@ -7,10 +7,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use configuration::Overload;
 use engine::node::Stages;
 use engine::queue::{Queue, Started};
 use ground::window::{Finished, Nanos, Operation, Outcome, Settings, Window};
-use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use record::clock;
@@ -25,18 +25,6 @@ type Work = Box<dyn FnOnce() -> Option<(u64, Tell)> + Send>;
 /// Delivers the answer once the service is recorded. Arguments: when the service started and ended,
 /// and the length of the queue after it.
 type Tell = Box<dyn FnOnce(Nanos, Nanos, u32) + Send>;
-
-/// What happens to a request that finds a queue full.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Overload {
-    /// It is refused at once.
-    #[default]
-    Shed,
-    /// Its client waits for a place, in order of arrival. Those that wait are bounded by the open
-    /// connections alone, and a client's deadline ends its wait.
-    Block,
-}
 
 /// The bound of a queue, and what happens past it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,13 +7,13 @@ use engine::route::health::State;
 use http::{Response, StatusCode};
 use serde::Serialize;
 
-use super::super::body::ReplyBody;
-use super::super::headers::PROTOCOL_VERSION;
-use super::super::http::{json, typed};
 use super::Access;
 use crate::admin::OriginStatus;
-use crate::exposition::{Exposition, Kind};
-use crate::membership;
+use wire::body::ReplyBody;
+use wire::exposition::{Exposition, Kind};
+use wire::headers::PROTOCOL_VERSION;
+use wire::problem::{json, typed};
+
 use record::clock;
 
 #[derive(Serialize)]

@@ -18,8 +18,8 @@ use tracing::warn;
 use super::Access;
 use crate::datasets::ask::part_of;
 use crate::datasets::copies::{PATH, ShardsTold};
-use crate::peer::Outgoing;
 use dataset::remote::key_of_file;
+use peer::Outgoing;
 
 /// Maximum bytes of what a node tells of its shards.
 const TOLD_BYTES_MAX: usize = 4 << 20;

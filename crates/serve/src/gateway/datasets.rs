@@ -28,17 +28,17 @@ use super::super::datasets::http::{
     Local, bad, is_partial, no_dataset, nothing_here, only, place, reply, unavailable,
 };
 use super::super::datasets::served::{Served, View};
-use super::super::headers;
-use super::super::http::{Problem, json as json_reply};
-use super::super::lane::Seen;
 use super::super::objects::Answered;
 use super::Access;
 use super::nodes::reply::{Body, NodeReply};
 use super::request::{NodeRequest, patience};
-use crate::peer::Outgoing;
 use dataset::part::Run;
 use dataset::remote::{key_of_file, key_of_manifest};
+use peer::Outgoing;
 use record::clock;
+use wire::headers;
+use wire::lane::Seen;
+use wire::problem::{Problem, json as json_reply};
 
 /// Maximum bytes of a part's answer: those of a page as JSON, which may escape every byte.
 const ANSWER_BYTES_MAX: usize = 128 << 20;
@@ -316,8 +316,7 @@ impl Access {
         };
         let told = tokio::time::timeout(self.router.backend.origin_timeout, asked).await;
         let told = told.map_err(|_| failed("no reply in time".to_owned()))?;
-        let (status, bytes) =
-            told.map_err(|fault: crate::peer::Fault| failed(fault.to_string()))?;
+        let (status, bytes) = told.map_err(|fault: peer::Fault| failed(fault.to_string()))?;
         let value = serde_json::from_slice(&bytes);
         Ok((
             status,

@@ -40,21 +40,17 @@ use hyper::body::Incoming;
 use origin::{IdentityRecord, Origin};
 use record::clock;
 
-use super::body::{Arriving, Budget, ReplyBody};
-use super::condition;
 use super::datasets::Datasets;
 use super::front::Front;
-use super::http::{Problem, Service, admit, only_get, resumed};
-use super::lane::{Lane, Seen};
+use super::http::{Service, admit, resumed};
+use super::list;
 use super::live::{self, Loop};
 use super::objects::{Answered, key_of, no_length, operation_of, refuse_reserved};
 use super::observe::Observed;
-use super::pace::Pace;
-use super::{headers, list};
 use crate::cluster::members;
-use crate::config::Config;
-use crate::membership::{self, Membership};
 use backend::Reply as _;
+use configuration::Config;
+use membership::Membership;
 use nodes::Nodes;
 use nodes::reply::{Body, NodeReply};
 use pending::Pending;
@@ -62,6 +58,12 @@ use relay::Relay;
 use request::{NodeRequest, STAGES};
 use router::{NotWritten, Refused, Router};
 use upload::Source;
+use wire::body::{Arriving, Budget, ReplyBody};
+use wire::condition;
+use wire::headers;
+use wire::lane::{Lane, Seen};
+use wire::pace::Pace;
+use wire::problem::{Problem, only_get};
 
 /// Maximum duration of a streamed upload. Its pieces and the node have shorter limits of their own.
 const UPLOAD_MAX: Nanos = 24 * 3600 * 1_000_000_000;

@@ -23,15 +23,16 @@ use super::nodes::reply::GATHERED_BYTES_MAX;
 use super::pending::Pending;
 use super::request::{NodeRequest, is_for_nodes};
 use super::{Access, NODE, verify};
-use crate::body::Arriving;
-use crate::headers;
 use crate::http::authorize;
-use crate::lane::{Lane, Seen};
-use crate::limits::Limits;
 use crate::objects::Answered;
-use crate::peer::Kept;
-use crate::quick::head::Line;
-use crate::quick::{self, Begun, Content, Facts, Quick, Record, add_date};
+use crate::quick::{self, Begun, Content, Facts, Quick, Record};
+use peer::Kept;
+use wire::body::Arriving;
+use wire::date::add_date;
+use wire::head::Line;
+use wire::headers;
+use wire::lane::{Lane, Seen};
+use wire::limits::Limits;
 
 /// Header lines of a reply that is passed on as it came.
 const HEADERS_MAX: usize = 64;

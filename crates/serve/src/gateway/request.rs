@@ -8,11 +8,11 @@ use http::header::{
 };
 use http::{Method, StatusCode};
 
-use super::super::headers;
-use super::super::http::Problem;
 use super::super::list::escaped;
-use super::super::object::META_PREFIX;
-use crate::hex::push_hex;
+use device::object::META_PREFIX;
+use wire::headers;
+use wire::hex::push_hex;
+use wire::problem::Problem;
 
 /// The header that requests the times of the stages of a request; the reply has them in the same
 /// header.

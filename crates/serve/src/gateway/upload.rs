@@ -9,11 +9,11 @@ use origin::{BoxFuture, Chunks, Error};
 
 use super::backend;
 use super::nodes::reply::GATHERED_BYTES_MAX;
-use crate::body::{Arriving, Budget, GivenAt, Share, Upload};
-use crate::http::Problem;
 use crate::objects::origin_problem;
-use crate::pace::Pace;
 use record::clock;
+use wire::body::{Arriving, Budget, GivenAt, Share, Upload};
+use wire::pace::Pace;
+use wire::problem::Problem;
 
 /// Maximum bytes of a streamed body that can be sent again.
 const KEPT_BYTES_MAX: usize = 8 << 20;

@@ -7,7 +7,7 @@
 use http::header::{CONTENT_TYPE, ETAG, HeaderMap};
 use origin::{Attributes, VersionHasher};
 
-use crate::object::META_PREFIX;
+use device::object::META_PREFIX;
 
 /// The type of an object without one.
 const UNTYPED: &str = "application/octet-stream";
@@ -69,7 +69,7 @@ mod tests {
     use origin::Metadata;
 
     use super::*;
-    use crate::object::headers_of;
+    use device::object::headers_of;
 
     fn check(content_type: Option<&str>, user: &[(&str, &str)]) {
         let user = user.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));

@@ -13,9 +13,9 @@ use record::clock;
 use tracing::warn;
 
 use super::Access;
-use crate::config::Concurrency;
 use crate::live::{Heard, Told, WINDOWS_PATH};
-use crate::peer::Outgoing;
+use configuration::Concurrency;
+use peer::Outgoing;
 
 /// Maximum bytes of what a node tells of its devices.
 const TOLD_BYTES_MAX: usize = 16 << 20;

@@ -3,9 +3,10 @@
 use http::header::{AUTHORIZATION, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
 use http::{StatusCode, Uri};
 
-use super::Problem;
 use crate::front::Front;
-use crate::{browser, headers, live};
+use crate::live;
+use wire::problem::Problem;
+use wire::{browser, headers};
 
 /// Refuses as [`authorize`] does, but admits the page at `/` without a token: a browser cannot send one before
 /// it has the page.

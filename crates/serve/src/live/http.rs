@@ -9,8 +9,8 @@ use http::{Method, Response, StatusCode};
 use serde::Serialize;
 
 use super::Loop;
-use crate::body::ReplyBody;
-use crate::http::{Problem, json, typed};
+use wire::body::ReplyBody;
+use wire::problem::{Problem, json, typed};
 
 /// The page at `/`: it reads `/model` and `/actions` and draws them. Embedded, so that it works offline.
 const PAGE: &str = include_str!("page.html");

@@ -5,7 +5,7 @@ use engine::act::{Knob, Status};
 use model::live::State;
 
 use super::{Loop, lock};
-use crate::exposition::{Exposition, Kind};
+use wire::exposition::{Exposition, Kind};
 
 impl Loop {
     /// Adds the metrics of the loop.

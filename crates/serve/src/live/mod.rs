@@ -32,8 +32,8 @@ use record::clock;
 use serde::Serialize;
 use tracing::{info, warn};
 
-use crate::config::Config;
 use crate::drive::Drive;
+use configuration::Config;
 use journal::Journal;
 pub use told::{Heard, PATH as WINDOWS_PATH, Told};
 

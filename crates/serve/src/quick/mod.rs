@@ -8,9 +8,6 @@
 //! the socket takes over again after the reply; where the end of a request is not known, hyper keeps
 //! the connection.
 
-mod date;
-pub mod head;
-mod idle;
 mod node;
 mod reading;
 
@@ -21,16 +18,14 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use ground::window::{Nanos, Operation, Outcome};
+use ground::window::Nanos;
 use http::header::HeaderMap;
 use record::clock;
 
-pub use date::add_date;
-pub use idle::IdleTimer;
-
-use crate::lane::{Lane, Seen};
-use crate::limits::{Client, Limits};
-use head::{Approved, Line};
+use wire::head::{Approved, Line};
+use wire::lane::Passed;
+use wire::lane::{Lane, Seen};
+use wire::limits::{Client, Limits};
 
 /// What the headers of a plain read say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -171,23 +166,6 @@ pub enum Record {
     Passed(Passed),
     /// Its end.
     Seen(Seen),
-}
-
-/// The record of a request that was answered at once.
-#[derive(Clone, Copy, Debug)]
-pub struct Passed {
-    /// The operation.
-    pub operation: Operation,
-    /// The source of the reply.
-    pub outcome: Outcome,
-    /// The hash of the key, if keys are sampled.
-    pub hash: u64,
-    /// When it arrived.
-    pub received: Nanos,
-    /// Bytes of the object.
-    pub size: u64,
-    /// Bytes of the reply's body.
-    pub bytes: u64,
 }
 
 /// Whose the next bytes of a connection are.

@@ -15,17 +15,19 @@ use http::header::HeaderMap;
 use record::clock;
 use tokio::time::{Sleep, sleep};
 
-use super::head::Line;
-use super::{Begun, Content, Facts, Flight, Passed, Quick, Record, add_date};
+use super::{Begun, Content, Facts, Flight, Quick, Record};
 use crate::Shared;
 use crate::cluster::{self, Sender};
 use crate::drive::{Answer, Asked};
-use crate::headers;
 use crate::http::authorize;
-use crate::lane::Lane;
-use crate::limits::Limits;
-use crate::object::add_source;
 use crate::objects::Waiting;
+use device::object::add_source;
+use wire::date::add_date;
+use wire::head::Line;
+use wire::headers;
+use wire::lane::Lane;
+use wire::lane::Passed;
+use wire::limits::Limits;
 
 /// The line before the header lines of a whole object.
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\n";

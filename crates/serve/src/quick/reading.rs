@@ -9,10 +9,10 @@ use bytes::Bytes;
 use record::clock;
 use tokio::io::ReadBuf;
 
-use super::head::{Front, Line, front};
 use super::{Begun, Content, Facts, Flight, Quick, Record, Rest, Turn};
-use crate::limits::Client;
 use crate::socket::Socket;
+use wire::head::{Front, Line, front};
+use wire::limits::Client;
 
 /// Capacity of a reply's head beyond which its buffer is not kept.
 const HEAD_BYTES_KEPT: usize = 16 << 10;

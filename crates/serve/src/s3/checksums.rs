@@ -14,7 +14,7 @@ use s3s::dto::{Checksum, StreamingBlob};
 use s3s::{S3Error, S3ErrorCode, S3Result, TrailingHeaders};
 
 use super::messages::{INCOMPLETE_BODY, SHA256_MISMATCH, error, sha256_mismatch};
-use crate::pace::{Meter, Pace};
+use wire::pace::{Meter, Pace};
 
 /// The names of the algorithms, as in headers after `x-amz-checksum-`.
 pub const ALGORITHMS: [&str; 5] = ["crc32", "crc32c", "crc64nvme", "sha1", "sha256"];

@@ -4,8 +4,8 @@ use http::StatusCode;
 use s3s::{S3Error, S3ErrorCode, S3Result};
 
 use super::messages::{INVALID_RANGE, NO_SUCH_KEY, PRECONDITION_FAILED};
-use crate::http::Problem;
 use crate::objects::origin_problem;
+use wire::problem::Problem;
 
 /// The error of a refusal.
 pub fn of_problem(problem: &Problem) -> S3Error {

@@ -19,8 +19,8 @@ use s3s::{S3Error, S3ErrorCode, S3Result};
 use super::checksums::{self, ALGORITHMS};
 use super::messages::METADATA_TOO_LARGE;
 use super::tags::Tags;
-use crate::headers::OUTCOME;
-use crate::object::{META_PREFIX, headers_of};
+use device::object::{META_PREFIX, headers_of};
+use wire::headers::OUTCOME;
 
 const USER: &str = "x-amz-meta-";
 /// The prefix of names of user metadata that are this protocol's own.

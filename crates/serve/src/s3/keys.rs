@@ -476,7 +476,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = write(&folder, "keys", TWO);
         let key = |name: &str| {
-            let path = write(&folder, name, &super::super::seal::new_secret());
+            let path = write(&folder, name, &configuration::token::new_secret());
             (MasterKey::read(&path).unwrap(), path)
         };
         let ((one, one_path), (other, other_path)) = (key("one"), key("other"));

@@ -50,24 +50,27 @@ use s3s::{HttpResponse, S3Error, S3ErrorCode, S3Result};
 use tokio::runtime::Handle;
 
 use crate::Shared;
-use crate::body::{Arriving, Budget, ReplyBody};
 use crate::cluster::Sender;
-use crate::config::Config;
 use crate::front::Front;
 use crate::gateway::Access;
-use crate::http::framing::Refusal;
 use crate::http::{self as web, Service};
-use crate::lane::Lane;
-use crate::limits::{Client, Limits, Unproven};
 use crate::objects::Answered;
-use crate::pace::Pace;
-use crate::quick::head::Line;
-use crate::quick::{Begun, Content, Facts, Never, Passed, Quick, Record, Signed, add_date};
+use crate::quick::{Begun, Content, Facts, Never, Quick, Record, Signed};
 use chunks::Divided;
+use configuration::Config;
 use guard::{Authenticated, Guard};
 use keys::{Files, Keys};
 use payload::{Differs, Hashed};
 use timed::Timed;
+use wire::body::{Arriving, Budget, ReplyBody};
+use wire::date::add_date;
+use wire::framing::Refusal;
+use wire::head::Line;
+use wire::lane::Lane;
+use wire::lane::Passed;
+use wire::limits::{Client, Limits, Unproven};
+use wire::pace::Pace;
+use wire::problem::Problem;
 
 /// The largest body in XML: the 1000 keys of a multi-delete, the 10,000 parts of an upload.
 const XML_BYTES_MAX: usize = 4 << 20;
@@ -366,7 +369,7 @@ impl Service for S3 {
         };
         let mut response = match answered {
             Some(answered) => response_of(answered),
-            None => web::Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "no reply").response(),
+            None => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "no reply").response(),
         };
         if is_head && !response.status().is_success() {
             *response.body_mut() = ReplyBody::empty(None);
@@ -394,7 +397,7 @@ impl Service for S3 {
         error.set_status_code(refusal.status);
         match error.to_http_response() {
             Ok(reply) => response_of(reply),
-            Err(_) => web::Problem::new(refusal.status, refusal.text).response(),
+            Err(_) => Problem::new(refusal.status, refusal.text).response(),
         }
     }
 
@@ -403,7 +406,7 @@ impl Service for S3 {
         let reply = S3Error::with_message(S3ErrorCode::SlowDown, what).to_http_response();
         let mut reply = match reply {
             Ok(reply) => response_of(reply),
-            Err(_) => web::Problem::new(StatusCode::SERVICE_UNAVAILABLE, "slow down").response(),
+            Err(_) => Problem::new(StatusCode::SERVICE_UNAVAILABLE, "slow down").response(),
         };
         reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from(wait_s));
         reply

@@ -36,10 +36,11 @@ use super::messages::{
 use super::objects::{Sent, Upload, lane_of, plain_write, sent_of};
 use super::tags::Tags;
 use super::{Inner, headers, repeated};
-use crate::body::{self, Arriving, Budget};
 use crate::drive;
-use crate::lane::Lane;
-use crate::pace::Pace;
+use wire::body;
+use wire::body::{Arriving, Budget};
+use wire::lane::Lane;
+use wire::pace::Pace;
 
 /// How the keys of parts begin. S3's clients neither see nor reach such keys.
 pub const HIDDEN: &[u8] = b"!s3/";

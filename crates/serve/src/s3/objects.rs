@@ -30,10 +30,10 @@ use super::parameters;
 use super::shortcut::Plain;
 use super::tags::Tags;
 use super::{Inner, Ready, headers};
-use crate::body::{Arriving, ReplyBody};
-use crate::hex::unhex;
-use crate::lane::Lane;
 use crate::list::escaped;
+use wire::body::{Arriving, ReplyBody};
+use wire::hex::unhex;
+use wire::lane::Lane;
 
 /// Objects of a multi-delete that are deleted at a time.
 const DELETES: usize = 16;

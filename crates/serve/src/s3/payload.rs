@@ -22,7 +22,7 @@ use s3s::{S3Error, S3ErrorCode};
 
 use super::checksums::{ALGORITHMS, hasher, value};
 use super::messages::{self, SHA256_MISMATCH, sha256_mismatch};
-use crate::hex::unhex;
+use wire::hex::unhex;
 
 /// What is wrong with a body, once that is known.
 #[derive(Clone, Default)]

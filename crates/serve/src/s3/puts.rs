@@ -14,9 +14,9 @@ use super::errors::unsupported;
 use super::objects::{Answer, Sent, Upload, lane_of, plain_write, type_of};
 use super::tags::Tags;
 use super::{Inner, asked, headers, response_of};
-use crate::body::ReplyBody;
-use crate::lane::Lane;
-use crate::pace::Pace;
+use wire::body::ReplyBody;
+use wire::lane::Lane;
+use wire::pace::Pace;
 
 /// A body of at most this many bytes is gathered before it is sent on if its checksum follows it, so that the checksum
 /// is known when the metadata is written.

@@ -12,7 +12,7 @@ use ring::digest;
 use s3s::dto::{CompletedPart, ETag};
 
 use super::{Inner, headers, objects};
-use crate::lane::Lane;
+use wire::lane::Lane;
 
 /// The hash of an upload and of the parts that a client names, in hexadecimal.
 pub fn mark(upload: &str, parts: &[CompletedPart]) -> String {

@@ -29,8 +29,6 @@ const PREFIX: &str = "sealed:";
 const VERSION: &str = "1";
 /// The name of systemd's credential with the master key.
 pub const CREDENTIAL: &str = "concertina-master-key";
-/// Bytes of a master key, written as twice as many hexadecimal digits.
-const MASTER_BYTES: usize = 32;
 const FILE_BYTES_MAX: u64 = 4096;
 
 /// Why a master key cannot be used.
@@ -103,11 +101,6 @@ fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     SystemRandom::new().fill(&mut bytes).expect("the system has random numbers");
     bytes
-}
-
-/// A new random secret of 256 bits, as hexadecimal digits: a master key, or a token.
-pub fn new_secret() -> String {
-    hex(&random::<MASTER_BYTES>())
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -307,7 +300,7 @@ mod tests {
             MasterKey::find(Some(&path), credentials),
             Err(MasterKeyError::File { .. })
         ));
-        std::fs::write(&path, format!("{}\n", new_secret())).unwrap();
+        std::fs::write(&path, format!("{}\n", configuration::token::new_secret())).unwrap();
         for (mode, named, credential) in
             [(0o600, true, true), (0o400, true, true), (0o440, false, true), (0o604, false, false)]
         {

@@ -15,7 +15,7 @@ use ring::{digest, hmac};
 use super::SKEW_S;
 use super::guard::{EXPIRES_S_MAX, claimed_by};
 use super::keys::{AccessKey, Keys, Level};
-use crate::hex::{push_hex, unhex};
+use wire::hex::{push_hex, unhex};
 
 /// The SHA-256 of nothing.
 const EMPTY: &[u8] = b"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";

@@ -12,7 +12,7 @@ use s3s::S3ErrorCode;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::payload::{Broken, Differs};
-use crate::pace::Pace;
+use wire::pace::Pace;
 
 /// A body that ends in an error if it comes too slowly.
 pub struct Timed<B> {

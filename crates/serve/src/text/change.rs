@@ -10,8 +10,8 @@ use record::clock;
 
 use super::store::{self, Mode, Stored};
 use super::{END, Session, Then, To};
-use crate::http::Problem;
-use crate::object::Object;
+use device::object::Object;
+use wire::problem::Problem;
 
 /// How often a change begins again: so many others would have to change the value meanwhile.
 const ATTEMPTS: u32 = 1000;

@@ -10,9 +10,9 @@ use origin::{Attributes, Metadata};
 use record::clock;
 
 use super::{Session, unix_s};
-use crate::http::Problem;
 use crate::objects::refuse_reserved;
 use crate::writes;
+use wire::problem::Problem;
 
 /// The names of the metadata that hold what memcached keeps beside a value.
 const FLAGS: &str = "memcached-flags";

@@ -4,8 +4,8 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
+use configuration as config;
 use origin::{Error, Origin, S3};
-use serve::config;
 
 use super::config_of;
 use crate::origin::{key, run, staged};

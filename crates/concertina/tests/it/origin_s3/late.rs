@@ -4,8 +4,8 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
+use configuration as config;
 use origin::{Attributes, Origin, S3};
-use serve::config;
 
 use super::{Store, config_of};
 use crate::origin::{key, read, run, staged, write};

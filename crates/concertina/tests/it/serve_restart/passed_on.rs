@@ -399,7 +399,7 @@ fn before_a_node(folder: &Path, more: &[String], run: impl FnOnce(&[String])) {
     let mut sets = of(&["serve.role=node", "cluster.name=a"]);
     sets.retain(|set| !set.starts_with("serve.listen"));
     let node =
-        serve::Server::start(serve::config::Config::load(None, &sets).unwrap(), None).unwrap();
+        serve::Server::start(configuration::Config::load(None, &sets).unwrap(), None).unwrap();
     let mut sets = of(&["serve.role=gateway"]);
     sets.extend_from_slice(more);
     run(&sets);
@@ -423,7 +423,7 @@ fn proxy(times: u32) {
     let (http, at) = (keeper.address(0), keeper.address(1));
     let sets = node_of_memcached(folder.path(), "127.0.0.1:0");
     let node =
-        serve::Server::start(serve::config::Config::load(None, &sets).unwrap(), None).unwrap();
+        serve::Server::start(configuration::Config::load(None, &sets).unwrap(), None).unwrap();
     let sets = [
         "serve.role=proxy".to_owned(),
         "memcached.threads=2".to_owned(),

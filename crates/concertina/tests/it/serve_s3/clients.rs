@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use configuration as config;
+use configuration::Secret;
 use origin::{Kind, Origin, S3, Sharing};
-use serve::config::{self, Secret};
 
 use super::{ADMIN, Front, READER, before, write_keys};
 use crate::left_out::left_out;

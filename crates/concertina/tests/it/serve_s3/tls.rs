@@ -183,7 +183,7 @@ fn a_key_that_others_may_read_is_refused() {
     let sets = encrypted(folder.path(), 0o644);
     let mut sets: Vec<String> = sets;
     sets.extend(crate::serve_client::overrides(folder.path(), &[]));
-    let config = serve::config::Config::load(None, &sets).unwrap();
+    let config = configuration::Config::load(None, &sets).unwrap();
     let error = serve::Server::start(config, None).err().expect("is refused").to_string();
     assert!(error.contains("chmod 600"), "{error}");
 }

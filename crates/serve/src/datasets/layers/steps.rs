@@ -11,7 +11,7 @@ use shard::Text;
 use shard::index::{self, Index};
 use shard::layers::{Array, Layers, Rates, Regions};
 
-use super::Fill;
+use configuration::Fill;
 
 /// Expected size of a text layer as a fraction of the text (`shard::layers` has the measurements),
 /// and the factor by which the actual size may exceed it. If the text needs more, the regions that are read least are left

@@ -14,7 +14,8 @@ use shard::layers::{Completion, Rates, TextBuild, TextOptions};
 use tracing::{info, warn};
 
 use super::steps::{Regional, Step};
-use super::{Candidate, Fill, Filling, Layers, State};
+use super::{Candidate, Filling, Layers, State};
+use configuration::Fill;
 use dataset::part::Part;
 
 /// Segments of a sweep, and blocks of a text layer, that are processed between two checks for

@@ -21,17 +21,17 @@ use super::backend::{Backend, Failure, NotSent, Pong};
 use super::request::NodeRequest;
 use super::upload::Source;
 use super::verify;
-use crate::body::GivenAt;
 use crate::cluster::{Roll, ask_headers, fingerprint};
-use crate::config::Config;
-use crate::headers;
-use crate::http::Problem;
 use crate::identity::header_line;
-use crate::membership::Membership;
 use crate::objects::origin_problem;
-use crate::peer::{Fault, Kept, Limits, Outgoing, RequestHead};
-use crate::tls::dialer;
+use configuration::Config;
+use membership::Membership;
+use peer::{Fault, Kept, Limits, Outgoing, RequestHead};
 use reply::{Body, NodeReply};
+use wire::body::GivenAt;
+use wire::headers;
+use wire::problem::Problem;
+use wire::tls::dialer;
 
 /// The nodes of a cluster, with the origin behind them.
 pub struct Nodes {

@@ -13,9 +13,10 @@ use origin::{Found, Origin};
 use super::super::backend::Failure;
 use super::super::request::NodeRequest;
 use super::reply::{Body, NodeReply};
-use crate::object::headers_of;
+use crate::drive;
 use crate::objects::{self, content_range, selected};
-use crate::{drive, headers};
+use device::object::headers_of;
+use wire::headers;
 
 /// Reads from the origin, as a node would.
 pub async fn read(

@@ -8,9 +8,9 @@ use record::clock;
 use super::super::backend::{Pong, Reply as _};
 use super::Nodes;
 use super::reply::{Body, NodeReply};
-use crate::headers;
 use crate::identity;
-use crate::peer::Outgoing;
+use peer::Outgoing;
+use wire::headers;
 
 /// Pings a node; `None` if it does not reply, or replies with a server error.
 pub async fn ping(nodes: &Nodes, node: NodeId, hot_version: u64) -> Option<Pong> {

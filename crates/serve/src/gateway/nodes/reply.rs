@@ -9,8 +9,8 @@ use http::header::HeaderMap;
 use origin::Chunks;
 
 use super::super::backend::Reply;
-use crate::headers;
-use crate::peer::{self, Fault, Incoming};
+use peer::{Fault, Incoming};
+use wire::headers;
 
 /// A body of at most this many bytes is read completely before the client is sent the head, so that
 /// a node that fails meanwhile costs another attempt, not a broken reply.

@@ -1,0 +1,148 @@
+//! The section of the membership: where the list of nodes comes from.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use origin::{Checks, section};
+use serde::{Deserialize, Serialize};
+
+use super::Config;
+use super::sections::{Class, not_an_address};
+
+/// Where the list of nodes comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Listed {
+    /// The `[[member]]`s of the configuration.
+    #[default]
+    Static,
+    /// etcd.
+    Etcd,
+}
+
+section! {
+    /// Where the list of nodes comes from: the [[member]]s of this file, or etcd, where nodes join, are
+    /// lost and leave while the others serve (docs/cluster.md).
+    pub struct Membership {
+        /// "static" (the [[member]]s) or "etcd".
+        pub kind: Listed = Listed::Static,
+        /// The etcd servers, for instance ["http://10.0.0.1:2379"]; the first that answers is asked.
+        pub endpoints: Vec<String> = Vec::new(),
+        /// What the names of this cluster's keys in etcd begin with: clusters with different prefixes know
+        /// nothing of each other.
+        pub prefix: String = "/concertina".to_owned(),
+        /// Address and port on which this node listens for gateways and the other nodes. Unset on a gateway.
+        pub address: Option<String> = None,
+        /// This node's share of the keys in proportion to the other weights.
+        pub weight: f64 = 1.0,
+        /// "bulk": this node has keys. "hot": it is a hot node, which has none and holds copies of those
+        /// that are read most.
+        pub class: Class = Class::Bulk,
+        /// Seconds after which etcd forgets a node that does not renew; etcd rounds up to whole seconds. Nodes
+        /// that do not answer the others are lost sooner: suspect_s.
+        pub lease_s: f64 = 2.0,
+        /// Seconds for which a node acts on what etcd last confirmed. A key that moves has no primary for this
+        /// long and 1/16 of it, and a node without etcd orders no writes after it.
+        pub valid_s: f64 = 0.5,
+        /// Seconds without an answer after which a node is suspected; it is lost when more than half of those
+        /// that watch it (at most five) suspect it.
+        pub suspect_s: f64 = 0.6,
+        /// Seconds that a process waits at its start for etcd, and a gateway for nodes, before it gives up.
+        pub start_s: f64 = 30.0,
+        /// File with the certificates, in PEM format, that etcd's certificate is checked against. Needed for
+        /// https endpoints.
+        pub tls_ca: Option<PathBuf> = None,
+        /// File with the certificate, in PEM format, that etcd is shown.
+        pub tls_certificate: Option<PathBuf> = None,
+        /// File with its key, in PEM format.
+        pub tls_key: Option<PathBuf> = None,
+    }
+}
+
+impl Config {
+    /// Whether the list of nodes is in etcd.
+    pub fn is_in_etcd(&self) -> bool {
+        self.membership.kind == Listed::Etcd
+    }
+
+    pub(crate) fn check_membership(&self, mut checks: Checks<'_>) {
+        let it = &self.membership;
+        checks.between("lease_s", it.lease_s, 1.0, 60.0);
+        checks.between("valid_s", it.valid_s, 0.05, 30.0);
+        checks.between("suspect_s", it.suspect_s, 0.1, 60.0);
+        checks.between("start_s", it.start_s, 0.0, 3600.0);
+        checks.must(
+            it.weight > 0.0 && it.weight <= 1e9,
+            "weight",
+            format!("must be above 0 and at most 1e9, not {}", it.weight),
+        );
+        if !self.is_in_etcd() {
+            return;
+        }
+        checks.must(
+            self.members.is_empty(),
+            "kind",
+            "the list of nodes is in etcd; remove the [[member]]s",
+        );
+        checks.must(
+            !it.endpoints.is_empty(),
+            "endpoints",
+            "is missing; write where etcd's servers are, for instance [\"http://127.0.0.1:2379\"]",
+        );
+        for endpoint in &it.endpoints {
+            // The other messages, the log and the status would show it.
+            if endpoint.contains('@') {
+                let what = "must not contain a user or a password, which are not used: show etcd a certificate (tls_certificate)";
+                checks.must(false, "endpoints", what);
+                continue;
+            }
+            let https = endpoint.starts_with("https://");
+            let rest = endpoint.strip_prefix("http://").or(endpoint.strip_prefix("https://"));
+            let rest = rest.map(|rest| rest.strip_suffix('/').unwrap_or(rest));
+            let port = rest.and_then(|rest| rest.rsplit_once(':')).map(|(_, port)| port);
+            checks.must(
+                port.is_some_and(|port| port.parse::<u16>().is_ok()),
+                "endpoints",
+                format!("{endpoint:?} is not http://HOST:PORT or https://HOST:PORT"),
+            );
+            checks.must(
+                !https || it.tls_ca.is_some(),
+                "tls_ca",
+                format!("is missing: {endpoint} shows a certificate that must be checked"),
+            );
+        }
+        checks.must(
+            it.tls_certificate.is_some() == it.tls_key.is_some(),
+            "tls_key",
+            "a certificate and its key belong together",
+        );
+        let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_./".contains(&b);
+        checks.must(
+            (1..=200).contains(&it.prefix.len())
+                && it.prefix.bytes().all(plain)
+                && !it.prefix.ends_with('/'),
+            "prefix",
+            format!(
+                "invalid prefix {:?}; write 1 to 200 letters, digits, `-`, `_`, `.` or `/`, the last not `/`",
+                it.prefix
+            ),
+        );
+        match &it.address {
+            None => checks.must(
+                !self.is_node(),
+                "address",
+                "is missing; write the address on which gateways and the other nodes reach this node",
+            ),
+            Some(address) => match address.parse::<SocketAddr>() {
+                Err(_) => checks.must(false, "address", not_an_address(address)),
+                Ok(parsed) => checks.must(
+                    parsed.port() != 0 && !parsed.ip().is_unspecified(),
+                    "address",
+                    format!(
+                        "nobody can connect to {parsed}; write the address that others connect to"
+                    ),
+                ),
+            },
+        }
+    }
+}

@@ -1,0 +1,480 @@
+//! The devices: carries out the engine's actions on segments and records.
+//!
+//! Reads of all devices share one pool of blocking threads. It has a thread for each read that the
+//! real devices serve concurrently, so that a slow device never delays another's reads. Appends of
+//! a device run in order on one writer thread.
+//!
+//! An emulated device holds each read: the read completes a drawn time after its start, or when the
+//! real read ends if that is later. The engine receives the completion at that time and with that
+//! time, so that the next read starts exactly where this one ended.
+
+pub mod block;
+mod folder;
+pub mod format;
+mod held;
+mod pacer;
+mod pieces;
+mod place;
+mod profile;
+mod queue;
+pub mod record;
+mod room;
+mod scan;
+mod scrub;
+mod segments;
+mod start;
+pub mod summary;
+mod uring;
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use anyhow::Context;
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use engine::node::{DeviceId, DeviceSettings, Event, Extent, Failure, JobId, Restored, Unread};
+use engine::tier::Location;
+use ground::Key;
+use ground::window::Nanos;
+use origin::{IdentityRecord, KEY_BYTES_MAX};
+use tracing::{error, warn};
+
+pub use pacer::{Lateness, Pacer};
+pub use pieces::Assembly;
+pub use place::{FoundSegment, Listed, Slots, Unusable, is_raw};
+pub use profile::Profile;
+pub use profile::empirical;
+pub use segments::Segments;
+
+pub use start::side_by_side;
+
+use crate::object::Object;
+use ::record::clock;
+use configuration::Service;
+use held::{HELD_READERS, HeldQueue};
+use pieces::{Cursor, Piece};
+use queue::Queue;
+pub use room::Buffer;
+use room::Span;
+
+/// A held read whose completion is further away than this goes to the polled queue (see `held`).
+const PATIENCE: Nanos = 2_000_000;
+/// Reader threads in addition to those of the real devices: for emulated devices, whose real reads
+/// are short.
+const READERS: usize = 8;
+/// Maximum number of reader threads.
+const READERS_MAX: usize = 1024;
+/// Writer threads; all appends of a device go to the same one.
+const WRITERS: usize = 2;
+
+/// Receives the results of reads and appends, with the time of each.
+pub type Told = Arc<dyn Fn(Nanos, Event<Object>) + Send + Sync>;
+
+/// A configured device.
+pub struct DeviceFolder {
+    /// The device's folder, or a block device.
+    pub folder: PathBuf,
+    /// Its budget.
+    pub bytes: u64,
+    /// Configured bytes of a segment; 0: by the budget, or as a block device is formatted.
+    pub segment_bytes: u64,
+    /// Maximum reads that the device serves concurrently.
+    pub parallel: u32,
+    /// For an emulated device, its service times and its index in its group.
+    pub service: Option<(Service, u64)>,
+    /// Bytes that its scrub may read in a second; 0 for no scrub.
+    pub scrub_bytes_per_s: f64,
+}
+
+/// The segments found on each device that can be used.
+pub type FoundOn = HashMap<DeviceId, Vec<FoundSegment>>;
+
+struct Device {
+    segments: Segments,
+    profile: Option<Mutex<Profile>>,
+    complained: AtomicBool,
+    scrubbed: scrub::Scrubbed,
+    /// Records that are being read in pieces; bounded by the engine, as reads are.
+    cursors: Mutex<HashMap<JobId, Box<Cursor>>>,
+}
+
+struct Read {
+    device: Arc<Device>,
+    segment: Option<Arc<segments::Segment>>,
+    location: Location,
+    key: Key,
+    job: JobId,
+    extent: Extent,
+    /// For an emulated device, when the read completes: its start plus the drawn time.
+    held_to: Option<Nanos>,
+}
+
+enum Write {
+    Append { device: Arc<Device>, location: Location, key: Key, object: Object, job: JobId },
+    Seal { device: Arc<Device>, segment: u64 },
+    Drop { device: Arc<Device>, segment: u64 },
+    List { device: Arc<Device>, id: DeviceId, segment: u64 },
+}
+
+/// The devices of a node.
+pub struct Disks {
+    /// Without those that cannot be used.
+    devices: HashMap<DeviceId, Arc<Device>>,
+    scrub: Arc<scrub::Stop>,
+    reads: Arc<Queue<Read>>,
+    held: Arc<HeldQueue<Read>>,
+    writes: Vec<Sender<Option<Write>>>,
+    pacer: Arc<Pacer<Done>>,
+    told: Told,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// The devices of a node, opened and looked through; none of those that cannot be used.
+pub struct Opened(Vec<Option<(Segments, Vec<FoundSegment>)>>);
+
+impl Opened {
+    /// Opens the devices and finds their segments. A device that cannot be used is logged. `me` is the node's
+    /// name in its cluster. Folders remember in their markers which origin `record` takes.
+    ///
+    /// # Errors
+    ///
+    /// If another process uses a device, or a folder holds what this project did not make.
+    pub fn open(
+        folders: &[DeviceFolder],
+        me: Option<&str>,
+        record: &IdentityRecord,
+    ) -> anyhow::Result<Opened> {
+        let mut devices = Vec::new();
+        for (id, device) in folders.iter().enumerate() {
+            let opened = Segments::open(&device.folder, me).and_then(|opened| {
+                opened.0.holds(device.bytes, device.segment_bytes)?;
+                Ok(opened)
+            });
+            devices.push(match opened {
+                Ok(opened) => {
+                    if !is_raw(&device.folder) {
+                        record.add_folder(&device.folder);
+                    }
+                    Some(opened)
+                }
+                Err(why) if why.is::<Unusable>() => {
+                    error!("device {id} is not used: {why}");
+                    None
+                }
+                Err(why) => return Err(why),
+            });
+        }
+        Ok(Opened(devices))
+    }
+
+    /// Has the engine's settings say what block devices have places for.
+    pub fn settle(&self, folders: &[DeviceFolder], settings: &mut [DeviceSettings]) {
+        for ((opened, folder), settings) in self.0.iter().zip(folders).zip(settings) {
+            let Some(slots) = opened.as_ref().and_then(|(segments, _)| segments.slots()) else {
+                continue;
+            };
+            settings.segments_max = slots.segments_max;
+            settings.segment_bytes = match folder.segment_bytes {
+                0 => slots.segment_bytes,
+                bytes => bytes,
+            };
+        }
+    }
+}
+
+impl Disks {
+    /// Starts the threads. Also returns the segments found on each device that can be used.
+    ///
+    /// # Errors
+    ///
+    /// If an emulated device's service times are invalid, or a thread cannot be started.
+    pub fn start(
+        folders: &[DeviceFolder],
+        opened: Opened,
+        told: Told,
+    ) -> anyhow::Result<(Disks, FoundOn)> {
+        let mut devices = HashMap::new();
+        let mut found = HashMap::new();
+        let mut scrubs = Vec::new();
+        for (id, (DeviceFolder { service, scrub_bytes_per_s, .. }, opened)) in
+            folders.iter().zip(opened.0).enumerate()
+        {
+            let profile = service.as_ref().map(|(service, i)| Profile::new(service, *i));
+            let profile = profile.transpose().with_context(|| format!("device {id}"))?;
+            let Some((segments, segments_found)) = opened else { continue };
+            found.insert(id, segments_found);
+            let device = Arc::new(Device {
+                segments,
+                profile: profile.map(Mutex::new),
+                complained: AtomicBool::new(false),
+                cursors: Mutex::default(),
+                scrubbed: scrub::Scrubbed::default(),
+            });
+            if *scrub_bytes_per_s > 0.0 {
+                scrubs.push(scrub::Task::new(id, device.clone(), *scrub_bytes_per_s));
+            }
+            devices.insert(id, device);
+        }
+        let deliver = told.clone();
+        let pacer = Arc::new(Pacer::start(move |at, done: Done| done.tell(at, &deliver))?);
+        // Bounded by the engine: at most `parallel` reads of each device are in service.
+        let reads = Arc::new(Queue::<Read>::default());
+        let mut threads = Vec::new();
+        let real = folders.iter().filter(|device| device.service.is_none());
+        let readers = real.map(|device| device.parallel as usize).sum::<usize>() + READERS;
+        let readers = readers.min(READERS_MAX);
+        for index in 0..readers {
+            let (reads, told, pacer) = (reads.clone(), told.clone(), pacer.clone());
+            let reader = move || {
+                let mut buffer = Buffer::default();
+                while let Some(read) = reads.next() {
+                    read.carry_out(&mut buffer, &told, &pacer);
+                }
+            };
+            threads.push(spawn(format!("read/{index}"), reader)?);
+        }
+        let held = Arc::new(HeldQueue::default());
+        let any_held = devices.values().any(|device| device.profile.is_some());
+        for index in 0..if any_held { HELD_READERS } else { 0 } {
+            let (held, told, pacer) = (held.clone(), told.clone(), pacer.clone());
+            let reader = move || {
+                let mut buffer = Buffer::default();
+                held.run(|read: Read| read.carry_out(&mut buffer, &told, &pacer));
+            };
+            threads.push(spawn(format!("held/{index}"), reader)?);
+        }
+        let mut writes = Vec::new();
+        for index in 0..WRITERS {
+            // Bounded by the engine: `node.appends_bytes_max` of bytes under way.
+            let (send, queue) = unbounded();
+            let told = told.clone();
+            threads.push(spawn(format!("write/{index}"), move || writer(&queue, &told))?);
+            writes.push(send);
+        }
+        let scrub = Arc::new(scrub::Stop::default());
+        if !scrubs.is_empty() {
+            let (stop, told) = (scrub.clone(), told.clone());
+            threads.push(spawn("scrub".to_owned(), move || scrub::run(scrubs, &stop, &told))?);
+        }
+        let threads = Mutex::new(threads);
+        Ok((Disks { devices, scrub, reads, held, writes, pacer, told, threads }, found))
+    }
+
+    /// [`engine::node::Action::Read`].
+    pub fn read(
+        &self,
+        id: DeviceId,
+        (location, key): (Location, Key),
+        job: JobId,
+        start: Nanos,
+        extent: Extent,
+    ) {
+        let Some(device) = self.device(id) else { return };
+        let held_to = device
+            .profile
+            .as_ref()
+            .map(|profile| start + profile.lock().unwrap_or_else(PoisonError::into_inner).draw());
+        let segment = device.segments.segment(location.segment());
+        let read = Read { device, segment, location, key, job, extent, held_to };
+        if held_to.is_some_and(|at| at > start + PATIENCE) {
+            self.held.push(read);
+        } else if let Some(read) = uring::take(read) {
+            self.reads.push(read);
+        }
+    }
+
+    /// Lets a serving thread read by itself: runs on its runtime, until that ends.
+    pub fn on_thread(&self) -> impl Future<Output = ()> + Send + 'static {
+        uring::run(self.told.clone(), self.reads.clone())
+    }
+
+    /// [`engine::node::Action::CloseRead`].
+    pub fn close(&self, id: DeviceId, job: JobId) {
+        if let Some(device) = self.device(id) {
+            device.cursors.lock().unwrap_or_else(PoisonError::into_inner).remove(&job);
+        }
+    }
+
+    /// [`engine::node::Action::Append`].
+    pub fn append(&self, id: DeviceId, location: Location, key: Key, object: Object, job: JobId) {
+        let Some(device) = self.device(id) else { return };
+        self.write(id, Write::Append { device, location, key, object, job });
+    }
+
+    /// [`engine::node::Action::SealSegment`].
+    pub fn seal(&self, id: DeviceId, segment: u64) {
+        let Some(device) = self.device(id) else { return };
+        self.write(id, Write::Seal { device, segment });
+    }
+
+    /// [`engine::node::Action::DropSegment`].
+    pub fn remove(&self, id: DeviceId, segment: u64) {
+        let Some(device) = self.device(id) else { return };
+        self.write(id, Write::Drop { device, segment });
+    }
+
+    /// [`engine::node::Action::List`].
+    pub fn list(&self, id: DeviceId, segment: u64) {
+        let Some(device) = self.device(id) else { return };
+        self.write(id, Write::List { device, id, segment });
+    }
+
+    /// Bytes that the scrub of a device read since the start, and passes that it ended.
+    pub fn scrubbed(&self, id: DeviceId) -> (u64, u64) {
+        self.devices.get(&id).map_or((0, 0), |device| {
+            let scrubbed = &device.scrubbed;
+            (scrubbed.bytes.load(Ordering::Relaxed), scrubbed.passes.load(Ordering::Relaxed))
+        })
+    }
+
+    fn device(&self, id: DeviceId) -> Option<Arc<Device>> {
+        self.devices.get(&id).cloned()
+    }
+
+    fn write(&self, id: DeviceId, write: Write) {
+        let _ = self.writes[id % self.writes.len()].send(Some(write));
+    }
+
+    /// How late held reads completed since the previous call: by the thread that delivers them, or because the
+    /// real read took longer than the drawn time.
+    pub fn lateness(&self) -> Lateness {
+        self.pacer.lateness()
+    }
+
+    /// Stops the threads, and seals open segments so that the next start need not scan them.
+    pub fn stop(&self) {
+        self.scrub.stop();
+        self.reads.stop();
+        self.held.stop();
+        for writes in &self.writes {
+            let _ = writes.send(None);
+        }
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        for thread in threads.drain(..) {
+            let _ = thread.join();
+        }
+        self.pacer.stop();
+        for device in self.devices.values() {
+            device.segments.close();
+        }
+    }
+}
+
+fn spawn(name: String, run: impl FnOnce() + Send + 'static) -> anyhow::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(name).spawn(run).context("cannot start a thread")
+}
+
+/// A read that ended.
+struct Done {
+    event: Event<Object>,
+    assembly: Option<Arc<Assembly>>,
+}
+
+impl Done {
+    /// Lets the readers of a record in pieces have what was read, and tells the engine.
+    fn tell(self, at: Nanos, told: &Told) {
+        if let Some(assembly) = self.assembly {
+            assembly.release();
+        }
+        told(at, self.event);
+    }
+}
+
+impl Read {
+    fn carry_out(self, buffer: &mut Buffer, told: &Told, pacer: &Pacer<Done>) {
+        let (job, held_to, device) = (self.job, self.held_to, self.device.clone());
+        let read = self.read(buffer);
+        if let Err(Unread::Failed(Failure { reason })) = &read {
+            warn!("{reason}; reading from elsewhere instead");
+        }
+        let (mut done, mut bytes) = (None, 0);
+        let event = match read {
+            Err(why) => Event::Read { job, result: Err(why), left: 0 },
+            Ok(piece) => {
+                let left = piece.left();
+                (done, bytes) = (piece.assembly, piece.bytes);
+                if let Some(rest) = piece.rest {
+                    // Before the engine learns of it, which asks for the rest.
+                    device.cursors.lock().unwrap_or_else(PoisonError::into_inner).insert(job, rest);
+                }
+                Event::Read { job, result: Ok(piece.object), left }
+            }
+        };
+        let done = Done { event, assembly: done };
+        let now = clock::now();
+        match held_to.map(|at| at + device.transfer(bytes)) {
+            Some(at) if at > now => pacer.at(at, done),
+            Some(at) => {
+                pacer.missed(at);
+                done.tell(now, told);
+            }
+            None => done.tell(now, told),
+        }
+    }
+
+    /// The file and its part, if that is read at once and nothing else is to be done.
+    fn at_once(&self) -> Option<(&File, Span)> {
+        let whole = self.held_to.is_none() && self.extent == Extent::Record;
+        let segment = self.segment.as_ref().filter(|_| whole)?;
+        Some((segment.direct()?, segment.span(self.location).ok()?))
+    }
+
+    fn read(self, buffer: &mut Buffer) -> Result<Piece, Unread> {
+        let Read { device, segment, location, key, job, extent, .. } = self;
+        let segments = &device.segments;
+        if let Extent::Next { bytes } = extent {
+            let cursor = device.cursors.lock().unwrap_or_else(PoisonError::into_inner).remove(&job);
+            let closed = || "a record was closed while it was read".to_owned();
+            let cursor = cursor.ok_or_else(|| Unread::Failed(Failure { reason: closed() }))?;
+            return segments.read_next(cursor, bytes, buffer);
+        }
+        let segment = segment.ok_or(Unread::Gone)?;
+        match extent {
+            Extent::First { bytes, part } => {
+                segments.read_first(&segment, location, &key, (bytes, part), buffer)
+            }
+            _ => {
+                let object = segments.read(&segment, location, &key, buffer)?;
+                Ok(Piece::whole(object, location.bytes()))
+            }
+        }
+    }
+}
+
+impl Device {
+    /// Of an emulated device: the time that so many bytes take besides the drawn time.
+    fn transfer(&self, bytes: u64) -> Nanos {
+        let Some(profile) = &self.profile else { return 0 };
+        profile.lock().unwrap_or_else(PoisonError::into_inner).transfer(bytes)
+    }
+}
+
+fn writer(queue: &Receiver<Option<Write>>, told: &Told) {
+    while let Ok(Some(write)) = queue.recv() {
+        match write {
+            Write::Append { device, location, key, object, job } => {
+                let result = device.segments.append(location, &key, &object);
+                if let Err(error) = &result
+                    && !device.complained.swap(true, Ordering::Relaxed)
+                {
+                    warn!("cannot write to a device: {error}; serving continues without it");
+                }
+                told(clock::now(), Event::Appended { job, written: result.is_ok() });
+            }
+            Write::Seal { device, segment } => {
+                if let Err(error) = device.segments.seal(segment) {
+                    warn!("cannot write the index of segment {segment}: {error}");
+                }
+            }
+            Write::Drop { device, segment } => device.segments.remove(segment),
+            Write::List { device, id, segment } => {
+                let keys = device.segments.entries(segment).into_iter().map(|entry| entry.key);
+                let event = Event::Listed { device: id, segment, keys: keys.collect() };
+                told(clock::now(), event);
+            }
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! Records that are read in pieces, and the replies that get their bytes meanwhile.
+//!
+//! A [`Cursor`] reads one record of format 2. What it has read and verified is in an [`Assembly`],
+//! which replies read at their own pace; so a slow client holds memory, as the whole object would, and
+//! no disk.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::{Bytes, BytesMut};
+use engine::node::{Part, Unread};
+use engine::tier::{BLOCK_BYTES, Location};
+use tokio::sync::watch;
+
+use super::Buffer;
+use super::record;
+use super::segments::{Segment, Segments};
+use crate::arena;
+use crate::object::Object;
+use origin::{BoxFuture, Chunks, Error, Metadata};
+
+/// Bytes that are read for the head of a record, besides the first bytes of its object. A longer head
+/// (of an object of a gigabyte, or with much user metadata) takes a read of its own.
+const HEAD_BYTES: u64 = 8 << 10;
+
+/// How far the readers of an assembly may go.
+#[derive(Clone, Copy, Debug, Default)]
+struct Progress {
+    pieces: usize,
+    /// Whether no piece follows, and whether all were valid.
+    ended: Option<bool>,
+}
+
+#[derive(Debug, Default)]
+struct Read {
+    pieces: Vec<Bytes>,
+    ended: Option<bool>,
+}
+
+/// The verified bytes of a part of an object, as they are read.
+#[derive(Debug)]
+pub struct Assembly {
+    /// Offset of the first byte in the object.
+    start: u64,
+    read: Mutex<Read>,
+    progress: watch::Sender<Progress>,
+}
+
+impl Assembly {
+    fn new(start: u64) -> Arc<Assembly> {
+        let progress = watch::Sender::new(Progress::default());
+        Arc::new(Assembly { start, read: Mutex::default(), progress })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Read> {
+        self.read.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, piece: Bytes, last: bool) {
+        let mut read = self.lock();
+        read.pieces.push(piece);
+        read.ended = last.then_some(true);
+    }
+
+    /// Lets readers have what was read: at the end of a held read, not before.
+    pub fn release(&self) {
+        let read = self.lock();
+        self.progress.send_replace(Progress { pieces: read.pieces.len(), ended: read.ended });
+    }
+
+    fn fail(&self) {
+        self.lock().ended.get_or_insert(false);
+        self.release();
+    }
+
+    fn whole(&self) -> Bytes {
+        let read = self.lock();
+        if let [all] = &read.pieces[..] {
+            return all.clone();
+        }
+        let length = read.pieces.iter().map(Bytes::len).sum();
+        if let Some(mut space) = arena::space(length) {
+            let mut rest = &mut space[..];
+            for piece in &read.pieces {
+                let (to, after) = rest.split_at_mut(piece.len());
+                to.copy_from_slice(piece);
+                rest = after;
+            }
+            return space.freeze();
+        }
+        let mut bytes = BytesMut::with_capacity(length);
+        read.pieces.iter().for_each(|piece| bytes.extend_from_slice(piece));
+        bytes.freeze()
+    }
+
+    /// A reader of some bytes of the object.
+    pub fn reader(self: &Arc<Self>, bytes: &Range<u64>) -> Box<dyn Chunks> {
+        Box::new(Reader {
+            skip: bytes.start.checked_sub(self.start),
+            left: bytes.end - bytes.start,
+            next: 0,
+            progress: self.progress.subscribe(),
+            assembly: self.clone(),
+        })
+    }
+}
+
+struct Reader {
+    assembly: Arc<Assembly>,
+    progress: watch::Receiver<Progress>,
+    /// Index of the next piece.
+    next: usize,
+    /// Bytes of it that are not wanted; `None`: they precede what is read.
+    skip: Option<u64>,
+    left: u64,
+}
+
+impl Reader {
+    async fn read(&mut self) -> Option<Result<Bytes, Error>> {
+        let cut = || Some(Err(Error::Damaged("the rest of a record cannot be read".to_owned())));
+        while self.left > 0 {
+            let Some(skip) = self.skip else { return cut() };
+            let next = self.next;
+            let ready = |progress: &Progress| progress.pieces > next || progress.ended.is_some();
+            let Ok(progress) = self.progress.wait_for(ready).await.map(|progress| *progress) else {
+                return cut();
+            };
+            let piece = self.assembly.lock().pieces.get(next).cloned();
+            let Some(piece) = piece.filter(|_| progress.pieces > next) else { return cut() };
+            self.next += 1;
+            let from = skip.min(piece.len() as u64);
+            self.skip = Some(skip - from);
+            let wanted = piece.len() as u64 - from;
+            let end = from + wanted.min(self.left);
+            if end > from {
+                self.left -= end - from;
+                return Some(Ok(piece.slice(from as usize..end as usize)));
+            }
+        }
+        None
+    }
+}
+
+impl Chunks for Reader {
+    fn next(&mut self) -> BoxFuture<'_, Option<Result<Bytes, Error>>> {
+        Box::pin(self.read())
+    }
+    fn bytes_left(&self) -> Option<u64> {
+        Some(self.left)
+    }
+}
+
+/// A record of format 2 that is being read.
+pub struct Cursor {
+    /// It stays readable when it is removed meanwhile.
+    segment: Arc<Segment>,
+    location: Location,
+    metadata: Metadata,
+    table: Bytes,
+    /// Offset of the object in the record.
+    object_at: u64,
+    /// Bytes of the object that are to be read.
+    left: Range<u64>,
+    /// Whether these were all.
+    is_whole: bool,
+    assembly: Arc<Assembly>,
+    /// What readers get until all has been read.
+    opened: Object,
+}
+
+/// What a piece brought.
+pub struct Piece {
+    /// For [`engine::node::Event::Read`].
+    pub object: Object,
+    /// The record, if more of it is to be read.
+    pub rest: Option<Box<Cursor>>,
+    /// What readers are to be let have.
+    pub assembly: Option<Arc<Assembly>>,
+    /// Bytes that were read.
+    pub bytes: u64,
+}
+
+impl Piece {
+    /// Bytes that are still to be read.
+    pub fn left(&self) -> u64 {
+        self.rest.as_ref().map_or(0, |rest| rest.left.end - rest.left.start)
+    }
+
+    /// An object that was read at once.
+    pub fn whole(object: Object, bytes: u64) -> Piece {
+        Piece { object, rest: None, assembly: None, bytes }
+    }
+}
+
+/// Whole blocks, at least one.
+fn whole_blocks(bytes: u64) -> u64 {
+    (bytes - bytes % BLOCK_BYTES).max(BLOCK_BYTES)
+}
+
+impl Segments {
+    /// Reads the head of a record and the first bytes of its object, or of a part of it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Segments::read`].
+    pub fn read_first(
+        &self,
+        segment: &Arc<Segment>,
+        location: Location,
+        key: &[u8],
+        (bytes, part): (u64, Option<Part>),
+        buffer: &mut Buffer,
+    ) -> Result<Piece, Unread> {
+        let error_at = |what: &str| self.unread(location, what);
+        let piece_bytes = whole_blocks(bytes);
+        let first = HEAD_BYTES
+            + match part {
+                None => piece_bytes,
+                Some(Part::Bytes { first, last }) if first < piece_bytes => {
+                    let end = last.map_or(piece_bytes, |last| last.saturating_add(1));
+                    end.div_ceil(BLOCK_BYTES).saturating_mul(BLOCK_BYTES).min(piece_bytes)
+                }
+                Some(_) => 0,
+            };
+        let read = |from: u64, length: u64, buffer: &mut Buffer| {
+            let length = length.min(location.bytes().saturating_sub(from));
+            let place = Location::new(location.segment(), location.offset() + from, length);
+            self.read_bytes(segment, place, buffer, |_| None)
+        };
+        let mut start = read(0, first, buffer)?;
+        let mut bytes_read = start.len() as u64;
+        let mut head = record::parse_head(&start, self.mark(location.segment()));
+        if head == Err(record::TRUNCATED_HEAD)
+            && let Some(length) = record::head_bytes(&start)
+        {
+            start = read(0, length, buffer)?;
+            bytes_read += start.len() as u64;
+            head = record::parse_head(&start, self.mark(location.segment()));
+        }
+        let Some(head) = head.map_err(error_at)? else {
+            // Format 1: it can only be verified as a whole.
+            let object = self.read(segment, location, key, buffer)?;
+            return Ok(Piece::whole(object, location.bytes()));
+        };
+        if head.key != key {
+            return Err(Unread::OtherKey);
+        }
+        let metadata = Metadata::decode(head.metadata).filter(|(_, rest)| rest.is_empty());
+        let metadata = metadata.map(|(metadata, _)| metadata);
+        let metadata = metadata.filter(|metadata| metadata.size == head.object_bytes);
+        let metadata = metadata.ok_or_else(|| error_at("has malformed metadata"))?;
+        let is_whole = part.is_none();
+        let left = match part.map(|part| part.of(metadata.size)) {
+            None => 0..metadata.size,
+            Some(part) if part.is_empty() => 0..0,
+            Some(part) => record::blocks_around(&part, metadata.size),
+        };
+        let assembly = Assembly::new(left.start);
+        let opened = Object::opened(metadata.clone(), assembly.clone());
+        let table = start.slice_ref(head.table);
+        let object_at = head.bytes as u64;
+        let (segment, there) = (segment.clone(), start.slice(head.bytes..));
+        let cursor = Cursor {
+            segment,
+            location,
+            metadata,
+            table: Bytes::copy_from_slice(&table),
+            object_at,
+            left,
+            is_whole,
+            assembly,
+            opened,
+        };
+        let mut piece = self.advance(Box::new(cursor), piece_bytes, &there, buffer)?;
+        piece.bytes += bytes_read;
+        Ok(piece)
+    }
+
+    /// Reads the next bytes of a record.
+    ///
+    /// # Errors
+    ///
+    /// As [`Segments::read`]; replies that were begun are cut.
+    pub fn read_next(
+        &self,
+        cursor: Box<Cursor>,
+        bytes: u64,
+        buffer: &mut Buffer,
+    ) -> Result<Piece, Unread> {
+        self.advance(cursor, whole_blocks(bytes), &Bytes::new(), buffer)
+    }
+
+    /// Reads the next bytes, unless they are among `there`, the object's first bytes.
+    fn advance(
+        &self,
+        mut cursor: Box<Cursor>,
+        bytes: u64,
+        there: &Bytes,
+        buffer: &mut Buffer,
+    ) -> Result<Piece, Unread> {
+        let Range { start, end } = cursor.left;
+        let to = start.saturating_add(bytes).min(end);
+        let length = to - start;
+        let mut bytes_read = 0;
+        let read = if to <= there.len() as u64 {
+            there.slice(start as usize..to as usize)
+        } else {
+            let offset = cursor.location.offset() + cursor.object_at + start;
+            let place = Location::new(cursor.location.segment(), offset, length);
+            bytes_read = length;
+            self.read_bytes(&cursor.segment, place, buffer, |_| None)?
+        };
+        let first = usize::try_from(start / BLOCK_BYTES).unwrap_or(usize::MAX);
+        let whole = read.len() as u64 == length
+            && (length == 0 || record::blocks_hold(&cursor.table, first, &read));
+        if !whole {
+            return Err(self.unread(cursor.location, "has a block with a wrong checksum"));
+        }
+        cursor.left.start = to;
+        let last = to == end;
+        cursor.assembly.add(read, last);
+        let assembly = Some(cursor.assembly.clone());
+        let (object, rest) = match (last, cursor.is_whole) {
+            (true, true) => {
+                let metadata = cursor.metadata.clone();
+                (Object::new(metadata, cursor.assembly.whole()), None)
+            }
+            (true, false) => (cursor.opened.clone(), None),
+            (false, _) => (cursor.opened.clone(), Some(cursor)),
+        };
+        Ok(Piece { object, rest, assembly, bytes: bytes_read })
+    }
+}
+
+impl Drop for Cursor {
+    fn drop(&mut self) {
+        // Before the last byte: nobody reads on.
+        if self.left.start < self.left.end {
+            self.assembly.fail();
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! Devices of a node: what is written to them and read from them, and the bytes of larger objects in memory.
+//!
+//! [`disk`] carries out what `engine::node` decides of devices; [`object`] is an object in memory with its metadata and
+//! the head of its reply; [`arena`] holds the bytes of larger ones.
+
+pub mod arena;
+pub mod disk;
+pub mod object;
+pub mod system;

@@ -1,0 +1,186 @@
+//! The record of one serving thread: the windows and samples of its requests.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use engine::node::Stages;
+use ground::window::{Finished, Nanos, Operation, Outcome, Recorder, Sample, Settings, Window};
+use ground::window::{is_sampled, key_hash};
+
+use record::clock;
+
+/// Maximum number of samples held until the observer takes them; further samples are dropped.
+const SAMPLES_MAX: usize = 1 << 18;
+
+struct State {
+    recorder: Recorder,
+    samples: Vec<Sample>,
+}
+
+/// The record of one serving thread. Its mutex is contended once per window.
+pub struct Lane {
+    state: Mutex<State>,
+    sample_one_in: u64,
+    unix_offset_ns: i128,
+}
+
+impl Lane {
+    /// An empty record of a queue.
+    pub fn new(queue: &str, settings: Settings, sample_one_in: u64, now: Nanos) -> Lane {
+        let unix_offset_ns = settings.unix_offset_ns;
+        let recorder = Recorder::new(queue, 0, settings, now);
+        let state = Mutex::new(State { recorder, samples: Vec::new() });
+        Lane { state, sample_one_in, unix_offset_ns }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records that a request arrived.
+    pub fn received(self: &Arc<Lane>, operation: Operation, key: &[u8]) -> Seen {
+        let now = clock::now();
+        {
+            let mut state = self.lock();
+            state.recorder.arrive(now);
+            state.recorder.start(now);
+        }
+        let hash = self.hash_of(key);
+        Seen {
+            lane: self.clone(),
+            operation,
+            hash,
+            received: now,
+            outcome: Outcome::Error,
+            stages: None,
+            size: 0,
+            bytes: 0,
+            internal: false,
+            warm: 0,
+            replied: None,
+        }
+    }
+
+    /// The hash of a key for [`Passed::hash`].
+    pub fn hash_of(&self, key: &[u8]) -> u64 {
+        if self.sample_one_in > 0 { key_hash(key) } else { u64::MAX }
+    }
+
+    /// Records a request that met no queue, was answered at once, and whose reply was sent at `replied`.
+    pub fn passed(&self, passed: &Passed, replied: Nanos) {
+        let &Passed { operation, outcome, hash, received, size, bytes } = passed;
+        let response = replied.saturating_sub(received);
+        let finished = Finished { operation, outcome, waiting: 0, service: 0, response, bytes };
+        let mut state = self.lock();
+        state.recorder.pass(received, replied, &finished);
+        if is_sampled(hash, self.sample_one_in) && state.samples.len() < SAMPLES_MAX {
+            let unix_ns = i128::from(received) + self.unix_offset_ns;
+            state.samples.push(Sample {
+                key: hash,
+                size,
+                operation,
+                outcome,
+                received_unix_us: (unix_ns / 1000).max(0) as u64,
+                queued_ns: 0,
+                started_ns: 0,
+                served_ns: 0,
+                replied_ns: response,
+                length_met: 0,
+            });
+        }
+    }
+
+    /// The windows that ended by `now` (with `flush` also the open one), and the samples since the
+    /// last call.
+    pub fn take(&self, now: Nanos, flush: bool) -> (Vec<Window>, Vec<Sample>) {
+        let mut state = self.lock();
+        let windows = if flush { state.recorder.flush(now) } else { state.recorder.roll(now) };
+        (windows, std::mem::take(&mut state.samples))
+    }
+}
+
+/// The record of a request that was answered at once.
+#[derive(Clone, Copy, Debug)]
+pub struct Passed {
+    /// The operation.
+    pub operation: Operation,
+    /// The source of the reply.
+    pub outcome: Outcome,
+    /// The hash of the key, if keys are sampled.
+    pub hash: u64,
+    /// When it arrived.
+    pub received: Nanos,
+    /// Bytes of the object.
+    pub size: u64,
+    /// Bytes of the reply's body.
+    pub bytes: u64,
+}
+
+/// A request under way. Dropping it records its end: its reply was passed to the connection, or its
+/// client left.
+pub struct Seen {
+    lane: Arc<Lane>,
+    operation: Operation,
+    hash: u64,
+    /// When it arrived.
+    pub received: Nanos,
+    /// The source of the reply.
+    pub outcome: Outcome,
+    /// The times of its stages, as reported by the node.
+    pub stages: Option<Stages>,
+    /// Bytes of the object.
+    pub size: u64,
+    /// Bytes of the reply.
+    pub bytes: u64,
+    /// Whether the sender is a gateway or another node, which gets additional headers.
+    pub internal: bool,
+    /// The key's nodes known to have the object, as bits of their places.
+    pub warm: u8,
+    /// When its reply was passed to the connection, if that was not just now.
+    pub replied: Option<Nanos>,
+}
+
+impl Seen {
+    /// Whether only the head of the reply is requested.
+    pub fn is_head(&self) -> bool {
+        self.operation == Operation::Head
+    }
+}
+
+impl Drop for Seen {
+    fn drop(&mut self) {
+        let replied = self.replied.unwrap_or_else(clock::now);
+        let since = |at: Nanos| at.saturating_sub(self.received);
+        let stages = self.stages.unwrap_or(Stages {
+            received: self.received,
+            queued: self.received,
+            started: self.received,
+            served: replied,
+            ..Stages::default()
+        });
+        let finished = Finished {
+            operation: self.operation,
+            outcome: self.outcome,
+            waiting: since(stages.started),
+            service: stages.served.saturating_sub(stages.started),
+            response: since(replied),
+            bytes: self.bytes,
+        };
+        let mut state = self.lane.lock();
+        state.recorder.finish(replied, &finished);
+        if is_sampled(self.hash, self.lane.sample_one_in) && state.samples.len() < SAMPLES_MAX {
+            let unix_ns = i128::from(self.received) + self.lane.unix_offset_ns;
+            state.samples.push(Sample {
+                key: self.hash,
+                size: self.size,
+                operation: self.operation,
+                outcome: self.outcome,
+                received_unix_us: (unix_ns / 1000).max(0) as u64,
+                queued_ns: since(stages.queued),
+                started_ns: since(stages.started),
+                served_ns: since(stages.served),
+                replied_ns: since(replied),
+                length_met: stages.length_met,
+            });
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! What every connection needs, whatever answers on it: places of connections, TLS, the framing of HTTP/1, heads of plain reads,
+//! bodies, ranges, conditions, paces, limits of clients, refusals, headers, texts of metrics, records of requests.
+//!
+//! No node, gateway, device or member here.
+
+pub mod body;
+pub mod browser;
+pub mod condition;
+pub mod connections;
+pub mod date;
+pub mod descriptors;
+pub mod exposition;
+pub mod framing;
+pub mod head;
+pub mod headers;
+pub mod hex;
+pub mod idle;
+pub mod inherited;
+pub mod lane;
+pub mod limits;
+pub mod pace;
+pub mod problem;
+pub mod range;
+pub mod refusal;
+pub mod tls;
+pub mod trim;

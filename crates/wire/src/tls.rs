@@ -1,0 +1,223 @@
+//! TLS by rustls, versions 1.2 and 1.3: for clients' connections, and between the processes of a cluster, where
+//! both ends show certificates. Certificates are read again when their files change.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, ensure};
+use arc_swap::ArcSwap;
+use record::file;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
+use tokio_rustls::{TlsAcceptor, TlsConnector, client};
+use tracing::{info, warn};
+
+use configuration::Config;
+
+/// How often the files are looked at.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The certificate that clients are shown.
+pub struct Tls {
+    certificate: PathBuf,
+    key: PathBuf,
+    ca: Option<PathBuf>,
+    current: ArcSwap<ServerConfig>,
+}
+
+type Stamp = (u64, u64, Option<SystemTime>);
+
+fn stamp(path: &Path) -> io::Result<Stamp> {
+    let metadata = std::fs::metadata(path)?;
+    Ok((metadata.ino(), metadata.len(), metadata.modified().ok()))
+}
+
+fn stamps(paths: [Option<&Path>; 3]) -> [Option<Stamp>; 3] {
+    paths.map(|path| stamp(path?).ok())
+}
+
+fn read(certificate: &Path, key: &Path, ca: Option<&Path>) -> anyhow::Result<Arc<ServerConfig>> {
+    let (chain, secret) = pair(certificate, key)?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()?;
+    let config = match ca {
+        None => config.with_no_client_auth(),
+        Some(ca) => {
+            let roots = Arc::new(roots(ca)?);
+            let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider).build();
+            config.with_client_cert_verifier(verifier.with_context(|| wrong(ca))?)
+        }
+    };
+    let config = config.with_single_cert(chain, secret).with_context(|| wrong(certificate))?;
+    Ok(Arc::new(config))
+}
+
+impl Tls {
+    /// Reads a chain of certificates and its key, both in PEM format. With `ca`, who connects must show a
+    /// certificate that one of that file's has signed.
+    ///
+    /// # Errors
+    ///
+    /// If one cannot be read or used, they do not fit each other, or others than its owner may read the key.
+    pub fn open(certificate: &Path, key: &Path, ca: Option<&Path>) -> anyhow::Result<Arc<Tls>> {
+        let current = ArcSwap::new(read(certificate, key, ca)?);
+        let (certificate, key, ca) =
+            (certificate.to_owned(), key.to_owned(), ca.map(Path::to_owned));
+        Ok(Arc::new(Tls { certificate, key, ca, current }))
+    }
+
+    /// Reads the files again whenever they change; never returns. Files that cannot be used leave the
+    /// certificate as it was, with a warning. Connections that are open keep theirs.
+    pub async fn keep_current(self: Arc<Self>) {
+        let look = || stamps([Some(&*self.certificate), Some(&*self.key), self.ca.as_deref()]);
+        let mut seen = look();
+        loop {
+            tokio::time::sleep(LOOK).await;
+            let now = look();
+            if now == seen {
+                continue;
+            }
+            seen = now;
+            match read(&self.certificate, &self.key, self.ca.as_deref()) {
+                Ok(config) => {
+                    self.current.store(config);
+                    info!("a new certificate from {}", self.certificate.display());
+                }
+                Err(error) => warn!("the certificate stays as it was: {error:#}"),
+            }
+        }
+    }
+
+    /// Shakes hands with a client, for at most `within`.
+    ///
+    /// # Errors
+    ///
+    /// If the client does not, or is too slow.
+    pub async fn accept(
+        &self,
+        stream: TcpStream,
+        within: Duration,
+    ) -> io::Result<TlsStream<TcpStream>> {
+        let accept = TlsAcceptor::from(self.current.load_full()).accept(stream);
+        let timed_out = |_| Err(io::ErrorKind::TimedOut.into());
+        tokio::time::timeout(within, accept).await.unwrap_or_else(timed_out)
+    }
+}
+
+/// How this process, as a client of others, checks their certificates, and which one it shows. The files are
+/// looked at again whenever it connects.
+#[derive(Debug)]
+pub struct Dialer {
+    ca: PathBuf,
+    /// A chain and its key.
+    own: Option<(PathBuf, PathBuf)>,
+    current: Mutex<([Option<Stamp>; 3], Arc<ClientConfig>)>,
+}
+
+impl Dialer {
+    /// Servers' certificates are checked against those of `ca`; `own` is a chain and its key.
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be read or used.
+    pub fn open(ca: &Path, own: Option<(&Path, &Path)>) -> anyhow::Result<Arc<Dialer>> {
+        let owned = own.map(|(certificate, key)| (certificate.to_owned(), key.to_owned()));
+        let current = Mutex::new((look(ca, own), connector(ca, own)?));
+        Ok(Arc::new(Dialer { ca: ca.to_owned(), own: owned, current }))
+    }
+
+    /// What the files say now; if they cannot be used, what they said before.
+    pub fn current(&self) -> Arc<ClientConfig> {
+        let own = self.own.as_ref().map(|(certificate, key)| (&**certificate, &**key));
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = look(&self.ca, own);
+        if now != current.0 {
+            current.0 = now;
+            match connector(&self.ca, own) {
+                Ok(config) => current.1 = config,
+                Err(error) => warn!("the certificate stays as it was: {error:#}"),
+            }
+        }
+        current.1.clone()
+    }
+
+    /// Shakes hands with a server, whose certificate must be for its IP address.
+    ///
+    /// # Errors
+    ///
+    /// If one does not trust the other.
+    pub async fn shake(
+        &self,
+        address: SocketAddr,
+        stream: TcpStream,
+    ) -> io::Result<client::TlsStream<TcpStream>> {
+        let name = ServerName::IpAddress(address.ip().into());
+        TlsConnector::from(self.current()).connect(name, stream).await
+    }
+}
+
+/// How a process connects to the nodes of its cluster; `None`: unencrypted.
+///
+/// # Errors
+///
+/// If a certificate cannot be used.
+pub fn dialer(config: &Config) -> anyhow::Result<Option<Arc<Dialer>>> {
+    let Some((ca, own)) = config.cluster.certificates() else { return Ok(None) };
+    Dialer::open(ca, Some(own)).map(Some)
+}
+
+fn look(ca: &Path, own: Option<(&Path, &Path)>) -> [Option<Stamp>; 3] {
+    stamps([Some(ca), own.map(|(certificate, _)| certificate), own.map(|(_, key)| key)])
+}
+
+fn connector(ca: &Path, own: Option<(&Path, &Path)>) -> anyhow::Result<Arc<ClientConfig>> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots(ca)?);
+    let config = match own {
+        None => config.with_no_client_auth(),
+        Some((certificate, key)) => {
+            let (chain, secret) = pair(certificate, key)?;
+            config.with_client_auth_cert(chain, secret).with_context(|| wrong(certificate))?
+        }
+    };
+    Ok(Arc::new(config))
+}
+
+fn wrong(path: &Path) -> String {
+    format!("cannot use {}", path.display())
+}
+
+/// The certificates of a file.
+fn roots(ca: &Path) -> anyhow::Result<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    let text = file::read(ca, file::PEM_BYTES_MAX).with_context(|| wrong(ca))?;
+    for certificate in CertificateDer::pem_slice_iter(&text) {
+        roots.add(certificate.with_context(|| wrong(ca))?).with_context(|| wrong(ca))?;
+    }
+    ensure!(!roots.is_empty(), "there is no certificate in {}", ca.display());
+    Ok(roots)
+}
+
+type Pair = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+
+/// A chain of certificates and its key, which nobody but its owner may read.
+fn pair(certificate: &Path, key: &Path) -> anyhow::Result<Pair> {
+    let text = file::read(certificate, file::PEM_BYTES_MAX).with_context(|| wrong(certificate))?;
+    let chain = CertificateDer::pem_slice_iter(&text);
+    let chain: Vec<_> = chain.collect::<Result<_, _>>().with_context(|| wrong(certificate))?;
+    let secret = file::read_private(key, file::PEM_BYTES_MAX, 0o077);
+    let secret = secret.map_err(|error| anyhow::anyhow!("{}: {error}", wrong(key)))?;
+    let secret = PrivateKeyDer::from_pem_slice(&secret).with_context(|| wrong(key))?;
+    Ok((chain, secret))
+}
