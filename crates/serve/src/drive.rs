@@ -28,6 +28,7 @@ use tracing::info;
 use super::cluster::Peers;
 use super::events::EventLog;
 use super::handover::Handover;
+use super::live::Controls;
 use device::disk::{DeviceFolder, Disks, FoundOn, FoundSegment, Opened, Told, side_by_side};
 use device::object::Object;
 use origin::{Chunks, Error, Found, Metadata, Origin};
@@ -481,26 +482,6 @@ impl Drive {
         (state.node.contents(), state.waiters.len())
     }
 
-    /// Begins to sample what the memory tier would be worth with other bytes.
-    pub fn sample_reuse(&self) {
-        self.lock().node.sample_reuse();
-    }
-
-    /// What the memory tier is used for, and would be with each of `sizes` bytes; `None` if that is not sampled.
-    pub fn memory_use(&self, sizes: &[u64]) -> Option<MemoryUse> {
-        self.lock().node.memory_use(sizes)
-    }
-
-    /// The bound of a device's queue, and the one of the configuration.
-    pub fn bound(&self, device: usize) -> Option<(u32, u32)> {
-        self.lock().node.bound(device)
-    }
-
-    /// What is hot, why, what moved, and what it bought.
-    pub fn tiers(&self, now: Nanos) -> Tiers {
-        self.lock().node.tiers(now)
-    }
-
     /// The state of each peer as this node sees it.
     pub fn peers_status(&self, now: Nanos) -> Vec<PeerStatus> {
         self.lock().node.peers(now)
@@ -581,5 +562,34 @@ impl Drop for Drive {
         if let Ok(state) = self.state.get_mut().map_err(PoisonError::into_inner) {
             state.waiters.clear();
         }
+    }
+}
+impl Controls for Drive {
+    fn bound(&self, device: usize) -> Option<(u32, u32)> {
+        self.lock().node.bound(device)
+    }
+
+    fn set_bound(self: Arc<Self>, device: usize, length_max: u32) {
+        self.tell(clock::now(), Event::Bound { device, length_max });
+    }
+
+    fn tiers(&self, now: Nanos) -> Tiers {
+        self.lock().node.tiers(now)
+    }
+
+    fn set_copying(self: Arc<Self>, on: bool) {
+        self.tell(clock::now(), Event::Copying(on));
+    }
+
+    fn sample_reuse(&self) {
+        self.lock().node.sample_reuse();
+    }
+
+    fn memory_use(&self, sizes: &[u64]) -> Option<MemoryUse> {
+        self.lock().node.memory_use(sizes)
+    }
+
+    fn set_memory_bytes(self: Arc<Self>, bytes: u64) {
+        self.tell(clock::now(), Event::MemoryMax { bytes });
     }
 }

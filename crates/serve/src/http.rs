@@ -1,4 +1,4 @@
-//! Connections and routes.
+//! HTTP on a connection: who may ask, for how much, and the end in order. What is answered is a [`Service`]'s.
 
 mod authorization;
 
@@ -21,24 +21,20 @@ use record::clock;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-use super::cluster;
 use super::front::{Front, Protocol};
 use super::quick::{Flight, Quick, Reads, Slot};
 use super::socket::{Socket, Stream};
-use super::{Shared, admin, datasets, list, live, objects};
 pub use authorization::{admit, authorize};
-use membership::Membership;
-use wire::body::{Arriving, ReplyBody};
+use wire::body::ReplyBody;
 use wire::connections::{Activity, Seat};
 use wire::framing;
 use wire::framing::Refusal;
-use wire::headers;
 use wire::idle::IdleTimer;
 use wire::inherited;
 use wire::lane::Lane;
 use wire::limits::{Client, Limits, Unproven};
 use wire::pace::Pace;
-use wire::problem::{Problem, only_get};
+use wire::problem::Problem;
 use wire::refusal::Phase;
 
 /// How long a connection past the limits may take to send its head.
@@ -336,97 +332,4 @@ async fn connection<S: Service>(
     }
     Pin::new(&mut connection).graceful_shutdown();
     let _ = connection.await;
-}
-
-/// Answers a request to a node.
-pub async fn answer(
-    shared: &Arc<Shared>,
-    lane: &Arc<Lane>,
-    request: Request<Incoming>,
-) -> Response<ReplyBody> {
-    route(shared, lane, request).await.unwrap_or_else(Problem::response)
-}
-
-async fn route(
-    shared: &Arc<Shared>,
-    lane: &Arc<Lane>,
-    request: Request<Incoming>,
-) -> Result<Response<ReplyBody>, Problem> {
-    let path = request.uri().path();
-    if is_health(path) {
-        only_get(&request)?;
-        return Ok(match path {
-            "/readyz" => admin::ready(shared, shared.drive.origin()).await,
-            _ => admin::alive(),
-        });
-    }
-    admit(shared, request.uri(), request.headers())?;
-    let sender = cluster::sender(shared, request.headers())?;
-    if let Some(encoded) = path.strip_prefix("/objects/") {
-        let key = objects::key_of(encoded)?;
-        objects::refuse_reserved(request.method(), &key, sender == cluster::Sender::Client)?;
-        return objects::object(shared, lane, key, request.map(Arriving::Http), sender).await;
-    }
-    if datasets::http::is_below(path) {
-        match &shared.datasets {
-            Some(datasets) => return datasets.answer(request).await,
-            // A gateway would take 404 for the answer to its question.
-            None if request.headers().contains_key(&headers::PROTOCOL) => {
-                let what = "this node serves no datasets; set datasets.path";
-                return Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, what));
-            }
-            None => {}
-        }
-    }
-    if let (Some(path), Some(datasets)) =
-        (path.strip_prefix(datasets::copies::PATH), &shared.datasets)
-        && request.headers().contains_key(&headers::PROTOCOL)
-    {
-        let query = request.uri().query().unwrap_or("");
-        return datasets.copies_asked(request.method(), path, query).await;
-    }
-    if let (Some(path), Some(peers)) = (path.strip_prefix("/cluster/"), shared.drive.peers()) {
-        if path == "reads" && request.method() == Method::POST {
-            return cluster::reads_told(shared, sender, request.into_body()).await;
-        }
-        let by = (request.method(), request.headers());
-        let answered = cluster::answer(shared, peers, by, path, sender);
-        if let Some(answer) = answered {
-            return answer;
-        }
-    }
-    if let Some(answer) = live::http::answer(&shared.whole, request.method(), path) {
-        return answer;
-    }
-    let (method, of) = (request.method(), shared.membership());
-    if let Some(answer) = membership::answer(of, method, path).await {
-        return answer;
-    }
-    if path == "/admin/cluster" {
-        return membership::configure(of.and_then(Membership::follower), request).await;
-    }
-    if let ("/admin/members", Some(peers)) = (path, shared.drive.peers()) {
-        only_get(&request)?;
-        return Ok(peers.members(shared.drive.warmed()).await);
-    }
-    match path {
-        "/objects" => {
-            only_get(&request)?;
-            let query = request.uri().query().unwrap_or("").to_owned();
-            list::list(shared.drive.origin(), shared.drive.timeout(), lane, &query).await
-        }
-        "/metrics" => {
-            only_get(&request)?;
-            Ok(admin::metrics(shared))
-        }
-        "/admin/status" => {
-            only_get(&request)?;
-            Ok(admin::status(shared).await)
-        }
-        "/admin/tiers" => {
-            only_get(&request)?;
-            Ok(admin::tiers(shared))
-        }
-        _ => Err(Problem::nothing_here()),
-    }
 }

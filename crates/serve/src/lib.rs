@@ -14,6 +14,7 @@ mod front;
 pub mod fuzzing;
 mod gateway;
 mod handover;
+mod health;
 mod http;
 mod identity;
 mod list;
@@ -24,6 +25,8 @@ mod middleware;
 mod objects;
 mod observe;
 mod quick;
+mod reads;
+mod routes;
 mod s3;
 mod settings;
 mod socket;
@@ -97,7 +100,7 @@ impl http::Service for Shared {
         lane: &Arc<Lane>,
         request: Request<Incoming>,
     ) -> Response<ReplyBody> {
-        http::answer(self, lane, request).await
+        routes::answer(self, lane, request).await
     }
 
     fn under_way(&self) -> usize {
@@ -222,7 +225,8 @@ impl Server {
         if let Some(listener) = node_listener {
             let of = (origin.clone(), &whole, membership.clone());
             let shared = start_node(&config, windows.clone(), of, &record, now)?;
-            whole.set_drive(&shared.drive);
+            let controls: Arc<dyn live::Controls> = shared.drive.clone();
+            whole.set_node(&controls);
             belong(&shared, membership.as_ref());
             let tls = match config.is_clustered() {
                 false => for_clients(&config, &shared)?,
@@ -245,7 +249,7 @@ impl Server {
             let runtimes = running.runtimes();
             let start = |datasets: &Arc<Datasets>| datasets.start(runtimes.first());
             datasets = shared.datasets.as_ref().map(start).transpose()?;
-            let start = |of: &Arc<memory::Memory>| of.start(&shared.drive);
+            let start = |of: &Arc<memory::Memory>| of.start(&controls);
             memory = shared.memory.as_ref().map(start).transpose()?;
             text = text_listener.map(|it| front::run(&Text::new(&shared), it)).transpose()?;
             text.iter().for_each(|text| shared.drive.read_on(&text.runtimes()));

@@ -12,14 +12,13 @@ use std::time::Duration;
 
 use engine::act::{Effect, Knob, Proposal, Status};
 use engine::budget::{Divider, Layers, Move, Objects, Party, Settings};
-use engine::node::{Event, MemoryUse};
+use engine::node::MemoryUse;
 use ground::window::{Nanos, SECOND};
 use origin::Size;
 use record::clock;
 use serde::Serialize;
 
-use crate::drive::Drive;
-use crate::live::Loop;
+use super::live::{Controls, Loop};
 
 /// The name of the budget in the journal.
 const TARGET: &str = "memory";
@@ -136,9 +135,9 @@ impl Memory {
     /// # Errors
     ///
     /// If it cannot be started.
-    pub fn start(self: &Arc<Memory>, drive: &Arc<Drive>) -> anyhow::Result<Running> {
-        drive.sample_reuse();
-        let (memory, drive) = (self.clone(), drive.clone());
+    pub fn start(self: &Arc<Memory>, node: &Arc<dyn Controls>) -> anyhow::Result<Running> {
+        node.sample_reuse();
+        let (memory, node) = (self.clone(), node.clone());
         let stopping = Arc::new((Mutex::new(false), Condvar::new()));
         let (stop, stopped) = (stopping.clone(), Arc::new(AtomicBool::new(false)));
         let ended = stopped.clone();
@@ -150,17 +149,17 @@ impl Memory {
                 if waited.map_or_else(|error| *error.into_inner().0, |(stop, _)| *stop) {
                     return;
                 }
-                memory.look(&drive, &ended);
+                memory.look(&node, &ended);
             }
         })?;
         Ok(Running { stopping, stopped, thread: Some(thread) })
     }
 
     /// One decision: what both hold is compared, and the memory tier gets its limit.
-    fn look(&self, drive: &Arc<Drive>, stopped: &AtomicBool) {
+    fn look(&self, node: &Arc<dyn Controls>, stopped: &AtomicBool) {
         let now = clock::now();
         let sizes = self.lock().divider.sizes();
-        let Some(found) = drive.memory_use(&sizes) else { return };
+        let Some(found) = node.memory_use(&sizes) else { return };
         let (proposed, objects_max) = {
             let mut state = self.lock();
             let objects = state.objects(now, &found);
@@ -174,19 +173,19 @@ impl Memory {
             let divider = &mut self.lock().divider;
             if made { divider.begin(now, of) } else { divider.refuse(now) }
         }
-        resize(drive, found.held_bytes, found.bytes_max, objects_max, stopped);
+        resize(node, found.held_bytes, found.bytes_max, objects_max, stopped);
     }
 }
 
 /// Gives the memory tier its limit: a smaller one in pieces.
-fn resize(drive: &Arc<Drive>, held: u64, before: u64, bytes_max: u64, stopped: &AtomicBool) {
+fn resize(node: &Arc<dyn Controls>, held: u64, before: u64, bytes_max: u64, stopped: &AtomicBool) {
     let mut bytes = before.min(held);
     while bytes > bytes_max && !stopped.load(Ordering::Relaxed) {
         bytes = bytes.saturating_sub(PIECE_BYTES).max(bytes_max);
-        drive.tell(clock::now(), Event::MemoryMax { bytes });
+        node.clone().set_memory_bytes(bytes);
     }
     if bytes <= bytes_max && before != bytes_max {
-        drive.tell(clock::now(), Event::MemoryMax { bytes: bytes_max });
+        node.clone().set_memory_bytes(bytes_max);
     }
 }
 

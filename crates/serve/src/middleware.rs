@@ -14,8 +14,8 @@ use proxy::{Address, Handover, Proxy};
 use record::clock;
 use serde::Serialize;
 
-use crate::admin;
 use crate::front::Front;
+use crate::health;
 use crate::http::{Service, admit, is_health};
 use crate::live::{self, Loop};
 use crate::observe::Observed;
@@ -103,8 +103,8 @@ impl Middleware {
         if is_health(path) {
             only_get(&request)?;
             return Ok(match path {
-                "/readyz" => admin::ready_without_origin(self),
-                _ => admin::alive(),
+                "/readyz" => health::ready_without_origin(self),
+                _ => health::alive(),
             });
         }
         admit(self, request.uri(), request.headers())?;

@@ -29,7 +29,7 @@ use wire::lane::{Lane, Seen};
 use wire::problem::Problem;
 use wire::range;
 
-pub(super) type Answered = Result<Response<ReplyBody>, Problem>;
+pub(super) use wire::problem::HttpResult as Answered;
 
 /// The key of a path below `/objects/`.
 pub fn key_of(encoded: &str) -> Result<Key, Problem> {

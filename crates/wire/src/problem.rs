@@ -110,6 +110,9 @@ impl Problem {
     }
 }
 
+/// A reply, or the error that is replied in its place.
+pub type HttpResult = Result<Response<ReplyBody>, Problem>;
+
 /// A reply of JSON.
 pub fn json<T: Serialize>(
     status: StatusCode,

@@ -103,11 +103,6 @@ impl Roll {
         self.slot(node).map(|slot| slot.pool.load())
     }
 
-    /// Where a node listens.
-    pub fn address(&self, node: NodeId) -> Option<SocketAddr> {
-        self.pool(node).map(|pool| pool.address())
-    }
-
     /// A node's name.
     pub fn name(&self, node: NodeId) -> &str {
         self.slot(node).map_or("?", |slot| &slot.name)

@@ -21,9 +21,9 @@ use super::Datasets;
 use super::ask::{pairs, part_of, text};
 use super::http::bad;
 use super::served::Served;
-use crate::objects::Answered;
 use dataset::remote::key_of_file;
 use record::clock;
+use wire::problem::HttpResult;
 use wire::problem::{Problem, json as json_reply};
 
 /// Where a node tells of its shards, and takes leases below.
@@ -155,7 +155,7 @@ impl Datasets {
         method: &Method,
         path: &str,
         query: &str,
-    ) -> Answered {
+    ) -> HttpResult {
         match (method, path) {
             (&Method::GET, "") => Ok(json_reply(StatusCode::OK, &self.shards_told(), None)),
             (&Method::POST, "/lease") => {
@@ -203,7 +203,7 @@ impl Datasets {
     }
 
     /// Leases a copy to a gateway. 507 if the budget of the layers has no room.
-    async fn lease(self: &Arc<Self>, asked: &Asked) -> Answered {
+    async fn lease(self: &Arc<Self>, asked: &Asked) -> HttpResult {
         let served = self.find(&asked.dataset).await;
         let served = served.map_err(|error| super::http::unavailable(&error))?;
         let view = served.as_ref().and_then(|served| served.view());

@@ -26,13 +26,13 @@ use super::asking::{AskParts, ask_parts, question};
 use super::layers::{Held, held};
 use super::room::Reserved;
 use super::served::{Changed, Copied, Served, Unwritten, View};
-use crate::objects::Answered;
 use dataset::Info;
 use dataset::chunk::CHUNK_BYTES_MAX;
 use dataset::part::Run;
 use wire::headers;
 use wire::lane::Seen;
 use wire::pace::{Meter, Pace};
+use wire::problem::HttpResult;
 use wire::problem::{Problem, json as json_reply, typed};
 
 /// Maximum bytes of one append.
@@ -106,7 +106,7 @@ pub fn only(methods: &'static str) -> Problem {
 }
 
 /// The HTTP reply with an answer computed on `view`.
-pub fn reply(view: &View, answer: Answer, mut seen: Seen, ask: &Ask) -> Answered {
+pub fn reply(view: &View, answer: Answer, mut seen: Seen, ask: &Ask) -> HttpResult {
     seen.bytes = answer.bytes();
     seen.size = seen.bytes;
     let mut response = match answer {
@@ -220,7 +220,7 @@ pub enum Done {
 
 impl Datasets {
     /// Serves a client's request, or a gateway's request for a part.
-    pub async fn answer(self: &Arc<Self>, request: Request<Incoming>) -> Answered {
+    pub async fn answer(self: &Arc<Self>, request: Request<Incoming>) -> HttpResult {
         let path = request.uri().path().to_owned();
         let Some(place) = place(&path) else { return self.list(&request).await };
         let served = self.find(place.name).await.map_err(|error| unavailable(&error))?;
@@ -261,7 +261,7 @@ impl Datasets {
     }
 
     /// Replies with a dataset's size and the state of its parts.
-    pub fn status(&self, served: &Arc<Served>) -> Answered {
+    pub fn status(&self, served: &Arc<Served>) -> HttpResult {
         let view = served.view().ok_or_else(|| no_dataset(served.name()))?;
         let (name, info, parts) = (served.name(), view.dataset.info(), self.parts(&view));
         let copied = served.copied();
@@ -269,7 +269,7 @@ impl Datasets {
     }
 
     /// Replies with the list of all datasets.
-    pub async fn list(&self, request: &Request<Incoming>) -> Answered {
+    pub async fn list(&self, request: &Request<Incoming>) -> HttpResult {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             return Err(only("GET, HEAD"));
         }
@@ -283,7 +283,7 @@ impl Datasets {
         served: &Arc<Served>,
         path: &str,
         request: &Request<Incoming>,
-    ) -> Answered {
+    ) -> HttpResult {
         if *request.method() != Method::GET {
             return Err(only("GET"));
         }
@@ -337,7 +337,7 @@ impl Datasets {
             .collect()
     }
 
-    fn layers_of(&self, served: &Arc<Served>, request: &Request<Incoming>) -> Answered {
+    fn layers_of(&self, served: &Arc<Served>, request: &Request<Incoming>) -> HttpResult {
         match *request.method() {
             Method::GET => {}
             Method::PUT => {
@@ -375,7 +375,7 @@ impl Datasets {
         served: &Arc<Served>,
         rest: &str,
         request: Request<Incoming>,
-    ) -> Answered {
+    ) -> HttpResult {
         let (method, query) = (request.method().clone(), request.uri().query().map(str::to_owned));
         match (method, rest) {
             (Method::POST, "records") => {
@@ -465,7 +465,7 @@ pub fn nothing_here() -> Problem {
     Problem::new(StatusCode::NOT_FOUND, what)
 }
 
-fn changed(done: anyhow::Result<Done>, mut seen: Seen) -> Answered {
+fn changed(done: anyhow::Result<Done>, mut seen: Seen) -> HttpResult {
     match done {
         Ok(done) => {
             seen.outcome = Outcome::Origin;

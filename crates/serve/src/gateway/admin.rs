@@ -8,7 +8,7 @@ use http::{Response, StatusCode};
 use serde::Serialize;
 
 use super::Access;
-use crate::admin::OriginStatus;
+use crate::health::OriginStatus;
 use wire::body::ReplyBody;
 use wire::exposition::{Exposition, Kind};
 use wire::headers::PROTOCOL_VERSION;

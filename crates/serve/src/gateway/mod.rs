@@ -161,8 +161,8 @@ impl Access {
         if path == "/healthz" || path == "/readyz" {
             only_get(&request)?;
             return Ok(match path {
-                "/readyz" => super::admin::ready(&self.front, &self.router.backend.origin).await,
-                _ => super::admin::alive(),
+                "/readyz" => super::health::ready(&self.front, &self.router.backend.origin).await,
+                _ => super::health::alive(),
             });
         }
         admit(&self.front, request.uri(), request.headers())?;

@@ -6,10 +6,8 @@
 //! at least two, and is never above the configured bound.
 
 use engine::act::{Effect, Knob, Proposal, Status};
-use engine::node::Event;
 use ground::window::QueueName;
 use model::live::Station;
-use record::clock;
 
 use super::{Loop, lock};
 
@@ -39,7 +37,7 @@ fn steady(wanted: u32, before: Option<u32>) -> u32 {
 impl Loop {
     /// Proposes the bounds that differ, and sets those that may be changed.
     pub(super) fn look_at_bounds(&self) {
-        let Some(drive) = lock(&self.drive).upgrade() else { return };
+        let Some(node) = self.node() else { return };
         let shown = self.shown();
         if shown.model.withheld.is_some() {
             return;
@@ -47,7 +45,7 @@ impl Loop {
         for station in &shown.model.stations {
             let Some(QueueName::Device(id)) = QueueName::parse(&station.queue) else { continue };
             let Some((device, present, configured)) = id.parse().ok().and_then(|device: usize| {
-                let (present, configured) = drive.bound(device)?;
+                let (present, configured) = node.bound(device)?;
                 Some((device, present, configured))
             }) else {
                 continue;
@@ -78,7 +76,7 @@ impl Loop {
             };
             lock(&self.bounds).insert(device, wanted);
             if self.propose(&proposal) == Some(Status::Made) {
-                drive.tell(clock::now(), Event::Bound { device, length_max: wanted });
+                node.clone().set_bound(device, wanted);
             }
         }
     }
@@ -86,8 +84,8 @@ impl Loop {
     /// The wait of the last read that a device's queue admits, seconds.
     pub(super) fn longest_wait_s(&self, queue: &str) -> Option<f64> {
         let QueueName::Device(id) = QueueName::parse(queue)? else { return None };
-        let drive = lock(&self.drive).upgrade()?;
-        let (present, _) = drive.bound(id.parse().ok()?)?;
+        let node = self.node()?;
+        let (present, _) = node.bound(id.parse().ok()?)?;
         let shown = self.shown();
         let station = shown.model.stations.iter().find(|station| station.queue == queue)?;
         Some(f64::from(present) * station.service_mean_s / f64::from(station.servers.max(1)))

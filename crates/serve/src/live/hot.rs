@@ -2,7 +2,6 @@
 
 use engine::act::copies::{Seen, TARGET};
 use engine::act::{Mode, Status};
-use engine::node::Event;
 use record::clock;
 
 use super::{Loop, lock};
@@ -10,8 +9,8 @@ use super::{Loop, lock};
 impl Loop {
     /// Looks at what the hot devices hold, and proposes to fill them.
     pub(super) fn look_at_hot(&self) {
-        let Some(drive) = lock(&self.drive).upgrade() else { return };
-        let Some(hot) = drive.tiers(clock::now()).hot else { return };
+        let Some(node) = self.node() else { return };
+        let Some(hot) = node.tiers(clock::now()).hot else { return };
         let seen = Seen {
             reads: hot.bought.hot_reads + hot.bought.bulk_reads,
             with_copy: hot.bought.hot_reads + hot.bought.hot_passed_by,
@@ -33,7 +32,7 @@ impl Loop {
 
     /// Tells the node's engine whether to copy.
     pub(super) fn set_copying(&self) {
-        let Some(drive) = lock(&self.drive).upgrade() else { return };
+        let Some(node) = self.node() else { return };
         let free = {
             let acting = lock(&self.acting);
             acting.governor.settings().modes.hot == Mode::Auto && !acting.governor.is_held()
@@ -42,7 +41,7 @@ impl Loop {
         let on = free && copies.0.may_copy();
         if copies.1 != on {
             copies.1 = on;
-            drive.tell(clock::now(), Event::Copying(on));
+            node.set_copying(on);
         }
     }
 }

@@ -13,11 +13,14 @@
 //! A gateway has no devices. Its nodes report the windows of theirs (`told`), so that its model covers them.
 
 mod bounds;
+mod controls;
 mod hot;
 pub mod http;
 mod journal;
 mod metrics;
 mod told;
+
+pub use controls::Controls;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -32,7 +35,6 @@ use record::clock;
 use serde::Serialize;
 use tracing::{info, warn};
 
-use crate::drive::Drive;
 use configuration::Config;
 use journal::Journal;
 pub use told::{Heard, PATH as WINDOWS_PATH, Told};
@@ -70,7 +72,7 @@ pub struct Loop {
     windows: Mutex<Option<SyncSender<Vec<Window>>>>,
     stopping: AtomicBool,
     dropped: AtomicU64,
-    drive: Mutex<Weak<Drive>>,
+    node: Mutex<Option<Weak<dyn Controls>>>,
     /// Bytes of the layers of each shard.
     footprints: Mutex<BTreeMap<String, u64>>,
     objective_s: f64,
@@ -118,7 +120,7 @@ impl Loop {
             windows: Mutex::new(None),
             stopping: AtomicBool::new(false),
             dropped: AtomicU64::new(0),
-            drive: Mutex::default(),
+            node: Mutex::default(),
             footprints: Mutex::default(),
             objective_s: config.model.objective_ms * 1e-3,
             bounds: Mutex::default(),
@@ -150,9 +152,14 @@ impl Loop {
     }
 
     /// The node that is changed.
-    pub fn set_drive(&self, drive: &Arc<Drive>) {
-        *lock(&self.drive) = Arc::downgrade(drive);
+    pub fn set_node(&self, node: &Arc<dyn Controls>) {
+        *lock(&self.node) = Some(Arc::downgrade(node));
         self.set_copying();
+    }
+
+    /// The node that is changed; `None` before [`set_node`](Self::set_node), in a process without a node, and at the end.
+    fn node(&self) -> Option<Arc<dyn Controls>> {
+        lock(&self.node).as_ref()?.upgrade()
     }
 
     /// Takes the windows of an interval, of all queues. Never waits.

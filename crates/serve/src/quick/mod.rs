@@ -8,7 +8,6 @@
 //! the socket takes over again after the reply; where the end of a request is not known, hyper keeps
 //! the connection.
 
-mod node;
 mod reading;
 
 use std::convert::Infallible;

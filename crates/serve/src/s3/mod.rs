@@ -351,7 +351,7 @@ impl Service for S3 {
         request: Request<Incoming>,
     ) -> Response<ReplyBody> {
         if web::is_health(request.uri().path()) {
-            return crate::admin::alive();
+            return crate::health::alive();
         }
         let is_head = request.method() == Method::HEAD;
         if let Some(plain) = shortcut::allowed(&self.inner.keys, &request, SystemTime::now()) {

@@ -15,7 +15,7 @@ use http::header::HeaderMap;
 use record::clock;
 use tokio::time::{Sleep, sleep};
 
-use super::{Begun, Content, Facts, Flight, Quick, Record};
+use super::quick::{Begun, Content, Facts, Flight, Quick, Record};
 use crate::Shared;
 use crate::cluster::{self, Sender};
 use crate::drive::{Answer, Asked};
