@@ -8,11 +8,11 @@ use serde::Serialize;
 
 use super::Shared;
 use super::cluster::{self, ClusterStatus, Mismatch};
-use super::health::OriginStatus;
-use super::live::Controls as _;
 use super::tiers;
-use crate::memory::Division;
 use device::disk::Lateness;
+use front::health::OriginStatus;
+use live::Controls as _;
+use live::memory::Division;
 use record::clock;
 use wire::body::ReplyBody;
 use wire::problem::{json, typed};
@@ -23,7 +23,7 @@ pub fn metrics(shared: &Arc<Shared>) -> Response<ReplyBody> {
     let mut page = shared.metrics.node(&contents, waiting);
     page.connections(shared.connections.count(), shared.connections.max());
     shared.metrics.memory(&mut page, &contents, shared.memory.as_ref().map(|it| it.division()));
-    shared.whole.add_metrics(&mut page);
+    shared.live.add_metrics(&mut page);
     let peers = shared.drive.peers().map(|peers| &peers.counts);
     let disks = shared.drive.disks();
     let scrubbed = |id| disks.map_or((0, 0), |disks| disks.scrubbed(id));

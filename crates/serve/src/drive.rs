@@ -28,9 +28,9 @@ use tracing::info;
 use super::cluster::Peers;
 use super::events::EventLog;
 use super::handover::Handover;
-use super::live::Controls;
 use device::disk::{DeviceFolder, Disks, FoundOn, FoundSegment, Opened, Told, side_by_side};
 use device::object::Object;
+use live::Controls;
 use origin::{Chunks, Error, Found, Metadata, Origin};
 use record::clock;
 

@@ -4,10 +4,10 @@ use engine::act::replicas::{Room, Seen};
 use http::HeaderMap;
 
 pub use crate::cluster::About;
-use crate::datasets::copies::ShardsTold;
 use crate::gateway::Picture;
-pub use crate::live::{Heard, Told};
 use configuration::{Config, Mistakes};
+use datasets::copies::ShardsTold;
+pub use live::{Heard, Told};
 pub use membership::{Document, etcd_pairs, etcd_said};
 pub use wire::condition::{Verdict, check, is_conditional, judge, range_holds};
 pub use wire::range::{Asked, parse as range, part};

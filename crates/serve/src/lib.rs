@@ -6,30 +6,20 @@
 mod admin;
 mod announce;
 mod cluster;
-mod datasets;
 mod drive;
 pub mod events;
-mod front;
 #[doc(hidden)]
 pub mod fuzzing;
 mod gateway;
 mod handover;
-mod health;
-mod http;
 mod identity;
 mod list;
-mod live;
-mod memory;
-mod metrics;
 mod middleware;
 mod objects;
-mod observe;
-mod quick;
 mod reads;
 mod routes;
 mod s3;
 mod settings;
-mod socket;
 mod text;
 mod tiers;
 mod writes;
@@ -56,12 +46,12 @@ use datasets::Datasets;
 use device::disk::Opened;
 use drive::Drive;
 use events::EventLog;
+use front::observe::{Observed, Observer};
 use front::{Front, Running};
 use gateway::Access;
-use live::Loop;
+use live::LiveModel;
 use membership::{Common, Follower, Membership};
 use middleware::Middleware;
-use observe::{Observed, Observer};
 use origin::{self, IdentityRecord, Origin, Sharing};
 use record::clock;
 use record::{FORMAT, Machine, Run, RunWriter};
@@ -82,7 +72,7 @@ pub struct Shared {
     mismatches: Arc<Mismatches>,
     datasets: Option<Arc<Datasets>>,
     /// The memory that objects and layers share, if they do.
-    memory: Option<Arc<memory::Memory>>,
+    memory: Option<Arc<live::memory::Memory>>,
     uploads: Arc<Budget>,
     writes: AtomicUsize,
 }
@@ -94,7 +84,7 @@ impl Deref for Shared {
     }
 }
 
-impl http::Service for Shared {
+impl front::http::Service for Shared {
     async fn answer(
         self: &Arc<Self>,
         lane: &Arc<Lane>,
@@ -146,13 +136,13 @@ pub struct Server {
     membership: Option<Arc<Membership>>,
     text: Option<Running>,
     datasets: Option<datasets::Running>,
-    memory: Option<memory::Running>,
+    memory: Option<live::memory::Running>,
     gateway: Option<(Arc<Access>, Running)>,
     s3: Option<Running>,
     middleware: Option<(Arc<Middleware>, Running)>,
     address: SocketAddr,
     observer: Observer,
-    whole: Arc<Loop>,
+    live: Arc<LiveModel>,
 }
 
 impl Server {
@@ -218,15 +208,15 @@ impl Server {
         let (now, unix_offset_ns) = (clock::now(), clock::unix_offset_ns());
         let run = create_run(&config, now, unix_offset_ns)?;
         let windows = windows_of(&config, unix_offset_ns);
-        let whole = Loop::start(&config, unix_offset_ns)?;
+        let live = LiveModel::start(&config, unix_offset_ns)?;
         let mut observed: Vec<Arc<dyn Observed>> = Vec::new();
         let mut addresses = Vec::new();
         let (mut node, mut datasets, mut memory, mut text) = (None, None, None, None);
         if let Some(listener) = node_listener {
-            let of = (origin.clone(), &whole, membership.clone());
+            let of = (origin.clone(), &live, membership.clone());
             let shared = start_node(&config, windows.clone(), of, &record, now)?;
             let controls: Arc<dyn live::Controls> = shared.drive.clone();
-            whole.set_node(&controls);
+            live.set_node(&controls);
             belong(&shared, membership.as_ref());
             let tls = match config.is_clustered() {
                 false => for_clients(&config, &shared)?,
@@ -249,7 +239,7 @@ impl Server {
             let runtimes = running.runtimes();
             let start = |datasets: &Arc<Datasets>| datasets.start(runtimes.first());
             datasets = shared.datasets.as_ref().map(start).transpose()?;
-            let start = |of: &Arc<memory::Memory>| of.start(&controls);
+            let start = |of: &Arc<live::memory::Memory>| of.start(&controls);
             memory = shared.memory.as_ref().map(start).transpose()?;
             text = text_listener.map(|it| front::run(&Text::new(&shared), it)).transpose()?;
             text.iter().for_each(|text| shared.drive.read_on(&text.runtimes()));
@@ -258,7 +248,7 @@ impl Server {
         let mut gateway = None;
         if let (Some(listener), Some(membership)) = (gateway_listener, &membership) {
             let of = membership.clone();
-            let access = Arc::new(Access::new(&config, of, windows, origin, record, &whole, now)?);
+            let access = Arc::new(Access::new(&config, of, windows, origin, record, &live, now)?);
             belong(&access, Some(membership));
             let tls = for_clients(&config, &access)?;
             let running = front::run(&access, listener)?;
@@ -280,7 +270,7 @@ impl Server {
             _ => None,
         };
         let Some(&address) = addresses.last() else { anyhow::bail!("there is nothing to serve") };
-        let observer = Observer::start(observed, run, whole.clone(), now)?;
+        let observer = Observer::start(observed, run, live.clone(), now)?;
         let middleware = None;
         wire::inherited::close_others();
         Ok(Server {
@@ -294,7 +284,7 @@ impl Server {
             middleware,
             address,
             observer,
-            whole,
+            live,
         })
     }
 
@@ -310,12 +300,12 @@ impl Server {
         let windows = windows_of(config, unix_offset_ns);
         let mut settings = config.proxy(windows.clone(), rand::random())?;
         settings.connections_max = wire::descriptors::allowance(config).proxied;
-        let whole = Loop::start(config, unix_offset_ns)?;
+        let live = LiveModel::start(config, unix_offset_ns)?;
         let middleware =
-            Arc::new(Middleware::start(config, settings, windows, (&whole, follower), now)?);
+            Arc::new(Middleware::start(config, settings, windows, (&live, follower), now)?);
         let running = front::run(&middleware, listener)?;
         let address = running.address();
-        let observer = Observer::start(vec![middleware.clone()], run, whole.clone(), now)?;
+        let observer = Observer::start(vec![middleware.clone()], run, live.clone(), now)?;
         wire::inherited::close_others();
         let middleware = Some((middleware, running));
         Ok(Server {
@@ -329,7 +319,7 @@ impl Server {
             middleware,
             address,
             observer,
-            whole,
+            live,
         })
     }
 
@@ -420,7 +410,7 @@ impl Server {
             membership.leave(false);
         }
         self.observer.stop();
-        self.whole.stop();
+        self.live.stop();
         if let Some(shared) = node {
             shared.drive.close_log();
         }
@@ -432,7 +422,7 @@ impl Server {
 fn start_node(
     config: &Config,
     windows: window::Settings,
-    (origin, whole, membership): (Arc<dyn Origin>, &Arc<Loop>, Option<Arc<Membership>>),
+    (origin, live, membership): (Arc<dyn Origin>, &Arc<LiveModel>, Option<Arc<Membership>>),
     record: &Arc<IdentityRecord>,
     now: Nanos,
 ) -> anyhow::Result<Arc<Shared>> {
@@ -443,10 +433,10 @@ fn start_node(
     let cluster = membership.as_ref().and_then(place);
     let memory_most = config.node.memory_bytes.0.max(config.node.memory_shared_bytes.0);
     device::arena::open(ARENA_TIMES.saturating_mul(memory_most).saturating_add(ARENA_BYTES_MORE));
-    let memory = config.node.shared().map(|of| memory::Memory::new(of, whole.clone()));
+    let memory = config.node.shared().map(|of| live::memory::Memory::new(of, live.clone()));
     let mismatches = Arc::new(Mismatches::default());
     let (place, windows_of) = (membership.clone(), windows.clone());
-    let (of, to) = ((origin.clone(), place), (whole, memory.as_ref()));
+    let (of, to) = ((origin.clone(), place), (live, memory.as_ref()));
     let datasets = Datasets::new(config, of, windows_of, to, now)?;
     if let Some(copies) = &config.datasets.path {
         record.add_folder(copies);
@@ -471,7 +461,7 @@ fn start_node(
     // In one process with a gateway, whose queue is the clients'.
     let queue = if config.is_gateway() { QueueName::NodeHttp } else { QueueName::Gateway };
     Ok(Arc::new(Shared {
-        front: Front::new(config, queue, windows, whole, now),
+        front: Front::new(config, queue, windows, live, now),
         drive,
         mismatches,
         datasets,

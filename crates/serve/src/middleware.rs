@@ -14,13 +14,13 @@ use proxy::{Address, Handover, Proxy};
 use record::clock;
 use serde::Serialize;
 
-use crate::front::Front;
-use crate::health;
-use crate::http::{Service, admit, is_health};
-use crate::live::{self, Loop};
-use crate::observe::Observed;
-use crate::quick::{Never, Quick};
 use configuration::Config;
+use front::Front;
+use front::health;
+use front::http::{Service, admit, is_health};
+use front::observe::Observed;
+use front::quick::{Never, Quick};
+use live::LiveModel;
 use membership::Follower;
 use wire::body::ReplyBody;
 use wire::exposition::{Exposition, Kind};
@@ -50,10 +50,10 @@ impl Middleware {
         config: &Config,
         settings: proxy::Settings,
         windows: window::Settings,
-        (whole, follower): (&Arc<Loop>, Option<Follower>),
+        (live, follower): (&Arc<LiveModel>, Option<Follower>),
         now: Nanos,
     ) -> anyhow::Result<Middleware> {
-        let front = Front::new(config, QueueName::Gateway, windows, whole, now);
+        let front = Front::new(config, QueueName::Gateway, windows, live, now);
         let handover = match &settings.listen {
             Address::Tcp(address) => Handover {
                 listener: inherited::take(*address),
@@ -77,7 +77,7 @@ impl Middleware {
 
     fn metrics(&self) -> Response<ReplyBody> {
         let mut page = self.metrics.queues();
-        self.whole.add_metrics(&mut page);
+        self.live.add_metrics(&mut page);
         add(&mut page, &self.proxy.status(clock::now()));
         membership::add_metrics(&mut page, self.follower.as_ref().map(Follower::common));
         page.connections(self.proxy.connections(), self.proxy.connections_max());
@@ -108,7 +108,7 @@ impl Middleware {
             });
         }
         admit(self, request.uri(), request.headers())?;
-        if let Some(answer) = live::http::answer(&self.whole, request.method(), path) {
+        if let Some(answer) = live::http::answer(&self.live, request.method(), path) {
             return answer;
         }
         if path == "/admin/cluster" {

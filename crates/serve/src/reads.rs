@@ -15,13 +15,13 @@ use http::header::HeaderMap;
 use record::clock;
 use tokio::time::{Sleep, sleep};
 
-use super::quick::{Begun, Content, Facts, Flight, Quick, Record};
 use crate::Shared;
 use crate::cluster::{self, Sender};
 use crate::drive::{Answer, Asked};
-use crate::http::authorize;
 use crate::objects::Waiting;
 use device::object::add_source;
+use front::http::authorize;
+use front::quick::{Begun, Content, Facts, Flight, Quick, Record};
 use wire::date::add_date;
 use wire::head::Line;
 use wire::headers;

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 
-use super::http::{admit, is_health};
-use super::{Shared, admin, cluster, datasets, health, list, live, objects};
+use super::{Shared, admin, cluster, list, objects};
+use front::health;
+use front::http::{admit, is_health};
 use membership::Membership;
 use wire::body::{Arriving, ReplyBody};
 use wire::headers;
@@ -70,7 +71,7 @@ async fn route(
             return answer;
         }
     }
-    if let Some(answer) = live::http::answer(&shared.whole, request.method(), path) {
+    if let Some(answer) = live::http::answer(&shared.live, request.method(), path) {
         return answer;
     }
     let (method, of) = (request.method(), shared.membership());

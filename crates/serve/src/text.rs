@@ -31,8 +31,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::Shared;
 use super::drive::{Answer, Asked};
-use super::front::{Front, Protocol};
 use device::object::Object;
+use front::{Front, Protocol};
 use wire::connections::{Activity, Seat};
 use wire::inherited;
 use wire::lane::Lane;

@@ -30,7 +30,7 @@ const LICENCES: [&str; 12] = [
 
 /// Which crates of the workspace each crate may depend on, tests included. Cargo refuses circles; that
 /// `load` cannot reach `serve`, nor `serve` a report or the generator, is a line here.
-const EDGES: [(&str, &str); 18] = [
+const EDGES: [(&str, &str); 21] = [
     ("ground", ""),
     ("shard", ""),
     ("model", "ground"),
@@ -46,9 +46,12 @@ const EDGES: [(&str, &str); 18] = [
     ("device", "configuration engine ground origin record wire"),
     ("peer", "engine origin wire"),
     ("membership", "configuration engine ground peer record wire"),
+    ("live", "configuration engine ground model origin record wire"),
+    ("front", "configuration device engine ground live membership origin record wire"),
+    ("datasets", "configuration dataset engine ground live membership origin record shard wire"),
     (
         "serve",
-        "configuration dataset device engine ground membership memcached model origin peer proxy record shard wire",
+        "configuration dataset datasets device engine front ground live membership memcached origin peer proxy record wire",
     ),
     ("report", "engine ground model record"),
     (

@@ -182,7 +182,7 @@ pub fn answer(
         return Some(Ok(ping(shared, peers, given)));
     }
     if endpoint == "windows" {
-        return Some(Ok(json(StatusCode::OK, &shared.whole.told(), None)));
+        return Some(Ok(json(StatusCode::OK, &shared.live.told(), None)));
     }
     if endpoint == "about" {
         return Some(Ok(json(StatusCode::OK, &peers.about(shared.drive.warmed()), None)));

@@ -1,6 +1,5 @@
 //! The nodes of a cluster by number, with the connections to each. Nodes are added while requests use it.
 
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 

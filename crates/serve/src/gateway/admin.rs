@@ -8,7 +8,7 @@ use http::{Response, StatusCode};
 use serde::Serialize;
 
 use super::Access;
-use crate::health::OriginStatus;
+use front::health::OriginStatus;
 use wire::body::ReplyBody;
 use wire::exposition::{Exposition, Kind};
 use wire::headers::PROTOCOL_VERSION;
@@ -72,7 +72,7 @@ pub async fn status(access: &Arc<Access>) -> Response<ReplyBody> {
 pub fn metrics(access: &Arc<Access>) -> Response<ReplyBody> {
     let (status, _) = access.router.drive.status(clock::now());
     let mut page = access.metrics.queues();
-    access.whole.add_metrics(&mut page);
+    access.live.add_metrics(&mut page);
     add(&mut page, &status);
     let common = access.membership.follower().map(|it| it.common());
     membership::add_metrics(&mut page, common);

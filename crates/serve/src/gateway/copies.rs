@@ -16,9 +16,9 @@ use record::clock;
 use tracing::warn;
 
 use super::Access;
-use crate::datasets::ask::part_of;
-use crate::datasets::copies::{PATH, ShardsTold};
 use dataset::remote::key_of_file;
+use datasets::ask::part_of;
+use datasets::copies::{PATH, ShardsTold};
 use peer::Outgoing;
 
 /// Maximum bytes of what a node tells of its shards.
@@ -138,7 +138,7 @@ impl Access {
                 if let Some(named) = picture.names.get(&seen.shard) {
                     let lengths = seen.holders.iter().map(|(_, length)| length);
                     let mean = lengths.sum::<f64>() / seen.holders.len().max(1) as f64;
-                    self.whole.note(&target(named), mean);
+                    self.live.note(&target(named), mean);
                 }
             }
             for order in extras.observe(clock::now(), &picture.shards, &picture.rooms) {
@@ -162,7 +162,7 @@ impl Access {
         let Some(named) = picture.names.get(&shard) else { return };
         let name = self.router.backend.roll.name(node);
         if let Some(proposal) = proposal(named, name, &order)
-            && self.whole.propose(&proposal) != Some(Status::Made)
+            && self.live.propose(&proposal) != Some(Status::Made)
         {
             return;
         }
@@ -243,7 +243,7 @@ fn proposal(named: &Named, node: &str, order: &Order) -> Option<Proposal> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::datasets::copies::ShardTold;
+    use datasets::copies::ShardTold;
 
     fn told(length: f64, shards: &[(&str, f64)]) -> Option<ShardsTold> {
         let shard = |(file, length): &(&str, f64)| ShardTold {

@@ -8,17 +8,17 @@
 mod admin;
 mod backend;
 mod copies;
-mod datasets;
 mod drive;
+mod knobs;
 mod nodes;
 mod pending;
+mod questions;
 mod quick;
 mod relay;
 mod request;
 mod router;
 mod upload;
 mod verify;
-mod whole;
 
 pub use copies::Picture;
 
@@ -40,16 +40,16 @@ use hyper::body::Incoming;
 use origin::{IdentityRecord, Origin};
 use record::clock;
 
-use super::datasets::Datasets;
-use super::front::Front;
-use super::http::{Service, admit, resumed};
 use super::list;
-use super::live::{self, Loop};
 use super::objects::{Answered, key_of, no_length, operation_of, refuse_reserved};
-use super::observe::Observed;
 use crate::cluster::members;
 use backend::Reply as _;
 use configuration::Config;
+use datasets::Datasets;
+use front::Front;
+use front::http::{Service, admit, resumed};
+use front::observe::Observed;
+use live::LiveModel;
 use membership::Membership;
 use nodes::Nodes;
 use nodes::reply::{Body, NodeReply};
@@ -97,7 +97,7 @@ impl Access {
         windows: window::Settings,
         origin: Arc<dyn Origin>,
         record: Arc<IdentityRecord>,
-        whole: &Arc<Loop>,
+        live: &Arc<LiveModel>,
         now: Nanos,
     ) -> anyhow::Result<Access> {
         let nodes = Nodes::new(config, &membership, origin.clone(), record)?;
@@ -109,9 +109,9 @@ impl Access {
         };
         let ping_timeout = Duration::from_secs_f64(config.gateway.ping_timeout_s);
         Ok(Access {
-            front: Front::new(config, QueueName::Gateway, windows.clone(), whole, now),
+            front: Front::new(config, QueueName::Gateway, windows.clone(), live, now),
             router: Arc::new(Router::new(settings, nodes, ping_timeout, now)),
-            datasets: Datasets::without_shards(config, origin, windows, whole, now)?,
+            datasets: Datasets::without_shards(config, origin, windows, live, now)?,
             membership,
             uploads: Budget::new(config.serve.uploads_bytes_max.0),
         })
@@ -161,8 +161,8 @@ impl Access {
         if path == "/healthz" || path == "/readyz" {
             only_get(&request)?;
             return Ok(match path {
-                "/readyz" => super::health::ready(&self.front, &self.router.backend.origin).await,
-                _ => super::health::alive(),
+                "/readyz" => front::health::ready(&self.front, &self.router.backend.origin).await,
+                _ => front::health::alive(),
             });
         }
         admit(&self.front, request.uri(), request.headers())?;
@@ -171,10 +171,10 @@ impl Access {
             refuse_reserved(request.method(), &key, true)?;
             return self.object(lane, key, request.map(Arriving::Http)).await;
         }
-        if super::datasets::http::is_below(path) {
+        if datasets::http::is_below(path) {
             return self.dataset(request).await;
         }
-        if let Some(answer) = live::http::answer(&self.front.whole, request.method(), path) {
+        if let Some(answer) = live::http::answer(&self.front.live, request.method(), path) {
             return answer;
         }
         let of = self.front.membership();

@@ -51,13 +51,14 @@ use tokio::runtime::Handle;
 
 use crate::Shared;
 use crate::cluster::Sender;
-use crate::front::Front;
 use crate::gateway::Access;
-use crate::http::{self as web, Service};
 use crate::objects::Answered;
-use crate::quick::{Begun, Content, Facts, Never, Quick, Record, Signed};
 use chunks::Divided;
 use configuration::Config;
+use front::Front;
+use front::http as web;
+use front::http::Service;
+use front::quick::{Begun, Content, Facts, Never, Quick, Record, Signed};
 use guard::{Authenticated, Guard};
 use keys::{Files, Keys};
 use payload::{Differs, Hashed};
@@ -351,7 +352,7 @@ impl Service for S3 {
         request: Request<Incoming>,
     ) -> Response<ReplyBody> {
         if web::is_health(request.uri().path()) {
-            return crate::health::alive();
+            return front::health::alive();
         }
         let is_head = request.method() == Method::HEAD;
         if let Some(plain) = shortcut::allowed(&self.inner.keys, &request, SystemTime::now()) {

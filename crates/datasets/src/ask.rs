@@ -1,0 +1,461 @@
+//! Queries on a dataset, and the answers of its parts. Nodes and gateways share this code: a node
+//! queries its own parts, a gateway sends the query to nodes.
+//!
+//! `asking` carries out which parts are queried when.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use anyhow::{Context, bail, ensure};
+use ground::window::Operation;
+use serde::{Deserialize, Serialize};
+use shard::Text;
+use shard::query::{Condition, Pattern, Query, Test};
+
+use dataset::manifest::Manifest;
+use dataset::part::{Part, Run};
+use dataset::{Dataset, Found, Wanted, key_query};
+
+/// Records in a page when the request has no `limit`.
+const LIMIT: usize = 10;
+/// Maximum records in a page.
+const LIMIT_MAX: usize = 10_000;
+/// Maximum bytes of a page's records. A page that reaches it ends early, with `has_more` set.
+pub const PAGE_BYTES_MAX: usize = 16 << 20;
+/// Maximum bytes of one extract.
+const EXTRACT_BYTES_MAX: u64 = 16 << 20;
+/// Name of the part that holds the records not yet sealed into a shard.
+pub const LOG: &str = "log";
+
+/// A query: any request that reads a dataset.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Ask {
+    /// A page of matching records.
+    Records {
+        /// What they match.
+        query: Query,
+        /// Where the page begins, and how much it may hold.
+        wanted: Wanted,
+    },
+    /// One record.
+    Record {
+        /// Counted from 0 in the order of appends.
+        id: u64,
+    },
+    /// The number of matching records.
+    Count {
+        /// What they match.
+        query: Query,
+    },
+    /// The number of occurrences of a byte string in the shards.
+    Occurrences {
+        /// As they stand in the text.
+        bytes: Vec<u8>,
+    },
+    /// A byte range of the shards' text.
+    Extract {
+        /// Offsets in the shards' text, one after another.
+        range: Range<u64>,
+    },
+    /// The original bytes of the records with these ids. One answer may cover only the first of
+    /// them.
+    Export {
+        /// Consecutive ids.
+        ids: Range<u64>,
+    },
+}
+
+/// The answer of one part, or of the whole dataset.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// Answers [`Ask::Records`].
+    Page(Page),
+    /// Answers [`Ask::Count`] and [`Ask::Occurrences`].
+    Count {
+        /// Those of the part, or their sum.
+        count: u64,
+    },
+    /// Answers [`Ask::Record`] and [`Ask::Extract`]; `None` if the record does not exist.
+    Bytes(Option<Vec<u8>>),
+    /// Answers [`Ask::Export`].
+    Run(Run),
+}
+
+/// A page of matching records.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Page {
+    /// The records, in ascending order of id if the query asked for a sorted page.
+    pub records: Vec<Record>,
+    /// Id to pass as `after` to get the next page.
+    pub next: Option<u64>,
+    /// Whether more records may match.
+    pub has_more: bool,
+    /// Number of occurrences located in the index.
+    pub located: usize,
+    /// Number of candidate records read to verify that they match.
+    pub verified: usize,
+    /// Parts that did not answer; only filled for queries with `partial=true`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<String>,
+    /// Whether the page ended early at the byte limit. Records of later parts must not be appended
+    /// then: the records in between would be missing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub broke_off: bool,
+}
+
+/// A record with its id.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// The record's id.
+    pub id: u64,
+    /// The record's bytes.
+    #[serde(flatten)]
+    pub content: Content,
+}
+
+/// The bytes of a record: a string if they are valid UTF-8.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Content {
+    /// Valid UTF-8.
+    Record(String),
+    /// Any other bytes.
+    Bytes(Vec<u8>),
+}
+
+/// Splits a query string into its names and percent-decoded values.
+pub fn pairs(query: &str) -> Vec<(String, Vec<u8>)> {
+    let decode = |text: &str| -> Vec<u8> {
+        percent_encoding::percent_decode_str(&text.replace('+', " ")).collect()
+    };
+    let pairs = query.split('&').filter(|pair| !pair.is_empty());
+    pairs
+        .map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (name.to_owned(), decode(value))
+        })
+        .collect()
+}
+
+/// A query string's value as text.
+///
+/// # Errors
+///
+/// If the value is not valid UTF-8; the message names the parameter.
+pub fn text<'a>(name: &str, value: &'a [u8]) -> anyhow::Result<&'a str> {
+    std::str::from_utf8(value).with_context(|| format!("{name} is not text in UTF-8"))
+}
+
+fn number<T: std::str::FromStr>(name: &str, value: &[u8]) -> anyhow::Result<T> {
+    let text = text(name, value)?;
+    text.parse().ok().with_context(|| format!("{name} must be a whole number, not {text:?}"))
+}
+
+impl Ask {
+    /// Parses `records`, `records/ID`, `count`, `extract` or `export` and its query string. Returns
+    /// `None` for any other path. The schema of `manifest` defines the attribute that `key`
+    /// searches.
+    ///
+    /// # Errors
+    ///
+    /// If a parameter is unknown, missing or invalid. The message is meant for the client.
+    pub fn parse(path: &str, query: &str, manifest: &Manifest) -> anyhow::Result<Option<Ask>> {
+        let given = pairs(query);
+        let known: &[&str] = match path {
+            "records" => &["query", "key", "pattern", "limit", "after", "sorted", "partial"],
+            "count" => &["query", "bytes"],
+            "extract" => &["offset", "len"],
+            "export" => &["from", "to"],
+            _ => &[],
+        };
+        let is_record = path.strip_prefix("records/");
+        if known.is_empty() && is_record.is_none() {
+            return Ok(None);
+        }
+        if let Some((name, _)) = given.iter().find(|(name, _)| !known.contains(&name.as_str())) {
+            bail!("unknown parameter {name:?}; expected one of: {}", known.join(", "));
+        }
+        let value = |name: &str| given.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_slice());
+        let required =
+            |name: &str| value(name).with_context(|| format!("parameter {name} is missing"));
+        if let Some(id) = is_record {
+            return Ok(Some(Ask::Record { id: number("the id", id.as_bytes())? }));
+        }
+        Ok(Some(match path {
+            "records" => {
+                let query = match (value("query"), value("key"), value("pattern")) {
+                    (Some(query), None, None) => text("query", query)?.parse()?,
+                    (None, Some(key), None) => key_query(&manifest.schema, text("key", key)?)?,
+                    (None, None, Some(pattern)) => {
+                        let pattern = Pattern::new(text("pattern", pattern)?)?;
+                        let condition = Condition::Matches(pattern);
+                        Query::Test(Test { attribute: None, condition })
+                    }
+                    _ => bail!("give exactly one of query, key and pattern"),
+                };
+                let limit = value("limit").map_or(Ok(LIMIT), |limit| number("limit", limit))?;
+                ensure!(
+                    (1..=LIMIT_MAX).contains(&limit),
+                    "limit must be a number from 1 to {LIMIT_MAX}"
+                );
+                let after = value("after").map(|after| number("after", after)).transpose()?;
+                let sorted = match value("sorted") {
+                    None | Some(b"true") => true,
+                    Some(b"false") if after.is_none() => false,
+                    Some(b"false") => bail!("sorted=false has no next page; leave out after"),
+                    Some(_) => bail!("sorted must be true or false"),
+                };
+                Ask::Records { query, wanted: Wanted { limit, after, sorted } }
+            }
+            "count" => match (value("query"), value("bytes")) {
+                (Some(query), None) => Ask::Count { query: text("query", query)?.parse()? },
+                (None, Some(bytes)) => Ask::Occurrences { bytes: bytes.to_vec() },
+                _ => bail!("give exactly one of query and bytes"),
+            },
+            "export" => {
+                let id = |name: &str, none: u64| {
+                    value(name).map_or(Ok(none), |given| number::<u64>(name, given))
+                };
+                let (from, to) = (id("from", 0)?, id("to", u64::MAX)?);
+                ensure!(from <= to, "from must not be greater than to");
+                Ask::Export { ids: from..to }
+            }
+            _ => {
+                let start: u64 = number("offset", required("offset")?)?;
+                let len: u64 = number("len", required("len")?)?;
+                ensure!(len <= EXTRACT_BYTES_MAX, "len must be at most {EXTRACT_BYTES_MAX}");
+                let end = start.checked_add(len).context("offset + len exceeds 2^64 - 1")?;
+                let all: u64 = manifest.shards.iter().map(|shard| shard.input_bytes).sum();
+                ensure!(
+                    end <= all,
+                    "bytes {start} to {end} are not within the {all} bytes of the shards"
+                );
+                Ask::Extract { range: start..end }
+            }
+        }))
+    }
+
+    /// The operation that windows record for this query.
+    pub fn operation(&self) -> Operation {
+        match self {
+            Ask::Records { .. } => Operation::Search,
+            Ask::Record { .. } => Operation::Get,
+            Ask::Count { .. } | Ask::Occurrences { .. } => Operation::Count,
+            Ask::Extract { .. } | Ask::Export { .. } => Operation::Extract,
+        }
+    }
+
+    /// Names of the parts that this query needs, in order.
+    pub fn parts(&self, manifest: &Manifest) -> Vec<String> {
+        let all = || manifest.shards.iter();
+        let names = |shards: &mut dyn Iterator<Item = &str>| -> Vec<String> {
+            shards.map(|file| part_of(file).to_owned()).collect()
+        };
+        let mut parts = match self {
+            Ask::Record { id } => {
+                let holds = |s: &&dataset::manifest::ShardEntry| {
+                    (s.first_id..s.first_id + s.records).contains(id)
+                };
+                names(&mut all().filter(holds).map(|s| s.file.as_str()))
+            }
+            Ask::Extract { range } => {
+                let mut start = 0;
+                names(&mut all().filter_map(|shard| {
+                    let place = start..start + shard.input_bytes;
+                    start = place.end;
+                    let meets = place.start < range.end && range.start < place.end;
+                    meets.then_some(shard.file.as_str())
+                }))
+            }
+            Ask::Export { ids } => {
+                // A shard without records may still hold a header.
+                let holds = |s: &&dataset::manifest::ShardEntry| {
+                    (s.first_id..s.first_id.saturating_add(s.records.max(1))).contains(&ids.start)
+                };
+                names(&mut all().filter(holds).map(|s| s.file.as_str()))
+            }
+            Ask::Records { wanted, .. } => {
+                let after = wanted.after;
+                let further = |s: &&dataset::manifest::ShardEntry| {
+                    after.is_none_or(|after| after.saturating_add(1) < s.first_id + s.records)
+                };
+                names(&mut all().filter(further).map(|s| s.file.as_str()))
+            }
+            Ask::Count { .. } | Ask::Occurrences { .. } => {
+                names(&mut all().map(|s| s.file.as_str()))
+            }
+        };
+        let log = match self {
+            Ask::Records { .. } | Ask::Count { .. } => true,
+            Ask::Record { id } => *id >= manifest.end_id(),
+            Ask::Export { ids } => ids.start >= manifest.end_id(),
+            Ask::Occurrences { .. } | Ask::Extract { .. } => false,
+        };
+        parts.extend(log.then(|| LOG.to_owned()));
+        parts
+    }
+
+    /// Answers this query from one shard.
+    ///
+    /// # Errors
+    ///
+    /// Those of the functions of [`Part`].
+    pub fn of_shard(&self, dataset: &Dataset, part: &Part) -> anyhow::Result<Answer> {
+        Ok(match self {
+            Ask::Records { query, wanted } => {
+                page(dataset, part.search(query, wanted, dataset.deleted())?, |id| part.stored(id))?
+            }
+            Ask::Record { id } => record(dataset, *id, || part.stored(*id))?,
+            Ask::Count { query } => Answer::Count { count: part.count(query, dataset.deleted())? },
+            Ask::Occurrences { bytes } => {
+                Answer::Count { count: part.shard().index().count(bytes) as u64 }
+            }
+            Ask::Extract { range } => {
+                let before = dataset.manifest().shards.iter();
+                let before = before.take_while(|shard| shard.file != part.entry().file);
+                let start: u64 = before.map(|shard| shard.input_bytes).sum();
+                let end = start + part.entry().input_bytes;
+                let (from, to) = (range.start.max(start), range.end.min(end));
+                let mut bytes = Vec::new();
+                if from < to {
+                    let (offset, len) = ((from - start) as usize, (to - from) as usize);
+                    part.shard().index().extract(offset, len, &mut bytes)?;
+                }
+                Answer::Bytes(Some(bytes))
+            }
+            Ask::Export { ids } => Answer::Run(part.run(ids.clone(), dataset.deleted())?),
+        })
+    }
+
+    /// Answers this query from the dataset's log.
+    ///
+    /// # Errors
+    ///
+    /// If a record cannot be read, which does not happen while the log in memory is consistent.
+    pub fn of_log(&self, dataset: &Dataset) -> anyhow::Result<Answer> {
+        Ok(match self {
+            Ask::Records { query, wanted } => {
+                page(dataset, dataset.search_log(query, wanted), |id| dataset.stored(id))?
+            }
+            Ask::Record { id } if *id < dataset.end_id() => {
+                record(dataset, *id, || dataset.stored(*id))?
+            }
+            Ask::Count { query } => Answer::Count { count: dataset.count_log(query) },
+            Ask::Occurrences { .. } => Answer::Count { count: 0 },
+            Ask::Record { .. } | Ask::Extract { .. } => Answer::Bytes(None),
+            Ask::Export { ids } => Answer::Run(dataset.run_of_log(ids.clone())),
+        })
+    }
+}
+
+/// The part name of a shard's file: the file name without `.shard`.
+pub fn part_of(file: &str) -> &str {
+    file.strip_suffix(".shard").unwrap_or(file)
+}
+
+fn record(
+    dataset: &Dataset,
+    id: u64,
+    stored: impl FnOnce() -> anyhow::Result<Vec<u8>>,
+) -> anyhow::Result<Answer> {
+    if dataset.deleted().contains(&id) {
+        return Ok(Answer::Bytes(None));
+    }
+    Ok(Answer::Bytes(Some(dataset.schema().original(&stored()?).to_vec())))
+}
+
+fn page(
+    dataset: &Dataset,
+    found: Found,
+    stored: impl Fn(u64) -> anyhow::Result<Vec<u8>>,
+) -> anyhow::Result<Answer> {
+    let Found { ids, has_more, located, verified, .. } = found;
+    let mut page = Page { has_more, located, verified, ..Page::default() };
+    let mut bytes = 0;
+    for id in ids {
+        let stored = stored(id)?;
+        let original = dataset.schema().original(&stored).to_vec();
+        let content = String::from_utf8(original).map(Content::Record);
+        let content = content.unwrap_or_else(|error| Content::Bytes(error.into_bytes()));
+        if !page.push(Record { id, content }, &mut bytes) {
+            break;
+        }
+    }
+    Ok(Answer::Page(page))
+}
+
+impl Record {
+    fn bytes(&self) -> usize {
+        match &self.content {
+            Content::Record(text) => text.len(),
+            Content::Bytes(bytes) => bytes.len(),
+        }
+    }
+}
+
+impl Answer {
+    /// Approximate size in bytes.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Answer::Page(page) => page.bytes() as u64,
+            Answer::Count { .. } => 8,
+            Answer::Bytes(bytes) => bytes.as_ref().map_or(0, |bytes| bytes.len() as u64),
+            Answer::Run(run) => run.bytes.len() as u64,
+        }
+    }
+}
+
+impl Page {
+    /// Bytes of its records.
+    pub fn bytes(&self) -> usize {
+        self.records.iter().map(Record::bytes).sum()
+    }
+
+    /// Appends a record and adds its size to `bytes`, the page's size so far. If the record would
+    /// exceed [`PAGE_BYTES_MAX`], ends the page before it and returns `false`. The first record is
+    /// always taken, so that a page makes progress.
+    fn push(&mut self, record: Record, bytes: &mut usize) -> bool {
+        *bytes += record.bytes();
+        if *bytes > PAGE_BYTES_MAX && !self.records.is_empty() {
+            (self.has_more, self.broke_off) = (true, true);
+            return false;
+        }
+        self.records.push(record);
+        true
+    }
+
+    /// Appends the page of a later part, up to a number of records.
+    pub fn append(&mut self, further: Page, limit: usize) {
+        let room = limit.saturating_sub(self.records.len());
+        self.has_more |= further.has_more || further.records.len() > room;
+        self.located += further.located;
+        self.verified += further.verified;
+        self.missing.extend(further.missing);
+        if self.broke_off {
+            return;
+        }
+        let mut bytes = self.bytes();
+        for record in further.records.into_iter().take(room) {
+            if !self.push(record, &mut bytes) {
+                return;
+            }
+        }
+        self.broke_off = further.broke_off;
+    }
+}
+
+/// Parses the query string `ids=1,2,3`.
+///
+/// # Errors
+///
+/// If there is no `ids`, another parameter, an invalid number, or more than 10,000 ids.
+pub fn ids(query: &str) -> anyhow::Result<BTreeSet<u64>> {
+    const IDS_MAX: usize = 10_000;
+    let given = pairs(query);
+    let [(name, value)] = given.as_slice() else { bail!("give ids=1,2,3") };
+    ensure!(name == "ids", "unknown parameter {name:?}; give ids=1,2,3");
+    let ids = value.split(|byte| *byte == b',').map(|id| number("an id", id));
+    let ids: BTreeSet<u64> = ids.collect::<anyhow::Result<_>>()?;
+    ensure!(ids.len() <= IDS_MAX, "at most {IDS_MAX} ids at a time");
+    Ok(ids)
+}

@@ -1,0 +1,556 @@
+//! Carries out what [`engine::dataset`] decides for one dataset: reads and writes its files in the origin, copies and opens its shards, seals its log.
+//!
+//! A request is an event with a number; the action that ends it finds its caller under that number. The view that
+//! requests read, the draft of the next one and the shard that is sealed are here; when which is made, shown or
+//! removed is the engine's business.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::path::Path;
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::Context;
+use engine::dataset::{self as decide, Put, Settings, Tail, Token, Why};
+use futures_util::FutureExt;
+use shard::index::Options;
+use tokio::sync::oneshot;
+use tracing::{info, warn};
+
+use super::ask::part_of;
+use super::room::Reserved;
+use super::served::{Changed, Served, View};
+use dataset::chunk::{CHUNK_BYTES_MAX, Chunk, Entry};
+use dataset::copies::{CopyFolder, SealFolder};
+use dataset::manifest::{Manifest, ShardEntry, is_shard_file, shard_file};
+use dataset::remote::{Current, key_of_file, key_of_manifest};
+use dataset::{Dataset, SEAL_BYTES, chunk_file};
+use record::clock;
+
+/// An error as the engine passes it on.
+type Error = Arc<str>;
+type Event = decide::Event<Error>;
+type Action = decide::Action<Error>;
+
+/// The bounds of a dataset.
+pub const SETTINGS: Settings = Settings {
+    tries: 10,
+    pause: 10_000_000,
+    chunk_bytes_max: CHUNK_BYTES_MAX / 2,
+    seal_bytes: SEAL_BYTES as u64,
+    seal_chunks: 8192,
+    shard_tries: 1000,
+    removed_at_once: 16,
+};
+
+/// The age from which a copy is removed that is not used.
+const SWEPT_AFTER: Duration = Duration::from_secs(600);
+
+/// A change that waits to be written, and the channel to its caller.
+pub struct Change {
+    /// Its records and deletions.
+    pub entries: Arc<Vec<Entry>>,
+    /// The change's share of the memory for appends, released when the change has ended.
+    pub _room: Option<Reserved>,
+    /// Where its result goes.
+    pub done: oneshot::Sender<Result<Changed, String>>,
+}
+
+/// A log that is being sealed.
+struct Sealing {
+    view: Arc<View>,
+    /// The manifest that lists the new shard.
+    manifest: Manifest,
+    /// The shard's folder.
+    made: Option<SealFolder>,
+}
+
+/// What the engine decides with, and what its actions work on.
+pub struct State {
+    pub engine: decide::Dataset<Error>,
+    tokens: Token,
+    /// Changes that have not ended.
+    pub changes: HashMap<Token, Change>,
+    /// Callers that wait for a view.
+    pub views: HashMap<Token, oneshot::Sender<Result<(), String>>>,
+    /// Callers that wait for a seal.
+    pub seals: HashMap<Token, oneshot::Sender<Result<bool, String>>>,
+    /// The manifest that was read last.
+    read: Option<Current>,
+    draft: Option<(Dataset, Current)>,
+    sealing: Option<Sealing>,
+}
+
+impl State {
+    /// Of a dataset that was not read yet.
+    pub fn new() -> State {
+        State {
+            engine: decide::Dataset::new(SETTINGS),
+            tokens: 0,
+            changes: HashMap::new(),
+            views: HashMap::new(),
+            seals: HashMap::new(),
+            read: None,
+            draft: None,
+            sealing: None,
+        }
+    }
+
+    /// A number for a request.
+    pub fn token(&mut self) -> Token {
+        self.tokens += 1;
+        self.tokens
+    }
+}
+
+fn told<T>(result: anyhow::Result<T>) -> Result<T, Error> {
+    result.map_err(|error| Error::from(format!("{error:#}")))
+}
+
+fn tail(dataset: &Dataset) -> Tail {
+    Tail {
+        last_chunk: dataset.last_chunk(),
+        end_id: dataset.end_id(),
+        log_bytes: dataset.log_memory() as u64,
+    }
+}
+
+/// The number of a shard's file.
+fn number_of(entry: &ShardEntry) -> Option<u64> {
+    part_of(&entry.file).parse().ok()
+}
+
+fn manifest(current: &Current) -> decide::Manifest {
+    let Current { manifest, etag } = current;
+    decide::Manifest {
+        id: manifest.id.as_str().into(),
+        etag: etag.clone(),
+        sealed_chunks: manifest.sealed_chunks,
+        next_shard: manifest.next_shard,
+        shards: manifest.shards.iter().filter_map(number_of).collect(),
+    }
+}
+
+impl Served {
+    /// Locks the state.
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells the engine an event and carries out what it decides.
+    pub fn tell(self: &Arc<Self>, state: &mut State, event: Event) {
+        let mut actions = Vec::new();
+        state.engine.handle(clock::now(), event, &mut actions);
+        for action in actions {
+            self.carry_out(state, action);
+        }
+    }
+
+    fn carry_out(self: &Arc<Self>, state: &mut State, action: Action) {
+        match action {
+            Action::FromView => {
+                let copy = |view: Arc<View>| (view.dataset.clone(), view.current.clone());
+                state.draft = self.view().map(copy);
+            }
+            Action::Show => {
+                if let Some((dataset, current)) = state.draft.take() {
+                    self.publish(dataset, current);
+                }
+            }
+            Action::Hide => self.view.store(None),
+            Action::Discard { keep } => self.discard(state.read.as_ref(), &keep),
+            Action::Keep { number } => {
+                if let Some(Err(error)) =
+                    state.sealing.as_ref().map(|sealing| self.keep(sealing, number))
+                {
+                    // The refresh that follows copies the shard from the origin.
+                    warn!("dataset {}: cannot keep the new shard {number}: {error:#}", self.name);
+                }
+            }
+            Action::Large => {
+                if (self.common.seals)(&key_of_manifest(&self.name)) {
+                    self.later(async { Event::SealLarge });
+                }
+            }
+            Action::Wake { at } => self.later(async move {
+                let left = Duration::from_nanos(at.saturating_sub(clock::now()));
+                tokio::time::sleep(left).await;
+                Event::Tick
+            }),
+            Action::Changed { token, result } => {
+                if let Some(change) = state.changes.remove(&token) {
+                    let _ = change.done.send(result.map_err(|why| self.message(why)));
+                }
+            }
+            Action::Refreshed { token, result } => {
+                if let Some(done) = state.views.remove(&token) {
+                    let failed = |why| format!("dataset {}: {}", self.name, self.message(why));
+                    let _ = done.send(result.map_err(failed));
+                }
+            }
+            Action::Sealed { tokens, result } => {
+                state.sealing = None;
+                let result = result.map_err(|why| self.message(why));
+                if let (Err(error), true) = (&result, tokens.is_empty()) {
+                    warn!("dataset {}: cannot seal the log now: {error}", self.name);
+                }
+                for token in tokens {
+                    if let Some(done) = state.seals.remove(&token) {
+                        let _ = done.send(result.clone());
+                    }
+                }
+            }
+            Action::Build => {
+                state.sealing = self.view().map(|view| {
+                    let manifest = view.current.manifest.clone();
+                    Sealing { view, manifest, made: None }
+                });
+                self.begin(action);
+            }
+            _ => self.begin(action),
+        }
+    }
+
+    /// Carries out an action that takes time, and tells the engine its result. In a task of its own: a client that
+    /// disconnects must not cancel what others wait for.
+    fn begin(self: &Arc<Self>, action: Action) {
+        let served = self.clone();
+        self.later(async move {
+            let failed = |error: Error| match &action {
+                Action::Head => Event::Head(Err(error)),
+                Action::ReadManifest => Event::Manifest(Err(error)),
+                Action::Fetch => Event::Fetched(Err(error)),
+                Action::Open => Event::Opened(Err(error)),
+                Action::ReadChunk { .. } => Event::Chunk(Err(error)),
+                Action::PutChunk { .. } => Event::Put(Put::Failed(error)),
+                Action::RemoveChunk { .. } => Event::ChunkRemoved(Err(error)),
+                Action::Replace { .. } => Event::Replaced(Err(error)),
+                Action::RemoveShard { .. } => Event::ShardRemoved(Err(error)),
+                // Unknown is what it may be.
+                Action::Compare { .. } => Event::Compared { may_hold: true },
+                Action::Build => Event::Built(Err(error)),
+                Action::PutShard { .. } => Event::ShardPut(Err(error)),
+                // They may be there.
+                Action::LookForChunks { .. } => Event::Looked { found: true },
+                Action::RemoveChunks { .. } => Event::ChunksRemoved(Err(error)),
+                _ => Event::Tick,
+            };
+            let done = AssertUnwindSafe(served.perform(action.clone())).catch_unwind().await;
+            match done {
+                Ok(Ok(event)) => event,
+                Ok(Err(error)) => failed(format!("{error:#}").into()),
+                Err(_) => failed("internal error: see the server's log".into()),
+            }
+        });
+    }
+
+    fn later(self: &Arc<Self>, event: impl Future<Output = Event> + Send + 'static) {
+        let served = self.clone();
+        tokio::spawn(async move {
+            let event = event.await;
+            served.tell(&mut served.state(), event);
+        });
+    }
+
+    async fn perform(self: &Arc<Self>, action: Action) -> anyhow::Result<Event> {
+        Ok(match action {
+            Action::Head => Event::Head(Ok(self.remote.etag().await?)),
+            Action::ReadManifest => {
+                let current = self.remote.current().await?;
+                let found = current.as_ref().map(manifest);
+                self.state().read = current;
+                Event::Manifest(Ok(found))
+            }
+            Action::Fetch => {
+                self.fetch(&self.read()?).await?;
+                Event::Fetched(Ok(()))
+            }
+            Action::Open => {
+                let current = self.read()?;
+                let dataset = self.open(&current).await?;
+                let tail = tail(&dataset);
+                self.state().draft = Some((dataset, current));
+                Event::Opened(Ok(tail))
+            }
+            Action::ReadChunk { number } => {
+                let draft = self.state().draft.take();
+                let (mut dataset, current) = draft.context("there is no draft")?;
+                let chunk = self.remote.chunk(&current.manifest.id, number).await?;
+                let found = chunk.is_some();
+                if let Some(chunk) = chunk {
+                    dataset.take(chunk)?;
+                }
+                let tail = tail(&dataset);
+                self.state().draft = Some((dataset, current));
+                Event::Chunk(Ok(found.then_some(tail)))
+            }
+            Action::PutChunk { number, first_id, changes } => {
+                Event::Put(self.put_chunk(number, first_id, &changes).await?)
+            }
+            Action::RemoveChunk { number } => {
+                let id = self.require_view()?.current.manifest.id.clone();
+                self.remote.remove(&id, &chunk_file(number)).await?;
+                Event::ChunkRemoved(Ok(()))
+            }
+            Action::Compare { first_id, changes } => {
+                Event::Compared { may_hold: self.may_hold(first_id, &self.entries(&changes)) }
+            }
+            Action::Build => self.build().await?,
+            Action::PutShard { number } => self.put_shard(number).await?,
+            Action::Replace { over, .. } => {
+                let manifest = self.sealing(|sealing| sealing.manifest.clone())?;
+                Event::Replaced(Ok(self.remote.replace(&over, &manifest).await?.is_some()))
+            }
+            Action::RemoveShard { number } => {
+                let id = self.sealing(|sealing| sealing.manifest.id.clone())?;
+                self.remote.remove(&id, &shard_file(number)).await?;
+                Event::ShardRemoved(Ok(()))
+            }
+            Action::LookForChunks { from, to } => {
+                let id = &self.sealing(|sealing| sealing.manifest.id.clone())?;
+                let looks = (from..=to).map(|number| self.remote.has(id, chunk_file(number)));
+                let found = futures_util::future::try_join_all(looks).await?;
+                Event::Looked { found: found.contains(&true) }
+            }
+            Action::RemoveChunks { from, to } => {
+                let id = &self.sealing(|sealing| sealing.manifest.id.clone())?;
+                let removals = (from..=to).map(|number| async move {
+                    let chunk = chunk_file(number);
+                    let removed = self.remote.remove(id, &chunk).await;
+                    if let Err(error) = &removed {
+                        warn!("dataset {}: cannot remove the sealed {chunk}: {error}", self.name);
+                    }
+                    removed
+                });
+                let removed = futures_util::future::join_all(removals).await;
+                removed.into_iter().collect::<Result<(), _>>()?;
+                Event::ChunksRemoved(Ok(()))
+            }
+            _ => Event::Tick,
+        })
+    }
+
+    fn read(&self) -> anyhow::Result<Current> {
+        self.state().read.clone().context("no manifest was read")
+    }
+
+    /// The folder of the copies of all datasets.
+    fn copies(&self) -> anyhow::Result<&Path> {
+        self.common.copies.as_deref().context("this process holds no shards (datasets.path)")
+    }
+
+    /// The folder of the copy of a version, if there is one.
+    pub fn copy_folder(&self, id: &str) -> Option<CopyFolder> {
+        CopyFolder::find(self.common.copies.as_deref()?, &self.name, id)
+    }
+
+    fn is_mine(&self, id: &str, entry: &ShardEntry) -> bool {
+        (self.common.is_mine)(&key_of_file(&self.name, id, &entry.file))
+    }
+
+    /// Copies those shards that this node holds and has no file of the right size of.
+    async fn fetch(&self, current: &Current) -> anyhow::Result<()> {
+        let manifest = &current.manifest;
+        let mine = |entry: &&ShardEntry| self.is_mine(&manifest.id, entry);
+        self.sweep(manifest);
+        if !manifest.shards.iter().any(|entry| mine(&entry)) {
+            return Ok(());
+        }
+        let folder = CopyFolder::create(self.copies()?, &self.name, &manifest.id)?;
+        let folder = folder.path();
+        for entry in manifest.shards.iter().filter(mine) {
+            let path = folder.join(&entry.file);
+            if std::fs::metadata(&path).is_ok_and(|found| found.len() == entry.file_bytes) {
+                continue;
+            }
+            info!("dataset {}: copying {}, {} bytes", self.name, entry.file, entry.file_bytes);
+            let begun = clock::now();
+            self.remote.fetch(&manifest.id, &entry.file, entry.file_bytes, folder).await?;
+            let seconds = (clock::now() - begun) as f64 * 1e-9;
+            self.count_copy(entry.file_bytes, seconds);
+            info!("dataset {}: copied {} in {seconds:.3} s", self.name, entry.file);
+        }
+        Ok(())
+    }
+
+    /// Removes copies of shards that this node does not hold any more or that the manifest does not list. A copy that the view
+    /// uses stays, and so does a new one: a gateway may have leased it a moment ago.
+    fn sweep(&self, manifest: &Manifest) {
+        let Some(folder) = self.copy_folder(&manifest.id) else { return };
+        let view = self.view();
+        for entry in std::fs::read_dir(folder.path()).into_iter().flatten().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let is_mine = || (self.common.is_mine)(&key_of_file(&self.name, &manifest.id, &name));
+            let is_listed = manifest.shards.iter().any(|shard| shard.file == name);
+            let is_used = || view.as_ref().is_some_and(|view| view.part(part_of(&name)).is_some());
+            let written = entry.metadata().and_then(|found| found.modified()).ok();
+            let age = written.and_then(|written| written.elapsed().ok()).unwrap_or_default();
+            let is_old = is_shard_file(&name) && age > SWEPT_AFTER;
+            if is_old && !is_used() && !(is_listed && is_mine()) {
+                match folder.remove(&name) {
+                    Ok(true) => info!(
+                        "dataset {}: removed the copy {name}, which is not used here any more",
+                        self.name
+                    ),
+                    Ok(false) => {}
+                    Err(error) => warn!("dataset {}: cannot remove {name}: {error}", self.name),
+                }
+            }
+        }
+    }
+
+    /// Opens this node's shards of a manifest.
+    async fn open(&self, current: &Current) -> anyhow::Result<Dataset> {
+        let manifest = current.manifest.clone();
+        let mine = manifest.shards.iter().filter(|entry| self.is_mine(&manifest.id, entry));
+        let files: Vec<String> = mine.map(|entry| entry.file.clone()).collect();
+        if files.is_empty() {
+            return Dataset::of_parts(Path::new(""), manifest, &[], |_| false);
+        }
+        let folder = self.copies()?.join(&self.name).join(&manifest.id);
+        let same = self.view().filter(|view| view.current.manifest.id == manifest.id);
+        let parts = same.map(|view| view.dataset.parts().to_vec()).unwrap_or_default();
+        // Opening verifies every byte, which takes about a second per few gigabytes.
+        let open = move || {
+            Dataset::of_parts(&folder, manifest, &parts, |entry| files.contains(&entry.file))
+        };
+        tokio::task::spawn_blocking(open).await?
+    }
+
+    /// Removes the copies of a manifest's shards, but those of the view's parts.
+    fn discard(&self, read: Option<&Current>, keep: &[u64]) {
+        let (Some(Current { manifest, .. }), view) = (read, self.view()) else { return };
+        let is_kept = |entry: &&ShardEntry| {
+            number_of(entry).is_some_and(|number| keep.contains(&number))
+                && view.as_ref().is_some_and(|view| view.part(part_of(&entry.file)).is_some())
+        };
+        let Some(folder) = self.copy_folder(&manifest.id) else { return };
+        let mine = manifest.shards.iter().filter(|entry| self.is_mine(&manifest.id, entry));
+        for ShardEntry { file, .. } in mine.filter(|entry| !is_kept(entry)) {
+            if folder.remove(file).is_ok_and(|was_there| was_there) {
+                let shown = folder.path().join(file);
+                warn!("dataset {}: removed {} to copy it again", self.name, shown.display());
+            }
+        }
+    }
+
+    /// Applies changes to the view and puts them as a chunk.
+    async fn put_chunk(
+        &self,
+        number: u64,
+        first_id: u64,
+        changes: &[Token],
+    ) -> anyhow::Result<Put<Error>> {
+        let view = self.require_view()?;
+        let chunk = Chunk { number, first_id, entries: self.entries(changes) };
+        // Apply the chunk before putting it: an inapplicable chunk would block every process.
+        let mut dataset = view.dataset.clone();
+        if let Err(error) = told(dataset.take(chunk.clone())) {
+            return Ok(Put::Inapplicable(error));
+        }
+        if !self.remote.put_chunk(&view.current.manifest.id, &chunk).await? {
+            return Ok(Put::Taken);
+        }
+        let tail = tail(&dataset);
+        self.state().draft = Some((dataset, view.current.clone()));
+        Ok(Put::Stored(tail))
+    }
+
+    fn entries(&self, changes: &[Token]) -> Vec<Entry> {
+        let state = self.state();
+        let of = changes.iter().filter_map(|token| state.changes.get(token));
+        let entries: Vec<_> = of.map(|change| change.entries.clone()).collect();
+        drop(state);
+        entries.iter().flat_map(|entries| entries.iter().cloned()).collect()
+    }
+
+    /// Whether the dataset's records from `first_id` on may already be those of `entries`.
+    fn may_hold(&self, first_id: u64, entries: &[Entry]) -> bool {
+        let Some(view) = self.view() else { return false };
+        let mut same = entries.iter().filter_map(Entry::appended).zip(first_id..).map(|(r, id)| {
+            // A record in another node's shard cannot be compared: assume that it may be the same.
+            view.dataset.stored(id).map_or(id < view.dataset.end_id(), |there| there == r)
+        });
+        // Entries that only delete may be written twice.
+        entries.iter().any(|entry| entry.appended().is_some()) && same.all(|same| same)
+    }
+
+    fn sealing<T>(&self, of: impl FnOnce(&mut Sealing) -> T) -> anyhow::Result<T> {
+        self.state().sealing.as_mut().map(of).context("nothing is being sealed")
+    }
+
+    async fn build(&self) -> anyhow::Result<Event> {
+        let view = self.sealing(|sealing| sealing.view.clone())?;
+        let made = SealFolder::create(self.copies()?)?;
+        let build = move || -> anyhow::Result<_> {
+            let mut manifest = view.current.manifest.clone();
+            view.dataset.seal_into(made.path(), &mut manifest, &Options::default())?;
+            let any = manifest.shards.len() > view.current.manifest.shards.len();
+            Ok((made, manifest, any))
+        };
+        let (made, manifest, any) = tokio::task::spawn_blocking(build).await??;
+        self.sealing(|sealing| (sealing.made, sealing.manifest) = (Some(made), manifest))?;
+        Ok(Event::Built(Ok(any)))
+    }
+
+    /// Puts the new shard under a number.
+    async fn put_shard(&self, number: u64) -> anyhow::Result<Event> {
+        let file = shard_file(number);
+        let (id, folder) = self.sealing(|Sealing { manifest, made, .. }| {
+            let folder = made.as_ref().context("no shard was built")?.path().to_owned();
+            let entry = manifest.shards.last_mut().context("no shard was built")?;
+            if entry.file != file {
+                std::fs::rename(folder.join(&entry.file), folder.join(&file))?;
+                entry.file.clone_from(&file);
+            }
+            manifest.next_shard = number + 1;
+            anyhow::Ok((manifest.id.clone(), folder))
+        })??;
+        let put = self.remote.put_shard(&id, &file, &folder).await;
+        let is_taken = |error: &anyhow::Error| {
+            matches!(error.downcast_ref(), Some(origin::Error::Condition(_)))
+        };
+        Ok(Event::ShardPut(match put {
+            Err(error) if is_taken(&error) => Ok(false),
+            put => told(put.map(|()| true)),
+        }))
+    }
+
+    /// Moves the new shard to the copies, if this node is one of its nodes.
+    fn keep(&self, sealing: &Sealing, number: u64) -> anyhow::Result<()> {
+        let Sealing { manifest, made: Some(made), .. } = sealing else { return Ok(()) };
+        if manifest.shards.last().is_some_and(|entry| self.is_mine(&manifest.id, entry)) {
+            let folder = CopyFolder::create(self.copies()?, &self.name, &manifest.id)?;
+            let file = shard_file(number);
+            std::fs::rename(made.path().join(&file), folder.path().join(&file))?;
+        }
+        Ok(())
+    }
+
+    /// What a caller is told.
+    fn message(&self, why: Why<Error>) -> String {
+        let unknown = "it is not known whether the change was written; check before you try again";
+        match why {
+            Why::Store(error) | Why::Inapplicable(error) => error.to_string(),
+            Why::Unknown(Some(error)) => format!("{unknown}: {error}"),
+            Why::Unknown(None) => unknown.to_owned(),
+            Why::Changing => "it changes faster than it can be read".to_owned(),
+            Why::NoDataset => format!("there is no dataset {}", self.name),
+            Why::Replaced => {
+                "the dataset was replaced meanwhile; nothing of the new one was changed".to_owned()
+            }
+            Why::Contended => format!(
+                "other processes changed the dataset during all {} attempts; try again",
+                SETTINGS.tries
+            ),
+            Why::Lost => {
+                "another process changed the manifest meanwhile; nothing was sealed here".to_owned()
+            }
+            Why::NoNumber => format!(
+                "cannot seal: {} shards that no manifest names occupy the next numbers",
+                SETTINGS.shard_tries
+            ),
+        }
+    }
+}

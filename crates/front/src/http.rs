@@ -1,0 +1,335 @@
+//! HTTP on a connection: who may ask, for how much, and the end in order. What is answered is a [`Service`]'s.
+
+mod authorization;
+
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::ops::Deref;
+use std::os::fd::AsFd;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
+
+use http::header::{CONNECTION, EXPECT, HeaderValue, RETRY_AFTER};
+use http::{Method, Request, Response, StatusCode};
+use hyper::body::{Body as _, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use record::clock;
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+
+use super::quick::{Flight, Quick, Reads, Slot};
+use super::socket::{Socket, Stream};
+use super::{Front, Protocol};
+pub use authorization::{admit, authorize};
+use wire::body::ReplyBody;
+use wire::connections::{Activity, Seat};
+use wire::framing;
+use wire::framing::Refusal;
+use wire::idle::IdleTimer;
+use wire::inherited;
+use wire::lane::Lane;
+use wire::limits::{Client, Limits, Unproven};
+use wire::pace::Pace;
+use wire::problem::Problem;
+use wire::refusal::Phase;
+
+/// How long a connection past the limits may take to send its head.
+const SPARE_SILENT_MAX: Duration = Duration::from_secs(1);
+
+/// A server that speaks HTTP: a node, or a gateway.
+pub trait Service: Quick + Deref<Target = Front> {
+    /// Answers a request.
+    fn answer(
+        self: &Arc<Self>,
+        lane: &Arc<Lane>,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Response<ReplyBody>> + Send;
+
+    /// The work that the end of the process waits for, beside connections.
+    fn under_way(&self) -> usize;
+
+    /// Whose request it says it is; who answers it finds out whether it is so.
+    fn client(&self, from: IpAddr, _request: &Request<Incoming>) -> Client {
+        Client::at(from)
+    }
+
+    /// The reply to a request that breaks a rule of HTTP.
+    fn refuse(&self, refusal: Refusal) -> Response<ReplyBody> {
+        Problem::new(refusal.status, refusal.text).response()
+    }
+
+    /// The reply to a client that has had too much, with the seconds after which it may come again.
+    fn slow_down(&self, wait_s: u64) -> Response<ReplyBody> {
+        let what = format!(
+            "too many requests or bytes of one client (serve.client_requests_per_s, \
+             serve.client_bytes_per_s): come again in {wait_s} s"
+        );
+        let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, &what);
+        problem.with(RETRY_AFTER, HeaderValue::from(wait_s)).response()
+    }
+}
+
+impl<S: Service> Protocol for S {
+    const TOO_MANY: &'static [u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n\
+        content-type: application/json\r\ncontent-length: 32\r\nconnection: close\r\n\r\n\
+        {\"error\":\"too many connections\"}";
+
+    async fn connection(
+        self: Arc<S>,
+        lane: Arc<Lane>,
+        stream: TcpStream,
+        activity: Arc<Activity>,
+        stop: watch::Receiver<bool>,
+    ) {
+        connection(self, lane, stream, activity, stop).await;
+    }
+
+    fn under_way(&self) -> usize {
+        Service::under_way(self)
+    }
+}
+
+/// What a plain read left that goes on the usual way, as an extension of its request. (Extensions are
+/// values that can be cloned.)
+struct Resumed<S: Quick>(Arc<Mutex<Option<<S::Flight as Flight>::Resumed>>>);
+
+impl<S: Quick> Clone for Resumed<S> {
+    fn clone(&self) -> Resumed<S> {
+        Resumed(self.0.clone())
+    }
+}
+
+impl<S: Quick> Resumed<S> {
+    fn new(resumed: <S::Flight as Flight>::Resumed) -> Resumed<S> {
+        Resumed(Arc::new(Mutex::new(Some(resumed))))
+    }
+}
+
+/// Takes what a plain read left for its request.
+pub fn resumed<S: Quick, B>(request: &mut Request<B>) -> Option<<S::Flight as Flight>::Resumed> {
+    let Resumed(left) = request.extensions_mut().remove::<Resumed<S>>()?;
+    left.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
+/// Answers a request if its head is not too long, and its connection may ask for it.
+async fn admitted<S: Service>(
+    shared: &Arc<S>,
+    lane: &Arc<Lane>,
+    seat: Seat,
+    from: Option<IpAddr>,
+    request: Request<Incoming>,
+) -> Response<ReplyBody> {
+    let framed = framing::check(request.version(), request.headers());
+    if let Err(refusal) = framed.and_then(|()| framing::check_target(request.uri())) {
+        let mut response = shared.refuse(refusal);
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        return response;
+    }
+    let max = shared.config.serve.header_bytes_max.0 as usize;
+    let bytes = head_bytes(&request);
+    if bytes > max {
+        return head_too_long(bytes, max).response();
+    }
+    if seat == Seat::Spare && !is_administration(request.uri().path()) {
+        return too_many(shared).response();
+    }
+    let limits = shared.limits.get().filter(|_| !is_health(request.uri().path()));
+    match limits.zip(from) {
+        Some((limits, from)) => limited(shared, lane, request, limits, from).await,
+        None => shared.answer(lane, request).await,
+    }
+}
+
+/// Answers a request if its client has something left, and takes it.
+async fn limited<S: Service>(
+    shared: &Arc<S>,
+    lane: &Arc<Lane>,
+    request: Request<Incoming>,
+    limits: &Limits,
+    from: IpAddr,
+) -> Response<ReplyBody> {
+    let client = shared.client(from, &request);
+    // A plain read that began before was admitted then.
+    let began = request.extensions().get::<Resumed<S>>().is_some();
+    if !began && let Err(wait_s) = limits.admit(&client, clock::now()) {
+        return shared.slow_down(wait_s);
+    }
+    let received = request.body().size_hint();
+    if limits.counts_bytes() && received.exact().is_none() {
+        let what =
+            "send Content-Length: the bytes of a client are limited (serve.client_bytes_per_s)";
+        return Problem::new(StatusCode::LENGTH_REQUIRED, what).response();
+    }
+    let has_body = matches!(*request.method(), Method::PUT | Method::POST);
+    let mut response = shared.answer(lane, request).await;
+    let unproven = response.extensions_mut().remove::<Unproven>().is_some();
+    if unproven || !matches!(response.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+        let sent = response.body().size_hint().lower();
+        // The client may have stated a length without sending that many bytes. One second's worth is the most it then pays.
+        let taken = match has_body && response.status().is_success() {
+            true => received.lower(),
+            false => received.lower().min(limits.second_bytes()),
+        };
+        let client = if unproven { Client::at(from) } else { client };
+        limits.pay(client, taken.saturating_add(sent), clock::now());
+    }
+    response
+}
+
+/// Bytes of a request's head, as it is sent without needless spaces. hyper bounds its buffer only, which
+/// takes what a read brings, up to several times the limit.
+fn head_bytes(request: &Request<Incoming>) -> usize {
+    let uri = request.uri();
+    let authority = uri.authority().map_or(0, |authority| authority.as_str().len());
+    let target = authority + uri.path_and_query().map_or(0, |path| path.as_str().len());
+    let line = request.method().as_str().len() + target + " HTTP/1.1\r\n".len() + 1;
+    let fields =
+        request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 4);
+    line + fields.sum::<usize>() + 2
+}
+
+fn head_too_long(bytes: usize, max: usize) -> Problem {
+    let what = format!(
+        "the request's head has {bytes} bytes; serve.header_bytes_max allows {max}: send less, or raise it"
+    );
+    Problem::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, &what)
+}
+
+/// Whether a path is one that needs no token.
+pub fn is_health(path: &str) -> bool {
+    path == "/healthz" || path == "/readyz"
+}
+
+/// Whether a path is answered where the limits of connections are reached: whoever fills them must not keep an operator
+/// from seeing it.
+fn is_administration(path: &str) -> bool {
+    is_health(path) || path == "/metrics" || path.starts_with("/admin/")
+}
+
+/// The reply where the limits of connections are reached.
+fn too_many(front: &Front) -> Problem {
+    let (asked, max) = (front.config.serve.connections_max, front.connections.max());
+    let files = match max < asked as usize {
+        true => format!(", of which the limit of open files allows {max}"),
+        false => String::new(),
+    };
+    let what = format!(
+        "too many connections: serve.connections_max is {asked}{files}, and serve.connections_per_address_max \
+         holds for each client; close some, or raise it"
+    );
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, &what)
+        .with(RETRY_AFTER, HeaderValue::from_static("1"))
+}
+
+/// Serves a connection until it ends, or the process drains.
+async fn connection<S: Service>(
+    shared: Arc<S>,
+    lane: Arc<Lane>,
+    stream: TcpStream,
+    activity: Arc<Activity>,
+    mut stopping: watch::Receiver<bool>,
+) {
+    let _ = stream.set_nodelay(true);
+    let from = stream.peer_addr().ok().map(|from| from.ip());
+    let serve = &shared.config.serve;
+    let seat = activity.seat();
+    let pace = Pace::of(serve);
+    let silent = if seat == Seat::Spare { pace.idle.min(SPARE_SILENT_MAX) } else { pace.idle };
+    let stream = match shared.tls.get() {
+        None => Stream::Plain(stream),
+        Some(tls) => match tls.accept(stream, silent).await {
+            Ok(stream) => Stream::Encrypted(Box::new(stream)),
+            // A client that does not speak TLS, or does not trust the certificate.
+            Err(_) => return,
+        },
+    };
+    // Where another process can go on with the connection, its client need not make another.
+    let regular = seat == Seat::Regular;
+    let stays = regular && !stream.is_encrypted();
+    let phase = Arc::new(Phase::new(activity));
+    let slot: Slot<S::Flight> = Slot::<S::Flight>::default();
+    let service = {
+        let (shared, lane, phase) = (shared.clone(), lane.clone(), phase.clone());
+        let slot = slot.clone();
+        service_fn(move |mut request: Request<Incoming>| {
+            let resumed = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(resumed) = resumed {
+                request.extensions_mut().insert(Resumed::<S>::new(resumed));
+            }
+            let (shared, lane) = (shared.clone(), lane.clone());
+            let replying = phase.begin();
+            let stays = stays && !phase.is_handed();
+            // A client that waits for `100 Continue` sends no body after an error, so the connection ends. If the reply does
+            // not say so, botocore sends its next request on it and takes this reply for the answer.
+            let waits = request.headers().contains_key(EXPECT);
+            async move {
+                let mut response = admitted(&shared, &lane, seat, from, request).await;
+                let ends = waits && !response.status().is_success();
+                if ends || shared.is_stopping() && !(stays && inherited::keeps()) {
+                    let close = HeaderValue::from_static("close");
+                    response.headers_mut().insert(CONNECTION, close);
+                }
+                response.body_mut().hold(replying);
+                Ok::<_, Infallible>(response)
+            }
+        })
+    };
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(IdleTimer::new(phase.clone(), silent))
+        .keep_alive(seat == Seat::Regular)
+        .header_read_timeout(silent)
+        .max_buf_size(serve.header_bytes_max.0 as usize);
+    let head_bytes_max = serve.header_bytes_max.0 as usize;
+    let reads = Reads::new(shared.clone(), lane, slot, (head_bytes_max, from), regular);
+    let socket = TokioIo::new(Socket::new(stream, pace, phase.clone(), reads));
+    let mut connection = builder.serve_connection(socket, service);
+    // What goes wrong on a connection (a client that leaves, a malformed head, which hyper answers) is
+    // the client's to know.
+    let seen = stopping.clone();
+    let mut stop = std::pin::pin!(stopping.wait_for(|stopping| *stopping));
+    let mut waits = false;
+    let ended = std::future::poll_fn(|context| {
+        if Pin::new(&mut connection).poll(context).is_ready() {
+            return Poll::Ready(true);
+        }
+        // Registered once: to look at the future after each request would cost more than the flag.
+        if waits && !seen.has_changed().unwrap_or(true) {
+            return Poll::Pending;
+        }
+        waits = true;
+        stop.as_mut().poll(context).map(|_| false)
+    });
+    if ended.await {
+        return;
+    }
+    let lingers = shared.lingers();
+    if !lingers.is_zero() {
+        let last = std::future::poll_fn(|context| {
+            if Pin::new(&mut connection).poll(context).is_ready() {
+                return Poll::Ready(true);
+            }
+            let passes = stays && phase.is_idle() && inherited::keeps();
+            if passes { Poll::Ready(false) } else { Poll::Pending }
+        });
+        match tokio::time::timeout(lingers, last).await {
+            Ok(true) => return,
+            Ok(false) => {
+                let parts = connection.into_parts();
+                // Nothing of a request is here, or the client would wait for its reply in vain.
+                if parts.read_buf.is_empty() {
+                    let stream = parts.io.into_inner().into_stream();
+                    inherited::pass_on(stream.socket().as_fd());
+                }
+                return;
+            }
+            Err(_) => {}
+        }
+    }
+    Pin::new(&mut connection).graceful_shutdown();
+    let _ = connection.await;
+}

@@ -1,0 +1,254 @@
+//! Plain reads, answered by the connection's socket before hyper sees them.
+//!
+//! hyper waits for the next request by reading from the [`Socket`](super::socket::Socket). A plain
+//! read of an object (GET or HEAD, no range, no condition: [`wire::head`]) that memory answers at once is
+//! answered there: one read, one look at the head, one write of head and body, no future, no map of
+//! headers, nothing allocated. A gateway's plain read becomes a [`Flight`]: the node's reply is read
+//! into the thread's scratch space and written from there. hyper gets whatever else there is, one whole request at a time, and
+//! the socket takes over again after the reply; where the end of a request is not known, hyper keeps
+//! the connection.
+
+mod reading;
+
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use ground::window::Nanos;
+use http::header::HeaderMap;
+use record::clock;
+
+use wire::head::{Approved, Line};
+use wire::lane::Passed;
+use wire::lane::{Lane, Seen};
+use wire::limits::{Client, Limits};
+
+/// What the headers of a plain read say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// Whether the sender is a gateway or another node, which gets additional headers.
+    pub internal: bool,
+    /// The time from its arrival until nobody waits for it, if that is limited.
+    pub patience: Option<Nanos>,
+}
+
+/// A read whose signature is right.
+pub struct Signed<'a> {
+    /// The object's key.
+    pub key: &'a [u8],
+    /// What its headers say.
+    pub facts: Facts,
+    /// Who has signed it, if clients are limited.
+    pub client: Option<Client>,
+}
+
+/// A server's part in plain reads.
+pub trait Quick: Send + Sync + 'static {
+    /// A plain read that waits for another process.
+    type Flight: Flight;
+
+    /// Judges the headers of a plain read: `None` if the request must go the usual way, as when it is
+    /// to be refused.
+    fn approve(&self, _headers: &HeaderMap) -> Option<Facts> {
+        None
+    }
+
+    /// Judges a read that is plain but for its path, and whose headers differ each time because they sign it:
+    /// `None` if it must go the usual way.
+    fn signed<'a>(
+        &self,
+        _is_head: bool,
+        _path: &'a str,
+        _headers: &HeaderMap,
+    ) -> Option<Signed<'a>> {
+        None
+    }
+
+    /// What one client may have, if that is limited.
+    fn limits(&self) -> Option<&Limits> {
+        None
+    }
+
+    /// Whether the process ends: clients are told so with their next reply, which goes the usual way.
+    fn ends(&self) -> bool {
+        false
+    }
+
+    /// Begins to answer a plain read. A reply that is ready has its head in `head`.
+    fn begin(
+        self: &Arc<Self>,
+        _lane: &Arc<Lane>,
+        _line: &Line<'_>,
+        _facts: Facts,
+        _head: &mut Vec<u8>,
+    ) -> Begun<Self::Flight> {
+        Begun::Usual
+    }
+}
+
+/// How a plain read begins.
+pub enum Begun<F: Flight> {
+    /// It goes the usual way. Nothing was recorded.
+    Usual,
+    /// The reply is ready: its head is written.
+    Reply(Content, Record),
+    /// Another process was asked.
+    Flight(F),
+    /// It goes the usual way from where it is.
+    Resume(F::Resumed),
+}
+
+/// A plain read that waits for another process.
+pub trait Flight: Send + Unpin + 'static {
+    /// What the usual way needs in order to go on with it.
+    type Resumed: Send + 'static;
+
+    /// Waits for the reply: writes its head, and uses `scratch` for its body. `None`: it goes the usual way.
+    fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+        head: &mut Vec<u8>,
+        scratch: &mut [u8],
+    ) -> Poll<Option<(Content, Record)>>;
+
+    /// Hands over to the usual way.
+    fn resume(self) -> Option<Self::Resumed>;
+}
+
+/// The flight of a server that waits for nobody.
+pub struct Never(Infallible);
+
+impl Flight for Never {
+    type Resumed = ();
+
+    fn poll(
+        &mut self,
+        _: &mut Context<'_>,
+        _: &mut Vec<u8>,
+        _: &mut [u8],
+    ) -> Poll<Option<(Content, Record)>> {
+        match self.0 {}
+    }
+
+    fn resume(self) -> Option<()> {
+        match self.0 {}
+    }
+}
+
+/// Where the connection leaves what a request needs that goes on the usual way.
+pub type Slot<F> = Arc<Mutex<Option<<F as Flight>::Resumed>>>;
+
+/// The body of a reply.
+pub enum Content {
+    /// These bytes.
+    Bytes(Bytes),
+    /// A part of the thread's scratch space.
+    Scratch(Range<usize>),
+}
+
+impl Content {
+    fn len(&self) -> usize {
+        match self {
+            Content::Bytes(bytes) => bytes.len(),
+            Content::Scratch(range) => range.len(),
+        }
+    }
+}
+
+/// What is recorded once a reply is sent.
+pub enum Record {
+    /// All of the request.
+    Passed(Passed),
+    /// Its end.
+    Seen(Seen),
+}
+
+/// Whose the next bytes of a connection are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Looked at here first: no request is under way.
+    Ours,
+    /// hyper's: the rest of a request, then nothing until its reply has been sent.
+    Theirs {
+        /// Bytes of the request that hyper has not been given.
+        left: u64,
+    },
+    /// hyper's for good.
+    Handed,
+}
+
+/// The state of plain reads on one connection.
+pub struct Reads<S: Quick> {
+    shared: Arc<S>,
+    lane: Arc<Lane>,
+    turn: Turn,
+    approved: Approved<Facts>,
+    /// Bytes received and not looked at yet, or the beginning of a head.
+    held: Vec<u8>,
+    /// hyper waits for bytes that are held until the reply under way has been sent.
+    recall: bool,
+    /// The read that waits for another process, with the bytes of its request.
+    flight: Option<(S::Flight, Vec<u8>)>,
+    slot: Slot<S::Flight>,
+    /// A reply that the client has not taken in full.
+    rest: Option<Rest>,
+    head_bytes_max: usize,
+    /// Whose requests are counted together with this connection's.
+    client: Option<Client>,
+}
+
+/// What is left of a reply.
+struct Rest {
+    head: Vec<u8>,
+    head_sent: usize,
+    body: Bytes,
+    body_sent: usize,
+    record: Record,
+}
+
+impl<S: Quick> Reads<S> {
+    /// Those of a connection; with `enabled` false hyper gets everything.
+    pub fn new(
+        shared: Arc<S>,
+        lane: Arc<Lane>,
+        slot: Slot<S::Flight>,
+        (head_bytes_max, from): (usize, Option<IpAddr>),
+        enabled: bool,
+    ) -> Reads<S> {
+        let limited = shared.limits().is_some();
+        Reads {
+            client: from.filter(|_| limited).map(Client::at),
+            shared,
+            lane,
+            turn: if enabled { Turn::Ours } else { Turn::Handed },
+            approved: Approved::default(),
+            held: Vec::new(),
+            recall: false,
+            flight: None,
+            slot,
+            rest: None,
+            head_bytes_max,
+        }
+    }
+
+    /// Whether a client may have something now; it always may where nothing is limited.
+    fn may(&self, client: Option<&Client>) -> bool {
+        let limits = self.shared.limits().zip(client);
+        limits.is_none_or(|(limits, client)| limits.admit(client, clock::now()).is_ok())
+    }
+
+    /// Counts what a client gets.
+    fn pay(&self, client: Option<Client>, content: &Content) {
+        if let Some((limits, client)) = self.shared.limits().zip(client) {
+            limits.pay(client, content.len() as u64, clock::now());
+        }
+    }
+
+    /// Whether a reply waits for the client.
+    pub fn is_sending(&self) -> bool {
+        self.rest.is_some()
+    }
+}

@@ -1,0 +1,319 @@
+//! A client's connection, which sends bytes in the [`arena`] without a copy.
+//!
+//! To hyper it is an ordinary socket that accepts buffers. Buffers that are parts of the arena's
+//! file are passed to the kernel as such, in order after the buffers before them (`MSG_MORE` keeps
+//! the head of a reply and its body in one segment).
+//!
+//! Plain reads are answered here, while hyper waits for the next request ([`quick`](super::quick)).
+
+use std::io::{self, IoSlice};
+use std::os::fd::AsFd;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use rustix::fs::sendfile;
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep};
+use tokio_rustls::server::TlsStream;
+
+use super::quick::{Quick, Reads};
+use device::arena;
+use wire::pace::Pace;
+use wire::refusal::Phase;
+
+/// Shorter buffers are copied, together with the others. `sendfile` takes 0.69 times a copy's
+/// processor time of the server for 80 KiB (docs/decisions/0006). A receiver on the same machine
+/// pays for it: it gets the arena's pages of 4 KiB one by one. So a gateway or a node there gets copies.
+const SENDFILE_BYTES_MIN: usize = 16 << 10;
+
+/// Terminal output queue: of a socket, the bytes that its peer has not acknowledged (SIOCOUTQ).
+const TIOCOUTQ: rustix::ioctl::Opcode = 0x5411;
+
+/// A connection.
+///
+/// While the client takes nothing, a timer runs, and at its end the client must have acknowledged what
+/// [`Pace`] asks of it. What counts is what was acknowledged and not what was written: the kernel takes
+/// megabytes at once and then nothing for minutes, however evenly a slow client reads.
+pub struct Socket<S: Quick> {
+    pub(crate) stream: Stream,
+    pace: Pace,
+    /// Plain reads.
+    pub reads: Reads<S>,
+    /// Bytes given to the kernel.
+    written: u64,
+    /// What the client had when it was first waited for; `None` while it keeps up.
+    pub delivered: Option<u64>,
+    pub(crate) phase: Arc<Phase>,
+    /// Whether the peer is on this machine.
+    pub near: bool,
+    /// Whether parts of the arena's file are copied like other bytes.
+    pub copies: bool,
+    /// What is being sent instead of what hyper wrote, and how much of it is sent.
+    instead: Option<(Vec<u8>, usize)>,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+/// What a connection's bytes go through.
+pub enum Stream {
+    /// The kernel's socket.
+    Plain(TcpStream),
+    /// TLS over it.
+    Encrypted(Box<TlsStream<TcpStream>>),
+}
+
+impl Stream {
+    /// The kernel's socket.
+    pub fn socket(&self) -> &TcpStream {
+        match self {
+            Stream::Plain(stream) => stream,
+            Stream::Encrypted(stream) => stream.get_ref().0,
+        }
+    }
+
+    /// Whether bytes are encrypted on their way.
+    pub fn is_encrypted(&self) -> bool {
+        matches!(self, Stream::Encrypted(_))
+    }
+
+    /// Reads what is there, or waits.
+    pub fn poll_read(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self {
+            Stream::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
+            Stream::Encrypted(stream) => Pin::new(stream).poll_read(context, buffer),
+        }
+    }
+}
+
+/// Whether a buffer is to be sent from the arena's file.
+fn is_lent(buffer: &[u8]) -> bool {
+    let at = place(buffer).zip(arena::get());
+    at.is_some_and(|(at, arena)| arena.lend(at, buffer.len()))
+}
+
+/// Notes which of some buffers were copied to the socket, of which it took `sent` bytes.
+fn copied(buffers: &[IoSlice<'_>], mut sent: usize) {
+    for buffer in buffers {
+        if let Some((at, arena)) = place(buffer).filter(|_| sent > 0).zip(arena::get()) {
+            arena.copied(at);
+        }
+        sent = sent.saturating_sub(buffer.len());
+    }
+}
+
+/// The offset of a buffer in the arena's file, if it is worth sending from there.
+fn place(buffer: &[u8]) -> Option<u64> {
+    if buffer.len() < SENDFILE_BYTES_MIN {
+        return None;
+    }
+    arena::get()?.place(buffer)
+}
+
+impl<S: Quick> Socket<S> {
+    /// Wraps a stream.
+    pub fn new(stream: Stream, pace: Pace, phase: Arc<Phase>, reads: Reads<S>) -> Socket<S> {
+        let near = stream.socket().peer_addr().is_ok_and(|peer| peer.ip().is_loopback());
+        Socket {
+            near,
+            copies: false,
+            stream,
+            pace,
+            reads,
+            written: 0,
+            delivered: None,
+            phase,
+            instead: None,
+            timer: None,
+        }
+    }
+
+    /// The stream, once nothing is under way.
+    pub fn into_stream(self) -> Stream {
+        self.stream
+    }
+
+    /// Bytes that the client has acknowledged.
+    fn acknowledged(&self) -> u64 {
+        #[expect(unsafe_code, reason = "an ioctl that rustix has no call for")]
+        // SAFETY: SIOCOUTQ writes one `int`, which is what the getter holds.
+        let queued = unsafe {
+            let getter = rustix::ioctl::Getter::<TIOCOUTQ, std::ffi::c_int>::new();
+            rustix::ioctl::ioctl(self.stream.socket().as_fd(), getter)
+        };
+        self.written.saturating_sub(queued.map_or(0, |bytes| bytes.max(0) as u64))
+    }
+
+    /// The client takes nothing more for now: an error once it is too slow.
+    fn wait(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        if self.delivered.is_none() {
+            self.delivered = Some(self.acknowledged());
+            let end = Instant::now() + self.pace.stall;
+            match &mut self.timer {
+                Some(timer) => timer.as_mut().reset(end),
+                None => self.timer = Some(Box::pin(tokio::time::sleep_until(end))),
+            }
+        }
+        loop {
+            let Some(timer) = &mut self.timer else { return Poll::Pending };
+            ready!(timer.as_mut().poll(context));
+            timer.as_mut().reset(Instant::now() + self.pace.stall);
+            let now = self.acknowledged();
+            let before = self.delivered.replace(now).unwrap_or(now);
+            if self.pace.is_stalled(now - before) {
+                tracing::debug!("a connection is closed: its client took {}", self.pace.in_words());
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+        }
+    }
+
+    /// Counts what was written, or waits.
+    fn counted(
+        &mut self,
+        context: &mut Context<'_>,
+        result: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        match result {
+            Poll::Pending => self.wait(context),
+            Poll::Ready(Ok(count)) => {
+                self.written += count as u64;
+                Poll::Ready(Ok(count))
+            }
+            error => error,
+        }
+    }
+
+    /// Writes as much as the socket accepts: the buffers before the first part of the file, then
+    /// that part.
+    fn write(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+        let in_file = |buffer: &IoSlice<'_>| !self.copies && is_lent(buffer);
+        let first = buffers.iter().position(in_file);
+        let (plain, file) = buffers.split_at(first.unwrap_or(buffers.len()));
+        let mut sent = 0;
+        if !plain.is_empty() {
+            let more = if file.is_empty() { SendFlags::empty() } else { SendFlags::MORE };
+            let mut control = SendAncillaryBuffer::default();
+            let flags = SendFlags::NOSIGNAL | more;
+            sent = sendmsg(self.stream.socket().as_fd(), plain, &mut control, flags)?;
+            copied(plain, sent);
+            if sent < plain.iter().map(|buffer| buffer.len()).sum() {
+                return Ok(sent);
+            }
+        }
+        let (Some(buffer), Some(arena)) = (file.first(), arena::get()) else { return Ok(sent) };
+        let Some(mut at) = place(buffer) else { return Ok(sent) };
+        match sendfile(self.stream.socket().as_fd(), arena.file(), Some(&mut at), buffer.len()) {
+            Ok(count) => Ok(sent + count),
+            // The earlier buffers are written; the next call reports the error.
+            Err(_) if sent > 0 => Ok(sent),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Writes buffers, of which some may lie in the arena's file.
+    pub fn poll_send(
+        &mut self,
+        context: &mut Context<'_>,
+        buffers: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let result = self.poll_place(context, buffers);
+        self.counted(context, result)
+    }
+
+    /// Gives the kernel what is encrypted of the bytes written before.
+    pub fn poll_through(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if let Stream::Encrypted(stream) = &mut self.stream
+            && Pin::new(stream).poll_flush(context)?.is_pending()
+        {
+            return self.wait(context).map(|waited| waited.map(|_| ()));
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_place(
+        &mut self,
+        context: &mut Context<'_>,
+        buffers: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        if let Stream::Encrypted(stream) = &mut self.stream {
+            return Pin::new(stream).poll_write_vectored(context, buffers);
+        }
+        loop {
+            ready!(self.stream.socket().poll_write_ready(context))?;
+            match self.stream.socket().try_io(Interest::WRITABLE, || self.write(buffers)) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                other => return Poll::Ready(other),
+            }
+        }
+    }
+}
+
+impl<S: Quick> AsyncRead for Socket<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.read(context, buffer)
+    }
+}
+
+impl<S: Quick> AsyncWrite for Socket<S> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(context, &[IoSlice::new(buffer)])
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffers: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let socket = &mut *self;
+        if socket.instead.is_none() {
+            socket.instead = socket.phase.instead(buffers).map(|bytes| (bytes, 0));
+        }
+        while let Some((bytes, sent)) = &mut socket.instead {
+            let Some(left) = bytes.get(*sent..).filter(|left| !left.is_empty()) else {
+                socket.instead = None;
+                return Poll::Ready(Ok(buffers.iter().map(|buffer| buffer.len()).sum()));
+            };
+            *sent += ready!(match &mut socket.stream {
+                Stream::Plain(stream) => Pin::new(stream).poll_write(context, left),
+                Stream::Encrypted(stream) => Pin::new(stream).poll_write(context, left),
+            })?;
+        }
+        socket.poll_send(context, buffers)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_through(context))?;
+        // All that hyper has to send for now was given to the kernel.
+        if !self.reads.is_sending() {
+            self.delivered = None;
+        }
+        self.phase.flushed();
+        self.flushed(context);
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.end(context))?;
+        match &mut self.stream {
+            Stream::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Stream::Encrypted(stream) => Pin::new(stream).poll_shutdown(context),
+        }
+    }
+}
