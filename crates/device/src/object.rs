@@ -8,14 +8,14 @@ use engine::Payload;
 use ground::Etag;
 use ground::window::Outcome;
 use http::header::{
-    ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, LAST_MODIFIED,
-    X_CONTENT_TYPE_OPTIONS,
+    ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG,
+    LAST_MODIFIED, X_CONTENT_TYPE_OPTIONS,
 };
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
 use super::arena;
 use super::disk::Assembly;
-use origin::{Metadata, VersionHasher};
+use origin::{Attributes, Metadata, VersionHasher};
 use wire::headers;
 
 /// The prefix of headers with user metadata.
@@ -190,6 +190,41 @@ pub fn headers_of(metadata: &Metadata) -> Vec<(HeaderName, HeaderValue)> {
         }
     }
     headers
+}
+
+fn text_of<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    std::str::from_utf8(headers.get(name)?.as_bytes()).ok()
+}
+
+/// The version in a reply's `ETag`.
+pub fn etag_of(headers: &HeaderMap) -> Option<&str> {
+    text_of(headers, &ETAG)?.strip_prefix('"')?.strip_suffix('"')
+}
+
+/// What the headers of a reply say of the object, as [`headers_of`] has written them; `None` if they do not name its version. Where they do not tell the size (304, 412)
+/// it is 0.
+pub fn metadata_of(headers: &HeaderMap) -> Option<Metadata> {
+    let etag = etag_of(headers)?.into();
+    let whole = text_of(headers, &CONTENT_RANGE).and_then(|range| range.rsplit('/').next());
+    let size = whole.or_else(|| text_of(headers, &CONTENT_LENGTH));
+    let date =
+        text_of(headers, &LAST_MODIFIED).and_then(|date| httpdate::parse_http_date(date).ok());
+    let since = date.and_then(|date| date.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
+    let mut user = Vec::new();
+    for (name, value) in headers {
+        let Some(short) = name.as_str().strip_prefix(META_PREFIX) else { continue };
+        user.push((short.to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned()));
+    }
+    user.sort();
+    Some(Metadata {
+        size: size.and_then(|size| size.parse().ok()).unwrap_or(0),
+        etag,
+        modified_unix_us: since.as_secs() * 1_000_000,
+        attributes: Attributes {
+            content_type: text_of(headers, &CONTENT_TYPE).map(str::to_owned),
+            user,
+        },
+    })
 }
 
 /// Whether a browser may run scripts of a document of this type.

@@ -9,8 +9,8 @@ use configuration::{Config, Mistakes};
 use datasets::copies::ShardsTold;
 pub use live::{Heard, Told};
 pub use membership::{Document, etcd_pairs, etcd_said};
-pub use wire::condition::{Verdict, check, is_conditional, judge, range_holds};
-pub use wire::range::{Asked, parse as range, part};
+pub use wire::condition::{Conditions, Verdict};
+pub use wire::range::{Asked, ByteRange};
 
 /// The configuration of a process on which a document's settings are laid.
 ///

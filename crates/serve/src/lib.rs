@@ -15,11 +15,15 @@ mod handover;
 mod identity;
 mod list;
 mod middleware;
+mod node_reads;
+mod node_store;
 mod objects;
+mod origin_reads;
 mod reads;
 mod routes;
 mod s3;
 mod settings;
+mod store;
 mod text;
 mod tiers;
 mod writes;
@@ -56,6 +60,7 @@ use origin::{self, IdentityRecord, Origin, Sharing};
 use record::clock;
 use record::{FORMAT, Machine, Run, RunWriter};
 use settings::{folders_of, place_of};
+use store::Store;
 use text::Text;
 use wire::body::{Budget, ReplyBody};
 use wire::lane::Lane;
@@ -74,7 +79,7 @@ pub struct Shared {
     /// The memory that objects and layers share, if they do.
     memory: Option<Arc<live::memory::Memory>>,
     uploads: Arc<Budget>,
-    writes: AtomicUsize,
+    writes: Arc<AtomicUsize>,
 }
 
 impl Deref for Shared {
@@ -115,18 +120,18 @@ impl Observed for Shared {
 }
 
 /// Counts a write under way, so that the end of the process waits for it.
-struct Writing(Arc<Shared>);
+struct Writing(Arc<AtomicUsize>);
 
 impl Drop for Writing {
     fn drop(&mut self) {
-        self.0.writes.fetch_sub(1, Ordering::Relaxed);
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl Shared {
-    fn writing(self: &Arc<Shared>) -> Writing {
+    fn writing(&self) -> Writing {
         self.writes.fetch_add(1, Ordering::Relaxed);
-        Writing(self.clone())
+        Writing(self.writes.clone())
     }
 }
 
@@ -241,7 +246,8 @@ impl Server {
             datasets = shared.datasets.as_ref().map(start).transpose()?;
             let start = |of: &Arc<live::memory::Memory>| of.start(&controls);
             memory = shared.memory.as_ref().map(start).transpose()?;
-            text = text_listener.map(|it| front::run(&Text::new(&shared), it)).transpose()?;
+            text =
+                text_listener.map(|it| front::run(&Text::new(shared.clone()), it)).transpose()?;
             text.iter().for_each(|text| shared.drive.read_on(&text.runtimes()));
             node = Some((shared, running, beat));
         }
@@ -260,13 +266,13 @@ impl Server {
             keep_current(tls, &running);
             gateway = Some((access, running));
         }
-        let behind = match (&gateway, &node) {
-            (Some((access, _)), _) => Some(s3::Behind::Gateway(access.clone())),
-            (None, Some((shared, ..))) => Some(s3::Behind::Node(shared.clone())),
+        let store: Option<Arc<dyn Store>> = match (&gateway, &node) {
+            (Some((access, _)), _) => Some(access.clone()),
+            (None, Some((shared, ..))) => Some(shared.clone()),
             (None, None) => None,
         };
-        let s3 = match (s3_listener, behind) {
-            (Some(listener), Some(behind)) => Some(start_s3(&config, behind, listener)?),
+        let s3 = match (s3_listener, store) {
+            (Some(listener), Some(store)) => Some(start_s3(&config, store, listener)?),
             _ => None,
         };
         let Some(&address) = addresses.last() else { anyhow::bail!("there is nothing to serve") };
@@ -467,7 +473,7 @@ fn start_node(
         datasets,
         memory,
         uploads: Budget::new(config.serve.uploads_bytes_max.0),
-        writes: AtomicUsize::new(0),
+        writes: Arc::default(),
     }))
 }
 
@@ -512,10 +518,10 @@ fn keep_current(tls: Option<Arc<wire::tls::Tls>>, running: &Running) {
 /// Starts the front for S3's clients.
 fn start_s3(
     config: &Config,
-    behind: s3::Behind,
+    store: Arc<dyn Store>,
     listener: std::net::TcpListener,
 ) -> anyhow::Result<Running> {
-    let shared = s3::S3::new(config, behind)?;
+    let shared = s3::S3::new(config, store)?;
     let running = front::run(&shared, listener)?;
     shared.read_on(&running.runtimes());
     if let Some(runtime) = running.runtimes().first() {

@@ -1,15 +1,13 @@
 //! The listing at `/objects`.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use ground::window::{Operation, Outcome};
 use http::StatusCode;
 use serde::Serialize;
 
-use super::drive;
-use super::objects::{Answered, origin_problem};
-use origin::Origin;
+use super::objects::{Answered, problem_of};
+use super::store::Store;
 use wire::lane::Lane;
 use wire::problem::{Problem, json};
 
@@ -46,12 +44,7 @@ pub fn escaped(key: &[u8]) -> String {
 }
 
 /// `GET /objects?prefix=&after=&limit=`.
-pub async fn list(
-    origin: &Arc<dyn Origin>,
-    timeout: Duration,
-    lane: &Arc<Lane>,
-    query: &str,
-) -> Answered {
+pub async fn list(store: &dyn Store, lane: &Arc<Lane>, query: &str) -> Answered {
     let mut seen = lane.received(Operation::List, b"");
     let bad = |what: String| Problem::new(StatusCode::BAD_REQUEST, &what);
     let (mut prefix, mut after, mut limit) = (Vec::new(), None, LIST_MAX);
@@ -74,9 +67,8 @@ pub async fn list(
             }
         }
     }
-    let listing = origin.list(&prefix, after.as_deref(), limit);
-    let listed =
-        drive::within(timeout, "a listing", listing).await.map_err(|e| origin_problem(&e))?;
+    let listed = store.list(&prefix, after.as_deref(), limit).await;
+    let listed = listed.map_err(|error| problem_of(&error))?;
     let next = (listed.len() == limit).then(|| listed.last().map(|last| escaped(&last.key)));
     let objects = listed.into_iter().map(|listed| PageObject {
         key: escaped(&listed.key),

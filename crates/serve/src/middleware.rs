@@ -37,7 +37,7 @@ pub struct Middleware {
 }
 
 impl Quick for Middleware {
-    type Flight = Never;
+    type Flight = Never<()>;
 
     fn ends(&self) -> bool {
         self.is_stopping()

@@ -1,35 +1,43 @@
-//! `/objects/{key}`: GET, HEAD, PUT, DELETE; and the listing at `/objects`.
-
-use std::sync::Arc;
-use std::time::Duration;
+//! HTTP's requests for one object, `/objects/{key}`: read into those of a [`Store`], and its results written as replies.
 
 use bytes::Bytes;
-use engine::node::{Asker, Part, Reply, Take};
+use engine::node::Asker;
 use ground::Key;
-use ground::window::{Nanos, Operation, Outcome};
+use ground::window::Operation;
 use http::header::{
-    ALLOW, CONTENT_LENGTH, CONTENT_RANGE, HeaderMap, HeaderValue, IF_RANGE, RANGE, RETRY_AFTER,
-    TRANSFER_ENCODING,
+    ALLOW, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderMap,
+    HeaderValue, RANGE, RETRY_AFTER, TRANSFER_ENCODING,
 };
 use http::{Method, Request, Response, StatusCode};
-
-use super::Shared;
-use super::cluster::{self, Sender};
-use super::drive::{Answer, Asked, TIMED_OUT};
-use super::writes;
-use device::object::{Object, headers_of};
-use front::http::resumed;
-use origin::{Error, Found, KEY_BYTES_MAX, Metadata};
+use hyper::body::Incoming;
+use origin::{Attributes, KEY_BYTES_MAX};
 use record::clock;
+use std::sync::Arc;
+
+use super::cluster;
+use super::store::{
+    self, Body, DeleteRequest, Error, Found, PutRequest, ReadRequest, Recorded, Store, Version,
+    WriteTerms,
+};
+use device::object::{META_PREFIX, headers_of};
 use wire::body::{Arriving, ReplyBody};
-use wire::condition;
-use wire::condition::Verdict;
+use wire::condition::Conditions;
 use wire::headers;
+use wire::hex::unhex;
 use wire::lane::{Lane, Seen};
 use wire::problem::Problem;
-use wire::range;
+use wire::range::ByteRange;
 
-pub(super) use wire::problem::HttpResult as Answered;
+pub(super) type Answered = Result<Response<ReplyBody>, Problem>;
+
+/// The process that sent a request, as far as it matters for objects.
+#[derive(Clone, Copy, Default)]
+pub struct Caller {
+    /// Whether it is a gateway or another node, which gets additional headers.
+    pub is_internal: bool,
+    /// Its role in a read; `None`: a client's.
+    pub asker: Option<Asker>,
+}
 
 /// The key of a path below `/objects/`.
 pub fn key_of(encoded: &str) -> Result<Key, Problem> {
@@ -57,26 +65,8 @@ pub fn key_of(encoded: &str) -> Result<Key, Problem> {
     Ok(Key::from(key))
 }
 
-/// How the keys begin that are the server's own: parts of uploads, and the origin's names of keys that a bucket cannot have.
-const RESERVED: [&[u8]; 2] = [b"!s3/", b"!key/"];
-
-/// Refuses writes of reserved keys by clients of HTTP and of memcached's protocol. Reading them shows nothing that a client with the token could not have. The
-/// cluster's processes write them: a gateway stores parts of uploads on nodes.
-pub fn refuse_reserved(method: &Method, key: &[u8], from_client: bool) -> Result<(), Problem> {
-    let reads = matches!(*method, Method::GET | Method::HEAD);
-    if from_client && !reads && RESERVED.iter().any(|start| key.starts_with(start)) {
-        let what = "keys that begin with !s3/ or !key/ are the server's own; choose another key";
-        return Err(Problem::new(StatusCode::FORBIDDEN, what));
-    }
-    Ok(())
-}
-
-const TOO_LATE: &str = "the deadline passed before the request could be served";
-pub(super) const MISDIRECTED: &str = "the key, or the order of its writes, is another node's: ask a gateway, or compare the \
-    members of both configurations";
-
-/// What a request for one object wants.
-pub(super) fn operation_of<B>(request: &Request<B>) -> Result<Operation, Problem> {
+/// The operation requested on one object.
+fn operation_of<B>(request: &Request<B>) -> Result<Operation, Problem> {
     if request.uri().query().is_some() {
         let what = "an object's address has no query; write ? in a key as %3F";
         return Err(Problem::new(StatusCode::BAD_REQUEST, what));
@@ -94,46 +84,172 @@ pub(super) fn operation_of<B>(request: &Request<B>) -> Result<Operation, Problem
     })
 }
 
+/// The attributes of an object that headers give.
+fn attributes(headers: &HeaderMap) -> Result<Attributes, Error> {
+    let content_type =
+        headers.get(CONTENT_TYPE).map(|value| text("content-type", value)).transpose()?;
+    let mut user = Vec::new();
+    for (name, value) in headers {
+        if let Some(short) = name.as_str().strip_prefix(META_PREFIX) {
+            user.push((short.to_owned(), text(name.as_str(), value)?));
+        }
+    }
+    user.sort();
+    let content_type = content_type.filter(|text| !text.is_empty());
+    let attributes = Attributes { content_type, user };
+    store::check_attributes(&attributes)?;
+    Ok(attributes)
+}
+
+/// The text of a header that is kept with an object.
+pub(super) fn text(name: &str, value: &HeaderValue) -> Result<String, Error> {
+    let text = std::str::from_utf8(value.as_bytes()).map(str::to_owned);
+    text.map_err(|_| Error::Invalid(format!("the header {name} is not UTF-8")))
+}
+
 /// Answers a request for one object.
 pub async fn object(
-    shared: &Arc<Shared>,
+    store: &dyn Store,
     lane: &Arc<Lane>,
     key: Key,
-    mut request: Request<Arriving>,
-    sender: Sender,
+    request: Request<Incoming>,
+    caller: Caller,
 ) -> Answered {
-    if let Some(waiting) = resumed::<Shared, _>(&mut request) {
-        return answer(shared, waiting, key, request.headers()).await;
-    }
     let operation = operation_of(&request)?;
-    let mut seen = lane.received(operation, &key);
-    seen.internal = sender != Sender::Client;
-    if let Err(what) = condition::check(request.headers()) {
-        return Err(Problem::new(StatusCode::BAD_REQUEST, &what).of(seen));
-    }
+    let mut record = lane.received(operation, &key);
+    record.internal = caller.is_internal;
     match operation {
-        Operation::Put => writes::put(shared, seen, key, request).await,
-        Operation::Delete => writes::delete(shared, seen, key, request.headers()).await,
-        _ => {
-            let asker = cluster::asker(shared, sender, request.headers());
-            get(shared, seen, key, request.headers(), asker).await
+        Operation::Get | Operation::Head => {
+            let read = match read_request(key, request.method(), request.headers(), &record) {
+                Ok(read) => ReadRequest { asker: caller.asker, ..read },
+                Err(problem) => return Err(problem.of(record)),
+            };
+            let found = store.get(&read, &mut record).await;
+            reply((found, record), read.is_timed)
         }
+        Operation::Put => put(store, key, request, record).await,
+        _ => delete(store, key, request.headers(), record).await,
+    }
+}
+
+/// The read that a GET or a HEAD asks for.
+pub fn read_request(
+    key: Key,
+    method: &Method,
+    headers: &HeaderMap,
+    record: &Seen,
+) -> Result<ReadRequest, Problem> {
+    let range = headers.get(RANGE).and_then(|value| ByteRange::parse(value.to_str().ok()?));
+    Ok(ReadRequest {
+        key,
+        is_head: *method == Method::HEAD,
+        range,
+        conditions: conditions(headers)?,
+        deadline: cluster::deadline(headers, record.received)?,
+        is_timed: headers.contains_key(&headers::STAGES),
+        ..ReadRequest::default()
+    })
+}
+
+fn conditions(headers: &HeaderMap) -> Result<Conditions, Problem> {
+    Conditions::parse(headers).map_err(|what| Problem::new(StatusCode::BAD_REQUEST, &what))
+}
+
+fn terms(headers: &HeaderMap, record: &Seen) -> Result<WriteTerms, Problem> {
+    Ok(WriteTerms {
+        conditions: conditions(headers)?,
+        deadline: cluster::deadline(headers, record.received)?,
+        epoch: cluster::epoch(headers)?,
+        is_timed: headers.contains_key(&headers::STAGES),
+    })
+}
+
+/// The write that a PUT asks for.
+fn put_request(key: Key, request: Request<Incoming>, record: &Seen) -> Result<PutRequest, Problem> {
+    let (parts, body) = request.into_parts();
+    let headers = parts.headers;
+    let terms = terms(&headers, record)?;
+    let refused = if headers.contains_key(CONTENT_RANGE) {
+        Some((StatusCode::BAD_REQUEST, "PUT of a part is not supported: send the whole object"))
+    } else if headers.contains_key(CONTENT_ENCODING) {
+        Some((StatusCode::UNSUPPORTED_MEDIA_TYPE, "send the object without content encoding"))
+    } else if !headers.contains_key(CONTENT_LENGTH) && !headers.contains_key(TRANSFER_ENCODING) {
+        Some((StatusCode::LENGTH_REQUIRED, "send Content-Length (0 for an empty object) or chunks"))
+    } else {
+        None
+    };
+    if let Some((status, what)) = refused {
+        return Err(Problem::new(status, what));
+    }
+    let told = headers.get(&headers::SHA256).filter(|_| record.internal);
+    let sha256 = told.and_then(|value| value.to_str().ok()).and_then(unhex);
+    let attributes = attributes(&headers).map_err(|error| problem_of(&error))?;
+    Ok(PutRequest { key, attributes, body: Arriving::Http(body), sha256, terms })
+}
+
+async fn put(
+    store: &dyn Store,
+    key: Key,
+    request: Request<Incoming>,
+    mut record: Seen,
+) -> Answered {
+    let put = match put_request(key, request, &record) {
+        Ok(put) => put,
+        Err(problem) => return Err(problem.of(record)),
+    };
+    let is_timed = put.terms.is_timed;
+    match store.put(put, &mut record).await {
+        Ok(etag) => {
+            let mut response = Response::new(ReplyBody::empty(None));
+            if let Ok(value) = HeaderValue::from_str(&format!("\"{etag}\"")) {
+                response.headers_mut().insert(ETAG, value);
+            }
+            add_stages(&record, is_timed, response.headers_mut());
+            *response.body_mut() = ReplyBody::empty(Some(record));
+            Ok(response)
+        }
+        Err(error) => refused(error, record, is_timed),
+    }
+}
+
+async fn delete(store: &dyn Store, key: Key, headers: &HeaderMap, mut record: Seen) -> Answered {
+    let terms = match terms(headers, &record) {
+        Ok(terms) => terms,
+        Err(problem) => return Err(problem.of(record)),
+    };
+    let is_timed = terms.is_timed;
+    match store.delete(DeleteRequest { key, terms }, &mut record).await {
+        // Deleting an object that does not exist succeeds.
+        Ok(_) => {
+            let mut response = Response::new(ReplyBody::empty(None));
+            *response.status_mut() = StatusCode::NO_CONTENT;
+            add_stages(&record, is_timed, response.headers_mut());
+            *response.body_mut() = ReplyBody::empty(Some(record));
+            Ok(response)
+        }
+        Err(error) => refused(error, record, is_timed),
     }
 }
 
 /// Adds what every reply says of how it came about.
-pub(super) fn add_stages(seen: &Seen, asked: &HeaderMap, to: &mut HeaderMap) {
-    to.insert(headers::OUTCOME.clone(), HeaderValue::from_static(seen.outcome.as_str()));
-    let stages = seen.stages.unwrap_or_default();
+fn add_stages(record: &Seen, is_timed: bool, to: &mut HeaderMap) {
+    to.insert(headers::OUTCOME.clone(), HeaderValue::from_static(record.outcome.as_str()));
+    let stages = record.stages.unwrap_or_default();
     to.insert(headers::QUEUE_LENGTH.clone(), HeaderValue::from(stages.length_left));
-    if seen.internal {
+    if record.internal {
         to.insert(headers::NODE_LENGTH.clone(), HeaderValue::from(stages.node_length));
-        if seen.warm != 0 {
-            to.insert(headers::WARM.clone(), HeaderValue::from(u16::from(seen.warm)));
+        if record.warm != 0 {
+            to.insert(headers::WARM.clone(), HeaderValue::from(u16::from(record.warm)));
         }
     }
-    if asked.contains_key("concertina-stages") {
-        let since = |at: u64| at.saturating_sub(seen.received);
+    if let Some(node) = &record.node {
+        to.insert(headers::NODE.clone(), node.clone());
+    }
+    if is_timed {
+        if let Some(stages) = &record.node_stages {
+            to.insert(headers::NODE_STAGES.clone(), stages.clone());
+        }
+        let since = |at: u64| at.saturating_sub(record.received);
         let text = format!(
             "queued_ns={},started_ns={},served_ns={},replied_ns={},length_met={}",
             since(stages.queued),
@@ -143,310 +259,134 @@ pub(super) fn add_stages(seen: &Seen, asked: &HeaderMap, to: &mut HeaderMap) {
             stages.length_met
         );
         if let Ok(value) = HeaderValue::from_str(&text) {
-            to.insert("concertina-stages", value);
+            to.insert(headers::STAGES.clone(), value);
         }
     }
 }
 
-async fn get(
-    shared: &Arc<Shared>,
-    seen: Seen,
-    key: Key,
-    headers: &HeaderMap,
-    asker: Asker,
-) -> Answered {
-    let deadline = match cluster::deadline(headers, seen.received) {
-        Ok(deadline) => deadline,
-        Err(problem) => return Err(problem.of(seen)),
+/// The reply to a read.
+pub fn reply((found, record): Recorded, is_timed: bool) -> Answered {
+    match found {
+        Ok(found) if found.age.is_some() => Ok(filled(record, found, is_timed)),
+        Ok(found) => Ok(whole_or_part(record, found, is_timed)),
+        Err(error) => refused(error, record, is_timed),
+    }
+}
+
+/// The head of a reply about an object.
+fn head(
+    status: StatusCode,
+    version: &Version,
+    record: &Seen,
+    is_timed: bool,
+) -> Response<ReplyBody> {
+    let mut response = Response::new(ReplyBody::empty(None));
+    *response.status_mut() = status;
+    for (name, value) in headers_of(version) {
+        response.headers_mut().append(name, value);
+    }
+    add_stages(record, is_timed, response.headers_mut());
+    response
+}
+
+fn whole_or_part(record: Seen, found: Found, is_timed: bool) -> Response<ReplyBody> {
+    let status = match found.range {
+        Some(_) => StatusCode::PARTIAL_CONTENT,
+        None => StatusCode::OK,
     };
-    // The time that the engine is told is that at which the request had come: nothing is awaited
-    // between, so a lease that holds then makes what it answers the newest that the client may expect.
-    let take = take_of(&seen, headers, asker);
-    let asked = Some(shared.drive.get(seen.received, key.clone(), (asker, deadline, take)));
-    answer(shared, Waiting { seen, asker, deadline, asked }, key, headers).await
-}
-
-/// A read that the engine was asked for.
-pub struct Waiting {
-    /// The request.
-    pub seen: Seen,
-    /// Who asked.
-    pub asker: Asker,
-    /// When nobody waits for it any more.
-    pub deadline: Option<Nanos>,
-    /// The engine's answer; `None` if there will be none because the process stops.
-    pub asked: Option<Asked>,
-}
-
-/// The reply to a read, once the engine has answered.
-async fn answer(shared: &Arc<Shared>, waiting: Waiting, key: Key, headers: &HeaderMap) -> Answered {
-    let Waiting { mut seen, asker, deadline, asked } = waiting;
-    let answer = match asked.ok_or_else(Problem::stopping)? {
-        Asked::Now(answer) => answer,
-        Asked::Later(receive) => match until(deadline, receive).await {
-            Some(answer) => answer.map_err(|_| Problem::stopping())?,
-            None => return Err(too_late().of(seen)),
-        },
-    };
-    let Answer::Reply(reply, stages) = answer else { return Err(Problem::stopping()) };
-    seen.stages = Some(stages);
-    match reply {
-        Reply::Found { payload, outcome, age, .. } if asker == Asker::Peer => {
-            seen.outcome = outcome;
-            Ok(filled(seen, &payload, age, headers))
-        }
-        Reply::Found { payload, outcome, warm, .. } => {
-            (seen.outcome, seen.warm) = (outcome, warm);
-            Ok(found(seen, &payload, headers))
-        }
-        Reply::Opened { payload, outcome } => {
-            seen.outcome = outcome;
-            Ok(found(seen, &payload, headers))
-        }
-        Reply::NotHere => {
-            seen.outcome = Outcome::Miss;
-            Err(Problem::new(StatusCode::NOT_FOUND, "this node does not have it").of(seen))
-        }
-        Reply::Stream => {
-            seen.outcome = Outcome::Origin;
-            stream(shared, seen, &key, headers).await
-        }
-        Reply::NotFound => {
-            seen.outcome = Outcome::Miss;
-            Err(not_found(headers).of(seen))
-        }
-        Reply::Busy { queue } => Err(busy(&queue).of(seen)),
-        Reply::Unavailable(failure) => Err(unavailable(&failure.reason).of(seen)),
-        Reply::TooLate => Err(too_late().of(seen)),
-        Reply::NotMine | Reply::NotPrimary => {
-            Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, MISDIRECTED).of(seen))
-        }
+    let mut response = head(status, &found.version, &record, is_timed);
+    let headers = response.headers_mut();
+    if let Some(range) = &found.range {
+        let text = format!("bytes {}-{}/{}", range.start, range.end - 1, found.version.size);
+        headers.extend(HeaderValue::try_from(text).ok().map(|value| (CONTENT_RANGE, value)));
     }
-}
-
-/// How a reader takes an object that memory does not have.
-fn take_of(seen: &Seen, headers: &HeaderMap, asker: Asker) -> Take {
-    if asker == Asker::Peer {
-        return Take::Whole;
-    }
-    if seen.is_head() {
-        return Take::Part(Part::Metadata);
-    }
-    // Whether `If-Range` holds shows with the metadata.
-    let range = headers.get(RANGE).filter(|_| !headers.contains_key(IF_RANGE));
-    let part = range.and_then(|range| range::part(range.to_str().ok()?));
-    part.map_or(Take::Pieces, Take::Part)
-}
-
-/// What comes before the deadline; `None` if it does not.
-async fn until<T>(deadline: Option<Nanos>, future: impl Future<Output = T>) -> Option<T> {
-    let Some(deadline) = deadline else { return Some(future.await) };
-    let left = Duration::from_nanos(deadline.saturating_sub(clock::now()));
-    tokio::time::timeout(left, future).await.ok()
-}
-
-pub(super) fn too_late() -> Problem {
-    Problem::new(StatusCode::GATEWAY_TIMEOUT, TOO_LATE)
+    // A HEAD is answered as the GET would be, without the bytes.
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(found.length()));
+    *response.body_mut() = found.body.into_reply(record);
+    response
 }
 
 /// The stored form, for another node that keeps a copy.
-fn filled(mut seen: Seen, object: &Object, age: Nanos, headers: &HeaderMap) -> Response<ReplyBody> {
+fn filled(record: Seen, found: Found, is_timed: bool) -> Response<ReplyBody> {
     let mut response = Response::new(ReplyBody::empty(None));
-    add_stages(&seen, headers, response.headers_mut());
-    response.headers_mut().insert(headers::AGE_NS.clone(), HeaderValue::from(age));
-    seen.size = object.metadata().size;
-    seen.bytes = seen.size;
-    let block = Bytes::copy_from_slice(object.block());
-    *response.body_mut() = ReplyBody::two(block, object.body().clone(), Some(seen));
+    add_stages(&record, is_timed, response.headers_mut());
+    let age = HeaderValue::from(found.age.unwrap_or(0));
+    response.headers_mut().insert(headers::AGE_NS.clone(), age);
+    let block = match &found.version {
+        Version::Held(object) => Bytes::copy_from_slice(object.block()),
+        Version::Described(metadata) => Bytes::from(metadata.encode()),
+    };
+    *response.body_mut() = match found.body {
+        Body::Bytes(bytes) => ReplyBody::two(block, bytes, Some(record)),
+        // Copies are asked for as a whole.
+        _ => ReplyBody::empty(Some(record)),
+    };
     response
 }
 
-pub(super) fn not_found(headers: &HeaderMap) -> Problem {
-    // `If-Match` of what is not there fails before its absence is told.
-    match condition::judge(headers, None, true) {
-        Verdict::Failed => precondition_failed(),
-        _ => Problem::new(StatusCode::NOT_FOUND, "there is no object of this key"),
-    }
-}
-
-pub(super) fn precondition_failed() -> Problem {
-    Problem::new(
-        StatusCode::PRECONDITION_FAILED,
-        "the object is not as the request's condition says",
-    )
-}
-
-pub(super) fn busy(queue: &str) -> Problem {
-    let what = format!("the queue `{queue}` is full; try again later");
-    let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, &what)
-        .with(RETRY_AFTER, HeaderValue::from_static("1"));
-    match HeaderValue::from_str(queue) {
-        Ok(queue) => problem.with(headers::BUSY.clone(), queue),
-        Err(_) => problem,
-    }
-}
-
-pub(super) fn unavailable(reason: &str) -> Problem {
-    let status = if reason.starts_with(TIMED_OUT) {
-        StatusCode::GATEWAY_TIMEOUT
-    } else {
-        StatusCode::SERVICE_UNAVAILABLE
+/// The reply to a request that was not carried out. What refuses because of the object itself tells of it.
+fn refused(error: Error, record: Seen, is_timed: bool) -> Answered {
+    let (status, version) = match error {
+        Error::NotModified(version) => (StatusCode::NOT_MODIFIED, version),
+        Error::PreconditionFailed(Some(version)) => (StatusCode::PRECONDITION_FAILED, version),
+        Error::Unsatisfiable(version) => (StatusCode::RANGE_NOT_SATISFIABLE, version),
+        error => return Err(problem_of(&error).of(record)),
     };
-    Problem::new(status, reason).with(RETRY_AFTER, HeaderValue::from_static("1"))
-}
-
-/// The reply to an error of the origin.
-pub(super) fn origin_problem(error: &Error) -> Problem {
-    let status = match error {
-        Error::Full(_) | Error::ReadOnly(_) => StatusCode::INSUFFICIENT_STORAGE,
-        Error::Upload(_) | Error::Refused(_) => StatusCode::BAD_REQUEST,
-        Error::Fenced(_) => StatusCode::MISDIRECTED_REQUEST,
-        _ => return unavailable(&error.to_string()),
-    };
-    Problem::new(status, &error.to_string())
-}
-
-fn found(mut seen: Seen, object: &Object, headers: &HeaderMap) -> Response<ReplyBody> {
-    let (status, range) = selected(object.metadata(), headers);
-    seen.size = object.metadata().size;
-    let mut response = Response::new(ReplyBody::empty(None));
-    *response.status_mut() = status;
-    object.add_headers(response.headers_mut());
-    add_stages(&seen, headers, response.headers_mut());
-    if let Some(assembly) = object.assembly() {
-        let wanted = match (&range, status) {
-            (Some(range), _) => range.clone(),
-            (None, StatusCode::OK) => 0..seen.size,
-            _ => 0..0,
-        };
-        let reader = assembly.reader(&wanted);
-        close_head(&mut seen, &mut response, range, object.metadata().size);
-        *response.body_mut() = match seen.bytes {
-            0 => ReplyBody::empty(Some(seen)),
-            left => ReplyBody::pieces(reader, left, seen),
-        };
-        return response;
-    }
-    let body = match (&range, status) {
-        (Some(range), _) => object.body().slice(range.start as usize..range.end as usize),
-        (None, StatusCode::OK) => object.body().clone(),
-        _ => Bytes::new(),
-    };
-    close_head(&mut seen, &mut response, range, object.metadata().size);
-    if status.is_success() && seen.bytes > 0 {
-        *response.body_mut() = ReplyBody::bytes(body, Some(seen));
-    } else {
-        *response.body_mut() = ReplyBody::empty(Some(seen));
-    }
-    response
-}
-
-/// What a read is answered: status, and the range if it is a part. Conditions come before the range.
-pub(super) fn selected(
-    metadata: &Metadata,
-    headers: &HeaderMap,
-) -> (StatusCode, Option<std::ops::Range<u64>>) {
-    match condition::judge(headers, Some(metadata), true) {
-        Verdict::Failed => return (StatusCode::PRECONDITION_FAILED, None),
-        Verdict::NotModified => return (StatusCode::NOT_MODIFIED, None),
-        Verdict::Proceed => {}
-    }
-    let asked = headers.get(RANGE).and_then(|value| value.to_str().ok());
-    let Some(asked) = asked.filter(|_| condition::range_holds(headers, metadata)) else {
-        return (StatusCode::OK, None);
-    };
-    match range::parse(asked, metadata.size) {
-        range::Asked::Whole => (StatusCode::OK, None),
-        range::Asked::Part(range) => (StatusCode::PARTIAL_CONTENT, Some(range)),
-        range::Asked::Unsatisfiable => (StatusCode::RANGE_NOT_SATISFIABLE, None),
-    }
-}
-
-/// Which part of an object a reply has.
-pub(super) fn content_range(
-    status: StatusCode,
-    range: Option<&std::ops::Range<u64>>,
-    size: u64,
-) -> Option<HeaderValue> {
-    let text = match (range, status) {
-        (Some(range), _) => format!("bytes {}-{}/{size}", range.start, range.end - 1),
-        (None, StatusCode::RANGE_NOT_SATISFIABLE) => format!("bytes */{size}"),
-        _ => return None,
-    };
-    HeaderValue::from_str(&text).ok()
-}
-
-/// Sets the length and the range of a reply, and counts its bytes. A HEAD is answered as the GET would
-/// be, without the bytes.
-fn close_head(
-    seen: &mut Seen,
-    response: &mut Response<ReplyBody>,
-    range: Option<std::ops::Range<u64>>,
-    size: u64,
-) {
-    let status = response.status();
+    let mut response = head(status, &version, &record, is_timed);
     let headers = response.headers_mut();
-    let mut length = match status {
-        StatusCode::OK => size,
-        _ => range.as_ref().map_or(0, |range| range.end - range.start),
-    };
-    if let Some(value) = content_range(status, range.as_ref(), size) {
-        headers.insert(CONTENT_RANGE, value);
+    if status == StatusCode::RANGE_NOT_SATISFIABLE {
+        let text = format!("bytes */{}", version.size);
+        headers.extend(HeaderValue::try_from(text).ok().map(|value| (CONTENT_RANGE, value)));
     }
     if status != StatusCode::NOT_MODIFIED {
-        headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(0));
     }
-    if seen.is_head() {
-        length = 0;
-    }
-    seen.bytes = length;
+    *response.body_mut() = ReplyBody::empty(Some(record));
+    Ok(response)
 }
 
-/// Refuses a PUT that does not say how its bytes end.
-pub(super) fn no_length(headers: &HeaderMap) -> Option<Problem> {
-    let said = headers.contains_key(CONTENT_LENGTH) || headers.contains_key(TRANSFER_ENCODING);
-    let what = "send Content-Length (0 for an empty object) or chunks";
-    (!said).then(|| Problem::new(StatusCode::LENGTH_REQUIRED, what))
+/// The status of an error's reply.
+fn status_of(error: &Error) -> StatusCode {
+    match error {
+        Error::NotFound | Error::NotHere => StatusCode::NOT_FOUND,
+        Error::NotModified(_) => StatusCode::NOT_MODIFIED,
+        Error::PreconditionFailed(_) => StatusCode::PRECONDITION_FAILED,
+        Error::Unsatisfiable(_) => StatusCode::RANGE_NOT_SATISFIABLE,
+        Error::Busy(..) | Error::Unavailable(_) | Error::Stopping => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
+        Error::TooLate | Error::TimedOut(_) => StatusCode::GATEWAY_TIMEOUT,
+        Error::Misdirected(_) => StatusCode::MISDIRECTED_REQUEST,
+        Error::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+        Error::Invalid(_) => StatusCode::BAD_REQUEST,
+        Error::Reserved => StatusCode::FORBIDDEN,
+        Error::Full(_) => StatusCode::INSUFFICIENT_STORAGE,
+        Error::Unsupported(_) => StatusCode::NOT_IMPLEMENTED,
+    }
 }
 
-/// An object that no tier keeps, straight from the origin.
-async fn stream(shared: &Arc<Shared>, mut seen: Seen, key: &Key, headers: &HeaderMap) -> Answered {
-    let drive = &shared.drive;
-    // The range needs the size, which the first answer brings; a second is asked for a part.
-    for _ in 0..3 {
-        let whole = drive.within("a read", drive.origin().get(key, None)).await;
-        let Found { metadata, mut body } = match whole {
-            Ok(Some(found)) => found,
-            Ok(None) => {
-                seen.outcome = Outcome::Miss;
-                return Err(not_found(headers).of(seen));
-            }
-            Err(error) => return Err(origin_problem(&error).of(seen)),
-        };
-        let (status, range) = selected(&metadata, headers);
-        if let Some(range) = range.clone() {
-            let part = drive.within("a read", drive.origin().get(key, Some(range))).await;
-            match part {
-                Ok(Some(part)) if part.metadata.etag == metadata.etag => body = part.body,
-                // It was written in between.
-                Ok(_) => continue,
-                Err(error) => return Err(origin_problem(&error).of(seen)),
-            }
-        }
-        let mut response = Response::new(ReplyBody::empty(None));
-        *response.status_mut() = status;
-        for (name, value) in headers_of(&metadata) {
-            response.headers_mut().append(name, value);
-        }
-        seen.size = metadata.size;
-        add_stages(&seen, headers, response.headers_mut());
-        close_head(&mut seen, &mut response, range, metadata.size);
-        let (left, timeout) = (seen.bytes, drive.timeout());
-        *response.body_mut() = match left {
-            0 => ReplyBody::empty(Some(seen)),
-            _ => ReplyBody::stream(body, left, timeout, seen),
-        };
-        return Ok(response);
+/// The error's reply, without what is known of an object.
+pub fn problem_of(error: &Error) -> Problem {
+    let problem = Problem::new(status_of(error), error.text());
+    let comes_again = matches!(error, Error::Busy(..) | Error::Unavailable(_) | Error::TimedOut(_));
+    let problem = match comes_again {
+        true => problem.with(RETRY_AFTER, HeaderValue::from_static("1")),
+        false => problem,
+    };
+    match error {
+        Error::Busy(Some(queue), _) => match HeaderValue::from_str(queue) {
+            Ok(queue) => problem.with(headers::BUSY.clone(), queue),
+            Err(_) => problem,
+        },
+        _ => problem,
     }
-    Err(unavailable("the object is written faster than it can be read").of(seen))
+}
+
+/// Refuses writes of reserved keys by clients.
+pub fn refuse_reserved(method: &Method, key: &[u8], from_client: bool) -> Result<(), Problem> {
+    let reads = matches!(*method, Method::GET | Method::HEAD);
+    match from_client && !reads {
+        true => store::refuse_reserved(key).map_err(|error| problem_of(&error)),
+        false => Ok(()),
+    }
 }

@@ -18,7 +18,7 @@ use tokio::time::{Sleep, sleep};
 use crate::Shared;
 use crate::cluster::{self, Sender};
 use crate::drive::{Answer, Asked};
-use crate::objects::Waiting;
+use crate::node_reads::PendingRead;
 use device::object::add_source;
 use front::http::authorize;
 use front::quick::{Begun, Content, Facts, Flight, Quick, Record};
@@ -45,7 +45,7 @@ impl Quick for Shared {
         let patience = cluster::deadline(given, 0).ok()?;
         let usual = [&headers::FILL, &headers::AVOID, &headers::NOT_AFTER_NS];
         let usual = usual.into_iter().any(|name| given.contains_key(name));
-        let usual = usual || given.contains_key("concertina-stages");
+        let usual = usual || given.contains_key(&headers::STAGES);
         (!usual).then_some(Facts { internal: sender != Sender::Client, patience })
     }
 
@@ -89,13 +89,13 @@ impl Shared {
     /// Asks for an object that memory does not have.
     fn ask(self: &Arc<Self>, lane: &Arc<Lane>, key: &[u8], facts: Facts) -> Begun<Read> {
         let key = Key::from(key);
-        let mut seen = lane.received(Operation::Get, &key);
-        seen.internal = facts.internal;
+        let mut record = lane.received(Operation::Get, &key);
+        record.internal = facts.internal;
         let asker = Asker::Client { avoid: None };
-        let deadline = facts.patience.map(|patience| seen.received.saturating_add(patience));
-        let asked = self.drive.get(seen.received, key, (asker, deadline, Take::Pieces));
-        let is_late = matches!(asked, Asked::Later(_));
-        let waiting = Waiting { seen, asker, deadline, asked: Some(asked) };
+        let deadline = facts.patience.map(|patience| record.received.saturating_add(patience));
+        let answer = self.drive.get(record.received, key, (asker, deadline, Take::Pieces));
+        let is_late = matches!(answer, Asked::Later(_));
+        let waiting = PendingRead { record, deadline, answer: Some(answer) };
         if !is_late {
             return Begun::Resume(waiting);
         }
@@ -106,13 +106,13 @@ impl Shared {
 
 /// A plain read that waits for the engine's answer.
 pub struct Read {
-    waiting: Option<Waiting>,
+    waiting: Option<PendingRead>,
     /// Runs until nobody waits for it, if that is limited.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl Flight for Read {
-    type Resumed = Waiting;
+    type Resumed = PendingRead;
 
     fn poll(
         &mut self,
@@ -121,7 +121,7 @@ impl Flight for Read {
         _: &mut [u8],
     ) -> Poll<Option<(Content, Record)>> {
         let Some(waiting) = &mut self.waiting else { return Poll::Ready(None) };
-        let Some(Asked::Later(receiver)) = &mut waiting.asked else { return Poll::Ready(None) };
+        let Some(Asked::Later(receiver)) = &mut waiting.answer else { return Poll::Ready(None) };
         let answer = match Pin::new(receiver).poll(context) {
             Poll::Ready(answer) => answer,
             Poll::Pending => {
@@ -134,27 +134,29 @@ impl Flight for Read {
                 };
             }
         };
-        waiting.asked = answer.ok().map(Asked::Now);
-        let Some(Asked::Now(Answer::Reply(reply, stages))) = &waiting.asked else {
+        waiting.answer = answer.ok().map(Asked::Now);
+        let Some(Asked::Now(Answer::Reply(reply, stages))) = &waiting.answer else {
             return Poll::Ready(None);
         };
         let Reply::Found { payload, outcome, warm, .. } = reply else { return Poll::Ready(None) };
         head.extend_from_slice(OK);
         head.extend_from_slice(payload.head_common());
         add_source(head, *outcome, stages.length_left);
-        if waiting.seen.internal {
+        if waiting.record.internal {
             add_internal(head, stages.node_length, *warm);
         }
         add_date(clock::now(), head);
         head.extend_from_slice(b"\r\n");
         let (outcome, stages, body) = (*outcome, *stages, payload.body().clone());
-        let Some(Waiting { mut seen, .. }) = self.waiting.take() else { return Poll::Ready(None) };
-        (seen.outcome, seen.stages) = (outcome, Some(stages));
-        (seen.size, seen.bytes) = (body.len() as u64, body.len() as u64);
-        Poll::Ready(Some((Content::Bytes(body), Record::Seen(seen))))
+        let Some(PendingRead { mut record, .. }) = self.waiting.take() else {
+            return Poll::Ready(None);
+        };
+        (record.outcome, record.stages) = (outcome, Some(stages));
+        (record.size, record.bytes) = (body.len() as u64, body.len() as u64);
+        Poll::Ready(Some((Content::Bytes(body), Record::Seen(record))))
     }
 
-    fn resume(self) -> Option<Waiting> {
+    fn resume(self) -> Option<PendingRead> {
         self.waiting
     }
 }

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
+use ground::Key;
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 
 use super::{Shared, admin, cluster, list, objects};
 use front::health;
-use front::http::{admit, is_health};
+use front::http::{admit, is_health, resumed};
 use membership::Membership;
-use wire::body::{Arriving, ReplyBody};
+use wire::body::ReplyBody;
 use wire::headers;
 use wire::lane::Lane;
 use wire::problem::{Problem, only_get};
@@ -21,6 +22,28 @@ pub async fn answer(
     request: Request<Incoming>,
 ) -> Response<ReplyBody> {
     route(shared, lane, request).await.unwrap_or_else(Problem::response)
+}
+
+/// Answers a request for one object.
+async fn object(
+    node: &Arc<Shared>,
+    lane: &Arc<Lane>,
+    key: Key,
+    mut request: Request<Incoming>,
+    sender: cluster::Sender,
+) -> objects::Answered {
+    let asker = cluster::asker(node, sender, request.headers());
+    let is_internal = sender != cluster::Sender::Client;
+    let Some(pending) = resumed::<Shared, _>(&mut request) else {
+        let caller = objects::Caller { is_internal, asker: Some(asker) };
+        return objects::object(&**node, lane, key, request, caller).await;
+    };
+    let headers = request.headers();
+    let read = match objects::read_request(key, request.method(), headers, &pending.record) {
+        Ok(read) => read,
+        Err(problem) => return Err(problem.of(pending.record)),
+    };
+    objects::reply(pending.finish(node, &read).await, read.is_timed)
 }
 
 async fn route(
@@ -41,7 +64,7 @@ async fn route(
     if let Some(encoded) = path.strip_prefix("/objects/") {
         let key = objects::key_of(encoded)?;
         objects::refuse_reserved(request.method(), &key, sender == cluster::Sender::Client)?;
-        return objects::object(shared, lane, key, request.map(Arriving::Http), sender).await;
+        return object(shared, lane, key, request, sender).await;
     }
     if datasets::http::is_below(path) {
         match &shared.datasets {
@@ -89,7 +112,7 @@ async fn route(
         "/objects" => {
             only_get(&request)?;
             let query = request.uri().query().unwrap_or("").to_owned();
-            list::list(shared.drive.origin(), shared.drive.timeout(), lane, &query).await
+            list::list(&**shared, lane, &query).await
         }
         "/metrics" => {
             only_get(&request)?;

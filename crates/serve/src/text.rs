@@ -1,27 +1,28 @@
-//! memcached's protocol in front of a node: `get`, `set` and their kin on the node's objects.
+//! memcached's protocol in front of a store: `get`, `set` and their kin on the objects of a node, or of a cluster through
+//! its gateway.
 //!
 //! A key is an object's key, a value its bytes; the client's flags and the time at which the value
-//! expires are metadata of the object. What a read finds comes from the node's tiers or from the
+//! expires are metadata of the object. What a read finds comes from the tiers or from the
 //! origin behind them; what a write acknowledges is in the origin. The compare-and-swap number of a
 //! value is derived from its etag, so it changes with the bytes, the flags and the expiry, and not
 //! with the number of writes. With `origin.kind = "none"` the node is a cache: what is written is in its
 //! tiers.
 //!
-//! A connection's requests are carried out one after another.
+//! A connection's requests are carried out one after another; the keys of a `get` are read side by side.
 
 mod change;
 mod meta;
-mod store;
+mod values;
 
 use std::ops::Deref;
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use engine::node::{Asker, Reply, Take};
+use bytes::Bytes;
+use futures_util::StreamExt;
+use ground::Key;
 use ground::window::{Operation, Outcome};
-use http::StatusCode;
 use memcached::{Kind, Limits, Parsed, Request, Verb};
 use record::clock;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -29,14 +30,11 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::Shared;
-use super::drive::{Answer, Asked};
-use device::object::Object;
+use crate::store::{Error, ReadRequest, Recorded, Store, Version};
 use front::{Front, Protocol};
 use wire::connections::{Activity, Seat};
 use wire::inherited;
 use wire::lane::Lane;
-use wire::problem::Problem;
 
 const END: &[u8] = b"END\r\n";
 /// What a command gets that a node does not have.
@@ -46,20 +44,20 @@ const OUT_BYTES: usize = 256 << 10;
 /// Bytes of one read.
 const READ: usize = 64 << 10;
 
-/// A node as clients of memcached see it.
-pub struct Text(Arc<Shared>);
+/// A store as clients of memcached see it.
+pub struct Text(Arc<dyn Store>);
 
 impl Text {
-    /// In front of a node.
-    pub fn new(shared: &Arc<Shared>) -> Arc<Text> {
-        Arc::new(Text(shared.clone()))
+    /// In front of a store.
+    pub fn new(store: Arc<dyn Store>) -> Arc<Text> {
+        Arc::new(Text(store))
     }
 }
 
 impl Deref for Text {
     type Target = Front;
     fn deref(&self) -> &Front {
-        &self.0.front
+        self.0.front()
     }
 }
 
@@ -86,18 +84,18 @@ impl Protocol for Text {
             ..Limits::default()
         };
         let stall = Duration::from_secs_f64(config.stall_s);
-        let mut session = Session { shared: self.0.clone(), lane, activity, out: Vec::new() };
+        let mut session = Session { store: self.0.clone(), lane, activity, out: Vec::new() };
         session.run(&mut stream, &limits, stall, stop).await;
     }
 
     fn under_way(&self) -> usize {
-        self.0.writes.load(Ordering::Relaxed)
+        self.0.under_way()
     }
 }
 
 /// A connection.
 struct Session {
-    shared: Arc<Shared>,
+    store: Arc<dyn Store>,
     lane: Arc<Lane>,
     activity: Arc<Activity>,
     /// Replies that were not sent yet.
@@ -265,7 +263,7 @@ impl Session {
     }
 
     fn stats(&mut self) {
-        let front = &self.shared.front;
+        let front = self.store.front();
         let connections = front.connections.count();
         let text = format!(
             "STAT pid {}\r\nSTAT version concertina-{}\r\nSTAT threads {}\r\n\
@@ -278,67 +276,45 @@ impl Session {
     }
 
     /// Appends an error of the server, in one line.
-    fn fail(&mut self, problem: &Problem) {
+    fn fail(&mut self, error: &Error) {
         self.out.extend_from_slice(b"SERVER_ERROR ");
-        let line = problem.text().replace(['\r', '\n'], " ");
+        let line = error.text().replace(['\r', '\n'], " ");
         self.out.extend_from_slice(line.as_bytes());
         self.out.extend_from_slice(b"\r\n");
     }
 
     /// The value of a key; `None` if there is none, or it has expired.
-    async fn read(&self, key: &[u8], operation: Operation) -> Result<Option<Object>, Problem> {
-        let mut seen = self.lane.received(operation, key);
-        let asker = Asker::Client { avoid: None };
-        let asked = self.shared.drive.get(seen.received, key.into(), (asker, None, Take::Whole));
-        let answer = match asked {
-            Asked::Now(answer) => answer,
-            Asked::Later(receive) => receive.await.map_err(|_| Problem::stopping())?,
-        };
-        let Answer::Reply(reply, stages) = answer else { return Err(Problem::stopping()) };
-        seen.stages = Some(stages);
-        let found = match reply {
-            Reply::Found { payload, outcome, .. } if !store::is_expired(payload.metadata()) => {
-                seen.outcome = outcome;
-                seen.size = payload.metadata().size;
-                seen.bytes = seen.size;
-                Some(payload)
-            }
-            Reply::Found { .. } | Reply::NotFound | Reply::NotHere => {
-                seen.outcome = Outcome::Miss;
-                None
-            }
-            // Only readers that take pieces get them.
-            Reply::Opened { .. } => return Err(Problem::stopping()),
-            Reply::Busy { queue } => return Err(super::objects::busy(&queue)),
-            Reply::Unavailable(failure) => {
-                return Err(super::objects::unavailable(&failure.reason));
-            }
-            Reply::TooLate => return Err(super::objects::too_late()),
-            Reply::Stream => {
-                let what = "the object is larger than what this node keeps: read it by HTTP";
-                return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, what));
-            }
-            Reply::NotMine | Reply::NotPrimary => {
-                let what = super::objects::MISDIRECTED;
-                return Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, what));
-            }
-        };
-        Ok(found)
+    async fn read(&self, read: &ReadRequest) -> Result<Option<Value>, Error> {
+        let mut record = self.lane.received(Operation::Get, &read.key);
+        let found = self.store.get(read, &mut record).await;
+        value_of((found, record), self.value_bytes_max()).await
+    }
+
+    /// The largest object that is read as a value: as large as what a node keeps, whoever wrote it.
+    fn value_bytes_max(&self) -> u64 {
+        let config = &self.store.front().config;
+        config.node.object_bytes_max.0.max(config.memcached.value_bytes_max.0)
     }
 
     /// `get KEY*`, `gets KEY*`.
     async fn get(&mut self, request: &Request<'_>, to: &mut To<'_>) -> Then {
         let several = request.keys().nth(1).is_some();
         let operation = if several { Operation::MultiGet } else { Operation::Get };
+        let (store, lane, max) = (self.store.clone(), self.lane.clone(), self.value_bytes_max());
         let mut start = self.out.len();
+        let reads = request
+            .keys()
+            .map(|key| (ReadRequest::whole(Key::from(key)), lane.received(operation, key)));
+        let mut values = store.multi_get(reads);
         for key in request.keys() {
-            match self.read(key, operation).await {
-                Ok(Some(object)) => self.put_value(key, &object, request.verb == Verb::Gets),
+            let Some(found) = values.next().await else { break };
+            match value_of(found, max).await {
+                Ok(Some(value)) => self.put_value(key, &value, request.verb == Verb::Gets),
                 Ok(None) => {}
-                Err(problem) => {
+                Err(error) => {
                     // An error is the whole reply, or the end of one.
                     self.out.truncate(start);
-                    self.fail(&problem);
+                    self.fail(&error);
                     return Then::GoOn;
                 }
             }
@@ -350,18 +326,39 @@ impl Session {
         Then::GoOn
     }
 
-    fn put_value(&mut self, key: &[u8], object: &Object, with_cas: bool) {
-        let (flags, size) = (store::flags(object.metadata()), object.body().len());
+    fn put_value(&mut self, key: &[u8], value: &Value, with_cas: bool) {
+        let (flags, size) = (values::flags(&value.version), value.bytes.len());
         self.out.extend_from_slice(b"VALUE ");
         self.out.extend_from_slice(key);
         let mut rest = format!(" {flags} {size}");
         if with_cas {
-            rest += &format!(" {}", store::cas_of(&object.metadata().etag));
+            rest += &format!(" {}", values::cas_of(&value.version.etag));
         }
         self.out.extend_from_slice(rest.as_bytes());
         self.out.extend_from_slice(b"\r\n");
-        self.out.extend_from_slice(object.body());
+        self.out.extend_from_slice(&value.bytes);
         self.out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// A value that was read.
+struct Value {
+    version: Version,
+    bytes: Bytes,
+}
+
+/// The value that a read found, if it has not expired.
+async fn value_of((found, mut record): Recorded, bytes_max: u64) -> Result<Option<Value>, Error> {
+    match found {
+        Ok(found) if !values::is_expired(&found.version) => {
+            let version = found.version.clone();
+            Ok(Some(Value { version, bytes: found.gather(bytes_max).await? }))
+        }
+        Ok(_) | Err(Error::NotFound) => {
+            record.outcome = Outcome::Miss;
+            Ok(None)
+        }
+        Err(error) => Err(error),
     }
 }
 

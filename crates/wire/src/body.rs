@@ -44,10 +44,12 @@ fn next_of(mut chunks: Box<dyn Chunks>) -> Pin<Box<dyn Future<Output = Next> + S
     })
 }
 
-/// A stream of which each piece may take so long.
-struct Paced {
-    chunks: Box<dyn Chunks>,
-    timeout: Duration,
+/// A stream of which each piece may take a time.
+pub struct Paced {
+    /// The stream.
+    pub chunks: Box<dyn Chunks>,
+    /// The most time for a piece.
+    pub timeout: Duration,
 }
 
 impl Chunks for Paced {
@@ -75,8 +77,8 @@ impl ReplyBody {
         ReplyBody { kind: Kind::Two(some(first), some(second)), _seen: seen, _replying: None }
     }
 
-    /// `left` bytes of a record that is being read.
-    pub fn pieces(chunks: Box<dyn Chunks>, left: u64, seen: Seen) -> ReplyBody {
+    /// The first `left` bytes of a stream.
+    pub fn stream(chunks: Box<dyn Chunks>, left: u64, seen: Seen) -> ReplyBody {
         let kind = Kind::Stream { left, next: next_of(chunks), failed: false };
         ReplyBody { kind, _seen: Some(seen), _replying: None }
     }
@@ -84,16 +86,6 @@ impl ReplyBody {
     /// Nothing.
     pub fn empty(seen: Option<Seen>) -> ReplyBody {
         ReplyBody { kind: Kind::Bytes(None), _seen: seen, _replying: None }
-    }
-
-    /// `left` bytes from the origin, each piece within `timeout`.
-    pub fn stream(chunks: Box<dyn Chunks>, left: u64, timeout: Duration, seen: Seen) -> ReplyBody {
-        let next = next_of(Box::new(Paced { chunks, timeout }));
-        ReplyBody {
-            kind: Kind::Stream { left, next, failed: false },
-            _seen: Some(seen),
-            _replying: None,
-        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::header::{
-    HeaderMap, HeaderName, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE,
+    HeaderMap, HeaderName, HeaderValue, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE,
     IF_UNMODIFIED_SINCE,
 };
 
@@ -20,23 +20,38 @@ pub enum Verdict {
     Failed,
 }
 
-/// Whether a request has conditions on a write.
-pub fn is_conditional(headers: &HeaderMap) -> bool {
-    [IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE].iter().any(|name| headers.contains_key(name))
+/// What must hold of the stored object for a request to be carried out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Conditions {
+    if_match: Option<Etags>,
+    if_none_match: Option<Etags>,
+    if_modified_since: Option<SystemTime>,
+    if_unmodified_since: Option<SystemTime>,
+    /// As it was sent: what is neither an etag nor a date never holds, and is not an error.
+    if_range: Option<String>,
+}
+
+/// The versions that a condition names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Etags {
+    /// `*`
+    Any,
+    Listed(Vec<Tag>),
 }
 
 /// An entity tag of a list.
-struct Tag<'a> {
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Tag {
     weak: bool,
     /// What is between the quotes.
-    opaque: &'a str,
+    opaque: String,
 }
 
-/// The entity tags of one header line; `None` if it is not a list of them (RFC 9110, section 8.8.3: what is
+/// Appends the entity tags of one header line; `None` if it is not a list of them (RFC 9110, section 8.8.3: what is
 /// between the quotes is any text but quotes and control characters, commas included).
-fn tags(line: &str) -> Option<Vec<Tag<'_>>> {
+fn add_tags(line: &str, tags: &mut Vec<Tag>) -> Option<()> {
     let blank = |c: char| c == ' ' || c == '\t';
-    let mut tags = Vec::new();
+    let before = tags.len();
     let mut rest = line.trim_matches(blank);
     loop {
         // Empty elements of a list are passed over.
@@ -44,7 +59,7 @@ fn tags(line: &str) -> Option<Vec<Tag<'_>>> {
             rest = after.trim_start_matches(blank);
         }
         if rest.is_empty() {
-            return (!tags.is_empty()).then_some(tags);
+            return (tags.len() > before).then_some(());
         }
         let (weak, quoted) = match rest.strip_prefix("W/") {
             Some(quoted) => (true, quoted),
@@ -54,7 +69,7 @@ fn tags(line: &str) -> Option<Vec<Tag<'_>>> {
         if opaque.chars().any(|c| c <= ' ' || c == '\u{7f}') {
             return None;
         }
-        tags.push(Tag { weak, opaque });
+        tags.push(Tag { weak, opaque: opaque.to_owned() });
         rest = after.trim_start_matches(blank);
         if !rest.is_empty() && !rest.starts_with(',') {
             return None;
@@ -62,18 +77,18 @@ fn tags(line: &str) -> Option<Vec<Tag<'_>>> {
     }
 }
 
-/// Checks the form of `If-Match` and `If-None-Match`; returns what is wrong. A condition that is not
-/// understood must not be passed over: a write would go ahead without it.
-pub fn check(headers: &HeaderMap) -> Result<(), String> {
-    for name in [&IF_MATCH, &IF_NONE_MATCH] {
+impl Etags {
+    /// Reads all lines of a header; `None` if there are none.
+    fn parse(headers: &HeaderMap, name: &HeaderName) -> Result<Option<Etags>, String> {
         let mut lines = headers.get_all(name).iter();
-        let Some(first) = lines.next() else { continue };
+        let Some(first) = lines.next() else { return Ok(None) };
         if first.as_bytes().trim_ascii() == b"*" && lines.next().is_none() {
-            continue;
+            return Ok(Some(Etags::Any));
         }
+        let mut tags = Vec::new();
         for value in headers.get_all(name) {
             let text = String::from_utf8_lossy(value.as_bytes());
-            if tags(&text).is_none() {
+            if add_tags(&text, &mut tags).is_none() {
                 let shown: String = text.chars().take(100).collect();
                 return Err(format!(
                     "{name}: {shown:?} is neither * nor a list of etags in double quotes, such as \
@@ -81,56 +96,140 @@ pub fn check(headers: &HeaderMap) -> Result<(), String> {
                 ));
             }
         }
+        Ok(Some(Etags::Listed(tags)))
     }
-    Ok(())
+
+    /// Whether an object is one of these versions. With `weak`, a weak etag matches the strong one.
+    fn hold(&self, object: Option<&Metadata>, weak: bool) -> bool {
+        match (self, object) {
+            (_, None) => false,
+            (Etags::Any, Some(_)) => true,
+            (Etags::Listed(tags), Some(object)) => {
+                tags.iter().any(|tag| tag.opaque == *object.etag && (weak || !tag.weak))
+            }
+        }
+    }
+
+    fn value(&self) -> Option<HeaderValue> {
+        let Etags::Listed(tags) = self else { return Some(HeaderValue::from_static("*")) };
+        let mut text = String::new();
+        for tag in tags {
+            for part in [
+                if text.is_empty() { "" } else { ", " },
+                if tag.weak { "W/" } else { "" },
+                "\"",
+                &tag.opaque,
+                "\"",
+            ] {
+                text.push_str(part);
+            }
+        }
+        HeaderValue::from_bytes(text.as_bytes()).ok()
+    }
 }
 
-/// Judges the conditions in the order that the RFC gives. `read` for GET and HEAD.
-pub fn judge(headers: &HeaderMap, object: Option<&Metadata>, read: bool) -> Verdict {
-    if headers.contains_key(IF_MATCH) {
-        if !listed(headers, &IF_MATCH, object, false) {
+impl Conditions {
+    /// Reads the conditions of a request's headers.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with `If-Match` or `If-None-Match`. A condition that is not understood must not be passed over: a
+    /// write would go ahead without it. (Dates that are not dates are passed over, as the RFC has it.)
+    pub fn parse(headers: &HeaderMap) -> Result<Conditions, String> {
+        let if_range = headers.get(IF_RANGE);
+        Ok(Conditions {
+            if_match: Etags::parse(headers, &IF_MATCH)?,
+            if_none_match: Etags::parse(headers, &IF_NONE_MATCH)?,
+            if_modified_since: date(headers, &IF_MODIFIED_SINCE),
+            if_unmodified_since: date(headers, &IF_UNMODIFIED_SINCE),
+            if_range: if_range.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()),
+        })
+    }
+
+    /// The object has this version.
+    pub fn is_version(etag: &str) -> Conditions {
+        let tag = Tag { weak: false, opaque: etag.to_owned() };
+        Conditions { if_match: Some(Etags::Listed(vec![tag])), ..Conditions::default() }
+    }
+
+    /// There is an object.
+    pub fn exists() -> Conditions {
+        Conditions { if_match: Some(Etags::Any), ..Conditions::default() }
+    }
+
+    /// There is no object.
+    pub fn is_absent() -> Conditions {
+        Conditions { if_none_match: Some(Etags::Any), ..Conditions::default() }
+    }
+
+    /// Whether there are conditions on a write.
+    pub fn bind_writes(&self) -> bool {
+        self.if_match.is_some()
+            || self.if_none_match.is_some()
+            || self.if_unmodified_since.is_some()
+    }
+
+    /// Whether a version must be there.
+    pub fn has_if_match(&self) -> bool {
+        self.if_match.is_some()
+    }
+
+    /// Whether the range counts only for one version.
+    pub fn has_if_range(&self) -> bool {
+        self.if_range.is_some()
+    }
+
+    /// Whether a reply depends on more than whether the object exists.
+    pub fn is_empty(&self) -> bool {
+        *self == Conditions::default()
+    }
+
+    /// Judges the conditions in the order that the RFC gives. `read` for GET and HEAD.
+    pub fn judge(&self, object: Option<&Metadata>, read: bool) -> Verdict {
+        if let Some(etags) = &self.if_match {
+            if !etags.hold(object, false) {
+                return Verdict::Failed;
+            }
+        } else if let Some(date) = self.if_unmodified_since
+            && object.is_some_and(|object| modified(object) > date)
+        {
             return Verdict::Failed;
         }
-    } else if let Some(date) = date(headers, &IF_UNMODIFIED_SINCE)
-        && object.is_some_and(|object| modified(object) > date)
-    {
-        return Verdict::Failed;
-    }
-    if headers.contains_key(IF_NONE_MATCH) {
-        if listed(headers, &IF_NONE_MATCH, object, true) {
-            return if read { Verdict::NotModified } else { Verdict::Failed };
+        if let Some(etags) = &self.if_none_match {
+            if etags.hold(object, true) {
+                return if read { Verdict::NotModified } else { Verdict::Failed };
+            }
+        } else if read
+            && let Some(date) = self.if_modified_since
+            && object.is_some_and(|object| modified(object) <= date)
+        {
+            return Verdict::NotModified;
         }
-    } else if read
-        && let Some(date) = date(headers, &IF_MODIFIED_SINCE)
-        && object.is_some_and(|object| modified(object) <= date)
-    {
-        return Verdict::NotModified;
+        Verdict::Proceed
     }
-    Verdict::Proceed
-}
 
-/// Whether `If-Range` allows the `Range` header to be applied.
-pub fn range_holds(headers: &HeaderMap, object: &Metadata) -> bool {
-    let Some(value) = headers.get(IF_RANGE) else { return true };
-    let Ok(value) = value.to_str() else { return false };
-    if value.starts_with('"') || value.starts_with("W/") {
-        return value.trim() == format!("\"{}\"", object.etag);
+    /// Whether `If-Range` allows the range to be applied.
+    pub fn range_holds(&self, object: &Metadata) -> bool {
+        let Some(value) = &self.if_range else { return true };
+        if value.starts_with('"') || value.starts_with("W/") {
+            return value.trim() == format!("\"{}\"", object.etag);
+        }
+        httpdate::parse_http_date(value).is_ok_and(|date| modified(object) == date)
     }
-    httpdate::parse_http_date(value).is_ok_and(|date| modified(object) == date)
-}
 
-/// Whether the object's etag is in a list of etags, or the object exists and the list is `*`. With
-/// `weak`, a weak etag matches the strong one.
-fn listed(headers: &HeaderMap, name: &HeaderName, object: Option<&Metadata>, weak: bool) -> bool {
-    let Some(object) = object else { return false };
-    headers.get_all(name).iter().any(|value| {
-        let text = String::from_utf8_lossy(value.as_bytes());
-        text.trim() == "*"
-            || tags(&text)
-                .into_iter()
-                .flatten()
-                .any(|tag| tag.opaque == &*object.etag && (weak || !tag.weak))
-    })
+    /// Writes the conditions as the headers that [`Conditions::parse`] reads.
+    pub fn write(&self, headers: &mut Vec<(HeaderName, HeaderValue)>) {
+        let mut add = |name: HeaderName, value: Option<HeaderValue>| {
+            headers.extend(value.map(|value| (name, value)));
+        };
+        let dated = |date: SystemTime| HeaderValue::try_from(httpdate::fmt_http_date(date)).ok();
+        let range = self.if_range.as_ref();
+        add(IF_MATCH, self.if_match.as_ref().and_then(Etags::value));
+        add(IF_NONE_MATCH, self.if_none_match.as_ref().and_then(Etags::value));
+        add(IF_MODIFIED_SINCE, self.if_modified_since.and_then(dated));
+        add(IF_UNMODIFIED_SINCE, self.if_unmodified_since.and_then(dated));
+        add(IF_RANGE, range.and_then(|text| HeaderValue::from_bytes(text.as_bytes()).ok()));
+    }
 }
 
 fn date(headers: &HeaderMap, name: &HeaderName) -> Option<SystemTime> {
@@ -158,8 +257,13 @@ mod tests {
         for (name, value) in headers {
             map.append(name, HeaderValue::from_str(value).unwrap());
         }
-        let verdict = judge(&map, there.then_some(&object), read);
+        let conditions = Conditions::parse(&map).unwrap();
+        let verdict = conditions.judge(there.then_some(&object), read);
         assert_eq!(verdict, expected, "{headers:?} there {there} read {read}");
+        let mut written = Vec::new();
+        conditions.write(&mut written);
+        let again = Conditions::parse(&written.into_iter().collect());
+        assert_eq!(again.unwrap(), conditions, "{headers:?}");
     }
 
     fn check_form(lines: &[&str], expected: bool) {
@@ -168,7 +272,7 @@ mod tests {
             for line in lines {
                 map.append(&name, HeaderValue::from_bytes(line.as_bytes()).unwrap());
             }
-            assert_eq!(super::check(&map).is_ok(), expected, "{name}: {lines:?}");
+            assert_eq!(Conditions::parse(&map).is_ok(), expected, "{name}: {lines:?}");
         }
     }
 

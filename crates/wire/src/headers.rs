@@ -64,3 +64,9 @@ pub static RECORDS: HeaderName = HeaderName::from_static("concertina-records");
 pub static END: HeaderName = HeaderName::from_static("concertina-end");
 /// Piece of an export: id of the dataset, which changes when the dataset is replaced.
 pub static DATASET: HeaderName = HeaderName::from_static("concertina-dataset");
+/// On a gateway's reply: the name of the node that replied, or `origin`.
+pub static NODE: HeaderName = HeaderName::from_static("concertina-node");
+/// Requests the times of the stages of a request; the reply has them in the same header.
+pub static STAGES: HeaderName = HeaderName::from_static("concertina-stages");
+/// On a gateway's reply: the stage times in the node.
+pub static NODE_STAGES: HeaderName = HeaderName::from_static("concertina-node-stages");

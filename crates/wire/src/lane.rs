@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use engine::node::Stages;
 use ground::window::{Finished, Nanos, Operation, Outcome, Recorder, Sample, Settings, Window};
 use ground::window::{is_sampled, key_hash};
+use http::HeaderValue;
 
 use record::clock;
 
@@ -56,6 +57,8 @@ impl Lane {
             bytes: 0,
             internal: false,
             warm: 0,
+            node: None,
+            node_stages: None,
             replied: None,
         }
     }
@@ -135,6 +138,10 @@ pub struct Seen {
     pub internal: bool,
     /// The key's nodes known to have the object, as bits of their places.
     pub warm: u8,
+    /// At a gateway: the name of the node that replied, or `origin`.
+    pub node: Option<HeaderValue>,
+    /// At a gateway: the times of the stages at that node, if they are wanted.
+    pub node_stages: Option<HeaderValue>,
     /// When its reply was passed to the connection, if that was not just now.
     pub replied: Option<Nanos>,
 }

@@ -89,6 +89,7 @@ impl Problem {
         let stages = seen.stages.unwrap_or_default();
         let length = HeaderValue::from(stages.length_left);
         self.headers.push((headers::QUEUE_LENGTH.clone(), length));
+        self.headers.extend(seen.node.clone().map(|node| (headers::NODE.clone(), node)));
         if seen.internal {
             let length = HeaderValue::from(stages.node_length);
             self.headers.push((headers::NODE_LENGTH.clone(), length));

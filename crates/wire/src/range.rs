@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use engine::node::Part;
+use http::HeaderValue;
 
 /// The part of an object that a `Range` header requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,48 +17,85 @@ pub enum Asked {
     Unsatisfiable,
 }
 
-/// Reads a `Range` header for an object of `size` bytes. The grammar has no blanks around the numbers: a header with
-/// blanks is invalid, as any other that the grammar does not have.
-pub fn parse(header: &str, size: u64) -> Asked {
-    let Some((unit, spec)) = header.split_once('=') else { return Asked::Whole };
-    if !unit.eq_ignore_ascii_case("bytes") || spec.contains(',') {
-        return Asked::Whole;
-    }
-    let Some((first, last)) = spec.split_once('-') else { return Asked::Whole };
-    match (number(first), number(last)) {
-        (Number::None, Number::Some(0)) => Asked::Unsatisfiable,
-        // The last bytes of nothing are the whole of it.
-        (Number::None, Number::Some(_)) if size == 0 => Asked::Whole,
-        (Number::None, Number::Some(n)) => Asked::Part(size.saturating_sub(n)..size),
-        (Number::Some(first), Number::None) if first < size => Asked::Part(first..size),
-        (Number::Some(first), Number::Some(last)) if first > last => Asked::Whole,
-        (Number::Some(first), Number::Some(last)) if first < size => {
-            Asked::Part(first..last.saturating_add(1).min(size))
-        }
-        (Number::Some(_), Number::None | Number::Some(_)) => Asked::Unsatisfiable,
-        _ => Asked::Whole,
-    }
+/// An end past all objects. Some stores read the numbers of a range as signed.
+const END: u64 = i64::MAX as u64;
+
+/// A range of bytes as a client names it, before the size is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ByteRange {
+    /// From one byte to another, or to the end.
+    From {
+        /// Offset of the first byte.
+        first: u64,
+        /// Offset of the last byte.
+        last: Option<u64>,
+    },
+    /// The last bytes.
+    Last(u64),
 }
 
-/// The part that a `Range` header requests of an object whose size is unknown; `None` if a server that
-/// knew the size would send the whole.
-pub fn part(header: &str) -> Option<Part> {
-    // A range that a large object satisfies, if any does.
-    match parse(header, u64::MAX) {
-        Asked::Whole => None,
-        Asked::Unsatisfiable => Some(Part::Metadata),
-        Asked::Part(_) => {
-            let (_, spec) = header.split_once('=')?;
-            let (first, last) = spec.split_once('-')?;
-            match (number(first), number(last)) {
-                (Number::None, Number::Some(count)) => Some(Part::Last(count)),
-                (Number::Some(first), Number::None) => Some(Part::Bytes { first, last: None }),
-                (Number::Some(first), Number::Some(last)) => {
-                    Some(Part::Bytes { first, last: Some(last) })
-                }
-                _ => None,
+impl ByteRange {
+    /// Reads a `Range` header; `None` if it is one that a server passes over. The grammar has no blanks around the numbers: a
+    /// header with blanks is invalid, as any other that the grammar does not have.
+    pub fn parse(header: &str) -> Option<ByteRange> {
+        let (unit, spec) = header.split_once('=')?;
+        if !unit.eq_ignore_ascii_case("bytes") || spec.contains(',') {
+            return None;
+        }
+        let (first, last) = spec.split_once('-')?;
+        match (number(first), number(last)) {
+            (Number::None, Number::Some(count)) => Some(ByteRange::Last(count)),
+            (Number::Some(first), Number::None) => Some(ByteRange::From { first, last: None }),
+            (Number::Some(first), Number::Some(last)) if first <= last => {
+                Some(ByteRange::From { first, last: Some(last) })
+            }
+            _ => None,
+        }
+    }
+
+    /// The bytes that it names of an object of a size.
+    pub fn of_size(self, size: u64) -> Asked {
+        match self {
+            ByteRange::Last(0) => Asked::Unsatisfiable,
+            // The last bytes of nothing are the whole of it.
+            ByteRange::Last(_) if size == 0 => Asked::Whole,
+            ByteRange::Last(count) => Asked::Part(size.saturating_sub(count)..size),
+            ByteRange::From { first, last } if first < size => {
+                Asked::Part(first..last.map_or(size, |last| last.saturating_add(1).min(size)))
+            }
+            ByteRange::From { .. } => Asked::Unsatisfiable,
+        }
+    }
+
+    /// What the engine is asked for.
+    pub fn part(self) -> Part {
+        match self {
+            // No object has such bytes: the reply needs the size alone.
+            ByteRange::Last(0) | ByteRange::From { first: u64::MAX, .. } => Part::Metadata,
+            ByteRange::Last(count) => Part::Last(count),
+            ByteRange::From { first, last } => Part::Bytes { first, last },
+        }
+    }
+
+    /// The bytes to ask an origin for, if that needs no size. The origin cuts them at the end of the object.
+    pub fn bounds(self) -> Option<Range<u64>> {
+        match self {
+            ByteRange::Last(_) => None,
+            ByteRange::From { first, last } => {
+                let end = last.map_or(END, |last| last.saturating_add(1).min(END));
+                Some(first..end).filter(|range| range.start < range.end)
             }
         }
+    }
+
+    /// The header that [`ByteRange::parse`] reads.
+    pub fn header(self) -> Option<HeaderValue> {
+        let text = match self {
+            ByteRange::Last(count) => format!("bytes=-{count}"),
+            ByteRange::From { first, last: None } => format!("bytes={first}-"),
+            ByteRange::From { first, last: Some(last) } => format!("bytes={first}-{last}"),
+        };
+        HeaderValue::try_from(text).ok()
     }
 }
 
@@ -80,8 +118,21 @@ fn number(text: &str) -> Number {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use super::*;
+
+    fn part(header: &str) -> Option<Part> {
+        ByteRange::parse(header).map(ByteRange::part)
+    }
+
+    fn parse(header: &str, size: u64) -> Asked {
+        let range = ByteRange::parse(header);
+        let again = range.and_then(|range| range.header());
+        let again = again.and_then(|header| ByteRange::parse(header.to_str().unwrap()));
+        assert_eq!(again, range, "{header}");
+        range.map_or(Asked::Whole, |range| range.of_size(size))
+    }
 
     /// The naive twin: tests each byte of the object.
     fn naive(first: Option<u64>, last: Option<u64>, size: u64) -> Vec<u64> {

@@ -11,6 +11,7 @@
 mod reading;
 
 use std::convert::Infallible;
+use std::marker::PhantomData;
 use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -118,11 +119,11 @@ pub trait Flight: Send + Unpin + 'static {
     fn resume(self) -> Option<Self::Resumed>;
 }
 
-/// The flight of a server that waits for nobody.
-pub struct Never(Infallible);
+/// The flight of a server that waits for nobody; `R` is what the usual way needs of reads that are not answered at once.
+pub struct Never<R>(Infallible, PhantomData<fn() -> R>);
 
-impl Flight for Never {
-    type Resumed = ();
+impl<R: Send + 'static> Flight for Never<R> {
+    type Resumed = R;
 
     fn poll(
         &mut self,
@@ -133,7 +134,7 @@ impl Flight for Never {
         match self.0 {}
     }
 
-    fn resume(self) -> Option<()> {
+    fn resume(self) -> Option<R> {
         match self.0 {}
     }
 }

@@ -8,6 +8,7 @@ use http::{Response, StatusCode};
 use serde::Serialize;
 
 use super::Access;
+use crate::store::Store as _;
 use front::health::OriginStatus;
 use wire::body::ReplyBody;
 use wire::exposition::{Exposition, Kind};

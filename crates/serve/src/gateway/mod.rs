@@ -15,6 +15,7 @@ mod pending;
 mod questions;
 mod quick;
 mod relay;
+mod replies;
 mod request;
 mod router;
 mod upload;
@@ -26,40 +27,43 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use engine::gateway::{self, Refusal};
 use engine::invariant::Invariants;
 use engine::node::Stages;
-use ground::Key;
-use ground::window::{self, Nanos, Operation, QueueName, Window};
-use http::header::{
-    CONNECTION, CONTENT_LENGTH, CONTENT_RANGE, DATE, HeaderMap, HeaderName, HeaderValue,
-    RETRY_AFTER, TRANSFER_ENCODING,
-};
-use http::{Method, Request, Response, StatusCode};
+use engine::route::NodeId;
+use ground::window::{self, Nanos, Outcome, QueueName, Window};
+use ground::{Etag, Key};
+use http::header::HeaderValue;
+use http::{Request, Response};
 use hyper::body::Incoming;
-use origin::{IdentityRecord, Origin};
+use origin::{BoxFuture, IdentityRecord, Origin};
 use record::clock;
 
-use super::list;
-use super::objects::{Answered, key_of, no_length, operation_of, refuse_reserved};
+use super::node_reads::noted;
+use super::objects::{self, Answered, Caller, key_of, refuse_reserved, reply};
+use super::store::{
+    Body, DeleteRequest, Error, Found, Freshness, PutRequest, ReadRequest, Store, WriteTerms,
+};
+use super::{list, origin_reads};
 use crate::cluster::members;
 use backend::Reply as _;
 use configuration::Config;
 use datasets::Datasets;
+use device::object::{etag_of, metadata_of};
 use front::Front;
 use front::http::{Service, admit, resumed};
 use front::observe::Observed;
 use live::LiveModel;
 use membership::Membership;
 use nodes::Nodes;
-use nodes::reply::{Body, NodeReply};
+use nodes::reply::NodeReply;
 use pending::Pending;
 use relay::Relay;
-use request::{NodeRequest, STAGES};
+use request::NodeRequest;
 use router::{NotWritten, Refused, Router};
 use upload::Source;
-use wire::body::{Arriving, Budget, ReplyBody};
-use wire::condition;
+use wire::body::{Budget, ReplyBody};
 use wire::headers;
 use wire::lane::{Lane, Seen};
 use wire::pace::Pace;
@@ -117,11 +121,6 @@ impl Access {
         })
     }
 
-    /// Where objects are durable.
-    pub(crate) fn origin(&self) -> &Arc<dyn Origin> {
-        &self.router.backend.origin
-    }
-
     /// Pings the nodes, sends the engine its ticks, and keeps datasets current; never returns.
     pub async fn run(self: Arc<Self>) {
         tokio::spawn(self.datasets.clone().keep_current());
@@ -169,7 +168,7 @@ impl Access {
         if let Some(encoded) = path.strip_prefix("/objects/") {
             let key = key_of(encoded)?;
             refuse_reserved(request.method(), &key, true)?;
-            return self.object(lane, key, request.map(Arriving::Http)).await;
+            return self.object(lane, key, request).await;
         }
         if datasets::http::is_below(path) {
             return self.dataset(request).await;
@@ -188,8 +187,7 @@ impl Access {
         match path {
             "/objects" => {
                 let query = request.uri().query().unwrap_or("").to_owned();
-                let nodes = &self.router.backend;
-                list::list(&nodes.origin, nodes.origin_timeout, lane, &query).await
+                list::list(&**self, lane, &query).await
             }
             "/metrics" => Ok(admin::metrics(self)),
             "/admin/status" => Ok(admin::status(self).await),
@@ -201,141 +199,152 @@ impl Access {
         }
     }
 
-    /// Answers a request for one object.
-    pub(crate) async fn object(
+    async fn object(
         self: &Arc<Self>,
         lane: &Arc<Lane>,
         key: Key,
-        mut request: Request<Arriving>,
+        mut request: Request<Incoming>,
     ) -> Answered {
-        if let Some(resumed) = resumed::<Access, _>(&mut request) {
-            return self.go_on(resumed, key, request).await;
-        }
-        let operation = operation_of(&request)?;
-        let seen = lane.received(operation, &key);
-        if let Err(what) = condition::check(request.headers()) {
-            return Err(Problem::new(StatusCode::BAD_REQUEST, &what).of(seen));
-        }
-        let max = self.router.backend.deadline.as_nanos() as Nanos;
-        let (patience, limited) = match request::patience(request.headers(), max) {
-            Ok(patience) => patience,
-            Err(problem) => return Err(problem.of(seen)),
-        };
-        let (parts, body) = request.into_parts();
-        let mut wanted = NodeRequest::new(parts.method, key, parts.uri.path(), &parts.headers);
-        wanted.expect(body.sha256());
-        if matches!(operation, Operation::Get | Operation::Head) {
-            let deadline = seen.received.saturating_add(patience);
-            return match self.router.read(&wanted.key, &wanted, deadline, &[]).await {
-                Ok((reply, pending, _)) => Ok(self.reply(seen, &wanted, reply, pending)),
-                Err(refused) => Err(self.problem(refused, &wanted.key, patience).of(seen)),
-            };
-        }
-        if operation == Operation::Put
-            && let Some(problem) = no_length(&parts.headers)
-        {
-            return Err(problem.of(seen));
-        }
-        let pace = Pace::of(&self.config.serve);
-        let source = match operation {
-            Operation::Put => Source::of(body, pace, &self.uploads).await,
-            _ => Ok(Source::Whole(Default::default())),
-        };
-        let source = match source {
-            Ok(source) => source,
-            Err(problem) => return Err(problem.of(seen)),
-        };
-        match self.write(&wanted, source, patience, limited).await {
-            Ok(reply) => Ok(self.reply(seen, &wanted, reply, None)),
-            Err(problem) => Err(problem.of(seen)),
+        match resumed::<Access, _>(&mut request) {
+            Some(pending) => {
+                let (found, is_timed) = self.go_on(pending, key, &request).await?;
+                reply(found, is_timed)
+            }
+            None => objects::object(&**self, lane, key, request, Caller::default()).await,
         }
     }
 
-    /// Sends a write. A streamed body has a time limit only if the client gave one (`limited`).
-    async fn write(
+    /// Reads an object from its nodes, or from the origin where they cannot be reached.
+    pub(super) async fn read(&self, read: &ReadRequest, record: &mut Seen) -> Result<Found, Error> {
+        if read.freshness == Freshness::Origin {
+            let nodes = &self.router.backend;
+            record.node = Some(HeaderValue::from_static("origin"));
+            record.outcome = Outcome::Origin;
+            let found = origin_reads::read(&nodes.origin, nodes.origin_timeout, read).await;
+            return noted(found, read, record);
+        }
+        let wanted = NodeRequest::read(read);
+        let (patience, _) = self.patience(read.deadline, record);
+        let deadline = record.received.saturating_add(patience);
+        let answered = self.router.read(&wanted.key, &wanted, deadline, &[]).await;
+        self.found(answered, &wanted, read, record)
+    }
+
+    /// The result of a read that nodes have answered, or that none could.
+    fn found(
+        &self,
+        answered: Result<(NodeReply, Option<Pending<Nodes>>, Option<NodeId>), Refused>,
+        wanted: &NodeRequest,
+        read: &ReadRequest,
+        record: &mut Seen,
+    ) -> Result<Found, Error> {
+        let (mut reply, pending, _) = answered.map_err(|refused| {
+            let (patience, _) = self.patience(read.deadline, record);
+            self.error(refused, &read.key, patience)
+        })?;
+        self.note(&mut reply, read.is_timed, record);
+        if !reply.status.is_success() {
+            return noted(Err(replies::error_of(&reply)), read, record);
+        }
+        let malformed = || {
+            let who = self.router.name(reply.node);
+            Error::Unavailable(format!("{who} sent a reply without the version of the object"))
+        };
+        let version = metadata_of(&reply.headers).ok_or_else(malformed)?.into();
+        let range = replies::range_of(&reply);
+        let body = match std::mem::replace(&mut reply.body, nodes::reply::Body::empty()) {
+            _ if read.is_head => Body::Bytes(Bytes::new()),
+            nodes::reply::Body::Whole(bytes) => Body::Bytes(bytes),
+            body => {
+                reply.body = body;
+                let stall = Duration::from_secs_f64(self.config.gateway.attempt_timeout_max_s);
+                let relay = Relay::new(&self.router, wanted, &mut reply, stall, pending);
+                let patience = relay.patience();
+                Body::Stream(Box::new(relay), patience)
+            }
+        };
+        noted(Ok(Found { version, range, body, age: None }), read, record)
+    }
+
+    /// Notes in a request's record where its reply came from.
+    fn note(&self, reply: &mut NodeReply, is_timed: bool, record: &mut Seen) {
+        let node = reply.node.and_then(|node| self.router.backend.roll.header(node));
+        record.node = Some(node.cloned().unwrap_or(HeaderValue::from_static("origin")));
+        record.node_stages = reply.headers.remove(&headers::STAGES).filter(|_| is_timed);
+        record.outcome = reply.head().outcome;
+        record.stages = Some(Stages {
+            received: record.received,
+            queued: record.received,
+            started: record.received,
+            served: clock::now(),
+            length_left: replies::queue_length_of(&reply.headers),
+            ..Stages::default()
+        });
+    }
+
+    /// How long a client waits at most, in nanoseconds, and whether it has limited that itself.
+    fn patience(&self, deadline: Option<Nanos>, record: &Seen) -> (Nanos, bool) {
+        let max = self.router.backend.deadline.as_nanos() as Nanos;
+        let own = deadline.map(|deadline| deadline.saturating_sub(record.received));
+        (own.unwrap_or(max).min(max), own.is_some())
+    }
+
+    /// Has the key's primary write an object.
+    async fn write(&self, put: PutRequest, record: &mut Seen) -> Result<Etag, Error> {
+        let mut wanted = NodeRequest::put(&put);
+        wanted.expect(put.body.sha256());
+        let pace = Pace::of(&self.config.serve);
+        let source = Source::of(put.body, pace, &self.uploads).await?;
+        let reply = self.send(&wanted, source, &put.terms, record).await?;
+        match etag_of(&reply.headers) {
+            Some(etag) => Ok(etag.into()),
+            None => {
+                let who = self.router.name(reply.node);
+                Err(Error::Unavailable(format!("{who} sent a reply without the new version")))
+            }
+        }
+    }
+
+    /// Has the key's primary remove an object.
+    async fn remove(&self, delete: DeleteRequest, record: &mut Seen) -> Result<bool, Error> {
+        let wanted = NodeRequest::delete(&delete);
+        let source = Source::Whole(Bytes::new());
+        self.send(&wanted, source, &delete.terms, record).await?;
+        Ok(record.outcome != Outcome::Miss)
+    }
+
+    /// Sends a write. A streamed body has a time limit only if the client gave one.
+    async fn send(
         &self,
         wanted: &NodeRequest,
         mut source: Source,
-        patience: Nanos,
-        limited: bool,
-    ) -> Result<NodeReply, Problem> {
-        let streamed = matches!(source, Source::Stream(_)) && !limited;
-        let deadline = clock::now().saturating_add(if streamed { UPLOAD_MAX } else { patience });
-        let written = self.router.write(&wanted.key, wanted, &mut source, deadline, streamed).await;
-        let problem = match written {
-            Ok((reply, _)) => return Ok(reply),
-            Err(NotWritten::Refused(refused)) => self.problem(refused, &wanted.key, patience),
-            Err(NotWritten::Body(problem)) => problem,
-            Err(NotWritten::Moved) => moved(),
+        terms: &WriteTerms,
+        record: &mut Seen,
+    ) -> Result<NodeReply, Error> {
+        let (patience, is_limited) = self.patience(terms.deadline, record);
+        let is_streamed = matches!(source, Source::Stream(_)) && !is_limited;
+        let deadline = clock::now().saturating_add(if is_streamed { UPLOAD_MAX } else { patience });
+        let written =
+            self.router.write(&wanted.key, wanted, &mut source, deadline, is_streamed).await;
+        let error = match written {
+            Ok((mut reply, _)) => {
+                self.note(&mut reply, terms.is_timed, record);
+                return match reply.status.is_success() {
+                    true => Ok(reply),
+                    false => Err(replies::error_of(&reply)),
+                };
+            }
+            Err(NotWritten::Refused(refused)) => self.error(refused, &wanted.key, patience),
+            Err(NotWritten::Body(error)) => error,
+            Err(NotWritten::Moved) => Error::Unavailable(MOVED.to_owned()),
         };
         source.discard().await;
-        Err(problem)
+        Err(error)
     }
 
-    /// Makes the reply to the client from a node's or the origin's.
-    fn reply(
-        self: &Arc<Self>,
-        mut seen: Seen,
-        wanted: &NodeRequest,
-        mut answer: NodeReply,
-        pending: Option<Pending<Nodes>>,
-    ) -> Response<ReplyBody> {
-        let served = clock::now();
-        let head = answer.head();
-        let mut given = std::mem::take(&mut answer.headers);
-        for name in [&CONNECTION, &TRANSFER_ENCODING, &DATE, &headers::NODE_LENGTH, &headers::WARM]
-        {
-            given.remove(name);
-        }
-        let node = match answer.node.and_then(|node| self.router.backend.roll.header(node)) {
-            Some(name) => name.clone(),
-            None => HeaderValue::from_static("origin"),
-        };
-        given.insert(NODE.clone(), node);
-        seen.outcome = head.outcome;
-        seen.stages = Some(Stages {
-            received: seen.received,
-            queued: seen.received,
-            started: seen.received,
-            served,
-            ..Stages::default()
-        });
-        if wanted.headers.iter().any(|(name, _)| name.as_str() == STAGES) {
-            stages(&seen, &mut given);
-        }
-        seen.size = size_of(&given);
-        let mut response = Response::new(ReplyBody::empty(None));
-        *response.status_mut() = answer.status;
-        seen.bytes = match wanted.method {
-            Method::HEAD => 0,
-            _ => answer.length(),
-        };
-        let body = match std::mem::replace(&mut answer.body, Body::Whole(Default::default())) {
-            _ if wanted.method == Method::HEAD => ReplyBody::empty(Some(seen)),
-            Body::Whole(bytes) => ReplyBody::bytes(bytes, Some(seen)),
-            body => {
-                answer.body = body;
-                answer.headers = given;
-                let left = answer.length();
-                let stall = Duration::from_secs_f64(self.config.gateway.attempt_timeout_max_s);
-                let relay = Relay::new(&self.router, wanted, &mut answer, stall, pending);
-                given = std::mem::take(&mut answer.headers);
-                let patience = relay.patience();
-                ReplyBody::stream(Box::new(relay), left, patience, seen)
-            }
-        };
-        *response.headers_mut() = given;
-        *response.body_mut() = body;
-        response
-    }
-
-    /// The error reply for a refused request: the reason, and what to do.
-    fn problem(&self, refused: Refused, key: &Key, patience: Nanos) -> Problem {
+    /// The error of a refused request: the reason, and what to do.
+    fn error(&self, refused: Refused, key: &Key, patience: Nanos) -> Error {
         let Refused { why, reason, tried } = refused;
-        let status = match why {
-            Refusal::TooLate | Refusal::Unknown => StatusCode::GATEWAY_TIMEOUT,
-            _ => StatusCode::SERVICE_UNAVAILABLE,
-        };
         let primary = || self.router.backend.roll.ring().replicas(key).iter().next();
         let mut what = match why {
             Refusal::Busy if !tried => format!(
@@ -367,48 +376,54 @@ impl Access {
             what.push_str(&reason);
             what.push(')');
         }
-        Problem::new(status, &what).with(RETRY_AFTER, HeaderValue::from_static("1"))
+        match why {
+            Refusal::TooLate | Refusal::Unknown => Error::TimedOut(what),
+            Refusal::Busy => Error::Busy(None, what),
+            Refusal::NoPrimary | Refusal::Unavailable => Error::Unavailable(what),
+        }
     }
 }
 
-/// The error reply for a write that another node came to order while its body was being sent.
-fn moved() -> Problem {
-    let what = "another node began to order the key's writes while this one was being sent; \
-        nothing was written; send it again";
-    Problem::new(StatusCode::SERVICE_UNAVAILABLE, what)
-        .with(RETRY_AFTER, HeaderValue::from_static("1"))
-}
+/// The error of a write that another node came to order while its body was being sent.
+const MOVED: &str = "another node began to order the key's writes while this one was being sent; \
+    nothing was written; send it again";
 
-/// The reply header with the name of the node that replied, or `origin`.
-static NODE: HeaderName = HeaderName::from_static("concertina-node");
-/// The reply header with the stage times in the node.
-static NODE_STAGES: HeaderName = HeaderName::from_static("concertina-node-stages");
-
-/// Adds the gateway's stage times to a reply; renames the header with the node's own.
-fn stages(seen: &Seen, given: &mut HeaderMap) {
-    if let Some(stages) = given.remove(STAGES) {
-        given.insert(NODE_STAGES.clone(), stages);
+impl Store for Access {
+    fn front(&self) -> &Front {
+        &self.front
     }
-    let own = seen.stages.unwrap_or_default();
-    let since = |at: Nanos| at.saturating_sub(seen.received);
-    let text = format!(
-        "queued_ns={},started_ns={},served_ns={},replied_ns={},length_met={}",
-        since(own.queued),
-        since(own.started),
-        since(own.served),
-        since(clock::now()),
-        own.length_met
-    );
-    if let Ok(value) = HeaderValue::from_str(&text) {
-        given.insert(HeaderName::from_static(STAGES), value);
-    }
-}
 
-/// The size of a reply's object in bytes, from the reply's headers; 0 if they do not give it.
-fn size_of(headers: &HeaderMap) -> u64 {
-    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-    let whole = text(CONTENT_RANGE).and_then(|range| range.rsplit('/').next());
-    whole.or_else(|| text(CONTENT_LENGTH)).and_then(|size| size.parse().ok()).unwrap_or(0)
+    fn origin(&self) -> &Arc<dyn Origin> {
+        &self.router.backend.origin
+    }
+
+    fn get<'a>(
+        &'a self,
+        read: &'a ReadRequest,
+        record: &'a mut Seen,
+    ) -> BoxFuture<'a, Result<Found, Error>> {
+        Box::pin(self.read(read, record))
+    }
+
+    fn put<'a>(
+        &'a self,
+        put: PutRequest,
+        record: &'a mut Seen,
+    ) -> BoxFuture<'a, Result<Etag, Error>> {
+        Box::pin(self.write(put, record))
+    }
+
+    fn delete<'a>(
+        &'a self,
+        delete: DeleteRequest,
+        record: &'a mut Seen,
+    ) -> BoxFuture<'a, Result<bool, Error>> {
+        Box::pin(self.remove(delete, record))
+    }
+
+    fn clear(&self) -> Result<(), Error> {
+        Err(Error::Unsupported("a cluster cannot be emptied through a gateway"))
+    }
 }
 
 impl Service for Access {

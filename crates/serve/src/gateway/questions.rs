@@ -22,7 +22,7 @@ use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
 use serde_json::{Value, json};
 
-use super::super::objects::Answered;
+use super::super::objects::{Answered, problem_of};
 use super::Access;
 use super::nodes::reply::{Body, NodeReply};
 use super::request::{NodeRequest, patience};
@@ -73,12 +73,13 @@ impl Parts<'_> {
             key: key_of_file(self.name, id, &format!("{part}.shard")),
             path: format!("/datasets/{}/parts/{part}/{}", self.name, self.rest),
             headers: vec![(headers::VIEW.clone(), view), (headers::CHUNK.clone(), chunk)],
+            read: None,
         };
         let answered = self.access.router.read(&request.key, &request, self.deadline, &[]).await;
         // `_pending` is held until the answer is complete: the engine counts the request until
         // then.
         let (answer, _pending, _) = answered.map_err(|refused| {
-            let problem = self.access.problem(refused, &request.key, self.patience);
+            let problem = problem_of(&self.access.error(refused, &request.key, self.patience));
             problem.about(&format!("part {part}"))
         })?;
         let who = self.access.router.name(answer.node).to_owned();

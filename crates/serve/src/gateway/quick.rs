@@ -12,28 +12,30 @@ use engine::node::Stages;
 use engine::route::NodeId;
 use ground::Key;
 use ground::window::{self, Outcome};
+use http::Request;
 use http::header::{
     CONNECTION, CONTENT_LENGTH, DATE, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING,
 };
-use http::{Method, Request};
+use hyper::body::Incoming;
 use record::clock;
 
 use super::nodes::Nodes;
 use super::nodes::reply::GATHERED_BYTES_MAX;
 use super::pending::Pending;
 use super::request::{NodeRequest, is_for_nodes};
-use super::{Access, NODE, verify};
-use crate::objects::Answered;
+use super::{Access, verify};
+use crate::objects::read_request;
+use crate::store::Recorded;
 use front::http::authorize;
 use front::quick;
 use front::quick::{Begun, Content, Facts, Quick, Record};
 use peer::Kept;
-use wire::body::Arriving;
 use wire::date::add_date;
 use wire::head::Line;
 use wire::headers;
 use wire::lane::{Lane, Seen};
 use wire::limits::Limits;
+use wire::problem::Problem;
 
 /// Header lines of a reply that is passed on as it came.
 const HEADERS_MAX: usize = 64;
@@ -192,7 +194,7 @@ impl Flight {
         (seen.size, seen.bytes) = (length as u64, length as u64);
         let backend = &self.access.router.backend;
         let name = backend.roll.header(node).map(|name| name.as_bytes()).unwrap_or_default();
-        for part in [NODE.as_str().as_bytes(), b": ", name, b"\r\n"] {
+        for part in [headers::NODE.as_str().as_bytes(), b": ", name, b"\r\n"] {
             head.extend_from_slice(part);
         }
         add_date(served, head);
@@ -284,15 +286,19 @@ fn is_its_etags(lines: &[httparse::Header<'_>], body: &[u8]) -> bool {
 }
 
 impl Access {
-    /// Goes on with a plain read the usual way.
+    /// Goes on with a plain read the usual way; returns also whether the times of its stages are wanted.
     pub(super) async fn go_on(
-        self: &Arc<Self>,
+        &self,
         resumed: Resumed,
         key: Key,
-        request: Request<Arriving>,
-    ) -> Answered {
-        let Resumed { pending, sent, seen } = resumed;
-        let wanted = NodeRequest::new(Method::GET, key, request.uri().path(), request.headers());
+        request: &Request<Incoming>,
+    ) -> Result<(Recorded, bool), Problem> {
+        let Resumed { pending, sent, seen: mut record } = resumed;
+        let read = match read_request(key, request.method(), request.headers(), &record) {
+            Ok(read) => read,
+            Err(problem) => return Err(problem.of(record)),
+        };
+        let wanted = NodeRequest::read(&read);
         let nodes = &self.router.backend;
         let under_way = sent.map(|Sent { attempt, node, kept }| {
             (
@@ -301,10 +307,8 @@ impl Access {
                 Box::pin(nodes.ended(node, kept)) as super::router::Attempt<'_, _>,
             )
         });
-        let patience = nodes.deadline.as_nanos() as u64;
-        match self.router.read_on(pending, under_way, &wanted, &[]).await {
-            Ok((reply, pending, _)) => Ok(self.reply(seen, &wanted, reply, pending)),
-            Err(refused) => Err(self.problem(refused, &wanted.key, patience).of(seen)),
-        }
+        let answered = self.router.read_on(pending, under_way, &wanted, &[]).await;
+        let found = self.found(answered, &wanted, &read, &mut record);
+        Ok(((found, record), read.is_timed))
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::route::NodeId;
-use http::header::{CONTENT_RANGE, ETAG, HeaderMap, HeaderValue, IF_MATCH, RANGE};
-use http::{Method, StatusCode};
+use http::StatusCode;
+use http::header::{CONTENT_RANGE, HeaderMap};
 use tracing::{info, warn};
 
 use super::nodes::Nodes;
@@ -15,8 +15,12 @@ use super::pending::Pending;
 use super::request::NodeRequest;
 use super::router::Router;
 use super::verify::Verifier;
+use crate::store::ReadRequest;
+use device::object::etag_of;
 use origin::{BoxFuture, Chunks, Error};
 use record::clock;
+use wire::condition::Conditions;
+use wire::range::ByteRange;
 
 /// Maximum continuations of one body.
 const CONTINUED_MAX: usize = 4;
@@ -41,8 +45,7 @@ pub struct Relay {
 /// The object version of a body, and the offset after the body's last byte.
 struct Rest {
     key: ground::Key,
-    path: String,
-    etag: HeaderValue,
+    etag: String,
     end: u64,
 }
 
@@ -58,17 +61,15 @@ impl Relay {
     ) -> Relay {
         let left = answer.length();
         let start = start_of(answer.status, &answer.headers);
-        let etag = answer.headers.get(ETAG).filter(|etag| !etag.as_bytes().starts_with(b"W/"));
-        let rest = start.zip(etag).map(|(start, etag)| Rest {
+        let rest = start.zip(etag_of(&answer.headers)).map(|(start, etag)| Rest {
             key: request.key.clone(),
-            path: request.path.clone(),
-            etag: etag.clone(),
+            etag: etag.to_owned(),
             end: start.saturating_add(left),
         });
         let body = std::mem::replace(&mut answer.body, Body::Whole(Bytes::new()));
         let node = answer.node;
         let whole = answer.status == StatusCode::OK && node.is_some();
-        let verifies = router.backend.verifies && whole && request.path.starts_with("/objects/");
+        let verifies = router.backend.verifies && whole && request.read.is_some();
         let verifier = verifies.then(|| Verifier::of(&answer.headers)).flatten();
         let broke = Vec::new();
         Relay { router: router.clone(), body, node, pending, rest, left, broke, verifier, stall }
@@ -139,14 +140,11 @@ impl Relay {
         }
         self.broke.extend(self.node);
         let from = rest.end - self.left;
-        let range = HeaderValue::from_str(&format!("bytes={from}-{}", rest.end - 1));
-        let range = range.map_err(|error| error.to_string())?;
-        let request = NodeRequest {
-            method: Method::GET,
-            key: rest.key.clone(),
-            path: rest.path.clone(),
-            headers: vec![(RANGE, range), (IF_MATCH, rest.etag.clone())],
-        };
+        let request = NodeRequest::read(&ReadRequest {
+            range: Some(ByteRange::From { first: from, last: Some(rest.end - 1) }),
+            conditions: Conditions::is_version(&rest.etag),
+            ..ReadRequest::whole(rest.key.clone())
+        });
         let deadline = clock::now().saturating_add(self.router.backend.deadline.as_nanos() as u64);
         let continued = self.router.read(&rest.key, &request, deadline, &self.broke).await;
         let (answer, pending, _) = continued.map_err(|refused| {
@@ -154,7 +152,7 @@ impl Relay {
         })?;
         let other = self.router.name(answer.node);
         let fits = answer.status == StatusCode::PARTIAL_CONTENT
-            && answer.headers.get(ETAG) == Some(&rest.etag)
+            && etag_of(&answer.headers) == Some(&*rest.etag)
             && start_of(answer.status, &answer.headers) == Some(from)
             && answer.length() == self.left;
         if !fits {

@@ -9,14 +9,13 @@ use http::header::{
 use http::{Method, StatusCode};
 
 use super::super::list::escaped;
+use crate::store::{DeleteRequest, PutRequest, ReadRequest};
 use device::object::META_PREFIX;
+use origin::Attributes;
 use wire::headers;
 use wire::hex::push_hex;
 use wire::problem::Problem;
-
-/// The header that requests the times of the stages of a request; the reply has them in the same
-/// header.
-pub const STAGES: &str = "concertina-stages";
+use wire::range::ByteRange;
 
 /// A request for one key.
 pub struct NodeRequest {
@@ -24,8 +23,10 @@ pub struct NodeRequest {
     pub key: Key,
     /// The percent-encoded path.
     pub path: String,
-    /// The client's headers that nodes need.
+    /// What a node needs to know beside them.
     pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// The read of an object that it is, which the origin could answer too.
+    pub read: Option<ReadRequest>,
 }
 
 /// Whether nodes are sent a client's header.
@@ -41,21 +42,50 @@ pub fn is_for_nodes(name: &HeaderName) -> bool {
         CONTENT_ENCODING,
         CONTENT_RANGE,
     ];
-    NAMES.contains(name) || name.as_str().starts_with(META_PREFIX) || name.as_str() == STAGES
+    NAMES.contains(name) || name.as_str().starts_with(META_PREFIX) || *name == headers::STAGES
 }
 
 impl NodeRequest {
-    /// Converts a client's request: keeps the headers that nodes need.
-    pub fn new(method: Method, key: Key, path: &str, headers: &HeaderMap) -> NodeRequest {
-        let plain = path.bytes().all(|byte| byte.is_ascii_graphic());
-        let path = if plain { path.to_owned() } else { format!("/objects/{}", escaped(&key)) };
-        let mut kept = Vec::with_capacity(4);
-        for (name, value) in headers {
-            if is_for_nodes(name) {
-                kept.push((name.clone(), value.clone()));
-            }
+    fn new(method: Method, key: &Key, is_timed: bool) -> NodeRequest {
+        let path = format!("/objects/{}", escaped(key));
+        let mut headers = Vec::with_capacity(4);
+        if is_timed {
+            headers.push((headers::STAGES.clone(), HeaderValue::from_static("1")));
         }
-        NodeRequest { method, key, path, headers: kept }
+        NodeRequest { method, key: key.clone(), path, headers, read: None }
+    }
+
+    /// A read as nodes are sent it.
+    pub fn read(read: &ReadRequest) -> NodeRequest {
+        let method = if read.is_head { Method::HEAD } else { Method::GET };
+        let mut request = NodeRequest::new(method, &read.key, read.is_timed);
+        let range = read.range.and_then(ByteRange::header);
+        request.headers.extend(range.map(|range| (RANGE, range)));
+        read.conditions.write(&mut request.headers);
+        request.read = Some(read.clone());
+        request
+    }
+
+    /// A write as nodes are sent it.
+    pub fn put(put: &PutRequest) -> NodeRequest {
+        let mut request = NodeRequest::new(Method::PUT, &put.key, put.terms.is_timed);
+        let Attributes { content_type, user } = &put.attributes;
+        let value = |text: &str| HeaderValue::from_bytes(text.as_bytes()).ok();
+        let content_type = content_type.as_deref().and_then(value);
+        request.headers.extend(content_type.map(|value| (CONTENT_TYPE, value)));
+        for (name, text) in user {
+            let name = HeaderName::from_bytes(format!("{META_PREFIX}{name}").as_bytes()).ok();
+            request.headers.extend(name.zip(value(text)));
+        }
+        put.terms.conditions.write(&mut request.headers);
+        request
+    }
+
+    /// A removal as nodes are sent it.
+    pub fn delete(delete: &DeleteRequest) -> NodeRequest {
+        let mut request = NodeRequest::new(Method::DELETE, &delete.key, delete.terms.is_timed);
+        delete.terms.conditions.write(&mut request.headers);
+        request
     }
 
     /// Tells nodes the SHA-256 that the body will have.
@@ -80,11 +110,6 @@ impl NodeRequest {
         let ms = left.map(|left| HeaderValue::from((left / 1_000_000).max(1)));
         all.extend(ms.map(|ms| (headers::DEADLINE_MS.clone(), ms)));
         all
-    }
-
-    /// The same headers as a map.
-    pub fn header_map(&self) -> HeaderMap {
-        self.headers.iter().cloned().collect()
     }
 }
 

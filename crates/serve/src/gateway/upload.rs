@@ -9,11 +9,10 @@ use origin::{BoxFuture, Chunks, Error};
 
 use super::backend;
 use super::nodes::reply::GATHERED_BYTES_MAX;
-use crate::objects::origin_problem;
+use crate::store;
 use record::clock;
 use wire::body::{Arriving, Budget, GivenAt, Share, Upload};
 use wire::pace::Pace;
-use wire::problem::Problem;
 
 /// Maximum bytes of a streamed body that can be sent again.
 const KEPT_BYTES_MAX: usize = 8 << 20;
@@ -113,7 +112,7 @@ impl Source {
         incoming: Arriving,
         pace: Pace,
         budget: &Arc<Budget>,
-    ) -> Result<Source, Problem> {
+    ) -> Result<Source, store::Error> {
         // No copy is kept: only nodes have tiers to fill.
         let mut upload = Upload::new(incoming, pace, 0, Budget::new(0));
         let stream = |begun: Bytes, upload: Upload| {
@@ -141,7 +140,7 @@ impl Source {
         let mut all = BytesMut::new();
         let mut first = Bytes::new();
         while let Some(piece) = upload.next().await {
-            let piece = piece.map_err(|error| origin_problem(&error))?;
+            let piece = piece?;
             if first.is_empty() && all.is_empty() {
                 first = piece;
                 continue;

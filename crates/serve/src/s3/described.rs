@@ -1,16 +1,14 @@
 //! `GetObjectAttributes`: what is known of an object, without its bytes.
 
-use http::Method;
-use http::header::{CONTENT_LENGTH, HeaderMap, HeaderValue, LAST_MODIFIED};
 use s3s::dto::{
-    GetObjectAttributesInput, GetObjectAttributesOutput, ObjectAttributes, StorageClass, Timestamp,
-    TimestampFormat,
+    GetObjectAttributesInput, GetObjectAttributesOutput, ObjectAttributes, StorageClass,
 };
 use s3s::{S3ErrorCode, S3Request, S3Response, S3Result};
 
 use super::errors::unsupported;
+use super::listing::time;
 use super::messages::{NO_ATTRIBUTES, error};
-use super::objects::{etag_of, lane_of, only_version, type_of};
+use super::objects::{lane_of, only_version, type_of};
 use super::{Inner, headers};
 
 /// What can be asked for. Which parts made an object is not kept, and a reply is right without them.
@@ -21,10 +19,6 @@ const NAMES: [&str; 5] = [
     ObjectAttributes::OBJECT_SIZE,
     ObjectAttributes::STORAGE_CLASS,
 ];
-
-fn text<'a>(headers: &'a HeaderMap, name: &http::HeaderName) -> Option<&'a str> {
-    headers.get(name).map(HeaderValue::to_str)?.ok()
-}
 
 impl Inner {
     pub(super) async fn attributes(
@@ -47,19 +41,17 @@ impl Inner {
         }
         let wants = |name: &str| wanted.contains(&name);
         let lane = lane_of(&request.extensions)?;
-        let answer = self.ask(&lane, Method::HEAD, &key, HeaderMap::new(), None).await?;
-        let given = answer.headers();
-        let mut checksum = headers::checksums(given);
+        let answer = self.look(&lane, &key).await?;
+        let mut checksum = headers::checksums(&answer.version.attributes);
         checksum.checksum_type = type_of(&checksum);
         let sum = checksum.checksum_type.is_some();
-        let time = text(given, &LAST_MODIFIED);
         Ok(S3Response::new(GetObjectAttributesOutput {
             checksum: Some(checksum).filter(|_| sum && wants(ObjectAttributes::CHECKSUM)),
-            e_tag: etag_of(given).filter(|_| wants(ObjectAttributes::ETAG)),
-            last_modified: time
-                .and_then(|time| Timestamp::parse(TimestampFormat::HttpDate, time).ok()),
-            object_size: text(given, &CONTENT_LENGTH)
-                .and_then(|size| size.parse().ok())
+            e_tag: wants(ObjectAttributes::ETAG).then(|| answer.e_tag()),
+            // In whole seconds, as in `Last-Modified`.
+            last_modified: Some(time(answer.version.modified_unix_us / 1_000_000 * 1_000_000)),
+            object_size: i64::try_from(answer.version.size)
+                .ok()
                 .filter(|_| wants(ObjectAttributes::OBJECT_SIZE)),
             storage_class: Some(StorageClass::from_static(StorageClass::STANDARD))
                 .filter(|_| wants(ObjectAttributes::STORAGE_CLASS)),

@@ -1,22 +1,30 @@
 //! The errors of S3's clients, made from those of HTTP's.
 
 use http::StatusCode;
+use http::header::{CONTENT_RANGE, HeaderMap, HeaderValue};
 use s3s::{S3Error, S3ErrorCode, S3Result};
 
 use super::messages::{INVALID_RANGE, NO_SUCH_KEY, PRECONDITION_FAILED};
-use crate::objects::origin_problem;
-use wire::problem::Problem;
+use crate::objects::problem_of;
+use crate::store::Error;
 
-/// The error of a refusal.
-pub fn of_problem(problem: &Problem) -> S3Error {
-    let mut error = of_status(problem.status(), problem.text().to_owned());
-    error.set_headers(problem.headers().iter().cloned().collect());
-    error
+/// The error of a store's.
+pub fn of_error(error: &Error) -> S3Error {
+    let problem = problem_of(error);
+    let mut other = of_status(problem.status(), problem.text().to_owned());
+    let mut headers: HeaderMap = problem.headers().iter().cloned().collect();
+    if let Error::Unsatisfiable(version) = error {
+        // The size of an object that the range lies outside of.
+        let range = HeaderValue::try_from(format!("bytes */{}", version.size)).ok();
+        headers.extend(range.map(|range| (CONTENT_RANGE, range)));
+    }
+    other.set_headers(headers);
+    other
 }
 
 /// The error of an origin's.
 pub fn of_origin(error: &origin::Error) -> S3Error {
-    of_problem(&origin_problem(error))
+    of_error(&error.clone().into())
 }
 
 /// The error of a status, with its reason.

@@ -101,7 +101,7 @@ impl Inner {
     }
 
     async fn entries(&self, range: &KeyRange, limit: usize) -> S3Result<Vec<Entry>> {
-        let listing = self.behind.origin().entries(range, limit);
+        let listing = self.store.origin().entries(range, limit);
         let entries = drive::within(self.timeout, "a listing", listing).await;
         entries.map_err(|error| of_origin(&error))
     }

@@ -1,8 +1,8 @@
 //! S3's protocol in front of a node or a gateway.
 //!
 //! `s3s` reads requests, checks signatures (its callers are [`guard`] and the keys in [`keys`]) and writes
-//! replies; what an operation does is here. Reads and writes of one object become the requests that HTTP's
-//! clients make (`/objects/KEY`), so that conditions, ranges, copies in memory, the order of writes and
+//! replies; what an operation does is here. Reads and writes of one object are requests to a [`Store`], as those of
+//! HTTP's clients are, so that conditions, ranges, copies in memory, the order of writes and
 //! what is recorded are the same. Listings ([`listing`]) and the parts of uploads ([`multipart`]) go to the
 //! origin.
 
@@ -42,17 +42,14 @@ use ground::window::{Operation, Outcome};
 use http::header::{CONTENT_LENGTH, HeaderMap, HeaderValue, RETRY_AFTER};
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
-use origin::{KEY_BYTES_MAX, Origin};
+use origin::KEY_BYTES_MAX;
 use record::clock;
 use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s::{HttpResponse, S3Error, S3ErrorCode, S3Result};
 use tokio::runtime::Handle;
 
-use crate::Shared;
-use crate::cluster::Sender;
-use crate::gateway::Access;
-use crate::objects::Answered;
+use crate::store::Store;
 use chunks::Divided;
 use configuration::Config;
 use front::Front;
@@ -63,7 +60,7 @@ use guard::{Authenticated, Guard};
 use keys::{Files, Keys};
 use payload::{Differs, Hashed};
 use timed::Timed;
-use wire::body::{Arriving, Budget, ReplyBody};
+use wire::body::{Budget, ReplyBody};
 use wire::date::add_date;
 use wire::framing::Refusal;
 use wire::head::Line;
@@ -78,41 +75,6 @@ const XML_BYTES_MAX: usize = 4 << 20;
 /// Times that client and server may differ by, in seconds, as AWS has it.
 const SKEW_S: u32 = 900;
 
-/// Who carries out operations on objects.
-#[derive(Clone)]
-pub enum Behind {
-    /// The node of this process, which is alone.
-    Node(Arc<Shared>),
-    /// The gateway of this process.
-    Gateway(Arc<Access>),
-}
-
-impl Behind {
-    fn front(&self) -> &Front {
-        match self {
-            Behind::Node(shared) => shared,
-            Behind::Gateway(access) => access,
-        }
-    }
-
-    fn origin(&self) -> &Arc<dyn Origin> {
-        match self {
-            Behind::Node(shared) => shared.drive.origin(),
-            Behind::Gateway(access) => access.origin(),
-        }
-    }
-
-    /// Carries out a request for one object.
-    async fn object(&self, lane: &Arc<Lane>, key: Key, request: Request<Arriving>) -> Answered {
-        match self {
-            Behind::Node(shared) => {
-                crate::objects::object(shared, lane, key, request, Sender::Client).await
-            }
-            Behind::Gateway(access) => access.object(lane, key, request).await,
-        }
-    }
-}
-
 /// A bucket: the objects whose keys begin with a prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Bucket {
@@ -122,7 +84,7 @@ struct Bucket {
 
 /// What operations need.
 struct Inner {
-    behind: Behind,
+    store: Arc<dyn Store>,
     buckets: Vec<Bucket>,
     region: String,
     keys: Arc<Keys>,
@@ -176,16 +138,14 @@ pub struct S3 {
 impl Deref for S3 {
     type Target = Front;
     fn deref(&self) -> &Front {
-        self.inner.behind.front()
+        self.inner.store.front()
     }
 }
 
 impl S3 {
     /// Lets its threads read from the devices of the node behind it.
     pub fn read_on(&self, runtimes: &[Handle]) {
-        if let Behind::Node(node) = &self.inner.behind {
-            node.drive.read_on(runtimes);
-        }
+        self.inner.store.read_on(runtimes);
     }
 
     /// The front of a configuration with `s3.listen`, before a node or a gateway.
@@ -193,13 +153,13 @@ impl S3 {
     /// # Errors
     ///
     /// If the file of access keys cannot be used.
-    pub fn new(config: &Config, behind: Behind) -> anyhow::Result<Arc<S3>> {
+    pub fn new(config: &Config, store: Arc<dyn Store>) -> anyhow::Result<Arc<S3>> {
         let master = config.s3.master_key.clone();
         let keys = Keys::open(Files { keys: config.s3.keys.clone().unwrap_or_default(), master })?;
         let buckets = config.s3_buckets();
         let buckets = buckets.into_iter().map(|(name, prefix)| Bucket { name, prefix }).collect();
         let inner = Arc::new(Inner {
-            behind,
+            store,
             buckets,
             region: config.s3.region.clone(),
             keys: keys.clone(),
@@ -251,7 +211,7 @@ impl S3 {
         let abandoned_s = self.config.s3.abandoned_s;
         if abandoned_s > 0.0 {
             let age = Duration::from_secs_f64(abandoned_s);
-            tokio::spawn(abandoned::keep_clean(self.inner.behind.origin().clone(), age));
+            tokio::spawn(abandoned::keep_clean(self.inner.store.origin().clone(), age));
         }
         self.inner.keys.clone().keep_current().await;
     }
@@ -288,8 +248,11 @@ fn response_of(mut from: HttpResponse) -> Response<ReplyBody> {
     response
 }
 
+/// A plain read of this key, whose signature was verified before hyper saw the request.
+pub struct Allowed(Key);
+
 impl Quick for S3 {
-    type Flight = Never;
+    type Flight = Never<Allowed>;
 
     fn ends(&self) -> bool {
         self.is_stopping()
@@ -297,20 +260,19 @@ impl Quick for S3 {
 
     fn signed<'a>(&self, is_head: bool, path: &'a str, headers: &HeaderMap) -> Option<Signed<'a>> {
         // A gateway asks a node, which goes the usual way; as does a checksum.
-        if matches!(self.inner.behind, Behind::Gateway(_))
-            || headers.contains_key("x-amz-checksum-mode")
-        {
+        if !self.inner.store.has_memory() || headers.contains_key("x-amz-checksum-mode") {
             return None;
         }
+        // Before the signature, so that it is verified once whatever the bucket.
+        let (bucket, _) = path.strip_prefix('/')?.split_once('/')?;
+        self.inner.bucket(bucket).ok().filter(|bucket| bucket.prefix.is_empty())?;
         let method = if is_head { Method::HEAD } else { Method::GET };
         let keys = &self.inner.keys;
         let plain = shortcut::allowed_path(keys, &method, path, headers, SystemTime::now())?;
-        let bucket = self.inner.bucket(plain.bucket).ok()?;
         let query = path.split_once('?').map(|(_, query)| query);
         let id = self.limits.get().and_then(|_| guard::claimed_by(headers, query));
         let client = id.map(|id| Client::Key(id.to_owned()));
-        let (key, facts) = (plain.key.as_bytes(), Facts::default());
-        bucket.prefix.is_empty().then_some(Signed { key, facts, client })
+        Some(Signed { key: plain.key.as_bytes(), facts: Facts::default(), client })
     }
 
     fn limits(&self) -> Option<&Limits> {
@@ -323,11 +285,16 @@ impl Quick for S3 {
         line: &Line<'_>,
         _facts: Facts,
         head: &mut Vec<u8>,
-    ) -> Begun<Never> {
+    ) -> Begun<Never<Allowed>> {
         let received = clock::now();
-        let Behind::Node(shared) = &self.inner.behind else { return Begun::Usual };
-        let hit = shared.drive.hit(received, line.key).filter(|_| line.key.len() <= KEY_BYTES_MAX);
-        let Some(object) = hit.map(|hit| hit.payload) else { return Begun::Usual };
+        // As [`Inner::key`] judges it, which tells the client.
+        if line.key.len() > KEY_BYTES_MAX {
+            return Begun::Usual;
+        }
+        let Some(hit) = self.inner.store.hit(received, line.key) else {
+            return Begun::Resume(Allowed(Key::from(line.key)));
+        };
+        let object = hit.payload;
         head.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
         head.extend_from_slice(object.other_head(headers::lines));
         add_date(received, head);
@@ -349,14 +316,18 @@ impl Service for S3 {
     async fn answer(
         self: &Arc<Self>,
         lane: &Arc<Lane>,
-        request: Request<Incoming>,
+        mut request: Request<Incoming>,
     ) -> Response<ReplyBody> {
+        if let Some(Allowed(key)) = web::resumed::<S3, _>(&mut request) {
+            return self.inner.read_plain(lane, Ok(key), &request).await;
+        }
         if web::is_health(request.uri().path()) {
             return front::health::alive();
         }
         let is_head = request.method() == Method::HEAD;
         if let Some(plain) = shortcut::allowed(&self.inner.keys, &request, SystemTime::now()) {
-            return self.inner.read(lane, &plain, &request).await;
+            let key = self.inner.key(plain.bucket, plain.key);
+            return self.inner.read_plain(lane, key, &request).await;
         }
         let plain = shortcut::allowed_write(&self.inner.keys, &request, SystemTime::now());
         let known = Authenticated::default();
@@ -414,9 +385,6 @@ impl Service for S3 {
     }
 
     fn under_way(&self) -> usize {
-        match &self.inner.behind {
-            Behind::Node(shared) => Service::under_way(&**shared),
-            Behind::Gateway(access) => Service::under_way(&**access),
-        }
+        self.inner.store.under_way()
     }
 }

@@ -15,7 +15,7 @@ use base64::prelude::BASE64_STANDARD as BASE64;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use ground::Key;
-use http::header::{CONTENT_LENGTH, CONTENT_RANGE, HOST, HeaderMap, HeaderName, HeaderValue};
+use http::header::{CONTENT_RANGE, CONTENT_TYPE, HOST};
 use origin::{Attributes, BoxFuture, Chunks, Error, Listed, Metadata, Origin, Whole};
 use s3s::dto::{
     AbortMultipartUploadInput, AbortMultipartUploadOutput, Checksum, CompleteMultipartUploadInput,
@@ -33,10 +33,11 @@ use super::listing::{max_of, time};
 use super::messages::{
     INVALID_PART, MALFORMED_XML, NO_SUCH_UPLOAD, PART_NUMBER, PART_ORDER, TOO_SMALL, error,
 };
-use super::objects::{Sent, Upload, lane_of, plain_write, sent_of};
+use super::objects::{Sent, Upload, lane_of, plain_write};
 use super::tags::Tags;
 use super::{Inner, headers, repeated};
 use crate::drive;
+use device::object::META_PREFIX;
 use wire::body;
 use wire::body::{Arriving, Budget};
 use wire::lane::Lane;
@@ -166,7 +167,7 @@ impl Inner {
         attributes: Attributes,
         body: &mut dyn Chunks,
     ) -> S3Result<Metadata> {
-        let staged = self.behind.origin().stage(key, attributes, body).await;
+        let staged = self.store.origin().stage(key, attributes, body).await;
         let staged = staged.map_err(|error| of_origin(&error))?;
         let metadata = staged.metadata().clone();
         self.asked(staged.commit(None)).await?;
@@ -175,7 +176,7 @@ impl Inner {
 
     /// What an upload will make; `NoSuchUpload` if it is not one of this key.
     async fn begun(&self, upload: &str, bucket: &str, key: &str) -> S3Result<Begun> {
-        let found = self.asked(self.behind.origin().get(&begun_key(upload)?, None)).await?;
+        let found = self.asked(self.store.origin().get(&begun_key(upload)?, None)).await?;
         let mut body = found.ok_or_else(no_such_upload)?.body;
         let mut text = Vec::new();
         while let Some(piece) = body.next().await {
@@ -195,7 +196,7 @@ impl Inner {
         let mut all = Vec::new();
         while all.len() < max {
             let limit = (max - all.len()).min(1000);
-            let listing = self.behind.origin().list(prefix.as_bytes(), Some(&after), limit);
+            let listing = self.store.origin().list(prefix.as_bytes(), Some(&after), limit);
             let page = self.asked(listing).await?;
             let last = page.len() < limit;
             if let Some(one) = page.last() {
@@ -219,14 +220,8 @@ impl Inner {
         self.key(&input.bucket, &input.key)?;
         let mut kept = headers::kept(&request.headers)?;
         headers::keep_tags(&mut kept, &Tags::of_request(&request.headers)?);
-        let pair = |(name, value): (&HeaderName, &HeaderValue)| {
-            (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned())
-        };
-        let begun = Begun {
-            bucket: input.bucket.clone(),
-            key: input.key.clone(),
-            headers: kept.iter().map(pair).collect(),
-        };
+        let begun =
+            Begun { bucket: input.bucket.clone(), key: input.key.clone(), headers: pairs_of(kept) };
         // In the order of time, in which uploads of one key are listed.
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let upload = format!("{:016x}{:016x}", since.as_micros() as u64, rand::random::<u64>());
@@ -253,7 +248,7 @@ impl Inner {
         number: i32,
         body: Box<dyn Chunks>,
     ) -> S3Result<Metadata> {
-        let pace = Pace::of(&self.behind.front().config.serve);
+        let pace = Pace::of(&self.store.front().config.serve);
         let mut paced = body::Upload::new(Arriving::Stream(body), pace, 0, Budget::new(0));
         self.keep(&part_key(upload, number), Attributes::default(), &mut paced).await
     }
@@ -308,26 +303,26 @@ impl Inner {
         let range = input.copy_source_range.as_deref();
         let ends = range.map(copied_range).transpose()?;
         let answer = self.source(&request, &input.copy_source, range).await;
-        let outside = |headers: Option<&HeaderMap>| {
-            let range = headers.and_then(|headers| headers.get(CONTENT_RANGE)?.to_str().ok());
-            let size = range.and_then(|range| range.rsplit('/').next()).unwrap_or("unknown");
+        let outside = |size: &str| {
             let what = format!("Range specified is not valid for source object of size: {size}");
             error(S3ErrorCode::InvalidArgument, what)
         };
         let answer = match answer {
             Err(error) if *error.code() == S3ErrorCode::InvalidRange => {
-                return Err(outside(error.headers()));
+                let range = error.headers().and_then(|it| it.get(CONTENT_RANGE)?.to_str().ok());
+                return Err(outside(
+                    range.and_then(|it| it.rsplit('/').next()).unwrap_or("unknown"),
+                ));
             }
             answer => answer?,
         };
         // A range that ends behind the object would be cut, and is an error at AWS.
-        let length =
-            answer.headers().get(CONTENT_LENGTH).and_then(|it| it.to_str().ok()?.parse().ok());
+        let length = Some(answer.length());
         if ends.is_some_and(|(first, last)| length != (last - first).checked_add(1)) {
-            return Err(outside(Some(answer.headers())));
+            return Err(outside(&answer.version.size.to_string()));
         }
-        let body = match sent_of(answer)? {
-            Sent::Stream(body, _) => body,
+        let body = match answer.sent() {
+            Sent::Stream(body) => body,
             Sent::Whole(bytes) => Box::new(Whole::new(bytes)),
         };
         let metadata = self.keep_part(&input.upload_id, input.part_number, body).await?;
@@ -386,7 +381,7 @@ impl Inner {
         let mark = repeated::mark(&request.input.upload_id, parts);
         let lane = lane_of(&request.extensions)?;
         let host = request.headers.get(HOST).and_then(|host| host.to_str().ok());
-        let encrypted = self.behind.front().config.serve.tls_certificate.is_some();
+        let encrypted = self.store.front().config.serve.tls_certificate.is_some();
         let scheme = if encrypted { "https" } else { "http" };
         let address = host.map(|host| format!("{scheme}://{host}")).unwrap_or_default();
         let location = format!("{address}/{bucket}/{}", crate::list::escaped(key.as_bytes()));
@@ -442,22 +437,22 @@ impl Inner {
             );
             return Err(error(S3ErrorCode::InvalidRequest, what));
         }
-        let mut wanted: HeaderMap = begun.headers.iter().filter_map(header).collect();
-        wanted.extend(headers::conditions(&request.headers, ""));
+        let mut wanted = attributes_of(begun.headers);
+        let conditions = headers::conditions(&request.headers, "")?;
         headers::keep_mark(&mut wanted, mark);
-        let origin = self.behind.origin().clone();
+        let origin = self.store.origin().clone();
         let joined = Joined { origin: origin.clone(), parts, current: None, left };
         let verified = Verified::new(Box::new(joined), stated);
         let verdict = verified.verdict();
-        let body = Sent::Stream(Box::new(verified), left);
-        let written = self.write(lane, key, wanted, body).await;
+        let body = Sent::Stream(Box::new(verified));
+        let written = self.write(lane, key, wanted, conditions, body).await;
         let e_tag = written.map_err(|error| verdict.or(error))?;
         let upload = input.upload_id;
         self.asked(origin.delete(&begun_key(&upload)?)).await?;
         let rest = self.parts(&upload, 0, PARTS_MAX as usize).await?;
         tokio::spawn(async move { remove(&origin, rest).await });
         Ok(CompleteMultipartUploadOutput {
-            e_tag,
+            e_tag: Some(e_tag),
             checksum_crc32: whole.checksum_crc32,
             checksum_crc32c: whole.checksum_crc32c,
             checksum_crc64nvme: whole.checksum_crc64nvme,
@@ -475,7 +470,7 @@ impl Inner {
         let input = request.input;
         self.bucket(&input.bucket)?;
         self.begun(&input.upload_id, &input.bucket, &input.key).await?;
-        let origin = self.behind.origin().clone();
+        let origin = self.store.origin().clone();
         self.asked(origin.delete(&begun_key(&input.upload_id)?)).await?;
         let parts = self.parts(&input.upload_id, 0, PARTS_MAX as usize).await?;
         remove(&origin, parts).await;
@@ -534,9 +529,24 @@ fn sums_of(part: &CompletedPart) -> Checksum {
     }
 }
 
-fn header((name, value): &(String, String)) -> Option<(HeaderName, HeaderValue)> {
-    let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
-    Some((name, HeaderValue::from_bytes(value.as_bytes()).ok()?))
+/// Type and metadata as the description of an upload has them: as headers of HTTP's.
+fn pairs_of(attributes: Attributes) -> Vec<(String, String)> {
+    let content_type = attributes.content_type.map(|text| (CONTENT_TYPE.to_string(), text));
+    let user = attributes.user.into_iter();
+    let user = user.map(|(name, text)| (format!("{META_PREFIX}{name}"), text));
+    content_type.into_iter().chain(user).collect()
+}
+
+/// What [`pairs_of`] has described.
+fn attributes_of(pairs: Vec<(String, String)>) -> Attributes {
+    let mut attributes = Attributes::default();
+    for (name, text) in pairs {
+        match name.strip_prefix(META_PREFIX) {
+            Some(name) => attributes.user.push((name.to_owned(), text)),
+            None => attributes.content_type = Some(text),
+        }
+    }
+    attributes
 }
 
 /// Removes parts. One that stays is only space in the origin.

@@ -1,4 +1,4 @@
-//! Operations on one object: requests of HTTP's form, carried out by the node or gateway behind.
+//! Operations on one object, as requests to the store.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -6,13 +6,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use ground::Key;
+use ground::window::{Operation, Outcome};
 use http::header::{
     CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH,
-    CONTENT_RANGE, CONTENT_TYPE, ETAG, EXPIRES, HeaderMap, HeaderValue, IF_MATCH,
+    CONTENT_RANGE, CONTENT_TYPE, EXPIRES, HeaderMap, HeaderValue,
 };
 use http::{Extensions, Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
-use origin::{BoxFuture, Chunks, Error, Whole};
+use origin::{Attributes, BoxFuture, Chunks, Error, Whole};
 use s3s::dto::{
     Checksum, ChecksumType, CopyObjectInput, CopyObjectOutput, CopyObjectResult, CopySource,
     DeleteObjectInput, DeleteObjectOutput, DeleteObjectsInput, DeleteObjectsOutput, DeletedObject,
@@ -22,18 +23,22 @@ use s3s::dto::{
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result, TrailingHeaders};
 
 use super::checksums::{ALGORITHMS, Checked, Claims, value};
-use super::errors::{of_problem, of_status, unsupported};
+use super::errors::{of_error, unsupported};
 use super::guard::denied;
 use super::keys::Level;
 use super::messages::COPY_TO_ITSELF;
 use super::parameters;
-use super::shortcut::Plain;
 use super::tags::Tags;
 use super::{Inner, Ready, headers};
-use crate::list::escaped;
+use crate::store::{
+    self, DeleteRequest, Found, PutRequest, ReadRequest, Version, WriteTerms, check_attributes,
+};
 use wire::body::{Arriving, ReplyBody};
+use wire::condition::Conditions;
+use wire::headers::OUTCOME;
 use wire::hex::unhex;
 use wire::lane::Lane;
+use wire::range::ByteRange;
 
 /// Objects of a multi-delete that are deleted at a time.
 const DELETES: usize = 16;
@@ -50,41 +55,15 @@ pub enum Sent {
     /// All bytes.
     Whole(Bytes),
     /// Bytes as they come.
-    Stream(Box<dyn Chunks>, u64),
+    Stream(Box<dyn Chunks>),
 }
 
 impl Sent {
-    fn length(&self) -> u64 {
-        match self {
-            Sent::Whole(bytes) => bytes.len() as u64,
-            Sent::Stream(_, length) => *length,
-        }
-    }
-
     fn arriving(self) -> Arriving {
         Arriving::Stream(match self {
             Sent::Whole(bytes) => Box::new(Whole::new(bytes)),
-            Sent::Stream(chunks, _) => chunks,
+            Sent::Stream(chunks) => chunks,
         })
-    }
-}
-
-/// The body of a reply, read here.
-pub struct Replied(Pin<Box<ReplyBody>>, u64);
-
-impl Chunks for Replied {
-    fn next(&mut self) -> BoxFuture<'_, Option<Result<Bytes, Error>>> {
-        Box::pin(async move {
-            let frame = self.0.frame().await?;
-            let piece = frame.map(|frame| frame.into_data().unwrap_or_default());
-            if let Ok(piece) = &piece {
-                self.1 = self.1.saturating_sub(piece.len() as u64);
-            }
-            Some(piece)
-        })
-    }
-    fn bytes_left(&self) -> Option<u64> {
-        Some(self.1)
     }
 }
 
@@ -119,53 +98,125 @@ impl Upload {
     }
 }
 
-pub type Answer = Response<ReplyBody>;
+/// A reply about an object: the object, a part of it, or (304) that the client's copy is current.
+pub struct Answer {
+    pub status: StatusCode,
+    pub version: Version,
+    range: Option<std::ops::Range<u64>>,
+    outcome: Outcome,
+    body: ReplyBody,
+}
+
+impl Answer {
+    /// Its headers, with the object's checksums if they are wanted.
+    fn headers(&self, checksum: bool) -> HeaderMap {
+        let mut headers = headers::reply(&self.version, checksum);
+        headers.insert(OUTCOME.clone(), HeaderValue::from_static(self.outcome.as_str()));
+        if let Some(range) = &self.range {
+            let text = format!("bytes {}-{}/{}", range.start, range.end - 1, self.version.size);
+            headers.extend(HeaderValue::try_from(text).ok().map(|value| (CONTENT_RANGE, value)));
+        }
+        if self.status != StatusCode::NOT_MODIFIED {
+            headers.insert(CONTENT_LENGTH, HeaderValue::from(self.length()));
+        }
+        headers
+    }
+
+    /// The number of bytes that it has, or that of a HEAD would have.
+    pub fn length(&self) -> u64 {
+        self.range.as_ref().map_or(self.version.size, |range| range.end - range.start)
+    }
+
+    /// Its body, to be written again.
+    pub fn sent(self) -> Sent {
+        let length = self.length();
+        Sent::Stream(Box::new(Replied(Box::pin(self.body), length)))
+    }
+
+    /// The version of the object as clients see it.
+    pub fn e_tag(&self) -> ETag {
+        ETag::Strong(headers::etag(&self.version.etag))
+    }
+}
+
+/// The body of a reply, read here.
+pub struct Replied(Pin<Box<ReplyBody>>, u64);
+
+impl Chunks for Replied {
+    fn next(&mut self) -> BoxFuture<'_, Option<Result<Bytes, Error>>> {
+        Box::pin(async move {
+            let frame = self.0.frame().await?;
+            let piece = frame.map(|frame| frame.into_data().unwrap_or_default());
+            if let Ok(piece) = &piece {
+                self.1 = self.1.saturating_sub(piece.len() as u64);
+            }
+            Some(piece)
+        })
+    }
+    fn bytes_left(&self) -> Option<u64> {
+        Some(self.1)
+    }
+}
 
 impl Inner {
-    /// Carries out a request for one object.
+    /// Reads an object, or what is known of it.
     ///
     /// # Errors
     ///
     /// Unless it succeeds, or (304) the client's copy is current.
-    pub async fn ask(
-        &self,
-        lane: &Arc<Lane>,
-        method: Method,
-        key: &Key,
-        headers: HeaderMap,
-        body: Option<Sent>,
-    ) -> S3Result<Answer> {
-        let mut request = Request::new(match body {
-            Some(body) => body.arriving(),
-            None => Sent::Whole(Bytes::new()).arriving(),
-        });
-        let path = format!("/objects/{}", escaped(key));
-        *request.uri_mut() = path.parse().map_err(|_| S3Error::new(S3ErrorCode::InvalidURI))?;
-        *request.method_mut() = method;
-        *request.headers_mut() = headers;
-        match self.behind.object(lane, key.clone(), request).await {
-            Err(problem) => Err(of_problem(&problem)),
-            Ok(answer) if answer.status().is_success() => Ok(answer),
-            Ok(answer) if answer.status() == StatusCode::NOT_MODIFIED => Ok(answer),
-            Ok(answer) => Err(refusal(answer).await),
+    pub async fn read(&self, lane: &Arc<Lane>, read: &ReadRequest) -> S3Result<Answer> {
+        let operation = if read.is_head { Operation::Head } else { Operation::Get };
+        let mut record = lane.received(operation, &read.key);
+        let found = self.store.get(read, &mut record).await;
+        let outcome = record.outcome;
+        match found {
+            Ok(Found { version, range, body, .. }) => {
+                let status = match range {
+                    Some(_) => StatusCode::PARTIAL_CONTENT,
+                    None => StatusCode::OK,
+                };
+                Ok(Answer { status, version, range, outcome, body: body.into_reply(record) })
+            }
+            Err(store::Error::NotModified(version)) => {
+                let (status, body) = (StatusCode::NOT_MODIFIED, ReplyBody::empty(Some(record)));
+                Ok(Answer { status, version, range: None, outcome, body })
+            }
+            Err(error) => Err(of_error(&error)),
         }
+    }
+
+    /// What is known of an object.
+    ///
+    /// # Errors
+    ///
+    /// As [`Inner::read`].
+    pub async fn look(&self, lane: &Arc<Lane>, key: &Key) -> S3Result<Answer> {
+        self.read(lane, &ReadRequest::head(key.clone())).await
     }
 
     /// Writes an object; returns its etag as clients see it.
     ///
     /// # Errors
     ///
-    /// As [`Inner::ask`].
+    /// Whatever keeps it from being written.
     pub async fn write(
         &self,
         lane: &Arc<Lane>,
         key: &Key,
-        mut headers: HeaderMap,
+        mut attributes: Attributes,
+        conditions: Conditions,
         body: Sent,
-    ) -> S3Result<Option<ETag>> {
-        headers.insert(CONTENT_LENGTH, HeaderValue::from(body.length()));
-        let answer = self.ask(lane, Method::PUT, key, headers, Some(body)).await?;
-        Ok(etag_of(answer.headers()))
+    ) -> S3Result<ETag> {
+        // As they are hashed into the version.
+        attributes.user.sort();
+        check_attributes(&attributes).map_err(|error| of_error(&error))?;
+        let mut record = lane.received(Operation::Put, key);
+        let (key, body) = (key.clone(), body.arriving());
+        let terms = WriteTerms { conditions, ..WriteTerms::default() };
+        let put = PutRequest { key, attributes, body, sha256: None, terms };
+        let written = self.store.put(put, &mut record).await;
+        let etag = written.map_err(|error| of_error(&error))?;
+        Ok(ETag::Strong(headers::etag(&etag)))
     }
 
     /// Whether the client that made a request may read a bucket.
@@ -179,7 +230,7 @@ impl Inner {
     ///
     /// # Errors
     ///
-    /// `AccessDenied` if the client may not read it, and as [`Inner::ask`].
+    /// `AccessDenied` if the client may not read it, and as [`Inner::read`].
     pub async fn source<T>(
         &self,
         request: &S3Request<T>,
@@ -195,16 +246,11 @@ impl Inner {
         }
         let key = self.key(bucket, key)?;
         let lane = lane_of(&request.extensions)?;
-        let mut wanted = headers::conditions(&request.headers, "x-amz-copy-source-");
+        let mut read = headers::read(key, &request.headers, "x-amz-copy-source-")?;
         // Only UploadPartCopy has a range, which is the argument; CopyObject copies the whole object.
-        wanted.remove(http::header::RANGE);
-        if let Some(range) = range {
-            let value = HeaderValue::from_str(range);
-            let value = value.map_err(|_| S3Error::new(S3ErrorCode::InvalidArgument))?;
-            wanted.insert(http::header::RANGE, value);
-        }
-        let answer = self.ask(&lane, Method::GET, &key, wanted, None).await?;
-        if answer.status() == StatusCode::NOT_MODIFIED {
+        read.range = range.and_then(ByteRange::parse);
+        let answer = self.read(&lane, &read).await?;
+        if answer.status == StatusCode::NOT_MODIFIED {
             return Err(S3Error::new(S3ErrorCode::PreconditionFailed));
         }
         Ok(answer)
@@ -224,13 +270,12 @@ impl Inner {
         }
         let key = self.key(&input.bucket, &input.key)?;
         let lane = lane_of(&request.extensions)?;
-        let wanted = headers::conditions(&request.headers, "");
-        let mut answer = self.ask(&lane, Method::GET, &key, wanted, None).await?;
-        let whole = answer.status() == StatusCode::OK;
+        let mut answer = self.read(&lane, &headers::read(key, &request.headers, "")?).await?;
+        let whole = answer.status == StatusCode::OK;
         let checksum = whole && input.checksum_mode.is_some();
-        let mut given = headers::reply(answer.headers(), checksum);
+        let mut given = answer.headers(checksum);
         if input.part_number.is_some() {
-            parameters::as_part(&mut answer, &mut given);
+            parameters::as_part(&mut answer.status, answer.version.size, &mut given);
         }
         for (overridden, name) in [
             (input.response_content_type.is_some(), CONTENT_TYPE),
@@ -248,28 +293,29 @@ impl Inner {
     }
 
     /// Answers a plain read that is allowed.
-    pub(super) async fn read<B>(
+    pub(super) async fn read_plain<B>(
         &self,
         lane: &Arc<Lane>,
-        plain: &Plain<'_>,
+        key: S3Result<Key>,
         request: &Request<B>,
-    ) -> Answer {
+    ) -> Response<ReplyBody> {
         let given = request.headers();
+        let is_head = request.method() == Method::HEAD;
         let answered = async {
-            let key = self.key(plain.bucket, plain.key)?;
-            let wanted = headers::conditions(given, "");
-            self.ask(lane, request.method().clone(), &key, wanted, None).await
+            let read = headers::read(key?, given, "")?;
+            self.read(lane, &ReadRequest { is_head, ..read }).await
         };
         match answered.await {
-            Ok(mut answer) => {
-                let whole = answer.status() == StatusCode::OK;
-                let checksum = whole && given.contains_key("x-amz-checksum-mode");
-                *answer.headers_mut() = headers::reply(answer.headers(), checksum);
-                answer
+            Ok(answer) => {
+                let whole = answer.status == StatusCode::OK;
+                let headers = answer.headers(whole && given.contains_key("x-amz-checksum-mode"));
+                let mut response = Response::new(answer.body);
+                (*response.status_mut(), *response.headers_mut()) = (answer.status, headers);
+                response
             }
             Err(error) => {
                 let mut response = super::response_of(error.to_http_response().unwrap_or_default());
-                if request.method() == Method::HEAD {
+                if is_head {
                     *response.body_mut() = ReplyBody::empty(None);
                 }
                 response
@@ -287,11 +333,11 @@ impl Inner {
         parameters::part(input.part_number)?;
         let key = self.key(&input.bucket, &input.key)?;
         let lane = lane_of(&request.extensions)?;
-        let wanted = headers::conditions(&request.headers, "");
-        let mut answer = self.ask(&lane, Method::HEAD, &key, wanted, None).await?;
-        let mut given = headers::reply(answer.headers(), input.checksum_mode.is_some());
+        let read = headers::read(key, &request.headers, "")?;
+        let mut answer = self.read(&lane, &ReadRequest { is_head: true, ..read }).await?;
+        let mut given = answer.headers(input.checksum_mode.is_some());
         if input.part_number.is_some() {
-            parameters::as_part(&mut answer, &mut given);
+            parameters::as_part(&mut answer.status, answer.version.size, &mut given);
         }
         given.extend(parameters::overrides(request.uri.query()));
         Ok(respond(HeadObjectOutput::default(), answer, given))
@@ -324,20 +370,19 @@ impl Inner {
         let conditions = headers::write_conditions(&request.headers)?;
         let answer = self.source(&request, &input.copy_source, None).await?;
         // The bytes stay the same, and with them the checksums.
-        let checksum = headers::checksums(answer.headers());
+        let checksum = headers::checksums(&answer.version.attributes);
         let mut wanted = match replaces {
             true => headers::kept(&request.headers)?,
-            false => headers::of_copy(answer.headers()),
+            false => headers::of_copy(&answer.version.attributes),
         };
         if replaces {
             headers::keep_checksum(&mut wanted, &checksum);
         }
-        let tags = tags.unwrap_or_else(|| Tags::of_object(answer.headers()));
+        let tags = tags.unwrap_or_else(|| Tags::of_object(&answer.version.attributes));
         headers::keep_tags(&mut wanted, &tags);
-        wanted.extend(conditions);
-        let e_tag = self.write(&lane, &key, wanted, sent_of(answer)?).await?;
+        let e_tag = self.write(&lane, &key, wanted, conditions, answer.sent()).await?;
         let result = CopyObjectResult {
-            e_tag,
+            e_tag: Some(e_tag),
             last_modified: Some(Timestamp::from(std::time::SystemTime::now())),
             checksum_type: type_of(&checksum),
             checksum_crc32: checksum.checksum_crc32,
@@ -352,10 +397,12 @@ impl Inner {
         }))
     }
 
-    async fn remove(&self, lane: &Arc<Lane>, key: &Key, wanted: HeaderMap) -> S3Result<()> {
-        match self.ask(lane, Method::DELETE, key, wanted, None).await {
-            Err(error) if *error.code() != S3ErrorCode::NoSuchKey => Err(error),
-            _ => Ok(()),
+    async fn remove(&self, lane: &Arc<Lane>, key: Key, conditions: Conditions) -> S3Result<()> {
+        let mut record = lane.received(Operation::Delete, &key);
+        let terms = WriteTerms { conditions, ..WriteTerms::default() };
+        match self.store.delete(DeleteRequest { key, terms }, &mut record).await {
+            Ok(_) | Err(store::Error::NotFound) => Ok(()),
+            Err(error) => Err(of_error(&error)),
         }
     }
 
@@ -367,7 +414,7 @@ impl Inner {
         only_version(input.version_id.as_deref())?;
         let key = self.key(&input.bucket, &input.key)?;
         let lane = lane_of(&request.extensions)?;
-        self.remove(&lane, &key, headers::conditions(&request.headers, "")).await?;
+        self.remove(&lane, key, headers::conditions(&request.headers, "")?).await?;
         Ok(S3Response::new(DeleteObjectOutput::default()))
     }
 
@@ -390,14 +437,9 @@ impl Inner {
                 let conditions = object.size.is_some() || object.last_modified_time.is_some();
                 unsupported(conditions, "a condition on size or time")?;
                 let key = self.key(bucket, &object.key)?;
-                let mut wanted = HeaderMap::new();
-                if let Some(etag) = &object.e_tag {
-                    let ours = format!("\"{}\"", headers::our_etag(etag.value()));
-                    let ours = HeaderValue::from_str(&ours);
-                    let ours = ours.map_err(|_| S3Error::new(S3ErrorCode::InvalidArgument))?;
-                    wanted.insert(IF_MATCH, ours);
-                }
-                self.remove(lane, &key, wanted).await
+                let etag = object.e_tag.as_ref().map(|etag| headers::our_etag(etag.value()));
+                let conditions = etag.map(Conditions::is_version).unwrap_or_default();
+                self.remove(lane, key, conditions).await
             };
             let removed: S3Result<()> = removed.await;
             (object.key, removed)
@@ -431,20 +473,6 @@ impl Inner {
     }
 }
 
-/// The body of an answer, to be written again.
-pub fn sent_of(answer: Answer) -> S3Result<Sent> {
-    let length = answer.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
-    let length = length.and_then(|text| text.parse().ok());
-    let length = length.ok_or_else(|| S3Error::new(S3ErrorCode::InternalError))?;
-    Ok(Sent::Stream(Box::new(Replied(Box::pin(answer.into_body()), length)), length))
-}
-
-/// The etag of a reply as clients see it.
-pub fn etag_of(given: &HeaderMap) -> Option<ETag> {
-    let text = given.get(ETAG)?.to_str().ok()?.trim_matches('"');
-    Some(ETag::Strong(headers::etag(text)))
-}
-
 /// The type of checksums that are kept: they are of all bytes.
 pub fn type_of(checksum: &Checksum) -> Option<ChecksumType> {
     let there = ALGORITHMS.iter().any(|of| value(checksum, of).is_some());
@@ -464,27 +492,9 @@ fn is_replaced(what: &str, directive: Option<&str>) -> S3Result<bool> {
 }
 
 fn respond<T>(output: T, answer: Answer, given: HeaderMap) -> S3Response<T> {
-    let status = answer.status();
     let mut response = S3Response::with_headers(output, given);
-    response.extensions.insert(Ready::new(status, answer.into_body()));
+    response.extensions.insert(Ready::new(answer.status, answer.body));
     response
-}
-
-/// The error of a reply that is a refusal.
-async fn refusal(answer: Answer) -> S3Error {
-    let status = answer.status();
-    let range = answer.headers().get(CONTENT_RANGE).cloned();
-    let body = answer.into_body().collect().await;
-    let bytes = body.map(|body| body.to_bytes()).unwrap_or_default();
-    let value: Option<serde_json::Value> = serde_json::from_slice(&bytes).ok();
-    let text = value.as_ref().and_then(|value| value.get("error")?.as_str());
-    let text = text.unwrap_or(status.canonical_reason().unwrap_or("refused"));
-    let mut error = of_status(status, text.to_owned());
-    if let Some(range) = range {
-        // The size of an object that the range lies outside of.
-        error.set_headers(HeaderMap::from_iter([(CONTENT_RANGE, range)]));
-    }
-    error
 }
 
 /// Refuses versions: there are none.

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use ground::Key;
-use http::header::{CONTENT_LENGTH, ETAG, HeaderMap, HeaderName, HeaderValue, IF_MATCH};
-use http::{Method, Request, Response};
+use http::header::{CONTENT_LENGTH, ETAG, HeaderMap, HeaderName, HeaderValue};
+use http::{Request, Response};
 use hyper::body::Incoming;
 use s3s::dto::{Checksum, ETag, PutObjectInput, PutObjectOutput, StreamingBlob};
 use s3s::{S3ErrorCode, S3Request, S3Response, S3Result};
 
 use super::checksums::{ALGORITHMS, value};
 use super::errors::unsupported;
-use super::objects::{Answer, Sent, Upload, lane_of, plain_write, type_of};
+use super::objects::{Sent, Upload, lane_of, plain_write, type_of};
 use super::tags::Tags;
 use super::{Inner, asked, headers, response_of};
 use wire::body::ReplyBody;
@@ -50,7 +50,7 @@ impl Inner {
         };
         let (e_tag, checksum) = self.put_object(&lane, &key, &request.headers, upload).await?;
         Ok(S3Response::new(PutObjectOutput {
-            e_tag,
+            e_tag: Some(e_tag),
             checksum_type: type_of(&checksum),
             checksum_crc32: checksum.checksum_crc32,
             checksum_crc32c: checksum.checksum_crc32c,
@@ -68,11 +68,11 @@ impl Inner {
         key: &Key,
         given: &HeaderMap,
         upload: Upload,
-    ) -> S3Result<(Option<ETag>, Checksum)> {
+    ) -> S3Result<(ETag, Checksum)> {
         let mut wanted = headers::kept(given)?;
         headers::keep_tags(&mut wanted, &Tags::of_request(given)?);
-        wanted.extend(headers::write_conditions(given)?);
-        let replaces = wanted.contains_key(IF_MATCH);
+        let conditions = headers::write_conditions(given)?;
+        let replaces = conditions.has_if_match();
         let in_headers = upload.checksum.clone();
         let (checked, length) = upload.checked(given)?;
         let verdict = checked.verdict();
@@ -81,19 +81,19 @@ impl Inner {
         let share = Some(length).filter(|length| follows && *length <= GATHERED_BYTES_MAX);
         let share = share.and_then(|length| self.uploads.take(length));
         let body = if share.is_some() {
-            let bytes = checked.gather(Pace::of(&self.behind.front().config.serve)).await?;
+            let bytes = checked.gather(Pace::of(&self.store.front().config.serve)).await?;
             headers::keep_checksum(&mut wanted, &verdict.checksum());
             Sent::Whole(bytes)
         } else {
             headers::keep_checksum(&mut wanted, &in_headers);
-            Sent::Stream(Box::new(checked), length)
+            Sent::Stream(Box::new(checked))
         };
-        let written = self.write(lane, key, wanted, body).await;
+        let written = self.write(lane, key, wanted, conditions, body).await;
         drop(share);
         let e_tag = match written.map_err(|error| verdict.or(error)) {
             Err(error) if replaces && *error.code() == S3ErrorCode::PreconditionFailed => {
                 // What is not there is told by another error.
-                self.ask(lane, Method::HEAD, key, HeaderMap::new(), None).await?;
+                self.look(lane, key).await?;
                 return Err(error);
             }
             e_tag => e_tag?,
@@ -108,7 +108,7 @@ impl Inner {
         key: S3Result<Key>,
         id: &str,
         request: Request<Incoming>,
-    ) -> Answer {
+    ) -> Response<ReplyBody> {
         let (parts, body) = request.into_parts();
         let given = parts.headers;
         let text = |name: &str| given.get(name)?.to_str().ok().map(str::to_owned);
@@ -129,18 +129,18 @@ impl Inner {
             self.put_object(lane, &key, &given, upload).await
         };
         match answered.await {
-            Ok((e_tag, checksum)) => written(e_tag.as_ref(), &checksum),
+            Ok((e_tag, checksum)) => written(&e_tag, &checksum),
             Err(error) => response_of(error.to_http_response().unwrap_or_default()),
         }
     }
 }
 
 /// The reply to a write.
-fn written(e_tag: Option<&ETag>, checksum: &Checksum) -> Answer {
+fn written(e_tag: &ETag, checksum: &Checksum) -> Response<ReplyBody> {
     let mut response = Response::new(ReplyBody::empty(None));
     let headers = response.headers_mut();
     headers.insert(CONTENT_LENGTH, HeaderValue::from(0));
-    headers.extend(e_tag.and_then(|etag| Some((ETAG, etag.to_http_header().ok()?))));
+    headers.extend(e_tag.to_http_header().ok().map(|value| (ETAG, value)));
     for algorithm in ALGORITHMS {
         let name = HeaderName::try_from(format!("x-amz-checksum-{algorithm}"));
         let value = value(checksum, algorithm).and_then(|value| HeaderValue::try_from(value).ok());

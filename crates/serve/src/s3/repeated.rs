@@ -7,11 +7,10 @@
 use std::sync::Arc;
 
 use ground::Key;
-use http::{HeaderMap, Method};
 use ring::digest;
 use s3s::dto::{CompletedPart, ETag};
 
-use super::{Inner, headers, objects};
+use super::{Inner, headers};
 use wire::lane::Lane;
 
 /// The hash of an upload and of the parts that a client names, in hexadecimal.
@@ -30,9 +29,9 @@ pub fn mark(upload: &str, parts: &[CompletedPart]) -> String {
 impl Inner {
     /// The etag of an object, if the upload and the parts with this mark made it.
     pub(super) async fn made_by(&self, lane: &Arc<Lane>, key: &Key, mark: &str) -> Option<ETag> {
-        let answer = self.ask(lane, Method::HEAD, key, HeaderMap::new(), None).await.ok()?;
-        let made = headers::mark(answer.headers())? == mark;
-        objects::etag_of(answer.headers()).filter(|_| made)
+        let answer = self.look(lane, key).await.ok()?;
+        let made = headers::mark(&answer.version.attributes)? == mark;
+        made.then(|| answer.e_tag())
     }
 }
 

@@ -8,8 +8,8 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use ground::Key;
-use http::Method;
-use http::header::{ETAG, HeaderMap, HeaderValue, IF_MATCH};
+use http::header::HeaderMap;
+use origin::Attributes;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use s3s::dto::{
     DeleteObjectTaggingInput, DeleteObjectTaggingOutput, GetObjectTaggingInput,
@@ -18,8 +18,10 @@ use s3s::dto::{
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
 use super::messages::{MALFORMED_XML, TAGGING_ENCODED, error};
-use super::objects::{lane_of, only_version, sent_of};
+use super::objects::{lane_of, only_version};
 use super::{Inner, headers};
+use crate::store::ReadRequest;
+use wire::condition::Conditions;
 use wire::lane::Lane;
 
 /// The most tags of an object.
@@ -140,19 +142,19 @@ impl Tags {
     }
 
     /// The tags that are kept with an object. What is not readable as tags was not written as such, and is left out.
-    pub fn of_object(from: &HeaderMap) -> Tags {
-        headers::tagging(from).and_then(|text| Tags::of_text(text).ok()).unwrap_or_default()
+    pub fn of_object(attributes: &Attributes) -> Tags {
+        headers::tagging(attributes).and_then(|text| Tags::of_text(text).ok()).unwrap_or_default()
     }
 
     /// The text as which they are kept; `None` without tags.
-    pub fn text(&self) -> Option<HeaderValue> {
+    pub fn text(&self) -> Option<String> {
         let mut text = String::new();
         for (at, (key, value)) in self.0.iter().enumerate() {
             let encoded = |text| utf8_percent_encode(text, ESCAPED);
             let before = if at == 0 { "" } else { "&" };
             let _ = write!(text, "{before}{}={}", encoded(key), encoded(value));
         }
-        HeaderValue::try_from(text.replace(' ', "+")).ok().filter(|text| !text.is_empty())
+        Some(text.replace(' ', "+")).filter(|text| !text.is_empty())
     }
 
     /// How many tags a text has that was made by [`Tags::text`].
@@ -175,8 +177,8 @@ impl Inner {
         only_version(input.version_id.as_deref())?;
         let key = self.key(&input.bucket, &input.key)?;
         let lane = lane_of(&request.extensions)?;
-        let answer = self.ask(&lane, Method::HEAD, &key, HeaderMap::new(), None).await?;
-        let tag_set = Tags::of_object(answer.headers()).into_set();
+        let answer = self.look(&lane, &key).await?;
+        let tag_set = Tags::of_object(&answer.version.attributes).into_set();
         Ok(S3Response::new(GetObjectTaggingOutput { tag_set, version_id: None }))
     }
 
@@ -206,16 +208,14 @@ impl Inner {
     /// Gives an object other tags: writes it again with its bytes and the rest of its metadata.
     async fn replace_tags(&self, lane: &Arc<Lane>, key: &Key, tags: &Tags) -> S3Result<()> {
         for _ in 0..ATTEMPTS {
-            let answer = self.ask(lane, Method::GET, key, HeaderMap::new(), None).await?;
-            let now = answer.headers();
-            if Tags::of_object(now) == *tags {
+            let answer = self.read(lane, &ReadRequest::whole(key.clone())).await?;
+            let mut wanted = answer.version.attributes.clone();
+            if Tags::of_object(&wanted) == *tags {
                 return Ok(());
             }
-            let mut wanted = headers::metadata_of(now);
             headers::keep_tags(&mut wanted, tags);
-            let etag = now.get(ETAG).ok_or_else(|| S3Error::new(S3ErrorCode::InternalError))?;
-            wanted.insert(IF_MATCH, etag.clone());
-            match self.write(lane, key, wanted, sent_of(answer)?).await {
+            let unchanged = Conditions::is_version(&answer.version.etag);
+            match self.write(lane, key, wanted, unchanged, answer.sent()).await {
                 // Another write came between.
                 Err(error) if *error.code() == S3ErrorCode::PreconditionFailed => {}
                 written => return written.map(|_| ()),
@@ -302,7 +302,7 @@ mod tests {
             let tags = Tags(set.into_iter().collect());
             let text = tags.text();
             prop_assert_eq!(text.is_none(), tags.0.is_empty());
-            let text = text.as_ref().map_or("", |text| text.to_str().unwrap());
+            let text = text.as_deref().unwrap_or_default();
             prop_assert_eq!(Tags::count(text), tags.0.len());
             prop_assert_eq!(Tags::of_text(text).unwrap(), tags);
         }

@@ -99,7 +99,7 @@ impl Inner {
         let mut page = Page { prefix: &prefix, delimiter: &delimiter, after, max, found };
         let mut position: Option<Vec<u8>> = None;
         loop {
-            let listing = self.behind.origin().list(BEGUN.as_bytes(), position.as_deref(), PAGE);
+            let listing = self.store.origin().list(BEGUN.as_bytes(), position.as_deref(), PAGE);
             let listed = self.asked(listing).await?;
             let uploads = listed.iter().filter_map(Begun::of);
             uploads.filter(|one| one.bucket == input.bucket).for_each(|one| page.add(one));

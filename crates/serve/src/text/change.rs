@@ -3,15 +3,12 @@
 
 use std::borrow::Cow;
 
-use engine::node::Event;
-use ground::window::Operation;
+use ground::Key;
 use memcached::{Request, Verb};
-use record::clock;
 
-use super::store::{self, Mode, Stored};
-use super::{END, Session, Then, To};
-use device::object::Object;
-use wire::problem::Problem;
+use super::values::{self, Mode, NewValue, Stored};
+use super::{END, Session, Then, To, Value};
+use crate::store::{Error, Freshness, ReadRequest};
 
 /// How often a change begins again: so many others would have to change the value meanwhile.
 const ATTEMPTS: u32 = 1000;
@@ -29,51 +26,61 @@ enum Change<'a> {
 /// The longest value that is taken for a number.
 const NUMBER_BYTES_MAX: usize = 20;
 
-/// What became of it: the value that was read, and the refusal if there was one.
-type Changed = Option<(Object, Option<&'static [u8]>)>;
+/// What became of a change.
+struct Changed {
+    /// The value that was read.
+    old: Value,
+    /// The refusal, if there was one.
+    refused: Option<&'static [u8]>,
+}
 
 impl Session {
     /// Changes a value; `None` if there is none.
     async fn change<'a>(
         &self,
         key: &[u8],
-        to: impl Fn(&Object) -> Change<'a>,
-    ) -> Result<Changed, Problem> {
-        for _ in 0..ATTEMPTS {
-            let Some(object) = self.read(key, Operation::Get).await? else { return Ok(None) };
-            let metadata = object.metadata();
-            let (flags, expires) = (store::flags(metadata), store::expires(metadata).unwrap_or(0));
-            let mode = Mode::Cas(store::cas_of(&metadata.etag));
-            let stored = match to(&object) {
-                Change::Refused(line) => return Ok(Some((object, Some(line)))),
-                Change::Value(value) => self.write(key, &value, flags, expires, mode).await?,
+        to: impl Fn(&Value) -> Change<'a>,
+    ) -> Result<Option<Changed>, Error> {
+        let mut read = ReadRequest::whole(Key::from(key));
+        for attempt in 0..ATTEMPTS {
+            // What is held may be behind what others have written to the origin, and would be compared in vain.
+            if attempt > 1 {
+                read.freshness = Freshness::Origin;
+            }
+            let Some(old) = self.read(&read).await? else { return Ok(None) };
+            let (flags, expires) =
+                (values::flags(&old.version), values::expires(&old.version).unwrap_or(0));
+            let mode = Mode::Cas(values::cas_of(&old.version.etag));
+            let new = match to(&old) {
+                Change::Refused(line) => return Ok(Some(Changed { old, refused: Some(line) })),
+                Change::Value(bytes) => NewValue { bytes, flags, exptime: expires },
                 Change::Expiry(exptime) => {
-                    self.write(key, object.body(), flags, exptime, mode).await?
+                    NewValue { bytes: Cow::Borrowed(&old.bytes), flags, exptime }
                 }
             };
-            match stored {
-                Stored::Yes(_) => return Ok(Some((object, None))),
+            match self.write(key, &new, mode).await? {
+                Stored::Yes(_) => return Ok(Some(Changed { old, refused: None })),
                 Stored::NotFound => return Ok(None),
                 Stored::No | Stored::Exists => {}
             }
         }
-        Err(crate::objects::busy("writes"))
+        Err(Error::busy("writes"))
     }
 
-    fn tell(&mut self, changed: Result<Changed, Problem>, done: &[u8], none: &[u8]) {
-        let line = match &changed {
-            Ok(Some((_, refused))) => refused.unwrap_or(done),
+    fn tell(&mut self, changed: &Result<Option<Changed>, Error>, done: &[u8], none: &[u8]) {
+        let line = match changed {
+            Ok(Some(changed)) => changed.refused.unwrap_or(done),
             Ok(None) => none,
-            Err(problem) => return self.fail(problem),
+            Err(error) => return self.fail(error),
         };
         self.out.extend_from_slice(line);
     }
 
     /// `append`, `prepend`: the flags and the expiry of the request do not count.
     pub(super) async fn join(&mut self, request: &Request<'_>) {
-        let max = self.shared.config.memcached.value_bytes_max.0 as usize;
-        let change = |object: &Object| {
-            let (old, more): (&[u8], &[u8]) = (object.body(), request.value());
+        let max = self.store.front().config.memcached.value_bytes_max.0 as usize;
+        let change = |value: &Value| {
+            let (old, more): (&[u8], &[u8]) = (&value.bytes, request.value());
             if old.len() + more.len() > max {
                 return Change::Refused(b"SERVER_ERROR object too large for cache\r\n");
             }
@@ -81,25 +88,25 @@ impl Session {
             Change::Value(parts.concat().into())
         };
         let changed = self.change(request.key(), change).await;
-        self.tell(changed, b"STORED\r\n", b"NOT_STORED\r\n");
+        self.tell(&changed, b"STORED\r\n", b"NOT_STORED\r\n");
     }
 
     /// `incr`, `decr`.
     pub(super) async fn count(&mut self, request: &Request<'_>) {
         let delta = number(request.arguments()).unwrap_or(0);
-        let next = |object: &Object| {
+        let next = |value: &Value| {
             // As memcached: what is longer is no number, whatever blanks are behind it.
-            let text = Some(object.body()).filter(|text| text.len() <= NUMBER_BYTES_MAX)?;
+            let text = Some(&value.bytes[..]).filter(|text| text.len() <= NUMBER_BYTES_MAX)?;
             let old = number(text.trim_ascii_end())?;
             Some(match request.verb {
                 Verb::Incr => old.wrapping_add(delta),
                 _ => old.saturating_sub(delta),
             })
         };
-        let change = |object: &Object| match next(object) {
+        let change = |value: &Value| match next(value) {
             // As memcached: a number that became shorter keeps its length.
             Some(number) => {
-                let width = object.body().len();
+                let width = value.bytes.len();
                 Change::Value(format!("{number:<width$}").into_bytes().into())
             }
             None => {
@@ -107,16 +114,17 @@ impl Session {
             }
         };
         let changed = self.change(request.key(), change).await;
-        let number = changed.as_ref().ok().and_then(Option::as_ref).and_then(|(old, _)| next(old));
+        let old = changed.as_ref().ok().and_then(Option::as_ref).map(|changed| &changed.old);
+        let number = old.and_then(next);
         let line = number.map(|number| format!("{number}\r\n")).unwrap_or_default();
-        self.tell(changed, line.as_bytes(), b"NOT_FOUND\r\n");
+        self.tell(&changed, line.as_bytes(), b"NOT_FOUND\r\n");
     }
 
     /// `touch KEY EXPTIME`.
     pub(super) async fn touch(&mut self, request: &Request<'_>) {
         let exptime = exptime(request);
         let changed = self.change(request.key(), |_| Change::Expiry(exptime)).await;
-        self.tell(changed, b"TOUCHED\r\n", b"NOT_FOUND\r\n");
+        self.tell(&changed, b"TOUCHED\r\n", b"NOT_FOUND\r\n");
     }
 
     /// `gat EXPTIME KEY*`, `gats EXPTIME KEY*`.
@@ -126,17 +134,18 @@ impl Session {
             let changed = match self.change(key, |_| Change::Expiry(exptime)).await {
                 Ok(None) => continue,
                 // With the number that the value has now.
-                Ok(Some((old, _))) if request.verb == Verb::Gats => {
-                    self.read(key, Operation::Get).await.map(|new| new.unwrap_or(old))
+                Ok(Some(Changed { old, .. })) if request.verb == Verb::Gats => {
+                    let new = self.read(&ReadRequest::whole(Key::from(key))).await;
+                    new.map(|new| new.unwrap_or(old))
                 }
-                Ok(Some((old, _))) => Ok(old),
-                Err(problem) => Err(problem),
+                Ok(Some(Changed { old, .. })) => Ok(old),
+                Err(error) => Err(error),
             };
             match changed {
-                Ok(object) => self.put_value(key, &object, request.verb == Verb::Gats),
-                Err(problem) => {
+                Ok(value) => self.put_value(key, &value, request.verb == Verb::Gats),
+                Err(error) => {
                     self.out.truncate(start);
-                    self.fail(&problem);
+                    self.fail(&error);
                     return Then::GoOn;
                 }
             }
@@ -148,15 +157,20 @@ impl Session {
         Then::GoOn
     }
 
-    /// `flush_all`: drops the node's copies. A cache is empty then; what is in the origin remains.
+    /// `flush_all`: drops a node's copies. A cache is empty then; what is in the origin remains.
     pub(super) fn flush(&mut self, request: &Request<'_>) {
         let delay = std::str::from_utf8(request.arguments().trim_ascii()).unwrap_or_default();
         if !matches!(delay, "" | "0") {
             let line = b"CLIENT_ERROR a Concertina node has no delayed flush_all\r\n";
             return self.out.extend_from_slice(line);
         }
-        self.shared.drive.tell(clock::now(), Event::Clear);
-        self.out.extend_from_slice(b"OK\r\n");
+        match self.store.clear() {
+            Ok(()) => self.out.extend_from_slice(b"OK\r\n"),
+            Err(error) => {
+                let line = format!("CLIENT_ERROR {}\r\n", error.text());
+                self.out.extend_from_slice(line.as_bytes());
+            }
+        }
     }
 }
 

@@ -2,11 +2,12 @@
 
 use std::borrow::Cow;
 
-use ground::window::Operation;
+use ground::Key;
 use memcached::Request;
 
-use super::store::{Mode, Stored, cas_of, expires, flags};
+use super::values::{Mode, NewValue, Stored, cas_of, expires, flags};
 use super::{Session, unix_s};
+use crate::store::ReadRequest;
 
 const BAD_FLAG: &[u8] = b"CLIENT_ERROR a Concertina node does not have this flag\r\n";
 const BAD_TOKEN: &[u8] = b"CLIENT_ERROR bad token in command line format\r\n";
@@ -58,12 +59,12 @@ impl Session {
         if request.flags().any(|flag| !b"bcfkOqstv".contains(&flag[0])) {
             return self.out.extend_from_slice(BAD_FLAG);
         }
-        let object = match self.read(&plain(request), Operation::Get).await {
-            Ok(Some(object)) => object,
+        let value = match self.read(&ReadRequest::whole(Key::from(&*plain(request)))).await {
+            Ok(Some(value)) => value,
             Ok(None) => return self.out.extend_from_slice(b"EN\r\n"),
-            Err(problem) => return self.fail(&problem),
+            Err(error) => return self.fail(&error),
         };
-        let (metadata, size) = (object.metadata(), object.body().len());
+        let (metadata, size) = (&value.version, value.bytes.len());
         let with_value = request.has_any_flag(b"v");
         let head = if with_value { format!("VA {size}") } else { "HD".to_owned() };
         self.out.extend_from_slice(head.as_bytes());
@@ -89,7 +90,7 @@ impl Session {
         }
         self.out.extend_from_slice(b"\r\n");
         if with_value {
-            self.out.extend_from_slice(object.body());
+            self.out.extend_from_slice(&value.bytes);
             self.out.extend_from_slice(b"\r\n");
         }
     }
@@ -131,12 +132,13 @@ impl Session {
         if let Some(number) = cas {
             mode = Mode::Cas(number);
         }
-        match self.write(&plain(request), request.value(), flags, exptime, mode).await {
+        let value = NewValue { bytes: request.value().into(), flags, exptime };
+        match self.write(&plain(request), &value, mode).await {
             Ok(Stored::Yes(cas)) => self.put_code(b"HD", request, Some(cas)),
             Ok(Stored::No) => self.put_code(b"NS", request, None),
             Ok(Stored::Exists) => self.put_code(b"EX", request, None),
             Ok(Stored::NotFound) => self.put_code(b"NF", request, None),
-            Err(problem) => self.fail(&problem),
+            Err(error) => self.fail(&error),
         }
     }
 
@@ -148,7 +150,7 @@ impl Session {
         match self.remove(&plain(request)).await {
             Ok(true) => self.put_code(b"HD", request, None),
             Ok(false) => self.put_code(b"NF", request, None),
-            Err(problem) => self.fail(&problem),
+            Err(error) => self.fail(&error),
         }
     }
 }

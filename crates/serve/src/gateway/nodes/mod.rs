@@ -23,14 +23,13 @@ use super::upload::Source;
 use super::verify;
 use crate::cluster::{Roll, ask_headers, fingerprint};
 use crate::identity::header_line;
-use crate::objects::origin_problem;
+use crate::store;
 use configuration::Config;
 use membership::Membership;
 use peer::{Fault, Kept, Limits, Outgoing, RequestHead};
 use reply::{Body, NodeReply};
 use wire::body::GivenAt;
 use wire::headers;
-use wire::problem::Problem;
 use wire::tls::dialer;
 
 /// The nodes of a cluster, with the origin behind them.
@@ -144,7 +143,7 @@ impl Backend for Nodes {
     type Request = NodeRequest;
     type Reply = NodeReply;
     type Body = Source;
-    type BodyError = Problem;
+    type BodyError = store::Error;
 
     fn name(&self, node: NodeId) -> &str {
         self.roll.name(node)
@@ -163,7 +162,7 @@ impl Backend for Nodes {
         let headers = request.headers(avoid.and_then(|node| self.roll.header(node)), Some(left));
         let sent = pool.send(&request.method, &request.path, &headers, Outgoing::Empty).await;
         let reply = NodeReply::of(node, sent.map_err(failed)?).await;
-        let is_get = request.method == Method::GET && request.path.starts_with("/objects/");
+        let is_get = request.read.as_ref().is_some_and(|read| !read.is_head);
         self.verified(reply, is_get).map_err(failed)
     }
 
@@ -178,7 +177,7 @@ impl Backend for Nodes {
         source: &mut Source,
         left: Option<Nanos>,
         epoch: u64,
-    ) -> Result<NodeReply, NotSent<Problem>> {
+    ) -> Result<NodeReply, NotSent<store::Error>> {
         let pool = self.roll.pool(node).ok_or_else(|| NotSent::Failed(self.no_such_node()))?;
         let mut headers = request.headers(None, left);
         // What the network or a node that stands still holds back must not happen after later
@@ -215,7 +214,7 @@ impl Backend for Nodes {
                     Source::Whole(_) => None,
                 };
                 let error = failed.unwrap_or(Error::Upload(what));
-                Err(NotSent::Body(origin_problem(&error)))
+                Err(NotSent::Body(error.into()))
             }
             Err(fault) => Err(NotSent::Failed(self.failure(node, &fault))),
         }

@@ -6,15 +6,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use engine::gateway::Failed;
 use ground::window::Outcome;
-use http::header::{CONTENT_LENGTH, CONTENT_RANGE, HeaderMap, HeaderValue};
-use http::{Method, StatusCode};
-use origin::{Found, Origin};
+use http::StatusCode;
+use http::header::{CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HeaderMap, HeaderValue};
+use origin::Origin;
 
 use super::super::backend::Failure;
 use super::super::request::NodeRequest;
 use super::reply::{Body, NodeReply};
-use crate::drive;
-use crate::objects::{self, content_range, selected};
+use crate::objects::problem_of;
+use crate::origin_reads;
+use crate::store::{Error, Found};
 use device::object::headers_of;
 use wire::headers;
 
@@ -25,60 +26,54 @@ pub async fn read(
     request: &NodeRequest,
 ) -> Result<NodeReply, Failure> {
     let broken = |reason: String| Failure { kind: Failed::Broken, reason };
-    let failed = |error: origin::Error| broken(format!("the origin: {error}"));
-    if !request.path.starts_with("/objects/") {
+    let Some(read) = &request.read else {
         return Err(broken("the origin: it stores shards but cannot search them".to_owned()));
-    }
-    let given = request.header_map();
-    let key = &request.key;
-    for _ in 0..3 {
-        let whole = within(timeout, origin.get(key, None)).await.map_err(failed)?;
-        let Some(Found { metadata, mut body }) = whole else { return Ok(not_found(&given)) };
-        let (status, range) = selected(&metadata, &given);
-        if let Some(range) = range.clone().filter(|_| request.method == Method::GET) {
-            let part = within(timeout, origin.get(key, Some(range))).await;
-            match part.map_err(failed)? {
-                Some(part) if part.metadata.etag == metadata.etag => body = part.body,
-                // The object was replaced between the two reads.
-                _ => continue,
-            }
+    };
+    let (status, version, length, found) = match origin_reads::read(origin, timeout, read).await {
+        Ok(found) => {
+            let whole = found.range.is_none();
+            let status = if whole { StatusCode::OK } else { StatusCode::PARTIAL_CONTENT };
+            (status, found.version.clone(), Some(found.length()), Some(found))
         }
-        let mut headers: HeaderMap = headers_of(&metadata).into_iter().collect();
-        headers.insert(headers::OUTCOME.clone(), HeaderValue::from_static("origin"));
-        let length = match (&range, status) {
-            (Some(range), _) => range.end - range.start,
-            (None, StatusCode::OK) => metadata.size,
-            _ => 0,
-        };
-        if let Some(value) = content_range(status, range.as_ref(), metadata.size) {
-            headers.insert(CONTENT_RANGE, value);
+        Err(Error::NotModified(version)) => (StatusCode::NOT_MODIFIED, version, None, None),
+        Err(Error::PreconditionFailed(Some(version))) => {
+            (StatusCode::PRECONDITION_FAILED, version, Some(0), None)
         }
-        if status != StatusCode::NOT_MODIFIED {
-            headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+        Err(Error::Unsatisfiable(version)) => {
+            (StatusCode::RANGE_NOT_SATISFIABLE, version, Some(0), None)
         }
-        let body = match length {
-            0 => Body::Whole(Bytes::new()),
-            _ if request.method == Method::HEAD => Body::Whole(Bytes::new()),
-            _ => Body::Origin(body, length),
-        };
-        return Ok(NodeReply { node: None, status, headers, body });
-    }
-    Err(broken("the origin: the object was replaced during each of 3 reads".to_owned()))
+        Err(error @ (Error::NotFound | Error::PreconditionFailed(None))) => {
+            return Ok(missing(error));
+        }
+        Err(error) => return Err(broken(format!("the origin: {}", error.text()))),
+    };
+    let mut headers: HeaderMap = headers_of(&version).into_iter().collect();
+    headers.insert(headers::OUTCOME.clone(), HeaderValue::from_static(Outcome::Origin.as_str()));
+    let range = match (&found, status) {
+        (Some(Found { range: Some(range), .. }), _) => {
+            Some(format!("bytes {}-{}/{}", range.start, range.end - 1, version.size))
+        }
+        (_, StatusCode::RANGE_NOT_SATISFIABLE) => Some(format!("bytes */{}", version.size)),
+        _ => None,
+    };
+    let range = range.and_then(|text| HeaderValue::try_from(text).ok());
+    headers.extend(range.map(|value| (CONTENT_RANGE, value)));
+    headers.extend(length.map(|length| (CONTENT_LENGTH, HeaderValue::from(length))));
+    let body = match (found, length) {
+        (Some(found), Some(length @ 1..)) if !read.is_head => {
+            Body::Origin(found.body.into_chunks(), length)
+        }
+        _ => Body::empty(),
+    };
+    Ok(NodeReply { node: None, status, headers, body })
 }
 
-async fn within<T>(
-    timeout: Duration,
-    request: impl Future<Output = Result<T, origin::Error>>,
-) -> Result<T, origin::Error> {
-    drive::within(timeout, "a read", request).await
-}
-
-fn not_found(given: &HeaderMap) -> NodeReply {
-    let response = objects::not_found(given).plain();
-    let (status, text) = response;
+/// The reply about an object that does not exist.
+fn missing(error: Error) -> NodeReply {
+    let (status, text): (StatusCode, Bytes) = problem_of(&error).plain();
     let mut headers = HeaderMap::new();
     headers.insert(headers::OUTCOME.clone(), HeaderValue::from_static(Outcome::Miss.as_str()));
-    headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(CONTENT_LENGTH, HeaderValue::from(text.len()));
     NodeReply { node: None, status, headers, body: Body::Whole(text) }
 }

@@ -28,6 +28,13 @@ pub enum Body {
     Origin(Box<dyn Chunks>, u64),
 }
 
+impl Body {
+    /// No bytes.
+    pub fn empty() -> Body {
+        Body::Whole(Bytes::new())
+    }
+}
+
 /// A reply to an attempt.
 pub struct NodeReply {
     /// The node that replied; `None` for the origin.

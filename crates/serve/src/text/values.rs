@@ -1,18 +1,20 @@
-//! Writes.
+//! Values as objects: what is kept beside the bytes, and how values are written.
+
+use std::borrow::Cow;
 
 use bytes::Bytes;
-use engine::node::Event;
+use ground::Key;
 use ground::window::{Operation, Outcome};
-use http::header::{HeaderMap, HeaderValue, IF_MATCH, IF_NONE_MATCH};
-use http::{HeaderName, Method, StatusCode};
 use memcached::{Drops, Request, Verb};
-use origin::{Attributes, Metadata};
-use record::clock;
+use origin::{Attributes, Metadata, Whole};
 
 use super::{Session, unix_s};
-use crate::objects::refuse_reserved;
-use crate::writes;
-use wire::problem::Problem;
+use crate::store::{
+    DeleteRequest, Error, Freshness, PutRequest, ReadRequest, WriteTerms, refuse_reserved,
+};
+use wire::body::Arriving;
+use wire::condition::Conditions;
+use wire::lane::Seen;
 
 /// The names of the metadata that hold what memcached keeps beside a value.
 const FLAGS: &str = "memcached-flags";
@@ -72,12 +74,32 @@ pub(super) enum Stored {
     NotFound,
 }
 
-fn condition(name: HeaderName, value: &str) -> HeaderMap {
-    let mut headers = HeaderMap::new();
-    if let Ok(value) = HeaderValue::from_str(value) {
-        headers.insert(name, value);
+/// A value to be stored, as the client gives it.
+pub(super) struct NewValue<'a> {
+    pub(super) bytes: Cow<'a, [u8]>,
+    pub(super) flags: u32,
+    /// In memcached's form.
+    pub(super) exptime: i64,
+}
+
+impl NewValue<'_> {
+    fn attributes(&self) -> Attributes {
+        let expires = match self.exptime {
+            0 => None,
+            ..0 => Some(0),
+            1..=RELATIVE_MAX => Some(unix_s().saturating_add(self.exptime)),
+            date => Some(date),
+        };
+        // In the order of their names, as they are hashed into the version.
+        let mut user = Vec::new();
+        if let Some(at) = expires {
+            user.push((EXPIRES.to_owned(), at.to_string()));
+        }
+        if self.flags > 0 {
+            user.push((FLAGS.to_owned(), self.flags.to_string()));
+        }
+        Attributes { content_type: None, user }
     }
-    headers
 }
 
 impl Session {
@@ -85,99 +107,92 @@ impl Session {
     pub(super) async fn write(
         &self,
         key: &[u8],
-        value: &[u8],
-        flags: u32,
-        exptime: i64,
+        value: &NewValue<'_>,
         mode: Mode,
-    ) -> Result<Stored, Problem> {
-        refuse_reserved(&Method::PUT, key, true)?;
-        let conditional = match self.condition_of(key, mode).await? {
-            Ok(conditional) => conditional,
-            Err(refused) => return Ok(refused),
-        };
-        let mut user = Vec::new();
-        let expires = match exptime {
-            0 => None,
-            ..0 => Some(0),
-            1..=RELATIVE_MAX => Some(unix_s().saturating_add(exptime)),
-            date => Some(date),
-        };
-        if let Some(at) = expires {
-            user.push((EXPIRES.to_owned(), at.to_string()));
-        }
-        if flags > 0 {
-            user.push((FLAGS.to_owned(), flags.to_string()));
-        }
-        let attributes = Attributes { content_type: None, user };
-        let mut seen = self.lane.received(Operation::Put, key);
-        seen.size = value.len() as u64;
-        let bytes = Bytes::copy_from_slice(value);
-        let (result, stages) =
-            writes::store(&self.shared, key.into(), attributes, bytes, conditional).await;
-        seen.stages = stages;
-        match result {
-            Ok(etag) => {
-                seen.outcome = self.written();
-                Ok(Stored::Yes(etag.map_or(0, |etag| cas_of(&etag))))
+    ) -> Result<Stored, Error> {
+        refuse_reserved(key)?;
+        let key = Key::from(key);
+        let mut record = self.lane.received(Operation::Put, &key);
+        let conditions = match self.conditions_of(&key, mode, &mut record).await? {
+            Ok(conditions) => conditions,
+            Err(refused) => {
+                record.outcome = Outcome::Miss;
+                return Ok(refused);
             }
-            Err(problem) if problem.status() == StatusCode::PRECONDITION_FAILED => {
-                seen.outcome = Outcome::Miss;
+        };
+        record.size = value.bytes.len() as u64;
+        let body = Whole::new(Bytes::copy_from_slice(&value.bytes));
+        let put = PutRequest {
+            key,
+            attributes: value.attributes(),
+            body: Arriving::Stream(Box::new(body)),
+            sha256: None,
+            terms: WriteTerms { conditions, ..WriteTerms::default() },
+        };
+        match self.store.put(put, &mut record).await {
+            Ok(etag) => {
+                record.outcome = self.written();
+                Ok(Stored::Yes(cas_of(&etag)))
+            }
+            Err(Error::PreconditionFailed(_)) => {
+                record.outcome = Outcome::Miss;
                 Ok(if matches!(mode, Mode::Cas(_)) { Stored::Exists } else { Stored::No })
             }
-            Err(problem) => Err(problem),
+            Err(error) => Err(error),
         }
     }
 
     /// The condition under which the origin takes a write, or what the client is told at once. The
     /// write's turn checks it again, since another write may come first.
-    async fn condition_of(
+    async fn conditions_of(
         &self,
-        key: &[u8],
+        key: &Key,
         mode: Mode,
-    ) -> Result<Result<Option<HeaderMap>, Stored>, Problem> {
+        record: &mut Seen,
+    ) -> Result<Result<Conditions, Stored>, Error> {
         if mode == Mode::Set {
-            return Ok(Ok(None));
+            return Ok(Ok(Conditions::default()));
         }
-        let quoted = |etag: &str| format!("\"{etag}\"");
-        let found = self.shared.drive.head(&key.into()).await;
-        let found = found.map_err(|error| crate::objects::origin_problem(&error))?;
-        let live = found.as_ref().filter(|metadata| !is_expired(metadata));
+        // As the origin has it: it decides. A copy that is looked at seldom could refuse a client for long.
+        let read = ReadRequest { freshness: Freshness::Origin, ..ReadRequest::head(key.clone()) };
+        let found = match self.store.get(&read, record).await {
+            Ok(found) => Some(found.version),
+            Err(Error::NotFound) => None,
+            Err(error) => return Err(error),
+        };
+        let live = found.as_ref().filter(|version| !is_expired(version));
         if let Mode::Cas(number) = mode
-            && live.is_none_or(|metadata| cas_of(&metadata.etag) != number)
-            && self.shared.drive.is_durable()
+            && live.is_none_or(|version| cas_of(&version.etag) != number)
         {
             // Another process may have written it: a copy here would be compared in vain until it is looked at again.
-            self.shared.drive.tell(clock::now(), Event::Invalidate { key: key.into() });
+            self.store.revalidate(key);
         }
         Ok(match (mode, live, &found) {
             (Mode::Add, Some(_), _) | (Mode::Replace, None, _) => Err(Stored::No),
             (Mode::Cas(_), None, _) => Err(Stored::NotFound),
-            (Mode::Cas(number), Some(metadata), _) if cas_of(&metadata.etag) != number => {
+            (Mode::Cas(number), Some(version), _) if cas_of(&version.etag) != number => {
                 Err(Stored::Exists)
             }
-            (Mode::Add, None, None) => Ok(Some(condition(IF_NONE_MATCH, "*"))),
+            (Mode::Add, None, None) => Ok(Conditions::is_absent()),
             // In place of one that has expired.
-            (_, None, Some(metadata)) => Ok(Some(condition(IF_MATCH, &quoted(&metadata.etag)))),
-            (Mode::Cas(_), Some(metadata), _) => {
-                Ok(Some(condition(IF_MATCH, &quoted(&metadata.etag))))
-            }
-            _ => Ok(Some(condition(IF_MATCH, "*"))),
+            (_, None, Some(version)) => Ok(Conditions::is_version(&version.etag)),
+            (Mode::Cas(_), Some(version), _) => Ok(Conditions::is_version(&version.etag)),
+            _ => Ok(Conditions::exists()),
         })
     }
 
     /// Where writes end.
     fn written(&self) -> Outcome {
-        if self.shared.drive.is_durable() { Outcome::Origin } else { Outcome::Memory }
+        if self.store.is_durable() { Outcome::Origin } else { Outcome::Memory }
     }
 
     /// Deletes a value; returns whether it was there.
-    pub(super) async fn remove(&self, key: &[u8]) -> Result<bool, Problem> {
-        refuse_reserved(&Method::DELETE, key, true)?;
-        let mut seen = self.lane.received(Operation::Delete, key);
-        let (result, stages) = writes::remove(&self.shared, key.into(), None).await;
-        seen.stages = stages;
-        let there = result?;
-        seen.outcome = if there { self.written() } else { Outcome::Miss };
+    pub(super) async fn remove(&self, key: &[u8]) -> Result<bool, Error> {
+        refuse_reserved(key)?;
+        let mut record = self.lane.received(Operation::Delete, key);
+        let delete = DeleteRequest { key: Key::from(key), terms: WriteTerms::default() };
+        let there = self.store.delete(delete, &mut record).await?;
+        record.outcome = if there { self.written() } else { Outcome::Miss };
         Ok(there)
     }
 
@@ -197,13 +212,14 @@ impl Session {
             Verb::Cas => Mode::Cas(number(3).parse().unwrap_or(0)),
             _ => Mode::Set,
         };
-        let stored = self.write(request.key(), request.value(), flags, exptime, mode).await;
+        let value = NewValue { bytes: request.value().into(), flags, exptime };
+        let stored = self.write(request.key(), &value, mode).await;
         let line: &[u8] = match stored {
             Ok(Stored::Yes(_)) => b"STORED\r\n",
             Ok(Stored::No) => b"NOT_STORED\r\n",
             Ok(Stored::Exists) => b"EXISTS\r\n",
             Ok(Stored::NotFound) => b"NOT_FOUND\r\n",
-            Err(problem) => return self.fail(&problem),
+            Err(error) => return self.fail(&error),
         };
         self.out.extend_from_slice(line);
     }
@@ -213,7 +229,7 @@ impl Session {
         match self.remove(request.key()).await {
             Ok(true) => self.out.extend_from_slice(b"DELETED\r\n"),
             Ok(false) => self.out.extend_from_slice(b"NOT_FOUND\r\n"),
-            Err(problem) => self.fail(&problem),
+            Err(error) => self.fail(&error),
         }
     }
 
