@@ -13,14 +13,14 @@ use engine::node::HotDirectory;
 use engine::route::{Member, Ring};
 use libfuzzer_sys::fuzz_target;
 use ground::window::Window;
-use serve::fuzzing::{About, Heard, Told, shards_told};
+use serve::fuzzing::{About, WindowIntake, DeviceWindows, shards_told};
 
 static TOLD: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let start = 1_699_999_999_000_000;
     let mut device = Window::new("device/0", start, 1, &[]);
     (device.length_s, device.arrivals, device.busy_s) = (1.0, 3, 0.03);
     let windows = vec![device, Window::new("memory", start, 0, &[])];
-    let told = Told { now_unix_us: start + 1_000_000, windows };
+    let told = DeviceWindows { now_unix_us: start + 1_000_000, windows };
     serde_json::to_vec_pretty(&told).expect("what a node tells")
 });
 const SHARDS: &[u8] = br#"{"length":40.5,"room_bytes":1000000,"shards":[
@@ -32,9 +32,9 @@ const ABOUT: &[u8] = br#"{"version":"0.1.0","epoch":7,
 "warmed":{"objects":7,"bytes":1500,"compared":3,"waiting":2,"goes_on":true}}"#;
 
 fn devices(json: &[u8]) {
-    let Ok(told) = serde_json::from_slice::<Told>(json) else { return };
+    let Ok(told) = serde_json::from_slice::<DeviceWindows>(json) else { return };
     let _ = told.utilisation();
-    let mut heard = Heard::default();
+    let mut heard = WindowIntake::default();
     let now = 1_700_000_000_500_000;
     let any = told.windows.len();
     let news = heard.news("a", told.clone(), now);

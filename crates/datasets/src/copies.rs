@@ -118,16 +118,16 @@ impl Copies {
 }
 
 /// A request for a lease, or to end it.
-struct Asked {
+struct LeaseRequest {
     dataset: String,
     file: String,
     by: u64,
     lease: Nanos,
 }
 
-impl Asked {
-    fn of(query: &str) -> anyhow::Result<Asked> {
-        let mut asked = Asked { dataset: String::new(), file: String::new(), by: 0, lease: 0 };
+impl LeaseRequest {
+    fn of(query: &str) -> anyhow::Result<LeaseRequest> {
+        let mut asked = LeaseRequest { dataset: String::new(), file: String::new(), by: 0, lease: 0 };
         for (name, value) in pairs(query) {
             let value = text(&name, &value)?;
             let number = || {
@@ -159,10 +159,10 @@ impl Datasets {
         match (method, path) {
             (&Method::GET, "") => Ok(json_reply(StatusCode::OK, &self.shards_told(), None)),
             (&Method::POST, "/lease") => {
-                self.lease(&Asked::of(query).map_err(|error| bad(&error))?).await
+                self.lease(&LeaseRequest::of(query).map_err(|error| bad(&error))?).await
             }
             (&Method::POST, "/return") => {
-                let asked = Asked::of(query).map_err(|error| bad(&error))?;
+                let asked = LeaseRequest::of(query).map_err(|error| bad(&error))?;
                 let served = self.all().into_iter().find(|served| served.name() == asked.dataset);
                 if let Some(view) = served.and_then(|served| served.view()) {
                     let key = key_of_file(&asked.dataset, &view.current.manifest.id, &asked.file);
@@ -203,7 +203,7 @@ impl Datasets {
     }
 
     /// Leases a copy to a gateway. 507 if the budget of the layers has no room.
-    async fn lease(self: &Arc<Self>, asked: &Asked) -> HttpResult {
+    async fn lease(self: &Arc<Self>, asked: &LeaseRequest) -> HttpResult {
         let served = self.find(&asked.dataset).await;
         let served = served.map_err(|error| super::http::unavailable(&error))?;
         let view = served.as_ref().and_then(|served| served.view());
@@ -297,12 +297,12 @@ mod tests {
 
     #[test]
     fn a_request_for_a_lease_is_read() {
-        let asked = Asked::of("dataset=a%20b&file=000001.shard&by=7&seconds=60").unwrap();
+        let asked = LeaseRequest::of("dataset=a%20b&file=000001.shard&by=7&seconds=60").unwrap();
         assert_eq!((asked.dataset.as_str(), asked.file.as_str()), ("a b", "000001.shard"));
         assert_eq!((asked.by, asked.lease), (7, 60_000_000_000));
         for (query, what) in [("by=x", "whole number"), ("who=1", "unknown"), ("file=%ff", "UTF-8")]
         {
-            let error = Asked::of(query).err().unwrap().to_string();
+            let error = LeaseRequest::of(query).err().unwrap().to_string();
             assert!(error.contains(what), "{query}: {error}");
         }
     }

@@ -23,7 +23,7 @@ use serde_json::json;
 use super::Datasets;
 use super::ask::{Answer, Ask, LOG, ids, pairs, part_of, text};
 use super::asking::{AskParts, ask_parts, question};
-use super::layers::{Held, held};
+use super::layers::{LayerSummary, held};
 use super::room::Reserved;
 use super::served::{Changed, Copied, Served, Unwritten, View};
 use dataset::Info;
@@ -51,7 +51,7 @@ struct PartStatus {
     queue_length: u32,
     queue_length_average: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    layers: Option<Held>,
+    layers: Option<LayerSummary>,
 }
 
 #[derive(Serialize)]

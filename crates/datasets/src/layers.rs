@@ -40,12 +40,12 @@ use dataset::part::Part;
 use live::LiveModel;
 use live::memory::Memory;
 use record::{IdleSampler, clock};
-use steps::{Asked, Step, drop_layer, text_guess};
+use steps::{Demand, Step, drop_layer, text_guess};
 use worker::Order;
 
 /// The layers that a shard has.
 #[derive(Clone, Debug, Serialize)]
-pub struct Held {
+pub struct LayerSummary {
     /// Sampling rates of its layers of the suffix array.
     pub sa: Vec<u32>,
     /// Sampling rates of its layers of the inverse suffix array.
@@ -61,13 +61,13 @@ pub struct Held {
 }
 
 /// The layers that a shard has now.
-pub fn held(part: &Part) -> Held {
+pub fn held(part: &Part) -> LayerSummary {
     let layers = part.shard().index().layers();
     let footprint = layers.footprint();
     let samples = || footprint.sa.iter().chain(&footprint.isa);
     let values: usize = samples().map(|layer| layer.values).sum();
     let known: usize = samples().map(|layer| layer.known).sum();
-    Held {
+    LayerSummary {
         sa: footprint.sa.iter().map(|layer| layer.rate).collect(),
         isa: footprint.isa.iter().map(|layer| layer.rate).collect(),
         text_bytes: footprint.text_bytes,
@@ -97,7 +97,7 @@ struct State {
     worked_s: f64,
     looked: Nanos,
     /// What queries asked of each shard.
-    asked: HashMap<ShardId, Asked>,
+    asked: HashMap<ShardId, Demand>,
     /// Descriptions of the latest changes, newest last.
     changes: Vec<String>,
     /// Bytes that layers and copies of shards may take together.
@@ -464,8 +464,8 @@ impl State {
         } else if let Some(guess) = guess {
             let index = candidate.part.shard().index();
             let asked = self.asked.get(&candidate.id);
-            let of = |asked: &Asked| Step::Text(asked.all_text(index, bytes / 2));
-            let step = asked.map_or_else(|| of(&Asked::default()), of);
+            let of = |asked: &Demand| Step::Text(asked.all_text(index, bytes / 2));
+            let step = asked.map_or_else(|| of(&Demand::default()), of);
             self.build(candidate, step, guess, orders);
         }
     }

@@ -38,7 +38,7 @@ use tracing::{info, warn};
 
 use configuration::Config;
 use journal::Journal;
-pub use told::{Heard, PATH as WINDOWS_PATH, Told};
+pub use told::{WindowIntake, PATH as WINDOWS_PATH, DeviceWindows};
 
 /// Intervals that wait for the thread; one more is dropped. A fit takes less than a second.
 const WAITING_MAX: usize = 64;
@@ -54,7 +54,7 @@ struct Acting {
 
 /// The body of `GET /model`.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Shown {
+pub struct ModelReport {
     /// The predictions.
     pub model: State,
     /// Processor time of the live model since the start, seconds.
@@ -67,7 +67,7 @@ pub struct Shown {
 
 /// The loop of a process.
 pub struct LiveModel {
-    shown: Mutex<Arc<Shown>>,
+    shown: Mutex<Arc<ModelReport>>,
     lengths: Mutex<HashMap<String, f64>>,
     acting: Mutex<Acting>,
     windows: Mutex<Option<SyncSender<Vec<Window>>>>,
@@ -133,7 +133,7 @@ impl LiveModel {
         if config.model.live {
             let live = Live::new(config.model.settings())?;
             lock(&this.shown)
-                .clone_from(&Arc::new(Shown { model: live.state().clone(), ..Shown::default() }));
+                .clone_from(&Arc::new(ModelReport { model: live.state().clone(), ..ModelReport::default() }));
             let (sender, receiver) = sync_channel(WAITING_MAX);
             let (of, cost_max) = (Arc::downgrade(&this), config.model.cost_max);
             let thread = std::thread::Builder::new().name("live".to_owned());
@@ -197,7 +197,7 @@ impl LiveModel {
     }
 
     /// The newest predictions.
-    pub fn shown(&self) -> Arc<Shown> {
+    pub fn shown(&self) -> Arc<ModelReport> {
         lock(&self.shown).clone()
     }
 
@@ -321,7 +321,7 @@ fn run(of: &Weak<LiveModel>, mut live: Live, receiver: &Receiver<Vec<Window>>, c
         let Some(this) = running(of) else { return };
         let dropped = this.dropped.load(Ordering::Relaxed);
         let model = live.state().clone();
-        let shown = Shown { model, cost_s: thread_time_s(), dropped, ..Shown::default() };
+        let shown = ModelReport { model, cost_s: thread_time_s(), dropped, ..ModelReport::default() };
         *lock(&this.shown) = Arc::new(shown);
         this.look_at_bounds();
         this.look_at_hot();

@@ -30,14 +30,14 @@ const APART_US: i64 = 250_000;
 
 /// A node's reply: the windows of its devices.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Told {
+pub struct DeviceWindows {
     /// The end of its newest window, microseconds since 1970-01-01 UTC by its clock.
     pub now_unix_us: u64,
     /// The windows of its devices, oldest first.
     pub windows: Vec<Window>,
 }
 
-impl Told {
+impl DeviceWindows {
     /// The mean utilisation of the devices; `None` without any.
     pub fn utilisation(&self) -> Option<f64> {
         let capacity: f64 = self.windows.iter().map(|w| w.length_s * f64::from(w.servers)).sum();
@@ -81,14 +81,14 @@ fn is_sound(window: &Window) -> bool {
 
 /// The windows that a gateway has received from a node.
 #[derive(Debug, Default)]
-pub struct Heard {
+pub struct WindowIntake {
     /// The start of the newest window of each device, by the node's clock.
     newest: HashMap<String, u64>,
 }
 
-impl Heard {
+impl WindowIntake {
     /// The windows that were not received before, named after the node and with times of this process's clock.
-    pub fn news(&mut self, node: &str, told: Told, now_unix_us: u64) -> Vec<Window> {
+    pub fn news(&mut self, node: &str, told: DeviceWindows, now_unix_us: u64) -> Vec<Window> {
         // What a node tells may be any number.
         let apart = (now_unix_us as i64).saturating_sub_unsigned(told.now_unix_us);
         let apart = if apart.saturating_abs() < APART_US { 0 } else { apart };
@@ -121,15 +121,15 @@ impl Heard {
 
 impl LiveModel {
     /// The reply to a gateway: the windows of this node's devices.
-    pub fn told(&self) -> Told {
+    pub fn told(&self) -> DeviceWindows {
         let recent = lock(&self.recent);
         let windows: Vec<Window> = recent.intervals.iter().flatten().cloned().collect();
         let now_unix_us = windows.iter().map(Window::end_unix_us).max().unwrap_or(0);
-        Told { now_unix_us, windows }
+        DeviceWindows { now_unix_us, windows }
     }
 
     /// Adds a node's reply; `now_unix_us` is the end of an interval by this process's clock.
-    pub fn hear(&self, heard: &mut Heard, node: &str, told: Told, now_unix_us: u64) {
+    pub fn hear(&self, heard: &mut WindowIntake, node: &str, told: DeviceWindows, now_unix_us: u64) {
         let news = heard.news(node, told, now_unix_us);
         let mut waiting = lock(&self.heard);
         let room = WAITING_MAX.saturating_sub(waiting.len());
@@ -156,22 +156,22 @@ mod tests {
         }
         assert_eq!(recent.intervals.len(), INTERVALS);
         let windows: Vec<Window> = recent.intervals.iter().flatten().cloned().collect();
-        let told = Told { now_unix_us: 21_000_000, windows };
-        assert_eq!((told.utilisation(), Told::default().utilisation()), (Some(0.5), None));
-        let told: Told = serde_json::from_str(&serde_json::to_string(&told).unwrap()).unwrap();
-        let mut heard = Heard::default();
+        let told = DeviceWindows { now_unix_us: 21_000_000, windows };
+        assert_eq!((told.utilisation(), DeviceWindows::default().utilisation()), (Some(0.5), None));
+        let told: DeviceWindows = serde_json::from_str(&serde_json::to_string(&told).unwrap()).unwrap();
+        let mut heard = WindowIntake::default();
         let news = heard.news("a", told.clone(), 21_100_000);
         assert_eq!(news.len(), INTERVALS);
         assert!(news.iter().all(|w| w.queue == "device/a/0"));
         assert_eq!(news[0].start_unix_us, 13_000_000, "clocks that differ by chance are left");
         assert!(heard.news("a", told.clone(), 21_100_000).is_empty());
-        let mut far = Heard::default();
+        let mut far = WindowIntake::default();
         let news = far.news("a", told, 31_000_000);
         assert_eq!(news[0].start_unix_us, 23_000_000);
         // A node may tell any time; windows that end after it are not believed.
         for (now_unix_us, believed) in [(0, 0), (1 << 63, 1), (u64::MAX, 1)] {
-            let told = Told { now_unix_us, windows: vec![window("device/0", 5_000_000)] };
-            assert_eq!(Heard::default().news("a", told, 31_000_000).len(), believed);
+            let told = DeviceWindows { now_unix_us, windows: vec![window("device/0", 5_000_000)] };
+            assert_eq!(WindowIntake::default().news("a", told, 31_000_000).len(), believed);
         }
         for change in [
             |window: &mut Window| window.length_s = f64::INFINITY,
@@ -180,15 +180,15 @@ mod tests {
         ] {
             let mut odd = window("device/0", 5_000_000);
             change(&mut odd);
-            let told = Told { now_unix_us: 9_000_000, windows: vec![odd] };
-            assert!(Heard::default().news("a", told, 31_000_000).is_empty());
+            let told = DeviceWindows { now_unix_us: 9_000_000, windows: vec![odd] };
+            assert!(WindowIntake::default().news("a", told, 31_000_000).is_empty());
         }
         // A node whose clock is put back is heard again.
-        let at = |second: u64| Told {
+        let at = |second: u64| DeviceWindows {
             now_unix_us: (second + 1) * 1_000_000,
             windows: vec![window("device/0", second * 1_000_000)],
         };
-        let mut heard = Heard::default();
+        let mut heard = WindowIntake::default();
         for second in [100, 40, 41] {
             assert_eq!(heard.news("a", at(second), 31_000_000).len(), 1, "{second}");
         }

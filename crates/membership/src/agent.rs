@@ -7,7 +7,7 @@
 
 mod configure;
 mod orders;
-mod rest;
+mod backoff;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -26,12 +26,12 @@ use super::etcd::{Error, Etcd, If, Put};
 use super::probes::Probes;
 use super::roster::{Entry, Roster, State};
 use super::snapshot::{Alive, Snapshot};
-use super::{Contact, Known, Order, Seen, lock};
+use super::{Contact, Members, Order, MembersView, lock};
 use configuration::{Class, Config};
-use rest::Rest;
+use backoff::Backoff;
 
 /// What the process that started the agent waits for.
-pub type First = std::sync::mpsc::Sender<(watch::Sender<Seen>, Option<NodeId>)>;
+pub type First = std::sync::mpsc::Sender<(watch::Sender<MembersView>, Option<NodeId>)>;
 
 /// A new version of the common configuration, and who is told what became of it.
 pub type Written = oneshot::Sender<Result<u64, NotWritten>>;
@@ -54,7 +54,7 @@ struct Me {
     renewed: Nanos,
     serves: bool,
     leaves: bool,
-    rest: Rest,
+    backoff: Backoff,
 }
 
 /// See the module.
@@ -74,7 +74,7 @@ pub struct Agent {
     drains: VecDeque<Drain>,
     configures: VecDeque<(Document, Written)>,
     first: Option<First>,
-    seen: Option<watch::Sender<Seen>>,
+    seen: Option<watch::Sender<MembersView>>,
     /// The newest list, with its revision.
     last: Option<Roster>,
     ring: Option<Arc<Ring>>,
@@ -119,7 +119,7 @@ impl Agent {
                     renewed: 0,
                     serves: false,
                     leaves: false,
-                    rest: Rest::default(),
+                    backoff: Backoff::default(),
                 })
             }
             _ => None,
@@ -316,13 +316,13 @@ impl Agent {
         };
         let known = match before {
             Some(before) if !is_new => before.known,
-            _ => Arc::new(Known::of(roster, ring)),
+            _ => Arc::new(Members::of(roster, ring)),
         };
         if is_new {
             self.say_what_changed(roster);
             self.last = Some(roster.clone());
         }
-        let seen = Seen { known, until };
+        let seen = MembersView { known, until };
         match (&self.seen, self.first.take()) {
             (Some(sender), _) => {
                 sender.send_replace(seen);
@@ -420,7 +420,7 @@ impl Agent {
         if let Some(Ok(roster)) = &snapshot.roster {
             let entry = roster.find(&me.name).map(|at| &roster.members[at]);
             let mine = entry.filter(|entry| entry.instance == me.alive.instance);
-            me.rest.note(mine.is_some_and(|entry| entry.live), clock::now());
+            me.backoff.note(mine.is_some_and(|entry| entry.live), clock::now());
         }
         let me = &*me;
         if !snapshot.alive.get(&me.name).is_some_and(|(alive, ..)| *alive == me.alive) {
@@ -473,7 +473,7 @@ impl Agent {
         }
         let may = me.serves
             && !me.leaves
-            && me.rest.is_over(clock::now())
+            && me.backoff.is_over(clock::now())
             && !snapshot.is_suspected(&before, &me.name);
         if let (true, Some(at)) = (may, next.find(&me.name)) {
             next.members[at].live = true;

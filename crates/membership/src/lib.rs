@@ -34,7 +34,7 @@ pub use orders::{answer, configure};
 pub use roster::{Roster, State};
 
 /// What a process knows of the members, by number.
-pub struct Known {
+pub struct Members {
     /// Which view it is; 0 in a static membership.
     pub epoch: u64,
     /// Where keys belong.
@@ -50,7 +50,7 @@ pub struct Known {
     shares: OnceLock<Vec<f64>>,
 }
 
-impl Known {
+impl Members {
     /// The primary of a key; `None` if none of its nodes lives.
     pub fn primary(&self, key: &[u8]) -> Option<NodeId> {
         self.ring.replicas(key).iter().find(|&node| self.live[node])
@@ -61,9 +61,9 @@ impl Known {
         self.shares.get_or_init(|| self.ring.shares_of(&self.live))
     }
 
-    fn of(roster: &Roster, ring: Arc<Ring>) -> Known {
+    fn of(roster: &Roster, ring: Arc<Ring>) -> Members {
         let of = &roster.members;
-        Known {
+        Members {
             epoch: roster.epoch,
             ring,
             addresses: of.iter().map(|entry| entry.address).collect(),
@@ -77,17 +77,17 @@ impl Known {
 
 /// The members, and until when a node may act on its place among them.
 #[derive(Clone)]
-pub struct Seen {
+pub struct MembersView {
     /// The members.
-    pub known: Arc<Known>,
+    pub known: Arc<Members>,
     /// The time, a reading of [`clock::now`].
     pub until: Nanos,
 }
 
-impl Seen {
+impl MembersView {
     /// The view for a node's engine.
     pub fn view(&self) -> View {
-        let Known { epoch, ring, live, handed_over, .. } = &*self.known;
+        let Members { epoch, ring, live, handed_over, .. } = &*self.known;
         View {
             epoch: *epoch,
             live: live.clone(),
@@ -130,7 +130,7 @@ struct Contact {
 
 /// The membership of a process.
 pub struct Membership {
-    seen: watch::Sender<Seen>,
+    seen: watch::Sender<MembersView>,
     me: Option<NodeId>,
     lag: Nanos,
     valid: Nanos,
@@ -269,7 +269,7 @@ impl Membership {
         }
         let Some(ring) = config.ring() else { return Ok(None) };
         let members = ring.members().len();
-        let known = Known {
+        let known = Members {
             epoch: 0,
             ring,
             addresses: config.addresses(),
@@ -279,7 +279,7 @@ impl Membership {
             shares: OnceLock::new(),
         };
         Ok(Some(Arc::new(Membership {
-            seen: watch::Sender::new(Seen { known: Arc::new(known), until: Nanos::MAX }),
+            seen: watch::Sender::new(MembersView { known: Arc::new(known), until: Nanos::MAX }),
             me: config.me(),
             lag: 0,
             valid: 0,
@@ -314,7 +314,7 @@ impl Membership {
     }
 
     /// The members now.
-    pub fn known(&self) -> Arc<Known> {
+    pub fn known(&self) -> Arc<Members> {
         self.seen.borrow().known.clone()
     }
 
@@ -324,7 +324,7 @@ impl Membership {
     }
 
     /// The members now, and each later change or confirmation.
-    pub fn subscribe(&self) -> watch::Receiver<Seen> {
+    pub fn subscribe(&self) -> watch::Receiver<MembersView> {
         self.seen.subscribe()
     }
 

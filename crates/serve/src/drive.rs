@@ -28,7 +28,7 @@ use tracing::info;
 use super::cluster::Peers;
 use super::events::EventLog;
 use super::handover::Handover;
-use device::disk::{DeviceFolder, Disks, FoundOn, FoundSegment, Opened, Told, side_by_side};
+use device::disk::{DeviceFolder, Disks, FoundOn, FoundSegment, Opened, EventSink, side_by_side};
 use device::object::Object;
 use live::Controls;
 use origin::{Chunks, Error, Found, Metadata, Origin};
@@ -116,7 +116,7 @@ impl Drive {
         devices: Opened,
     ) -> anyhow::Result<()> {
         let drive = Arc::downgrade(self);
-        let told: Told = Arc::new(move |now, event| {
+        let told: EventSink = Arc::new(move |now, event| {
             if let Some(drive) = drive.upgrade() {
                 drive.tell(now, event);
             }

@@ -17,7 +17,7 @@ use tracing::{info, warn};
 
 use crate::cluster::{ABOUT_BYTES_MAX, About, ask_headers};
 use configuration::Config;
-use membership::{Etcd, If, Known, Membership, Put};
+use membership::{Etcd, If, Members, Membership, Put};
 use peer::{Limits, Outgoing, Pool, RequestHead};
 use wire::headers;
 use wire::tls::dialer;
@@ -164,7 +164,7 @@ fn ask_members(
 
 fn origins_of_members(
     config: &Config,
-    known: &Known,
+    known: &Members,
     me: Option<usize>,
 ) -> anyhow::Result<Vec<(String, OriginId)>> {
     let head = RequestHead { common: ask_headers(known, config)?, ..RequestHead::default() };

@@ -32,12 +32,12 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What this process was given and has not taken.
 #[derive(Default)]
-struct Given {
+struct Inheritance {
     listeners: Vec<TcpListener>,
     connections: Vec<TcpStream>,
 }
 
-static GIVEN: LazyLock<Mutex<Given>> = LazyLock::new(|| Mutex::new(given()));
+static GIVEN: LazyLock<Mutex<Inheritance>> = LazyLock::new(|| Mutex::new(given()));
 
 /// Who keeps connections for the next process.
 struct Keeper {
@@ -63,10 +63,10 @@ fn number(name: &str) -> Option<i32> {
     std::env::var(name).ok()?.parse::<i32>().ok()
 }
 
-fn given() -> Given {
+fn given() -> Inheritance {
     let mine = number("LISTEN_PID").is_some_and(|pid| pid as u32 == std::process::id());
     let count = number("LISTEN_FDS").filter(|_| mine).unwrap_or(0).clamp(0, SOCKETS_MAX);
-    let mut given = Given::default();
+    let mut given = Inheritance::default();
     for descriptor in (FIRST..FIRST + count).map(taken) {
         match sockopt::socket_acceptconn(&descriptor) {
             Ok(true) => given.listeners.push(descriptor.into()),

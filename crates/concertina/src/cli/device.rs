@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use configuration::Size;
-use device::disk::block::{Formatted, Wanted, format};
+use device::disk::block::{Formatted, FormatOptions, format};
 
 use crate::cli::output::outln;
 
@@ -39,7 +39,7 @@ enum Command {
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let Command::Format { path, segment_bytes, record_bytes, destroy } = &args.command;
     let segment_bytes = segment_bytes.map_or(0, |size| size.0);
-    let wanted = Wanted { segment_bytes, record_bytes: record_bytes.0, destroy: *destroy };
+    let wanted = FormatOptions { segment_bytes, record_bytes: record_bytes.0, destroy: *destroy };
     let made = format(path, wanted)?;
     let Formatted { segments_max, segment_bytes, destroyed, .. } = &made;
     if let Some(destroyed) = destroyed {

@@ -137,13 +137,13 @@ fn a_server_that_is_killed_while_it_writes_serves_nothing_wrong() {
 /// The same with devices that have no file system.
 #[test]
 fn a_server_with_raw_devices_that_is_killed_while_it_writes_serves_nothing_wrong() {
-    use device::disk::block::{Wanted, format};
+    use device::disk::block::{FormatOptions, format};
 
     let folder = tempfile::tempdir().unwrap();
     for (name, mib, segment_bytes) in [("device", 12, 512 << 10), ("hot", 5, 256 << 10)] {
         let path = folder.path().join(name);
         std::fs::File::create(&path).unwrap().set_len(mib << 20).unwrap();
-        format(&path, Wanted { segment_bytes, record_bytes: 1024, destroy: false }).unwrap();
+        format(&path, FormatOptions { segment_bytes, record_bytes: 1024, destroy: false }).unwrap();
     }
     kill_again_and_again(&folder);
 }
@@ -242,14 +242,14 @@ fn a_restart_with_ten_million_objects() {
 #[ignore = "prints figures: cargo test --release -p concertina --test it restart -- --ignored --nocapture"]
 fn a_restart_with_ten_million_objects_on_a_raw_device() {
     use device::disk::block::superblock::{BLOCK, Superblock};
-    use device::disk::block::{Wanted, format};
+    use device::disk::block::{FormatOptions, format};
     use std::io::Read;
     use std::os::unix::fs::FileExt;
 
     let folder = tempfile::tempdir().unwrap();
     let device = folder.path().join("device");
     std::fs::File::create(&device).unwrap().set_len(200 << 30).unwrap();
-    format(&device, Wanted { segment_bytes: 64 << 20, record_bytes: 8192, destroy: false })
+    format(&device, FormatOptions { segment_bytes: 64 << 20, record_bytes: 8192, destroy: false })
         .unwrap();
     let mut options = std::fs::OpenOptions::new();
     let mut file = options.read(true).write(true).open(&device).unwrap();

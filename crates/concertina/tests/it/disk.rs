@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use device::disk::block;
-use device::disk::block::Wanted;
+use device::disk::block::FormatOptions;
 use device::disk::block::superblock::Superblock;
 use device::disk::format;
 use device::disk::format::Entry;
@@ -75,7 +75,7 @@ impl Medium {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("device");
         std::fs::File::create(&path).unwrap().set_len(50 << 20).unwrap();
-        let wanted = Wanted { segment_bytes: 4 << 20, record_bytes: 1024, destroy: false };
+        let wanted = FormatOptions { segment_bytes: 4 << 20, record_bytes: 1024, destroy: false };
         block::format(&path, wanted).unwrap();
         let superblock = Superblock::decode(&std::fs::read(&path).unwrap()[..4096]).unwrap();
         Medium { folder, raw: Some((path, superblock)) }

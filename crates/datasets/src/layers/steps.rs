@@ -64,7 +64,7 @@ impl fmt::Display for Step {
 
 /// What queries asked of a shard lately.
 #[derive(Debug, Default)]
-pub(super) struct Asked {
+pub(super) struct Demand {
     mix: Mix,
     /// Which regions of the text they read, and what the index had counted of each at the last look.
     heat: Heat,
@@ -77,7 +77,7 @@ pub(super) struct Asked {
     shape: (usize, usize, usize),
 }
 
-impl Asked {
+impl Demand {
     /// Counts the work since the last look. With other layers it begins anew. Where the text is read to make a layer of it
     /// (`building`), regions are not counted.
     pub(super) fn look(&mut self, now: Nanos, index: &Index, building: bool) {
@@ -278,7 +278,7 @@ mod tests {
     /// The chosen step, and how many steps each of all possible ones saves for each byte, measured with the
     /// layer really there.
     fn chosen(index: &Index, searches: usize, gets: usize) -> (Step, Vec<(Step, f64)>) {
-        let mut asked = Asked::default();
+        let mut asked = Demand::default();
         asked.look(0, index, false);
         let before = serve(index, searches, gets);
         asked.look(SECOND, index, false);
@@ -322,7 +322,7 @@ mod tests {
                 add(&index, &chosen);
             }
             // What the mix does not need goes first.
-            let mut asked = Asked::default();
+            let mut asked = Demand::default();
             asked.look(0, &index, false);
             asked.look(SECOND, &index, false);
             serve(&index, searches, gets);
@@ -339,7 +339,7 @@ mod tests {
     #[test]
     fn without_queries_no_layer_saves_anything() {
         let index = opened();
-        let mut asked = Asked::default();
+        let mut asked = Demand::default();
         asked.look(0, &index, false);
         asked.look(SECOND, &index, false);
         assert!(asked.next(&index, Fill::Sweep).is_none());
@@ -353,18 +353,18 @@ mod tests {
     #[test]
     fn a_text_layer_holds_what_is_read() {
         let index = opened();
-        let (mut asked, mut bytes) = (Asked::default(), Vec::new());
+        let (mut asked, mut bytes) = (Demand::default(), Vec::new());
         let read = |around: usize, bytes: &mut Vec<u8>| {
             for get in 0..1000 {
                 index.extract(around + get * 7919 % 20_000, 100, bytes).unwrap();
             }
         };
         let mut now = 0;
-        let mut look = |asked: &mut Asked, building| {
+        let mut look = |asked: &mut Demand, building| {
             now += SECOND;
             asked.look(now, &index, building);
         };
-        let build = |asked: &Asked| {
+        let build = |asked: &Demand| {
             let (step, bytes) = asked.next(&index, Fill::Sweep).unwrap();
             let Step::Text(regional) = step else { panic!("{step}") };
             assert!(bytes < 100_000 && regional.part < 0.1, "{bytes} bytes, {regional:?}");

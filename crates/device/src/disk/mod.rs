@@ -71,7 +71,7 @@ const READERS_MAX: usize = 1024;
 const WRITERS: usize = 2;
 
 /// Receives the results of reads and appends, with the time of each.
-pub type Told = Arc<dyn Fn(Nanos, Event<Object>) + Send + Sync>;
+pub type EventSink = Arc<dyn Fn(Nanos, Event<Object>) + Send + Sync>;
 
 /// A configured device.
 pub struct DeviceFolder {
@@ -128,7 +128,7 @@ pub struct Disks {
     held: Arc<HeldQueue<Read>>,
     writes: Vec<Sender<Option<Write>>>,
     pacer: Arc<Pacer<Done>>,
-    told: Told,
+    told: EventSink,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -194,7 +194,7 @@ impl Disks {
     pub fn start(
         folders: &[DeviceFolder],
         opened: Opened,
-        told: Told,
+        told: EventSink,
     ) -> anyhow::Result<(Disks, FoundOn)> {
         let mut devices = HashMap::new();
         let mut found = HashMap::new();
@@ -375,7 +375,7 @@ struct Done {
 
 impl Done {
     /// Lets the readers of a record in pieces have what was read, and tells the engine.
-    fn tell(self, at: Nanos, told: &Told) {
+    fn tell(self, at: Nanos, told: &EventSink) {
         if let Some(assembly) = self.assembly {
             assembly.release();
         }
@@ -384,7 +384,7 @@ impl Done {
 }
 
 impl Read {
-    fn carry_out(self, buffer: &mut Buffer, told: &Told, pacer: &Pacer<Done>) {
+    fn carry_out(self, buffer: &mut Buffer, told: &EventSink, pacer: &Pacer<Done>) {
         let (job, held_to, device) = (self.job, self.held_to, self.device.clone());
         let read = self.read(buffer);
         if let Err(Unread::Failed(Failure { reason })) = &read {
@@ -452,7 +452,7 @@ impl Device {
     }
 }
 
-fn writer(queue: &Receiver<Option<Write>>, told: &Told) {
+fn writer(queue: &Receiver<Option<Write>>, told: &EventSink) {
     while let Ok(Some(write)) = queue.recv() {
         match write {
             Write::Append { device, location, key, object, job } => {

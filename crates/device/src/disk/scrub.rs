@@ -13,7 +13,7 @@ use tracing::{info, warn};
 
 use super::Buffer;
 use super::place::Listed;
-use super::{Device, Told};
+use super::{Device, EventSink};
 
 /// Counts of a device's scrub since the start.
 #[derive(Debug, Default)]
@@ -75,7 +75,7 @@ impl Task {
     }
 
     /// Reads the next record, and sets when the one after is due.
-    fn step(&mut self, buffer: &mut Buffer, told: &Told) {
+    fn step(&mut self, buffer: &mut Buffer, told: &EventSink) {
         let Some(entry) = self.entries.pop_front() else { return self.next_segment() };
         let Listed { key, location } = entry;
         let bytes = location.bytes();
@@ -106,7 +106,7 @@ impl Task {
 }
 
 /// Scrubs the devices until it is stopped.
-pub fn run(mut tasks: Vec<Task>, stop: &Stop, told: &Told) {
+pub fn run(mut tasks: Vec<Task>, stop: &Stop, told: &EventSink) {
     let mut buffer = Buffer::default();
     info!("scrub: reads every record of {} device(s) again and again", tasks.len());
     while let Some(task) = tasks.iter_mut().min_by_key(|task| task.due) {

@@ -26,7 +26,7 @@ use tracing::{debug, warn};
 use super::queue::Queue;
 use super::room::{Buffer, Room, Span};
 use super::segments::record_length;
-use super::{Read, Told};
+use super::{Read, EventSink};
 
 /// Bytes of the largest read that a ring takes.
 const READ_BYTES_MAX: usize = 256 << 10;
@@ -180,7 +180,7 @@ impl Drop for End {
 
 /// Gives this thread a ring and ends the ring's reads, until the thread's runtime ends. Returns at once where there is
 /// no io_uring.
-pub(super) async fn run(told: Told, pool: Arc<Queue<Read>>) {
+pub(super) async fn run(told: EventSink, pool: Arc<Queue<Read>>) {
     let wake = Arc::new(Notify::new());
     let ring = match Ring::new(wake.clone()) {
         Ok(ring) => ring,
@@ -214,7 +214,7 @@ pub(super) async fn run(told: Told, pool: Arc<Queue<Read>>) {
 }
 
 /// Tells the engine of a read that has ended; the pool reads again what did not succeed.
-fn tell(under_way: UnderWay, result: i32, told: &Told, pool: &Queue<Read>) {
+fn tell(under_way: UnderWay, result: i32, told: &EventSink, pool: &Queue<Read>) {
     let UnderWay { read, span, mut room } = under_way;
     let filled = usize::try_from(result).unwrap_or(0);
     if filled < span.needed() {
@@ -304,7 +304,7 @@ mod tests {
         crate::arena::open(64 << 20);
         let (send, told) = mpsc::channel();
         let send = std::sync::Mutex::new(send);
-        let tell: Told = Arc::new(move |_, event| {
+        let tell: EventSink = Arc::new(move |_, event| {
             if let Event::Read { job, result, .. } = event {
                 send.lock().unwrap().send((job, result, thread::current().id())).unwrap();
             }

@@ -195,14 +195,14 @@ pub struct Reads<S: Quick> {
     flight: Option<(S::Flight, Vec<u8>)>,
     slot: Slot<S::Flight>,
     /// A reply that the client has not taken in full.
-    rest: Option<Rest>,
+    rest: Option<UnsentReply>,
     head_bytes_max: usize,
     /// Whose requests are counted together with this connection's.
     client: Option<Client>,
 }
 
 /// What is left of a reply.
-struct Rest {
+struct UnsentReply {
     head: Vec<u8>,
     head_sent: usize,
     body: Bytes,

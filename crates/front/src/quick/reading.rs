@@ -9,7 +9,7 @@ use bytes::Bytes;
 use record::clock;
 use tokio::io::ReadBuf;
 
-use super::{Begun, Content, Facts, Flight, Quick, Record, Rest, Turn};
+use super::{Begun, Content, Facts, Flight, Quick, Record, UnsentReply, Turn};
 use crate::socket::Socket;
 use wire::head::{Front, Line, front};
 use wire::limits::Client;
@@ -402,7 +402,7 @@ impl<S: Quick> Socket<S> {
                 Poll::Pending => {
                     let head = head[head_sent..].to_vec();
                     let body = keep(body_sent);
-                    let rest = Rest { head, head_sent: 0, body, body_sent: 0, record };
+                    let rest = UnsentReply { head, head_sent: 0, body, body_sent: 0, record };
                     self.reads.rest = Some(rest);
                     return Ok(Plain::Waits);
                 }
@@ -410,7 +410,7 @@ impl<S: Quick> Socket<S> {
         }
         if self.poll_through(context)?.is_pending() {
             let (head, body) = (Vec::new(), Bytes::new());
-            self.reads.rest = Some(Rest { head, head_sent: 0, body, body_sent: 0, record });
+            self.reads.rest = Some(UnsentReply { head, head_sent: 0, body, body_sent: 0, record });
             return Ok(Plain::Waits);
         }
         self.sent(record);

@@ -11,7 +11,7 @@ use http::{Method, Response, StatusCode};
 use serde::{Deserialize, Serialize};
 
 use super::Roll;
-use membership::Known;
+use membership::Members;
 use peer::{Fault, Outgoing};
 use wire::body::ReplyBody;
 use wire::problem::json;
@@ -40,7 +40,7 @@ pub struct About {
 
 impl About {
     /// What this process says.
-    pub fn of(known: &Known, warmed: Option<Warmed>, origin: Option<OriginId>) -> About {
+    pub fn of(known: &Members, warmed: Option<Warmed>, origin: Option<OriginId>) -> About {
         let version = env!("CARGO_PKG_VERSION").to_owned();
         About { version, epoch: known.epoch, warmed: warmed.unwrap_or_default(), origin }
     }
@@ -93,7 +93,7 @@ async fn ask(roll: &Roll, node: NodeId) -> Result<About, String> {
 /// slowest, a second at most.
 pub async fn members(
     roll: &Roll,
-    known: &Known,
+    known: &Members,
     own: Option<(NodeId, About)>,
 ) -> Response<ReplyBody> {
     let member = async |node: NodeId| {

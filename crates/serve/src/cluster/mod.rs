@@ -27,7 +27,7 @@ use serde::Serialize;
 
 use crate::identity::header_line;
 use configuration::Config;
-use membership::{Known, Membership};
+use membership::{Members, Membership};
 use peer::{Limits, RequestHead};
 use wire::body::ReplyBody;
 use wire::headers;
@@ -109,7 +109,7 @@ impl Identity {
     /// addresses.
     ///
     /// Of members in etcd, the name of the list stands for the list.
-    fn of(known: &Known, config: &Config) -> Identity {
+    fn of(known: &Members, config: &Config) -> Identity {
         let origin = &config.origin;
         let behind = match origin.kind {
             origin::Kind::S3 => format!("s3 {:?} {:?}", origin.bucket, origin.prefix),
@@ -134,7 +134,7 @@ impl Identity {
 
 /// What two processes of a cluster must agree on to place all keys alike. The ring of members in etcd
 /// changes, and nodes refuse what is not theirs by their views; so the list's name stands for it.
-pub fn fingerprint(known: &Known, config: &Config) -> u64 {
+pub fn fingerprint(known: &Members, config: &Config) -> u64 {
     match config.is_in_etcd() {
         false => known.ring.fingerprint(),
         true => {
@@ -151,7 +151,7 @@ pub fn fingerprint(known: &Known, config: &Config) -> u64 {
 ///
 /// If the token is not a valid header value.
 pub fn ask_headers(
-    known: &Known,
+    known: &Members,
     config: &Config,
 ) -> anyhow::Result<Vec<(HeaderName, HeaderValue)>> {
     let mut common = vec![

@@ -7,7 +7,7 @@ use arc_swap::{ArcSwap, Guard};
 use engine::route::{NodeId, Ring};
 use http::HeaderValue;
 
-use membership::{Known, Roster};
+use membership::{Members, Roster};
 use peer::{Limits, Pool, RequestHead};
 use wire::tls::Dialer;
 
@@ -37,7 +37,7 @@ impl Roll {
     ///
     /// If a name is not a valid header value.
     pub fn new(
-        known: &Known,
+        known: &Members,
         is_leased: bool,
         head: RequestHead,
         limits: Limits,
@@ -61,7 +61,7 @@ impl Roll {
     }
 
     /// Takes what is known now: adds nodes, and follows those whose addresses changed.
-    pub fn follow(&self, known: &Known) {
+    pub fn follow(&self, known: &Members) {
         let members = known.ring.members().iter().zip(&known.addresses);
         for (slot, (member, &address)) in self.slots.iter().zip(members) {
             let dialer = || self.dialer.clone();

@@ -14,7 +14,7 @@ use tracing::warn;
 
 use super::Access;
 use configuration::Concurrency;
-use live::{Heard, Told, WINDOWS_PATH};
+use live::{WindowIntake, DeviceWindows, WINDOWS_PATH};
 use peer::Outgoing;
 
 /// Maximum bytes of what a node tells of its devices.
@@ -27,14 +27,14 @@ impl Access {
     /// a node too has a model of its own devices.
     pub(super) async fn hear(self: Arc<Self>) {
         let window = Duration::from_secs_f64(self.config.observe.window_s.max(0.1));
-        let mut heard: Vec<Heard> = Vec::new();
+        let mut heard: Vec<WindowIntake> = Vec::new();
         let mut weights = Weights::default();
         // The version of what the processes share, and since when it is known.
         let mut shared = (0, Instant::now());
         loop {
             tokio::time::sleep(window).await;
             let nodes = self.router.backend.roll.len();
-            heard.resize_with(heard.len().max(nodes), Heard::default);
+            heard.resize_with(heard.len().max(nodes), WindowIntake::default);
             let told = (0..nodes).map(|node| self.told(node, window));
             let told = futures_util::future::join_all(told).await;
             let members = self.members(&told);
@@ -82,9 +82,9 @@ impl Access {
     }
 
     /// The members that have keys and told of their devices.
-    fn members(&self, told: &[Option<Told>]) -> Vec<Member> {
+    fn members(&self, told: &[Option<DeviceWindows>]) -> Vec<Member> {
         let known = self.membership.known();
-        let of = |(node, told): (usize, &Option<Told>)| {
+        let of = |(node, told): (usize, &Option<DeviceWindows>)| {
             let name = self.router.backend.roll.name(node);
             let member = known.ring.members().iter().find(|member| member.name == name)?;
             let utilisation = told.as_ref()?.utilisation()?;
@@ -95,7 +95,7 @@ impl Access {
     }
 
     /// What a node tells; `None` if it tells nothing in time.
-    async fn told(&self, node: usize, within: Duration) -> Option<Told> {
+    async fn told(&self, node: usize, within: Duration) -> Option<DeviceWindows> {
         let pool = self.router.backend.roll.pool(node)?;
         let asked = async {
             let reply = pool.send(&Method::GET, WINDOWS_PATH, &[], Outgoing::Empty).await.ok()?;

@@ -14,7 +14,7 @@ use configuration::Size;
 
 /// How a device is to be prepared.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted {
+pub struct FormatOptions {
     /// Bytes of a segment; 0: chosen by the size of the device, as for a folder.
     pub segment_bytes: u64,
     /// Mean bytes of a record from which on a segment's summary fits, so that a start need not scan it.
@@ -75,7 +75,7 @@ pub fn look(path: &Path) -> Result<Shape, String> {
 /// # Errors
 ///
 /// If the device is in use, has something on it that may not be destroyed, or is too small.
-pub fn format(path: &Path, wanted: Wanted) -> anyhow::Result<Formatted> {
+pub fn format(path: &Path, wanted: FormatOptions) -> anyhow::Result<Formatted> {
     let name = path.display();
     ensure!(!path.is_dir(), "{name} is a folder, which needs no preparation; name a block device");
     let (file, _lock) = exclusively(path)?;

@@ -30,7 +30,7 @@ use ground::Key;
 use rustix::fs::{Advice, fadvise};
 use tracing::{info, warn};
 
-pub use make::{Formatted, Shape, Wanted, format, look};
+pub use make::{Formatted, Shape, FormatOptions, format, look};
 
 use super::KEY_BYTES_MAX;
 use super::format::Entry;
@@ -80,7 +80,7 @@ impl InUse {
 }
 
 /// What a slot was found to have at a start.
-enum Seen {
+enum SlotContent {
     Nothing,
     Sealed(u64, Vec<Restored>),
     Scanned(u64, Vec<Entry>),
@@ -134,24 +134,24 @@ impl BlockDevice {
         self.file.write_all_at(&bytes, self.superblock.summary_at(slot))
     }
 
-    fn look(&self, slot: u32) -> io::Result<Seen> {
+    fn look(&self, slot: u32) -> io::Result<SlotContent> {
         Ok(match self.summary(slot)? {
-            None => Seen::Nothing,
+            None => SlotContent::Nothing,
             Some((number, records)) if records.is_empty() => {
                 match scan(&self.file, self.bounds(slot, number))? {
-                    Ok(entries) if entries.is_empty() => Seen::Nothing,
-                    Ok(entries) => Seen::Scanned(number, entries),
-                    Err(version) => Seen::Later(version),
+                    Ok(entries) if entries.is_empty() => SlotContent::Nothing,
+                    Ok(entries) => SlotContent::Scanned(number, entries),
+                    Err(version) => SlotContent::Later(version),
                 }
             }
-            Some((number, records)) => Seen::Sealed(number, records),
+            Some((number, records)) => SlotContent::Sealed(number, records),
         })
     }
 
     /// Looks at all slots at once.
-    fn look_at_all(&self) -> Vec<io::Result<Seen>> {
-        let mut seen: Vec<io::Result<Seen>> =
-            (0..self.superblock.slots).map(|_| Ok(Seen::Nothing)).collect();
+    fn look_at_all(&self) -> Vec<io::Result<SlotContent>> {
+        let mut seen: Vec<io::Result<SlotContent>> =
+            (0..self.superblock.slots).map(|_| Ok(SlotContent::Nothing)).collect();
         let work = (0..).zip(&mut seen).map(|(slot, seen)| {
             Box::new(move || *seen = self.look(slot)) as engine::tier::Work<'_>
         });
@@ -221,12 +221,12 @@ impl Place for BlockDevice {
         let (mut free, mut lost, mut newest) = (Vec::new(), 0, None);
         for (slot, seen) in (0u32..).zip(self.look_at_all()) {
             let (number, records) = match seen {
-                Ok(Seen::Nothing) => {
+                Ok(SlotContent::Nothing) => {
                     free.push(slot);
                     continue;
                 }
-                Ok(Seen::Sealed(number, records)) => (number, records),
-                Ok(Seen::Scanned(number, entries)) => {
+                Ok(SlotContent::Sealed(number, records)) => (number, records),
+                Ok(SlotContent::Scanned(number, entries)) => {
                     let name = &self.name;
                     info!("{name}: scanned segment {number}: {} records", entries.len());
                     let records = restored(&entries);
@@ -237,7 +237,7 @@ impl Place for BlockDevice {
                     }
                     (number, records)
                 }
-                Ok(Seen::Later(version)) => {
+                Ok(SlotContent::Later(version)) => {
                     let why = format!(
                         "a record in slot {slot} has format version {version}, and this program knows {}; use the program \
                          that wrote it, or format the device again",

@@ -20,8 +20,8 @@ use crate::object::Object;
 const MIB: u64 = 1 << 20;
 const SEGMENT: u64 = 64 << 10;
 
-fn wanted() -> Wanted {
-    Wanted { segment_bytes: SEGMENT, record_bytes: 256, destroy: false }
+fn wanted() -> FormatOptions {
+    FormatOptions { segment_bytes: SEGMENT, record_bytes: 256, destroy: false }
 }
 
 /// A file of `mib` MiB.
@@ -112,7 +112,7 @@ fn a_device_that_holds_something_is_not_formatted_without_a_word() {
     put(1080, &[0x53, 0xef]);
     not("holds an ext2, ext3 or ext4 file system");
     refused(&path, None, "it holds an ext2, ext3 or ext4 file system; name another");
-    let made = format(&path, Wanted { destroy: true, ..wanted() }).unwrap();
+    let made = format(&path, FormatOptions { destroy: true, ..wanted() }).unwrap();
     assert_eq!(made.destroyed.as_deref(), Some("an ext2, ext3 or ext4 file system"));
     let bytes = std::fs::read(&path).unwrap();
     assert!(bytes[4096..].iter().all(|byte| *byte == 0));
@@ -123,7 +123,7 @@ fn a_device_that_holds_something_is_not_formatted_without_a_word() {
     drop(Segments::open(&path, None).unwrap());
     // Not while a process has it.
     let held = Segments::open(&path, Some("a")).unwrap();
-    let error = format(&path, Wanted { destroy: true, ..wanted() }).unwrap_err().to_string();
+    let error = format(&path, FormatOptions { destroy: true, ..wanted() }).unwrap_err().to_string();
     assert!(error.contains("is in use by another process"), "{error}");
     let error = Segments::open(&path, Some("a")).err().unwrap();
     assert!(!error.is::<Unusable>() && error.to_string().contains("is in use"), "{error}");
@@ -245,7 +245,7 @@ fn what_was_there_before_a_device_was_formatted_is_never_found() {
     let (old, _) = (fill(&segments, 0, 20), fill(&segments, 1, 3));
     drop(segments);
     // All but the superblock is as it was: what --destroy wipes is before the summaries.
-    format(&path, Wanted { destroy: true, ..wanted() }).unwrap();
+    format(&path, FormatOptions { destroy: true, ..wanted() }).unwrap();
     let after = superblock_of(&path);
     assert!((before.slots, before.segment_at(0)) == (after.slots, after.segment_at(0)));
     assert_ne!(before.first, after.first);
@@ -265,7 +265,7 @@ fn what_was_there_before_a_device_was_formatted_is_never_found() {
 fn a_segment_of_many_small_records_is_scanned() {
     let folder = tempfile::tempdir().unwrap();
     let path = empty(folder.path(), 4);
-    format(&path, Wanted { record_bytes: 1 << 20, ..wanted() }).unwrap();
+    format(&path, FormatOptions { record_bytes: 1 << 20, ..wanted() }).unwrap();
     for _ in 0..2 {
         let (segments, found) = Segments::open(&path, None).unwrap();
         let number = found.last().map_or(0, |found| found.number + 1);
@@ -292,7 +292,7 @@ fn a_segment_of_many_small_records_is_scanned() {
 fn a_record_is_read_as_soon_as_it_was_appended() {
     let folder = tempfile::tempdir().unwrap();
     let path = empty(folder.path(), 40);
-    format(&path, Wanted { segment_bytes: 8 * MIB, ..wanted() }).unwrap();
+    format(&path, FormatOptions { segment_bytes: 8 * MIB, ..wanted() }).unwrap();
     let (segments, _) = Segments::open(&path, None).unwrap();
     let sizes = [10, 4_000, 4_096, 70_000, 1, 0, 131_072, 65_536, 65_537, 300, 250_000, 12_000];
     let (mut offset, mut written) = (0, Vec::new());

@@ -13,13 +13,13 @@ const PAUSES: (Nanos, Nanos) = (SECOND, 8 * SECOND);
 /// answers in time as soon as it has nothing to do; without pauses it would come and go several times a second, and
 /// each change of the list costs everybody work.
 #[derive(Debug, Default)]
-pub struct Rest {
+pub struct Backoff {
     was_live: bool,
     lost: Option<Nanos>,
     pause: Nanos,
 }
 
-impl Rest {
+impl Backoff {
     /// Notes whether the list has this node as live.
     pub fn note(&mut self, is_live: bool, now: Nanos) {
         if self.was_live && !is_live {
@@ -42,7 +42,7 @@ mod tests {
 
     #[test]
     fn who_is_lost_again_and_again_stays_away_for_longer() {
-        let (mut rest, mut now, mut changes) = (Rest::default(), 0, 0);
+        let (mut rest, mut now, mut changes) = (Backoff::default(), 0, 0);
         let mut aways = Vec::new();
         while now < 120 * SECOND {
             rest.note(true, now);
