@@ -75,10 +75,6 @@ pub struct Drive {
     pub handover: Handover,
 }
 
-/// The prefix of messages about timeouts of the origin. Timeouts are answered with status 504,
-/// other failures of the origin with 503.
-pub const TIMED_OUT: &str = "the origin timed out";
-
 impl Drive {
     /// An empty node. Set its devices and runtimes before the first request.
     pub fn new(
@@ -454,14 +450,14 @@ impl Drive {
             Ok(Fetched::Found(Object::new(metadata, bytes)))
         };
         let fetched = self.within("a read", fetch).await;
-        fetched.unwrap_or_else(|e| Fetched::Unavailable(Failure { reason: e.to_string() }))
+        fetched.unwrap_or_else(|e| Fetched::Unavailable(origin_failure(&e)))
     }
 
     async fn check(&self, key: &Key) -> Checked {
         match self.within("a comparison", self.origin.head(key)).await {
             Ok(Some(metadata)) => Checked::Version(metadata.etag),
             Ok(None) => Checked::Missing,
-            Err(e) => Checked::Unavailable(Failure { reason: e.to_string() }),
+            Err(e) => Checked::Unavailable(origin_failure(&e)),
         }
     }
 
@@ -520,6 +516,14 @@ pub async fn within<T>(
     let seconds = timeout.as_secs_f64();
     let timed_out = || Error::TimedOut(format!("no answer to {what} within {seconds} s"));
     tokio::time::timeout(timeout, request).await.unwrap_or_else(|_| Err(timed_out()))
+}
+
+/// The engine's form of an error of the origin.
+fn origin_failure(error: &Error) -> Failure {
+    match error {
+        Error::TimedOut(_) => Failure::timed_out(error.to_string()),
+        _ => Failure::unavailable(error.to_string()),
+    }
 }
 
 fn is_answer(action: &Action<Object>, to: RequestId) -> bool {

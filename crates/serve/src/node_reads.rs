@@ -120,7 +120,7 @@ impl Shared {
                 Err(not_found(read))
             }
             Reply::Busy { queue } => Err(Error::busy(&queue)),
-            Reply::Unavailable(failure) => Err(Error::unavailable(failure.reason)),
+            Reply::Unavailable(failure) => Err(failure.into()),
             Reply::TooLate => Err(Error::TooLate),
             Reply::NotMine | Reply::NotPrimary => Err(Error::misdirected()),
         };

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine::node::{Asker, Hit};
+use engine::node::{Asker, Failure, FailureKind, Hit};
 use futures_util::StreamExt;
 use futures_util::stream::{self, BoxStream};
 use ground::window::Nanos;
@@ -21,7 +21,7 @@ use ground::{Etag, Key};
 use origin::{Attributes, BoxFuture, Chunks, Listed, Metadata, Origin};
 use tokio::runtime::Handle;
 
-use super::drive::{self, TIMED_OUT};
+use super::drive;
 use device::object::Object;
 use front::Front;
 use wire::body::{Arriving, Paced, ReplyBody};
@@ -272,14 +272,6 @@ impl Error {
         Error::Misdirected(MISDIRECTED.to_owned())
     }
 
-    /// The origin or a device failed, for a reason that the engine passed on.
-    pub fn unavailable(reason: String) -> Error {
-        match reason.starts_with(TIMED_OUT) {
-            true => Error::TimedOut(reason),
-            false => Error::Unavailable(reason),
-        }
-    }
-
     /// The reason, for the client.
     pub fn text(&self) -> &str {
         match self {
@@ -305,6 +297,15 @@ impl Error {
     }
 }
 
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Error {
+        match failure.kind {
+            FailureKind::TimedOut => Error::TimedOut(failure.reason),
+            FailureKind::Unavailable => Error::Unavailable(failure.reason),
+        }
+    }
+}
+
 impl From<origin::Error> for Error {
     fn from(error: origin::Error) -> Error {
         let text = error.to_string();
@@ -312,7 +313,8 @@ impl From<origin::Error> for Error {
             origin::Error::Full(_) | origin::Error::ReadOnly(_) => Error::Full(text),
             origin::Error::Upload(_) | origin::Error::Refused(_) => Error::Invalid(text),
             origin::Error::Fenced(_) => Error::Misdirected(text),
-            _ => Error::unavailable(text),
+            origin::Error::TimedOut(_) => Error::TimedOut(text),
+            _ => Error::Unavailable(text),
         }
     }
 }

@@ -15,7 +15,7 @@ use record::clock;
 use tokio::sync::oneshot;
 
 use super::Shared;
-use super::drive::{Answer, Asked, Drive, TIMED_OUT};
+use super::drive::{Answer, Asked, Drive};
 use super::store::{DeleteRequest, Error, PutRequest, WriteTerms};
 use device::object::Object;
 use membership::Membership;
@@ -162,8 +162,9 @@ impl Shared {
             Ok(Err(_)) => (Err(Error::Stopping), None),
             Err(_) => {
                 let seconds = timeout.as_secs_f64();
-                let what =
-                    format!("{TIMED_OUT}: the write took over {seconds} s and may still happen");
+                let what = format!(
+                    "the origin timed out: the write took over {seconds} s and may still happen"
+                );
                 (Err(Error::TimedOut(what)), None)
             }
         }

@@ -387,7 +387,7 @@ impl Read {
     fn carry_out(self, buffer: &mut Buffer, told: &EventSink, pacer: &Pacer<Done>) {
         let (job, held_to, device) = (self.job, self.held_to, self.device.clone());
         let read = self.read(buffer);
-        if let Err(Unread::Failed(Failure { reason })) = &read {
+        if let Err(Unread::Failed(Failure { reason, .. })) = &read {
             warn!("{reason}; reading from elsewhere instead");
         }
         let (mut done, mut bytes) = (None, 0);
@@ -427,8 +427,8 @@ impl Read {
         let segments = &device.segments;
         if let Extent::Next { bytes } = extent {
             let cursor = device.cursors.lock().unwrap_or_else(PoisonError::into_inner).remove(&job);
-            let closed = || "a record was closed while it was read".to_owned();
-            let cursor = cursor.ok_or_else(|| Unread::Failed(Failure { reason: closed() }))?;
+            let closed = || Failure::unavailable("a record was closed while it was read");
+            let cursor = cursor.ok_or_else(|| Unread::Failed(closed()))?;
             return segments.read_next(cursor, bytes, buffer);
         }
         let segment = segment.ok_or(Unread::Gone)?;

@@ -244,7 +244,7 @@ impl Segments {
         let (number, offset) = (location.segment(), location.offset());
         let folder = self.place.name();
         let reason = format!("{folder}: segment {number}, offset {offset}: {what}");
-        Unread::Failed(Failure { reason })
+        Unread::Failed(Failure::unavailable(reason))
     }
 
     /// Reads the bytes of a location, as far as the file has them, and returns so many of them as

@@ -229,7 +229,7 @@ fn tell(under_way: UnderWay, result: i32, told: &EventSink, pool: &Queue<Read>) 
         }
     });
     let result = read.device.segments.object(read.location, &read.key, &bytes);
-    if let Err(Unread::Failed(Failure { reason })) = &result {
+    if let Err(Unread::Failed(Failure { reason, .. })) = &result {
         warn!("{reason}; reading from elsewhere instead");
     }
     told(clock::now(), Event::Read { job: read.job, result, left: 0 });

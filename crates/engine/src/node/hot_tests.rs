@@ -109,7 +109,7 @@ impl Driven {
                         let place = (device, location.segment(), location.offset());
                         let there = self.on_disk.get(&place).filter(|_| !self.broken[device]);
                         let failure = || match self.broken[device] {
-                            true => Unread::Failed(Failure { reason: "broken".to_owned() }),
+                            true => Unread::Failed(Failure::unavailable("broken")),
                             false => Unread::Gone,
                         };
                         let result = there.cloned().ok_or_else(failure);

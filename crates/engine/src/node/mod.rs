@@ -56,8 +56,8 @@ pub use cluster::PeerStatus;
 pub use depth::Reason as DepthReason;
 pub use device::DeviceState;
 pub use event::{
-    Action, Answered, Asker, Checked, DeviceId, Event, Failure, Fetched, JobId, ReadsTold,
-    RequestId, Unread,
+    Action, Answered, Asker, Checked, DeviceId, Event, Failure, FailureKind, Fetched, JobId,
+    ReadsTold, RequestId, Unread,
 };
 pub use hot_keys::{HOT_KEYS_MAX, HotDirectory, TOLD_MAX};
 pub use hot_nodes_report::{HotKey, HotKeyMoved, HotNodes, HotNodesBought, HotNodesMoves};

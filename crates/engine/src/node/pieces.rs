@@ -197,9 +197,10 @@ impl<P: Payload> Node<P> {
         flight.waiters = rest;
         let opened: Vec<Waiter> = opened;
         for waiter in &opened {
-            let reason = "the rest of the record could not be read".to_owned();
             let stages = flight.stages(waiter, now);
-            let reply = Reply::Unavailable(Failure { reason });
+            let reply = Reply::Unavailable(Failure::unavailable(
+                "the rest of the record could not be read",
+            ));
             self.answer(now, waiter.request, reply, stages, actions);
         }
         (flight.opened, flight.part) = (false, None);

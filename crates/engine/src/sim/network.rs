@@ -137,6 +137,6 @@ impl Simulation {
 }
 
 pub(super) fn ask_failed<P>(job: node::JobId) -> node::Event<P> {
-    let failure = Failure { reason: "simulated".to_owned() };
+    let failure = Failure::unavailable("simulated");
     node::Event::Answered { job, result: Answered::Failed(failure) }
 }

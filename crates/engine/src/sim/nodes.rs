@@ -371,7 +371,7 @@ impl Simulation {
             self.nodes[at].fills.insert(job, key_number(&key));
         }
         if self.faulty {
-            let failure = crate::node::Failure { reason: "the origin timed out".to_owned() };
+            let failure = crate::node::Failure::timed_out("the origin timed out");
             let event = match check {
                 false => Event::Fetched { job, result: Fetched::Unavailable(failure) },
                 true => {

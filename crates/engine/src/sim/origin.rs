@@ -117,7 +117,7 @@ impl Simulation {
             }
             Reader::Gateway { .. } => (fails, self.origin.payload(number)),
         };
-        let failure = || Failure { reason: "simulated".to_owned() };
+        let failure = || Failure::unavailable("simulated");
         let (process, what) = match from {
             Reader::Fetch { node, life, job } => {
                 let most = self.settings.nodes[node].object_bytes_max;

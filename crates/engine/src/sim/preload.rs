@@ -38,7 +38,7 @@ struct Record {
 
 /// A read that failed.
 pub(super) fn unread() -> Unread {
-    Unread::Failed(Failure { reason: "simulated".to_owned() })
+    Unread::Failed(Failure::unavailable("simulated"))
 }
 
 impl Disk {

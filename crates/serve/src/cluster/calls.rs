@@ -84,7 +84,7 @@ fn number(headers: &HeaderMap, name: &HeaderName) -> Option<u64> {
 }
 
 fn failed<P>(reason: String) -> Answered<P> {
-    Answered::Failed(Failure { reason })
+    Answered::Failed(Failure::unavailable(reason))
 }
 
 impl Peers {
