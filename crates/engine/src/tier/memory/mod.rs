@@ -3,9 +3,14 @@
 //! S3-FIFO is the policy unless the settings say otherwise, because on recorded requests it missed
 //! less than LRU at nearly every size (`docs/decisions/0008-memory-tier.md` has the table). LRU is
 //! the policy that the curves of reuse distances and Che's approximation describe.
+//!
+//! A further policy is a file that implements [`Policy`], with its naive twin, and a line in
+//! `policies!` below; the suite in `tests.rs` then compares both.
 
 mod lru;
 mod s3_fifo;
+#[cfg(test)]
+mod tests;
 
 use serde::{Deserialize, Serialize};
 
@@ -16,10 +21,88 @@ use s3_fifo::S3Fifo;
 /// Bytes of an entry in addition to its key and object: map node, counters, metadata.
 pub(crate) const ENTRY_OVERHEAD_BYTES: u64 = 160;
 
-/// Which objects leave the memory tier first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Eviction {
+/// Values by key, and the order in which they leave. The policy keeps to its budget itself, as it alone knows what a change
+/// of the budget means for what it remembers of keys that have left.
+trait Policy<V> {
+    /// Bytes of all entries, as [`Policy::insert`] was told them.
+    fn bytes(&self) -> u64;
+    fn bytes_max(&self) -> u64;
+    /// Number of entries.
+    fn len(&self) -> usize;
+    /// The value of a key, which counts as read.
+    fn get(&mut self, key: &[u8]) -> Option<&mut V>;
+    /// The value of a key, which does not count as read.
+    fn peek(&mut self, key: &[u8]) -> Option<&mut V>;
+    /// Inserts a value in place of the key's earlier one; `bytes` is at most the budget. Returns the evicted entries in order.
+    fn insert(&mut self, key: Key, value: V, bytes: u64) -> Vec<(Key, V)>;
+    fn remove(&mut self, key: &Key) -> Option<V>;
+    /// Evicts the entry that is next; `None` if there are no entries.
+    fn evict(&mut self) -> Option<(Key, V)>;
+    /// Changes the budget; returns the evicted entries in order.
+    fn set_bytes_max(&mut self, bytes_max: u64) -> Vec<(Key, V)>;
+    /// [`Memory::hottest`].
+    fn hottest(&self, from: usize, count: usize) -> (Vec<(Key, u8)>, bool);
+    /// Removes all entries, and forgets the evicted ones.
+    fn clear(&mut self);
+
+    /// Evicts until `bytes` more fit.
+    fn make_room(&mut self, bytes: u64) -> Vec<(Key, V)> {
+        let mut left = Vec::new();
+        while self.bytes() + bytes > self.bytes_max() {
+            let Some(evicted) = self.evict() else { break };
+            left.push(evicted);
+        }
+        left
+    }
+}
+
+/// Makes the settings' enum, the tier and its choice of a policy from one list. A `match` finds the policy, not a
+/// `Box<dyn Policy>`, so that a hit is a direct call; everything rarer goes by the trait object.
+macro_rules! policies {
+    ($($(#[$doc:meta])* $policy:ident,)*) => {
+        /// Which objects leave the memory tier first.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(rename_all = "kebab-case")]
+        pub enum Eviction {
+            $($(#[$doc])* $policy,)*
+        }
+
+        #[cfg(test)]
+        const POLICIES: &[Eviction] = &[$(Eviction::$policy),*];
+
+        enum Held<V> {
+            $($policy($policy<V>),)*
+        }
+
+        impl<V> Held<V> {
+            fn new(eviction: Eviction, bytes_max: u64) -> Held<V> {
+                match eviction {
+                    $(Eviction::$policy => Held::$policy($policy::new(bytes_max)),)*
+                }
+            }
+
+            fn get(&mut self, key: &[u8]) -> Option<&mut V> {
+                match self {
+                    $(Held::$policy(policy) => policy.get(key),)*
+                }
+            }
+
+            fn policy(&self) -> &dyn Policy<V> {
+                match self {
+                    $(Held::$policy(policy) => policy,)*
+                }
+            }
+
+            fn policy_mut(&mut self) -> &mut dyn Policy<V> {
+                match self {
+                    $(Held::$policy(policy) => policy,)*
+                }
+            }
+        }
+    };
+}
+
+policies! {
     /// Those that were not read again soon after they came, and then those not read since they were
     /// last looked at: a scan passes through a tenth of the memory.
     #[default]
@@ -30,36 +113,22 @@ pub enum Eviction {
 
 /// Values by key. Some are evicted when the bytes exceed the budget. Each operation costs one or
 /// two hash look-ups.
-pub struct Memory<V>(Kind<V>);
-
-enum Kind<V> {
-    S3Fifo(S3Fifo<V>),
-    Lru(Lru<V>),
-}
+pub struct Memory<V>(Held<V>);
 
 impl<V> Memory<V> {
     /// An empty tier of `bytes_max` bytes; 0 holds nothing.
     pub fn new(eviction: Eviction, bytes_max: u64) -> Memory<V> {
-        Memory(match eviction {
-            Eviction::S3Fifo => Kind::S3Fifo(S3Fifo::new(bytes_max)),
-            Eviction::Lru => Kind::Lru(Lru::new(bytes_max)),
-        })
+        Memory(Held::new(eviction, bytes_max))
     }
 
     /// Bytes held, overhead included.
     pub fn bytes(&self) -> u64 {
-        match &self.0 {
-            Kind::S3Fifo(kept) => kept.bytes(),
-            Kind::Lru(kept) => kept.bytes(),
-        }
+        self.0.policy().bytes()
     }
 
     /// Objects held.
     pub fn len(&self) -> usize {
-        match &self.0 {
-            Kind::S3Fifo(kept) => kept.len(),
-            Kind::Lru(kept) => kept.len(),
-        }
+        self.0.policy().len()
     }
 
     /// Whether the tier is empty.
@@ -69,69 +138,54 @@ impl<V> Memory<V> {
 
     /// The value of a key, which counts as read.
     pub fn get(&mut self, key: &[u8]) -> Option<&mut V> {
-        match &mut self.0 {
-            Kind::S3Fifo(kept) => kept.get(key),
-            Kind::Lru(kept) => kept.get(key),
-        }
+        self.0.get(key)
     }
 
-    /// The value of a key; nobody reads it.
+    /// The value of a key, which does not count as read.
     pub fn peek(&mut self, key: &[u8]) -> Option<&mut V> {
-        match &mut self.0 {
-            Kind::S3Fifo(kept) => kept.peek(key),
-            Kind::Lru(kept) => kept.peek(key),
-        }
+        self.0.policy_mut().peek(key)
     }
 
     /// Inserts a value that takes `bytes` bytes; returns the values that were evicted for it, the
     /// first first. A value larger than the budget is returned itself.
     pub fn insert(&mut self, key: Key, value: V, bytes: u64) -> Vec<(Key, V)> {
-        match &mut self.0 {
-            Kind::S3Fifo(kept) => kept.insert(key, value, bytes),
-            Kind::Lru(kept) => kept.insert(key, value, bytes),
+        let policy = self.0.policy_mut();
+        let bytes = bytes + key.len() as u64 + ENTRY_OVERHEAD_BYTES;
+        if bytes > policy.bytes_max() {
+            // The key's earlier value would be an old one.
+            policy.remove(&key);
+            return vec![(key, value)];
         }
+        let left = policy.insert(key, value, bytes);
+        assert!(policy.bytes() <= policy.bytes_max(), "the memory tier's budget is exceeded");
+        left
     }
 
     /// Maximum bytes.
     pub fn bytes_max(&self) -> u64 {
-        match &self.0 {
-            Kind::S3Fifo(kept) => kept.bytes_max(),
-            Kind::Lru(kept) => kept.bytes_max(),
-        }
+        self.0.policy().bytes_max()
     }
 
     /// Changes the maximum bytes; returns the values that were evicted for it, the first first. Cost: that
     /// of their evictions.
     pub fn set_bytes_max(&mut self, bytes_max: u64) -> Vec<(Key, V)> {
-        match &mut self.0 {
-            Kind::S3Fifo(kept) => kept.set_bytes_max(bytes_max),
-            Kind::Lru(kept) => kept.set_bytes_max(bytes_max),
-        }
+        self.0.policy_mut().set_bytes_max(bytes_max)
     }
 
     /// Keys in about the order in which they are read most, from a place in this order on, each with its class: 0 for those
     /// that are read more. Looks at `count` elements, of which some may be of keys that have left; the second value says
     /// whether these were the last. Cost: O(`count`), and of LRU O(`from`) more.
     pub fn hottest(&self, from: usize, count: usize) -> (Vec<(Key, u8)>, bool) {
-        match &self.0 {
-            Kind::S3Fifo(kept) => kept.hottest(from, count),
-            Kind::Lru(kept) => kept.hottest(from, count),
-        }
+        self.0.policy().hottest(from, count)
     }
 
     /// Removes all keys.
     pub fn clear(&mut self) {
-        match &mut self.0 {
-            Kind::S3Fifo(kept) => kept.clear(),
-            Kind::Lru(kept) => kept.clear(),
-        }
+        self.0.policy_mut().clear();
     }
 
     /// Removes a key.
     pub fn remove(&mut self, key: &Key) -> Option<V> {
-        match &mut self.0 {
-            Kind::S3Fifo(kept) => kept.remove(key),
-            Kind::Lru(kept) => kept.remove(key),
-        }
+        self.0.policy_mut().remove(key)
     }
 }

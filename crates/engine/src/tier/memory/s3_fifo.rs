@@ -9,7 +9,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, BuildHasherDefault};
 
-use super::ENTRY_OVERHEAD_BYTES;
+use super::Policy;
 use ground::Key;
 
 /// Hashes with fixed keys, so that a replay takes the same steps. (Nothing iterates in hash order.)
@@ -44,7 +44,7 @@ pub(super) struct S3Fifo<V> {
 }
 
 impl<V> S3Fifo<V> {
-    pub fn new(bytes_max: u64) -> S3Fifo<V> {
+    pub(super) fn new(bytes_max: u64) -> S3Fifo<V> {
         S3Fifo {
             entries: HashMap::default(),
             small: VecDeque::new(),
@@ -57,91 +57,6 @@ impl<V> S3Fifo<V> {
             bytes_max,
             stamp: 0,
         }
-    }
-
-    pub fn bytes(&self) -> u64 {
-        self.small_bytes + self.main_bytes
-    }
-
-    pub fn len(&self) -> usize {
-        self.entries.len()
-    }
-
-    pub fn get(&mut self, key: &[u8]) -> Option<&mut V> {
-        let entry = self.entries.get_mut(key)?;
-        entry.reads = (entry.reads + 1).min(READS_MAX);
-        Some(&mut entry.value)
-    }
-
-    pub fn peek(&mut self, key: &[u8]) -> Option<&mut V> {
-        self.entries.get_mut(key).map(|entry| &mut entry.value)
-    }
-
-    pub fn insert(&mut self, key: Key, value: V, bytes: u64) -> Vec<(Key, V)> {
-        let replaced = self.take(&key);
-        let bytes = bytes + key.len() as u64 + ENTRY_OVERHEAD_BYTES;
-        if bytes > self.bytes_max {
-            return vec![(key, value)];
-        }
-        let mut left = Vec::new();
-        while self.bytes() + bytes > self.bytes_max {
-            self.step(&mut left);
-        }
-        let known = self.forget_ghost(self.entries.hasher().hash_one(&key));
-        let main = known || replaced.is_some_and(|entry| entry.main);
-        self.stamp += 1;
-        let stamp = self.stamp;
-        if main {
-            self.main.push_back((key.clone(), stamp));
-            self.main_bytes += bytes;
-        } else {
-            self.small.push_back((key.clone(), stamp));
-            self.small_bytes += bytes;
-        }
-        self.entries.insert(key, Entry { value, bytes, reads: 0, main, stamp });
-        assert!(self.bytes() <= self.bytes_max, "the memory tier's budget is exceeded");
-        left
-    }
-
-    pub fn bytes_max(&self) -> u64 {
-        self.bytes_max
-    }
-
-    pub fn set_bytes_max(&mut self, bytes_max: u64) -> Vec<(Key, V)> {
-        self.bytes_max = bytes_max;
-        let mut left = Vec::new();
-        while self.bytes() > self.bytes_max {
-            self.step(&mut left);
-        }
-        self.trim_ghosts();
-        left
-    }
-
-    /// The main queue from its end, then the small one: what came to them last is the hottest. What was never read in the
-    /// small queue is left out.
-    pub fn hottest(&self, from: usize, count: usize) -> (Vec<(Key, u8)>, bool) {
-        let order = self.main.iter().rev().chain(self.small.iter().rev());
-        let ends = from.saturating_add(count) >= self.main.len() + self.small.len();
-        let class = |(key, stamp): &(Key, u64)| {
-            let entry = self.entries.get(key).filter(|entry| entry.stamp == *stamp)?;
-            let class = match (entry.main, entry.reads) {
-                (true, 1..) => 0,
-                (true, 0) | (false, 2..) => 1,
-                (false, 1) => 2,
-                (false, 0) => return None,
-            };
-            Some((key.clone(), class))
-        };
-        (order.skip(from).take(count).filter_map(class).collect(), ends)
-    }
-
-    /// Removes all keys, and forgets the evicted ones.
-    pub fn clear(&mut self) {
-        *self = S3Fifo::new(self.bytes_max);
-    }
-
-    pub fn remove(&mut self, key: &Key) -> Option<V> {
-        self.take(key).map(|entry| entry.value)
     }
 
     fn take(&mut self, key: &Key) -> Option<Entry<V>> {
@@ -157,32 +72,33 @@ impl<V> S3Fifo<V> {
     }
 
     /// Looks at the head of a queue: evicts it or moves it on.
-    fn step(&mut self, left: &mut Vec<(Key, V)>) {
+    fn step(&mut self) -> Option<(Key, V)> {
         let much = self.small_bytes > 0 && self.small_bytes >= self.bytes_max / SMALL_PART;
         let from_small = much || self.main_bytes == 0;
         let head = if from_small { self.small.pop_front() } else { self.main.pop_front() };
-        let Some((key, stamp)) = head else { return };
-        let Some(entry) = self.entries.get_mut(&key).filter(|entry| entry.stamp == stamp) else {
-            return;
-        };
+        let (key, stamp) = head?;
+        // Its entry was removed or replaced meanwhile.
+        let entry = self.entries.get_mut(&key).filter(|entry| entry.stamp == stamp)?;
         if from_small && entry.reads > 1 {
             (entry.reads, entry.main) = (0, true);
             self.small_bytes -= entry.bytes;
             self.main_bytes += entry.bytes;
-            return self.main.push_back((key, stamp));
+            self.main.push_back((key, stamp));
+            return None;
         }
         if !from_small && entry.reads > 0 {
             entry.reads -= 1;
-            return self.main.push_back((key, stamp));
+            self.main.push_back((key, stamp));
+            return None;
         }
-        let Some(entry) = self.entries.remove(&key) else { return };
+        let entry = self.entries.remove(&key)?;
         if from_small {
             self.small_bytes -= entry.bytes;
             self.remember_ghost(self.entries.hasher().hash_one(&key), entry.bytes, stamp);
         } else {
             self.main_bytes -= entry.bytes;
         }
-        left.push((key, entry.value));
+        Some((key, entry.value))
     }
 
     fn remember_ghost(&mut self, hash: u64, bytes: u64, stamp: u64) {
@@ -215,17 +131,105 @@ impl<V> S3Fifo<V> {
     }
 }
 
+impl<V> Policy<V> for S3Fifo<V> {
+    fn bytes(&self) -> u64 {
+        self.small_bytes + self.main_bytes
+    }
+
+    fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    fn get(&mut self, key: &[u8]) -> Option<&mut V> {
+        let entry = self.entries.get_mut(key)?;
+        entry.reads = (entry.reads + 1).min(READS_MAX);
+        Some(&mut entry.value)
+    }
+
+    fn peek(&mut self, key: &[u8]) -> Option<&mut V> {
+        self.entries.get_mut(key).map(|entry| &mut entry.value)
+    }
+
+    fn insert(&mut self, key: Key, value: V, bytes: u64) -> Vec<(Key, V)> {
+        // Before room is made: a new version of an object that is read often stays in the main queue, and the earlier value
+        // must not be evicted for the new one, which would leave a ghost of a key that is here.
+        let replaced = self.take(&key);
+        let left = self.make_room(bytes);
+        // After room is made, as evictions forget the oldest ghosts.
+        let known = self.forget_ghost(self.entries.hasher().hash_one(&key));
+        let main = known || replaced.is_some_and(|entry| entry.main);
+        self.stamp += 1;
+        let stamp = self.stamp;
+        if main {
+            self.main.push_back((key.clone(), stamp));
+            self.main_bytes += bytes;
+        } else {
+            self.small.push_back((key.clone(), stamp));
+            self.small_bytes += bytes;
+        }
+        self.entries.insert(key, Entry { value, bytes, reads: 0, main, stamp });
+        left
+    }
+
+    /// Looks at the heads of the queues until one is evicted. Ends: each look at a head that stays takes one of its at most
+    /// [`READS_MAX`] reads, or moves it to the main queue for good.
+    fn evict(&mut self) -> Option<(Key, V)> {
+        while !self.entries.is_empty() {
+            if let Some(evicted) = self.step() {
+                return Some(evicted);
+            }
+        }
+        None
+    }
+
+    fn bytes_max(&self) -> u64 {
+        self.bytes_max
+    }
+
+    fn set_bytes_max(&mut self, bytes_max: u64) -> Vec<(Key, V)> {
+        self.bytes_max = bytes_max;
+        let left = self.make_room(0);
+        self.trim_ghosts();
+        left
+    }
+
+    /// The main queue from its end, then the small one: what came to them last is the hottest. What was never read in the
+    /// small queue is left out.
+    fn hottest(&self, from: usize, count: usize) -> (Vec<(Key, u8)>, bool) {
+        let order = self.main.iter().rev().chain(self.small.iter().rev());
+        let ends = from.saturating_add(count) >= self.main.len() + self.small.len();
+        let class = |(key, stamp): &(Key, u64)| {
+            let entry = self.entries.get(key).filter(|entry| entry.stamp == *stamp)?;
+            let class = match (entry.main, entry.reads) {
+                (true, 1..) => 0,
+                (true, 0) | (false, 2..) => 1,
+                (false, 1) => 2,
+                (false, 0) => return None,
+            };
+            Some((key.clone(), class))
+        };
+        (order.skip(from).take(count).filter_map(class).collect(), ends)
+    }
+
+    /// Removes all keys, and forgets the evicted ones.
+    fn clear(&mut self) {
+        *self = S3Fifo::new(self.bytes_max);
+    }
+
+    fn remove(&mut self, key: &Key) -> Option<V> {
+        self.take(key).map(|entry| entry.value)
+    }
+}
+
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
+pub(super) mod tests {
+    use super::super::tests::Twin;
+    use super::super::{Eviction, Held, Memory};
     use super::*;
-
-    const BUDGET: u64 = 4_000;
 
     /// The naive twin: lists that are searched.
     #[derive(Default)]
-    struct Naive {
+    pub(in super::super) struct Naive {
         budget: u64,
         /// Key, bytes, reads.
         small: Vec<(u8, u64, u8)>,
@@ -237,9 +241,13 @@ mod tests {
         list.iter().map(bytes).sum()
     }
 
-    impl Naive {
+    impl Twin for Naive {
         fn bytes(&self) -> u64 {
             sum(&self.small, |e| e.1) + sum(&self.main, |e| e.1)
+        }
+
+        fn keys(&self) -> Vec<u8> {
+            self.small.iter().chain(&self.main).map(|e| e.0).collect()
         }
 
         fn get(&mut self, key: u8) -> bool {
@@ -247,16 +255,14 @@ mod tests {
             found.map(|e| e.2 = (e.2 + 1).min(3)).is_some()
         }
 
-        fn remove(&mut self, key: u8) -> bool {
-            let main = self.main.iter().any(|e| e.0 == key);
+        fn remove(&mut self, key: u8) {
             self.small.retain(|e| e.0 != key);
             self.main.retain(|e| e.0 != key);
-            main
         }
 
         fn insert(&mut self, key: u8, bytes: u64) -> Vec<u8> {
-            let main = self.remove(key);
-            let bytes = bytes + 1 + ENTRY_OVERHEAD_BYTES;
+            let main = self.main.iter().any(|e| e.0 == key);
+            self.remove(key);
             if bytes > self.budget {
                 return vec![key];
             }
@@ -268,6 +274,19 @@ mod tests {
             left
         }
 
+        fn set_budget(&mut self, budget: u64) -> Vec<u8> {
+            self.budget = budget;
+            let left = self.make_room(0);
+            self.trim_ghosts();
+            left
+        }
+
+        fn agrees_with(&self, memory: &Memory<u8>) -> bool {
+            matches!(&memory.0, Held::S3Fifo(policy) if policy.ghosts.len() == self.ghosts.len())
+        }
+    }
+
+    impl Naive {
         fn make_room(&mut self, bytes: u64) -> Vec<u8> {
             let mut left = Vec::new();
             while self.bytes() + bytes > self.budget {
@@ -300,44 +319,9 @@ mod tests {
         }
     }
 
-    proptest! {
-        #[test]
-        fn agrees_with_lists(
-            operations in prop::collection::vec((0u8..40, 0u8..40, 0u64..600), 0..400),
-        ) {
-            let mut memory = S3Fifo::new(BUDGET);
-            let mut naive = Naive { budget: BUDGET, ..Naive::default() };
-            for (what, key, bytes) in operations {
-                let name: Key = [key][..].into();
-                match what {
-                    0..=4 => {
-                        memory.remove(&name);
-                        naive.remove(key);
-                    }
-                    5 => {
-                        naive.budget = bytes * 8;
-                        let left = memory.set_bytes_max(naive.budget);
-                        let left: Vec<u8> = left.into_iter().map(|l| l.1).collect();
-                        prop_assert_eq!(left, naive.make_room(0));
-                        naive.trim_ghosts();
-                    }
-                    6..=20 => {
-                        let left: Vec<u8> =
-                            memory.insert(name, key, bytes).into_iter().map(|l| l.1).collect();
-                        prop_assert_eq!(left, naive.insert(key, bytes));
-                    }
-                    _ => prop_assert_eq!(memory.get(&name).is_some(), naive.get(key)),
-                }
-                prop_assert_eq!(memory.bytes(), naive.bytes());
-                prop_assert_eq!(memory.len(), naive.small.len() + naive.main.len());
-                prop_assert_eq!(memory.ghosts.len(), naive.ghosts.len());
-            }
-        }
-    }
-
     #[test]
     fn a_scan_leaves_what_is_read_often() {
-        let mut memory = S3Fifo::new(100 * 1200);
+        let mut memory = Memory::new(Eviction::S3Fifo, 100 * 1200);
         let name = |what: &str, i: u32| -> Key { format!("{what}{i}").into_bytes().into() };
         for _ in 0..4 {
             for i in 0..50 {
@@ -351,6 +335,7 @@ mod tests {
         }
         let there = (0..50).filter(|i| memory.peek(&name("often", *i)).is_some()).count();
         assert_eq!(there, 50);
-        assert!(memory.small.len() + memory.main.len() <= 2 * memory.len() + 64);
+        let Held::S3Fifo(policy) = &memory.0 else { panic!("another policy") };
+        assert!(policy.small.len() + policy.main.len() <= 2 * policy.len() + 64);
     }
 }
