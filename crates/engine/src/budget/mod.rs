@@ -29,8 +29,6 @@
 
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod weeks;
 
 use std::fmt;
 

@@ -1,3 +1,5 @@
+mod weeks;
+
 use super::*;
 
 fn settings() -> Settings {

@@ -27,8 +27,6 @@ mod refresh;
 mod seal;
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod world;
 mod write;
 
 use std::collections::VecDeque;

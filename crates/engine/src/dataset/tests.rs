@@ -1,6 +1,8 @@
-use super::world::{Counts, Plan, World};
+mod world;
+
 use super::*;
 use crate::mutant::{self, Mutant};
+use world::{Counts, Plan, World};
 
 const SETTINGS: Settings = Settings {
     tries: 2,

@@ -398,6 +398,4 @@ impl Gateway {
 }
 
 #[cfg(test)]
-mod properties;
-#[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
 //! Each rule, by hand-written sequences of events.
 
 mod hot;
+mod properties;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};

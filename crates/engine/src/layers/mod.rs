@@ -48,21 +48,15 @@
 //! wait, because queue lengths do not predict a coming load.
 
 mod change;
-#[cfg(test)]
-mod closed;
 mod curve;
 pub mod fill;
 pub mod mix;
-#[cfg(test)]
-mod properties;
 pub mod regions;
 pub mod replicas;
 mod saved;
 mod settings;
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod weeks;
 
 use std::collections::BTreeMap;
 

@@ -2,6 +2,10 @@
 
 use ground::window::SECOND;
 
+mod closed;
+mod properties;
+mod weeks;
+
 use super::*;
 
 /// Maximum number of layers of a shard. The first takes 100 bytes, each further layer twice as

@@ -26,19 +26,11 @@ mod device;
 mod event;
 mod flights;
 mod handover;
-#[cfg(test)]
-mod handover_tests;
-#[cfg(test)]
-mod hit_tests;
 mod hot;
 mod hot_copies;
 mod hot_keys;
-#[cfg(test)]
-mod hot_keys_tests;
 mod hot_nodes_report;
 mod hot_report;
-#[cfg(test)]
-mod hot_tests;
 mod index;
 mod pieces;
 mod reads;
@@ -48,6 +40,8 @@ mod reuse;
 mod settings;
 mod stamps;
 mod terms;
+#[cfg(test)]
+mod tests;
 mod tiers;
 mod warm;
 mod writes;

@@ -22,8 +22,6 @@
 
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod world;
 
 use ground::window::Nanos;
 

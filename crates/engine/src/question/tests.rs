@@ -1,6 +1,8 @@
-use super::world::{Plan, World};
+mod world;
+
 use super::*;
 use crate::mutant::{self, Mutant};
+use world::{Plan, World};
 
 const PAGE: Kind = Kind::Page { limit: 10, partial: false };
 

@@ -21,8 +21,6 @@
 mod leases;
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod world;
 
 use std::collections::BTreeMap;
 

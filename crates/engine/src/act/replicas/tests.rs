@@ -1,3 +1,5 @@
+mod world;
+
 use super::*;
 
 fn seen(holders: &[(NodeId, f64)]) -> Seen {

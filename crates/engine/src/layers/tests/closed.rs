@@ -24,8 +24,8 @@ use ground::window::SECOND;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
-use super::fill::Filler;
 use super::*;
+use crate::layers::fill::Filler;
 use crate::sim::Law;
 
 const SHARDS: usize = 8;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::super::Manifest;
+use crate::dataset::Manifest;
 
 /// A record: no two are the same.
 pub type Record = u64;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use rand::RngExt;
 
-use super::super::{Action, Event, Manifest, Put, Why};
 use super::store::{Chunk, Listed, Record, Removal, Request};
 use super::{CALM, Fate, MS, View, What, World};
+use crate::dataset::{Action, Event, Manifest, Put, Why};
 
 impl World {
     pub(super) fn tell_soon(&mut self, process: usize, event: Event<()>) {

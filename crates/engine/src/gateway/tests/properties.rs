@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use ground::window::SECOND;
 use proptest::prelude::*;
 
-use super::tests::settings;
 use super::*;
 use crate::route::{NodeId, Policy};
 

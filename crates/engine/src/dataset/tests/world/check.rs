@@ -3,15 +3,15 @@
 
 use std::sync::Arc;
 
-use super::super::{Serves, State, Token, Why, serves};
 use super::store::Record;
 use super::{RECORD_BYTES, Reading, World};
+use crate::dataset::{Serves, State, Token, Why, serves};
 
 impl World {
     pub(super) fn changed(
         &mut self,
         token: Token,
-        result: Result<super::super::Changed, Why<()>>,
+        result: Result<crate::dataset::Changed, Why<()>>,
     ) -> Result<(), String> {
         let Some(append) = self.appending.remove(&token) else {
             return Err(format!("change {token} ended twice"));
