@@ -10,6 +10,7 @@
 //! - [`gateway`]: an access point: chooses a node for each request; hedges, failover, retry
 //!   budgets.
 //! - [`pool`]: a proxy in front of memcached servers: routes, replicas, multi-gets, hedges, failover.
+//!   What it shares with [`gateway`] is in `attempts`.
 //! - [`dataset`]: a dataset as a process changes it: refreshed views, appends, seals.
 //! - [`question`]: a question to a dataset: which parts are asked when, and when the answer is whole.
 //! - [`route`]: the nodes of a key, and the health and load of each node.
@@ -22,6 +23,7 @@
 //! - [`queue`]: a bounded queue in front of one or more servers, which records its own windows.
 
 pub mod act;
+mod attempts;
 pub mod budget;
 pub mod dataset;
 pub mod gateway;

@@ -288,12 +288,12 @@ impl Shared {
             };
             put("in_service", u64::from(pool.in_service));
             put("waiting", u64::from(pool.waiting));
-            put("hedges", pool.counts.hedges);
+            put("hedges", pool.counts.attempts.hedges);
             put("copies", pool.counts.copies);
             put("copies_left_out", pool.counts.copies_left_out);
             put("warmed", pool.counts.warmed);
-            put("hedges_won", pool.counts.hedges_won);
-            put("retries", pool.counts.retries);
+            put("hedges_won", pool.counts.attempts.hedges_won);
+            put("retries", pool.counts.attempts.retries);
             put("refused_busy", pool.counts.refused_busy);
             put("refused_too_late", pool.counts.refused_too_late);
             put("refused_failed", pool.counts.refused_failed);

@@ -148,11 +148,15 @@ type Metric<T, V> = (&'static str, &'static str, fn(&T) -> V);
 
 fn add(page: &mut Exposition, status: &Pools) {
     let counts: [Metric<Counts, u64>; 8] = [
-        ("retries", "Attempts of reads after the first.", |c| c.retries),
-        ("retries_left_out", "Retries that the budget did not allow.", |c| c.retries_left_out),
-        ("hedges", "Second attempts beside a slow one.", |c| c.hedges),
-        ("hedges_won", "Second attempts whose reply was used.", |c| c.hedges_won),
-        ("hedges_left_out", "Hedges that the budget did not allow.", |c| c.hedges_left_out),
+        ("retries", "Attempts of reads after the first.", |c| c.attempts.retries),
+        ("retries_left_out", "Retries that the budget did not allow.", |c| {
+            c.attempts.retries_left_out
+        }),
+        ("hedges", "Second attempts beside a slow one.", |c| c.attempts.hedges),
+        ("hedges_won", "Second attempts whose reply was used.", |c| c.attempts.hedges_won),
+        ("hedges_left_out", "Hedges that the budget did not allow.", |c| {
+            c.attempts.hedges_left_out
+        }),
         ("copies", "Copies of requests sent to another pool.", |c| c.copies),
         ("copies_left_out", "Copies that were not sent.", |c| c.copies_left_out),
         ("warmed", "Values moved from a former pool.", |c| c.warmed),

@@ -19,6 +19,7 @@ mod settings;
 mod status;
 mod writes;
 
+pub use crate::attempts::AttemptCounts;
 pub use crate::route::Hedge;
 pub use event::{Action, AttemptId, Event, Failed, Head, Operation, Refusal, RequestId, Status};
 pub use settings::{Settings, Spread};
@@ -30,12 +31,13 @@ use ground::window::{Finished, Nanos, Outcome, QueueName, Recorder, Window, key_
 use hashlink::LruCache;
 
 use crate::act::concurrency::{Advice, Concurrency};
+use crate::attempts::{Balancer, End, FurtherAttempts};
 use crate::invariant::Invariants;
 use crate::node::HOT_KEYS_MAX;
-use crate::route::{Budget, NodeId, Ratio, SplitMix64, View};
+use crate::route::{NodeId, View};
 use crate::slots::{SLOTS_MAX, Slot};
 use ground::Key;
-use nodes::{End, Node};
+use nodes::Node;
 pub use requests::IntegerHash;
 use requests::{Attempt, Phase, Request, Requests, Target};
 
@@ -63,16 +65,11 @@ pub struct Gateway {
     hints: LruCache<u64, u8, IntegerHash>,
     /// The nodes that hold further copies of a key, by the key's hash.
     extras: HashMap<u64, Vec<NodeId>, IntegerHash>,
-    retries: Budget,
-    hedges: Budget,
+    further: FurtherAttempts,
     /// The bound of requests under way, where it is found by itself.
     concurrency: Option<Concurrency>,
     origin_attempts: u32,
-    /// Response time per unit of queue length over all nodes: the estimate for a node without
-    /// history.
-    ratio: Ratio,
-    random: SplitMix64,
-    turn: u64,
+    balancer: Balancer,
     counts: Counts,
     recorder: Recorder,
     invariants: Invariants,
@@ -86,8 +83,6 @@ impl Gateway {
     pub fn new(mut settings: Settings, now: Nanos) -> Gateway {
         settings.requests_max = settings.requests_max.min(SLOTS_MAX);
         let members = settings.ring.members();
-        let hedge =
-            settings.hedge.clone().unwrap_or(Hedge { share: 0.0, burst: 0, ..Hedge::default() });
         let queue = match settings.behind_listener {
             true => QueueName::Routing,
             false => QueueName::Gateway,
@@ -99,13 +94,14 @@ impl Gateway {
             requests: Requests::default(),
             extras: HashMap::default(),
             hints: LruCache::with_hasher(settings.hints_max, IntegerHash::default()),
-            retries: Budget::new(settings.retry_share, settings.retry_burst),
-            hedges: Budget::new(hedge.share, hedge.burst),
+            further: FurtherAttempts::new(
+                settings.retry_share,
+                settings.retry_burst,
+                settings.hedge.as_ref(),
+            ),
             concurrency: settings.concurrency.map(Concurrency::new),
             origin_attempts: 0,
-            ratio: Ratio::default(),
-            random: SplitMix64::new(settings.seed),
-            turn: 0,
+            balancer: Balancer::new(settings.seed),
             counts: Counts::default(),
             recorder: Recorder::new(&queue.to_string(), 0, settings.windows.clone(), now),
             invariants: Invariants::default(),
@@ -177,14 +173,14 @@ impl Gateway {
     /// `Unknown`).
     pub fn windows(&mut self, now: Nanos) -> Vec<Window> {
         let mut windows = self.recorder.roll(now);
-        windows.extend(self.nodes.iter_mut().flat_map(|node| node.recorder.roll(now)));
+        windows.extend(self.nodes.iter_mut().flat_map(|node| node.endpoint.windows(now)));
         windows
     }
 
     /// The windows that ended by `now`, and the open ones.
     pub fn flush_windows(&mut self, now: Nanos) -> Vec<Window> {
         let mut windows = self.recorder.flush(now);
-        windows.extend(self.nodes.iter_mut().flat_map(|node| node.recorder.flush(now)));
+        windows.extend(self.nodes.iter_mut().flat_map(|node| node.endpoint.flush_windows(now)));
         windows
     }
 
@@ -214,7 +210,7 @@ impl Gateway {
             return;
         }
         self.recorder.arrive(now);
-        self.retries.earn();
+        self.further.earn_retry();
         let hash = key_hash(key);
         let replicas = match operation {
             Operation::Read => self.readers(hash),
@@ -228,7 +224,7 @@ impl Gateway {
         }
         match operation {
             Operation::Read => {
-                self.hedges.earn();
+                self.further.earn_hedge();
                 self.next_read(now, slot, actions);
             }
             Operation::Write => {
@@ -248,7 +244,7 @@ impl Gateway {
         let end = if is_final { End::Answered(head.outcome) } else { End::Failed };
         self.end(now, &attempt, operation, end);
         if let Target::Node(at) = attempt.target {
-            self.nodes[at].load.report(now, head.node_length);
+            self.nodes[at].endpoint.load.report(now, head.node_length);
             let read = is_final && operation == Operation::Read;
             // Only the primary knows where else its objects are.
             if self.settings.ring.is_hot(at) {
@@ -291,7 +287,9 @@ impl Gateway {
         if let Some(concurrency) = &mut self.concurrency {
             concurrency.answered(took as f64 * 1e-9, full);
         }
-        self.counts.hedges_won += u64::from(attempt.hedge);
+        if attempt.hedge {
+            self.further.count_hedge_won();
+        }
         actions.push(Action::Relay { request: request.id, attempt: attempt.id });
         self.cancel(now, slot, actions);
         self.requests.arm(slot);
@@ -389,7 +387,7 @@ impl Gateway {
             Phase::Asking if request.operation == Operation::Read => {
                 self.read_due(now, slot, actions);
             }
-            Phase::Asking if request.attempts.iter().flatten().any(|a| a.until <= now) => {
+            Phase::Asking if request.attempts.iter().flatten().any(|a| a.sent.until <= now) => {
                 self.refuse(now, slot, Refusal::Unknown, actions);
             }
             Phase::Asking | Phase::Relaying { .. } => self.requests.arm(slot),

@@ -3,27 +3,25 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use ground::window::{Finished, Nanos, Outcome, QueueName, Recorder};
+use ground::window::{Nanos, QueueName, Recorder};
 
 use super::requests::{Attempt, Phase, Target};
 use super::{Action, Gateway, IntegerHash, Operation, Settings, Spread};
+use crate::attempts::{End, Endpoint};
 use crate::mutant::{self, Mutant};
 use crate::node::{HOT_KEYS_MAX, HotDirectory};
-use crate::route::{Health, Load, NodeId, Replicas, View};
+use crate::route::{Health, NodeId, Replicas, View};
 
 /// A node as seen from here.
 pub(super) struct Node {
     pub(super) health: Health,
-    pub(super) load: Load,
+    pub(super) endpoint: Endpoint,
     /// When the ping under way was sent.
     pinged: Option<Nanos>,
     /// When the next ping is due.
     ping_at: Nanos,
-    /// The time after which a read is hedged: also sent to another node; `MAX` if not known.
-    pub(super) hedge_after: Nanos,
     /// The time after which a read is cancelled and sent to another node.
     pub(super) timeout: Nanos,
-    pub(super) recorder: Recorder,
     /// The version of its directory of hot keys; 0 for none.
     hot_version: u64,
     /// The number of hot nodes of each of its keys that has some.
@@ -33,14 +31,13 @@ pub(super) struct Node {
 impl Node {
     pub(super) fn new(name: &str, settings: &Settings, now: Nanos) -> Node {
         let queue = QueueName::GatewayNode(name).to_string();
+        let recorder = Recorder::new(&queue, 0, settings.windows.clone(), now);
         Node {
             health: Health::new(now),
-            load: Load::new(now),
+            endpoint: Endpoint::new(Some(recorder), now),
             pinged: None,
             ping_at: now,
-            hedge_after: Nanos::MAX,
             timeout: settings.attempt_timeout_max,
-            recorder: Recorder::new(&queue, 0, settings.windows.clone(), now),
             hot_version: 0,
             hot: HashMap::default(),
         }
@@ -54,19 +51,9 @@ impl Node {
         }
     }
 
-    /// Records the response time of an attempt, or a lower bound of it for one that was cancelled.
-    fn respond(&mut self, now: Nanos, attempt: &Attempt, settings: &Settings) {
-        let response = now.saturating_sub(attempt.sent);
-        self.load.respond(now, response, attempt.length_met);
-        if !self.load.responses().is_due() {
-            return;
-        }
-        let quantile = |p| self.load.responses().quantile(p);
-        if let Some(hedge) = &settings.hedge {
-            let after = quantile(hedge.quantile).map(|after| after.max(hedge.after_min));
-            self.hedge_after = after.unwrap_or(Nanos::MAX);
-        }
-        if let Some(high) = quantile(0.99) {
+    /// Sets its timeout by what its reads take.
+    fn update_timeout(&mut self, settings: &Settings) {
+        if let Some(high) = self.endpoint.load.responses().quantile(0.99) {
             let timeout = (high as f64 * settings.attempt_timeout_factor) as Nanos;
             let most = settings.attempt_timeout_max;
             self.timeout = timeout.clamp(settings.attempt_timeout_min.min(most), most);
@@ -74,53 +61,23 @@ impl Node {
     }
 }
 
-/// How an attempt ended.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum End {
-    /// With the reply that the client gets.
-    Answered(Outcome),
-    /// Without a usable reply: an error reply or a transport failure.
-    Failed,
-    /// Cancelled: another attempt answered first, another node is tried instead, or the client
-    /// left.
-    Dropped,
-}
-
 impl Gateway {
-    /// Records the end of an attempt and its response time. A failure's time is left out: a quick
-    /// refusal would make a busy node look fast. A cancelled attempt's time is a lower bound; it
-    /// counts if it is long, since otherwise a node whose reads are all answered by hedges would
-    /// never be known to be slow.
+    /// Records the end of an attempt, and the time of a read. That of a write is the origin's.
     pub(super) fn end(&mut self, now: Nanos, attempt: &Attempt, operation: Operation, end: End) {
         let Target::Node(at) = attempt.target else {
             self.origin_attempts = self.origin_attempts.saturating_sub(1);
             return;
         };
         let Some(node) = self.nodes.get_mut(at) else { return self.invariants.broken() };
-        node.load.leave();
-        let outcome = match end {
-            End::Answered(outcome) => outcome,
-            End::Failed => Outcome::Error,
-            End::Dropped => Outcome::Unknown,
-        };
-        let service = now.saturating_sub(attempt.sent);
-        let finished = Finished {
-            operation: operation.recorded(),
-            outcome,
-            waiting: 0,
-            service,
-            response: service,
-            bytes: 0,
-        };
-        node.recorder.finish(now, &finished);
-        let timed = match end {
-            End::Answered(_) => true,
-            End::Dropped => node.load.is_slow(service, attempt.length_met),
-            End::Failed => false,
-        };
-        if timed && operation == Operation::Read {
-            node.respond(now, attempt, &self.settings);
-            self.ratio.record(service, attempt.length_met);
+        let service = node.endpoint.end(now, &attempt.sent, operation.recorded(), end, 0);
+        if let Some(service) = service
+            && operation == Operation::Read
+        {
+            let hedge = self.settings.hedge.as_ref();
+            if node.endpoint.learn(now, &attempt.sent, service, hedge) {
+                node.update_timeout(&self.settings);
+            }
+            self.balancer.learn(&attempt.sent, service);
         }
     }
 
@@ -178,7 +135,7 @@ impl Gateway {
         if node.pinged.take().is_none() {
             return;
         }
-        node.load.report(now, node_length);
+        node.endpoint.load.report(now, node_length);
         node.health.answer(now, fits);
         self.nodes_due = self.first_due();
         if !fits {
@@ -249,7 +206,7 @@ impl Gateway {
         // The origin has no health: its failures end the request.
         let Target::Node(at) = attempt.target else { return };
         let Some(node) = self.nodes.get_mut(at) else { return self.invariants.broken() };
-        node.health.fail(now, attempt.sent, &self.settings.health);
+        node.health.fail(now, attempt.sent.at, &self.settings.health);
         if node.pinged.is_none() && !node.health.answers() {
             node.ping_at = node.ping_at.min(now);
             self.nodes_due = self.nodes_due.min(now);
@@ -258,7 +215,7 @@ impl Gateway {
 
     /// Sends all reads that are at a node to other nodes.
     fn leave_node(&mut self, now: Nanos, at: NodeId, actions: &mut Vec<Action>) {
-        if self.nodes[at].load.outstanding() == 0 {
+        if self.nodes[at].endpoint.load.outstanding() == 0 {
             return;
         }
         let there = |a: &Attempt| a.target == Target::Node(at);
@@ -303,7 +260,11 @@ impl Gateway {
                 continue;
             };
             let until = now.saturating_add(lag);
-            request.attempts.iter_mut().flatten().for_each(|a| a.until = a.until.min(until));
+            request
+                .attempts
+                .iter_mut()
+                .flatten()
+                .for_each(|a| a.sent.until = a.sent.until.min(until));
             self.requests.arm(slot);
         }
     }

@@ -2,12 +2,15 @@
 
 use ground::window::Nanos;
 
-use super::nodes::End;
 use super::requests::{Attempt, Phase, Target};
 use super::{Action, Gateway, Head, Operation, Refusal, Spread, Status};
+use crate::attempts::{End, Sent};
 use crate::route::health::State;
-use crate::route::{Candidate, NodeId, REPLICAS_MAX};
+use crate::route::{NodeId, REPLICAS_MAX};
 use crate::slots::Slot;
+
+/// Seconds that a read is expected to take before any node answered.
+const PRIOR_S: f64 = 1e-3;
 
 /// The candidate nodes of a read.
 #[derive(Default)]
@@ -51,9 +54,7 @@ impl Gateway {
             let health = &self.nodes[at].health;
             let well = match health.state(now, &self.settings.health) {
                 State::Healthy => true,
-                State::Recovering => {
-                    self.random.uniform() < health.share(now, &self.settings.health)
-                }
+                State::Recovering => self.balancer.grants(health.share(now, &self.settings.health)),
                 State::Suspect | State::Unfit => false,
             };
             let extra = || self.extras.get(&hash).is_some_and(|nodes| nodes.contains(&at));
@@ -87,14 +88,9 @@ impl Gateway {
         }
         let mut chosen = 0;
         if choice.length > 1 {
-            let mut candidates = [Candidate::default(); REPLICAS_MAX];
-            let prior_s = self.ratio.value_s().unwrap_or(1e-3);
-            for (candidate, &at) in candidates.iter_mut().zip(&choice.nodes[..choice.length]) {
-                *candidate = self.nodes[at].load.candidate(now, prior_s);
-            }
-            self.turn = self.turn.wrapping_add(1);
-            let candidates = &candidates[..choice.length];
-            chosen = self.settings.policy.choose(candidates, self.turn, &mut self.random);
+            let nodes = choice.nodes[..choice.length].iter();
+            let loads = nodes.map(|&at| &self.nodes[at].endpoint.load);
+            chosen = self.balancer.choose(now, self.settings.policy, PRIOR_S, loads);
         }
         let node = choice.nodes[chosen];
         Some((choice.places[chosen], node, avoid.filter(|&avoid| avoid != node)))
@@ -114,12 +110,13 @@ impl Gateway {
         if to_origin && self.origin_attempts >= self.settings.origin_attempts_max {
             return self.refuse(now, slot, Refusal::Busy, actions);
         }
-        if !first && !self.retries.take() {
-            self.counts.retries_left_out += 1;
+        if !first && !self.further.may_retry(true) {
             let why = if busy { Refusal::Busy } else { Refusal::Unavailable };
             return self.refuse(now, slot, why, actions);
         }
-        self.counts.retries += u64::from(!first);
+        if !first {
+            self.further.count_retry();
+        }
         match picked {
             Some((place, node, avoid)) => self.send(now, slot, (place, node), avoid, actions),
             None => self.ask_origin(now, slot, actions),
@@ -139,9 +136,7 @@ impl Gateway {
         let attempt = Attempt {
             id,
             target: Target::Origin,
-            sent: now,
-            until: Nanos::MAX,
-            length_met: 0.0,
+            sent: Sent { at: now, until: Nanos::MAX, length_met: 0.0 },
             hedge: false,
         };
         self.origin_attempts += 1;
@@ -168,15 +163,12 @@ impl Gateway {
         request.last = Some(at);
         let more = read && !request.hedged && request.replicas.len() > 1;
         let hedges = more && self.settings.spread != Spread::Primary;
-        request.hedge_at = if hedges { now.saturating_add(node.hedge_after) } else { Nanos::MAX };
-        let until = if read { now.saturating_add(node.timeout) } else { Nanos::MAX };
+        request.hedge_at =
+            if hedges { now.saturating_add(node.endpoint.hedge_after) } else { Nanos::MAX };
+        // A write that is given up may still be made, so it has no time of its own: its client waits until its deadline.
+        let sent = node.endpoint.send(now, if read { node.timeout } else { Nanos::MAX });
         let (name, deadline) = (request.id, request.deadline);
-        let length_met = node.load.length(now);
-        node.load.send();
-        node.recorder.arrive(now);
-        node.recorder.start(now);
-        let target = Target::Node(at);
-        self.add(now, slot, Attempt { id, target, sent: now, until, length_met, hedge });
+        self.add(now, slot, Attempt { id, target: Target::Node(at), sent, hedge });
         let epoch = self.view.epoch;
         actions.push(Action::Send { request: name, attempt: id, node: at, avoid, deadline, epoch });
     }
@@ -225,7 +217,7 @@ impl Gateway {
     /// A read's timer fired: hedges it, or replaces a late attempt.
     pub(super) fn read_due(&mut self, now: Nanos, slot: Slot, actions: &mut Vec<Action>) {
         let Some(request) = self.requests.get(slot) else { return self.invariants.broken() };
-        let late = request.attempts.iter().flatten().find(|a| a.until <= now).copied();
+        let late = request.attempts.iter().flatten().find(|a| a.sent.until <= now).copied();
         if let Some(late) = late {
             self.give_up(now, slot, late, actions);
         }
@@ -243,7 +235,7 @@ impl Gateway {
     fn give_up(&mut self, now: Nanos, slot: Slot, late: Attempt, actions: &mut Vec<Action>) {
         let Some(request) = self.requests.get_mut(slot) else { return self.invariants.broken() };
         for attempt in request.attempts.iter_mut().flatten().filter(|a| a.id == late.id) {
-            attempt.until = Nanos::MAX;
+            attempt.sent.until = Nanos::MAX;
         }
         let sibling = request.attempts[1].is_some();
         // A second attempt is under way already.
@@ -252,11 +244,10 @@ impl Gateway {
         }
         // No other node is well: the attempts under way are all that can be had.
         let Some((place, node, avoid)) = self.pick(now, slot, false) else { return };
-        if !self.retries.take() {
-            self.counts.retries_left_out += 1;
+        if !self.further.may_retry(true) {
             return;
         }
-        self.counts.retries += 1;
+        self.further.count_retry();
         if self.requests.take(late.id).is_none() {
             self.invariants.broken();
         }
@@ -269,15 +260,14 @@ impl Gateway {
     fn hedge(&mut self, now: Nanos, slot: Slot, actions: &mut Vec<Action>) {
         // No other node is well: the attempts under way are all that can be had.
         let Some((place, node, avoid)) = self.pick(now, slot, false) else { return };
-        if !self.hedges.take() {
-            self.counts.hedges_left_out += 1;
+        if !self.further.may_hedge(true) {
             return;
         }
         match self.requests.get_mut(slot) {
             Some(request) => request.hedged = true,
             None => self.invariants.broken(),
         }
-        self.counts.hedges += 1;
+        self.further.count_hedge();
         self.send(now, slot, (place, node), avoid, actions);
     }
 }

@@ -7,6 +7,7 @@ use std::ops::{Deref, DerefMut};
 use ground::window::{Nanos, Outcome};
 
 use super::{AttemptId, Operation, RequestId};
+use crate::attempts::Sent;
 use crate::route::{NodeId, Replicas};
 use crate::slots::{Slot, Slots, Timed};
 
@@ -22,11 +23,7 @@ pub(super) enum Target {
 pub(super) struct Attempt {
     pub(super) id: AttemptId,
     pub(super) target: Target,
-    pub(super) sent: Nanos,
-    /// When it is replaced by an attempt at another node.
-    pub(super) until: Nanos,
-    /// The node's length when it was sent.
-    pub(super) length_met: f64,
+    pub(super) sent: Sent,
     /// Whether it was sent beside another.
     pub(super) hedge: bool,
 }
@@ -138,7 +135,7 @@ impl Timed for Request {
             Phase::Relaying { .. } => Nanos::MAX,
             Phase::Parked { until, .. } => until.min(self.deadline),
             Phase::Asking => {
-                let until = self.attempts.iter().flatten().map(|a| a.until).min();
+                let until = self.attempts.iter().flatten().map(|a| a.sent.until).min();
                 self.deadline.min(self.hedge_at).min(until.unwrap_or(Nanos::MAX))
             }
         }

@@ -3,22 +3,15 @@
 use ground::window::Nanos;
 use serde::Serialize;
 
-use super::{Gateway, Refusal};
+use super::{AttemptCounts, Gateway, Refusal};
 use crate::route::health::State;
 
 /// Counters since the gateway started.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
-    /// Retries: attempts after a request's first, not counting hedges.
-    pub retries: u64,
-    /// Retries that were due but not made, because the budget was spent.
-    pub retries_left_out: u64,
-    /// Hedges: second attempts beside a slow one.
-    pub hedges: u64,
-    /// Hedges that answered first.
-    pub hedges_won: u64,
-    /// Hedges that were due but not made, because the budget was spent.
-    pub hedges_left_out: u64,
+    /// Attempts after a request's first.
+    #[serde(flatten)]
+    pub attempts: AttemptCounts,
     /// Reads from the origin by the gateway itself.
     pub origin: u64,
     /// Reads that hot nodes answered.
@@ -109,32 +102,33 @@ impl Gateway {
             requests_bound: self.bound(),
             response_at_bound_s: self.response_at_bound_s(),
             origin_attempts: self.origin_attempts,
-            retries_left: self.retries.left(),
-            hedges_left: self.hedges.left(),
+            retries_left: self.further.retries_left(),
+            hedges_left: self.further.hedges_left(),
             hints: self.hints.len(),
             hot_keys: self.hot_keys_known(),
             epoch: self.view.epoch,
-            counts: self.counts.clone(),
+            counts: Counts { attempts: self.further.counts(), ..self.counts.clone() },
             nodes: (0..self.nodes.len()).map(|at| self.node_status(now, at)).collect(),
         }
     }
 
     fn node_status(&self, now: Nanos, at: usize) -> NodeStatus {
         let node = &self.nodes[at];
-        let (reported_length, age) = node.load.reported(now);
+        let (reported_length, age) = node.endpoint.load.reported(now);
         let ms = |nanos: Nanos| nanos as f64 * 1e-6;
-        let prior_s = self.ratio.value_s().unwrap_or(0.0);
+        let prior_s = self.balancer.prior_s().unwrap_or(0.0);
         NodeStatus {
             name: self.settings.ring.name(at).to_owned(),
             state: node.health.state(now, &self.settings.health),
             live: self.view.is_live(at),
             share: node.health.share(now, &self.settings.health),
             relapses: node.health.relapses(),
-            outstanding: node.load.outstanding(),
+            outstanding: node.endpoint.load.outstanding(),
             reported_length,
             reported_age_ms: ms(age),
-            expected_response_ms: node.load.expected_s(now, prior_s) * 1e3,
-            hedge_after_ms: (node.hedge_after < Nanos::MAX).then(|| ms(node.hedge_after)),
+            expected_response_ms: node.endpoint.load.expected_s(now, prior_s) * 1e3,
+            hedge_after_ms: (node.endpoint.hedge_after < Nanos::MAX)
+                .then(|| ms(node.endpoint.hedge_after)),
             timeout_ms: ms(node.timeout),
         }
     }

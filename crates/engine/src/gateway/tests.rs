@@ -10,7 +10,7 @@ use ground::window::SECOND;
 
 use super::*;
 use crate::route::health::State;
-use crate::route::{Member, NodeId, Policy, Ring};
+use crate::route::{Member, NodeId, Policy, Ring, SplitMix64};
 
 const MS: Nanos = 1_000_000;
 
@@ -245,7 +245,7 @@ fn all_reads_at_a_node_leave_it_when_its_ping_fails() {
     };
     assert_eq!(actions.iter().filter(to).count(), 500);
     assert_eq!(refused(&actions), None);
-    assert_eq!(desk.gateway.nodes[order[0]].load.outstanding(), 1);
+    assert_eq!(desk.gateway.nodes[order[0]].endpoint.load.outstanding(), 1);
 }
 
 #[test]
@@ -324,7 +324,10 @@ fn a_slow_read_is_hedged_and_the_first_answer_counts() {
     assert_eq!(actions, expected);
     assert!(desk.answer(slow, Status::Final).is_empty(), "too late");
     let counts = desk.gateway.status(desk.now).counts;
-    assert_eq!((counts.hedges, counts.hedges_won, counts.retries), (1, 1, 0));
+    assert_eq!(
+        (counts.attempts.hedges, counts.attempts.hedges_won, counts.attempts.retries),
+        (1, 1, 0)
+    );
 }
 
 #[test]
@@ -338,7 +341,7 @@ fn hedges_have_a_budget_and_a_floor() {
         desk.pass(2 * MS).len()
     });
     assert_eq!(hedges.collect::<Vec<_>>(), [1, 1, 0, 0, 0]);
-    assert_eq!(desk.gateway.status(desk.now).counts.hedges_left_out, 3);
+    assert_eq!(desk.gateway.status(desk.now).counts.attempts.hedges_left_out, 3);
 }
 
 #[test]
@@ -400,8 +403,8 @@ fn retries_stop_when_their_budget_is_spent() {
     }
     let counts = desk.gateway.status(desk.now).counts;
     assert_eq!((refusals, counts.refused_busy), (100, 100));
-    assert!(counts.retries <= 3 + 50, "{}", counts.retries);
-    assert!(counts.retries >= 50, "{}", counts.retries);
+    assert!(counts.attempts.retries <= 3 + 50, "{}", counts.attempts.retries);
+    assert!(counts.attempts.retries >= 50, "{}", counts.attempts.retries);
 }
 
 #[test]

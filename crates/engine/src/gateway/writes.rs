@@ -38,14 +38,11 @@ impl Gateway {
         match self.primary(slot) {
             // It waited for a primary, and was not sent yet.
             Some(to) if first => self.send(now, slot, to, None, actions),
-            Some(to) if self.retries.take() => {
-                self.counts.retries += 1;
+            Some(to) if self.further.may_retry(true) => {
+                self.further.count_retry();
                 self.send(now, slot, to, None, actions);
             }
-            Some(_) => {
-                self.counts.retries_left_out += 1;
-                self.park(now, slot, rerouted);
-            }
+            Some(_) => self.park(now, slot, rerouted),
             None if rerouted || self.view.epoch > 0 => self.park(now, slot, rerouted),
             None => self.refuse(now, slot, Refusal::NoPrimary, actions),
         }

@@ -62,8 +62,7 @@ impl Pools {
         let (attempt, now) = (self.serial, self.now);
         let timeout = self.pools[request.pool].settings.timeout;
         let state = &mut self.servers[server];
-        let length_met = state.load.length(now);
-        state.send(now);
+        let sent = state.endpoint.send(now, timeout);
         state.copies += 1;
         self.pools[request.pool].counts.copies += 1;
         let counted = Attempt {
@@ -71,9 +70,7 @@ impl Pools {
             part: 0,
             server,
             role: if mutant::is(Mutant::PoolCopyCounts) { Role::Write } else { Role::Copied },
-            sent: now,
-            until: now.saturating_add(timeout),
-            length_met,
+            sent,
             keys: places.len() as u32,
             late: false,
         };

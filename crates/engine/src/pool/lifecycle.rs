@@ -33,9 +33,9 @@ impl Pools {
         let came = self.order.arrive(client, operation, &keys);
         let state = &mut self.pools[pool];
         state.recorder.arrive(now);
-        state.retries.earn();
+        state.further.earn_retry();
         if operation == Operation::Read {
-            state.hedges.earn();
+            state.further.earn_hedge();
         }
         let (workers, waiting_max) = (state.settings.workers, state.settings.waiting_max);
         let mut spare = self.spare.pop();
@@ -142,7 +142,7 @@ impl Pools {
             let Some(state) = self.attempts.get_mut(&attempt) else { continue };
             if matches!(state.role, Role::Write | Role::Update | Role::Fill | Role::Drop) {
                 state.late = true;
-                let (server, sent) = (state.server, state.sent);
+                let (server, sent) = (state.server, state.sent.at);
                 let dropped = state.role == Role::Drop;
                 self.servers[server].late += 1;
                 if ordered || dropped {
@@ -188,7 +188,7 @@ impl Pools {
     /// Whether an attempt of a request can still be answered in time.
     pub(super) fn may_answer(&self, request: &Request) -> bool {
         let mut live = request.live.iter().filter_map(|live| self.attempts.get(live));
-        live.any(|attempt| attempt.until > self.now)
+        live.any(|attempt| attempt.sent.until > self.now)
     }
 
     /// Ends a request whose replies are used.
@@ -263,7 +263,7 @@ impl Pools {
             _ => request.deadline,
         };
         if request.phase == Phase::Serving {
-            let until = |id: &AttemptId| self.attempts.get(id).map(|attempt| attempt.until);
+            let until = |id: &AttemptId| self.attempts.get(id).map(|attempt| attempt.sent.until);
             let first = request.live.iter().filter_map(until).min().unwrap_or(Nanos::MAX);
             let open = request.parts.iter().filter(|part| !part.over);
             let hedge = open.map(|part| part.hedge_at).min().unwrap_or(Nanos::MAX);
@@ -295,7 +295,7 @@ impl Pools {
             let late: Vec<AttemptId> = request
                 .live
                 .iter()
-                .filter(|id| self.attempts.get(id).is_some_and(|attempt| attempt.until <= now))
+                .filter(|id| self.attempts.get(id).is_some_and(|attempt| attempt.sent.until <= now))
                 .copied()
                 .collect();
             for attempt in late {
@@ -322,7 +322,7 @@ impl Pools {
     ) {
         let Some(attempt) = self.attempts.get(&name).copied() else { return };
         let health = self.settings.health.clone();
-        self.servers[attempt.server].fail(self.now, attempt.sent, &health);
+        self.servers[attempt.server].fail(self.now, attempt.sent.at, &health);
         self.servers_due = self.now;
         request.failed |= bit(attempt.server);
         match attempt.role {

@@ -39,6 +39,7 @@ mod tests;
 mod warm;
 mod writes;
 
+pub use crate::attempts::AttemptCounts;
 pub use event::{
     Action, Answer, AttemptId, Command, Event, Failed, KeyHash, Keys, Operation, Part, Refusal,
     RequestId, RouteId, ServerId,
@@ -56,9 +57,9 @@ use std::collections::{BinaryHeap, HashMap, VecDeque};
 
 use ground::window::{Nanos, Operation as Recorded, Outcome, QueueName, Recorder, Window};
 
+use crate::attempts::{Balancer, End, FurtherAttempts, Sent};
 use crate::gateway::IntegerHash;
 use crate::invariant::Invariants;
-use crate::route::{Budget, Ratio, SplitMix64};
 use multi::Costs;
 use servers::ServerState;
 use warm::Warmth;
@@ -92,10 +93,7 @@ struct Attempt {
     part: usize,
     server: ServerId,
     role: Role,
-    sent: Nanos,
-    /// When it has failed.
-    until: Nanos,
-    length_met: f64,
+    sent: Sent,
     keys: u32,
     /// Whether its request has ended without it, so that the server may carry it out at any time.
     late: bool,
@@ -184,8 +182,7 @@ struct PoolState {
     recorder: Recorder,
     in_service: u32,
     waiting: VecDeque<RequestId>,
-    retries: Budget,
-    hedges: Budget,
+    further: FurtherAttempts,
     /// The time after which a read is hedged: the median over its servers of the quantile of their
     /// recent responses. Not that of the server itself: a second attempt takes what another server
     /// takes, and one that stalls again and again would be waited for ever longer. `MAX` while
@@ -218,9 +215,7 @@ pub struct Pools {
     order: order::Order,
     timers: BinaryHeap<Reverse<(Nanos, RequestId)>>,
     serial: u64,
-    turn: u64,
-    random: SplitMix64,
-    ratio: Ratio,
+    balancer: Balancer,
     invariants: Invariants,
     now: Nanos,
 }
@@ -251,11 +246,7 @@ impl Pools {
             ),
             in_service: 0,
             waiting: VecDeque::new(),
-            retries: Budget::new(pool.retry_share, RETRY_BURST),
-            hedges: match &pool.hedge {
-                Some(hedge) => Budget::new(hedge.share, hedge.burst),
-                None => Budget::new(0.0, 0),
-            },
+            further: FurtherAttempts::new(pool.retry_share, RETRY_BURST, pool.hedge.as_ref()),
             hedge_after: Nanos::MAX,
             costs: Costs::default(),
             counts: Counts::default(),
@@ -274,9 +265,7 @@ impl Pools {
             order: order::Order::default(),
             timers: BinaryHeap::new(),
             serial: 0,
-            turn: 0,
-            random: SplitMix64::new(settings.seed),
-            ratio: Ratio::default(),
+            balancer: Balancer::new(settings.seed),
             invariants: Invariants::default(),
             now,
             settings,
@@ -327,7 +316,7 @@ impl Pools {
     pub fn windows(&mut self, now: Nanos) -> Vec<Window> {
         let pools = self.pools.iter_mut().flat_map(|pool| pool.recorder.roll(now));
         let mut windows: Vec<Window> = pools.collect();
-        windows.extend(self.servers.iter_mut().flat_map(|server| server.roll(now)));
+        windows.extend(self.servers.iter_mut().flat_map(|server| server.endpoint.windows(now)));
         windows
     }
 
@@ -335,7 +324,8 @@ impl Pools {
     pub fn flush_windows(&mut self, now: Nanos) -> Vec<Window> {
         let pools = self.pools.iter_mut().flat_map(|pool| pool.recorder.flush(now));
         let mut windows: Vec<Window> = pools.collect();
-        windows.extend(self.servers.iter_mut().flat_map(|server| server.flush_windows(now)));
+        windows
+            .extend(self.servers.iter_mut().flat_map(|server| server.endpoint.flush_windows(now)));
         windows
     }
 
@@ -360,24 +350,11 @@ impl Pools {
         let (attempt, now) = (self.serial, self.now);
         let timeout = self.pools[request.pool].settings.timeout;
         let state = &mut self.servers[server];
-        let length_met = state.load.length(now);
-        state.send(now);
+        let sent = state.endpoint.send(now, timeout);
         let part_state = request.parts.get(part);
         let keys = part_state.map_or(1, |part| part.keys);
-        self.attempts.insert(
-            attempt,
-            Attempt {
-                request: id,
-                part,
-                server,
-                role,
-                sent: now,
-                until: now.saturating_add(timeout),
-                length_met,
-                keys,
-                late: false,
-            },
-        );
+        self.attempts
+            .insert(attempt, Attempt { request: id, part, server, role, sent, keys, late: false });
         request.live.push(attempt);
         request.phase = Phase::Serving;
         let keys = match part_state.and_then(|part| part.places.clone()) {
@@ -403,23 +380,25 @@ impl Pools {
             Role::Read | Role::ReadBack | Role::Warm | Role::Copied => Recorded::Get,
             Role::Write | Role::Update | Role::Fill | Role::Drop => Recorded::Put,
         });
-        let hedge = self.servers[attempt.server]
-            .pool
-            .and_then(|pool| self.pools[pool].settings.hedge.clone());
+        let end = match outcome {
+            Outcome::Error => End::Failed,
+            Outcome::Unknown => End::Dropped,
+            outcome => End::Answered(outcome),
+        };
+        let (now, read) = (self.now, attempt.role == Role::Read);
         let server = &mut self.servers[attempt.server];
-        let before = server.hedge_after;
-        let timed = server.end(self.now, &attempt, recorded, outcome, bytes, hedge.as_ref());
-        let after = server.hedge_after;
-        if timed {
-            let response = self.now.saturating_sub(attempt.sent);
-            self.ratio.record(response, attempt.length_met);
-            if let Some(pool) = server.pool
-                && attempt.role == Role::Read
-            {
-                self.pools[pool].costs.record(response, attempt.keys);
-                if before != after {
-                    self.update_hedge_after(pool);
-                }
+        let response = server.endpoint.end(now, &attempt.sent, recorded, end, bytes);
+        let Some(response) = response else { return Some(attempt) };
+        self.balancer.learn(&attempt.sent, response);
+        let pool = server.pool.filter(|_| read);
+        if let Some(pool) = pool {
+            let before = server.endpoint.hedge_after;
+            let hedge = self.pools[pool].settings.hedge.as_ref();
+            server.endpoint.learn(now, &attempt.sent, response, hedge);
+            let changed = server.endpoint.hedge_after != before;
+            self.pools[pool].costs.record(response, attempt.keys);
+            if changed {
+                self.update_hedge_after(pool);
             }
         }
         Some(attempt)
@@ -469,7 +448,7 @@ impl Pools {
         let Some(attempt) = self.end(id, Outcome::Error, 0) else { return };
         let health = self.settings.health.clone();
         let server = &mut self.servers[attempt.server];
-        server.fail(self.now, attempt.sent, &health);
+        server.fail(self.now, attempt.sent.at, &health);
         if attempt.late {
             server.late = server.late.saturating_sub(1);
         }

@@ -7,7 +7,7 @@ use super::{
     Request, RequestId, Role, Routing, ServerId,
 };
 use crate::mutant::{self, Mutant};
-use crate::route::{Candidate, REPLICAS_MAX};
+use crate::route::REPLICAS_MAX;
 
 /// A server that is expected to take more than this times as long as another of a key's servers
 /// gets no share of a get that is shared among servers.
@@ -103,7 +103,7 @@ impl Pools {
     pub(super) fn update_hedge_after(&mut self, pool: usize) {
         let pool = &mut self.pools[pool];
         let of = pool.settings.servers.iter().filter_map(|&server| self.servers.get(server));
-        let mut all: Vec<Nanos> = of.map(|server| server.hedge_after).collect();
+        let mut all: Vec<Nanos> = of.map(|server| server.endpoint.hedge_after).collect();
         all.retain(|&after| after < Nanos::MAX);
         let middle = all.len().saturating_sub(1) / 2;
         pool.hedge_after = match all.is_empty() {
@@ -204,7 +204,7 @@ impl Pools {
         let mut kept = 0;
         for at in 0..count {
             let share = self.servers[servers[at]].health.share(now, health);
-            if share >= 1.0 || self.random.uniform() < share {
+            if self.balancer.grants(share) {
                 servers[kept] = servers[at];
                 kept += 1;
             }
@@ -212,22 +212,16 @@ impl Pools {
         if kept > 0 {
             count = kept;
         }
-        let mut candidates = [Candidate::default(); REPLICAS_MAX];
-        for (candidate, server) in candidates.iter_mut().zip(&servers[..count]) {
-            let prior_s = self.ratio.value_s().unwrap_or(0.0);
-            *candidate = self.servers[*server].load.candidate(now, prior_s);
-        }
         let policy = self.pools[self.pool_of(key)?].settings.policy;
-        let turn = self.turn;
-        self.turn += 1;
-        let chosen = policy.choose(&candidates[..count], turn, &mut self.random);
+        let loads = servers[..count].iter().map(|&server| &self.servers[server].endpoint.load);
+        let chosen = self.balancer.choose(now, policy, 0.0, loads);
         servers.get(chosen).copied()
     }
 
     /// The expected response of a read that is sent to a server now.
     fn expected_s(&self, server: ServerId) -> f64 {
-        let prior_s = self.ratio.value_s().unwrap_or(0.0);
-        self.servers[server].load.expected_s(self.now, prior_s)
+        let prior_s = self.balancer.prior_s().unwrap_or(0.0);
+        self.servers[server].endpoint.load.expected_s(self.now, prior_s)
     }
 
     /// Sends the parts that take longer than usual to other servers too.
@@ -251,12 +245,11 @@ impl Pools {
             let tried = request.parts[part].tried();
             let pool = request.pool;
             let overtaken = self.is_overtaken(request) && !mutant::is(Mutant::PoolHedgesPastWrite);
-            if overtaken || !self.pools[pool].hedges.take() {
-                self.pools[pool].counts.hedges_left_out += 1;
+            if !self.pools[pool].further.may_hedge(!overtaken) {
                 continue;
             }
             if self.dispatch(id, request, &places, &tried, Some(part), actions) {
-                self.pools[pool].counts.hedges += 1;
+                self.pools[pool].further.count_hedge();
             }
         }
     }
@@ -335,13 +328,9 @@ impl Pools {
         let places = places_of(request, part);
         let tried = request.parts[part].tried();
         let overtaken = self.is_overtaken(request) && !mutant::is(Mutant::PoolRetriesPastWrite);
-        let pool = &mut self.pools[request.pool];
-        let allowed = !overtaken && pool.retries.take();
-        if !allowed {
-            pool.counts.retries_left_out += 1;
-        }
+        let allowed = self.pools[request.pool].further.may_retry(!overtaken);
         if allowed && self.dispatch(id, request, &places, &tried, None, actions) {
-            self.pools[request.pool].counts.retries += 1;
+            self.pools[request.pool].further.count_retry();
             request.parts[part].over = true;
             return;
         }
@@ -402,7 +391,7 @@ impl Pools {
             actions.push(Action::Use { request: id, part: at as u16, attempt });
         }
         if use_hedges {
-            self.pools[request.pool].counts.hedges_won += 1;
+            self.pools[request.pool].further.count_hedge_won();
         }
         for at in hedges.into_iter().chain([first]) {
             request.parts[at].over = true;

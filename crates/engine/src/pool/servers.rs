@@ -1,13 +1,12 @@
 //! The servers as the proxy sees them: health, load, pings, flushes and their record.
 
-use ground::window::{
-    self, Finished, Nanos, Operation as Recorded, Outcome, QueueName, Recorder, Window,
-};
+use ground::window::{self, Nanos, QueueName, Recorder};
 
-use super::{Action, Attempt, Pools, Role, ServerId};
+use super::{Action, Pools, Role, ServerId};
+use crate::attempts::Endpoint;
 use crate::mutant::{self, Mutant};
+use crate::route::Health;
 use crate::route::health::{self, State};
-use crate::route::{Health, Hedge, Load};
 
 /// A server.
 pub(super) struct ServerState {
@@ -15,7 +14,7 @@ pub(super) struct ServerState {
     /// Index of its pool.
     pub(super) pool: Option<usize>,
     pub(super) health: Health,
-    pub(super) load: Load,
+    pub(super) endpoint: Endpoint,
     /// Whether it may have missed writes, so that it is emptied before it is read.
     pub(super) stale: bool,
     /// The time of the last write that it may have missed.
@@ -31,9 +30,6 @@ pub(super) struct ServerState {
     ping_at: Nanos,
     flushing: bool,
     pub(super) flushes: u64,
-    /// The time after which a read is hedged; `MAX` if not known.
-    pub(super) hedge_after: Nanos,
-    recorder: Option<Recorder>,
 }
 
 impl ServerState {
@@ -42,7 +38,7 @@ impl ServerState {
             name: name.to_owned(),
             pool: None,
             health: Health::new(now),
-            load: Load::new(now),
+            endpoint: Endpoint::new(None, now),
             stale: false,
             missed_at: 0,
             moved: 0,
@@ -52,8 +48,6 @@ impl ServerState {
             ping_at: now,
             flushing: false,
             flushes: 0,
-            hedge_after: Nanos::MAX,
-            recorder: None,
         }
     }
 
@@ -61,59 +55,7 @@ impl ServerState {
     pub(super) fn join(&mut self, at: usize, pool: &str, windows: &window::Settings, now: Nanos) {
         let queue = QueueName::PoolServer { pool, server: &self.name }.to_string();
         self.pool = Some(at);
-        self.recorder = Some(Recorder::new(&queue, 0, windows.clone(), now));
-    }
-
-    pub(super) fn roll(&mut self, now: Nanos) -> Vec<Window> {
-        self.recorder.as_mut().map(|recorder| recorder.roll(now)).unwrap_or_default()
-    }
-
-    pub(super) fn flush_windows(&mut self, now: Nanos) -> Vec<Window> {
-        self.recorder.as_mut().map(|recorder| recorder.flush(now)).unwrap_or_default()
-    }
-
-    pub(super) fn send(&mut self, now: Nanos) {
-        self.load.send();
-        if let Some(recorder) = &mut self.recorder {
-            recorder.arrive(now);
-            recorder.start(now);
-        }
-    }
-
-    /// Records the end of an attempt. Returns whether its time counts for estimates: a failure's
-    /// does not (a quick refusal would make a server look fast), that of a dropped one if it is
-    /// long (a server whose reads are all answered by hedges would never be known to be slow).
-    pub(super) fn end(
-        &mut self,
-        now: Nanos,
-        attempt: &Attempt,
-        operation: Recorded,
-        outcome: Outcome,
-        bytes: u64,
-        hedge: Option<&Hedge>,
-    ) -> bool {
-        self.load.leave();
-        let service = now.saturating_sub(attempt.sent);
-        if let Some(recorder) = &mut self.recorder {
-            let (waiting, response) = (0, service);
-            recorder
-                .finish(now, &Finished { operation, outcome, waiting, service, response, bytes });
-        }
-        let timed = match outcome {
-            Outcome::Error => false,
-            Outcome::Unknown => self.load.is_slow(service, attempt.length_met),
-            _ => true,
-        };
-        if timed && attempt.role == Role::Read {
-            self.load.respond(now, service, attempt.length_met);
-            if let Some(hedge) = hedge
-                && self.load.responses().is_due()
-            {
-                let after = self.load.responses().quantile(hedge.quantile);
-                self.hedge_after = after.map_or(Nanos::MAX, |after| after.max(hedge.after_min));
-            }
-        }
-        timed
+        self.endpoint.recorder = Some(Recorder::new(&queue, 0, windows.clone(), now));
     }
 
     /// Records that an attempt or a ping failed.
@@ -186,7 +128,10 @@ impl Pools {
         let missed = server.missed_at;
         let writes = |role| !matches!(role, Role::Read | Role::Copied);
         server.stale
-            && self.attempts.values().any(|a| a.server == at && writes(a.role) && a.sent <= missed)
+            && self
+                .attempts
+                .values()
+                .any(|a| a.server == at && writes(a.role) && a.sent.at <= missed)
     }
 
     /// Notes that a server may have missed a write, so that it is emptied before it is read.

@@ -3,22 +3,15 @@
 use ground::window::Nanos;
 use serde::Serialize;
 
-use super::{Pools, Refusal};
+use super::{AttemptCounts, Pools, Refusal};
 use crate::route::health::State;
 
 /// Counters of a pool since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
-    /// Retries: attempts of a read after its first, not counting hedges.
-    pub retries: u64,
-    /// Retries that were due but not made, because the budget was spent.
-    pub retries_left_out: u64,
-    /// Hedges: second attempts beside a slow one.
-    pub hedges: u64,
-    /// Hedges whose reply was used.
-    pub hedges_won: u64,
-    /// Hedges that were due but not made, because the budget was spent.
-    pub hedges_left_out: u64,
+    /// Attempts after a request's first.
+    #[serde(flatten)]
+    pub attempts: AttemptCounts,
     /// Copies of requests that were sent to another pool.
     pub copies: u64,
     /// Copies that were not sent, since the server has too many under way or cannot be reached.
@@ -105,10 +98,10 @@ impl Pools {
             name: pool.settings.name.clone(),
             in_service: pool.in_service,
             waiting: pool.waiting.len() as u32,
-            retries_left: pool.retries.left(),
-            hedges_left: pool.hedges.left(),
+            retries_left: pool.further.retries_left(),
+            hedges_left: pool.further.hedges_left(),
             flushes: pool.settings.servers.iter().map(|&at| self.servers[at].flushes).sum(),
-            counts: pool.counts.clone(),
+            counts: Counts { attempts: pool.further.counts(), ..pool.counts.clone() },
         });
         Status { pools: pools.collect(), servers }
     }
@@ -123,8 +116,8 @@ impl Pools {
             answers: server.health.answers(),
             stale: server.stale,
             relapses: server.health.relapses(),
-            outstanding: server.load.outstanding(),
-            expected_response_ms: server.load.expected_s(now, 0.0) * 1e3,
+            outstanding: server.endpoint.load.outstanding(),
+            expected_response_ms: server.endpoint.load.expected_s(now, 0.0) * 1e3,
             flushes: server.flushes,
         }
     }

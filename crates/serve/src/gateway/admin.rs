@@ -84,11 +84,19 @@ pub fn metrics(access: &Arc<Access>) -> Response<ReplyBody> {
 fn add(page: &mut Exposition, status: &GatewayStatus) {
     let counts = &status.counts;
     for (name, help, value) in [
-        ("retries", "Attempts after a request's first.", counts.retries),
-        ("retries_left_out", "Retries that the budget did not allow.", counts.retries_left_out),
-        ("hedges", "Second attempts beside a slow one.", counts.hedges),
-        ("hedges_won", "Second attempts that replied first.", counts.hedges_won),
-        ("hedges_left_out", "Hedges that the budget did not allow.", counts.hedges_left_out),
+        ("retries", "Attempts after a request's first.", counts.attempts.retries),
+        (
+            "retries_left_out",
+            "Retries that the budget did not allow.",
+            counts.attempts.retries_left_out,
+        ),
+        ("hedges", "Second attempts beside a slow one.", counts.attempts.hedges),
+        ("hedges_won", "Second attempts that replied first.", counts.attempts.hedges_won),
+        (
+            "hedges_left_out",
+            "Hedges that the budget did not allow.",
+            counts.attempts.hedges_left_out,
+        ),
         ("hot_reads", "Reads that hot nodes answered.", counts.hot_reads),
         ("origin_reads", "Reads from the origin because no node could reply.", counts.origin),
     ] {

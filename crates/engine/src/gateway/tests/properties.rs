@@ -129,7 +129,7 @@ impl Run {
         let mut gateway = Gateway::new(settings, 0);
         // Set as if after many answers: histories are too short to have quantiles of their own.
         for node in gateway.nodes.iter_mut().filter(|_| gateway.settings.hedge.is_some()) {
-            (node.hedge_after, node.timeout) = (5_000_000, 100_000_000);
+            (node.endpoint.hedge_after, node.timeout) = (5_000_000, 100_000_000);
         }
         Run { gateway, now: 0, checker: Checker::default(), log: Vec::new() }
     }
@@ -290,15 +290,15 @@ proptest! {
         prop_assert_eq!(checker.ended.len() as u64, checker.asked);
         prop_assert!(checker.under_way.is_empty(), "{:?}", checker.under_way);
         let counts = run.gateway.status(run.now).counts;
-        prop_assert_eq!(checker.further, counts.retries + counts.hedges);
+        prop_assert_eq!(checker.further, counts.attempts.retries + counts.attempts.hedges);
         let tokens = f64::from(settings.retry_burst) + settings.retry_share * checker.asked as f64;
-        prop_assert!(counts.retries as f64 <= tokens, "{} of {tokens}", counts.retries);
-        prop_assert!(counts.hedges as f64 <= 5.0 + 0.3 * checker.reads as f64);
+        prop_assert!(counts.attempts.retries as f64 <= tokens, "{} of {tokens}", counts.attempts.retries);
+        prop_assert!(counts.attempts.hedges as f64 <= 5.0 + 0.3 * checker.reads as f64);
         run.gateway.requests.assert_empty();
         prop_assert_eq!(run.gateway.origin_attempts, 0);
         for node in &run.gateway.nodes {
-            prop_assert_eq!(node.load.outstanding(), 0);
-            prop_assert_eq!(node.recorder.length(), 0);
+            prop_assert_eq!(node.endpoint.load.outstanding(), 0);
+            prop_assert_eq!(node.endpoint.recorder.as_ref().map(Recorder::length), Some(0));
         }
         prop_assert_eq!(run.gateway.recorder.length(), 0);
     }
