@@ -30,7 +30,6 @@ use ground::window::{Nanos, SECOND, key_hash};
 use serde::Serialize;
 
 use super::event::RequestId;
-use super::handover::Handover;
 use super::terms::{Change, Term, Terms};
 use super::{Action, ClusterSettings, Node};
 use crate::Payload;
@@ -78,6 +77,15 @@ struct Pending {
     until: Nanos,
     /// The peers that have not confirmed, and when to repeat the invalidation.
     peers: Vec<(NodeId, Option<Nanos>)>,
+}
+
+/// How far a node is that hands over.
+#[derive(Default)]
+pub(super) struct Handover {
+    /// The peers whose lease is being taken back.
+    pub asked: Vec<NodeId>,
+    /// Whether it has handed over.
+    pub done: bool,
 }
 
 /// A node's view of its peers.

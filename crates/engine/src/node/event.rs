@@ -3,7 +3,8 @@
 use ground::window::Nanos;
 use serde::{Deserialize, Serialize};
 
-use super::pieces::{Extent, Take};
+use super::extent::{Extent, Take};
+use super::failure::Failure;
 use super::reply::{Reply, Stages};
 use crate::route::{NodeId, View};
 use crate::tier::Location;
@@ -240,41 +241,6 @@ pub enum Answered<P> {
     NotHere,
     /// The peer did not answer.
     Failed(Failure),
-}
-
-/// Why an operation of a device, a peer or the origin failed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Failure {
-    /// The kind, which decides the status of the reply to the client. Logs of events that were recorded without it are read as
-    /// [`FailureKind::Unavailable`].
-    #[serde(default)]
-    pub kind: FailureKind,
-    /// A description, for logs and for the reply to the client.
-    pub reason: String,
-}
-
-impl Failure {
-    /// A failure that was reported: an error, a refusal or a broken connection.
-    pub fn unavailable(reason: impl Into<String>) -> Failure {
-        Failure { kind: FailureKind::Unavailable, reason: reason.into() }
-    }
-
-    /// A time limit that passed without a reply.
-    pub fn timed_out(reason: impl Into<String>) -> Failure {
-        Failure { kind: FailureKind::TimedOut, reason: reason.into() }
-    }
-}
-
-/// Whether a failure was reported or only waited for. A client may repeat a request at once after the first; after the second
-/// it has waited already, and the operation may still take place.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum FailureKind {
-    /// The device, peer or origin reported it, or could not be reached: 503 in HTTP.
-    #[default]
-    Unavailable,
-    /// No reply came within the time limit: 504 in HTTP.
-    TimedOut,
 }
 
 /// The origin's reply to a fetch.
@@ -563,16 +529,5 @@ impl<P: Payload> Action<P> {
             Action::Offer { peer, key } => Action::Offer { peer, key },
             Action::TellReads { peer, told } => Action::TellReads { peer, told },
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_failure_of_an_old_log_is_read() {
-        let failure: Failure = serde_json::from_str(r#"{"reason":"no route to host"}"#).unwrap();
-        assert_eq!(failure, Failure::unavailable("no route to host"));
     }
 }

@@ -6,8 +6,8 @@ use ground::window::{Finished, Nanos, Operation, Outcome};
 
 use super::cluster::{Authority, Verified};
 use super::event::{DeviceId, JobId, RequestId};
+use super::extent::{Part, Take};
 use super::index::Record;
-use super::pieces::{Part, Take};
 use super::reply::Stages;
 use crate::invariant::Invariants;
 use crate::mutant::{self, Mutant};

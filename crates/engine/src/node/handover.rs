@@ -26,15 +26,6 @@ use crate::route::NodeId;
 use crate::route::View;
 use ground::Key;
 
-/// How far a node is that hands over.
-#[derive(Default)]
-pub(super) struct Handover {
-    /// The peers whose lease is being taken back.
-    asked: Vec<NodeId>,
-    /// Whether it has handed over.
-    done: bool,
-}
-
 impl Cluster {
     /// Whether this node hands over, or has.
     pub(super) fn hands_over(&self) -> bool {

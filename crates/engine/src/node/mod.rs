@@ -14,8 +14,8 @@
 //! origin.
 //!
 //! A node with hot and bulk devices keeps a second copy of what is read often on a hot one, and reads
-//! the copy with the shorter expected wait (`hot`). A device whose reads fail is taken out until it
-//! works again (`device`). Of what is read most, hot nodes of the cluster hold copies (`hot_keys`).
+//! the copy with the shorter expected wait (`hot::class`). A device whose reads fail is taken out until it
+//! works again (`device`). Of what is read most, hot nodes of the cluster hold copies (`hot::keys`).
 //!
 //! Objects found on a device at a restart, and objects that were not compared with the origin for
 //! [`Settings::revalidate`], are compared with it by etag before they are served.
@@ -24,13 +24,11 @@ mod cluster;
 mod depth;
 mod device;
 mod event;
+mod extent;
+mod failure;
 mod flights;
 mod handover;
 mod hot;
-mod hot_copies;
-mod hot_keys;
-mod hot_nodes_report;
-mod hot_report;
 mod index;
 mod pieces;
 mod reads;
@@ -50,13 +48,13 @@ pub use cluster::PeerStatus;
 pub use depth::Reason as DepthReason;
 pub use device::DeviceState;
 pub use event::{
-    Action, Answered, Asker, Checked, DeviceId, Event, Failure, FailureKind, Fetched, JobId,
-    ReadsTold, RequestId, Unread,
+    Action, Answered, Asker, Checked, DeviceId, Event, Fetched, JobId, ReadsTold, RequestId, Unread,
 };
-pub use hot_keys::{HOT_KEYS_MAX, HotDirectory, TOLD_MAX};
-pub use hot_nodes_report::{HotKey, HotKeyMoved, HotNodes, HotNodesBought, HotNodesMoves};
-pub use hot_report::{Bought, DeviceTier, HotTier, Hottest, Moved, Moves, Tiers};
-pub use pieces::{Extent, Part, Take};
+pub use extent::{Extent, Part, Take};
+pub use failure::{Failure, FailureKind};
+pub use hot::class_report::{Bought, DeviceTier, HotTier, Hottest, Moved, Moves, Tiers};
+pub use hot::keys::{HOT_KEYS_MAX, HotDirectory, HotNodesBought, HotNodesMoves, TOLD_MAX};
+pub use hot::keys_report::{HotKey, HotKeyMoved, HotNodes};
 pub use reply::{Reply, Stages};
 pub use reuse::MemoryUse;
 use reuse::Reuse;
@@ -81,8 +79,8 @@ use cluster::{Authority, Cluster, Verified};
 use device::{Device, Service};
 use flights::Flights;
 use ground::Key;
-use hot::Hot;
-use hot_keys::HotKeys;
+use hot::class::Hot;
+use hot::keys::HotKeys;
 use index::{Index, Place};
 use stamps::Stamps;
 

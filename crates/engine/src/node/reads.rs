@@ -2,9 +2,9 @@
 
 use ground::window::{Finished, Nanos, Operation, Outcome};
 
+use super::extent::{Extent, Take};
 use super::flights::{self, At, Flight, Waiter};
 use super::index::{OnDevices, Place, Record};
-use super::pieces::{Extent, Take};
 use super::{
     Action, Asker, Authority, Choice, DeviceId, Hit, JobId, Node, Reply, RequestId, Stages, Unread,
     Verified,

@@ -4,7 +4,7 @@
 use ground::window::{Finished, Nanos, Outcome, SECOND};
 
 use super::flights::{self, At, Flight};
-use super::hot::Target;
+use super::hot::class::Target;
 use super::index::Place;
 use super::{Action, Answered, Authority, Checked, Fetched, JobId, Node, Reply};
 use crate::Payload;

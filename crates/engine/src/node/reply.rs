@@ -3,7 +3,7 @@
 use ground::window::{Nanos, Outcome};
 use serde::{Deserialize, Serialize};
 
-use super::event::Failure;
+use super::failure::Failure;
 use crate::{Payload, Size};
 
 /// A reply to a client or a peer.

@@ -3,7 +3,7 @@
 use ground::window::Nanos;
 
 use super::device::Device;
-use super::hot::Target;
+use super::hot::class::Target;
 use super::index::Place;
 use super::{Action, Appending, DeviceId, JobId, Kept, Node, Verified};
 use crate::Payload;

@@ -14,8 +14,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::Hash;
 use super::hash::{md5_words, tagged};
-use super::{Hash, Server};
 use crate::route::Replicas;
 
 /// Points of a server of average weight.
@@ -30,6 +30,15 @@ const DEFAULT_PORT: &str = ":11211";
 const SERVERS_MAX: usize = 4096;
 /// Maximum sum of weights with [`Distribution::Modula`], which has a place for each unit.
 const PLACES_MAX: u64 = 1 << 20;
+
+/// A server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Server {
+    /// Its name in messages, metrics and on the ring (`host:port` unless another is given).
+    pub name: String,
+    /// Its share of the ring, relative to other servers.
+    pub weight: u32,
+}
 
 /// How servers are placed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

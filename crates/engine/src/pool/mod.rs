@@ -45,10 +45,10 @@ pub use event::{
     RequestId, RouteId, ServerId,
 };
 pub use hash::Hash;
-pub use ketama::{Distribution, Ketama, KetamaError};
+pub use ketama::{Distribution, Ketama, KetamaError, Server};
 pub use routes::Routes;
 pub use settings::{
-    MultiGet, OnFailure, PoolSettings, Route, Routing, Server, Settings, SettingsError, TIMEOUT,
+    MultiGet, OnFailure, PoolSettings, Route, Routing, Settings, SettingsError, TIMEOUT,
 };
 pub use status::{Counts, PoolStatus, ServerStatus, Status};
 

@@ -6,17 +6,9 @@ use ground::window::{self, Nanos, SECOND};
 use serde::{Deserialize, Serialize};
 
 use super::event::RouteId;
+use super::ketama::{Ketama, Server};
 use crate::gateway::Hedge;
 use crate::route::{Policy, REPLICAS_MAX, health};
-
-/// A server.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Server {
-    /// Its name in messages, metrics and on the ring (`host:port` unless another is given).
-    pub name: String,
-    /// Its share of the ring, relative to other servers.
-    pub weight: u32,
-}
 
 /// Where a pool's keys are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,7 +55,7 @@ pub struct PoolSettings {
     /// Its servers, as indexes of [`Settings::servers`].
     pub servers: Vec<usize>,
     /// The ring.
-    pub ring: super::Ketama,
+    pub ring: Ketama,
     /// Where keys are.
     pub routing: Routing,
     /// Which of a key's servers answers a read.

@@ -18,7 +18,7 @@
 
 use ground::window::{Nanos, SECOND};
 
-use super::Candidate;
+use super::schedule::Candidate;
 
 /// The half-life of a report's weight.
 const REPORT_HALF: Nanos = SECOND / 5;

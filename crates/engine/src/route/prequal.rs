@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 
 use ground::window::{Nanos, SECOND};
 
-use super::NodeId;
+use super::ring::NodeId;
 
 /// A server's reply to a probe.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -17,8 +17,10 @@ use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 
-use super::NodeId;
 use ground::window::key_hash;
+
+/// Index of a node among the ring's members, which are in ascending order of their names.
+pub type NodeId = usize;
 
 /// Maximum number of nodes that a key belongs to.
 pub const REPLICAS_MAX: usize = 8;

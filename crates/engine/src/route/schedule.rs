@@ -6,8 +6,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::SplitMix64;
 use super::prequal::{c3_score, hot_cold, threshold};
+use super::random::SplitMix64;
 
 /// How a read's node is chosen among the key's nodes that may serve it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

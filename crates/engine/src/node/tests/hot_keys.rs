@@ -190,7 +190,7 @@ fn a_hot_node_tells_primaries_what_it_served_and_takes_only_its_own_keys() {
 
 #[test]
 fn a_load_gets_as_many_hot_nodes_as_devices_it_keeps_busy_and_one() {
-    let nodes = |load, before| crate::node::hot_keys::nodes_for(load, before, 1.5);
+    let nodes = |load, before| crate::node::hot::keys::nodes_for(load, before, 1.5);
     assert_eq!((nodes(0.0, 0), nodes(0.9, 0), nodes(1.0, 0), nodes(2.5, 0)), (1, 1, 2, 3));
     assert_eq!((nodes(0.9, 2), nodes(0.5, 2), nodes(0.9, 4)), (2, 1, 2));
     assert_eq!((nodes(1e9, 0), nodes(f64::NAN, 0), nodes(0.0, 200)), (4, 1, 1));

@@ -3,17 +3,17 @@
 
 use ground::window::Nanos;
 
-use super::cluster::Verified;
-use super::hot::Target;
-use super::index::Place;
-use super::{Action, Node};
+use super::class::Target;
 use crate::Payload;
+use crate::node::cluster::Verified;
+use crate::node::index::Place;
+use crate::node::{Action, Node};
 use crate::tier::record_bytes;
 use ground::Key;
 
 impl<P: Payload> Node<P> {
     /// Writes a copy of a record to a hot device, if as many bytes may be written now.
-    pub(super) fn copy_to_hot(
+    pub(in crate::node) fn copy_to_hot(
         &mut self,
         (key, payload): (&Key, &P),
         (verified, of): (Option<Verified>, Option<Place>),
@@ -44,7 +44,7 @@ impl<P: Payload> Node<P> {
 
     /// An object that was read elsewhere is being written to a bulk device: counts the read for the sample,
     /// which did not know its bytes, and lets the copy follow if it is worth it.
-    pub(super) fn first_read(&mut self, key: &Key, payload: &P, now: Nanos) {
+    pub(in crate::node) fn first_read(&mut self, key: &Key, payload: &P, now: Nanos) {
         let Some(hot) = &mut self.hot else { return };
         let bytes = record_bytes(key.len(), payload.bytes(), payload.stored_bytes());
         hot.worth.add_first(key, bytes, now);
@@ -57,7 +57,7 @@ impl<P: Payload> Node<P> {
     }
 
     /// The record that an object was written to a bulk device with is there: writes its hot copy.
-    pub(super) fn then_hot(
+    pub(in crate::node) fn then_hot(
         &mut self,
         now: Nanos,
         key: &Key,

@@ -24,9 +24,8 @@ use std::sync::Arc;
 use ground::window::{Nanos, SECOND, key_hash};
 use serde::{Deserialize, Serialize};
 
-use super::hot_nodes_report::{HotNodesBought, HotNodesMoves};
-use super::{Action, Node, ReadsTold, TierSettings};
 use crate::Payload;
+use crate::node::{Action, Node, ReadsTold, TierSettings};
 use crate::route::{HOT_NODES_MAX, NodeId};
 use crate::tier::Popularity;
 use ground::Key;
@@ -61,8 +60,30 @@ pub struct HotDirectory {
     pub keys: Vec<(u64, u8)>,
 }
 
+/// Counts of what hot nodes were named for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct HotNodesMoves {
+    /// Copies that hot nodes were named for.
+    pub named: u64,
+    /// Their bytes.
+    pub named_bytes: u64,
+    /// Copies that they are named for no more.
+    pub dropped: u64,
+    /// Keys put off because as many bytes were moved as `promote_bytes` allows.
+    pub put_off: u64,
+}
+
+/// What hot nodes brought to the keys of this node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct HotNodesBought {
+    /// Reads of this node's keys that hot nodes served, as they told it.
+    pub reads: u64,
+    /// Seconds of service on this node's devices that these would have taken.
+    pub device_s: f64,
+}
+
 /// A key that may be worth hot nodes.
-pub(super) struct Candidate {
+pub(in crate::node) struct Candidate {
     pub key: Key,
     pub bytes: u64,
     /// The service time of a read on this node's devices, seconds.
@@ -81,7 +102,7 @@ impl Candidate {
 }
 
 /// A move, as it is kept.
-pub(super) struct HotNoted {
+pub(in crate::node) struct HotNoted {
     pub at: Nanos,
     pub key: Key,
     pub nodes: u8,
@@ -89,7 +110,7 @@ pub(super) struct HotNoted {
 }
 
 /// What a node knows of hot keys.
-pub(super) struct HotKeys {
+pub(in crate::node) struct HotKeys {
     counts: Popularity,
     pub candidates: HashMap<u64, Candidate>,
     /// Reads of other primaries' keys that were not told yet.
@@ -191,7 +212,7 @@ impl HotKeys {
 
 /// The number of hot nodes that a load needs: one, and one more for each device that it keeps busy. A
 /// key that has more keeps them until its load is clearly below what they are for.
-pub(super) fn nodes_for(load: f64, before: u8, hysteresis: f64) -> u8 {
+pub(in crate::node) fn nodes_for(load: f64, before: u8, hysteresis: f64) -> u8 {
     let nodes = |load: f64| 1 + load.clamp(0.0, HOT_NODES_MAX as f64) as u8;
     nodes(load).max(before.min(nodes(load * hysteresis))).min(HOT_NODES_MAX as u8)
 }
@@ -205,7 +226,7 @@ impl<P: Payload> Node<P> {
 
     /// Counts a client's read: what memory answers costs no device's time, except on a hot node, where
     /// it was spared another node.
-    pub(super) fn count_for_hot_nodes(&mut self, key: &[u8], in_memory: bool, now: Nanos) {
+    pub(in crate::node) fn count_for_hot_nodes(&mut self, key: &[u8], in_memory: bool, now: Nanos) {
         let (Some(hot), Some(cluster)) = (&mut self.hot_keys, &self.cluster) else { return };
         if in_memory && !cluster.is_hot() {
             return;
@@ -229,7 +250,7 @@ impl<P: Payload> Node<P> {
     }
 
     /// A peer tells what it served of keys whose primary this node is.
-    pub(super) fn reads_told(&mut self, now: Nanos, peer: NodeId, told: &ReadsTold) {
+    pub(in crate::node) fn reads_told(&mut self, now: Nanos, peer: NodeId, told: &ReadsTold) {
         let (Some(hot), Some(cluster)) = (&mut self.hot_keys, &self.cluster) else { return };
         let is_hot = cluster.settings.ring.is_hot(peer);
         if is_hot {
@@ -248,7 +269,7 @@ impl<P: Payload> Node<P> {
     }
 
     /// Tells primaries what was served of their keys, and decides anew about this node's own.
-    pub(super) fn run_hot_keys(&mut self, now: Nanos, actions: &mut Vec<Action<P>>) {
+    pub(in crate::node) fn run_hot_keys(&mut self, now: Nanos, actions: &mut Vec<Action<P>>) {
         let Some(cluster) = &self.cluster else { return };
         if cluster.settings.ring.hot_count() == 0 {
             self.hot_keys = None;

@@ -3,10 +3,10 @@
 use ground::window::{Nanos, Outcome, SECOND};
 use serde::Serialize;
 
-use super::depth::Depth;
-use super::device::DeviceState;
-use super::{DepthReason, HotNodes, Node};
 use crate::Payload;
+use crate::node::depth::Depth;
+use crate::node::device::DeviceState;
+use crate::node::{DepthReason, HotNodes, Node};
 use crate::tier::SCALES;
 use ground::Key;
 
@@ -166,7 +166,7 @@ pub struct HotTier {
 }
 
 impl Moves {
-    pub(super) fn since(&self, before: &Moves) -> Moves {
+    pub(in crate::node) fn since(&self, before: &Moves) -> Moves {
         Moves {
             promoted: self.promoted - before.promoted,
             promoted_bytes: self.promoted_bytes - before.promoted_bytes,

@@ -18,13 +18,13 @@ use std::collections::VecDeque;
 
 use ground::window::{Nanos, Outcome, SECOND};
 
-use super::device::Device;
-use super::flights::Flight;
-use super::hot_report::{Bought, Hottest, Moves};
-use super::index::{OnDevices, Place, Record};
-use super::settings::{Choice, TierSettings};
-use super::{Action, DeviceId, Node};
+use super::class_report::{Bought, Hottest, Moves};
 use crate::Payload;
+use crate::node::device::Device;
+use crate::node::flights::Flight;
+use crate::node::index::{OnDevices, Place, Record};
+use crate::node::settings::{Choice, TierSettings};
+use crate::node::{Action, DeviceId, Node};
 use crate::tier::{Popularity, SCALES, Saved, Worth, mean_lives};
 use ground::Key;
 
@@ -57,7 +57,7 @@ const MINUTE: Nanos = 60 * SECOND;
 
 /// Where a new record goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Target {
+pub(in crate::node) enum Target {
     /// To a bulk device, or to any if there are no two classes.
     Main,
     /// To a hot device.
@@ -65,7 +65,7 @@ pub(super) enum Target {
 }
 
 /// A move, as it is kept.
-pub(super) struct Noted {
+pub(in crate::node) struct Noted {
     pub at: Nanos,
     pub key: Key,
     pub what: &'static str,
@@ -81,7 +81,7 @@ struct Rescue {
 }
 
 /// The state of the hot class.
-pub(super) struct Hot {
+pub(in crate::node) struct Hot {
     pub counts: Popularity<{ SCALES.len() }>,
     pub worth: Worth,
     /// Bytes of the hot devices, and the part that objects worth a copy should take.
@@ -246,17 +246,17 @@ impl Hot {
 
 impl<P: Payload> Node<P> {
     /// Whether a device holds second copies.
-    pub(super) fn is_hot(&self, device: DeviceId) -> bool {
+    pub(in crate::node) fn is_hot(&self, device: DeviceId) -> bool {
         self.hot.is_some() && self.devices[device].outcome == Outcome::HotDevice
     }
 
-    pub(super) fn is_pinned(&self, key: &[u8]) -> bool {
+    pub(in crate::node) fn is_pinned(&self, key: &[u8]) -> bool {
         self.settings.tiers.pins.iter().any(|pin| pin.holds(key))
     }
 
     /// The record to read an object from, among those on devices that work, but for a device: the
     /// one with the least expected wait.
-    pub(super) fn choose(
+    pub(in crate::node) fn choose(
         &mut self,
         on: &OnDevices,
         but: Option<DeviceId>,
@@ -291,7 +291,7 @@ impl<P: Payload> Node<P> {
     }
 
     /// Counts a read that memory did not answer.
-    pub(super) fn count_read(&mut self, key: &Key, now: Nanos) {
+    pub(in crate::node) fn count_read(&mut self, key: &Key, now: Nanos) {
         let Some(hot) = &mut self.hot else { return };
         hot.counts.raise(key, 1, now);
         if let Some(on) = self.index.get(key) {
@@ -328,7 +328,7 @@ impl<P: Payload> Node<P> {
 
     /// The benefit (decayed reads × seconds saved ÷ bytes) of an object with `bytes` bytes on
     /// devices, if it is worth a hot copy; `again`: if it is worth one that it has.
-    pub(super) fn worth_hot(
+    pub(in crate::node) fn worth_hot(
         &mut self,
         key: &[u8],
         bytes: u64,
@@ -350,7 +350,7 @@ impl<P: Payload> Node<P> {
     }
 
     /// Whether to read all of a large object although a part of it is asked for: to copy it.
-    pub(super) fn whole_for_hot(&mut self, key: &[u8], bytes: u64, now: Nanos) -> bool {
+    pub(in crate::node) fn whole_for_hot(&mut self, key: &[u8], bytes: u64, now: Nanos) -> bool {
         let pinned = self.is_pinned(key);
         let often = |hot: &mut Hot| pinned || hot.count(key, now) >= WHOLE_FROM;
         self.hot.as_mut().is_some_and(often) && self.worth_hot(key, bytes, false, now).is_some()
@@ -365,7 +365,7 @@ impl<P: Payload> Node<P> {
 
     /// After a read from a device: writes the object again where its record goes soon, and to a hot
     /// device if it is worth it. `rescue`: it was read because its hot record goes.
-    pub(super) fn place_again(
+    pub(in crate::node) fn place_again(
         &mut self,
         now: Nanos,
         (key, payload): (&Key, &P),
@@ -405,7 +405,12 @@ impl<P: Payload> Node<P> {
     }
 
     /// Records what a read from a device brought.
-    pub(super) fn device_served(&mut self, device: DeviceId, flight: &Flight, served: Nanos) {
+    pub(in crate::node) fn device_served(
+        &mut self,
+        device: DeviceId,
+        flight: &Flight,
+        served: Nanos,
+    ) {
         if self.hot.is_none() || flight.waiters.is_empty() {
             return;
         }
@@ -436,7 +441,7 @@ impl<P: Payload> Node<P> {
     }
 
     /// Those of the listed objects whose hot copy is in a segment.
-    pub(super) fn listed_in(&self, device: DeviceId, segment: u64) -> Vec<Key> {
+    pub(in crate::node) fn listed_in(&self, device: DeviceId, segment: u64) -> Vec<Key> {
         let Some(hot) = self.hot.as_ref().filter(|_| self.is_hot(device)) else {
             return Vec::new();
         };
@@ -449,7 +454,7 @@ impl<P: Payload> Node<P> {
 
     /// A segment of a hot device was dropped with so many records, among them those of the listed
     /// keys.
-    pub(super) fn demoted(&mut self, now: Nanos, records: u64, listed: &[Key]) {
+    pub(in crate::node) fn demoted(&mut self, now: Nanos, records: u64, listed: &[Key]) {
         let Some(hot) = &mut self.hot else { return };
         hot.moves.demoted += records;
         for key in listed.iter().take(4) {
@@ -460,7 +465,11 @@ impl<P: Payload> Node<P> {
 
     /// A segment of a hot device was sealed: what of the oldest is still worth its bytes is to be
     /// written again before that one is dropped. The index has no keys: the device has them.
-    pub(super) fn rescue_oldest(&mut self, device: DeviceId, actions: &mut Vec<Action<P>>) {
+    pub(in crate::node) fn rescue_oldest(
+        &mut self,
+        device: DeviceId,
+        actions: &mut Vec<Action<P>>,
+    ) {
         if let Some(hot) = &mut self.hot {
             hot.level_at = 0;
         }
@@ -470,7 +479,7 @@ impl<P: Payload> Node<P> {
     }
 
     /// The keys of a segment that will soon be dropped.
-    pub(super) fn listed(
+    pub(in crate::node) fn listed(
         &mut self,
         now: Nanos,
         device: DeviceId,
@@ -499,7 +508,7 @@ impl<P: Payload> Node<P> {
     }
 
     /// A background read ended.
-    pub(super) fn rescue_ended(&mut self, now: Nanos, actions: &mut Vec<Action<P>>) {
+    pub(in crate::node) fn rescue_ended(&mut self, now: Nanos, actions: &mut Vec<Action<P>>) {
         let Some(hot) = &mut self.hot else { return };
         hot.rescues_under_way = hot.rescues_under_way.saturating_sub(1);
         self.start_rescues(now, actions);

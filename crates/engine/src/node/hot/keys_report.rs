@@ -3,34 +3,12 @@
 use ground::window::{Nanos, SECOND};
 use serde::Serialize;
 
-use super::Node;
-use super::hot_keys::HotKeys;
+use super::keys::{HotKeys, HotNodesBought, HotNodesMoves};
+use crate::node::Node;
 use crate::{Payload, route::Ring};
 
 /// Keys that are listed.
 const LISTED: usize = 32;
-
-/// Counts of what hot nodes were named for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct HotNodesMoves {
-    /// Copies that hot nodes were named for.
-    pub named: u64,
-    /// Their bytes.
-    pub named_bytes: u64,
-    /// Copies that they are named for no more.
-    pub dropped: u64,
-    /// Keys put off because as many bytes were moved as `promote_bytes` allows.
-    pub put_off: u64,
-}
-
-/// What hot nodes brought to the keys of this node.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct HotNodesBought {
-    /// Reads of this node's keys that hot nodes served, as they told it.
-    pub reads: u64,
-    /// Seconds of service on this node's devices that these would have taken.
-    pub device_s: f64,
-}
 
 /// A key that hot nodes hold copies of, and why.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -112,7 +90,7 @@ fn hottest(hot: &HotKeys, ring: &Ring) -> Vec<HotKey> {
     let named = hot.candidates.iter().filter(|(_, candidate)| candidate.nodes > 0);
     let mut named: Vec<_> = named.collect();
     named.sort_by(|(a, x), (b, y)| y.load().total_cmp(&x.load()).then(a.cmp(b)));
-    let key = |(hash, candidate): (&u64, &super::hot_keys::Candidate)| {
+    let key = |(hash, candidate): (&u64, &super::keys::Candidate)| {
         let own = ring.replicas_of_hash(*hash).len();
         let nodes = ring.with_hot(*hash, usize::from(candidate.nodes));
         HotKey {
@@ -130,7 +108,7 @@ fn hottest(hot: &HotKeys, ring: &Ring) -> Vec<HotKey> {
 
 impl<P: Payload> Node<P> {
     /// The hot nodes as this node sees them; `None` without any.
-    pub(super) fn hot_nodes(&mut self, now: Nanos) -> Option<HotNodes> {
+    pub(in crate::node) fn hot_nodes(&mut self, now: Nanos) -> Option<HotNodes> {
         let (hot, cluster) = (self.hot_keys.as_mut()?, self.cluster.as_ref()?);
         hot.roll(now);
         let of = hot.candidates.values().filter(|candidate| candidate.nodes > 0);
