@@ -52,9 +52,9 @@ fn shards(json: &[u8]) {
             match order {
                 Order::Add { shard, node, .. } => {
                     assert!(node < 3, "{node}");
-                    extras.asked(time * step, shard, node);
+                    extras.record_agreement(time * step, shard, node);
                 }
-                Order::Renew { shard, node } => extras.asked(time * step, shard, node),
+                Order::Renew { shard, node } => extras.record_agreement(time * step, shard, node),
                 Order::Remove { shard, node, .. } => extras.gone(time * step, shard, node),
             }
         }

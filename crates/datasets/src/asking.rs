@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use dataset::part::Run;
-use engine::question::{Action, Answered, Event, Failed, Kind, Question, Settings};
+use engine::question::{Action, Event, Failed, Kind, PartAnswer, Question, Settings};
 use ground::window::Nanos;
 use record::clock;
 
@@ -132,12 +132,14 @@ pub async fn ask_parts<P: AskParts>(
 const NEVER: Nanos = 365 * 86_400 * 1_000_000_000;
 
 /// What decisions need of an answer.
-fn answered(answer: &Answer) -> Answered {
+fn answered(answer: &Answer) -> PartAnswer {
     match answer {
-        Answer::Page(page) => {
-            Answered { records: page.records.len(), bytes: page.bytes(), broke_off: page.broke_off }
-        }
-        _ => Answered::default(),
+        Answer::Page(page) => PartAnswer {
+            records: page.records.len(),
+            bytes: page.bytes(),
+            broke_off: page.broke_off,
+        },
+        _ => PartAnswer::default(),
     }
 }
 

@@ -66,7 +66,7 @@ pub struct Size {
 
 impl Size {
     /// The sizes and version of any payload.
-    pub fn of<P: Payload>(payload: &P) -> Size {
+    pub fn from_payload<P: Payload>(payload: &P) -> Size {
         Size { bytes: payload.bytes(), stored_bytes: payload.stored_bytes(), etag: payload.etag() }
     }
 }

@@ -1,6 +1,6 @@
 //! Proposes to fill hot devices, and tells the node's engine whether to copy.
 
-use engine::act::copies::{Seen, TARGET};
+use engine::act::copies::{ReadCounts, TARGET};
 use engine::act::{Mode, Status};
 use record::clock;
 
@@ -11,7 +11,7 @@ impl LiveModel {
     pub fn look_at_hot(&self) {
         let Some(node) = self.node() else { return };
         let Some(hot) = node.tiers(clock::now()).hot else { return };
-        let seen = Seen {
+        let seen = ReadCounts {
             reads: hot.bought.hot_reads + hot.bought.bulk_reads,
             with_copy: hot.bought.hot_reads + hot.bought.hot_passed_by,
             best: hot.held,

@@ -243,7 +243,7 @@ impl LiveModel {
     /// Whether changes of a knob are made at present.
     pub fn makes(&self, knob: Knob) -> bool {
         let acting = lock(&self.acting);
-        !acting.governor.is_held() && acting.governor.settings().modes.of(knob) == Mode::Auto
+        !acting.governor.is_held() && acting.governor.settings().modes.mode_of(knob) == Mode::Auto
     }
 
     /// Whether the kill switch is on.

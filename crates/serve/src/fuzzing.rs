@@ -1,6 +1,6 @@
 //! What the fuzz targets (`fuzz/`) call of the parsers that are this crate's own.
 
-use engine::act::replicas::{Room, Seen};
+use engine::act::replicas::{Room, ShardReport};
 use http::HeaderMap;
 
 pub use crate::cluster::About;
@@ -23,7 +23,7 @@ pub fn with_shared(own: &Config, document: &Document) -> Result<Config, Mistakes
 
 /// What a gateway knows of shards and nodes after each of its nodes has told of its shards as JSON; each shard belongs to the
 /// first node.
-pub fn shards_told(told: &[&[u8]]) -> (Vec<Seen>, Vec<Room>) {
+pub fn shards_told(told: &[&[u8]]) -> (Vec<ShardReport>, Vec<Room>) {
     let told: Vec<Option<ShardsTold>> =
         told.iter().map(|json| serde_json::from_slice(json).ok()).collect();
     let picture = Picture::of(&told, |_| vec![0]);

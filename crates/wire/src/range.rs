@@ -174,10 +174,10 @@ mod tests {
             ("bytes=,", 10, Asked::Whole),
         ];
         assert_eq!(parse("bytes=-1", 0), Asked::Whole);
-        assert!(part("bytes=-1").is_some_and(|part| part.of(0).is_empty()));
+        assert!(part("bytes=-1").is_some_and(|part| part.range_in(0).is_empty()));
         for (header, size, expected) in rows {
             assert_eq!(parse(header, *size), *expected, "{header} of {size}");
-            let part = part(header).map(|part| part.of(*size));
+            let part = part(header).map(|part| part.range_in(*size));
             match expected {
                 Asked::Whole => assert_eq!(part, None, "{header}"),
                 Asked::Part(expected) => assert_eq!(part.as_ref(), Some(expected), "{header}"),
@@ -198,7 +198,7 @@ mod tests {
             let header = format!("bytes={}-{}", show(first), show(last));
             let expected = naive(first, last, size);
             if let Some(part) = part(&header) {
-                prop_assert_eq!(part.of(size).collect::<Vec<_>>(), expected.clone());
+                prop_assert_eq!(part.range_in(size).collect::<Vec<_>>(), expected.clone());
             }
             match parse(&header, size) {
                 Asked::Part(range) => prop_assert_eq!(range.collect::<Vec<_>>(), expected),

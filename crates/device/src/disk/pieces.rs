@@ -250,7 +250,7 @@ impl Segments {
         let metadata = metadata.filter(|metadata| metadata.size == head.object_bytes);
         let metadata = metadata.ok_or_else(|| error_at("has malformed metadata"))?;
         let is_whole = part.is_none();
-        let left = match part.map(|part| part.of(metadata.size)) {
+        let left = match part.map(|part| part.range_in(metadata.size)) {
             None => 0..metadata.size,
             Some(part) if part.is_empty() => 0..0,
             Some(part) => record::blocks_around(&part, metadata.size),

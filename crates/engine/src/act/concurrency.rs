@@ -86,13 +86,13 @@ const SMOOTHING: f64 = 0.4;
 /// // A service whose response does not depend on the concurrency: more is better.
 /// let before = bound.bound();
 /// for _ in 0..10_000 {
-///     bound.answered(0.010, true);
+///     bound.record_response(0.010, true);
 /// }
 /// let advice = bound.advice().expect("it is at the end of what was approved");
 /// assert!(advice.from == 16 && advice.to > 16);
 /// bound.order(Order::Move);
 /// for _ in 0..10_000 {
-///     bound.answered(0.010, true);
+///     bound.record_response(0.010, true);
 /// }
 /// assert!(bound.bound() > 2 * before);
 /// ```
@@ -188,7 +188,7 @@ impl Concurrency {
 
     /// Takes the response of a request in seconds; `full` says whether the bound was reached when it was
     /// admitted, itself included.
-    pub fn answered(&mut self, response_s: f64, full: bool) {
+    pub fn record_response(&mut self, response_s: f64, full: bool) {
         if !full || !response_s.is_finite() || response_s <= 0.0 {
             return;
         }
@@ -297,7 +297,7 @@ mod tests {
                 }
                 let Some(Reverse((ends, arrived, full))) = self.busy.pop() else { break };
                 self.now = ends;
-                bound.answered((ends - arrived) as f64 * 1e-9, full);
+                bound.record_response((ends - arrived) as f64 * 1e-9, full);
                 bound.order(Order::Move);
                 bounds += f64::from(bound.bound());
             }
@@ -332,7 +332,7 @@ mod tests {
         service.run(&mut bound, 8, 20_000);
         assert_eq!((bound.bound(), bound.elasticity()), (before, None));
         // Nor does nonsense move it.
-        (0..10_000).for_each(|_| bound.answered(f64::NAN, true));
+        (0..10_000).for_each(|_| bound.record_response(f64::NAN, true));
         assert_eq!(bound.bound(), before);
     }
 
@@ -342,14 +342,14 @@ mod tests {
             Settings { initial: 10, least: 5, most: 40, answers: 10, ..Settings::default() };
         let mut bound = Concurrency::new(settings);
         for _ in 0..10_000 {
-            bound.answered(1.0, true);
+            bound.record_response(1.0, true);
             bound.order(Order::Move);
             assert!(bound.bound() <= 40);
         }
         assert!(bound.bound() >= 30, "a response that does not rise");
         for _ in 0..10_000 {
             let response_s = f64::from(bound.bound());
-            bound.answered(response_s, true);
+            bound.record_response(response_s, true);
             bound.order(Order::Move);
             assert!(bound.bound() >= 5);
         }
@@ -360,17 +360,17 @@ mod tests {
     fn beyond_what_was_approved_it_waits_and_frozen_it_stays() {
         let settings = Settings { answers: 10, ..Settings::default() };
         let mut bound = Concurrency::new(settings);
-        (0..100_000).for_each(|_| bound.answered(1.0, true));
+        (0..100_000).for_each(|_| bound.record_response(1.0, true));
         assert!(bound.bound() <= 39, "{} with 16 approved", bound.bound());
         let advice = bound.advice().unwrap();
         assert_eq!((advice.from, advice.response_s), (16, 1.0));
         assert!(advice.to > 32 && advice.elasticity < 0.1, "{advice:?}");
         bound.order(Order::Move);
         bound.order(Order::Freeze(true));
-        (0..100_000).for_each(|_| bound.answered(1.0, true));
+        (0..100_000).for_each(|_| bound.record_response(1.0, true));
         assert!(bound.bound() <= 43 && bound.advice().is_some(), "{}", bound.bound());
         bound.order(Order::Freeze(false));
-        (0..100_000).for_each(|_| bound.answered(1.0, true));
+        (0..100_000).for_each(|_| bound.record_response(1.0, true));
         assert!(bound.bound() > 43);
     }
 }

@@ -21,7 +21,7 @@ const READS_MIN: f64 = 100.0;
 
 /// The counts of a node since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Seen {
+pub struct ReadCounts {
     /// Reads of devices.
     pub reads: u64,
     /// Reads of objects that had a copy on a hot device, whether or not the copy was read.
@@ -40,12 +40,12 @@ enum Phase {
 /// Whether a node copies.
 ///
 /// ```
-/// use engine::act::copies::{Copies, Seen};
+/// use engine::act::copies::{Copies, ReadCounts};
 ///
 /// let mut copies = Copies::new();
-/// assert!(copies.look(Seen { reads: 100, with_copy: 70, best: Some(0.75) }).is_none());
+/// assert!(copies.look(ReadCounts { reads: 100, with_copy: 70, best: Some(0.75) }).is_none());
 /// assert!(copies.may_copy(), "it is near the best placement");
-/// let asked = copies.look(Seen { reads: 1000, with_copy: 70, best: Some(0.75) });
+/// let asked = copies.look(ReadCounts { reads: 1000, with_copy: 70, best: Some(0.75) });
 /// assert!(asked.is_some() && !copies.may_copy());
 /// copies.decided(true);
 /// assert!(copies.may_copy());
@@ -53,7 +53,7 @@ enum Phase {
 #[derive(Clone, Debug)]
 pub struct Copies {
     phase: Phase,
-    before: Seen,
+    before: ReadCounts,
     reads: f64,
     with_copy: f64,
 }
@@ -67,7 +67,7 @@ impl Default for Copies {
 impl Copies {
     /// Of a node that has read nothing.
     pub fn new() -> Copies {
-        Copies { phase: Phase::Near, before: Seen::default(), reads: 0.0, with_copy: 0.0 }
+        Copies { phase: Phase::Near, before: ReadCounts::default(), reads: 0.0, with_copy: 0.0 }
     }
 
     /// The share of recent reads whose object has a copy on a hot device; `None` while there are too few.
@@ -76,7 +76,7 @@ impl Copies {
     }
 
     /// Takes what was seen until now, and returns the change that is to be asked for. Answer with [`Copies::decided`].
-    pub fn look(&mut self, seen: Seen) -> Option<Proposal> {
+    pub fn look(&mut self, seen: ReadCounts) -> Option<Proposal> {
         let since = |now: u64, before: u64| now.saturating_sub(before) as f64;
         self.reads = self.reads * KEPT + since(seen.reads, self.before.reads);
         self.with_copy = self.with_copy * KEPT + since(seen.with_copy, self.before.with_copy);
@@ -132,7 +132,7 @@ mod weeks {
     /// A hot class of fixed size whose best placement holds 0.8 of the reads.
     struct Class {
         copies: Copies,
-        seen: Seen,
+        seen: ReadCounts,
         /// The share of the reads that what it holds now answers.
         share: f64,
         asked: usize,
@@ -142,7 +142,7 @@ mod weeks {
     impl Class {
         fn new() -> Class {
             let copies = Copies::new();
-            Class { copies, seen: Seen::default(), share: 0.0, asked: 0, changes: 0 }
+            Class { copies, seen: ReadCounts::default(), share: 0.0, asked: 0, changes: 0 }
         }
 
         /// A second with this many reads; a part of what is missing is copied if it may be.

@@ -118,7 +118,7 @@ pub struct Modes {
 
 impl Modes {
     /// The mode of a knob.
-    pub fn of(&self, knob: Knob) -> Mode {
+    pub fn mode_of(&self, knob: Knob) -> Mode {
         match knob {
             Knob::Layers => self.layers,
             Knob::Bounds => self.bounds,
@@ -369,7 +369,7 @@ impl Governor {
     /// Decides on a proposal and writes it into the journal. The caller makes the change if the answer is
     /// [`Status::Made`]; `None` if nothing is to be done and nothing was written.
     pub fn propose(&mut self, now: Nanos, unix_us: u64, proposal: &Proposal) -> Option<Status> {
-        let mode = self.settings.modes.of(proposal.knob);
+        let mode = self.settings.modes.mode_of(proposal.knob);
         if mode == Mode::Off && !proposal.must {
             return None;
         }

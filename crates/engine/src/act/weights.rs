@@ -49,7 +49,7 @@ pub struct Advice {
 
 /// The averages of a member.
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct MemberAverages {
     utilisation: f64,
     weight: f64,
     apart: u32,
@@ -70,7 +70,7 @@ struct Known {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Weights {
-    known: BTreeMap<String, Known>,
+    known: BTreeMap<String, MemberAverages>,
 }
 
 impl Weights {
@@ -78,7 +78,7 @@ impl Weights {
     pub fn look(&mut self, members: &[Member]) -> Vec<Advice> {
         self.known.retain(|name, _| members.iter().any(|member| member.name == *name));
         for Member { name, weight, utilisation } in members {
-            let fresh = Known { utilisation: *utilisation, weight: *weight, apart: 0 };
+            let fresh = MemberAverages { utilisation: *utilisation, weight: *weight, apart: 0 };
             let known = self.known.entry(name.clone()).or_insert(fresh);
             if known.weight != *weight {
                 *known = fresh;

@@ -326,7 +326,7 @@ impl Divider {
         if now < self.not_before {
             return None;
         }
-        let wanted = self.wanted(now, objects, layers);
+        let wanted = self.wanted_move(now, objects, layers);
         self.settled(now, wanted)
     }
 
@@ -387,7 +387,7 @@ impl Divider {
     }
 
     /// The move that is to be made if it is still wanted when it has settled.
-    fn wanted(&self, now: Nanos, objects: &Objects, layers: &Layers) -> Option<Move> {
+    fn wanted_move(&self, now: Nanos, objects: &Objects, layers: &Layers) -> Option<Move> {
         let free = self.free();
         let to_layers = self.wanted_by_layers(free, layers);
         to_layers

@@ -38,7 +38,7 @@ use ground::Etag;
 pub use limits::{Lookup, Lookups, Room, Serves, serves};
 use refresh::Refresh;
 use seal::{Replace, Seal};
-use write::{Waiting, Write};
+use write::{PendingChange, Write};
 
 /// The number by which a driver knows a request.
 pub type Token = u64;
@@ -397,7 +397,7 @@ pub struct Dataset<E> {
     view: Option<State>,
     lane: Lane<E>,
     due: VecDeque<Job>,
-    changes: VecDeque<Waiting>,
+    changes: VecDeque<PendingChange>,
     readers: Vec<Reader>,
     /// Whether the process holds other shards than the view has.
     moved: bool,
@@ -439,7 +439,7 @@ impl<E: Clone> Dataset<E> {
     pub fn handle(&mut self, now: Nanos, event: Event<E>, actions: &mut Vec<Action<E>>) {
         match event {
             Event::Change { token, id, bytes, records, appended } => {
-                self.changes.push_back(Waiting { token, id, bytes, records, appended });
+                self.changes.push_back(PendingChange { token, id, bytes, records, appended });
                 self.is_due(Job::Write);
             }
             Event::Refresh { token } => self.want_view(Reader::Request(token)),

@@ -15,14 +15,14 @@ const SETTINGS: Settings = Settings {
 };
 
 /// A dataset and what its store has.
-struct Told {
+struct Desk {
     dataset: Dataset<&'static str>,
     manifest: Manifest,
 }
 
-impl Told {
+impl Desk {
     /// A dataset with one sealed chunk, and a view.
-    fn new() -> Told {
+    fn new() -> Desk {
         let manifest = Manifest {
             id: "a".into(),
             etag: "1".into(),
@@ -30,7 +30,7 @@ impl Told {
             next_shard: 2,
             shards: Arc::from([1]),
         };
-        let mut told = Told { dataset: Dataset::new(SETTINGS), manifest };
+        let mut told = Desk { dataset: Dataset::new(SETTINGS), manifest };
         assert_eq!(told.tell(Event::First { token: 0 }), [Action::Head]);
         told.refresh(1, 10, 0);
         assert!(told.dataset.is_idle());
@@ -38,10 +38,10 @@ impl Told {
     }
 
     fn tell(&mut self, event: Event<&'static str>) -> Vec<Action<&'static str>> {
-        self.at(0, event)
+        self.tell_at(0, event)
     }
 
-    fn at(&mut self, now: Nanos, event: Event<&'static str>) -> Vec<Action<&'static str>> {
+    fn tell_at(&mut self, now: Nanos, event: Event<&'static str>) -> Vec<Action<&'static str>> {
         let mut actions = Vec::new();
         self.dataset.handle(now, event, &mut actions);
         actions
@@ -85,7 +85,7 @@ fn changed(token: Token, result: Result<(u64, u64), Why<&'static str>>) -> Actio
 
 #[test]
 fn a_process_that_holds_other_shards_opens_the_same_manifest_again() {
-    let mut told = Told::new();
+    let mut told = Desk::new();
     assert_eq!(told.tell(Event::Refresh { token: 1 }), [Action::Head]);
     assert_eq!(told.head(), [Action::FromView, Action::ReadChunk { number: 2 }]);
     told.tell(Event::Chunk(Ok(None)));
@@ -96,9 +96,9 @@ fn a_process_that_holds_other_shards_opens_the_same_manifest_again() {
     // What fails is done at the next refresh.
     told.tell(Event::Moved { token: 3 });
     for now in [0, 20] {
-        told.at(now, Event::Tick);
+        told.tell_at(now, Event::Tick);
         told.head();
-        let actions = told.at(now, Event::Manifest(Err("down")));
+        let actions = told.tell_at(now, Event::Manifest(Err("down")));
         assert!(now == 0 || actions == [refreshed(3, Err(Why::Store("down")))], "{actions:?}");
     }
     assert_eq!(told.tell(Event::Refresh { token: 4 }), [Action::Head]);
@@ -107,7 +107,7 @@ fn a_process_that_holds_other_shards_opens_the_same_manifest_again() {
 
 #[test]
 fn changes_that_wait_become_one_chunk() {
-    let mut told = Told::new();
+    let mut told = Desk::new();
     assert_eq!(told.change(1, 60), [put(2, 10, &[1])]);
     for (token, bytes) in [(2, 60), (3, 40), (4, 1)] {
         assert!(told.change(token, bytes).is_empty());
@@ -125,7 +125,7 @@ fn changes_that_wait_become_one_chunk() {
 
 #[test]
 fn a_number_that_another_process_has_is_passed() {
-    let mut told = Told::new();
+    let mut told = Desk::new();
     told.change(1, 60);
     for (chunk, end_id) in [(2, 15), (3, 20)] {
         assert_eq!(told.tell(Event::Put(Put::Taken)), [Action::Head]);
@@ -144,7 +144,7 @@ fn a_number_that_another_process_has_is_passed() {
 #[test]
 fn a_chunk_that_was_put_too_late_does_not_count() {
     for may_hold in [false, true] {
-        let mut told = Told::new();
+        let mut told = Desk::new();
         told.change(1, 60);
         let tail = Tail { last_chunk: 2, end_id: 12, log_bytes: 60 };
         told.tell(Event::Put(Put::Stored(tail)));
@@ -167,7 +167,7 @@ fn a_chunk_that_was_put_too_late_does_not_count() {
 
 #[test]
 fn a_change_whose_put_failed_is_unknown_and_one_of_another_dataset_is_refused() {
-    let mut told = Told::new();
+    let mut told = Desk::new();
     told.change(1, 60);
     assert_eq!(told.tell(Event::Put(Put::Failed("lost"))), [Action::Head]);
     told.head();
@@ -180,7 +180,7 @@ fn a_change_whose_put_failed_is_unknown_and_one_of_another_dataset_is_refused() 
 
 #[test]
 fn requests_for_a_view_share_the_next_read_and_first_ones_the_present() {
-    let mut told = Told::new();
+    let mut told = Desk::new();
     assert_eq!(told.tell(Event::Refresh { token: 1 }), [Action::Head]);
     for token in [2, 3] {
         assert!(told.tell(Event::Refresh { token }).is_empty(), "it is not older than its call");
@@ -204,23 +204,23 @@ fn requests_for_a_view_share_the_next_read_and_first_ones_the_present() {
 
 #[test]
 fn a_view_that_changes_while_it_is_read_is_read_again_and_not_for_ever() {
-    let mut told = Told::new();
+    let mut told = Desk::new();
     told.tell(Event::Refresh { token: 1 });
     told.head();
     told.tell(Event::Chunk(Ok(None)));
     let other = Event::Head(Ok(Some("2".into())));
-    assert_eq!(told.at(5, other.clone()), [Action::Wake { at: 15 }]);
-    assert_eq!(told.at(14, Event::Tick), [Action::Wake { at: 15 }]);
-    assert_eq!(told.at(15, Event::Tick), [Action::Head]);
+    assert_eq!(told.tell_at(5, other.clone()), [Action::Wake { at: 15 }]);
+    assert_eq!(told.tell_at(14, Event::Tick), [Action::Wake { at: 15 }]);
+    assert_eq!(told.tell_at(15, Event::Tick), [Action::Head]);
     told.head();
     told.tell(Event::Chunk(Ok(None)));
     let result = Err(Why::Changing);
-    assert_eq!(told.at(20, other), [Action::Refreshed { token: 1, result }]);
+    assert_eq!(told.tell_at(20, other), [Action::Refreshed { token: 1, result }]);
 }
 
 #[test]
 fn damaged_copies_are_removed_but_not_those_in_use() {
-    let mut told = Told::new();
+    let mut told = Desk::new();
     told.manifest = Manifest { etag: "2".into(), shards: Arc::from([1, 2]), ..told.manifest };
     told.tell(Event::Refresh { token: 1 });
     told.head();
@@ -232,7 +232,7 @@ fn damaged_copies_are_removed_but_not_those_in_use() {
 }
 
 /// Has a dataset seal a chunk of one record up to the replacement of its manifest.
-fn sealing(told: &mut Told) {
+fn sealing(told: &mut Desk) {
     told.change(1, 60);
     told.tell(Event::Put(Put::Stored(Tail { last_chunk: 4, end_id: 12, log_bytes: 60 })));
     told.head();
@@ -248,7 +248,7 @@ fn sealing(told: &mut Told) {
 
 #[test]
 fn a_seal_removes_the_chunks_after_its_manifest_is_current() {
-    let mut told = Told::new();
+    let mut told = Desk::new();
     sealing(&mut told);
     told.manifest =
         Manifest { etag: "2".into(), sealed_chunks: 4, shards: Arc::from([1, 3]), ..told.manifest };
@@ -271,7 +271,7 @@ fn a_seal_removes_the_chunks_after_its_manifest_is_current() {
 #[test]
 fn a_seal_that_came_second_removes_its_shard_unless_only_the_reply_was_lost() {
     for lost in [false, true] {
-        let mut told = Told::new();
+        let mut told = Desk::new();
         sealing(&mut told);
         let shards = if lost { Arc::from([1, 3, 7]) } else { Arc::from([1, 2]) };
         let etag = "5".into();
@@ -290,7 +290,7 @@ fn a_seal_that_came_second_removes_its_shard_unless_only_the_reply_was_lost() {
 
 #[test]
 fn a_large_log_is_sealed_once() {
-    let mut told = Told::new();
+    let mut told = Desk::new();
     told.change(1, 60);
     told.tell(Event::Put(Put::Stored(Tail { last_chunk: 2, end_id: 12, log_bytes: 1001 })));
     assert_eq!(told.head().last(), Some(&Action::Large));
@@ -328,7 +328,7 @@ const SEEDS: u64 = 300;
 fn seeds_find_no_violation_and_reach_what_is_rare() {
     let mut sum = Counts::default();
     for seed in 0..SEEDS {
-        let counts = World::new(Plan::of(seed)).run();
+        let counts = World::new(Plan::from_seed(seed)).run();
         let mut counts = counts.unwrap_or_else(|why| panic!("seed {seed}: {why}"));
         for (sum, count) in sum.all().into_iter().zip(counts.all()) {
             *sum += *count;
@@ -354,7 +354,7 @@ fn every_mutant_is_found() {
         Mutant::DatasetLeavesChunks,
     ] {
         let found = (0..SEEDS).find_map(|seed| {
-            let run = || World::new(Plan::of(seed)).run();
+            let run = || World::new(Plan::from_seed(seed)).run();
             mutant::with(Some(mutant), run).err().map(|why| (seed, why))
         });
         let (seed, why) = found.unwrap_or_else(|| panic!("{mutant:?} is not found"));

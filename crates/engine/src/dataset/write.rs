@@ -11,7 +11,7 @@ use crate::mutant::{Mutant, is};
 
 /// A change that waits.
 #[derive(Clone, Debug)]
-pub(super) struct Waiting {
+pub(super) struct PendingChange {
     pub token: Token,
     pub id: Arc<str>,
     pub bytes: usize,
@@ -20,8 +20,8 @@ pub(super) struct Waiting {
 }
 
 /// Takes the changes that become one chunk: those that fit, and were checked against the same dataset.
-pub(super) fn batch(changes: &mut VecDeque<Waiting>, bytes_max: usize) -> Vec<Waiting> {
-    let (mut batch, mut bytes) = (Vec::<Waiting>::new(), 0_usize);
+pub(super) fn batch(changes: &mut VecDeque<PendingChange>, bytes_max: usize) -> Vec<PendingChange> {
+    let (mut batch, mut bytes) = (Vec::<PendingChange>::new(), 0_usize);
     while let Some(change) = changes.front() {
         bytes = bytes.saturating_add(change.bytes);
         let other = batch.first().is_some_and(|first| first.id != change.id);
@@ -59,7 +59,7 @@ enum Then<E> {
 /// A batch of changes that is being written.
 #[derive(Clone, Debug)]
 pub(super) struct Write<E> {
-    batch: Vec<Waiting>,
+    batch: Vec<PendingChange>,
     tries_left: u32,
     number: u64,
     first_id: u64,
@@ -70,7 +70,7 @@ impl<E: Clone> Write<E> {
     /// Begins; `None` if the changes ended at once.
     pub(super) fn begin(
         settings: &Settings,
-        batch: Vec<Waiting>,
+        batch: Vec<PendingChange>,
         view: Option<&State>,
         actions: &mut Vec<Action<E>>,
     ) -> Option<Write<E>> {
@@ -239,7 +239,7 @@ impl<E: Clone> Write<E> {
 
     fn fail(&mut self, why: &Why<E>, actions: &mut Vec<Action<E>>) -> bool {
         if !is(Mutant::DatasetAckBeforeStored) {
-            let failed = |change: &Waiting| Action::Changed {
+            let failed = |change: &PendingChange| Action::Changed {
                 token: change.token,
                 result: Err(why.clone()),
             };

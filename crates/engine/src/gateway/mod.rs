@@ -120,7 +120,9 @@ impl Gateway {
             Event::Request { request, key, operation, deadline } => {
                 self.request(now, request, &key, operation, deadline, actions);
             }
-            Event::Answered { attempt, head } => self.answered(now, attempt, &head, actions),
+            Event::Answered { attempt, head } => {
+                self.attempt_answered(now, attempt, &head, actions)
+            }
             Event::Failed { attempt, why } => self.failed(now, attempt, why, actions),
             Event::Over { request } => self.over(now, request, actions),
             Event::Ponged { node, node_length, fits } => {
@@ -235,7 +237,13 @@ impl Gateway {
         }
     }
 
-    fn answered(&mut self, now: Nanos, id: AttemptId, head: &Head, actions: &mut Vec<Action>) {
+    fn attempt_answered(
+        &mut self,
+        now: Nanos,
+        id: AttemptId,
+        head: &Head,
+        actions: &mut Vec<Action>,
+    ) {
         // Late or repeated: the attempt was cancelled, or its request is over.
         let Some((slot, attempt)) = self.requests.take(id) else { return };
         let Some(request) = self.requests.get(slot) else { return self.invariants.broken() };
@@ -285,7 +293,7 @@ impl Gateway {
         request.phase = Phase::Relaying { outcome };
         let (took, full) = (now.saturating_sub(request.received), request.full);
         if let Some(concurrency) = &mut self.concurrency {
-            concurrency.answered(took as f64 * 1e-9, full);
+            concurrency.record_response(took as f64 * 1e-9, full);
         }
         if attempt.hedge {
             self.further.count_hedge_won();
@@ -350,7 +358,7 @@ impl Gateway {
         self.counts.refuse(why);
         if let (Refusal::TooLate | Refusal::Unknown, Some(found)) = (why, &mut self.concurrency) {
             // No answer in so long: otherwise a bound past every deadline would learn nothing.
-            found.answered(now.saturating_sub(request.received) as f64 * 1e-9, request.full);
+            found.record_response(now.saturating_sub(request.received) as f64 * 1e-9, request.full);
         }
         actions.push(Action::Refuse { request: request.id, why });
         self.finish(now, &request, Outcome::Error);

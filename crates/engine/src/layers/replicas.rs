@@ -114,10 +114,10 @@ impl Replicas {
         self.decided = Some(now);
         self.states.retain(|id, _| shards.iter().any(|shard| shard.id == *id));
         let kept = (1.0 - self.settings.smoothing).powi(i32::try_from(passed).unwrap_or(i32::MAX));
-        shards.iter().filter_map(|shard| self.of(now, kept, shard)).collect()
+        shards.iter().filter_map(|shard| self.resize_of(now, kept, shard)).collect()
     }
 
-    fn of(&mut self, now: Nanos, kept: f64, shard: &Replicated) -> Option<Resize> {
+    fn resize_of(&mut self, now: Nanos, kept: f64, shard: &Replicated) -> Option<Resize> {
         let Settings { high, settle, .. } = self.settings;
         let newest = (shard.queue_length / f64::from(shard.replicas.max(1))).max(0.0);
         if !newest.is_finite() {

@@ -13,7 +13,7 @@ use super::*;
 const LAYERS_MAX: u32 = 6;
 
 /// Bytes of the first `layers` layers.
-fn held(layers: u32) -> u64 {
+fn held_bytes(layers: u32) -> u64 {
     100 * ((1 << layers) - 1)
 }
 
@@ -22,7 +22,7 @@ fn shard(id: ShardId, queue_length: f64, layers: u32) -> Shard {
     Shard {
         id,
         queue_length,
-        held_bytes: held(layers),
+        held_bytes: held_bytes(layers),
         next_bytes: (layers < LAYERS_MAX).then(|| 100 << layers),
         lowest_bytes: layers.checked_sub(1).map(|lower| 100 << lower),
         growing: false,
@@ -168,7 +168,7 @@ fn the_hottest_gets_what_there_is() {
 #[test]
 fn a_hot_shard_takes_from_the_coldest_that_can_spare_it() {
     // The high mark is 4: a shard below 4 / 6 can spare a layer, and one at 1 cannot.
-    let mut manager = manager(held(3) + 2 * held(2) + held(1));
+    let mut manager = manager(held_bytes(3) + 2 * held_bytes(2) + held_bytes(1));
     let mut shards = [shard(1, 0.5, 2), shard(2, 1.0, 3), shard(3, 9.0, 1), shard(4, 0.3, 2)];
     let changes = settled(&mut manager, &shards);
     assert_eq!(signed(&changes), [(4, -200)]);
@@ -183,8 +183,8 @@ fn a_hot_shard_takes_from_the_coldest_that_can_spare_it() {
 fn nothing_folds_in_vain() {
     let shards = [shard(1, 0.5, 1), shard(2, 0.6, 1), shard(3, 9.0, 2)];
     // The hot shard wants 400; the others can give 200.
-    assert_eq!(settled(&mut manager(held(1) * 2 + held(2)), &shards), []);
-    let changes = settled(&mut manager(held(1) * 2 + held(2) + 200), &shards);
+    assert_eq!(settled(&mut manager(held_bytes(1) * 2 + held_bytes(2)), &shards), []);
+    let changes = settled(&mut manager(held_bytes(1) * 2 + held_bytes(2) + 200), &shards);
     assert_eq!(signed(&changes), [(1, -100), (2, -100)]);
 }
 
@@ -192,7 +192,7 @@ fn nothing_folds_in_vain() {
 fn who_waits_is_not_forestalled() {
     let shards = [shard(1, 0.5, 2), shard(2, 9.0, 2), shard(3, 8.0, 1)];
     // 300 are free. Shard 2 wants 400 and gets 200 of them from shard 1, so 100 remain: not 200.
-    let mut manager = manager(2 * held(2) + held(1) + 300);
+    let mut manager = manager(2 * held_bytes(2) + held_bytes(1) + 300);
     assert_eq!(signed(&settled(&mut manager, &shards)), [(1, -200)]);
     assert_eq!(manager.observe(4 * SECOND, &shards), []);
 }
@@ -202,7 +202,7 @@ fn a_smaller_budget_folds_the_coldest_first() {
     let mut manager = manager(10_000);
     let mut shards = [shard(1, 3.0, 2), shard(2, 1.0, 2), shard(3, 2.0, 3)];
     assert_eq!(settled(&mut manager, &shards), []);
-    manager.set_budget(held(2) + held(3) - 1);
+    manager.set_budget(held_bytes(2) + held_bytes(3) - 1);
     // Shard 2 holds 300, and one byte more is needed, so shard 3 folds too, and shard 1 does not.
     let changes = manager.observe(4 * SECOND, &shards);
     assert_eq!(signed(&changes), [(2, -200), (3, -400)]);
@@ -214,10 +214,10 @@ fn a_smaller_budget_folds_the_coldest_first() {
 
 #[test]
 fn nobody_takes_until_a_smaller_budget_holds() {
-    let mut manager = manager(held(3) + held(2));
+    let mut manager = manager(held_bytes(3) + held_bytes(2));
     let mut shards = [shard(1, 0.4, 3), shard(2, 0.5, 2), shard(3, 9.0, 0)];
     manager.observe(0, &shards);
-    manager.set_budget(held(2) + 50);
+    manager.set_budget(held_bytes(2) + 50);
     // Shard 1 must give all its layers, one at a time. That suffices, so shard 2 keeps its layers.
     for layers in [2, 1] {
         let second = 3 + 2 - u64::from(layers);

@@ -171,7 +171,7 @@ impl Cluster {
     }
 
     fn term(&self, hash: u64) -> Term {
-        self.terms.of(self.settings.ring.slot_of_hash(hash))
+        self.terms.term_of(self.settings.ring.slot_of_hash(hash))
     }
 
     pub fn authority(&self, key: &[u8], now: Nanos) -> Option<Authority> {
@@ -332,7 +332,7 @@ impl Cluster {
         found.next().map(|(place, node)| (node, place as u8 + 1))
     }
 
-    pub fn asked(&mut self, peer: NodeId, found: bool) {
+    pub fn note_reply(&mut self, peer: NodeId, found: bool) {
         let useful = &mut self.useful[peer];
         *useful += (f32::from(u8::from(found)) - *useful) / 32.0;
     }
@@ -544,13 +544,13 @@ impl<P: Payload> Node<P> {
         let epoch = cluster.follow(now, view);
         for pending in cluster.pending.values_mut() {
             let slot = cluster.settings.ring.slot_of_hash(key_hash(&pending.key));
-            if cluster.terms.of(slot).epoch == epoch {
+            if cluster.terms.term_of(slot).epoch == epoch {
                 pending.until = pending.until.min(until);
             }
         }
         for (key, writers) in &mut self.writers {
             let slot = cluster.settings.ring.slot_of_hash(key_hash(key));
-            if cluster.terms.of(slot).epoch == epoch {
+            if cluster.terms.term_of(slot).epoch == epoch {
                 writers.until = writers.until.min(until);
             }
         }

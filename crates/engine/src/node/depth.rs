@@ -36,12 +36,12 @@ const REST_MAX: Nanos = 30 * 60 * SECOND;
 
 /// Reads that ended and the time in which they did.
 #[derive(Clone, Copy, Debug, Default)]
-struct Measured {
+struct Measurement {
     reads: u64,
     time: Nanos,
 }
 
-impl Measured {
+impl Measurement {
     /// Reads a second.
     fn throughput(&self) -> f64 {
         self.reads as f64 / (self.time.max(1) as f64 / SECOND as f64)
@@ -81,10 +81,10 @@ pub struct Depth {
     slice: u32,
     /// Reads to leave out, which began at another depth.
     skip: u64,
-    present: Measured,
-    larger: Measured,
-    smaller: Measured,
-    this: Measured,
+    present: Measurement,
+    larger: Measurement,
+    smaller: Measurement,
+    this: Measurement,
     /// Throughput at each depth as last measured; 0 if it never was.
     known: [f64; DEPTHS.len()],
     /// When the last read ended, while more waited.
@@ -105,10 +105,10 @@ impl Depth {
             most: index(most),
             slice: 0,
             skip: 0,
-            present: Measured::default(),
-            larger: Measured::default(),
-            smaller: Measured::default(),
-            this: Measured::default(),
+            present: Measurement::default(),
+            larger: Measurement::default(),
+            smaller: Measurement::default(),
+            this: Measurement::default(),
             known: [0.0; DEPTHS.len()],
             busy_since: None,
             rest: REST,
@@ -192,13 +192,13 @@ impl Depth {
     fn begin(&mut self, slice: u32) {
         let before = self.now();
         self.slice = slice;
-        self.this = Measured::default();
+        self.this = Measurement::default();
         // Those in service, and as many that the device has in a queue of its own.
         self.skip = 2 * u64::from(before.max(self.now()));
     }
 
     fn decide(&mut self, now: Nanos) {
-        let neighbour = |measured: &Measured, index: Option<usize>| {
+        let neighbour = |measured: &Measurement, index: Option<usize>| {
             let index = index.filter(|_| measured.reads > 0)?;
             Some((index, measured.throughput()))
         };

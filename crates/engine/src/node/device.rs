@@ -297,7 +297,7 @@ impl Health {
     }
 
     /// It is out for good.
-    pub fn rest(&mut self, now: Nanos) {
+    pub fn retire(&mut self, now: Nanos) {
         (self.out_since, self.try_at) = (Some(now), Nanos::MAX);
     }
 

@@ -129,7 +129,7 @@ pub enum Event<P> {
         /// The job.
         job: JobId,
         /// The answer.
-        result: Answered<P>,
+        result: PeerReply<P>,
     },
     /// A peer asks for a lease on the keys of which this node is the primary. Answered by
     /// [`Action::Grant`] at once, or not at all.
@@ -229,7 +229,7 @@ pub struct ReadsTold {
 
 /// A peer's reply to [`Action::Ask`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Answered<P> {
+pub enum PeerReply<P> {
     /// The object.
     Found {
         /// The object.
@@ -438,7 +438,7 @@ pub enum Action<P> {
 impl<P: Payload> Event<P> {
     /// The event with sizes in place of bytes, for a log.
     pub fn sizes(&self) -> Event<Size> {
-        self.map(Size::of)
+        self.map(Size::from_payload)
     }
 
     /// The event with another payload.
@@ -469,11 +469,11 @@ impl<P: Payload> Event<P> {
             Event::Checked { job, result } => Event::Checked { job, result },
             Event::Answered { job, result } => {
                 let result = match result {
-                    Answered::Found { payload, age } => {
-                        Answered::Found { payload: to(&payload), age }
+                    PeerReply::Found { payload, age } => {
+                        PeerReply::Found { payload: to(&payload), age }
                     }
-                    Answered::NotHere => Answered::NotHere,
-                    Answered::Failed(failure) => Answered::Failed(failure),
+                    PeerReply::NotHere => PeerReply::NotHere,
+                    PeerReply::Failed(failure) => PeerReply::Failed(failure),
                 };
                 Event::Answered { job, result }
             }
@@ -506,7 +506,7 @@ impl<P: Payload> Action<P> {
                 Action::Reply { request, reply: reply.sizes(), stages }
             }
             Action::Append { device, location, key, payload, job } => {
-                let payload = Size::of(&payload);
+                let payload = Size::from_payload(&payload);
                 Action::Append { device, location, key, payload, job }
             }
             Action::WriteTurn { request } => Action::WriteTurn { request },

@@ -34,7 +34,7 @@ pub enum Part {
 
 impl Part {
     /// The part of an object of `size` bytes; empty if it has none of these bytes.
-    pub fn of(&self, size: u64) -> Range<u64> {
+    pub fn range_in(&self, size: u64) -> Range<u64> {
         match *self {
             Part::Metadata => 0..0,
             Part::Last(count) => size.saturating_sub(count)..size,

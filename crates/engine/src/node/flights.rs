@@ -32,7 +32,7 @@ pub(super) struct Waiter {
 
 /// The queue in which a flight waits or is served.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum At {
+pub(super) enum FlightQueue {
     Device(DeviceId),
     Origin,
     Peer(NodeId),
@@ -43,7 +43,7 @@ pub(super) struct Flight {
     pub key: Key,
     /// Empty if no reader waits: a copy is made in advance.
     pub waiters: Vec<Waiter>,
-    pub at: At,
+    pub at: FlightQueue,
     /// The authority under which its result may be kept.
     pub authority: Option<Authority>,
     /// A node to skip.
@@ -91,7 +91,7 @@ impl Flight {
         Flight {
             key,
             waiters,
-            at: At::Origin,
+            at: FlightQueue::Origin,
             authority,
             avoid,
             next_peer: 0,
@@ -123,7 +123,7 @@ impl Flight {
     }
 
     /// Enters a queue of a given length.
-    pub fn enter(&mut self, now: Nanos, at: At, length: u32) {
+    pub fn enter(&mut self, now: Nanos, at: FlightQueue, length: u32) {
         self.at = at;
         self.queued = now;
         self.started = now;

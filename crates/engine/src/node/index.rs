@@ -86,7 +86,7 @@ impl OnDevices {
     }
 
     /// Its record at a place.
-    pub fn at(&self, place: Place) -> Option<Record> {
+    pub fn record_at(&self, place: Place) -> Option<Record> {
         self.records().find(|record| record.place.is(&place))
     }
 
@@ -275,9 +275,9 @@ impl Index {
             && self.table.insert(hash, item)
         {
             self.slots.added(&item);
-            self.stamps.taken(stamp);
+            self.stamps.add_record(stamp);
         }
-        self.stamps.left(stamp);
+        self.stamps.remove_record(stamp);
         if many {
             self.stamps.expire(counts);
         }
@@ -298,11 +298,11 @@ impl Index {
         table.sweep(entries, |item| {
             if slots.slots[usize::from(item.slot)].dropped {
                 slots.removed(item);
-                stamps.left(item.stamp);
+                stamps.remove_record(item.stamp);
                 return false;
             }
             if stamps.is_over(item.stamp) {
-                stamps.left(item.stamp);
+                stamps.remove_record(item.stamp);
                 item.stamp = 0;
             }
             true
@@ -321,13 +321,13 @@ impl Index {
         let Index { table, slots, stamps, .. } = self;
         table.retain_of(key_hash(key), |item| {
             if slots.is(item, place) {
-                stamps.taken(stamp);
-                stamps.left(item.stamp);
+                stamps.add_record(stamp);
+                stamps.remove_record(item.stamp);
                 item.stamp = stamp;
             }
             true
         });
-        stamps.left(stamp);
+        stamps.remove_record(stamp);
         if many {
             self.stamps.expire(counts);
             self.sweep(self.table.len() / SWEPT_PART + SWEPT);
@@ -354,16 +354,16 @@ impl Index {
         {
             let Some(slot) = slots.get(device, segment, is_hot(device)) else { continue };
             slots.filled(slot, records);
-            stamps.taken_by(stamp, records.len());
+            stamps.add_records(stamp, records.len());
             runs.push(Run { slot, stamp, records });
         }
-        stamps.left(stamp);
+        stamps.remove_record(stamp);
         let hot: Vec<bool> = slots.slots.iter().map(|slot| slot.is_hot).collect();
         let class = |item: &Item| hot[usize::from(item.slot)];
         let same = |later: &Item, earlier: &Item| class(later) == class(earlier);
         for item in table.fill(&runs, same, carry_out) {
             slots.removed(&item);
-            stamps.left(item.stamp);
+            stamps.remove_record(item.stamp);
         }
         true
     }
@@ -400,7 +400,7 @@ impl Index {
             }
             any |= !slots.slots[usize::from(item.slot)].dropped;
             slots.removed(item);
-            stamps.left(item.stamp);
+            stamps.remove_record(item.stamp);
             false
         });
         any

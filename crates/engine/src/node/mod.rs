@@ -48,7 +48,8 @@ pub use cluster::PeerStatus;
 pub use depth::Reason as DepthReason;
 pub use device::DeviceState;
 pub use event::{
-    Action, Answered, Asker, Checked, DeviceId, Event, Fetched, JobId, ReadsTold, RequestId, Unread,
+    Action, Asker, Checked, DeviceId, Event, Fetched, JobId, PeerReply, ReadsTold, RequestId,
+    Unread,
 };
 pub use extent::{Extent, Part, Take};
 pub use failure::{Failure, FailureKind};
@@ -85,7 +86,7 @@ use index::{Index, Place};
 use stamps::Stamps;
 
 /// An object in memory.
-struct Kept<P> {
+struct MemoryEntry<P> {
     payload: P,
     verified: Option<Verified>,
     /// The number of reads from memory, counted up to 2.
@@ -94,7 +95,7 @@ struct Kept<P> {
     warm: u8,
 }
 
-impl<P: Payload> Kept<P> {
+impl<P: Payload> MemoryEntry<P> {
     /// Counts a read: the object, its marks of other nodes, and whether it is to be offered to them.
     fn read(&mut self) -> (P, u8, bool) {
         self.hits = (self.hits + 1).min(2);
@@ -176,7 +177,7 @@ struct Writers {
 /// `handle` costs well under a microsecond for a hit; nothing here iterates over all objects.
 pub struct Node<P> {
     settings: Settings,
-    memory: Memory<Kept<P>>,
+    memory: Memory<MemoryEntry<P>>,
     index: Index,
     devices: Vec<Device>,
     /// Present if there are devices of both classes.
@@ -298,7 +299,7 @@ impl<P: Payload> Node<P> {
     /// A device cannot be used until the process ends.
     pub fn unusable(&mut self, device: DeviceId) {
         match self.devices.get_mut(device) {
-            Some(on) => on.health.rest(self.now),
+            Some(on) => on.health.retire(self.now),
             None => self.invariants.broken(),
         }
     }
@@ -331,7 +332,7 @@ impl<P: Payload> Node<P> {
             }
             Event::Fetched { job, result } => self.fetched(now, job, result, actions),
             Event::Checked { job, result } => self.checked(now, job, result, actions),
-            Event::Answered { job, result } => self.answered(now, job, result, actions),
+            Event::Answered { job, result } => self.peer_replied(now, job, result, actions),
             Event::LeaseAsked { peer, epoch } => self.lease_asked(now, peer, epoch, actions),
             Event::LeaseGranted { peer, asked, term } => {
                 self.lease_granted(now, peer, asked, term);

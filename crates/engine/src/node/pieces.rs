@@ -14,7 +14,7 @@
 use ground::window::Nanos;
 
 use super::extent::{Part, Take};
-use super::flights::{At, Flight, Waiter};
+use super::flights::{Flight, FlightQueue, Waiter};
 use super::index::Place;
 use super::{Action, DeviceId, Failure, JobId, Node, Reply};
 use crate::Payload;
@@ -50,7 +50,7 @@ impl<P: Payload> Node<P> {
         if !flight.opened {
             return;
         }
-        let At::Device(device) = flight.at else { return };
+        let FlightQueue::Device(device) = flight.at else { return };
         let (Some(mut flight), Some(payload)) =
             (self.flights.take(job), self.opened.get(&job).cloned())
         else {
@@ -69,7 +69,7 @@ impl<P: Payload> Node<P> {
         actions: &mut Vec<Action<P>>,
     ) {
         let Some(mut flight) = self.flights.take(job) else { return self.invariants.broken() };
-        let At::Device(device) = flight.at else {
+        let FlightQueue::Device(device) = flight.at else {
             return self.invariants.broken();
         };
         let served = now.max(flight.started);

@@ -3,7 +3,7 @@
 use ground::window::{Finished, Nanos, Operation, Outcome};
 
 use super::extent::{Extent, Take};
-use super::flights::{self, At, Flight, Waiter};
+use super::flights::{self, Flight, FlightQueue, Waiter};
 use super::index::{OnDevices, Place, Record};
 use super::{
     Action, Asker, Authority, Choice, DeviceId, Hit, JobId, Node, Reply, RequestId, Stages, Unread,
@@ -82,7 +82,7 @@ impl<P: Payload> Node<P> {
         let fresh = on.filter(|record| self.is_fresh(record.verified, authority, now));
         let best = self.choose(&fresh, None, now);
         if let Some(place) = best {
-            let other = on.filter(|record| fresh.at(record.place).is_none());
+            let other = on.filter(|record| fresh.record_at(record.place).is_none());
             let compares = !peer && self.compared_is_sooner(&other, place, now);
             return if compares { Way::Compare } else { Way::Read(place) };
         }
@@ -203,17 +203,19 @@ impl<P: Payload> Node<P> {
             return false;
         }
         // Two nodes that requested a key from each other would wait for each other.
-        if waiter.peer && !matches!(flight.at, At::Device(_)) {
+        if waiter.peer && !matches!(flight.at, FlightQueue::Device(_)) {
             self.answer_at_once(now, waiter.request, Reply::NotHere, actions);
             return true;
         }
         let (length, length_max, queue) = match flight.at {
-            At::Device(d) => {
+            FlightQueue::Device(d) => {
                 let settings = &self.settings.devices[d];
                 (self.devices[d].queue.length(), settings.queue_length_max, &*settings.name)
             }
-            At::Origin => (self.origin.length(), self.settings.origin.queue_length_max, "origin"),
-            At::Peer(_) => (self.peers.length(), self.peers.length_max(), "peers"),
+            FlightQueue::Origin => {
+                (self.origin.length(), self.settings.origin.queue_length_max, "origin")
+            }
+            FlightQueue::Peer(_) => (self.peers.length(), self.peers.length_max(), "peers"),
         };
         waiter.length_met = length;
         if flight.waiters.len() < length_max as usize {
@@ -257,7 +259,7 @@ impl<P: Payload> Node<P> {
     ) {
         let Place { device, location } = place;
         let on = &mut self.devices[device];
-        flight.enter(now, At::Device(device), on.queue.length());
+        flight.enter(now, FlightQueue::Device(device), on.queue.length());
         flight.location = location;
         let job = self.next_job;
         self.next_job += 1;
@@ -351,7 +353,7 @@ impl<P: Payload> Node<P> {
     ) {
         // A device ends each read once: nobody gives it up before.
         let Some(mut flight) = self.flights.remove(job) else { return self.invariants.broken() };
-        let At::Device(device) = flight.at else { return self.invariants.broken() };
+        let FlightQueue::Device(device) = flight.at else { return self.invariants.broken() };
         self.opened.remove(&job);
         let served = now.max(flight.started);
         let outcome = self.devices[device].outcome;
@@ -417,7 +419,7 @@ impl<P: Payload> Node<P> {
         // Its segment may have been dropped meanwhile; what made the record wrong would have voided the
         // flight.
         let was = flight.record.filter(|record| record.place.is(&place) && !flight.void);
-        let record = self.index.get(&flight.key).and_then(|on| on.at(place)).or(was);
+        let record = self.index.get(&flight.key).and_then(|on| on.record_at(place)).or(was);
         let verified = verified.or(record.and_then(|record| record.verified));
         let age = verified.map_or(0, |verified| served.saturating_sub(verified.at));
         self.device_served(device, &flight, served);

@@ -3,10 +3,10 @@
 
 use ground::window::{Finished, Nanos, Outcome, SECOND};
 
-use super::flights::{self, At, Flight};
+use super::flights::{self, Flight, FlightQueue};
 use super::hot::class::Target;
 use super::index::Place;
-use super::{Action, Answered, Authority, Checked, Fetched, JobId, Node, Reply};
+use super::{Action, Authority, Checked, Fetched, JobId, Node, PeerReply, Reply};
 use crate::Payload;
 use crate::mutant::{self, Mutant};
 use crate::queue::Queue;
@@ -34,7 +34,7 @@ impl<P: Payload> Node<P> {
             return;
         };
         flight.next_peer = next_peer;
-        flight.enter(now, At::Peer(peer), self.peers.length());
+        flight.enter(now, FlightQueue::Peer(peer), self.peers.length());
         let job = self.next_job;
         self.next_job += 1;
         match self.peers.push(job, now) {
@@ -50,7 +50,7 @@ impl<P: Payload> Node<P> {
     fn start_peer_requests(&mut self, now: Nanos, actions: &mut Vec<Action<P>>) {
         while let Some((job, at)) = self.start_next(now, |node| &mut node.peers, actions) {
             match (self.flights.get_mut(job), at) {
-                (Some(flight), At::Peer(peer)) => {
+                (Some(flight), FlightQueue::Peer(peer)) => {
                     actions.push(Action::Ask { peer, key: flight.key.clone(), job });
                 }
                 _ => self.invariants.broken(),
@@ -64,7 +64,7 @@ impl<P: Payload> Node<P> {
         now: Nanos,
         queue: impl Fn(&mut Self) -> &mut Queue<JobId>,
         actions: &mut Vec<Action<P>>,
-    ) -> Option<(JobId, At)> {
+    ) -> Option<(JobId, FlightQueue)> {
         loop {
             let started = queue(self).start(now)?;
             let Some(flight) = self.flights.get_mut(started.job) else {
@@ -82,29 +82,30 @@ impl<P: Payload> Node<P> {
         }
     }
 
-    pub(super) fn answered(
+    pub(super) fn peer_replied(
         &mut self,
         now: Nanos,
         job: JobId,
-        result: Answered<P>,
+        result: PeerReply<P>,
         actions: &mut Vec<Action<P>>,
     ) {
         // Late or repeated: the driver gave the peer up before.
         let Some(mut flight) = self.flights.remove(job) else { return };
-        let At::Peer(peer) = flight.at else { return self.invariants.broken() };
-        let found = matches!(result, Answered::Found { .. });
-        if let (Some(cluster), false) = (&mut self.cluster, matches!(result, Answered::Failed(_))) {
-            cluster.asked(peer, found);
+        let FlightQueue::Peer(peer) = flight.at else { return self.invariants.broken() };
+        let found = matches!(result, PeerReply::Found { .. });
+        if let (Some(cluster), false) = (&mut self.cluster, matches!(result, PeerReply::Failed(_)))
+        {
+            cluster.note_reply(peer, found);
         }
         let (outcome, bytes) = match &result {
-            Answered::Found { payload, .. } => (Outcome::Replica, payload.bytes()),
-            Answered::NotHere => (Outcome::Miss, 0),
-            Answered::Failed(_) => (Outcome::Error, 0),
+            PeerReply::Found { payload, .. } => (Outcome::Replica, payload.bytes()),
+            PeerReply::NotHere => (Outcome::Miss, 0),
+            PeerReply::Failed(_) => (Outcome::Error, 0),
         };
         let finished = flight.finished(now, outcome, bytes);
         self.peers.finish(now, &finished);
         self.start_peer_requests(now, actions);
-        let Answered::Found { payload, age } = result else {
+        let PeerReply::Found { payload, age } = result else {
             return self.go_to_peers(now, flight, actions);
         };
         flight.served = Some((now, self.peers.length()));
@@ -141,7 +142,7 @@ impl<P: Payload> Node<P> {
         check: bool,
         actions: &mut Vec<Action<P>>,
     ) {
-        flight.enter(now, At::Origin, self.origin.length());
+        flight.enter(now, FlightQueue::Origin, self.origin.length());
         flight.check = check;
         let job = self.next_job;
         self.next_job += 1;

@@ -90,10 +90,10 @@ impl<P: Payload> Reply<P> {
     pub(super) fn sizes(&self) -> Reply<Size> {
         match self.clone() {
             Reply::Found { payload, outcome, age, warm } => {
-                Reply::Found { payload: Size::of(&payload), outcome, age, warm }
+                Reply::Found { payload: Size::from_payload(&payload), outcome, age, warm }
             }
             Reply::Opened { payload, outcome } => {
-                Reply::Opened { payload: Size::of(&payload), outcome }
+                Reply::Opened { payload: Size::from_payload(&payload), outcome }
             }
             Reply::Stream => Reply::Stream,
             Reply::NotFound => Reply::NotFound,

@@ -58,13 +58,13 @@ impl Stamps {
     }
 
     /// The code of a verification, rounded down; 0 if there is no code left. The caller holds it as
-    /// a record does, until it gives it back ([`Stamps::left`]). The second value says whether the
+    /// a record does, until it gives it back ([`Stamps::remove_record`]). The second value says whether the
     /// code is new and many are in use, so that [`Stamps::expire`] is called for.
     pub fn code(&mut self, verified: Option<Verified>) -> (u16, bool) {
         let Some(mut verified) = verified else { return (0, false) };
         verified.at -= verified.at % self.width;
         if let Some(&code) = self.codes.get(&verified) {
-            self.taken(code);
+            self.add_record(code);
             return (code, false);
         }
         let stamp = Stamp { verified, records: 1, over: false };
@@ -79,7 +79,7 @@ impl Stamps {
             }
             None => {
                 let code = self.older(verified.authority, verified.at);
-                self.taken(code);
+                self.add_record(code);
                 return (code, true);
             }
         };
@@ -97,20 +97,20 @@ impl Stamps {
     }
 
     /// A record has the code.
-    pub fn taken(&mut self, code: u16) {
-        self.taken_by(code, 1);
+    pub fn add_record(&mut self, code: u16) {
+        self.add_records(code, 1);
     }
 
     /// So many records have the code.
-    pub fn taken_by(&mut self, code: u16, records: usize) {
-        if let Some(stamp) = self.of(code) {
+    pub fn add_records(&mut self, code: u16, records: usize) {
+        if let Some(stamp) = self.stamp_mut(code) {
             stamp.records += records as u32;
         }
     }
 
     /// A record has the code no more.
-    pub fn left(&mut self, code: u16) {
-        let Some(stamp) = self.of(code) else { return };
+    pub fn remove_record(&mut self, code: u16) {
+        let Some(stamp) = self.stamp_mut(code) else { return };
         stamp.records = stamp.records.saturating_sub(1);
         if stamp.records == 0 {
             let verified = stamp.verified;
@@ -132,7 +132,7 @@ impl Stamps {
         }
     }
 
-    fn of(&mut self, code: u16) -> Option<&mut Stamp> {
+    fn stamp_mut(&mut self, code: u16) -> Option<&mut Stamp> {
         self.stamps.get_mut(usize::from(code).checked_sub(1)?)
     }
 }
@@ -141,28 +141,28 @@ impl Stamps {
 mod tests {
     use super::*;
 
-    fn at(at: Nanos) -> Option<Verified> {
+    fn verified_at(at: Nanos) -> Option<Verified> {
         Some(Verified { at, authority: Authority::ALONE })
     }
 
     #[test]
     fn times_are_rounded_down_and_codes_used_again() {
         let mut stamps = Stamps::new(Some(6400), 1);
-        let (code, many) = stamps.code(at(1234));
+        let (code, many) = stamps.code(verified_at(1234));
         assert_eq!((stamps.verified(code).unwrap().at, many), (1200, false));
-        assert_eq!(stamps.code(at(1299)).0, code);
-        stamps.left(code);
-        assert!(stamps.code(at(1300)).0 != code && stamps.verified(0).is_none());
-        stamps.left(code);
+        assert_eq!(stamps.code(verified_at(1299)).0, code);
+        stamps.remove_record(code);
+        assert!(stamps.code(verified_at(1300)).0 != code && stamps.verified(0).is_none());
+        stamps.remove_record(code);
         assert!(stamps.is_over(code) && stamps.verified(code).is_none());
-        assert_eq!(stamps.code(at(9900)).0, code, "it is free");
+        assert_eq!(stamps.code(verified_at(9900)).0, code, "it is free");
     }
 
     #[test]
     fn without_a_code_left_a_verification_counts_as_an_older_one_or_none() {
         let mut stamps = Stamps::new(Some(6400), 1);
         for step in 0..2000 {
-            let (code, _) = stamps.code(at(step * 100));
+            let (code, _) = stamps.code(verified_at(step * 100));
             assert!(stamps.verified(code).unwrap().at <= step * 100);
         }
         stamps.expire(&|verified| verified.at >= 50_000);
@@ -170,11 +170,11 @@ mod tests {
         assert!(over.len() >= 400, "{}", over.len());
         assert!(over.iter().all(|&code| stamps.verified(code).is_none()));
         // What was over before the codes ran out does not come to count again.
-        assert_eq!(stamps.code(at(10_000)).0, 101);
+        assert_eq!(stamps.code(verified_at(10_000)).0, 101);
         assert!(stamps.verified(101).is_none());
         // Another authority finds none.
-        over.iter().for_each(|&code| stamps.left(code));
-        let (code, _) = stamps.code(at(999_900));
+        over.iter().for_each(|&code| stamps.remove_record(code));
+        let (code, _) = stamps.code(verified_at(999_900));
         assert_eq!(stamps.verified(code).unwrap().at, 999_900);
     }
 }

@@ -95,7 +95,7 @@ impl Terms {
     }
 
     /// The term of a slot.
-    pub fn of(&self, slot: usize) -> Term {
+    pub fn term_of(&self, slot: usize) -> Term {
         let Some(&place) = self.each.get(slot) else { return self.all };
         let from = if slot < self.swept.0 { self.swept.1 } else { 0 };
         let place =
@@ -206,7 +206,7 @@ mod tests {
                 for _ in 0..sweeps {
                     terms.sweep();
                 }
-                let found: Vec<Term> = (0..ring.slots()).map(|slot| terms.of(slot)).collect();
+                let found: Vec<Term> = (0..ring.slots()).map(|slot| terms.term_of(slot)).collect();
                 prop_assert_eq!(&found, &naive);
             }
         }
@@ -235,12 +235,12 @@ mod tests {
             }
             assert!(terms.steps.is_empty());
         }
-        let some = (0..64).filter(|&slot| terms.of(slot).epoch == 19).count();
+        let some = (0..64).filter(|&slot| terms.term_of(slot).epoch == 19).count();
         assert!((5..30).contains(&some), "{some}");
         for epoch in 20..=20 + CHANGES_MAX as u64 {
             begin(&mut terms, epoch);
         }
         let last = Term { epoch: 20 + CHANGES_MAX as u64, settled_from: 20 + CHANGES_MAX as u64 };
-        assert!((0..64).all(|slot| terms.of(slot) == last));
+        assert!((0..64).all(|slot| terms.term_of(slot) == last));
     }
 }

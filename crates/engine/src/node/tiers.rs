@@ -5,7 +5,7 @@ use ground::window::Nanos;
 use super::device::Device;
 use super::hot::class::Target;
 use super::index::Place;
-use super::{Action, Appending, DeviceId, JobId, Kept, Node, Verified};
+use super::{Action, Appending, DeviceId, JobId, MemoryEntry, Node, Verified};
 use crate::Payload;
 use crate::mutant::{self, Mutant};
 use crate::tier::record_bytes;
@@ -25,7 +25,8 @@ impl<P: Payload> Node<P> {
             return;
         }
         let bytes = payload.stored_bytes();
-        let left = self.memory.insert(key, Kept { payload, verified, hits: 0, warm: 0 }, bytes);
+        let left =
+            self.memory.insert(key, MemoryEntry { payload, verified, hits: 0, warm: 0 }, bytes);
         self.evicted(left, actions);
     }
 
@@ -35,7 +36,7 @@ impl<P: Payload> Node<P> {
         self.evicted(left, actions);
     }
 
-    fn evicted(&mut self, left: Vec<(Key, Kept<P>)>, actions: &mut Vec<Action<P>>) {
+    fn evicted(&mut self, left: Vec<(Key, MemoryEntry<P>)>, actions: &mut Vec<Action<P>>) {
         for (key, kept) in left {
             if !self.index.contains_key(&key) && !self.appending_of.contains_key(&key) {
                 self.append(&key, &kept.payload, kept.verified, Target::Main, None, actions);

@@ -73,7 +73,7 @@ pub(super) struct Warm {
 }
 
 impl Warming {
-    fn waiting(&self) -> usize {
+    fn waiting_count(&self) -> usize {
         self.keys.iter().map(VecDeque::len).sum()
     }
 
@@ -106,7 +106,7 @@ impl<P: Payload> Node<P> {
     pub fn warmed(&self) -> Option<Warmed> {
         self.cluster.as_ref()?;
         let now = self.warm.now.as_ref();
-        let waiting = now.map_or(0, |warming| warming.waiting() as u64);
+        let waiting = now.map_or(0, |warming| warming.waiting_count() as u64);
         Some(Warmed { waiting, goes_on: now.is_some(), ..self.warm.done })
     }
 
@@ -143,7 +143,7 @@ impl<P: Payload> Node<P> {
         let handing_over = self.cluster.as_ref().is_none_or(Cluster::hands_over);
         self.look_for_hot(&mut warming);
         self.offer_hot(now, &mut warming, actions);
-        if !handing_over && (warming.place.is_some() || warming.waiting() > 0) {
+        if !handing_over && (warming.place.is_some() || warming.waiting_count() > 0) {
             self.warm.now = Some(warming);
         }
     }
@@ -157,7 +157,7 @@ impl<P: Payload> Node<P> {
                 warming.keys[class].push_back((key, 0));
             }
         }
-        let full = warming.waiting() >= KEYS_MAX;
+        let full = warming.waiting_count() >= KEYS_MAX;
         warming.place = (!ends && !full).then_some(place + LOOKED);
     }
 

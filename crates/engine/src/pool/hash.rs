@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 ///
 /// ```
 /// use engine::pool::Hash;
-/// assert_eq!(Hash::Fnv1a64.of(b"apple"), 1_488_911_807);
-/// assert_eq!(Hash::Md5.of(b"apple"), 3_195_025_439);
+/// assert_eq!(Hash::Fnv1a64.digest(b"apple"), 1_488_911_807);
+/// assert_eq!(Hash::Md5.digest(b"apple"), 3_195_025_439);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -78,7 +78,7 @@ impl Hash {
     }
 
     /// The hash of some bytes.
-    pub fn of(self, bytes: &[u8]) -> u32 {
+    pub fn digest(self, bytes: &[u8]) -> u32 {
         match self {
             Hash::OneAtATime => one_at_a_time(bytes),
             Hash::Md5 => md5_words(bytes)[0],
@@ -204,11 +204,11 @@ mod tests {
             (Hash::Fnv1a32, [280_767_167, 2_421_315_013, 3_654_473_228, 2_877_453_236, 76_545_936]),
             (Hash::Murmur, [4_142_305_122, 734_504_955, 2_321_988_328, 3_902_279_934, 818_385_189]),
         ] {
-            let found: Vec<u32> = words.iter().map(|word| hash.of(word)).collect();
+            let found: Vec<u32> = words.iter().map(|word| hash.digest(word)).collect();
             assert_eq!(found, expected, "{hash:?}");
         }
         // The check value of CRC-32.
-        assert_eq!(Hash::Crc32a.of(b"123456789"), 0xcbf4_3926);
+        assert_eq!(Hash::Crc32a.digest(b"123456789"), 0xcbf4_3926);
     }
 
     #[test]
@@ -296,9 +296,9 @@ mod tests {
     proptest! {
         #[test]
         fn hashes_agree_with_their_twins(key in prop::collection::vec(any::<u8>(), 0..40)) {
-            prop_assert_eq!(Hash::Fnv1a64.of(&key), naive::fnv1a_64(&key));
-            prop_assert_eq!(Hash::Crc32.of(&key), naive::crc32(&key));
-            prop_assert_eq!(Hash::Murmur.of(&key), naive::murmur(&key));
+            prop_assert_eq!(Hash::Fnv1a64.digest(&key), naive::fnv1a_64(&key));
+            prop_assert_eq!(Hash::Crc32.digest(&key), naive::crc32(&key));
+            prop_assert_eq!(Hash::Murmur.digest(&key), naive::murmur(&key));
         }
     }
 }

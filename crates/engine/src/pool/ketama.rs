@@ -185,7 +185,7 @@ impl Ketama {
     /// The position of a key on the ring: its hash.
     pub fn position(&self, key: &[u8]) -> u32 {
         let key = self.parts.tag.map_or(key, |tag| tagged(key, tag));
-        self.parts.hash.of(key)
+        self.parts.hash.digest(key)
     }
 
     /// The server of a position.
@@ -246,7 +246,7 @@ fn sorted(servers: &[Server], points: impl Fn(&str, u32) -> Vec<u32>) -> (Vec<u3
 }
 
 fn unweighted(name: &str, hash: Hash) -> Vec<u32> {
-    (0..POINTS_UNWEIGHTED).map(|i| hash.of(format!("{name}-{i}").as_bytes())).collect()
+    (0..POINTS_UNWEIGHTED).map(|i| hash.digest(format!("{name}-{i}").as_bytes())).collect()
 }
 
 fn weighted_points(name: &str, digests: u32) -> Vec<u32> {
@@ -330,7 +330,7 @@ mod tests {
         let text = serde_json::to_string(&ring).unwrap();
         assert!(text.len() < 200, "{text}");
         assert_eq!(serde_json::from_str::<Ketama>(&text).unwrap(), ring);
-        assert_eq!(ring.position(b"x{key}"), Hash::Murmur.of(b"key"));
+        assert_eq!(ring.position(b"x{key}"), Hash::Murmur.digest(b"key"));
     }
 
     /// The placement, written statement by statement after the C sources, and a search from the
@@ -356,7 +356,7 @@ mod tests {
             if !is_weighted {
                 for pointer_index in 1..=100 {
                     let sort_host = format!("{name}-{}", pointer_index - 1);
-                    continuum.push((hash.of(sort_host.as_bytes()), server_index));
+                    continuum.push((hash.digest(sort_host.as_bytes()), server_index));
                 }
                 continue;
             }

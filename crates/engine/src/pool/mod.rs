@@ -282,7 +282,7 @@ impl Pools {
                 self.request(request, client, (operation, recorded), keys, deadline, actions);
             }
             Event::Answered { attempt, answer, hits, bytes } => {
-                self.answered(attempt, answer, hits, bytes, actions);
+                self.attempt_answered(attempt, answer, hits, bytes, actions);
             }
             Event::Failed { attempt, why } => self.attempt_failed(attempt, why, actions),
             Event::Over { request } => self.client_left(request, actions),
@@ -404,7 +404,7 @@ impl Pools {
         Some(attempt)
     }
 
-    fn answered(
+    fn attempt_answered(
         &mut self,
         id: AttemptId,
         answer: Answer,

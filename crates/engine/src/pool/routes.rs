@@ -69,7 +69,7 @@ impl Routes {
     pub fn key(&self, key: &[u8]) -> Option<KeyHash> {
         let route = self.route(key)?;
         let (hash, tag) = self.hashes.get(usize::from(route))?;
-        let ring = hash.of(tag.map_or(key, |tag| tagged(key, tag)));
+        let ring = hash.digest(tag.map_or(key, |tag| tagged(key, tag)));
         Some(KeyHash { route, ring, id: key_hash(key) })
     }
 }

@@ -232,7 +232,7 @@ impl Settings {
         let mut prefixes = BTreeSet::new();
         for route in &self.routes {
             if !prefixes.insert(&route.prefix) {
-                return Err(SettingsError::Prefix(shown(route)));
+                return Err(SettingsError::Prefix(printable(route)));
             }
             self.check_route(route)?;
         }
@@ -244,7 +244,7 @@ impl Settings {
 
     fn check_route(&self, route: &Route) -> Result<(), SettingsError> {
         let get = |pool: usize| {
-            let missing = SettingsError::Pool { route: shown(route), pool };
+            let missing = SettingsError::Pool { route: printable(route), pool };
             self.pools.get(pool).ok_or(missing)
         };
         let pool = get(route.pool)?;
@@ -252,7 +252,7 @@ impl Settings {
             let second = get(other)?;
             if other == route.pool || second.ring.hash() != pool.ring.hash() {
                 let (pool, other) = (pool.name.clone(), second.name.clone());
-                return Err(SettingsError::Pair { route: shown(route), pool, other });
+                return Err(SettingsError::Pair { route: printable(route), pool, other });
             }
         }
         Ok(())
@@ -288,7 +288,7 @@ impl PoolSettings {
     }
 }
 
-fn shown(route: &Route) -> String {
+fn printable(route: &Route) -> String {
     String::from_utf8_lossy(&route.prefix).into_owned()
 }
 

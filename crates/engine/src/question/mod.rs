@@ -60,7 +60,7 @@ impl Default for Settings {
 
 /// What a part answered, as far as decisions need it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Answered {
+pub struct PartAnswer {
     /// Records of its page.
     pub records: usize,
     /// Their bytes.
@@ -93,7 +93,7 @@ pub enum Event {
         /// The part.
         part: usize,
         /// What it answered.
-        answer: Answered,
+        answer: PartAnswer,
     },
     /// A part did not answer.
     Failed {
@@ -151,14 +151,14 @@ pub enum Action {
 enum Part {
     Waiting,
     Asked,
-    Answered(Answered),
+    Answered(PartAnswer),
     Failed(Failed),
 }
 
 /// One question.
 ///
 /// ```
-/// use engine::question::{Action, Answered, Event, Kind, Question, Settings};
+/// use engine::question::{Action, Event, Kind, Question, Settings};
 ///
 /// let kind = Kind::Page { limit: 10, partial: false };
 /// let mut question = Question::new(kind, Settings::default(), u64::MAX);
@@ -166,7 +166,7 @@ enum Part {
 /// question.handle(0, Event::View { parts: 3 }, &mut actions);
 /// assert_eq!(actions, [Action::Ask { part: 0 }], "the first part alone");
 /// actions.clear();
-/// let answer = Answered { records: 10, bytes: 500, broke_off: false };
+/// let answer = PartAnswer { records: 10, bytes: 500, broke_off: false };
 /// question.handle(1, Event::Answered { part: 0, answer }, &mut actions);
 /// assert_eq!(actions, [Action::Done { parts: 1, missing: vec![], more: true }]);
 /// ```

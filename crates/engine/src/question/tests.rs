@@ -6,11 +6,11 @@ use world::{Plan, World};
 
 const PAGE: Kind = Kind::Page { limit: 10, partial: false };
 
-struct Asked(Question);
+struct Desk(Question);
 
-impl Asked {
-    fn new(kind: Kind, parts: usize) -> (Asked, Vec<Action>) {
-        let mut asked = Asked(Question::new(kind, Settings::default(), 1000));
+impl Desk {
+    fn new(kind: Kind, parts: usize) -> (Desk, Vec<Action>) {
+        let mut asked = Desk(Question::new(kind, Settings::default(), 1000));
         let actions = asked.tell(0, Event::View { parts });
         (asked, actions)
     }
@@ -22,7 +22,7 @@ impl Asked {
     }
 
     fn answer(&mut self, part: usize, records: usize) -> Vec<Action> {
-        let answer = Answered { records, bytes: records, broke_off: false };
+        let answer = PartAnswer { records, bytes: records, broke_off: false };
         self.tell(1, Event::Answered { part, answer })
     }
 
@@ -41,7 +41,7 @@ fn done(parts: usize, missing: &[usize], more: bool) -> Action {
 
 #[test]
 fn a_page_asks_in_order_and_drops_what_it_does_not_need() {
-    let (mut asked, actions) = Asked::new(PAGE, 40);
+    let (mut asked, actions) = Desk::new(PAGE, 40);
     assert_eq!(actions, asks(0..1));
     assert_eq!(asked.answer(0, 4), asks(1..17));
     assert!(asked.answer(2, 3).is_empty(), "part 1 comes before it");
@@ -56,11 +56,11 @@ fn a_page_asks_in_order_and_drops_what_it_does_not_need() {
 
 #[test]
 fn a_failure_behind_a_full_page_is_none() {
-    let (mut asked, _) = Asked::new(PAGE, 3);
+    let (mut asked, _) = Desk::new(PAGE, 3);
     asked.answer(0, 4);
     assert!(asked.fail(2, Failed::Unavailable).is_empty());
     assert_eq!(asked.answer(1, 6), [done(2, &[], true)]);
-    let (mut asked, _) = Asked::new(PAGE, 3);
+    let (mut asked, _) = Desk::new(PAGE, 3);
     asked.answer(0, 4);
     asked.fail(2, Failed::Unavailable);
     assert_eq!(asked.answer(1, 5), [Action::Fail { part: 2 }]);
@@ -68,24 +68,24 @@ fn a_failure_behind_a_full_page_is_none() {
 
 #[test]
 fn what_is_missing_is_listed_or_fails_all() {
-    let (mut asked, _) = Asked::new(Kind::Page { limit: 10, partial: true }, 3);
+    let (mut asked, _) = Desk::new(Kind::Page { limit: 10, partial: true }, 3);
     assert_eq!(asked.fail(0, Failed::Unavailable), asks(1..3));
     asked.answer(2, 1);
     assert_eq!(asked.answer(1, 1), [done(3, &[0], false)]);
-    let (mut asked, actions) = Asked::new(Kind::All, 3);
+    let (mut asked, actions) = Desk::new(Kind::All, 3);
     assert_eq!(actions, asks(0..3));
     let drops = [Action::Drop { part: 0 }, Action::Drop { part: 2 }, Action::Fail { part: 1 }];
     assert_eq!(asked.fail(1, Failed::Unavailable), drops);
-    let (mut asked, _) = Asked::new(Kind::Page { limit: 10, partial: true }, 1);
+    let (mut asked, _) = Desk::new(Kind::Page { limit: 10, partial: true }, 1);
     assert_eq!(asked.fail(0, Failed::Question), [Action::Fail { part: 0 }]);
-    let (asked, actions) = Asked::new(Kind::All, 0);
+    let (asked, actions) = Desk::new(Kind::All, 0);
     assert!(asked.0.is_over());
     assert_eq!(actions, [done(0, &[], false)]);
 }
 
 #[test]
 fn another_view_begins_again_and_not_for_ever() {
-    let (mut asked, _) = Asked::new(Kind::All, 2);
+    let (mut asked, _) = Desk::new(Kind::All, 2);
     asked.answer(0, 3);
     for _ in 0..3 {
         assert_eq!(asked.fail(1, Failed::View), [Action::Refresh]);
@@ -94,24 +94,24 @@ fn another_view_begins_again_and_not_for_ever() {
         asked.answer(0, 3);
     }
     assert_eq!(asked.fail(1, Failed::View), [Action::Fail { part: 1 }]);
-    let (mut asked, _) = Asked::new(PAGE, 2);
+    let (mut asked, _) = Desk::new(PAGE, 2);
     asked.fail(0, Failed::View);
     assert_eq!(asked.tell(1, Event::NoView), [Action::NoView]);
 }
 
 #[test]
 fn a_deadline_ends_it() {
-    let (mut asked, _) = Asked::new(PAGE, 2);
+    let (mut asked, _) = Desk::new(PAGE, 2);
     asked.answer(0, 3);
     assert_eq!(asked.0.next_wake(), Some(1000));
     let late = asked.tell(1000, Event::Tick);
     assert_eq!(late, [Action::Drop { part: 1 }, Action::TooLate { part: Some(1) }]);
-    let (mut asked, _) = Asked::new(Kind::Page { limit: 10, partial: true }, 3);
+    let (mut asked, _) = Desk::new(Kind::Page { limit: 10, partial: true }, 3);
     asked.answer(0, 3);
     asked.answer(2, 1);
     let late = asked.tell(1000, Event::Tick);
     assert_eq!(late, [Action::Drop { part: 1 }, done(3, &[1], false)]);
-    let (mut asked, _) = Asked::new(PAGE, 2);
+    let (mut asked, _) = Desk::new(PAGE, 2);
     asked.fail(0, Failed::View);
     assert_eq!(asked.tell(1000, Event::Tick), [Action::TooLate { part: None }]);
 }
@@ -119,7 +119,7 @@ fn a_deadline_ends_it() {
 #[test]
 fn seeds_find_no_violation() {
     for seed in 0..150 {
-        World::new(Plan::of(seed)).run().unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+        World::new(Plan::from_seed(seed)).run().unwrap_or_else(|why| panic!("seed {seed}: {why}"));
     }
 }
 
@@ -132,10 +132,13 @@ fn every_mutant_is_found() {
         Mutant::QuestionForgetsMore,
     ] {
         let found = (0..300).find(|seed| {
-            let run = || World::new(Plan::of(*seed)).run();
+            let run = || World::new(Plan::from_seed(*seed)).run();
             mutant::with(Some(mutant), run).is_err()
         });
         let seed = found.unwrap_or_else(|| panic!("{mutant:?} is not found"));
-        assert!(World::new(Plan::of(seed)).run().is_ok(), "seed {seed} fails without {mutant:?}");
+        assert!(
+            World::new(Plan::from_seed(seed)).run().is_ok(),
+            "seed {seed} fails without {mutant:?}"
+        );
     }
 }

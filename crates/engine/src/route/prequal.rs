@@ -73,7 +73,7 @@ impl PoolSettings {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Kept {
+struct PooledProbe {
     probe: Probe,
     at: Nanos,
     uses_left: f64,
@@ -92,7 +92,7 @@ struct Kept {
 #[derive(Clone, Debug)]
 pub struct Pool {
     settings: PoolSettings,
-    kept: Vec<Kept>,
+    kept: Vec<PooledProbe>,
     /// Requests in flight of the newest replies.
     recent: VecDeque<f64>,
     /// The part of a use that replies before this one have not been given.
@@ -137,7 +137,7 @@ impl Pool {
         self.owed += self.settings.uses;
         let uses_left = self.owed.floor().max(1.0);
         self.owed -= uses_left;
-        self.kept.push(Kept { probe, at: now, uses_left });
+        self.kept.push(PooledProbe { probe, at: now, uses_left });
     }
 
     /// The number of requests in flight above which a server is hot.
@@ -186,14 +186,16 @@ impl Pool {
     /// The hottest server's reply if any is hot, else the one of the largest latency.
     fn worst(&self) -> usize {
         let bound = self.bound();
-        let hot = |k: &Kept| k.probe.in_flight > bound;
+        let hot = |k: &PooledProbe| k.probe.in_flight > bound;
         let any = self.kept.iter().any(hot);
-        let value = |k: &Kept| match (any, hot(k)) {
+        let value = |k: &PooledProbe| match (any, hot(k)) {
             (true, true) => k.probe.in_flight,
             (true, false) => f64::NEG_INFINITY,
             (false, _) => k.probe.latency_s,
         };
-        let by = |a: &(usize, &Kept), b: &(usize, &Kept)| value(a.1).total_cmp(&value(b.1));
+        let by = |a: &(usize, &PooledProbe), b: &(usize, &PooledProbe)| {
+            value(a.1).total_cmp(&value(b.1))
+        };
         self.kept.iter().enumerate().max_by(by).map_or(0, |(at, _)| at)
     }
 }

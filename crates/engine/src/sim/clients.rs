@@ -7,7 +7,7 @@ use rand::RngExt;
 use rand_distr::{Distribution, Exp1};
 
 use super::Simulation;
-use super::check::{Seen, Version};
+use super::check::{ReadResult, Version};
 use super::happening::{Call, Caller, ClientReply, Happening, ReplyKind, RequestNumber, Written};
 use super::settings::{CLIENTS, Process};
 use crate::node::Asker;
@@ -168,10 +168,10 @@ impl Simulation {
                 self.checker.acknowledged(key, version, now)
             }
             ReplyKind::Found { key: of, version } => {
-                let seen = Seen::Version { key: of, version, bytes: answer.bytes };
+                let seen = ReadResult::Version { key: of, version, bytes: answer.bytes };
                 self.checker.read(key, began, now, seen)
             }
-            ReplyKind::NotFound => self.checker.read(key, began, now, Seen::Nothing),
+            ReplyKind::NotFound => self.checker.read(key, began, now, ReadResult::Nothing),
             ReplyKind::Busy | ReplyKind::Failed => {
                 if let Some(write) = request.write {
                     self.checker.given_up(key, write.version, now);

@@ -7,7 +7,7 @@ use super::happening::{Call, Caller, ClientReply, Happening};
 use super::settings::{CLIENTS, Process};
 use super::{Breakage, Simulation};
 use crate::gateway::Failed;
-use crate::node::{Answered, Failure};
+use crate::node::{Failure, PeerReply};
 use crate::{gateway, node};
 
 impl Simulation {
@@ -138,5 +138,5 @@ impl Simulation {
 
 pub(super) fn ask_failed<P>(job: node::JobId) -> node::Event<P> {
     let failure = Failure::unavailable("simulated");
-    node::Event::Answered { job, result: Answered::Failed(failure) }
+    node::Event::Answered { job, result: PeerReply::Failed(failure) }
 }

@@ -16,7 +16,7 @@ use super::settings::{CLIENTS, Process};
 use super::slab::Slab;
 use super::{Breakage, Clock, Law, Logged, Settings, Simulation};
 use crate::gateway::{Failed, Head, Status};
-use crate::node::{Action, Answered, Event, Extent, Fetched, JobId, Node, Reply, Stages};
+use crate::node::{Action, Event, Extent, Fetched, JobId, Node, PeerReply, Reply, Stages};
 use crate::{Size, gateway};
 use ground::Key;
 
@@ -528,9 +528,9 @@ impl Simulation {
             let result = match reply {
                 Reply::Found { payload, age, .. } => {
                     let payload = self.peers_version(payload);
-                    Answered::Found { payload, age }
+                    PeerReply::Found { payload, age }
                 }
-                _ => Answered::NotHere,
+                _ => PeerReply::NotHere,
             };
             let event = Event::Answered { job, result };
             let what = Happening::Node { node, life, event };

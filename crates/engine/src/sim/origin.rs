@@ -4,7 +4,7 @@ use ground::window::{Nanos, Outcome};
 use rand::RngExt;
 use rand::rngs::SmallRng;
 
-use super::check::{Checker, Seen, Version};
+use super::check::{Checker, ReadResult, Version};
 use super::happening::{
     ClientReply, Condition, Happening, Put, Reader, ReplyKind, etag, key_number, parse_etag,
 };
@@ -70,12 +70,12 @@ impl Store {
     }
 
     /// The origin's content of a key, as a read would return it.
-    pub fn holds(&self, key: u32) -> Seen {
+    pub fn holds(&self, key: u32) -> ReadResult {
         match self.objects.get(key as usize) {
             Some(Object { version, bytes: Some(bytes), .. }) => {
-                Seen::Version { key, version: *version, bytes: *bytes }
+                ReadResult::Version { key, version: *version, bytes: *bytes }
             }
-            _ => Seen::Nothing,
+            _ => ReadResult::Nothing,
         }
     }
 

@@ -84,7 +84,7 @@ impl Simulation {
         }
         let (payload, damaged) = disk.look(location, key)?;
         let left = part.map_or(payload.bytes, |part| {
-            let part = part.of(payload.bytes);
+            let part = part.range_in(payload.bytes);
             part.end - part.start
         });
         let fails_at = damaged.then(|| self.random.faults.random_range(0..=left));

@@ -9,7 +9,7 @@ use rand::rngs::SmallRng;
 use super::happening::key_name;
 use super::{Breakage, Simulation};
 use crate::Size;
-use crate::node::{Action, Answered, Event, Failure, Restored, Unread};
+use crate::node::{Action, Event, Failure, PeerReply, Restored, Unread};
 use crate::tier::Location;
 use ground::Key;
 
@@ -221,8 +221,8 @@ impl Simulation {
                     }
                     Action::Ask { job, .. } => {
                         let result = match fill {
-                            Some(payload) => Answered::Found { payload: payload.clone(), age: 0 },
-                            None => Answered::NotHere,
+                            Some(payload) => PeerReply::Found { payload: payload.clone(), age: 0 },
+                            None => PeerReply::NotHere,
                         };
                         events.push_back(Event::Answered { job, result });
                     }

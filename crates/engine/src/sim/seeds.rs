@@ -22,7 +22,9 @@ use crate::node::{Choice, ClusterSettings, DeviceSettings, OriginSettings, Pin, 
 use crate::route::{Member, NodeId, Policy, Ring, RingError};
 use crate::tier::Eviction;
 use crate::{gateway, node};
-use faults::{Drawn, all_faults, changes_of, clock_jumps, stops_of, weights_of, wrong_origins};
+use faults::{
+    FaultParameters, all_faults, changes_of, clock_jumps, stops_of, weights_of, wrong_origins,
+};
 
 const MS: Nanos = SECOND / 1000;
 
@@ -115,10 +117,10 @@ impl Layout<'_> {
         let members = weights.iter().enumerate().map(member).collect();
         let ring = Ring::coarse(members, self.replicas, SLOT_BITS);
         // Some weight is above 0, and the limits allow the rest.
-        ring.map_or_else(|_| self.whole(), Arc::new)
+        ring.map_or_else(|_| self.full_ring(), Arc::new)
     }
 
-    fn whole(&self) -> Arc<Ring> {
+    fn full_ring(&self) -> Arc<Ring> {
         self.ring((1 << self.nodes) - 1)
     }
 }
@@ -275,7 +277,7 @@ pub fn settings(seed: u64, rings: &Rings) -> Settings {
     let alone = nodes == 1 && random.random_bool(0.75);
     let replicas = random.random_range(1..=REPLICAS_MAX.min(nodes).max(1));
     let replicas = if nodes > 1 { replicas.max(2) } else { replicas };
-    // Drawn apart, and for worlds with hot nodes alone.
+    // FaultParameters apart, and for worlds with hot nodes alone.
     let mut hot_draw = SmallRng::seed_from_u64(seed ^ 0x4077);
     let misplaced = seed >= ORIGIN_SEEDS;
     let weighted = seed >= WEIGHT_SEEDS && !misplaced;
@@ -287,10 +289,10 @@ pub fn settings(seed: u64, rings: &Rings) -> Settings {
     };
     let alone = alone && hot == 0 && !weighted;
     let layout = Layout { rings, nodes, replicas, hot };
-    let ring = layout.whole();
+    let ring = layout.full_ring();
     let gateways = if random.random_bool(0.7) { random.random_range(1..=2) } else { 0 };
     let membership = (!alone && random.random_bool(0.3)).then(|| random.random_range(40..300) * MS);
-    // Drawn apart, and for worlds with weights alone.
+    // FaultParameters apart, and for worlds with weights alone.
     let mut weight_draw = SmallRng::seed_from_u64(seed ^ 0x3e16);
     let membership = match weighted && membership.is_none() {
         true => Some(weight_draw.random_range(40..300) * MS),
@@ -305,7 +307,7 @@ pub fn settings(seed: u64, rings: &Rings) -> Settings {
     let until = random.random_range(600..1800) * MS;
     let mut clients = clients(level, until, random);
     let windows = window::Settings { window_ns: Nanos::MAX / 4, ..window::Settings::default() };
-    // Drawn apart, so that what else is drawn stays what it was.
+    // FaultParameters apart, so that what else is drawn stays what it was.
     let mut classes = SmallRng::seed_from_u64(seed ^ 0x407);
     let mut node = |me: NodeId, random: &mut SmallRng| {
         let cluster = ClusterSettings {
@@ -353,13 +355,13 @@ pub fn settings(seed: u64, rings: &Rings) -> Settings {
     let jumps = random.random_bool(0.3);
     let ppm_max = if jumps { 10_000 } else { 30_000 };
     let clocks: Vec<Clock> = (0..processes).map(|_| clock(ppm_max, random)).collect();
-    let drawn = Drawn { level, nodes, processes, until, membership, ppm_max };
+    let drawn = FaultParameters { level, nodes, processes, until, membership, ppm_max };
     let mut faults = all_faults(&drawn, random);
     if jumps {
         faults.extend(clock_jumps(lease.min(membership.unwrap_or(lease)), &drawn, random));
     }
     if membership.is_some() {
-        // Drawn apart, as above.
+        // FaultParameters apart, as above.
         let mut changes = SmallRng::seed_from_u64(seed ^ 0x4146);
         let mut unaware = SmallRng::seed_from_u64(seed ^ 0x4177);
         faults.extend(changes_of(&drawn, &layout, &mut changes, &mut unaware));

@@ -185,7 +185,7 @@ impl Worth {
 
     /// The share of recent reads of objects on devices that a placement by these counts, within the last
     /// look's budget, would have held: of reads that it did not know. `None` before the first.
-    pub fn held(&self) -> Option<f64> {
+    pub fn held_share(&self) -> Option<f64> {
         (self.compared > 0.0).then(|| self.held[self.scale] / self.compared)
     }
 
@@ -332,7 +332,7 @@ mod tests {
                 worth.look(saved, 40_000.0, now);
             }
         }
-        (worth.scale(), worth.held().unwrap())
+        (worth.scale(), worth.held_share().unwrap())
     }
 
     #[test]
@@ -343,7 +343,7 @@ mod tests {
         // A change each 20 s.
         let changing = scale_after(2_000, 60_000);
         assert!(changing.0 < FIRST && changing.1 > 0.3, "{changing:?}");
-        assert_eq!(Worth::new(64, SECOND, 0).held(), None);
+        assert_eq!(Worth::new(64, SECOND, 0).held_share(), None);
     }
 
     #[test]

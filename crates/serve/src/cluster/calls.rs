@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use engine::node::{Action, Answered, Event, Failure, ReadsTold};
+use engine::node::{Action, Event, Failure, PeerReply, ReadsTold};
 use engine::route::NodeId;
 use ground::Key;
 use ground::window::Nanos;
@@ -83,8 +83,8 @@ fn number(headers: &HeaderMap, name: &HeaderName) -> Option<u64> {
     headers.get(name)?.to_str().ok()?.parse().ok()
 }
 
-fn failed<P>(reason: String) -> Answered<P> {
-    Answered::Failed(Failure::unavailable(reason))
+fn failed<P>(reason: String) -> PeerReply<P> {
+    PeerReply::Failed(Failure::unavailable(reason))
 }
 
 impl Peers {
@@ -125,20 +125,20 @@ impl Peers {
 
     /// Requests an object from a peer, for at most half the length of a lease. A peer that takes
     /// longer is stuck or has long queues, and the origin is asked instead.
-    async fn fill(&self, peer: NodeId, key: &Key) -> Answered<Object> {
+    async fn fill(&self, peer: NodeId, key: &Key) -> PeerReply<Object> {
         let limit = self.lease / 2;
         let answered = tokio::time::timeout(limit, self.fill_untimed(peer, key)).await;
         let answered = answered
             .unwrap_or_else(|_| failed(format!("no answer within {} s", limit.as_secs_f64())));
         count(match &answered {
-            Answered::Found { .. } => &self.counts.fills_found,
-            Answered::NotHere => &self.counts.fills_not_here,
-            Answered::Failed(_) => &self.counts.fills_failed,
+            PeerReply::Found { .. } => &self.counts.fills_found,
+            PeerReply::NotHere => &self.counts.fills_not_here,
+            PeerReply::Failed(_) => &self.counts.fills_failed,
         });
         answered
     }
 
-    async fn fill_untimed(&self, peer: NodeId, key: &Key) -> Answered<Object> {
+    async fn fill_untimed(&self, peer: NodeId, key: &Key) -> PeerReply<Object> {
         let path = path_of("/objects/", key);
         let fill = [(headers::FILL.clone(), HeaderValue::from_static("1"))];
         let reply = match self.send(peer, &Method::GET, &path, &fill, Outgoing::Empty).await {
@@ -155,10 +155,10 @@ impl Peers {
                     Some(payload) if !payload.is_its_etags() => {
                         failed("the peer's bytes are not those of their etag".to_owned())
                     }
-                    Some(payload) => Answered::Found { payload, age },
+                    Some(payload) => PeerReply::Found { payload, age },
                     None => failed("the peer's reply is not a valid object".to_owned()),
                 },
-                (StatusCode::NOT_FOUND, _) => Answered::NotHere,
+                (StatusCode::NOT_FOUND, _) => PeerReply::NotHere,
                 _ => failed(format!("the peer replied {status}")),
             },
         }

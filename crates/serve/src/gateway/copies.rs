@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::act::replicas::{Extras, Order, Room, Seen, Settings};
+use engine::act::replicas::{Extras, Order, Room, Settings, ShardReport};
 use engine::act::{Effect, Knob, Mode, Proposal, Status};
 use engine::gateway::Event;
 use engine::route::NodeId;
@@ -42,7 +42,7 @@ impl Named {
 #[derive(Default)]
 pub struct Picture {
     /// The shards that nodes tell of.
-    pub shards: Vec<Seen>,
+    pub shards: Vec<ShardReport>,
     /// What nodes have left for copies.
     pub rooms: Vec<Room>,
     names: BTreeMap<u64, Named>,
@@ -52,7 +52,7 @@ impl Picture {
     /// The nodes' tellings; `homes` are a shard's nodes by the ring.
     pub fn of(told: &[Option<ShardsTold>], homes: impl Fn(&Named) -> Vec<NodeId>) -> Picture {
         let mut picture = Picture::default();
-        let mut seen: BTreeMap<u64, Seen> = BTreeMap::new();
+        let mut seen: BTreeMap<u64, ShardReport> = BTreeMap::new();
         for (node, told) in told.iter().enumerate() {
             let Some(told) = told else { continue };
             let (length, bytes) = (told.length, told.room_bytes);
@@ -61,7 +61,7 @@ impl Picture {
                 let (dataset, id) = (shard.dataset.clone(), shard.id.clone());
                 let named = Named { dataset, id, file: shard.file.clone() };
                 let hash = named.hash();
-                let of = seen.entry(hash).or_insert_with(|| Seen {
+                let of = seen.entry(hash).or_insert_with(|| ShardReport {
                     shard: hash,
                     bytes: shard.bytes,
                     homes: homes(&named),
@@ -88,7 +88,7 @@ impl Picture {
 
     /// The nodes that serve shards beside the shards' own, for the engine.
     fn extras(&self) -> Vec<(u64, Vec<NodeId>)> {
-        let further = |seen: &Seen| -> Vec<NodeId> {
+        let further = |seen: &ShardReport| -> Vec<NodeId> {
             let nodes = seen.holders.iter().map(|(node, _)| *node);
             nodes.filter(|node| !seen.homes.contains(node)).collect()
         };
@@ -178,7 +178,7 @@ impl Access {
         }
         let path = format!("{PATH}/lease?{query}&seconds={lease_s}");
         match self.ask_of_shards(node, &Method::POST, &path).await {
-            Some((StatusCode::OK, _)) => extras.asked(now, shard, node),
+            Some((StatusCode::OK, _)) => extras.record_agreement(now, shard, node),
             _ => extras.refused(now, shard, node),
         }
     }

@@ -68,7 +68,7 @@ impl Default for Settings {
 
 /// A shard, as the nodes that hold it tell of it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Seen {
+pub struct ShardReport {
     /// The shard; the same for all gateways.
     pub shard: ShardId,
     /// Bytes of its file.
@@ -95,7 +95,7 @@ pub struct Room {
 /// What a gateway should do. [`Order::Add`] and [`Order::Remove`] are changes, for the governor to decide on.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Order {
-    /// Ask a node to hold a copy; then call [`Extras::asked`].
+    /// Ask a node to hold a copy; then call [`Extras::record_agreement`].
     Add {
         /// The shard.
         shard: ShardId,
@@ -117,7 +117,7 @@ pub enum Order {
         /// The length expected with one holder less.
         expected: f64,
     },
-    /// Lease a copy anew; then call [`Extras::asked`].
+    /// Lease a copy anew; then call [`Extras::record_agreement`].
     Renew {
         /// The shard.
         shard: ShardId,
@@ -175,7 +175,7 @@ impl Extras {
     }
 
     /// Takes what nodes tell of all shards and of themselves, and returns what to do.
-    pub fn observe(&mut self, now: Nanos, shards: &[Seen], nodes: &[Room]) -> Vec<Order> {
+    pub fn observe(&mut self, now: Nanos, shards: &[ShardReport], nodes: &[Room]) -> Vec<Order> {
         self.refused.retain(|_, until| *until > now);
         self.patience.retain(|id, _| shards.iter().any(|shard| shard.shard == *id));
         for seen in shards {
@@ -213,7 +213,7 @@ impl Extras {
     }
 
     /// A node was asked at `now` to hold a copy and has agreed; it may still be making it.
-    pub fn asked(&mut self, now: Nanos, shard: ShardId, node: NodeId) {
+    pub fn record_agreement(&mut self, now: Nanos, shard: ShardId, node: NodeId) {
         let until = now.saturating_add(self.settings.lease);
         let new = self.leased.insert((shard, node), Extra { until, serves: false });
         if let Some(before) = new {
@@ -255,14 +255,14 @@ impl Extras {
         }
     }
 
-    fn replicated(&self, seen: &Seen) -> Replicated {
+    fn replicated(&self, seen: &ShardReport) -> Replicated {
         let mut lengths: Vec<f64> =
             seen.holders.iter().map(|(_, length)| length.max(0.0)).collect();
         lengths.retain(|length| length.is_finite());
         lengths.sort_by(f64::total_cmp);
         let median = lengths.get(lengths.len().saturating_sub(1) / 2).copied().unwrap_or(f64::NAN);
         let replicas = seen.holders.len() as u32;
-        let growing = self.of(seen.shard).any(|(_, extra)| !extra.serves)
+        let growing = self.leases_of(seen.shard).any(|(_, extra)| !extra.serves)
             && !is(Mutant::ReplicaUnderWayIgnored);
         Replicated {
             id: seen.shard,
@@ -273,15 +273,15 @@ impl Extras {
         }
     }
 
-    fn of(&self, shard: ShardId) -> impl Iterator<Item = (NodeId, &Extra)> {
+    fn leases_of(&self, shard: ShardId) -> impl Iterator<Item = (NodeId, &Extra)> {
         let all = self.leased.range((shard, 0)..=(shard, NodeId::MAX));
         all.map(|((_, node), extra)| (*node, extra))
     }
 
-    fn add(&self, now: Nanos, seen: &Seen, average: f64, nodes: &[Room]) -> Option<Order> {
+    fn add(&self, now: Nanos, seen: &ShardReport, average: f64, nodes: &[Room]) -> Option<Order> {
         let shard = seen.shard;
         let extra = seen.holders.iter().filter(|(node, _)| !seen.homes.contains(node)).count();
-        if extra.max(self.of(shard).count()) >= self.settings.per_shard
+        if extra.max(self.leases_of(shard).count()) >= self.settings.per_shard
             || self.leased.len() >= self.settings.all
         {
             return None;
@@ -304,13 +304,14 @@ impl Extras {
     }
 
     /// Gives up one of this gateway's copies; those of others are theirs to give up.
-    fn remove(&self, now: Nanos, seen: &Seen, average: f64) -> Option<Order> {
+    fn remove(&self, now: Nanos, seen: &ShardReport, average: f64) -> Option<Order> {
         let shard = seen.shard;
         let patience = self.patience.get(&shard)?;
         if now < patience.added.saturating_add(patience.patience) {
             return None;
         }
-        let node = self.of(shard).filter(|(_, extra)| extra.serves).map(|(node, _)| node).max()?;
+        let node =
+            self.leases_of(shard).filter(|(_, extra)| extra.serves).map(|(node, _)| node).max()?;
         let n = seen.holders.len().max(2) as f64;
         let expected = relieved(average, (n - 1.0) / n);
         Some(Order::Remove { shard, node, average, expected })

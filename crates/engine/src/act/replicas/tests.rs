@@ -2,8 +2,14 @@ mod world;
 
 use super::*;
 
-fn seen(holders: &[(NodeId, f64)]) -> Seen {
-    Seen { shard: 7, bytes: 100, homes: vec![0, 1], holders: holders.to_vec(), can_grow: false }
+fn report_of(holders: &[(NodeId, f64)]) -> ShardReport {
+    ShardReport {
+        shard: 7,
+        bytes: 100,
+        homes: vec![0, 1],
+        holders: holders.to_vec(),
+        can_grow: false,
+    }
 }
 
 fn room(node: NodeId, length: f64, bytes: u64) -> Room {
@@ -11,7 +17,7 @@ fn room(node: NodeId, length: f64, bytes: u64) -> Room {
 }
 
 /// Observes the same for a minute, and returns the orders but for renewals.
-fn minute(extras: &mut Extras, now: &mut Nanos, seen: &Seen, nodes: &[Room]) -> Vec<Order> {
+fn minute(extras: &mut Extras, now: &mut Nanos, seen: &ShardReport, nodes: &[Room]) -> Vec<Order> {
     let mut orders = Vec::new();
     for _ in 0..30 {
         *now += 2 * SECOND;
@@ -26,7 +32,7 @@ fn the_least_loaded_node_with_room_gets_the_copy() {
     let nodes = [room(0, 9.0, 500), room(2, 1.0, 99), room(3, 2.0, 500), room(4, 0.5, 500)];
     let check = |holders: &[(NodeId, f64)], nodes: &[Room], expected: Option<NodeId>| {
         let mut extras = Extras::new(Settings::default(), 0).unwrap();
-        let orders = minute(&mut extras, &mut 0, &seen(holders), nodes);
+        let orders = minute(&mut extras, &mut 0, &report_of(holders), nodes);
         let node = orders.first().map(|order| match order {
             Order::Add { node, average, expected, .. } => {
                 assert!(expected < average);
@@ -45,7 +51,7 @@ fn the_least_loaded_node_with_room_gets_the_copy() {
     check(&[(0, 1.0), (1, 1.0)], &nodes, None);
     check(&[(0, 1e9), (1, 1.0)], &nodes, None);
     check(&[(0, f64::NAN), (1, f64::NAN)], &nodes, None);
-    let growing = Seen { can_grow: true, ..seen(&[(0, 9.0), (1, 9.0)]) };
+    let growing = ShardReport { can_grow: true, ..report_of(&[(0, 9.0), (1, 9.0)]) };
     let mut extras = Extras::new(Settings::default(), 0).unwrap();
     assert_eq!(minute(&mut extras, &mut 0, &growing, &nodes), []);
 }
@@ -54,35 +60,35 @@ fn the_least_loaded_node_with_room_gets_the_copy() {
 fn a_copy_is_renewed_while_it_is_needed_and_given_up_after() {
     let nodes = [room(3, 0.0, 500)];
     let mut extras = Extras::new(Settings::default(), 0).unwrap();
-    let (mut now, hot) = (0, seen(&[(0, 9.0), (1, 9.0)]));
+    let (mut now, hot) = (0, report_of(&[(0, 9.0), (1, 9.0)]));
     let orders = minute(&mut extras, &mut now, &hot, &nodes);
     assert!(matches!(orders[0], Order::Add { shard: 7, node: 3, .. }), "{orders:?}");
-    extras.asked(now, 7, 3);
+    extras.record_agreement(now, 7, 3);
     // While it is being made nothing further is asked for.
     assert_eq!(minute(&mut extras, &mut now, &hot, &nodes), []);
-    let with = seen(&[(0, 3.0), (1, 3.0), (3, 3.0)]);
+    let with = report_of(&[(0, 3.0), (1, 3.0), (3, 3.0)]);
     let renewals = (0..60).filter(|_| {
         now += 2 * SECOND;
-        extras.asked(now, 7, 3);
+        extras.record_agreement(now, 7, 3);
         let ordered = extras.observe(now, std::slice::from_ref(&with), &nodes);
         ordered.iter().any(|order| matches!(order, Order::Renew { .. }))
     });
     assert_eq!(renewals.count(), 0, "leased anew at each look");
-    let idle = seen(&[(0, 0.1), (1, 0.1), (3, 0.1)]);
+    let idle = report_of(&[(0, 0.1), (1, 0.1), (3, 0.1)]);
     let orders = minute(&mut extras, &mut now, &idle, &nodes);
     assert!(matches!(orders[0], Order::Remove { shard: 7, node: 3, .. }), "{orders:?}");
     extras.gone(now, 7, 3);
     assert_eq!(extras.leased().count(), 0);
     // Not of the ring's own replicas.
-    let home = seen(&[(0, 0.1), (1, 0.1)]);
+    let home = report_of(&[(0, 0.1), (1, 0.1)]);
     assert_eq!(minute(&mut extras, &mut now, &home, &nodes), []);
 }
 
 #[test]
 fn what_is_not_renewed_lapses_on_both_sides() {
     let mut extras = Extras::new(Settings::default(), 0).unwrap();
-    extras.asked(0, 7, 3);
-    let with = seen(&[(0, 3.0), (1, 3.0), (3, 3.0)]);
+    extras.record_agreement(0, 7, 3);
+    let with = report_of(&[(0, 3.0), (1, 3.0), (3, 3.0)]);
     let orders = extras.observe(31 * SECOND, std::slice::from_ref(&with), &[]);
     assert_eq!(orders, [Order::Renew { shard: 7, node: 3 }]);
     extras.observe(60 * SECOND, std::slice::from_ref(&with), &[]);

@@ -26,7 +26,7 @@ const READ: Nanos = 3 * SECOND;
 const RETRIEVAL_S: f64 = 2e-3;
 const DAY: Nanos = 24 * 3600 * SECOND;
 
-fn held(layers: u32) -> u64 {
+fn held_bytes(layers: u32) -> u64 {
     UNIT * ((1 << layers) - 1)
 }
 
@@ -57,7 +57,7 @@ struct Fluid {
 
 impl Fluid {
     fn bytes(&self) -> u64 {
-        held(self.layers) + self.read.iter().map(|(_, bytes)| bytes).sum::<u64>()
+        held_bytes(self.layers) + self.read.iter().map(|(_, bytes)| bytes).sum::<u64>()
     }
 
     /// A second; returns the mean length, services and seconds of service.
@@ -82,7 +82,7 @@ impl Fluid {
 
 /// What happened in a run.
 #[derive(Default)]
-struct Seen {
+struct RunRecord {
     moves: Vec<(Nanos, Move)>,
     /// The limits at the end of each minute: of objects, of layers.
     limits: Vec<(u64, u64)>,
@@ -90,14 +90,14 @@ struct Seen {
     held_max: u64,
 }
 
-impl Seen {
+impl RunRecord {
     fn moves(&self, from: Nanos, to: Nanos) -> usize {
         self.moves.iter().filter(|(at, _)| (from..to).contains(at)).count()
     }
 }
 
 /// Runs a load; the driver applies limits `late` seconds after they were decided.
-fn run(length: Nanos, late: u64, load: impl Fn(Nanos) -> Load) -> Seen {
+fn run(length: Nanos, late: u64, load: impl Fn(Nanos) -> Load) -> RunRecord {
     let settings = Settings { bytes_max: BUDGET, objects_least: LEAST, ..Settings::default() };
     let mut divider = Divider::new(settings);
     let of_layers =
@@ -105,7 +105,7 @@ fn run(length: Nanos, late: u64, load: impl Fn(Nanos) -> Load) -> Seen {
     let mut manager = Manager::new(of_layers).unwrap();
     let mut shards = vec![Fluid::default(); SHARDS];
     let (mut objects_max, mut objects_held, mut layers_max) = (LEAST, 0u64, 0);
-    let mut seen = Seen::default();
+    let mut seen = RunRecord::default();
     for second in 1..length / SECOND {
         let now = second * SECOND;
         let asked = load(now);
@@ -118,7 +118,7 @@ fn run(length: Nanos, late: u64, load: impl Fn(Nanos) -> Load) -> Seen {
             let bytes = shard.bytes();
             manager.busy(id as u64, busy_s);
             if shard.filling.is_none() {
-                manager.served(now, id as u64, held(shard.layers), count, busy_s);
+                manager.served(now, id as u64, held_bytes(shard.layers), count, busy_s);
             }
             observed.push(Shard {
                 id: id as u64,
@@ -288,7 +288,11 @@ fn bytes_follow_the_load_and_return_when_it_ends() {
         "objects have most of it within ten minutes: {:?}",
         at(10)
     );
-    assert!(at(80).1 >= SHARDS as u64 * held(3), "each shard needs three layers: {:?}", at(80));
+    assert!(
+        at(80).1 >= SHARDS as u64 * held_bytes(3),
+        "each shard needs three layers: {:?}",
+        at(80)
+    );
     assert!(at(140).0 > BUDGET / 16 * 14, "objects have it again: {:?}", at(140));
     assert_eq!(at(238), (LEAST, 0), "nobody needs it");
 }

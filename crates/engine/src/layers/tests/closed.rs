@@ -51,7 +51,7 @@ const HOLDS_WITHIN: Nanos = 20 * SECOND;
 /// Time between two decisions.
 const INTERVAL: Nanos = SECOND / 4;
 
-fn held(layers: u32) -> u64 {
+fn held_bytes(layers: u32) -> u64 {
     UNIT * ((1 << layers) - 1)
 }
 
@@ -210,7 +210,7 @@ impl Server {
         Shard {
             id,
             queue_length,
-            held_bytes: held(self.layers),
+            held_bytes: held_bytes(self.layers),
             next_bytes: (self.layers < LAYERS_MAX).then(|| UNIT << self.layers),
             lowest_bytes: self.layers.checked_sub(1).map(|lower| UNIT << lower),
             growing: self.filling.is_some(),
@@ -220,7 +220,7 @@ impl Server {
 
 /// The results of a run.
 #[derive(Default)]
-struct Shown {
+struct RunResult {
     seconds: Vec<Second>,
     changes: Vec<Change>,
     /// Layers that are not whole at the end.
@@ -240,7 +240,7 @@ struct Second {
     held: u64,
 }
 
-impl Shown {
+impl RunResult {
     /// The maximum of shard 0's length, as means over five seconds, between two times.
     fn length_max(&self, from: Nanos, to: Nanos) -> f64 {
         let seconds = &self.seconds[(from / SECOND) as usize..(to / SECOND) as usize];
@@ -255,18 +255,18 @@ impl Shown {
     }
 
     /// Bytes held at the end of the second that begins at a time.
-    fn held(&self, at: Nanos) -> u64 {
+    fn held_bytes(&self, at: Nanos) -> u64 {
         self.seconds[(at / SECOND) as usize].held
     }
 }
 
 /// Serves the load, with a manager or with fixed layers.
-fn serve(seed: u64, mut manager: Option<Manager>, layers: u32, how: How) -> Shown {
+fn serve(seed: u64, mut manager: Option<Manager>, layers: u32, how: How) -> RunResult {
     let mut filler = Filler::default();
     let service = Law::gamma(SERVICE_S, 1.5).unwrap();
     let seeds = (0..SHARDS as u64).map(|id| seed * 100 + id);
     let mut servers: Vec<Server> = seeds.map(|seed| Server::new(seed, layers)).collect();
-    let mut shown = Shown::default();
+    let mut shown = RunResult::default();
     let mut lengths = [0.0; SHARDS];
     let mut responses_before = 0;
     for begins in (0..ENDS / INTERVAL).map(|index| index * INTERVAL) {
@@ -322,7 +322,7 @@ fn serve(seed: u64, mut manager: Option<Manager>, layers: u32, how: How) -> Show
 
 #[test]
 fn a_load_that_rises_is_held_where_equal_parts_are_not_enough() {
-    let budget_bytes = SHARDS as u64 * held(LAYERS_EQUAL);
+    let budget_bytes = SHARDS as u64 * held_bytes(LAYERS_EQUAL);
     let settings = Settings { budget_bytes, ..Settings::default() };
     let manager = || Some(Manager::new(settings.clone()).unwrap());
     for seed in 1..=5 {
@@ -344,18 +344,21 @@ fn a_load_that_rises_is_held_where_equal_parts_are_not_enough() {
             assert!(most <= Some(budget_bytes), "seed {seed}: {most:?} bytes");
             // The memory that the higher load used is free again, and the queue stays short without
             // it.
-            assert!(shown.held(FALLS + HOLDS_WITHIN) < shown.held(FALLS - SECOND), "seed {seed}");
+            assert!(
+                shown.held_bytes(FALLS + HOLDS_WITHIN) < shown.held_bytes(FALLS - SECOND),
+                "seed {seed}"
+            );
             assert!(shown.length_max(FALLS + HOLDS_WITHIN, ENDS) < 1.0, "seed {seed}");
         }
-        assert!(from_none.held(RISES - SECOND) < budget_bytes / 2, "more layers than needed");
+        assert!(from_none.held_bytes(RISES - SECOND) < budget_bytes / 2, "more layers than needed");
     }
 }
 
 #[test]
 fn layers_that_queries_begin_and_a_worker_ends_hold_the_load() {
-    let budget_bytes = SHARDS as u64 * held(LAYERS_EQUAL);
+    let budget_bytes = SHARDS as u64 * held_bytes(LAYERS_EQUAL);
     let settings = Settings { budget_bytes, ..Settings::default() };
-    let most = |shown: &Shown| {
+    let most = |shown: &RunResult| {
         let held = shown.seconds.iter().map(|second| second.held).max();
         held.unwrap_or(0)
     };
@@ -378,13 +381,16 @@ fn layers_that_queries_begin_and_a_worker_ends_hold_the_load() {
         }
         let length = both.length_max(RISES + HOLDS_WITHIN, FALLS);
         assert!(length < settings.high, "seed {seed}: a queue of {length}");
-        assert!(both.held(FALLS + HOLDS_WITHIN) < both.held(FALLS - SECOND), "seed {seed}");
+        assert!(
+            both.held_bytes(FALLS + HOLDS_WITHIN) < both.held_bytes(FALLS - SECOND),
+            "seed {seed}"
+        );
         assert!(both.length_max(FALLS + HOLDS_WITHIN, ENDS) < 1.0, "seed {seed}");
         assert_eq!(both.marked, 0, "seed {seed}: a layer is not whole");
         // Where nothing is idle a tenth of a processor still makes some whole; queries alone make none.
         assert!(queries.marked > 0 && starved.marked < queries.marked, "seed {seed}");
-        of_queries += queries.held(FALLS - SECOND);
-        of_both += both.held(FALLS - SECOND);
+        of_queries += queries.held_bytes(FALLS - SECOND);
+        of_both += both.held_bytes(FALLS - SECOND);
     }
     assert!(of_both <= of_queries, "{of_both} bytes of both, {of_queries} of queries alone");
 }

@@ -37,7 +37,7 @@ impl Real {
         Real { sizes: sizes.to_vec(), layers, filling: None, told: None, last: None }
     }
 
-    fn held(&self) -> u64 {
+    fn held_bytes(&self) -> u64 {
         self.sizes[..self.layers].iter().sum()
     }
 
@@ -53,7 +53,7 @@ impl Real {
         Shard {
             id,
             queue_length,
-            held_bytes: self.held(),
+            held_bytes: self.held_bytes(),
             next_bytes: self.sizes.get(self.layers).copied(),
             lowest_bytes: self.layers.checked_sub(1).map(|lowest| self.sizes[lowest]),
             growing: self.filling.is_some(),
@@ -137,7 +137,7 @@ impl NaiveAverage {
 fn check(manager: &Manager, now: Nanos, shards: &[Shard], real: &[Real], changes: &[Change]) {
     let Settings { high, low, budget_bytes, .. } = *manager.settings();
     let by_id: BTreeMap<ShardId, &Shard> = shards.iter().map(|shard| (shard.id, shard)).collect();
-    let held: u64 = real.iter().map(Real::held).sum();
+    let held: u64 = real.iter().map(Real::held_bytes).sum();
     let owed: u64 = real.iter().map(Real::granted).sum();
     let mut granted = 0;
     let mut changed = BTreeMap::new();
@@ -226,7 +226,7 @@ proptest! {
             }
             check(&manager, now, &shards, &real, &changes);
             tell(&mut real, now, changes, step.late, step.fill);
-            let taken: u64 = real.iter().map(|shard| shard.held() + shard.granted()).sum();
+            let taken: u64 = real.iter().map(|shard| shard.held_bytes() + shard.granted()).sum();
             let holds = taken <= manager.settings().budget_bytes;
             prop_assert!(holds || !within, "the budget held and is exceeded now");
             within = holds;
@@ -242,7 +242,7 @@ proptest! {
     ) {
         let mut real: Vec<Real> =
             sizes.iter().map(|sizes| Real::new(sizes, sizes.len())).collect();
-        let all: u64 = real.iter().map(Real::held).sum();
+        let all: u64 = real.iter().map(Real::held_bytes).sum();
         let mut manager = Manager::new(settings(1.0, all)).unwrap();
         for second in 0..60 {
             if second == 30 {
@@ -256,7 +256,7 @@ proptest! {
             check(&manager, second * SECOND, &shards, &real, &changes);
             tell(&mut real, second * SECOND, changes, Some(0), 0);
             if second >= 35 {
-                let held: u64 = real.iter().map(Real::held).sum();
+                let held: u64 = real.iter().map(Real::held_bytes).sum();
                 prop_assert!(held <= manager.settings().budget_bytes, "still over budget");
             }
         }
@@ -284,7 +284,7 @@ proptest! {
     ) {
         let sizes = [100, 100, 200, 400, 800, 1_600];
         let mut real: Vec<Real> = layers.iter().map(|&layers| Real::new(&sizes, layers)).collect();
-        let held: u64 = real.iter().map(Real::held).sum();
+        let held: u64 = real.iter().map(Real::held_bytes).sum();
         let mut manager = Manager::new(settings(smoothing, held + more)).unwrap();
         let mut grew = [None; SHARDS];
         let mut count = 0;

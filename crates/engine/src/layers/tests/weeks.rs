@@ -23,7 +23,7 @@ const RATE: f64 = 60.0;
 /// The queue's bound: further requests are refused.
 const LENGTH_MAX: f64 = 1000.0;
 
-fn held(layers: u32) -> u64 {
+fn held_bytes(layers: u32) -> u64 {
     UNIT * ((1 << layers) - 1)
 }
 
@@ -96,7 +96,7 @@ fn run(scene: &Scene<'_>) -> Vec<Fluid> {
             let arrivals = if now < scene.length { (scene.load)(id, now) * RATE } else { 0.0 };
             let before = (shard.served, shard.busy_s);
             let length = shard.run(now, arrivals, scene.gain);
-            let bytes = held(shard.layers);
+            let bytes = held_bytes(shard.layers);
             let served = (shard.served - before.0).round() as u64;
             manager.served(now, id as ShardId, bytes, served, shard.busy_s - before.1);
             observed.push(Shard {
@@ -127,7 +127,7 @@ fn run(scene: &Scene<'_>) -> Vec<Fluid> {
                 }
             }
         }
-        let all: u64 = shards.iter().map(|shard| held(shard.layers)).sum();
+        let all: u64 = shards.iter().map(|shard| held_bytes(shard.layers)).sum();
         assert!(all <= scene.budget_bytes, "{all} bytes at {} s", now / SECOND);
     }
     for (id, shard) in shards.iter().enumerate() {
@@ -215,7 +215,7 @@ fn all_shards_hot_at_once_share_the_budget_without_fighting() {
         says: &honest,
         gain: 2.0,
         // Two layers each, or less than all want.
-        budget_bytes: SHARDS as u64 * held(2),
+        budget_bytes: SHARDS as u64 * held_bytes(2),
         length: WEEK,
     };
     for (id, shard) in run(&scene).iter().enumerate() {

@@ -241,7 +241,7 @@ impl<P: Payload> Node<P> {
                 moves: hot.moves,
                 last_minute: hot.moves.since(&hot.minutes[0]),
                 share_at: hot.share_at.clone(),
-                held: hot.worth.held(),
+                held: hot.worth.held_share(),
                 remembered_s: remembered_s * SCALES[hot.worth.scale()],
                 hottest,
                 moved: moved.collect(),

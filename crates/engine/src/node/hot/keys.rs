@@ -164,7 +164,7 @@ impl HotKeys {
     }
 
     /// What is to be told to each primary, the most read keys first where there are too many.
-    fn told(
+    fn take_reads(
         &mut self,
         primary: impl Fn(u64) -> Option<NodeId>,
     ) -> HashMap<NodeId, Vec<(u64, u32)>> {
@@ -288,7 +288,7 @@ impl<P: Payload> Node<P> {
 
     fn tell_reads(&self, hot: &mut HotKeys, actions: &mut Vec<Action<P>>) {
         let Some(cluster) = &self.cluster else { return };
-        let mut told = hot.told(|hash| cluster.primary_of_hash(hash));
+        let mut told = hot.take_reads(|hash| cluster.primary_of_hash(hash));
         let devices: u64 = self.devices.iter().map(|device| device.log.bytes_max()).sum();
         let bytes_max = match cluster.is_hot() {
             true => devices.max(self.settings.memory_bytes_max),

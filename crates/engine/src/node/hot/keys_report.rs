@@ -82,7 +82,7 @@ impl HotNodesMoves {
     }
 }
 
-fn shown(key: &[u8]) -> String {
+fn printable(key: &[u8]) -> String {
     String::from_utf8_lossy(key).into_owned()
 }
 
@@ -94,7 +94,7 @@ fn hottest(hot: &HotKeys, ring: &Ring) -> Vec<HotKey> {
         let own = ring.replicas_of_hash(*hash).len();
         let nodes = ring.with_hot(*hash, usize::from(candidate.nodes));
         HotKey {
-            key: shown(&candidate.key),
+            key: printable(&candidate.key),
             bytes: candidate.bytes,
             reads_per_s: candidate.reads_per_s,
             device_s: candidate.cost_s,
@@ -115,7 +115,7 @@ impl<P: Payload> Node<P> {
         let bytes = of.map(|candidate| candidate.bytes * u64::from(candidate.nodes)).sum();
         let moved = hot.moved.iter().rev().map(|noted| HotKeyMoved {
             ago_s: now.saturating_sub(noted.at) as f64 / SECOND as f64,
-            key: shown(&noted.key),
+            key: printable(&noted.key),
             nodes: noted.nodes,
             load: noted.load,
         });

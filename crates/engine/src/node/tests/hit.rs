@@ -81,7 +81,7 @@ impl Driven {
 }
 
 /// Without the age, which a hit does not tell.
-fn shown(replies: Vec<(Reply<Size>, u32)>) -> String {
+fn without_age(replies: Vec<(Reply<Size>, u32)>) -> String {
     let without = |(reply, length)| match reply {
         Reply::Found { payload, outcome, warm, .. } => {
             (Reply::Found { payload, outcome, age: 0, warm }, length)
@@ -100,7 +100,7 @@ proptest! {
         for (key, later) in steps {
             now += later;
             let key = Key::from([key].as_slice());
-            prop_assert_eq!(shown(twin.get(now, &key)), shown(hits.hit(now, &key)));
+            prop_assert_eq!(without_age(twin.get(now, &key)), without_age(hits.hit(now, &key)));
             prop_assert_eq!(twin.node.contents(), hits.node.contents());
         }
         prop_assert_eq!(twin.node.flush_windows(now), hits.node.flush_windows(now));

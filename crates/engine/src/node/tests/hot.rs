@@ -8,7 +8,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::*;
 use crate::Size;
-use crate::act::copies::{Copies, Seen};
+use crate::act::copies::{Copies, ReadCounts};
 use crate::act::{self, Governor, Mode, Modes, Status};
 
 const MS: Nanos = SECOND / 1000;
@@ -438,7 +438,7 @@ impl Governed {
     fn look(&mut self) {
         let now = self.driven.now;
         let hot = self.driven.node.tiers(now).hot.unwrap();
-        let seen = Seen {
+        let seen = ReadCounts {
             reads: hot.bought.hot_reads + hot.bought.bulk_reads,
             with_copy: hot.bought.hot_reads + hot.bought.hot_passed_by,
             best: hot.held,

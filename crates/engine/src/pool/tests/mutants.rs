@@ -37,7 +37,7 @@ fn fails(plan: Plan, mutant: Option<Mutant>) -> bool {
 fn every_mutant_is_found() {
     let mut missed = Vec::new();
     for &mutant in MUTANTS {
-        let usual = |seed| ROUTINGS.map(|routing| Plan::of(seed, routing));
+        let usual = |seed| ROUTINGS.map(|routing| Plan::from_seed(seed, routing));
         let plans: Vec<Plan> = match mutant == Mutant::PoolMovedValueKept {
             true => (0..SEEDS).map(Plan::moving).collect(),
             false => (0..SEEDS).flat_map(usual).collect(),
@@ -64,7 +64,7 @@ fn a_read_past_a_later_write_of_its_client_is_found() {
     ];
     for rule in broken {
         let found = (0..SEEDS).any(|seed| {
-            let plan = Plan::of(seed, Routing::Replicated);
+            let plan = Plan::from_seed(seed, Routing::Replicated);
             let run = AssertUnwindSafe(|| mutant::with(Some(rule), || World::new(plan).run()));
             let why = catch_unwind(run).err();
             let why = why.and_then(|why| why.downcast::<String>().ok()).unwrap_or_default();

@@ -50,7 +50,7 @@ pub(super) enum Moves {
 
 impl Plan {
     /// The plan of a seed, with faults.
-    pub(super) fn of(seed: u64, routing: Routing) -> Plan {
+    pub(super) fn from_seed(seed: u64, routing: Routing) -> Plan {
         let (warm, copies) = (seed % 4 >= 2, seed % 5 >= 3);
         Plan { seed, routing, faults: true, warm, copies, moves: Moves::Not }
     }
@@ -59,7 +59,7 @@ impl Plan {
     pub(super) fn moving(seed: u64) -> Plan {
         let moves = if seed.is_multiple_of(2) { Moves::Ring } else { Moves::Gutter };
         let routing = if seed % 8 >= 6 { Routing::HashReplicas(2) } else { Routing::Hash };
-        Plan { warm: false, moves, ..Plan::of(seed, routing) }
+        Plan { warm: false, moves, ..Plan::from_seed(seed, routing) }
     }
 }
 
@@ -465,7 +465,7 @@ impl World {
         }
     }
 
-    fn answered(&mut self, request: RequestId) {
+    fn note_answer(&mut self, request: RequestId) {
         let client = self.clients.get_mut(&request).unwrap();
         assert!(!std::mem::replace(&mut client.answered, true), "answered twice");
     }
@@ -475,11 +475,11 @@ impl World {
             Action::Send { .. } => self.send(now, action, events),
             Action::Use { request, attempt, .. } => self.uses(request, attempt),
             Action::Done { request } => {
-                self.answered(request);
+                self.note_answer(request);
                 self.finished += 1;
             }
             Action::Refuse { request, .. } => {
-                self.answered(request);
+                self.note_answer(request);
                 self.refused += 1;
             }
             Action::Forget { request } => {
@@ -542,7 +542,7 @@ pub(super) const ROUTINGS: [Routing; 3] =
 fn without_faults_everything_is_answered() {
     for seed in 0..40 {
         for routing in ROUTINGS {
-            let plan = Plan { faults: false, ..Plan::of(seed, routing) };
+            let plan = Plan { faults: false, ..Plan::from_seed(seed, routing) };
             let mut world = World::new(plan);
             world.run();
             assert_eq!(world.refused, 0, "{plan:?}");
@@ -561,7 +561,7 @@ fn with_faults_no_read_is_older_than_what_was_acknowledged() {
     let (mut refused, mut flushed, mut warmed) = (0, 0, 0);
     for seed in 0..seeds.unwrap_or(100) {
         for routing in ROUTINGS {
-            let mut world = World::new(Plan::of(seed, routing));
+            let mut world = World::new(Plan::from_seed(seed, routing));
             world.run();
             (refused, flushed) = (refused + world.refused, flushed + world.flushed);
             warmed += world.counts().0;

@@ -9,7 +9,7 @@ use ground::window::{Nanos, Outcome, SECOND};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use super::{Action, Answered, Event, Failed, Kind, Question, Settings};
+use super::{Action, Event, Failed, Kind, PartAnswer, Question, Settings};
 use crate::gateway::{self, Gateway, Head, Operation, Status};
 use crate::route::{Member, NodeId, Policy, Ring};
 use crate::sim::schedule::Schedule;
@@ -30,7 +30,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    pub fn of(seed: u64) -> Plan {
+    pub fn from_seed(seed: u64) -> Plan {
         let policies = [
             Policy::SmallestExpectedResponse,
             Policy::PowerOfTwo,
@@ -107,7 +107,7 @@ enum What {
 }
 
 /// A question under way.
-struct Asked {
+struct OpenQuestion {
     question: Question,
     kind: Kind,
     modulus: u64,
@@ -129,7 +129,7 @@ pub struct World {
     wake: Nanos,
     nodes: Vec<Node>,
     versions: Vec<Vec<Piece>>,
-    asked: Vec<Asked>,
+    asked: Vec<OpenQuestion>,
     /// The question and part of each request of the gateway's.
     requests: HashMap<u64, (usize, usize)>,
     /// The request of each attempt, and the reply that it brought.
@@ -180,12 +180,12 @@ impl World {
             done: 0,
         };
         for number in 0..plan.questions as u64 {
-            world.at(number * 60 * MS, What::Ask);
+            world.enqueue(number * 60 * MS, What::Ask);
         }
         if !plan.calm {
             for _ in 0..world.random.random_range(1..5) {
                 let at = world.random.random_range(0..3600) * MS;
-                world.at(at, What::Version);
+                world.enqueue(at, What::Version);
             }
             for kind in [0, 1, 2, 0, 1] {
                 let node = world.random.random_range(0..plan.nodes);
@@ -193,14 +193,14 @@ impl World {
                     world.random.random_range(0..3000) * MS,
                     world.random.random_range(50..900) * MS,
                 );
-                world.at(at, What::Fault { node, begins: true, kind });
-                world.at(at + time, What::Fault { node, begins: false, kind });
+                world.enqueue(at, What::Fault { node, begins: true, kind });
+                world.enqueue(at + time, What::Fault { node, begins: false, kind });
             }
         }
         world
     }
 
-    fn at(&mut self, at: Nanos, what: What) {
+    fn enqueue(&mut self, at: Nanos, what: What) {
         self.schedule.push(at, what);
     }
 
@@ -291,7 +291,7 @@ impl World {
         self.versions.push(pieces);
         for node in 0..self.nodes.len() {
             let at = self.now + self.random.random_range(0..200) * MS;
-            self.at(at, What::Learnt { node, version });
+            self.enqueue(at, What::Learnt { node, version });
         }
     }
 
@@ -303,7 +303,7 @@ impl World {
         let deadline = self.now + 800 * MS;
         let settings = Settings { at_once: 4, ..Settings::default() };
         let number = self.asked.len();
-        self.asked.push(Asked {
+        self.asked.push(OpenQuestion {
             question: Question::new(kind, settings, deadline),
             kind,
             modulus: self.random.random_range(1..40),
@@ -314,7 +314,7 @@ impl World {
             failed: BTreeMap::new(),
             asked: Vec::new(),
         });
-        self.at(deadline, What::QuestionTick(number));
+        self.enqueue(deadline, What::QuestionTick(number));
         // What the gateway knows may be old.
         let newest = self.versions.len() - 1;
         let version = if self.random.random_bool(0.7) { newest } else { newest.saturating_sub(1) };
@@ -373,7 +373,7 @@ impl World {
                 self.asked[number].answers.clear();
                 let version = self.random.random_bool(0.95).then(|| self.versions.len() - 1);
                 let at = self.now + self.random.random_range(1..60) * MS;
-                self.at(at, What::Refreshed { question: number, version });
+                self.enqueue(at, What::Refreshed { question: number, version });
                 Ok(())
             }
             Action::Done { parts, missing, more } => {
@@ -476,7 +476,7 @@ impl World {
         }
         if let Some(wake) = self.gateway.next_wake().filter(|wake| *wake < self.wake) {
             self.wake = wake.max(self.now + 1);
-            self.at(self.wake, What::Wake);
+            self.enqueue(self.wake, What::Wake);
         }
         Ok(())
     }
@@ -503,11 +503,11 @@ impl World {
                 Ok(())
             }
             gateway::Action::Ping { node } if self.nodes[node].down => {
-                self.at(self.now + SECOND / 4, What::PingLost { node });
+                self.enqueue(self.now + SECOND / 4, What::PingLost { node });
                 Ok(())
             }
             gateway::Action::Ping { node } => {
-                self.at(self.now + MS, What::Pong { node });
+                self.enqueue(self.now + MS, What::Pong { node });
                 Ok(())
             }
             gateway::Action::Cancel { .. } | gateway::Action::Origin { .. } => Ok(()),
@@ -528,11 +528,11 @@ impl World {
         if at.down {
             // Half of the requests to a node that is lost get no reply at all in time.
             let after = if self.random.random_bool(0.5) { MS } else { 3 * SECOND };
-            return self.at(self.now + after, What::Reply { node, attempt, reply: None });
+            return self.enqueue(self.now + after, What::Reply { node, attempt, reply: None });
         }
         if at.length > NODE_MAX && !self.plan.calm {
             let reply = Some(Err(true));
-            return self.at(self.now + MS, What::Reply { node, attempt, reply });
+            return self.enqueue(self.now + MS, What::Reply { node, attempt, reply });
         }
         let service = if at.slow { 30 * service } else { service };
         at.busy_until = at.busy_until.max(self.now) + service;
@@ -544,7 +544,7 @@ impl World {
             let ids = matches_of(&self.versions[version][part], modulus).take(limit).collect();
             Ok(Reply { version, ids })
         };
-        self.at(ends, What::Reply { node, attempt, reply: Some(reply) });
+        self.enqueue(ends, What::Reply { node, attempt, reply: Some(reply) });
     }
 
     fn end(&mut self, request: u64, end: Result<Reply, Failed>) -> Result<(), String> {
@@ -556,7 +556,7 @@ impl World {
             Ok(reply) => {
                 let records = reply.ids.len();
                 asked.answers.insert(part, reply);
-                let answer = Answered { records, bytes: records, broke_off: false };
+                let answer = PartAnswer { records, bytes: records, broke_off: false };
                 Event::Answered { part, answer }
             }
             Err(why) => {

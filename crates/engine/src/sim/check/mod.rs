@@ -27,7 +27,7 @@ pub type Version = u32;
 
 /// The result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub enum ReadResult {
     /// The object of a version, as written for a key.
     Version {
         /// The key for which the bytes were written.
@@ -236,7 +236,7 @@ impl Checker {
         key: KeyNumber,
         began: Nanos,
         ended: Nanos,
-        seen: Seen,
+        seen: ReadResult,
     ) -> Result<(), Violation> {
         self.reads += 1;
         match self.fault(key, began, seen) {
@@ -247,15 +247,15 @@ impl Checker {
 
     /// The promise that a read breaks which began at a time and returned this result, with a
     /// description; `None` if it breaks none.
-    fn fault(&self, key: KeyNumber, began: Nanos, seen: Seen) -> Option<(Kind, String)> {
+    fn fault(&self, key: KeyNumber, began: Nanos, seen: ReadResult) -> Option<(Kind, String)> {
         let none = Writes::default();
         let writes = self.keys.get(&key).unwrap_or(&none);
         let floor = writes.floor(began);
         let (version, write) = match seen {
-            Seen::Version { key: of, .. } if of != key => {
+            ReadResult::Version { key: of, .. } if of != key => {
                 return Some((Kind::WrongBytes, format!("the bytes are those of key {of}")));
             }
-            Seen::Version { version, bytes, .. } => match writes.get(version) {
+            ReadResult::Version { version, bytes, .. } => match writes.get(version) {
                 Some(write) if write.bytes != Some(bytes) => {
                     let written = write.bytes;
                     let what =
@@ -270,7 +270,7 @@ impl Checker {
             },
             // Any deletion explains the result: takes the last allowed deletion, or else the one
             // that landed last, which the origin shows.
-            Seen::Nothing => {
+            ReadResult::Nothing => {
                 let landed = |version: &Version| {
                     let write = writes.get(*version).filter(|write| write.landed.0 > 0);
                     write.map(|write| (*version, write))
@@ -301,7 +301,12 @@ impl Checker {
     ///
     /// # Errors
     /// If it is older than the version acknowledged last.
-    pub fn at_the_end(&self, key: KeyNumber, now: Nanos, holds: Seen) -> Result<(), Violation> {
+    pub fn at_the_end(
+        &self,
+        key: KeyNumber,
+        now: Nanos,
+        holds: ReadResult,
+    ) -> Result<(), Violation> {
         let Some((found, what)) = self.fault(key, now, holds) else { return Ok(()) };
         let what = format!("the origin holds something older at the end ({found:?}): {what}");
         Err(Violation { kind: Kind::Lost, key, began: now, ended: now, what })

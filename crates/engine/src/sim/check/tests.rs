@@ -8,7 +8,7 @@ enum Happened {
     Landed(Version),
     GivenUp(Version),
     Acknowledged(Version),
-    Read { began: Nanos, seen: Seen },
+    Read { began: Nanos, seen: ReadResult },
 }
 
 /// The naive twin: for each read it compares every candidate with every acknowledged write,
@@ -50,16 +50,16 @@ impl Naive<'_> {
         })
     }
 
-    fn may_show(&self, began: Nanos, seen: Seen) -> bool {
+    fn may_show(&self, began: Nanos, seen: ReadResult) -> bool {
         let writes = self.writes();
         match seen {
-            Seen::Version { key: 0, version, bytes } => {
+            ReadResult::Version { key: 0, version, bytes } => {
                 let write = (version as usize).checked_sub(1).and_then(|i| writes.get(i));
                 write.is_some_and(|(_, written)| *written == Some(bytes))
                     && self.is_allowed(version, began)
             }
-            Seen::Version { .. } => false,
-            Seen::Nothing => {
+            ReadResult::Version { .. } => false,
+            ReadResult::Nothing => {
                 let landed = self.0.iter().any(|(_, h)| matches!(h, Happened::Landed(_)));
                 let deletes = |i: usize| writes[i].1.is_none();
                 let mut deletions = (0..writes.len()).filter(|&i| deletes(i));
@@ -70,11 +70,11 @@ impl Naive<'_> {
 }
 
 fn happened() -> impl Strategy<Value = Happened> {
-    let version = |(key, version, bytes)| Seen::Version { key, version, bytes };
+    let version = |(key, version, bytes)| ReadResult::Version { key, version, bytes };
     let seen = prop_oneof![
         4 => (Just(0u32), 0u32..8, Just(1u64)).prop_map(version),
         1 => (0u32..2, 0u32..8, 1u64..3).prop_map(version),
-        1 => Just(Seen::Nothing),
+        1 => Just(ReadResult::Nothing),
     ];
     prop_oneof![
         2 => Just(Happened::Begun(Some(1))),
@@ -132,7 +132,7 @@ proptest! {
 }
 
 /// A key whose first version, of 10 bytes, is in the origin and acknowledged.
-fn begun() -> Checker {
+fn checker_of_one_object() -> Checker {
     let mut checker = Checker::default();
     assert_eq!(checker.begin(7, Some(10), 0), 1);
     checker.landed(7, 1);
@@ -140,13 +140,13 @@ fn begun() -> Checker {
     checker
 }
 
-fn version(version: Version, bytes: u64) -> Seen {
-    Seen::Version { key: 7, version, bytes }
+fn version(version: Version, bytes: u64) -> ReadResult {
+    ReadResult::Version { key: 7, version, bytes }
 }
 
 #[test]
 fn an_older_version_after_an_acknowledgement_is_stale() {
-    let mut checker = begun();
+    let mut checker = checker_of_one_object();
     checker.begin(7, Some(20), 50);
     checker.landed(7, 2);
     checker.acknowledged(7, 2, 100).unwrap();
@@ -156,13 +156,13 @@ fn an_older_version_after_an_acknowledgement_is_stale() {
     assert!(stale.to_string().contains("2 was acknowledged before"), "{stale}");
     let kind = |seen| begun_kind(&mut checker, seen);
     assert_eq!(
-        [Seen::Nothing, version(2, 21), version(3, 20)].map(kind),
+        [ReadResult::Nothing, version(2, 21), version(3, 20)].map(kind),
         [Kind::NeverWritten, Kind::WrongBytes, Kind::NeverWritten]
     );
     assert_eq!(checker.acknowledged(7, 3, 130).unwrap_err().kind, Kind::Lost);
 }
 
-fn begun_kind(checker: &mut Checker, seen: Seen) -> Kind {
+fn begun_kind(checker: &mut Checker, seen: ReadResult) -> Kind {
     checker.read(7, 101, 120, seen).unwrap_err().kind
 }
 
@@ -171,7 +171,7 @@ fn begun_kind(checker: &mut Checker, seen: Seen) -> Kind {
 /// not found.
 #[test]
 fn a_write_given_up_that_lands_late_is_not_the_newest() {
-    let mut checker = begun();
+    let mut checker = checker_of_one_object();
     checker.begin(7, Some(20), 10);
     checker.given_up(7, 2, 50);
     checker.begin(7, Some(30), 60);
@@ -188,7 +188,7 @@ fn a_write_given_up_that_lands_late_is_not_the_newest() {
 /// and replaced, and so reported a stale read.
 #[test]
 fn a_deletion_given_up_that_lands_late_resurfaces() {
-    let mut checker = begun();
+    let mut checker = checker_of_one_object();
     checker.begin(7, None, 10);
     checker.given_up(7, 2, 20);
     checker.begin(7, None, 30);
@@ -197,16 +197,16 @@ fn a_deletion_given_up_that_lands_late_resurfaces() {
     checker.begin(7, Some(20), 50);
     checker.landed(7, 4);
     checker.acknowledged(7, 4, 60).unwrap();
-    assert_eq!(checker.read(7, 70, 80, Seen::Nothing).unwrap_err().kind, Kind::Stale);
+    assert_eq!(checker.read(7, 70, 80, ReadResult::Nothing).unwrap_err().kind, Kind::Stale);
     checker.landed(7, 2);
-    assert_eq!(checker.read(7, 90, 100, Seen::Nothing).unwrap_err().kind, Kind::Resurfaced);
+    assert_eq!(checker.read(7, 90, 100, ReadResult::Nothing).unwrap_err().kind, Kind::Resurfaced);
 }
 
 /// Two clients write at the same time: either order is allowed, but later reads must follow the
 /// origin's.
 #[test]
 fn writes_that_overlap_are_ordered_by_the_origin() {
-    let mut checker = begun();
+    let mut checker = checker_of_one_object();
     checker.begin(7, Some(20), 10);
     checker.begin(7, Some(30), 20);
     checker.landed(7, 3);

@@ -8,7 +8,7 @@ use super::super::{Fault, FaultKind, MEMBERSHIP, ORIGIN, Process};
 use super::{Layout, Level, MS, clock};
 
 /// The parameters from which faults are drawn.
-pub(super) struct Drawn {
+pub(super) struct FaultParameters {
     pub level: Level,
     pub nodes: usize,
     pub processes: usize,
@@ -18,7 +18,7 @@ pub(super) struct Drawn {
 }
 
 /// Draws all faults but jumps of clocks and changes of the ring.
-pub(super) fn all_faults(drawn: &Drawn, random: &mut SmallRng) -> Vec<Fault> {
+pub(super) fn all_faults(drawn: &FaultParameters, random: &mut SmallRng) -> Vec<Fault> {
     let mut faults = faults(drawn, random);
     let stranding = if drawn.level == Level::Light { 0.2 } else { 0.6 };
     if let Some(granted) = drawn.membership.filter(|_| random.random_bool(stranding)) {
@@ -31,7 +31,7 @@ pub(super) fn all_faults(drawn: &Drawn, random: &mut SmallRng) -> Vec<Fault> {
 /// Joins and drains, each a change of one node, and suspicions. Of some drains the node does not learn
 /// until it asks again, a part of its membership later.
 pub(super) fn changes_of(
-    drawn: &Drawn,
+    drawn: &FaultParameters,
     layout: &Layout<'_>,
     random: &mut SmallRng,
     unaware: &mut SmallRng,
@@ -72,7 +72,11 @@ pub(super) fn changes_of(
 }
 
 /// Changes of one member's weight or of several, most of them soon after another; a weight of 0 is a drain.
-pub(super) fn weights_of(drawn: &Drawn, layout: &Layout<'_>, random: &mut SmallRng) -> Vec<Fault> {
+pub(super) fn weights_of(
+    drawn: &FaultParameters,
+    layout: &Layout<'_>,
+    random: &mut SmallRng,
+) -> Vec<Fault> {
     let count = match drawn.level {
         Level::Light => random.random_range(1..5),
         Level::Heavy => random.random_range(2..14),
@@ -98,7 +102,7 @@ pub(super) fn weights_of(drawn: &Drawn, layout: &Layout<'_>, random: &mut SmallR
 }
 
 /// Nodes that are stopped in order and started again, in a third of the seeds.
-pub(super) fn stops_of(drawn: &Drawn, random: &mut SmallRng) -> Vec<Fault> {
+pub(super) fn stops_of(drawn: &FaultParameters, random: &mut SmallRng) -> Vec<Fault> {
     let most = if drawn.level == Level::Light { 2 } else { 6 };
     let count = if random.random_bool(0.33) { random.random_range(1..=most) } else { 0 };
     let stop = |random: &mut SmallRng| {
@@ -116,7 +120,7 @@ pub(super) fn stops_of(drawn: &Drawn, random: &mut SmallRng) -> Vec<Fault> {
 
 /// Nodes at whose origin's place something else is, nearly all of which are killed and started again meanwhile, some with new
 /// disks.
-pub(super) fn wrong_origins(drawn: &Drawn, random: &mut SmallRng) -> Vec<Fault> {
+pub(super) fn wrong_origins(drawn: &FaultParameters, random: &mut SmallRng) -> Vec<Fault> {
     let most = if drawn.level == Level::Light { 2 } else { 4 };
     let mut faults = Vec::new();
     for _ in 0..random.random_range(1..=most) {
@@ -139,7 +143,11 @@ pub(super) fn wrong_origins(drawn: &Drawn, random: &mut SmallRng) -> Vec<Fault> 
 
 /// Each clock jumps once, by up to 2 % of a lease: together with the drift, two clocks stay within
 /// 1/16.
-pub(super) fn clock_jumps(lease: Nanos, drawn: &Drawn, random: &mut SmallRng) -> Vec<Fault> {
+pub(super) fn clock_jumps(
+    lease: Nanos,
+    drawn: &FaultParameters,
+    random: &mut SmallRng,
+) -> Vec<Fault> {
     let most = (lease / 50) as i64;
     (0..drawn.processes as Process)
         .map(|process| {
@@ -169,7 +177,7 @@ fn stranded(random: &mut SmallRng, nodes: usize, until: Nanos, granted: Nanos) -
     faults
 }
 
-fn faults(drawn: &Drawn, random: &mut SmallRng) -> Vec<Fault> {
+fn faults(drawn: &FaultParameters, random: &mut SmallRng) -> Vec<Fault> {
     let count = match drawn.level {
         Level::Light => random.random_range(0..3),
         Level::Heavy => random.random_range(0..7),
@@ -188,7 +196,7 @@ fn faults(drawn: &Drawn, random: &mut SmallRng) -> Vec<Fault> {
         .collect()
 }
 
-fn fault(drawn: &Drawn, time: Nanos, random: &mut SmallRng) -> FaultKind {
+fn fault(drawn: &FaultParameters, time: Nanos, random: &mut SmallRng) -> FaultKind {
     let (nodes, processes) = (drawn.nodes, drawn.processes);
     let process = random.random_range(0..processes) as Process;
     let node = process % nodes as Process;

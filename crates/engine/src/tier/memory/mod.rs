@@ -70,32 +70,32 @@ macro_rules! policies {
         #[cfg(test)]
         const POLICIES: &[Eviction] = &[$(Eviction::$policy),*];
 
-        enum Held<V> {
+        enum AnyPolicy<V> {
             $($policy($policy<V>),)*
         }
 
-        impl<V> Held<V> {
-            fn new(eviction: Eviction, bytes_max: u64) -> Held<V> {
+        impl<V> AnyPolicy<V> {
+            fn new(eviction: Eviction, bytes_max: u64) -> AnyPolicy<V> {
                 match eviction {
-                    $(Eviction::$policy => Held::$policy($policy::new(bytes_max)),)*
+                    $(Eviction::$policy => AnyPolicy::$policy($policy::new(bytes_max)),)*
                 }
             }
 
             fn get(&mut self, key: &[u8]) -> Option<&mut V> {
                 match self {
-                    $(Held::$policy(policy) => policy.get(key),)*
+                    $(AnyPolicy::$policy(policy) => policy.get(key),)*
                 }
             }
 
             fn policy(&self) -> &dyn Policy<V> {
                 match self {
-                    $(Held::$policy(policy) => policy,)*
+                    $(AnyPolicy::$policy(policy) => policy,)*
                 }
             }
 
             fn policy_mut(&mut self) -> &mut dyn Policy<V> {
                 match self {
-                    $(Held::$policy(policy) => policy,)*
+                    $(AnyPolicy::$policy(policy) => policy,)*
                 }
             }
         }
@@ -113,12 +113,12 @@ policies! {
 
 /// Values by key. Some are evicted when the bytes exceed the budget. Each operation costs one or
 /// two hash look-ups.
-pub struct Memory<V>(Held<V>);
+pub struct Memory<V>(AnyPolicy<V>);
 
 impl<V> Memory<V> {
     /// An empty tier of `bytes_max` bytes; 0 holds nothing.
     pub fn new(eviction: Eviction, bytes_max: u64) -> Memory<V> {
-        Memory(Held::new(eviction, bytes_max))
+        Memory(AnyPolicy::new(eviction, bytes_max))
     }
 
     /// Bytes held, overhead included.

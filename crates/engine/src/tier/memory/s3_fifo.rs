@@ -224,7 +224,7 @@ impl<V> Policy<V> for S3Fifo<V> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::super::tests::Twin;
-    use super::super::{Eviction, Held, Memory};
+    use super::super::{AnyPolicy, Eviction, Memory};
     use super::*;
 
     /// The naive twin: lists that are searched.
@@ -282,7 +282,7 @@ pub(super) mod tests {
         }
 
         fn agrees_with(&self, memory: &Memory<u8>) -> bool {
-            matches!(&memory.0, Held::S3Fifo(policy) if policy.ghosts.len() == self.ghosts.len())
+            matches!(&memory.0, AnyPolicy::S3Fifo(policy) if policy.ghosts.len() == self.ghosts.len())
         }
     }
 
@@ -335,7 +335,7 @@ pub(super) mod tests {
         }
         let there = (0..50).filter(|i| memory.peek(&name("often", *i)).is_some()).count();
         assert_eq!(there, 50);
-        let Held::S3Fifo(policy) = &memory.0 else { panic!("another policy") };
+        let AnyPolicy::S3Fifo(policy) = &memory.0 else { panic!("another policy") };
         assert!(policy.small.len() + policy.main.len() <= 2 * policy.len() + 64);
     }
 }

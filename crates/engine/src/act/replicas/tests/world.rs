@@ -56,7 +56,7 @@ struct Gateway {
 
 /// What went wrong, and what was seen.
 #[derive(Debug, Default)]
-struct Found {
+struct Findings {
     faults: Vec<String>,
     changes: usize,
     asked: usize,
@@ -71,7 +71,7 @@ struct World<'a> {
     now: Nanos,
     nodes: Vec<Node>,
     gateways: Vec<Gateway>,
-    seen: Found,
+    seen: Findings,
 }
 
 fn homes(shard: usize) -> Vec<NodeId> {
@@ -102,7 +102,7 @@ impl World<'_> {
     }
 
     /// What the nodes tell.
-    fn told(&mut self) -> (Vec<Seen>, Vec<Room>) {
+    fn reports(&mut self) -> (Vec<ShardReport>, Vec<Room>) {
         let mut of_nodes = [0.0; NODES];
         let mut shards = Vec::new();
         for shard in 0..SHARDS {
@@ -113,7 +113,7 @@ impl World<'_> {
                 let noise = 1.0 + 0.2 * (self.random.random::<f64>() - 0.5);
                 if self.plan.liar && node == 0 { lie } else { length * noise }
             };
-            shards.push(Seen {
+            shards.push(ShardReport {
                 shard: shard as ShardId,
                 bytes: BYTES,
                 homes: homes(shard),
@@ -161,7 +161,7 @@ impl World<'_> {
                     let granted = self.ask(shard, node, by, lease);
                     let extras = &mut self.gateways[which].extras;
                     if granted {
-                        extras.asked(self.now, shard, node);
+                        extras.record_agreement(self.now, shard, node);
                     } else {
                         extras.refused(self.now, shard, node);
                     }
@@ -221,7 +221,7 @@ impl World<'_> {
             if self.now < self.gateways[gateway].down_until {
                 continue;
             }
-            let (shards, nodes) = self.told();
+            let (shards, nodes) = self.reports();
             for seen in &shards {
                 let extra = seen.holders.len().saturating_sub(2);
                 // Each gateway may add one before it sees the other's.
@@ -237,7 +237,7 @@ impl World<'_> {
         }
     }
 
-    fn run(mut self) -> Found {
+    fn run(mut self) -> Findings {
         while self.now < self.plan.length + HOUR {
             self.now += LOOK;
             self.look();
@@ -264,7 +264,7 @@ impl World<'_> {
     }
 }
 
-fn run(plan: &Plan, seed: u64) -> Found {
+fn run(plan: &Plan, seed: u64) -> Findings {
     let gateway = |number| Gateway {
         extras: Extras::new(Settings::default(), number).unwrap(),
         number,
@@ -276,7 +276,7 @@ fn run(plan: &Plan, seed: u64) -> Found {
         now: 0,
         nodes: (0..NODES).map(|_| Node::default()).collect(),
         gateways: (0..plan.gateways).map(gateway).collect(),
-        seen: Found::default(),
+        seen: Findings::default(),
     }
     .run()
 }
@@ -347,7 +347,7 @@ fn a_hot_shard_is_relieved_within_a_minute() {
                 down_until: 0,
             })
             .collect(),
-        seen: Found::default(),
+        seen: Findings::default(),
     };
     while world.now < 120 * SECOND {
         world.now += LOOK;

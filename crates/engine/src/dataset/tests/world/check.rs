@@ -64,7 +64,7 @@ impl World {
     }
 
     /// A view is shown: all that is in it can be read from now on.
-    pub(super) fn shown(&mut self, process: usize) -> Result<(), String> {
+    pub(super) fn view_shown(&mut self, process: usize) -> Result<(), String> {
         let Some(view) = self.processes[process].view.clone() else { return Ok(()) };
         let of = &view.listed.head.id;
         for (id, record) in (0..).zip(view.records()) {

@@ -12,7 +12,7 @@ impl World {
     pub(super) fn tell_soon(&mut self, process: usize, event: Event<()>) {
         let at = self.now + self.random.random_range(0..8) * MS;
         let epoch = self.processes[process].epoch;
-        self.at(at, What::Tell { process, epoch, event: Box::new(event) });
+        self.enqueue(at, What::Tell { process, epoch, event: Box::new(event) });
     }
 
     fn fate(&mut self) -> Fate {
@@ -34,7 +34,7 @@ impl World {
             | Action::ReadChunk { .. } => {
                 let after = self.now + self.random.random_range(0..8) * MS;
                 let (epoch, action) = (self.processes[process].epoch, Box::new(action));
-                self.at(after, What::Look { process, epoch, action });
+                self.enqueue(after, What::Look { process, epoch, action });
             }
             Action::PutChunk { number, first_id, changes } => {
                 let mut draft = at.view.clone().ok_or("a chunk without a view")?;
@@ -100,7 +100,7 @@ impl World {
             Action::FromView => at.draft = at.view.clone(),
             Action::Show => {
                 at.view = Some(at.draft.clone().ok_or("a view without a draft")?);
-                self.shown(process)?;
+                self.view_shown(process)?;
             }
             Action::Hide => at.view = None,
             Action::Discard { keep } => {
@@ -130,7 +130,7 @@ impl World {
             }
             Action::Wake { at } => {
                 let epoch = self.processes[process].epoch;
-                self.at(at, What::Tell { process, epoch, event: Box::new(Event::Tick) });
+                self.enqueue(at, What::Tell { process, epoch, event: Box::new(Event::Tick) });
             }
             Action::Changed { token, result } => self.changed(token, result)?,
             Action::Refreshed { token, result } => {
@@ -175,7 +175,7 @@ impl World {
         let of = self.store.write_of(&request);
         let at = self.now + self.random.random_range(0..8) * MS;
         let request = Box::new(request);
-        self.at(at, What::Effect { process, epoch, request, fate, of });
+        self.enqueue(at, What::Effect { process, epoch, request, fate, of });
     }
 
     pub(super) fn effect(
@@ -199,13 +199,13 @@ impl World {
                 self.reply(process, epoch, &request, Err(()));
                 let nobody = u64::MAX;
                 let what = What::Effect { process, epoch: nobody, request, fate: Fate::Fine, of };
-                self.at(later, what);
+                self.enqueue(later, what);
             }
             Fate::Fine | Fate::Lost | Fate::Again => {
                 let holds = self.store.apply(&request, write, of)?;
                 match fate {
                     Fate::Again if holds => {
-                        self.at(later, What::Again { process, epoch, request, write });
+                        self.enqueue(later, What::Again { process, epoch, request, write });
                     }
                     Fate::Lost => self.reply(process, epoch, &request, Err(())),
                     _ => self.reply(process, epoch, &request, Ok(holds)),
@@ -241,7 +241,7 @@ impl World {
             Request::RemoveChunk(_, Removal::Sealed) => {
                 let at = self.now + self.random.random_range(0..8) * MS;
                 let failed = reply.is_err();
-                return self.at(at, What::ChunkGone { process, epoch, failed });
+                return self.enqueue(at, What::ChunkGone { process, epoch, failed });
             }
             Request::RemoveChunk(_, Removal::Late) => Event::ChunkRemoved(reply.map(drop)),
         };
@@ -282,7 +282,7 @@ impl World {
                 if read.head.shards.iter().any(|number| copy(number) != Some(&false)) {
                     return Ok(Event::Opened(Err(())));
                 }
-                let draft = View::of(read);
+                let draft = View::from_listed(read);
                 let tail = draft.tail();
                 at.draft = Some(draft);
                 Event::Opened(Ok(tail))

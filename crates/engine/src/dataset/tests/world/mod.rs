@@ -51,7 +51,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    pub fn of(seed: u64) -> Plan {
+    pub fn from_seed(seed: u64) -> Plan {
         Plan {
             seed,
             processes: 1 + (seed % 4) as usize,
@@ -71,7 +71,7 @@ struct View {
 }
 
 impl View {
-    fn of(listed: Listed) -> View {
+    fn from_listed(listed: Listed) -> View {
         let last_chunk = listed.head.sealed_chunks;
         View { listed, log: Vec::new(), last_chunk }
     }
@@ -285,36 +285,36 @@ impl World {
             random,
         };
         for process in 0..plan.processes {
-            world.at(0, What::Start(process));
+            world.enqueue(0, What::Start(process));
             for number in 0..60 {
                 let at = world.random.random_range(0..CALM);
-                world.at(at, What::Append(process));
+                world.enqueue(at, What::Append(process));
                 if number % 2 == 0 {
                     let at = world.random.random_range(0..CALM);
-                    world.at(at, What::Read(process));
+                    world.enqueue(at, What::Read(process));
                 }
                 if number % 12 == 0 {
                     let at = world.random.random_range(0..CALM);
-                    world.at(at, What::Seal(process));
-                    world.at(number * CALM / 60, What::Refresh(process));
+                    world.enqueue(at, What::Seal(process));
+                    world.enqueue(number * CALM / 60, What::Refresh(process));
                 }
             }
         }
         if plan.replaced {
             let at = world.random.random_range(0..CALM);
-            world.at(at, What::Replaced);
+            world.enqueue(at, What::Replaced);
         }
         // When all is calm, each process is told to seal, and then reads everything.
         for process in 0..plan.processes {
             let later = process as u64 * SECOND / 2;
-            world.at(CALM + 8 * SECOND + later, What::Append(process));
-            world.at(CALM + 12 * SECOND + later, What::Seal(process));
-            world.at(CALM + 18 * SECOND + later, What::Read(process));
+            world.enqueue(CALM + 8 * SECOND + later, What::Append(process));
+            world.enqueue(CALM + 12 * SECOND + later, What::Seal(process));
+            world.enqueue(CALM + 18 * SECOND + later, What::Read(process));
         }
         world
     }
 
-    fn at(&mut self, at: Nanos, what: What) {
+    fn enqueue(&mut self, at: Nanos, what: What) {
         self.schedule.push(at, what);
     }
 
@@ -395,7 +395,7 @@ impl World {
                 if self.store.apply(&request, write, Some(write))? {
                     self.reply(process, epoch, &request, Ok(true));
                 } else {
-                    self.at(soon, What::Settle { process, epoch, request, write });
+                    self.enqueue(soon, What::Settle { process, epoch, request, write });
                 }
                 Ok(())
             }
@@ -494,6 +494,6 @@ impl World {
         self.reading.retain(|_, it| it.process != process);
         self.sealing.retain(|_, it| *it != process);
         let at = self.now + self.random.random_range(1..400) * MS;
-        self.at(at, What::Start(process));
+        self.enqueue(at, What::Start(process));
     }
 }
