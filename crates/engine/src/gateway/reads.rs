@@ -12,6 +12,16 @@ use crate::slots::Slot;
 /// Seconds that a read is expected to take before any node answered.
 const PRIOR_S: f64 = 1e-3;
 
+/// Where an attempt goes.
+#[derive(Clone, Copy)]
+pub(super) struct Destination {
+    /// The node's place among those of the key.
+    pub place: usize,
+    pub node: NodeId,
+    /// A node that the reached one is to skip when it asks others.
+    pub avoid: Option<NodeId>,
+}
+
 /// The candidate nodes of a read.
 #[derive(Default)]
 struct Choice {
@@ -73,18 +83,14 @@ impl Gateway {
 
     /// Chooses a node for a read, and the node that it should skip. With `spare`, also a node that
     /// is used only if there is no other.
-    fn pick(
-        &mut self,
-        now: Nanos,
-        slot: Slot,
-        spare: bool,
-    ) -> Option<(usize, NodeId, Option<NodeId>)> {
+    fn pick(&mut self, now: Nanos, slot: Slot, spare: bool) -> Option<Destination> {
         let choice = self.choice(now, slot);
         let last = self.requests.get(slot)?.last;
         let avoid = last.or(choice.passed);
         if choice.length == 0 {
             let (place, node) = choice.spare.filter(|_| spare)?;
-            return Some((place, node, avoid.filter(|&avoid| avoid != node)));
+            let avoid = avoid.filter(|&avoid| avoid != node);
+            return Some(Destination { place, node, avoid });
         }
         let mut chosen = 0;
         if choice.length > 1 {
@@ -93,7 +99,8 @@ impl Gateway {
             chosen = self.balancer.choose(now, self.settings.policy, PRIOR_S, loads);
         }
         let node = choice.nodes[chosen];
-        Some((choice.places[chosen], node, avoid.filter(|&avoid| avoid != node)))
+        let avoid = avoid.filter(|&avoid| avoid != node);
+        Some(Destination { place: choice.places[chosen], node, avoid })
     }
 
     /// Sends a read that has no attempt under way to its next node, to the origin, or refuses it.
@@ -118,7 +125,7 @@ impl Gateway {
             self.further.count_retry();
         }
         match picked {
-            Some((place, node, avoid)) => self.send(now, slot, (place, node), avoid, actions),
+            Some(to) => self.send(now, slot, to, actions),
             None => self.ask_origin(now, slot, actions),
         }
     }
@@ -150,10 +157,10 @@ impl Gateway {
         &mut self,
         now: Nanos,
         slot: Slot,
-        (place, at): (usize, NodeId),
-        avoid: Option<NodeId>,
+        to: Destination,
         actions: &mut Vec<Action>,
     ) {
+        let Destination { place, node: at, avoid } = to;
         let id = self.requests.name(slot);
         let Some(request) = self.requests.get_mut(slot) else { return self.invariants.broken() };
         let node = &mut self.nodes[at];
@@ -243,7 +250,7 @@ impl Gateway {
             return;
         }
         // No other node is well: the attempts under way are all that can be had.
-        let Some((place, node, avoid)) = self.pick(now, slot, false) else { return };
+        let Some(to) = self.pick(now, slot, false) else { return };
         if !self.further.may_retry(true) {
             return;
         }
@@ -253,13 +260,13 @@ impl Gateway {
         }
         actions.push(Action::Cancel { attempt: late.id });
         self.end(now, &late, Operation::Read, End::Dropped);
-        self.send(now, slot, (place, node), avoid, actions);
+        self.send(now, slot, to, actions);
     }
 
     /// Tries a second node beside a slow one, within the budget.
     fn hedge(&mut self, now: Nanos, slot: Slot, actions: &mut Vec<Action>) {
         // No other node is well: the attempts under way are all that can be had.
-        let Some((place, node, avoid)) = self.pick(now, slot, false) else { return };
+        let Some(to) = self.pick(now, slot, false) else { return };
         if !self.further.may_hedge(true) {
             return;
         }
@@ -268,6 +275,6 @@ impl Gateway {
             None => self.invariants.broken(),
         }
         self.further.count_hedge();
-        self.send(now, slot, (place, node), avoid, actions);
+        self.send(now, slot, to, actions);
     }
 }

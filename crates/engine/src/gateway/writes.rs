@@ -2,25 +2,26 @@
 
 use ground::window::Nanos;
 
+use super::reads::Destination;
 use super::requests::Phase;
 use super::{Action, Gateway, Refusal, Status};
-use crate::route::NodeId;
 use crate::slots::Slot;
 
 impl Gateway {
     /// The primary of a write's key, if it answers: a suspect node that answered its last ping
     /// does.
-    fn primary(&self, slot: Slot) -> Option<(usize, NodeId)> {
+    fn primary(&self, slot: Slot) -> Option<Destination> {
         let replicas = self.requests.get(slot)?.replicas;
         let node = self.view.primary(&replicas)?;
         let there = self.nodes.get(node)?.health.answers();
-        replicas.place(node).filter(|_| there).map(|place| (place, node))
+        let place = replicas.place(node).filter(|_| there)?;
+        Some(Destination { place, node, avoid: None })
     }
 
     /// Sends a write that came.
     pub(super) fn first_write(&mut self, now: Nanos, slot: Slot, actions: &mut Vec<Action>) {
         match self.primary(slot) {
-            Some(to) => self.send(now, slot, to, None, actions),
+            Some(to) => self.send(now, slot, to, actions),
             // Another node takes over as soon as the membership notices.
             None if self.view.epoch > 0 => self.park(now, slot, true),
             None => self.refuse(now, slot, Refusal::NoPrimary, actions),
@@ -37,10 +38,10 @@ impl Gateway {
         let first = request.sent == 0;
         match self.primary(slot) {
             // It waited for a primary, and was not sent yet.
-            Some(to) if first => self.send(now, slot, to, None, actions),
+            Some(to) if first => self.send(now, slot, to, actions),
             Some(to) if self.further.may_retry(true) => {
                 self.further.count_retry();
-                self.send(now, slot, to, None, actions);
+                self.send(now, slot, to, actions);
             }
             Some(_) => self.park(now, slot, rerouted),
             None if rerouted || self.view.epoch > 0 => self.park(now, slot, rerouted),

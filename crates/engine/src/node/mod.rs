@@ -83,6 +83,7 @@ use ground::Key;
 use hot::class::Hot;
 use hot::keys::HotKeys;
 use index::{Index, Place};
+use reads::ReadRequest;
 use stamps::Stamps;
 
 /// An object in memory.
@@ -310,8 +311,8 @@ impl<P: Payload> Node<P> {
         self.now = self.now.max(now);
         match event {
             Event::Get { request, key, asker, deadline, take } => {
-                let ask = (asker, deadline, take);
-                self.get(now, request, key, ask, actions);
+                let read = ReadRequest { request, key, asker, deadline, take };
+                self.get(now, read, actions);
             }
             Event::WriteBegin { request, key, epoch } => {
                 self.write_begin(now, request, key, epoch, actions);

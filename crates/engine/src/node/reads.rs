@@ -13,6 +13,15 @@ use crate::Payload;
 use crate::mutant::{self, Mutant};
 use ground::Key;
 
+/// [`Event::Get`](super::Event::Get).
+pub(super) struct ReadRequest {
+    pub request: RequestId,
+    pub key: Key,
+    pub asker: Asker,
+    pub deadline: Option<Nanos>,
+    pub take: Take,
+}
+
 /// How to get an object.
 enum Way {
     /// From a record that may be served.
@@ -26,14 +35,8 @@ enum Way {
 }
 
 impl<P: Payload> Node<P> {
-    pub(super) fn get(
-        &mut self,
-        now: Nanos,
-        request: RequestId,
-        key: Key,
-        (asker, deadline, take): (Asker, Option<Nanos>, Take),
-        actions: &mut Vec<Action<P>>,
-    ) {
+    pub(super) fn get(&mut self, now: Nanos, read: ReadRequest, actions: &mut Vec<Action<P>>) {
+        let ReadRequest { request, key, asker, deadline, take } = read;
         self.recorder.arrive(now);
         self.recorder.start(now);
         if self.cluster.as_ref().is_some_and(|cluster| !cluster.is_mine(&key)) {
@@ -514,7 +517,7 @@ impl<P: Payload> Node<P> {
         actions: &mut Vec<Action<P>>,
     ) {
         if let Some(record) = record {
-            self.place_again(now, (&flight.key, payload), record, flight.rescue, actions);
+            self.place_again(now, &flight.key, payload, record, flight.rescue, actions);
         }
         // What nobody reads must not evict from memory what is read.
         if !flight.waiters.is_empty() {

@@ -6,6 +6,7 @@ use ground::window::{Finished, Nanos, Outcome, SECOND};
 use super::flights::{self, Flight, FlightQueue};
 use super::hot::class::Target;
 use super::index::Place;
+use super::tiers::NewRecord;
 use super::{Action, Authority, Checked, Fetched, JobId, Node, PeerReply, Reply};
 use crate::Payload;
 use crate::mutant::{self, Mutant};
@@ -112,7 +113,7 @@ impl<P: Payload> Node<P> {
         let compared = flight.started.saturating_sub(age);
         if !flight.void || mutant::is(Mutant::StalePeerFillKept) {
             let verified = flight.verified(compared);
-            self.append(&flight.key, &payload, verified, Target::Main, None, actions);
+            self.append(NewRecord::new(&flight.key, &payload, verified), Target::Main, actions);
             // A copy that nobody reads yet must not evict from memory what is read now.
             if !flight.waiters.is_empty() || self.devices.is_empty() {
                 self.first_read(&flight.key, &payload, now);
@@ -245,7 +246,11 @@ impl<P: Payload> Node<P> {
                 if !flight.void || mutant::is(Mutant::StaleOriginFillKept) {
                     // Verified when the fetch began: a change after that may have been missed.
                     let verified = flight.verified(flight.started);
-                    self.append(&flight.key, &payload, verified, Target::Main, None, actions);
+                    self.append(
+                        NewRecord::new(&flight.key, &payload, verified),
+                        Target::Main,
+                        actions,
+                    );
                     // A copy that nobody reads yet must not evict from memory what is read now.
                     if !flight.waiters.is_empty() {
                         self.first_read(&flight.key, &payload, now);

@@ -11,6 +11,22 @@ use crate::mutant::{self, Mutant};
 use crate::tier::record_bytes;
 use ground::Key;
 
+/// A record to be written to a device.
+pub(super) struct NewRecord<'a, P> {
+    pub key: &'a Key,
+    pub payload: &'a P,
+    pub verified: Option<Verified>,
+    /// The record beside which it is written; `None`: it takes the place of all others of its key.
+    pub copy_of: Option<Place>,
+}
+
+impl<'a, P> NewRecord<'a, P> {
+    /// A record in place of all others of its key.
+    pub fn new(key: &'a Key, payload: &'a P, verified: Option<Verified>) -> NewRecord<'a, P> {
+        NewRecord { key, payload, verified, copy_of: None }
+    }
+}
+
 impl<P: Payload> Node<P> {
     /// Puts an object into the memory tier. Evicted objects go to a device, unless one has them
     /// already.
@@ -39,24 +55,23 @@ impl<P: Payload> Node<P> {
     fn evicted(&mut self, left: Vec<(Key, MemoryEntry<P>)>, actions: &mut Vec<Action<P>>) {
         for (key, kept) in left {
             if !self.index.contains_key(&key) && !self.appending_of.contains_key(&key) {
-                self.append(&key, &kept.payload, kept.verified, Target::Main, None, actions);
+                let record = NewRecord::new(&key, &kept.payload, kept.verified);
+                self.append(record, Target::Main, actions);
             }
         }
     }
 
-    /// Writes an object to the device of a class that is least full in proportion to its budget,
+    /// Writes a record to the device of a class that is least full in proportion to its budget,
     /// beside the record that it is a copy of, or in place of all others of the key. If too many
     /// bytes are being written already, or no device takes it, it is not kept: the origin has it.
     /// Returns whether it is being written.
     pub(super) fn append(
         &mut self,
-        key: &Key,
-        payload: &P,
-        verified: Option<Verified>,
+        record: NewRecord<'_, P>,
         target: Target,
-        copy_of: Option<Place>,
         actions: &mut Vec<Action<P>>,
     ) -> bool {
+        let NewRecord { key, payload, verified, copy_of } = record;
         let stored_bytes = payload.stored_bytes();
         let bytes = record_bytes(key.len(), payload.bytes(), stored_bytes);
         if payload.bytes() > self.settings.object_bytes_max
@@ -160,7 +175,9 @@ impl<P: Payload> Node<P> {
             let place = Place { device, location };
             self.index.put(&key, place, is_hot, verified, &counts);
             if let Some(payload) = then_hot {
-                self.then_hot(self.now, &key, &payload, (verified, place), actions);
+                let copy_of = Some(place);
+                let record = NewRecord { key: &key, payload: &payload, verified, copy_of };
+                self.then_hot(self.now, record, place.location.bytes(), actions);
             }
         }
     }

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use ground::window::Nanos;
 
 use super::hot::class::Target;
+use super::tiers::NewRecord;
 use super::{Action, Node, Reply, RequestId, Stages, Verified, Writers};
 use crate::Payload;
 use crate::mutant::{self, Mutant};
@@ -95,7 +96,7 @@ impl<P: Payload> Node<P> {
         let authority = self.authority(&key, now).filter(|_| until == Nanos::MAX);
         let verified = authority.map(|authority| Verified { at: now, authority });
         if let Some(payload) = payload.filter(|_| verified.is_some()) {
-            self.append(&key, &payload, verified, Target::Main, None, actions);
+            self.append(NewRecord::new(&key, &payload, verified), Target::Main, actions);
             self.keep(key.clone(), payload, verified, actions);
         }
         self.spread_write(now, request, &key, until, actions);

@@ -10,34 +10,52 @@ use super::{
     SPARE_MAX, bit,
 };
 
+/// [`Event::Request`](super::Event::Request), without its name.
+pub(super) struct Arrival {
+    pub client: u64,
+    pub operation: Operation,
+    pub recorded: Recorded,
+    pub keys: Keys,
+    pub deadline: Nanos,
+}
+
 impl Pools {
-    pub(super) fn request(
-        &mut self,
-        id: RequestId,
-        client: u64,
-        (operation, recorded): (Operation, Recorded),
-        keys: Keys,
-        deadline: Nanos,
-        actions: &mut Vec<Action>,
-    ) {
+    pub(super) fn request(&mut self, id: RequestId, arrival: Arrival, actions: &mut Vec<Action>) {
         if self.requests.contains_key(&id) {
             return self.invariants.broken();
         }
-        let now = self.now;
-        let pool = keys.as_slice().first().and_then(|key| self.pool_of(key));
+        let pool = arrival.keys.as_slice().first().and_then(|key| self.pool_of(key));
         let Some(pool) = pool else {
             actions.push(Action::Refuse { request: id, why: Refusal::NoServer });
             actions.push(Action::Forget { request: id });
             return;
         };
-        let came = self.order.arrive(client, operation, &keys);
         let state = &mut self.pools[pool];
-        state.recorder.arrive(now);
+        state.recorder.arrive(self.now);
         state.further.earn_retry();
-        if operation == Operation::Read {
+        if arrival.operation == Operation::Read {
             state.further.earn_hedge();
         }
         let (workers, waiting_max) = (state.settings.workers, state.settings.waiting_max);
+        let mut request = self.admit(pool, arrival);
+        let state = &mut self.pools[pool];
+        if workers > 0 && state.in_service >= workers {
+            if state.waiting.len() >= waiting_max as usize {
+                self.refuse(id, &mut request, Refusal::Busy, actions);
+            } else {
+                state.waiting.push_back(id);
+            }
+        } else {
+            self.begin(id, &mut request, actions);
+        }
+        self.settle(id, request, actions);
+        self.begin_waiting(pool, actions);
+    }
+
+    /// The state of a request that came, in the memory of a former one if there is any.
+    fn admit(&mut self, pool: usize, arrival: Arrival) -> Box<Request> {
+        let Arrival { client, operation, recorded, keys, deadline } = arrival;
+        let came = self.order.arrive(client, operation, &keys);
         let mut spare = self.spare.pop();
         let vectors = |spare: &mut Box<Request>| {
             (std::mem::take(&mut spare.parts), std::mem::take(&mut spare.live))
@@ -50,7 +68,7 @@ impl Pools {
             operation,
             recorded,
             keys,
-            received: now,
+            received: self.now,
             started: 0,
             deadline,
             phase: Phase::Waiting,
@@ -67,25 +85,13 @@ impl Pools {
             hits: 0,
             timer: Nanos::MAX,
         };
-        let mut request = match spare {
+        match spare {
             Some(mut place) => {
                 *place = request;
                 place
             }
             None => Box::new(request),
-        };
-        let state = &mut self.pools[pool];
-        if workers > 0 && state.in_service >= workers {
-            if state.waiting.len() >= waiting_max as usize {
-                self.refuse(id, &mut request, Refusal::Busy, actions);
-            } else {
-                state.waiting.push_back(id);
-            }
-        } else {
-            self.begin(id, &mut request, actions);
         }
-        self.settle(id, request, actions);
-        self.begin_waiting(pool, actions);
     }
 
     pub(super) fn pool_of(&self, key: &KeyHash) -> Option<usize> {

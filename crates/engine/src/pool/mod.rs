@@ -60,6 +60,7 @@ use ground::window::{Nanos, Operation as Recorded, Outcome, QueueName, Recorder,
 use crate::attempts::{Balancer, End, FurtherAttempts, Sent};
 use crate::gateway::IntegerHash;
 use crate::invariant::Invariants;
+use lifecycle::Arrival;
 use multi::Costs;
 use servers::ServerState;
 use warm::Warmth;
@@ -279,7 +280,8 @@ impl Pools {
         self.now = now;
         match event {
             Event::Request { request, client, operation, recorded, keys, bytes: _, deadline } => {
-                self.request(request, client, (operation, recorded), keys, deadline, actions);
+                let arrival = Arrival { client, operation, recorded, keys, deadline };
+                self.request(request, arrival, actions);
             }
             Event::Answered { attempt, answer, hits, bytes } => {
                 self.attempt_answered(attempt, answer, hits, bytes, actions);

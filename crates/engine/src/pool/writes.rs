@@ -211,33 +211,7 @@ impl Pools {
     ) {
         let id = attempt.request;
         match attempt.role {
-            Role::Update => {
-                request.reply = Some((name, answer));
-                let targets = match request.keys.as_slice().first().copied() {
-                    Some(key) if answer == Answer::Done => self.targets(&key),
-                    _ => Vec::new(),
-                };
-                if answer == Answer::Done {
-                    self.drop_former(id, request, actions);
-                    self.drop_moved(id, request, &targets, actions);
-                }
-                let alone = targets.iter().all(|server| *server == attempt.server);
-                if alone || mutant::is(Mutant::PoolUpdateNotCopied) {
-                    if request.live.is_empty() {
-                        self.end_write(id, request, actions);
-                    }
-                    return;
-                }
-                if !self.is_ordered(request) {
-                    // Its server ceased to be the key's meanwhile. A copy could come after a later write there.
-                    for server in targets.into_iter().filter(|server| *server != attempt.server) {
-                        self.send(id, request, 0, server, Role::Drop, Command::Delete, actions);
-                    }
-                    return;
-                }
-                let (role, command) = (Role::ReadBack, Command::ReadBack);
-                self.send(id, request, 0, attempt.server, role, command, actions);
-            }
+            Role::Update => self.update_answered(name, attempt, request, answer, actions),
             Role::ReadBack => {
                 let Some(key) = request.keys.as_slice().first().copied() else { return };
                 let command = match answer {
@@ -272,6 +246,43 @@ impl Pools {
                 }
             }
         }
+    }
+
+    /// The key's first server carried out an update, or did not: its value goes to the others.
+    fn update_answered(
+        &mut self,
+        name: AttemptId,
+        attempt: &Attempt,
+        request: &mut Request,
+        answer: Answer,
+        actions: &mut Vec<Action>,
+    ) {
+        let id = attempt.request;
+        request.reply = Some((name, answer));
+        let targets = match request.keys.as_slice().first().copied() {
+            Some(key) if answer == Answer::Done => self.targets(&key),
+            _ => Vec::new(),
+        };
+        if answer == Answer::Done {
+            self.drop_former(id, request, actions);
+            self.drop_moved(id, request, &targets, actions);
+        }
+        let alone = targets.iter().all(|server| *server == attempt.server);
+        if alone || mutant::is(Mutant::PoolUpdateNotCopied) {
+            if request.live.is_empty() {
+                self.end_write(id, request, actions);
+            }
+            return;
+        }
+        if !self.is_ordered(request) {
+            // Its server ceased to be the key's meanwhile. A copy could come after a later write there.
+            for server in targets.into_iter().filter(|server| *server != attempt.server) {
+                self.send(id, request, 0, server, Role::Drop, Command::Delete, actions);
+            }
+            return;
+        }
+        let (role, command) = (Role::ReadBack, Command::ReadBack);
+        self.send(id, request, 0, attempt.server, role, command, actions);
     }
 
     /// An attempt of a write failed, or took too long. What its server has is not known.

@@ -249,7 +249,7 @@ impl Simulation {
             Action::WriteTurn { request } => self.write_turn(at, request),
             Action::WriteDone { request, certain } => self.write_done(at, request, certain),
             Action::Read { device, location, key, job, extent, .. } if extent != Extent::Record => {
-                self.read_piece(at, device, (location, key), job, extent);
+                self.read_piece(at, device, location, &key, job, extent);
             }
             Action::CloseRead { job, .. } => drop(self.nodes[at].pieces.remove(&job)),
             Action::Read { device, location, key, job, .. } => {

@@ -39,13 +39,14 @@ impl Simulation {
         &mut self,
         at: usize,
         device: DeviceId,
-        (location, key): (Location, Key),
+        location: Location,
+        key: &Key,
         job: JobId,
         extent: Extent,
     ) {
         let fails = self.device_fails();
         let begun = match extent {
-            Extent::First { part, .. } => self.begin_pieces(at, device, (location, &key), part),
+            Extent::First { part, .. } => self.begin_pieces(at, device, location, key, part),
             _ => self.nodes[at].pieces.remove(&job).ok_or_else(unread),
         };
         let process = &mut self.nodes[at];
@@ -73,7 +74,8 @@ impl Simulation {
         &mut self,
         at: usize,
         device: DeviceId,
-        (location, key): (Location, &Key),
+        location: Location,
+        key: &Key,
         part: Option<Part>,
     ) -> Result<InPieces, Unread> {
         let disk = &self.nodes[at].disks[device];

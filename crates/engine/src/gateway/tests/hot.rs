@@ -19,7 +19,7 @@ fn name(desk: &mut Desk, version: u64, count: u8) {
 }
 
 /// The nodes that reads go to that nobody answers.
-fn waiting(desk: &mut Desk, reads: usize) -> Vec<NodeId> {
+fn nodes_of_reads(desk: &mut Desk, reads: usize) -> Vec<NodeId> {
     (0..reads).map(|_| sent(&desk.read()).1).collect()
 }
 
@@ -28,21 +28,21 @@ fn reads_of_hot_keys_spread_over_as_many_hot_nodes_as_are_named() {
     let mut desk = desk(Spread::Warm);
     let (order, ring) = (desk.order(), desk.gateway.settings.ring.clone());
     let hot: Vec<NodeId> = ring.with_hot(key_hash(KEY), 2).iter().skip(2).collect();
-    assert!(waiting(&mut desk, 3).iter().all(|&node| node == order[0]));
+    assert!(nodes_of_reads(&mut desk, 3).iter().all(|&node| node == order[0]));
     name(&mut desk, 7, 1);
-    let nodes = waiting(&mut desk, 6);
+    let nodes = nodes_of_reads(&mut desk, 6);
     assert!(nodes.contains(&hot[0]) && !nodes.contains(&hot[1]) && !nodes.contains(&order[1]));
     name(&mut desk, 8, 2);
-    assert!(waiting(&mut desk, 9).contains(&hot[1]));
+    assert!(nodes_of_reads(&mut desk, 9).contains(&hot[1]));
     assert_eq!(desk.gateway.status(desk.now).hot_keys, 1);
     // Writes go to the primary alone, and so do reads of which only another node says that they are hot.
     assert_eq!(sent(&desk.write()).1, order[0]);
     desk.tell(Event::HotKeys { node: order[0], directory: Arc::default() });
     name(&mut desk, 9, 0);
-    assert!(waiting(&mut desk, 9).iter().all(|&node| node == order[0]));
+    assert!(nodes_of_reads(&mut desk, 9).iter().all(|&node| node == order[0]));
     let directory = Arc::new(HotDirectory { version: 1, keys: vec![(key_hash(KEY), 2)] });
     desk.tell(Event::HotKeys { node: order[1], directory });
-    assert!(waiting(&mut desk, 9).iter().all(|&node| node == order[0]));
+    assert!(nodes_of_reads(&mut desk, 9).iter().all(|&node| node == order[0]));
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn a_hot_node_that_declines_or_dies_costs_an_attempt() {
     let (attempt, _) = hot(&mut desk);
     assert_eq!(sent(&desk.fail(attempt, Failed::Broken)).1, order[0]);
     assert_eq!(desk.state(node), State::Suspect);
-    assert!(waiting(&mut desk, 9).iter().all(|&node| node == order[0]));
+    assert!(nodes_of_reads(&mut desk, 9).iter().all(|&node| node == order[0]));
     // A directory with more than there can be names those that there are.
     name(&mut desk, 2, u8::MAX);
     desk.read();
@@ -77,7 +77,7 @@ fn where_only_primaries_serve_hot_nodes_do_not() {
     let mut desk = desk(Spread::Primary);
     let order = desk.order();
     name(&mut desk, 1, 2);
-    assert!(waiting(&mut desk, 9).iter().all(|&node| node == order[0]));
+    assert!(nodes_of_reads(&mut desk, 9).iter().all(|&node| node == order[0]));
 }
 
 #[test]
@@ -88,13 +88,13 @@ fn reads_go_to_further_copies_while_they_are_told() {
     let mut desk = Desk::new(settings);
     let order = desk.order();
     let further: Vec<NodeId> = (0..4).filter(|node| !order.contains(node)).collect();
-    assert!(waiting(&mut desk, 8).iter().all(|node| order.contains(node)));
+    assert!(nodes_of_reads(&mut desk, 8).iter().all(|node| order.contains(node)));
     let tell = |desk: &mut Desk, nodes: Vec<NodeId>| {
         desk.tell(Event::Extras(Arc::new(vec![(key_hash(KEY), nodes), (7, vec![0])])));
     };
     // One of the key's own, and one that is no member, change nothing.
     tell(&mut desk, vec![further[0], order[0], 99]);
-    let nodes = waiting(&mut desk, 30);
+    let nodes = nodes_of_reads(&mut desk, 30);
     assert!(nodes.contains(&further[0]) && !nodes.contains(&further[1]), "{nodes:?}");
     assert_eq!(sent(&desk.write()).1, order[0]);
     // A node that has given its copy up costs an attempt.
@@ -106,5 +106,5 @@ fn reads_go_to_further_copies_while_they_are_told() {
     };
     assert!(order.contains(&sent(&desk.answer(attempt, Status::Misdirected)).1));
     tell(&mut desk, Vec::new());
-    assert!(waiting(&mut desk, 30).iter().all(|node| order.contains(node)));
+    assert!(nodes_of_reads(&mut desk, 30).iter().all(|node| order.contains(node)));
 }

@@ -24,6 +24,7 @@ use crate::node::device::Device;
 use crate::node::flights::Flight;
 use crate::node::index::{OnDevices, Place, Record};
 use crate::node::settings::{Choice, TierSettings};
+use crate::node::tiers::NewRecord;
 use crate::node::{Action, DeviceId, Node};
 use crate::tier::{Popularity, SCALES, Saved, Worth, mean_lives};
 use ground::Key;
@@ -368,13 +369,16 @@ impl<P: Payload> Node<P> {
     pub(in crate::node) fn place_again(
         &mut self,
         now: Nanos,
-        (key, payload): (&Key, &P),
+        key: &Key,
+        payload: &P,
         read: Record,
         rescue: bool,
         actions: &mut Vec<Action<P>>,
     ) {
         let Some(on) = self.index.get(key) else { return };
-        let (verified, bytes, of) = (read.verified, on.bytes(), Some(read.place));
+        let bytes = on.bytes();
+        let copy_of = Some(read.place);
+        let record = NewRecord { key, payload, verified: read.verified, copy_of };
         let ageing = |place: Option<Place>| {
             place.is_some_and(|place| {
                 self.devices[place.device].log.is_ageing(place.location.segment())
@@ -384,7 +388,7 @@ impl<P: Payload> Node<P> {
         let (main_goes, second_goes) = (ageing(main), ageing(second));
         if self.hot.is_none() {
             if main_goes {
-                self.append(key, payload, verified, Target::Main, of, actions);
+                self.append(record, Target::Main, actions);
             }
             return;
         }
@@ -395,13 +399,13 @@ impl<P: Payload> Node<P> {
         };
         // The only copy, on a hot device that it leaves, goes back to a bulk device.
         if main_goes || main.is_none() && second_goes && benefit.is_none() {
-            self.append(key, payload, verified, Target::Main, of, actions);
+            self.append(record, Target::Main, actions);
             return;
         }
         let Some(benefit) = benefit.filter(|_| !self.appending_of.contains_key(key)) else {
             return;
         };
-        self.copy_to_hot((key, payload), (verified, of), (benefit, again), now, actions);
+        self.copy_to_hot(now, record, benefit, again, actions);
     }
 
     /// Records what a read from a device brought.

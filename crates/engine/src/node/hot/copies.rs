@@ -5,22 +5,23 @@ use ground::window::Nanos;
 
 use super::class::Target;
 use crate::Payload;
-use crate::node::cluster::Verified;
-use crate::node::index::Place;
+use crate::node::tiers::NewRecord;
 use crate::node::{Action, Node};
 use crate::tier::record_bytes;
 use ground::Key;
 
 impl<P: Payload> Node<P> {
-    /// Writes a copy of a record to a hot device, if as many bytes may be written now.
+    /// Writes a copy of a record to a hot device, if as many bytes may be written now. `again`: in place of a hot copy whose
+    /// segment goes.
     pub(in crate::node) fn copy_to_hot(
         &mut self,
-        (key, payload): (&Key, &P),
-        (verified, of): (Option<Verified>, Option<Place>),
-        (benefit, again): (f64, bool),
         now: Nanos,
+        record: NewRecord<'_, P>,
+        benefit: f64,
+        again: bool,
         actions: &mut Vec<Action<P>>,
     ) {
+        let key = record.key;
         let Some(on) = self.index.get(key) else { return };
         let (pinned, bytes) = (self.is_pinned(key), on.bytes());
         let settings = &self.settings.tiers;
@@ -28,7 +29,7 @@ impl<P: Payload> Node<P> {
         if !hot.take(settings, bytes, again, pinned, now) {
             return;
         }
-        if !self.append(key, payload, verified, Target::Hot, of, actions) {
+        if !self.append(record, Target::Hot, actions) {
             return;
         }
         let Some(hot) = &mut self.hot else { return };
@@ -60,16 +61,16 @@ impl<P: Payload> Node<P> {
     pub(in crate::node) fn then_hot(
         &mut self,
         now: Nanos,
-        key: &Key,
-        payload: &P,
-        (verified, place): (Option<Verified>, Place),
+        record: NewRecord<'_, P>,
+        bytes: u64,
         actions: &mut Vec<Action<P>>,
     ) {
-        if self.appending_of.contains_key(key) {
+        // A newer version came meanwhile; its own copy follows if it is worth one.
+        if self.appending_of.contains_key(record.key) {
             return;
         }
-        let benefit = self.worth_hot(key, place.location.bytes(), false, now);
+        let benefit = self.worth_hot(record.key, bytes, false, now);
         let Some(benefit) = benefit else { return };
-        self.copy_to_hot((key, payload), (verified, Some(place)), (benefit, false), now, actions);
+        self.copy_to_hot(now, record, benefit, false, actions);
     }
 }
