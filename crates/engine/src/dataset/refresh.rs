@@ -61,14 +61,7 @@ impl<E: Clone> Refresh<E> {
                 actions.push(Action::Hide);
                 return Some(Ok(()));
             }
-            (Step::Head, Event::Head(Ok(Some(etag)))) => match view {
-                Some(view) if view.manifest.etag == etag && !self.anew => {
-                    actions.push(Action::FromView);
-                    let number = view.tail.last_chunk + 1;
-                    (Step::Chunk(view.clone()), Action::ReadChunk { number })
-                }
-                _ => (Step::Manifest, Action::ReadManifest),
-            },
+            (Step::Head, Event::Head(Ok(Some(etag)))) => self.begin_read(&etag, view, actions),
             (Step::Manifest, Event::Manifest(Ok(Some(manifest)))) => {
                 (Step::Fetch(manifest), Action::Fetch)
             }
@@ -82,10 +75,7 @@ impl<E: Clone> Refresh<E> {
                 (Step::Chunk(state), Action::ReadChunk { number })
             }
             (Step::Open(manifest), Event::Opened(Err(error))) => {
-                let used = view.as_ref().filter(|view| view.manifest.id == manifest.id);
-                let used = used.filter(|_| !is(Mutant::DatasetDiscardsUsed));
-                let keep = used.map_or_else(|| Arc::from([]), |view| view.manifest.shards.clone());
-                actions.push(Action::Discard { keep });
+                actions.push(discard(&manifest, view));
                 return self.again(now, Some(error), settings, actions);
             }
             (Step::Chunk(state), Event::Chunk(Ok(Some(tail)))) => {
@@ -124,6 +114,23 @@ impl<E: Clone> Refresh<E> {
         None
     }
 
+    /// The manifest's etag is known: reads only the log behind the view if the manifest is still the view's.
+    fn begin_read(
+        &self,
+        etag: &Arc<str>,
+        view: &Option<State>,
+        actions: &mut Vec<Action<E>>,
+    ) -> (Step, Action<E>) {
+        match view {
+            Some(view) if view.manifest.etag == *etag && !self.anew => {
+                actions.push(Action::FromView);
+                let number = view.tail.last_chunk + 1;
+                (Step::Chunk(view.clone()), Action::ReadChunk { number })
+            }
+            _ => (Step::Manifest, Action::ReadManifest),
+        }
+    }
+
     fn again(
         &mut self,
         now: Nanos,
@@ -140,6 +147,16 @@ impl<E: Clone> Refresh<E> {
         self.step = Step::Pause(at);
         actions.push(Action::Wake { at });
         None
+    }
+}
+
+/// Discards the copies of a manifest's shards that could not be opened, since a copy may be damaged, but for those that the
+/// view uses.
+fn discard<E>(manifest: &Manifest, view: &Option<State>) -> Action<E> {
+    let used = view.as_ref().filter(|view| view.manifest.id == manifest.id);
+    let used = used.filter(|_| !is(Mutant::DatasetDiscardsUsed));
+    Action::Discard {
+        keep: used.map_or_else(|| Arc::from([]), |view| view.manifest.shards.clone()),
     }
 }
 

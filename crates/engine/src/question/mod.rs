@@ -158,7 +158,7 @@ enum Part {
 /// One question.
 ///
 /// ```
-/// use engine::question::{Action, Event, Kind, Question, Settings};
+/// use engine::question::{Action, Event, Kind, PartAnswer, Question, Settings};
 ///
 /// let kind = Kind::Page { limit: 10, partial: false };
 /// let mut question = Question::new(kind, Settings::default(), u64::MAX);

@@ -66,37 +66,11 @@ impl Simulation {
                 self.cuts.push(Cut { fault: index, process, from: to, one_way: true });
                 time
             }
-            FaultKind::ClockJump { process, by } => {
-                self.jump_clock(usize::from(process), by);
-                return;
-            }
             FaultKind::DiskFull { process, time } => {
                 if let Some(node) = self.nodes.get_mut(usize::from(process)) {
                     node.full += 1;
                 }
                 time
-            }
-            FaultKind::Rot { process, share } => {
-                if let Some(node) = self.nodes.get_mut(usize::from(process)) {
-                    node.disks.iter_mut().for_each(|d| d.rot(share, &mut self.random.faults));
-                }
-                return;
-            }
-            FaultKind::Suspect { process } => {
-                if self.settings.membership.is_some() {
-                    self.suspect(usize::from(process));
-                }
-                return;
-            }
-            FaultKind::Ring { ring } => {
-                if self.settings.membership.is_some() {
-                    self.change_ring(ring);
-                }
-                return;
-            }
-            FaultKind::Shift { by } => {
-                self.shifted = self.shifted.wrapping_add(by) % self.settings.clients.keys.max(1);
-                return;
             }
             FaultKind::WrongOrigin { process, empty, time } => {
                 if let Some(place) = self.places.get_mut(usize::from(process)) {
@@ -112,9 +86,38 @@ impl Simulation {
                 self.origin.factor *= factor;
                 time
             }
+            momentary => return self.strike(momentary),
         };
         if time < Nanos::MAX {
             self.schedule.push(self.now.saturating_add(time), Happening::Mend(index));
+        }
+    }
+
+    /// A fault that needs no mending.
+    fn strike(&mut self, fault: FaultKind) {
+        match fault {
+            FaultKind::ClockJump { process, by } => {
+                self.jump_clock(usize::from(process), by);
+            }
+            FaultKind::Rot { process, share } => {
+                if let Some(node) = self.nodes.get_mut(usize::from(process)) {
+                    node.disks.iter_mut().for_each(|d| d.rot(share, &mut self.random.faults));
+                }
+            }
+            FaultKind::Suspect { process } => {
+                if self.settings.membership.is_some() {
+                    self.suspect(usize::from(process));
+                }
+            }
+            FaultKind::Ring { ring } => {
+                if self.settings.membership.is_some() {
+                    self.change_ring(ring);
+                }
+            }
+            FaultKind::Shift { by } => {
+                self.shifted = self.shifted.wrapping_add(by) % self.settings.clients.keys.max(1);
+            }
+            lasting => unreachable!("{lasting:?} begins and is mended"),
         }
     }
 

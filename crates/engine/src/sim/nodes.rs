@@ -150,50 +150,8 @@ impl Simulation {
                 let take = self.take(at, request, asker);
                 self.tell_node(at, Event::Get { request, key, asker, deadline, take });
             }
-            Call::Write { key, write: what, life, epoch, until } => {
-                if life != self.life(at) {
-                    return self.fail_call(at, from, Failed::Broken);
-                }
-                let breakage = self.settings.breakage;
-                if until <= self.now && breakage != Some(Breakage::LateWriteBegun) {
-                    return self.answer_from(at, from, &ClientReply::FAILED, None);
-                }
-                let write = Write {
-                    what,
-                    turn: false,
-                    over: false,
-                    done: false,
-                    fenced: false,
-                    told: false,
-                };
-                let incoming = Incoming {
-                    from,
-                    key: key.clone(),
-                    write: Some(write),
-                    streams: false,
-                    opened: None,
-                };
-                let request = self.nodes[at].incoming.insert(incoming);
-                if self.faulty {
-                    let late = until.min(self.now + self.settings.origin.timeout).max(self.now + 1);
-                    let timeout = Happening::WriteTimeout { node: at, life, request };
-                    self.schedule.push(late, timeout);
-                }
-                self.tell_node(at, Event::WriteBegin { request, key, epoch });
-            }
-            Call::Ping { hot_version } => {
-                let Caller::Ping { gateway, life } = from else { return };
-                let node_length = self.nodes[at].node.contents().flights as u32;
-                let event = gateway::Event::Ponged { node: at, node_length, fits: true };
-                let what = Happening::Gateway { gateway, life, event, answer: None };
-                self.send(at as Process, self.gateway_end(gateway), what);
-                let directory = self.nodes[at].node.hot_directory();
-                if let Some(directory) = directory.filter(|it| it.version != hot_version) {
-                    let event = gateway::Event::HotKeys { node: at, directory };
-                    let what = Happening::Gateway { gateway, life, event, answer: None };
-                    self.send(at as Process, self.gateway_end(gateway), what);
-                }
-            }
+            call @ Call::Write { .. } => self.write_at_node(at, from, call),
+            Call::Ping { hot_version } => self.ping_at_node(at, from, hot_version),
             Call::Lease => {
                 let Caller::Lease { node, life, asked, epoch } = from else { return };
                 self.nodes[at].lease_asker = Some((node, life, asked));
@@ -225,6 +183,42 @@ impl Simulation {
         }
     }
 
+    fn write_at_node(&mut self, at: usize, from: Caller, call: Call) {
+        let Call::Write { key, write: what, life, epoch, until } = call else { return };
+        if life != self.life(at) {
+            return self.fail_call(at, from, Failed::Broken);
+        }
+        let breakage = self.settings.breakage;
+        if until <= self.now && breakage != Some(Breakage::LateWriteBegun) {
+            return self.answer_from(at, from, &ClientReply::FAILED, None);
+        }
+        let write =
+            Write { what, turn: false, over: false, done: false, fenced: false, told: false };
+        let incoming =
+            Incoming { from, key: key.clone(), write: Some(write), streams: false, opened: None };
+        let request = self.nodes[at].incoming.insert(incoming);
+        if self.faulty {
+            let late = until.min(self.now + self.settings.origin.timeout).max(self.now + 1);
+            let timeout = Happening::WriteTimeout { node: at, life, request };
+            self.schedule.push(late, timeout);
+        }
+        self.tell_node(at, Event::WriteBegin { request, key, epoch });
+    }
+
+    fn ping_at_node(&mut self, at: usize, from: Caller, hot_version: u64) {
+        let Caller::Ping { gateway, life } = from else { return };
+        let node_length = self.nodes[at].node.contents().flights as u32;
+        let event = gateway::Event::Ponged { node: at, node_length, fits: true };
+        let what = Happening::Gateway { gateway, life, event, answer: None };
+        self.send(at as Process, self.gateway_end(gateway), what);
+        let directory = self.nodes[at].node.hot_directory();
+        if let Some(directory) = directory.filter(|it| it.version != hot_version) {
+            let event = gateway::Event::HotKeys { node: at, directory };
+            let what = Happening::Gateway { gateway, life, event, answer: None };
+            self.send(at as Process, self.gateway_end(gateway), what);
+        }
+    }
+
     /// A node refuses the call of a process that serves another origin.
     fn refuse_origin(&mut self, at: usize, from: Caller) {
         let refused =
@@ -243,11 +237,20 @@ impl Simulation {
     }
 
     fn node_act(&mut self, at: usize, action: Action<Size>) {
-        let life = self.life(at);
         match action {
             Action::Reply { request, reply, stages } => self.replied(at, request, reply, &stages),
             Action::WriteTurn { request } => self.write_turn(at, request),
             Action::WriteDone { request, certain } => self.write_done(at, request, certain),
+            Action::HandedOver => self.handed_over(at),
+            Action::Fetch { key, job } => self.read_origin(at, key, false, job),
+            Action::Check { key, job } => self.read_origin(at, key, true, job),
+            action => self.device_act(at, action),
+        }
+    }
+
+    /// Carries out what devices do; all else is for peers.
+    fn device_act(&mut self, at: usize, action: Action<Size>) {
+        match action {
             Action::Read { device, location, key, job, extent, .. } if extent != Extent::Record => {
                 self.read_piece(at, device, location, &key, job, extent);
             }
@@ -265,11 +268,7 @@ impl Simulation {
             Action::Append { device, location, key, payload, job } => {
                 let written = !self.device_fails() && self.nodes[at].full == 0;
                 let lies = self.device_lies();
-                let after = if self.faulty {
-                    Law::exponential(0.001).draw(&mut self.random.service)
-                } else {
-                    0
-                };
+                let after = self.device_delay();
                 if written && !lies {
                     let durable = self.now + after;
                     self.nodes[at].disks[device].write(location, key, payload, durable);
@@ -278,17 +277,19 @@ impl Simulation {
             }
             Action::SealSegment { .. } => {}
             Action::DropSegment { device, segment } => self.nodes[at].disks[device].drop(segment),
-            Action::Fetch { key, job } => self.read_origin(at, key, false, job),
             Action::List { device, segment } => {
                 let keys = self.nodes[at].disks[device].keys(segment);
-                let after = if self.faulty {
-                    Law::exponential(0.001).draw(&mut self.random.service)
-                } else {
-                    0
-                };
+                let after = self.device_delay();
                 self.own(at, after, Event::Listed { device, segment, keys });
             }
-            Action::Check { key, job } => self.read_origin(at, key, true, job),
+            action => self.peer_act(at, action),
+        }
+    }
+
+    /// Carries out what is sent to other nodes.
+    fn peer_act(&mut self, at: usize, action: Action<Size>) {
+        let life = self.life(at);
+        match action {
             Action::Ask { peer, key, job } => {
                 if self.settings.breakage == Some(Breakage::VoidIgnored) {
                     self.nodes[at].fills.insert(job, key_number(&key));
@@ -332,7 +333,6 @@ impl Simulation {
                 let what = Happening::Call { node: peer, from, call: Call::Return };
                 self.call(at, peer, what, Some(failed));
             }
-            Action::HandedOver => self.handed_over(at),
             Action::Offer { peer, key } => {
                 let from = Caller::Offer;
                 let what = Happening::Call { node: peer, from, call: Call::Offer { key } };
@@ -343,7 +343,13 @@ impl Simulation {
                 let what = Happening::Call { node: peer, from: Caller::Offer, call };
                 self.call(at, peer, what, None);
             }
+            other => unreachable!("the simulation does not carry out {other:?}"),
         }
+    }
+
+    /// The time of what a device does beside reads.
+    fn device_delay(&mut self) -> Nanos {
+        if self.faulty { Law::exponential(0.001).draw(&mut self.random.service) } else { 0 }
     }
 
     /// Schedules an event of a node's own, such as a timeout.

@@ -277,7 +277,7 @@ pub fn settings(seed: u64, rings: &Rings) -> Settings {
     let alone = nodes == 1 && random.random_bool(0.75);
     let replicas = random.random_range(1..=REPLICAS_MAX.min(nodes).max(1));
     let replicas = if nodes > 1 { replicas.max(2) } else { replicas };
-    // FaultParameters apart, and for worlds with hot nodes alone.
+    // Drawn apart, and for worlds with hot nodes alone.
     let mut hot_draw = SmallRng::seed_from_u64(seed ^ 0x4077);
     let misplaced = seed >= ORIGIN_SEEDS;
     let weighted = seed >= WEIGHT_SEEDS && !misplaced;
@@ -292,7 +292,7 @@ pub fn settings(seed: u64, rings: &Rings) -> Settings {
     let ring = layout.full_ring();
     let gateways = if random.random_bool(0.7) { random.random_range(1..=2) } else { 0 };
     let membership = (!alone && random.random_bool(0.3)).then(|| random.random_range(40..300) * MS);
-    // FaultParameters apart, and for worlds with weights alone.
+    // Drawn apart, and for worlds with weights alone.
     let mut weight_draw = SmallRng::seed_from_u64(seed ^ 0x3e16);
     let membership = match weighted && membership.is_none() {
         true => Some(weight_draw.random_range(40..300) * MS),
@@ -307,7 +307,7 @@ pub fn settings(seed: u64, rings: &Rings) -> Settings {
     let until = random.random_range(600..1800) * MS;
     let mut clients = clients(level, until, random);
     let windows = window::Settings { window_ns: Nanos::MAX / 4, ..window::Settings::default() };
-    // FaultParameters apart, so that what else is drawn stays what it was.
+    // Drawn apart, so that what else is drawn stays what it was.
     let mut classes = SmallRng::seed_from_u64(seed ^ 0x407);
     let mut node = |me: NodeId, random: &mut SmallRng| {
         let cluster = ClusterSettings {
@@ -361,7 +361,7 @@ pub fn settings(seed: u64, rings: &Rings) -> Settings {
         faults.extend(clock_jumps(lease.min(membership.unwrap_or(lease)), &drawn, random));
     }
     if membership.is_some() {
-        // FaultParameters apart, as above.
+        // Drawn apart, as above.
         let mut changes = SmallRng::seed_from_u64(seed ^ 0x4146);
         let mut unaware = SmallRng::seed_from_u64(seed ^ 0x4177);
         faults.extend(changes_of(&drawn, &layout, &mut changes, &mut unaware));

@@ -55,7 +55,7 @@ fn run_in_pieces(wrong: Wrong, piece_bytes: u64) -> (u64, usize) {
     (from_origin, simulation.violations().len())
 }
 
-fn at(seconds: f64, kind: FaultKind) -> Fault {
+fn fault_at(seconds: f64, kind: FaultKind) -> Fault {
     Fault { at: (seconds * SECOND as f64) as u64, kind }
 }
 
@@ -63,7 +63,7 @@ fn at(seconds: f64, kind: FaultKind) -> Fault {
 fn kills() -> Vec<Fault> {
     let kill = |i: u32| {
         let clock = Clock::default();
-        at(
+        fault_at(
             f64::from(i) * 0.2,
             FaultKind::Kill { process: 0, down: SECOND / 50, devices_lost: false, clock },
         )
@@ -73,7 +73,7 @@ fn kills() -> Vec<Fault> {
 
 #[test]
 fn a_full_device_costs_reads_of_the_origin_and_no_answer() {
-    let full = at(1.0, FaultKind::DiskFull { process: 0, time: 3 * SECOND });
+    let full = fault_at(1.0, FaultKind::DiskFull { process: 0, time: 3 * SECOND });
     let (well, none) = run(Wrong::default());
     let (ill, wrong) = run(Wrong { at_times: vec![full], ..Wrong::default() });
     assert!(none == 0 && wrong == 0 && ill > 2 * well, "{well} and {ill} reads of the origin");
@@ -89,7 +89,7 @@ fn a_device_that_lies_about_a_write_costs_reads_of_the_origin_and_no_answer() {
 
 #[test]
 fn records_that_rot_are_not_believed() {
-    let rot = |i: u32| at(f64::from(i) * 0.3, FaultKind::Rot { process: 0, share: 0.5 });
+    let rot = |i: u32| fault_at(f64::from(i) * 0.3, FaultKind::Rot { process: 0, share: 0.5 });
     let rotten = Wrong { at_times: (1..19).map(rot).collect(), ..Wrong::default() };
     let (well, none) = run(Wrong::default());
     let (ill, wrong) = run(rotten.clone());

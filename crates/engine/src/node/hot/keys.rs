@@ -181,6 +181,21 @@ impl HotKeys {
         told
     }
 
+    /// Counts and lists that a candidate has another number of hot nodes than before.
+    fn note_change(&mut self, hash: u64, before: u8, now: Nanos) {
+        let Some(candidate) = self.candidates.get(&hash) else { return };
+        let (nodes, load) = (candidate.nodes, candidate.load());
+        let named = u64::from(nodes.saturating_sub(before));
+        self.moves.named += named;
+        self.moves.named_bytes += candidate.bytes * named;
+        self.moves.dropped += u64::from(before.saturating_sub(nodes));
+        let key = candidate.key.clone();
+        if self.moved.len() >= MOVES_LISTED {
+            self.moved.pop_front();
+        }
+        self.moved.push_back(HotNoted { at: now, key, nodes, load });
+    }
+
     pub fn roll(&mut self, now: Nanos) {
         let past = now.saturating_sub(self.minute);
         if past >= MINUTE {
@@ -316,12 +331,8 @@ impl<P: Payload> Node<P> {
         (bytes as f64 * self.settings.tiers.fill * weight(me) / all.max(f64::MIN_POSITIVE)) as u64
     }
 
-    fn name_hot_nodes(&mut self, hot: &mut HotKeys, now: Nanos, actions: &mut Vec<Action<P>>) {
-        let Some(cluster) = &self.cluster else { return };
-        hot.bytes_max = self.hot_room(hot, now);
-        let tiers = &self.settings.tiers;
-        let me = cluster.settings.me;
-        hot.candidates.retain(|hash, _| cluster.primary_of_hash(*hash) == Some(me));
+    /// Sets the bytes of candidates and what their reads cost this node's devices.
+    fn price_candidates(&self, hot: &mut HotKeys) {
         for candidate in hot.candidates.values_mut() {
             // As of the last time for an object that no device has at the moment.
             let Some(on) = self.index.get(&candidate.key) else { continue };
@@ -329,6 +340,15 @@ impl<P: Payload> Node<P> {
             let cost = on.places().map(|p| self.devices[p.device].service.of_s(candidate.bytes));
             candidate.cost_s = cost.fold(f64::INFINITY, f64::min).min(1e3);
         }
+    }
+
+    fn name_hot_nodes(&mut self, hot: &mut HotKeys, now: Nanos, actions: &mut Vec<Action<P>>) {
+        let Some(cluster) = &self.cluster else { return };
+        hot.bytes_max = self.hot_room(hot, now);
+        let tiers = &self.settings.tiers;
+        let me = cluster.settings.me;
+        hot.candidates.retain(|hash, _| cluster.primary_of_hash(*hash) == Some(me));
+        self.price_candidates(hot);
         let ranked = hot.ranked(tiers.hysteresis, now);
         let most = cluster.settings.ring.hot_count() as u8;
         let per_beat = tiers.promote_bytes_per_s as f64 * hot.every as f64 / SECOND as f64;
@@ -362,25 +382,16 @@ impl<P: Payload> Node<P> {
                 keys.push((hash, nodes));
             }
             if nodes != before {
-                let (key, load) = (candidate.key.clone(), candidate.load());
-                if nodes > before {
-                    hot.moves.named += u64::from(nodes - before);
-                    hot.moves.named_bytes += candidate.bytes * u64::from(nodes - before);
-                    let all = cluster.settings.ring.with_hot(hash, usize::from(nodes));
-                    let new = all.iter().skip(all.len() - usize::from(nodes - before));
-                    for peer in new.filter(|&peer| cluster.has_granted(peer, now)) {
-                        if offered < OFFERED_MAX {
-                            offered += 1;
-                            actions.push(Action::Offer { peer, key: key.clone() });
-                        }
+                let key = candidate.key.clone();
+                hot.note_change(hash, before, now);
+                let all = cluster.settings.ring.with_hot(hash, usize::from(nodes));
+                let new = all.iter().skip(all.len() - usize::from(nodes.saturating_sub(before)));
+                for peer in new.filter(|&peer| cluster.has_granted(peer, now)) {
+                    if offered < OFFERED_MAX {
+                        offered += 1;
+                        actions.push(Action::Offer { peer, key: key.clone() });
                     }
-                } else {
-                    hot.moves.dropped += u64::from(before - nodes);
                 }
-                if hot.moved.len() >= MOVES_LISTED {
-                    hot.moved.pop_front();
-                }
-                hot.moved.push_back(HotNoted { at: now, key, nodes, load });
             }
             if nodes == 0 && rank >= CANDIDATES_MAX / 2 {
                 hot.candidates.remove(&hash);
