@@ -207,20 +207,28 @@ impl Flights {
         Some((job, self.by_job.get(&job)?))
     }
 
-    /// Takes a flight out for a change; [`Flights::put_back`] must follow.
+    /// Takes a flight out for a change; [`Flights::put_back`] must follow. Its key stays taken meanwhile: a reader that came in
+    /// between would begin a second flight for it.
     pub fn take(&mut self, job: JobId) -> Option<Flight> {
         self.by_job.remove(&job)
     }
 
     /// Puts a flight back that [`Flights::take`] took out.
     pub fn put_back(&mut self, job: JobId, flight: Flight) {
-        self.by_job.insert(job, flight);
+        // A flight that was voided while it was out has lost its key; put back unvoided it would fill tiers with an old version.
+        if !flight.void && self.by_key.get(&flight.key) != Some(&job) {
+            self.invariants.broken();
+        }
+        if self.by_job.insert(job, flight).is_some() {
+            self.invariants.broken();
+        }
     }
 
     pub fn remove(&mut self, job: JobId) -> Option<Flight> {
         let flight = self.by_job.remove(&job)?;
-        if !flight.void {
-            self.by_key.remove(&flight.key);
+        // A void flight left its key when it was voided: that entry may be a later flight's.
+        if !flight.void && self.by_key.remove(&flight.key) != Some(job) {
+            self.invariants.broken();
         }
         Some(flight)
     }

@@ -444,6 +444,70 @@ mod tests {
         Some(Verified { at, authority: Authority::ALONE })
     }
 
+    /// Devices 2 and 3 are hot: a record takes the place of the key's other one of its class.
+    fn replace(naive: &mut Vec<Listed>, new: Listed) {
+        naive.retain(|r| r.0 != new.0 || (r.1 >= 2) != (new.1 >= 2));
+        naive.push(new);
+    }
+
+    fn restore(
+        index: &mut Index,
+        naive: &mut Vec<Listed>,
+        restored: Vec<(u8, DeviceId)>,
+    ) -> Result<(), TestCaseError> {
+        let mut segments = Vec::<(DeviceId, u64, Vec<Restored>)>::new();
+        for (number, (key, device)) in (0..).zip(restored) {
+            let bytes = 16 * (1 + number as u32 % 15);
+            let record = Restored { hash: key_hash(&[key]), offset: number as u32, bytes };
+            let segment = (device, number / 10, vec![record]);
+            match segments.iter_mut().find(|s| (s.0, s.1) == (segment.0, segment.1)) {
+                Some(of) => of.2.push(record),
+                None => segments.push(segment),
+            }
+        }
+        // In the order of the devices and segments, not of the numbers.
+        segments.sort_by_key(|segment| (segment.0, segment.1));
+        for (device, _, records) in &segments {
+            for record in records {
+                let key = (0u8..6).find(|key| key_hash(&[*key]) == record.hash).unwrap();
+                replace(naive, (key, *device, record.offset.into(), None));
+            }
+        }
+        let found: Vec<RestoredSegment<'_>> = segments
+            .iter()
+            .map(|(device, segment, records)| RestoredSegment {
+                device: *device,
+                segment: *segment,
+                records,
+            })
+            .collect();
+        let in_turn = |work: Vec<Work<'_>>| work.into_iter().for_each(|work| work());
+        prop_assert!(index.restore(&found, |device| device >= 2, None, in_turn));
+        Ok(())
+    }
+
+    fn compare(index: &mut Index, naive: &[Listed]) -> Result<(), TestCaseError> {
+        for key in 0u8..6 {
+            let mut expected: Vec<_> =
+                naive.iter().filter(|r| r.0 == key).map(|r| (r.1, r.2, r.3)).collect();
+            expected.sort_unstable();
+            let records = index.get(&[key]).into_iter();
+            let mut records: Vec<_> = records
+                .flat_map(|on| on.records().collect::<Vec<_>>())
+                .map(|r| (r.place.device, r.place.location.offset(), r.verified.map(|v| v.at)))
+                .collect();
+            records.sort_unstable();
+            prop_assert_eq!(records, expected);
+        }
+        for device in 0..4 {
+            let of = naive.iter().filter(|r| r.1 == device);
+            let (objects, bytes) = of.fold((0, 0), |(n, b), r| (n + 1, b + 16 * (1 + r.2 % 15)));
+            let live = index.live(device);
+            prop_assert_eq!((live.objects, live.bytes), (objects, bytes));
+        }
+        Ok(())
+    }
+
     proptest! {
         #[test]
         fn agrees_with_a_list_of_records(
@@ -453,35 +517,8 @@ mod tests {
             // Times are rounded to 100.
             let mut index = Index::new(HASH_BITS, Stamps::new(Some(6400), 1));
             let mut naive = Vec::<Listed>::new();
-            let replace = |naive: &mut Vec<Listed>, new: Listed| {
-                naive.retain(|r| r.0 != new.0 || (r.1 >= 2) != (new.1 >= 2));
-                naive.push(new);
-            };
             let before = restored.len() as u64;
-            let mut segments = Vec::<(DeviceId, u64, Vec<Restored>)>::new();
-            for (number, (key, device)) in (0..).zip(restored) {
-                let bytes = 16 * (1 + number as u32 % 15);
-                let record = Restored { hash: key_hash(&[key]), offset: number as u32, bytes };
-                let segment = (device, number / 10, vec![record]);
-                match segments.iter_mut().find(|s| (s.0, s.1) == (segment.0, segment.1)) {
-                    Some(of) => of.2.push(record),
-                    None => segments.push(segment),
-                }
-            }
-            // In the order of the devices and segments, not of the numbers.
-            segments.sort_by_key(|segment| (segment.0, segment.1));
-            for (device, _, records) in &segments {
-                for record in records {
-                    let key = (0u8..6).find(|key| key_hash(&[*key]) == record.hash).unwrap();
-                    replace(&mut naive, (key, *device, record.offset.into(), None));
-                }
-            }
-            let found: Vec<RestoredSegment<'_>> = segments
-                .iter()
-                .map(|(device, segment, records)| RestoredSegment { device: *device, segment: *segment, records })
-                .collect();
-            let in_turn = |work: Vec<Work<'_>>| work.into_iter().for_each(|work| work());
-            prop_assert!(index.restore(&found, |device| device >= 2, None, in_turn));
+            restore(&mut index, &mut naive, restored)?;
             for (number, (what, key, device)) in (before..).zip(steps) {
                 let counts = |verified: &Verified| verified.at + 6400 > number * 100;
                 match what {
@@ -516,28 +553,7 @@ mod tests {
                         of.into_iter().for_each(|r| r.3 = now);
                     }
                 }
-                for key in 0u8..6 {
-                    let mut expected: Vec<_> = naive
-                        .iter()
-                        .filter(|r| r.0 == key)
-                        .map(|r| (r.1, r.2, r.3))
-                        .collect();
-                    expected.sort_unstable();
-                    let records = index.get(&[key]).into_iter();
-                    let mut records: Vec<_> = records
-                        .flat_map(|on| on.records().collect::<Vec<_>>())
-                        .map(|r| (r.place.device, r.place.location.offset(), r.verified.map(|v| v.at)))
-                        .collect();
-                    records.sort_unstable();
-                    prop_assert_eq!(records, expected);
-                }
-                for device in 0..4 {
-                    let of = naive.iter().filter(|r| r.1 == device);
-                    let (objects, bytes) =
-                        of.fold((0, 0), |(n, b), r| (n + 1, b + 16 * (1 + r.2 % 15)));
-                    let live = index.live(device);
-                    prop_assert_eq!((live.objects, live.bytes), (objects, bytes));
-                }
+                compare(&mut index, &naive)?;
             }
             // Codes and slots are given back.
             for key in 0u8..6 {

@@ -30,6 +30,7 @@ mod flights;
 mod handover;
 mod hot;
 mod index;
+mod leases;
 mod pieces;
 mod reads;
 mod remote;

@@ -58,6 +58,7 @@ impl<P: Payload> Node<P> {
         let received = now;
         let waiter =
             Waiter { request, received, length_met: 0, deadline, peer, take, opened: false };
+        // Before the way is chosen: a reader that joins a flight counts for the hot class as well.
         self.count_read(&key, now);
         let way = self.way(&key, authority, peer, now);
         if peer && !matches!(way, Way::Read(_)) {
@@ -70,6 +71,7 @@ impl<P: Payload> Node<P> {
         let mut flight = Flight::new(key, now, vec![waiter], authority, avoid);
         match way {
             Way::Read(place) => {
+                // A part fills no tier and nobody joins it, so its flight is void from the start.
                 if !peer && let Some(part) = self.part_of(&flight.key, place, take, now) {
                     (flight.part, flight.void) = (Some(part), true);
                 }

@@ -77,6 +77,7 @@ impl<P: Payload> Node<P> {
             if !flight.is_abandoned(now) {
                 return Some((started.job, flight.at));
             }
+            // Nobody waits any more: the server is free again at once, for a reader who does.
             let finished = flight.finished(started.start, Outcome::Error, 0);
             queue(self).finish(now, &finished);
             self.give_up(now, started.job, actions);
@@ -110,6 +111,8 @@ impl<P: Payload> Node<P> {
             return self.go_to_peers(now, flight, actions);
         };
         flight.served = Some((now, self.peers.length()));
+        // The peer compared it `age` before it replied, which was after the request began: dated from the beginning it looks
+        // older than it is, never newer.
         let compared = flight.started.saturating_sub(age);
         if !flight.void || mutant::is(Mutant::StalePeerFillKept) {
             let verified = flight.verified(compared);

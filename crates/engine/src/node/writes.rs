@@ -35,6 +35,8 @@ impl<P: Payload> Node<P> {
                 let reply = Reply::Busy { queue: "writes".into() };
                 self.refuse_write(now, request, reply, actions);
             }
+            // A second turn under the same name would end with the first, whoever holds it by then.
+            Some(writers) if writers.current == request => self.invariants.broken(),
             Some(writers) => {
                 if mutant::is(Mutant::TurnShared) {
                     actions.push(Action::WriteTurn { request });
@@ -83,8 +85,11 @@ impl<P: Payload> Node<P> {
             self.writes_waiting -= (before - writers.waiting.len()) as u32;
             return;
         }
+        // Before the turn passes on, which resets it for the next writer.
         let until = writers.until;
         self.next_turn(now, &key, actions);
+        // Copies first, flights second, the new object last: what is kept here must be newer than all that was there, and a
+        // flight that is not voided would put the older version back over it.
         if !mutant::is(Mutant::OwnCopyKept) {
             self.forget(&key);
         }
@@ -99,6 +104,7 @@ impl<P: Payload> Node<P> {
             self.append(NewRecord::new(&key, &payload, verified), Target::Main, actions);
             self.keep(key.clone(), payload, verified, actions);
         }
+        // Last: it acknowledges the write at once if no other node is to be told.
         self.spread_write(now, request, &key, until, actions);
     }
 
@@ -109,6 +115,7 @@ impl<P: Payload> Node<P> {
         if mutant::is(Mutant::WriterLost) && writers.waiting.pop_front().is_some() {
             self.writes_waiting -= 1;
         }
+        // Refused here and not when the view changed: a view looks at the keys' terms, not at all who wait.
         while let Some((request, epoch)) = self.next_writer(key) {
             self.writes_waiting -= 1;
             if !self.orders(now, key, epoch) {

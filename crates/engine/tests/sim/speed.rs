@@ -2,7 +2,10 @@
 
 use std::time::Instant;
 
+use engine::Size;
+use engine::node::{Action, Event, Node, Restored, RestoredSegment, Settings};
 use engine::sim::{Law, Popularity, Simulation};
+use ground::Key;
 use ground::window::SECOND;
 
 use crate::plain::Plain;
@@ -48,16 +51,14 @@ fn speed() {
     measure("1 node, all misses", &miss);
 }
 
+/// Objects in the index that is measured.
+const OBJECTS: u64 = 10_000_000;
+
 /// What the index of a node costs: prints figures; run by hand in release mode.
 #[allow(clippy::disallowed_methods, reason = "the index itself is measured")]
 #[test]
 #[ignore = "prints figures: cargo test --release -p engine --test sim index -- --ignored --nocapture"]
 fn index() {
-    use engine::Size;
-    use engine::node::{Action, Event, Node, Restored, RestoredSegment};
-    use ground::Key;
-
-    const OBJECTS: u64 = 10_000_000;
     const SEGMENT: u64 = 4_000;
     let resident = || -> u64 {
         let text = std::fs::read_to_string("/proc/self/statm").unwrap();
@@ -107,8 +108,13 @@ fn index() {
          them in one thread, of which {all:.2} s are pieces of work of at most {longest:.2} s",
         node.contents().index_bytes as f64 / OBJECTS as f64
     );
-    // One at a time, while serving.
-    let mut node: Node<Size> = Node::new(plain.settings().nodes[0].clone(), 0);
+    written_one_by_one(plain.settings().nodes[0].clone());
+}
+
+/// The same, entered one at a time while the node serves.
+#[allow(clippy::disallowed_methods, reason = "the index itself is measured")]
+fn written_one_by_one(settings: Settings) {
+    let mut node: Node<Size> = Node::new(settings, 0);
     let (mut actions, mut longest, begun) = (Vec::new(), 0.0f64, Instant::now());
     let mut before = 0.0;
     for number in 0..OBJECTS {

@@ -56,6 +56,23 @@ struct Fluid {
 }
 
 impl Fluid {
+    /// What the driver does with a change of layers.
+    fn apply(&mut self, change: Change, now: Nanos) {
+        match change {
+            Change::Grow { .. } => {
+                self.layers += 1;
+                self.filling = Some(now + FILL);
+            }
+            Change::Fold { .. } => {
+                self.layers -= 1;
+                let bytes = UNIT << self.layers;
+                if self.filling.take().is_none() {
+                    self.read.push((now + READ, bytes));
+                }
+            }
+        }
+    }
+
     fn bytes(&self) -> u64 {
         held_bytes(self.layers) + self.read.iter().map(|(_, bytes)| bytes).sum::<u64>()
     }
@@ -159,20 +176,7 @@ fn run(length: Nanos, late: u64, load: impl Fn(Nanos) -> Load) -> RunRecord {
             manager.set_budget(layers_max);
         }
         for change in manager.observe(now, &observed) {
-            let shard = &mut shards[change.shard() as usize];
-            match change {
-                Change::Grow { .. } => {
-                    shard.layers += 1;
-                    shard.filling = Some(now + FILL);
-                }
-                Change::Fold { .. } => {
-                    shard.layers -= 1;
-                    let bytes = UNIT << shard.layers;
-                    if shard.filling.take().is_none() {
-                        shard.read.push((now + READ, bytes));
-                    }
-                }
-            }
+            shards[change.shard() as usize].apply(change, now);
         }
         if second % 60 == 0 {
             seen.limits.push((divider.objects_bytes(), divider.layers_bytes()));

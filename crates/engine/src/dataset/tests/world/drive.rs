@@ -24,8 +24,6 @@ impl World {
     }
 
     pub(super) fn carry_out(&mut self, process: usize, action: Action<()>) -> Result<(), String> {
-        let at = &mut self.processes[process];
-        let id = |view: &Option<View>| view.as_ref().map(|view| view.listed.head.id.clone());
         match action {
             Action::Head
             | Action::ReadManifest
@@ -36,6 +34,98 @@ impl World {
                 let (epoch, action) = (self.processes[process].epoch, Box::new(action));
                 self.enqueue(after, What::Look { process, epoch, action });
             }
+            Action::Large => {
+                // The first of the processes seals.
+                if process == 0 {
+                    self.tell_soon(process, Event::SealLarge);
+                }
+            }
+            Action::Wake { at } => {
+                let epoch = self.processes[process].epoch;
+                self.enqueue(at, What::Tell { process, epoch, event: Box::new(Event::Tick) });
+            }
+            Action::Changed { token, result } => self.changed(token, result)?,
+            Action::Refreshed { token, result } => {
+                if let Some(reading) = self.reading.remove(&token)
+                    && result.is_ok()
+                {
+                    self.read(&reading)?;
+                }
+            }
+            Action::Sealed { tokens, result } => {
+                match result {
+                    Ok(true) => self.counts.sealed += 1,
+                    Err(Why::Lost) => self.counts.lost += 1,
+                    _ => {}
+                }
+                self.sealing.retain(|token, _| !tokens.contains(token));
+            }
+            Action::FromView
+            | Action::Show
+            | Action::Hide
+            | Action::Discard { .. }
+            | Action::Keep { .. }
+            | Action::Build
+            | Action::Compare { .. } => self.change_copies(process, action)?,
+            action => self.change_store(process, action)?,
+        }
+        Ok(())
+    }
+
+    /// What changes the process's own view and copies, or looks at them.
+    fn change_copies(&mut self, process: usize, action: Action<()>) -> Result<(), String> {
+        let at = &mut self.processes[process];
+        match action {
+            Action::Build => {
+                let view = at.view.clone().ok_or("a seal without a view")?;
+                let records: Arc<[Record]> = view.log.clone().into();
+                let any = !records.is_empty();
+                at.sealing = Some((view, records));
+                self.tell_soon(process, Event::Built(Ok(any)));
+            }
+            Action::Compare { first_id, changes } => {
+                let of = changes.iter().filter_map(|token| self.appending.get(token));
+                let ours: Vec<Record> = of.flat_map(|it| it.records.iter().copied()).collect();
+                let view = at.view.as_ref().ok_or("nothing to compare with")?;
+                let there = view.records().skip(first_id as usize).take(ours.len());
+                let may_hold = there.eq(ours);
+                self.tell_soon(process, Event::Compared { may_hold });
+            }
+            Action::FromView => at.draft = at.view.clone(),
+            Action::Show => {
+                at.view = Some(at.draft.clone().ok_or("a view without a draft")?);
+                self.view_shown(process)?;
+            }
+            Action::Hide => at.view = None,
+            Action::Discard { keep } => {
+                let read = at.read.as_ref().ok_or("nothing was read")?;
+                let of = read.head.id.clone();
+                let shards = read.head.shards.iter().filter(|number| !keep.contains(number));
+                for number in shards {
+                    let in_use = at.view.as_ref().is_some_and(|view| {
+                        view.listed.head.id == of && view.listed.head.shards.contains(number)
+                    });
+                    if in_use {
+                        return Err(format!("the copy of shard {number} is removed, and in use"));
+                    }
+                    at.copies.remove(&(of.clone(), *number));
+                }
+            }
+            Action::Keep { number } => {
+                if let Some((view, _)) = &at.sealing {
+                    at.copies.insert((view.listed.head.id.clone(), number), false);
+                }
+            }
+            other => unreachable!("{other:?} concerns the store"),
+        }
+        Ok(())
+    }
+
+    /// What changes the store.
+    fn change_store(&mut self, process: usize, action: Action<()>) -> Result<(), String> {
+        let at = &mut self.processes[process];
+        let id = |view: &Option<View>| view.as_ref().map(|view| view.listed.head.id.clone());
+        match action {
             Action::PutChunk { number, first_id, changes } => {
                 let mut draft = at.view.clone().ok_or("a chunk without a view")?;
                 let of = changes.iter().filter_map(|token| self.appending.get(token));
@@ -82,72 +172,7 @@ impl World {
                 };
                 self.write(process, request);
             }
-            Action::Build => {
-                let view = at.view.clone().ok_or("a seal without a view")?;
-                let records: Arc<[Record]> = view.log.clone().into();
-                let any = !records.is_empty();
-                at.sealing = Some((view, records));
-                self.tell_soon(process, Event::Built(Ok(any)));
-            }
-            Action::Compare { first_id, changes } => {
-                let of = changes.iter().filter_map(|token| self.appending.get(token));
-                let ours: Vec<Record> = of.flat_map(|it| it.records.iter().copied()).collect();
-                let view = at.view.as_ref().ok_or("nothing to compare with")?;
-                let there = view.records().skip(first_id as usize).take(ours.len());
-                let may_hold = there.eq(ours);
-                self.tell_soon(process, Event::Compared { may_hold });
-            }
-            Action::FromView => at.draft = at.view.clone(),
-            Action::Show => {
-                at.view = Some(at.draft.clone().ok_or("a view without a draft")?);
-                self.view_shown(process)?;
-            }
-            Action::Hide => at.view = None,
-            Action::Discard { keep } => {
-                let read = at.read.as_ref().ok_or("nothing was read")?;
-                let of = read.head.id.clone();
-                let shards = read.head.shards.iter().filter(|number| !keep.contains(number));
-                for number in shards {
-                    let in_use = at.view.as_ref().is_some_and(|view| {
-                        view.listed.head.id == of && view.listed.head.shards.contains(number)
-                    });
-                    if in_use {
-                        return Err(format!("the copy of shard {number} is removed, and in use"));
-                    }
-                    at.copies.remove(&(of.clone(), *number));
-                }
-            }
-            Action::Keep { number } => {
-                if let Some((view, _)) = &at.sealing {
-                    at.copies.insert((view.listed.head.id.clone(), number), false);
-                }
-            }
-            Action::Large => {
-                // The first of the processes seals.
-                if process == 0 {
-                    self.tell_soon(process, Event::SealLarge);
-                }
-            }
-            Action::Wake { at } => {
-                let epoch = self.processes[process].epoch;
-                self.enqueue(at, What::Tell { process, epoch, event: Box::new(Event::Tick) });
-            }
-            Action::Changed { token, result } => self.changed(token, result)?,
-            Action::Refreshed { token, result } => {
-                if let Some(reading) = self.reading.remove(&token)
-                    && result.is_ok()
-                {
-                    self.read(&reading)?;
-                }
-            }
-            Action::Sealed { tokens, result } => {
-                match result {
-                    Ok(true) => self.counts.sealed += 1,
-                    Err(Why::Lost) => self.counts.lost += 1,
-                    _ => {}
-                }
-                self.sealing.retain(|token, _| !tokens.contains(token));
-            }
+            other => unreachable!("{other:?} concerns the process"),
         }
         Ok(())
     }

@@ -415,17 +415,22 @@ impl World {
                 self.tell(process, *event)
             }
             What::ChunkGone { process, epoch, failed } if self.is_there(process, epoch) => {
-                let (left, removed) = &mut self.removals[process];
-                *left -= 1;
-                if failed {
-                    *removed = Err(());
-                }
-                match (*left, *removed) {
-                    (0, removed) => self.tell(process, Event::ChunksRemoved(removed)),
-                    _ => Ok(()),
-                }
+                self.chunk_gone(process, failed)
             }
             What::Tell { .. } | What::ChunkGone { .. } => Ok(()),
+        }
+    }
+
+    /// One of the chunks that a process removes together is gone, or could not be removed.
+    fn chunk_gone(&mut self, process: usize, failed: bool) -> Result<(), String> {
+        let (left, removed) = &mut self.removals[process];
+        *left -= 1;
+        if failed {
+            *removed = Err(());
+        }
+        match (*left, *removed) {
+            (0, removed) => self.tell(process, Event::ChunksRemoved(removed)),
+            _ => Ok(()),
         }
     }
 
