@@ -28,7 +28,8 @@ use tracing::info;
 use super::cluster::Peers;
 use super::events::EventLog;
 use super::handover::Handover;
-use device::disk::{DeviceFolder, Disks, FoundOn, FoundSegment, Opened, EventSink, side_by_side};
+use super::origin_reads::LargeObjects;
+use device::disk::{DeviceFolder, Disks, EventSink, FoundOn, FoundSegment, Opened, side_by_side};
 use device::object::Object;
 use live::Controls;
 use origin::{Chunks, Error, Found, Metadata, Origin};
@@ -71,6 +72,8 @@ pub struct Drive {
     runtimes: OnceLock<Vec<Handle>>,
     next_runtime: AtomicUsize,
     peers: Option<Arc<Peers>>,
+    /// What its fetches told lately of objects that are too large for it.
+    pub large: LargeObjects,
     /// How far this node is that hands over.
     pub handover: Handover,
 }
@@ -97,6 +100,7 @@ impl Drive {
             runtimes: OnceLock::new(),
             next_runtime: AtomicUsize::new(0),
             peers,
+            large: LargeObjects::default(),
             handover: Handover::default(),
         }
     }
@@ -439,6 +443,7 @@ impl Drive {
                 return Ok(Fetched::NotFound);
             };
             if metadata.size > self.object_bytes_max {
+                self.large.note(key, metadata);
                 return Ok(Fetched::TooLarge);
             }
             let bytes = collect(body.as_mut()).await?;

@@ -62,7 +62,8 @@ impl Shared {
             if read.is_head && self.drive.is_durable() {
                 let (origin, timeout) = (self.drive.origin(), self.drive.timeout());
                 record.outcome = Outcome::Origin;
-                return noted(origin_reads::read(origin, timeout, read).await, read, record);
+                let found = origin_reads::read(origin, timeout, read, None).await;
+                return noted(found, read, record);
             }
             store::Store::revalidate(self, &read.key);
         }
@@ -105,7 +106,8 @@ impl Shared {
             Reply::Stream => {
                 record.outcome = Outcome::Origin;
                 let (origin, timeout) = (self.drive.origin(), self.drive.timeout());
-                let found = origin_reads::read(origin, timeout, read).await;
+                let known = self.drive.large.get(&read.key);
+                let found = origin_reads::read(origin, timeout, read, known).await;
                 if matches!(found, Err(Error::NotFound | Error::PreconditionFailed(None))) {
                     record.outcome = Outcome::Miss;
                 }

@@ -1,11 +1,13 @@
 //! Reads of objects that no tier holds, straight from the origin: too large for the tiers of a node, or at a gateway whose
 //! nodes cannot be reached.
 
+use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use ground::Key;
 use origin::{Metadata, Origin};
 
 use super::drive::within;
@@ -15,6 +17,32 @@ use wire::range::Asked;
 
 /// Looks that are taken at an object that is written meanwhile.
 const ATTEMPTS: usize = 3;
+
+/// Objects of [`LargeObjects`]: a reader asks at once, so a few are enough; one that is gone costs a request.
+const LARGE_MAX: usize = 64;
+
+/// What fetches told lately of objects that are too large for the tiers. The reader that is then told to read from the origin itself need
+/// not ask again what it has there.
+#[derive(Default)]
+pub struct LargeObjects(Mutex<VecDeque<(Key, Metadata)>>);
+
+impl LargeObjects {
+    /// Notes what a fetch has told.
+    pub fn note(&self, key: &Key, metadata: Metadata) {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        last.retain(|(other, _)| other != key);
+        if last.len() >= LARGE_MAX {
+            last.pop_front();
+        }
+        last.push_back((key.clone(), metadata));
+    }
+
+    /// What the last fetch of a key has told.
+    pub fn get(&self, key: &Key) -> Option<Metadata> {
+        let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        last.iter().rev().find(|(other, _)| other == key).map(|(_, metadata)| metadata.clone())
+    }
+}
 
 /// What a read wants of an object, now that its metadata is here. Conditions come before the range.
 ///
@@ -46,7 +74,7 @@ pub fn not_found(read: &ReadRequest) -> Error {
 /// Reads an object, or its metadata alone (of a HEAD), by one or two requests.
 ///
 /// The origin is asked for a range at once if the range can be named without the size. Otherwise, and where conditions may
-/// end the read, the metadata comes first: a GET that is dropped costs a connection to the store, and bytes on their way.
+/// end the read, the metadata comes first, unless it is `known` from this moment: a GET that is dropped costs a connection to the store, and bytes on their way.
 ///
 /// # Errors
 ///
@@ -55,6 +83,7 @@ pub async fn read(
     origin: &Arc<dyn Origin>,
     timeout: Duration,
     read: &ReadRequest,
+    mut known: Option<Metadata>,
 ) -> Result<Found, Error> {
     let looks = read.is_head
         || !read.conditions.is_empty()
@@ -63,8 +92,13 @@ pub async fn read(
         let mut wanted = read.range.and_then(|range| range.bounds());
         let mut seen: Option<Metadata> = None;
         if looks {
-            let metadata = within(timeout, "a read", origin.head(&read.key)).await?;
-            let metadata = metadata.ok_or_else(|| not_found(read))?;
+            let metadata = match known.take() {
+                Some(metadata) => metadata,
+                None => {
+                    let metadata = within(timeout, "a read", origin.head(&read.key)).await?;
+                    metadata.ok_or_else(|| not_found(read))?
+                }
+            };
             let version = Version::from(metadata.clone());
             wanted = select(read, &version)?;
             if read.is_head {

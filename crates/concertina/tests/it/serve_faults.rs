@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ground::Key;
@@ -30,6 +30,8 @@ pub struct Faults {
     /// Requests so far, by kind.
     pub gets: AtomicU64,
     requests: AtomicU64,
+    /// The ranges that were asked for.
+    ranges: Mutex<Vec<Option<Range<u64>>>>,
 }
 
 /// The folder origin with faults.
@@ -94,6 +96,7 @@ impl Origin for Faulty {
     ) -> BoxFuture<'_, Result<Option<Found>, Error>> {
         let key = key.clone();
         self.faults.gets.fetch_add(1, Ordering::Relaxed);
+        self.faults.ranges.lock().unwrap().push(range.clone());
         Box::pin(async move {
             self.faults.before().await?;
             self.inner.get(&key, range).await
@@ -244,5 +247,54 @@ fn damage_on_a_device_is_found_and_the_origin_answers() {
     let got = client.get("/objects/a");
     assert_eq!(got.header("concertina-outcome"), Some("origin"));
     assert!(got.body == body);
+    server.stop();
+}
+
+/// What is too large for the tiers is looked at by the node's fetch, and then read as far as the client wants it.
+#[test]
+fn a_part_that_no_tier_holds_is_asked_of_the_origin_as_a_part() {
+    let folder = tempfile::tempdir().unwrap();
+    let (faults, origin) = faulty(folder.path());
+    let server = start_on(folder.path(), &["node.object_bytes_max=1000"], Some(origin));
+    let mut client = Client::connect(server.address());
+    let body = bytes(1, 100_000);
+    let put = client.put("/objects/large", &body);
+    assert_eq!(put.status, 200);
+    let etag = put.header("etag").unwrap().to_owned();
+    let tail = 99_990..100_000;
+    let open = i64::MAX as u64;
+    for (method, header, value, status, part, ranges) in [
+        ("GET", "x", "", 200, 0..100_000, vec![None, None]),
+        ("GET", "range", "bytes=10-19", 206, 10..20, vec![None, Some(10..20)]),
+        ("GET", "range", "bytes=99990-", 206, tail.clone(), vec![None, Some(99_990..open)]),
+        (
+            "GET",
+            "range",
+            "bytes=99990-200000",
+            206,
+            tail.clone(),
+            vec![None, Some(99_990..200_001)],
+        ),
+        ("GET", "range", "bytes=-10", 206, tail, vec![None, Some(99_990..100_000)]),
+        ("GET", "range", "bytes=100000-", 416, 0..0, vec![None, Some(100_000..open)]),
+        ("GET", "range", "bytes=-0", 416, 0..0, vec![None]),
+        ("GET", "if-none-match", &etag, 304, 0..0, vec![None]),
+        ("GET", "if-match", "\"other\"", 412, 0..0, vec![None]),
+        ("GET", "if-match", &etag, 200, 0..100_000, vec![None, None]),
+        ("HEAD", "range", "bytes=10-19", 206, 0..0, vec![None]),
+    ] {
+        let before = faults.requests.load(Ordering::Relaxed);
+        faults.ranges.lock().unwrap().clear();
+        let reply = client.send(method, "/objects/large", &[(header, value)], None).unwrap();
+        assert_eq!(reply.status, status, "{value}");
+        assert!(reply.body == body[part.clone()], "{value}");
+        if status == 206 && method == "GET" {
+            let expected = format!("bytes {}-{}/100000", part.start, part.end - 1);
+            assert_eq!(reply.header("content-range"), Some(&*expected));
+        }
+        assert_eq!(*faults.ranges.lock().unwrap(), ranges, "{value}");
+        let requests = faults.requests.load(Ordering::Relaxed) - before;
+        assert_eq!(requests, ranges.len() as u64, "{value}");
+    }
     server.stop();
 }

@@ -220,7 +220,7 @@ impl Access {
             let nodes = &self.router.backend;
             record.node = Some(HeaderValue::from_static("origin"));
             record.outcome = Outcome::Origin;
-            let found = origin_reads::read(&nodes.origin, nodes.origin_timeout, read).await;
+            let found = origin_reads::read(&nodes.origin, nodes.origin_timeout, read, None).await;
             return noted(found, read, record);
         }
         let wanted = NodeRequest::read(read);

@@ -29,24 +29,25 @@ pub async fn read(
     let Some(read) = &request.read else {
         return Err(broken("the origin: it stores shards but cannot search them".to_owned()));
     };
-    let (status, version, length, found) = match origin_reads::read(origin, timeout, read).await {
-        Ok(found) => {
-            let whole = found.range.is_none();
-            let status = if whole { StatusCode::OK } else { StatusCode::PARTIAL_CONTENT };
-            (status, found.version.clone(), Some(found.length()), Some(found))
-        }
-        Err(Error::NotModified(version)) => (StatusCode::NOT_MODIFIED, version, None, None),
-        Err(Error::PreconditionFailed(Some(version))) => {
-            (StatusCode::PRECONDITION_FAILED, version, Some(0), None)
-        }
-        Err(Error::Unsatisfiable(version)) => {
-            (StatusCode::RANGE_NOT_SATISFIABLE, version, Some(0), None)
-        }
-        Err(error @ (Error::NotFound | Error::PreconditionFailed(None))) => {
-            return Ok(missing(error));
-        }
-        Err(error) => return Err(broken(format!("the origin: {}", error.text()))),
-    };
+    let (status, version, length, found) =
+        match origin_reads::read(origin, timeout, read, None).await {
+            Ok(found) => {
+                let whole = found.range.is_none();
+                let status = if whole { StatusCode::OK } else { StatusCode::PARTIAL_CONTENT };
+                (status, found.version.clone(), Some(found.length()), Some(found))
+            }
+            Err(Error::NotModified(version)) => (StatusCode::NOT_MODIFIED, version, None, None),
+            Err(Error::PreconditionFailed(Some(version))) => {
+                (StatusCode::PRECONDITION_FAILED, version, Some(0), None)
+            }
+            Err(Error::Unsatisfiable(version)) => {
+                (StatusCode::RANGE_NOT_SATISFIABLE, version, Some(0), None)
+            }
+            Err(error @ (Error::NotFound | Error::PreconditionFailed(None))) => {
+                return Ok(missing(error));
+            }
+            Err(error) => return Err(broken(format!("the origin: {}", error.text()))),
+        };
     let mut headers: HeaderMap = headers_of(&version).into_iter().collect();
     headers.insert(headers::OUTCOME.clone(), HeaderValue::from_static(Outcome::Origin.as_str()));
     let range = match (&found, status) {
