@@ -1,22 +1,36 @@
 //! Requests as they were signed, and changed.
 
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
 use super::super::keys::Files;
 use super::*;
+
+/// The paths of requests whose signature was verified.
+static VERIFIED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+pub(super) fn count(path: &str) {
+    VERIFIED.lock().unwrap().push(path.to_owned());
+}
 
 const SECRET: &str = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY";
 
 fn keys() -> Arc<Keys> {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("keys");
+    Keys::open(Files { keys: file_of_keys(folder.path()), master: None }).unwrap()
+}
+
+fn file_of_keys(folder: &Path) -> PathBuf {
+    let path = folder.join("keys");
     let text = format!(
         "[[key]]\nid = \"AKIAIOSFODNN7EXAMPLE\"\nsecret = \"{SECRET}\"\nscopes = [\"examplebucket:write\"]\n"
     );
     std::fs::write(&path, text).unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
-    Keys::open(Files { keys: path, master: None }).unwrap()
+    path
 }
 
 /// The example of AWS's documentation of signature version 4 for S3, GET of an object with a range
@@ -44,8 +58,8 @@ fn sign(mut request: Request<()>, names: &str) -> Request<()> {
     canonical += &format!("\n{names}\n{payload}");
     let mut hash = Vec::new();
     push_hex(digest::digest(&digest::SHA256, canonical.as_bytes()).as_ref(), &mut hash);
-    let scope = "20130524/us-east-1/s3/aws4_request";
     let date = request.headers()["x-amz-date"].to_str().unwrap();
+    let scope = &format!("{}/us-east-1/s3/aws4_request", &date[..8]);
     let text = format!("AWS4-HMAC-SHA256\n{date}\n{scope}\n{}", String::from_utf8(hash).unwrap());
     let tag = hmac::sign(&signing_key(SECRET, scope).unwrap(), text.as_bytes());
     let mut signature = Vec::new();
@@ -336,4 +350,82 @@ fn a_write_is_allowed_as_it_was_signed_and_not_otherwise() {
     assert!(!found(&sign(elsewhere, names)));
     let written = allowed_write(&keys(), &a_write(hash, &[]), now).map(|write| write.id);
     assert_eq!(written.as_deref(), Some("AKIAIOSFODNN7EXAMPLE"));
+}
+
+/// A time in the form of `x-amz-date`: the one that [`time_of`] reads as this.
+fn date_of(time: SystemTime) -> String {
+    let seconds = time.duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let (day, second) = (seconds / 86_400, seconds % 86_400);
+    let clock = format!("T{:02}{:02}{:02}Z", second / 3600, second / 60 % 60, second % 60);
+    let year = 1970 + day / 366;
+    let dates = (year..year + 3)
+        .flat_map(|year| (1..=12).map(move |month| (year, month)))
+        .flat_map(|(year, month)| (1..=31).map(move |day| format!("{year}{month:02}{day:02}")));
+    let mut texts = dates.map(|date| date + &clock);
+    texts.find(|text| time_of(text) == Some(UNIX_EPOCH + Duration::from_secs(seconds))).unwrap()
+}
+
+/// The first line of the reply to a request.
+fn status_of(at: SocketAddr, request: &Request<()>) -> String {
+    let mut text = format!("{} {} HTTP/1.1\r\n", request.method(), request.uri());
+    for (name, value) in request.headers() {
+        text += &format!("{name}: {}\r\n", value.to_str().unwrap());
+    }
+    let mut stream = TcpStream::connect(at).unwrap();
+    stream.write_all(format!("{text}\r\n").as_bytes()).unwrap();
+    let mut reply = Vec::new();
+    let mut piece = [0; 4096];
+    while !reply.windows(2).any(|two| two == b"\r\n") {
+        let count = stream.read(&mut piece).unwrap();
+        assert!(count > 0);
+        reply.extend_from_slice(&piece[..count]);
+    }
+    String::from_utf8_lossy(&reply).lines().next().unwrap().to_owned()
+}
+
+/// The path past hyper verifies a read and, where memory does not have the object, hands on that it did.
+#[test]
+fn a_signature_is_verified_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let keys = file_of_keys(folder.path());
+    let mut set: Vec<String> = [
+        "serve.listen=127.0.0.1:0",
+        "serve.drain_s=0.5",
+        "s3.listen=127.0.0.1:0",
+        "s3.buckets=[\"examplebucket\", \"prefixed=p/\"]",
+        "device=[]",
+    ]
+    .map(str::to_owned)
+    .into();
+    set.push(format!("s3.keys={}", keys.display()));
+    set.push(format!("origin.path={}/origin", folder.path().display()));
+    let config = configuration::Config::load(None, &set).unwrap();
+    let server = crate::Server::start(config, None).unwrap();
+    let path = "/examplebucket/verified-once";
+    let mut web = TcpStream::connect(server.address()).unwrap();
+    let put = |web: &mut TcpStream| {
+        let request =
+            "PUT /objects/verified-once HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\n\r\nx";
+        web.write_all(request.as_bytes()).unwrap();
+        assert!(web.read(&mut [0; 4096]).unwrap() > 0);
+    };
+    for (there, status) in [(false, "404"), (true, "200")] {
+        if there {
+            put(&mut web);
+        }
+        VERIFIED.lock().unwrap().retain(|other| other != path);
+        let request = Request::builder()
+            .uri(path)
+            .header("host", "localhost")
+            .header("x-amz-content-sha256", std::str::from_utf8(EMPTY).unwrap())
+            .header("x-amz-date", date_of(SystemTime::now()))
+            .body(())
+            .unwrap();
+        let request = sign(request, "host;x-amz-content-sha256;x-amz-date");
+        let line = status_of(server.s3().unwrap(), &request);
+        assert!(line.contains(status), "{line}");
+        let verified = VERIFIED.lock().unwrap().iter().filter(|other| *other == path).count();
+        assert_eq!(verified, 1, "{line}");
+    }
+    server.stop();
 }
