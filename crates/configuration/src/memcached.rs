@@ -22,8 +22,8 @@ section! {
         /// Where clients connect: "127.0.0.1:11311" or "unix:/path". The protocol has no
         /// credentials, so whoever reaches the address reads and writes everything.
         pub listen: String = "127.0.0.1:11311".to_owned(),
-        /// Where a node's own objects are reached by memcached's protocol, in a process with a node that is
-        /// not a member of a cluster: for instance "127.0.0.1:11411".
+        /// Where objects are reached by memcached's protocol, for instance "127.0.0.1:11411": those of a
+        /// node that is not a member of a cluster or, in a process with a gateway, those of the cluster.
         pub node_listen: Option<String> = None,
         /// Allows addresses other than loopback for listen and node_listen. Everybody who can reach
         /// such an address can read and write all values.
@@ -200,9 +200,9 @@ impl Memcached {
                 UNAUTHENTICATED,
             );
             own.must(
-                config.is_node() && !config.is_clustered(),
+                config.is_gateway() || (config.is_node() && !config.is_clustered()),
                 "node_listen",
-                "is for a process with a node, and without members of a cluster",
+                "is for a process with a gateway, or with a node that is not a member of a cluster",
             );
         }
         // The default is printed in every role, and what is printed can be read.
@@ -210,7 +210,7 @@ impl Memcached {
             config.is_proxy() || self.listen == Memcached::default().listen,
             "listen",
             "is where a proxy listens, and serve.role is not \"proxy\"; set the role, or memcached.node_listen for the \
-             objects of a node",
+             objects of a node or a cluster",
         );
         own.must(
             !config.is_proxy() || !config.pools.is_empty() || config.is_in_etcd(),

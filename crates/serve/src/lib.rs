@@ -195,7 +195,7 @@ impl Server {
             return Server::start_proxy(&config, front::listen(&config.serve.listen, key)?, common);
         }
         let text_listener = match &config.memcached.node_listen {
-            Some(address) => listen(config.is_node(), address, "memcached.node_listen")?,
+            Some(address) => Some(front::listen(address, "memcached.node_listen")?),
             None => None,
         };
         let s3_listener = match &config.s3.listen {
@@ -216,7 +216,7 @@ impl Server {
         let live = LiveModel::start(&config, unix_offset_ns)?;
         let mut observed: Vec<Arc<dyn Observed>> = Vec::new();
         let mut addresses = Vec::new();
-        let (mut node, mut datasets, mut memory, mut text) = (None, None, None, None);
+        let (mut node, mut datasets, mut memory) = (None, None, None);
         if let Some(listener) = node_listener {
             let of = (origin.clone(), &live, membership.clone());
             let shared = start_node(&config, windows.clone(), of, &record, now)?;
@@ -246,9 +246,6 @@ impl Server {
             datasets = shared.datasets.as_ref().map(start).transpose()?;
             let start = |of: &Arc<live::memory::Memory>| of.start(&controls);
             memory = shared.memory.as_ref().map(start).transpose()?;
-            text =
-                text_listener.map(|it| front::run(&Text::new(shared.clone()), it)).transpose()?;
-            text.iter().for_each(|text| shared.drive.read_on(&text.runtimes()));
             node = Some((shared, running, beat));
         }
         let mut gateway = None;
@@ -270,6 +267,10 @@ impl Server {
             (Some((access, _)), _) => Some(access.clone()),
             (None, Some((shared, ..))) => Some(shared.clone()),
             (None, None) => None,
+        };
+        let text = match (text_listener, &store) {
+            (Some(listener), Some(store)) => Some(start_text(store, listener)?),
+            _ => None,
         };
         let s3 = match (s3_listener, store) {
             (Some(listener), Some(store)) => Some(start_s3(&config, store, listener)?),
@@ -382,11 +383,8 @@ impl Server {
             }
             (None, None) => {}
         }
-        [&self.s3].into_iter().flatten().for_each(Running::begin_to_stop);
-        [&self.text].into_iter().flatten().for_each(Running::begin_to_stop);
-        if let Some(s3) = self.s3 {
-            s3.stop();
-        }
+        [&self.s3, &self.text].into_iter().flatten().for_each(Running::begin_to_stop);
+        [self.s3, self.text].into_iter().flatten().for_each(Running::stop);
         if let Some((access, running)) = self.gateway {
             access.stop();
             running.stop();
@@ -399,9 +397,6 @@ impl Server {
         }
         let node = self.node.map(|(shared, running, beat)| {
             shared.stop();
-            if let Some(text) = self.text {
-                text.stop();
-            }
             running.stop();
             if let Some(beat) = beat {
                 beat.stop();
@@ -513,6 +508,13 @@ fn keep_current(tls: Option<Arc<wire::tls::Tls>>, running: &Running) {
     if let (Some(tls), Some(runtime)) = (tls, running.runtimes().first()) {
         runtime.spawn(tls.keep_current());
     }
+}
+
+/// Starts the front for memcached's clients.
+fn start_text(store: &Arc<dyn Store>, listener: std::net::TcpListener) -> anyhow::Result<Running> {
+    let running = front::run(&Text::new(store.clone()), listener)?;
+    store.read_on(&running.runtimes());
+    Ok(running)
 }
 
 /// Starts the front for S3's clients.

@@ -182,7 +182,7 @@ fn cores() -> u64 {
 fn parts(config: &Config) -> Vec<(&'static str, u64)> {
     let threads = threads(config);
     let mut parts = vec![("the process", BASE)];
-    let memcached = config.is_node() && config.memcached.node_listen.is_some();
+    let memcached = !config.is_proxy() && config.memcached.node_listen.is_some();
     let fronts = u64::from(config.is_node())
         + u64::from(config.is_gateway())
         + u64::from(config.is_proxy())

@@ -1,15 +1,20 @@
 """Uses a memcached server, or a proxy, as applications do: pymemcache, then pylibmc.
 
 usage: clients.py PORT            ends with status 0 if all was as expected
+       clients.py PORT cluster    the same before a cluster, which is not emptied by flush_all
+       clients.py PORT kept       writes and reads for some seconds, in which a node of the cluster is killed:
+                                  no value may be lost or old, and writes have to go on
 """
 
 import sys
+import time
 
 import pylibmc
 from pymemcache.client.base import Client, PooledClient
-from pymemcache.exceptions import MemcacheClientError, MemcacheIllegalInputError
+from pymemcache.exceptions import MemcacheClientError, MemcacheError, MemcacheIllegalInputError
 
 PORT = int(sys.argv[1])
+MODE = sys.argv[2] if len(sys.argv) > 2 else "server"
 BINARY = bytes(range(256)) * 20 + b"\r\nEND\r\n"
 
 
@@ -26,8 +31,16 @@ def fails(kind, call):
     raise SystemExit(f"no {kind.__name__}, but {found!r}")
 
 
+def empty(client):
+    if MODE == "server":
+        client.flush_all(noreply=False)
+    else:
+        fails(MemcacheClientError, lambda: client.flush_all(noreply=False))
+        client.delete("k", noreply=False)
+
+
 def pymemcache(client):
-    client.flush_all(noreply=False)
+    empty(client)
     expect(client.get("k"), None)
     expect(client.set("k", BINARY, noreply=False), True)
     expect(client.get("k"), BINARY)
@@ -62,15 +75,16 @@ def pymemcache(client):
     expect(client.get_many(many), {})
     fails(MemcacheIllegalInputError, lambda: client.get("k" * 251))
     expect(client.version().startswith(b"1.6."), True)
-    expect(b"cmd_get" in client.stats(), True)
-    client.flush_all(noreply=False)
+    expect(b"cmd_get" in client.stats() or MODE != "server", True)
+    empty(client)
     expect(client.get("k"), None)
     client.quit()
 
 
 def libmemcached():
     client = pylibmc.Client([f"127.0.0.1:{PORT}"], binary=False, behaviors={"cas": True})
-    client.flush_all()
+    if MODE == "server":
+        client.flush_all()
     expect(client.set("k", "text"), True)
     expect(client.get("k"), "text")
     expect(client.set("o", {"a": [1, 2, 3]}), True)
@@ -95,7 +109,57 @@ def libmemcached():
     client.disconnect_all()
 
 
-pymemcache(Client(("127.0.0.1", PORT), default_noreply=True))
-pymemcache(PooledClient(("127.0.0.1", PORT), default_noreply=True))
-libmemcached()
+def kept(name, client, errors):
+    """Writes ascending numbers to some keys and reads them."""
+    keys = [f"{name}:{i}" for i in range(20)]
+    acknowledged = {key: 0 for key in keys}
+    tried = dict(acknowledged)
+
+    def write(key):
+        tried[key] += 1
+        try:
+            if client.set(key, str(tried[key])):
+                acknowledged[key] = tried[key]
+        except errors:
+            pass
+
+    for key in keys:
+        while acknowledged[key] == 0:
+            write(key)
+    yield
+    until = time.monotonic() + 8
+    while time.monotonic() < until:
+        for key in keys:
+            write(key)
+            try:
+                read = client.get_many([key]) if hasattr(client, "get_many") else client.get_multi([key])
+            except errors:
+                continue
+            # pylibmc and pymemcache take some errors of a server for a miss.
+            if key in read and not acknowledged[key] <= int(read[key]) <= tried[key]:
+                raise SystemExit(f"{key}: read {read[key]}, {acknowledged[key]} of {tried[key]} acknowledged")
+        yield
+    before = dict(acknowledged)
+    for key in keys:
+        while acknowledged[key] == before[key]:
+            write(key)
+    for key in keys:
+        expect(int(client.get(key)), acknowledged[key])
+    print(name, "acknowledged", sum(acknowledged.values()), "of", sum(tried.values()))
+
+
+if MODE == "kept":
+    pairs = [
+        kept("pymemcache", Client(("127.0.0.1", PORT), default_noreply=False), MemcacheError),
+        kept("pylibmc", pylibmc.Client([f"127.0.0.1:{PORT}"], binary=False), pylibmc.Error),
+    ]
+    for pair in pairs:
+        next(pair)
+    print("written", flush=True)
+    while pairs:
+        pairs = [pair for pair in pairs if next(pair, "ended") != "ended"]
+else:
+    pymemcache(Client(("127.0.0.1", PORT), default_noreply=True))
+    pymemcache(PooledClient(("127.0.0.1", PORT), default_noreply=True))
+    libmemcached()
 print("ok")

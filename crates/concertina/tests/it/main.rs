@@ -29,6 +29,7 @@ mod membership_hostile;
 mod membership_moves;
 mod membership_restart;
 mod membership_shared;
+mod memcached_cluster;
 mod memcached_node;
 mod memcached_proxy;
 mod network;

@@ -13,7 +13,7 @@ fn node(folder: &Path) -> (Running, String, String) {
     serve(folder, &[listen, "memcached.value_bytes_max=1000", "memcached.stall_s=1.0"])
 }
 
-fn ask(address: &str, commands: &str) -> String {
+pub fn ask(address: &str, commands: &str) -> String {
     talk(address, format!("{commands}quit\r\n").as_bytes(), 100_000)
 }
 
@@ -42,17 +42,16 @@ const SCRIPT: &str = "set k 5 0 2\r\nhi\r\nget k\r\nget none k none2\r\nadd k 0 
 const NOT_NUMBER: &str = "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n";
 const NOT_HERE: &str = "CLIENT_ERROR a Concertina node does not have this command\r\n";
 
-#[test]
-fn a_node_answers_memcacheds_protocol() {
-    let folder = tempfile::tempdir().unwrap();
-    let (process, address, cache) = node(folder.path());
+/// What the objects of a node, or of a cluster, answer to memcached's clients; `flushed` to `flush_all`. Values have at most
+/// 1,000 bytes there, and a client may be silent for a second.
+pub fn check_behaviour(cache: &str, flushed: &str) {
     let replies = format!(
         "STORED\r\nVALUE k 5 2\r\nhi\r\nEND\r\nVALUE k 5 2\r\nhi\r\nEND\r\nNOT_STORED\r\n\
          STORED\r\nNOT_STORED\r\nSTORED\r\nVALUE k 7 3\r\nhey\r\nEND\r\n\
          STORED\r\nEND\r\nSTORED\r\nVALUE gone 0 1\r\ny\r\nEND\r\n\
          STORED\r\nVALUE later 9 1\r\nz\r\nEND\r\nHD km Oq\r\nVA 3 f4 t-1 s3 km\r\nabc\r\n\
          EN\r\nNS\r\nVA 2\r\nok\r\nMN\r\n\
-         STORED\r\n{NOT_NUMBER}TOUCHED\r\nOK\r\n{NOT_HERE}\
+         STORED\r\n{NOT_NUMBER}TOUCHED\r\n{flushed}{NOT_HERE}\
          CLIENT_ERROR a Concertina node does not have this flag\r\n\
          DELETED\r\nNOT_FOUND\r\nNF\r\nVALUE q 0 1\r\nq\r\nEND\r\nERROR\r\n\
          SERVER_ERROR object too large for cache\r\n"
@@ -60,33 +59,45 @@ fn a_node_answers_memcacheds_protocol() {
     let script = format!("{SCRIPT}{}\r\nquit\r\n", "v".repeat(1001));
     for chunk in [1, 13, 100_000] {
         ask(
-            &cache,
+            cache,
             "delete k\r\ndelete new\r\ndelete gone\r\ndelete later\r\ndelete m\r\ndelete ab\r\n",
         );
-        assert_eq!(talk(&cache, script.as_bytes(), chunk), replies, "{chunk}");
+        assert_eq!(talk(cache, script.as_bytes(), chunk), replies, "{chunk}");
     }
 
     // The number for cas changes with the value.
     let number = |reply: &str| -> String {
         reply.split_whitespace().nth(4).unwrap_or_else(|| panic!("{reply}")).to_owned()
     };
-    let first =
-        number(&ask(&cache, "set c 0 0 1\r\na\r\ngets c\r\n").replacen("STORED\r\n", "", 1));
+    let first = number(&ask(cache, "set c 0 0 1\r\na\r\ngets c\r\n").replacen("STORED\r\n", "", 1));
     let cas =
-        |number: &str, value: &str| ask(&cache, &format!("cas c 0 0 1 {number}\r\n{value}\r\n"));
+        |number: &str, value: &str| ask(cache, &format!("cas c 0 0 1 {number}\r\n{value}\r\n"));
     assert_eq!(cas(&first, "b"), "STORED\r\n");
     assert_eq!(cas(&first, "d"), "EXISTS\r\n");
-    let second = number(&ask(&cache, "gets c\r\n"));
+    let second = number(&ask(cache, "gets c\r\n"));
     assert_ne!(first, second);
     assert_eq!(
-        ask(&cache, &format!("ms c 1 C{second}\r\ne\r\nms c 1 C{second}\r\nf\r\n")),
+        ask(cache, &format!("ms c 1 C{second}\r\ne\r\nms c 1 C{second}\r\nf\r\n")),
         "HD\r\nEX\r\n"
     );
-    assert_eq!(ask(&cache, "cas none 0 0 1 7\r\nx\r\n"), "NOT_FOUND\r\n");
+    assert_eq!(ask(cache, "cas none 0 0 1 7\r\nx\r\n"), "NOT_FOUND\r\n");
 
     // A number is not longer than one, whatever blanks are behind it.
     let padded = format!("set n 0 0 21\r\n1{}\r\nincr n 1\r\n", " ".repeat(20));
-    assert_eq!(ask(&cache, &padded), format!("STORED\r\n{NOT_NUMBER}"));
+    assert_eq!(ask(cache, &padded), format!("STORED\r\n{NOT_NUMBER}"));
+
+    // A client that never ends its line is let go.
+    let mut slow = TcpStream::connect(cache).unwrap();
+    slow.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+    slow.write_all(b"get k").unwrap();
+    assert!(matches!(slow.read(&mut [0; 10]), Ok(0)));
+}
+
+#[test]
+fn a_node_answers_memcacheds_protocol() {
+    let folder = tempfile::tempdir().unwrap();
+    let (process, address, cache) = node(folder.path());
+    check_behaviour(&cache, "OK\r\n");
 
     // The same objects by HTTP.
     let reply = http(&address, "GET /objects/later", "");
@@ -96,12 +107,6 @@ fn a_node_answers_memcacheds_protocol() {
     assert_eq!(ask(&cache, "get web\r\n"), "VALUE web 0 9\r\nfrom HTTP\r\nEND\r\n");
     http(&address, "DELETE /objects/web", "");
     assert_eq!(ask(&cache, "get web\r\n"), "END\r\n");
-
-    // A client that never ends its line is let go.
-    let mut slow = TcpStream::connect(&cache).unwrap();
-    slow.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
-    slow.write_all(b"get k").unwrap();
-    assert!(matches!(slow.read(&mut [0; 10]), Ok(0)));
 
     // What was acknowledged is durable.
     drop(process);

@@ -1,6 +1,6 @@
 //! `concertina serve --role proxy` in front of real memcached servers.
 
-mod clients;
+pub mod clients;
 mod faults;
 mod input;
 mod nodes;

@@ -24,7 +24,7 @@ fn proxies(test: &str) -> Option<(Vec<Running>, Vec<String>)> {
     Some((running, ports))
 }
 
-fn said(output: &Output) -> String {
+pub fn said(output: &Output) -> String {
     String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned()
 }
 
@@ -58,9 +58,8 @@ fn installed() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("clients")
 }
 
-#[test]
-fn clients_in_python_and_go_need_no_change() {
-    const TEST: &str = "memcached_proxy::clients::clients_in_python_and_go_need_no_change";
+/// The programs that use a server, with all but its port.
+pub fn programs(test: &str) -> Vec<Command> {
     let mut commands = Vec::new();
     let python = installed().join("python/bin/python");
     if python.exists() {
@@ -68,14 +67,21 @@ fn clients_in_python_and_go_need_no_change() {
         command.arg(sources().join("clients.py"));
         commands.push(command);
     } else {
-        left_out(TEST, "pymemcache and pylibmc are not installed (sh .ci/setup)");
+        left_out(test, "pymemcache and pylibmc are not installed (sh .ci/setup)");
     }
     let go = installed().join("go-client");
     if go.exists() {
         commands.push(Command::new(go));
     } else {
-        left_out(TEST, "gomemcache is not built (sh .ci/setup)");
+        left_out(test, "gomemcache is not built (sh .ci/setup)");
     }
+    commands
+}
+
+#[test]
+fn clients_in_python_and_go_need_no_change() {
+    const TEST: &str = "memcached_proxy::clients::clients_in_python_and_go_need_no_change";
+    let commands = programs(TEST);
     if commands.is_empty() {
         return;
     }
