@@ -127,7 +127,8 @@ struct LeaseRequest {
 
 impl LeaseRequest {
     fn of(query: &str) -> anyhow::Result<LeaseRequest> {
-        let mut asked = LeaseRequest { dataset: String::new(), file: String::new(), by: 0, lease: 0 };
+        let mut asked =
+            LeaseRequest { dataset: String::new(), file: String::new(), by: 0, lease: 0 };
         for (name, value) in pairs(query) {
             let value = text(&name, &value)?;
             let number = || {

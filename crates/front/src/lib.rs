@@ -190,6 +190,16 @@ pub struct Running {
     runtimes: Vec<Handle>,
 }
 
+/// Tells all connections of a front to end, without waiting for any.
+pub struct Stopping(watch::Sender<bool>);
+
+impl Stopping {
+    /// From now on requests in flight are answered and no others.
+    pub fn begin(&self) {
+        let _ = self.0.send(true);
+    }
+}
+
 impl Running {
     /// Where they listen.
     pub fn address(&self) -> SocketAddr {
@@ -201,9 +211,9 @@ impl Running {
         self.runtimes.clone()
     }
 
-    /// Tells all connections to end, and waits for none.
-    pub fn begin_to_stop(&self) {
-        let _ = self.stopping.send(true);
+    /// What tells all connections to end.
+    pub fn stopping(&self) -> Stopping {
+        Stopping(self.stopping.clone())
     }
 
     /// Takes no further connections, and waits for requests in flight for at most `drain_s`.

@@ -38,7 +38,7 @@ use tracing::{info, warn};
 
 use configuration::Config;
 use journal::Journal;
-pub use told::{WindowIntake, PATH as WINDOWS_PATH, DeviceWindows};
+pub use told::{DeviceWindows, PATH as WINDOWS_PATH, WindowIntake};
 
 /// Intervals that wait for the thread; one more is dropped. A fit takes less than a second.
 const WAITING_MAX: usize = 64;
@@ -132,8 +132,10 @@ impl LiveModel {
         });
         if config.model.live {
             let live = Live::new(config.model.settings())?;
-            lock(&this.shown)
-                .clone_from(&Arc::new(ModelReport { model: live.state().clone(), ..ModelReport::default() }));
+            lock(&this.shown).clone_from(&Arc::new(ModelReport {
+                model: live.state().clone(),
+                ..ModelReport::default()
+            }));
             let (sender, receiver) = sync_channel(WAITING_MAX);
             let (of, cost_max) = (Arc::downgrade(&this), config.model.cost_max);
             let thread = std::thread::Builder::new().name("live".to_owned());
@@ -321,7 +323,8 @@ fn run(of: &Weak<LiveModel>, mut live: Live, receiver: &Receiver<Vec<Window>>, c
         let Some(this) = running(of) else { return };
         let dropped = this.dropped.load(Ordering::Relaxed);
         let model = live.state().clone();
-        let shown = ModelReport { model, cost_s: thread_time_s(), dropped, ..ModelReport::default() };
+        let shown =
+            ModelReport { model, cost_s: thread_time_s(), dropped, ..ModelReport::default() };
         *lock(&this.shown) = Arc::new(shown);
         this.look_at_bounds();
         this.look_at_hot();

@@ -129,7 +129,13 @@ impl LiveModel {
     }
 
     /// Adds a node's reply; `now_unix_us` is the end of an interval by this process's clock.
-    pub fn hear(&self, heard: &mut WindowIntake, node: &str, told: DeviceWindows, now_unix_us: u64) {
+    pub fn hear(
+        &self,
+        heard: &mut WindowIntake,
+        node: &str,
+        told: DeviceWindows,
+        now_unix_us: u64,
+    ) {
         let news = heard.news(node, told, now_unix_us);
         let mut waiting = lock(&self.heard);
         let room = WAITING_MAX.saturating_sub(waiting.len());
@@ -158,7 +164,8 @@ mod tests {
         let windows: Vec<Window> = recent.intervals.iter().flatten().cloned().collect();
         let told = DeviceWindows { now_unix_us: 21_000_000, windows };
         assert_eq!((told.utilisation(), DeviceWindows::default().utilisation()), (Some(0.5), None));
-        let told: DeviceWindows = serde_json::from_str(&serde_json::to_string(&told).unwrap()).unwrap();
+        let told: DeviceWindows =
+            serde_json::from_str(&serde_json::to_string(&told).unwrap()).unwrap();
         let mut heard = WindowIntake::default();
         let news = heard.news("a", told.clone(), 21_100_000);
         assert_eq!(news.len(), INTERVALS);

@@ -5,9 +5,9 @@
 //! and whom this node suspects. Changes of the list are one compare-and-set of the whole; one that came too
 //! late is made again from what the next round finds.
 
+mod backoff;
 mod configure;
 mod orders;
-mod backoff;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -26,9 +26,9 @@ use super::etcd::{Error, Etcd, If, Put};
 use super::probes::Probes;
 use super::roster::{Entry, Roster, State};
 use super::snapshot::{Alive, Snapshot};
-use super::{Contact, Members, Order, MembersView, lock};
-use configuration::{Class, Config};
+use super::{Contact, Members, MembersView, Order, lock};
 use backoff::Backoff;
+use configuration::{Class, Config};
 
 /// What the process that started the agent waits for.
 pub type First = std::sync::mpsc::Sender<(watch::Sender<MembersView>, Option<NodeId>)>;

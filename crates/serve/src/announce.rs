@@ -10,7 +10,7 @@ use configuration::token;
 pub fn announce(config: &Config, server: &Server) {
     let address = server.address();
     if let Some(memcached) = server.memcached() {
-        let pools = server.middleware.as_ref().map_or(0, |(it, _)| it.config.pools.len());
+        let pools = server.pools;
         info!("memcached's protocol at {memcached}, {pools} pool(s)");
         info!("metrics at http://{address}/metrics, status at http://{address}/admin/status");
         return;

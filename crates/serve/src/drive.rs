@@ -170,6 +170,11 @@ impl Drive {
         let _ = self.runtimes.set(runtimes);
     }
 
+    /// Those runtimes; none before they are set.
+    pub fn runtimes(&self) -> &[Handle] {
+        self.runtimes.get().map_or(&[], Vec::as_slice)
+    }
+
     /// The devices.
     pub fn disks(&self) -> Option<&Disks> {
         self.disks.get()

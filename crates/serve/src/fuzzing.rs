@@ -7,7 +7,7 @@ pub use crate::cluster::About;
 use crate::gateway::Picture;
 use configuration::{Config, Mistakes};
 use datasets::copies::ShardsTold;
-pub use live::{WindowIntake, DeviceWindows};
+pub use live::{DeviceWindows, WindowIntake};
 pub use membership::{Document, etcd_pairs, etcd_said};
 pub use wire::condition::{Conditions, Verdict};
 pub use wire::range::{Asked, ByteRange};

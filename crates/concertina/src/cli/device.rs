@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use configuration::Size;
-use device::disk::block::{Formatted, FormatOptions, format};
+use device::disk::block::{FormatOptions, Formatted, format};
 
 use crate::cli::output::outln;
 

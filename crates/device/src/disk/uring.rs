@@ -26,7 +26,7 @@ use tracing::{debug, warn};
 use super::queue::Queue;
 use super::room::{Buffer, Room, Span};
 use super::segments::record_length;
-use super::{Read, EventSink};
+use super::{EventSink, Read};
 
 /// Bytes of the largest read that a ring takes.
 const READ_BYTES_MAX: usize = 256 << 10;

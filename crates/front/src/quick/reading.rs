@@ -9,7 +9,7 @@ use bytes::Bytes;
 use record::clock;
 use tokio::io::ReadBuf;
 
-use super::{Begun, Content, Facts, Flight, Quick, Record, UnsentReply, Turn};
+use super::{Begun, Content, Facts, Flight, Quick, Record, Turn, UnsentReply};
 use crate::socket::Socket;
 use wire::head::{Front, Line, front};
 use wire::limits::Client;

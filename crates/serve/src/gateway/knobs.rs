@@ -14,7 +14,7 @@ use tracing::warn;
 
 use super::Access;
 use configuration::Concurrency;
-use live::{WindowIntake, DeviceWindows, WINDOWS_PATH};
+use live::{DeviceWindows, WINDOWS_PATH, WindowIntake};
 use peer::Outgoing;
 
 /// Maximum bytes of what a node tells of its devices.

@@ -30,7 +30,7 @@ use ground::Key;
 use rustix::fs::{Advice, fadvise};
 use tracing::{info, warn};
 
-pub use make::{Formatted, Shape, FormatOptions, format, look};
+pub use make::{FormatOptions, Formatted, Shape, format, look};
 
 use super::KEY_BYTES_MAX;
 use super::format::Entry;
