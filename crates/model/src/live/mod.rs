@@ -33,8 +33,6 @@
 mod forecast;
 mod grid;
 mod levels;
-#[cfg(test)]
-mod replay;
 mod score;
 mod settings;
 mod state;

@@ -3,6 +3,8 @@ use crate::fit::{Step, Watched};
 
 use super::*;
 
+mod replay;
+
 /// Four disks of 8 ms with an exponential service.
 fn system() -> Simulated {
     let (_, service) = laws().remove(0);

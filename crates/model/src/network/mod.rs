@@ -300,6 +300,4 @@ fn twice<'a>(names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
 }
 
 #[cfg(test)]
-mod gold;
-#[cfg(test)]
 mod tests;

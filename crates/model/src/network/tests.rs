@@ -5,6 +5,8 @@ use rand_distr::{Distribution as _, Exp};
 
 use super::*;
 
+mod gold;
+
 fn one(stations: Vec<Station>, customers: u32, think_s: f64, demands: &[f64]) -> Network {
     Network::new(stations, vec![Class::closed("c", customers, think_s, demands).unwrap()]).unwrap()
 }

@@ -299,7 +299,8 @@ fn rising_root(mut low: f64, mut high: f64, at: impl Fn(f64) -> (f64, f64)) -> f
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::{Mphm, Queue, erlang_c};
+    use super::super::tests::Mphm;
+    use super::super::{Queue, erlang_c};
     use super::*;
 
     /// The other exact solution, by matrices.

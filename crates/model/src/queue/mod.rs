@@ -35,13 +35,9 @@ mod mgm;
 mod mm1;
 mod mmm;
 mod moments;
-#[cfg(test)]
-mod mphm;
 mod phases;
 mod regular;
 mod shared;
-#[cfg(test)]
-mod uniformised;
 
 pub use bursts::{Bursts, relaxation_s};
 pub use erlang::{erlang_b, erlang_c};
@@ -55,8 +51,6 @@ pub use mgm::Mgm;
 pub(crate) use mgm::MgmLoads;
 pub use mm1::Mm1;
 pub use mmm::Mmm;
-#[cfg(test)]
-pub(crate) use mphm::Mphm;
 pub use shared::Discipline;
 pub(crate) use shared::SharedQueue;
 
@@ -194,4 +188,4 @@ pub(crate) fn bisect(high: f64, holds: impl Fn(f64) -> bool) -> f64 {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -14,8 +14,12 @@ use ground::window::Histogram;
 use super::*;
 
 mod limits;
+mod mphm;
 mod several;
 mod suite;
+mod uniformised;
+
+pub(crate) use mphm::Mphm;
 
 fn number(value: &serde_json::Value) -> f64 {
     value.as_f64().unwrap()

@@ -199,7 +199,8 @@ fn slower_devices_are_a_change_of_unit() {
 /// Devices of several servers against the exact M/PH/m, Erlang service of four phases.
 #[test]
 fn a_device_of_several_servers_is_near_the_exact_queue() {
-    use crate::queue::{Evaluated, Mphm, Queue};
+    use crate::queue::tests::Mphm;
+    use crate::queue::{Evaluated, Queue};
     let law = crate::distribution::Gamma::new(0.01, 0.25).unwrap();
     let piece = |i: u32| {
         let (low, high) = (f64::from(i) * 2e-4, f64::from(i + 1) * 2e-4);

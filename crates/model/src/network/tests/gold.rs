@@ -3,8 +3,8 @@
 
 use serde_json::Value;
 
-use super::*;
 use crate::gold::{json as gold, text};
+use crate::network::*;
 
 fn numbers(value: &Value) -> Vec<f64> {
     match value {

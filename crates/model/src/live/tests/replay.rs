@@ -12,8 +12,8 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Exp};
 
-use super::*;
 use crate::fit::tests::{Draw, Visit, laws, windows};
+use crate::live::*;
 use crate::statistics::quantile;
 
 const DAY: usize = 86_400;

@@ -2,9 +2,10 @@
 
 use crate::error::Error;
 
-use super::Queue;
-use super::matrix::Matrix;
-use super::phases::Solved;
+use crate::queue::Queue;
+use crate::queue::matrix::Matrix;
+use crate::queue::phases::Solved;
+
 use super::uniformised::Uniformised;
 
 /// Number of steps after which the tail of the waiting time is taken as geometric at the latest.
@@ -23,7 +24,7 @@ const STEPS_MAX: usize = 200_000;
 ///
 /// It assumes Poisson arrivals, equal servers, first come first served, and a law that is
 /// phase-type: an SCV below 1/k needs more than k phases, a lognormal tail more than any. For any
-/// other law use [`super::Mgm`].
+/// other law use [`crate::queue::Mgm`].
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Mphm {
     arrival_rate: f64,

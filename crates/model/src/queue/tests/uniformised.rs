@@ -5,7 +5,7 @@
 //! only at the events of a Poisson process of rate Λ. If it goes on after i events with probability
 //! h(i), then P(T > t) = Σᵢ e^(−Λt) (Λt)ⁱ/i! · h(i).
 
-use super::mmm::poisson;
+use crate::queue::mmm::poisson;
 
 /// Σ over i < `n` of poisson(i, mean)·value(i), for values from 1 to 0 that do not rise with i.
 /// From the largest probability outwards, so that a small sum keeps its digits. `n` is at least 1.
