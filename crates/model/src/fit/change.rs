@@ -34,6 +34,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, check, positive};
 use crate::model_file::{Model, Parameter};
+use crate::queue::ArrivalLaw;
 use crate::storage::Node;
 use ground::window::{Dispersion, Operation, Outcome, Times, Window};
 
@@ -372,7 +373,7 @@ impl Watch {
         let empty = Pending::new(model.classes.len());
         Ok(Watch {
             // The rates of windows already contain the bursts.
-            node: Node { bursts: None, ..model.node()? },
+            node: Node { arrivals: ArrivalLaw::Poisson, ..model.node()? },
             threshold: (options.intervals * charts as f64).ln(),
             classes,
             services,

@@ -33,6 +33,7 @@
 use crate::distribution::{Empirical, ServiceTime};
 use crate::error::Error;
 use crate::model_file::{Evidence, EvidenceSource, Model, Parameter};
+use crate::queue::ArrivalLaw;
 use crate::storage::{Node, NodeAt, Operating};
 
 use super::gather::Gathered;
@@ -308,7 +309,7 @@ fn responses(
     let (Some(class), mut node) = (model.classes.first(), model.node()?) else { return Ok(None) };
     // The queue in bursts is an approximation with errors of several points, not evidence of a
     // percent.
-    node.bursts = None;
+    node.arrivals = ArrivalLaw::Poisson;
     let rates: Vec<f64> = gathered.steps.iter().map(|s| s.total.rate()).collect();
     let mut shift: f64 = 0.0;
     let (mut found, mut settled) = (None, false);

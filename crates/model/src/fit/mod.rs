@@ -229,6 +229,7 @@ pub fn fit(steps: &[Step], options: &Options) -> Result<Model, Error> {
         },
         front,
         arrivals: arrivals.map(|a| a.0),
+        assumed_arrivals: None,
         spotify: SpotifyParameters {
             q0: parameter(&|e| e.spotify_q0, "1"),
             alpha: parameter(&|e| e.spotify_alpha, "s"),

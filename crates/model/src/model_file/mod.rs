@@ -36,7 +36,7 @@ pub use state_rates::{StateRate, StateRates};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, check, positive};
-use crate::queue::{Bursts, Discipline, InOrder};
+use crate::queue::{ArrivalLaw, Discipline, InOrder};
 use crate::storage::{Class, Delay, DeviceGroup, HitRatio, Node, Spotify};
 use crate::trust::{HeldOut, Looked, Trust};
 
@@ -103,6 +103,9 @@ pub struct Model {
     /// The variability of arrivals; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrivals: Option<Arrivals>,
+    /// A law of arrivals to predict with, in place of the fitted one ([`Model::with_arrivals`]); never stored.
+    #[serde(skip)]
+    pub assumed_arrivals: Option<ArrivalLaw>,
     /// The published model of the same node.
     pub spotify: SpotifyParameters,
     /// Responses of requests answered by memory, as clients see them; absent if there were none.
@@ -340,7 +343,7 @@ impl Model {
             other: law(&self.other)?,
             link: self.front.as_ref().and_then(|front| front.link(&drawn)),
             workers: self.front.as_ref().and_then(|front| front.workers),
-            bursts: self.bursts(&drawn)?,
+            arrivals: self.arrival_law(&drawn)?,
             joining: or("joining", &r.joining),
             joining_knee: or("joining_knee", &r.joining_knee),
             classes,
@@ -350,13 +353,28 @@ impl Model {
         Ok(node)
     }
 
-    /// The bursts of arrivals; `None` if arrivals are modelled as Poisson.
-    fn bursts(&self, drawn: &dyn Fn(&str) -> Option<f64>) -> Result<Option<Bursts>, Error> {
-        let fitted = self.arrivals.as_ref().map_or(Ok(None), |arrivals| arrivals.bursts())?;
-        let Some(fitted) = fitted else { return Ok(None) };
-        let variation = drawn("variation").unwrap_or(fitted.variation());
-        let change_rate = drawn("change_rate").unwrap_or(fitted.change_rate());
-        Bursts::new(variation, change_rate).map(Some)
+    /// The law of arrivals: the assumed one, else the fitted one, else Poisson.
+    fn arrival_law(&self, drawn: &dyn Fn(&str) -> Option<f64>) -> Result<ArrivalLaw, Error> {
+        match (self.assumed_arrivals, &self.arrivals) {
+            (Some(law), _) => Ok(law),
+            (None, Some(arrivals)) => arrivals.law(drawn),
+            (None, None) => Ok(ArrivalLaw::Poisson),
+        }
+    }
+
+    /// What if requests arrived by another law than in the fitted loads? In bursts and for other independent times the
+    /// interval of a prediction holds nothing of the law, which is taken as known.
+    ///
+    /// ```
+    /// # fn paced(model: &model::Model) -> Result<(), model::Error> {
+    /// use model::queue::{ArrivalLaw, Renewal};
+    /// let paced = model.with_arrivals(ArrivalLaw::Renewal(Renewal::new(0.0)?));
+    /// assert!(paced.quantile(100.0, 0.99)? <= model.quantile(100.0, 0.99)?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn with_arrivals(&self, law: ArrivalLaw) -> Model {
+        Model { assumed_arrivals: Some(law), ..self.clone() }
     }
 
     /// The load up to which the model is trusted: its interval, its bias on held-out loads and its

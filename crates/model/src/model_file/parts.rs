@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::distribution::{Empirical, Gamma, Piece, ServiceTime};
 use crate::error::{Error, check, not_negative, positive};
-use crate::queue::{Bursts, Discipline, InOrder};
+use crate::queue::{ArrivalLaw, Bursts, Discipline, InOrder};
 use crate::storage::{Background, ByLoad, SolvedQueues};
 
 /// A number with its 95 % interval.
@@ -139,12 +139,15 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
-    /// The bursts; `None` if arrivals do not differ from Poisson.
-    pub fn bursts(&self) -> Result<Option<Bursts>, Error> {
-        match (&self.variation, &self.change_rate) {
-            (Some(variation), Some(rate)) => Bursts::new(variation.value, rate.value).map(Some),
-            _ => Ok(None),
-        }
+    /// The fitted law: bursts, or a Poisson stream where arrivals do not differ from one. `drawn` has the values of a
+    /// replicate.
+    pub fn law(&self, drawn: &dyn Fn(&str) -> Option<f64>) -> Result<ArrivalLaw, Error> {
+        let (Some(variation), Some(rate)) = (&self.variation, &self.change_rate) else {
+            return Ok(ArrivalLaw::Poisson);
+        };
+        let variation = drawn("variation").unwrap_or(variation.value);
+        let change_rate = drawn("change_rate").unwrap_or(rate.value);
+        Bursts::new(variation, change_rate).map(ArrivalLaw::Bursts)
     }
 
     pub(super) fn check(&self) -> Result<(), Error> {
@@ -156,7 +159,7 @@ impl Arrivals {
         for parameter in self.variation.iter().chain(&self.change_rate) {
             parameter.check("a parameter of the arrivals' bursts")?;
         }
-        self.bursts().map(|_| ())
+        self.law(&|_| None).map(|_| ())
     }
 }
 

@@ -67,6 +67,7 @@ fn model() -> Model {
             Devices { class: "bulk_device".into(), count: 4, share: 0.07, factor: 1.0 },
         ],
         front: None,
+        assumed_arrivals: None,
         arrivals: Some(Arrivals {
             dispersion: vec![DispersionAt { scale_s: 0.0625, index: Parameter::exact(1.5, "1") }],
             scv: Parameter::exact(1.5, "1"),

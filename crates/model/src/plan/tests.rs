@@ -78,6 +78,7 @@ fn model(q0: f64, alpha: f64) -> Model {
         rates: None,
         front: None,
         arrivals: None,
+        assumed_arrivals: None,
         fitted: Vec::new(),
         held_out: Vec::new(),
         replicates: Replicates::default(),

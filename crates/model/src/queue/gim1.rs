@@ -44,16 +44,29 @@ impl Gim1 {
     /// Creates a queue from the law of the time between arrivals, and services per second.
     /// [`Error::Unstable`] at utilisation 1 or more, or so near to it that rounding decides.
     pub fn new(between: &dyn ServiceTime, service_rate: f64) -> Result<Self, Error> {
+        Gim1::of_part(between, 1.0, service_rate)
+    }
+
+    /// The same queue, if it gets a random share `share` (above 0, at most 1) of arrivals with the law `between`. Times
+    /// between its own arrivals are sums of a geometric number of those: their transform is pA/(1 − (1 − p)A).
+    pub(crate) fn of_part(
+        between: &dyn ServiceTime,
+        share: f64,
+        service_rate: f64,
+    ) -> Result<Self, Error> {
         let service_rate = self::service_rate(service_rate)?;
-        let mean = time("the mean time between arrivals", between.mean())?;
+        let mean = time("the mean time between arrivals", between.mean() / share)?;
+        let scv = 1.0 + share * (between.scv() - 1.0);
         let arrival_rate = stable(1.0 / mean, service_rate)?;
         // With x = 1 − σ: 1 − A(µx) − x is above 0 below the root and below 0 above it, by
         // convexity.
-        let above =
-            |x: f64| 1.0 - between.transform(Complex64::new(service_rate * x, 0.0)).re - x > 0.0;
+        let above = |x: f64| {
+            let all = between.transform(Complex64::new(service_rate * x, 0.0)).re;
+            1.0 - share * all / (1.0 - (1.0 - share) * all) - x > 0.0
+        };
         let idle = 1.0 - arrival_rate / service_rate;
         // So near saturation rounding hides the root, and the next term of its series is as small.
-        let limit = 2.0 * (1.0 - idle) * idle / (1.0 + between.scv());
+        let limit = 2.0 * (1.0 - idle) * idle / (1.0 + scv);
         let free = if idle < NEAR { limit } else { bisect(1.0, above) };
         if free < 1e-14 {
             return Err(Error::Unstable { rate: arrival_rate, saturation: service_rate });

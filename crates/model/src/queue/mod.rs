@@ -14,11 +14,12 @@
 //! [`Discipline::Shared`] is the exception to first come, first served: processors that all requests
 //! present share. [`crate::storage::Class`] has its law. [`InOrder`] is for works that come in spells.
 //!
-//! [`Bursts`] describes arrivals in bursts: the load alternates between two Poisson rates, and each
-//! of them is a load of any of these queues.
+//! [`ArrivalLaw`] is the law of arrivals of a prediction: Poisson, in [`Bursts`] (the load alternates between two Poisson
+//! rates, and each of them is a load of any of these queues), or a [`Renewal`] process.
 //!
 //! [`erlang_b`] and [`erlang_c`] hold for thousands of servers.
 
+mod arrival_law;
 mod branches;
 mod bursts;
 mod delay;
@@ -37,8 +38,10 @@ mod mmm;
 mod moments;
 mod phases;
 mod regular;
+mod renewal;
 mod shared;
 
+pub use arrival_law::ArrivalLaw;
 pub use bursts::{Bursts, relaxation_s};
 pub use erlang::{erlang_b, erlang_c};
 pub use gim1::Gim1;
@@ -51,6 +54,7 @@ pub use mgm::Mgm;
 pub(crate) use mgm::MgmLoads;
 pub use mm1::Mm1;
 pub use mmm::Mmm;
+pub use renewal::Renewal;
 pub use shared::Discipline;
 pub(crate) use shared::SharedQueue;
 

@@ -1,4 +1,4 @@
-//! A node under bursts: requests arrive at one of two Poisson rates, in turn.
+//! A node in bursts: requests arrive at one of two Poisson rates, in turn.
 //!
 //! [`Bursts`] documents the process, its effect on a queue, and the limits of the approximation.
 

@@ -140,7 +140,7 @@ impl Levels {
 #[cfg(test)]
 mod tests {
     use crate::distribution::{Empirical, Piece, ServiceTime};
-    use crate::queue::Discipline;
+    use crate::queue::{ArrivalLaw, Discipline};
     use crate::storage::{DeviceGroup, HitRatio, Node};
 
     use super::*;
@@ -156,7 +156,7 @@ mod tests {
             joining_knee: f64::INFINITY,
             link: None,
             workers: None,
-            bursts: None,
+            arrivals: ArrivalLaw::Poisson,
             classes: vec![class],
             groups: vec![DeviceGroup { class: 0, count: 1, share: 1.0, factor: 1.0 }],
         }

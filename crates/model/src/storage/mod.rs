@@ -8,6 +8,7 @@
 //! lost, slower, with more memory or with other shares. [`Imbalance`] computes how unevenly objects
 //! load the nodes.
 
+mod arrivals;
 mod bursts;
 mod by_load;
 mod class;
@@ -17,6 +18,7 @@ mod front;
 mod hit_ratio;
 mod imbalance;
 mod node;
+mod renewal;
 mod several;
 mod spotify;
 mod tiers;

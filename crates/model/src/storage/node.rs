@@ -2,7 +2,7 @@
 
 use crate::distribution::{Empirical, ServiceTime};
 use crate::error::{Error, check, not_negative, positive};
-use crate::queue::{Bursts, bisect, quantile};
+use crate::queue::{ArrivalLaw, bisect, quantile};
 
 use super::HitRatio;
 use super::by_load::Levels;
@@ -43,6 +43,7 @@ pub struct DeviceGroup {
 ///
 /// ```
 /// use model::distribution::{Empirical, Piece};
+/// use model::queue::ArrivalLaw;
 /// use model::storage::{Class, Delay, DeviceGroup, HitRatio, Node};
 /// let service = Empirical::from_pieces(vec![Piece { centre: 0.008, half_width: 0.004, share: 1.0 }])?;
 /// let node = Node {
@@ -55,7 +56,7 @@ pub struct DeviceGroup {
 ///     joining_knee: f64::INFINITY,
 ///     link: None,
 ///     workers: None,
-///     bursts: None,
+///     arrivals: ArrivalLaw::Poisson,
 ///     classes: vec![Class::new(service, 1)],
 ///     groups: vec![DeviceGroup { class: 0, count: 4, share: 0.25, factor: 1.0 }],
 /// };
@@ -85,9 +86,9 @@ pub struct Node {
     pub link: Option<Link>,
     /// Number of workers, if limited: a request holds a worker for its whole response.
     pub workers: Option<u32>,
-    /// The bursts of arrivals; `None` for a Poisson stream. Each device gets a random part of the
-    /// requests, so its arrival rate has the same relative variation as the node's.
-    pub bursts: Option<Bursts>,
+    /// The law of arrivals at the node. Each device gets a random part of the requests, so in bursts its arrival rate has
+    /// the same relative variation as the node's, and with independent times its own are nearer to a Poisson stream's.
+    pub arrivals: ArrivalLaw,
     /// Kinds of devices.
     pub classes: Vec<Class>,
     /// The devices.
@@ -118,8 +119,9 @@ pub struct Operating {
     pub response_mean: f64,
     /// Link and workers.
     pub front: FrontOperating,
-    /// With [`Node::bursts`] the loads that take turns, each with its share of the requests; empty
-    /// without.
+    /// The operating points, under Poisson arrivals, of which the responses are made, each with its share of the
+    /// requests: the loads that take turns in bursts, or the one with the waits of other independent arrivals. Empty if
+    /// arrivals are Poisson.
     pub levels: Vec<(f64, Operating)>,
 }
 
@@ -159,7 +161,7 @@ impl Node {
     }
 
     /// A group's class, mean service time and servers.
-    fn service(&self, group: &DeviceGroup) -> Option<(&Class, f64, f64)> {
+    pub(super) fn service(&self, group: &DeviceGroup) -> Option<(&Class, f64, f64)> {
         let class = self.classes.get(group.class)?;
         Some((class, class.service.mean() * group.factor, f64::from(class.servers.max(1))))
     }
@@ -243,7 +245,7 @@ impl Node {
     /// a device (the mean over devices) is 1. Infinite without misses.
     pub fn confidence_limit(&self) -> f64 {
         let saturation = self.saturation();
-        if self.bursts.is_some() && saturation.is_finite() {
+        if self.arrivals != ArrivalLaw::Poisson && saturation.is_finite() {
             let short = |o: Operating| o.queue_length_mean < 1.0;
             return bisect(saturation, |rate| self.operating(rate).is_ok_and(short));
         }
@@ -255,11 +257,7 @@ impl Node {
     /// The operating point at `rate` requests/s. [`Error::Unstable`] at or past saturation; with
     /// bursts also if the higher of their loads is. Cost: microseconds.
     pub fn operating(&self, rate: f64) -> Result<Operating, Error> {
-        let steady = self.steady(rate)?;
-        match self.bursts.filter(|_| rate > 0.0) {
-            Some(bursts) => self.in_bursts(&steady, bursts),
-            None => Ok(steady),
-        }
+        self.under_arrivals(self.steady(rate)?)
     }
 
     /// [`Node::operating`] at any load: past saturation queues are infinite.
@@ -300,9 +298,16 @@ impl Node {
 
     /// The operating point of memory and devices below their saturation, without link and workers.
     fn behind_front(&self, rate: f64) -> Operating {
+        self.behind_front_with(rate, 1.0)
+    }
+
+    /// The same if the devices' queues are those of `queue_factor` times the load, where arrivals make them longer or
+    /// shorter than a Poisson stream does. By Little's law the number at the devices is that of the real load.
+    pub(super) fn behind_front_with(&self, rate: f64, queue_factor: f64) -> Operating {
         let (hit_at_once, read_share) = self.shares(rate);
         let device_rate = rate * read_share;
-        let (number, device_response) = self.at_devices(device_rate);
+        let (number, device_response) = self.at_devices(device_rate * queue_factor);
+        let number = number / queue_factor;
         let joined_share = self.joined(number).min(hit_at_once).max(0.0);
         let hit_ratio = hit_at_once - joined_share;
         let miss_ratio = read_share + joined_share;

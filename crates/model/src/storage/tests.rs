@@ -2,6 +2,7 @@ use proptest::prelude::*;
 
 use crate::Error;
 use crate::distribution::{Empirical, Piece, ServiceTime};
+use crate::queue::ArrivalLaw;
 
 use super::*;
 
@@ -134,7 +135,7 @@ fn node(q0: f64, alpha: f64, devices: u32) -> Node {
         joining_knee: f64::INFINITY,
         link: None,
         workers: None,
-        bursts: None,
+        arrivals: ArrivalLaw::Poisson,
         classes: vec![Class::new(exponential(0.01), 1)],
         groups: vec![DeviceGroup {
             class: 0,

@@ -4,6 +4,7 @@ use rand_distr::{Distribution, Exp, Poisson};
 
 use crate::fit::tests::{laws, simulated};
 use crate::fit::{Options, Step, fit};
+use crate::queue::ArrivalLaw;
 
 use super::*;
 
@@ -86,7 +87,7 @@ fn bursts_are_found_and_chance_is_not_taken_for_them() {
     assert!(model.to_toml().unwrap().contains("variation ="));
 
     let poisson = fit(&[long(2, None)], &Options::default()).unwrap().arrivals.unwrap();
-    assert_eq!((&poisson.variation, poisson.bursts().unwrap()), (&None, None));
+    assert_eq!((&poisson.variation, poisson.law(&|_| None).unwrap()), (&None, ArrivalLaw::Poisson));
     assert!((poisson.scv.value - 1.0).abs() < 0.4, "{poisson:?}");
     assert!(poisson.dispersion.iter().all(|at| (at.index.value - 1.0).abs() < 0.4));
 }

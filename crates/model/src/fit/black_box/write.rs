@@ -68,6 +68,7 @@ pub(super) fn model(
         },
         front: None,
         arrivals: None,
+        assumed_arrivals: None,
         spotify: SpotifyParameters {
             q0,
             alpha: none("s"),

@@ -231,6 +231,7 @@ pub(super) fn worked(
         },
         front: None,
         arrivals: None,
+        assumed_arrivals: None,
         spotify: SpotifyParameters {
             q0: fitted.q0.clone(),
             alpha: none("s"),

@@ -3,6 +3,7 @@ use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Exp};
 
 use crate::distribution::{Empirical, Piece};
+use crate::queue::ArrivalLaw;
 use crate::storage::{Class, Delay, DeviceGroup, HitRatio};
 
 use super::*;
@@ -24,7 +25,7 @@ fn node(hits: f64, bursts: Option<Bursts>) -> Node {
         joining_knee: f64::INFINITY,
         link: None,
         workers: None,
-        bursts,
+        arrivals: bursts.map_or(ArrivalLaw::Poisson, ArrivalLaw::Bursts),
         classes: vec![Class::new(service, 1)],
         groups: vec![DeviceGroup { class: 0, count: DEVICES, share: 0.25, factor: 1.0 }],
     }

@@ -2,6 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::distribution::{Empirical, Piece};
+use crate::queue::ArrivalLaw;
 use crate::storage::{Class, DeviceGroup, HitRatio, Spotify, cluster_cdf};
 
 fn exponential(mean: f64) -> Empirical {
@@ -28,7 +29,7 @@ fn node(q0: f64, mean: f64, devices: u32) -> Node {
         joining_knee: f64::INFINITY,
         link: None,
         workers: None,
-        bursts: None,
+        arrivals: ArrivalLaw::Poisson,
         classes: vec![Class::new(exponential(mean), 1)],
         groups: vec![DeviceGroup {
             class: 0,

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::cache::{Catalogue, Eviction, Keeps, Level, hierarchy};
 use crate::distribution::Piece;
-use crate::queue::Mm1;
+use crate::queue::{ArrivalLaw, Mm1};
 use crate::storage::{Cluster, DeviceGroup, HitRatio, Member, Popularity};
 
 fn exponential(mean: f64) -> Empirical {
@@ -115,7 +115,7 @@ fn a_fitted_node_is_the_same_in_tiers() {
         joining_knee: 5.0,
         link: None,
         workers: None,
-        bursts: None,
+        arrivals: ArrivalLaw::Poisson,
         classes: vec![Class::new(exponential(0.001), 4), Class::new(exponential(0.009), 1)],
         groups: vec![
             DeviceGroup { class: 0, count: 1, share: 0.6, factor: 1.0 },
