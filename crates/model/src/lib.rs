@@ -29,8 +29,9 @@
 //! 9. [`network`]: networks of queues with clients that wait for each reply, thread pools,
 //!    middleware and links: throughput and response time for any number of clients, bounds, and the
 //!    bottleneck.
-//! 10. [`fork_join`]: requests that consist of several: the slowest of n, k of n, parts that queue
-//!     together, and hedged requests with the load that they add.
+//! 10. [`fork_join`]: requests that consist of several: the slowest of n, k of n
+//!     ([`Model::predict_fan_out`]), parts that queue together ([`network::Station::fork`]), and
+//!     hedged requests with the load that they add.
 //! 11. [`capacity`]: the capacity of a system. AT&T's constant of a storage system, by size and
 //!     share of reads, and the Universal Scalability Law, by concurrency. Both use [`regression`].
 //! 12. [`design`]: experiments with several factors: which factors matter, how much, with what
@@ -77,8 +78,8 @@ pub use error::Error;
 pub use model_file::{
     About, Arrivals, BackgroundWork, ClassParameters, ClusterLimits, ClusterModel, ClusterNode,
     ClusterPrediction, Coarse, Devices, DispersionAt, Evidence, EvidenceSource, FORMAT,
-    FittedPoint, FittedStep, Front, Hypothesis, Law, Limits, MixShare, Model, NodePrediction,
-    Parameter, Point, Prediction, Replicates, RequestKind, Requests, SpotifyParameters, StateRate,
-    StateRates, WorkByLoad,
+    FanOutPrediction, FittedPoint, FittedStep, Front, Hypothesis, Law, Limits, MixShare, Model,
+    NodePrediction, Parameter, Point, Prediction, Replicates, RequestKind, Requests, ResponseTimes,
+    SpotifyParameters, StateRate, StateRates, WithinTime, WorkByLoad,
 };
 pub use trust::{HeldOut, POINTS_MAX, Trust, TrustEnd};

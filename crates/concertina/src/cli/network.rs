@@ -23,12 +23,15 @@ Examples:
   concertina network site.toml --customers 1..100
   concertina network site.toml --set station.disk.servers=4 --set class.readers.customers=200
   concertina network site.toml --customers 10,50,100 --class readers --json
+  concertina network docs/examples/multi-gets.toml --set station.caches.fork=20
 
 A file has stations and classes:
 
   [station.front]
   servers = 16                # kind = \"delay\", rates = [1.0, 1.8, 2.4], or curve = [[1, 90.0], [8, 500.0]]
   [station.disk]              # one server
+  [station.caches]
+  fork = 10                   # every visit: a part for each of ten queues; needed = 8 for any eight (open classes only)
   [class.readers]
   customers = 100             # closed: they wait for the reply and think; or rate = 50.0, open
   think_ms = 250.0
@@ -183,6 +186,12 @@ fn sectors(network: &Network) -> Option<Vec<Value>> {
 
 fn how(solution: &Solution) -> String {
     let name = solution.method.name();
+    if solution.method == Method::Fork {
+        return format!(
+            "! APPROXIMATE ({name}): means of visits that fork were within 2 % of simulations, and 99th percentiles \
+             within 5 %. The other stations are exact.\n"
+        );
+    }
     // The deviations that the tests of `model::network` enforce for each method.
     let within = if solution.method == Method::Schweitzer { "5 %" } else { "2 %" };
     match solution.method.is_exact() {
@@ -242,7 +251,26 @@ fn tables(network: &Network, solution: &Solution) -> String {
             time(result.response_s),
         ]);
     }
-    format!("{}\n{}\n{}", how(solution), classes.text(), stations.text())
+    format!("{}\n{}\n{}{}", how(solution), classes.text(), stations.text(), forks(solution))
+}
+
+/// Describes the stations that fork.
+fn forks(solution: &Solution) -> String {
+    let visits = solution.stations.iter().filter_map(|station| {
+        let fork = station.fork?;
+        Some(format!(
+            "A visit to {} ends with the answers of {}: mean {} (of one part {}), half within {}, 99 % within {}, if \
+             service is exponential.\n",
+            printable(&station.name),
+            fork.fan_out,
+            time(fork.response_s),
+            time(fork.part_response_s),
+            time(fork.response_p50_s),
+            time(fork.response_p99_s),
+        ))
+    });
+    let visits: String = visits.collect();
+    if visits.is_empty() { visits } else { format!("\n{visits}") }
 }
 
 /// Compares two solutions line by line.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, bail};
+use model::fork_join::FanOut;
 use model::network::{Class, Network, Station};
 use serde::Deserialize;
 use toml::{Table, Value};
@@ -25,6 +26,8 @@ struct StationKeys {
     servers: Option<u32>,
     rates: Option<Vec<f64>>,
     curve: Option<Vec<(u32, f64)>>,
+    fork: Option<u32>,
+    needed: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
@@ -76,6 +79,9 @@ pub(super) fn parse(text: &str, name: &str, changes: &[String]) -> anyhow::Resul
     described(file).with_context(what)
 }
 
+/// The keys that give a station its kind.
+const KINDS: [&str; 5] = ["kind", "servers", "rates", "curve", "fork"];
+
 /// Applies `station.NAME.key=value` or `class.NAME.key=value`. Unknown stations and classes are
 /// errors.
 fn set(table: &mut Table, change: &str) -> anyhow::Result<()> {
@@ -112,10 +118,13 @@ fn set(table: &mut Table, change: &str) -> anyhow::Result<()> {
         at = entry.as_table_mut().with_context(|| format!("`{section}` is not a section"))?;
     }
     at.insert((*last).to_owned(), value);
-    // A station has one kind, so the new one replaces the old.
-    if kind == "station" {
-        for other in ["kind", "servers", "rates", "curve"].iter().filter(|key| *key != last) {
+    // A station has one kind, so the new one replaces the old; `needed` belongs to `fork`.
+    if kind == "station" && *last != "needed" {
+        for other in KINDS.iter().filter(|key| *key != last) {
             at.remove(*other);
+        }
+        if *last != "fork" {
+            at.remove("needed");
         }
     }
     Ok(())
@@ -144,10 +153,19 @@ fn described(file: File) -> anyhow::Result<Described> {
 }
 
 fn station(name: &str, keys: &StationKeys) -> anyhow::Result<Station> {
-    let StationKeys { kind, servers, rates, curve } = keys;
-    let kinds = [kind == &Some(Kind::Delay), servers.is_some(), rates.is_some(), curve.is_some()];
-    if kinds.iter().filter(|kind| **kind).count() > 1 {
-        bail!("several kinds given; use one of kind = \"delay\", servers, rates, curve");
+    let StationKeys { kind, servers, rates, curve, fork, needed } = keys;
+    let given = [servers.is_some(), rates.is_some(), curve.is_some(), fork.is_some()];
+    let kinds = given.into_iter().chain([kind == &Some(Kind::Delay)]);
+    if kinds.filter(|kind| *kind).count() > 1 {
+        bail!("several kinds given; use one of kind = \"delay\", servers, rates, curve, fork");
+    }
+    if let Some(parts) = *fork {
+        return Ok(Station::fork(name, FanOut::new(parts, needed.unwrap_or(parts))?));
+    }
+    if needed.is_some() {
+        bail!(
+            "needed is the number of parts of a fork that must answer; give fork, the number of parts, too"
+        );
     }
     Ok(match (servers, rates, curve) {
         (Some(m), ..) => Station::servers(name, *m)?,

@@ -197,3 +197,53 @@ fn mistakes_say_where_and_what_to_do() {
     let error = String::from_utf8(concertina(&["/nowhere.toml"]).stderr).unwrap();
     assert!(error.contains("/nowhere.toml") && error.contains("No such file"), "{error}");
 }
+
+/// Multi-gets: a station whose visits fork, described, varied and refused.
+#[test]
+fn visits_that_fork_are_solved_and_marked() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples/multi-gets.toml");
+    let file = file.to_str().unwrap();
+    let text = said(concertina(&[file]));
+    for part in [
+        "Multi-gets",
+        "! APPROXIMATE (open queues and fork-join)",
+        "fork: all of 10 parts",
+        "A visit to caches",
+    ] {
+        assert!(text.contains(part), "{part} is not in:\n{text}");
+    }
+    let answer = json(&[file]);
+    assert_eq!((&answer["exact"], &answer["method"]), (&Value::Bool(false), &Value::from("fork")));
+    let caches = answer["stations"].as_array().unwrap().iter().find(|s| s["name"] == "caches");
+    let fork = &caches.unwrap()["fork"];
+    let number = |key: &str| fork[key].as_f64().unwrap();
+    // One part: 0.2 ms at utilisation 0.6; independent parts would take H₁₀ = 2.93 times as long.
+    assert!((number("part_response_s") / 0.5e-3 - 1.0).abs() < 1e-6, "{fork}");
+    assert!(number("response_s") > 1.2e-3 && number("response_s") < 2.93 * 0.5e-3, "{fork}");
+    // Two parts have a known mean, and fewer needed answers come sooner.
+    let set = |sets: &[&str]| {
+        let sets = sets.iter().flat_map(|set| ["--set", *set]);
+        let answer = json(&[&[file][..], &sets.collect::<Vec<_>>()].concat());
+        let stations = answer["stations"].as_array().unwrap().clone();
+        let caches = stations.into_iter().find(|s| s["name"] == "caches").unwrap();
+        caches["response_s"].as_f64().unwrap()
+    };
+    assert!((set(&["station.caches.fork=2"]) / (11.4 / 8.0 * 0.5e-3) - 1.0).abs() < 1e-3);
+    assert!(set(&["station.caches.needed=8"]) < number("response_s"));
+    assert!((set(&["station.caches.servers=1"]) / 0.5e-3 - 1.0).abs() < 1e-6);
+    for (sets, word) in [
+        (&["station.caches.fork=0"][..], "number of parts is 0: it must be 1 to 10,000"),
+        (&["station.caches.needed=11"], "must answer is 11"),
+        (&["station.front.needed=2"], "give fork"),
+        (&["class.multi-gets.rate=5000"], "caches"),
+    ] {
+        let sets = sets.iter().flat_map(|set| ["--set", *set]);
+        let output = concertina(&[&[file][..], &sets.collect::<Vec<_>>()].concat());
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && errors.contains(word), "{word}: {errors}");
+    }
+    let closed = "[station.caches]\nfork = 4\n[class.readers]\ncustomers = 10\nservice_ms = { caches = 1.0 }\n";
+    assert!(mistake(closed, &[]).contains("open classes only"));
+    let twice = "[station.caches]\nfork = 4\nservers = 2\n[class.readers]\nrate = 10.0\nservice_ms = { caches = 1.0 }\n";
+    assert!(mistake(twice, &[]).contains("several kinds"));
+}

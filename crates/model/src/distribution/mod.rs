@@ -7,7 +7,7 @@
 //!   [`Lognormal`], [`UniformPlusExponential`];
 //! - measured laws: [`Empirical`], made from a histogram or from any CDF.
 //!
-//! The law of the slowest of several independent times is [`crate::fork_join::OrderStatistic`].
+//! The law of the slowest of several independent times is [`crate::fork_join::FanOut`].
 //!
 //! The transform of a sum of independent times is the product of their transforms. Waiting times
 //! and sums are therefore computed as transforms; [`inversion`] turns a transform back into a CDF.

@@ -8,11 +8,16 @@ use rand_distr::{Distribution as _, Exp1};
 use crate::Error;
 use crate::distribution::{
     AnyLaw, Atom, Deterministic, Empirical, Exponential, Gamma, Hyperexponential, ServiceTime,
+    moments,
 };
 use crate::gold::json as gold;
 use crate::queue::Mm1;
 
 use super::*;
+
+mod formulas;
+
+use formulas::{heavy_traffic_factor, nelson_tantawi_mean, two_way_mean, varma_makowski_mean};
 
 fn exponential() -> AnyLaw {
     Arc::new(Exponential::new(1.0).unwrap())
@@ -39,7 +44,7 @@ fn fork_join_agrees_with_gold() {
         check("mean", found.mean(), number("mean"), number("mean_ci95_half"));
         for (p, row) in file["quantiles"].as_object().unwrap() {
             let (t, half) = (row[0].as_f64().unwrap(), row[1].as_f64().unwrap());
-            check(p, found.quantile(p.parse().unwrap()).unwrap(), t, half);
+            check(p, found.kth_quantile(ways, p.parse().unwrap()).unwrap(), t, half);
         }
         if let Some(exact) = file["exact_mean_nelson_tantawi"].as_f64() {
             assert!((two_way_mean(number("lam"), 1.0).unwrap() / exact - 1.0).abs() < 1e-12);
@@ -52,10 +57,12 @@ fn fork_join_agrees_with_gold() {
         if let Some(independent) = file["independent_max_mean"].as_f64() {
             assert!((found.independent_mean() / independent - 1.0).abs() < 1e-6);
             let law = Arc::new(Exponential::new(1.0 / (1.0 - number("rho"))).unwrap());
-            let slowest = OrderStatistic::of_equal(law, ways, ways).unwrap();
-            assert!((slowest.mean() / independent - 1.0).abs() < 1e-8);
+            let all = FanOut::new(ways, ways).unwrap();
+            let (mean, _) = moments(1.0, |t| all.within(law.cdf(t))).unwrap();
+            assert!((mean / independent - 1.0).abs() < 1e-8);
             let p99 = number("independent_max_p99");
-            assert!((slowest.quantile(0.99).unwrap() / p99 - 1.0).abs() < 1e-9);
+            let found = law.quantile(all.part_share(0.99)).unwrap();
+            assert!((found / p99 - 1.0).abs() < 1e-9, "{found} {p99}");
         }
     }
 }
@@ -132,31 +139,69 @@ fn the_correlations_are_what_the_exact_mean_means() {
 #[test]
 fn k_of_n_agrees_with_formulas() {
     // Exponential: Σ 1/i over the last k of n.
-    for (n, k) in [(1, 1), (5, 1), (5, 3), (12, 12), (1_000, 990), (1_000_000, 1_000_000)] {
-        let found = OrderStatistic::of_equal(exponential(), n, k).unwrap().mean();
+    for (n, k) in [(1, 1), (5, 1), (5, 3), (12, 12), (1_000, 990), (10_000, 10_000)] {
+        let fan_out = FanOut::new(n, k).unwrap();
+        let (found, _) = moments(1.0, |t| fan_out.within(exponential().cdf(t))).unwrap();
         let exact: f64 = (n - k + 1..=n).map(|i| 1.0 / f64::from(i)).sum();
         assert!((found / exact - 1.0).abs() < 1e-6, "{k} of {n}: {found} {exact}");
+        for p in [0.0, 1e-6, 0.5, 0.99, 0.999_999] {
+            let back = fan_out.within(fan_out.part_share(p));
+            assert!((back - p).abs() < 1e-9 * (1.0 + p / (1.0 - p)), "{k} of {n}, {p}: {back}");
+        }
     }
-    // The fastest of different exponentials is exponential.
-    let fast: AnyLaw = Arc::new(Exponential::new(0.5).unwrap());
-    let first = OrderStatistic::fastest(vec![exponential(), fast.clone()]).unwrap();
-    assert!((first.mean() - 1.0 / 3.0).abs() < 1e-8 && (first.scv() - 1.0).abs() < 1e-6);
-    // The slowest: E[X] + E[Y] − E[min].
-    let last = OrderStatistic::slowest(vec![exponential(), fast]).unwrap();
-    assert!((last.mean() - (1.5 - 1.0 / 3.0)).abs() < 1e-8);
 }
 
 #[test]
-fn constants_in_order_are_constants() {
-    let parts: Vec<(AnyLaw, u32)> =
-        [1.0, 2.0, 3.0].map(|t| (Arc::new(Deterministic::new(t).unwrap()) as AnyLaw, 1)).to_vec();
-    for (k, expected) in [(1, 1.0), (2, 2.0), (3, 3.0)] {
-        let found = OrderStatistic::new(parts.clone(), k).unwrap();
-        assert!((found.mean() - expected).abs() < 1e-8, "{}", found.mean());
-        assert!(found.scv() < 1e-6 && found.cdf(expected) == 1.0);
-        let law = found.law().unwrap();
-        assert!((law.mean() - expected).abs() < 1e-6);
+fn fan_outs_are_read() {
+    assert_eq!("10".parse(), FanOut::new(10, 10).map_err(|error| error.to_string()));
+    assert_eq!("10:8".parse::<FanOut>().unwrap().to_string(), "8 of 10 parts");
+    for (bad, word) in [
+        ("0", "number of parts is 0"),
+        ("10001", "1 to 10,000"),
+        ("4:5", "1 to the number of parts"),
+        ("4:0", "must answer is 0"),
+        ("", "N:K"),
+        ("4:", "N:K"),
+        ("-1", "N:K"),
+        ("1e3", "N:K"),
+        ("99999999999", "N:K"),
+    ] {
+        let error = bad.parse::<FanOut>().unwrap_err();
+        assert!(error.contains(word), "{bad}: {error}");
     }
+}
+
+/// Three of five parts that arrive together at exponential queues, by Lindley's recursion.
+#[test]
+fn k_of_n_parts_that_queue_together_agree_with_simulation() {
+    let (rate, ways, needed, requests) = (0.6, 5usize, 3usize, 400_000);
+    let mut random = StdRng::seed_from_u64(11);
+    let mut draw = || -> f64 { Exp1.sample(&mut random) };
+    let mut waits = vec![0.0f64; ways];
+    let mut times: Vec<f64> = Vec::with_capacity(requests);
+    for _ in 0..requests {
+        let gap = draw() / rate;
+        let mut parts: Vec<f64> = Vec::with_capacity(ways);
+        for wait in &mut waits {
+            let response = (*wait - gap).max(0.0) + draw();
+            *wait = response;
+            parts.push(response);
+        }
+        parts.sort_by(f64::total_cmp);
+        times.push(parts[needed - 1]);
+    }
+    times.sort_by(f64::total_cmp);
+    let mean = times.iter().sum::<f64>() / requests as f64;
+    let p99 = times[requests * 99 / 100];
+    let found = ForkJoin::new(rate, exponential(), ways as u32, ways as u32).unwrap();
+    let (k, independent) = (needed as u32, FanOut::new(ways as u32, needed as u32).unwrap());
+    let ours = (found.kth_mean(k), found.kth_quantile(k, 0.99).unwrap());
+    let (apart, _) = moments(1.0, |t| independent.within(1.0 - (-0.4 * t).exp())).unwrap();
+    println!(
+        "3 of 5: mean {:.3} {mean:.3}, p99 {:.2} {p99:.2}; independent {apart:.3}",
+        ours.0, ours.1
+    );
+    assert!((ours.0 / mean - 1.0).abs() < 0.02 && (ours.1 / p99 - 1.0).abs() < 0.05);
 }
 
 #[test]
@@ -219,11 +264,6 @@ fn a_hedged_load_is_the_least_that_agrees_with_itself() {
 #[test]
 fn bad_input_is_named() {
     let law = exponential;
-    assert!(OrderStatistic::slowest(vec![]).is_err());
-    assert!(OrderStatistic::of_equal(law(), 0, 0).is_err());
-    assert!(OrderStatistic::of_equal(law(), 3, 4).is_err());
-    assert!(OrderStatistic::of_equal(law(), 3, 0).is_err());
-    assert!(OrderStatistic::of_equal(law(), 2_000_000, 1).is_err());
     for bad in [f64::NAN, f64::INFINITY, -1.0] {
         assert!(Hedged::new(law(), law(), bad).is_err());
         assert!(Hedged::at_load(bad, 1.0, mm1_at).is_err());
@@ -265,17 +305,7 @@ proptest! {
             }
         }
         let naive: f64 = counts[k as usize..].iter().sum();
-        prop_assert!((order::binomial_tail(n, k, p) - naive).abs() < 1e-12);
-    }
-
-    #[test]
-    fn different_laws_that_are_equal_are_as_equal_ones(n in 2u32..9, at in 0.0f64..1.0, t in 0.0f64..6.0) {
-        let k = 1 + (at * f64::from(n - 1)) as u32;
-        let law: AnyLaw = Arc::new(Gamma::new(1.0, 1.0 / 3.0).unwrap());
-        let same = OrderStatistic::of_equal(law.clone(), n, k).unwrap();
-        let apart = OrderStatistic::new((0..n).map(|_| (law.clone(), 1)).collect(), k).unwrap();
-        prop_assert!((same.cdf(t) - apart.cdf(t)).abs() < 1e-12);
-        prop_assert!((same.mean() - apart.mean()).abs() < 1e-9);
+        prop_assert!((fan_out::binomial_tail(n, k, p) - naive).abs() < 1e-12);
     }
 
     #[test]

@@ -19,6 +19,7 @@
 //! | several closed classes, any speeds | convolution over populations, while they are few | yes |
 //! | several large closed classes | [`Method::Linearizer`], with very many customers [`Method::Schweitzer`] | no |
 //! | open classes | M/M/m and its special cases at each station ([`Method::Open`]) | yes |
+//! | open classes, stations that fork | fork-join queues ([`Method::Fork`], [`Station::fork`]) | no |
 //! | open and closed | closed classes get the capacity that open classes leave at each station | as the closed |
 //!
 //! Load-dependent mean value analysis is deliberately missing: it subtracts, and published solvers
@@ -49,6 +50,7 @@ mod approximate;
 mod bounds;
 mod convolution;
 mod cycle;
+mod fork;
 mod lattice;
 mod mva;
 mod open;
@@ -61,7 +63,7 @@ pub use bounds::{Bottleneck, Bounds, Limits, Sector};
 pub use cycle::CycleTime;
 pub use open::{flows, visits};
 pub use response::Sojourn;
-pub use solution::{ClassResult, Method, Share, Solution, StationResult};
+pub use solution::{ClassResult, ForkResult, Method, Share, Solution, StationResult};
 pub use station::Station;
 
 use crate::error::{Error, check, not_negative};

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::fork_join::FanOut;
+
 /// The method of a solution ([`Solution::method`]). With demands D in seconds, think time Z and
 /// populations n:
 ///
@@ -41,6 +43,8 @@ pub enum Method {
     Schweitzer,
     /// Open classes only: each station is solved separately and exactly.
     Open,
+    /// Open classes only, with stations that fork ([`super::Station::fork`]): these are approximated, the others exact.
+    Fork,
 }
 
 impl Method {
@@ -57,6 +61,7 @@ impl Method {
             Method::Linearizer => "linearizer",
             Method::Schweitzer => "Bard-Schweitzer",
             Method::Open => "open queues",
+            Method::Fork => "open queues and fork-join",
         }
     }
 }
@@ -116,8 +121,26 @@ pub struct StationResult {
     pub number: f64,
     /// Mean response time of a visit in seconds; 0 without visits.
     pub response_s: f64,
+    /// Of a station that forks, the distribution of a visit's response time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fork: Option<ForkResult>,
     /// The same for each class.
     pub classes: Vec<Share>,
+}
+
+/// A visit to a station that forks ([`super::Station::fork`]), in a [`StationResult`].
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct ForkResult {
+    /// The parts of a visit, and how many of them must answer.
+    pub fan_out: FanOut,
+    /// Mean response time of one part, seconds: exact.
+    pub part_response_s: f64,
+    /// Mean response time of a visit, seconds.
+    pub response_s: f64,
+    /// Median of a visit's response time, seconds.
+    pub response_p50_s: f64,
+    /// 99th percentile of a visit's response time, seconds.
+    pub response_p99_s: f64,
 }
 
 /// A class at a station, in a [`StationResult`].

@@ -6,8 +6,8 @@ use crate::error::Error;
 use super::convolution::{self, Failure};
 use super::station::{Kind, Law};
 use super::{
-    Class, ClassResult, Load, Method, Network, Share, Solution, StationResult, approximate,
-    lattice, mva, open,
+    Class, ClassResult, ForkResult, Load, Method, Network, Share, Solution, StationResult,
+    approximate, lattice, mva, open,
 };
 
 /// Largest number of steps of an exact mean value analysis: a few seconds.
@@ -82,9 +82,10 @@ impl Network {
             Some(method) => method,
             None => self.method(&seen, &closed),
         };
-        let parts = match method {
+        let forks = self.forks()?;
+        let mut parts = match method {
             _ if closed.is_empty() => self.only_open(&seen),
-            Method::Open => return Err(no_way(method, "has closed classes")),
+            Method::Open | Method::Fork => return Err(no_way(method, "has closed classes")),
             Method::Mva => self.by_mva(&seen, &closed)?,
             Method::Convolution => match self.by_convolution(&seen, &closed) {
                 Err(Error::TooMuchWork { .. }) if asked.is_none() => {
@@ -96,7 +97,12 @@ impl Network {
                 self.by_approximation(&seen, &closed, method)?
             }
         };
-        Ok(self.put_together(&seen, parts))
+        for ((k, fork), extra) in forks.iter().enumerate().zip(&mut parts.extra) {
+            // By Little's law, of requests whose needed parts have not answered.
+            let visits: f64 = self.classes.iter().map(|c| c.rate() * c.visits[k]).sum();
+            extra.open = fork.map_or(extra.open, |fork| visits * fork.response_s);
+        }
+        Ok(self.put_together(&seen, parts, &forks))
     }
 
     /// Stations as closed classes see them.
@@ -162,7 +168,7 @@ impl Network {
     fn only_open(&self, seen: &[Seen]) -> Parts {
         let open = |s: &Seen| Extra { idle: Some(1.0), open: s.open / s.law.at(1) };
         Parts {
-            method: Method::Open,
+            method: if self.has_forks() { Method::Fork } else { Method::Open },
             throughput: vec![0.0; self.classes.len()],
             numbers: vec![vec![0.0; seen.len()]; self.classes.len()],
             extra: seen
@@ -387,7 +393,7 @@ impl Network {
         Ok(parts)
     }
 
-    fn put_together(&self, seen: &[Seen], parts: Parts) -> Solution {
+    fn put_together(&self, seen: &[Seen], parts: Parts, forks: &[Option<ForkResult>]) -> Solution {
         let Parts { method, mut throughput, mut numbers, extra } = parts;
         for (c, class) in self.classes.iter().enumerate() {
             if let Load::Open { rate } = class.load {
@@ -416,7 +422,7 @@ impl Network {
             let work = |c: usize| throughput[c] * self.classes[c].demands_s[k];
             let total: f64 = (0..throughput.len()).map(work).sum();
             let busy = match (station.inner(), extra[k].idle) {
-                (Kind::Delay, _) => total,
+                (Kind::Delay | Kind::Fork(_), _) => total,
                 (Kind::Servers(m), _) => (total / f64::from(*m)).min(1.0),
                 (_, Some(idle)) => (1.0 - idle * seen[k].idle_open).clamp(0.0, 1.0),
                 (_, None) => over(total, station.rate_limit()).min(1.0),
@@ -441,6 +447,7 @@ impl Network {
                 utilisation: busy,
                 number,
                 response_s: over(number, visits),
+                fork: forks[k],
                 classes: shares,
             }
         });

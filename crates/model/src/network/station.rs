@@ -1,6 +1,7 @@
 //! Stations: places of service, and their speed as a function of the number of customers present.
 
 use crate::error::{Error, check, positive};
+use crate::fork_join::FanOut;
 
 /// The largest number of servers and of tabulated rates: more would only cost memory.
 const RATES_MAX: usize = 1_000_000;
@@ -37,6 +38,8 @@ pub(crate) enum Kind {
     Rates(Vec<f64>),
     /// The same, but unknown past its last rate.
     Curve(Vec<f64>),
+    /// As many queues of one server as a visit has parts.
+    Fork(FanOut),
 }
 
 /// α(n) for the solvers: a delay, or a table whose last rate holds for all larger numbers.
@@ -167,6 +170,26 @@ impl Station {
         Ok(Station { name: name.to_owned(), kind: Kind::Curve(checked(name, &rates)?) })
     }
 
+    /// Equal queues of one server each, into which every visit forks: one part for each queue, at the same moment. The
+    /// visit ends when the needed parts have answered; the others are served too. A demand is that of one part. Only
+    /// for networks of open classes, all with the same service time here. [`crate::fork_join::ForkJoin`] has the law
+    /// and its accuracy: an approximation, exact only for the mean of two parts.
+    ///
+    /// ```
+    /// use model::{fork_join::FanOut, network::{Class, Network, Station}};
+    /// // Multi-gets of 2 keys, a key on each of two servers: 700/s, 1 ms a key. The exact mean is (12 − ρ)/8 of one's.
+    /// let network = Network::new(
+    ///     vec![Station::fork("caches", FanOut::new(2, 2)?)],
+    ///     vec![Class::open("multi-gets", 700.0, &[0.001])?],
+    /// )?;
+    /// let response_s = network.solve()?.classes[0].response_s;
+    /// assert!((response_s / (11.3 / 8.0 * 0.001 / 0.3) - 1.0).abs() < 1e-3);
+    /// # Ok::<(), model::Error>(())
+    /// ```
+    pub fn fork(name: &str, fan_out: FanOut) -> Station {
+        Station { name: name.to_owned(), kind: Kind::Fork(fan_out) }
+    }
+
     /// The station's name.
     pub fn name(&self) -> &str {
         &self.name
@@ -180,6 +203,7 @@ impl Station {
             Kind::Delay => "delay".to_owned(),
             Kind::Rates(_) => "load-dependent".to_owned(),
             Kind::Curve(_) => "measured curve".to_owned(),
+            Kind::Fork(fan_out) => format!("fork: {fan_out}"),
         }
     }
 
@@ -191,6 +215,7 @@ impl Station {
         match &self.kind {
             Kind::Servers(m) => f64::from(n.min(*m)),
             Kind::Delay => f64::from(n),
+            Kind::Fork(_) => 1.0,
             Kind::Rates(rates) | Kind::Curve(rates) => rates[(n as usize - 1).min(rates.len() - 1)],
         }
     }
@@ -200,6 +225,7 @@ impl Station {
         match &self.kind {
             Kind::Servers(m) => f64::from(*m),
             Kind::Delay => f64::INFINITY,
+            Kind::Fork(_) => 1.0,
             Kind::Rates(rates) | Kind::Curve(rates) => rates[rates.len() - 1],
         }
     }
@@ -207,7 +233,7 @@ impl Station {
     /// The largest α(n); infinite for a delay.
     pub fn rate_max(&self) -> f64 {
         match &self.kind {
-            Kind::Servers(_) | Kind::Delay => self.rate_limit(),
+            Kind::Servers(_) | Kind::Delay | Kind::Fork(_) => self.rate_limit(),
             Kind::Rates(rates) | Kind::Curve(rates) => rates.iter().copied().fold(0.0, f64::max),
         }
     }
@@ -236,6 +262,8 @@ impl Station {
                 let m = (*m as usize).min(customers.max(1));
                 Law::simplified((1..=m).map(|n| n as f64).collect(), customers)
             }
+            // Of each queue: all parts of a visit are served.
+            Kind::Fork(_) => Law::Rates(vec![1.0]),
             Kind::Rates(rates) => Law::simplified(rates.clone(), customers),
             Kind::Curve(rates) if rates.len() < customers => {
                 let station = self.name.clone();

@@ -5,6 +5,7 @@ use rand_distr::{Distribution as _, Exp};
 
 use super::*;
 
+mod fork;
 mod gold;
 
 fn one(stations: Vec<Station>, customers: u32, think_s: f64, demands: &[f64]) -> Network {

@@ -1,24 +1,22 @@
-//! Fork-join of n equal M/M/1 queues: means by formula.
+//! Fork-join of n equal M/M/1 queues: means by the literature's formulas, which `ForkJoin` is checked against.
 //!
 //! Requests arrive as a Poisson stream of rate λ; each puts one part into every queue; parts are
 //! served at rate µ, first come, first served; the request is answered when all its parts are. ρ =
 //! λ/µ.
 
 use crate::error::{Error, check};
+use crate::fork_join::fan_out::PARTS_MAX;
 use crate::queue::stable;
-
-/// Largest number of parts of a request.
-pub(super) const WAYS_MAX: u32 = 10_000;
 
 fn checked(arrival_rate: f64, service_rate: f64, ways: u32) -> Result<(f64, f64), Error> {
     check("the service rate", service_rate, 1e-12..=1e12, "1e-12 to 1e12 per second")?;
-    check("the number of parts", f64::from(ways), 1.0..=f64::from(WAYS_MAX), "1 to 10,000")?;
+    check("the number of parts", f64::from(ways), 1.0..=f64::from(PARTS_MAX), "1 to 10,000")?;
     stable(arrival_rate, service_rate)?;
     Ok((arrival_rate / service_rate, 1.0 / (service_rate - arrival_rate)))
 }
 
 /// Hₙ = 1 + 1/2 + … + 1/n.
-pub(super) fn harmonic(n: u32) -> f64 {
+fn harmonic(n: u32) -> f64 {
     (1..=n).rev().map(|i| 1.0 / f64::from(i)).sum()
 }
 
@@ -27,19 +25,13 @@ pub(super) fn harmonic(n: u32) -> f64 {
 ///
 /// λ requests/s arrive in a Poisson stream, each with a part for both queues; a part takes an
 /// exponential time of rate µ per second, first come first served; a request is answered when both
-/// parts are. Wrong for other service ([`super::ForkJoin`]). Cost: nanoseconds.
+/// parts are. Wrong for other service (`ForkJoin`). Cost: nanoseconds.
 ///
 /// Source: L. Flatto, S. Hahn, "Two parallel queues created by arrivals with two demands I", SIAM
 /// Journal on Applied Mathematics 44 (1984); in this form R. Nelson, A. N. Tantawi, "Approximate
 /// analysis of fork/join synchronization in parallel queues", IEEE Transactions on Computers 37
 /// (1988), equation 6.
-///
-/// ```
-/// let mean = model::fork_join::two_way_mean(0.7, 1.0)?;
-/// assert!((mean - 4.708_333_333_333_333).abs() < 1e-12);
-/// # Ok::<(), model::Error>(())
-/// ```
-pub fn two_way_mean(arrival_rate: f64, service_rate: f64) -> Result<f64, Error> {
+pub(super) fn two_way_mean(arrival_rate: f64, service_rate: f64) -> Result<f64, Error> {
     let (rho, response) = checked(arrival_rate, service_rate, 2)?;
     Ok((12.0 - rho) / 8.0 * response)
 }
@@ -50,14 +42,12 @@ pub fn two_way_mean(arrival_rate: f64, service_rate: f64) -> Result<f64, Error> 
 ///
 /// Source: Nelson and Tantawi (1988), equation 16, who fitted the 4/11 to simulations. It is some 1
 /// % low at three parts and half load, where [`varma_makowski_mean`] is more accurate, and
-/// [`super::ForkJoin`] more accurate still. An error outside their range.
-///
-/// ```
-/// let mean = model::fork_join::nelson_tantawi_mean(0.5, 1.0, 3)?;
-/// assert!((mean - 3.397_727_272_727).abs() < 1e-9);
-/// # Ok::<(), model::Error>(())
-/// ```
-pub fn nelson_tantawi_mean(arrival_rate: f64, service_rate: f64, ways: u32) -> Result<f64, Error> {
+/// `ForkJoin` more accurate still. An error outside their range.
+pub(super) fn nelson_tantawi_mean(
+    arrival_rate: f64,
+    service_rate: f64,
+    ways: u32,
+) -> Result<f64, Error> {
     check("the parts of Nelson's and Tantawi's formula", f64::from(ways), 2.0..=32.0, "2 to 32")?;
     let (rho, _) = checked(arrival_rate, service_rate, ways)?;
     let ratio = harmonic(ways) / harmonic(2);
@@ -67,19 +57,16 @@ pub fn nelson_tantawi_mean(arrival_rate: f64, service_rate: f64, ways: u32) -> R
 /// Mean response time in seconds by the interpolation of Varma and Makowski between an empty and a
 /// saturated system: (Hₙ + (Vₙ − Hₙ)·ρ)/(µ − λ), Hₙ = 1 + 1/2 + … + 1/n and ρ = λ/µ, assumptions as
 /// for [`two_way_mean`]. Exact for one and two parts, within 3 % of simulation for up to eight, 5 %
-/// low for sixteen at high load; for other service see [`super::ForkJoin`]. Cost: that of
+/// low for sixteen at high load; for other service see `ForkJoin`. Cost: that of
 /// [`heavy_traffic_factor`].
 ///
 /// Source: S. Varma, A. M. Makowski, "Interpolation approximations for symmetric fork-join queues",
 /// Performance Evaluation 20 (1994). Vₙ is [`heavy_traffic_factor`].
-///
-/// ```
-/// use model::fork_join::{two_way_mean, varma_makowski_mean};
-/// let (formula, exact) = (varma_makowski_mean(0.7, 1.0, 2)?, two_way_mean(0.7, 1.0)?);
-/// assert!((formula / exact - 1.0).abs() < 1e-9);
-/// # Ok::<(), model::Error>(())
-/// ```
-pub fn varma_makowski_mean(arrival_rate: f64, service_rate: f64, ways: u32) -> Result<f64, Error> {
+pub(super) fn varma_makowski_mean(
+    arrival_rate: f64,
+    service_rate: f64,
+    ways: u32,
+) -> Result<f64, Error> {
     let (rho, response) = checked(arrival_rate, service_rate, ways)?;
     let empty = harmonic(ways);
     Ok((empty + (heavy_traffic_factor(ways)? - empty) * rho) * response)
@@ -92,14 +79,8 @@ pub fn varma_makowski_mean(arrival_rate: f64, service_rate: f64, ways: u32) -> R
 /// from some 30 parts on. With (m − 1)!/r^m = ∫x^(m−1)e^(−rx)dx the sums close, and Vₙ = ∫ Σⱼ₌₁ⁿ
 /// \[(1 − e^(−x))^j − (1 − (1 + x)e^(−x))^j\]/j dx/x, all of whose terms are positive. The
 /// trapezoidal rule in ln x is exact to 1e-12 here. Cost: some 700·n multiplications.
-///
-/// ```
-/// let v = model::fork_join::heavy_traffic_factor(2)?;
-/// assert!((v - 1.375).abs() < 1e-12);
-/// # Ok::<(), model::Error>(())
-/// ```
-pub fn heavy_traffic_factor(ways: u32) -> Result<f64, Error> {
-    check("the number of parts", f64::from(ways), 1.0..=f64::from(WAYS_MAX), "1 to 10,000")?;
+pub(super) fn heavy_traffic_factor(ways: u32) -> Result<f64, Error> {
+    check("the number of parts", f64::from(ways), 1.0..=f64::from(PARTS_MAX), "1 to 10,000")?;
     let step = 0.0625;
     let mut total = 0.0;
     // From x = e^(−32), where the integrand is x, to e^(4.5) = 90, where it is n·90·e^(−90).
