@@ -40,6 +40,7 @@ mod parent;
 mod plan;
 mod predict;
 mod predict_cluster;
+mod predict_fan_out;
 mod repeats;
 mod report;
 mod serve;

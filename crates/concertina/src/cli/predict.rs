@@ -5,10 +5,12 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use ground::window::Operation;
+use model::fork_join::FanOut;
+use model::queue::ArrivalLaw;
 use model::storage::{BETA, WORKERS_MAX, balls_into_bins_limit};
-use model::{Limits, MixShare, Model, Parameter, Prediction};
+use model::{FanOutPrediction, Limits, MixShare, Model, Parameter, Prediction};
 
-use super::predict_cluster;
+use super::{predict_cluster, predict_fan_out};
 use crate::cli::output::{out, outln};
 use configuration::Size;
 use report::compare::{LargestRate, warnings_of};
@@ -29,6 +31,10 @@ Examples:
   concertina predict model.toml --rate 1000 --json
   concertina predict model.toml --link 1Gbit/s --reply-bytes 80kB --workers 64
   concertina predict model.toml --mix \"get 4KiB=70%, get 64KiB=10%, put=20%\"
+  concertina predict model.toml --rate 5000 --arrivals renewal:0
+  concertina predict model.toml --rate 5000 --arrivals bursts:0.25:0.5
+  concertina predict model.toml --rate 5000 --servers 20 --fan-out 10
+  concertina predict --cluster cluster.toml --rate 5000 --fan-out 3:2
   concertina predict --cluster cluster.toml --rate 5000 --without b
   concertina predict --cluster cluster.toml --rate 5000 --without b --popularity zipf:0.8:1000000
   concertina predict --node a.model.toml:0.5 --node b.model.toml:0.5 --speed b=0.5 --memory a=2
@@ -63,6 +69,15 @@ pub struct Args {
     /// response time
     #[arg(long, value_name = "N", conflicts_with_all = ["cluster", "node"], value_parser = clap::value_parser!(u32).range(1..=i64::from(WORKERS_MAX)))]
     workers: Option<u32>,
+    /// What if requests came to each server by another law than in the fitted loads: poisson, bursts:C2:RATE (the rate's
+    /// squared coefficient of variation, and its changes per second), or renewal:SCV (independent times between arrivals
+    /// of this squared coefficient of variation; 0: paced, above 1: in clumps)
+    #[arg(long, value_name = "LAW")]
+    arrivals: Option<ArrivalLaw>,
+    /// Requests that consist of N parts, of which K (all, if not given) must answer: their responses beside those of one
+    /// part. Loads count parts
+    #[arg(long, value_name = "N[:K]")]
+    fan_out: Option<FanOut>,
     /// Response times
     #[arg(
         long,
@@ -122,6 +137,8 @@ const RATE_MAX: f64 = 1e12;
 struct AtLoad {
     rate: f64,
     found: Result<(Prediction, Parameter), (String, f64)>,
+    /// Of requests of several parts, where they are asked for and there is a prediction.
+    fan_out: Option<FanOutPrediction>,
 }
 
 /// Runs the command.
@@ -133,9 +150,15 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         bail!("invalid --rate {rate:e}: a load is at most {RATE_MAX:e} requests/s");
     }
     let Some(path) = &args.model else {
-        let (rate, within_s, objectives) = (&args.rate, &args.within, &args.objective);
-        let asked = predict_cluster::Questions { rate, within_s, objectives, json: args.json };
-        return predict_cluster::run(&args.cluster, &asked);
+        let questions = predict_cluster::Questions {
+            rate: &args.rate,
+            within_s: &args.within,
+            objectives: &args.objective,
+            arrivals: args.arrivals,
+            fan_out: args.fan_out,
+            json: args.json,
+        };
+        return predict_cluster::run(&args.cluster, &questions);
     };
     let mut model = report::read_model(path)?;
     if let Some(Mix(mix)) = &args.mix {
@@ -146,6 +169,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         model = model
             .with_front(args.link, bytes, args.workers)
             .context("invalid --link, --reply-bytes or --workers")?;
+    }
+    if let Some(law) = args.arrivals {
+        model = model.with_arrivals(law);
     }
     let limits = model.limits()?;
     let spread = match args.cluster.popularity() {
@@ -160,7 +186,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let mut answers = Vec::new();
     for rate in rates {
-        answers.push(answer(&model, rate, args.servers, &args.within)?);
+        answers.push(answer(&model, rate, &args)?);
     }
     let objectives = args.objective.iter().map(|&o| report::largest_rate(&model, o, args.servers));
     let objectives = objectives.collect::<Result<Vec<_>, _>>()?;
@@ -179,8 +205,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn answer(model: &Model, rate: f64, servers: u32, within_s: &[f64]) -> anyhow::Result<AtLoad> {
-    let found = match model.predict_cluster(rate, servers, within_s) {
+fn answer(model: &Model, rate: f64, args: &Args) -> anyhow::Result<AtLoad> {
+    let servers = args.servers;
+    let found = match model.predict_cluster(rate, servers, &args.within) {
         Ok(prediction) => {
             Ok((prediction, model.quantile_with_interval(rate / f64::from(servers), 0.99)?))
         }
@@ -189,7 +216,11 @@ fn answer(model: &Model, rate: f64, servers: u32, within_s: &[f64]) -> anyhow::R
         }
         Err(error) => return Err(error.into()),
     };
-    Ok(AtLoad { rate, found })
+    let fan_out = match (args.fan_out, &found) {
+        (Some(fan_out), Ok((single, _))) => Some(model.predict_fan_out(single, fan_out)?),
+        _ => None,
+    };
+    Ok(AtLoad { rate, found, fan_out })
 }
 
 /// The confidence limits of all servers: by our model and by the published one.
@@ -214,6 +245,9 @@ fn text(
     if let Some(note) = &model.about.laboratory {
         out += &format!("EMULATED: {}\n\n", printable(note));
     }
+    if let Some(law) = args.arrivals {
+        out += &arrivals_text(law);
+    }
     out += &grid(args, answers).text();
     let found = || answers.iter().filter_map(|a| a.found.as_ref().ok());
     if found().any(|(p, _)| p.beyond_limit) {
@@ -232,6 +266,11 @@ fn text(
         if let Err((why, _)) = &answer.found {
             out += &format!("{}\n", why.trim_end());
         }
+    }
+    if let Some(fan_out) = args.fan_out {
+        let all: Vec<&FanOutPrediction> =
+            answers.iter().filter_map(|a| a.fan_out.as_ref()).collect();
+        out += &format!("\n{}", predict_fan_out::text(fan_out, &args.within, &all));
     }
     out.push('\n');
     if args.servers > 1 {
@@ -254,6 +293,11 @@ fn text(
     }
     out += &warnings_text(&grouped(&warnings_of(model), model.fitted.len()));
     Ok(out)
+}
+
+/// Describes an assumed law of arrivals.
+pub fn arrivals_text(law: ArrivalLaw) -> String {
+    format!("What if: arrivals at each server are {law}\n")
 }
 
 fn grid(args: &Args, answers: &[AtLoad]) -> Grid {
@@ -301,6 +345,9 @@ fn json(
                 let mut value = serde_json::to_value(prediction)?;
                 value["stable"] = true.into();
                 value["response_p99"] = serde_json::to_value(p99)?;
+                if let Some(fan_out) = &answer.fan_out {
+                    value["fan_out"] = serde_json::to_value(fan_out)?;
+                }
                 value
             }
             Err((why, saturation)) => serde_json::json!({
@@ -318,6 +365,7 @@ fn json(
         "runs": model.about.runs,
         "laboratory": model.about.laboratory,
         "servers": args.servers,
+        "arrivals": args.arrivals.map(|law| law.to_string()),
         "within_s": args.within,
         "confidence_limit": ours.value,
         "confidence_limit_95": [ours.low, ours.high],

@@ -5,9 +5,12 @@ use std::process::ExitCode;
 use std::str::FromStr;
 
 use anyhow::{Context, bail};
+use model::fork_join::FanOut;
+use model::queue::ArrivalLaw;
 use model::storage::{Change, Popularity};
-use model::{ClusterLimits, ClusterPrediction, Parameter};
+use model::{ClusterLimits, ClusterPrediction, FanOutPrediction, Parameter};
 
+use super::{predict, predict_fan_out};
 use crate::cli::output::{out, outln};
 use report::Objective;
 use report::cluster::largest_rate_text;
@@ -136,22 +139,38 @@ pub struct Questions<'a> {
     pub within_s: &'a [f64],
     /// Objectives whose largest load is computed.
     pub objectives: &'a [Objective],
+    /// A law of arrivals at each node in place of the fitted ones.
+    pub arrivals: Option<ArrivalLaw>,
+    /// Requests of several parts.
+    pub fan_out: Option<FanOut>,
     /// Print JSON.
     pub json: bool,
+}
+
+/// The changes to the cluster, as described in answers.
+struct WhatIf {
+    changes: Vec<Change>,
+    /// How hit ratios follow memory.
+    hits: String,
 }
 
 /// The prediction at one load, or the reason why there is none.
 struct AtLoad {
     rate: f64,
     found: Result<ClusterPrediction, String>,
+    /// Of requests of several parts, where they are asked for and there is a prediction.
+    fan_out: Option<FanOutPrediction>,
 }
 
 /// Runs the command.
 pub fn run(args: &Args, asked: &Questions) -> anyhow::Result<ExitCode> {
-    let file = match &args.cluster {
+    let mut file = match &args.cluster {
         Some(path) => ClusterFile::read(path)?,
         None => ClusterFile::of_arguments(&args.node)?,
     };
+    if let Some(law) = asked.arrivals {
+        file.nodes.iter_mut().for_each(|node| node.model = node.model.with_arrivals(law));
+    }
     let law = args.law(&file)?;
     let mut model = file.model()?;
     let changes = args.changes(&file);
@@ -173,18 +192,21 @@ pub fn run(args: &Args, asked: &Questions) -> anyhow::Result<ExitCode> {
             Err(error @ model::Error::Unstable { .. }) => Err(error.to_string()),
             Err(error) => return Err(error.into()),
         };
-        answers.push(AtLoad { rate, found });
+        let fan_out = match (asked.fan_out, &found) {
+            (Some(fan_out), Ok(single)) => Some(model.predict_fan_out(single, fan_out)?),
+            _ => None,
+        };
+        answers.push(AtLoad { rate, found, fan_out });
     }
     let mut statements = Vec::new();
     for objective in asked.objectives {
         statements.push(largest_rate_text(&model, &limits, *objective)?);
     }
+    let what_if = WhatIf { changes, hits: law_text(&law) };
     if asked.json {
-        let law = law_text(&law);
-        outln!("{:#}", json(&limits, (&changes, &law), &answers, &statements)?);
+        outln!("{:#}", json(&limits, &what_if, &answers, &statements, asked)?);
     } else {
-        let law = law_text(&law);
-        out!("{}", text(&limits, (&changes, &law), &answers, &statements, asked.within_s));
+        out!("{}", text(&limits, &what_if, &answers, &statements, asked));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -210,24 +232,27 @@ fn change_text(change: &Change) -> String {
 
 fn text(
     limits: &ClusterLimits,
-    (changes, law): (&[Change], &str),
+    what_if: &WhatIf,
     answers: &[AtLoad],
     statements: &[String],
-    within_s: &[f64],
+    asked: &Questions,
 ) -> String {
     let found = || answers.iter().filter_map(|a| a.found.as_ref().ok());
     let mut out = String::new();
     for note in found().next().iter().flat_map(|p| &p.laboratory) {
         out += &format!("EMULATED: {}\n", printable(note));
     }
-    for change in changes {
+    for change in &what_if.changes {
         out += &format!("What if: {}\n", printable(&change_text(change)));
     }
     // The speed of devices does not change the hit ratio.
-    if changes.iter().any(|change| !matches!(change, Change::Speed { .. })) {
-        out += &format!("The hit ratio of each object depends on memory {law}.\n");
+    if what_if.changes.iter().any(|change| !matches!(change, Change::Speed { .. })) {
+        out += &format!("The hit ratio of each object depends on memory {}.\n", what_if.hits);
     }
-    out += &grid(answers, within_s).text();
+    if let Some(law) = asked.arrivals {
+        out += &predict::arrivals_text(law);
+    }
+    out += &grid(answers, asked.within_s).text();
     if found().any(|p| p.beyond_limit) {
         out += "! PAST THE CONFIDENCE LIMIT of a node: queues are long there, and small errors of the \
                 model grow.\n";
@@ -243,6 +268,11 @@ fn text(
         if let Err(why) = &answer.found {
             out += &format!("{}\n", why.trim_end());
         }
+    }
+    if let Some(fan_out) = asked.fan_out {
+        let all: Vec<&FanOutPrediction> =
+            answers.iter().filter_map(|a| a.fan_out.as_ref()).collect();
+        out += &format!("\n{}", predict_fan_out::text(fan_out, asked.within_s, &all));
     }
     out += &format!("\n{}", nodes_grid(answers).text());
     out += &format!("\n{}", cluster_limits_text(limits));
@@ -308,9 +338,10 @@ fn nodes_grid(answers: &[AtLoad]) -> Grid {
 
 fn json(
     limits: &ClusterLimits,
-    (changes, law): (&[Change], &str),
+    what_if: &WhatIf,
     answers: &[AtLoad],
     statements: &[String],
+    asked: &Questions,
 ) -> anyhow::Result<serde_json::Value> {
     let mut predictions = Vec::new();
     for answer in answers {
@@ -318,6 +349,9 @@ fn json(
             Ok(prediction) => {
                 let mut value = serde_json::to_value(prediction)?;
                 value["stable"] = true.into();
+                if let Some(fan_out) = &answer.fan_out {
+                    value["fan_out"] = serde_json::to_value(fan_out)?;
+                }
                 value
             }
             Err(why) => serde_json::json!({
@@ -326,8 +360,9 @@ fn json(
         });
     }
     Ok(serde_json::json!({
-        "what_if": changes.iter().map(change_text).collect::<Vec<_>>(),
-        "hits_follow_memory": law,
+        "what_if": what_if.changes.iter().map(change_text).collect::<Vec<_>>(),
+        "arrivals": asked.arrivals.map(|law| law.to_string()),
+        "hits_follow_memory": what_if.hits,
         "limits": limits,
         "predictions": predictions,
         "objectives": statements,

@@ -368,3 +368,82 @@ fn the_documented_choices_are_read() {
     let (_, error) = text(&lab.asks(&["--rate", "5000"]));
     assert!(error.contains("the model has no devices of class \"hot_device\""), "{error}");
 }
+
+/// Requests of several parts, and arrivals of another law, of one server and of a cluster.
+#[test]
+fn fan_outs_and_arrivals_are_what_if() {
+    let lab = Lab::new();
+    lab.write("b.toml", &model_text());
+    let predict = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_concertina"));
+        command.arg("predict").args(arguments).current_dir(lab.dir.path()).output().unwrap()
+    };
+    let one = ["model.toml", "--rate", "800", "--within", "20ms,50ms"];
+    let nodes = [
+        "--node",
+        "model.toml:0.5",
+        "--node",
+        "b.toml:0.5",
+        "--rate",
+        "1600",
+        "--within",
+        "20ms,50ms",
+    ];
+    let number = |value: &Value| value.as_f64().unwrap();
+    for base in [&one[..], &nodes] {
+        let all = json(&predict(&[base, &["--fan-out", "10", "--json"]].concat()));
+        let found = &all["predictions"][0]["fan_out"];
+        let share = &found["request"]["within"][1]["share"];
+        let single = &all["predictions"][0]["points"][1]["concertina"];
+        assert_eq!(&found["part"]["within"][1]["share"], single);
+        for end in ["value", "low", "high"] {
+            assert!((number(&share[end]) - number(&single[end]).powi(10)).abs() < 1e-9, "{found}");
+        }
+        let p99 = |kind: &str| number(&found[kind]["response_p99"]["value"]);
+        assert!(p99("request") > p99("part"), "{found}");
+        assert!((number(&found["requests_per_s"]) * 10.0 - number(&found["rate"])).abs() < 1e-9);
+        let (out, error) = text(&predict(&[base, &["--fan-out", "10"]].concat()));
+        for word in
+            ["all of 10 parts", "one part", "independent", "others of its request", "p99 [95 %]"]
+        {
+            assert!(out.contains(word), "{word} is missing in\n{out}{error}");
+        }
+        // The first of three is faster than one, and nothing is said of waits in common.
+        let any = json(&predict(&[base, &["--fan-out", "3:1", "--json"]].concat()));
+        let any = &any["predictions"][0]["fan_out"];
+        assert!(
+            number(&any["request"]["response_p99"]["value"])
+                < number(&any["part"]["response_p99"]["value"])
+        );
+
+        let mean = |law: &str| {
+            let found = json(&predict(&[base, &["--arrivals", law, "--json"]].concat()));
+            assert_eq!(found["arrivals"], law);
+            number(&found["predictions"][0]["response_mean"]["value"])
+        };
+        let poisson = mean("poisson");
+        assert!(mean("renewal:0") < poisson && poisson < mean("renewal:9"));
+        assert!(
+            (mean("renewal:1") / poisson - 1.0).abs() < 1e-9 && poisson < mean("bursts:0.1:0.5")
+        );
+        let fitted = json(&predict(&[base, &["--json"]].concat()));
+        assert_eq!(fitted["arrivals"], Value::Null);
+        assert_eq!(number(&fitted["predictions"][0]["response_mean"]["value"]), poisson);
+    }
+    let (out, _) = text(&predict(&[&one[..], &["--arrivals", "renewal:4"]].concat()));
+    assert!(out.contains("What if: arrivals at each server are renewal:4"), "{out}");
+    for (option, value, word) in [
+        ("--fan-out", "0", "the number of parts is 0: it must be 1 to 10,000"),
+        ("--fan-out", "10001", "1 to 10,000"),
+        ("--fan-out", "3:4", "must answer is 4: it must be 1 to the number of parts"),
+        ("--fan-out", "3:0", "must answer is 0"),
+        ("--fan-out", "many", "N or N:K"),
+        ("--arrivals", "weibull", "renewal:SCV"),
+        ("--arrivals", "renewal:-1", "0 to 1,000"),
+        ("--arrivals", "bursts:1", "bursts:C2:RATE"),
+    ] {
+        let output = predict(&[&one[..], &[option, value]].concat());
+        let (_, error) = text(&output);
+        assert!(!output.status.success() && error.contains(word), "{option} {value}: {error}");
+    }
+}

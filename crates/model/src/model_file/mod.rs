@@ -7,6 +7,7 @@
 
 mod cluster;
 mod coarse;
+mod fan_out;
 mod front;
 mod hypothesis;
 mod mix;
@@ -18,6 +19,7 @@ mod text;
 
 pub use cluster::{ClusterLimits, ClusterModel, ClusterNode, ClusterPrediction, NodePrediction};
 pub use coarse::Coarse;
+pub use fan_out::{FanOutPrediction, ResponseTimes, WithinTime};
 pub use front::Front;
 pub use hypothesis::Hypothesis;
 pub(crate) use hypothesis::title;

@@ -94,11 +94,37 @@ impl AtLoad {
 
     /// Whether so many replicates are past saturation that the upper end of a time's interval is.
     fn is_perhaps_unstable(&self) -> bool {
-        let unstable = |(_, o): &&(Node, Operating)| o.response_mean.is_infinite();
-        let count = self.replicates.iter().filter(unstable).count();
-        // The rank of the upper end is 0.975·(n + 1).
-        count > 0 && count as f64 > 0.025 * (self.replicates.len() as f64 + 1.0) - 1.0
+        is_perhaps_unstable(self.replicates.iter().map(|(_, operating)| operating.response_mean))
     }
+}
+
+/// Whether so many of the replicates with these mean responses are past saturation that the upper end of the interval of
+/// a time is.
+pub(super) fn is_perhaps_unstable(responses: impl ExactSizeIterator<Item = f64>) -> bool {
+    let all = responses.len() as f64;
+    let count = responses.filter(|response| response.is_infinite()).count();
+    // The rank of the upper end is 0.975·(n + 1).
+    count > 0 && count as f64 > 0.025 * (all + 1.0) - 1.0
+}
+
+/// The `p`-quantile `value` with the interval that [`Model::quantile_with_interval`] describes, given the interval of
+/// P(T ≤ `value`), and the quantiles of the fitted values.
+pub(super) fn by_tails(
+    value: f64,
+    p: f64,
+    within: &Parameter,
+    perhaps_unstable: bool,
+    quantile: impl Fn(f64) -> Result<f64, Error>,
+) -> Result<Parameter, Error> {
+    let left = 1.0 - p;
+    let at = |within: f64| {
+        let other = 1.0 - left * left / (1.0 - within).max(f64::MIN_POSITIVE);
+        // Quantiles of larger shares than the last are those of a tail that no law here has.
+        quantile(other.clamp(0.0, 1.0 - 1e-9))
+    };
+    let low = at(within.high)?.min(value);
+    let high = if perhaps_unstable { f64::INFINITY } else { at(within.low)?.max(value) };
+    Ok(Parameter { value, low, high, unit: "s".to_owned() })
 }
 
 impl Model {
@@ -214,17 +240,8 @@ impl Model {
         let value = self.quantile(rate, p)?;
         let at_load = self.at_load(rate)?;
         let within = at_load.within(value);
-        let left = 1.0 - p;
-        let at = |within: f64| {
-            let other = 1.0 - left * left / (1.0 - within).max(f64::MIN_POSITIVE);
-            self.quantile(rate, other.clamp(0.0, 1.0 - 1e-12))
-        };
-        let low = at(within.high)?.min(value);
-        let high = match at_load.is_perhaps_unstable() {
-            true => f64::INFINITY,
-            false => at(within.low)?.max(value),
-        };
-        Ok(Parameter { value, low, high, unit: "s".to_owned() })
+        let unstable = at_load.is_perhaps_unstable();
+        by_tails(value, p, &within, unstable, |p| self.quantile(rate, p))
     }
 
     /// The loads that bound what the model says of one server, with their 95 % intervals. Cost: a

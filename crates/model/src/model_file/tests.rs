@@ -1,6 +1,8 @@
 use proptest::prelude::*;
 
 use super::*;
+
+mod fan_out;
 use crate::storage::{Change, Popularity};
 use crate::trust::TrustEnd;
 
