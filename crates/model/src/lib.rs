@@ -31,7 +31,7 @@
 //!    bottleneck.
 //! 10. [`fork_join`]: requests that consist of several: the slowest of n, k of n
 //!     ([`Model::predict_fan_out`]), parts that queue together ([`network::Station::fork`]), and
-//!     hedged requests with the load that they add.
+//!     hedged requests with the load that they add ([`Model::predict_hedged`]).
 //! 11. [`capacity`]: the capacity of a system. AT&T's constant of a storage system, by size and
 //!     share of reads, and the Universal Scalability Law, by concurrency. Both use [`regression`].
 //! 12. [`design`]: experiments with several factors: which factors matter, how much, with what
@@ -78,8 +78,8 @@ pub use error::Error;
 pub use model_file::{
     About, Arrivals, BackgroundWork, ClassParameters, ClusterLimits, ClusterModel, ClusterNode,
     ClusterPrediction, Coarse, Devices, DispersionAt, Evidence, EvidenceSource, FORMAT,
-    FanOutPrediction, FittedPoint, FittedStep, Front, Hypothesis, Law, Limits, MixShare, Model,
-    NodePrediction, Parameter, Point, Prediction, Replicates, RequestKind, Requests, ResponseTimes,
-    SpotifyParameters, StateRate, StateRates, WithinTime, WorkByLoad,
+    FanOutPrediction, FittedPoint, FittedStep, Front, HedgedPrediction, Hypothesis, Law, Limits,
+    MixShare, Model, NodePrediction, Parameter, Point, Prediction, Replicates, RequestKind,
+    Requests, ResponseTimes, SpotifyParameters, StateRate, StateRates, WithinTime, WorkByLoad,
 };
 pub use trust::{HeldOut, POINTS_MAX, Trust, TrustEnd};

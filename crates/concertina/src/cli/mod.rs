@@ -40,7 +40,7 @@ mod parent;
 mod plan;
 mod predict;
 mod predict_cluster;
-mod predict_fan_out;
+mod predict_several;
 mod repeats;
 mod report;
 mod serve;

@@ -5,12 +5,12 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use ground::window::Operation;
-use model::fork_join::FanOut;
 use model::queue::ArrivalLaw;
 use model::storage::{BETA, WORKERS_MAX, balls_into_bins_limit};
-use model::{FanOutPrediction, Limits, MixShare, Model, Parameter, Prediction};
+use model::{Limits, MixShare, Model, Parameter, Prediction};
 
-use super::{predict_cluster, predict_fan_out};
+use super::predict_cluster;
+use super::predict_several::{self, Several};
 use crate::cli::output::{out, outln};
 use configuration::Size;
 use report::compare::{LargestRate, warnings_of};
@@ -35,6 +35,7 @@ Examples:
   concertina predict model.toml --rate 5000 --arrivals bursts:0.25:0.5
   concertina predict model.toml --rate 5000 --servers 20 --fan-out 10
   concertina predict --cluster cluster.toml --rate 5000 --fan-out 3:2
+  concertina predict --cluster cluster.toml --rate 5000 --hedge 30ms
   concertina predict --cluster cluster.toml --rate 5000 --without b
   concertina predict --cluster cluster.toml --rate 5000 --without b --popularity zipf:0.8:1000000
   concertina predict --node a.model.toml:0.5 --node b.model.toml:0.5 --speed b=0.5 --memory a=2
@@ -74,10 +75,8 @@ pub struct Args {
     /// of this squared coefficient of variation; 0: paced, above 1: in clumps)
     #[arg(long, value_name = "LAW")]
     arrivals: Option<ArrivalLaw>,
-    /// Requests that consist of N parts, of which K (all, if not given) must answer: their responses beside those of one
-    /// part. Loads count parts
-    #[arg(long, value_name = "N[:K]")]
-    fan_out: Option<FanOut>,
+    #[command(flatten)]
+    several: predict_several::Args,
     /// Response times
     #[arg(
         long,
@@ -137,8 +136,7 @@ const RATE_MAX: f64 = 1e12;
 struct AtLoad {
     rate: f64,
     found: Result<(Prediction, Parameter), (String, f64)>,
-    /// Of requests of several parts, where they are asked for and there is a prediction.
-    fan_out: Option<FanOutPrediction>,
+    several: Several,
 }
 
 /// Runs the command.
@@ -155,7 +153,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             within_s: &args.within,
             objectives: &args.objective,
             arrivals: args.arrivals,
-            fan_out: args.fan_out,
+            several: &args.several,
             json: args.json,
         };
         return predict_cluster::run(&args.cluster, &questions);
@@ -216,11 +214,14 @@ fn answer(model: &Model, rate: f64, args: &Args) -> anyhow::Result<AtLoad> {
         }
         Err(error) => return Err(error.into()),
     };
-    let fan_out = match (args.fan_out, &found) {
-        (Some(fan_out), Ok((single, _))) => Some(model.predict_fan_out(single, fan_out)?),
-        _ => None,
+    let several = match &found {
+        Ok((single, _)) => args.several.predict(
+            |fan_out| model.predict_fan_out(single, fan_out),
+            |hedge| model.predict_hedged(single, hedge),
+        )?,
+        Err(_) => Several::default(),
     };
-    Ok(AtLoad { rate, found, fan_out })
+    Ok(AtLoad { rate, found, several })
 }
 
 /// The confidence limits of all servers: by our model and by the published one.
@@ -267,11 +268,8 @@ fn text(
             out += &format!("{}\n", why.trim_end());
         }
     }
-    if let Some(fan_out) = args.fan_out {
-        let all: Vec<&FanOutPrediction> =
-            answers.iter().filter_map(|a| a.fan_out.as_ref()).collect();
-        out += &format!("\n{}", predict_fan_out::text(fan_out, &args.within, &all));
-    }
+    let several: Vec<&Several> = answers.iter().map(|a| &a.several).collect();
+    out += &args.several.text(&args.within, &several);
     out.push('\n');
     if args.servers > 1 {
         let (ours, published) = cluster_limits(limits, args.servers);
@@ -345,9 +343,7 @@ fn json(
                 let mut value = serde_json::to_value(prediction)?;
                 value["stable"] = true.into();
                 value["response_p99"] = serde_json::to_value(p99)?;
-                if let Some(fan_out) = &answer.fan_out {
-                    value["fan_out"] = serde_json::to_value(fan_out)?;
-                }
+                answer.several.add_to(&mut value)?;
                 value
             }
             Err((why, saturation)) => serde_json::json!({

@@ -5,12 +5,12 @@ use std::process::ExitCode;
 use std::str::FromStr;
 
 use anyhow::{Context, bail};
-use model::fork_join::FanOut;
 use model::queue::ArrivalLaw;
 use model::storage::{Change, Popularity};
-use model::{ClusterLimits, ClusterPrediction, FanOutPrediction, Parameter};
+use model::{ClusterLimits, ClusterPrediction, Parameter};
 
-use super::{predict, predict_fan_out};
+use super::predict;
+use super::predict_several::{self, Several};
 use crate::cli::output::{out, outln};
 use report::Objective;
 use report::cluster::largest_rate_text;
@@ -141,8 +141,8 @@ pub struct Questions<'a> {
     pub objectives: &'a [Objective],
     /// A law of arrivals at each node in place of the fitted ones.
     pub arrivals: Option<ArrivalLaw>,
-    /// Requests of several parts.
-    pub fan_out: Option<FanOut>,
+    /// Requests that consist of several.
+    pub several: &'a predict_several::Args,
     /// Print JSON.
     pub json: bool,
 }
@@ -158,8 +158,7 @@ struct WhatIf {
 struct AtLoad {
     rate: f64,
     found: Result<ClusterPrediction, String>,
-    /// Of requests of several parts, where they are asked for and there is a prediction.
-    fan_out: Option<FanOutPrediction>,
+    several: Several,
 }
 
 /// Runs the command.
@@ -192,11 +191,14 @@ pub fn run(args: &Args, asked: &Questions) -> anyhow::Result<ExitCode> {
             Err(error @ model::Error::Unstable { .. }) => Err(error.to_string()),
             Err(error) => return Err(error.into()),
         };
-        let fan_out = match (asked.fan_out, &found) {
-            (Some(fan_out), Ok(single)) => Some(model.predict_fan_out(single, fan_out)?),
-            _ => None,
+        let several = match &found {
+            Ok(single) => asked.several.predict(
+                |fan_out| model.predict_fan_out(single, fan_out),
+                |hedge| model.predict_hedged(single, hedge),
+            )?,
+            Err(_) => Several::default(),
         };
-        answers.push(AtLoad { rate, found, fan_out });
+        answers.push(AtLoad { rate, found, several });
     }
     let mut statements = Vec::new();
     for objective in asked.objectives {
@@ -269,11 +271,8 @@ fn text(
             out += &format!("{}\n", why.trim_end());
         }
     }
-    if let Some(fan_out) = asked.fan_out {
-        let all: Vec<&FanOutPrediction> =
-            answers.iter().filter_map(|a| a.fan_out.as_ref()).collect();
-        out += &format!("\n{}", predict_fan_out::text(fan_out, asked.within_s, &all));
-    }
+    let several: Vec<&Several> = answers.iter().map(|a| &a.several).collect();
+    out += &asked.several.text(asked.within_s, &several);
     out += &format!("\n{}", nodes_grid(answers).text());
     out += &format!("\n{}", cluster_limits_text(limits));
     for statement in statements {
@@ -349,9 +348,7 @@ fn json(
             Ok(prediction) => {
                 let mut value = serde_json::to_value(prediction)?;
                 value["stable"] = true.into();
-                if let Some(fan_out) = &answer.fan_out {
-                    value["fan_out"] = serde_json::to_value(fan_out)?;
-                }
+                answer.several.add_to(&mut value)?;
                 value
             }
             Err(why) => serde_json::json!({

@@ -416,6 +416,19 @@ fn fan_outs_and_arrivals_are_what_if() {
                 < number(&any["part"]["response_p99"]["value"])
         );
 
+        let hedged = json(&predict(&[base, &["--hedge", "30ms", "--json"]].concat()));
+        let hedged = &hedged["predictions"][0]["hedged"];
+        let rate = |key: &str| number(&hedged[key]);
+        let twice = number(&hedged["share_hedged"]["value"]);
+        let offered = number(&hedged["offered_rate"]["value"]);
+        assert!((offered / rate("rate") - 1.0 - twice).abs() < 1e-9 && twice > 0.0, "{hedged}");
+        let p99 = |kind: &str| number(&hedged[kind]["response_p99"]["value"]);
+        assert!(p99("hedged") < p99("single"), "{hedged}");
+        let (out, error) = text(&predict(&[base, &["--hedge", "30ms"]].concat()));
+        for word in ["sent twice %", "hedged", "another server after 30 ms", "independent"] {
+            assert!(out.contains(word), "{word} is missing in\n{out}{error}");
+        }
+
         let mean = |law: &str| {
             let found = json(&predict(&[base, &["--arrivals", law, "--json"]].concat()));
             assert_eq!(found["arrivals"], law);
@@ -438,6 +451,7 @@ fn fan_outs_and_arrivals_are_what_if() {
         ("--fan-out", "3:4", "must answer is 4: it must be 1 to the number of parts"),
         ("--fan-out", "3:0", "must answer is 0"),
         ("--fan-out", "many", "N or N:K"),
+        ("--hedge", "30", "unit"),
         ("--arrivals", "weibull", "renewal:SCV"),
         ("--arrivals", "renewal:-1", "0 to 1,000"),
         ("--arrivals", "bursts:1", "bursts:C2:RATE"),

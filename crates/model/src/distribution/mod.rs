@@ -26,7 +26,9 @@ pub use analytic::{
 };
 pub use empirical::{Empirical, Piece};
 pub use num_complex::Complex64;
-pub(crate) use numeric::{kronrod, moments};
+pub(crate) use numeric::kronrod;
+#[cfg(test)]
+pub(crate) use numeric::moments;
 
 /// A single time with a positive probability, where the CDF jumps by `share`.
 ///

@@ -4,15 +4,15 @@
 //!   of n coded parts. Of `concertina predict --fan-out`.
 //! - [`ForkJoin`]: parts that arrive at their queues together. Their waits are dependent, so the slowest part is faster
 //!   than independence predicts. Of stations that fork in `concertina network`.
-//! - [`Hedged`]: a second request is sent if the first has no reply after a delay. Where second
-//!   requests load the servers, [`Hedged::at_load`] finds the load at which law and load agree.
+//! - [`Hedge`]: a second request is sent if the first has no reply after a delay, and loads the servers. Of `concertina
+//!   predict --hedge`.
 
 mod fan_out;
 mod hedge;
 mod queues;
 
 pub use fan_out::FanOut;
-pub use hedge::{Hedged, HedgedLoad};
+pub use hedge::Hedge;
 pub use queues::ForkJoin;
 
 #[cfg(test)]

@@ -244,6 +244,11 @@ impl ClusterModel {
         &self.spotify
     }
 
+    /// The cluster of every replicate.
+    pub(super) fn replicates(&self) -> &[Cluster<Node>] {
+        &self.replicates
+    }
+
     /// δ.
     pub fn delay(&self) -> &Parameter {
         &self.delay

@@ -124,14 +124,7 @@ fn predict(
     others_at_device: f64,
     quantile: impl Fn(f64) -> Result<Parameter, Error>,
 ) -> Result<FanOutPrediction, Error> {
-    let part = ResponseTimes {
-        within: points
-            .iter()
-            .map(|point| WithinTime { t_s: point.t_s, share: point.concertina.clone() })
-            .collect(),
-        response_p50: quantile(0.5)?,
-        response_p99: quantile(0.99)?,
-    };
+    let part = response_times(points, &quantile)?;
     // P(request ≤ t) rises with P(part ≤ t), so both ends of an interval carry over.
     let whole = |part: &WithinTime| {
         let Parameter { value, low, high, unit } = &part.share;
@@ -151,5 +144,18 @@ fn predict(
         part,
         request,
         others_at_device,
+    })
+}
+
+/// The responses of a single request, from the points of its prediction and its quantiles.
+pub(super) fn response_times(
+    points: &[Point],
+    quantile: impl Fn(f64) -> Result<Parameter, Error>,
+) -> Result<ResponseTimes, Error> {
+    let within = |point: &Point| WithinTime { t_s: point.t_s, share: point.concertina.clone() };
+    Ok(ResponseTimes {
+        within: points.iter().map(within).collect(),
+        response_p50: quantile(0.5)?,
+        response_p99: quantile(0.99)?,
     })
 }

@@ -9,6 +9,7 @@ mod cluster;
 mod coarse;
 mod fan_out;
 mod front;
+mod hedge;
 mod hypothesis;
 mod mix;
 mod parts;
@@ -21,6 +22,7 @@ pub use cluster::{ClusterLimits, ClusterModel, ClusterNode, ClusterPrediction, N
 pub use coarse::Coarse;
 pub use fan_out::{FanOutPrediction, ResponseTimes, WithinTime};
 pub use front::Front;
+pub use hedge::HedgedPrediction;
 pub use hypothesis::Hypothesis;
 pub(crate) use hypothesis::title;
 pub use mix::{MixShare, RequestKind};

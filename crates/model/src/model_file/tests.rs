@@ -3,6 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 mod fan_out;
+mod hedge;
 use crate::storage::{Change, Popularity};
 use crate::trust::TrustEnd;
 

@@ -1,0 +1,170 @@
+//! Predictions of hedged requests.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+use crate::fork_join::Hedge;
+use crate::queue::quantile;
+use crate::storage::{Cluster, Member, Node};
+
+use super::fan_out::response_times;
+use super::predict::{by_tails, is_perhaps_unstable};
+use super::{
+    ClusterModel, ClusterPrediction, Model, Parameter, Prediction, ResponseTimes, WithinTime,
+};
+
+/// The prediction for requests that are sent a second time if they are late, beside that without.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HedgedPrediction {
+    /// Load without second requests, requests/s on all servers.
+    pub rate: f64,
+    /// The delay after which the second request is sent, seconds.
+    pub delay_s: f64,
+    /// Load with second requests, requests/s on all servers.
+    pub offered_rate: Parameter,
+    /// Share of the requests that are sent twice.
+    pub share_hedged: Parameter,
+    /// A request without hedging, at `rate`.
+    pub single: ResponseTimes,
+    /// The first reply with hedging, at `offered_rate`.
+    pub hedged: ResponseTimes,
+}
+
+impl Model {
+    /// The prediction for hedged requests at the load of a prediction without hedging. The second request goes to
+    /// another server like this one, which has as much load. [`Error::Unstable`] if the second requests saturate the
+    /// servers. Cost: some 500 CDFs, and ten a replicate.
+    ///
+    /// ```
+    /// # fn hedged(model: &model::Model) -> Result<(), model::Error> {
+    /// let single = model.predict(1_000.0, &[0.020])?;
+    /// let hedged = model.predict_hedged(&single, model::fork_join::Hedge::new(0.030)?)?;
+    /// assert!(hedged.offered_rate.value >= 1_000.0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn predict_hedged(
+        &self,
+        single: &Prediction,
+        hedge: Hedge,
+    ) -> Result<HedgedPrediction, Error> {
+        let servers = f64::from(single.servers);
+        let rate = single.rate / servers;
+        let alone = |server: Node| {
+            let members = vec![Member { name: "server".to_owned(), server, share: 1.0 }];
+            Cluster { members, delay: 0.0 }
+        };
+        let node = alone(self.node()?);
+        let replicates: Vec<_> = self.nodes_of_replicates()?.into_iter().map(alone).collect();
+        let times = response_times(&single.points, |p| self.quantile_with_interval(rate, p))?;
+        let mut found =
+            predict(Servers { fitted: &node, replicates: &replicates }, rate, hedge, times)?;
+        found.rate = single.rate;
+        let offered = &mut found.offered_rate;
+        for end in [&mut offered.value, &mut offered.low, &mut offered.high] {
+            *end *= servers;
+        }
+        Ok(found)
+    }
+}
+
+impl ClusterModel {
+    /// [`Model::predict_hedged`] for a cluster: both requests go to its nodes by their shares, as if to two replicas
+    /// with independent queues.
+    pub fn predict_hedged(
+        &self,
+        single: &ClusterPrediction,
+        hedge: Hedge,
+    ) -> Result<HedgedPrediction, Error> {
+        let times =
+            response_times(&single.points, |p| self.quantile_with_interval(single.rate, p))?;
+        let servers = Servers { fitted: self.cluster(), replicates: self.replicates() };
+        predict(servers, single.rate, hedge, times)
+    }
+}
+
+/// Servers as fitted, and the same of every replicate.
+#[derive(Clone, Copy)]
+struct Servers<'a> {
+    fitted: &'a Cluster<Node>,
+    replicates: &'a [Cluster<Node>],
+}
+
+/// Hedged requests at the loads that they cause: the fitted one's, and every replicate's.
+struct Hedged<'a> {
+    servers: Servers<'a>,
+    hedge: Hedge,
+    load: f64,
+    loads: Vec<f64>,
+}
+
+impl<'a> Hedged<'a> {
+    fn new(servers: Servers<'a>, rate: f64, hedge: Hedge) -> Result<Self, Error> {
+        let load = |cluster: &Cluster<Node>, within: &dyn Fn(f64) -> f64| {
+            hedge.offered_rate(rate, |load| cluster.operating(load).map(|_| 1.0 - within(load)))
+        };
+        let fitted = load(servers.fitted, &servers.fitted.within(hedge.delay_s()))?;
+        let alike = servers.fitted.within_alike(servers.replicates, hedge.delay_s());
+        // A replicate whose second requests saturate it has no load below twice the requests: it is taken there, where
+        // only memory answers in time.
+        let others = servers.replicates.iter().zip(alike);
+        let loads = others.map(|(c, within)| load(c, &within).unwrap_or(2.0 * rate)).collect();
+        Ok(Hedged { servers, hedge, load: fitted, loads })
+    }
+
+    fn cdf(&self, t: f64) -> f64 {
+        let fitted = self.servers.fitted;
+        let earlier = t - self.hedge.delay_s();
+        let second = if earlier < 0.0 { 0.0 } else { fitted.within(earlier)(self.load) };
+        self.hedge.within(fitted.within(t)(self.load), second)
+    }
+
+    /// P(T ≤ t) with its interval.
+    fn within(&self, t: f64) -> Parameter {
+        let earlier = t - self.hedge.delay_s();
+        let alike = |t: f64| self.servers.fitted.within_alike(self.servers.replicates, t);
+        let first = alike(t).into_iter().zip(&self.loads).map(|(within, load)| within(*load));
+        let second: Vec<f64> = match earlier < 0.0 {
+            true => vec![0.0; self.loads.len()],
+            false => {
+                let all = alike(earlier).into_iter().zip(&self.loads);
+                all.map(|(within, load)| within(*load)).collect()
+            }
+        };
+        let others: Vec<f64> = first.zip(second).map(|(a, b)| self.hedge.within(a, b)).collect();
+        Parameter::from_replicates(self.cdf(t), &others, "1")
+    }
+
+    fn quantile(&self, p: f64) -> Result<Parameter, Error> {
+        let quantile = |p: f64| quantile(p, 1e-3, |t| self.cdf(t));
+        let value = quantile(p)?;
+        let replicates = self.servers.replicates.iter().zip(&self.loads);
+        let responses = replicates.map(|(c, load)| c.operating_unchecked(*load).response_mean);
+        let unstable = is_perhaps_unstable(responses);
+        by_tails(value, p, &self.within(value), unstable, quantile)
+    }
+}
+
+fn predict(
+    servers: Servers,
+    rate: f64,
+    hedge: Hedge,
+    single: ResponseTimes,
+) -> Result<HedgedPrediction, Error> {
+    let found = Hedged::new(servers, rate, hedge)?;
+    let shares: Vec<f64> = found.loads.iter().map(|load| load / rate - 1.0).collect();
+    let within =
+        single.within.iter().map(|w| WithinTime { t_s: w.t_s, share: found.within(w.t_s) });
+    Ok(HedgedPrediction {
+        rate,
+        delay_s: hedge.delay_s(),
+        offered_rate: Parameter::from_replicates(found.load, &found.loads, "1/s"),
+        share_hedged: Parameter::from_replicates(found.load / rate - 1.0, &shares, "1"),
+        hedged: ResponseTimes {
+            within: within.collect(),
+            response_p50: found.quantile(0.5)?,
+            response_p99: found.quantile(0.99)?,
+        },
+        single,
+    })
+}
