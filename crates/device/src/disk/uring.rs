@@ -288,13 +288,16 @@ mod tests {
     #[test]
     fn a_serving_thread_reads_what_the_pool_reads_of_a_device_without_a_file_system() {
         use crate::disk::block::superblock::Superblock;
-        use crate::disk::block::{Wanted, format};
+        use crate::disk::block::{FormatOptions, format};
 
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("device");
         std::fs::File::create(&path).unwrap().set_len(160 << 20).unwrap();
-        format(&path, Wanted { segment_bytes: 40 << 20, record_bytes: 1024, destroy: false })
-            .unwrap();
+        format(
+            &path,
+            FormatOptions { segment_bytes: 40 << 20, record_bytes: 1024, destroy: false },
+        )
+        .unwrap();
         let superblock = Superblock::decode(&std::fs::read(&path).unwrap()[..4096]).unwrap();
         reads_the_same(&path, &|| (path.clone(), superblock.segment_at(0)));
     }
