@@ -12,7 +12,7 @@
 //! was left out: a gateway finds an attempt by the slot in its name without hashing, a pool's attempts outlive their requests.
 
 use ground::window::{Finished, Nanos, Operation, Outcome, Recorder, Window};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::route::{Budget, Candidate, Hedge, Load, Policy, REPLICAS_MAX, Ratio, SplitMix64};
 
@@ -178,7 +178,7 @@ impl Balancer {
 }
 
 /// Counts of attempts after a request's first, since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttemptCounts {
     /// Retries: attempts after a request's first, not counting hedges.
     pub retries: u64,

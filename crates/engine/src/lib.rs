@@ -20,6 +20,7 @@
 //! - [`sim`]: a cluster of nodes and gateways in virtual time, with faults, and a checker of
 //!   histories.
 //! - [`invariant`]: counts states that cannot occur, if a release build reaches one.
+//! - [`status`]: the replies of a process's administrative paths, as it writes them and commands read them.
 //! - [`queue`]: a bounded queue in front of one or more servers, which records its own windows.
 
 pub mod act;
@@ -37,6 +38,7 @@ pub mod queue;
 pub mod route;
 pub mod sim;
 mod slots;
+pub mod status;
 pub mod tier;
 
 use ground::Etag;

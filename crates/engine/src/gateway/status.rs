@@ -1,13 +1,13 @@
 //! A gateway's state and counters, for its operators.
 
 use ground::window::Nanos;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{AttemptCounts, Gateway, Refusal};
 use crate::route::health::State;
 
 /// Counters since the gateway started.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Attempts after a request's first.
     #[serde(flatten)]
@@ -41,7 +41,7 @@ impl Counts {
 }
 
 /// A node as seen from the gateway.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NodeStatus {
     /// Its name.
     pub name: String,
@@ -68,7 +68,7 @@ pub struct NodeStatus {
 }
 
 /// The gateway.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     /// Requests under way, those being relayed included.
     pub requests: usize,

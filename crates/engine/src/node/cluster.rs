@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use ground::window::{Nanos, SECOND, key_hash};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::ClusterSettings;
 use super::event::RequestId;
@@ -111,7 +111,7 @@ pub(super) struct Cluster {
 }
 
 /// A peer as a node sees it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerStatus {
     /// Its name.
     pub name: String,

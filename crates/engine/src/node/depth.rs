@@ -15,7 +15,7 @@
 //! There is no clock here. Cost: a few additions for a read.
 
 use ground::window::{Nanos, SECOND};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Depths that are tried: each at most half more than the one before.
 const DEPTHS: [u32; 16] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256];
@@ -49,7 +49,7 @@ impl Measurement {
 }
 
 /// Why a device has its depth.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reason {
     /// The depth.
     pub depth: u32,

@@ -1,7 +1,7 @@
 //! One device of a node: its queue and log, how long it serves, and whether it works.
 
 use ground::window::{Finished, Nanos, Outcome, SECOND};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::depth::Depth;
 use super::{DeviceSettings, JobId};
@@ -264,7 +264,7 @@ pub(super) struct Health {
 }
 
 /// The state of a device as `/admin/tiers` shows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DeviceState {
     /// It serves.

@@ -54,7 +54,9 @@ pub use event::{
 };
 pub use extent::{Extent, Part, Take};
 pub use failure::{Failure, FailureKind};
-pub use hot::class_report::{Bought, DeviceTier, HotTier, Hottest, Moved, Moves, Tiers};
+pub use hot::class_report::{
+    Bought, DeviceClass, DeviceTier, HotTier, Hottest, MoveKind, Moved, Moves, Tiers,
+};
 pub use hot::keys::{HOT_KEYS_MAX, HotDirectory, HotNodesBought, HotNodesMoves, TOLD_MAX};
 pub use hot::keys_report::{HotKey, HotKeyMoved, HotNodes};
 pub use reply::{Reply, Stages};
@@ -70,7 +72,7 @@ pub use warm::Warmed;
 use std::collections::{HashMap, VecDeque};
 
 use ground::window::{Nanos, QueueName, Recorder, Window};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::Payload;
 use crate::invariant::Invariants;
@@ -132,7 +134,7 @@ pub struct RestoredSegment<'a> {
 }
 
 /// What a node holds.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Contents {
     /// Objects in the memory tier.
     pub memory_objects: usize,

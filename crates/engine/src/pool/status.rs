@@ -1,13 +1,13 @@
 //! The state and counters of pools and servers, for their operators.
 
 use ground::window::Nanos;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{AttemptCounts, Pools, Refusal};
 use crate::route::health::State;
 
 /// Counters of a pool since the start.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Attempts after a request's first.
     #[serde(flatten)]
@@ -40,7 +40,7 @@ impl Counts {
 }
 
 /// A server.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ServerStatus {
     /// Its name.
     pub name: String,
@@ -63,7 +63,7 @@ pub struct ServerStatus {
 }
 
 /// A pool.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PoolStatus {
     /// Its name.
     pub name: String,
@@ -82,7 +82,7 @@ pub struct PoolStatus {
 }
 
 /// All pools and servers.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     /// The servers, in the order of the settings.
     pub servers: Vec<ServerStatus>,

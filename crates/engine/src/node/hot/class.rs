@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 
 use ground::window::{Nanos, Outcome, SECOND};
 
-use super::class_report::{Bought, Hottest, Moves};
+use super::class_report::{Bought, Hottest, MoveKind, Moves};
 use crate::Payload;
 use crate::node::device::Device;
 use crate::node::flights::Flight;
@@ -69,7 +69,7 @@ pub(in crate::node) enum Target {
 pub(in crate::node) struct Noted {
     pub at: Nanos,
     pub key: Key,
-    pub what: &'static str,
+    pub what: MoveKind,
     pub benefit: f64,
     pub level: f64,
 }
@@ -209,7 +209,7 @@ impl Hot {
         most.min(1.0 + ERRORS / at_level.sqrt())
     }
 
-    pub fn note(&mut self, now: Nanos, key: &Key, what: &'static str, benefit: f64) {
+    pub fn note(&mut self, now: Nanos, key: &Key, what: MoveKind, benefit: f64) {
         self.roll(now);
         if self.moved.len() >= MOVES_LISTED {
             self.moved.pop_front();
@@ -462,7 +462,7 @@ impl<P: Payload> Node<P> {
         let Some(hot) = &mut self.hot else { return };
         hot.moves.demoted += records;
         for key in listed.iter().take(4) {
-            hot.note(now, key, "demoted", 0.0);
+            hot.note(now, key, MoveKind::Demoted, 0.0);
         }
         hot.hottest.retain(|(key, _)| !listed.contains(key));
     }

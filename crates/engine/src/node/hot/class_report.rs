@@ -1,7 +1,7 @@
 //! What a node tells of its tiers: what is hot, why, what moved, and what it bought.
 
 use ground::window::{Nanos, Outcome, SECOND};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::Payload;
 use crate::node::depth::Depth;
@@ -11,7 +11,7 @@ use crate::tier::SCALES;
 use ground::Key;
 
 /// Counts of what moved.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moves {
     /// Objects copied to a hot device.
     pub promoted: u64,
@@ -28,7 +28,7 @@ pub struct Moves {
 }
 
 /// What reads from devices brought.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Bought {
     /// Reads that a hot device served.
     pub hot_reads: u64,
@@ -42,7 +42,7 @@ pub struct Bought {
 }
 
 /// An object on a hot device, and why it is there.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Hottest {
     /// The key; bytes that are not UTF-8 are replaced.
     pub key: String,
@@ -58,28 +58,60 @@ pub struct Hottest {
     pub pinned: bool,
 }
 
+/// What was done with a copy on a hot device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MoveKind {
+    /// It was copied to a hot device.
+    Promoted,
+    /// It was written again, before its segment was dropped.
+    Reinserted,
+    /// It went with its segment.
+    Demoted,
+}
+
 /// One move.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Moved {
     /// How long ago, seconds.
     pub ago_s: f64,
     /// The key; bytes that are not UTF-8 are replaced.
     pub key: String,
-    /// `promoted`, `reinserted` or `demoted`.
-    pub what: &'static str,
+    /// What was done.
+    pub what: MoveKind,
     /// Its benefit then; 0 for a demotion.
     pub benefit: f64,
     /// The benefit from which on objects fitted.
     pub level: f64,
 }
 
+/// The class of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DeviceClass {
+    /// It holds copies of what is read most, if there are bulk devices too.
+    Hot,
+    /// It holds any object.
+    Bulk,
+}
+
+impl DeviceClass {
+    /// The name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            DeviceClass::Hot => "hot",
+            DeviceClass::Bulk => "bulk",
+        }
+    }
+}
+
 /// A device as `/admin/tiers` shows it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DeviceTier {
     /// Its queue's name.
     pub name: String,
-    /// `hot` or `bulk`.
-    pub class: &'static str,
+    /// Its class.
+    pub class: DeviceClass,
     /// Whether it serves.
     pub state: DeviceState,
     /// Seconds since it was taken out.
@@ -118,7 +150,7 @@ pub struct DeviceTier {
 }
 
 /// What is hot, why, what moved, and what it bought.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Tiers {
     /// The devices.
     pub devices: Vec<DeviceTier>,
@@ -134,7 +166,7 @@ pub struct Tiers {
 }
 
 /// The hot class of a node.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HotTier {
     /// The benefit (seconds saved in a second for each byte) from which on objects fit.
     pub level: f64,
@@ -188,7 +220,10 @@ impl<P: Payload> Node<P> {
             let mean = live.bytes / live.objects.max(1);
             DeviceTier {
                 name: settings.devices[id].name.clone(),
-                class: if device.outcome == Outcome::HotDevice { "hot" } else { "bulk" },
+                class: match device.outcome {
+                    Outcome::HotDevice => DeviceClass::Hot,
+                    _ => DeviceClass::Bulk,
+                },
                 state: device.health.state(),
                 out_for_s: device
                     .health
@@ -218,7 +253,7 @@ impl<P: Payload> Node<P> {
             // Per second instead of per remembered time, so that it compares with other settings.
             // As of the last read that asked: to look at it must not change what is decided.
             let level = hot.rate(hot.level, now);
-            let of = devices.iter().filter(|device| device.class == "hot");
+            let of = devices.iter().filter(|device| device.class == DeviceClass::Hot);
             let (objects, bytes) =
                 of.fold((0, 0), |(n, b), device| (n + device.objects, b + device.live_bytes));
             let there = |key: &Key| self.index.get(key).is_some_and(|on| on.hot().is_some());

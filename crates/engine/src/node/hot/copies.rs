@@ -4,6 +4,7 @@
 use ground::window::Nanos;
 
 use super::class::Target;
+use super::class_report::MoveKind;
 use crate::Payload;
 use crate::node::tiers::NewRecord;
 use crate::node::{Action, Node};
@@ -33,7 +34,7 @@ impl<P: Payload> Node<P> {
             return;
         }
         let Some(hot) = &mut self.hot else { return };
-        hot.note(now, key, if again { "reinserted" } else { "promoted" }, benefit);
+        hot.note(now, key, if again { MoveKind::Reinserted } else { MoveKind::Promoted }, benefit);
         if again {
             hot.moves.reinserted += 1;
             hot.moves.reinserted_bytes += bytes;

@@ -61,7 +61,7 @@ pub struct HotDirectory {
 }
 
 /// Counts of what hot nodes were named for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HotNodesMoves {
     /// Copies that hot nodes were named for.
     pub named: u64,
@@ -74,7 +74,7 @@ pub struct HotNodesMoves {
 }
 
 /// What hot nodes brought to the keys of this node.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HotNodesBought {
     /// Reads of this node's keys that hot nodes served, as they told it.
     pub reads: u64,

@@ -1,7 +1,7 @@
 //! What a node tells of hot nodes: which of its keys they hold, why, what changed, and what it bought.
 
 use ground::window::{Nanos, SECOND};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::keys::{HotKeys, HotNodesBought, HotNodesMoves};
 use crate::node::Node;
@@ -11,7 +11,7 @@ use crate::{Payload, route::Ring};
 const LISTED: usize = 32;
 
 /// A key that hot nodes hold copies of, and why.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HotKey {
     /// The key; bytes that are not UTF-8 are replaced.
     pub key: String,
@@ -30,7 +30,7 @@ pub struct HotKey {
 }
 
 /// One change.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HotKeyMoved {
     /// How long ago, seconds.
     pub ago_s: f64,
@@ -43,7 +43,7 @@ pub struct HotKeyMoved {
 }
 
 /// The hot nodes, as a node sees them.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HotNodes {
     /// Whether this node is one of them.
     pub is_hot: bool,

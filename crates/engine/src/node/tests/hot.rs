@@ -228,8 +228,8 @@ fn what_is_read_again_is_copied_and_then_read_from_the_hot_device() {
     assert_eq!((hot.moves.promoted, hot.moves.promoted_bytes > BYTES), (1, true));
     assert_eq!(hot.last_minute.promoted, 1);
     assert!(hot.bought.hot_reads > 0 && hot.bought.saved_s > 0.0, "{:?}", hot.bought);
-    assert_eq!((hot.hottest[0].key.as_str(), hot.moved[0].what), ("a", "promoted"));
-    assert_eq!((tiers.devices[1].objects, tiers.devices[1].class), (1, "hot"));
+    assert_eq!((hot.hottest[0].key.as_str(), hot.moved[0].what), ("a", MoveKind::Promoted));
+    assert_eq!((tiers.devices[1].objects, tiers.devices[1].class), (1, DeviceClass::Hot));
 }
 
 #[test]
