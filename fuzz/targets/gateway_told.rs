@@ -13,7 +13,7 @@ use engine::node::HotDirectory;
 use engine::route::{Member, Ring};
 use libfuzzer_sys::fuzz_target;
 use ground::window::Window;
-use serve::fuzzing::{About, WindowIntake, DeviceWindows, shards_told};
+use serve::fuzzing::{DeviceWindows, WindowIntake, parse_report, shards_told};
 
 static TOLD: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let start = 1_699_999_999_000_000;
@@ -92,7 +92,7 @@ fn hot_keys(json: &[u8]) {
 fuzz_target!(|data: &[u8]| {
     let [which, data @ ..] = data else { return };
     match which % 4 {
-        3 => drop(About::parse(http::StatusCode::OK, &edits::edited(&[ABOUT], data))),
+        3 => drop(parse_report(http::StatusCode::OK, &edits::edited(&[ABOUT], data))),
         0 => devices(&edits::edited(&[&TOLD], data)),
         1 => shards(&edits::edited(&[SHARDS], data)),
         _ => hot_keys(&edits::edited(&[HOT], data)),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ground::origin::OriginId;
+use engine::status::OriginStatus;
 use http::{Response, StatusCode};
 use origin::Origin;
 use serde::Serialize;
@@ -36,7 +36,7 @@ pub fn alive() -> Response<ReplyBody> {
 /// `/readyz`: whether the process takes requests, and has the origin that it was started with. Says too
 /// when etcd does not confirm the members.
 pub async fn ready(front: &Front, origin: &Arc<dyn Origin>) -> Response<ReplyBody> {
-    let looked = OriginStatus::look(origin).await;
+    let looked = origin_status(origin).await;
     let error = if front.is_stopping() {
         Some("the server is stopping".to_owned())
     } else {
@@ -52,32 +52,16 @@ pub async fn ready(front: &Front, origin: &Arc<dyn Origin>) -> Response<ReplyBod
     json(status, &Health { ok, error, degraded }, None)
 }
 
-/// What a process says of its origin.
-#[derive(Serialize)]
-pub struct OriginStatus {
-    /// Its identity, once it is known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    id: Option<OriginId>,
-    /// Why nothing is served from it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    lost: Option<String>,
-    /// Why it takes no writes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    read_only: Option<String>,
-}
-
-impl OriginStatus {
-    /// Looks at the origin, for a second at most.
-    pub async fn look(origin: &Arc<dyn Origin>) -> OriginStatus {
-        let checked = tokio::time::timeout(CHECK_MAX, origin.check()).await;
-        // Only of an origin that answers: a file system that hangs would hold this thread.
-        let read_only = checked.as_ref().ok().and_then(|_| origin.read_only());
-        let lost = match checked {
-            Ok(Err(error @ origin::Error::Lost(_))) => Some(error.to_string()),
-            _ => None,
-        };
-        OriginStatus { id: origin.id(), lost, read_only }
-    }
+/// The status of the origin, which is given a second to answer.
+pub async fn origin_status(origin: &Arc<dyn Origin>) -> OriginStatus {
+    let checked = tokio::time::timeout(CHECK_MAX, origin.check()).await;
+    // Only of an origin that answers: a file system that hangs would hold this thread.
+    let read_only = checked.as_ref().ok().and_then(|_| origin.read_only());
+    let lost = match checked {
+        Ok(Err(error @ origin::Error::Lost(_))) => Some(error.to_string()),
+        _ => None,
+    };
+    OriginStatus { id: origin.id(), lost, read_only }
 }
 
 /// `/readyz` of a process without an origin.

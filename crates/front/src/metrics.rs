@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use engine::node::Contents;
+use engine::status::MemoryDivision;
 use ground::window::Window;
 
-use live::memory::Division;
 use wire::exposition::{Exposition, Kind};
 
 /// Name, help text and value of a counter.
@@ -58,7 +58,12 @@ impl Metrics {
     }
 
     /// Adds who may hold how much memory. Where objects and layers do not share it, only objects are listed.
-    pub fn memory(&self, page: &mut Exposition, contents: &Contents, shared: Option<Division>) {
+    pub fn memory(
+        &self,
+        page: &mut Exposition,
+        contents: &Contents,
+        shared: Option<MemoryDivision>,
+    ) {
         let name = "concertina_memory_limit_bytes";
         let help = "Bytes that may be held: by objects in memory, by layers, and those of nobody.";
         page.family(name, Kind::Gauge, help);

@@ -1,12 +1,11 @@
 //! `GET /`, `/model` and `/actions`, and the kill switch: `POST /actions/hold` and `/actions/resume`.
 
-use engine::act::Entry;
+use engine::status::Actions;
 use http::header::REFERRER_POLICY;
 use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, X_FRAME_OPTIONS,
 };
 use http::{Method, Response, StatusCode};
-use serde::Serialize;
 
 use super::LiveModel;
 use wire::body::ReplyBody;
@@ -20,14 +19,6 @@ const STYLE: &str = include_str!("page.css");
 /// What the page may do: its own script and style, requests to its own server, nothing else.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
     img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-
-#[derive(Serialize)]
-struct Actions {
-    /// Whether all changes are held.
-    held: bool,
-    /// The last entries, newest first.
-    actions: Vec<Entry>,
-}
 
 /// Whether a path belongs to the page itself. The page contains no figures, so it needs no token; its
 /// script asks the user for the token.

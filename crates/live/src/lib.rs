@@ -30,10 +30,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use engine::act::copies::Copies;
 use engine::act::{Entry, Governor, Knob, Mode, Proposal, Status};
+use engine::status::ModelReport;
 use ground::window::{Nanos, Window};
-use model::live::{Live, State, Station};
+use model::live::{Live, Station};
 use record::clock;
-use serde::Serialize;
 use tracing::{info, warn};
 
 use configuration::Config;
@@ -50,19 +50,6 @@ struct Acting {
     governor: Governor,
     journal: Option<Journal>,
     unix_offset_ns: i128,
-}
-
-/// The body of `GET /model`.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct ModelReport {
-    /// The predictions.
-    pub model: State,
-    /// Processor time of the live model since the start, seconds.
-    pub cost_s: f64,
-    /// Intervals that were dropped because the thread fell behind.
-    pub dropped: u64,
-    /// Bytes of the layers of each shard, by its queue.
-    pub footprints: BTreeMap<String, u64>,
 }
 
 /// The loop of a process.

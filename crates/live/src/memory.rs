@@ -13,10 +13,10 @@ use std::time::Duration;
 use engine::act::{Effect, Knob, Proposal, Status};
 use engine::budget::{Divider, Layers, Move, Objects, Party, Settings};
 use engine::node::MemoryUse;
+use engine::status::MemoryDivision;
 use ground::window::{Nanos, SECOND};
 use origin::Size;
 use record::clock;
-use serde::Serialize;
 
 use super::{Controls, LiveModel};
 
@@ -54,32 +54,6 @@ pub struct Running {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Who has the bytes of the budget, for `/admin/status`.
-#[derive(Clone, Debug, Serialize)]
-pub struct Division {
-    /// The budget.
-    pub bytes_max: u64,
-    /// The limit of objects in memory, and what they hold.
-    pub objects_bytes_max: u64,
-    /// Bytes that they hold.
-    pub objects_bytes: u64,
-    /// The limit of layers.
-    pub layers_bytes_max: u64,
-    /// Bytes that they hold.
-    pub layers_bytes: u64,
-    /// Bytes that nobody may hold.
-    pub free_bytes: u64,
-    /// Bytes that were moved since the start.
-    pub moved_bytes: u64,
-    /// The move under way.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub moving: Option<Move>,
-    /// Seconds of service per second that objects in memory save by their present limit.
-    pub objects_saved_s: f64,
-    /// Seconds of service per second of retrievals of objects and of shards.
-    pub service_s: f64,
-}
-
 impl Memory {
     /// A budget that objects have the least bytes of.
     pub fn new(settings: Settings, live: Arc<LiveModel>) -> Arc<Memory> {
@@ -111,12 +85,12 @@ impl Memory {
     }
 
     /// Who has the bytes.
-    pub fn division(&self) -> Division {
+    pub fn division(&self) -> MemoryDivision {
         let state = self.lock();
         let divider = &state.divider;
         let (objects, layers) = (divider.objects_bytes(), divider.layers_bytes());
         let bytes_max = divider.settings().bytes_max;
-        Division {
+        MemoryDivision {
             bytes_max,
             objects_bytes_max: objects,
             objects_bytes: state.held_bytes,

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use engine::status::SharedConfiguration;
 use serde::{Deserialize, Serialize};
 use toml::Table;
 use tracing::{info, warn};
@@ -136,23 +137,6 @@ pub struct Common {
     /// This process's own configuration, without what is shared.
     own: Config,
     shared: Mutex<Shared>,
-}
-
-/// As the status shows it.
-#[derive(Serialize)]
-pub struct Status {
-    /// The version that was taken last; 0 for none.
-    pub version: u64,
-    /// Weights of members by name.
-    pub weights: BTreeMap<String, f64>,
-    /// Settings on top of each process's own.
-    pub settings: Table,
-    /// Why what etcd holds now is not taken.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub refused: Option<String>,
-    /// The settings that this process will have from its next start on.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub at_next_start: Vec<String>,
 }
 
 /// The key of the common configuration.
@@ -291,11 +275,11 @@ impl Common {
     }
 
     /// The status.
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> SharedConfiguration {
         let shared = self.lock();
         let taken = shared.taken.clone().unwrap_or_default();
         let at_next_start = differing(&shared.started, &taken.settings);
-        Status {
+        SharedConfiguration {
             version: taken.version,
             weights: taken.weights,
             settings: taken.settings,

@@ -21,13 +21,13 @@ use std::time::Duration;
 
 use anyhow::Context;
 use engine::route::{NodeId, Ring, View};
+use engine::status::{MemberStatus, MembershipStatus};
 use ground::window::Nanos;
 use record::clock;
-use serde::Serialize;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use agent::{Agent, Written};
-pub use common::{Common, Document, NotWritten, Status as CommonStatus, add_metrics};
+pub use common::{Common, Document, NotWritten, add_metrics};
 use configuration::Config;
 pub use etcd::{Etcd, If, Put, pairs as etcd_pairs, said as etcd_said};
 pub use orders::{answer, configure};
@@ -200,44 +200,6 @@ impl Follower {
 const LOOK: Duration = Duration::from_millis(250);
 /// Maximum time that an operator waits for etcd.
 const CONFIGURE_MAX: Duration = Duration::from_secs(10);
-
-/// The membership as the status shows it.
-#[derive(Serialize)]
-pub struct Status {
-    /// "static" or "etcd".
-    #[serde(rename = "membership")]
-    pub kind: &'static str,
-    /// Which view it is.
-    pub epoch: u64,
-    /// Seconds since etcd last confirmed it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub confirmed_s_ago: Option<f64>,
-    /// Why etcd does not confirm it now.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub problem: Option<String>,
-    /// The members.
-    pub members: Vec<MemberStatus>,
-    /// The common configuration of members in etcd.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub configuration: Option<common::Status>,
-}
-
-/// A member as the status shows it.
-#[derive(Serialize)]
-pub struct MemberStatus {
-    name: String,
-    address: SocketAddr,
-    weight: f64,
-    /// Whether it is a hot node.
-    hot: bool,
-    /// Fraction of all keys whose primary it is.
-    share: f64,
-    state: State,
-    live: bool,
-    /// The members that it does not answer.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    suspected_by: Vec<String>,
-}
 
 /// What is said where etcd does not show members, or what they share, in time.
 fn none_in_time(of: &configuration::Membership) -> String {
@@ -425,7 +387,7 @@ impl Membership {
     }
 
     /// The status.
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> MembershipStatus {
         let known = self.known();
         let contact = lock(&self.contact).clone();
         let member = |(at, &share): (usize, &f64)| {
@@ -434,17 +396,17 @@ impl Membership {
             MemberStatus {
                 address: known.addresses[at],
                 weight: known.ring.members()[at].weight,
-                hot: known.ring.is_hot(at),
-                share,
-                state: known.states[at],
+                hot: Some(known.ring.is_hot(at)),
+                share: Some(share),
+                state: known.states[at].as_str().to_owned(),
                 live: known.live[at],
                 suspected_by: suspects.map(|(_, by)| by.clone()).collect(),
                 name,
             }
         };
         let now = clock::now();
-        Status {
-            kind: if self.is_leased() { "etcd" } else { "static" },
+        MembershipStatus {
+            kind: if self.is_leased() { "etcd" } else { "static" }.to_owned(),
             epoch: known.epoch,
             confirmed_s_ago: contact.confirmed.map(|at| now.saturating_sub(at) as f64 * 1e-9),
             problem: self.problem(),

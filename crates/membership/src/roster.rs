@@ -36,6 +36,17 @@ pub enum State {
     Left,
 }
 
+impl State {
+    /// The name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            State::In => "in",
+            State::Draining => "draining",
+            State::Left => "left",
+        }
+    }
+}
+
 /// One member.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entry {

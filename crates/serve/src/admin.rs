@@ -2,17 +2,15 @@
 
 use std::sync::Arc;
 
-use engine::node::Contents;
+use engine::status::{Connections, NodeProcess, ProcessStatus};
 use http::{Response, StatusCode};
-use serde::Serialize;
 
 use super::Shared;
-use super::cluster::{self, ClusterStatus, Mismatch};
+use super::cluster;
 use super::tiers;
-use device::disk::Lateness;
-use front::health::OriginStatus;
+use configuration::Role;
+use front::health::origin_status;
 use live::Controls as _;
-use live::memory::Division;
 use record::clock;
 use wire::body::ReplyBody;
 use wire::problem::{json, typed};
@@ -40,50 +38,31 @@ pub fn tiers(shared: &Arc<Shared>) -> Response<ReplyBody> {
     json(StatusCode::OK, &shared.drive.tiers(clock::now()), None)
 }
 
-#[derive(Serialize)]
-struct Status<'a> {
-    version: &'static str,
-    /// A description of the emulated devices; present if there are any.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    laboratory: Option<String>,
-    contents: Contents,
-    /// Present if objects and layers share their memory.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    memory: Option<Division>,
-    requests_waiting: usize,
-    connections: usize,
-    /// As configured, or fewer where the limit of open files is low.
-    connections_max: usize,
-    role: &'static str,
-    origin: OriginStatus,
-    /// Present on a node of a cluster.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cluster: Option<ClusterStatus<'a>>,
-    /// Processes whose version or configuration differs: this node refused them, or they refused
-    /// it.
-    mismatches: Vec<Mismatch>,
-    pacer_lateness: Lateness,
-    config: &'a toml::Table,
-}
-
 /// Replies with the node's status as JSON.
 pub async fn status(shared: &Arc<Shared>) -> Response<ReplyBody> {
     let (contents, requests_waiting) = shared.drive.contents();
     let peers = shared.drive.peers_status(clock::now());
-    let status = Status {
-        version: env!("CARGO_PKG_VERSION"),
+    let status = Box::new(NodeProcess {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
         laboratory: shared.config.laboratory(),
         contents,
         memory: shared.memory.as_ref().map(|memory| memory.division()),
-        requests_waiting,
-        connections: shared.connections.count(),
-        connections_max: shared.connections.max(),
-        role: shared.config.serve.role.as_str(),
-        origin: OriginStatus::look(shared.drive.origin()).await,
+        requests_waiting: Some(requests_waiting),
+        connections: Connections {
+            connections: Some(shared.connections.count()),
+            connections_max: Some(shared.connections.max()),
+        },
+        origin: Some(origin_status(shared.drive.origin()).await),
         cluster: shared.drive.peers().map(|cluster| cluster.status(peers, shared.drive.warmed())),
         mismatches: shared.mismatches.list(),
-        pacer_lateness: shared.drive.disks().map(|disks| disks.lateness()).unwrap_or_default(),
-        config: &shared.asked,
+        pacer_lateness: Some(
+            shared.drive.disks().map(|disks| disks.lateness()).unwrap_or_default(),
+        ),
+        config: shared.asked.clone(),
+    });
+    let status = match shared.config.serve.role {
+        Role::Node => ProcessStatus::Node(status),
+        _ => ProcessStatus::All(status),
     };
     json(StatusCode::OK, &status, None)
 }

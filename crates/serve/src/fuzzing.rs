@@ -3,7 +3,7 @@
 use engine::act::replicas::{Room, ShardReport};
 use http::HeaderMap;
 
-pub use crate::cluster::About;
+pub use crate::cluster::parse_report;
 use crate::gateway::Picture;
 use configuration::{Config, Mistakes};
 use datasets::copies::ShardsTold;

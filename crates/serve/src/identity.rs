@@ -15,7 +15,7 @@ use origin::marker::{Claim, FolderKind};
 use origin::{IdentityRecord, Kind};
 use tracing::{info, warn};
 
-use crate::cluster::{ABOUT_BYTES_MAX, About, ask_headers};
+use crate::cluster::{ABOUT_BYTES_MAX, ask_headers, parse_report};
 use configuration::Config;
 use membership::{Etcd, If, Members, Membership, Put};
 use peer::{Limits, Outgoing, Pool, RequestHead};
@@ -181,7 +181,7 @@ fn origins_of_members(
         let reply = pool.send(&Method::GET, "/cluster/about", &[], Outgoing::Empty).await.ok()?;
         let status = reply.status;
         let body = reply.body.gather(ABOUT_BYTES_MAX).await.ok()?;
-        About::parse(status, &body).ok()?.origin
+        parse_report(status, &body).ok()?.origin
     };
     let work = || -> anyhow::Result<_> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

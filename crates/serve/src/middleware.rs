@@ -7,12 +7,12 @@ use std::sync::Arc;
 use engine::invariant::Invariants;
 use engine::pool::{Counts, PoolStatus, ServerStatus, Status as Pools};
 use engine::route::health::State;
+use engine::status::{Connections, ProcessStatus, ProxyProcess};
 use ground::window::{self, Nanos, QueueName, Sample, Window};
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 use proxy::{Address, Handover, Proxy};
 use record::clock;
-use serde::Serialize;
 
 use configuration::Config;
 use front::Front;
@@ -85,17 +85,18 @@ impl Middleware {
     }
 
     fn status(&self) -> Response<ReplyBody> {
-        let status = Status {
-            version: env!("CARGO_PKG_VERSION"),
-            role: self.config.serve.role.as_str(),
+        let status = ProxyProcess {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
             listen: self.proxy.address().to_string(),
-            connections: self.proxy.connections(),
-            connections_max: self.proxy.connections_max(),
+            connections: Connections {
+                connections: Some(self.proxy.connections()),
+                connections_max: Some(self.proxy.connections_max()),
+            },
             memcached: self.proxy.status(clock::now()),
-            config: &self.asked,
+            config: self.asked.clone(),
             configuration: self.follower.as_ref().map(|it| it.common().status()),
         };
-        json(StatusCode::OK, &status, None)
+        json(StatusCode::OK, &ProcessStatus::Proxy(Box::new(status)), None)
     }
 
     async fn route(&self, request: Request<Incoming>) -> Result<Response<ReplyBody>, Problem> {
@@ -125,22 +126,6 @@ impl Middleware {
             )),
         }
     }
-}
-
-#[derive(Serialize)]
-struct Status<'a> {
-    version: &'static str,
-    role: &'static str,
-    /// Where clients connect.
-    listen: String,
-    connections: usize,
-    /// As configured, or fewer where the limit of open files is low.
-    connections_max: usize,
-    memcached: Pools,
-    config: &'a toml::Table,
-    /// What the processes of the cluster share.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    configuration: Option<membership::CommonStatus>,
 }
 
 /// The end of a metric's name, its explanation, and its value.

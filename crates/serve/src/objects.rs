@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use engine::node::Asker;
 use ground::Key;
+use ground::hex;
 use ground::window::Operation;
 use http::header::{
     ALLOW, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderMap,

@@ -12,14 +12,14 @@ pub fn add_metrics(page: &mut Exposition, tiers: &Tiers, scrubbed: impl Fn(usize
     for (name, kind, help, value) in OF_DEVICES {
         page.family(name, *kind, help);
         for device in &tiers.devices {
-            let labels = [("queue", device.name.as_str()), ("class", device.class)];
+            let labels = [("queue", device.name.as_str()), ("class", device.class.as_str())];
             page.sample(name, &labels, value(device));
         }
     }
     let name = "concertina_device_scrubbed_bytes_total";
     page.family(name, Kind::Counter, "Bytes that the scrub has read and verified.");
     for (id, device) in tiers.devices.iter().enumerate() {
-        let labels = [("queue", device.name.as_str()), ("class", device.class)];
+        let labels = [("queue", device.name.as_str()), ("class", device.class.as_str())];
         page.sample(name, &labels, scrubbed(id).0 as f64);
     }
     let name = "concertina_index_other_keys_total";

@@ -36,13 +36,14 @@ use std::thread::JoinHandle;
 use anyhow::Context;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use engine::node::{DeviceId, DeviceSettings, Event, Extent, Failure, JobId, Restored, Unread};
+use engine::status::Lateness;
 use engine::tier::Location;
 use ground::Key;
 use ground::window::Nanos;
 use origin::{IdentityRecord, KEY_BYTES_MAX};
 use tracing::{error, warn};
 
-pub use pacer::{Lateness, Pacer};
+pub use pacer::Pacer;
 pub use pieces::Assembly;
 pub use place::{FoundSegment, Listed, Slots, Unusable, is_raw};
 pub use profile::Profile;

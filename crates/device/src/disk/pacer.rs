@@ -11,8 +11,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use engine::status::Lateness;
 use ground::window::{Histogram, Nanos};
-use serde::Serialize;
 
 use record::clock;
 
@@ -44,19 +44,6 @@ struct State<T> {
     number: u64,
     lateness: Histogram,
     stopped: bool,
-}
-
-/// How late the pacer delivered, in microseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Lateness {
-    /// Number of deliveries.
-    pub count: u64,
-    /// Mean lateness.
-    pub mean_us: f64,
-    /// 0.99 quantile of the lateness.
-    pub p99_us: f64,
-    /// Maximum lateness.
-    pub max_us: f64,
 }
 
 /// Delivers items at exact times.

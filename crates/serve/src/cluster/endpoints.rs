@@ -185,7 +185,7 @@ pub fn answer(
         return Some(Ok(json(StatusCode::OK, &shared.live.told(), None)));
     }
     if endpoint == "about" {
-        return Some(Ok(json(StatusCode::OK, &peers.about(shared.drive.warmed()), None)));
+        return Some(Ok(json(StatusCode::OK, &peers.report(shared.drive.warmed()), None)));
     }
     let Sender::Peer(peer) = sender else {
         let what = "this is for the other nodes of the cluster";

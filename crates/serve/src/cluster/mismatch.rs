@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
+use engine::status::ProcessMismatch;
 use ground::window::Nanos;
-use serde::Serialize;
 use tracing::warn;
 
 use record::clock;
@@ -22,19 +22,6 @@ struct Noted {
 /// All mismatches noted so far, by process.
 #[derive(Default)]
 pub struct Mismatches(Mutex<BTreeMap<String, Noted>>);
-
-/// One mismatch, for the status.
-#[derive(Debug, Serialize)]
-pub struct Mismatch {
-    /// The member, or `gateway`.
-    pub peer: String,
-    /// Description of the difference.
-    pub what: String,
-    /// Number of requests refused because of it.
-    pub times: u64,
-    /// Seconds since the last such request.
-    pub last_s_ago: f64,
-}
 
 impl Mismatches {
     /// Notes a mismatch with the process `peer`. Only the first one of a process is logged and
@@ -55,10 +42,10 @@ impl Mismatches {
     }
 
     /// The mismatches noted so far.
-    pub fn list(&self) -> Vec<Mismatch> {
+    pub fn list(&self) -> Vec<ProcessMismatch> {
         let noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = clock::now();
-        let shown = |(peer, noted): (&String, &Noted)| Mismatch {
+        let shown = |(peer, noted): (&String, &Noted)| ProcessMismatch {
             peer: peer.clone(),
             what: noted.what.clone(),
             times: noted.times,

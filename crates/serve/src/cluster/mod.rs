@@ -18,12 +18,12 @@ use std::time::Duration;
 
 use engine::node::{ClusterSettings, PeerStatus, Warmed};
 use engine::route::{NodeId, PLACEMENT};
+use engine::status::{ClusterStatus, NodeReport};
 use ground::window::{Nanos, key_hash};
 use http::HeaderName;
 use http::Response;
 use http::header::{AUTHORIZATION, HeaderValue};
 use origin::IdentityRecord;
-use serde::Serialize;
 
 use crate::identity::header_line;
 use configuration::Config;
@@ -33,11 +33,11 @@ use wire::body::ReplyBody;
 use wire::headers;
 use wire::tls::dialer;
 
-pub use about::{About, BYTES_MAX as ABOUT_BYTES_MAX, members};
+pub use about::{BYTES_MAX as ABOUT_BYTES_MAX, members, parse_report};
 pub use beat::Beat;
 pub use endpoints::{Sender, answer, asker, deadline, epoch, reads_told, sender};
 pub use metrics::add_metrics;
-pub use mismatch::{Mismatch, Mismatches};
+pub use mismatch::Mismatches;
 pub use roll::Roll;
 
 /// Maximum offers in progress; further ones are dropped.
@@ -218,10 +218,10 @@ impl Peers {
     }
 
     /// The cluster's part of the status.
-    pub fn status(&self, peers: Vec<PeerStatus>, warmed: Option<Warmed>) -> ClusterStatus<'_> {
+    pub fn status(&self, peers: Vec<PeerStatus>, warmed: Option<Warmed>) -> ClusterStatus {
         let ring = self.roll.ring();
         ClusterStatus {
-            name: self.roll.name(self.me),
+            name: self.roll.name(self.me).to_owned(),
             membership: self.membership.status(),
             replicas: ring.replica_count(),
             ring: format!("{:016x}", ring.fingerprint()),
@@ -230,16 +230,16 @@ impl Peers {
         }
     }
 
-    /// What this node says of itself.
-    fn about(&self, warmed: Option<Warmed>) -> About {
+    /// The reply of `/cluster/about`.
+    fn report(&self, warmed: Option<Warmed>) -> NodeReport {
         // One that yields to the other members does not speak for an origin.
         let origin = self.record.id().filter(|_| self.record.check().is_ok());
-        About::of(&self.membership.known(), warmed, origin)
+        about::report(&self.membership.known(), warmed, origin)
     }
 
     /// Replies with what all members that live say of themselves.
     pub async fn members(&self, warmed: Option<Warmed>) -> Response<ReplyBody> {
-        let own = (self.me, self.about(warmed));
+        let own = (self.me, self.report(warmed));
         members(&self.roll, &self.membership.known(), Some(own)).await
     }
 
@@ -248,18 +248,4 @@ impl Peers {
         count(&self.counts.writes_held);
         self.counts.writes_held_ns.fetch_add(waited, Ordering::Relaxed);
     }
-}
-
-/// A node's place in a cluster.
-#[derive(Serialize)]
-pub struct ClusterStatus<'a> {
-    name: &'a str,
-    #[serde(flatten)]
-    membership: membership::Status,
-    replicas: usize,
-    /// The fingerprint that all processes must share.
-    ring: String,
-    peers: Vec<PeerStatus>,
-    /// What it offered to nodes that were new to their keys.
-    warmed: Option<Warmed>,
 }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use engine::gateway::GatewayStatus;
 use engine::route::health::State;
+use engine::status::{Connections, GatewayProcess, NodeMismatch, ProcessStatus};
 use http::{Response, StatusCode};
-use serde::Serialize;
 
 use super::Access;
 use crate::store::Store as _;
-use front::health::OriginStatus;
+use front::health::origin_status;
 use wire::body::ReplyBody;
 use wire::exposition::{Exposition, Kind};
 use wire::headers::PROTOCOL_VERSION;
@@ -17,56 +17,30 @@ use wire::problem::{json, typed};
 
 use record::clock;
 
-#[derive(Serialize)]
-struct Status<'a> {
-    version: &'static str,
-    role: &'static str,
-    protocol: &'static str,
-    /// The ring's fingerprint, which must be equal in all processes of the cluster.
-    ring: &'a str,
-    replicas: u32,
-    #[serde(flatten)]
-    membership: membership::Status,
-    /// Nodes that are not used because their configuration or version differs.
-    mismatches: Vec<Mismatch<'a>>,
-    gateway: GatewayStatus,
-    origin: OriginStatus,
-    /// Requests that can still receive actions; 0 when no request is in progress.
-    mailboxes: usize,
-    connections: usize,
-    /// As configured, or fewer where the limit of open files is low.
-    connections_max: usize,
-    config: &'a toml::Table,
-}
-
-#[derive(Serialize)]
-struct Mismatch<'a> {
-    name: &'a str,
-    why: String,
-}
-
 /// Replies with the gateway's status as JSON.
 pub async fn status(access: &Arc<Access>) -> Response<ReplyBody> {
     let (gateway, misfits) = access.router.drive.status(clock::now());
     let mismatches = misfits.into_iter().enumerate().filter_map(|(node, why)| {
-        Some(Mismatch { name: access.router.name(Some(node)), why: why? })
+        let name = access.router.name(Some(node)).to_owned();
+        Some(NodeMismatch { name, why: why? })
     });
-    let status = Status {
-        version: env!("CARGO_PKG_VERSION"),
-        role: access.config.serve.role.as_str(),
-        protocol: PROTOCOL_VERSION,
-        ring: &access.router.backend.fingerprint,
+    let status = GatewayProcess {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        protocol: PROTOCOL_VERSION.to_owned(),
+        ring: access.router.backend.fingerprint.clone(),
         replicas: access.config.cluster.replicas,
         membership: access.membership.status(),
         mismatches: mismatches.collect(),
         gateway,
-        origin: OriginStatus::look(access.origin()).await,
-        mailboxes: access.router.drive.mailboxes(),
-        connections: access.connections.count(),
-        connections_max: access.connections.max(),
-        config: &access.asked,
+        origin: Some(origin_status(access.origin()).await),
+        mailboxes: Some(access.router.drive.mailboxes()),
+        connections: Connections {
+            connections: Some(access.connections.count()),
+            connections_max: Some(access.connections.max()),
+        },
+        config: access.asked.clone(),
     };
-    json(StatusCode::OK, &status, None)
+    json(StatusCode::OK, &ProcessStatus::Gateway(Box::new(status)), None)
 }
 
 /// Replies with the gateway's metrics in Prometheus text format.

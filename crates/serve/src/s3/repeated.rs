@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use ground::Key;
+use ground::hex;
 use ring::digest;
 use s3s::dto::{CompletedPart, ETag};
 
