@@ -169,9 +169,9 @@ impl<'a> World<'a> {
 
     /// The share of the devices' reads that the hot device served.
     fn share_hot(&self) -> anyhow::Result<f64> {
-        let told = self.server.tiers()?;
-        let of = |what: &str| told["hot"]["bought"][what].as_f64().unwrap_or(0.0);
-        Ok(of("hot_reads") / (of("hot_reads") + of("bulk_reads")).max(1.0))
+        let hot = self.server.tiers()?.hot.context("the node has no hot device")?;
+        let (hot, bulk) = (hot.bought.hot_reads as f64, hot.bought.bulk_reads as f64);
+        Ok(hot / (hot + bulk).max(1.0))
     }
 }
 

@@ -86,7 +86,7 @@ pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     };
     let (mut fit, mut held_out) =
         (measure("fit", &config.fit)?, measure("held-out", &config.held_out)?);
-    let told = server.tiers()?;
+    let tiers = server.tiers()?;
     server.stop()?;
     let server = RunFolder::read(&scratch.join("server"))?;
     fit.push(server.clone());
@@ -107,7 +107,7 @@ pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     write("model.toml", model.to_toml()?)?;
     write("comparison.json", serde_json::to_string_pretty(&comparison)?)?;
     write("comparison.html", report::html(&comparison, &page))?;
-    write("tiers.json", serde_json::to_string_pretty(&told)?)?;
+    write("tiers.json", serde_json::to_string_pretty(&tiers)?)?;
     context.say(report::table(&comparison));
     let loads: Vec<MarkedLoad> = config
         .held_out
@@ -124,9 +124,9 @@ pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
         published: None,
         loads: &loads,
     };
-    let of = |what: &str| told["hot"]["bought"][what].as_f64().unwrap_or(0.0);
-    let share = of("hot_reads") / (of("hot_reads") + of("bulk_reads")).max(1.0);
-    let reads = (of("hot_reads") + of("bulk_reads")) as u64;
+    let bought = tiers.hot.context("the node has no hot device")?.bought;
+    let reads = bought.hot_reads + bought.bulk_reads;
+    let share = bought.hot_reads as f64 / reads.max(1) as f64;
     let mut claims =
         vec![Claim::counted("share of reads of devices served hot", share * 100.0, "%", reads)];
     claims.extend(accuracy.claim(&comparison.rows, &requests));

@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use configuration::{Config, Device, Kind, Service, Size};
+use engine::node::Tiers;
+use engine::status::ProcessStatus;
 use http::Method;
 use record::RunFolder;
 use rustix::process::{Pid, Signal, kill_process};
@@ -65,16 +67,16 @@ impl Server {
     /// If it does not answer.
     pub fn device_lateness_s(&self) -> anyhow::Result<f64> {
         let server = crate::remote::server::Server::new(&self.url, None)?;
-        let status: serde_json::Value = server.json(&Method::GET, "/admin/status", None)?;
-        let mean_us = status["pacer_lateness"]["mean_us"].as_f64();
-        Ok(mean_us.context("the server's status has no pacer_lateness")? / 1e6)
+        let status: ProcessStatus = server.json(&Method::GET, "/admin/status", None)?;
+        let lateness = status.node().and_then(|node| node.pacer_lateness);
+        Ok(lateness.context("the server's status has no pacer_lateness")?.mean_us / 1e6)
     }
 
-    /// What `/admin/tiers` says.
+    /// The devices of a node, and what is hot.
     ///
     /// # Errors
     /// If it does not answer.
-    pub fn tiers(&self) -> anyhow::Result<serde_json::Value> {
+    pub fn tiers(&self) -> anyhow::Result<Tiers> {
         let server = crate::remote::server::Server::new(&self.url, None)?;
         server.json(&Method::GET, "/admin/tiers", None)
     }

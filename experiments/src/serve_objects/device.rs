@@ -90,8 +90,8 @@ pub(super) fn run(
         placement.of_generator(|| measure(&systems[system].1, settings, bench))
     })?;
     // It must have been the device that answered.
-    let told = node.tiers()?;
-    let objects = told["devices"][0]["objects"].as_u64().unwrap_or(0);
+    let tiers = node.tiers()?;
+    let objects = tiers.devices.first().map_or(0, |device| device.objects);
     ensure!(objects >= settings.objects, "the node's device holds {objects} objects");
     drop(systems);
     node.stop()?;

@@ -147,7 +147,7 @@ fn change(
     let mut attempts = 0;
     loop {
         attempts += 1;
-        let shown = at.json(&Method::GET, PATH)?;
+        let shown: Value = at.json(&Method::GET, PATH)?;
         let version = shown["version"].as_u64().context("the server's reply has no `version`")?;
         let next = version.checked_add(1).context("the version cannot increase any more")?;
         let mut shared = Shared::of(&shown)?;
@@ -161,7 +161,7 @@ fn change(
         let conflict = matches!(conflict, Some(Refused::Status(StatusCode::CONFLICT, _)));
         if !conflict || attempts == ATTEMPTS {
             written?;
-            let later = at.json(&Method::GET, PATH)?;
+            let later: Value = at.json(&Method::GET, PATH)?;
             let later = later.get("at_next_start").cloned().unwrap_or_default();
             return Ok((next, serde_json::from_value(later).unwrap_or_default()));
         }
@@ -174,7 +174,7 @@ const PATH: &str = "/admin/cluster";
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (version, later) = match &args.what {
         What::Get { json, at } => {
-            let shown = at.json(&Method::GET, PATH)?;
+            let shown: Value = at.json(&Method::GET, PATH)?;
             if *json {
                 return print::value(&shown);
             }

@@ -35,7 +35,7 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let order = if args.resume { "resume" } else { "drain" };
     let path = format!("/admin/members/{}/{order}", args.node);
-    let done = args.at.json(&Method::POST, &path)?;
+    let done: serde_json::Value = args.at.json(&Method::POST, &path)?;
     let what = if args.resume { "takes keys again" } else { "takes no keys" };
     print::line(&format!("{} {what} from epoch {} on", args.node, done["epoch"]))
 }

@@ -6,14 +6,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use engine::act::Status;
+use engine::act::Entry;
+use engine::status::{Actions, ModelReport};
 use http::Method;
-use model::fit::Change;
-use serde::Deserialize as _;
+use model::live::{Ahead, AtLoad, State, Station};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::data_print as print;
-use super::status::bytes;
+use super::figures::{bytes, figure, ms, number, percent};
 use crate::remote::server::Server;
 
 /// The server that a command connects to.
@@ -40,9 +41,16 @@ impl At {
         Server::new(&self.server, self.token.as_deref().or(from_file.as_deref()))
     }
 
-    /// Sends a request and reads the JSON of its reply.
-    pub fn json(&self, method: &Method, path: &str) -> anyhow::Result<Value> {
+    /// Sends a request and parses the JSON of its reply.
+    pub fn json<T: DeserializeOwned>(&self, method: &Method, path: &str) -> anyhow::Result<T> {
         self.server()?.json(method, path, None)
+    }
+
+    /// Parses a reply that was fetched as it is.
+    pub fn parse<T: DeserializeOwned>(&self, path: &str, reply: &Value) -> anyhow::Result<T> {
+        T::deserialize(reply).with_context(|| {
+            format!("cannot parse the reply of {}{path}; is it the same version?", self.server)
+        })
     }
 
     /// Sends a request with a body and reads the JSON of its reply.
@@ -84,26 +92,25 @@ pub struct HoldArgs {
 
 /// Runs `concertina why`.
 pub fn why(args: &WhyArgs) -> anyhow::Result<ExitCode> {
-    let mut shown = args.at.json(&Method::GET, "/actions")?;
-    let held = shown["held"].as_bool().unwrap_or(false);
-    let all = shown.get_mut("actions").and_then(Value::as_array_mut);
-    let all = all.context("the reply has no actions")?;
-    all.retain(|entry| entry["target"].as_str().is_some_and(|t| t.starts_with(&args.queue)));
-    all.truncate(args.last);
+    // Fetched as it is, for `--json`: it prints what this version does not know too.
+    let mut raw: Value = args.at.json(&Method::GET, "/actions")?;
+    let Actions { held, mut actions } = args.at.parse("/actions", &raw)?;
     if args.json {
-        return print::value(&shown);
+        if let Some(all) = raw["actions"].as_array_mut() {
+            all.retain(|it| it["target"].as_str().is_some_and(|it| it.starts_with(&args.queue)));
+            all.truncate(args.last);
+        }
+        return print::value(&raw);
     }
-    print::line(
-        why_text(held, shown["actions"].as_array().map_or(&[][..], Vec::as_slice)).trim_end(),
-    )
+    actions.retain(|entry| entry.target.starts_with(&args.queue));
+    actions.truncate(args.last);
+    print::line(why_text(held, &actions).trim_end())
 }
 
 /// Runs `concertina hold` (`on`) or `concertina resume`.
 pub fn hold(args: &HoldArgs, on: bool) -> anyhow::Result<ExitCode> {
     let path = if on { "/actions/hold" } else { "/actions/resume" };
-    let shown = args.at.json(&Method::POST, path)?;
-    let held =
-        shown["held"].as_bool().context("the reply does not say whether changes are held")?;
+    let Actions { held, .. } = args.at.json(&Method::POST, path)?;
     print::line(if held {
         "all changes are held until `concertina resume`, but for those that a budget requires"
     } else {
@@ -111,144 +118,126 @@ pub fn hold(args: &HoldArgs, on: bool) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// A number in three digits, or a dash.
-fn number(value: &Value) -> String {
-    match value.as_f64() {
-        Some(value) if value.abs() >= 100.0 => format!("{value:.0}"),
-        Some(value) if value.abs() >= 1.0 => format!("{value:.2}"),
-        Some(value) => format!("{value:.3}"),
-        None => "-".to_owned(),
-    }
-}
-
-fn percent(value: &Value) -> String {
-    value.as_f64().map_or_else(|| "-".to_owned(), |value| format!("{:.2} %", value * 100.0))
-}
-
-fn ms(value: &Value) -> String {
-    value.as_f64().map_or_else(|| "-".to_owned(), |value| format!("{:.3} ms", value * 1e3))
-}
-
 /// The live model in words: the reply of `/model`.
-pub fn model_text(shown: &Value) -> String {
-    let model = &shown["model"];
-    let measured = &model["measured"];
+pub fn model_text(reply: &ModelReport) -> String {
+    let model = &reply.model;
+    let measured = &model.measured;
     let mut out = format!(
         "objective   {} within {}\nload        {} requests/s over {} s\nmeasured    {} within, median {}, p99 {}\n",
-        percent(&model["share"]),
-        ms(&model["objective_s"]),
-        number(&model["rate"]),
-        number(&model["window_s"]),
-        percent(&measured["within"]),
-        ms(&measured["p50_s"]),
-        ms(&measured["p99_s"]),
+        percent(model.share),
+        ms(model.objective_s),
+        number(model.rate),
+        number(model.window_s),
+        percent(measured.within),
+        ms(measured.p50_s),
+        ms(measured.p99_s),
     );
-    for at in model["loads"].as_array().into_iter().flatten() {
-        let mark = if at["beyond_limit"] == true { " *" } else { "" };
-        let within = &at["within"];
-        let _ = match within.is_null() {
-            true => writeln!(
-                out,
-                "at {:>4} x   {} requests/s: saturated{mark}",
-                number(&at["times"]),
-                number(&at["rate"])
-            ),
-            false => writeln!(
-                out,
-                "at {:>4} x   {} requests/s: {} within ({} to {}), median {}, p99 {}{mark}",
-                number(&at["times"]),
-                number(&at["rate"]),
-                percent(&within["value"]),
-                percent(&within["low"]),
-                percent(&within["high"]),
-                ms(&at["p50_s"]),
-                ms(&at["p99_s"]),
-            ),
-        };
+    for load in &model.loads {
+        out += &load_text(load);
     }
-    let ahead = &model["ahead"];
-    if !ahead.is_null() {
-        let misses = if ahead["misses"] == true { ", which misses the objective" } else { "" };
-        let (within, rate) = (percent(&ahead["within"]["value"]), number(&ahead["rate"]));
-        let at = |of: &Value| of["at_unix_us"].as_f64().unwrap_or(0.0) * 1e-6;
-        let ahead_s = at(ahead) - at(model);
-        let _ = writeln!(
-            out,
-            "{:<12}{within} within ({} to {}) at {rate} requests/s ({} to {}){misses}",
-            format!("in {} s", ahead_s.round()),
-            percent(&ahead["within"]["low"]),
-            percent(&ahead["within"]["high"]),
-            number(&ahead["rate_low"]),
-            number(&ahead["rate_high"]),
-        );
-        if ahead["may_saturate"] == true {
-            out += "            the load may reach saturation: the share may then fall to 0\n";
-        }
+    if let Some(ahead) = &model.ahead {
+        out += &ahead_text(ahead, model.at_unix_us);
     }
-    let headroom = &model["headroom"];
-    if headroom.is_null() {
-        let why = model["why_not_fitted"].as_str().unwrap_or("no model was fitted yet");
-        let _ = writeln!(out, "headroom    not known: {why}");
-    } else {
-        let (times, mark) =
-            (&headroom["times"], if headroom["beyond_limit"] == true { " *" } else { "" });
-        let _ = writeln!(
-            out,
-            "headroom    {} x ({} to {}), up to {} requests/s{mark}; {} saturates first, at {}; trusted up to {}",
-            number(&times["value"]),
-            number(&times["low"]),
-            number(&times["high"]),
-            number(&headroom["rate"]["value"]),
-            headroom["breaks_first"].as_str().unwrap_or("nothing"),
-            number(&headroom["saturation"]),
-            number(&headroom["confidence_limit"]),
-        );
-    }
-    let errors = &model["errors"];
+    out += &headroom_text(model);
+    let errors = &model.errors;
     let _ = writeln!(
         out,
         "errors      of {} predictions: median {} points, worst {}; {} were inside their intervals; predicting \
          no change: median {}",
-        errors["count"],
-        number(&errors["median_points"]),
-        number(&errors["worst_points"]),
-        percent(&errors["coverage"]),
-        number(&errors["median_unchanged_points"]),
+        errors.count,
+        number(errors.median_points),
+        number(errors.worst_points),
+        percent(errors.coverage),
+        number(errors.median_unchanged_points),
     );
-    if let Some(why) = model["withheld"].as_str() {
+    if let Some(why) = &model.withheld {
         let _ = writeln!(out, "advice      withheld: {why}");
     }
-    for queue in model["stations"].as_array().into_iter().flatten() {
-        let name = queue["queue"].as_str().unwrap_or("?");
+    for station in &model.stations {
         // Queries have no model as a whole, so that each of their queues has a line.
-        if name == "datasets" || name.starts_with("shard/") {
-            let _ = writeln!(
-                out,
-                "{name}: {} requests/s of {}, {} busy, mean queue length {}, expected {}, layers {}",
-                number(&queue["rate"]),
-                ms(&queue["service_mean_s"]),
-                match queue["servers"] == 0 {
-                    true => "-".to_owned(),
-                    false => percent(&queue["utilisation"]),
-                },
-                number(&queue["length"]),
-                number(&queue["length_ahead"]),
-                match &shown["footprints"][name] {
-                    Value::Null => "-".to_owned(),
-                    layers => bytes(layers),
-                },
-            );
+        if station.queue == "datasets" || station.queue.starts_with("shard/") {
+            out += &station_text(station, reply.footprints.get(&station.queue).copied());
         }
     }
-    for change in model["changes"].as_array().into_iter().flatten() {
-        if let Ok(change) = Change::deserialize(change) {
-            let _ = writeln!(out, "changed     {change}");
-        }
+    for change in &model.changes {
+        let _ = writeln!(out, "changed     {change}");
     }
     if out.contains(" *") {
         out += "* extrapolated: beyond the load up to which the model is trusted\n";
     }
     out
+}
+
+fn extrapolated(beyond_limit: bool) -> &'static str {
+    if beyond_limit { " *" } else { "" }
+}
+
+fn load_text(load: &AtLoad) -> String {
+    let (times, rate) = (number(load.times), number(load.rate));
+    let mark = extrapolated(load.beyond_limit);
+    let Some(within) = &load.within else {
+        return format!("at {times:>4} x   {rate} requests/s: saturated{mark}\n");
+    };
+    format!(
+        "at {times:>4} x   {rate} requests/s: {} within ({} to {}), median {}, p99 {}{mark}\n",
+        percent(within.value),
+        percent(within.low),
+        percent(within.high),
+        ms(load.p50_s),
+        ms(load.p99_s),
+    )
+}
+
+fn ahead_text(ahead: &Ahead, now_unix_us: u64) -> String {
+    let ahead_s = (ahead.at_unix_us as f64 - now_unix_us as f64) * 1e-6;
+    let mut out = format!(
+        "{:<12}{} within ({} to {}) at {} requests/s ({} to {}){}\n",
+        format!("in {} s", ahead_s.round()),
+        percent(ahead.within.value),
+        percent(ahead.within.low),
+        percent(ahead.within.high),
+        number(ahead.rate),
+        number(ahead.rate_low),
+        number(ahead.rate_high),
+        if ahead.misses { ", which misses the objective" } else { "" },
+    );
+    if ahead.may_saturate {
+        out += "            the load may reach saturation: the share may then fall to 0\n";
+    }
+    out
+}
+
+fn headroom_text(model: &State) -> String {
+    let Some(headroom) = &model.headroom else {
+        let why = model.why_not_fitted.as_deref().unwrap_or("no model was fitted yet");
+        return format!("headroom    not known: {why}\n");
+    };
+    format!(
+        "headroom    {} x ({} to {}), up to {} requests/s{}; {} saturates first, at {}; trusted up to {}\n",
+        number(headroom.times.value),
+        number(headroom.times.low),
+        number(headroom.times.high),
+        number(headroom.rate.value),
+        extrapolated(headroom.beyond_limit),
+        headroom.breaks_first.as_deref().unwrap_or("nothing"),
+        number(headroom.saturation),
+        number(headroom.confidence_limit),
+    )
+}
+
+fn station_text(station: &Station, layers_bytes: Option<u64>) -> String {
+    // Of servers without a limit there is no utilisation.
+    let utilisation = (station.servers > 0).then_some(station.utilisation);
+    format!(
+        "{}: {} requests/s of {}, {} busy, mean queue length {}, expected {}, layers {}\n",
+        station.queue,
+        number(station.rate),
+        ms(station.service_mean_s),
+        percent(utilisation),
+        number(station.length),
+        number(station.length_ahead),
+        figure(layers_bytes.map(bytes)),
+    )
 }
 
 /// A time in the largest unit of which it has at least two.
@@ -261,7 +250,7 @@ fn ago(time: std::time::Duration) -> String {
     }
 }
 
-fn why_text(held: bool, entries: &[Value]) -> String {
+fn why_text(held: bool, entries: &[Entry]) -> String {
     let mut out = String::new();
     if held {
         out += "All changes are held; `concertina resume` releases them.\n";
@@ -270,26 +259,23 @@ fn why_text(held: bool, entries: &[Value]) -> String {
         out += "The journal has no such changes.\n";
     }
     for entry in entries {
-        let text = |key: &str| entry[key].as_str().unwrap_or("?").to_owned();
-        let at = entry["at_unix_us"].as_u64().unwrap_or(0);
-        let at = std::time::UNIX_EPOCH + std::time::Duration::from_micros(at);
+        let at = std::time::UNIX_EPOCH + std::time::Duration::from_micros(entry.at_unix_us);
         let ago = ago(at.elapsed().unwrap_or_default());
-        let status =
-            Status::deserialize(&entry["status"]).map_or("?".to_owned(), |s| s.to_string());
-        let realised = match &entry["realised"] {
-            Value::Null => String::new(),
-            value => format!(", {} realised", number(value)),
+        let realised = match entry.realised {
+            None => String::new(),
+            Some(value) => format!(", {} realised", number(value)),
         };
-        let effect = &entry["expected"];
+        let effect = &entry.expected;
         let _ = writeln!(
             out,
-            "{ago} ago, {}: {} ({status})\n  because {}\n  {}: {} before, {} expected{realised}",
-            text("target"),
-            text("change"),
-            text("reason"),
-            effect["quantity"].as_str().unwrap_or("?"),
-            number(&effect["before"]),
-            number(&effect["after"]),
+            "{ago} ago, {}: {} ({})\n  because {}\n  {}: {} before, {} expected{realised}",
+            entry.target,
+            entry.change,
+            entry.status,
+            entry.reason,
+            effect.quantity,
+            number(effect.before),
+            number(effect.after),
         );
     }
     out
@@ -301,28 +287,32 @@ mod tests {
 
     use super::*;
 
+    fn station(queue: &str) -> Value {
+        json!({
+            "queue": queue, "servers": 1, "rate": 207.0, "rate_ahead": 207.0, "service_mean_s": 0.00366,
+            "service_scv": 1.0, "utilisation": 0.9932, "length": 7.8, "length_ahead": null,
+        })
+    }
+
     #[test]
     fn unknown_figures_are_dashes_and_a_limit_is_marked() {
-        let shown = json!({"model": {
-            "share": 0.95, "objective_s": 0.05, "rate": 120.0, "window_s": 60.0,
-            "measured": {"within": null, "p50_s": null, "p99_s": 0.04},
+        let reply = json!({"cost_s": 0.0, "dropped": 0, "model": {
+            "share": 0.95, "objective_s": 0.05, "at_unix_us": 1, "rate": 120.0, "window_s": 60.0, "method": "recent",
+            "measured": {"requests": 9, "within": null, "p50_s": null, "p99_s": 0.04, "outcomes": []}, "fits": 0,
             "loads": [{"times": 2.0, "rate": 240.0, "within": null, "beyond_limit": true}],
             "ahead": {
-                "within": {"value": 0.99, "low": 0.0, "high": 1.0},
-                "rate": 100.0, "rate_low": 80.0, "rate_high": 300.0, "may_saturate": true,
+                "at_unix_us": 2, "within": {"value": 0.99, "low": 0.0, "high": 1.0, "unit": "1"},
+                "rate": 100.0, "rate_low": 80.0, "rate_high": 300.0, "misses": false, "may_saturate": true,
             },
-            "headroom": null, "why_not_fitted": "few requests",
+            "headroom": null, "why_not_fitted": "few requests", "curve": [], "scored": [], "warnings": [],
             "errors": {"count": 0}, "withheld": "0 of 3", "changes": [{
                 "parameter": {"service_time": "bulk_device"}, "fitted": 0.005,
                 "now": {"value": 0.0075, "low": 0.007, "high": 0.008, "unit": "s"},
                 "since_unix_us": 1, "certain_unix_us": 2,
             }],
-            "stations": [{
-                "queue": "shard/names/000001", "servers": 1, "rate": 207.0, "service_mean_s": 0.00366,
-                "utilisation": 0.9932, "length": 7.8, "length_ahead": null,
-            }, {"queue": "device/0"}],
+            "stations": [station("shard/names/000001"), station("device/0")],
         }, "footprints": {"shard/names/000001": 6_200_000}});
-        let text = model_text(&shown);
+        let text = model_text(&serde_json::from_value(reply).unwrap());
         for part in [
             "saturated *",
             "* extrapolated",
@@ -339,11 +329,11 @@ mod tests {
         assert!(!text.contains("device/0: "), "{text}");
         assert!(why_text(true, &[]).contains("resume"));
         let entry = json!({
-            "at_unix_us": 1, "target": "device/0", "change": "queue bound of 10 instead of 99",
+            "id": 1, "knob": "bounds", "at_unix_us": 1, "target": "device/0", "change": "queue bound of 10 instead of 99",
             "reason": "reads wait", "status": "too_many", "realised": null,
             "expected": {"quantity": "longest wait, s", "before": 2.0, "after": 0.5},
         });
-        let text = why_text(false, &[entry]);
+        let text = why_text(false, &[serde_json::from_value(entry).unwrap()]);
         let expected = "days ago, device/0: queue bound of 10 instead of 99 (not made: too many changes in a minute)";
         assert!(text.contains(expected), "{text}");
         assert_eq!(ago(std::time::Duration::from_secs(7199)), "119 min");

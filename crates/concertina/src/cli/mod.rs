@@ -23,6 +23,7 @@ mod device;
 mod doctor;
 mod drain;
 mod factors;
+mod figures;
 mod fit;
 #[doc(hidden)]
 pub mod fuzzing;
@@ -47,6 +48,7 @@ mod serve;
 mod sheet;
 mod simulate;
 mod status;
+mod status_node;
 mod tiers;
 
 /// A read-optimised storage tier that predicts its own response times.
