@@ -2,6 +2,7 @@
 //!
 //! The hash is fast and has no salt: it protects tokens that nobody guesses, such as [`new_secret`] makes.
 
+use ground::hex;
 use ring::rand::{SecureRandom, SystemRandom};
 
 /// What a hash begins with where it is configured in place of a token.
@@ -15,7 +16,7 @@ const PREFIX: &str = "blake3:";
 pub fn new_secret() -> String {
     let mut bytes = [0; 32];
     SystemRandom::new().fill(&mut bytes).expect("the system has random numbers");
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(&bytes)
 }
 
 /// What may be configured in place of a token.

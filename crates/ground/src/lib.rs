@@ -3,6 +3,7 @@
 //! Values and pure functions alone: no clock, socket, file or thread. A type belongs here if crates that must not depend on
 //! each other exchange it; everything else belongs to the crate that uses it.
 
+pub mod hex;
 pub mod origin;
 pub mod window;
 

@@ -24,7 +24,6 @@ use device::object::{META_PREFIX, headers_of};
 use wire::body::{Arriving, ReplyBody};
 use wire::condition::Conditions;
 use wire::headers;
-use wire::hex::unhex;
 use wire::lane::{Lane, Seen};
 use wire::problem::Problem;
 use wire::range::ByteRange;
@@ -183,7 +182,7 @@ fn put_request(key: Key, request: Request<Incoming>, record: &Seen) -> Result<Pu
         return Err(Problem::new(status, what));
     }
     let told = headers.get(&headers::SHA256).filter(|_| record.internal);
-    let sha256 = told.and_then(|value| value.to_str().ok()).and_then(unhex);
+    let sha256 = told.and_then(|value| value.to_str().ok()).and_then(hex::decode_hash);
     let attributes = attributes(&headers).map_err(|error| problem_of(&error))?;
     Ok(PutRequest { key, attributes, body: Arriving::Http(body), sha256, terms })
 }

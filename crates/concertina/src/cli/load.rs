@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use anyhow::Context;
+use chrono::DateTime;
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -387,19 +388,8 @@ impl Flags {
 /// The default run folder: `runs/` and the current time in UTC.
 pub(super) fn default_out() -> PathBuf {
     let unix_s = (i128::from(clock::now()) + clock::unix_offset_ns()) / 1_000_000_000;
-    let (days, second) = (unix_s as i64 / 86_400, unix_s as i64 % 86_400);
-    // Days since 0000-03-01 (Howard Hinnant, "chrono-compatible low-level date algorithms").
-    let z = days + 719_468;
-    let era = z / 146_097;
-    let day_of_era = z - era * 146_097;
-    let year = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year + year / 4 - year / 100);
-    let shifted = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    let year = year + era * 400 + i64::from(month <= 2);
-    let (h, m, s) = (second / 3600, second / 60 % 60, second % 60);
-    PathBuf::from(format!("runs/{year:04}-{month:02}-{day:02}T{h:02}{m:02}{s:02}Z"))
+    let time = DateTime::from_timestamp(unix_s as i64, 0).unwrap_or_default();
+    PathBuf::from(time.format("runs/%Y-%m-%dT%H%M%SZ").to_string())
 }
 
 /// Parses a time with its unit: `10s`, `500ms`, `2m`; seconds without one.

@@ -1,5 +1,6 @@
 //! Encodes the heads of HTTP requests; those for S3-compatible stores are signed.
 
+use ground::hex;
 use ground::window::Operation;
 
 use super::s3::Presigner;
@@ -96,7 +97,6 @@ impl Heads {
 /// Unless `slashes` is set, a slash at the start of the key or after another is encoded too,
 /// because servers merge runs of slashes.
 fn encode_key(out: &mut Vec<u8>, key: &[u8], slashes: bool) {
-    const HEX: &[u8; 16] = b"0123456789ABCDEF";
     let mut after_slash = true;
     for &byte in key {
         let plain = byte.is_ascii_alphanumeric()
@@ -106,11 +106,7 @@ fn encode_key(out: &mut Vec<u8>, key: &[u8], slashes: bool) {
         if plain {
             out.push(byte);
         } else {
-            out.extend_from_slice(&[
-                b'%',
-                HEX[usize::from(byte >> 4)],
-                HEX[usize::from(byte & 15)],
-            ]);
+            hex::push_percent(byte, out);
         }
     }
 }

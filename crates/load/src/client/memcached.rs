@@ -7,6 +7,7 @@
 //! the requested keys, and a reply may not hold more values than keys were requested. Once a
 //! connection is warm, a request allocates nothing.
 
+use ground::hex;
 use ground::window::{Operation, key_hash};
 
 use super::Body;
@@ -55,13 +56,11 @@ pub(super) fn write_command(
 }
 
 fn encode_key(out: &mut Vec<u8>, key: &[u8]) {
-    const HEX: &[u8; 16] = b"0123456789ABCDEF";
     for &byte in key {
         if byte > b' ' && byte != 0x7f && byte != b'%' {
             out.push(byte);
         } else {
-            let (high, low) = (usize::from(byte >> 4), usize::from(byte & 15));
-            out.extend_from_slice(&[b'%', HEX[high], HEX[low]]);
+            hex::push_percent(byte, out);
         }
     }
 }

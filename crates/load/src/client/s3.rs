@@ -10,6 +10,7 @@
 //! `rusty-s3` and `object_store` build URLs and strings anew for each request, and do not accept
 //! paths that contain `..`.
 
+use ground::hex;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use ring::{digest, hmac};
 
@@ -120,22 +121,16 @@ impl Presigner {
         request.update(self.canonical_end.as_bytes());
         let mut signature = hmac::Context::with_key(&self.key);
         signature.update(self.scope.as_bytes());
-        signature.update(&hex(request.finish().as_ref()));
         out.push(b'?');
         out.extend_from_slice(self.query.as_bytes());
         out.extend_from_slice(b"&X-Amz-Signature=");
-        out.extend_from_slice(&hex(signature.sign().as_ref()));
+        // Both hashes are written where the second stays, so that a request allocates nothing.
+        let digits = out.len();
+        hex::push(request.finish().as_ref(), out);
+        signature.update(out.get(digits..).unwrap_or_default());
+        out.truncate(digits);
+        hex::push(signature.sign().as_ref(), out);
     }
-}
-
-/// Encodes 32 bytes in lower-case hexadecimal digits.
-fn hex(bytes: &[u8]) -> [u8; 64] {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut out = [b'0'; 64];
-    for (pair, byte) in out.chunks_exact_mut(2).zip(bytes) {
-        pair.copy_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
-    }
-    out
 }
 
 /// Formats the day (`20130524`) and the time (`20130524T000000Z`).

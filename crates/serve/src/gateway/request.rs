@@ -1,6 +1,7 @@
 //! A client's request in the form that is sent to nodes.
 
 use ground::Key;
+use ground::hex;
 use ground::window::Nanos;
 use http::header::{
     CONTENT_ENCODING, CONTENT_RANGE, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, IF_MATCH,
@@ -13,7 +14,6 @@ use crate::store::{DeleteRequest, PutRequest, ReadRequest};
 use device::object::META_PREFIX;
 use origin::Attributes;
 use wire::headers;
-use wire::hex::push_hex;
 use wire::problem::Problem;
 use wire::range::ByteRange;
 
@@ -92,7 +92,7 @@ impl NodeRequest {
     pub fn expect(&mut self, sha256: Option<[u8; 32]>) {
         let Some(sha256) = sha256 else { return };
         let mut digits = Vec::with_capacity(64);
-        push_hex(&sha256, &mut digits);
+        hex::push(&sha256, &mut digits);
         if let Ok(value) = HeaderValue::from_bytes(&digits) {
             self.headers.push((headers::SHA256.clone(), value));
         }

@@ -37,7 +37,6 @@ use crate::store::{
 use wire::body::{Arriving, ReplyBody};
 use wire::condition::Conditions;
 use wire::headers::OUTCOME;
-use wire::hex::unhex;
 use wire::lane::Lane;
 use wire::range::ByteRange;
 
@@ -92,7 +91,7 @@ impl Upload {
         let trailer = trailer.map(str::to_owned);
         let (md5, checksum, trailers) = (self.md5, self.checksum, self.trailers);
         let sha256 = headers.get("x-amz-content-sha256").and_then(|value| value.to_str().ok());
-        let sha256 = sha256.and_then(unhex);
+        let sha256 = sha256.and_then(hex::decode_hash);
         let is_verified = self.is_verified;
         let claims = Claims { length, sha256, is_verified, md5, checksum, trailer, trailers };
         Ok((Checked::new(self.body, claims), length))

@@ -12,6 +12,7 @@ use std::task::{Context, Poll};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD as BASE64;
 use bytes::Bytes;
+use ground::hex;
 use http::Method;
 use http::request::Parts;
 use hyper::body::{Body, Frame, SizeHint};
@@ -22,7 +23,6 @@ use s3s::{S3Error, S3ErrorCode};
 
 use super::checksums::{ALGORITHMS, hasher, value};
 use super::messages::{self, SHA256_MISMATCH, sha256_mismatch};
-use wire::hex::unhex;
 
 /// What is wrong with a body, once that is known.
 #[derive(Clone, Default)]
@@ -72,7 +72,7 @@ impl Stated {
         let checksum = |name: &'static str| Some((name, text(&format!("x-amz-checksum-{name}"))?));
         let checksums = ALGORITHMS.into_iter().filter(|_| !has("uploadId")).filter_map(checksum);
         Some(Stated {
-            sha256: unhex(&signed),
+            sha256: hex::decode_hash(&signed),
             md5: text("content-md5"),
             checksums: checksums.collect(),
         })

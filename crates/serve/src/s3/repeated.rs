@@ -24,7 +24,7 @@ pub fn mark(upload: &str, parts: &[CompletedPart]) -> String {
         context.update(format!("\n{number} {}", headers::our_etag(etag)).as_bytes());
     }
     let hash = context.finish();
-    hash.as_ref()[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(&hash.as_ref()[..16])
 }
 
 impl Inner {

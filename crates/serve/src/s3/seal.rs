@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD_NO_PAD as BASE64;
+use ground::hex;
 use origin::Secret;
 use record::file;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
@@ -103,10 +104,6 @@ fn random<const N: usize>() -> [u8; N] {
     bytes
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 impl MasterKey {
     /// The key of 64 hexadecimal digits.
     fn parse(text: &str) -> Option<MasterKey> {
@@ -115,7 +112,7 @@ impl MasterKey {
         // One key for each purpose.
         let derived = |purpose: &str| hmac::sign(&root, purpose.as_bytes());
         let key = UnboundKey::new(&CHACHA20_POLY1305, derived("concertina: seal 1").as_ref());
-        let mark = hex(&derived("concertina: mark 1").as_ref()[..4]);
+        let mark = hex::encode(&derived("concertina: mark 1").as_ref()[..4]);
         Some(MasterKey { key: LessSafeKey::new(key.ok()?), mark })
     }
 

@@ -57,13 +57,13 @@ fn sign(mut request: Request<()>, names: &str) -> Request<()> {
     let payload = request.headers()["x-amz-content-sha256"].to_str().unwrap();
     canonical += &format!("\n{names}\n{payload}");
     let mut hash = Vec::new();
-    push_hex(digest::digest(&digest::SHA256, canonical.as_bytes()).as_ref(), &mut hash);
+    hex::push(digest::digest(&digest::SHA256, canonical.as_bytes()).as_ref(), &mut hash);
     let date = request.headers()["x-amz-date"].to_str().unwrap();
     let scope = &format!("{}/us-east-1/s3/aws4_request", &date[..8]);
     let text = format!("AWS4-HMAC-SHA256\n{date}\n{scope}\n{}", String::from_utf8(hash).unwrap());
     let tag = hmac::sign(&signing_key(SECRET, scope).unwrap(), text.as_bytes());
     let mut signature = Vec::new();
-    push_hex(tag.as_ref(), &mut signature);
+    hex::push(tag.as_ref(), &mut signature);
     let value = format!(
         "AWS4-HMAC-SHA256 Credential=AKIAIOSFODNN7EXAMPLE/{scope}, SignedHeaders={names}, Signature={}",
         String::from_utf8(signature).unwrap()
@@ -152,12 +152,12 @@ fn presigned(more: &str, expires: &str, change: impl FnOnce(&str) -> String) -> 
     let canonical =
         format!("GET\n/examplebucket/test.txt\n{query}\nhost:localhost\n\nhost\nUNSIGNED-PAYLOAD");
     let mut hash = Vec::new();
-    push_hex(digest::digest(&digest::SHA256, canonical.as_bytes()).as_ref(), &mut hash);
+    hex::push(digest::digest(&digest::SHA256, canonical.as_bytes()).as_ref(), &mut hash);
     let hash = String::from_utf8(hash).unwrap();
     let text = format!("AWS4-HMAC-SHA256\n20130524T000000Z\n{scope}\n{hash}");
     let tag = hmac::sign(&signing_key(SECRET, scope).unwrap(), text.as_bytes());
     let mut signature = Vec::new();
-    push_hex(tag.as_ref(), &mut signature);
+    hex::push(tag.as_ref(), &mut signature);
     let signature = String::from_utf8(signature).unwrap();
     let query = change(&format!("{query}&X-Amz-Signature={signature}"));
     let uri = format!("/examplebucket/test.txt?{query}");
@@ -226,14 +226,14 @@ fn the_signature_is_the_one_of_the_documentation() {
         x-amz-date:20130524T000000Z\n\nhost;range;x-amz-content-sha256;x-amz-date\n\
         e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
     let mut hash = Vec::new();
-    push_hex(digest::digest(&digest::SHA256, canonical.as_bytes()).as_ref(), &mut hash);
+    hex::push(digest::digest(&digest::SHA256, canonical.as_bytes()).as_ref(), &mut hash);
     let hash = String::from_utf8(hash).unwrap();
     assert_eq!(hash, "7344ae5b7ee6c3e7e6b0fe0640412a37625d1fbfff95c48bbb2dc43964946972");
     let scope = "20130524/us-east-1/s3/aws4_request";
     let text = format!("AWS4-HMAC-SHA256\n20130524T000000Z\n{scope}\n{hash}");
     let tag = hmac::sign(&signing_key(SECRET, scope).unwrap(), text.as_bytes());
     let mut signature = Vec::new();
-    push_hex(tag.as_ref(), &mut signature);
+    hex::push(tag.as_ref(), &mut signature);
     let expected = "f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41";
     assert_eq!(String::from_utf8(signature).unwrap(), expected);
 }
