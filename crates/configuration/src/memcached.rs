@@ -166,7 +166,7 @@ fn listed(text: &str) -> Result<Listed, String> {
             _ => return Err(format!("{word:?} is not known; write weight=2 or name=a")),
         }
     }
-    let address = Address::parse(address).map_err(|error| format!("{error:#}"))?;
+    let address = Address::parse(address).map_err(|error| with_causes(error.into()))?;
     Ok(Listed { address, server: Server { name, weight } })
 }
 
@@ -178,7 +178,7 @@ impl Memcached {
     pub(crate) fn check(&self, config: &Config, checks: &mut Checks<'_>) {
         let mut own = checks.of("memcached");
         match Address::parse(&self.listen) {
-            Err(error) => own.must(false, "listen", format!("{error:#}")),
+            Err(error) => own.must(false, "listen", with_causes(error.into())),
             Ok(Address::Tcp(address)) => own.must(
                 address.ip().is_loopback() || self.unauthenticated,
                 "listen",
@@ -324,6 +324,10 @@ impl Pool {
     }
 }
 
+fn with_causes(error: anyhow::Error) -> String {
+    format!("{error:#}")
+}
+
 impl Pool {
     /// How connections to one of its servers, as listed, are encrypted.
     fn tls_to(&self, listed: &str) -> anyhow::Result<Option<Tls>> {
@@ -333,7 +337,7 @@ impl Pool {
         let address = listed.split_whitespace().next().unwrap_or_default();
         let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
         let name = self.tls_name.as_deref().unwrap_or(host.trim_matches(['[', ']']));
-        Tls::new(self.tls_ca.as_deref(), name).map(Some)
+        Ok(Some(Tls::new(self.tls_ca.as_deref(), name)?))
     }
 }
 

@@ -141,10 +141,11 @@ impl Watch {
         }
     }
 
-    fn complain(&mut self, written: anyhow::Result<()>) {
+    fn complain(&mut self, written: Result<(), record::Error>) {
         if let Err(error) = written
             && !std::mem::replace(&mut self.complained, true)
         {
+            let error = anyhow::Error::from(error);
             warn!("{error:#}; serving continues, but the run folder is incomplete");
         }
     }

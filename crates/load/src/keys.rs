@@ -3,7 +3,6 @@
 
 use std::ops::Range;
 
-use anyhow::Context;
 use ground::window::{Nanos, Operation, SECOND, key_hash};
 use rand::RngExt;
 use rand::distr::Distribution;
@@ -11,8 +10,9 @@ use rand::rngs::Xoshiro256PlusPlus;
 use rand_distr::Zipf;
 
 use super::arrivals::{Part, random, resolution_of, spread};
+use super::error::Error;
 use super::plan::{Keys, Popularity, Size, Speed};
-use record::trace::{Trace, TraceError};
+use record::trace::Trace;
 
 /// A request, without its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,20 +54,34 @@ pub(super) struct TraceKeys {
 }
 
 /// The longest key of memcached, bytes.
-const MEMCACHED_KEY_MAX: usize = 250;
+pub(super) const MEMCACHED_KEY_MAX: usize = 250;
+
+fn invalid(what: &'static str, reason: String) -> Error {
+    Error::Keys { what, reason }
+}
+
+/// Of a trace that cannot be replayed.
+fn unusable(reason: String) -> Error {
+    Error::Trace { reason }
+}
 
 impl KeySource {
     /// Prepares the keys; reads the trace, if there is one. Each get is for `multi_get` generated
     /// keys. With `multi_get` above 1, the key of a trace's row is a list of up to that many keys,
     /// separated by spaces.
-    pub fn open(keys: &Keys, multi_get: usize) -> anyhow::Result<KeySource> {
+    pub fn open(keys: &Keys, multi_get: usize) -> Result<KeySource, Error> {
         match keys {
             Keys::Synthetic { popularity, count, size, format, read_share } => {
                 let zipf = match popularity {
                     Popularity::Uniform => None,
-                    Popularity::Zipf(s) => Some(Zipf::new(*count as f64, *s).context("zipf keys")?),
+                    Popularity::Zipf(s) => Some(
+                        Zipf::new(*count as f64, *s)
+                            .map_err(|error| invalid("zipf keys", error.to_string()))?,
+                    ),
                 };
-                let (before, after) = format.split_once("{i}").context("key format")?;
+                let parts = format.split_once("{i}");
+                let (before, after) = parts
+                    .ok_or_else(|| invalid("key format", format!("`{format}` has no {{i}}")))?;
                 Ok(KeySource::Synthetic {
                     zipf,
                     count: *count,
@@ -84,28 +98,23 @@ impl KeySource {
                     s.start.min(w.start)..s.end.max(w.end)
                 });
                 let trace = Trace::open(file, hull.clone(), *skip_broken).map_err(|error| {
-                    let line = matches!(error, TraceError::Line { .. });
-                    let hint = "--skip-broken skips and counts such lines";
-                    let error = anyhow::Error::from(error);
-                    if line { error.context(hint) } else { error }
+                    let line = matches!(error, record::Error::Line { .. });
+                    if line { Error::BrokenLine(error) } else { Error::Record(error) }
                 })?;
-                anyhow::ensure!(
-                    !trace.rows.is_empty(),
-                    "{} has no requests in the selected rows",
-                    file.display()
-                );
+                if trace.rows.is_empty() {
+                    return Err(unusable(format!(
+                        "{} has no requests in the selected rows",
+                        file.display()
+                    )));
+                }
                 let first = hull.map_or(0, |h| h.start);
                 let rows = trace.rows.len();
-                let local = |r: &Range<u64>| -> anyhow::Result<Range<usize>> {
+                let local = |r: &Range<u64>| -> Result<Range<usize>, Error> {
                     let range = (r.start - first) as usize..(r.end - first) as usize;
-                    let end = range.end;
-                    anyhow::ensure!(
-                        end <= rows,
-                        "rows {}..{} requested, but the trace has only {rows}",
-                        r.start,
-                        r.end
-                    );
-                    Ok(range)
+                    match range.end <= rows {
+                        true => Ok(range),
+                        false => Err(Error::Rows { from: r.start, to: r.end, rows }),
+                    }
                 };
                 let measured = slice.as_ref().map_or(Ok(0..rows), local)?;
                 let warmup = warmup_slice.as_ref().map_or(Ok(measured.clone()), local)?;
@@ -190,10 +199,10 @@ impl KeySource {
     }
 
     /// Returns the arrival times of the measured slice at a speed, and their mean rate.
-    pub fn times(&self, speed: Speed, seed: u64) -> anyhow::Result<(Vec<Nanos>, f64)> {
+    pub fn times(&self, speed: Speed, seed: u64) -> Result<(Vec<Nanos>, f64), Error> {
         match self {
             KeySource::Synthetic { .. } => {
-                anyhow::bail!("arrival times of a trace require keys of a trace")
+                Err(unusable("arrival times of a trace require keys of a trace".to_owned()))
             }
             KeySource::Trace(keys) => keys.times(speed, seed),
         }
@@ -234,30 +243,35 @@ impl TraceKeys {
         }
     }
 
-    fn times(&self, speed: Speed, seed: u64) -> anyhow::Result<(Vec<Nanos>, f64)> {
+    fn times(&self, speed: Speed, seed: u64) -> Result<(Vec<Nanos>, f64), Error> {
         let mut stamps = Vec::with_capacity(self.measured.len());
         for (at, row) in self.trace.rows[self.measured.clone()].iter().enumerate() {
             let row_number = self.measured.start + at;
-            let time = row.time.with_context(|| {
-                format!(
+            let time = row.time.ok_or_else(|| {
+                unusable(format!(
                     "row {row_number} of the trace has no time, which --arrivals trace requires"
-                )
+                ))
             })?;
             if stamps.last().is_some_and(|&last| time < last) {
-                anyhow::bail!("row {row_number} of the trace is earlier than the row before it");
+                return Err(unusable(format!(
+                    "row {row_number} of the trace is earlier than the row before it"
+                )));
             }
             stamps.push(time);
         }
         let resolution = match self.resolution_ms {
             Some(ms) => (ms * 1e6) as Nanos,
-            None => resolution_of(&stamps).context(
-                "all times in the trace's slice are equal; give --resolution-ms, or draw the \
-                 arrivals with --arrivals poisson",
-            )?,
+            None => resolution_of(&stamps).ok_or_else(|| {
+                let reason = "all times in the trace's slice are equal; give --resolution-ms, or draw the \
+                              arrivals with --arrivals poisson";
+                unusable(reason.to_owned())
+            })?,
         };
         let mut times = spread(&stamps, resolution, seed);
         let span = stamps[stamps.len() - 1] - stamps[0] + resolution;
-        anyhow::ensure!(span > 0, "the trace's slice has zero duration");
+        if span == 0 {
+            return Err(unusable("the trace's slice has zero duration".to_owned()));
+        }
         let recorded = times.len() as f64 / (span as f64 / SECOND as f64);
         let factor = match speed {
             Speed::Factor(factor) => factor,
@@ -295,14 +309,16 @@ fn sizes_of(trace: &Trace, default: Size) -> Vec<(u64, bool)> {
 type Lists = (Vec<(u64, bool)>, Vec<(Box<[u8]>, u64)>);
 
 /// Reads the keys of a trace as lists of up to `most` keys.
-fn lists_of(trace: &Trace, default: Size, most: usize) -> anyhow::Result<Lists> {
+fn lists_of(trace: &Trace, default: Size, most: usize) -> Result<Lists, Error> {
     if let Some(at) = trace.rows.iter().position(|row| row.operation != Operation::Get) {
-        anyhow::bail!("row {at} of the trace is not a get: with lists of keys, all rows are gets");
+        return Err(unusable(format!(
+            "row {at} of the trace is not a get: with lists of keys, all rows are gets"
+        )));
     }
     if let Some(at) = trace.rows.iter().position(|row| row.size.is_some()) {
-        anyhow::bail!(
+        return Err(unusable(format!(
             "row {at} of the trace has a size: with lists of keys, --size determines that of each key"
-        );
+        )));
     }
     let mut seen = std::collections::HashSet::new();
     let (mut sizes, mut listed) = (Vec::with_capacity(trace.keys()), Vec::new());
@@ -310,22 +326,20 @@ fn lists_of(trace: &Trace, default: Size, most: usize) -> anyhow::Result<Lists> 
         let (mut count, mut bytes) = (0, 0);
         for key in trace.key(id).split(|&b| b == b' ') {
             let plain = key.iter().all(u8::is_ascii_graphic);
-            anyhow::ensure!(
-                plain && (1..=MEMCACHED_KEY_MAX).contains(&key.len()),
-                "key `{}` of the trace: memcached keys have 1 to {MEMCACHED_KEY_MAX} printable \
-                 ASCII characters, and one space separates two of them",
-                key.escape_ascii()
-            );
+            if !plain || !(1..=MEMCACHED_KEY_MAX).contains(&key.len()) {
+                return Err(Error::Key { key: key.escape_ascii().to_string() });
+            }
             let size = default.of(key_hash(key));
             (count, bytes) = (count + 1, bytes + size);
             if seen.insert(key) {
                 listed.push((key.into(), size));
             }
         }
-        anyhow::ensure!(
-            count <= most,
-            "a row of the trace has {count} keys, but --multi-get allows {most}"
-        );
+        if count > most {
+            return Err(unusable(format!(
+                "a row of the trace has {count} keys, but --multi-get allows {most}"
+            )));
+        }
         sizes.push((bytes, true));
     }
     Ok((sizes, listed))
@@ -432,7 +446,7 @@ mod tests {
         assert_eq!(a, b"k999.bin");
     }
 
-    fn lists(text: &str, most: usize) -> anyhow::Result<KeySource> {
+    fn lists(text: &str, most: usize) -> Result<KeySource, Error> {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("t.csv");
         std::fs::write(&file, format!("time_ms,key,size,op\n{text}")).unwrap();

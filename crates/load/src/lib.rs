@@ -20,6 +20,7 @@
 mod arrivals;
 pub mod client;
 mod completion;
+mod error;
 mod generator;
 mod keys;
 mod phase;
@@ -29,6 +30,7 @@ mod source;
 mod streams;
 mod summary;
 
+pub use error::Error;
 pub use plan::{Arrivals, Keys, Length, Load, Plan, Popularity, Size, Speed, Think};
 pub use run::{Progress, Session, UNSETTLED, run};
 pub use streams::{Stalls, Streams, streams};

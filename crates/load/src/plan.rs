@@ -124,7 +124,7 @@ impl Plan {
     ///
     /// # Errors
     /// If it cannot be used.
-    pub fn device_bytes(&self) -> anyhow::Result<Option<u64>> {
+    pub fn device_bytes(&self) -> Result<Option<u64>, TargetError> {
         Ok(self.target()?.files().and_then(|files| files.bytes()))
     }
 

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, bail};
 use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
 use ground::window::{Nanos, QueueName, SECOND, Settings, Window};
 
 use super::arrivals::{Pace, Part, Phase};
+use super::error::Error;
 use super::generator::{Generator, Shared};
 use super::keys::KeySource;
 use super::phase::{Account, Message};
@@ -48,7 +48,7 @@ pub fn run(
     plan: &Plan,
     stop: &Arc<AtomicBool>,
     progress: &mut dyn FnMut(&Progress),
-) -> anyhow::Result<Summary> {
+) -> Result<Summary, Error> {
     let mut session = Session::open(plan, stop)?;
     session.fill(progress)?;
     session.load(&plan.load, progress)?;
@@ -69,10 +69,10 @@ pub struct Session {
 
 impl Session {
     /// Checks the plan and that the service accepts connections, reads the keys, makes the folder.
-    pub fn open(plan: &Plan, stop: &Arc<AtomicBool>) -> anyhow::Result<Session> {
+    pub fn open(plan: &Plan, stop: &Arc<AtomicBool>) -> Result<Session, Error> {
         let mistakes = plan.mistakes();
         if !mistakes.is_empty() {
-            bail!("the load cannot be run: {}", mistakes.join("; "));
+            return Err(Error::Plan { mistakes });
         }
         let target = plan.target()?;
         let keys = KeySource::open(&plan.keys, plan.multi_get)?;
@@ -121,14 +121,14 @@ impl Session {
             let share = Share { thread: thread as u64, threads: plan.threads as u64 };
             let (most, backlog) = (connections / plan.threads, plan.backlog / plan.threads);
             let made = Generator::new(shared.clone(), share, most, backlog);
-            generators.push(made.context("cannot create an epoll instance")?);
+            generators.push(made.map_err(Error::Poll)?);
         }
         let (plan, planned) = (plan.clone(), Some(planned));
         Ok(Session { plan, planned, shared, generators, runner, _awake: awake })
     }
 
     /// Puts every distinct key once, if the plan has a fill.
-    pub fn fill(&mut self, progress: &mut dyn FnMut(&Progress)) -> anyhow::Result<()> {
+    pub fn fill(&mut self, progress: &mut dyn FnMut(&Progress)) -> Result<(), Error> {
         let Some(clients) = self.plan.fill else { return Ok(()) };
         let (runner, distinct) = (&mut self.runner, self.shared.keys.distinct());
         let pace = Pace::Closed { clients, think_ns: 0.0, think: Think::Constant };
@@ -140,17 +140,16 @@ impl Session {
         if fill.stored < distinct && !runner.stop.load(Ordering::Relaxed) {
             let (stored, faults) = (fill.stored, fill.faults.clone());
             runner.writer.flush()?;
-            let why = faults.first_key_value().map_or("unknown reason", |(reason, _)| reason);
-            let (at, hint) = (&self.shared.target, fill_hint(why));
-            bail!(
-                "the fill is incomplete: {stored} of {distinct} keys were stored below {at} ({why}): {hint}"
-            );
+            let reason = faults.first_key_value().map_or("unknown reason", |(reason, _)| reason);
+            let (target, hint) = (self.shared.target.to_string(), fill_hint(reason));
+            let reason = reason.to_owned();
+            return Err(Error::Fill { stored, keys: distinct, target, reason, hint });
         }
         Ok(())
     }
 
     /// Runs the steps of a load and appends them to the run.
-    pub fn load(&mut self, load: &Load, progress: &mut dyn FnMut(&Progress)) -> anyhow::Result<()> {
+    pub fn load(&mut self, load: &Load, progress: &mut dyn FnMut(&Progress)) -> Result<(), Error> {
         let planned = self.planned.take().filter(|_| *load == self.plan.load);
         let passes = match planned {
             Some(planned) => planned,
@@ -177,12 +176,12 @@ impl Session {
     }
 
     /// Writes what is buffered, so that the run folder can be read while it grows.
-    pub fn flush(&mut self) -> anyhow::Result<()> {
-        self.runner.writer.flush()
+    pub fn flush(&mut self) -> Result<(), Error> {
+        Ok(self.runner.writer.flush()?)
     }
 
     /// Flushes the run folder and returns the results.
-    pub fn close(mut self) -> anyhow::Result<Summary> {
+    pub fn close(mut self) -> Result<Summary, Error> {
         self.runner.writer.flush()?;
         self.runner.summary.interrupted = self.runner.stop.load(Ordering::Relaxed);
         Ok(self.runner.summary)
@@ -196,7 +195,7 @@ fn passes(
     load: &Load,
     keys: &KeySource,
     mut step: usize,
-) -> anyhow::Result<Vec<Vec<Phase>>> {
+) -> Result<Vec<Vec<Phase>>, Error> {
     let slice = keys.slice_len().map(Length::Requests);
     let length = plan.length.or(slice).unwrap_or(Length::Seconds(30.0));
     let mut measured = |pace: Pace, length: Length| {
@@ -294,7 +293,7 @@ fn merged(windows: &[Window]) -> Option<Window> {
 
 /// Checks that the service accepts connections, before anything is written. Retries for two
 /// seconds.
-fn check_reachable(target: &Target) -> anyhow::Result<()> {
+fn check_reachable(target: &Target) -> Result<(), Error> {
     let mut last = None;
     for _ in 0..if target.files().is_some() { 0 } else { 20 } {
         let timeout = Duration::from_secs(2);
@@ -304,8 +303,10 @@ fn check_reachable(target: &Target) -> anyhow::Result<()> {
         }
         clock::sleep_until(clock::now() + SECOND / 10);
     }
-    let Some(why) = last else { return Ok(()) };
-    bail!("cannot reach {target}: {why}; is the service running there?")
+    match last {
+        Some(source) => Err(Error::Unreachable { target: target.to_string(), source }),
+        None => Ok(()),
+    }
 }
 
 /// Raises the limit of open files to what `connections` need. Returns the number of connections
@@ -334,7 +335,7 @@ pub(crate) fn raise_files(connections: usize) -> (usize, Option<String>) {
     )
 }
 
-fn description(plan: &Plan, settings: &Settings) -> anyhow::Result<Run> {
+fn description(plan: &Plan, settings: &Settings) -> Result<Run, Error> {
     Ok(Run {
         format: record::FORMAT,
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -342,7 +343,7 @@ fn description(plan: &Plan, settings: &Settings) -> anyhow::Result<Run> {
         start_unix_us: unix_us(settings, clock::now()),
         laboratory: None,
         machine: Machine::here(),
-        asked: toml::Table::try_from(plan).context("the plan cannot be written as TOML")?,
+        asked: toml::Table::try_from(plan).map_err(Error::Description)?,
     })
 }
 
@@ -389,7 +390,7 @@ impl Runner {
         phases: Vec<Phase>,
         queue: QueueName<'static>,
         progress: &mut dyn FnMut(&Progress),
-    ) -> anyhow::Result<()> {
+    ) -> Result<(), Error> {
         let retry_failed = queue == QueueName::Fill;
         let pass = Arc::new(Pass::new(phases, LEAD, queue, retry_failed, self.seed, &self.stop));
         let (sender, receiver) = bounded(MESSAGES);
@@ -408,10 +409,9 @@ impl Runner {
                 self.stop.store(true, Ordering::Relaxed);
             }
             drop(receiver);
-            let failed = workers.into_iter().filter_map(|worker| worker.join().err()).count();
-            let fine = failed == 0;
-            anyhow::ensure!(fine, "a generator thread panicked; this is a bug");
-            gathered
+            // All are joined, so that none still writes to what is dropped.
+            let panicked = workers.into_iter().filter_map(|worker| worker.join().err()).count();
+            if panicked > 0 { Err(Error::Panicked) } else { gathered }
         })
     }
 
@@ -420,7 +420,7 @@ impl Runner {
         pass: &Pass,
         receiver: &Receiver<Message>,
         progress: &mut dyn FnMut(&Progress),
-    ) -> anyhow::Result<()> {
+    ) -> Result<(), Error> {
         let mut phases: Vec<Gathered> = pass.phases.iter().map(|_| Gathered::default()).collect();
         let mut shown =
             Progress { stage: String::new(), done: 0.0, rate: 0.0, p99_ms: 0.0, errors: 0 };
@@ -452,7 +452,7 @@ impl Runner {
         phases: &mut [Gathered],
         message: Message,
         shown: &mut Progress,
-    ) -> anyhow::Result<()> {
+    ) -> Result<(), Error> {
         match message {
             Message::Samples(samples) => self.writer.samples(&samples)?,
             Message::Times(times) => self.writer.times(&times)?,
@@ -492,7 +492,7 @@ impl Runner {
         gathered: &mut Gathered,
         window: Window,
         shown: &mut Progress,
-    ) -> anyhow::Result<()> {
+    ) -> Result<(), Error> {
         self.writer.windows(std::slice::from_ref(&window))?;
         let mut response = ground::window::Histogram::default();
         window.times.iter().for_each(|t| response.merge(&t.response));
@@ -512,7 +512,7 @@ impl Runner {
     }
 
     /// Completes a phase that is over in all threads: summarises it and writes its step.
-    fn over(&mut self, pass: &Pass, phase: usize, gathered: &mut Gathered) -> anyhow::Result<()> {
+    fn over(&mut self, pass: &Pass, phase: usize, gathered: &mut Gathered) -> Result<(), Error> {
         let mut account = join(&gathered.accounts);
         let mut total = gathered.total.take().unwrap_or_else(|| {
             let start = unix_us(&self.settings, account.start);
@@ -526,7 +526,7 @@ impl Runner {
                 seconds: account.end.saturating_sub(account.start) as f64 * 1e-9,
                 faults: account.faults,
             });
-            return self.writer.flush();
+            return Ok(self.writer.flush()?);
         }
         let Some(index) = *step else { return Ok(()) };
         let mut report = generator(&total, &account, self.threads);
@@ -566,7 +566,7 @@ impl Runner {
             self.writer.step(&step)?;
             self.summary.steps.push(step_summary(step, &total, account));
         }
-        self.writer.flush()
+        Ok(self.writer.flush()?)
     }
 
     fn stage(&self, pass: &Pass, phases: &[Gathered], now: Nanos, shown: &mut Progress) {

@@ -11,18 +11,18 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
 use ground::window::{Nanos, Operation, SECOND};
 use record::clock;
 use serde::Serialize;
 
 use super::arrivals::Part;
 use super::client::Target;
+use super::error::Error;
 use super::keys::KeySource;
 use super::plan::Plan;
 use super::run::raise_files;
@@ -82,24 +82,32 @@ pub struct Stalls {
 ///
 /// # Errors
 /// If the plan's service is not plain HTTP, its keys cannot be read, or the numbers make no sense.
-pub fn streams(plan: &Plan, streams: Streams, stop: &AtomicBool) -> anyhow::Result<Stalls> {
-    ensure!(streams.count > 0, "at least one stream");
+pub fn streams(plan: &Plan, streams: Streams, stop: &AtomicBool) -> Result<Stalls, Error> {
+    let invalid = |reason: String| Err(Error::Streams { reason });
+    if streams.count == 0 {
+        return invalid("at least one stream".to_owned());
+    }
     for (name, value) in [
         ("the bit rate", streams.bits_per_s),
         ("the duration", streams.seconds),
         ("the seconds at the start", streams.start_s),
     ] {
-        ensure!(value.is_finite() && value > 0.0, "{name} must be above 0, not {value}");
+        if !value.is_finite() || value <= 0.0 {
+            return invalid(format!("{name} must be above 0, not {value}"));
+        }
     }
-    ensure!(
-        streams.ahead_s >= streams.start_s,
-        "a stream must read ahead as much as it starts with"
-    );
+    if streams.ahead_s.is_nan() || streams.ahead_s < streams.start_s {
+        return invalid("a stream must read ahead as much as it starts with".to_owned());
+    }
     let target = plan.target()?;
     let http = !target.is_memcached() && target.files().is_none();
-    ensure!(http && !target.is_secure(), "streams need a service at http://");
+    if !http || target.is_secure() {
+        return invalid("streams need a service at http://".to_owned());
+    }
     let (fit, complaint) = raise_files(streams.count);
-    ensure!(fit >= streams.count, complaint.unwrap_or_default());
+    if fit < streams.count {
+        return invalid(complaint.unwrap_or_default());
+    }
     let keys = KeySource::open(&plan.keys, 1)?;
     let threads = plan.threads.clamp(1, streams.count);
     let start = clock::now();
@@ -116,7 +124,7 @@ pub fn streams(plan: &Plan, streams: Streams, stop: &AtomicBool) -> anyhow::Resu
         threads.into_iter().map(|thread| thread.join().ok()).collect::<Option<Vec<Stalls>>>()
     });
     let mut all = Stalls::default();
-    parts.context("a thread of streams ended in a panic")?.iter().for_each(|part| all.add(part));
+    parts.ok_or(Error::Panicked)?.iter().for_each(|part| all.add(part));
     Ok(all)
 }
 
@@ -262,7 +270,7 @@ impl Run<'_> {
             match self.advance(stream, &mut buffer) {
                 Ok(wait) => due.push(Reverse((clock::now() + wait, place))),
                 Err(error) => {
-                    stream.error = Some(format!("{error:#}"));
+                    stream.error = Some(error.to_string());
                     stream.connection = None;
                 }
             }
@@ -290,7 +298,7 @@ impl Run<'_> {
     }
 
     /// Reads what came, as far as the stream reads ahead, and asks for the next object. Returns when to look again.
-    fn advance(&self, stream: &mut Stream, buffer: &mut [u8]) -> anyhow::Result<Nanos> {
+    fn advance(&self, stream: &mut Stream, buffer: &mut [u8]) -> io::Result<Nanos> {
         let look = LOOK.as_nanos() as Nanos;
         stream.player.advance(clock::now(), 0);
         if stream.connection.is_none() {
@@ -305,22 +313,21 @@ impl Run<'_> {
             // No more than what is read ahead.
             let room = (self.streams.ahead_s - stream.player.ahead_s()) * stream.player.bytes_per_s;
             let most = (room as usize).clamp(1024, buffer.len());
-            let connection = stream.connection.as_mut().context("not connected")?;
+            let connection = stream.connection.as_mut().ok_or(ErrorKind::NotConnected)?;
             let count = match connection.read(&mut buffer[..most]) {
-                Ok(0) => anyhow::bail!("the server closed the connection"),
+                Ok(0) => return Err(io::Error::other("the server closed the connection")),
                 Ok(count) => count,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     let waited = clock::now().saturating_sub(stream.asked) as f64 / SECOND as f64;
-                    ensure!(
-                        stream.left.is_some() || waited < self.plan.timeout_s,
-                        "no reply within {} s",
-                        self.plan.timeout_s
-                    );
+                    if stream.left.is_none() && waited >= self.plan.timeout_s {
+                        let late = format!("no reply within {} s", self.plan.timeout_s);
+                        return Err(io::Error::other(late));
+                    }
                     let left = if stream.player.playing { stream.player.ahead_s() } else { 0.0 };
                     return Ok(((left * PART * SECOND as f64) as Nanos).clamp(look, LOOK_MAX));
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(error),
             };
             self.received(stream, &buffer[..count])?;
         }
@@ -328,7 +335,7 @@ impl Run<'_> {
         Ok(((self.streams.ahead_s * PART * SECOND as f64) as Nanos).max(look))
     }
 
-    fn ask(&self, stream: &mut Stream) -> anyhow::Result<()> {
+    fn ask(&self, stream: &mut Stream) -> io::Result<()> {
         let (mut key, mut head) = (Vec::new(), Vec::new());
         // Each stream has keys of its own, which do not depend on the threads.
         let index = stream.number as u64 + stream.requests * self.streams.count as u64;
@@ -338,11 +345,11 @@ impl Run<'_> {
         stream.asked = clock::now();
         (stream.left, stream.head) = (None, Vec::new());
         // A request is far smaller than an empty send buffer.
-        stream.connection.as_mut().context("not connected")?.write_all(&head)?;
+        stream.connection.as_mut().ok_or(ErrorKind::NotConnected)?.write_all(&head)?;
         Ok(())
     }
 
-    fn received(&self, stream: &mut Stream, mut bytes: &[u8]) -> anyhow::Result<()> {
+    fn received(&self, stream: &mut Stream, mut bytes: &[u8]) -> io::Result<()> {
         let now = clock::now();
         while !bytes.is_empty() {
             let Some(left) = stream.left else {
@@ -350,7 +357,9 @@ impl Run<'_> {
                     let waited = now.saturating_sub(stream.asked);
                     stream.first_byte_max = stream.first_byte_max.max(waited);
                 }
-                ensure!(stream.head.len() < HEAD_BYTES_MAX, "the head of a reply is too long");
+                if stream.head.len() >= HEAD_BYTES_MAX {
+                    return Err(io::Error::other("the head of a reply is too long"));
+                }
                 let before = stream.head.len();
                 stream.head.extend_from_slice(bytes);
                 let Some((end, length)) = body_of(&stream.head)? else { return Ok(()) };
@@ -373,22 +382,27 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn next(&self, stream: &mut Stream) -> anyhow::Result<()> {
+    fn next(&self, stream: &mut Stream) -> io::Result<()> {
         stream.objects += 1;
         self.ask(stream)
     }
 }
 
 /// Where the body begins and how long it is; `None` if the head is not complete.
-fn body_of(head: &[u8]) -> anyhow::Result<Option<(usize, u64)>> {
+fn body_of(head: &[u8]) -> io::Result<Option<(usize, u64)>> {
     let mut headers = [httparse::EMPTY_HEADER; 64];
     let mut reply = httparse::Response::new(&mut headers);
-    let httparse::Status::Complete(end) = reply.parse(head)? else { return Ok(None) };
+    let httparse::Status::Complete(end) = reply.parse(head).map_err(io::Error::other)? else {
+        return Ok(None);
+    };
     let status = reply.code.unwrap_or(0);
-    ensure!(matches!(status, 200 | 206), "the server replied {status}");
+    if !matches!(status, 200 | 206) {
+        return Err(io::Error::other(format!("the server replied {status}")));
+    }
     let length = reply.headers.iter().find(|h| h.name.eq_ignore_ascii_case("content-length"));
-    let length = length.context("a reply without content-length")?;
-    let length = std::str::from_utf8(length.value)?.trim().parse()?;
+    let length = length.ok_or_else(|| io::Error::other("a reply without content-length"))?;
+    let length = std::str::from_utf8(length.value).map_err(io::Error::other)?;
+    let length = length.trim().parse().map_err(io::Error::other)?;
     Ok(Some((end, length)))
 }
 

@@ -18,6 +18,7 @@
 
 mod buffer;
 mod client;
+mod error;
 mod lane;
 mod local;
 mod reply;
@@ -35,12 +36,12 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use anyhow::Context as _;
 use engine::invariant::Invariants;
 use engine::pool::Status;
 use ground::window::{Nanos, Sample, Window};
 use mio::{Poll, Waker};
 
+pub use error::Error;
 pub use memcached::Limits;
 pub use stream::Address;
 pub use tls::Tls;
@@ -100,7 +101,7 @@ impl Proxy {
     ///
     /// # Errors
     /// The address cannot be listened on, or a thread cannot be started.
-    pub fn start(settings: Settings, handover: Handover, now: Nanos) -> anyhow::Result<Proxy> {
+    pub fn start(settings: Settings, handover: Handover, now: Nanos) -> Result<Proxy, Error> {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         let count = if settings.threads == 0 { cores() } else { settings.threads };
         let Handover { listener, connections, pass_on } = handover;
@@ -112,7 +113,7 @@ impl Proxy {
         let mut polls = Vec::new();
         let mut wakers = Vec::new();
         for _ in 0..count {
-            let poll = Poll::new().context("cannot wait for connections")?;
+            let poll = Poll::new().map_err(Error::Poll)?;
             wakers.push(Waker::new(poll.registry(), thread::waker_token())?);
             polls.push(poll);
         }

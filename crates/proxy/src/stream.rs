@@ -8,11 +8,11 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, bail};
 use mio::event::Source;
 use mio::{Interest, Registry, Token};
 use rustix::net::{RecvFlags, SendFlags};
 
+use crate::Error;
 use crate::tls::{Encrypted, Tls};
 
 /// The address of a listener or of a server.
@@ -29,17 +29,16 @@ impl Address {
     ///
     /// # Errors
     /// The text is neither, or the host is not known.
-    pub fn parse(text: &str) -> anyhow::Result<Address> {
+    pub fn parse(text: &str) -> Result<Address, Error> {
         if let Some(path) = text.strip_prefix("unix:") {
             if path.is_empty() {
-                bail!("{text:?} has no path; write it as \"unix:/run/memcached.sock\"");
+                return Err(Error::NoPath { text: text.to_owned() });
             }
             return Ok(Address::Unix(path.into()));
         }
-        let how =
-            || format!("{text:?} is not an address; write \"127.0.0.1:11211\" or \"unix:/path\"");
-        let first = text.to_socket_addrs().with_context(how)?.next();
-        first.map(Address::Tcp).with_context(how)
+        let invalid = |source| Error::Address { text: text.to_owned(), source };
+        let first = text.to_socket_addrs().map_err(|error| invalid(Some(error)))?.next();
+        first.map(Address::Tcp).ok_or_else(|| invalid(None))
     }
 }
 
@@ -187,7 +186,7 @@ impl Listener {
     }
 
     /// Listens; `key` is the key of the configuration that has the address.
-    pub(crate) fn bind(address: &Address, key: &str) -> anyhow::Result<Listener> {
+    pub(crate) fn bind(address: &Address, key: &'static str) -> Result<Listener, Error> {
         match address {
             Address::Tcp(address) => {
                 let bind = || -> io::Result<std::net::TcpListener> {
@@ -199,20 +198,15 @@ impl Listener {
                     socket.set_nonblocking(true)?;
                     Ok(socket.into())
                 };
-                let listener = bind().with_context(|| {
-                    format!(
-                        "cannot listen on {address}; if another process has the port, stop it or \
-                         choose another with --set {key}={}:PORT",
-                        address.ip()
-                    )
-                })?;
+                let listener =
+                    bind().map_err(|source| Error::Port { address: *address, key, source })?;
                 Ok(Listener::Tcp(mio::net::TcpListener::from_std(listener)))
             }
             Address::Unix(path) => {
                 remove_dead(path)?;
-                let cannot = || format!("cannot listen on unix:{}", path.display());
-                let listener = mio::net::UnixListener::bind(path).with_context(cannot)?;
-                let own = inode_of(path).with_context(cannot)?;
+                let failed = |source| Error::Socket { path: path.clone(), source };
+                let listener = mio::net::UnixListener::bind(path).map_err(failed)?;
+                let own = inode_of(path).map_err(failed)?;
                 Ok(Listener::Unix(listener, path.clone(), own))
             }
         }
@@ -258,9 +252,9 @@ fn inode_of(path: &Path) -> io::Result<Inode> {
 
 /// Removes a socket that nobody listens on: it is left from a process that was killed, and has no content. Nothing else is removed: a
 /// file, or a socket that does not say that it is dead, makes binding fail.
-fn remove_dead(path: &Path) -> anyhow::Result<()> {
+fn remove_dead(path: &Path) -> Result<(), Error> {
     let Err(error) = std::os::unix::net::UnixStream::connect(path) else {
-        bail!("cannot listen on unix:{}: another process does", path.display());
+        return Err(Error::InUse { path: path.to_owned() });
     };
     let is_socket = || std::fs::symlink_metadata(path).is_ok_and(|it| it.file_type().is_socket());
     if error.kind() == io::ErrorKind::ConnectionRefused && is_socket() {
@@ -284,7 +278,7 @@ impl Drop for Listener {
 mod tests {
     use super::*;
 
-    fn bind(path: &Path) -> anyhow::Result<Listener> {
+    fn bind(path: &Path) -> Result<Listener, Error> {
         Listener::bind(&Address::Unix(path.to_owned()), "memcached.listen")
     }
 

@@ -4,10 +4,10 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context as _, bail};
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection};
+
+use crate::Error;
 
 /// How connections to a server are encrypted, and which name its certificate must have.
 #[derive(Clone, Debug)]
@@ -22,26 +22,13 @@ impl Tls {
     ///
     /// # Errors
     /// The file cannot be read or has no certificate, or the name is not one of a host.
-    pub fn new(ca: Option<&Path>, name: &str) -> anyhow::Result<Tls> {
-        let mut roots = RootCertStore::empty();
-        match ca {
-            Some(path) => {
-                let wrong = || format!("cannot read certificates of {}", path.display());
-                let text = record::file::read(path, record::file::PEM_BYTES_MAX);
-                for certificate in CertificateDer::pem_slice_iter(&text.with_context(wrong)?) {
-                    roots.add(certificate.with_context(wrong)?).with_context(wrong)?;
-                }
-                if roots.is_empty() {
-                    bail!("{} has no certificate in PEM format", path.display());
-                }
-            }
-            None => {
-                // Some roots of systems are of kinds that rustls does not support.
-                roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-            }
-        }
+    pub fn new(ca: Option<&Path>, name: &str) -> Result<Tls, Error> {
+        let roots = match ca {
+            Some(path) => record::read_roots(path)?,
+            None => record::system_roots(),
+        };
         let name = ServerName::try_from(name.to_owned())
-            .with_context(|| format!("{name:?} is not the name of a host"))?;
+            .map_err(|source| Error::HostName { name: name.to_owned(), source })?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?

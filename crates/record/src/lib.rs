@@ -8,22 +8,25 @@
 //! derived from these files.
 
 pub mod clock;
+mod error;
 pub mod file;
 mod host;
 mod read;
+mod roots;
 mod times;
 pub mod trace;
 pub mod zst;
 
+pub use error::Error;
 pub use host::{Awake, Host, HostSampler, IdleSampler, Machine};
-pub use read::{ReadError, RunFolder};
+pub use read::RunFolder;
+pub use roots::{read_roots, system_roots};
 pub use times::{Times, short_key};
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use ground::window::{Sample, Window};
 use serde::{Deserialize, Serialize};
 
@@ -106,38 +109,31 @@ pub struct RunWriter {
 impl RunWriter {
     /// Creates the folder, its `run.toml` and empty files beside. It is an error if one of them exists: nothing is
     /// overwritten, be it a run or another's file of such a name. Other files in the folder stay as they are.
-    pub fn create(dir: &Path, run: &Run) -> anyhow::Result<RunWriter> {
-        let shown = dir.display();
-        fs::create_dir_all(dir).with_context(|| format!("cannot create the run folder {shown}"))?;
+    pub fn create(dir: &Path, run: &Run) -> Result<RunWriter, Error> {
+        let failed = |action, path: PathBuf| move |source| Error::Write { action, path, source };
+        fs::create_dir_all(dir).map_err(failed("create the run folder", dir.to_owned()))?;
         // Before the first file is made, so that a refused folder is unchanged.
         for name in FILES {
-            let is_free = match fs::symlink_metadata(dir.join(name)) {
-                Ok(_) => false,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => true,
-                Err(error) => {
-                    return Err(error).with_context(|| format!("cannot use {shown}/{name}"));
+            let path = dir.join(name);
+            match fs::symlink_metadata(&path) {
+                Ok(_) if name == "run.toml" => {
+                    return Err(Error::HoldsARun { path: dir.to_owned() });
                 }
-            };
-            anyhow::ensure!(
-                is_free || name != "run.toml",
-                "{shown} holds a run already; name another folder, or remove it first"
-            );
-            anyhow::ensure!(
-                is_free,
-                "{shown}/{name} exists, and is not overwritten; name another folder for the run"
-            );
+                Ok(_) => return Err(Error::Exists { path }),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(failed("use", path)(error)),
+            }
         }
-        let text = toml::to_string(run).context("run.toml cannot be written as TOML")?;
-        let open = |name: &str| -> anyhow::Result<BufWriter<File>> {
-            let file = File::create_new(dir.join(name))
-                .with_context(|| format!("cannot write {shown}/{name}"))?;
-            Ok(BufWriter::new(file))
+        let text = toml::to_string(run).map_err(Error::Description)?;
+        let open = |name: &str| -> Result<BufWriter<File>, Error> {
+            let path = dir.join(name);
+            File::create_new(&path).map(BufWriter::new).map_err(failed("write", path))
         };
         let mut description = open("run.toml")?;
         description
             .write_all(text.as_bytes())
             .and_then(|()| description.flush())
-            .with_context(|| format!("cannot write {shown}/run.toml"))?;
+            .map_err(failed("write", dir.join("run.toml")))?;
         Ok(RunWriter {
             dir: dir.to_owned(),
             windows: open("windows")?,
@@ -149,32 +145,32 @@ impl RunWriter {
     }
 
     /// Appends windows.
-    pub fn windows(&mut self, windows: &[Window]) -> anyhow::Result<()> {
+    pub fn windows(&mut self, windows: &[Window]) -> Result<(), Error> {
         append(&mut self.windows, windows, &self.dir, "windows")
     }
 
     /// Appends samples.
-    pub fn samples(&mut self, samples: &[Sample]) -> anyhow::Result<()> {
+    pub fn samples(&mut self, samples: &[Sample]) -> Result<(), Error> {
         append(&mut self.samples, samples, &self.dir, "samples")
     }
 
     /// Appends the times of requests.
-    pub fn times(&mut self, times: &[Times]) -> anyhow::Result<()> {
+    pub fn times(&mut self, times: &[Times]) -> Result<(), Error> {
         append(&mut self.times, times, &self.dir, "times")
     }
 
     /// Appends the host's activity of one interval.
-    pub fn host(&mut self, host: &Host) -> anyhow::Result<()> {
+    pub fn host(&mut self, host: &Host) -> Result<(), Error> {
         append(&mut self.host, std::slice::from_ref(host), &self.dir, "host")
     }
 
     /// Appends a completed step.
-    pub fn step(&mut self, step: &Step) -> anyhow::Result<()> {
+    pub fn step(&mut self, step: &Step) -> Result<(), Error> {
         append(&mut self.steps, std::slice::from_ref(step), &self.dir, "steps")
     }
 
     /// Writes buffered records to the files. To be called every second and at the end.
-    pub fn flush(&mut self) -> anyhow::Result<()> {
+    pub fn flush(&mut self) -> Result<(), Error> {
         let files = [
             &mut self.windows,
             &mut self.samples,
@@ -183,8 +179,9 @@ impl RunWriter {
             &mut self.steps,
         ];
         for file in files {
-            file.flush().with_context(|| {
-                format!("cannot write to the run folder {}", self.dir.display())
+            file.flush().map_err(|source| {
+                let action = "write to the run folder";
+                Error::Write { action, path: self.dir.clone(), source }
             })?;
         }
         Ok(())
@@ -196,12 +193,12 @@ fn append<T: Serialize>(
     records: &[T],
     dir: &Path,
     name: &str,
-) -> anyhow::Result<()> {
+) -> Result<(), Error> {
     for record in records {
         serde_json::to_writer(&mut *file, record)
-            .map_err(anyhow::Error::from)
-            .and_then(|()| Ok(file.write_all(b"\n")?))
-            .with_context(|| format!("cannot write {}/{name}", dir.display()))?;
+            .map_err(io::Error::from)
+            .and_then(|()| file.write_all(b"\n"))
+            .map_err(|source| Error::Write { action: "write", path: dir.join(name), source })?;
     }
     Ok(())
 }

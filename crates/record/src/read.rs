@@ -6,50 +6,7 @@ use std::path::{Path, PathBuf};
 use ground::window::{Sample, Window};
 use serde::de::DeserializeOwned;
 
-use super::{FORMAT, Host, Run, Step, Times};
-
-/// Why a run folder could not be read.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ReadError {
-    /// A file is missing or cannot be read.
-    #[error("cannot read {path}: {source}")]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        source: std::io::Error,
-    },
-    /// There is no run at this place.
-    #[error(
-        "{path} is not a run folder: {reason}; `concertina load`, `measure`, `import` and `serve` write such \
-         folders"
-    )]
-    NotARun {
-        /// The place.
-        path: PathBuf,
-        /// What is there instead.
-        reason: &'static str,
-    },
-    /// `run.toml` is invalid.
-    #[error("{path} is not a valid description of a run: {reason}")]
-    Run {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        reason: String,
-    },
-    /// A complete line is malformed.
-    #[error("{path}, line {line}: {reason}")]
-    Line {
-        /// The file.
-        path: PathBuf,
-        /// The line, from 1.
-        line: usize,
-        /// What is wrong.
-        reason: String,
-    },
-}
+use super::{Error, FORMAT, Host, Run, Step, Times};
 
 /// A run folder, read into memory.
 #[derive(Clone, Debug)]
@@ -73,21 +30,21 @@ pub struct RunFolder {
 impl RunFolder {
     /// Reads a run folder. Files other than `run.toml` may be missing (if the run was killed
     /// early); an incomplete last line is ignored.
-    pub fn read(dir: &Path) -> Result<RunFolder, ReadError> {
+    pub fn read(dir: &Path) -> Result<RunFolder, Error> {
         let path = dir.join("run.toml");
         let text = crate::file::read_text(&path).map_err(|source| {
             let reason = match source.kind() {
                 ErrorKind::NotADirectory => "it is a file",
                 ErrorKind::NotFound if dir.is_dir() => "it has no run.toml",
                 ErrorKind::NotFound => "it does not exist",
-                _ => return ReadError::File { path: path.clone(), source },
+                _ => return Error::File { path: path.clone(), source },
             };
-            ReadError::NotARun { path: dir.to_owned(), reason }
+            Error::NotARun { path: dir.to_owned(), reason }
         })?;
         let run: Run = toml::from_str(&text)
-            .map_err(|e| ReadError::Run { path: path.clone(), reason: e.message().to_owned() })?;
+            .map_err(|e| Error::Run { path: path.clone(), reason: e.message().to_owned() })?;
         if run.format != FORMAT {
-            return Err(ReadError::Run {
+            return Err(Error::Run {
                 path,
                 reason: format!("format {}, but this version reads format {FORMAT}", run.format),
             });
@@ -104,11 +61,11 @@ impl RunFolder {
     }
 }
 
-fn lines<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, ReadError> {
+fn lines<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, Error> {
     let bytes = match crate::file::read(path, crate::file::RUN_BYTES_MAX) {
         Ok(bytes) => bytes,
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(source) => return Err(ReadError::File { path: path.to_owned(), source }),
+        Err(source) => return Err(Error::File { path: path.to_owned(), source }),
     };
     // An incomplete last line was being written when the run ended.
     let whole = bytes.iter().rposition(|&b| b == b'\n').map_or(0, |end| end + 1);
@@ -117,9 +74,9 @@ fn lines<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, ReadError> {
         if line.is_empty() {
             continue;
         }
-        let record = serde_json::from_slice(line).map_err(|e| ReadError::Line {
+        let record = serde_json::from_slice(line).map_err(|e| Error::Line {
             path: path.to_owned(),
-            line: index + 1,
+            line: index as u64 + 1,
             reason: e.to_string(),
         })?;
         records.push(record);

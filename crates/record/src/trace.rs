@@ -12,52 +12,17 @@
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read};
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use ground::window::{Nanos, Operation, SECOND};
 
+use crate::Error;
 use crate::zst;
 
 /// The first line of a trace.
 pub const HEADER: &str = "time_ms,key,size,op";
 /// The longest line that is accepted.
 const LINE_MAX: u64 = 64 * 1024;
-
-/// Why a trace could not be read.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum TraceError {
-    /// The file is missing, cannot be read, or is not compressed although its name ends in `.zst`.
-    #[error("cannot read {path}: {source}")]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        source: std::io::Error,
-    },
-    /// A line is malformed.
-    #[error("{path}, line {line}: {reason}")]
-    Line {
-        /// The file.
-        path: PathBuf,
-        /// The line, from 1.
-        line: u64,
-        /// What is wrong.
-        reason: String,
-    },
-    /// The selected rows do not exist.
-    #[error("{path} has {rows} requests, but rows {from}..{to} were selected")]
-    Rows {
-        /// The file.
-        path: PathBuf,
-        /// The number of requests in the file.
-        rows: u64,
-        /// The first selected row, from 0.
-        from: u64,
-        /// The row after the last selected one.
-        to: u64,
-    },
-}
 
 /// A request of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,12 +71,8 @@ impl Trace {
     /// Reads the rows `slice` of a file, or all if `None`. Rows are counted from 0, without
     /// malformed lines. A file whose name ends in `.zst` is decompressed. With `skip_broken`,
     /// malformed lines are skipped and counted instead of being errors.
-    pub fn open(
-        path: &Path,
-        slice: Option<Range<u64>>,
-        skip_broken: bool,
-    ) -> Result<Trace, TraceError> {
-        let failed = |source| TraceError::File { path: path.to_owned(), source };
+    pub fn open(path: &Path, slice: Option<Range<u64>>, skip_broken: bool) -> Result<Trace, Error> {
+        let failed = |source| Error::File { path: path.to_owned(), source };
         let file = crate::file::open(path).map_err(failed)?;
         let input: Box<dyn Read> = if path.extension().is_some_and(|e| e == "zst") {
             Box::new(zst::Decoder::new(file))
@@ -127,17 +88,16 @@ impl Trace {
         path: &Path,
         slice: Option<Range<u64>>,
         skip_broken: bool,
-    ) -> Result<Trace, TraceError> {
+    ) -> Result<Trace, Error> {
         let mut trace = Trace::default();
         let mut keys: HashMap<Box<[u8]>, u32> = HashMap::new();
         let (mut line, mut row) = (Vec::new(), 0);
         for number in 1.. {
             line.clear();
             let read = input.by_ref().take(LINE_MAX).read_until(b'\n', &mut line);
-            let count =
-                read.map_err(|source| TraceError::File { path: path.to_owned(), source })?;
+            let count = read.map_err(|source| Error::File { path: path.to_owned(), source })?;
             let broken =
-                |reason: String| TraceError::Line { path: path.to_owned(), line: number, reason };
+                |reason: String| Error::Line { path: path.to_owned(), line: number, reason };
             if count as u64 == LINE_MAX && line.last() != Some(&b'\n') {
                 return Err(broken(format!("longer than {LINE_MAX} bytes")));
             }
@@ -165,7 +125,7 @@ impl Trace {
             row += 1;
         }
         if let Some(slice) = slice.filter(|s| row < s.end || s.is_empty()) {
-            return Err(TraceError::Rows {
+            return Err(Error::Rows {
                 path: path.to_owned(),
                 rows: row,
                 from: slice.start,
@@ -405,7 +365,7 @@ mod tests {
         std::fs::write(&path, &packed).unwrap();
         assert_eq!(Trace::open(&path, None, false).unwrap().rows.len(), 5000);
         std::fs::write(&path, &packed[..packed.len() / 2]).unwrap();
-        assert!(matches!(Trace::open(&path, None, true), Err(TraceError::File { .. })));
+        assert!(matches!(Trace::open(&path, None, true), Err(Error::File { .. })));
         assert!(Trace::open(&dir.path().join("none"), None, false).is_err());
     }
 

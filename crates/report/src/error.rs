@@ -2,8 +2,6 @@
 
 use std::path::PathBuf;
 
-use record::ReadError;
-
 /// Why no steps could be taken from runs, or no report could be made from them.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -23,7 +21,7 @@ pub enum Error {
     },
     /// A run folder cannot be read.
     #[error(transparent)]
-    Read(#[from] ReadError),
+    Read(#[from] record::Error),
     /// The model rejected its input.
     #[error(transparent)]
     Model(#[from] model::Error),

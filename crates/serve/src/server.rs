@@ -529,5 +529,5 @@ fn create_run(
         machine: Machine::here(),
         asked: config.asked(),
     };
-    RunWriter::create(dir, &run).map(Some)
+    Ok(Some(RunWriter::create(dir, &run)?))
 }

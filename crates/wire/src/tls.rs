@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use arc_swap::ArcSwap;
-use record::file;
+use record::{file, read_roots};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::WebPkiClientVerifier;
-use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use rustls::{ClientConfig, ServerConfig};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector, client};
@@ -52,7 +52,7 @@ fn read(certificate: &Path, key: &Path, ca: Option<&Path>) -> anyhow::Result<Arc
     let config = match ca {
         None => config.with_no_client_auth(),
         Some(ca) => {
-            let roots = Arc::new(roots(ca)?);
+            let roots = Arc::new(read_roots(ca)?);
             let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider).build();
             config.with_client_cert_verifier(verifier.with_context(|| wrong(ca))?)
         }
@@ -183,7 +183,7 @@ fn connector(ca: &Path, own: Option<(&Path, &Path)>) -> anyhow::Result<Arc<Clien
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots(ca)?);
+        .with_root_certificates(read_roots(ca)?);
     let config = match own {
         None => config.with_no_client_auth(),
         Some((certificate, key)) => {
@@ -196,17 +196,6 @@ fn connector(ca: &Path, own: Option<(&Path, &Path)>) -> anyhow::Result<Arc<Clien
 
 fn wrong(path: &Path) -> String {
     format!("cannot use {}", path.display())
-}
-
-/// The certificates of a file.
-fn roots(ca: &Path) -> anyhow::Result<RootCertStore> {
-    let mut roots = RootCertStore::empty();
-    let text = file::read(ca, file::PEM_BYTES_MAX).with_context(|| wrong(ca))?;
-    for certificate in CertificateDer::pem_slice_iter(&text) {
-        roots.add(certificate.with_context(|| wrong(ca))?).with_context(|| wrong(ca))?;
-    }
-    ensure!(!roots.is_empty(), "there is no certificate in {}", ca.display());
-    Ok(roots)
 }
 
 type Pair = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);

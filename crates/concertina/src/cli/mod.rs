@@ -179,7 +179,7 @@ mod tests {
     fn a_cause_that_a_message_repeats_is_printed_once() {
         let cause = std::io::Error::other("disk on fire");
         let path = "run.toml".into();
-        let nested = anyhow::Error::new(record::ReadError::File { path, source: cause });
+        let nested = anyhow::Error::new(record::Error::File { path, source: cause });
         assert_eq!(causes(&nested), "cannot read run.toml: disk on fire");
         assert_eq!(causes(&nested.context("no fit")), "no fit: cannot read run.toml: disk on fire");
     }

@@ -214,7 +214,7 @@ impl StepRun<'_> {
                 }
             }
         }
-        writer.flush()
+        Ok(writer.flush()?)
     }
 
     fn step(&self) -> Step {

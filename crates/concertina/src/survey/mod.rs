@@ -244,7 +244,8 @@ impl Bench<'_> {
         let plan = self.plan("fill", self.requests.catalogue(), Load::Nothing, 1.0);
         let mut session = Session::open(&Plan { fill: Some(clients), ..plan }, self.stop)?;
         session.fill(progress)?;
-        session.close().map(|_| ())
+        session.close()?;
+        Ok(())
     }
 
     fn plan(&self, name: &str, slice: std::ops::Range<u64>, load: Load, seconds: f64) -> Plan {

@@ -5,6 +5,7 @@
 //! Compared with plain HTTP, bytes are copied twice more and bodies cannot be discarded in the
 //! kernel, so loads of large objects need more processor time.
 
+use std::error::Error as _;
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -12,8 +13,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
 use super::{Fault, ReplyError};
@@ -61,29 +61,18 @@ impl Secure {
 }
 
 fn roots(trust: Trust<'_>) -> Result<RootCertStore, String> {
-    let mut store = RootCertStore::empty();
-    match trust {
-        Trust::System => {
-            // Systems have some roots of kinds that rustls does not support: those are skipped.
-            store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        }
-        Trust::File(path) => {
-            let wrong =
-                |error: String| format!("cannot read certificates of {}: {error}", path.display());
-            let text = record::file::read(path, record::file::PEM_BYTES_MAX);
-            let text = text.map_err(|e| wrong(e.to_string()))?;
-            for certificate in CertificateDer::pem_slice_iter(&text) {
-                let certificate = certificate.map_err(|e| wrong(e.to_string()))?;
-                store.add(certificate).map_err(|e| wrong(e.to_string()))?;
-            }
-        }
-    }
-    match store.is_empty() {
-        true => {
-            Err("there are no root certificates to verify the service's certificate with"
-                .to_owned())
-        }
-        false => Ok(store),
+    let roots = match trust {
+        Trust::System => record::system_roots(),
+        Trust::File(path) => record::read_roots(path).map_err(|error| match error.source() {
+            Some(cause) => format!("{error}: {cause}"),
+            None => error.to_string(),
+        })?,
+    };
+    match roots.is_empty() {
+        true => Err("there are no root certificates to verify the service's certificate with; \
+                     name a file of them"
+            .to_owned()),
+        false => Ok(roots),
     }
 }
 
@@ -197,7 +186,7 @@ mod tests {
         std::fs::write(&bad, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
             .unwrap();
         for (path, words) in [
-            (none, "no root certificates"),
+            (none, "has no certificate in PEM format"),
             (bad, "cannot read certificates of"),
             (dir.path().join("missing"), "cannot read certificates of"),
         ] {
