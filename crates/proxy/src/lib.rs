@@ -106,7 +106,7 @@ impl Proxy {
         let count = if settings.threads == 0 { cores() } else { settings.threads };
         let Handover { listener, connections, pass_on } = handover;
         let listener = match listener {
-            Some(listener) => Listener::given(listener)?,
+            Some(listener) => Listener::from_std(listener)?,
             None => Listener::bind(&settings.listen, "memcached.listen")?,
         };
         let address = listener.address()?;
@@ -118,7 +118,8 @@ impl Proxy {
             polls.push(poll);
         }
         let shared = Arc::new(Shared::new(&settings, wakers, pass_on, now));
-        let connections = connections.into_iter().filter_map(|it| Stream::given(it).ok()).collect();
+        let connections =
+            connections.into_iter().filter_map(|it| Stream::from_std(it).ok()).collect();
         let mut accepting = Some((listener, connections));
         let mut threads = Vec::new();
         for (index, poll) in polls.into_iter().enumerate() {

@@ -169,7 +169,7 @@ mod tests {
     fn request(command: &[u8], verb: Verb, expect: Expect, key: (u32, u32)) -> (Requests, u32) {
         let mut requests = Requests::default();
         let at = requests.insert().unwrap();
-        let request = requests.at(at);
+        let request = requests.request_mut(at);
         request.command.extend_from_slice(command);
         (request.verb, request.expect) = (verb, expect);
         request.keys.push(key);
@@ -190,7 +190,7 @@ mod tests {
                 ),
             );
             let mut out = Vec::new();
-            convert(requests.at(at), read, &mut out);
+            convert(requests.request_mut(at), read, &mut out);
             assert_eq!(String::from_utf8_lossy(&out), String::from_utf8_lossy(expected));
         };
         let meta = Expect::Meta { get: true };
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn parts_are_put_together_and_an_error_is_the_whole_reply() {
         let (mut requests, at) = request(b"get a b\r\n", Verb::Get, Expect::Values, (4, 5));
-        let request = requests.at(at);
+        let request = requests.request_mut(at);
         let mut outcome_before = Outcome::Error;
         let mut check = |part: &[u8], reply: &[u8], outcome_after: Outcome| {
             outcome_before = outcome(outcome_before, part, request.parts);

@@ -23,7 +23,7 @@ pub(crate) enum State {
 
 /// A reply that the engine may use later.
 #[derive(Clone)]
-pub(crate) struct Kept {
+pub(crate) struct KeptReply {
     pub(crate) attempt: AttemptId,
     pub(crate) bytes: Vec<u8>,
     /// Keys that it has found.
@@ -56,7 +56,7 @@ pub(crate) struct Request {
     /// Whether one of them is an error, which then is the reply.
     pub(crate) failed: bool,
     /// Replies that the engine has not decided on.
-    pub(crate) kept: Vec<Kept>,
+    pub(crate) kept: Vec<KeptReply>,
     /// The reply, as far as it is known.
     pub(crate) reply: Vec<u8>,
     /// The get of several keys that it is a part of, and which.
@@ -123,12 +123,12 @@ impl Request {
     /// Keeps a reply that the engine may use later.
     pub(crate) fn keep(&mut self, attempt: AttemptId, bytes: &[u8], hits: u32, read_back: bool) {
         if !self.kept.iter().any(|kept| kept.attempt == attempt) {
-            self.kept.push(Kept { attempt, bytes: bytes.to_vec(), hits, read_back });
+            self.kept.push(KeptReply { attempt, bytes: bytes.to_vec(), hits, read_back });
         }
     }
 
     /// A kept reply.
-    pub(crate) fn kept(&self, attempt: AttemptId) -> Option<&Kept> {
+    pub(crate) fn kept_reply(&self, attempt: AttemptId) -> Option<&KeptReply> {
         self.kept.iter().find(|kept| kept.attempt == attempt)
     }
 
@@ -184,7 +184,7 @@ impl Requests {
         (request.state != State::Free && self.name(thread, place) == name).then_some(place)
     }
 
-    pub(crate) fn at(&mut self, place: u32) -> &mut Request {
+    pub(crate) fn request_mut(&mut self, place: u32) -> &mut Request {
         &mut self.places[place as usize]
     }
 

@@ -76,7 +76,7 @@ impl Stream {
     }
 
     /// A connection that the process before has passed on.
-    pub(crate) fn given(stream: std::net::TcpStream) -> io::Result<Stream> {
+    pub(crate) fn from_std(stream: std::net::TcpStream) -> io::Result<Stream> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
         Ok(Stream::Tcp(mio::net::TcpStream::from_std(stream)))
@@ -180,7 +180,7 @@ pub(crate) enum Listener {
 
 impl Listener {
     /// A socket that listens already.
-    pub(crate) fn given(listener: std::net::TcpListener) -> io::Result<Listener> {
+    pub(crate) fn from_std(listener: std::net::TcpListener) -> io::Result<Listener> {
         listener.set_nonblocking(true)?;
         Ok(Listener::Tcp(mio::net::TcpListener::from_std(listener)))
     }

@@ -184,13 +184,7 @@ impl Thread {
                     }
                     Token(token) => {
                         let place = (token - first_client) as u32;
-                        if event.is_writable() {
-                            self.write_later(place);
-                        }
-                        if event.is_readable() || event.is_read_closed() || event.is_error() {
-                            if let Some(client) = self.client(place) {
-                                client.hung_up |= event.is_read_closed();
-                            }
+                        if self.client_ready(place, event) {
                             ready.push(place);
                         }
                     }
@@ -225,6 +219,19 @@ impl Thread {
             }
         }
         self.shared.left(self.index);
+    }
+
+    /// Notes what a client's socket is ready for. Returns whether it has bytes to read, which the caller does after all events of
+    /// the round.
+    fn client_ready(&mut self, place: u32, event: &mio::event::Event) -> bool {
+        if event.is_writable() {
+            self.write_later(place);
+        }
+        let is_readable = event.is_readable() || event.is_read_closed() || event.is_error();
+        if is_readable && let Some(client) = self.client(place) {
+            client.hung_up |= event.is_read_closed();
+        }
+        is_readable
     }
 
     /// Handles events that follow from others, and writes, until neither is left.

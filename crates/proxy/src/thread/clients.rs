@@ -10,6 +10,19 @@ const IDLE_MIN: Nanos = SECOND / 10;
 /// Connections that may wait for an idle one of another thread to close. Each takes a file of the process meanwhile.
 const WAITING_MAX: usize = 4;
 
+/// A client's request, as the engine decides on it.
+pub(super) struct PoolRequest {
+    pub request: RequestId,
+    /// The name of the client's connection.
+    pub client: u64,
+    pub operation: Operation,
+    /// The operation as windows count it.
+    pub recorded: ground::window::Operation,
+    pub keys: Keys,
+    /// Bytes of the value.
+    pub bytes: u32,
+}
+
 impl Thread {
     pub(super) fn accept(&mut self) {
         for stream in std::mem::take(&mut self.waiting) {
@@ -342,7 +355,7 @@ impl Thread {
         let id = keys.as_slice().first().map_or(0, |key| key.id);
         let at = self.requests.place(self.index, name);
         if let Some(at) = at {
-            let under_way = self.requests.at(at);
+            let under_way = self.requests.request_mut(at);
             under_way.operation = recorded;
             under_way.hash = id;
             under_way.changes = request.kind() == Kind::Update;
@@ -350,14 +363,16 @@ impl Thread {
         }
         let (attempt, bytes) = (0, request.whole);
         let arrived = Arrived { attempt, bytes, hits: 0, read_back: false };
-        let client = at.map_or((0, 0), |at| self.requests.at(at).client);
+        let client = at.map_or((0, 0), |at| self.requests.request_mut(at).client);
         let client = self.client_name(client);
-        let recorded = (operation, recorded);
-        self.ask((client, name), recorded, (keys, request.value().len()), Some(arrived));
+        let value_bytes = request.value().len() as u32;
+        let pool_request =
+            PoolRequest { request: name, client, operation, recorded, keys, bytes: value_bytes };
+        self.ask(pool_request, Some(arrived));
         if self.is_copied_late(request)
             && let Some(at) = self.requests.place(self.index, name)
         {
-            let under_way = self.requests.at(at);
+            let under_way = self.requests.request_mut(at);
             if under_way.started == 0 && under_way.state == State::Open {
                 under_way.command.extend_from_slice(bytes);
             }
@@ -370,18 +385,12 @@ impl Thread {
         (self.index as u64) << 56 ^ u64::from(place) << 32 ^ u64::from(generation)
     }
 
-    /// Passes a request to the engine: its client and its name, its keys, the size of its value, and its bytes if they are
-    /// not in [`Request::command`](crate::request::Request::command).
-    pub(super) fn ask(
-        &mut self,
-        (client, request): (u64, RequestId),
-        (operation, recorded): (Operation, ground::window::Operation),
-        (keys, bytes): (Keys, usize),
-        arrived: Option<Arrived<'_>>,
-    ) {
+    /// Passes a request to the engine, with its bytes if they are not in
+    /// [`Request::command`](crate::request::Request::command).
+    pub(super) fn ask(&mut self, pool_request: PoolRequest, arrived: Option<Arrived<'_>>) {
         self.shared.lane(self.index).arrive(self.now);
         let deadline = self.now.saturating_add(self.shared.deadline);
-        let bytes = bytes as u32;
+        let PoolRequest { request, client, operation, recorded, keys, bytes } = pool_request;
         let event = Event::Request { request, client, operation, recorded, keys, bytes, deadline };
         self.tell(event, arrived);
     }
@@ -406,13 +415,13 @@ impl Thread {
         let at = self.requests.insert()?;
         let now = self.now;
         let Some(client) = self.clients.get_mut(place as usize).and_then(Option::as_mut) else {
-            let free = self.requests.at(at);
+            let free = self.requests.request_mut(at);
             free.state = State::Delivered;
             self.requests.release(at);
             return None;
         };
         client.queue.push_back(at);
-        let under_way = self.requests.at(at);
+        let under_way = self.requests.request_mut(at);
         under_way.client = (place, client.generation);
         under_way.verb = request.verb;
         under_way.noreply = request.noreply;
@@ -449,7 +458,7 @@ impl Thread {
         }
         let generation = client.generation;
         let Some(at) = self.requests.insert() else { return self.close_client(place) };
-        let under_way = self.requests.at(at);
+        let under_way = self.requests.request_mut(at);
         under_way.client = (place, generation);
         under_way.state = State::Replied;
         under_way.in_engine = false;
@@ -468,11 +477,11 @@ impl Thread {
         };
         let Some(at) = self.requests.place(self.index, name) else { return };
         let servers = self.shared.addresses.len();
-        let under_way = self.requests.at(at);
+        let under_way = self.requests.request_mut(at);
         under_way.left = servers as u32;
         under_way.received = 0;
         for server in 0..servers {
-            let command = &self.requests.at(at).command;
+            let command = &self.requests.request_mut(at).command;
             self.servers[server].out.end().extend_from_slice(command);
             self.queue(server, Purpose::Broadcast, name, Expect::Line);
         }
@@ -502,7 +511,7 @@ impl Thread {
         self.free.push(place);
         self.shared.leave(self.index);
         for at in client.queue {
-            let request = self.requests.at(at);
+            let request = self.requests.request_mut(at);
             let over = request.in_engine && request.state == State::Open;
             request.state = State::Delivered;
             if over {

@@ -54,20 +54,20 @@ impl Thread {
             Action::Send { request, attempt, server, part: _, keys, command } => {
                 let fresh = arrived.filter(|arrived| arrived.attempt == 0);
                 let fresh = fresh.map_or(&[][..], |arrived| arrived.bytes);
-                self.send(request, attempt, server, &keys, (command, fresh));
+                self.send(request, attempt, server, &keys, command, fresh);
             }
             Action::Use { request, part: _, attempt } => {
                 let Some(at) = self.requests.place(self.index, request) else { return };
                 self.used = attempt;
                 match arrived.filter(|arrived| arrived.attempt == attempt) {
                     Some(Arrived { bytes, hits, read_back, .. }) => {
-                        self.requests.at(at).hits += hits;
+                        self.requests.request_mut(at).hits += hits;
                         self.use_reply(at, bytes, read_back, last);
                     }
                     None => {
-                        let kept = self.requests.at(at).kept(attempt).cloned();
+                        let kept = self.requests.request_mut(at).kept_reply(attempt).cloned();
                         let Some(kept) = kept else { return };
-                        self.requests.at(at).hits += kept.hits;
+                        self.requests.request_mut(at).hits += kept.hits;
                         self.use_reply(at, &kept.bytes, kept.read_back, last);
                     }
                 }
@@ -81,12 +81,12 @@ impl Thread {
             }
             Action::Forget { request } => {
                 let Some(at) = self.requests.place(self.index, request) else { return };
-                self.requests.at(at).in_engine = false;
+                self.requests.request_mut(at).in_engine = false;
                 self.requests.release(at);
             }
             Action::Refuse { request, why } => {
                 let Some(at) = self.requests.place(self.index, request) else { return };
-                let under_way = self.requests.at(at);
+                let under_way = self.requests.request_mut(at);
                 if under_way.state != State::Open {
                     return;
                 }
@@ -116,7 +116,7 @@ impl Thread {
     pub(super) fn use_reply(&mut self, at: u32, bytes: &[u8], read_back: bool, last: bool) {
         if read_back {
             let mut converted = Vec::new();
-            reply::convert(self.requests.at(at), bytes, &mut converted);
+            reply::convert(self.requests.request_mut(at), bytes, &mut converted);
             self.use_part(at, &converted, last);
         } else {
             self.use_part(at, bytes, last);
@@ -124,7 +124,7 @@ impl Thread {
     }
 
     pub(super) fn use_part(&mut self, at: u32, bytes: &[u8], last: bool) {
-        let under_way = self.requests.at(at);
+        let under_way = self.requests.request_mut(at);
         if under_way.state != State::Open {
             return;
         }
@@ -144,7 +144,7 @@ impl Thread {
     /// Gives a request its reply (what is known of it, and `rest`), which is sent once those before
     /// it are.
     pub(super) fn finish(&mut self, at: u32, rest: &[u8]) {
-        let under_way = self.requests.at(at);
+        let under_way = self.requests.request_mut(at);
         if under_way.state != State::Open {
             return;
         }
@@ -188,7 +188,7 @@ impl Thread {
         under_way.state = State::Delivered;
         self.requests.release(at);
         while let Some(&next) = client.queue.front() {
-            let under_way = self.requests.at(next);
+            let under_way = self.requests.request_mut(next);
             if under_way.state != State::Replied {
                 break;
             }

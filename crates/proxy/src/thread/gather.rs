@@ -1,6 +1,7 @@
 //! Gets of several keys that are asked for one by one: while keys are moved from another pool, each
 //! may have to be looked for there. And deletes that the proxy sends of its own accord.
 
+use super::clients::PoolRequest;
 use super::*;
 use crate::local;
 
@@ -20,7 +21,7 @@ impl Thread {
         };
         let Some(at) = self.requests.place(self.index, whole) else { return };
         let count = request.keys().count();
-        let under_way = self.requests.at(at);
+        let under_way = self.requests.request_mut(at);
         under_way.received = 0;
         under_way.left = 1;
         let client = under_way.client;
@@ -28,14 +29,15 @@ impl Thread {
         let gather = Gather { left: count, replies: vec![Vec::new(); count] };
         self.gathers.insert(whole, gather);
         for (part, key) in request.keys().enumerate() {
-            self.ask_one(client, (whole, part as u16), request, key);
+            self.ask_one(client, whole, part as u16, request, key);
         }
     }
 
     fn ask_one(
         &mut self,
         client: u64,
-        (whole, part): (RequestId, u16),
+        whole: RequestId,
+        part: u16,
         request: &memcached::Request<'_>,
         key: &[u8],
     ) {
@@ -45,7 +47,7 @@ impl Thread {
         };
         let (now, hash) = (self.now, self.shared.key_hash(key, false));
         let recorded = local::recorded(request.verb, false);
-        let under_way = self.requests.at(at);
+        let under_way = self.requests.request_mut(at);
         under_way.client = (u32::MAX, 0);
         under_way.gather = Some((whole, part));
         under_way.verb = request.verb;
@@ -66,8 +68,9 @@ impl Thread {
             Verb::Get => Operation::Read,
             _ => Operation::Update,
         };
-        let name = self.requests.name(self.index, at);
-        self.ask((client, name), (operation, recorded), (Keys::One(hash), 0), None);
+        let request = self.requests.name(self.index, at);
+        let keys = Keys::One(hash);
+        self.ask(PoolRequest { request, client, operation, recorded, keys, bytes: 0 }, None);
     }
 
     /// The reply of a key is there; the last one ends the get.
@@ -96,7 +99,7 @@ impl Thread {
             bytes.extend_from_slice(END);
         }
         let Some(at) = self.requests.place(self.index, whole) else { return };
-        let under_way = self.requests.at(at);
+        let under_way = self.requests.request_mut(at);
         under_way.left = 0;
         match under_way.state {
             State::Open => self.finish(at, &bytes),

@@ -31,13 +31,14 @@ impl Thread {
         attempt: AttemptId,
         server: ServerId,
         keys: &Part,
-        (command, fresh): (Command, &[u8]),
+        command: Command,
+        fresh: &[u8],
     ) {
         let Some(at) = self.requests.place(self.index, request) else {
             return self.todo.push_back(Event::Failed { attempt, why: Failed::Connect });
         };
         let Some(target) = self.servers.get_mut(server) else { return };
-        let under_way = self.requests.at(at);
+        let under_way = self.requests.request_mut(at);
         if under_way.started == 0 {
             under_way.started = self.now;
             under_way.length_met = target.length();
@@ -63,7 +64,7 @@ impl Thread {
                 (Expect::Meta { get: true }, true)
             }
             Command::Copy { from } => {
-                let read = under_way.kept(from).map_or(&[][..], |kept| &kept.bytes);
+                let read = under_way.kept_reply(from).map_or(&[][..], |kept| &kept.bytes);
                 if !memcached::put_copy(read, key, base64, false, out) {
                     // Gone in between, or not of a form that can be copied.
                     memcached::put_delete(key, base64, out);
@@ -71,7 +72,7 @@ impl Thread {
                 (meta, false)
             }
             Command::Add { from } => {
-                let read = under_way.kept(from).map_or(&[][..], |kept| &kept.bytes);
+                let read = under_way.kept_reply(from).map_or(&[][..], |kept| &kept.bytes);
                 if !memcached::put_copy(read, key, base64, true, out) {
                     // Of a form that cannot be copied: there is nothing to be done.
                     out.extend_from_slice(b"mn\r\n");
@@ -166,7 +167,7 @@ impl Thread {
             return false;
         }
         let Some(at) = self.requests.place(self.index, flight.request) else { return false };
-        let request = self.requests.at(at);
+        let request = self.requests.request_mut(at);
         if request.command.is_empty() {
             return false;
         }
@@ -197,7 +198,7 @@ impl Thread {
                 }
                 self.tell(event, Some(arrived));
                 if !flight.read_back && self.used != attempt {
-                    // Kept while the engine may still use it.
+                    // KeptReply while the engine may still use it.
                     self.keep(flight.request, attempt, bytes, reply.hits, false);
                 }
             }
@@ -227,7 +228,7 @@ impl Thread {
         read_back: bool,
     ) {
         if let Some(at) = self.requests.place(self.index, request) {
-            let under_way = self.requests.at(at);
+            let under_way = self.requests.request_mut(at);
             if under_way.in_engine && under_way.state == State::Open {
                 under_way.keep(attempt, bytes, hits, read_back);
             }
@@ -243,7 +244,7 @@ impl Thread {
     ) {
         let Some(at) = self.requests.place(self.index, request) else { return };
         let name = self.shared.name(server).to_owned();
-        let under_way = self.requests.at(at);
+        let under_way = self.requests.request_mut(at);
         under_way.left = under_way.left.saturating_sub(1);
         if let Some(bytes) = failed {
             let text = String::from_utf8_lossy(bytes);
