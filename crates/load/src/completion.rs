@@ -34,7 +34,7 @@ impl Completion {
     /// An exchange that ended with a reply. `wrong`: its bytes differ from the expected ones.
     /// `error_text` is the service's own message, if it sent one. 404 and 410 are misses, but for a
     /// write (`operation`), which then was not stored.
-    pub fn of(
+    pub fn from_reply(
         operation: Operation,
         reply: &Reply,
         error_text: Option<&str>,

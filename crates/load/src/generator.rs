@@ -79,7 +79,7 @@ struct Exchange {
 
 /// A request that waits for a connection.
 #[derive(Clone, Copy)]
-struct Waiting {
+struct WaitingRequest {
     job: Job,
     length_met: u64,
 }
@@ -94,7 +94,7 @@ pub(super) struct Generator {
     slots: Vec<Slot>,
     free: Vec<u32>,
     idle: Vec<u32>,
-    backlog: VecDeque<Waiting>,
+    backlog: VecDeque<WaitingRequest>,
     deadlines: VecDeque<(Nanos, u32, u64)>,
     serial: u64,
     scratch: Vec<u8>,
@@ -267,8 +267,8 @@ impl Generator {
         let until_reply = course.pass.phases.get(phase).is_some_and(|it| {
             matches!((&it.pace, it.length), (Pace::Closed { .. }, Length::Requests(_)))
         });
-        let of = (start, until_reply);
-        let record = PhaseRecord::new(phase, course.pass.queue, settings, times, of);
+        let queue = course.pass.queue;
+        let record = PhaseRecord::new(phase, queue, settings, times, start, until_reply);
         course.records[phase] = State::Open(Box::new(record));
     }
 
@@ -293,11 +293,11 @@ impl Generator {
             && self.free.is_empty()
             && self.slots.len() >= self.connections_max;
         if self.backlog.is_empty() && !full {
-            return self.start(course, Waiting { job, length_met }, now);
+            return self.start(course, WaitingRequest { job, length_met }, now);
         }
         record.account.backlogged += 1;
         if self.backlog.len() < self.backlog_max {
-            self.backlog.push_back(Waiting { job, length_met });
+            self.backlog.push_back(WaitingRequest { job, length_met });
             return self.serve_backlog(course, now);
         }
         record.drop_arrival(now);
@@ -321,8 +321,8 @@ impl Generator {
     }
 
     /// Sends a request for the first time.
-    fn start(&mut self, course: &mut Course<'_>, waiting: Waiting, now: Nanos) {
-        let Waiting { job, length_met } = waiting;
+    fn start(&mut self, course: &mut Course<'_>, waiting: WaitingRequest, now: Nanos) {
+        let WaitingRequest { job, length_met } = waiting;
         let Some(record) = course.record(job.phase) else { return };
         record.start(now);
         let phase = &course.pass.phases[job.phase];
@@ -452,7 +452,7 @@ impl Generator {
         let wrong = self.shared.verify && is_wrong(&exchange.request, connection);
         let operation = exchange.request.operation;
         let completion =
-            Completion::of(operation, connection.reply(), connection.error_text(), wrong);
+            Completion::from_reply(operation, connection.reply(), connection.error_text(), wrong);
         if connection.is_reusable() {
             self.idle.push(slot);
         } else {

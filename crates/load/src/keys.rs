@@ -184,11 +184,11 @@ impl KeySource {
                     (number, *read_share >= 1.0 || rng.random::<f64>() < *read_share)
                 };
                 let hash = push(key, number);
-                let mut bytes = size.of(hash);
+                let mut bytes = size.for_key(hash);
                 if read {
                     for _ in 1..*multi_get {
                         key.push(b' ');
-                        bytes += size.of(push(key, draw(&mut rng)));
+                        bytes += size.for_key(push(key, draw(&mut rng)));
                     }
                 }
                 let operation = if read { Operation::Get } else { Operation::Put };
@@ -294,7 +294,9 @@ fn sizes_of(trace: &Trace, default: Size) -> Vec<(u64, bool)> {
     let mut sizes: Vec<(u64, bool)> = sizes
         .into_iter()
         .enumerate()
-        .map(|(i, size)| (size.unwrap_or_else(|| default.of(key_hash(trace.key(i as u32)))), true))
+        .map(|(i, size)| {
+            (size.unwrap_or_else(|| default.for_key(key_hash(trace.key(i as u32)))), true)
+        })
         .collect();
     for row in trace.rows.iter().filter(|row| row.operation == Operation::Put) {
         if let (Some(size), Some(slot)) = (row.size, sizes.get_mut(row.key as usize)) {
@@ -329,7 +331,7 @@ fn lists_of(trace: &Trace, default: Size, most: usize) -> Result<Lists, Error> {
             if !plain || !(1..=MEMCACHED_KEY_MAX).contains(&key.len()) {
                 return Err(Error::Key { key: key.escape_ascii().to_string() });
             }
-            let size = default.of(key_hash(key));
+            let size = default.for_key(key_hash(key));
             (count, bytes) = (count + 1, bytes + size);
             if seen.insert(key) {
                 listed.push((key.into(), size));
@@ -395,7 +397,7 @@ mod tests {
             let get = request.operation == Operation::Get;
             assert_eq!(each.len(), if get { four } else { 1 });
             let size = Size { min: 100, max: 1000 };
-            let total: u64 = each.iter().map(|k| size.of(key_hash(k))).sum();
+            let total: u64 = each.iter().map(|k| size.for_key(key_hash(k))).sum();
             assert_eq!(request.expected, Some(total));
             gets += u32::from(get);
         }
@@ -464,7 +466,7 @@ mod tests {
     #[test]
     fn a_row_of_a_trace_may_be_a_list_of_keys() {
         let source = lists("0,a b c,,\n1,b,,get\n2,d a,,\n", 3).unwrap();
-        let size = |key: &str| Size { min: 100, max: 1000 }.of(key_hash(key.as_bytes()));
+        let size = |key: &str| Size { min: 100, max: 1000 }.for_key(key_hash(key.as_bytes()));
         let mut key = Vec::new();
         for (index, text) in ["a b c", "b", "d a"].into_iter().enumerate() {
             let request = source.request(Part::Measured, 1, index as u64, &mut key);

@@ -130,7 +130,8 @@ impl PhaseRecord {
         queue: QueueName<'_>,
         settings: &Settings,
         times: u64,
-        (start, until_reply): (Nanos, bool),
+        start: Nanos,
+        until_reply: bool,
     ) -> PhaseRecord {
         PhaseRecord {
             phase,
@@ -281,7 +282,7 @@ mod tests {
         let (Some(start), Some(end)) = pass.bounds(0) else { panic!("an open loop has an end") };
         assert_eq!(end - start, 49 * SECOND / 300 + 1);
         let settings = Settings { window_ns: SECOND / 5, ..Settings::default() };
-        let mut record = PhaseRecord::new(0, QueueName::Load, &settings, 0, (start, false));
+        let mut record = PhaseRecord::new(0, QueueName::Load, &settings, 0, start, false);
         record.bound(Some(end));
         let finished = Finished {
             operation: Operation::Get,

@@ -177,20 +177,7 @@ impl Plan {
         );
         self.protocol_mistakes(&mut check);
         self.load.mistakes(self.connections, &mut check);
-        for length in self.warmup.iter().chain(&self.length) {
-            let fine = match length {
-                Length::Seconds(s) => s.is_finite() && (0.0..=1e8).contains(s),
-                Length::Requests(_) => true,
-            };
-            check(fine, format!("length {length:?}: 0 to 1e8 seconds expected"));
-        }
-        if let Some(Length::Seconds(s)) = self.length {
-            check(s > 0.0, "step length 0 s: above 0 expected".into());
-        }
-        check(
-            self.length != Some(Length::Requests(0)),
-            "step length 0 requests: at least 1 expected".into(),
-        );
+        self.length_mistakes(&mut check);
         if let Some(r) = self.warmup_rate {
             check(rate(r), format!("warm-up rate {r}: above 0 expected"));
         }
@@ -224,6 +211,23 @@ impl Plan {
         check(self.objectives_ms.len() <= 64, "more than 64 objectives given".into());
         self.keys.mistakes(&mut check);
         found
+    }
+
+    fn length_mistakes(&self, check: &mut impl FnMut(bool, String)) {
+        for length in self.warmup.iter().chain(&self.length) {
+            let fine = match length {
+                Length::Seconds(s) => s.is_finite() && (0.0..=1e8).contains(s),
+                Length::Requests(_) => true,
+            };
+            check(fine, format!("length {length:?}: 0 to 1e8 seconds expected"));
+        }
+        if let Some(Length::Seconds(s)) = self.length {
+            check(s > 0.0, "step length 0 s: above 0 expected".into());
+        }
+        check(
+            self.length != Some(Length::Requests(0)),
+            "step length 0 requests: at least 1 expected".into(),
+        );
     }
 
     /// Checks the options that only one of the protocols has.
@@ -490,7 +494,7 @@ impl Size {
     }
 
     /// The size of an object, given the hash of its key.
-    pub fn of(&self, hash: u64) -> u64 {
+    pub fn for_key(&self, hash: u64) -> u64 {
         if self.min >= self.max {
             return self.min;
         }

@@ -100,7 +100,7 @@ pub struct Quantiles {
 
 impl Quantiles {
     /// The statistics of a histogram; not a number (`null` in JSON) if it is empty.
-    pub fn of(histogram: &Histogram) -> Quantiles {
+    pub fn from_histogram(histogram: &Histogram) -> Quantiles {
         let at = |p| histogram.quantile_s(p).unwrap_or(f64::NAN) * 1e3;
         if histogram.quantile_s(0.5).is_none() {
             let none = f64::NAN;
@@ -218,8 +218,8 @@ pub(super) fn step_summary(step: Step, total: &Window, account: Account) -> Step
         refusals: total.refusals,
         rate: if total.length_s > 0.0 { good as f64 / total.length_s } else { 0.0 },
         bytes: total.bytes,
-        response_ms: Quantiles::of(&response),
-        service_ms: Quantiles::of(&service),
+        response_ms: Quantiles::from_histogram(&response),
+        service_ms: Quantiles::from_histogram(&service),
         within: total
             .objectives_ms
             .iter()

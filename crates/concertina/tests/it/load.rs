@@ -348,7 +348,7 @@ fn filled_objects_are_verified_and_wrong_bytes_are_noticed() {
     assert_eq!((fill.keys, fill.stored), (60, 60));
     for (key, body) in stored.lock().unwrap().iter() {
         let key = key.replace("%20", " ");
-        assert!(body.len() as u64 == size.of(key_hash(key.as_bytes())));
+        assert!(body.len() as u64 == size.for_key(key_hash(key.as_bytes())));
         assert_eq!(*body, body_of(&key, body.len() as u64), "{key}");
     }
     let step = &summary.steps[0];

@@ -88,7 +88,12 @@ impl Connection {
         if let Some(files) = target.files() {
             let raw = |e: std::io::Error| Errno::from_io_error(&e).unwrap_or(Errno::IO);
             let socket = files.connect().map_err(|e| Fault::Connect(raw(e)))?;
-            return Ok(Connection::of(socket, true, None, Reader::Files(Answers::default())));
+            return Ok(Connection::with_socket(
+                socket,
+                true,
+                None,
+                Reader::Files(Answers::default()),
+            ));
         }
         let address = &target.address;
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
@@ -106,10 +111,10 @@ impl Connection {
             true => Reader::Memcached(Box::default()),
             false => Reader::Http(ReplyReader::default(), None),
         };
-        Ok(Connection::of(socket, connected, session, reader))
+        Ok(Connection::with_socket(socket, connected, session, reader))
     }
 
-    fn of(
+    fn with_socket(
         socket: OwnedFd,
         connected: bool,
         session: Option<Session>,

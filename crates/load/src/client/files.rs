@@ -81,11 +81,11 @@ impl Files {
             if destroy && kind.is_block_device() {
                 may_be_overwritten(path, &metadata)?;
             }
-            let opened = files.whole(path, destroy);
+            let opened = files.open_file(path, destroy);
             files.direct = opened.is_ok();
             let mut opened = match opened {
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-                    files.whole(path, destroy)
+                    files.open_file(path, destroy)
                 }
                 opened => opened,
             }
@@ -157,7 +157,7 @@ impl Files {
         options
     }
 
-    fn whole(&self, path: &Path, writes: bool) -> io::Result<File> {
+    fn open_file(&self, path: &Path, writes: bool) -> io::Result<File> {
         self.options().read(true).write(writes).open(path)
     }
 
