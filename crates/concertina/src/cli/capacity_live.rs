@@ -151,7 +151,7 @@ pub(super) fn run(
     let cached = plan.is_cached();
     let settings = Settings {
         plan,
-        mixes: drawn(&sizes, flags.judge, flags.seed),
+        mixes: random_mixes(&sizes, flags.judge, flags.seed),
         sizes,
         step_s: flags.duration,
         warmup_s: flags.warmup,
@@ -202,7 +202,7 @@ fn interrupted(error: &anyhow::Error) -> ExitCode {
 }
 
 /// Mixes of one, two and three sizes in turn; the shares of reads run from 0 to 1.
-fn drawn(sizes: &[u64], count: usize, seed: u64) -> Vec<Vec<MixPart>> {
+fn random_mixes(sizes: &[u64], count: usize, seed: u64) -> Vec<Vec<MixPart>> {
     let mut random = StdRng::seed_from_u64(seed ^ 0x5eed);
     let mut mixes = Vec::new();
     for number in 0..count {
@@ -287,7 +287,7 @@ mod tests {
 
     #[test]
     fn drawn_mixes_have_shares_that_add_to_one_and_all_shares_of_reads() {
-        let mixes = drawn(&[4096, 16384, 65536, 1 << 20], 30, 7);
+        let mixes = random_mixes(&[4096, 16384, 65536, 1 << 20], 30, 7);
         assert_eq!(mixes.len(), 30);
         for (number, mix) in mixes.iter().enumerate() {
             assert_eq!(mix.len(), 1 + number % 3);
@@ -295,6 +295,6 @@ mod tests {
             assert!((sum - 1.0).abs() < 1e-9 && mix.iter().all(|p| p.share >= 0.1), "{mix:?}");
         }
         assert!(mixes[0][0].read_share < 0.05 && mixes[29][0].read_share > 0.95);
-        assert_eq!(drawn(&[4096], 3, 1)[2].len(), 1, "one size has no mixes of three");
+        assert_eq!(random_mixes(&[4096], 3, 1)[2].len(), 1, "one size has no mixes of three");
     }
 }

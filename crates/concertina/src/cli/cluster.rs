@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use toml::Table;
 
 use super::data_print as print;
-use super::live::At;
+use super::live::Endpoint;
 use crate::remote::server::Refused;
 
 /// Arguments of the command.
@@ -40,7 +40,7 @@ enum What {
         #[arg(long)]
         json: bool,
         #[command(flatten)]
-        at: At,
+        at: Endpoint,
     },
     /// Share weights and settings beside what is shared
     Set {
@@ -48,7 +48,7 @@ enum What {
         #[arg(required = true, value_name = "KEY=VALUE")]
         changes: Vec<String>,
         #[command(flatten)]
-        at: At,
+        at: Endpoint,
     },
     /// Share weights and settings no longer
     Unset {
@@ -56,14 +56,14 @@ enum What {
         #[arg(required = true, value_name = "KEY")]
         keys: Vec<String>,
         #[command(flatten)]
-        at: At,
+        at: Endpoint,
     },
     /// Share what a file has, and nothing else
     Apply {
         /// The file (TOML)
         file: PathBuf,
         #[command(flatten)]
-        at: At,
+        at: Endpoint,
     },
 }
 
@@ -78,7 +78,7 @@ struct Shared {
 }
 
 impl Shared {
-    fn of(shown: &Value) -> anyhow::Result<Shared> {
+    fn from_reply(shown: &Value) -> anyhow::Result<Shared> {
         let table = |name: &str| {
             let given = shown.get(name).cloned().unwrap_or(json!({}));
             serde_json::from_value(given)
@@ -141,7 +141,7 @@ impl Shared {
 
 /// Changes what is shared, again if somebody else did meanwhile. Returns the version.
 fn change(
-    at: &At,
+    at: &Endpoint,
     change: &dyn Fn(&mut Shared) -> anyhow::Result<()>,
 ) -> anyhow::Result<(u64, Vec<String>)> {
     let mut attempts = 0;
@@ -150,7 +150,7 @@ fn change(
         let shown: Value = at.json(&Method::GET, PATH)?;
         let version = shown["version"].as_u64().context("the server's reply has no `version`")?;
         let next = version.checked_add(1).context("the version cannot increase any more")?;
-        let mut shared = Shared::of(&shown)?;
+        let mut shared = Shared::from_reply(&shown)?;
         change(&mut shared)?;
         let new = json!({
             "format": 1, "version": next,
@@ -182,7 +182,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             if let Some(why) = shown["refused"].as_str() {
                 text += &format!("# what etcd holds is refused: {}\n", why.replace('\n', "\n# "));
             }
-            text += &Shared::of(&shown)?.print()?;
+            text += &Shared::from_reply(&shown)?.print()?;
             return print::line(text.trim_end());
         }
         What::Set { changes, at } => {

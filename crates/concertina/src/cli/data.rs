@@ -55,7 +55,7 @@ enum Command {
     /// List the datasets of a folder
     List(ListArgs),
     /// Show the contents and the sizes of a dataset
-    Info(One),
+    Info(DatasetArgs),
     /// Print records by id, or by key
     Get(GetArgs),
     /// Print the records that match a query
@@ -73,7 +73,7 @@ enum Command {
     /// Delete records by id, durably
     Delete(DeleteArgs),
     /// Make a shard of the appended records
-    Seal(One),
+    Seal(DatasetArgs),
     /// Copy a dataset to a server, which shows it once the copy is complete
     Push(push::PushArgs),
     /// Copy a server's dataset into a folder
@@ -84,7 +84,7 @@ enum Command {
 
 /// A dataset, and the format of the output.
 #[derive(clap::Args)]
-pub(super) struct One {
+pub(super) struct DatasetArgs {
     #[command(flatten)]
     pub(super) local: Local,
     #[command(flatten)]
@@ -119,7 +119,7 @@ struct ListArgs {
 #[derive(clap::Args)]
 struct GetArgs {
     #[command(flatten)]
-    one: One,
+    one: DatasetArgs,
     /// Ids, as printed by a search
     #[arg(required_unless_present = "key", conflicts_with = "key")]
     ids: Vec<u64>,
@@ -147,7 +147,7 @@ struct PageArgs {
 #[derive(clap::Args)]
 struct SearchArgs {
     #[command(flatten)]
-    one: One,
+    one: DatasetArgs,
     /// The query; several words are joined by spaces
     #[arg(required = true)]
     query: Vec<String>,
@@ -158,7 +158,7 @@ struct SearchArgs {
 #[derive(clap::Args)]
 struct GrepArgs {
     #[command(flatten)]
-    one: One,
+    one: DatasetArgs,
     /// The regular expression, in the syntax of the crate `regex`; `^` and `$` match at lines
     pattern: String,
     #[command(flatten)]
@@ -168,7 +168,7 @@ struct GrepArgs {
 #[derive(clap::Args)]
 struct CountArgs {
     #[command(flatten)]
-    one: One,
+    one: DatasetArgs,
     /// The query; several words are joined by spaces
     #[arg(required_unless_present = "bytes", conflicts_with = "bytes")]
     query: Vec<String>,
@@ -180,7 +180,7 @@ struct CountArgs {
 #[derive(clap::Args)]
 struct ExtractArgs {
     #[command(flatten)]
-    one: One,
+    one: DatasetArgs,
     /// Offset of the first byte
     offset: u64,
     /// Number of bytes
@@ -190,7 +190,7 @@ struct ExtractArgs {
 #[derive(clap::Args)]
 struct AppendArgs {
     #[command(flatten)]
-    one: One,
+    one: DatasetArgs,
     /// Files of records; `-` for standard input
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
@@ -199,7 +199,7 @@ struct AppendArgs {
 #[derive(clap::Args)]
 struct DeleteArgs {
     #[command(flatten)]
-    one: One,
+    one: DatasetArgs,
     /// Ids, as printed by a search
     #[arg(required = true)]
     ids: Vec<u64>,
@@ -259,9 +259,9 @@ impl Local {
     }
 }
 
-impl One {
+impl DatasetArgs {
     /// The dataset on a server, if a server was named.
-    pub(super) fn of<'a>(&self, server: &'a Option<Server>) -> Option<Served<'a>> {
+    pub(super) fn served_on<'a>(&self, server: &'a Option<Server>) -> Option<Served<'a>> {
         server.as_ref().map(|server| Served::new(server, &self.local.name))
     }
 }
@@ -289,9 +289,9 @@ fn list(args: &ListArgs) -> anyhow::Result<ExitCode> {
     print::list(names.into_iter().map(of).collect(), args.json)
 }
 
-fn info(one: &One) -> anyhow::Result<ExitCode> {
+fn info(one: &DatasetArgs) -> anyhow::Result<ExitCode> {
     let server = one.server.find()?;
-    let info = match one.of(&server) {
+    let info = match one.served_on(&server) {
         Some(served) => served.info()?,
         None => json!(one.local.open()?.info()),
     };
@@ -302,7 +302,7 @@ fn get(args: &GetArgs) -> anyhow::Result<ExitCode> {
     let server = args.one.server.find()?;
     let mut records = Records::new(args.one.local.json);
     let none = |key: &str| format!("no record has the key {key:?}");
-    match (args.one.of(&server), &args.key) {
+    match (args.one.served_on(&server), &args.key) {
         (Some(served), Some(key)) => {
             let found = served.record_with_key(key)?;
             records.push(found.with_context(|| none(key))?)?;
@@ -327,15 +327,15 @@ fn get(args: &GetArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn search(
-    one: &One,
+    one: &DatasetArgs,
     query: &Query,
     search: &Search<'_>,
     page: &PageArgs,
 ) -> anyhow::Result<ExitCode> {
     let (limit, after, sorted) = (page.limit, page.after, !page.unsorted);
     let server = one.server.find()?;
-    if let Some(served) = one.of(&server) {
-        let wanted = served::Wanted { limit, after, sorted, partial: page.partial };
+    if let Some(served) = one.served_on(&server) {
+        let wanted = served::PageRequest { limit, after, sorted, partial: page.partial };
         let mut records = Records::new(one.local.json);
         let page = served.search(search, &wanted, &mut |record| records.push(record))?;
         return records.finish(Some(&page));
@@ -361,7 +361,7 @@ fn count(args: &CountArgs) -> anyhow::Result<ExitCode> {
     let query = args.bytes.is_none().then(|| text.parse::<Query>()).transpose()?;
     let server = args.one.server.find()?;
     let bytes = args.bytes.as_deref().unwrap_or_default();
-    let count = match (args.one.of(&server), &query) {
+    let count = match (args.one.served_on(&server), &query) {
         (Some(served), Some(_)) => served.count(&text)?,
         (Some(served), None) => served.occurrences(bytes)?,
         (None, Some(query)) => args.one.local.open()?.count(query)?,
@@ -385,7 +385,7 @@ fn extract(args: &ExtractArgs) -> anyhow::Result<ExitCode> {
         }
         Ok(())
     };
-    match args.one.of(&server) {
+    match args.one.served_on(&server) {
         Some(served) => served.extract(args.offset..end, &mut take)?,
         None => take(&args.one.local.open()?.extract(args.offset..end)?)?,
     }
@@ -398,7 +398,11 @@ fn extract(args: &ExtractArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// Prints a short result, as JSON or as text.
-fn print_result(one: &One, value: serde_json::Value, text: &str) -> anyhow::Result<ExitCode> {
+fn print_result(
+    one: &DatasetArgs,
+    value: serde_json::Value,
+    text: &str,
+) -> anyhow::Result<ExitCode> {
     if one.local.json { print::value(&value) } else { print::line(text) }
 }
 
@@ -427,7 +431,7 @@ fn append(args: &AppendArgs) -> anyhow::Result<ExitCode> {
     let server = args.one.server.find()?;
     let (mut first_id, mut records) = (None, 0);
     let mut append: Box<dyn FnMut(Vec<u8>) -> anyhow::Result<Range<u64>>> =
-        match args.one.of(&server) {
+        match args.one.served_on(&server) {
             Some(served) => Box::new(move |bytes| served.append(bytes)),
             None => {
                 let mut writer = args.one.local.write()?;
@@ -447,16 +451,16 @@ fn append(args: &AppendArgs) -> anyhow::Result<ExitCode> {
 
 fn delete(args: &DeleteArgs) -> anyhow::Result<ExitCode> {
     let server = args.one.server.find()?;
-    let deleted = match args.one.of(&server) {
+    let deleted = match args.one.served_on(&server) {
         Some(served) => served.delete(&args.ids)?,
         None => args.one.local.write()?.delete(&args.ids)?,
     };
     print_result(&args.one, json!({ "deleted": deleted }), &format!("{deleted} records deleted"))
 }
 
-fn seal(one: &One) -> anyhow::Result<ExitCode> {
+fn seal(one: &DatasetArgs) -> anyhow::Result<ExitCode> {
     let server = one.server.find()?;
-    let sealed = match one.of(&server) {
+    let sealed = match one.served_on(&server) {
         Some(served) => served.seal()?,
         None => one.local.write()?.seal()?,
     };

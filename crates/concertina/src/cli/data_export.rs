@@ -11,7 +11,7 @@ use anyhow::{Context, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
-use super::data::One;
+use super::data::DatasetArgs;
 use super::data_print as print;
 use crate::cli::output::{errln, output};
 use crate::remote::export::{Export, Exported, PATIENCE, of_server};
@@ -31,7 +31,7 @@ once the export is complete; after an error, the output on standard output is in
 changes meanwhile, the export contains each record that existed at the start and was not deleted.")]
 pub(super) struct Args {
     #[command(flatten)]
-    one: One,
+    one: DatasetArgs,
     /// Write this file instead of standard output, completely or not at all
     #[arg(long, short, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -77,13 +77,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 fn export(
-    one: &One,
+    one: &DatasetArgs,
     server: &Option<Server>,
     bar: &ProgressBar,
     out: &mut dyn Write,
 ) -> anyhow::Result<Exported> {
     let mut export = Export { out, bar, done: Exported::default() };
-    match one.of(server) {
+    match one.served_on(server) {
         Some(served) => of_server(&served, PATIENCE, &mut export)?,
         None => {
             let dataset = one.local.open()?;

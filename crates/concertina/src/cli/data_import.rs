@@ -92,7 +92,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         bar.set_style(style);
     }
     bar.enable_steady_tick(std::time::Duration::from_millis(200));
-    let mut shown = Shown::default();
+    let mut shown = ImportProgress::default();
     let made = dataset::import(&args.folder, &args.name, &args.files, &options, &mut |step| {
         if let Some(line) = shown.line(&step) {
             bar.println(line);
@@ -154,13 +154,13 @@ fn remove_if_ended() -> anyhow::Result<()> {
 
 /// The state behind the progress display.
 #[derive(Default)]
-struct Shown {
+struct ImportProgress {
     read_bytes: u64,
     /// The shards that are being built, each with its completed share.
     shards: BTreeMap<u64, String>,
 }
 
-impl Shown {
+impl ImportProgress {
     /// The log line for a step, if it has one.
     fn line(&self, step: &Step) -> Option<String> {
         let Step::Build { shard, text_bytes, memory_bytes, process_bytes } = step else {
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn progress_says_what_is_done_of_every_shard() {
-        let mut shown = Shown::default();
+        let mut shown = ImportProgress::default();
         assert_eq!(shown.take(Step::Read(3 << 20)), "3 MiB read");
         for shard in [1, 2] {
             let (memory_bytes, process_bytes) = (9 << 20, 20 << 20);

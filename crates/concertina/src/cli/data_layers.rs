@@ -68,11 +68,11 @@ struct Part {
     queue_length: u64,
     queue_length_average: Option<f64>,
     /// Absent for the log.
-    layers: Option<Held>,
+    layers: Option<ShardLayers>,
 }
 
 #[derive(Deserialize)]
-struct Held {
+struct ShardLayers {
     sa: Vec<u64>,
     isa: Vec<u64>,
     text_bytes: u64,

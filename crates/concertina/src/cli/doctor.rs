@@ -44,7 +44,7 @@ struct Facts {
 }
 
 #[derive(Serialize)]
-struct Found {
+struct DeviceReport {
     folder: PathBuf,
     class: Class,
     facts: Facts,
@@ -62,7 +62,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         for folder in device.folders() {
             let facts = look(&folder, &mounts, Path::new("/sys"));
             let advice = advise(device.class, &facts);
-            found.push(Found { folder, class: device.class, facts, advice });
+            found.push(DeviceReport { folder, class: device.class, facts, advice });
         }
     }
     let sound = found.iter().all(|found| found.advice.is_empty());
@@ -75,7 +75,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(if sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn in_words(found: &Found) -> String {
+fn in_words(found: &DeviceReport) -> String {
     let unknown = || "unknown".to_owned();
     let facts = &found.facts;
     let mut text = format!(

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use http::Method;
 
 use super::data_print as print;
-use super::live::At;
+use super::live::Endpoint;
 
 /// Arguments of the command.
 #[derive(clap::Args)]
@@ -28,7 +28,7 @@ pub struct Args {
     #[arg(long)]
     resume: bool,
     #[command(flatten)]
-    at: At,
+    at: Endpoint,
 }
 
 /// Runs the command.

@@ -92,7 +92,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (table, source) = match &args.file {
         Some(file) => (sheet_table(&args, &Sheet::read(file)?)?, Source::of_file(file)),
         None => {
-            let names = names(&args, given(&args))?;
+            let names = names(&args, named_factors(&args))?;
             let selection =
                 Selection { any_queues: true, ..Selection::new(&args.steps, args.across_machines) };
             let logarithms = form == Some(Form::Multiplicative);
@@ -129,7 +129,7 @@ fn names(args: &Args, given: Vec<String>) -> anyhow::Result<Vec<String>> {
     Ok(given)
 }
 
-fn given(args: &Args) -> Vec<String> {
+fn named_factors(args: &Args) -> Vec<String> {
     args.factors.iter().map(|name| name.trim().to_owned()).collect()
 }
 
@@ -139,7 +139,7 @@ fn sheet_table(args: &Args, sheet: &Sheet) -> anyhow::Result<Table> {
         args,
         match args.factors.is_empty() {
             true => sheet.head().iter().filter(|name| **name != args.response).cloned().collect(),
-            false => given(args),
+            false => named_factors(args),
         },
     )?;
     let columns = names.iter().map(|name| sheet.column(name)).collect::<Result<Vec<_>, _>>()?;

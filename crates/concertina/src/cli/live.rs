@@ -19,7 +19,7 @@ use crate::remote::server::Server;
 
 /// The server that a command connects to.
 #[derive(clap::Args)]
-pub struct At {
+pub struct Endpoint {
     /// The node or gateway
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:7070")]
     pub server: String,
@@ -31,7 +31,7 @@ pub struct At {
     token_file: Option<PathBuf>,
 }
 
-impl At {
+impl Endpoint {
     fn server(&self) -> anyhow::Result<Server> {
         let read = |path: &PathBuf| {
             let text = record::file::read_text(path);
@@ -77,7 +77,7 @@ pub struct WhyArgs {
     #[arg(long, default_value_t = 20)]
     last: usize,
     #[command(flatten)]
-    at: At,
+    at: Endpoint,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -87,7 +87,7 @@ pub struct WhyArgs {
 #[derive(clap::Args)]
 pub struct HoldArgs {
     #[command(flatten)]
-    at: At,
+    at: Endpoint,
 }
 
 /// Runs `concertina why`.

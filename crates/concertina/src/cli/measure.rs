@@ -9,7 +9,7 @@ use clap::ValueEnum;
 
 use super::load::{bar, interrupted, missing, seconds, watch_interrupts};
 use super::load_options::{LoadOptions, TARGETS, claim};
-use super::measure_predict::{Wanted, learn, wanted};
+use super::measure_predict::{LoadChoice, learn, parse_load_choice};
 use crate::cli::output::{errln, out, outln};
 use crate::measure::{Ended, Measurement, Place, Settings, Sweep, Until, run as go};
 use load::{Arrivals, Length, Load, Plan, Progress};
@@ -107,9 +107,9 @@ struct Flags {
 
     /// Then fit the measured loads, and predict these: multiples of the smallest (2x), or rates
     /// (150/s)
-    #[arg(long, value_delimiter = ',', value_name = "LOAD,…", value_parser = wanted)]
+    #[arg(long, value_delimiter = ',', value_name = "LOAD,…", value_parser = parse_load_choice)]
     #[arg(help_heading = "Prediction", conflicts_with = "clients")]
-    predict: Vec<Wanted>,
+    predict: Vec<LoadChoice>,
     /// Predict the shares of responses within these times
     #[arg(long, value_delimiter = ',', value_name = "TIME,…", value_parser = seconds)]
     #[arg(help_heading = "Prediction")]
@@ -167,7 +167,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let goal = measured.until.as_ref().and_then(|u| u.rounds.last()?.rate);
     let mut loads = flags.predict.clone();
     // Of a goal, what it is about.
-    loads.extend(goal.filter(|_| loads.is_empty()).map(Wanted::Rate));
+    loads.extend(goal.filter(|_| loads.is_empty()).map(LoadChoice::Rate));
     if let Some(pursuit) = measured.until.as_ref().filter(|_| !flags.options.json) {
         outln!("{}", pursuit.verdict);
     }

@@ -10,11 +10,11 @@ use report::table::percent;
 use report::{Comparison, Objective, Observed, Page, Selection, Service, StepChoice};
 use serde::Serialize;
 
-use crate::measure::{At, Measurement, Point, Search};
+use crate::measure::{Measurement, OfferedLoad, Point, Search};
 
 /// A load to predict.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Wanted {
+pub enum LoadChoice {
     /// As a multiple of the smallest measured load.
     Times(f64),
     /// Requests/s.
@@ -22,10 +22,10 @@ pub enum Wanted {
 }
 
 /// Reads `2x` or `150/s`.
-pub fn wanted(text: &str) -> Result<Wanted, String> {
+pub fn parse_load_choice(text: &str) -> Result<LoadChoice, String> {
     let number = |text: &str| text.trim().parse::<f64>().ok().filter(|n| *n > 0.0 && *n < 1e12);
-    let times = text.strip_suffix('x').and_then(number).map(Wanted::Times);
-    let rate = text.strip_suffix("/s").and_then(number).map(Wanted::Rate);
+    let times = text.strip_suffix('x').and_then(number).map(LoadChoice::Times);
+    let rate = text.strip_suffix("/s").and_then(number).map(LoadChoice::Rate);
     let wrong = || {
         format!(
             "invalid load `{text}`: write a multiple of the smallest measured load (`2x`), or \
@@ -72,12 +72,12 @@ const WIDE: f64 = 0.3;
 pub fn learn(
     measured: &Measurement,
     dir: &Path,
-    wanted: &[Wanted],
+    wanted: &[LoadChoice],
     within_s: &[f64],
 ) -> anyhow::Result<Learnt> {
-    let steady = |at: &At| match at {
-        At::Rate(rate) => Some(*rate),
-        At::Clients(_) => None,
+    let steady = |at: &OfferedLoad| match at {
+        OfferedLoad::Rate(rate) => Some(*rate),
+        OfferedLoad::Clients(_) => None,
     };
     let points = measured.points.iter().filter(|p| p.steady && !p.is_past_saturation());
     let mut rates: Vec<f64> = points.filter_map(|p| steady(&p.at)).collect();
@@ -112,8 +112,8 @@ pub fn learn(
     let mut predicted = Vec::new();
     for load in wanted {
         let rate = match load {
-            Wanted::Times(times) => times * rates[0],
-            Wanted::Rate(rate) => *rate,
+            LoadChoice::Times(times) => times * rates[0],
+            LoadChoice::Rate(rate) => *rate,
         };
         for &within_s in within_s {
             let share = match fitted.model.within(rate, within_s) {
@@ -265,11 +265,11 @@ mod tests {
 
     #[test]
     fn loads_are_multiples_or_rates() {
-        assert_eq!(wanted("2x"), Ok(Wanted::Times(2.0)));
-        assert_eq!(wanted("1.5x"), Ok(Wanted::Times(1.5)));
-        assert_eq!(wanted("150/s"), Ok(Wanted::Rate(150.0)));
+        assert_eq!(parse_load_choice("2x"), Ok(LoadChoice::Times(2.0)));
+        assert_eq!(parse_load_choice("1.5x"), Ok(LoadChoice::Times(1.5)));
+        assert_eq!(parse_load_choice("150/s"), Ok(LoadChoice::Rate(150.0)));
         for wrong in ["", "x", "0x", "-1x", "2", "NaNx", "inf/s", "/s"] {
-            assert!(wanted(wrong).unwrap_err().contains("2x"), "{wrong}");
+            assert!(parse_load_choice(wrong).unwrap_err().contains("2x"), "{wrong}");
         }
     }
 }

@@ -120,7 +120,7 @@ fn answer(network: &Network, solution: &Solution) -> Value {
             "next": found.next.map(|(k, x)| json!({ "station": name(k), "throughput_max": x })),
         }))
     });
-    let law = ResponseLaw::of(network);
+    let law = ResponseLaw::for_network(network);
     json!({
         "method": solution.method,
         "exact": solution.method.is_exact(),
@@ -145,7 +145,7 @@ enum ResponseLaw {
 }
 
 impl ResponseLaw {
-    fn of(network: &Network) -> Option<ResponseLaw> {
+    fn for_network(network: &Network) -> Option<ResponseLaw> {
         let [class] = network.classes() else { return None };
         let visited = |k: &usize| class.demands_s()[*k] > 0.0;
         let visited: Vec<usize> = (0..network.stations().len()).filter(visited).collect();
@@ -348,7 +348,7 @@ fn limits(network: &Network) -> String {
         }
         out += &format!("\n{}", grid.text());
     }
-    if let Some(law) = ResponseLaw::of(network)
+    if let Some(law) = ResponseLaw::for_network(network)
         && let (Some(half), Some(most)) = (law.quantile(0.5), law.quantile(0.99))
     {
         out += &format!(

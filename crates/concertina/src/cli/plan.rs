@@ -146,7 +146,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         outln!("{value:#}");
     } else {
         let shown =
-            text::Shown { plan: &found, objective: args.objective, choices: &choices, prices };
+            text::PlanReport { plan: &found, objective: args.objective, choices: &choices, prices };
         let notes: Vec<String> = server.note.into_iter().chain(of).collect();
         out!("{}", shown.text(&server.model, &notes)?);
     }

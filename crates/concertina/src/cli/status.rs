@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::data_print as print;
 use super::figures::{ABSENT, bytes};
-use super::live::{At, model_text};
+use super::live::{Endpoint, model_text};
 use super::status_node::node_text;
 use crate::remote::server::Refused;
 
@@ -31,7 +31,7 @@ Then the members of the cluster with their versions and the keys that they move,
 why, and what was moved.")]
 pub struct Args {
     #[command(flatten)]
-    at: At,
+    at: Endpoint,
     /// Print JSON: the replies of /model, /admin/status, /admin/members and /admin/tiers
     #[arg(long)]
     json: bool,

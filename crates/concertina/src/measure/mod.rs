@@ -16,8 +16,8 @@ mod search;
 mod table;
 mod until;
 
-pub use point::{At, Point, Quantile};
-pub use search::{Found, Search};
+pub use point::{OfferedLoad, Point, Quantile};
+pub use search::{Search, SearchStep};
 pub use until::{Place, Pursuit, Round, Until};
 
 use std::path::PathBuf;
@@ -72,10 +72,10 @@ pub struct Settings {
 }
 
 impl Settings {
-    fn load(&self, at: At) -> Load {
+    fn load(&self, at: OfferedLoad) -> Load {
         match at {
-            At::Rate(rate) => Load::Open { rates: vec![rate], arrivals: self.arrivals },
-            At::Clients(clients) => {
+            OfferedLoad::Rate(rate) => Load::Open { rates: vec![rate], arrivals: self.arrivals },
+            OfferedLoad::Clients(clients) => {
                 Load::Closed { clients: vec![clients], think_ms: self.think_ms, think: self.think }
             }
         }
@@ -240,13 +240,15 @@ pub fn run(
     settings.plan.trim = true;
     let mut budget = None;
     let mut search = None;
-    let mut loads: Vec<At> = match &settings.sweep {
-        Sweep::Rates(rates) => rates.iter().map(|&rate| At::Rate(rate)).collect(),
-        Sweep::Clients(clients) => clients.iter().map(|&n| At::Clients(n)).collect(),
+    let mut loads: Vec<OfferedLoad> = match &settings.sweep {
+        Sweep::Rates(rates) => rates.iter().map(|&rate| OfferedLoad::Rate(rate)).collect(),
+        Sweep::Clients(clients) => clients.iter().map(|&n| OfferedLoad::Clients(n)).collect(),
         Sweep::Shares(shares, clients_max) => {
             let (found, begun) = search::search(&settings, *clients_max, stop, progress)?;
-            let rates = shares.iter().map(|share| At::Rate(rounded(share * found.throughput_max)));
-            let known = |at: &At| !found.missing && at.rate().is_some_and(|rate| rate > 0.0);
+            let rates =
+                shares.iter().map(|share| OfferedLoad::Rate(rounded(share * found.throughput_max)));
+            let known =
+                |at: &OfferedLoad| !found.missing && at.rate().is_some_and(|rate| rate > 0.0);
             let rates = rates.filter(known).collect();
             (budget, search) = (Some(begun), Some(found));
             rates
@@ -256,14 +258,14 @@ pub fn run(
         // The search has already filled the service.
         settings.plan.fill = None;
     }
-    loads.sort_by(At::order);
+    loads.sort_by(OfferedLoad::order);
     loads.dedup();
     let mut points: Vec<Repeated> = loads.iter().map(|&at| Repeated::new(at)).collect();
     let mut missing = search.as_ref().is_some_and(|search| search.missing);
     let mut ended = if missing { Ended::Missing } else { Ended::Interrupted };
     let mut pursuit = None;
     if !points.is_empty() && !stop.load(Ordering::Relaxed) {
-        settings.plan.load = whole(&settings, &loads);
+        settings.plan.load = planned_load(&settings, &loads);
         let mut session = Session::open(&settings.plan, stop)?;
         session.fill(progress)?;
         let budget =
@@ -272,10 +274,11 @@ pub fn run(
         ended = match &settings.until {
             None => sweep(&settings, &mut session, all, budget, stop, progress)?,
             Some(goal) => {
-                let mut told = until::Told { progress, tell };
-                let goal = (goal, search.as_ref().and_then(Search::closed_loop));
+                let mut reporter = until::Reporter { progress, tell };
+                let closed_loop = search.as_ref().and_then(Search::closed_loop);
+                let goal = until::PursuitGoal { until: goal, closed_loop };
                 let pursued =
-                    until::pursue(&settings, goal, &mut session, all, budget, stop, &mut told)?;
+                    until::pursue(&settings, goal, &mut session, all, budget, stop, &mut reporter)?;
                 pursuit = Some(pursued.1);
                 pursued.0
             }
@@ -310,7 +313,7 @@ fn rounded(rate: f64) -> f64 {
 }
 
 /// The sweep as one load, for the record of the run's parameters.
-fn whole(settings: &Settings, loads: &[At]) -> Load {
+fn planned_load(settings: &Settings, loads: &[OfferedLoad]) -> Load {
     let rates: Vec<f64> = loads.iter().filter_map(|at| at.rate()).collect();
     let clients: Vec<usize> = loads.iter().filter_map(|at| at.clients()).collect();
     let Settings { arrivals, think_ms, think, .. } = *settings;

@@ -34,42 +34,42 @@ const QUANTILES: [f64; 3] = [0.5, 0.95, 0.99];
 /// A load.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum At {
+pub enum OfferedLoad {
     /// An open loop with this rate, requests/s.
     Rate(f64),
     /// A closed loop with this number of clients.
     Clients(usize),
 }
 
-impl At {
+impl OfferedLoad {
     /// The rate, if it is an open loop.
     pub fn rate(self) -> Option<f64> {
         match self {
-            At::Rate(rate) => Some(rate),
-            At::Clients(_) => None,
+            OfferedLoad::Rate(rate) => Some(rate),
+            OfferedLoad::Clients(_) => None,
         }
     }
 
     /// The number of clients, if it is a closed loop.
     pub fn clients(self) -> Option<usize> {
         match self {
-            At::Rate(_) => None,
-            At::Clients(clients) => Some(clients),
+            OfferedLoad::Rate(_) => None,
+            OfferedLoad::Clients(clients) => Some(clients),
         }
     }
 
-    pub(super) fn order(&self, other: &At) -> Ordering {
-        let of = |at: &At| at.rate().unwrap_or(0.0);
+    pub(super) fn order(&self, other: &OfferedLoad) -> Ordering {
+        let of = |at: &OfferedLoad| at.rate().unwrap_or(0.0);
         self.clients().cmp(&other.clients()).then(of(self).total_cmp(&of(other)))
     }
 }
 
-impl std::fmt::Display for At {
+impl std::fmt::Display for OfferedLoad {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            At::Rate(rate) => write!(f, "{}/s", digits(*rate, 5)),
-            At::Clients(1) => write!(f, "1 client"),
-            At::Clients(clients) => write!(f, "{clients} clients"),
+            OfferedLoad::Rate(rate) => write!(f, "{}/s", digits(*rate, 5)),
+            OfferedLoad::Clients(1) => write!(f, "1 client"),
+            OfferedLoad::Clients(clients) => write!(f, "{clients} clients"),
         }
     }
 }
@@ -88,7 +88,7 @@ pub struct Quantile {
 pub struct Point {
     /// The load.
     #[serde(flatten)]
-    pub at: At,
+    pub at: OfferedLoad,
     /// Number of repetitions.
     pub repetitions: usize,
     /// Length of the steady windows, seconds.
@@ -149,7 +149,7 @@ impl Point {
 
 /// A load with the windows of its repetitions.
 pub(super) struct Repeated {
-    pub at: At,
+    pub at: OfferedLoad,
     repetitions: Vec<Vec<Window>>,
     mismatches: u64,
     dropped: u64,
@@ -164,7 +164,7 @@ struct Batch {
 }
 
 impl Batch {
-    fn of(windows: &[Window]) -> Batch {
+    fn from_windows(windows: &[Window]) -> Batch {
         let mut batch = Batch::default();
         for window in windows {
             batch.seconds += window.length_s;
@@ -190,7 +190,7 @@ impl Batch {
 }
 
 impl Repeated {
-    pub fn new(at: At) -> Repeated {
+    pub fn new(at: OfferedLoad) -> Repeated {
         let (repetitions, complaints) = (Vec::new(), BTreeMap::new());
         Repeated { at, repetitions, mismatches: 0, dropped: 0, complaints }
     }
@@ -221,7 +221,7 @@ impl Repeated {
     pub fn point(&self, settings: &Settings) -> Point {
         let batches: Vec<Batch> = self.repetitions.iter().flat_map(|w| cut(w)).collect();
         let whole = Batch::all(&batches);
-        let each: Vec<Batch> = self.repetitions.iter().map(|w| Batch::of(w)).collect();
+        let each: Vec<Batch> = self.repetitions.iter().map(|w| Batch::from_windows(w)).collect();
         let mut wanted = QUANTILES.to_vec();
         if !wanted.contains(&settings.quantile) {
             wanted.push(settings.quantile);
@@ -268,7 +268,7 @@ impl Repeated {
 fn cut(windows: &[Window]) -> Vec<Batch> {
     let size = (windows.len() / BATCHES).max(1);
     let mut batches: Vec<Batch> =
-        windows.rchunks_exact(size).take(BATCHES).map(Batch::of).collect();
+        windows.rchunks_exact(size).take(BATCHES).map(Batch::from_windows).collect();
     batches.reverse();
     batches
 }
@@ -344,14 +344,15 @@ mod tests {
         window
     }
 
-    fn repeated(at: At, repetitions: Vec<Vec<Window>>) -> Repeated {
+    fn repeated(at: OfferedLoad, repetitions: Vec<Vec<Window>>) -> Repeated {
         Repeated { repetitions, ..Repeated::new(at) }
     }
 
     #[test]
     fn equal_windows_have_no_width_and_their_own_figures() {
         let windows = vec![window(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]); 50];
-        let point = repeated(At::Rate(100.0), vec![windows.clone(), windows]).point(&settings());
+        let point =
+            repeated(OfferedLoad::Rate(100.0), vec![windows.clone(), windows]).point(&settings());
         assert!((point.throughput.value - 100.0).abs() < 1e-9 && point.completions == 1000);
         assert!((point.response_mean_s.value - 0.0055).abs() < 1e-9);
         assert!(point.response_mean_s.half_width.unwrap() < 1e-12);
@@ -370,7 +371,7 @@ mod tests {
     fn repetitions_that_differ_widen_the_interval() {
         // Each repetition is alike in itself; their means are 1, 2, 3, 4 and 5 ms.
         let all: Vec<Vec<Window>> = (1..=5).map(|ms| vec![window(&[ms; 10]); 10]).collect();
-        let point = repeated(At::Clients(1), all).point(&settings());
+        let point = repeated(OfferedLoad::Clients(1), all).point(&settings());
         let between = batch_means(&[1e-3, 2e-3, 3e-3, 4e-3, 5e-3]).unwrap();
         assert!(
             (point.response_mean_s.half_width.unwrap() / between.half_width - 1.0).abs() < 1e-9
@@ -380,9 +381,11 @@ mod tests {
 
     #[test]
     fn what_does_not_come_back_is_past_saturation() {
-        let point = repeated(At::Rate(1000.0), vec![vec![window(&[1; 10]); 50]]).point(&settings());
+        let point = repeated(OfferedLoad::Rate(1000.0), vec![vec![window(&[1; 10]); 50]])
+            .point(&settings());
         assert!(point.is_past_saturation() && !point.steady);
-        let empty = repeated(At::Rate(10.0), vec![vec![window(&[]); 50]]).point(&settings());
+        let empty =
+            repeated(OfferedLoad::Rate(10.0), vec![vec![window(&[]); 50]]).point(&settings());
         assert!(!empty.steady && empty.width().is_none() && empty.laws.is_empty());
     }
 
@@ -400,7 +403,8 @@ mod tests {
                     (0..100).map(|_| (random.random::<f64>() * 100.0) as u64 + 1).collect();
                 windows.push(window(&times));
             }
-            let point = repeated(At::Clients(1), vec![windows.clone(), windows]).point(&settings());
+            let point = repeated(OfferedLoad::Clients(1), vec![windows.clone(), windows])
+                .point(&settings());
             let q = point.quantiles.iter().find(|q| q.p == 0.9).unwrap().response_s;
             covered += usize::from((q.value - 0.090).abs() <= q.half_width.unwrap() + 0.0008);
         }

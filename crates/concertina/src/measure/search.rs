@@ -9,7 +9,7 @@ use anyhow::bail;
 use model::fit::ClosedLoop;
 use serde::Serialize;
 
-use super::{At, Budget, GAIN, Settings};
+use super::{Budget, GAIN, OfferedLoad, Settings};
 use load::{Length, Load, Plan, Progress, Session};
 
 /// Number of successive doublings without gain that end the search: a single one may be chance.
@@ -22,7 +22,7 @@ const ERRORS: f64 = 0.01;
 
 /// A step of the search.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Found {
+pub struct SearchStep {
     /// Number of clients.
     pub clients: usize,
     /// Successful replies per second.
@@ -37,10 +37,10 @@ pub struct Search {
     /// Its run folder.
     pub dir: PathBuf,
     /// Its steps.
-    pub steps: Vec<Found>,
+    pub steps: Vec<SearchStep>,
     /// A step after all loads, with as many clients as carried the largest throughput: whether the service was then
     /// as fast as before.
-    pub after: Option<Found>,
+    pub after: Option<SearchStep>,
     /// The largest throughput, requests/s.
     pub throughput_max: f64,
     /// Whether more clients gained nothing. If not, the saturation is higher.
@@ -58,7 +58,7 @@ impl Search {
 
     /// What enough clients carry: the steps that none of the others gains on, and the one after the loads.
     pub fn closed_loop(&self) -> Option<ClosedLoop> {
-        let enough = |s: &&Found| s.throughput * (1.0 + GAIN) >= self.throughput_max;
+        let enough = |s: &&SearchStep| s.throughput * (1.0 + GAIN) >= self.throughput_max;
         let full: Vec<f64> = self.steps.iter().filter(enough).map(|s| s.throughput).collect();
         let (before, within) = mean_and_deviation(&full);
         // Steps one after another share the speed of that minute, so that they count as one.
@@ -139,7 +139,7 @@ pub(super) fn search(
         if stop.load(Ordering::Relaxed) || budget.spent() > BUDGET {
             break;
         }
-        let at = At::Clients(clients);
+        let at = OfferedLoad::Clients(clients);
         session.load(&settings.load(at), &mut |p: &Progress| {
             let stage = format!("search: {at}");
             progress(&Progress { stage, done: budget.spent(), ..p.clone() });
@@ -147,7 +147,7 @@ pub(super) fn search(
         let Some(step) = session.summary().steps.get(found.steps.len()) else { break };
         let throughput = step.rate;
         let response_mean_s = step.response_ms.mean.max(0.0) * 1e-3;
-        found.steps.push(Found { clients, throughput, response_mean_s });
+        found.steps.push(SearchStep { clients, throughput, response_mean_s });
         fruitless = match throughput < (1.0 + GAIN) * found.throughput_max {
             true => fruitless + 1,
             false => 0,
@@ -183,9 +183,9 @@ pub(super) fn after(
 ) {
     let Some(clients) = found.most().filter(|_| found.saturated && !found.missing) else { return };
     let plan = plan(settings, vec![clients], "search-after", SEED_AFTER);
-    let mut measured = || -> anyhow::Result<Option<Found>> {
+    let mut measured = || -> anyhow::Result<Option<SearchStep>> {
         let mut session = Session::open(&plan, stop)?;
-        let at = At::Clients(clients);
+        let at = OfferedLoad::Clients(clients);
         session.load(&settings.load(at), &mut |p: &Progress| {
             progress(&Progress {
                 stage: format!("saturation again: {at}"),
@@ -195,7 +195,7 @@ pub(super) fn after(
         })?;
         let steps = session.close()?.steps;
         let step = steps.first().filter(|step| step.rate > 0.0);
-        Ok(step.map(|step| Found {
+        Ok(step.map(|step| SearchStep {
             clients,
             throughput: step.rate,
             response_mean_s: step.response_ms.mean.max(0.0) * 1e-3,
@@ -210,8 +210,11 @@ mod tests {
 
     #[test]
     fn a_service_that_changed_between_the_closed_loops_is_known_less_well() {
-        let found =
-            |clients: usize, throughput: f64| Found { clients, throughput, response_mean_s: 0.1 };
+        let found = |clients: usize, throughput: f64| SearchStep {
+            clients,
+            throughput,
+            response_mean_s: 0.1,
+        };
         let mut search = Search {
             dir: PathBuf::new(),
             steps: vec![found(1, 500.0), found(2, 990.0), found(4, 1000.0), found(8, 1010.0)],

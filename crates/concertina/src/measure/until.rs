@@ -11,7 +11,7 @@ use report::{Observed, Selection, Service, StepChoice};
 use serde::Serialize;
 
 use super::point::Repeated;
-use super::{At, Budget, Ended, Settings, measure_once, rounded};
+use super::{Budget, Ended, OfferedLoad, Settings, measure_once, rounded};
 use load::{Progress, Session};
 
 /// Loads that may come next, as shares of the saturation.
@@ -68,8 +68,16 @@ impl FromStr for Until {
     }
 }
 
-/// Who is told what goes on: of a load, and of what is known then.
-pub(super) struct Told<'a> {
+/// What is pursued.
+#[derive(Clone, Copy)]
+pub(super) struct PursuitGoal<'a> {
+    pub until: &'a Until,
+    /// The result of a search for the saturation.
+    pub closed_loop: Option<ClosedLoop>,
+}
+
+/// Reports to the user: of a load while it runs, and of what is known then.
+pub(super) struct Reporter<'a> {
     pub progress: &'a mut dyn FnMut(&Progress),
     pub tell: &'a mut dyn FnMut(&str),
 }
@@ -142,18 +150,18 @@ fn bounded(saturation: f64, closed_loop: Option<ClosedLoop>) -> f64 {
     closed_loop.map_or(saturation, |closed| saturation.min(closed.throughput))
 }
 
-/// Measures the first loads once, then what narrows the goal most. `closed_loop` is the result of a search for the
-/// saturation.
+/// Measures the first loads once, then what narrows the goal most.
 pub(super) fn pursue(
     settings: &Settings,
-    (until, closed_loop): (&Until, Option<ClosedLoop>),
+    goal: PursuitGoal<'_>,
     session: &mut Session,
     points: &mut Vec<Repeated>,
     budget: &mut Budget,
     stop: &AtomicBool,
-    told: &mut Told<'_>,
+    reporter: &mut Reporter<'_>,
 ) -> anyhow::Result<(Ended, Pursuit)> {
-    let Told { progress, tell } = told;
+    let PursuitGoal { until, closed_loop } = goal;
+    let Reporter { progress, tell } = reporter;
     let mut pursuit = Pursuit::default();
     for number in 0..points.len() {
         measure_once(settings, session, points, number, budget, *progress)?;
@@ -254,7 +262,7 @@ pub(super) fn pursue(
             tell(&pursuit.verdict);
             return Ok((Ended::Budget, pursuit));
         };
-        let at = At::Rate(rate);
+        let at = OfferedLoad::Rate(rate);
         let number = points.iter().position(|p| p.at == at).unwrap_or_else(|| {
             points.push(Repeated::new(at));
             points.len() - 1

@@ -65,7 +65,7 @@ pub(crate) enum Search<'a> {
 }
 
 /// The requested part of a result.
-pub(crate) struct Wanted {
+pub(crate) struct PageRequest {
     pub(crate) limit: usize,
     pub(crate) after: Option<u64>,
     pub(crate) sorted: bool,
@@ -93,7 +93,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    fn of(headers: &HeaderMap, bytes: Bytes) -> Option<Run> {
+    fn from_reply(headers: &HeaderMap, bytes: Bytes) -> Option<Run> {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let number = |name: &str| text(name).and_then(|text| text.parse::<u64>().ok());
         Some(Run {
@@ -177,7 +177,7 @@ impl<'a> Served<'a> {
     pub(crate) fn search(
         &self,
         search: &Search<'_>,
-        wanted: &Wanted,
+        wanted: &PageRequest,
         take: &mut dyn FnMut(Record) -> anyhow::Result<()>,
     ) -> anyhow::Result<Page> {
         let search = match search {
@@ -264,7 +264,7 @@ impl<'a> Served<'a> {
         let to = to.map(|to| format!("&to={to}")).unwrap_or_default();
         let path = format!("{}/export?from={from}{to}", self.path);
         let (headers, bytes) = self.server.headers_and_bytes(&path)?;
-        let run = Run::of(&headers, bytes).with_context(|| {
+        let run = Run::from_reply(&headers, bytes).with_context(|| {
             format!("cannot parse the reply of {}; is it the same version?", self.url())
         });
         run.map_err(Refused::Other)

@@ -112,7 +112,7 @@ pub fn run(
         start_unix_us: (unix / 1000).max(0) as u64,
         laboratory: Some("a simulation in virtual time: nothing was measured".to_owned()),
         machine: Machine::here(),
-        asked: asked(plan, &config),
+        asked: parameters_table(plan, &config),
     };
     let mut writer = RunWriter::create(&plan.out, &description)?;
     let mut outcome = Outcome {
@@ -397,7 +397,7 @@ fn metadata_bytes() -> u64 {
 }
 
 /// The parameters that are recorded in the run folder.
-fn asked(plan: &Plan, config: &Config) -> toml::Table {
+fn parameters_table(plan: &Plan, config: &Config) -> toml::Table {
     let mut asked = toml::Table::new();
     let names: Vec<&str> = config.members.iter().map(|m| m.name.as_str()).collect();
     let slow: Vec<String> =

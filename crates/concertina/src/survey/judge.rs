@@ -4,7 +4,7 @@ use anyhow::Context as _;
 use model::capacity::{IoCapacity, IoPoint, JudgedMix, MixError, MixPart, Shares};
 use model::statistics::{batch_means, student};
 
-use super::{Judged, Measured, Survey};
+use super::{ClientSearch, Judged, MeasuredPoint, Survey};
 
 /// Throughput in the second half of the repetitions that differs by more than this from the first
 /// half, at points of all kinds together, is a drift.
@@ -31,9 +31,9 @@ struct ByLaw {
 /// If the points give no law.
 pub fn judge(
     repeat: usize,
-    (clients, saturated): (usize, bool),
-    points: Vec<Measured>,
-    mixes: Vec<Measured>,
+    search: ClientSearch,
+    points: Vec<MeasuredPoint>,
+    mixes: Vec<MeasuredPoint>,
     wanted: &[Vec<MixPart>],
 ) -> anyhow::Result<Survey> {
     let each = points.iter().flat_map(|point| {
@@ -54,7 +54,7 @@ pub fn judge(
         mixes.iter().map(|mix| by_law(&mix.parts)).collect::<anyhow::Result<_>>()?;
     // A mix without a reply tells nothing of the law.
     let student = student(CONFIDENCE, degrees)?;
-    let compared = |(mix, by): (&Measured, &ByLaw)| {
+    let compared = |(mix, by): (&MeasuredPoint, &ByLaw)| {
         let width = by.law.low.zip(by.law.high).map_or(0.0, |(low, high)| high - low);
         let of_law = 0.5 * width / student / by.law.value;
         (mix.throughput > 0.0).then_some(JudgedMix {
@@ -100,22 +100,24 @@ pub fn judge(
         let or = |end: Option<f64>| end.unwrap_or(found.value);
         predicted.push((parts.clone(), [found.value, or(found.low), or(found.high)]));
     }
-    let warnings = warnings((clients, saturated), &law, &mix_error, &points, &judged);
+    let warnings = warnings(search, &law, &mix_error, &points, &judged);
+    let ClientSearch { clients, saturated } = search;
     Ok(Survey { clients, saturated, points, law, mix_error, judged, wanted: predicted, warnings })
 }
 
 /// What the user should know: sentences.
 fn warnings(
-    (clients, saturated): (usize, bool),
+    search: ClientSearch,
     law: &IoCapacity,
     error: &MixError,
-    points: &[Measured],
+    points: &[MeasuredPoint],
     judged: &[Judged],
 ) -> Vec<String> {
     let mut texts: Vec<String> = law.warnings().iter().map(|w| format!("{w}.")).collect();
-    if !saturated {
+    if !search.saturated {
         texts.push(format!(
-            "Throughput still grew with {clients} clients at some point: give a larger --clients-max."
+            "Throughput still grew with {} clients at some point: give a larger --clients-max.",
+            search.clients
         ));
     }
     let all = || points.iter().chain(judged.iter().map(|j| &j.measured));

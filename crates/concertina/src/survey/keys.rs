@@ -72,7 +72,7 @@ impl Requests {
     }
 
     /// The rows of a point.
-    pub fn of(&self, point: usize) -> Range<u64> {
+    pub fn rows_of(&self, point: usize) -> Range<u64> {
         let from = self.objects + point as u64 * ROWS;
         from..from + ROWS
     }
@@ -145,14 +145,14 @@ mod tests {
             rows.iter().filter_map(|row| row.split(',').nth(1)).collect();
         assert_eq!(distinct.len(), 260);
         let of = |point: usize, what: &str| {
-            let range = requests.of(point);
+            let range = requests.rows_of(point);
             let slice = &rows[range.start as usize..range.end as usize];
             slice.iter().filter(|row| row.contains(what)).count() as f64 / slice.len() as f64
         };
         assert_eq!(of(0, ",put"), 0.0);
         assert!((of(1, ",16777216,put") - 0.75).abs() < 1e-3);
         assert!((of(1, ",4096,get") - 0.175).abs() < 1e-3);
-        assert_eq!(rows.len() as u64, requests.of(1).end);
+        assert_eq!(rows.len() as u64, requests.rows_of(1).end);
     }
     /// However few requests of a point are sent, their shares are those of the mix.
     #[test]

@@ -58,7 +58,7 @@ pub struct Settings {
 
 /// Throughput of a point at saturation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Measured {
+pub struct MeasuredPoint {
     /// The requests' sizes and shares of reads.
     pub parts: Vec<MixPart>,
     /// Successful requests/s of each repetition.
@@ -79,7 +79,7 @@ pub struct Measured {
 #[derive(Clone, Debug, Serialize)]
 pub struct Judged {
     /// What was measured.
-    pub measured: Measured,
+    pub measured: MeasuredPoint,
     /// Requests/s by the law and its error, which the other judged mixes tell.
     pub predicted: f64,
     /// The interval in which a measurement is expected.
@@ -98,6 +98,15 @@ pub struct Judged {
     pub arithmetic: f64,
 }
 
+/// The result of the search for the number of clients that saturate a store.
+#[derive(Clone, Copy, Debug)]
+pub struct ClientSearch {
+    /// Clients of every point.
+    pub clients: usize,
+    /// Whether more clients gained nothing at every point.
+    pub saturated: bool,
+}
+
 /// The result.
 #[derive(Clone, Debug, Serialize)]
 pub struct Survey {
@@ -106,7 +115,7 @@ pub struct Survey {
     /// Whether more clients gained nothing at every point.
     pub saturated: bool,
     /// Reads and writes alone of each size.
-    pub points: Vec<Measured>,
+    pub points: Vec<MeasuredPoint>,
     /// The law.
     #[serde(skip)]
     pub law: IoCapacity,
@@ -143,7 +152,7 @@ pub fn run(
     let (clients, saturated, mut points) =
         measure(settings, &all, alone.len(), true, stop, progress)?;
     let mixes = points.split_off(alone.len());
-    judge(settings.repeat, (clients, saturated), points, mixes, &settings.wanted)
+    judge(settings.repeat, ClientSearch { clients, saturated }, points, mixes, &settings.wanted)
 }
 
 /// Reads alone of each size, of a store that must not be written.
@@ -154,7 +163,7 @@ pub struct Reads {
     /// Whether more clients gained nothing at every point.
     pub saturated: bool,
     /// One for each size.
-    pub points: Vec<Measured>,
+    pub points: Vec<MeasuredPoint>,
 }
 
 /// Measures reads alone. Nothing is written, so every object must be there.
@@ -178,7 +187,7 @@ fn measure(
     fill: bool,
     stop: &Arc<AtomicBool>,
     progress: &mut dyn FnMut(&Progress),
-) -> anyhow::Result<(usize, bool, Vec<Measured>)> {
+) -> anyhow::Result<(usize, bool, Vec<MeasuredPoint>)> {
     ensure!(!settings.sizes.is_empty() && settings.repeat >= 1, "nothing to measure");
     std::fs::create_dir_all(&settings.plan.out)?;
     let requests = Requests::write(&settings.plan.out.join("requests.csv"), all, settings)?;
@@ -212,7 +221,7 @@ fn measure(
         let parts = all[point].clone();
         let (errors, refused) = (share(errors), share(refused));
         let generator = busy[point];
-        Measured { parts, repetitions, throughput, half_width, errors, refused, generator }
+        MeasuredPoint { parts, repetitions, throughput, half_width, errors, refused, generator }
     };
     Ok((clients, saturated, (0..all.len()).map(measured).collect()))
 }
@@ -302,7 +311,7 @@ impl Bench<'_> {
         seconds: f64,
         progress: &mut dyn FnMut(&Progress),
     ) -> anyhow::Result<Vec<load::StepSummary>> {
-        let slice = point.map_or(self.requests.catalogue(), |p| self.requests.of(p));
+        let slice = point.map_or(self.requests.catalogue(), |p| self.requests.rows_of(p));
         let closed =
             |n: usize| Load::Closed { clients: vec![n], think_ms: 0.0, think: Think::Constant };
         let first = closed(*clients.first().context("no clients")?);

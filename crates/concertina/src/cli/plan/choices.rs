@@ -94,11 +94,11 @@ enum Counts {
 struct Range {
     from: u32,
     to: u32,
-    #[serde(default = "one")]
+    #[serde(default = "default_step")]
     step: u32,
 }
 
-fn one() -> u32 {
+fn default_step() -> u32 {
     1
 }
 
@@ -190,10 +190,10 @@ pub(in crate::cli) fn parse(
     servers: Option<f64>,
     curves: Option<Curves>,
 ) -> anyhow::Result<(Choices, String)> {
-    of(toml::from_str(text)?, servers, curves)
+    from_file(toml::from_str(text)?, servers, curves)
 }
 
-fn of(
+fn from_file(
     file: File,
     servers: Option<f64>,
     curves: Option<Curves>,
@@ -277,7 +277,7 @@ mod tests {
         };
         let parse = |text: &str| {
             let file = toml::from_str(&format!("{SERVERS}[catalogue]\nservers = 2\n{text}"))?;
-            Ok::<_, anyhow::Error>(of(file, None, Some(curves()))?.0)
+            Ok::<_, anyhow::Error>(from_file(file, None, Some(curves()))?.0)
         };
         let memory = "[memory]\nfitted_gib = 1\ngib = [1, 2]\n";
         let hot = "[devices.hot_device]\ncounts = [0, 1]\ngib = 64\nservice_ms = 0.5\n";

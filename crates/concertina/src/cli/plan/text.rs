@@ -13,7 +13,7 @@ use report::table::{percent, tenths, trust_text, warnings_text};
 use report::{Objective, compare};
 
 /// A plan with the context that its text needs.
-pub(super) struct Shown<'a> {
+pub(super) struct PlanReport<'a> {
     pub plan: &'a Plan,
     pub objective: Objective,
     pub choices: &'a Choices,
@@ -21,14 +21,14 @@ pub(super) struct Shown<'a> {
     pub prices: String,
 }
 
-impl Shown<'_> {
+impl PlanReport<'_> {
     /// Formats the whole plan.
     pub fn text(&self, model: &Model, notes: &[String]) -> anyhow::Result<String> {
         let mut out = String::new();
         if let Some(note) = &model.about.laboratory {
             out += &format!("EMULATED: {}\n\n", printable(note));
         }
-        out += &self.asked();
+        out += &self.question_text();
         for note in notes {
             out += &format!("{}\n", printable(note));
         }
@@ -57,7 +57,7 @@ impl Shown<'_> {
         format!("{} {}", digits(cost, 6), printable(&self.prices)).trim_end().to_owned()
     }
 
-    fn asked(&self) -> String {
+    fn question_text(&self) -> String {
         let question = &self.plan.question;
         let mut out = format!("{} at {} requests/s", self.objective, digits(question.rate, 6));
         if let Some(growth) = question.growth {
