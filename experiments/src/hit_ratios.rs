@@ -147,9 +147,9 @@ pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
             stream.keys.len(),
             sampled.rate() * 100.0
         )?;
-        claims.extend(memory(context, &config, (of, keys), &stream, &sampled, &mut report)?);
+        claims.extend(memory(context, &config, of, keys, &stream, &sampled, &mut report)?);
         if let Some(popularity_s) = of.popularity_s {
-            claims.push(hot(context, &config, (of, popularity_s), &stream, &sampled, &mut report)?);
+            claims.push(hot(context, &config, of, popularity_s, &stream, &sampled, &mut report)?);
         }
     }
     let path = context.out.join("hit-ratios.txt");
@@ -165,7 +165,8 @@ fn largest(points: &[f64]) -> f64 {
 fn memory(
     context: &Context,
     config: &Config,
-    (of, keys): (&OfTrace, usize),
+    of: &OfTrace,
+    keys: usize,
     stream: &Stream,
     sampled: &Sampled,
     report: &mut String,
@@ -218,7 +219,8 @@ fn memory(
 fn hot(
     context: &Context,
     config: &Config,
-    (of, popularity_s): (&OfTrace, f64),
+    of: &OfTrace,
+    popularity_s: f64,
     stream: &Stream,
     sampled: &Sampled,
     report: &mut String,
@@ -230,8 +232,7 @@ fn hot(
         choice: Choice::Wait,
         ..TierSettings::default()
     };
-    let memory_bytes = stream.bytes * config.memory_beside_hot;
-    let eviction = Eviction::S3Fifo;
+    let (memory_bytes, eviction) = (stream.bytes * config.memory_beside_hot, Eviction::S3Fifo);
     let (bulk, fast) = (
         (config.bulk_position_ms * 1e-3, config.bulk_mb_per_s * 1e6),
         (config.hot_position_ms * 1e-3, config.hot_mb_per_s * 1e6),
@@ -263,10 +264,10 @@ fn hot(
             world.read(at, &stream.keys[key as usize], bytes);
         }
         world.run_to(last + 3600 * SECOND);
-        let hot = world.answered.iter().filter(|a| a.outcome == Outcome::HotDevice).count();
-        let measured = hot as f64 / stream.requests.len() as f64;
-        let tiers = tiers.clone();
-        let node = Node { eviction, memory_bytes, hot_bytes, tiers, bulk, hot: fast };
+        let hits = world.answered.iter().filter(|a| a.outcome == Outcome::HotDevice).count();
+        let measured = hits as f64 / stream.requests.len() as f64;
+        let (hot, tiers) = (fast, tiers.clone());
+        let node = Node { eviction, memory_bytes, hot_bytes, tiers, bulk, hot };
         let predicted = sampled.node_shares(&node).hot;
         let best = sampled.shares(eviction, memory_bytes, hot_bytes).hot;
         off.push(predicted - measured);
@@ -282,6 +283,6 @@ fn hot(
         of.name,
         config.hot_shares.len()
     );
-    let samples = stream.requests.len() as u64;
-    Ok(Claim::counted(what, largest(&off), "points", samples).with_goal(Goal::AtMost(0.5)))
+    let claim = Claim::counted(what, largest(&off), "points", stream.requests.len() as u64);
+    Ok(claim.with_goal(Goal::AtMost(0.5)))
 }

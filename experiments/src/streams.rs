@@ -71,7 +71,9 @@ impl<'a> World<'a> {
         settings: &'a Settings,
         folder: &Path,
         name: &'static str,
-        (piece_bytes, hot, memory_bytes): (u64, bool, u64),
+        piece_bytes: u64,
+        hot: bool,
+        memory_bytes: u64,
     ) -> anyhow::Result<World<'a>> {
         let folder = folder.join(name.replace(' ', "-"));
         std::fs::create_dir_all(&folder)?;
@@ -181,20 +183,20 @@ pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     let folder = context.scratch.join("streams");
     let begun = |levels: &[usize]| levels.last().copied().unwrap_or(0) as u64;
     let small =
-        World::start(settings, &folder, "small pieces", (settings.small_piece_bytes, false, 0))?;
+        World::start(settings, &folder, "small pieces", settings.small_piece_bytes, false, 0)?;
     let of_small = small.most(context, &settings.small_pieces, report)?;
     small.server.stop()?;
-    let bulk = World::start(settings, &folder, "bulk", (0, false, 0))?;
+    let bulk = World::start(settings, &folder, "bulk", 0, false, 0)?;
     let of_bulk = bulk.most(context, &settings.bulk, report)?;
     bulk.server.stop()?;
-    let hot = World::start(settings, &folder, "bulk and hot", (0, true, 0))?;
+    let hot = World::start(settings, &folder, "bulk and hot", 0, true, 0)?;
     // What is popular is copied before it counts.
     hot.play(settings.warm_streams, settings.warm_s, &[])?;
     let of_hot = hot.most(context, &settings.hot, report)?;
     let share = hot.share_hot()?;
     hot.server.stop()?;
     let memory = 2 * settings.tracks * (settings.track_bytes + 4096);
-    let many = World::start(settings, &folder, "from memory", (0, false, memory))?;
+    let many = World::start(settings, &folder, "from memory", 0, false, memory)?;
     let stalls = many.play(settings.connections, settings.seconds, &[])?;
     context.say(format!(
         "{} connections, {} without a stall",

@@ -80,7 +80,9 @@ pub(super) fn claims(
     parameters: &Parameters,
     settings: &Settings,
 ) -> Vec<Claim> {
-    let with = (parameters.batch_keys, settings.filled_share);
+    let largest = |what: &str, rows: &[&Measured], method, goal| {
+        largest(what, rows, method, parameters.batch_keys, settings.filled_share, goal)
+    };
     let mut claims = Vec::new();
     let methods = [("network of queues", Method::Network), ("flow-equivalent", Method::Flow)];
     for (name, method) in methods {
@@ -89,11 +91,11 @@ pub(super) fn claims(
         let saturated = |one: &&&Measured| one.prediction.limit != Limit::Clients;
         let full: Vec<&Measured> = limited.iter().filter(saturated).copied().collect();
         let what = format!("{name}: |error of throughput| where links, workers or clients limit");
-        claims.extend(largest(&what, &limited, method, with, LINK_PERCENT));
+        claims.extend(largest(&what, &limited, method, LINK_PERCENT));
         let what = format!("{name}: |error of throughput| in the saturated rows of these");
-        claims.extend(largest(&what, &full, method, with, LINK_PERCENT));
+        claims.extend(largest(&what, &full, method, LINK_PERCENT));
         let what = format!("{name}: |error of throughput| where the machine is the limit");
-        claims.extend(largest(&what, &machine, method, with, MACHINE_PERCENT));
+        claims.extend(largest(&what, &machine, method, MACHINE_PERCENT));
     }
     for claim in &mut claims {
         claim.published = Some(PUBLISHED_PERCENT);
@@ -110,7 +112,8 @@ fn largest(
     what: &str,
     rows: &[&Measured],
     method: Method,
-    (batch_keys, found): (Option<f64>, f64),
+    batch_keys: Option<f64>,
+    found: f64,
     goal: f64,
 ) -> Option<Claim> {
     let mut errors = Vec::new();

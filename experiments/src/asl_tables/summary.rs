@@ -231,7 +231,7 @@ impl Threads {
         let (low, high) = shared(&thinks).context("Table 6 has no columns")?;
         let mut grid = Grid::new("lrrrrrrrrrr", &THREADS);
         for (column, times) in self.columns.iter().zip(&times) {
-            grid.row(column.compare(&table, self.table, sheet, times, (low, high))?);
+            grid.row(column.compare(&table, self.table, sheet, times, low, high)?);
             column.check_again(&table, self.table, folder, sheet)?;
         }
         Ok(format!(
@@ -267,7 +267,8 @@ impl Column {
         number: u32,
         sheet: &mut Sheet,
         &Times { inside, think }: &Times,
-        (low, high): (f64, f64),
+        low: f64,
+        high: f64,
     ) -> anyhow::Result<Vec<String>> {
         let name = |what: &str| format!("{}, {what}", self.name);
         let cell = |row: &str| -> anyhow::Result<String> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use concertina::survey::{Measured, Survey, judge};
+use concertina::survey::{ClientSearch, MeasuredPoint, Survey, judge};
 use model::capacity::MixPart;
 use serde_json::Value;
 
@@ -19,14 +19,14 @@ fn read(name: &str) -> Value {
 /// `sent.json` has them, drawn again with the record's seed.
 fn again(store: &str, sent: Option<&[Vec<MixPart>]>) -> Survey {
     let survey = read(&format!("{store}.json"));
-    let points: Vec<Measured> = serde_json::from_value(survey["points"].clone()).unwrap();
+    let points: Vec<MeasuredPoint> = serde_json::from_value(survey["points"].clone()).unwrap();
     let judged = survey["judged"].as_array().unwrap();
-    let mut mixes: Vec<Measured> =
+    let mut mixes: Vec<MeasuredPoint> =
         judged.iter().map(|j| serde_json::from_value(j["measured"].clone()).unwrap()).collect();
     for (mix, sent) in mixes.iter_mut().zip(sent.into_iter().flatten()) {
         mix.parts.clone_from(sent);
     }
-    judge(3, (32, true), points, mixes, &[]).unwrap()
+    judge(3, ClientSearch { clients: 32, saturated: true }, points, mixes, &[]).unwrap()
 }
 
 #[test]

@@ -260,7 +260,9 @@ fn simulate(config: &Config, part: &Part, case: &Case<'_>) -> anyhow::Result<Out
 fn rounds<'a>(
     cases: &'a [Case<'_>],
     outcomes: &'a [Outcome],
-    (text, load, system): (&'a str, f64, System),
+    text: &'a str,
+    load: f64,
+    system: System,
 ) -> impl Iterator<Item = &'a Outcome> {
     let is = move |case: &Case<'_>| (case.text, case.load, case.system) == (text, load, system);
     cases.iter().zip(outcomes).filter(move |(case, _)| is(case)).map(|(_, outcome)| outcome)
@@ -274,8 +276,8 @@ fn claims(config: &Config, names: &[&str], cases: &[Case<'_>], outcomes: &[Outco
         for rival in [System::Fixed, System::Best] {
             for &load in &config.loads {
                 let ours: Vec<&Outcome> =
-                    rounds(cases, outcomes, (text, load, System::Ours)).collect();
-                let theirs: Vec<&Outcome> = rounds(cases, outcomes, (text, load, rival)).collect();
+                    rounds(cases, outcomes, text, load, System::Ours).collect();
+                let theirs: Vec<&Outcome> = rounds(cases, outcomes, text, load, rival).collect();
                 let ratios: Vec<f64> = theirs
                     .iter()
                     .zip(&ours)
@@ -316,7 +318,7 @@ fn svg(config: &Config, names: &[&str], cases: &[Case<'_>], outcomes: &[Outcome]
         .map(|text| {
             let line = |(system, class)| {
                 let point = |&load: &f64| {
-                    let all = rounds(cases, outcomes, (text, load, system));
+                    let all = rounds(cases, outcomes, text, load, system);
                     (load.log2(), mean(all.map(|outcome| outcome.storage)))
                 };
                 (class, System::name(system).to_owned(), config.loads.iter().map(point).collect())

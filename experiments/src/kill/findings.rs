@@ -77,8 +77,9 @@ impl Findings<'_> {
     pub fn new<'a>(log: &'a Log, struck: &[Struck], plan: &Plan) -> anyhow::Result<Findings<'a>> {
         let history = log.operations.as_slice();
         let verdict = checker::judge(history).map_err(anyhow::Error::msg)?;
-        let of = (plan.gateways, plan.primaries);
-        let effect = |(index, struck)| service::effect(index + 1, struck, history, plan.start, of);
+        let effect = |(index, struck)| {
+            service::effect(index + 1, struck, history, plan.start, plan.gateways, plan.primaries)
+        };
         let count = |is: fn(&Operation) -> bool| history.iter().filter(|o| is(o)).count() as u64;
         let is_acknowledged =
             |o: &Operation| matches!(o.action, Action::Write(_, _, Written::Acknowledged));

@@ -239,7 +239,7 @@ impl Run<'_> {
             let between = self.config.fault_s_max - self.config.fault_s_min;
             let lasts_s = self.config.fault_s_min + random.random::<f64>() * between;
             let struck = self
-                .strike(cluster, load, (target, fault), lasts_s)
+                .strike(cluster, load, target, fault, lasts_s)
                 .with_context(|| format!("fault {number}, {fault:?} of {target}"))?;
             let back_s = struck.back.saturating_sub(struck.healed) as f64 / 1e9;
             self.context.say(format!(
@@ -254,7 +254,8 @@ impl Run<'_> {
         &self,
         cluster: &mut Cluster,
         load: &Load,
-        (target, fault): (Target, Fault),
+        target: Target,
+        fault: Fault,
         lasts_s: f64,
     ) -> anyhow::Result<Struck> {
         let began = now();

@@ -127,7 +127,8 @@ pub fn effect(
     struck: &Struck,
     history: &[Operation],
     start: Nanos,
-    (gateways, primaries): (u8, &[usize]),
+    gateways: u8,
+    primaries: &[usize],
 ) -> Effect {
     let (from, to) = (struck.began, struck.ended);
     let reads: Vec<Reads> = (0..gateways).map(|g| reads(history, g, from, to)).collect();

@@ -68,8 +68,9 @@ fn cases(context: &Context, name: &str, setting: &Setting, part: &Part, seed: u6
     let mut all = Vec::new();
     for &load in &setting.loads {
         for policy in Policy::ALL {
-            let span = (part.warm_s, part.measured_s);
-            let one = |round: u64| world::run(setting, policy, load, span, seed + round);
+            let (warm_s, measured_s) = (part.warm_s, part.measured_s);
+            let one =
+                |round: u64| world::run(setting, policy, load, warm_s, measured_s, seed + round);
             let halves = std::thread::scope(|scope| {
                 let odd = scope.spawn(|| (1..part.rounds).step_by(2).map(one).collect::<Vec<_>>());
                 let even: Vec<Outcome> = (0..part.rounds).step_by(2).map(one).collect();

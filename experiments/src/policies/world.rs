@@ -220,7 +220,8 @@ pub(super) fn run(
     setting: &Setting,
     policy: Policy,
     load: f64,
-    (warm_s, measured_s): (f64, f64),
+    warm_s: f64,
+    measured_s: f64,
     seed: u64,
 ) -> Outcome {
     let client = |index: usize| Client {
@@ -495,12 +496,12 @@ mod tests {
     fn one_shared_core_is_an_m_g_1_with_processor_sharing() {
         // The mean response of M/G/1-PS is that of M/M/1, whatever the law of work.
         let setting = one_core();
-        let mut world = run(&setting, Policy::RoundRobin, 0.5, (10.0, 400.0), 3);
+        let mut world = run(&setting, Policy::RoundRobin, 0.5, 10.0, 400.0, 3);
         assert!(world.requests > 30_000 && world.errors == 0, "{world:?}");
         let mean_s = 0.004 * CUT_MEAN / 0.5;
         // The median of processor sharing is below the mean; bounds, not a law.
         assert!(world.p50_s > 0.3 * mean_s && world.p50_s < mean_s, "{world:?}");
-        world = run(&setting, Policy::RoundRobin, 1.2, (10.0, 60.0), 3);
+        world = run(&setting, Policy::RoundRobin, 1.2, 10.0, 60.0, 3);
         assert!(world.errors > 0, "overloaded: {world:?}");
     }
 
@@ -509,7 +510,7 @@ mod tests {
         let setting = Setting { servers: 4, ..one_core() };
         for policy in Policy::ALL {
             let figures = || {
-                let outcome = run(&setting, policy, 0.7, (2.0, 10.0), 9);
+                let outcome = run(&setting, policy, 0.7, 2.0, 10.0, 9);
                 (outcome.requests, outcome.p99_s.to_bits())
             };
             assert_eq!(figures(), figures(), "{policy:?}");
@@ -531,7 +532,7 @@ mod tests {
         };
         for load in [0.7, 0.9] {
             for policy in [Policy::C3, Policy::Prequal, Policy::Ours] {
-                let p99 = |seed| run(&setting, policy, load, (10.0, 20.0), seed).p99_s * 1e3;
+                let p99 = |seed| run(&setting, policy, load, 10.0, 20.0, seed).p99_s * 1e3;
                 println!("{load}, {}: {:.0} and {:.0} ms", policy.name(), p99(1), p99(2));
             }
         }

@@ -52,7 +52,7 @@ pub fn run(command: &Command) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     match command {
         Command::Build { task, folder, sa_sampling, isa_sampling } => {
-            let built = build(&read(task)?, folder, (*sa_sampling, *isa_sampling))?;
+            let built = build(&read(task)?, folder, *sa_sampling, *isa_sampling)?;
             say(&mut out, &built)
         }
         Command::Serve { folder, text_layer, .. } => {
@@ -88,7 +88,8 @@ fn memory() -> anyhow::Result<(u64, u64, u64)> {
 pub(super) fn build(
     task: &Task,
     folder: &Path,
-    (sa_sampling, isa_sampling): (u32, u32),
+    sa_sampling: u32,
+    isa_sampling: u32,
 ) -> anyhow::Result<Built> {
     let (datasets, name) = (folder.parent(), folder.file_name().and_then(|name| name.to_str()));
     let (Some(datasets), Some(name)) = (datasets, name) else {

@@ -185,7 +185,7 @@ fn our_library_answers_by_the_protocol() {
     let dir = tempfile::tempdir().unwrap();
     let task = task(dir.path());
     let folder = dir.path().join("ours");
-    let built = ours::build(&task, &folder, (8, 8)).unwrap();
+    let built = ours::build(&task, &folder, 8, 8).unwrap();
     assert!(built.wall_s > 0.0);
     let (text, config) = (stanzas(), config());
     let drawn =

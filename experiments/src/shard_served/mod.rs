@@ -311,13 +311,8 @@ impl Case<'_> {
             let place = |what: &str| self.folder(name).join(format!("{}-{what}", kind.file()));
             let capacity = self.capacity(&system, &asked, &place("capacity"))?;
             for &share in &self.config.load.shares {
-                let row = self.step(
-                    &system,
-                    name,
-                    &asked,
-                    (capacity, share),
-                    &place(&share.to_string()),
-                )?;
+                let row =
+                    self.step(&system, name, &asked, capacity, share, &place(&share.to_string()))?;
                 self.context.say(row.in_words());
                 rows.push(row);
             }
@@ -341,7 +336,8 @@ impl Case<'_> {
         system: &System,
         name: &str,
         asked: &Asked,
-        (capacity, share): (f64, f64),
+        capacity: f64,
+        share: f64,
         out: &Path,
     ) -> anyhow::Result<Row> {
         let (warmup_s, measure_s) = (self.config.load.warmup_s, self.config.load.measure_s);

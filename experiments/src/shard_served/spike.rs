@@ -291,7 +291,8 @@ impl Case<'_> {
 /// Time from `from` until `OVER` values in a row satisfy; all of the time if they never do.
 fn until(
     series: &[(f64, f64)],
-    (from, hold_s): (f64, f64),
+    from: f64,
+    hold_s: f64,
     are: impl Fn(&[(f64, f64)]) -> bool,
 ) -> f64 {
     let within: Vec<(f64, f64)> = series
@@ -313,9 +314,9 @@ fn of_run(config: &Config, part: &Part, name: &str, run: &Run, wrong: u64) -> Ve
     for rise in rises {
         let Some(&(from, rate)) = rise.get(1) else { continue };
         let mean = |few: &[(f64, f64)]| few.iter().map(|(_, v)| v).sum::<f64>() / few.len() as f64;
-        let at = (from, part.hold_s);
-        sustained = sustained.max(until(&run.answered, at, |few| mean(few) >= ALL * rate));
-        drained = drained.max(until(&run.length, at, |few| mean(few) < 2.0 * high));
+        sustained =
+            sustained.max(until(&run.answered, from, part.hold_s, |few| mean(few) >= ALL * rate));
+        drained = drained.max(until(&run.length, from, part.hold_s, |few| mean(few) < 2.0 * high));
     }
     let footprint = run.footprint.iter().map(|(_, footprint)| *footprint).fold(0.0, f64::max);
     let goals = &config.goals;
@@ -377,7 +378,7 @@ mod tests {
         let series: Vec<(f64, f64)> =
             (0..100).map(|at| (f64::from(at) * 0.5, if at < 40 { 1.0 } else { 2.0 })).collect();
         let are = |few: &[(f64, f64)]| few.iter().all(|(_, value)| *value > 1.5);
-        assert!((until(&series, (10.0, 30.0), are) - 10.0).abs() < 1e-9);
-        assert!((until(&series, (0.0, 15.0), are) - 15.0).abs() < 1e-9, "not in that time");
+        assert!((until(&series, 10.0, 30.0, are) - 10.0).abs() < 1e-9);
+        assert!((until(&series, 0.0, 15.0, are) - 15.0).abs() < 1e-9, "not in that time");
     }
 }
