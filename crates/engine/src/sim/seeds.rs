@@ -5,6 +5,7 @@
 //! and a million seeds an hour. Run a failing seed again with [`explain`].
 
 mod faults;
+mod layout;
 
 use std::sync::Arc;
 
@@ -19,58 +20,17 @@ use super::{
 };
 use crate::gateway::Spread;
 use crate::node::{Choice, ClusterSettings, DeviceSettings, OriginSettings, Pin, TierSettings};
-use crate::route::{Member, NodeId, Policy, Ring, RingError};
+use crate::route::{NodeId, Policy, Ring};
 use crate::tier::Eviction;
 use crate::{gateway, node};
-use faults::{
-    FaultParameters, all_faults, changes_of, clock_jumps, stops_of, weights_of, wrong_origins,
-};
+use faults::{FaultParameters, clocks_and_faults};
+pub use layout::Rings;
+use layout::{Layout, Shape};
 
 const MS: Nanos = SECOND / 1000;
 
-/// Maximum number of nodes of a seed's cluster.
-const NODES_MAX: usize = 5;
-/// Maximum number of nodes of a key.
-const REPLICAS_MAX: usize = 3;
-
 /// Seeds, modulo 16, whose nodes read records in pieces.
 const PIECES: [u64; 2] = [5, 12];
-
-/// Logarithm of the number of slots of a seed's ring: few, because keys are few and changes many.
-const SLOT_BITS: u32 = 6;
-
-/// The rings that all seeds share, because they are costly to build: for each number of nodes and of
-/// replicas one for each set of nodes that have keys, as bits.
-pub struct Rings {
-    rings: Vec<Vec<Arc<Ring>>>,
-}
-
-impl Rings {
-    /// Builds the rings. Costs tens of milliseconds.
-    ///
-    /// # Errors
-    /// None, unless the ring's limits change.
-    pub fn new() -> Result<Rings, RingError> {
-        let mut rings = Vec::new();
-        for nodes in 1..=NODES_MAX {
-            for replicas in 1..=REPLICAS_MAX {
-                let of = |set: usize| {
-                    let weight = |i: usize| f64::from(u8::from(set >> i & 1 == 1));
-                    let member = |i: usize| Member::new(format!("n{i}"), weight(i));
-                    Ring::coarse((0..nodes).map(member).collect(), replicas, SLOT_BITS)
-                };
-                let sets = (1..1 << nodes).map(|set| of(set).map(Arc::new));
-                rings.push(sets.collect::<Result<_, _>>()?);
-            }
-        }
-        Ok(Rings { rings })
-    }
-
-    /// The ring in which only a set of the nodes has keys.
-    fn some(&self, nodes: usize, replicas: usize, set: usize) -> Arc<Ring> {
-        self.rings[(nodes - 1) * REPLICAS_MAX + replicas - 1][set - 1].clone()
-    }
-}
 
 /// The seeds from this one on have hot nodes.
 pub const HOT_SEEDS: u64 = 1 << 40;
@@ -80,50 +40,6 @@ pub const WEIGHT_SEEDS: u64 = 1 << 41;
 
 /// The seeds from this one on are as those from 0 on, with nodes that come up on a wrong or empty origin.
 pub const ORIGIN_SEEDS: u64 = 1 << 42;
-
-/// How the nodes of a seed are placed.
-pub(super) struct Layout<'a> {
-    rings: &'a Rings,
-    pub nodes: usize,
-    pub replicas: usize,
-    /// How many of the nodes, the last ones, are hot nodes.
-    hot: usize,
-}
-
-impl Layout<'_> {
-    /// The nodes that may have keys, as bits.
-    pub fn keyed(&self) -> usize {
-        (1 << (self.nodes - self.hot)) - 1
-    }
-
-    /// The ring in which only a set of the nodes, as bits, has keys or holds hot copies.
-    pub fn ring(&self, set: usize) -> Arc<Ring> {
-        let Layout { rings, nodes, replicas, hot } = *self;
-        if hot == 0 {
-            return rings.some(nodes, replicas, set);
-        }
-        let member = |i: usize| {
-            let weight = f64::from(u8::from(set >> i & 1 == 1));
-            Member { hot: i >= nodes - hot, ..Member::new(format!("n{i}"), weight) }
-        };
-        let ring = Ring::coarse((0..nodes).map(member).collect(), replicas, SLOT_BITS);
-        // A set has a node with keys, and the limits allow the rest.
-        ring.map_or_else(|_| rings.some(nodes, replicas, set), Arc::new)
-    }
-
-    /// The ring of nodes with these weights.
-    pub fn weighted(&self, weights: &[f64]) -> Arc<Ring> {
-        let member = |(i, weight): (usize, &f64)| Member::new(format!("n{i}"), *weight);
-        let members = weights.iter().enumerate().map(member).collect();
-        let ring = Ring::coarse(members, self.replicas, SLOT_BITS);
-        // Some weight is above 0, and the limits allow the rest.
-        ring.map_or_else(|_| self.full_ring(), Arc::new)
-    }
-
-    fn full_ring(&self) -> Arc<Ring> {
-        self.ring((1 << self.nodes) - 1)
-    }
-}
 
 /// The severity of a seed's faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -267,66 +183,7 @@ pub fn level(seed: u64) -> Level {
     if seed.is_multiple_of(2) { Level::Light } else { Level::Heavy }
 }
 
-/// The cluster of a seed.
-pub fn settings(seed: u64, rings: &Rings) -> Settings {
-    let mut draw = SmallRng::seed_from_u64(seed ^ 0x5eed);
-    let random = &mut draw;
-    let level = level(seed);
-    // One cluster in eight is a single node.
-    let nodes = if random.random_bool(0.125) { 1 } else { random.random_range(2..=NODES_MAX) };
-    let alone = nodes == 1 && random.random_bool(0.75);
-    let replicas = random.random_range(1..=REPLICAS_MAX.min(nodes).max(1));
-    let replicas = if nodes > 1 { replicas.max(2) } else { replicas };
-    // Drawn apart, and for worlds with hot nodes alone.
-    let mut hot_draw = SmallRng::seed_from_u64(seed ^ 0x4077);
-    let misplaced = seed >= ORIGIN_SEEDS;
-    let weighted = seed >= WEIGHT_SEEDS && !misplaced;
-    let (nodes, hot) = match seed >= HOT_SEEDS && !misplaced {
-        false => (nodes, 0),
-        true if weighted => (nodes.max(3), 0),
-        true if nodes < 3 => (3, 1),
-        true => (nodes, hot_draw.random_range(1..=2)),
-    };
-    let alone = alone && hot == 0 && !weighted;
-    let layout = Layout { rings, nodes, replicas, hot };
-    let ring = layout.full_ring();
-    let gateways = if random.random_bool(0.7) { random.random_range(1..=2) } else { 0 };
-    let membership = (!alone && random.random_bool(0.3)).then(|| random.random_range(40..300) * MS);
-    // Drawn apart, and for worlds with weights alone.
-    let mut weight_draw = SmallRng::seed_from_u64(seed ^ 0x3e16);
-    let membership = match weighted && membership.is_none() {
-        true => Some(weight_draw.random_range(40..300) * MS),
-        false => membership,
-    };
-    let warms = if weighted && weight_draw.random_bool(0.8) { 100_000 } else { 0 };
-    let lease = match level {
-        Level::Heavy if random.random_bool(0.5) => 60..300,
-        _ => 10..60,
-    };
-    let lease = random.random_range(lease) * MS;
-    let until = random.random_range(600..1800) * MS;
-    let mut clients = clients(level, until, random);
-    let windows = window::Settings { window_ns: Nanos::MAX / 4, ..window::Settings::default() };
-    // Drawn apart, so that what else is drawn stays what it was.
-    let mut classes = SmallRng::seed_from_u64(seed ^ 0x407);
-    let mut node = |me: NodeId, random: &mut SmallRng| {
-        let cluster = ClusterSettings {
-            ring: ring.clone(),
-            me,
-            lease,
-            view_lag: membership.map_or(0, Settings::view_lag),
-            peers: OriginSettings { servers: 8, queue_length_max: 64 },
-            warm_bytes_per_s: warms,
-            replicate_bytes_per_s: if random.random_bool(0.7) { 100_000 } else { 0 },
-            hot_load_min: 0.001,
-        };
-        let cluster = (!alone).then_some(cluster);
-        node_settings(cluster, windows.clone(), level, random, &mut classes)
-    };
-    let mut nodes_settings: Vec<node::Settings> = (0..nodes).map(|me| node(me, random)).collect();
-    if hot > 0 {
-        more_is_hot(&mut nodes_settings, &mut hot_draw);
-    }
+fn device_laws(level: Level, nodes: &[node::Settings], random: &mut SmallRng) -> Vec<Vec<Law>> {
     let device_mean_s = match level {
         Level::Light => 0.0005..0.005,
         Level::Heavy => 0.0005..0.02,
@@ -336,50 +193,113 @@ pub fn settings(seed: u64, rings: &Rings) -> Settings {
         Outcome::HotDevice => Law::exponential(mean_s / 10.0),
         _ => Law::exponential(mean_s),
     };
-    let devices = nodes_settings.iter().map(|n| n.devices.iter().map(law).collect()).collect();
-    let processes = nodes + gateways;
-    let network = network(level, random);
-    let mut origin = origin(level, random);
-    // Every third origin is a store, not a folder. Deletes are left out there, because two absences of
-    // an object look alike (see `Breakage::OrphanedPutAfterDelete`).
-    if seed.is_multiple_of(3) {
-        (origin.orphans, origin.conditional) = (true, true);
-        clients.delete_share = 0.0;
-    }
-    let device_faults = DeviceFaults {
+    nodes.iter().map(|node| node.devices.iter().map(law).collect()).collect()
+}
+
+fn draw_device_faults(random: &mut SmallRng) -> DeviceFaults {
+    DeviceFaults {
         failures: if random.random_bool(0.3) { 0.02 } else { 0.0 },
         lies: if random.random_bool(0.3) { 0.05 } else { 0.0 },
         torn: if random.random_bool(0.5) { 0.5 } else { 0.0 },
+    }
+}
+
+/// Makes the origin a store instead of a folder. Deletes are left out there, because two absences of an object look alike
+/// (see [`Breakage::OrphanedPutAfterDelete`]).
+fn make_store(origin: &mut Origin, clients: &mut Clients) {
+    (origin.orphans, origin.conditional) = (true, true);
+    clients.delete_share = 0.0;
+}
+
+/// How long a lease of the membership lasts; `None` if members are fixed.
+fn draw_membership(
+    shape: &Shape,
+    random: &mut SmallRng,
+    weight_draw: &mut SmallRng,
+) -> Option<Nanos> {
+    let leased = (!shape.alone && random.random_bool(0.3)).then(|| random.random_range(40..300));
+    // Weights are changed by the membership alone.
+    match shape.weighted && leased.is_none() {
+        true => Some(weight_draw.random_range(40..300) * MS),
+        false => leased.map(|term: Nanos| term * MS),
+    }
+}
+
+/// The nodes of a seed's cluster; `cluster` is what is the same for all.
+fn draw_nodes(
+    seed: u64,
+    cluster: &ClusterSettings,
+    shape: &Shape,
+    windows: &window::Settings,
+    random: &mut SmallRng,
+    hot_draw: &mut SmallRng,
+) -> Vec<node::Settings> {
+    let level = level(seed);
+    // Drawn apart, so that what else is drawn stays what it was.
+    let mut classes = SmallRng::seed_from_u64(seed ^ 0x407);
+    let mut node = |me: NodeId| {
+        let replicate_bytes_per_s = if random.random_bool(0.7) { 100_000 } else { 0 };
+        let cluster = ClusterSettings { me, replicate_bytes_per_s, ..cluster.clone() };
+        let cluster = (!shape.alone).then_some(cluster);
+        node_settings(cluster, windows.clone(), level, random, &mut classes)
     };
-    // Drift and jumps together must stay within the bound on clocks, 1/16 of a lease.
-    let jumps = random.random_bool(0.3);
-    let ppm_max = if jumps { 10_000 } else { 30_000 };
-    let clocks: Vec<Clock> = (0..processes).map(|_| clock(ppm_max, random)).collect();
-    let drawn = FaultParameters { level, nodes, processes, until, membership, ppm_max };
-    let mut faults = all_faults(&drawn, random);
-    if jumps {
-        faults.extend(clock_jumps(lease.min(membership.unwrap_or(lease)), &drawn, random));
+    let mut nodes: Vec<node::Settings> = (0..shape.nodes).map(&mut node).collect();
+    if shape.hot > 0 {
+        more_is_hot(&mut nodes, hot_draw);
     }
-    if membership.is_some() {
-        // Drawn apart, as above.
-        let mut changes = SmallRng::seed_from_u64(seed ^ 0x4146);
-        let mut unaware = SmallRng::seed_from_u64(seed ^ 0x4177);
-        faults.extend(changes_of(&drawn, &layout, &mut changes, &mut unaware));
-        let mut stops = SmallRng::seed_from_u64(seed ^ 0x570b);
-        faults.extend(stops_of(&drawn, &mut stops));
-    }
-    if weighted {
-        faults.extend(weights_of(&drawn, &layout, &mut weight_draw));
-    }
-    if misplaced {
-        let mut places = SmallRng::seed_from_u64(seed ^ 0x0412);
-        faults.extend(wrong_origins(&drawn, &mut places));
-    }
-    faults.sort_by_key(|fault| fault.at);
     if PIECES.contains(&(seed % 16)) {
-        let devices = nodes_settings.iter_mut().flat_map(|node| &mut node.devices);
+        let devices = nodes.iter_mut().flat_map(|node| &mut node.devices);
         devices.for_each(|device| device.piece_bytes = 30 + seed / 16 % 100);
     }
+    nodes
+}
+
+/// The cluster of a seed. The order in which things are drawn is part of what a seed means: what is new is drawn from a
+/// generator of its own, so that the worlds of known seeds stay what they were.
+pub fn settings(seed: u64, rings: &Rings) -> Settings {
+    let random = &mut SmallRng::seed_from_u64(seed ^ 0x5eed);
+    let level = level(seed);
+    // Drawn apart, and for worlds with hot nodes alone.
+    let mut hot_draw = SmallRng::seed_from_u64(seed ^ 0x4077);
+    let shape = Shape::draw(seed, random, &mut hot_draw);
+    let Shape { nodes, replicas, hot, weighted, .. } = shape;
+    let layout = Layout { rings, nodes, replicas, hot };
+    let ring = layout.full_ring();
+    let gateways = if random.random_bool(0.7) { random.random_range(1..=2) } else { 0 };
+    // Drawn apart, and for worlds with weights alone.
+    let mut weight_draw = SmallRng::seed_from_u64(seed ^ 0x3e16);
+    let membership = draw_membership(&shape, random, &mut weight_draw);
+    let warms = if weighted && weight_draw.random_bool(0.8) { 100_000 } else { 0 };
+    let lease = match level {
+        Level::Heavy if random.random_bool(0.5) => 60..300,
+        _ => 10..60,
+    };
+    let lease = random.random_range(lease) * MS;
+    let until = random.random_range(600..1800) * MS;
+    let mut clients = clients(level, until, random);
+    let windows = window::Settings { window_ns: Nanos::MAX / 4, ..window::Settings::default() };
+    let cluster = ClusterSettings {
+        ring: ring.clone(),
+        me: 0,
+        lease,
+        view_lag: membership.map_or(0, Settings::view_lag),
+        peers: OriginSettings { servers: 8, queue_length_max: 64 },
+        warm_bytes_per_s: warms,
+        replicate_bytes_per_s: 0,
+        hot_load_min: 0.001,
+    };
+    let nodes_settings = draw_nodes(seed, &cluster, &shape, &windows, random, &mut hot_draw);
+    let devices = device_laws(level, &nodes_settings, random);
+    let network = network(level, random);
+    let mut origin = origin(level, random);
+    if seed.is_multiple_of(3) {
+        make_store(&mut origin, &mut clients);
+    }
+    let device_faults = draw_device_faults(random);
+    let processes = nodes + gateways;
+    let drawn = FaultParameters { level, nodes, processes, until, membership, ppm_max: 0 };
+    let (clocks, faults) =
+        clocks_and_faults(seed, drawn, &layout, &shape, lease, random, &mut weight_draw);
     Settings {
         seed,
         gateways: (0..gateways)

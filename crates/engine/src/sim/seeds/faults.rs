@@ -1,11 +1,12 @@
 //! The faults of a seed.
 
 use ground::window::Nanos;
-use rand::RngExt;
 use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
 
-use super::super::{Fault, FaultKind, MEMBERSHIP, ORIGIN, Process};
-use super::{Layout, Level, MS, clock};
+use super::super::{Clock, Fault, FaultKind, MEMBERSHIP, ORIGIN, Process};
+use super::layout::{Layout, Shape};
+use super::{Level, MS, clock};
 
 /// The parameters from which faults are drawn.
 pub(super) struct FaultParameters {
@@ -17,8 +18,47 @@ pub(super) struct FaultParameters {
     pub ppm_max: i32,
 }
 
+/// The clocks of a seed's processes, and its faults in the order of their times.
+pub(super) fn clocks_and_faults(
+    seed: u64,
+    mut drawn: FaultParameters,
+    layout: &Layout<'_>,
+    shape: &Shape,
+    lease: Nanos,
+    random: &mut SmallRng,
+    weight_draw: &mut SmallRng,
+) -> (Vec<Clock>, Vec<Fault>) {
+    // Drift and jumps together must stay within the bound on clocks, 1/16 of a lease.
+    let jumps = random.random_bool(0.3);
+    let ppm_max = if jumps { 10_000 } else { 30_000 };
+    drawn.ppm_max = ppm_max;
+    let FaultParameters { processes, membership, .. } = drawn;
+    let clocks: Vec<Clock> = (0..processes).map(|_| clock(ppm_max, random)).collect();
+    let mut faults = all_faults(&drawn, random);
+    if jumps {
+        faults.extend(clock_jumps(lease.min(membership.unwrap_or(lease)), &drawn, random));
+    }
+    if membership.is_some() {
+        // Drawn apart, as above.
+        let mut changes = SmallRng::seed_from_u64(seed ^ 0x4146);
+        let mut unaware = SmallRng::seed_from_u64(seed ^ 0x4177);
+        faults.extend(changes_of(&drawn, layout, &mut changes, &mut unaware));
+        let mut stops = SmallRng::seed_from_u64(seed ^ 0x570b);
+        faults.extend(stops_of(&drawn, &mut stops));
+    }
+    if shape.weighted {
+        faults.extend(weights_of(&drawn, layout, weight_draw));
+    }
+    if shape.misplaced {
+        let mut places = SmallRng::seed_from_u64(seed ^ 0x0412);
+        faults.extend(wrong_origins(&drawn, &mut places));
+    }
+    faults.sort_by_key(|fault| fault.at);
+    (clocks, faults)
+}
+
 /// Draws all faults but jumps of clocks and changes of the ring.
-pub(super) fn all_faults(drawn: &FaultParameters, random: &mut SmallRng) -> Vec<Fault> {
+fn all_faults(drawn: &FaultParameters, random: &mut SmallRng) -> Vec<Fault> {
     let mut faults = faults(drawn, random);
     let stranding = if drawn.level == Level::Light { 0.2 } else { 0.6 };
     if let Some(granted) = drawn.membership.filter(|_| random.random_bool(stranding)) {
@@ -30,7 +70,7 @@ pub(super) fn all_faults(drawn: &FaultParameters, random: &mut SmallRng) -> Vec<
 
 /// Joins and drains, each a change of one node, and suspicions. Of some drains the node does not learn
 /// until it asks again, a part of its membership later.
-pub(super) fn changes_of(
+fn changes_of(
     drawn: &FaultParameters,
     layout: &Layout<'_>,
     random: &mut SmallRng,
@@ -72,11 +112,7 @@ pub(super) fn changes_of(
 }
 
 /// Changes of one member's weight or of several, most of them soon after another; a weight of 0 is a drain.
-pub(super) fn weights_of(
-    drawn: &FaultParameters,
-    layout: &Layout<'_>,
-    random: &mut SmallRng,
-) -> Vec<Fault> {
+fn weights_of(drawn: &FaultParameters, layout: &Layout<'_>, random: &mut SmallRng) -> Vec<Fault> {
     let count = match drawn.level {
         Level::Light => random.random_range(1..5),
         Level::Heavy => random.random_range(2..14),
@@ -102,7 +138,7 @@ pub(super) fn weights_of(
 }
 
 /// Nodes that are stopped in order and started again, in a third of the seeds.
-pub(super) fn stops_of(drawn: &FaultParameters, random: &mut SmallRng) -> Vec<Fault> {
+fn stops_of(drawn: &FaultParameters, random: &mut SmallRng) -> Vec<Fault> {
     let most = if drawn.level == Level::Light { 2 } else { 6 };
     let count = if random.random_bool(0.33) { random.random_range(1..=most) } else { 0 };
     let stop = |random: &mut SmallRng| {
@@ -120,7 +156,7 @@ pub(super) fn stops_of(drawn: &FaultParameters, random: &mut SmallRng) -> Vec<Fa
 
 /// Nodes at whose origin's place something else is, nearly all of which are killed and started again meanwhile, some with new
 /// disks.
-pub(super) fn wrong_origins(drawn: &FaultParameters, random: &mut SmallRng) -> Vec<Fault> {
+fn wrong_origins(drawn: &FaultParameters, random: &mut SmallRng) -> Vec<Fault> {
     let most = if drawn.level == Level::Light { 2 } else { 4 };
     let mut faults = Vec::new();
     for _ in 0..random.random_range(1..=most) {
@@ -143,11 +179,7 @@ pub(super) fn wrong_origins(drawn: &FaultParameters, random: &mut SmallRng) -> V
 
 /// Each clock jumps once, by up to 2 % of a lease: together with the drift, two clocks stay within
 /// 1/16.
-pub(super) fn clock_jumps(
-    lease: Nanos,
-    drawn: &FaultParameters,
-    random: &mut SmallRng,
-) -> Vec<Fault> {
+fn clock_jumps(lease: Nanos, drawn: &FaultParameters, random: &mut SmallRng) -> Vec<Fault> {
     let most = (lease / 50) as i64;
     (0..drawn.processes as Process)
         .map(|process| {
