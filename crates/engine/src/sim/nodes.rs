@@ -219,23 +219,6 @@ impl Simulation {
         }
     }
 
-    /// A node refuses the call of a process that serves another origin.
-    fn refuse_origin(&mut self, at: usize, from: Caller) {
-        let refused =
-            Head { status: Status::Misdirected, outcome: Outcome::Miss, node_length: 0, warm: 0 };
-        match from {
-            Caller::Gateway { .. } => {
-                self.answer_from(at, from, &ClientReply::FAILED, Some(refused));
-            }
-            Caller::Ping { gateway, life } => {
-                let event = gateway::Event::Ponged { node: at, node_length: 0, fits: false };
-                let what = Happening::Gateway { gateway, life, event, answer: None };
-                self.send(at as Process, self.gateway_end(gateway), what);
-            }
-            from => self.fail_call(at, from, Failed::Broken),
-        }
-    }
-
     fn node_act(&mut self, at: usize, action: Action<Size>) {
         match action {
             Action::Reply { request, reply, stages } => self.replied(at, request, reply, &stages),
@@ -570,7 +553,13 @@ impl Simulation {
         }
     }
 
-    fn answer_from(&mut self, at: usize, to: Caller, answer: &ClientReply, head: Option<Head>) {
+    pub(super) fn answer_from(
+        &mut self,
+        at: usize,
+        to: Caller,
+        answer: &ClientReply,
+        head: Option<Head>,
+    ) {
         let answer = *answer;
         match to {
             Caller::Client { request } => {

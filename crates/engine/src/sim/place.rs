@@ -6,10 +6,13 @@
 
 use std::collections::HashMap;
 
+use ground::window::Outcome;
+
 use super::Simulation;
 use super::check::Version;
-use super::happening::Caller;
+use super::happening::{Caller, ClientReply, Happening};
 use super::settings::Process;
+use crate::gateway::{self, Failed, Head, Status};
 use crate::mutant::{self, Mutant};
 use ground::origin::{Creation, OriginId, Place, Verdict, agree, judge, yields};
 
@@ -144,6 +147,23 @@ impl Simulation {
             *heard = true;
         }
         agree(place.taken, theirs) || mutant::is(Mutant::OriginOfOthersNotCompared)
+    }
+
+    /// A node refuses the call of a process that serves another origin.
+    pub(super) fn refuse_origin(&mut self, at: usize, from: Caller) {
+        let refused =
+            Head { status: Status::Misdirected, outcome: Outcome::Miss, node_length: 0, warm: 0 };
+        match from {
+            Caller::Gateway { .. } => {
+                self.answer_from(at, from, &ClientReply::FAILED, Some(refused));
+            }
+            Caller::Ping { gateway, life } => {
+                let event = gateway::Event::Ponged { node: at, node_length: 0, fits: false };
+                let what = Happening::Gateway { gateway, life, event, answer: None };
+                self.send(at as Process, self.gateway_end(gateway), what);
+            }
+            from => self.fail_call(at, from, Failed::Broken),
+        }
     }
 
     /// A wrong origin's object of a key.

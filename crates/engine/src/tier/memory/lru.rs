@@ -88,54 +88,57 @@ impl<V> Policy<V> for Lru<V> {
     }
 }
 
-/// The naive twin: a list in order of use.
 #[cfg(test)]
-#[derive(Default)]
-pub(super) struct Naive {
-    budget: u64,
-    entries: Vec<(u8, u64)>,
-}
+pub(super) mod tests {
+    use super::super::tests::Twin;
 
-#[cfg(test)]
-impl super::tests::Twin for Naive {
-    fn get(&mut self, key: u8) -> bool {
-        let Some(at) = self.entries.iter().position(|e| e.0 == key) else { return false };
-        let entry = self.entries.remove(at);
-        self.entries.push(entry);
-        true
+    /// The naive twin: a list in order of use.
+    #[derive(Default)]
+    pub(in super::super) struct Naive {
+        budget: u64,
+        entries: Vec<(u8, u64)>,
     }
 
-    fn remove(&mut self, key: u8) {
-        self.entries.retain(|e| e.0 != key);
-    }
-
-    fn insert(&mut self, key: u8, bytes: u64) -> Vec<u8> {
-        self.remove(key);
-        if bytes > self.budget {
-            return vec![key];
+    impl Twin for Naive {
+        fn get(&mut self, key: u8) -> bool {
+            let Some(at) = self.entries.iter().position(|e| e.0 == key) else { return false };
+            let entry = self.entries.remove(at);
+            self.entries.push(entry);
+            true
         }
-        let mut left = Vec::new();
-        while self.bytes() + bytes > self.budget {
-            left.push(self.entries.remove(0).0);
+
+        fn remove(&mut self, key: u8) {
+            self.entries.retain(|e| e.0 != key);
         }
-        self.entries.push((key, bytes));
-        left
-    }
 
-    fn set_budget(&mut self, budget: u64) -> Vec<u8> {
-        self.budget = budget;
-        let mut left = Vec::new();
-        while self.bytes() > budget {
-            left.push(self.entries.remove(0).0);
+        fn insert(&mut self, key: u8, bytes: u64) -> Vec<u8> {
+            self.remove(key);
+            if bytes > self.budget {
+                return vec![key];
+            }
+            let mut left = Vec::new();
+            while self.bytes() + bytes > self.budget {
+                left.push(self.entries.remove(0).0);
+            }
+            self.entries.push((key, bytes));
+            left
         }
-        left
-    }
 
-    fn bytes(&self) -> u64 {
-        self.entries.iter().map(|e| e.1).sum()
-    }
+        fn set_budget(&mut self, budget: u64) -> Vec<u8> {
+            self.budget = budget;
+            let mut left = Vec::new();
+            while self.bytes() > budget {
+                left.push(self.entries.remove(0).0);
+            }
+            left
+        }
 
-    fn keys(&self) -> Vec<u8> {
-        self.entries.iter().map(|e| e.0).collect()
+        fn bytes(&self) -> u64 {
+            self.entries.iter().map(|e| e.1).sum()
+        }
+
+        fn keys(&self) -> Vec<u8> {
+            self.entries.iter().map(|e| e.0).collect()
+        }
     }
 }

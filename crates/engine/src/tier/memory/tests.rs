@@ -26,7 +26,7 @@ pub(super) trait Twin {
 fn twin_of(eviction: Eviction) -> Box<dyn Twin> {
     match eviction {
         Eviction::S3Fifo => Box::new(s3_fifo::tests::Naive::default()),
-        Eviction::Lru => Box::new(lru::Naive::default()),
+        Eviction::Lru => Box::new(lru::tests::Naive::default()),
     }
 }
 
