@@ -4,9 +4,8 @@
 use ground::window::{Finished, Nanos, Outcome, SECOND};
 
 use super::flights::{self, Flight, FlightQueue};
-use super::hot::class::Target;
 use super::index::Place;
-use super::tiers::NewRecord;
+use super::tiers::{NewRecord, Target};
 use super::{Action, Authority, Checked, Fetched, JobId, Node, PeerReply, Reply};
 use crate::Payload;
 use crate::mutant::{self, Mutant};

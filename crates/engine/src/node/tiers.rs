@@ -3,13 +3,21 @@
 use ground::window::Nanos;
 
 use super::device::Device;
-use super::hot::class::Target;
 use super::index::Place;
 use super::{Action, Appending, DeviceId, JobId, MemoryEntry, Node, Verified};
 use crate::Payload;
 use crate::mutant::{self, Mutant};
 use crate::tier::record_bytes;
 use ground::Key;
+
+/// Where a new record goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    /// To a bulk device, or to any if there are no two classes.
+    Main,
+    /// To a hot device.
+    Hot,
+}
 
 /// A record to be written to a device.
 pub(super) struct NewRecord<'a, P> {

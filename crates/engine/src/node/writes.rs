@@ -4,8 +4,7 @@ use std::collections::VecDeque;
 
 use ground::window::Nanos;
 
-use super::hot::class::Target;
-use super::tiers::NewRecord;
+use super::tiers::{NewRecord, Target};
 use super::{Action, Node, Reply, RequestId, Stages, Verified, Writers};
 use crate::Payload;
 use crate::mutant::{self, Mutant};

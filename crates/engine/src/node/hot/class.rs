@@ -24,7 +24,7 @@ use crate::node::device::Device;
 use crate::node::flights::Flight;
 use crate::node::index::{OnDevices, Place, Record};
 use crate::node::settings::{Choice, TierSettings};
-use crate::node::tiers::NewRecord;
+use crate::node::tiers::{NewRecord, Target};
 use crate::node::{Action, DeviceId, Node};
 use crate::tier::{Popularity, SCALES, Saved, Worth, mean_lives};
 use ground::Key;
@@ -55,15 +55,6 @@ const SHARES_AT: [f64; 5] = [0.25, 0.5, 1.0, 2.0, 4.0];
 /// 16/17 is worth its bytes loses some of it.
 const AGAIN_MAX: f64 = 16.0;
 const MINUTE: Nanos = 60 * SECOND;
-
-/// Where a new record goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::node) enum Target {
-    /// To a bulk device, or to any if there are no two classes.
-    Main,
-    /// To a hot device.
-    Hot,
-}
 
 /// A move, as it is kept.
 pub(in crate::node) struct Noted {

@@ -3,10 +3,9 @@
 
 use ground::window::Nanos;
 
-use super::class::Target;
 use super::class_report::MoveKind;
 use crate::Payload;
-use crate::node::tiers::NewRecord;
+use crate::node::tiers::{NewRecord, Target};
 use crate::node::{Action, Node};
 use crate::tier::record_bytes;
 use ground::Key;
