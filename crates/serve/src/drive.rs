@@ -48,7 +48,7 @@ pub enum Answer {
 }
 
 /// An answer that is ready, or one to wait for.
-pub enum Asked {
+pub enum EngineAnswer {
     /// Ready.
     Now(Answer),
     /// Follows when a device, the origin or a peer has replied, or when the write's turn comes.
@@ -192,10 +192,10 @@ impl Drive {
             return self.within("a condition", self.origin.head(key)).await;
         }
         let failed = |why: &str| Err(Error::Failed(why.to_owned()));
-        let ask = (Asker::Client { avoid: None }, None, Take::Part(Part::Metadata));
-        let answer = match self.get(clock::now(), key.clone(), ask) {
-            Asked::Now(answer) => answer,
-            Asked::Later(answer) => match answer.await {
+        let (asker, take) = (Asker::Client { avoid: None }, Take::Part(Part::Metadata));
+        let answer = match self.get(clock::now(), key.clone(), asker, None, take) {
+            EngineAnswer::Now(answer) => answer,
+            EngineAnswer::Later(answer) => match answer.await {
                 Ok(answer) => answer,
                 Err(_) => return failed("the process stops"),
             },
@@ -249,8 +249,10 @@ impl Drive {
         self: &Arc<Self>,
         now: Nanos,
         key: Key,
-        (asker, deadline, take): (Asker, Option<Nanos>, Take),
-    ) -> Asked {
+        asker: Asker,
+        deadline: Option<Nanos>,
+        take: Take,
+    ) -> EngineAnswer {
         let request = self.request();
         self.ask(now, request, Event::Get { request, key, asker, deadline, take })
     }
@@ -301,7 +303,7 @@ impl Drive {
         request: RequestId,
         key: Key,
         epoch: Option<u64>,
-    ) -> Asked {
+    ) -> EngineAnswer {
         self.ask(now, request, Event::WriteBegin { request, key, epoch })
     }
 
@@ -317,26 +319,26 @@ impl Drive {
         request: RequestId,
         key: Key,
         payload: Option<Object>,
-    ) -> Asked {
+    ) -> EngineAnswer {
         self.ask(now, request, Event::WriteEnd { request, key, payload })
     }
 
-    fn ask(self: &Arc<Self>, now: Nanos, request: RequestId, event: Event<Object>) -> Asked {
+    fn ask(self: &Arc<Self>, now: Nanos, request: RequestId, event: Event<Object>) -> EngineAnswer {
         let mut actions = Vec::with_capacity(4);
         let mut state = self.lock();
         state.handle(now, event, &mut actions);
         let own = actions.iter().position(|action| is_answer(action, request));
         let own = own.map(|index| actions.remove(index));
-        let asked = match own.map(answer_of) {
-            Some(Ok((_, answer))) => Asked::Now(answer),
+        let answer = match own.map(answer_of) {
+            Some(Ok((_, answer))) => EngineAnswer::Now(answer),
             Some(Err(_)) | None => {
                 let (send, receive) = oneshot::channel();
                 state.waiters.insert(request, send);
-                Asked::Later(receive)
+                EngineAnswer::Later(receive)
             }
         };
         self.carry_out(state, actions);
-        asked
+        answer
     }
 
     /// Sends the node an event.

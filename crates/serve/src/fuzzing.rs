@@ -10,7 +10,7 @@ use datasets::copies::ShardsTold;
 pub use live::{DeviceWindows, WindowIntake};
 pub use membership::{Document, etcd_pairs, etcd_said};
 pub use wire::condition::{Conditions, Verdict};
-pub use wire::range::{Asked, ByteRange};
+pub use wire::range::{ByteRange, SelectedRange};
 
 /// The configuration of a process on which a document's settings are laid.
 ///

@@ -8,9 +8,9 @@ use ground::window::{Nanos, Outcome};
 use record::clock;
 
 use super::Shared;
-use super::drive::{Answer, Asked};
+use super::drive::{Answer, EngineAnswer};
 use super::origin_reads::{self, not_found, select};
-use super::store::{self, Body, Error, Found, Freshness, ReadRequest, Recorded, Version};
+use super::store::{self, Body, Error, FoundObject, Freshness, ReadRequest, Recorded, Version};
 use device::object::Object;
 use wire::lane::Seen;
 
@@ -21,7 +21,7 @@ pub struct PendingRead {
     /// When nobody waits for it any more.
     pub deadline: Option<Nanos>,
     /// The engine's answer; `None` if there will be none because the process stops.
-    pub answer: Option<Asked>,
+    pub answer: Option<EngineAnswer>,
 }
 
 impl PendingRead {
@@ -56,7 +56,11 @@ async fn until<T>(deadline: Option<Nanos>, future: impl Future<Output = T>) -> O
 
 impl Shared {
     /// Reads an object, or its metadata alone.
-    pub(super) async fn read(&self, read: &ReadRequest, record: &mut Seen) -> Result<Found, Error> {
+    pub(super) async fn read(
+        &self,
+        read: &ReadRequest,
+        record: &mut Seen,
+    ) -> Result<FoundObject, Error> {
         let asker = read.asker.unwrap_or(Asker::Client { avoid: None });
         if read.freshness == Freshness::Origin {
             if read.is_head && self.drive.is_durable() {
@@ -71,19 +75,19 @@ impl Shared {
         // The time that the engine is told is that at which the request had come: nothing is awaited
         // between, so a lease that holds then makes what it answers the newest that the client may expect.
         let key = read.key.clone();
-        let answer = self.drive.get(record.received, key, (asker, read.deadline, take));
+        let answer = self.drive.get(record.received, key, asker, read.deadline, take);
         self.finish_read(Some(answer), read, record).await
     }
 
     async fn finish_read(
         &self,
-        answer: Option<Asked>,
+        answer: Option<EngineAnswer>,
         read: &ReadRequest,
         record: &mut Seen,
-    ) -> Result<Found, Error> {
+    ) -> Result<FoundObject, Error> {
         let answer = match answer.ok_or(Error::Stopping)? {
-            Asked::Now(answer) => answer,
-            Asked::Later(receive) => match until(read.deadline, receive).await {
+            EngineAnswer::Now(answer) => answer,
+            EngineAnswer::Later(receive) => match until(read.deadline, receive).await {
                 Some(answer) => answer.map_err(|_| Error::Stopping)?,
                 None => return Err(Error::TooLate),
             },
@@ -132,10 +136,10 @@ impl Shared {
 
 /// Notes the sizes of a result.
 pub(super) fn noted(
-    found: Result<Found, Error>,
+    found: Result<FoundObject, Error>,
     read: &ReadRequest,
     record: &mut Seen,
-) -> Result<Found, Error> {
+) -> Result<FoundObject, Error> {
     match &found {
         Ok(found) => {
             record.size = found.version.size;
@@ -152,12 +156,12 @@ pub(super) fn noted(
 }
 
 /// The whole of an object, for another node that keeps a copy.
-fn copy_of(object: Object, age: Nanos) -> Found {
+fn copy_of(object: Object, age: Nanos) -> FoundObject {
     let body = Body::Bytes(object.body().clone());
-    Found { version: Version::Held(object), range: None, body, age: Some(age) }
+    FoundObject { version: Version::Held(object), range: None, body, age: Some(age) }
 }
 
-fn part_of(object: Object, read: &ReadRequest) -> Result<Found, Error> {
+fn part_of(object: Object, read: &ReadRequest) -> Result<FoundObject, Error> {
     let version = Version::Held(object.clone());
     let range = select(read, &version)?;
     let body = match (object.assembly(), &range) {
@@ -170,5 +174,5 @@ fn part_of(object: Object, read: &ReadRequest) -> Result<Found, Error> {
         }
         (None, None) => Body::Bytes(object.body().clone()),
     };
-    Ok(Found { version, range, body, age: None })
+    Ok(FoundObject { version, range, body, age: None })
 }

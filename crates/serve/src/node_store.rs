@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use tokio::runtime::Handle;
 
 use super::Shared;
-use super::store::{DeleteRequest, Error, Found, PutRequest, ReadRequest, Store};
+use super::store::{DeleteRequest, Error, FoundObject, PutRequest, ReadRequest, Store};
 use device::object::Object;
 use front::Front;
 use wire::lane::Seen;
@@ -28,7 +28,7 @@ impl Store for Shared {
         &'a self,
         read: &'a ReadRequest,
         record: &'a mut Seen,
-    ) -> BoxFuture<'a, Result<Found, Error>> {
+    ) -> BoxFuture<'a, Result<FoundObject, Error>> {
         Box::pin(self.read(read, record))
     }
 

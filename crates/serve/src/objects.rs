@@ -17,18 +17,16 @@ use std::sync::Arc;
 
 use super::cluster;
 use super::store::{
-    self, Body, DeleteRequest, Error, Found, PutRequest, ReadRequest, Recorded, Store, Version,
-    WriteTerms,
+    self, Body, DeleteRequest, Error, FoundObject, PutRequest, ReadRequest, Recorded, Store,
+    Version, WriteTerms,
 };
 use device::object::{META_PREFIX, headers_of};
 use wire::body::{Arriving, ReplyBody};
 use wire::condition::Conditions;
 use wire::headers;
 use wire::lane::{Lane, Seen};
-use wire::problem::Problem;
+use wire::problem::{HttpResult, Problem};
 use wire::range::ByteRange;
-
-pub(super) type Answered = Result<Response<ReplyBody>, Problem>;
 
 /// The process that sent a request, as far as it matters for objects.
 #[derive(Clone, Copy, Default)]
@@ -114,7 +112,7 @@ pub async fn object(
     key: Key,
     request: Request<Incoming>,
     caller: Caller,
-) -> Answered {
+) -> HttpResult {
     let operation = operation_of(&request)?;
     let mut record = lane.received(operation, &key);
     record.internal = caller.is_internal;
@@ -192,7 +190,7 @@ async fn put(
     key: Key,
     request: Request<Incoming>,
     mut record: Seen,
-) -> Answered {
+) -> HttpResult {
     let put = match put_request(key, request, &record) {
         Ok(put) => put,
         Err(problem) => return Err(problem.of(record)),
@@ -212,7 +210,7 @@ async fn put(
     }
 }
 
-async fn delete(store: &dyn Store, key: Key, headers: &HeaderMap, mut record: Seen) -> Answered {
+async fn delete(store: &dyn Store, key: Key, headers: &HeaderMap, mut record: Seen) -> HttpResult {
     let terms = match terms(headers, &record) {
         Ok(terms) => terms,
         Err(problem) => return Err(problem.of(record)),
@@ -265,7 +263,7 @@ fn add_stages(record: &Seen, is_timed: bool, to: &mut HeaderMap) {
 }
 
 /// The reply to a read.
-pub fn reply((found, record): Recorded, is_timed: bool) -> Answered {
+pub fn reply((found, record): Recorded, is_timed: bool) -> HttpResult {
     match found {
         Ok(found) if found.age.is_some() => Ok(filled(record, found, is_timed)),
         Ok(found) => Ok(whole_or_part(record, found, is_timed)),
@@ -289,7 +287,7 @@ fn head(
     response
 }
 
-fn whole_or_part(record: Seen, found: Found, is_timed: bool) -> Response<ReplyBody> {
+fn whole_or_part(record: Seen, found: FoundObject, is_timed: bool) -> Response<ReplyBody> {
     let status = match found.range {
         Some(_) => StatusCode::PARTIAL_CONTENT,
         None => StatusCode::OK,
@@ -307,7 +305,7 @@ fn whole_or_part(record: Seen, found: Found, is_timed: bool) -> Response<ReplyBo
 }
 
 /// The stored form, for another node that keeps a copy.
-fn filled(record: Seen, found: Found, is_timed: bool) -> Response<ReplyBody> {
+fn filled(record: Seen, found: FoundObject, is_timed: bool) -> Response<ReplyBody> {
     let mut response = Response::new(ReplyBody::empty(None));
     add_stages(&record, is_timed, response.headers_mut());
     let age = HeaderValue::from(found.age.unwrap_or(0));
@@ -325,7 +323,7 @@ fn filled(record: Seen, found: Found, is_timed: bool) -> Response<ReplyBody> {
 }
 
 /// The reply to a request that was not carried out. What refuses because of the object itself tells of it.
-fn refused(error: Error, record: Seen, is_timed: bool) -> Answered {
+fn refused(error: Error, record: Seen, is_timed: bool) -> HttpResult {
     let (status, version) = match error {
         Error::NotModified(version) => (StatusCode::NOT_MODIFIED, version),
         Error::PreconditionFailed(Some(version)) => (StatusCode::PRECONDITION_FAILED, version),

@@ -11,9 +11,9 @@ use ground::Key;
 use origin::{Metadata, Origin};
 
 use super::drive::within;
-use super::store::{Body, Error, Found, ReadRequest, Version};
+use super::store::{Body, Error, FoundObject, ReadRequest, Version};
 use wire::condition::Verdict;
-use wire::range::Asked;
+use wire::range::SelectedRange;
 
 /// Looks that are taken at an object that is written meanwhile.
 const ATTEMPTS: usize = 3;
@@ -57,9 +57,9 @@ pub fn select(read: &ReadRequest, version: &Version) -> Result<Option<Range<u64>
     }
     let range = read.range.filter(|_| read.conditions.range_holds(version));
     match range.map(|range| range.of_size(version.size)) {
-        None | Some(Asked::Whole) => Ok(None),
-        Some(Asked::Part(range)) => Ok(Some(range)),
-        Some(Asked::Unsatisfiable) => Err(Error::Unsatisfiable(version.clone())),
+        None | Some(SelectedRange::Whole) => Ok(None),
+        Some(SelectedRange::Part(range)) => Ok(Some(range)),
+        Some(SelectedRange::Unsatisfiable) => Err(Error::Unsatisfiable(version.clone())),
     }
 }
 
@@ -84,7 +84,7 @@ pub async fn read(
     timeout: Duration,
     read: &ReadRequest,
     mut known: Option<Metadata>,
-) -> Result<Found, Error> {
+) -> Result<FoundObject, Error> {
     let looks = read.is_head
         || !read.conditions.is_empty()
         || read.range.is_some_and(|range| range.bounds().is_none());
@@ -103,7 +103,7 @@ pub async fn read(
             wanted = select(read, &version)?;
             if read.is_head {
                 let body = Body::Bytes(Bytes::new());
-                return Ok(Found { version, range: wanted, body, age: None });
+                return Ok(FoundObject { version, range: wanted, body, age: None });
             }
             seen = Some(metadata);
         }
@@ -121,7 +121,7 @@ pub async fn read(
             _ => false,
         };
         if fits {
-            return Ok(Found {
+            return Ok(FoundObject {
                 version,
                 range,
                 body: Body::Stream(found.body, timeout),

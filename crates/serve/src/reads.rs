@@ -17,7 +17,7 @@ use tokio::time::{Sleep, sleep};
 
 use crate::Shared;
 use crate::cluster::{self, Sender};
-use crate::drive::{Answer, Asked};
+use crate::drive::{Answer, EngineAnswer};
 use crate::node_reads::PendingRead;
 use device::object::add_source;
 use front::http::authorize;
@@ -93,8 +93,8 @@ impl Shared {
         record.internal = facts.internal;
         let asker = Asker::Client { avoid: None };
         let deadline = facts.patience.map(|patience| record.received.saturating_add(patience));
-        let answer = self.drive.get(record.received, key, (asker, deadline, Take::Pieces));
-        let is_late = matches!(answer, Asked::Later(_));
+        let answer = self.drive.get(record.received, key, asker, deadline, Take::Pieces);
+        let is_late = matches!(answer, EngineAnswer::Later(_));
         let waiting = PendingRead { record, deadline, answer: Some(answer) };
         if !is_late {
             return Begun::Resume(waiting);
@@ -121,7 +121,9 @@ impl Flight for Read {
         _: &mut [u8],
     ) -> Poll<Option<(Content, Record)>> {
         let Some(waiting) = &mut self.waiting else { return Poll::Ready(None) };
-        let Some(Asked::Later(receiver)) = &mut waiting.answer else { return Poll::Ready(None) };
+        let Some(EngineAnswer::Later(receiver)) = &mut waiting.answer else {
+            return Poll::Ready(None);
+        };
         let answer = match Pin::new(receiver).poll(context) {
             Poll::Ready(answer) => answer,
             Poll::Pending => {
@@ -134,8 +136,8 @@ impl Flight for Read {
                 };
             }
         };
-        waiting.answer = answer.ok().map(Asked::Now);
-        let Some(Asked::Now(Answer::Reply(reply, stages))) = &waiting.answer else {
+        waiting.answer = answer.ok().map(EngineAnswer::Now);
+        let Some(EngineAnswer::Now(Answer::Reply(reply, stages))) = &waiting.answer else {
             return Poll::Ready(None);
         };
         let Reply::Found { payload, outcome, warm, .. } = reply else { return Poll::Ready(None) };

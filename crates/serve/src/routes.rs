@@ -13,7 +13,7 @@ use membership::Membership;
 use wire::body::ReplyBody;
 use wire::headers;
 use wire::lane::Lane;
-use wire::problem::{Problem, only_get};
+use wire::problem::{HttpResult, Problem, only_get};
 
 /// Answers a request to a node.
 pub async fn answer(
@@ -31,7 +31,7 @@ async fn object(
     key: Key,
     mut request: Request<Incoming>,
     sender: cluster::Sender,
-) -> objects::Answered {
+) -> HttpResult {
     let asker = cluster::asker(node, sender, request.headers());
     let is_internal = sender != cluster::Sender::Client;
     let Some(pending) = resumed::<Shared, _>(&mut request) else {

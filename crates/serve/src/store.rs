@@ -72,7 +72,7 @@ pub struct ReadRequest {
 
 impl ReadRequest {
     /// A read of a whole object, whatever its version.
-    pub fn whole(key: Key) -> ReadRequest {
+    pub fn get(key: Key) -> ReadRequest {
         ReadRequest { key, ..ReadRequest::default() }
     }
 
@@ -153,7 +153,7 @@ pub enum Body {
 }
 
 /// An object that was found, with the bytes that were asked for.
-pub struct Found {
+pub struct FoundObject {
     /// The object.
     pub version: Version,
     /// The part that the bytes are; `None`: the whole object.
@@ -164,7 +164,7 @@ pub struct Found {
     pub age: Option<Nanos>,
 }
 
-impl Found {
+impl FoundObject {
     /// The number of bytes selected. (A HEAD has none of them.)
     pub fn length(&self) -> u64 {
         self.range.as_ref().map_or(self.version.size, |range| range.end - range.start)
@@ -353,7 +353,7 @@ pub fn refuse_reserved(key: &[u8]) -> Result<(), Error> {
 }
 
 /// The result of a read, with its record.
-pub type Recorded = (Result<Found, Error>, Seen);
+pub type Recorded = (Result<FoundObject, Error>, Seen);
 
 /// Objects that can be read, written and listed.
 pub trait Store: Send + Sync + 'static {
@@ -372,7 +372,7 @@ pub trait Store: Send + Sync + 'static {
         &'a self,
         read: &'a ReadRequest,
         record: &'a mut Seen,
-    ) -> BoxFuture<'a, Result<Found, Error>>;
+    ) -> BoxFuture<'a, Result<FoundObject, Error>>;
 
     /// Writes an object; returns its version. It is in the origin then, and no later read returns an older one.
     ///
@@ -455,11 +455,11 @@ impl dyn Store {
         limit: usize,
     ) -> Result<Vec<Listed>, Error> {
         let listing = self.origin().list(prefix, after, limit);
-        self.asked("a listing", listing).await
+        self.within_timeout("a listing", listing).await
     }
 
     /// Waits for a request to the origin as long as the configuration allows.
-    async fn asked<T>(
+    async fn within_timeout<T>(
         &self,
         what: &str,
         request: impl Future<Output = Result<T, origin::Error>>,

@@ -304,7 +304,7 @@ impl Session {
         let mut start = self.out.len();
         let reads = request
             .keys()
-            .map(|key| (ReadRequest::whole(Key::from(key)), lane.received(operation, key)));
+            .map(|key| (ReadRequest::get(Key::from(key)), lane.received(operation, key)));
         let mut values = store.multi_get(reads);
         for key in request.keys() {
             let Some(found) = values.next().await else { break };

@@ -15,7 +15,7 @@ use record::clock;
 use tokio::sync::oneshot;
 
 use super::Shared;
-use super::drive::{Answer, Asked, Drive};
+use super::drive::{Answer, Drive, EngineAnswer};
 use super::store::{DeleteRequest, Error, PutRequest, WriteTerms};
 use device::object::Object;
 use membership::Membership;
@@ -178,8 +178,8 @@ impl Write {
         let request = drive.request();
         let received = clock::now();
         let answer = match drive.write_begin(received, request, key.clone(), self.terms.epoch) {
-            Asked::Now(answer) => Some(answer),
-            Asked::Later(turn) => tokio::select! {
+            EngineAnswer::Now(answer) => Some(answer),
+            EngineAnswer::Later(turn) => tokio::select! {
                 answer = turn => answer.ok(),
                 () = send.closed() => None,
             },
@@ -196,8 +196,8 @@ impl Write {
                 let (result, payload) = self.perform(request).await;
                 let served = clock::now();
                 let done = match drive.write_end(served, request, key, payload) {
-                    Asked::Now(answer) => Some(answer),
-                    Asked::Later(done) => {
+                    EngineAnswer::Now(answer) => Some(answer),
+                    EngineAnswer::Later(done) => {
                         let done = done.await.ok();
                         if let Some(peers) = drive.peers() {
                             peers.held(clock::now() - served);

@@ -7,7 +7,7 @@ use http::HeaderValue;
 
 /// The part of an object that a `Range` header requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum SelectedRange {
     /// The whole object: the header has no range, an invalid range, or several ranges (which a
     /// server may ignore).
     Whole,
@@ -54,16 +54,16 @@ impl ByteRange {
     }
 
     /// The bytes that it names of an object of a size.
-    pub fn of_size(self, size: u64) -> Asked {
+    pub fn of_size(self, size: u64) -> SelectedRange {
         match self {
-            ByteRange::Last(0) => Asked::Unsatisfiable,
+            ByteRange::Last(0) => SelectedRange::Unsatisfiable,
             // The last bytes of nothing are the whole of it.
-            ByteRange::Last(_) if size == 0 => Asked::Whole,
-            ByteRange::Last(count) => Asked::Part(size.saturating_sub(count)..size),
-            ByteRange::From { first, last } if first < size => {
-                Asked::Part(first..last.map_or(size, |last| last.saturating_add(1).min(size)))
-            }
-            ByteRange::From { .. } => Asked::Unsatisfiable,
+            ByteRange::Last(_) if size == 0 => SelectedRange::Whole,
+            ByteRange::Last(count) => SelectedRange::Part(size.saturating_sub(count)..size),
+            ByteRange::From { first, last } if first < size => SelectedRange::Part(
+                first..last.map_or(size, |last| last.saturating_add(1).min(size)),
+            ),
+            ByteRange::From { .. } => SelectedRange::Unsatisfiable,
         }
     }
 
@@ -126,12 +126,12 @@ mod tests {
         ByteRange::parse(header).map(ByteRange::part)
     }
 
-    fn parse(header: &str, size: u64) -> Asked {
+    fn parse(header: &str, size: u64) -> SelectedRange {
         let range = ByteRange::parse(header);
         let again = range.and_then(|range| range.header());
         let again = again.and_then(|header| ByteRange::parse(header.to_str().unwrap()));
         assert_eq!(again, range, "{header}");
-        range.map_or(Asked::Whole, |range| range.of_size(size))
+        range.map_or(SelectedRange::Whole, |range| range.of_size(size))
     }
 
     /// The naive twin: tests each byte of the object.
@@ -147,41 +147,45 @@ mod tests {
 
     #[test]
     fn rows() {
-        let rows: &[(&str, u64, Asked)] = &[
-            ("bytes=0-0", 10, Asked::Part(0..1)),
-            ("Bytes=2-", 10, Asked::Part(2..10)),
-            ("bytes=00-01", 10, Asked::Part(0..2)),
-            ("bytes=-3", 10, Asked::Part(7..10)),
-            ("bytes=-30", 10, Asked::Part(0..10)),
-            ("bytes=-0", 10, Asked::Unsatisfiable),
-            ("bytes=0-", 0, Asked::Unsatisfiable),
-            ("bytes=10-", 10, Asked::Unsatisfiable),
-            ("bytes=9-99999999999999999999999", 10, Asked::Part(9..10)),
-            ("bytes=99999999999999999999999-", 10, Asked::Unsatisfiable),
-            ("bytes=5-4", 10, Asked::Whole),
-            ("bytes=0-1,3-4", 10, Asked::Whole),
-            ("lines=0-1", 10, Asked::Whole),
-            ("bytes=-", 10, Asked::Whole),
-            ("bytes=a-b", 10, Asked::Whole),
-            ("bytes=+1-2", 10, Asked::Whole),
-            ("bytes", 10, Asked::Whole),
-            ("bytes =1-2", 10, Asked::Whole),
-            ("bytes= -1", 10, Asked::Whole),
-            ("bytes=0 -1", 10, Asked::Whole),
-            ("bytes=1-2 ", 10, Asked::Whole),
-            ("bytes=--1", 10, Asked::Whole),
-            ("bytes=0--1", 10, Asked::Whole),
-            ("bytes=,", 10, Asked::Whole),
+        let rows: &[(&str, u64, SelectedRange)] = &[
+            ("bytes=0-0", 10, SelectedRange::Part(0..1)),
+            ("Bytes=2-", 10, SelectedRange::Part(2..10)),
+            ("bytes=00-01", 10, SelectedRange::Part(0..2)),
+            ("bytes=-3", 10, SelectedRange::Part(7..10)),
+            ("bytes=-30", 10, SelectedRange::Part(0..10)),
+            ("bytes=-0", 10, SelectedRange::Unsatisfiable),
+            ("bytes=0-", 0, SelectedRange::Unsatisfiable),
+            ("bytes=10-", 10, SelectedRange::Unsatisfiable),
+            ("bytes=9-99999999999999999999999", 10, SelectedRange::Part(9..10)),
+            ("bytes=99999999999999999999999-", 10, SelectedRange::Unsatisfiable),
+            ("bytes=5-4", 10, SelectedRange::Whole),
+            ("bytes=0-1,3-4", 10, SelectedRange::Whole),
+            ("lines=0-1", 10, SelectedRange::Whole),
+            ("bytes=-", 10, SelectedRange::Whole),
+            ("bytes=a-b", 10, SelectedRange::Whole),
+            ("bytes=+1-2", 10, SelectedRange::Whole),
+            ("bytes", 10, SelectedRange::Whole),
+            ("bytes =1-2", 10, SelectedRange::Whole),
+            ("bytes= -1", 10, SelectedRange::Whole),
+            ("bytes=0 -1", 10, SelectedRange::Whole),
+            ("bytes=1-2 ", 10, SelectedRange::Whole),
+            ("bytes=--1", 10, SelectedRange::Whole),
+            ("bytes=0--1", 10, SelectedRange::Whole),
+            ("bytes=,", 10, SelectedRange::Whole),
         ];
-        assert_eq!(parse("bytes=-1", 0), Asked::Whole);
+        assert_eq!(parse("bytes=-1", 0), SelectedRange::Whole);
         assert!(part("bytes=-1").is_some_and(|part| part.range_in(0).is_empty()));
         for (header, size, expected) in rows {
             assert_eq!(parse(header, *size), *expected, "{header} of {size}");
             let part = part(header).map(|part| part.range_in(*size));
             match expected {
-                Asked::Whole => assert_eq!(part, None, "{header}"),
-                Asked::Part(expected) => assert_eq!(part.as_ref(), Some(expected), "{header}"),
-                Asked::Unsatisfiable => assert!(part.is_some_and(|p| p.is_empty()), "{header}"),
+                SelectedRange::Whole => assert_eq!(part, None, "{header}"),
+                SelectedRange::Part(expected) => {
+                    assert_eq!(part.as_ref(), Some(expected), "{header}")
+                }
+                SelectedRange::Unsatisfiable => {
+                    assert!(part.is_some_and(|p| p.is_empty()), "{header}")
+                }
             }
         }
     }
@@ -201,9 +205,9 @@ mod tests {
                 prop_assert_eq!(part.range_in(size).collect::<Vec<_>>(), expected.clone());
             }
             match parse(&header, size) {
-                Asked::Part(range) => prop_assert_eq!(range.collect::<Vec<_>>(), expected),
-                Asked::Unsatisfiable => prop_assert!(expected.is_empty()),
-                Asked::Whole => prop_assert!(
+                SelectedRange::Part(range) => prop_assert_eq!(range.collect::<Vec<_>>(), expected),
+                SelectedRange::Unsatisfiable => prop_assert!(expected.is_empty()),
+                SelectedRange::Whole => prop_assert!(
                     (first > last && last.is_some()) || (first.is_none() && size == 0)
                 ),
             }
@@ -211,7 +215,7 @@ mod tests {
 
         #[test]
         fn any_header_is_read_without_panic(header in ".*", size: u64) {
-            if let Asked::Part(range) = parse(&header, size) {
+            if let SelectedRange::Part(range) = parse(&header, size) {
                 prop_assert!(range.start < range.end && range.end <= size);
             }
         }

@@ -41,9 +41,9 @@ use origin::{BoxFuture, IdentityRecord, Origin};
 use record::clock;
 
 use super::node_reads::noted;
-use super::objects::{self, Answered, Caller, key_of, refuse_reserved, reply};
+use super::objects::{self, Caller, key_of, refuse_reserved, reply};
 use super::store::{
-    Body, DeleteRequest, Error, Found, Freshness, PutRequest, ReadRequest, Store, WriteTerms,
+    Body, DeleteRequest, Error, FoundObject, Freshness, PutRequest, ReadRequest, Store, WriteTerms,
 };
 use super::{list, origin_reads};
 use crate::cluster::members;
@@ -67,7 +67,7 @@ use wire::body::{Budget, ReplyBody};
 use wire::headers;
 use wire::lane::{Lane, Seen};
 use wire::pace::Pace;
-use wire::problem::{Problem, only_get};
+use wire::problem::{HttpResult, Problem, only_get};
 
 /// Maximum duration of a streamed upload. Its pieces and the node have shorter limits of their own.
 const UPLOAD_MAX: Nanos = 24 * 3600 * 1_000_000_000;
@@ -204,7 +204,7 @@ impl Access {
         lane: &Arc<Lane>,
         key: Key,
         mut request: Request<Incoming>,
-    ) -> Answered {
+    ) -> HttpResult {
         match resumed::<Access, _>(&mut request) {
             Some(pending) => {
                 let (found, is_timed) = self.go_on(pending, key, &request).await?;
@@ -215,7 +215,11 @@ impl Access {
     }
 
     /// Reads an object from its nodes, or from the origin where they cannot be reached.
-    pub(super) async fn read(&self, read: &ReadRequest, record: &mut Seen) -> Result<Found, Error> {
+    pub(super) async fn read(
+        &self,
+        read: &ReadRequest,
+        record: &mut Seen,
+    ) -> Result<FoundObject, Error> {
         if read.freshness == Freshness::Origin {
             let nodes = &self.router.backend;
             record.node = Some(HeaderValue::from_static("origin"));
@@ -227,17 +231,17 @@ impl Access {
         let (patience, _) = self.patience(read.deadline, record);
         let deadline = record.received.saturating_add(patience);
         let answered = self.router.read(&wanted.key, &wanted, deadline, &[]).await;
-        self.found(answered, &wanted, read, record)
+        self.result_of_read(answered, &wanted, read, record)
     }
 
     /// The result of a read that nodes have answered, or that none could.
-    fn found(
+    fn result_of_read(
         &self,
         answered: Result<(NodeReply, Option<Pending<Nodes>>, Option<NodeId>), Refused>,
         wanted: &NodeRequest,
         read: &ReadRequest,
         record: &mut Seen,
-    ) -> Result<Found, Error> {
+    ) -> Result<FoundObject, Error> {
         let (mut reply, pending, _) = answered.map_err(|refused| {
             let (patience, _) = self.patience(read.deadline, record);
             self.error(refused, &read.key, patience)
@@ -263,7 +267,7 @@ impl Access {
                 Body::Stream(Box::new(relay), patience)
             }
         };
-        noted(Ok(Found { version, range, body, age: None }), read, record)
+        noted(Ok(FoundObject { version, range, body, age: None }), read, record)
     }
 
     /// Notes in a request's record where its reply came from.
@@ -294,7 +298,7 @@ impl Access {
         let mut wanted = NodeRequest::put(&put);
         wanted.expect(put.body.sha256());
         let pace = Pace::of(&self.config.serve);
-        let source = Source::of(put.body, pace, &self.uploads).await?;
+        let source = Source::receive(put.body, pace, &self.uploads).await?;
         let reply = self.send(&wanted, source, &put.terms, record).await?;
         match etag_of(&reply.headers) {
             Some(etag) => Ok(etag.into()),
@@ -401,7 +405,7 @@ impl Store for Access {
         &'a self,
         read: &'a ReadRequest,
         record: &'a mut Seen,
-    ) -> BoxFuture<'a, Result<Found, Error>> {
+    ) -> BoxFuture<'a, Result<FoundObject, Error>> {
         Box::pin(self.read(read, record))
     }
 

@@ -22,7 +22,7 @@ use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
 use serde_json::{Value, json};
 
-use super::super::objects::{Answered, problem_of};
+use super::super::objects::problem_of;
 use super::Access;
 use super::nodes::reply::{Body, NodeReply};
 use super::request::{NodeRequest, patience};
@@ -38,6 +38,7 @@ use peer::Outgoing;
 use record::clock;
 use wire::headers;
 use wire::lane::Seen;
+use wire::problem::HttpResult;
 use wire::problem::{Problem, json as json_reply};
 
 /// Maximum bytes of a part's answer: those of a page as JSON, which may escape every byte.
@@ -184,7 +185,7 @@ async fn gather(answer: NodeReply) -> Result<Vec<u8>, String> {
 
 impl Access {
     /// Serves a request below `/datasets`.
-    pub(super) async fn dataset(self: &Arc<Self>, request: Request<Incoming>) -> Answered {
+    pub(super) async fn dataset(self: &Arc<Self>, request: Request<Incoming>) -> HttpResult {
         let path = request.uri().path().to_owned();
         let Some(place) = place(&path) else { return self.datasets.list(&request).await };
         let served = self.datasets.find(place.name).await.map_err(|error| unavailable(&error))?;
@@ -205,7 +206,7 @@ impl Access {
         served: &Arc<Served>,
         rest: &str,
         request: &Request<Incoming>,
-    ) -> Answered {
+    ) -> HttpResult {
         let max = self.router.backend.deadline.as_nanos() as Nanos;
         let (patience, _) = patience(request.headers(), max)?;
         let query = request.uri().query().unwrap_or("");
@@ -251,7 +252,7 @@ impl Access {
     }
 
     /// Sends the request to seal to the node that seals this dataset's log.
-    async fn seal(&self, served: &Arc<Served>) -> Answered {
+    async fn seal(&self, served: &Arc<Served>) -> HttpResult {
         let primary =
             self.router.backend.roll.ring().replicas(&key_of_manifest(served.name())).iter().next();
         let path = format!("/datasets/{}/seal", served.name());
@@ -264,7 +265,7 @@ impl Access {
     }
 
     /// Sends a request about layers to every node and merges the replies.
-    async fn layers(&self, name: &str, request: &Request<Incoming>) -> Answered {
+    async fn layers(&self, name: &str, request: &Request<Incoming>) -> HttpResult {
         let query = request.uri().query().map(|query| format!("?{query}")).unwrap_or_default();
         let path = format!("/datasets/{name}/layers{query}");
         let (mut parts, mut changes) = (Vec::new(), Vec::new());

@@ -308,7 +308,7 @@ impl Access {
             )
         });
         let answered = self.router.read_on(pending, under_way, &wanted, &[]).await;
-        let found = self.found(answered, &wanted, &read, &mut record);
+        let found = self.result_of_read(answered, &wanted, &read, &mut record);
         Ok(((found, record), read.is_timed))
     }
 }

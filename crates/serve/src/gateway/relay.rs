@@ -33,7 +33,7 @@ pub struct Relay {
     /// The request in the engine, held until the body ends.
     pending: Option<Pending<Nodes>>,
     /// What a continuation needs; `None` if the body cannot be continued.
-    rest: Option<Rest>,
+    rest: Option<Continuation>,
     left: u64,
     broke: Vec<NodeId>,
     /// The hash of what was passed on of a whole object, if it is compared with its etag.
@@ -43,7 +43,7 @@ pub struct Relay {
 }
 
 /// The object version of a body, and the offset after the body's last byte.
-struct Rest {
+struct Continuation {
     key: ground::Key,
     etag: String,
     end: u64,
@@ -61,7 +61,7 @@ impl Relay {
     ) -> Relay {
         let left = answer.length();
         let start = start_of(answer.status, &answer.headers);
-        let rest = start.zip(etag_of(&answer.headers)).map(|(start, etag)| Rest {
+        let rest = start.zip(etag_of(&answer.headers)).map(|(start, etag)| Continuation {
             key: request.key.clone(),
             etag: etag.to_owned(),
             end: start.saturating_add(left),
@@ -70,7 +70,7 @@ impl Relay {
         let node = answer.node;
         let whole = answer.status == StatusCode::OK && node.is_some();
         let verifies = router.backend.verifies && whole && request.read.is_some();
-        let verifier = verifies.then(|| Verifier::of(&answer.headers)).flatten();
+        let verifier = verifies.then(|| Verifier::new(&answer.headers)).flatten();
         let broke = Vec::new();
         Relay { router: router.clone(), body, node, pending, rest, left, broke, verifier, stall }
     }
@@ -143,7 +143,7 @@ impl Relay {
         let request = NodeRequest::read(&ReadRequest {
             range: Some(ByteRange::From { first: from, last: Some(rest.end - 1) }),
             conditions: Conditions::is_version(&rest.etag),
-            ..ReadRequest::whole(rest.key.clone())
+            ..ReadRequest::get(rest.key.clone())
         });
         let deadline = clock::now().saturating_add(self.router.backend.deadline.as_nanos() as u64);
         let continued = self.router.read(&rest.key, &request, deadline, &self.broke).await;

@@ -108,7 +108,7 @@ impl Streamed {
 
 impl Source {
     /// The body of a request; a small one is read whole. Of others what is sent is kept, within the budget.
-    pub async fn of(
+    pub async fn receive(
         incoming: Arriving,
         pace: Pace,
         budget: &Arc<Budget>,

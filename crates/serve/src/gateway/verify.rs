@@ -21,7 +21,7 @@ pub struct Verifier {
 
 impl Verifier {
     /// That of a reply to a GET of a whole object; `None` if it cannot be judged.
-    pub fn of(headers: &HeaderMap) -> Option<Verifier> {
+    pub fn new(headers: &HeaderMap) -> Option<Verifier> {
         let etag = headers.get(ETAG)?.to_str().ok()?;
         let etag = etag.strip_prefix('"')?.strip_suffix('"')?;
         let hasher = VersionHasher::of(etag)?;
@@ -57,7 +57,7 @@ impl Verifier {
 
 /// Whether a whole body is that of its reply's headers, as far as that can be judged.
 pub fn holds(headers: &HeaderMap, body: &[u8]) -> bool {
-    Verifier::of(headers).is_none_or(|mut verifier| {
+    Verifier::new(headers).is_none_or(|mut verifier| {
         verifier.update(body);
         verifier.holds()
     })

@@ -62,14 +62,14 @@ pub struct Claims {
 
 /// What is known once all bytes have passed.
 #[derive(Default)]
-struct Told {
+struct Outcomes {
     wrong: Option<(S3ErrorCode, Cow<'static, str>)>,
     checksum: Option<Checksum>,
 }
 
 /// What became of an upload, for those who sent it on.
 #[derive(Clone, Default)]
-pub struct Verdict(Arc<Mutex<Told>>);
+pub struct Verdict(Arc<Mutex<Outcomes>>);
 
 impl Verdict {
     /// The checksums of all bytes.

@@ -27,7 +27,7 @@ const MALFORMED: &[u8] = b"malformed\r\n";
 const LINE_END: &[u8] = b"\r\n";
 
 /// Where the next byte belongs.
-enum At {
+enum Position {
     /// In the head of a chunk, of which this has come.
     Head(Vec<u8>),
     /// In a chunk of which so many bytes are still to come.
@@ -42,7 +42,7 @@ enum At {
 pub struct Divided<B> {
     body: B,
     signed: bool,
-    at: At,
+    at: Position,
     out: VecDeque<Bytes>,
     differs: Differs,
 }
@@ -57,7 +57,7 @@ impl<B> Divided<B> {
             Some(payload) if payload.starts_with(b"STREAMING-") => true,
             _ => return Err(body),
         };
-        let at = At::Head(Vec::new());
+        let at = Position::Head(Vec::new());
         Ok(Divided { body, signed, at, out: VecDeque::new(), differs })
     }
 
@@ -65,7 +65,7 @@ impl<B> Divided<B> {
     fn take(&mut self, mut bytes: Bytes) -> Result<(), Broken> {
         while !bytes.is_empty() {
             match &mut self.at {
-                At::Head(head) => {
+                Position::Head(head) => {
                     let end = bytes.iter().position(|byte| *byte == b'\n');
                     let end = end.map_or(bytes.len(), |end| end + 1);
                     head.extend_from_slice(&bytes.split_to(end));
@@ -74,13 +74,13 @@ impl<B> Divided<B> {
                         self.begin(head)?;
                     }
                 }
-                At::Data(left) => {
+                Position::Data(left) => {
                     let most = if self.signed { bytes.len() } else { PIECE_BYTES_MAX };
                     let length = bytes.len().min(most).min(usize::try_from(*left).unwrap_or(most));
                     let piece = bytes.split_to(length);
                     *left -= length as u64;
                     if *left == 0 {
-                        self.at = At::End(0);
+                        self.at = Position::End(0);
                     }
                     if self.signed {
                         self.out.push_back(piece);
@@ -90,23 +90,23 @@ impl<B> Divided<B> {
                         self.out.push_back(Bytes::from_static(LINE_END));
                     }
                 }
-                At::End(came) => {
+                Position::End(came) => {
                     if bytes[0] != LINE_END[*came] {
                         // The chunk is longer than its head says.
                         self.out.push_back(Bytes::from_static(MALFORMED));
-                        self.at = At::Rest;
+                        self.at = Position::Rest;
                         continue;
                     }
                     bytes.advance(1);
                     *came += 1;
                     if *came == LINE_END.len() {
-                        self.at = At::Head(Vec::new());
+                        self.at = Position::Head(Vec::new());
                         if self.signed {
                             self.out.push_back(Bytes::from_static(LINE_END));
                         }
                     }
                 }
-                At::Rest => self.out.push_back(std::mem::take(&mut bytes)),
+                Position::Rest => self.out.push_back(std::mem::take(&mut bytes)),
             }
         }
         Ok(())
@@ -128,11 +128,11 @@ impl<B> Divided<B> {
                 self.differs.set(S3ErrorCode::InvalidRequest, what.clone());
                 return Err(Broken::from(what));
             }
-            Some(0) => (At::Rest, Some(head.into())),
-            Some(size) if self.signed => (At::Data(size), Some(head.into())),
+            Some(0) => (Position::Rest, Some(head.into())),
+            Some(size) if self.signed => (Position::Data(size), Some(head.into())),
             // The heads of its pieces are made as these come.
-            Some(size) => (At::Data(size), None),
-            None => (At::Rest, Some(Bytes::from_static(MALFORMED))),
+            Some(size) => (Position::Data(size), None),
+            None => (Position::Rest, Some(Bytes::from_static(MALFORMED))),
         };
         self.at = at;
         self.out.extend(out);
@@ -159,8 +159,8 @@ where
             let frame = ready!(Pin::new(&mut self.body).poll_frame(context)).transpose()?;
             let Some(frame) = frame else {
                 // A head that breaks off.
-                return match std::mem::replace(&mut self.at, At::Rest) {
-                    At::Head(head) if !head.is_empty() => {
+                return match std::mem::replace(&mut self.at, Position::Rest) {
+                    Position::Head(head) if !head.is_empty() => {
                         Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(MALFORMED)))))
                     }
                     _ => Poll::Ready(None),

@@ -17,7 +17,7 @@ use super::messages::{INVALID_PART, error};
 
 /// A checksum of the whole object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Whole {
+enum WholeChecksum {
     /// That of its bytes.
     Full(&'static str, String),
     /// That of the checksums of its parts, with their number.
@@ -29,7 +29,7 @@ enum Whole {
 pub struct Stated {
     /// Of each part: its bytes, and its checksums.
     parts: VecDeque<(u64, Checksum)>,
-    whole: Option<Whole>,
+    whole: Option<WholeChecksum>,
 }
 
 impl Stated {
@@ -57,9 +57,11 @@ impl Stated {
         }
         let whole = match (count, kind) {
             // The number of parts may be left out.
-            (None, Some("COMPOSITE")) => Whole::Composite(of, format!("{text}-{}", parts.len())),
-            (Some(_), _) => Whole::Composite(of, text.to_owned()),
-            (None, _) => Whole::Full(of, text.to_owned()),
+            (None, Some("COMPOSITE")) => {
+                WholeChecksum::Composite(of, format!("{text}-{}", parts.len()))
+            }
+            (Some(_), _) => WholeChecksum::Composite(of, text.to_owned()),
+            (None, _) => WholeChecksum::Full(of, text.to_owned()),
         };
         Ok(Stated { parts, whole: Some(whole) })
     }
@@ -96,7 +98,7 @@ impl Verified {
     /// Verifies bytes, which end where a part ends or within it, and never go beyond.
     pub fn new(bytes: Box<dyn Chunks>, stated: Stated) -> Verified {
         let full = match &stated.whole {
-            Some(Whole::Full(of, _)) => hasher(|one| one == *of),
+            Some(WholeChecksum::Full(of, _)) => hasher(|one| one == *of),
             _ => hasher(|_| false),
         };
         let mut verified = Verified {
@@ -124,7 +126,7 @@ impl Verified {
     fn begin(&mut self) {
         let Some((_, sums)) = self.stated.parts.front() else { return };
         let of_whole = match &self.stated.whole {
-            Some(Whole::Composite(of, _)) => Some(*of),
+            Some(WholeChecksum::Composite(of, _)) => Some(*of),
             _ => None,
         };
         self.passed = 0;
@@ -146,7 +148,7 @@ impl Verified {
                     return Err(error(S3ErrorCode::InvalidPart, INVALID_PART));
                 }
             }
-            if let Some(Whole::Composite(of, _)) = &self.stated.whole {
+            if let Some(WholeChecksum::Composite(of, _)) = &self.stated.whole {
                 let sum = value(&computed, of).and_then(|sum| BASE64.decode(sum).ok());
                 self.sums.extend(sum.unwrap_or_default());
             }
@@ -159,11 +161,11 @@ impl Verified {
     fn judge_whole(&mut self) -> Result<(), S3Error> {
         let (of, said, is) = match &self.stated.whole {
             None => return Ok(()),
-            Some(Whole::Full(of, said)) => {
+            Some(WholeChecksum::Full(of, said)) => {
                 let computed = std::mem::take(&mut self.full).finalize();
                 (*of, said, value(&computed, of).unwrap_or("").to_owned())
             }
-            Some(Whole::Composite(of, said)) => {
+            Some(WholeChecksum::Composite(of, said)) => {
                 let mut sums = hasher(|one| one == *of);
                 sums.update(&self.sums);
                 let computed = sums.finalize();

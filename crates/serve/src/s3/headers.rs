@@ -64,7 +64,7 @@ pub fn read(key: Key, given: &HeaderMap, prefix: &str) -> S3Result<ReadRequest> 
     let range = given.get(format!("{prefix}{RANGE}"));
     let range = range.and_then(|value| ByteRange::parse(value.to_str().ok()?));
     let conditions = conditions(given, prefix)?;
-    Ok(ReadRequest { range, conditions, ..ReadRequest::whole(key) })
+    Ok(ReadRequest { range, conditions, ..ReadRequest::get(key) })
 }
 
 /// The conditions of a request, with the store's etags.
@@ -123,7 +123,7 @@ fn our_etags(text: &str) -> String {
 ///
 /// `InvalidArgument` for names that are reserved, `MetadataTooLarge` for long values, `InvalidRequest` for what is not
 /// UTF-8.
-pub fn kept(given: &HeaderMap) -> S3Result<Attributes> {
+pub fn attributes_of(given: &HeaderMap) -> S3Result<Attributes> {
     let user =
         given.iter().filter_map(|(name, value)| Some((name.as_str().strip_prefix(USER)?, value)));
     if user.map(|(name, value)| name.len() + value.len()).sum::<usize>() > VALUE_BYTES_MAX {
@@ -333,7 +333,7 @@ mod tests {
             }
             headers
         };
-        let back = told(&kept(&given).unwrap(), true);
+        let back = told(&attributes_of(&given).unwrap(), true);
         let expected = map(&[
             ("content-type", "text/plain"),
             ("content-encoding", "gzip"),
@@ -341,7 +341,7 @@ mod tests {
             ("x-amz-meta-colour", "red"),
         ]);
         assert_eq!(back, expected);
-        let mut with = kept(&given).unwrap();
+        let mut with = attributes_of(&given).unwrap();
         let checksum =
             Checksum { checksum_crc32: Some("AAAAAA==".to_owned()), ..Checksum::default() };
         keep_checksum(&mut with, &checksum);
@@ -355,8 +355,8 @@ mod tests {
             let told = told(&Attributes { content_type: Some("x".to_owned()), user }, true);
             assert_eq!(told, map(&[("content-type", "x")]));
         }
-        assert!(kept(&map(&[("x-amz-meta-s3--crc32", "x")])).is_err());
-        assert!(kept(&map(&[("x-amz-meta-a", &"x".repeat(3000))])).is_err());
+        assert!(attributes_of(&map(&[("x-amz-meta-s3--crc32", "x")])).is_err());
+        assert!(attributes_of(&map(&[("x-amz-meta-a", &"x".repeat(3000))])).is_err());
     }
 
     proptest::proptest! {
@@ -372,7 +372,7 @@ mod tests {
             given.insert(HeaderName::from_static(names[condition]), value.clone());
             given.insert(HeaderName::try_from(format!("{USER}{name}")).unwrap(), value.clone());
             let _ = conditions(&given, "");
-            if let Ok(kept) = kept(&given) {
+            if let Ok(kept) = attributes_of(&given) {
                 let back = reply(&described(&kept), true);
                 proptest::prop_assert_eq!(back.get(format!("{USER}{name}")), Some(&value));
                 proptest::prop_assert!(reply(&described(&of_copy(&kept)), true) == back);

@@ -26,7 +26,7 @@ const ENCODED: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/').remove(b'*');
 
 /// What is listed.
-struct Wanted<'a> {
+struct ListRequest<'a> {
     bucket: &'a str,
     prefix: &'a str,
     delimiter: Option<&'a str>,
@@ -58,7 +58,7 @@ pub fn time(unix_us: u64) -> Timestamp {
 }
 
 impl Inner {
-    async fn page(&self, wanted: Wanted<'_>) -> S3Result<Page> {
+    async fn page(&self, wanted: ListRequest<'_>) -> S3Result<Page> {
         let bucket = self.bucket(wanted.bucket)?.prefix.as_bytes();
         let prefix = [bucket, wanted.prefix.as_bytes()].concat();
         let delimiter = wanted.delimiter.unwrap_or_default().as_bytes();
@@ -152,7 +152,7 @@ impl Inner {
             marker.as_deref().map(|m| self.after(&input.bucket, m, &prefix, delimiter.as_deref()));
         let max = max_of(input.max_keys)?;
         let page = self
-            .page(Wanted {
+            .page(ListRequest {
                 bucket: &input.bucket,
                 prefix: &prefix,
                 delimiter: delimiter.as_deref(),
@@ -200,7 +200,7 @@ impl Inner {
         };
         let max = max_of(input.max_keys)?;
         let page = self
-            .page(Wanted {
+            .page(ListRequest {
                 bucket: &input.bucket,
                 prefix: &prefix,
                 delimiter: input.delimiter.as_deref(),

@@ -65,7 +65,7 @@ pub fn is_hidden(key: &[u8]) -> bool {
 
 /// What an upload will make.
 #[derive(Serialize, Deserialize)]
-struct Begun {
+struct UploadDescription {
     bucket: String,
     key: String,
     /// Type and metadata.
@@ -152,7 +152,7 @@ impl Chunks for Joined {
 }
 
 impl Inner {
-    pub(super) async fn asked<T>(
+    pub(super) async fn within_timeout<T>(
         &self,
         request: impl Future<Output = Result<T, Error>>,
     ) -> S3Result<T> {
@@ -170,13 +170,18 @@ impl Inner {
         let staged = self.store.origin().stage(key, attributes, body).await;
         let staged = staged.map_err(|error| of_origin(&error))?;
         let metadata = staged.metadata().clone();
-        self.asked(staged.commit(None)).await?;
+        self.within_timeout(staged.commit(None)).await?;
         Ok(metadata)
     }
 
     /// What an upload will make; `NoSuchUpload` if it is not one of this key.
-    async fn begun(&self, upload: &str, bucket: &str, key: &str) -> S3Result<Begun> {
-        let found = self.asked(self.store.origin().get(&begun_key(upload)?, None)).await?;
+    async fn description_of(
+        &self,
+        upload: &str,
+        bucket: &str,
+        key: &str,
+    ) -> S3Result<UploadDescription> {
+        let found = self.within_timeout(self.store.origin().get(&begun_key(upload)?, None)).await?;
         let mut body = found.ok_or_else(no_such_upload)?.body;
         let mut text = Vec::new();
         while let Some(piece) = body.next().await {
@@ -185,7 +190,8 @@ impl Inner {
                 return Err(no_such_upload());
             }
         }
-        let begun: Begun = serde_json::from_slice(&text).map_err(|_| no_such_upload())?;
+        let begun: UploadDescription =
+            serde_json::from_slice(&text).map_err(|_| no_such_upload())?;
         if begun.bucket == bucket && begun.key == key { Ok(begun) } else { Err(no_such_upload()) }
     }
 
@@ -197,7 +203,7 @@ impl Inner {
         while all.len() < max {
             let limit = (max - all.len()).min(1000);
             let listing = self.store.origin().list(prefix.as_bytes(), Some(&after), limit);
-            let page = self.asked(listing).await?;
+            let page = self.within_timeout(listing).await?;
             let last = page.len() < limit;
             if let Some(one) = page.last() {
                 after = one.key.to_vec();
@@ -218,10 +224,13 @@ impl Inner {
         let acl = input.acl.as_ref().is_some_and(|acl| acl.as_str() != "private");
         plain_write(&request.headers, acl)?;
         self.key(&input.bucket, &input.key)?;
-        let mut kept = headers::kept(&request.headers)?;
+        let mut kept = headers::attributes_of(&request.headers)?;
         headers::keep_tags(&mut kept, &Tags::of_request(&request.headers)?);
-        let begun =
-            Begun { bucket: input.bucket.clone(), key: input.key.clone(), headers: pairs_of(kept) };
+        let begun = UploadDescription {
+            bucket: input.bucket.clone(),
+            key: input.key.clone(),
+            headers: pairs_of(kept),
+        };
         // In the order of time, in which uploads of one key are listed.
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let upload = format!("{:016x}{:016x}", since.as_micros() as u64, rand::random::<u64>());
@@ -260,7 +269,7 @@ impl Inner {
         let input = request.input;
         number(input.part_number)?;
         self.key(&input.bucket, &input.key)?;
-        self.begun(&input.upload_id, &input.bucket, &input.key).await?;
+        self.description_of(&input.upload_id, &input.bucket, &input.key).await?;
         let upload = Upload {
             body: input.body,
             length: input.content_length,
@@ -299,7 +308,7 @@ impl Inner {
         let input = &request.input;
         number(input.part_number)?;
         self.key(&input.bucket, &input.key)?;
-        self.begun(&input.upload_id, &input.bucket, &input.key).await?;
+        self.description_of(&input.upload_id, &input.bucket, &input.key).await?;
         let range = input.copy_source_range.as_deref();
         let ends = range.map(copied_range).transpose()?;
         let answer = self.source(&request, &input.copy_source, range).await;
@@ -410,7 +419,7 @@ impl Inner {
         mark: &str,
     ) -> S3Result<CompleteMultipartUploadOutput> {
         let input = request.input;
-        let begun = self.begun(&input.upload_id, &input.bucket, &input.key).await?;
+        let begun = self.description_of(&input.upload_id, &input.bucket, &input.key).await?;
         let named = input.multipart_upload.and_then(|upload| upload.parts).unwrap_or_default();
         let sums: Vec<Checksum> = named.iter().map(sums_of).collect();
         let whole = Checksum {
@@ -448,7 +457,7 @@ impl Inner {
         let written = self.write(lane, key, wanted, conditions, body).await;
         let e_tag = written.map_err(|error| verdict.or(error))?;
         let upload = input.upload_id;
-        self.asked(origin.delete(&begun_key(&upload)?)).await?;
+        self.within_timeout(origin.delete(&begun_key(&upload)?)).await?;
         let rest = self.parts(&upload, 0, PARTS_MAX as usize).await?;
         tokio::spawn(async move { remove(&origin, rest).await });
         Ok(CompleteMultipartUploadOutput {
@@ -469,9 +478,9 @@ impl Inner {
     ) -> S3Result<S3Response<AbortMultipartUploadOutput>> {
         let input = request.input;
         self.bucket(&input.bucket)?;
-        self.begun(&input.upload_id, &input.bucket, &input.key).await?;
+        self.description_of(&input.upload_id, &input.bucket, &input.key).await?;
         let origin = self.store.origin().clone();
-        self.asked(origin.delete(&begun_key(&input.upload_id)?)).await?;
+        self.within_timeout(origin.delete(&begun_key(&input.upload_id)?)).await?;
         let parts = self.parts(&input.upload_id, 0, PARTS_MAX as usize).await?;
         remove(&origin, parts).await;
         Ok(S3Response::new(AbortMultipartUploadOutput::default()))
@@ -482,7 +491,7 @@ impl Inner {
         request: S3Request<ListPartsInput>,
     ) -> S3Result<S3Response<ListPartsOutput>> {
         let input = request.input;
-        self.begun(&input.upload_id, &input.bucket, &input.key).await?;
+        self.description_of(&input.upload_id, &input.bucket, &input.key).await?;
         let marker = input.part_number_marker.unwrap_or(0);
         let max = max_of(input.max_parts)?;
         let mut listed = self.parts(&input.upload_id, marker, max + 1).await?;

@@ -32,7 +32,8 @@ use super::parameters;
 use super::tags::Tags;
 use super::{Inner, Ready, headers};
 use crate::store::{
-    self, DeleteRequest, Found, PutRequest, ReadRequest, Version, WriteTerms, check_attributes,
+    self, DeleteRequest, FoundObject, PutRequest, ReadRequest, Version, WriteTerms,
+    check_attributes,
 };
 use wire::body::{Arriving, ReplyBody};
 use wire::condition::Conditions;
@@ -59,7 +60,7 @@ pub enum Sent {
 }
 
 impl Sent {
-    fn arriving(self) -> Arriving {
+    fn into_arriving(self) -> Arriving {
         Arriving::Stream(match self {
             Sent::Whole(bytes) => Box::new(Whole::new(bytes)),
             Sent::Stream(chunks) => chunks,
@@ -170,7 +171,7 @@ impl Inner {
         let found = self.store.get(read, &mut record).await;
         let outcome = record.outcome;
         match found {
-            Ok(Found { version, range, body, .. }) => {
+            Ok(FoundObject { version, range, body, .. }) => {
                 let status = match range {
                     Some(_) => StatusCode::PARTIAL_CONTENT,
                     None => StatusCode::OK,
@@ -211,7 +212,7 @@ impl Inner {
         attributes.user.sort();
         check_attributes(&attributes).map_err(|error| of_error(&error))?;
         let mut record = lane.received(Operation::Put, key);
-        let (key, body) = (key.clone(), body.arriving());
+        let (key, body) = (key.clone(), body.into_arriving());
         let terms = WriteTerms { conditions, ..WriteTerms::default() };
         let put = PutRequest { key, attributes, body, sha256: None, terms };
         let written = self.store.put(put, &mut record).await;
@@ -372,7 +373,7 @@ impl Inner {
         // The bytes stay the same, and with them the checksums.
         let checksum = headers::checksums(&answer.version.attributes);
         let mut wanted = match replaces {
-            true => headers::kept(&request.headers)?,
+            true => headers::attributes_of(&request.headers)?,
             false => headers::of_copy(&answer.version.attributes),
         };
         if replaces {

@@ -69,7 +69,7 @@ impl Inner {
         given: &HeaderMap,
         upload: Upload,
     ) -> S3Result<(ETag, Checksum)> {
-        let mut wanted = headers::kept(given)?;
+        let mut wanted = headers::attributes_of(given)?;
         headers::keep_tags(&mut wanted, &Tags::of_request(given)?);
         let conditions = headers::write_conditions(given)?;
         let replaces = conditions.has_if_match();

@@ -56,7 +56,7 @@ pub struct PlainWrite<'a> {
 }
 
 /// The parts of a header with a signature.
-struct Shown<'a> {
+struct Credentials<'a> {
     id: &'a str,
     /// `DAY/REGION/s3/aws4_request`.
     scope: &'a str,
@@ -64,13 +64,13 @@ struct Shown<'a> {
     signature: &'a str,
 }
 
-fn shown(text: &str) -> Option<Shown<'_>> {
+fn credentials_in(text: &str) -> Option<Credentials<'_>> {
     let mut parts = text.strip_prefix("AWS4-HMAC-SHA256 ")?.split(',').map(str::trim);
     let (credential, signed) = (parts.next()?, parts.next()?);
     let signature = parts.next()?.strip_prefix("Signature=")?;
     let (id, scope) = credential.strip_prefix("Credential=")?.split_once('/')?;
     let signed = signed.strip_prefix("SignedHeaders=")?;
-    parts.next().is_none().then_some(Shown { id, scope, signed, signature })
+    parts.next().is_none().then_some(Credentials { id, scope, signed, signature })
 }
 
 /// The time of a header `x-amz-date`.
@@ -212,14 +212,14 @@ fn by_headers(
     if !query.is_empty() && !is_name_of(method, query) {
         return None;
     }
-    let shown = shown(single(headers, AUTHORIZATION.as_str())?)?;
+    let shown = credentials_in(single(headers, AUTHORIZATION.as_str())?)?;
     let payload = single(headers, "x-amz-content-sha256")?;
     // The body of a read is not looked at.
     if *method != Method::PUT && payload.as_bytes() != EMPTY && payload.as_bytes() != UNSIGNED {
         return None;
     }
     let date = single(headers, "x-amz-date")?;
-    let asked = Asked { method, path, query, date, payload };
+    let asked = SignedRequest { method, path, query, date, payload };
     signed_by(keys, &asked, headers, &shown, |at| {
         let apart = now.duration_since(at).or_else(|_| at.duration_since(now));
         apart.is_ok_and(|apart| apart <= SKEW)
@@ -284,8 +284,8 @@ fn by_query(
         canonical.push_str(name);
     }
     let payload = "UNSIGNED-PAYLOAD";
-    let asked = Asked { method, path, query: &canonical, date, payload };
-    let shown = Shown { id, scope, signed: &signed_are, signature };
+    let asked = SignedRequest { method, path, query: &canonical, date, payload };
+    let shown = Credentials { id, scope, signed: &signed_are, signature };
     signed_by(keys, &asked, headers, &shown, |at| match now.duration_since(at) {
         Ok(age) => age <= Duration::from_secs(u64::from(lasts)),
         Err(ahead) => ahead.duration() <= SKEW,
@@ -293,7 +293,7 @@ fn by_query(
 }
 
 /// What is signed of a request beside its headers.
-struct Asked<'a> {
+struct SignedRequest<'a> {
     method: &'a Method,
     path: &'a str,
     /// In its canonical form.
@@ -305,9 +305,9 @@ struct Asked<'a> {
 /// The access key whose signature is shown, if the signature's time is one that counts and its scope is of that day.
 fn signed_by(
     keys: &Keys,
-    asked: &Asked<'_>,
+    asked: &SignedRequest<'_>,
     headers: &HeaderMap,
-    shown: &Shown<'_>,
+    shown: &Credentials<'_>,
     counts: impl FnOnce(SystemTime) -> bool,
 ) -> Option<Arc<AccessKey>> {
     if !counts(time_of(asked.date)?) || !is_scope(shown.scope, &asked.date[..8])? {
@@ -322,11 +322,11 @@ fn signed_by(
 /// Whether the signature is that of the request.
 fn is_signed(
     access: &AccessKey,
-    asked: &Asked<'_>,
+    asked: &SignedRequest<'_>,
     headers: &HeaderMap,
-    shown: &Shown<'_>,
+    shown: &Credentials<'_>,
 ) -> Option<bool> {
-    let Asked { method, path, query, date, payload } = asked;
+    let SignedRequest { method, path, query, date, payload } = asked;
     let mut canonical = Vec::with_capacity(768);
     for part in [method.as_str(), "\n", path, "\n", query, "\n"] {
         canonical.extend_from_slice(part.as_bytes());

@@ -208,7 +208,7 @@ impl Inner {
     /// Gives an object other tags: writes it again with its bytes and the rest of its metadata.
     async fn replace_tags(&self, lane: &Arc<Lane>, key: &Key, tags: &Tags) -> S3Result<()> {
         for _ in 0..ATTEMPTS {
-            let answer = self.read(lane, &ReadRequest::whole(key.clone())).await?;
+            let answer = self.read(lane, &ReadRequest::get(key.clone())).await?;
             let mut wanted = answer.version.attributes.clone();
             if Tags::of_object(&wanted) == *tags {
                 return Ok(());

@@ -20,20 +20,20 @@ use super::multipart::{BEGUN, decoded};
 const PAGE: usize = 1000;
 
 /// An upload.
-struct Begun {
+struct UploadInProgress {
     bucket: String,
     key: String,
     id: String,
     since_unix_us: u64,
 }
 
-impl Begun {
+impl UploadInProgress {
     /// What a description says; `None` if it is malformed.
-    fn of(listed: &Listed) -> Option<Begun> {
+    fn read(listed: &Listed) -> Option<UploadInProgress> {
         let Listed { key, metadata } = listed;
         let user = &metadata.attributes.user;
         let value = |of: &str| user.iter().find(|(name, _)| name == of).map(|(_, v)| decoded(v));
-        Some(Begun {
+        Some(UploadInProgress {
             bucket: value("bucket")?,
             key: value("key")?,
             id: String::from_utf8_lossy(key.get(BEGUN.len()..)?).into_owned(),
@@ -54,7 +54,7 @@ struct Page<'a> {
 }
 
 impl Page<'_> {
-    fn add(&mut self, upload: Begun) {
+    fn add(&mut self, upload: UploadInProgress) {
         let Some(rest) = upload.key.strip_prefix(self.prefix) else { return };
         let cut = rest.find(self.delimiter).filter(|_| !self.delimiter.is_empty());
         let entry = match cut {
@@ -100,8 +100,8 @@ impl Inner {
         let mut position: Option<Vec<u8>> = None;
         loop {
             let listing = self.store.origin().list(BEGUN.as_bytes(), position.as_deref(), PAGE);
-            let listed = self.asked(listing).await?;
-            let uploads = listed.iter().filter_map(Begun::of);
+            let listed = self.within_timeout(listing).await?;
+            let uploads = listed.iter().filter_map(UploadInProgress::read);
             uploads.filter(|one| one.bucket == input.bucket).for_each(|one| page.add(one));
             match listed.last() {
                 Some(last) if listed.len() == PAGE => position = Some(last.key.to_vec()),
@@ -152,8 +152,8 @@ mod tests {
 
     const DELIMITERS: [&str; 3] = ["", "/", "b"];
 
-    fn upload((key, id): &(String, u8)) -> Begun {
-        Begun {
+    fn upload((key, id): &(String, u8)) -> UploadInProgress {
+        UploadInProgress {
             bucket: String::new(),
             key: key.clone(),
             id: format!("{id:02x}"),

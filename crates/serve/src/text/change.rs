@@ -41,7 +41,7 @@ impl Session {
         key: &[u8],
         to: impl Fn(&Value) -> Change<'a>,
     ) -> Result<Option<Changed>, Error> {
-        let mut read = ReadRequest::whole(Key::from(key));
+        let mut read = ReadRequest::get(Key::from(key));
         for attempt in 0..ATTEMPTS {
             // What is held may be behind what others have written to the origin, and would be compared in vain.
             if attempt > 1 {
@@ -135,7 +135,7 @@ impl Session {
                 Ok(None) => continue,
                 // With the number that the value has now.
                 Ok(Some(Changed { old, .. })) if request.verb == Verb::Gats => {
-                    let new = self.read(&ReadRequest::whole(Key::from(key))).await;
+                    let new = self.read(&ReadRequest::get(Key::from(key))).await;
                     new.map(|new| new.unwrap_or(old))
                 }
                 Ok(Some(Changed { old, .. })) => Ok(old),

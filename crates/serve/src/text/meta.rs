@@ -59,7 +59,7 @@ impl Session {
         if request.flags().any(|flag| !b"bcfkOqstv".contains(&flag[0])) {
             return self.out.extend_from_slice(BAD_FLAG);
         }
-        let value = match self.read(&ReadRequest::whole(Key::from(&*plain(request)))).await {
+        let value = match self.read(&ReadRequest::get(Key::from(&*plain(request)))).await {
             Ok(Some(value)) => value,
             Ok(None) => return self.out.extend_from_slice(b"EN\r\n"),
             Err(error) => return self.fail(&error),

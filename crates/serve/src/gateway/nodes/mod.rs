@@ -105,7 +105,7 @@ impl Nodes {
     /// The end of a read that was sent on a kept connection.
     pub async fn ended(&self, node: NodeId, kept: Kept) -> Result<NodeReply, Failure> {
         let failed = |fault: Fault| self.failure(node, &fault);
-        let reply = NodeReply::of(node, kept.reply().await.map_err(failed)?).await;
+        let reply = NodeReply::receive(node, kept.reply().await.map_err(failed)?).await;
         self.verified(reply, true).map_err(failed)
     }
 
@@ -161,7 +161,7 @@ impl Backend for Nodes {
         let left = deadline.saturating_sub(clock::now());
         let headers = request.headers(avoid.and_then(|node| self.roll.header(node)), Some(left));
         let sent = pool.send(&request.method, &request.path, &headers, Outgoing::Empty).await;
-        let reply = NodeReply::of(node, sent.map_err(failed)?).await;
+        let reply = NodeReply::receive(node, sent.map_err(failed)?).await;
         let is_get = request.read.as_ref().is_some_and(|read| !read.is_head);
         self.verified(reply, is_get).map_err(failed)
     }
@@ -202,7 +202,7 @@ impl Backend for Nodes {
             };
             let sending = pin!(async {
                 let reply = pool.send(&request.method, &request.path, &headers, body).await?;
-                NodeReply::of(node, reply).await
+                NodeReply::receive(node, reply).await
             });
             unless_stalled(sending, given_at, self.deadline).await
         };

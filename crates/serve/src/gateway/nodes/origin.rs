@@ -15,7 +15,7 @@ use super::super::request::NodeRequest;
 use super::reply::{Body, NodeReply};
 use crate::objects::problem_of;
 use crate::origin_reads;
-use crate::store::{Error, Found};
+use crate::store::{Error, FoundObject};
 use device::object::headers_of;
 use wire::headers;
 
@@ -51,7 +51,7 @@ pub async fn read(
     let mut headers: HeaderMap = headers_of(&version).into_iter().collect();
     headers.insert(headers::OUTCOME.clone(), HeaderValue::from_static(Outcome::Origin.as_str()));
     let range = match (&found, status) {
-        (Some(Found { range: Some(range), .. }), _) => {
+        (Some(FoundObject { range: Some(range), .. }), _) => {
             Some(format!("bytes {}-{}/{}", range.start, range.end - 1, version.size))
         }
         (_, StatusCode::RANGE_NOT_SATISFIABLE) => Some(format!("bytes */{}", version.size)),

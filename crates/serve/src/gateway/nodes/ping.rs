@@ -19,7 +19,7 @@ pub async fn ping(nodes: &Nodes, node: NodeId, hot_version: u64) -> Option<Pong>
     // Where there are no hot nodes, there is nothing to know.
     let known = if nodes.roll.ring().hot_count() > 0 { &known[..] } else { &[] };
     let reply = pool.send(&Method::GET, "/cluster/ping", known, Outgoing::Empty).await.ok()?;
-    let reply = NodeReply::of(node, reply).await.ok()?;
+    let reply = NodeReply::receive(node, reply).await.ok()?;
     if reply.status.is_server_error() {
         return None;
     }

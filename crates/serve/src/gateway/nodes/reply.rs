@@ -50,7 +50,7 @@ impl NodeReply {
     /// # Errors
     ///
     /// If the connection breaks while the body is read.
-    pub async fn of(node: NodeId, reply: peer::Reply) -> Result<NodeReply, Fault> {
+    pub async fn receive(node: NodeId, reply: peer::Reply) -> Result<NodeReply, Fault> {
         let peer::Reply { status, headers, body } = reply;
         let body = if body.bytes_left() <= GATHERED_BYTES_MAX {
             Body::Whole(body.gather_in_place(GATHERED_BYTES_MAX as usize).await?)
