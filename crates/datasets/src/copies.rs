@@ -66,6 +66,22 @@ pub struct ShardTold {
 /// A copy: the dataset's name and the shard's file.
 type Copy = (String, String);
 
+/// What a gateway asks for when it leases a copy.
+pub struct Lease {
+    /// The hash of the shard's key.
+    pub shard: u64,
+    /// The dataset's name.
+    pub dataset: String,
+    /// The shard's file.
+    pub file: String,
+    /// The gateway, by a number that it chose at its start.
+    pub by: u64,
+    /// Bytes of the shard's file.
+    pub bytes: u64,
+    /// How long it holds without being renewed.
+    pub lasts: Nanos,
+}
+
 /// The copies of a node.
 #[derive(Default)]
 pub struct Copies {
@@ -99,20 +115,14 @@ impl Copies {
     }
 
     /// Grants a lease. [`None`] if there is no room; otherwise whether the copy is new.
-    pub fn grant(
-        &self,
-        (now, lease): (Nanos, Nanos),
-        (shard, copy): (u64, Copy),
-        by: u64,
-        bytes: u64,
-        room_bytes: u64,
-    ) -> Option<bool> {
+    pub fn grant(&self, now: Nanos, lease: Lease, room_bytes: u64) -> Option<bool> {
+        let Lease { shard, dataset, file, by, bytes, lasts } = lease;
         let mut leases = lock(&self.leases);
         let new = !leases.holds(shard);
-        if !leases.grant(now, shard, by, bytes, lease, room_bytes) {
+        if !leases.grant(now, shard, by, bytes, lasts, room_bytes) {
             return None;
         }
-        lock(&self.names).insert(shard, copy);
+        lock(&self.names).insert(shard, (dataset, file));
         Some(new)
     }
 }
@@ -218,10 +228,15 @@ impl Datasets {
             return Err(Problem::new(StatusCode::NOT_FOUND, &what));
         };
         let key = key_of_file(&asked.dataset, &manifest.id, &asked.file);
-        let copy = (asked.dataset.clone(), asked.file.clone());
-        let (when, shard) = ((clock::now(), asked.lease), key_hash(&key));
-        let granted =
-            self.layers.lease(&self.copies, when, (shard, copy), asked.by, entry.file_bytes);
+        let lease = Lease {
+            shard: key_hash(&key),
+            dataset: asked.dataset.clone(),
+            file: asked.file.clone(),
+            by: asked.by,
+            bytes: entry.file_bytes,
+            lasts: asked.lease,
+        };
+        let granted = self.layers.lease(&self.copies, clock::now(), lease);
         let Some(new) = granted else {
             let what = format!(
                 "no room for a copy of {}, {} bytes, in what layers may take here",
@@ -313,10 +328,14 @@ mod tests {
         let copies = Copies::default();
         let copy = |file: &str| ("d".to_owned(), file.to_owned());
         let second = 1_000_000_000;
-        let grant = |shard, file| copies.grant((0, second), (shard, copy(file)), 1, 100, 150);
+        let lease = |shard, file: &str| {
+            let (dataset, file) = copy(file);
+            Lease { shard, dataset, file, by: 1, bytes: 100, lasts: second }
+        };
+        let grant = |shard, file| copies.grant(0, lease(shard, file), 150);
         assert_eq!((grant(7, "a"), grant(7, "a")), (Some(true), Some(false)));
         assert_eq!((copies.holds(7), copies.bytes()), (true, 100));
-        assert_eq!(copies.grant((0, second), (8, copy("b")), 1, 100, 50), None);
+        assert_eq!(copies.grant(0, lease(8, "b"), 50), None);
         assert_eq!(copies.expire(0, 1000), []);
         assert_eq!(copies.expire(0, 99), [copy("a")], "the budget has become smaller");
         grant(7, "a");

@@ -59,6 +59,21 @@ const LISTING_PAUSE: u32 = 50;
 /// Whether a key belongs to this process.
 type Whose = Box<dyn Fn(&Key) -> bool + Send + Sync>;
 
+/// Which keys of datasets this process has to do with.
+struct Duties {
+    /// Shards that it serves.
+    is_mine: Whose,
+    /// Datasets of which it seals the log.
+    seals: Whose,
+}
+
+impl Duties {
+    /// Those of a process that serves no shards.
+    fn none() -> Duties {
+        Duties { is_mine: Box::new(|_| false), seals: Box::new(|_| false) }
+    }
+}
+
 /// When a listing of the origin's datasets began, and its result.
 type Listing = (Nanos, Result<Arc<Vec<Value>>, String>);
 
@@ -107,9 +122,11 @@ impl Datasets {
     /// invalid.
     pub fn new(
         config: &Config,
-        (origin, membership): (Arc<dyn Origin>, Option<Arc<Membership>>),
+        origin: Arc<dyn Origin>,
+        membership: Option<Arc<Membership>>,
         windows: window::Settings,
-        (live, memory): (&Arc<LiveModel>, Option<&Arc<Memory>>),
+        live: &Arc<LiveModel>,
+        memory: Option<&Arc<Memory>>,
         now: Nanos,
     ) -> anyhow::Result<Option<Arc<Datasets>>> {
         let Some(path) = &config.datasets.path else { return Ok(None) };
@@ -129,14 +146,14 @@ impl Datasets {
             Some(it) => it.known().primary(key) == it.me(),
             None => true,
         };
-        let mut all = Self::of(
+        let mut all = Self::make(
             config,
             Some(path.clone()),
             origin,
             windows,
-            Box::new(is_mine),
-            Box::new(seals),
-            (live, now),
+            Duties { is_mine: Box::new(is_mine), seals: Box::new(seals) },
+            live,
+            now,
         )?;
         all._folder = Some(folder);
         all.looks_for_all = true;
@@ -161,22 +178,20 @@ impl Datasets {
         live: &Arc<LiveModel>,
         now: Nanos,
     ) -> anyhow::Result<Arc<Datasets>> {
-        let no: fn(&Key) -> bool = |_| false;
-        Self::of(config, None, origin, windows, Box::new(no), Box::new(no), (live, now))
-            .map(Arc::new)
+        Self::make(config, None, origin, windows, Duties::none(), live, now).map(Arc::new)
     }
 
-    fn of(
+    fn make(
         config: &Config,
         copies: Option<PathBuf>,
         origin: Arc<dyn Origin>,
         windows: window::Settings,
-        is_mine: Whose,
-        seals: Whose,
-        (live, now): (&Arc<LiveModel>, Nanos),
+        duties: Duties,
+        live: &Arc<LiveModel>,
+        now: Nanos,
     ) -> anyhow::Result<Datasets> {
         let one_in = config.observe.sample_one_in;
-        let common = |copies: Option<PathBuf>, is_mine: Whose, seals: Whose| {
+        let common = |copies: Option<PathBuf>, Duties { is_mine, seals }: Duties| {
             Arc::new(Common {
                 origin: origin.clone(),
                 copies,
@@ -189,11 +204,10 @@ impl Datasets {
                 seals,
             })
         };
-        let no: fn(&Key) -> bool = |_| false;
         Ok(Datasets {
             lane: Arc::new(Lane::new("datasets", windows.clone(), one_in, now)),
-            outline: common(None, Box::new(no), Box::new(no)),
-            common: common(copies, is_mine, seals),
+            outline: common(None, Duties::none()),
+            common: common(copies, duties),
             listing: tokio::sync::Mutex::default(),
             served: RwLock::default(),
             refresh: Duration::from_secs_f64(config.datasets.refresh_s),

@@ -285,7 +285,7 @@ async fn connection<S: Service>(
         .header_read_timeout(silent)
         .max_buf_size(serve.header_bytes_max.0 as usize);
     let head_bytes_max = serve.header_bytes_max.0 as usize;
-    let reads = Reads::new(shared.clone(), lane, slot, (head_bytes_max, from), regular);
+    let reads = Reads::new(shared.clone(), lane, slot, head_bytes_max, from, regular);
     let socket = TokioIo::new(Socket::new(stream, pace, phase.clone(), reads));
     let mut connection = builder.serve_connection(socket, service);
     // What goes wrong on a connection (a client that leaves, a malformed head, which hyper answers) is

@@ -393,7 +393,7 @@ impl Drive {
         let disks = self.disks.get();
         match (action, disks) {
             (Action::Read { device, location, key, job, start, extent }, Some(disks)) => {
-                disks.read(device, (location, key), job, start, extent);
+                disks.read(device, location, key, job, start, extent);
             }
             (Action::CloseRead { device, job }, Some(disks)) => disks.close(device, job),
             (Action::Append { device, location, key, payload, job }, Some(disks)) => {

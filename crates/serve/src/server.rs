@@ -276,9 +276,15 @@ impl Process<'_> {
         let memory =
             config.node.shared().map(|of| live::memory::Memory::new(of, self.live.clone()));
         let mismatches = Arc::new(Mismatches::default());
-        let of = (self.origin.clone(), self.membership.clone());
-        let to = (&self.live, memory.as_ref());
-        let datasets = Datasets::new(config, of, windows.clone(), to, self.now)?;
+        let datasets = Datasets::new(
+            config,
+            self.origin.clone(),
+            self.membership.clone(),
+            windows.clone(),
+            &self.live,
+            memory.as_ref(),
+            self.now,
+        )?;
         if let Some(copies) = &config.datasets.path {
             self.record.add_folder(copies);
         }

@@ -6,7 +6,7 @@ use engine::act::Knob;
 use engine::layers::Shard as Observed;
 use ground::window::Nanos;
 
-use super::super::copies::Copies;
+use super::super::copies::{Copies, Lease};
 use super::{Candidate, Layers, State};
 use crate::station::Station;
 
@@ -36,13 +36,12 @@ impl Layers {
     pub(in super::super) fn lease(
         &self,
         copies: &Copies,
-        when: (Nanos, Nanos),
-        copy: (u64, (String, String)),
-        by: u64,
-        bytes: u64,
+        now: Nanos,
+        lease: Lease,
     ) -> Option<bool> {
         let mut state = self.lock();
-        let granted = copies.grant(when, copy, by, bytes, state.room_bytes);
+        let bytes = lease.bytes;
+        let granted = copies.grant(now, lease, state.room_bytes);
         if granted == Some(true) {
             state.room_bytes = state.room_bytes.saturating_sub(bytes);
             let budget = state.manager.settings().budget_bytes;

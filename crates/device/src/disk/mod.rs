@@ -268,7 +268,8 @@ impl Disks {
     pub fn read(
         &self,
         id: DeviceId,
-        (location, key): (Location, Key),
+        location: Location,
+        key: Key,
         job: JobId,
         start: Nanos,
         extent: Extent,
@@ -435,7 +436,7 @@ impl Read {
         let segment = segment.ok_or(Unread::Gone)?;
         match extent {
             Extent::First { bytes, part } => {
-                segments.read_first(&segment, location, &key, (bytes, part), buffer)
+                segments.read_first(&segment, location, &key, bytes, part, buffer)
             }
             _ => {
                 let object = segments.read(&segment, location, &key, buffer)?;

@@ -208,7 +208,8 @@ impl Segments {
         segment: &Arc<Segment>,
         location: Location,
         key: &[u8],
-        (bytes, part): (u64, Option<Part>),
+        bytes: u64,
+        part: Option<Part>,
         buffer: &mut Buffer,
     ) -> Result<Piece, Unread> {
         let error_at = |what: &str| self.unread(location, what);

@@ -349,7 +349,7 @@ mod tests {
         written.extend([other, past, gone]);
         let begin = || {
             for (job, (location, key)) in written.iter().enumerate() {
-                disks.read(0, (*location, key.clone()), job as u64, clock::now(), Extent::Record);
+                disks.read(0, *location, key.clone(), job as u64, clock::now(), Extent::Record);
             }
         };
         begin();

@@ -216,7 +216,8 @@ impl<S: Quick> Reads<S> {
         shared: Arc<S>,
         lane: Arc<Lane>,
         slot: Slot<S::Flight>,
-        (head_bytes_max, from): (usize, Option<IpAddr>),
+        head_bytes_max: usize,
+        from: Option<IpAddr>,
         enabled: bool,
     ) -> Reads<S> {
         let limited = shared.limits().is_some();

@@ -242,7 +242,7 @@ impl<S: Quick> Socket<S> {
                 Front::Plain { line, facts, length } => {
                     let next = at + length;
                     let request = &buffer.filled()[at..next];
-                    match self.plain(context, &line, (facts, signer), request)? {
+                    match self.plain(context, &line, facts, signer, request)? {
                         Plain::Sent => {
                             at = next;
                             continue;
@@ -275,7 +275,8 @@ impl<S: Quick> Socket<S> {
         &mut self,
         context: &mut Context<'_>,
         line: &Line<'_>,
-        (facts, signer): (Facts, Option<Client>),
+        facts: Facts,
+        signer: Option<Client>,
         request: &[u8],
     ) -> io::Result<Plain> {
         HEAD.with_borrow_mut(|head| {
