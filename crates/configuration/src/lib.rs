@@ -290,7 +290,7 @@ impl Config {
     ///
     /// # Panics
     /// As for [`Config::print`].
-    pub fn asked(&self) -> Table {
+    pub fn as_table(&self) -> Table {
         self.table()
     }
 

@@ -91,7 +91,7 @@ fn with(pattern: &str, place: &str) -> String {
 
 /// Everything that a configuration is shown as.
 fn all_prints(config: &Config) -> String {
-    format!("{}{}{config:?}{:?}", config.print(), config.asked(), config.secrets())
+    format!("{}{}{config:?}{:?}", config.print(), config.as_table(), config.secrets())
 }
 
 #[test]

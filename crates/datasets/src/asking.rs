@@ -110,7 +110,7 @@ pub async fn ask_parts<P: AskParts>(
         let event = match tokio::time::timeout(left, under_way.next()).await {
             Err(_) => Event::Tick,
             Ok((part, Ok(answer))) => {
-                let seen = answered(&answer);
+                let seen = part_answer(&answer);
                 if let Some(place) = answers.get_mut(part) {
                     *place = Some(answer);
                 }
@@ -132,7 +132,7 @@ pub async fn ask_parts<P: AskParts>(
 const NEVER: Nanos = 365 * 86_400 * 1_000_000_000;
 
 /// What decisions need of an answer.
-fn answered(answer: &Answer) -> PartAnswer {
+fn part_answer(answer: &Answer) -> PartAnswer {
     match answer {
         Answer::Page(page) => PartAnswer {
             records: page.records.len(),

@@ -104,7 +104,7 @@ impl State {
     }
 }
 
-fn told<T>(result: anyhow::Result<T>) -> Result<T, Error> {
+fn to_message<T>(result: anyhow::Result<T>) -> Result<T, Error> {
     result.map_err(|error| Error::from(format!("{error:#}")))
 }
 
@@ -446,7 +446,7 @@ impl Served {
         let chunk = Chunk { number, first_id, entries: self.entries(changes) };
         // Apply the chunk before putting it: an inapplicable chunk would block every process.
         let mut dataset = view.dataset.clone();
-        if let Err(error) = told(dataset.take(chunk.clone())) {
+        if let Err(error) = to_message(dataset.take(chunk.clone())) {
             return Ok(Put::Inapplicable(error));
         }
         if !self.remote.put_chunk(&view.current.manifest.id, &chunk).await? {
@@ -513,7 +513,7 @@ impl Served {
         };
         Ok(Event::ShardPut(match put {
             Err(error) if is_taken(&error) => Ok(false),
-            put => told(put.map(|()| true)),
+            put => to_message(put.map(|()| true)),
         }))
     }
 

@@ -23,7 +23,7 @@ use serde_json::json;
 use super::Datasets;
 use super::ask::{Answer, Ask, LOG, ids, pairs, part_of, text};
 use super::asking::{AskParts, ask_parts, question};
-use super::layers::{LayerSummary, held};
+use super::layers::{LayerSummary, summary_of_layers};
 use super::room::Reserved;
 use super::served::{Changed, Copied, Served, Unwritten, View};
 use dataset::Info;
@@ -325,7 +325,12 @@ impl Datasets {
         let shards = manifest.shards.iter().map(|shard| {
             let name = part_of(&shard.file);
             let part = view.part(name);
-            (name.to_owned(), shard.records, shard.file_bytes, part.map(|part| held(part)))
+            (
+                name.to_owned(),
+                shard.records,
+                shard.file_bytes,
+                part.map(|part| summary_of_layers(part)),
+            )
         });
         let info = view.dataset.info();
         let log = (LOG.to_owned(), info.in_log, view.dataset.log_bytes() as u64, None);

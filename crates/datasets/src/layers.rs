@@ -61,7 +61,7 @@ pub struct LayerSummary {
 }
 
 /// The layers that a shard has now.
-pub fn held(part: &Part) -> LayerSummary {
+pub fn summary_of_layers(part: &Part) -> LayerSummary {
     let layers = part.shard().index().layers();
     let footprint = layers.footprint();
     let samples = || footprint.sa.iter().chain(&footprint.isa);

@@ -136,14 +136,14 @@ impl Datasets {
         let more = leased.clone();
         let is_mine = move |key: &Key| match &nodes {
             Some(it) => {
-                let own = it.known().ring.replicas(key).iter().any(|node| Some(node) == it.me());
+                let own = it.members().ring.replicas(key).iter().any(|node| Some(node) == it.me());
                 own || more.holds(window::key_hash(key))
             }
             None => true,
         };
         // Chunks and manifests are put by conditions, so that two that seal do no harm.
         let seals = move |key: &Key| match &membership {
-            Some(it) => it.known().primary(key) == it.me(),
+            Some(it) => it.members().primary(key) == it.me(),
             None => true,
         };
         let mut all = Self::make(
@@ -211,7 +211,7 @@ impl Datasets {
             listing: tokio::sync::Mutex::default(),
             served: RwLock::default(),
             refresh: Duration::from_secs_f64(config.datasets.refresh_s),
-            pace: Pace::of(&config.serve),
+            pace: Pace::from_settings(&config.serve),
             appends: Room::new(http::APPENDS_BYTES_MAX),
             layers: Layers::new(
                 config.datasets.layers(),

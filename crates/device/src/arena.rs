@@ -127,7 +127,7 @@ impl Arena {
         let (at, room) = taken.or_else(|| {
             // There may be room among the ready ranges, for less or for more than each of them.
             let ready = std::mem::take(&mut self.lock().ready);
-            ready.into_iter().for_each(|range| self.punch(range));
+            ready.into_iter().for_each(|(at, room)| self.punch(at, room));
             self.lock().take(wanted)
         })?;
         Some(Region { arena: self, at, room, length: bytes })
@@ -186,7 +186,7 @@ impl Arena {
     }
 
     /// Frees a range without its pages.
-    fn punch(&self, (at, room): (u64, u64)) {
+    fn punch(&self, at: u64, room: u64) {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         // If this fails, the range is lost to later objects: using it again without new pages could
         // change bytes that a socket has yet to send.
@@ -252,10 +252,10 @@ impl Drop for Region {
         let pages = self.arena.pages(self.at, self.room).iter();
         let is_lent = pages.fold(false, |lent, page| lent | (before(page) == LENT));
         if is_lent {
-            return self.arena.punch((self.at, self.room));
+            return self.arena.punch(self.at, self.room);
         }
         let surplus = self.arena.lock().make_ready(self.at, self.room);
-        surplus.into_iter().for_each(|range| self.arena.punch(range));
+        surplus.into_iter().for_each(|(at, room)| self.arena.punch(at, room));
     }
 }
 

@@ -54,7 +54,7 @@ pub trait Service: Quick + Deref<Target = Front> {
 
     /// Whose request it says it is; who answers it finds out whether it is so.
     fn client(&self, from: IpAddr, _request: &Request<Incoming>) -> Client {
-        Client::at(from)
+        Client::from_address(from)
     }
 
     /// The reply to a request that breaks a rule of HTTP.
@@ -174,7 +174,7 @@ async fn limited<S: Service>(
             true => received.lower(),
             false => received.lower().min(limits.second_bytes()),
         };
-        let client = if unproven { Client::at(from) } else { client };
+        let client = if unproven { Client::from_address(from) } else { client };
         limits.pay(client, taken.saturating_add(sent), clock::now());
     }
     response
@@ -237,7 +237,7 @@ async fn connection<S: Service>(
     let from = stream.peer_addr().ok().map(|from| from.ip());
     let serve = &shared.config.serve;
     let seat = activity.seat();
-    let pace = Pace::of(serve);
+    let pace = Pace::from_settings(serve);
     let silent = if seat == Seat::Spare { pace.idle.min(SPARE_SILENT_MAX) } else { pace.idle };
     let stream = match shared.tls.get() {
         None => Stream::Plain(stream),

@@ -93,7 +93,7 @@ impl Front {
         let lane = || Arc::new(Lane::new(&queue.to_string(), windows.clone(), one_in, now));
         Front {
             config: config.clone(),
-            asked: config.asked(),
+            asked: config.as_table(),
             token: config.serve.token.as_ref().map(|token| hash(token.expose())),
             cluster_token: config
                 .cluster
@@ -353,7 +353,7 @@ async fn accept<P: Protocol>(
         Ok(listener) => listener,
         Err(error) => return warn!("cannot accept connections: {error}"),
     };
-    for (stream, from) in kept.into_iter().filter_map(taken) {
+    for (stream, from) in kept.into_iter().filter_map(passed_on) {
         place(&shared, &workers, stream, from).await;
     }
     loop {
@@ -375,7 +375,7 @@ async fn accept<P: Protocol>(
 }
 
 /// A connection that the process before this one has passed on; `None` if it has ended since.
-fn taken(stream: std::net::TcpStream) -> Option<(TcpStream, SocketAddr)> {
+fn passed_on(stream: std::net::TcpStream) -> Option<(TcpStream, SocketAddr)> {
     stream.set_nonblocking(true).ok()?;
     let from = stream.peer_addr().ok()?;
     Some((TcpStream::from_std(stream).ok()?, from))

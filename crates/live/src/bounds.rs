@@ -38,7 +38,7 @@ impl LiveModel {
     /// Proposes the bounds that differ, and sets those that may be changed.
     pub fn look_at_bounds(&self) {
         let Some(node) = self.node() else { return };
-        let shown = self.shown();
+        let shown = self.report();
         if shown.model.withheld.is_some() {
             return;
         }
@@ -86,7 +86,7 @@ impl LiveModel {
         let QueueName::Device(id) = QueueName::parse(queue)? else { return None };
         let node = self.node()?;
         let (present, _) = node.bound(id.parse().ok()?)?;
-        let shown = self.shown();
+        let shown = self.report();
         let station = shown.model.stations.iter().find(|station| station.queue == queue)?;
         Some(f64::from(present) * station.service_mean_s / f64::from(station.servers.max(1)))
     }

@@ -43,7 +43,7 @@ pub fn answer(
         "/page.js" => ("text/javascript; charset=utf-8", SCRIPT),
         "/page.css" => ("text/css; charset=utf-8", STYLE),
         "/model" if reads => {
-            let mut shown = (*of.shown()).clone();
+            let mut shown = (*of.report()).clone();
             shown.footprints.clone_from(&super::lock(&of.footprints));
             return Some(Ok(json(StatusCode::OK, &shown, None)));
         }

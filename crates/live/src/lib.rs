@@ -186,13 +186,13 @@ impl LiveModel {
     }
 
     /// The newest predictions.
-    pub fn shown(&self) -> Arc<ModelReport> {
+    pub fn report(&self) -> Arc<ModelReport> {
         lock(&self.shown).clone()
     }
 
     /// The prediction for a queue, and the share of the objective; `None` while advice is withheld.
     pub fn advised(&self, queue: &str) -> Option<(Station, f64)> {
-        let shown = self.shown();
+        let shown = self.report();
         if shown.model.withheld.is_some() {
             return None;
         }

@@ -10,7 +10,7 @@ use wire::exposition::{Exposition, Kind};
 impl LiveModel {
     /// Adds the metrics of the loop.
     pub fn add_metrics(&self, page: &mut Exposition) {
-        let shown = self.shown();
+        let shown = self.report();
         let state = &shown.model;
         add_model(page, state);
         let help = "Processor time of the live model.";

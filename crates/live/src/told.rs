@@ -121,7 +121,7 @@ impl WindowIntake {
 
 impl LiveModel {
     /// The reply to a gateway: the windows of this node's devices.
-    pub fn told(&self) -> DeviceWindows {
+    pub fn device_windows(&self) -> DeviceWindows {
         let recent = lock(&self.recent);
         let windows: Vec<Window> = recent.intervals.iter().flatten().cloned().collect();
         let now_unix_us = windows.iter().map(Window::end_unix_us).max().unwrap_or(0);

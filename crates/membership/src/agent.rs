@@ -215,7 +215,7 @@ impl Agent {
     async fn round(&mut self) -> Result<bool, Error> {
         let asked = clock::now();
         let pairs = self.etcd.all(&format!("{}/", self.prefix)).await?;
-        let snapshot = Snapshot::of(&self.prefix, pairs);
+        let snapshot = Snapshot::from_pairs(&self.prefix, pairs);
         let refused: BTreeSet<String> = snapshot.refused.iter().cloned().collect();
         for refused in refused.difference(&self.refused) {
             warn!("membership: etcd holds a value that is refused: {refused}");
@@ -316,7 +316,7 @@ impl Agent {
         };
         let known = match before {
             Some(before) if !is_new => before.known,
-            _ => Arc::new(Members::of(roster, ring)),
+            _ => Arc::new(Members::from_roster(roster, ring)),
         };
         if is_new {
             self.say_what_changed(roster);

@@ -150,7 +150,7 @@ impl Common {
     /// # Errors
     ///
     /// As [`Common::start`].
-    pub fn of(own: Config) -> anyhow::Result<(Option<Common>, Config)> {
+    pub fn load(own: Config) -> anyhow::Result<(Option<Common>, Config)> {
         match own.is_in_etcd() {
             true => Common::start(&own).map(|(common, config)| (Some(common), config)),
             false => Ok((None, own)),
@@ -316,7 +316,7 @@ fn first(own: &Config) -> anyhow::Result<Option<Result<Document, String>>> {
         let mut etcd = Etcd::new(of, Duration::from_secs_f64(of.valid_s.max(0.2)))?;
         let (key, began) = (key(&of.prefix), Instant::now());
         loop {
-            match runtime.block_on(etcd.one(&key)) {
+            match runtime.block_on(etcd.get(&key)) {
                 Ok(pair) => return Ok(pair.map(|pair| Document::parse(&pair.value))),
                 Err(error) if began.elapsed().as_secs_f64() >= of.start_s => {
                     return Err(anyhow::Error::new(error).context(super::none_in_time(of)));

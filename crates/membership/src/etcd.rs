@@ -367,7 +367,7 @@ impl Etcd {
     /// # Errors
     ///
     /// See [`Error`].
-    pub async fn one(&mut self, key: &str) -> Result<Option<Pair>, Error> {
+    pub async fn get(&mut self, key: &str) -> Result<Option<Pair>, Error> {
         let body = json!({ "key": base64(key.as_bytes()) });
         Ok(self.range(&body, key).await?.pop())
     }

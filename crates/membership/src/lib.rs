@@ -61,7 +61,7 @@ impl Members {
         self.shares.get_or_init(|| self.ring.shares_of(&self.live))
     }
 
-    fn of(roster: &Roster, ring: Arc<Ring>) -> Members {
+    fn from_roster(roster: &Roster, ring: Arc<Ring>) -> Members {
         let of = &roster.members;
         Members {
             epoch: roster.epoch,
@@ -276,7 +276,7 @@ impl Membership {
     }
 
     /// The members now.
-    pub fn known(&self) -> Arc<Members> {
+    pub fn members(&self) -> Arc<Members> {
         self.seen.borrow().known.clone()
     }
 
@@ -388,7 +388,7 @@ impl Membership {
 
     /// The status.
     pub fn status(&self) -> MembershipStatus {
-        let known = self.known();
+        let known = self.members();
         let contact = lock(&self.contact).clone();
         let member = |(at, &share): (usize, &f64)| {
             let name = known.ring.name(at).to_owned();

@@ -46,7 +46,7 @@ pub struct Snapshot {
 
 impl Snapshot {
     /// Reads the keys below `PREFIX/`.
-    pub fn of(prefix: &str, pairs: Vec<Pair>) -> Snapshot {
+    pub fn from_pairs(prefix: &str, pairs: Vec<Pair>) -> Snapshot {
         let mut it = Snapshot::default();
         for pair in pairs {
             let key = String::from_utf8_lossy(&pair.key).into_owned();
@@ -143,7 +143,7 @@ mod tests {
         Pair { key: key.into(), value: value.into(), revision: 3, lease: 9 }
     }
 
-    fn of(live: &[bool], suspects: &[(&str, &str)]) -> (Snapshot, Roster) {
+    fn world(live: &[bool], suspects: &[(&str, &str)]) -> (Snapshot, Roster) {
         let name = |at: usize| ["a", "b", "c", "d", "e", "f", "g", "h"][at].to_owned();
         let entry = |(at, &live): (usize, &bool)| Entry {
             name: name(at),
@@ -164,13 +164,13 @@ mod tests {
         }
         let suspect = |(whom, by): &(&str, &str)| pair(&format!("/p/suspect/{whom}/{by}"), "1");
         pairs.extend(suspects.iter().map(suspect));
-        (Snapshot::of("/p", pairs), roster)
+        (Snapshot::from_pairs("/p", pairs), roster)
     }
 
     #[test]
     fn a_majority_of_those_that_watch_suspects() {
         let suspected = |live: &[bool], suspects: &[(&str, &str)]| {
-            let (it, roster) = of(live, suspects);
+            let (it, roster) = world(live, suspects);
             it.is_suspected(&roster, "a")
         };
         assert!(!suspected(&[true], &[("a", "a")]));
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn each_is_watched_by_five_others() {
-        let (it, roster) = of(&[true; 8], &[]);
+        let (it, roster) = world(&[true; 8], &[]);
         let mut times = BTreeMap::new();
         for entry in &roster.members {
             for (name, _) in it.watched(&roster, &entry.name) {
@@ -206,7 +206,7 @@ mod tests {
             pair("/q/view", "{}"),
             pair("/p/suspect/a", "1"),
         ];
-        let it = Snapshot::of("/p", pairs);
+        let it = Snapshot::from_pairs("/p", pairs);
         assert!(it.roster.unwrap().is_err());
         assert_eq!((it.alive.len(), it.suspects.len(), it.refused.len()), (0, 0, 5));
         assert!(it.refused[0].starts_with("/p/live/a: "), "{:?}", it.refused);

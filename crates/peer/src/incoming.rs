@@ -27,7 +27,7 @@ pub struct Incoming {
 impl Incoming {
     pub(crate) fn new(connection: Connection, left: u64, pool: Option<Pool>) -> Incoming {
         let mut body = Incoming { connection: Some(connection), left, pool };
-        body.taken(0);
+        body.consume(0);
         body
     }
 
@@ -58,7 +58,7 @@ impl Incoming {
         let Some(connection) = &mut self.connection else { return Poll::Ready(None) };
         let count = (connection.buffer.len() as u64).min(self.left) as usize;
         let piece = connection.buffer.split_to(count).freeze();
-        self.taken(count);
+        self.consume(count);
         Poll::Ready(Some(Ok(piece)))
     }
 
@@ -74,7 +74,7 @@ impl Incoming {
             let Some(missing) = length.checked_sub(connection.buffer.len()).filter(|m| *m > 0)
             else {
                 let whole = connection.buffer.split_to(length).freeze();
-                self.taken(length);
+                self.consume(length);
                 return Ok(whole);
             };
             let filled = connection.fill(missing).await;
@@ -98,7 +98,7 @@ impl Incoming {
             let count = connection.buffer.len().min(length - whole.len());
             whole.extend_from_slice(&connection.buffer.split_to(count));
             if whole.len() == length {
-                self.taken(length);
+                self.consume(length);
                 break;
             }
             let missing = length - whole.len();
@@ -127,7 +127,7 @@ impl Incoming {
     }
 
     /// Counts consumed bytes; at the body's end, returns the connection to its pool.
-    fn taken(&mut self, count: usize) {
+    fn consume(&mut self, count: usize) {
         self.left = self.left.saturating_sub(count as u64);
         if self.left > 0 {
             return;

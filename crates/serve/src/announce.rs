@@ -23,7 +23,7 @@ pub fn announce(config: &Config, server: &Server) {
         info!("S3's protocol at http://{s3}");
     }
     if config.is_gateway() {
-        let nodes = server.membership.as_ref().map_or(0, |it| it.known().ring.members().len());
+        let nodes = server.membership.as_ref().map_or(0, |it| it.members().ring.members().len());
         info!("gateway to {nodes} node(s)");
     }
     if !config.is_node() {
@@ -31,7 +31,7 @@ pub fn announce(config: &Config, server: &Server) {
     }
     let devices: u32 = config.devices.iter().map(|group| group.count).sum();
     if let Some((it, me)) = server.membership.as_ref().and_then(|it| Some((it, it.me()?))) {
-        let ring = &it.known().ring;
+        let ring = &it.members().ring;
         info!(
             "node {} of {}, {} nodes for each key, ring {:016x}",
             ring.name(me),

@@ -91,7 +91,7 @@ fn remember_etcd(config: &Config, record: &IdentityRecord, create: bool) -> anyh
     let key = key(&of.prefix);
     let read = {
         let key = key.clone();
-        with_etcd(of.clone(), move |mut etcd| async move { Ok(etcd.one(&key).await?) })
+        with_etcd(of.clone(), move |mut etcd| async move { Ok(etcd.get(&key).await?) })
     };
     if let Some(pair) = read.context("cannot read the identity of the origin from etcd")? {
         let text = String::from_utf8_lossy(&pair.value);
@@ -103,7 +103,7 @@ fn remember_etcd(config: &Config, record: &IdentityRecord, create: bool) -> anyh
     record.add_recorder(Box::new(move |id| {
         let key = key.clone();
         with_etcd(of.clone(), move |mut etcd| async move {
-            let found = etcd.one(&key).await?;
+            let found = etcd.get(&key).await?;
             let value = id.to_string();
             if found.as_ref().is_some_and(|pair| pair.value == value.as_bytes()) {
                 return Ok(());
@@ -147,7 +147,7 @@ fn ask_members(
     membership: &Membership,
     record: &IdentityRecord,
 ) -> anyhow::Result<()> {
-    let known = membership.known();
+    let known = membership.members();
     let told = origins_of_members(config, &known, membership.me())?;
     let Some((first, id)) = told.first() else { return Ok(()) };
     if let Some((other, another)) = told.iter().find(|(_, another)| another != id) {

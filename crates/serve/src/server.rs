@@ -119,7 +119,7 @@ impl Server {
         create_origin: bool,
     ) -> anyhow::Result<Server> {
         device::system::prepare();
-        let (common, config) = Common::of(config)?;
+        let (common, config) = Common::load(config)?;
         peer::bound_idle(wire::descriptors::prepare(&config)?);
         let started = match config.is_proxy() {
             true => Server::start_proxy(&config, common),
@@ -266,7 +266,7 @@ impl Process<'_> {
     fn node(&self) -> anyhow::Result<Arc<Shared>> {
         let (config, windows) = (self.config, &self.windows);
         let place = |membership: &Arc<Membership>| {
-            let ring = membership.known().ring.clone();
+            let ring = membership.members().ring.clone();
             membership.me().map(|me| place_of(config, ring, me, membership.lag()))
         };
         let cluster = self.membership.as_ref().and_then(place);
@@ -484,7 +484,7 @@ impl Process<'_> {
 /// Has a front of clients keep to their limits, and encrypt their connections if the configuration has a
 /// certificate.
 fn for_clients(config: &Config, front: &Front) -> anyhow::Result<Option<Arc<Tls>>> {
-    if let Some(limits) = wire::limits::Limits::of(&config.serve) {
+    if let Some(limits) = wire::limits::Limits::from_settings(&config.serve) {
         let _ = front.limits.set(limits);
     }
     let (Some(certificate), Some(key)) = (&config.serve.tls_certificate, &config.serve.tls_key)
@@ -533,7 +533,7 @@ fn create_run(
         start_unix_us: ((i128::from(now) + unix_offset_ns) / 1000).max(0) as u64,
         laboratory: config.laboratory(),
         machine: Machine::here(),
-        asked: config.asked(),
+        asked: config.as_table(),
     };
     Ok(Some(RunWriter::create(dir, &run)?))
 }

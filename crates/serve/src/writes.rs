@@ -36,7 +36,7 @@ impl Shared {
     pub(super) async fn write(&self, put: PutRequest, record: &mut Seen) -> Result<Etag, Error> {
         let PutRequest { key, attributes, body, sha256, terms } = put;
         let object_bytes_max = self.config.node.object_bytes_max.0;
-        let pace = Pace::of(&self.config.serve);
+        let pace = Pace::from_settings(&self.config.serve);
         let mut upload = Upload::new(body, pace, object_bytes_max, self.uploads.clone());
         if let Some(sha256) = sha256 {
             upload.expect(sha256);

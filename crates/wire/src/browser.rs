@@ -18,7 +18,7 @@ static SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// `navigate` where the user follows a link.
 static SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
-fn shown(value: &[u8]) -> String {
+fn excerpt(value: &[u8]) -> String {
     String::from_utf8_lossy(value).chars().take(100).collect()
 }
 
@@ -55,14 +55,14 @@ impl Server<'_> {
             return refused(format!(
                 "the Host {:?} is not this server's; ask 127.0.0.1 or localhost, add the name to serve.hosts, \
                  or set serve.token",
-                shown(host)
+                excerpt(host)
             ));
         }
         for origin in headers.get_all(ORIGIN) {
             if host.is_none_or(|host| !self.is_own_origin(origin.as_bytes(), host)) {
                 return refused(format!(
                     "a page of {:?} may not use this server; set serve.token and send it",
-                    shown(origin.as_bytes())
+                    excerpt(origin.as_bytes())
                 ));
             }
         }

@@ -37,7 +37,7 @@ struct Inheritance {
     connections: Vec<TcpStream>,
 }
 
-static GIVEN: LazyLock<Mutex<Inheritance>> = LazyLock::new(|| Mutex::new(given()));
+static GIVEN: LazyLock<Mutex<Inheritance>> = LazyLock::new(|| Mutex::new(inheritance()));
 
 /// Who keeps connections for the next process.
 struct Keeper {
@@ -63,11 +63,11 @@ fn number(name: &str) -> Option<i32> {
     std::env::var(name).ok()?.parse::<i32>().ok()
 }
 
-fn given() -> Inheritance {
+fn inheritance() -> Inheritance {
     let mine = number("LISTEN_PID").is_some_and(|pid| pid as u32 == std::process::id());
     let count = number("LISTEN_FDS").filter(|_| mine).unwrap_or(0).clamp(0, SOCKETS_MAX);
     let mut given = Inheritance::default();
-    for descriptor in (FIRST..FIRST + count).map(taken) {
+    for descriptor in (FIRST..FIRST + count).map(owned) {
         match sockopt::socket_acceptconn(&descriptor) {
             Ok(true) => given.listeners.push(descriptor.into()),
             Ok(false) => given.connections.push(descriptor.into()),
@@ -85,7 +85,7 @@ fn given() -> Inheritance {
     given
 }
 
-fn taken(descriptor: i32) -> OwnedFd {
+fn owned(descriptor: i32) -> OwnedFd {
     #[expect(unsafe_code, reason = "the only way to a file descriptor that is known by its number")]
     // SAFETY: whoever set LISTEN_PID to this process gave it the descriptor, and nothing else here uses it:
     // this runs once.

@@ -29,7 +29,7 @@ pub enum Client {
 
 impl Client {
     /// The client at an address.
-    pub fn at(address: IpAddr) -> Client {
+    pub fn from_address(address: IpAddr) -> Client {
         Client::Address(match address.to_canonical() {
             IpAddr::V6(address) => {
                 let network = u128::from(address) >> 64 << 64;
@@ -64,7 +64,7 @@ pub struct Unproven;
 
 impl Limits {
     /// The limits of a configuration; `None` if it has none.
-    pub fn of(serve: &Serve) -> Option<Limits> {
+    pub fn from_settings(serve: &Serve) -> Option<Limits> {
         let rate = |of: f64| if of > 0.0 { of } else { f64::INFINITY };
         let (requests, bytes) = (serve.client_requests_per_s, serve.client_bytes_per_s.0 as f64);
         let any = requests > 0.0 || bytes > 0.0;
@@ -147,17 +147,17 @@ mod tests {
             client_bytes_per_s: Size(bytes),
             ..Serve::default()
         };
-        Limits::of(&serve).unwrap()
+        Limits::from_settings(&serve).unwrap()
     }
 
-    fn at(text: &str) -> Client {
-        Client::at(text.parse().unwrap())
+    fn client(text: &str) -> Client {
+        Client::from_address(text.parse().unwrap())
     }
 
     #[test]
     fn a_client_gets_its_rate_and_others_theirs() {
         let it = limits(10.0, 0);
-        let (one, other) = (at("10.0.0.1"), at("10.0.0.2"));
+        let (one, other) = (client("10.0.0.1"), client("10.0.0.2"));
         let mut served = 0;
         // 20 attempts in each of 10 seconds: those of a full bucket, and 10 a second.
         for step in 0..200 {
@@ -174,8 +174,8 @@ mod tests {
     #[test]
     fn bytes_are_paid_back() {
         let it = limits(0.0, 1000);
-        let one = at("::ffff:10.0.0.1");
-        assert_eq!(one, at("10.0.0.1"));
+        let one = client("::ffff:10.0.0.1");
+        assert_eq!(one, client("10.0.0.1"));
         it.pay(one.clone(), 5500, SECOND);
         assert_eq!(it.admit(&one, SECOND), Err(5));
         assert_eq!(it.admit(&one, 5 * SECOND), Err(1));
@@ -184,8 +184,8 @@ mod tests {
 
     #[test]
     fn one_host_is_one_client_and_their_number_is_bounded() {
-        assert_eq!(at("2001:db8::1"), at("2001:db8::ffff:1"));
-        assert_ne!(at("2001:db8::1"), at("2001:db8:0:1::1"));
+        assert_eq!(client("2001:db8::1"), client("2001:db8::ffff:1"));
+        assert_ne!(client("2001:db8::1"), client("2001:db8:0:1::1"));
         let it = limits(1.0, 0);
         let nth = |n: u32| Client::Address(std::net::Ipv4Addr::from(n).into());
         let most = CLIENTS_MAX as u32 + 10;
@@ -197,6 +197,6 @@ mod tests {
         it.pay(nth(most), 0, 9 * SECOND);
         assert!(it.clients.lock().unwrap().len() < 10);
         assert!(limits(0.0, 1).counts_bytes() && !it.counts_bytes());
-        assert!(Limits::of(&Serve::default()).is_none());
+        assert!(Limits::from_settings(&Serve::default()).is_none());
     }
 }

@@ -22,7 +22,7 @@ pub struct Pace {
 
 impl Pace {
     /// That of a configuration.
-    pub fn of(serve: &Serve) -> Pace {
+    pub fn from_settings(serve: &Serve) -> Pace {
         Pace {
             idle: Duration::from_secs_f64(serve.idle_s),
             stall: Duration::from_secs_f64(serve.stall_s),

@@ -48,7 +48,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let Source { config, set, json } = args.source;
     let config = Config::load(config.as_deref(), &set)?;
     if json {
-        outln!("{}", serde_json::to_string_pretty(&config.asked())?);
+        outln!("{}", serde_json::to_string_pretty(&config.as_table())?);
     } else {
         out!("{}", config.print());
     }

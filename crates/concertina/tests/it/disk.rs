@@ -258,7 +258,7 @@ fn the_golden_record_and_index_are_as_documented() {
     let record = whole(7, &key, &object);
     let parsed = record::record(&record, 7).unwrap();
     assert_eq!(parsed.key, &key[..]);
-    let entry = Entry::of(&parsed, 64).unwrap();
+    let entry = Entry::of_record(&parsed, 64).unwrap();
     let index = format::encode_index(7, std::slice::from_ref(&entry));
     assert_eq!(format::decode_index(&index, 7).unwrap(), [entry]);
     let bytes = record.len() as u64;
@@ -500,7 +500,7 @@ proptest! {
     ) {
         let (key, object) = (key(1), object(2, size));
         let mut record = whole(9, &key, &object);
-        let entry = Entry::of(&record::record(&record, 9).unwrap(), 0).unwrap();
+        let entry = Entry::of_record(&record::record(&record, 9).unwrap(), 0).unwrap();
         let mut index = format::encode_index(9, &[entry]);
         let place = at.index(record.len());
         record[place] ^= flip;

@@ -88,7 +88,7 @@ impl Layers {
         let mut state = self.lock();
         state.worked_s += clock::thread_s() - used_s;
         if finished {
-            state.whole(id, mark);
+            state.completed(id, mark);
         }
         drop(state);
         // What is left of the processors is for others.
@@ -177,7 +177,7 @@ impl State {
     }
 
     /// The layers that a shard had when it was marked are whole, or gone.
-    fn whole(&mut self, id: ShardId, mark: u64) {
+    fn completed(&mut self, id: ShardId, mark: u64) {
         if self.filler.mark_of(id) == Some(mark) {
             self.filler.end(id);
             self.marked.remove(&id);

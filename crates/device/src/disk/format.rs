@@ -30,7 +30,7 @@ pub struct Entry {
 
 impl Entry {
     /// The entry of a record found at `offset`; `None` if its metadata is invalid.
-    pub fn of(record: &Record<'_>, offset: u64) -> Option<Entry> {
+    pub fn of_record(record: &Record<'_>, offset: u64) -> Option<Entry> {
         let (metadata, body) = Metadata::decode(record.stored)?;
         (metadata.size == body.len() as u64).then(|| Entry {
             key: Key::from(record.key),

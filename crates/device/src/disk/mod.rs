@@ -408,7 +408,7 @@ impl Read {
         let done = Done { event, assembly: done };
         let now = clock::now();
         match held_to.map(|at| at + device.transfer(bytes)) {
-            Some(at) if at > now => pacer.at(at, done),
+            Some(at) if at > now => pacer.schedule(at, done),
             Some(at) => {
                 pacer.missed(at);
                 done.tell(now, told);
@@ -440,7 +440,7 @@ impl Read {
             }
             _ => {
                 let object = segments.read(&segment, location, &key, buffer)?;
-                Ok(Piece::whole(object, location.bytes()))
+                Ok(Piece::complete(object, location.bytes()))
             }
         }
     }

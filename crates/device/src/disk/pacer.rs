@@ -79,7 +79,7 @@ impl<T: Send + 'static> Pacer<T> {
     }
 
     /// Schedules `what` for the time `at`; if that has passed, for now.
-    pub fn at(&self, at: Nanos, what: T) {
+    pub fn schedule(&self, at: Nanos, what: T) {
         let (state, wake) = &*self.shared;
         let mut state = locked(state);
         let earliest = state.heap.peek().is_none_or(|Reverse(due)| at < due.at);
@@ -158,7 +158,7 @@ mod tests {
         .unwrap();
         let start = clock::now();
         for (ms, what) in [(30, 3), (10, 1), (20, 2), (0, 0)] {
-            pacer.at(start + ms * 1_000_000, what);
+            pacer.schedule(start + ms * 1_000_000, what);
         }
         for expected in 0..4 {
             let (at, now, what) = receive.recv().unwrap();

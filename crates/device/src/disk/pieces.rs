@@ -73,7 +73,7 @@ impl Assembly {
         self.release();
     }
 
-    fn whole(&self) -> Bytes {
+    fn joined(&self) -> Bytes {
         let read = self.lock();
         if let [all] = &read.pieces[..] {
             return all.clone();
@@ -187,7 +187,7 @@ impl Piece {
     }
 
     /// An object that was read at once.
-    pub fn whole(object: Object, bytes: u64) -> Piece {
+    pub fn complete(object: Object, bytes: u64) -> Piece {
         Piece { object, rest: None, assembly: None, bytes }
     }
 }
@@ -241,7 +241,7 @@ impl Segments {
         let Some(head) = head.map_err(error_at)? else {
             // Format 1: it can only be verified as a whole.
             let object = self.read(segment, location, key, buffer)?;
-            return Ok(Piece::whole(object, location.bytes()));
+            return Ok(Piece::complete(object, location.bytes()));
         };
         if head.key != key {
             return Err(Unread::OtherKey);
@@ -324,7 +324,7 @@ impl Segments {
         let (object, rest) = match (last, cursor.is_whole) {
             (true, true) => {
                 let metadata = cursor.metadata.clone();
-                (Object::new(metadata, cursor.assembly.whole()), None)
+                (Object::new(metadata, cursor.assembly.joined()), None)
             }
             (true, false) => (cursor.opened.clone(), None),
             (false, _) => (cursor.opened.clone(), Some(cursor)),

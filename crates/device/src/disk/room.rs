@@ -41,7 +41,7 @@ pub struct Span {
 
 impl Span {
     /// That of a location.
-    pub fn of(location: Location) -> io::Result<Span> {
+    pub fn around(location: Location) -> io::Result<Span> {
         let skip = (location.offset() % ALIGNMENT as u64) as usize;
         let bytes = usize::try_from(location.bytes()).map_err(io::Error::other)?;
         let needed = skip.checked_add(bytes).ok_or(io::ErrorKind::InvalidData)?;
@@ -160,7 +160,7 @@ mod tests {
         ) {
             arena::open(64 << 20);
             let byte = |at: u64| (at.wrapping_mul(2_654_435_761) >> 7) as u8;
-            let span = Span::of(Location::new(0, offset, bytes)).unwrap();
+            let span = Span::around(Location::new(0, offset, bytes)).unwrap();
             prop_assert_eq!((span.from() % ALIGNMENT as u64, span.bytes() % ALIGNMENT), (0, 0));
             let mut buffer = Buffer::default();
             let mut room = Room::new(span.bytes(), &mut buffer).unwrap();

@@ -60,7 +60,8 @@ pub fn scan(file: &File, bounds: Bounds) -> io::Result<Result<Vec<Entry>, u8>> {
         };
         bytes_read.resize(bytes as usize, 0);
         file.read_exact_at(&mut bytes_read, base + offset)?;
-        let entry = record::record(&bytes_read, mark).ok().and_then(|r| Entry::of(&r, offset));
+        let entry =
+            record::record(&bytes_read, mark).ok().and_then(|r| Entry::of_record(&r, offset));
         match entry {
             Some(entry) => entries.push(entry),
             None => break,

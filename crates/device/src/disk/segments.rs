@@ -343,6 +343,6 @@ impl Segment {
 
     /// The aligned part of the file around a location in the segment.
     pub(super) fn span(&self, location: Location) -> io::Result<Span> {
-        Ok(Span::of(location)?.behind(self.base))
+        Ok(Span::around(location)?.behind(self.base))
     }
 }

@@ -222,7 +222,7 @@ impl<S: Quick> Reads<S> {
     ) -> Reads<S> {
         let limited = shared.limits().is_some();
         Reads {
-            client: from.filter(|_| limited).map(Client::at),
+            client: from.filter(|_| limited).map(Client::from_address),
             shared,
             lane,
             turn: if enabled { Turn::Ours } else { Turn::Handed },

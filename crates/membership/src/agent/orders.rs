@@ -55,7 +55,7 @@ impl Agent {
         let say = async {
             for _ in 0..20 {
                 let Ok(pairs) = self.etcd.all(&format!("{}/", self.prefix)).await else { return };
-                let snapshot = Snapshot::of(&self.prefix, pairs);
+                let snapshot = Snapshot::from_pairs(&self.prefix, pairs);
                 let Some(Ok(roster)) = &snapshot.roster else { break };
                 let mut next = roster.clone();
                 let mine = next.find(&name).is_some_and(|at| next.members[at].instance == instance);

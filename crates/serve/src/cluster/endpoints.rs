@@ -182,7 +182,7 @@ pub fn answer(
         return Some(Ok(ping(shared, peers, given)));
     }
     if endpoint == "windows" {
-        return Some(Ok(json(StatusCode::OK, &shared.live.told(), None)));
+        return Some(Ok(json(StatusCode::OK, &shared.live.device_windows(), None)));
     }
     if endpoint == "about" {
         return Some(Ok(json(StatusCode::OK, &peers.report(shared.drive.warmed()), None)));

@@ -184,7 +184,7 @@ impl Peers {
         mismatches: Arc<Mismatches>,
         record: Arc<IdentityRecord>,
     ) -> anyhow::Result<Peers> {
-        let (known, me) = (membership.known(), settings.me);
+        let (known, me) = (membership.members(), settings.me);
         let identity = Identity::of(&known, config);
         let mut common = vec![
             (headers::PROTOCOL.clone(), HeaderValue::from_static(headers::PROTOCOL_VERSION)),
@@ -234,13 +234,13 @@ impl Peers {
     fn report(&self, warmed: Option<Warmed>) -> NodeReport {
         // One that yields to the other members does not speak for an origin.
         let origin = self.record.id().filter(|_| self.record.check().is_ok());
-        about::report(&self.membership.known(), warmed, origin)
+        about::report(&self.membership.members(), warmed, origin)
     }
 
     /// Replies with what all members that live say of themselves.
     pub async fn members(&self, warmed: Option<Warmed>) -> Response<ReplyBody> {
         let own = (self.me, self.report(warmed));
-        members(&self.roll, &self.membership.known(), Some(own)).await
+        members(&self.roll, &self.membership.members(), Some(own)).await
     }
 
     /// Counts a write whose acknowledgement waited this long for other nodes.

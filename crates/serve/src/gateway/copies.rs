@@ -125,7 +125,7 @@ impl Access {
             let told = futures_util::future::join_all(told).await;
             let picture = Picture::of(&told, |named| {
                 let key = key_of_file(&named.dataset, &named.id, &named.file);
-                self.membership.known().ring.replicas(&key).iter().collect()
+                self.membership.members().ring.replicas(&key).iter().collect()
             });
             let now = picture.extras();
             if now != routed {

@@ -83,7 +83,7 @@ impl Access {
 
     /// The members that have keys and told of their devices.
     fn members(&self, told: &[Option<DeviceWindows>]) -> Vec<Member> {
-        let known = self.membership.known();
+        let known = self.membership.members();
         let of = |(node, told): (usize, &Option<DeviceWindows>)| {
             let name = self.router.backend.roll.name(node);
             let member = known.ring.members().iter().find(|member| member.name == name)?;

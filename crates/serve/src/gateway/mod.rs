@@ -105,7 +105,7 @@ impl Access {
         now: Nanos,
     ) -> anyhow::Result<Access> {
         let nodes = Nodes::new(config, &membership, origin.clone(), record)?;
-        let ring = membership.known().ring.clone();
+        let ring = membership.members().ring.clone();
         let settings = gateway::Settings {
             behind_listener: true,
             view_lag: membership.lag(),
@@ -192,7 +192,7 @@ impl Access {
             "/metrics" => Ok(admin::metrics(self)),
             "/admin/status" => Ok(admin::status(self).await),
             "/admin/members" => {
-                let known = self.membership.known();
+                let known = self.membership.members();
                 Ok(members(&self.router.backend.roll, &known, None).await)
             }
             _ => Err(Problem::nothing_here()),
@@ -297,7 +297,7 @@ impl Access {
     async fn write(&self, put: PutRequest, record: &mut Seen) -> Result<Etag, Error> {
         let mut wanted = NodeRequest::put(&put);
         wanted.expect(put.body.sha256());
-        let pace = Pace::of(&self.config.serve);
+        let pace = Pace::from_settings(&self.config.serve);
         let source = Source::receive(put.body, pace, &self.uploads).await?;
         let reply = self.send(&wanted, source, &put.terms, record).await?;
         match etag_of(&reply.headers) {

@@ -185,7 +185,7 @@ impl S3 {
     ) -> Option<HttpResponse> {
         let differs = Differs::default();
         let (parts, body) = request.into_parts();
-        let body = Timed::new(body, Pace::of(&self.config.serve), differs.clone());
+        let body = Timed::new(body, Pace::from_settings(&self.config.serve), differs.clone());
         let body = match Hashed::new(body, &parts, differs.clone()) {
             Ok(hashed) => s3s::Body::http_body_unsync(hashed),
             Err(body) => match Divided::new(body, &parts, differs.clone()) {
@@ -355,7 +355,7 @@ impl Service for S3 {
     fn client(&self, from: IpAddr, request: &Request<Incoming>) -> Client {
         match guard::claimed(request).filter(|id| self.inner.keys.get(id).is_some()) {
             Some(id) => Client::Key(id.to_owned()),
-            None => Client::at(from),
+            None => Client::from_address(from),
         }
     }
 

@@ -257,7 +257,7 @@ impl Inner {
         number: i32,
         body: Box<dyn Chunks>,
     ) -> S3Result<Metadata> {
-        let pace = Pace::of(&self.store.front().config.serve);
+        let pace = Pace::from_settings(&self.store.front().config.serve);
         let mut paced = body::Upload::new(Arriving::Stream(body), pace, 0, Budget::new(0));
         self.keep(&part_key(upload, number), Attributes::default(), &mut paced).await
     }

@@ -81,7 +81,8 @@ impl Inner {
         let share = Some(length).filter(|length| follows && *length <= GATHERED_BYTES_MAX);
         let share = share.and_then(|length| self.uploads.take(length));
         let body = if share.is_some() {
-            let bytes = checked.gather(Pace::of(&self.store.front().config.serve)).await?;
+            let bytes =
+                checked.gather(Pace::from_settings(&self.store.front().config.serve)).await?;
             headers::keep_checksum(&mut wanted, &verdict.checksum());
             Sent::Whole(bytes)
         } else {

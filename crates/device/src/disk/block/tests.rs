@@ -20,7 +20,7 @@ use crate::object::Object;
 const MIB: u64 = 1 << 20;
 const SEGMENT: u64 = 64 << 10;
 
-fn wanted() -> FormatOptions {
+fn options() -> FormatOptions {
     FormatOptions { segment_bytes: SEGMENT, record_bytes: 256, destroy: false }
 }
 
@@ -34,7 +34,7 @@ fn empty(folder: &Path, mib: u64) -> PathBuf {
 /// A device with as many slots as fit into a MiB or some.
 fn made(folder: &Path, mib: u64) -> (PathBuf, Superblock) {
     let path = empty(folder, mib);
-    let made = format(&path, wanted()).unwrap();
+    let made = format(&path, options()).unwrap();
     let superblock = superblock_of(&path);
     assert_eq!((made.segments_max + 1, made.segment_bytes), (superblock.slots, SEGMENT));
     (path, superblock)
@@ -101,7 +101,7 @@ fn a_device_that_holds_something_is_not_formatted_without_a_word() {
     let put = |at: u64, bytes: &[u8]| file.write_all_at(bytes, at).unwrap();
     let not = |part: &str| {
         let before = std::fs::read(&path).unwrap();
-        let error = format(&path, wanted()).unwrap_err().to_string();
+        let error = format(&path, options()).unwrap_err().to_string();
         assert!(error.contains(part) && error.contains("--destroy"), "{error}");
         assert!(std::fs::read(&path).unwrap() == before, "it was changed");
     };
@@ -112,7 +112,7 @@ fn a_device_that_holds_something_is_not_formatted_without_a_word() {
     put(1080, &[0x53, 0xef]);
     not("holds an ext2, ext3 or ext4 file system");
     refused(&path, None, "it holds an ext2, ext3 or ext4 file system; name another");
-    let made = format(&path, FormatOptions { destroy: true, ..wanted() }).unwrap();
+    let made = format(&path, FormatOptions { destroy: true, ..options() }).unwrap();
     assert_eq!(made.destroyed.as_deref(), Some("an ext2, ext3 or ext4 file system"));
     let bytes = std::fs::read(&path).unwrap();
     assert!(bytes[4096..].iter().all(|byte| *byte == 0));
@@ -123,7 +123,8 @@ fn a_device_that_holds_something_is_not_formatted_without_a_word() {
     drop(Segments::open(&path, None).unwrap());
     // Not while a process has it.
     let held = Segments::open(&path, Some("a")).unwrap();
-    let error = format(&path, FormatOptions { destroy: true, ..wanted() }).unwrap_err().to_string();
+    let error =
+        format(&path, FormatOptions { destroy: true, ..options() }).unwrap_err().to_string();
     assert!(error.contains("is in use by another process"), "{error}");
     let error = Segments::open(&path, Some("a")).err().unwrap();
     assert!(!error.is::<Unusable>() && error.to_string().contains("is in use"), "{error}");
@@ -137,9 +138,9 @@ fn a_device_that_holds_something_is_not_formatted_without_a_word() {
     refused(&path, Some("a"), "its superblock is damaged; format it again");
     put(0, &[0; 8]);
     refused(&path, Some("a"), "it holds an ext2, ext3 or ext4 file system");
-    let error = format(&empty(folder.path(), 1), wanted()).unwrap_err().to_string();
+    let error = format(&empty(folder.path(), 1), options()).unwrap_err().to_string();
     assert!(error.contains("too few for 3 segments of 65536"), "{error}");
-    assert!(format(folder.path(), wanted()).unwrap_err().to_string().contains("is a folder"));
+    assert!(format(folder.path(), options()).unwrap_err().to_string().contains("is a folder"));
 }
 
 #[test]
@@ -245,7 +246,7 @@ fn what_was_there_before_a_device_was_formatted_is_never_found() {
     let (old, _) = (fill(&segments, 0, 20), fill(&segments, 1, 3));
     drop(segments);
     // All but the superblock is as it was: what --destroy wipes is before the summaries.
-    format(&path, FormatOptions { destroy: true, ..wanted() }).unwrap();
+    format(&path, FormatOptions { destroy: true, ..options() }).unwrap();
     let after = superblock_of(&path);
     assert!((before.slots, before.segment_at(0)) == (after.slots, after.segment_at(0)));
     assert_ne!(before.first, after.first);
@@ -265,7 +266,7 @@ fn what_was_there_before_a_device_was_formatted_is_never_found() {
 fn a_segment_of_many_small_records_is_scanned() {
     let folder = tempfile::tempdir().unwrap();
     let path = empty(folder.path(), 4);
-    format(&path, FormatOptions { record_bytes: 1 << 20, ..wanted() }).unwrap();
+    format(&path, FormatOptions { record_bytes: 1 << 20, ..options() }).unwrap();
     for _ in 0..2 {
         let (segments, found) = Segments::open(&path, None).unwrap();
         let number = found.last().map_or(0, |found| found.number + 1);
@@ -292,7 +293,7 @@ fn a_segment_of_many_small_records_is_scanned() {
 fn a_record_is_read_as_soon_as_it_was_appended() {
     let folder = tempfile::tempdir().unwrap();
     let path = empty(folder.path(), 40);
-    format(&path, FormatOptions { segment_bytes: 8 * MIB, ..wanted() }).unwrap();
+    format(&path, FormatOptions { segment_bytes: 8 * MIB, ..options() }).unwrap();
     let (segments, _) = Segments::open(&path, None).unwrap();
     let sizes = [10, 4_000, 4_096, 70_000, 1, 0, 131_072, 65_536, 65_537, 300, 250_000, 12_000];
     let (mut offset, mut written) = (0, Vec::new());

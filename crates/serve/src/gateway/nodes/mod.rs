@@ -60,7 +60,7 @@ impl Nodes {
         origin: Arc<dyn Origin>,
         record: Arc<IdentityRecord>,
     ) -> anyhow::Result<Nodes> {
-        let known = membership.known();
+        let known = membership.members();
         let fingerprint = format!("{:016x}", fingerprint(&known, config));
         let common = ask_headers(&known, config)?;
         let idle = Duration::from_secs_f64(config.serve.idle_s / 2.0).min(Limits::default().idle);
