@@ -162,7 +162,8 @@ section! {
         pub attempt_timeout_factor: f64 = 4.0,
         /// Minimum seconds before an attempt is given up.
         pub attempt_timeout_min_s: f64 = 0.1,
-        /// Maximum seconds before an attempt is given up.
+        /// Maximum seconds before an attempt is given up. With static members a write waits as long
+        /// for a primary that does not answer; one silent for longer is taken for failed.
         pub attempt_timeout_max_s: f64 = 5.0,
         /// Seconds between two pings of a node.
         pub ping_s: f64 = 0.1,

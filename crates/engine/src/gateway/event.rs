@@ -195,7 +195,7 @@ pub enum Refusal {
     Busy,
     /// The deadline passed: 504.
     TooLate,
-    /// The key's primary cannot be reached: 503.
+    /// The key's primary cannot be reached, and has not been for a while: 503.
     NoPrimary,
     /// Neither a node nor the origin could answer: 503.
     Unavailable,

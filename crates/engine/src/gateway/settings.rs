@@ -50,7 +50,8 @@ pub struct Settings {
     pub attempt_timeout_factor: f64,
     /// … but not earlier than this …
     pub attempt_timeout_min: Nanos,
-    /// … and at the latest after this, if there is another node to try.
+    /// … and at the latest after this, if there is another node to try. So long a write waits for a primary that
+    /// fell silent, where members are static.
     pub attempt_timeout_max: Nanos,
     /// Time between two pings of a node.
     pub ping_interval: Nanos,

@@ -18,12 +18,23 @@ impl Gateway {
         Some(Destination { place, node, avoid: None })
     }
 
+    /// Whether a write whose primary does not answer waits: for the node that takes over as soon as the
+    /// membership notices, or, where members are static, for the primary itself, as long as it fell silent only
+    /// just now. A ping that a busy machine answers late and a restart are no reason to refuse a write that has
+    /// time. A primary that is gone for good is: writes that wait for it would take the places of reads.
+    fn may_wait(&self, now: Nanos, slot: Slot) -> bool {
+        let of = |slot| self.view.primary(&self.requests.get(slot)?.replicas);
+        let primary = of(slot).and_then(|node| self.nodes.get(node));
+        let patience = self.settings.attempt_timeout_max;
+        self.view.epoch > 0
+            || primary.is_some_and(|node| node.health.may_answer_soon(now, patience))
+    }
+
     /// Sends a write that came.
     pub(super) fn first_write(&mut self, now: Nanos, slot: Slot, actions: &mut Vec<Action>) {
         match self.primary(slot) {
             Some(to) => self.send(now, slot, to, actions),
-            // Another node takes over as soon as the membership notices.
-            None if self.view.epoch > 0 => self.park(now, slot, true),
+            None if self.may_wait(now, slot) => self.park(now, slot, self.view.epoch > 0),
             None => self.refuse(now, slot, Refusal::NoPrimary, actions),
         }
     }
@@ -44,7 +55,7 @@ impl Gateway {
                 self.send(now, slot, to, actions);
             }
             Some(_) => self.park(now, slot, rerouted),
-            None if rerouted || self.view.epoch > 0 => self.park(now, slot, rerouted),
+            None if rerouted || self.may_wait(now, slot) => self.park(now, slot, rerouted),
             None => self.refuse(now, slot, Refusal::NoPrimary, actions),
         }
     }

@@ -72,8 +72,8 @@ pub struct Health {
     state: State,
     /// When the node entered the state.
     since: Nanos,
-    /// Whether the node answered the last ping and nothing has failed since.
-    answers: bool,
+    /// When the first failure since the node's last answer was learnt; `None`: nothing has failed since.
+    silent_since: Option<Nanos>,
     /// Number of failures soon after the node was taken back.
     relapses: u32,
     /// When the node was last taken back.
@@ -88,7 +88,7 @@ impl Health {
         Health {
             state: State::Healthy,
             since: now,
-            answers: true,
+            silent_since: None,
             relapses: 0,
             back_at: None,
             rests_until: now,
@@ -119,7 +119,14 @@ impl Health {
 
     /// Whether the node answers pings. A resting node that answers is used if there is no other.
     pub fn answers(&self) -> bool {
-        self.answers && self.state != State::Unfit
+        self.silent_since.is_none() && self.state != State::Unfit
+    }
+
+    /// Whether the node fell silent less than `patience` ago: a ping that is late, a restart. One that is
+    /// silent for longer has failed as far as anybody can tell.
+    pub fn may_answer_soon(&self, now: Nanos, patience: Nanos) -> bool {
+        let lately = |since: Nanos| now < since.saturating_add(patience);
+        self.state != State::Unfit && self.silent_since.is_none_or(lately)
     }
 
     /// How often the node failed again soon after it was taken back.
@@ -133,7 +140,7 @@ impl Health {
         if self.state == State::Recovering && sent < self.since {
             return;
         }
-        self.answers = false;
+        self.silent_since.get_or_insert(now);
         if matches!(self.state, State::Suspect | State::Unfit) {
             return;
         }
@@ -152,7 +159,7 @@ impl Health {
 
     /// Records that the node answered a ping.
     pub fn answer(&mut self, now: Nanos, fits: bool) {
-        self.answers = true;
+        self.silent_since = None;
         match (self.state, fits) {
             (State::Unfit, false) => {}
             (_, false) => {
@@ -182,6 +189,9 @@ mod tests {
         health.fail(SECOND, SECOND, &settings);
         assert_eq!(health.state(SECOND, &settings), State::Suspect);
         assert!(!health.answers());
+        // Its silence begins with the first of several failures.
+        health.fail(SECOND + 1, SECOND + 1, &settings);
+        assert!(health.may_answer_soon(SECOND + 1, 2) && !health.may_answer_soon(SECOND + 2, 2));
         health.answer(2 * SECOND, true);
         assert_eq!(health.share(2 * SECOND, &settings), 0.05);
         assert!((health.share(3 * SECOND, &settings) - 0.525).abs() < 1e-9);
