@@ -166,6 +166,22 @@ fn what_a_further_load_would_tell_is_foreseen() {
     assert_eq!(half_width_points(&fitted.model, &past).unwrap(), 50.0);
 }
 
+/// On a busy machine one run of a measurement had sixty times the works of the other, and some draws a mean work of
+/// 1e-15 s, which no law has: the fit was refused, where it knows next to nothing.
+#[test]
+fn runs_that_differ_beyond_measure_are_fitted() {
+    let run = |mean: f64, seed: u64| {
+        let mut random = StdRng::seed_from_u64(seed);
+        step("", &in_line(1, 5.0, 400, &mut exponential(mean), &mut random))
+    };
+    let fitted = work(&[run(0.001, 1), run(0.06, 2)], None, &Options::default()).unwrap();
+    let service = &fitted.model.classes[0].service.mean;
+    assert!(service.low > 0.0 && service.high > 10.0 * service.value, "{service:?}");
+    let goal = Goal { rate: 5.0, within_s: vec![0.02] };
+    let half = half_width_points(&fitted.model, &goal).unwrap();
+    assert!(half > 40.0, "{half}");
+}
+
 /// Where nothing fits, predictions are as uncertain as works differ.
 #[test]
 fn a_misfit_widens_predictions() {

@@ -384,13 +384,16 @@ fn rows(
         let varies = if constant { 0.0 } else { point.varies };
         let (mean, scv) = moments(total, blur + varies);
         let at_heaviest = mean * between.shift;
-        let mean = mean * between.factor(&mut random);
+        // Two short runs whose works differ tenfold leave a deviation with which a draw may be any time. One outside of
+        // what a law may have says as much at that bound, where left out it would make the fit look surer.
+        let is_drawn = mean > 0.0;
+        let mean = (mean * between.factor(&mut random)).clamp(1e-12, 1e12);
         // What differs from run to run is in the work of full load as in that of light load.
         let by_load = full.and_then(|full| Some((full.by_load?.to, full.deviation)));
         let full_factor = by_load.zip(point.kind.servers).map_or(1.0, |((to, own), servers)| {
             f64::from(servers) / (to * at_heaviest) * (own * normal(&mut random)).exp()
         });
-        if mean > 0.0 && mean.is_finite() {
+        if is_drawn && mean.is_finite() {
             rows.push(Row {
                 servers: in_class(point.kind).0,
                 shared: in_class(point.kind).1.is_shared(),
