@@ -10,7 +10,7 @@ use crate::measure::{self, Running};
 use crate::serve_client::until;
 
 /// How long what was started may take to end in order.
-const END_MAX: Duration = Duration::from_secs(10);
+const END_MAX: Duration = Duration::from_secs(90);
 
 /// The processes whose command line names a folder.
 fn processes(folder: &Path) -> BTreeSet<u32> {

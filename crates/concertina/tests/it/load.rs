@@ -12,6 +12,8 @@ use load::client::Body;
 use load::{Arrivals, Keys, Length, Load, Plan, Popularity, Size, Speed, Summary, Think, run};
 use record::RunFolder;
 
+use crate::serve_client::{free, until};
+
 /// A request as a test's server sees it.
 struct Request {
     method: String,
@@ -247,7 +249,7 @@ fn connections_that_the_server_closes_are_made_again() {
 
 #[test]
 fn nobody_there_is_an_error_and_leaves_nothing() {
-    let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let gone = free();
     let dir = tempfile::tempdir().unwrap();
     let asked = plan(&format!("http://{gone}"), dir.path(), open(10.0));
     let error = run(&asked, &Arc::new(AtomicBool::new(false)), &mut |_| {}).unwrap_err();
@@ -436,7 +438,7 @@ fn an_interrupted_run_is_readable() {
     std::thread::spawn({
         let stop = stop.clone();
         move || {
-            std::thread::sleep(Duration::from_millis(500));
+            std::thread::sleep(Duration::from_millis(1500));
             stop.store(true, Ordering::Relaxed);
         }
     });
@@ -500,6 +502,7 @@ fn the_command_ends_cleanly_when_interrupted_and_names_broken_lines() {
         .stdout(std::process::Stdio::null())
         .spawn()
         .unwrap();
+    until("it loads", || out.join("windows").exists());
     std::thread::sleep(Duration::from_millis(800));
     let id = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();

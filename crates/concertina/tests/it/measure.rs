@@ -11,7 +11,7 @@ use record::RunFolder;
 use serde_json::Value;
 
 use crate::left_out::left_out;
-use crate::serve_client::spawn;
+use crate::serve_client::{free, spawn};
 use crate::steady::{in_time, steady};
 
 /// A child that ends with the test.
@@ -317,7 +317,7 @@ fn other_loads_are_predicted_from_what_was_measured() {
 #[test]
 fn what_cannot_be_measured_is_said_before_anything_is_sent() {
     let dir = tempfile::tempdir().unwrap();
-    let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let gone = free();
     let gone = format!("http://{gone}");
     std::fs::create_dir(dir.path().join("taken")).unwrap();
     std::fs::write(dir.path().join("taken/run.toml"), "").unwrap();

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// More than is read of any file but a run folder's: a sparse file, which takes no room.
 const TOO_LARGE: u64 = 16 << 30;
 /// Longer than any of these commands takes to refuse a file, on a slow machine.
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(90);
 
 /// Each option, as a command with `FILE` in the place of the file, and `GOOD` in that of an empty one.
 const OPTIONS: &[&str] = &[

@@ -436,7 +436,7 @@ fn a_store_that_refuses_connections_is_told_by_each_call() {
     let told = run(origin.head(&key("a"))).unwrap_err();
     assert!(matches!(&told, Error::Failed(what) if what.contains("no connection")), "{told}");
     assert!(told.to_string().contains("correct origin.endpoint"), "{told}");
-    assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(90), "{:?}", start.elapsed());
     let put = run(async { staged(&origin, "a", b"x").await.commit(None).await });
     assert!(matches!(put, Err(Error::Failed(_))), "{put:?}");
     assert!(run(origin.list(b"", None, 9)).is_err());
@@ -451,7 +451,7 @@ fn a_store_that_hangs_is_given_up_in_time() {
     let origin = S3::open(&config).unwrap();
     let check = |what: &str, result: Result<(), Error>, start: Instant| {
         assert!(matches!(result, Err(Error::TimedOut(_))), "{what}: {result:?}");
-        assert!(start.elapsed() < Duration::from_secs(30), "{what}: {:?}", start.elapsed());
+        assert!(start.elapsed() < Duration::from_secs(90), "{what}: {:?}", start.elapsed());
     };
     let start = Instant::now();
     check("head", run(origin.head(&key("a"))).map(|_| ()), start);

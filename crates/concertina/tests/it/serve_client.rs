@@ -1,8 +1,9 @@
 //! A plain blocking HTTP/1.1 client, a server in this process, and one in a process of its own.
 
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -28,6 +29,9 @@ pub fn free() -> SocketAddr {
     }
 }
 
+/// How long tests wait for what comes at once on a machine without other work: several minutes were seen beside compilers.
+pub const LONGEST: Duration = Duration::from_secs(240);
+
 /// Waits until `holds`; a test in which it never does ends with `what`, after a time that no machine needs.
 pub fn until(what: &str, holds: impl FnMut() -> bool) {
     until_or(what, String::new, holds);
@@ -37,7 +41,7 @@ pub fn until(what: &str, holds: impl FnMut() -> bool) {
 pub fn until_or(what: &str, why: impl Fn() -> String, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
-        assert!(start.elapsed() < Duration::from_secs(90), "waited 90 s: {what} {}", why());
+        assert!(start.elapsed() < LONGEST, "waited {LONGEST:?}: {what} {}", why());
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -148,6 +152,8 @@ pub fn overrides(folder: &Path, more: &[&str]) -> Vec<String> {
     let mut all = vec![
         "serve.listen=127.0.0.1:0".to_owned(),
         "serve.drain_s=5".to_owned(),
+        // [`until`] may wait for longer than an idle connection of a client's is kept by default.
+        "serve.idle_s=600".to_owned(),
         format!("origin.path={path}/origin"),
         format!("device.0.path={path}/device"),
     ];
@@ -185,13 +191,36 @@ pub fn spawn_of(binary: &Path, folder: &Path, more: &[&str], before: &str) -> Pr
     for text in overrides(folder, more) {
         command.args(["--set", &text]);
     }
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let log = ServerLog::in_folder(folder);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log.end());
     let mut child = command.spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let told: serde_json::Value = serde_json::from_str(&line).unwrap();
-    let address = told["address"].as_str().unwrap().parse().unwrap();
-    Process { child, address }
+    let started = log.first_line(&mut child);
+    Process { child, address: started["address"].as_str().unwrap().parse().unwrap() }
+}
+
+/// Where servers that a test starts write what they log.
+pub struct ServerLog(PathBuf);
+
+impl ServerLog {
+    pub fn in_folder(folder: &Path) -> ServerLog {
+        ServerLog(folder.join("servers.log"))
+    }
+
+    /// For a process's standard error: appends.
+    pub fn end(&self) -> File {
+        File::options().append(true).create(true).open(&self.0).unwrap()
+    }
+
+    /// The line by which a server says that it serves; a panic with the end of the log if it died instead.
+    pub fn first_line(&self, child: &mut Child) -> serde_json::Value {
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap_or_else(|error| {
+            let log = std::fs::read(&self.0).unwrap_or_default();
+            let end = String::from_utf8_lossy(&log[log.len().saturating_sub(4000)..]);
+            panic!("a server did not start ({error}): {line:?} {:?}\n{end}", child.try_wait());
+        })
+    }
 }
 
 impl Process {

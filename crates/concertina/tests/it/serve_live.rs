@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::left_out::left_out;
-use crate::serve_client::{Client, start, until};
+use crate::serve_client::{Client, free, start, until};
 
 /// A node with a disk of 2 ms and hardly any memory, whose model looks back over seconds.
 const QUICK: [&str; 13] = [
@@ -152,7 +152,6 @@ fn while_loaded(address: SocketAddr) {
 #[test]
 fn a_gateway_knows_the_headroom_of_its_nodes() {
     let folder = tempfile::tempdir().unwrap();
-    let free = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let members = [("a", free()), ("b", free())];
     let mut text = format!("[origin]\npath = \"{}/origin\"\n", folder.path().display());
     for (name, address) in members {

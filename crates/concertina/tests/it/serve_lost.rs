@@ -8,7 +8,7 @@ use origin::marker::{Claim, FolderKind};
 use origin::{Error, Folder, Origin, Sharing};
 
 use crate::origin::{key, run, write};
-use crate::serve_client::{Client, bytes, start};
+use crate::serve_client::{Client, LONGEST, bytes, start};
 
 fn lost<T: std::fmt::Debug>(what: &str, got: Result<T, Error>) {
     assert!(matches!(got, Err(Error::Lost(_))), "{what}: {got:?}");
@@ -135,7 +135,7 @@ fn again(path: &Path, sharing: Sharing, device: &Path) -> Folder {
     loop {
         match remembered(path, sharing, device) {
             Ok(origin) => return origin,
-            Err(error) => assert!(start.elapsed().as_secs() < 20, "{error:#}"),
+            Err(error) => assert!(start.elapsed() < LONGEST, "{error:#}"),
         }
         std::thread::yield_now();
     }

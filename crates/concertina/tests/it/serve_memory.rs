@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use serde_json::Value;
 
 use crate::data::{answer, run};
-use crate::serve_client::{Client, bytes, start, until_or};
+use crate::serve_client::{Client, bytes, start, until, until_or};
 
 const BUDGET: u64 = 4 << 20;
 const LEAST: u64 = 512 << 10;
@@ -83,6 +83,26 @@ fn wait(client: &mut Client, what: &str, holds: impl Fn(u64, u64) -> bool) -> (u
     found
 }
 
+/// The journal's entries for moves of memory.
+fn moves_of_memory(client: &mut Client) -> Vec<Value> {
+    let mut actions = json(client, "/actions")["actions"].take();
+    let actions = actions.as_array_mut().unwrap();
+    actions.retain(|entry| entry["knob"] == "memory");
+    std::mem::take(actions)
+}
+
+fn journal_tells_of_the_move(client: &mut Client, address: SocketAddr) {
+    let is_from_objects =
+        |entry: &Value| entry["change"].as_str().unwrap().contains("from objects to");
+    until("the move is told", || moves_of_memory(client).iter().any(is_from_objects));
+    let why = std::process::Command::new(env!("CARGO_BIN_EXE_concertina"))
+        .args(["why", "memory", "--server", &format!("http://{address}")])
+        .output()
+        .unwrap();
+    let why = String::from_utf8_lossy(&why.stdout).into_owned();
+    assert!(why.contains("from objects to layers") && why.contains("ms of service"), "{why}");
+}
+
 fn while_loaded(address: SocketAddr, what: &AtomicU64) {
     let mut client = Client::connect(address);
     what.store(OBJECTS, Ordering::Relaxed);
@@ -93,6 +113,8 @@ fn while_loaded(address: SocketAddr, what: &AtomicU64) {
         less < objects && layers > lacks
     });
     assert!(less + layers <= BUDGET && layers > 0);
+    // Here, because the journal keeps the last actions only, and the rest takes long on a busy machine.
+    journal_tells_of_the_move(&mut client, address);
     what.store(OBJECTS, Ordering::Relaxed);
     wait(&mut client, "objects get it back, as layers fold", |objects, layers| {
         layers == 0 && objects > 3 << 20
@@ -131,18 +153,9 @@ fn memory_follows_the_load_between_objects_and_a_dataset() {
             std::panic::resume_unwind(panic);
         }
     });
-    let actions = json(&mut client, "/actions");
-    let moves = actions["actions"].as_array().unwrap();
-    let moves: Vec<&Value> = moves.iter().filter(|entry| entry["knob"] == "memory").collect();
-    assert!(moves.iter().any(|of| of["change"].as_str().unwrap().contains("from objects to")));
+    let moves = moves_of_memory(&mut client);
     assert!(moves.iter().all(|of| of["status"] == "made"), "{moves:?}");
     assert!(moves.iter().any(|of| of["realised"].is_number()), "{moves:?}");
-    let why = std::process::Command::new(env!("CARGO_BIN_EXE_concertina"))
-        .args(["why", "memory", "--server", url])
-        .output()
-        .unwrap();
-    let why = String::from_utf8_lossy(&why.stdout).into_owned();
-    assert!(why.contains("from objects to layers") && why.contains("ms of service"), "{why}");
     let metrics = client.get("/metrics").text();
     for of in ["objects", "layers", "nobody"] {
         assert!(metrics.contains(&format!("concertina_memory_limit_bytes{{of=\"{of}\"}}")), "{of}");

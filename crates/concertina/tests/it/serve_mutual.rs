@@ -1,7 +1,7 @@
 //! Certificates between the processes of a cluster, and towards etcd: who has none that is trusted is refused.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -14,14 +14,10 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serve::Server;
 
 use crate::left_out::left_out;
-use crate::serve_client::{Client, bytes};
+use crate::serve_client::{Client, bytes, free};
 
 fn certificates() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/tls")
-}
-
-fn free() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
 /// Puts a certificate, its key and who is trusted into a folder, in place of what is there.

@@ -4,7 +4,7 @@
 use std::io::Write;
 use std::time::Duration;
 
-use crate::serve_client::{Client, Reply, bytes, start};
+use crate::serve_client::{Client, Reply, bytes, start, until};
 
 /// A header that makes a read go the usual way, with the same reply: it is not a range.
 const USUAL: (&str, &str) = ("range", "none");
@@ -137,13 +137,11 @@ fn plain_reads_are_recorded() {
     for _ in 0..40 {
         assert_eq!(client.get("/objects/a").status, 200);
     }
-    std::thread::sleep(Duration::from_millis(500));
-    let page = client.get("/metrics").text();
     for queue in ["gateway", "node"] {
         let line = format!(
             "concertina_response_seconds_count{{queue=\"{queue}\",operation=\"get\",outcome=\"memory\"}} 40"
         );
-        assert!(page.contains(&line), "{page}");
+        until(&line, || client.get("/metrics").text().contains(&line));
     }
     server.stop();
 }

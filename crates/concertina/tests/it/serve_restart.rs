@@ -3,23 +3,25 @@
 
 mod passed_on;
 
-use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::serve_client::{Client, overrides};
+use crate::serve_client::{Client, ServerLog, free, overrides};
 
-struct Started(Child, BufReader<ChildStdout>);
+struct Started {
+    child: Child,
+    log: ServerLog,
+}
 
 impl Drop for Started {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -37,25 +39,23 @@ impl Started {
         let mut sets = overrides(folder, &[&listen]);
         sets.extend_from_slice(more);
         command.args(sets.iter().flat_map(|set| ["--set", set]));
-        command.stdin(Stdio::from(given)).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.spawn().unwrap();
-        let out = BufReader::new(child.stdout.take().unwrap());
-        Started(child, out)
+        command.stdin(Stdio::from(given)).stdout(Stdio::piped());
+        let log = ServerLog::in_folder(folder);
+        let child = command.stderr(log.end()).spawn().unwrap();
+        Started { child, log }
     }
 
     /// Waits until it serves.
     fn ready(mut self) -> Started {
-        let mut line = String::new();
-        self.1.read_line(&mut line).unwrap();
-        assert!(line.contains("address"), "{line:?}");
+        self.log.first_line(&mut self.child);
         self
     }
 
     /// Ends it in order.
     fn end(mut self) {
-        let pid = self.0.id().to_string();
+        let pid = self.child.id().to_string();
         assert!(Command::new("kill").arg(&pid).status().unwrap().success());
-        assert!(self.0.wait().unwrap().success());
+        assert!(self.child.wait().unwrap().success());
     }
 }
 
@@ -163,9 +163,8 @@ fn node(times: u32) {
 /// A gateway, whose successor serves before it ends.
 fn gateway(times: u32) {
     let folder = tempfile::tempdir().unwrap();
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let file = folder.path().join("members.toml");
-    std::fs::write(&file, format!("[[member]]\nname = \"a\"\naddress = \"{free}\"\n")).unwrap();
+    std::fs::write(&file, format!("[[member]]\nname = \"a\"\naddress = \"{}\"\n", free())).unwrap();
     let config = std::fs::read_to_string(&file).unwrap();
     let mut set =
         overrides(folder.path(), &["serve.role=node", "cluster.name=a", "cluster.replicas=1"]);

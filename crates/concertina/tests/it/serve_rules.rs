@@ -13,7 +13,7 @@ use crate::serve_client::{Client, free, overrides, start};
 /// The status of the only reply to some bytes. The connection must end after a refusal.
 fn status(at: SocketAddr, bytes: &str) -> u16 {
     let mut stream = TcpStream::connect(at).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     stream.write_all(bytes.as_bytes()).unwrap();
     let mut reply = Vec::new();
     let mut part = [0; 4096];
@@ -105,7 +105,7 @@ fn judged(at: SocketAddr) {
         // After a body in chunks only hyper knows where requests begin. hyper refuses lengths above its own maximum with another status.
         let first = "GET /healthz HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n";
         let mut stream = TcpStream::connect(at).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let second = format!(
             "GET /objects/kept HTTP/1.1\r\n{lines}\r\n{}",
             if lines.is_empty() { "" } else { "\r\n" }

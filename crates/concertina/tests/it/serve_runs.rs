@@ -171,7 +171,7 @@ fn a_process_drains_and_leaves_a_run_that_is_whole() {
     assert_eq!(run.samples.len(), 2);
     let get = &run.samples[1];
     let service_ms = (get.served_ns - get.started_ns) as f64 * 1e-6;
-    assert!((100.0..500.0).contains(&service_ms), "{service_ms}");
+    assert!((100.0..30_000.0).contains(&service_ms), "{service_ms}");
     assert!(get.replied_ns >= get.served_ns);
 }
 

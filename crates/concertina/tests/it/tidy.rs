@@ -3,10 +3,12 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+use crate::serve_client::ServerLog;
 
 /// Lines of a source file, its tests in a sibling file not counted with it. The limit only ever goes
 /// down.
@@ -74,7 +76,7 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-fn sources(dir: &Path) -> Vec<PathBuf> {
+pub fn sources(dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![dir.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -235,6 +237,7 @@ fn every_dependency_has_a_reason() {
 fn metrics_of_a_server(config: &str) -> String {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("config.toml"), config).unwrap();
+    let log = ServerLog::in_folder(dir.path());
     let mut server = Command::new(env!("CARGO_BIN_EXE_concertina"))
         .args([
             "serve",
@@ -248,12 +251,10 @@ fn metrics_of_a_server(config: &str) -> String {
         ])
         .current_dir(dir.path())
         .stdout(Stdio::piped())
-        .stderr(Stdio::null())
+        .stderr(log.end())
         .spawn()
         .unwrap();
-    let mut line = String::new();
-    BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let started: serde_json::Value = serde_json::from_str(&line).unwrap();
+    let started = log.first_line(&mut server);
     let get = |path: &str| {
         let mut stream = TcpStream::connect(started["address"].as_str().unwrap()).unwrap();
         write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use super::{proxy, signal};
 use crate::measure::Running;
 use crate::measure_protocols::memcached;
+use crate::serve_client::LONGEST;
 
 const KEYS: usize = 40;
 
@@ -340,7 +341,7 @@ fn values_of_other_keys_end_the_connection() {
         let start = Instant::now();
         // The server is asked again once it has answered a ping.
         while ask(line) != reply {
-            assert!(start.elapsed() < Duration::from_secs(30), "{line}: {}", ask(line));
+            assert!(start.elapsed() < LONGEST, "{line}: {}", ask(line));
             std::thread::sleep(Duration::from_millis(20));
         }
     };

@@ -11,7 +11,7 @@ use origin::{Attributes, BoxFuture, Chunks, Error, Origin, S3};
 
 use super::{Store, config_of};
 use crate::origin::{key, read, run, staged, write};
-use crate::serve_client::bytes;
+use crate::serve_client::{LONGEST, bytes};
 
 const SIZE: usize = 3 << 20;
 const PIECE: usize = 100_000;
@@ -98,7 +98,7 @@ impl Tap {
     fn wait(&self, bytes: u64) -> bool {
         let start = Instant::now();
         while self.sent.load(Ordering::Relaxed) < bytes {
-            if start.elapsed() > Duration::from_secs(10) {
+            if start.elapsed() > LONGEST {
                 return false;
             }
             std::thread::sleep(Duration::from_millis(5));

@@ -349,7 +349,7 @@ fn access_keys_are_read_again_when_their_file_changes() {
     let start = std::time::Instant::now();
     write_keys(front.folder.path(), &[(ADMIN.0, "another-secret-as-long", ADMIN.2)]);
     while open("another-secret-as-long").is_err() {
-        assert!(start.elapsed().as_secs() < 20, "the new keys are not in force: {}", front.log());
+        assert!(start.elapsed().as_secs() < 120, "the new keys are not in force: {}", front.log());
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
     assert!(open(ADMIN.1).is_err());
@@ -357,7 +357,7 @@ fn access_keys_are_read_again_when_their_file_changes() {
     std::fs::write(front.folder.path().join("keys"), "[[key]]\nsecret = \"hush-hush-hush\n")
         .unwrap();
     while !front.log().contains("stay as they were") {
-        assert!(start.elapsed().as_secs() < 40, "nothing is said of the file: {}", front.log());
+        assert!(start.elapsed().as_secs() < 240, "nothing is said of the file: {}", front.log());
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
     assert!(open("another-secret-as-long").is_ok());

@@ -9,6 +9,7 @@ use origin::S3;
 use super::clients::origin_of;
 use super::{ADMIN, Front, write_keys};
 use crate::keys::keys;
+use crate::serve_client::LONGEST;
 
 const NEW: (&str, &str, &str) = ("new-key", "new-secret-that-is-not-shown", "*:admin");
 
@@ -22,7 +23,7 @@ fn seal(folder: &Path) {
 fn wait_for(front: &Front, what: &str) {
     let start = Instant::now();
     while !front.log().contains(what) {
-        assert!(start.elapsed() < Duration::from_secs(40), "no {what:?} in {}", front.log());
+        assert!(start.elapsed() < LONGEST, "no {what:?} in {}", front.log());
         std::thread::sleep(Duration::from_millis(50));
     }
 }
@@ -84,7 +85,7 @@ fn sealed_keys_are_read_and_what_cannot_be_opened_leaves_them_as_they_were() {
     put("master", &master);
     let start = Instant::now();
     while front.log().matches("access key(s) from").count() == before {
-        assert!(start.elapsed() < Duration::from_secs(40), "{}", front.log());
+        assert!(start.elapsed() < LONGEST, "{}", front.log());
         std::thread::sleep(Duration::from_millis(50));
     }
     assert!(is_key(ADMIN) && is_key(NEW));

@@ -47,7 +47,7 @@ fn connect(address: &str, versions: &[&'static rustls::SupportedProtocolVersion]
     let name = "127.0.0.1".try_into().unwrap();
     let session = rustls::ClientConnection::new(Arc::new(config), name).unwrap();
     let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
     rustls::StreamOwned::new(session, stream)
 }
 
@@ -94,13 +94,13 @@ fn both_protocols_are_encrypted_and_nothing_is_said_in_clear() {
     std::fs::write(folder.path().join("server.pem"), "rubbish").unwrap();
     let start = Instant::now();
     while !front.log().contains("the certificate stays as it was") {
-        assert!(start.elapsed().as_secs() < 20, "{}", front.log());
+        assert!(start.elapsed().as_secs() < 120, "{}", front.log());
         std::thread::sleep(Duration::from_millis(50));
     }
     assert!(ask(&front.http, rustls::ALL_VERSIONS).unwrap().starts_with("HTTP/1.1 200 "));
     std::fs::copy(certificates().join("server.pem"), folder.path().join("server.pem")).unwrap();
     while !front.log().contains("a new certificate") {
-        assert!(start.elapsed().as_secs() < 40, "{}", front.log());
+        assert!(start.elapsed().as_secs() < 240, "{}", front.log());
         std::thread::sleep(Duration::from_millis(50));
     }
     assert!(ask(&front.http, rustls::ALL_VERSIONS).unwrap().starts_with("HTTP/1.1 200 "));
@@ -201,7 +201,7 @@ fn silent_connections_do_not_keep_health_from_being_answered() {
     let health = || ask(&front.http, rustls::ALL_VERSIONS).unwrap_or_default();
     while !health().starts_with("HTTP/1.1 200 ") {
         assert!(
-            start.elapsed().as_secs() < 20,
+            start.elapsed().as_secs() < 120,
             "silent connections are kept for longer than a second"
         );
         std::thread::sleep(Duration::from_millis(100));
