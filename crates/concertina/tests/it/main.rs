@@ -70,4 +70,5 @@ mod simulate;
 mod steady;
 mod strangers;
 mod tidy;
+mod tidy_circles;
 mod tidy_removals;
