@@ -71,4 +71,5 @@ mod steady;
 mod strangers;
 mod tidy;
 mod tidy_circles;
+mod tidy_names;
 mod tidy_removals;
