@@ -28,7 +28,8 @@ format:
 
 lint:
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
-	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --no-default-features --target-dir target --locked -- -D warnings
+	@mkdir -p target && sed -n '/^\[profile\.dev/,/^\[profile\.release/{/^\[profile\.release/d;p}' Cargo.toml > target/lint-profile.toml
+	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --no-default-features --target-dir target --config target/lint-profile.toml --locked -- -D warnings
 
 unit:
 	$(CARGO) test --workspace --locked --no-fail-fast
