@@ -3,9 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, not_negative, positive};
-use crate::storage::{
-    BETA, Limit, Node, NodeAt, Operating, Spotify, balls_into_bins_limit, servers_for,
-};
+use crate::storage::{BETA, Limit, Node, NodeAt, Operating, Spotify, balls_into_bins_limit};
 
 use super::{Model, Parameter};
 
@@ -261,22 +259,10 @@ impl Model {
         })
     }
 
-    /// The published confidence limit of `servers` such servers, requests/s.
-    pub fn cluster_limit(&self, servers: u32) -> Result<f64, Error> {
-        Ok(self.spotify()?.cluster_confidence_limit(servers))
-    }
-
-    /// The same bound with the limit of Concertina's model for a server, requests/s.
+    /// The confidence limit of `servers` such servers, requests/s: the published bound (balls into bins) with the limit
+    /// of Concertina's model for a server.
     pub fn cluster_limit_mg1(&self, servers: u32) -> Result<f64, Error> {
         Ok(balls_into_bins_limit(self.node()?.confidence_limit(), servers, BETA))
-    }
-
-    /// The smallest number of servers for which `rate` requests/s are within the confidence limit
-    /// of Concertina's model.
-    pub fn servers_for(&self, rate: f64) -> Result<u32, Error> {
-        not_negative("the request rate", rate)?;
-        let limit = self.node()?.confidence_limit();
-        servers_for(rate, |n| balls_into_bins_limit(limit, n, BETA))
     }
 
     /// The largest load in requests/s at which one server answers a share `share` within `within_s`

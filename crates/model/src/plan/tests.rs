@@ -169,7 +169,7 @@ fn brute_force(site: &Site, question: &Question, rate: f64, top: usize) -> Vec<u
         let limit = match question.limit {
             LimitRule::None => f64::INFINITY,
             LimitRule::Ours => whole.cluster_limit_mg1(c.servers).unwrap(),
-            LimitRule::Published => whole.cluster_limit(c.servers).unwrap(),
+            LimitRule::Published => whole.spotify().unwrap().cluster_confidence_limit(c.servers),
         };
         let lost = match (c.servers, c.replicas) {
             (1, _) => 0.0,

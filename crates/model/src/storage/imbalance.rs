@@ -8,8 +8,8 @@ use statrs::function::erf::{erfc, erfc_inv};
 use crate::cache::{Catalogue, Group};
 use crate::error::{Error, check, not_negative};
 
+use super::BETA;
 use super::spotify::spread;
-use super::{BETA, balls_into_bins_limit};
 
 /// Number of objects that [`Imbalance::drawn`] places one by one; the others enter by mean and
 /// variance.
@@ -48,9 +48,9 @@ const PLACED: f64 = 2_000.0;
 /// let music = Imbalance::new(25, &Catalogue::zipf(1_000_000, 0.8)?)?;
 /// assert!((25.0 * music.share_max_mean() - 1.32).abs() < 0.01);
 /// assert!(music.share_max_quantile(0.95).is_err(), "draw it");
-/// // Beside the published limit, which has 17,904 requests/s whatever the objects:
+/// // Beside the published limit, which is 17,904 requests/s whatever the objects:
 /// let server = Spotify::new(HitRatio::new(0.815, 0.000_501)?, 150.0, 6.0)?;
-/// assert_eq!(even.limit_published(server.confidence_limit()).round(), 17_904.0);
+/// assert_eq!(server.cluster_confidence_limit(25).round(), 17_904.0);
 /// assert!(even.limit(server.confidence_limit(), 0.95)? > 19_000.0);
 /// # Ok::<(), model::Error>(())
 /// ```
@@ -149,16 +149,6 @@ impl Imbalance {
     pub fn limit(&self, server_limit: f64, p: f64) -> Result<f64, Error> {
         not_negative("the limit of a server", server_limit)?;
         Ok(server_limit / self.share_max_quantile(p)?)
-    }
-
-    /// The same by the bound: [`super::weighted_limit`], but never less than one server's limit.
-    pub fn limit_bound(&self, server_limit: f64) -> Result<f64, Error> {
-        Ok(not_negative("the limit of a server", server_limit)? / self.share_max_bound())
-    }
-
-    /// The same as published, with equal requests per second as balls: for comparison.
-    pub fn limit_published(&self, server_limit: f64) -> f64 {
-        balls_into_bins_limit(server_limit, self.servers, BETA)
     }
 
     /// The fullest node's share in each of `placements` (1 to 100,000) random placements,
