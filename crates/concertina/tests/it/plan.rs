@@ -369,17 +369,15 @@ fn the_documented_choices_are_read() {
     assert!(error.contains("the model has no devices of class \"hot_device\""), "{error}");
 }
 
-/// Requests of several parts, and arrivals of another law, of one server and of a cluster.
-#[test]
-fn fan_outs_and_arrivals_are_what_if() {
-    let lab = Lab::new();
-    lab.write("b.toml", &model_text());
-    let predict = |arguments: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_concertina"));
-        command.arg("predict").args(arguments).current_dir(lab.dir.path()).output().unwrap()
-    };
-    let one = ["model.toml", "--rate", "800", "--within", "20ms,50ms"];
-    let nodes = [
+/// `predict` of a server, and of a cluster of two such.
+struct Predict {
+    lab: Lab,
+}
+
+/// The arguments of both, at equal loads of a server.
+const SERVER_AND_CLUSTER: [&[&str]; 2] = [
+    &["model.toml", "--rate", "800", "--within", "20ms,50ms"],
+    &[
         "--node",
         "model.toml:0.5",
         "--node",
@@ -388,10 +386,43 @@ fn fan_outs_and_arrivals_are_what_if() {
         "1600",
         "--within",
         "20ms,50ms",
-    ];
-    let number = |value: &Value| value.as_f64().unwrap();
-    for base in [&one[..], &nodes] {
-        let all = json(&predict(&[base, &["--fan-out", "10", "--json"]].concat()));
+    ],
+];
+
+impl Predict {
+    fn new() -> Predict {
+        let lab = Lab::new();
+        lab.write("b.toml", &model_text());
+        Predict { lab }
+    }
+
+    fn output(&self, base: &[&str], option: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_concertina"));
+        command.arg("predict").args(base).args(option);
+        command.current_dir(self.lab.dir.path()).output().unwrap()
+    }
+
+    fn json(&self, base: &[&str], option: &[&str]) -> Value {
+        json(&self.output(base, &[option, &["--json"]].concat()))
+    }
+
+    fn says(&self, base: &[&str], option: &[&str], words: &[&str]) {
+        let (out, error) = text(&self.output(base, option));
+        for word in words {
+            assert!(out.contains(word), "{word} is missing in\n{out}{error}");
+        }
+    }
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap()
+}
+
+#[test]
+fn requests_of_several_parts_stand_beside_one_part() {
+    let predict = Predict::new();
+    for base in SERVER_AND_CLUSTER {
+        let all = predict.json(base, &["--fan-out", "10"]);
         let found = &all["predictions"][0]["fan_out"];
         let share = &found["request"]["within"][1]["share"];
         let single = &all["predictions"][0]["points"][1]["concertina"];
@@ -399,52 +430,59 @@ fn fan_outs_and_arrivals_are_what_if() {
         for end in ["value", "low", "high"] {
             assert!((number(&share[end]) - number(&single[end]).powi(10)).abs() < 1e-9, "{found}");
         }
-        let p99 = |kind: &str| number(&found[kind]["response_p99"]["value"]);
-        assert!(p99("request") > p99("part"), "{found}");
+        let p99 = |found: &Value, kind: &str| number(&found[kind]["response_p99"]["value"]);
+        assert!(p99(found, "request") > p99(found, "part"), "{found}");
         assert!((number(&found["requests_per_s"]) * 10.0 - number(&found["rate"])).abs() < 1e-9);
-        let (out, error) = text(&predict(&[base, &["--fan-out", "10"]].concat()));
-        for word in
-            ["all of 10 parts", "one part", "independent", "others of its request", "p99 [95 %]"]
-        {
-            assert!(out.contains(word), "{word} is missing in\n{out}{error}");
-        }
-        // The first of three is faster than one, and nothing is said of waits in common.
-        let any = json(&predict(&[base, &["--fan-out", "3:1", "--json"]].concat()));
+        let words =
+            ["all of 10 parts", "one part", "independent", "others of its request", "p99 [95 %]"];
+        predict.says(base, &["--fan-out", "10"], &words);
+        // The first of three is faster than one.
+        let any = predict.json(base, &["--fan-out", "3:1"]);
         let any = &any["predictions"][0]["fan_out"];
-        assert!(
-            number(&any["request"]["response_p99"]["value"])
-                < number(&any["part"]["response_p99"]["value"])
-        );
+        assert!(p99(any, "request") < p99(any, "part"), "{any}");
+    }
+}
 
-        let hedged = json(&predict(&[base, &["--hedge", "30ms", "--json"]].concat()));
-        let hedged = &hedged["predictions"][0]["hedged"];
-        let rate = |key: &str| number(&hedged[key]);
-        let twice = number(&hedged["share_hedged"]["value"]);
-        let offered = number(&hedged["offered_rate"]["value"]);
-        assert!((offered / rate("rate") - 1.0 - twice).abs() < 1e-9 && twice > 0.0, "{hedged}");
-        let p99 = |kind: &str| number(&hedged[kind]["response_p99"]["value"]);
-        assert!(p99("hedged") < p99("single"), "{hedged}");
-        let (out, error) = text(&predict(&[base, &["--hedge", "30ms"]].concat()));
-        for word in ["sent twice %", "hedged", "another server after 30 ms", "independent"] {
-            assert!(out.contains(word), "{word} is missing in\n{out}{error}");
-        }
+#[test]
+fn hedged_requests_stand_beside_single_ones() {
+    let predict = Predict::new();
+    for base in SERVER_AND_CLUSTER {
+        let found = predict.json(base, &["--hedge", "30ms"]);
+        let found = &found["predictions"][0]["hedged"];
+        let twice = number(&found["share_hedged"]["value"]);
+        let offered = number(&found["offered_rate"]["value"]);
+        assert!((offered / number(&found["rate"]) - 1.0 - twice).abs() < 1e-9 && twice > 0.0);
+        let p99 = |kind: &str| number(&found[kind]["response_p99"]["value"]);
+        assert!(found["stable"] == true && p99("hedged") < p99("single"), "{found}");
+        let words = ["sent twice %", "hedged", "another server after 30 ms", "independent"];
+        predict.says(base, &["--hedge", "30ms"], &words);
+    }
+}
 
+#[test]
+fn arrivals_of_another_law_are_what_if() {
+    let predict = Predict::new();
+    for base in SERVER_AND_CLUSTER {
         let mean = |law: &str| {
-            let found = json(&predict(&[base, &["--arrivals", law, "--json"]].concat()));
+            let found = predict.json(base, &["--arrivals", law]);
             assert_eq!(found["arrivals"], law);
             number(&found["predictions"][0]["response_mean"]["value"])
         };
         let poisson = mean("poisson");
         assert!(mean("renewal:0") < poisson && poisson < mean("renewal:9"));
-        assert!(
-            (mean("renewal:1") / poisson - 1.0).abs() < 1e-9 && poisson < mean("bursts:0.1:0.5")
-        );
-        let fitted = json(&predict(&[base, &["--json"]].concat()));
+        assert!((mean("renewal:1") / poisson - 1.0).abs() < 1e-9);
+        assert!(poisson < mean("bursts:0.1:0.5"));
+        let fitted = predict.json(base, &[]);
         assert_eq!(fitted["arrivals"], Value::Null);
         assert_eq!(number(&fitted["predictions"][0]["response_mean"]["value"]), poisson);
+        let words = ["What if: arrivals at each server are renewal:4"];
+        predict.says(base, &["--arrivals", "renewal:4"], &words);
     }
-    let (out, _) = text(&predict(&[&one[..], &["--arrivals", "renewal:4"]].concat()));
-    assert!(out.contains("What if: arrivals at each server are renewal:4"), "{out}");
+}
+
+#[test]
+fn wrong_fan_outs_hedges_and_arrivals_are_named() {
+    let predict = Predict::new();
     for (option, value, word) in [
         ("--fan-out", "0", "the number of parts is 0: it must be 1 to 10,000"),
         ("--fan-out", "10001", "1 to 10,000"),
@@ -456,7 +494,7 @@ fn fan_outs_and_arrivals_are_what_if() {
         ("--arrivals", "renewal:-1", "0 to 1,000"),
         ("--arrivals", "bursts:1", "bursts:C2:RATE"),
     ] {
-        let output = predict(&[&one[..], &[option, value]].concat());
+        let output = predict.output(SERVER_AND_CLUSTER[0], &[option, value]);
         let (_, error) = text(&output);
         assert!(!output.status.success() && error.contains(word), "{option} {value}: {error}");
     }
