@@ -33,7 +33,6 @@ pub use hit_ratio::HitRatio;
 pub use imbalance::Imbalance;
 pub use node::{DeviceGroup, Node, NodeAt, Operating};
 pub use several::SolvedQueues;
-pub(crate) use spotify::servers_for;
 pub use spotify::{
     BETA, Spotify, balls_into_bins_limit, cluster_cdf, effective_objects, weighted_limit,
 };

@@ -265,7 +265,7 @@ pub fn effective_objects(weights: &[f64]) -> Option<f64> {
 
 /// The smallest number of servers whose limit is at least `rate`, for limits that grow with
 /// servers.
-pub(crate) fn servers_for(rate: f64, limit: impl Fn(u32) -> f64) -> Result<u32, Error> {
+fn servers_for(rate: f64, limit: impl Fn(u32) -> f64) -> Result<u32, Error> {
     const MOST: u32 = 1 << 24;
     let mut high = 1;
     while limit(high) < rate {

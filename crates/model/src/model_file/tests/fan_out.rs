@@ -1,3 +1,5 @@
+//! Requests of several parts: order statistics of the single request, with its intervals.
+
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 

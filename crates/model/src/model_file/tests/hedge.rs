@@ -1,3 +1,5 @@
+//! Hedged requests: the law of two at the load of both.
+
 use super::*;
 use crate::fork_join::Hedge;
 

@@ -1,3 +1,5 @@
+//! Stations that fork: published and simulated means, and what is refused.
+
 use crate::fork_join::FanOut;
 use crate::network::*;
 
