@@ -120,7 +120,7 @@ impl Anova {
         let total = total_variation(&values)?;
         let mut fitted: Vec<f64> = values.iter().map(|cell| mean(cell)).collect();
         let mut split = Vec::new();
-        decompose(&fitted, levels, 0, (1, 0), &mut split);
+        decompose(&fitted, levels, 0, 1, 0, &mut split);
         split.sort_by_key(|(mask, _): &(u32, Vec<f64>)| (mask.count_ones(), *mask));
         let mut warnings = Vec::new();
         let whole = (1u32 << levels.len()) - 1;
@@ -221,7 +221,8 @@ fn decompose(
     values: &[f64],
     levels: &[usize],
     next: usize,
-    (inner, mask): (usize, u32),
+    inner: usize,
+    mask: u32,
     out: &mut Vec<(u32, Vec<f64>)>,
 ) {
     let Some(&count) = levels.get(next) else {
@@ -242,8 +243,8 @@ fn decompose(
             row.iter_mut().zip(means).for_each(|(y, centre)| *y -= centre);
         }
     }
-    decompose(&means, levels, next + 1, (inner, mask), out);
-    decompose(&deviations, levels, next + 1, (inner * count, mask | 1 << next), out);
+    decompose(&means, levels, next + 1, inner, mask, out);
+    decompose(&deviations, levels, next + 1, inner * count, mask | 1 << next, out);
 }
 
 /// The error that terms are compared with.

@@ -24,7 +24,7 @@ pub(super) struct Index {
 }
 
 impl Index {
-    fn of(counts: &Counts) -> Option<Index> {
+    fn from_counts(counts: &Counts) -> Option<Index> {
         let (n, rate) = (counts.n, counts.sum / counts.seconds);
         if n < INTERVALS_MIN || counts.sum <= 0.0 || counts.seconds <= 0.0 {
             return None;
@@ -50,7 +50,7 @@ fn indices<'a>(steps: impl Iterator<Item = &'a Sums>) -> Vec<Vec<Index>> {
     let mut scales = vec![Vec::new(); SCALES];
     for step in steps {
         for (scale, counts) in scales.iter_mut().zip(&step.counts) {
-            scale.extend(Index::of(counts));
+            scale.extend(Index::from_counts(counts));
         }
     }
     scales

@@ -119,7 +119,7 @@ fn reads_of(s: &Sums, devices: usize) -> f64 {
 /// have answered without reads in progress, less the share that it answered, against the number in
 /// the device queues. The knee is searched on a grid, and used only if it improves the fit by more
 /// than chance does.
-fn joining(steps: &[Sums], devices: usize, (q0, alpha): (f64, f64)) -> (f64, f64) {
+fn joining(steps: &[Sums], devices: usize, q0: f64, alpha: f64) -> (f64, f64) {
     let point = |s: &Sums| {
         let length = s.length_integral / s.device_time * devices as f64;
         let counted = s.joined / s.node_time * s.time / s.requests;
@@ -241,7 +241,7 @@ pub(super) fn estimate(
     let (q0, alpha) = line(&share(&at_once), true);
     let (spotify_q0, spotify_alpha) = line(&share(&|s| s.fast), false);
     let other_share = steps.iter().map(|s| s.other).sum::<f64>() / requests;
-    let (joining, joining_knee) = joining(steps, devices, (q0, alpha));
+    let (joining, joining_knee) = joining(steps, devices, q0, alpha);
     let (delay, delay_scv) = delay(steps);
     let (busy, completions) =
         steps.iter().fold((0.0, 0.0), |(b, c), s| (b + s.busy, c + s.completions));

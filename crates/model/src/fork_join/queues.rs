@@ -183,7 +183,7 @@ type Cdf = Arc<dyn Fn(f64) -> f64 + Send + Sync>;
 /// correlation 1/(1 + SCV); both are multiplied by the common part of the arrivals. In between: the
 /// straight line between the two, raised to the power that is correct for exponential service.
 fn correlation(service: &AnyLaw, atoms: &[Atom], rho: f64, common: f64) -> f64 {
-    let tail = Tail::of(service, atoms);
+    let tail = Tail::new(service, atoms);
     let empty = tail.together / (tail.third / 3.0);
     let line = |empty: f64, full: f64| empty + (full - empty) * rho;
     let exponential = of_exponential(rho);
@@ -276,7 +276,7 @@ struct Tail {
 }
 
 impl Tail {
-    fn of(service: &AnyLaw, atoms: &[Atom]) -> Self {
+    fn new(service: &AnyLaw, atoms: &[Atom]) -> Self {
         let above = |t: f64| (1.0 - service.cdf(t)).clamp(0.0, 1.0);
         let mut cuts = panels(service.mean(), atoms, |t| service.cdf(t));
         cuts.reverse();

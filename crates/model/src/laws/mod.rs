@@ -290,13 +290,21 @@ impl Check {
     }
 }
 
+/// The two sides of a law.
+struct Sides {
+    measured: f64,
+    expected: f64,
+}
+
 /// Makes a check from the two sides of a law.
 fn judge(
-    (law, queue): (Law, &str),
-    (measured, expected): (f64, f64),
+    law: Law,
+    queue: &str,
+    sides: Sides,
     interval: Option<(f64, usize)>,
     tolerance: f64,
 ) -> Result<Check, Error> {
+    let Sides { measured, expected } = sides;
     let must = "a share of at least 0 and at most 1, like 0.02 for 2 %";
     check("the tolerance of a law", tolerance, 0.0..=1.0, must)?;
     check("the left side of a law", measured, 0.0..=f64::MAX, "a finite number, at least 0")?;
@@ -375,10 +383,13 @@ fn batched(pairs: impl Iterator<Item = (f64, f64)>) -> Option<(f64, usize)> {
 /// ```
 pub fn little(queue: &str, windows: &[Quantities], tolerance: f64) -> Result<Check, Error> {
     let total = Quantities::total(windows)?;
-    let sides = (total.length_integral_s / total.seconds, total.response_s / total.seconds);
+    let sides = Sides {
+        measured: total.length_integral_s / total.seconds,
+        expected: total.response_s / total.seconds,
+    };
     let pairs = windows.iter().map(|w| (w.length_integral_s, w.response_s));
     let of = interval(pairs, &total, total.response_s);
-    judge((Law::Little, queue), sides, of, tolerance)
+    judge(Law::Little, queue, sides, of, tolerance)
 }
 
 /// The utilisation law U = X·S/m: the busy share of m servers by its integral over time, against
@@ -403,9 +414,9 @@ pub fn little(queue: &str, windows: &[Quantities], tolerance: f64) -> Result<Che
 pub fn utilisation(queue: &str, windows: &[Quantities], tolerance: f64) -> Result<Check, Error> {
     let total = Quantities::total(windows)?;
     let capacity = total.seconds * total.servers.max(1.0);
-    let sides = (total.busy_s / capacity, total.service_s / capacity);
+    let sides = Sides { measured: total.busy_s / capacity, expected: total.service_s / capacity };
     let of = interval(windows.iter().map(|w| (w.busy_s, w.service_s)), &total, total.service_s);
-    judge((Law::Utilisation, queue), sides, of, tolerance)
+    judge(Law::Utilisation, queue, sides, of, tolerance)
 }
 
 /// The interactive response-time law R = N/X − Z of a closed loop: N clients that wait for each
@@ -437,11 +448,11 @@ pub fn interactive(
     let clients = positive("the number of clients", clients as f64)?;
     not_negative("the mean think time, s", think_s)?;
     let expected = clients * total.seconds / total.completions - think_s;
-    let sides = (total.response_s / total.completions, expected);
+    let sides = Sides { measured: total.response_s / total.completions, expected };
     let pair = |w: &Quantities| (w.response_s, clients * w.seconds - think_s * w.completions);
     let of = interval(windows.iter().map(pair), &total, total.response_s);
     let of = of.filter(|_| expected > 0.0);
-    judge((Law::Interactive, queue), sides, of, tolerance)
+    judge(Law::Interactive, queue, sides, of, tolerance)
 }
 
 /// The forced-flow law X_k = V_k·X: the throughput of a queue against that of the system times the
@@ -483,7 +494,7 @@ pub fn forced_flow(
     };
     let ((a, n), (b, m)) = (relative(whole, &all), relative(part, &own));
     let of = Some((a.hypot(b), n.min(m)));
-    judge((Law::ForcedFlow, queue), (x_k, visits * x), of, tolerance)
+    judge(Law::ForcedFlow, queue, Sides { measured: x_k, expected: visits * x }, of, tolerance)
 }
 
 /// The service demand bound X ≤ 1/max D: no system completes more than its busiest queue can serve.
@@ -536,7 +547,13 @@ pub fn demand_bound(
     let (queue, windows) = queues[i];
     let pairs = windows.iter().map(|w| (w.service_s, w.seconds * w.servers));
     let of = interval(pairs, &own, own.service_s);
-    judge((Law::DemandBound, queue), (throughput, throughput / busy), of, tolerance)
+    judge(
+        Law::DemandBound,
+        queue,
+        Sides { measured: throughput, expected: throughput / busy },
+        of,
+        tolerance,
+    )
 }
 
 #[cfg(test)]

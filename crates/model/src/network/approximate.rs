@@ -16,7 +16,7 @@ pub(crate) struct Closed<'a> {
 }
 
 /// Throughputs of classes and numbers `[class][station]`.
-pub(crate) type Found = (Vec<f64>, Vec<Vec<f64>>);
+pub(crate) type ClosedSolution = (Vec<f64>, Vec<Vec<f64>>);
 
 impl Closed<'_> {
     fn stations(&self) -> usize {
@@ -85,7 +85,7 @@ impl Closed<'_> {
     ///
     /// Source: Schweitzer, Int. Conf. Stochastic Control and Optimization (1979); Lazowska,
     /// Zahorjan, Graham, Sevcik, "Quantitative System Performance" (1984), section 6.4.
-    pub(crate) fn schweitzer(&self) -> Result<Found, Error> {
+    pub(crate) fn schweitzer(&self) -> Result<ClosedSolution, Error> {
         let mut numbers = self.start(self.customers);
         let throughput = self.core(self.customers, &mut numbers, |_, _, _| 0.0)?;
         Ok((throughput, numbers))
@@ -96,7 +96,7 @@ impl Closed<'_> {
     /// each round.
     ///
     /// Source: Chandy and Neuse, CACM 25 (1982), 126-134.
-    pub(crate) fn linearizer(&self) -> Result<Found, Error> {
+    pub(crate) fn linearizer(&self) -> Result<ClosedSolution, Error> {
         let (classes, stations) = (self.customers.len(), self.stations());
         let mut numbers = self.start(self.customers);
         let mut change = vec![vec![vec![0.0; stations]; classes]; classes];

@@ -17,8 +17,8 @@ const MVA_MAX: f64 = 2e9;
 /// error of Bard-Schweitzer is below 1e-4.
 const LINEARIZER_MAX: u64 = 10_000;
 
-/// A station as closed classes see it.
-struct Seen {
+/// What open classes leave of a station for closed ones.
+struct ResidualStation {
     law: Law,
     /// Work of open classes, seconds per second.
     open: f64,
@@ -75,26 +75,26 @@ impl Network {
     }
 
     fn solved(&self, asked: Option<Method>) -> Result<Solution, Error> {
-        let seen = self.seen()?;
+        let residual = self.residual_stations()?;
         let closed: Vec<usize> =
             (0..self.classes.len()).filter(|&c| self.classes[c].customers() > 0).collect();
         let method = match asked {
             Some(method) => method,
-            None => self.method(&seen, &closed),
+            None => self.method(&residual, &closed),
         };
         let forks = self.forks()?;
         let mut parts = match method {
-            _ if closed.is_empty() => self.only_open(&seen),
+            _ if closed.is_empty() => self.only_open(&residual),
             Method::Open | Method::Fork => return Err(no_way(method, "has closed classes")),
-            Method::Mva => self.by_mva(&seen, &closed)?,
-            Method::Convolution => match self.by_convolution(&seen, &closed) {
+            Method::Mva => self.by_mva(&residual, &closed)?,
+            Method::Convolution => match self.by_convolution(&residual, &closed) {
                 Err(Error::TooMuchWork { .. }) if asked.is_none() => {
-                    self.by_approximation(&seen, &closed, self.near(&closed))?
+                    self.by_approximation(&residual, &closed, self.near(&closed))?
                 }
                 found => found?,
             },
             Method::Linearizer | Method::Schweitzer => {
-                self.by_approximation(&seen, &closed, method)?
+                self.by_approximation(&residual, &closed, method)?
             }
         };
         for ((k, fork), extra) in forks.iter().enumerate().zip(&mut parts.extra) {
@@ -102,19 +102,19 @@ impl Network {
             let visits: f64 = self.classes.iter().map(|c| c.rate() * c.visits[k]).sum();
             extra.open = fork.map_or(extra.open, |fork| visits * fork.response_s);
         }
-        Ok(self.put_together(&seen, parts, &forks))
+        Ok(self.put_together(&residual, parts, &forks))
     }
 
-    /// Stations as closed classes see them.
-    fn seen(&self) -> Result<Vec<Seen>, Error> {
+    /// What open classes leave of the stations, which are checked for it.
+    fn residual_stations(&self) -> Result<Vec<ResidualStation>, Error> {
         let customers: usize = self.classes.iter().map(|c| c.customers() as usize).sum();
         let loads = (0..self.stations.len())
             .map(|k| self.classes.iter().map(|c| c.rate() * c.demands_s[k]).sum::<f64>());
-        let seen = self.stations.iter().zip(loads).enumerate().map(|(k, (station, load))| {
+        let residual = self.stations.iter().zip(loads).enumerate().map(|(k, (station, load))| {
             let closed_here = self.classes.iter().filter(|c| c.demands_s[k] > 0.0);
             let here: usize = closed_here.map(|c| c.customers() as usize).sum();
             if load == 0.0 {
-                return Ok(Seen { law: station.law(here)?, open: 0.0, idle_open: 1.0 });
+                return Ok(ResidualStation { law: station.law(here)?, open: 0.0, idle_open: 1.0 });
             }
             let place = || format!("station {:?}", station.name());
             if matches!(station.inner(), Kind::Curve(_)) {
@@ -134,27 +134,27 @@ impl Network {
                     limit: 5e8,
                     advice: "lower the open load, or count fewer servers",
                 })?;
-            Ok(Seen { law, open: load, idle_open })
+            Ok(ResidualStation { law, open: load, idle_open })
         });
-        seen.collect()
+        residual.collect()
     }
 
-    fn method(&self, seen: &[Seen], closed: &[usize]) -> Method {
-        let fixed = |s: &Seen| s.law == Law::Delay || s.law.fixed().is_some();
+    fn method(&self, residual: &[ResidualStation], closed: &[usize]) -> Method {
+        let fixed = |s: &ResidualStation| s.law == Law::Delay || s.law.fixed().is_some();
         let customers: Vec<u32> = closed.iter().map(|&c| self.classes[c].customers()).collect();
         let near = self.near(closed);
         if closed.is_empty() {
             Method::Open
-        } else if seen.iter().all(fixed) {
+        } else if residual.iter().all(fixed) {
             let work = match customers[..] {
-                [n] => f64::from(n) * seen.len() as f64,
-                _ => mva::work(&customers, seen.len()),
+                [n] => f64::from(n) * residual.len() as f64,
+                _ => mva::work(&customers, residual.len()),
             };
             if work <= MVA_MAX { Method::Mva } else { near }
         } else if closed.len() == 1 {
             Method::Convolution
         } else {
-            let work = lattice::work(&self.lattice_servers(seen, closed), &customers);
+            let work = lattice::work(&self.lattice_servers(residual, closed), &customers);
             if work <= lattice::WORK_MAX { Method::Convolution } else { near }
         }
     }
@@ -165,13 +165,13 @@ impl Network {
         if customers <= LINEARIZER_MAX { Method::Linearizer } else { Method::Schweitzer }
     }
 
-    fn only_open(&self, seen: &[Seen]) -> Parts {
-        let open = |s: &Seen| Extra { idle: Some(1.0), open: s.open / s.law.at(1) };
+    fn only_open(&self, residual: &[ResidualStation]) -> Parts {
+        let open = |s: &ResidualStation| Extra { idle: Some(1.0), open: s.open / s.law.at(1) };
         Parts {
             method: if self.has_forks() { Method::Fork } else { Method::Open },
             throughput: vec![0.0; self.classes.len()],
-            numbers: vec![vec![0.0; seen.len()]; self.classes.len()],
-            extra: seen
+            numbers: vec![vec![0.0; residual.len()]; self.classes.len()],
+            extra: residual
                 .iter()
                 .map(|s| match s.law {
                     Law::Delay => Extra { idle: Some(1.0), open: s.open },
@@ -182,8 +182,8 @@ impl Network {
     }
 
     /// Extras for stations where the mean number of closed customers suffices.
-    fn extra_of_fixed(&self, seen: &[Seen], numbers: &[Vec<f64>]) -> Vec<Extra> {
-        let each = seen.iter().enumerate().map(|(k, s)| {
+    fn extra_of_fixed(&self, residual: &[ResidualStation], numbers: &[Vec<f64>]) -> Vec<Extra> {
+        let each = residual.iter().enumerate().map(|(k, s)| {
             let number: f64 = numbers.iter().map(|n| n[k]).sum();
             let open = match s.law {
                 Law::Delay => s.open,
@@ -194,9 +194,10 @@ impl Network {
         each.collect()
     }
 
-    fn by_mva(&self, seen: &[Seen], closed: &[usize]) -> Result<Parts, Error> {
-        let queues: Vec<usize> = (0..seen.len()).filter(|&k| seen[k].law != Law::Delay).collect();
-        let rates: Option<Vec<f64>> = queues.iter().map(|&k| seen[k].law.fixed()).collect();
+    fn by_mva(&self, residual: &[ResidualStation], closed: &[usize]) -> Result<Parts, Error> {
+        let queues: Vec<usize> =
+            (0..residual.len()).filter(|&k| residual[k].law != Law::Delay).collect();
+        let rates: Option<Vec<f64>> = queues.iter().map(|&k| residual[k].law.fixed()).collect();
         let Some(rates) = rates else {
             return Err(no_way(
                 Method::Mva,
@@ -218,7 +219,7 @@ impl Network {
         }
         let of = |class: &Class| -> (Vec<f64>, f64) {
             let demands = queues.iter().zip(&rates).map(|(&k, rate)| class.demands_s[k] / rate);
-            let delays = (0..seen.len()).filter(|&k| seen[k].law == Law::Delay);
+            let delays = (0..residual.len()).filter(|&k| residual[k].law == Law::Delay);
             (demands.collect(), class.think_s() + delays.map(|k| class.demands_s[k]).sum::<f64>())
         };
         let (demands, think_s): (Vec<_>, Vec<_>) =
@@ -233,66 +234,74 @@ impl Network {
                 mva::multi(&demands, &think_s, &customers)
             }
         };
-        Ok(self.spread(seen, closed, Method::Mva, (throughput, numbers), &queues))
+        Ok(self.spread(residual, closed, Method::Mva, (throughput, numbers), &queues))
     }
 
     /// Spreads results at some stations and for the closed classes over all; the other stations are
     /// delays.
     fn spread(
         &self,
-        seen: &[Seen],
+        residual: &[ResidualStation],
         closed: &[usize],
         method: Method,
-        found: approximate::Found,
+        found: approximate::ClosedSolution,
         queues: &[usize],
     ) -> Parts {
         let mut throughput = vec![0.0; self.classes.len()];
-        let mut numbers = vec![vec![0.0; seen.len()]; self.classes.len()];
+        let mut numbers = vec![vec![0.0; residual.len()]; self.classes.len()];
         for ((&c, x), q) in closed.iter().zip(found.0).zip(found.1) {
             throughput[c] = x;
-            for k in (0..seen.len()).filter(|&k| seen[k].law == Law::Delay) {
+            for k in (0..residual.len()).filter(|&k| residual[k].law == Law::Delay) {
                 numbers[c][k] = x * self.classes[c].demands_s[k];
             }
             queues.iter().zip(q).for_each(|(&k, q)| numbers[c][k] = q);
         }
-        let extra = self.extra_of_fixed(seen, &numbers);
+        let extra = self.extra_of_fixed(residual, &numbers);
         Parts { method, throughput, numbers, extra }
     }
 
     /// The stations that a single closed class visits, with its think time as a last one, a delay.
     fn servers<'a>(
         &self,
-        seen: &'a [Seen],
+        residual: &'a [ResidualStation],
         class: &Class,
         think: &'a Law,
     ) -> Vec<convolution::Server<'a>> {
-        let stations = seen.iter().zip(&class.demands_s);
+        let stations = residual.iter().zip(&class.demands_s);
         let stations = stations.map(|(s, &demand)| convolution::Server { demand, law: &s.law });
         stations.chain([convolution::Server { demand: class.think_s(), law: think }]).collect()
     }
 
-    fn lattice_servers<'a>(&self, seen: &'a [Seen], closed: &[usize]) -> Vec<lattice::Server<'a>> {
+    fn lattice_servers<'a>(
+        &self,
+        residual: &'a [ResidualStation],
+        closed: &[usize],
+    ) -> Vec<lattice::Server<'a>> {
         let demands = |k: usize| closed.iter().map(|&c| self.classes[c].demands_s[k]).collect();
         let think = closed.iter().map(|&c| self.classes[c].think_s()).collect();
-        let stations = seen.iter().enumerate();
+        let stations = residual.iter().enumerate();
         let stations = stations.map(|(k, s)| lattice::Server { demands: demands(k), law: &s.law });
         let think = lattice::Server { demands: think, law: &Law::Delay };
         stations.chain([think]).filter(|s| s.demands.iter().any(|d| *d > 0.0)).collect()
     }
 
-    fn by_convolution(&self, seen: &[Seen], closed: &[usize]) -> Result<Parts, Error> {
+    fn by_convolution(
+        &self,
+        residual: &[ResidualStation],
+        closed: &[usize],
+    ) -> Result<Parts, Error> {
         let mut throughput = vec![0.0; self.classes.len()];
-        let mut numbers = vec![vec![0.0; seen.len()]; self.classes.len()];
+        let mut numbers = vec![vec![0.0; residual.len()]; self.classes.len()];
         if let [c] = *closed {
             let class = &self.classes[c];
             let customers = class.customers() as usize;
-            let servers = self.servers(seen, class, &Law::Delay);
+            let servers = self.servers(residual, class, &Law::Delay);
             let found = convolution::solve(&servers, customers)
                 .map_err(|f| failed(f, convolution::WORK_MAX))?;
             throughput[c] = found.throughput;
-            numbers[c].copy_from_slice(&found.numbers[..seen.len()]);
-            let mut extra = self.extra_of_fixed(seen, &numbers);
-            for (k, s) in seen.iter().enumerate() {
+            numbers[c].copy_from_slice(&found.numbers[..residual.len()]);
+            let mut extra = self.extra_of_fixed(residual, &numbers);
+            for (k, s) in residual.iter().enumerate() {
                 extra[k].idle = Some(found.idle[k]);
                 if s.open > 0.0 && s.law != Law::Delay && s.law.fixed().is_none() {
                     let p = convolution::distribution(&servers, customers, k)
@@ -303,12 +312,12 @@ impl Network {
             return Ok(Parts { method: Method::Convolution, throughput, numbers, extra });
         }
         let customers: Vec<u32> = closed.iter().map(|&c| self.classes[c].customers()).collect();
-        let servers = self.lattice_servers(seen, closed);
+        let servers = self.lattice_servers(residual, closed);
         let steps = lattice::work(&servers, &customers);
         if steps > lattice::WORK_MAX {
             return Err(failed(Failure::Work(steps), lattice::WORK_MAX));
         }
-        let near = self.by_approximation(seen, closed, Method::Schweitzer);
+        let near = self.by_approximation(residual, closed, Method::Schweitzer);
         let tilt: Vec<f64> = match near {
             Ok(near) => closed.iter().map(|&c| near.throughput[c]).collect(),
             Err(_) => closed
@@ -319,19 +328,19 @@ impl Network {
         };
         let found = lattice::solve(&servers, &customers, &tilt)
             .map_err(|f| failed(f, lattice::WORK_MAX))?;
-        let used: Vec<usize> = (0..seen.len())
+        let used: Vec<usize> = (0..residual.len())
             .filter(|&k| closed.iter().any(|&c| self.classes[c].demands_s[k] > 0.0))
             .collect();
         for (i, &c) in closed.iter().enumerate() {
             throughput[c] = found.throughput[i];
             used.iter().zip(&found.numbers[i]).for_each(|(&k, q)| numbers[c][k] = *q);
         }
-        let mut extra = self.extra_of_fixed(seen, &numbers);
+        let mut extra = self.extra_of_fixed(residual, &numbers);
         for (&k, p) in used.iter().zip(&found.totals) {
             if let Some(&idle) = p.first() {
                 extra[k].idle = Some(idle.min(1.0));
-                if seen[k].open > 0.0 {
-                    extra[k].open = beside(&seen[k], p);
+                if residual[k].open > 0.0 {
+                    extra[k].open = beside(&residual[k], p);
                 }
             }
         }
@@ -343,15 +352,16 @@ impl Network {
     /// 6, 1987).
     fn by_approximation(
         &self,
-        seen: &[Seen],
+        residual: &[ResidualStation],
         closed: &[usize],
         method: Method,
     ) -> Result<Parts, Error> {
-        let queues: Vec<usize> = (0..seen.len()).filter(|&k| seen[k].law != Law::Delay).collect();
+        let queues: Vec<usize> =
+            (0..residual.len()).filter(|&k| residual[k].law != Law::Delay).collect();
         // (1/speed of the queue, delay for each second of demand)
         let mut split = Vec::new();
         for &k in &queues {
-            let Law::Rates(rates) = &seen[k].law else { continue };
+            let Law::Rates(rates) = &residual[k].law else { continue };
             let (first, last) = (rates[0], rates[rates.len() - 1]);
             if rates.windows(2).any(|pair| pair[1] < pair[0]) {
                 return Err(Error::Network {
@@ -366,7 +376,7 @@ impl Network {
         }
         let part = |class: &Class| -> (Vec<f64>, f64) {
             let pairs = || queues.iter().map(|&k| class.demands_s[k]).zip(&split);
-            let delays = (0..seen.len()).filter(|&k| seen[k].law == Law::Delay);
+            let delays = (0..residual.len()).filter(|&k| residual[k].law == Law::Delay);
             let delays: f64 = delays.map(|k| class.demands_s[k]).sum();
             let own: f64 = pairs().map(|(d, (_, delay))| d * delay).sum();
             (pairs().map(|(d, (slow, _))| d * slow).collect(), class.think_s() + delays + own)
@@ -382,23 +392,28 @@ impl Network {
             _ => network.schweitzer()?,
         };
         let waiting = found.1.clone();
-        let mut parts = self.spread(seen, closed, method, found, &queues);
+        let mut parts = self.spread(residual, closed, method, found, &queues);
         for (i, (&k, (slow, delay))) in queues.iter().zip(&split).enumerate() {
             for &c in closed {
                 parts.numbers[c][k] += parts.throughput[c] * self.classes[c].demands_s[k] * delay;
             }
             let queued: f64 = waiting.iter().map(|q| q[i]).sum();
-            parts.extra[k].open = seen[k].open * (slow + delay + slow * queued);
+            parts.extra[k].open = residual[k].open * (slow + delay + slow * queued);
         }
         Ok(parts)
     }
 
-    fn put_together(&self, seen: &[Seen], parts: Parts, forks: &[Option<ForkResult>]) -> Solution {
+    fn put_together(
+        &self,
+        residual: &[ResidualStation],
+        parts: Parts,
+        forks: &[Option<ForkResult>],
+    ) -> Solution {
         let Parts { method, mut throughput, mut numbers, extra } = parts;
         for (c, class) in self.classes.iter().enumerate() {
             if let Load::Open { rate } = class.load {
                 throughput[c] = rate;
-                for (k, s) in seen.iter().enumerate().filter(|(_, s)| s.open > 0.0) {
+                for (k, s) in residual.iter().enumerate().filter(|(_, s)| s.open > 0.0) {
                     numbers[c][k] = extra[k].open * (rate * class.demands_s[k] / s.open);
                 }
             }
@@ -424,7 +439,7 @@ impl Network {
             let busy = match (station.inner(), extra[k].idle) {
                 (Kind::Delay | Kind::Fork(_), _) => total,
                 (Kind::Servers(m), _) => (total / f64::from(*m)).min(1.0),
-                (_, Some(idle)) => (1.0 - idle * seen[k].idle_open).clamp(0.0, 1.0),
+                (_, Some(idle)) => (1.0 - idle * residual[k].idle_open).clamp(0.0, 1.0),
                 (_, None) => over(total, station.rate_limit()).min(1.0),
             };
             let shares: Vec<Share> = (0..throughput.len())
@@ -477,16 +492,16 @@ impl Network {
         if station >= self.stations.len() {
             return Err(no_distribution("does not have this station; count from 0"));
         }
-        let seen = self.seen()?;
-        let servers = self.servers(&seen, class, &Law::Delay);
+        let residual = self.residual_stations()?;
+        let servers = self.servers(&residual, class, &Law::Delay);
         convolution::distribution(&servers, class.customers() as usize, station)
             .map_err(|f| failed(f, convolution::WORK_MAX))
     }
 }
 
 /// Mean number of open customers, given the distribution of closed ones: Σ p(n)·ρ(n+1)/α'(n+1).
-fn beside(seen: &Seen, p: &[f64]) -> f64 {
-    let each = |(n, p): (usize, &f64)| p * seen.open * (n + 1) as f64 / seen.law.at(n + 1);
+fn beside(residual: &ResidualStation, p: &[f64]) -> f64 {
+    let each = |(n, p): (usize, &f64)| p * residual.open * (n + 1) as f64 / residual.law.at(n + 1);
     p.iter().enumerate().map(each).sum()
 }
 

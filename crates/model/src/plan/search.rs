@@ -15,7 +15,7 @@ use super::{LimitRule, Question};
 
 /// The result of a search.
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct SearchResult {
     /// The configurations that meet the objective, cheapest first.
     pub ranked: Vec<u32>,
     /// Number of configurations examined.
@@ -54,9 +54,9 @@ pub(super) fn cheapest(
     all: &[(f64, u32)],
     rate: f64,
     top: usize,
-) -> Found {
+) -> SearchResult {
     let mut judge = Judge::new(site, question, rate);
-    let mut found = Found::default();
+    let mut found = SearchResult::default();
     let mut holding: Vec<(f64, f64, u32)> = Vec::new();
     let mut digits = Digits::new();
     for &(cost, index) in all {
