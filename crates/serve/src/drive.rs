@@ -15,8 +15,8 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use engine::invariant::Invariants;
 use engine::node::{
-    Action, Asker, Checked, Contents, Event, Failure, Fetched, Hit, HotDirectory, MemoryUse, Node,
-    Part, PeerStatus, Reply, RequestId, RestoredSegment, Settings, Stages, Take, Tiers, Warmed,
+    Action, Asker, Checked, Contents, Event, Failure, Fetched, Hit, HotDirectory, Node, Part,
+    PeerStatus, Reply, RequestId, RestoredSegment, Settings, Stages, Take, Warmed,
 };
 use engine::route::NodeId;
 use ground::Key;
@@ -31,7 +31,6 @@ use super::handover::Handover;
 use super::origin_reads::LargeObjects;
 use device::disk::{DeviceFolder, Disks, EventSink, FoundOn, FoundSegment, Opened, side_by_side};
 use device::object::Object;
-use live::Controls;
 use origin::{Chunks, Error, Found, Metadata, Origin};
 use record::clock;
 
@@ -55,8 +54,8 @@ pub enum EngineAnswer {
     Later(oneshot::Receiver<Answer>),
 }
 
-struct State {
-    node: Node<Object>,
+pub(super) struct State {
+    pub(super) node: Node<Object>,
     waiters: HashMap<RequestId, oneshot::Sender<Answer>>,
     log: Option<EventLog>,
 }
@@ -237,7 +236,7 @@ impl Drive {
         self.next_request.fetch_add(1, Ordering::Relaxed)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         // A panic inside the engine is a broken invariant. The node's state cannot be trusted
         // afterwards, so every later request must fail rather than be answered from it.
         #[expect(clippy::expect_used, reason = "see above")]
@@ -578,34 +577,5 @@ impl Drop for Drive {
         if let Ok(state) = self.state.get_mut().map_err(PoisonError::into_inner) {
             state.waiters.clear();
         }
-    }
-}
-impl Controls for Drive {
-    fn bound(&self, device: usize) -> Option<(u32, u32)> {
-        self.lock().node.bound(device)
-    }
-
-    fn set_bound(self: Arc<Self>, device: usize, length_max: u32) {
-        self.tell(clock::now(), Event::Bound { device, length_max });
-    }
-
-    fn tiers(&self, now: Nanos) -> Tiers {
-        self.lock().node.tiers(now)
-    }
-
-    fn set_copying(self: Arc<Self>, on: bool) {
-        self.tell(clock::now(), Event::Copying(on));
-    }
-
-    fn sample_reuse(&self) {
-        self.lock().node.sample_reuse();
-    }
-
-    fn memory_use(&self, sizes: &[u64]) -> Option<MemoryUse> {
-        self.lock().node.memory_use(sizes)
-    }
-
-    fn set_memory_bytes(self: Arc<Self>, bytes: u64) {
-        self.tell(clock::now(), Event::MemoryMax { bytes });
     }
 }

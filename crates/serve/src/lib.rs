@@ -7,6 +7,7 @@ mod admin;
 mod announce;
 mod cluster;
 mod components;
+mod controls;
 mod drive;
 pub mod events;
 #[doc(hidden)]

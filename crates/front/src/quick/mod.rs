@@ -91,6 +91,10 @@ pub trait Quick: Send + Sync + 'static {
 }
 
 /// How a plain read begins.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "passed once, on the stack; a box would be an allocation for each hit"
+)]
 pub enum Begun<F: Flight> {
     /// It goes the usual way. Nothing was recorded.
     Usual,
