@@ -341,6 +341,16 @@ fn mistakes_of_a_cluster_are_told_at_once() {
 }
 
 #[test]
+fn objects_are_reached_by_memcacheds_protocol_at_a_gateway_or_a_node_alone() {
+    let set = "memcached.node_listen=127.0.0.1:11411";
+    let told = mistakes(MEMBERS, &[set, "serve.role=node", "cluster.name=b"]);
+    assert!(told.contains("memcached.node_listen: is for a process with a gateway"), "{told}");
+    for (text, role) in [("", "node"), ("", "all"), (MEMBERS, "gateway")] {
+        Config::parse(text, "", &[set.to_owned(), format!("serve.role={role}")]).unwrap();
+    }
+}
+
+#[test]
 fn memcacheds_protocol_is_open_to_others_only_where_that_is_said() {
     let proxy = "[serve]\nrole = \"proxy\"\n[[pool]]\nservers = [\"127.0.0.1:11211\"]\n";
     for (text, set) in

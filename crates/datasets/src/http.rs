@@ -30,7 +30,7 @@ use dataset::Info;
 use dataset::chunk::CHUNK_BYTES_MAX;
 use dataset::part::Run;
 use wire::headers;
-use wire::lane::Seen;
+use wire::lane::RequestRecord;
 use wire::pace::{Meter, Pace};
 use wire::problem::HttpResult;
 use wire::problem::{Problem, json as json_reply, typed};
@@ -106,7 +106,7 @@ pub fn only(methods: &'static str) -> Problem {
 }
 
 /// The HTTP reply with an answer computed on `view`.
-pub fn reply(view: &View, answer: Answer, mut seen: Seen, ask: &Ask) -> HttpResult {
+pub fn reply(view: &View, answer: Answer, mut seen: RequestRecord, ask: &Ask) -> HttpResult {
     seen.bytes = answer.bytes();
     seen.size = seen.bytes;
     let mut response = match answer {
@@ -478,7 +478,7 @@ pub fn nothing_here() -> Problem {
     Problem::new(StatusCode::NOT_FOUND, what)
 }
 
-fn changed(done: anyhow::Result<Done>, mut seen: Seen) -> HttpResult {
+fn changed(done: anyhow::Result<Done>, mut seen: RequestRecord) -> HttpResult {
     match done {
         Ok(done) => {
             seen.outcome = Outcome::Origin;

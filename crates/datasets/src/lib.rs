@@ -41,7 +41,7 @@ use record::clock;
 use room::Room;
 use served::{Common, Served};
 use station::Bound;
-use wire::lane::{Lane, Seen};
+use wire::lane::{RequestRecord, ThreadRecorder};
 use wire::pace::Pace;
 
 /// A name that was not found is not looked up in the origin again before this time has passed.
@@ -91,7 +91,7 @@ pub struct Datasets {
     /// Bytes of appends that there is room for.
     appends: Room,
     /// Records the requests of clients and gateways for datasets.
-    lane: Arc<Lane>,
+    lane: Arc<ThreadRecorder>,
     layers: Arc<Layers>,
     /// Copies of shards beside those of the ring.
     copies: Arc<Copies>,
@@ -205,7 +205,7 @@ impl Datasets {
             })
         };
         Ok(Datasets {
-            lane: Arc::new(Lane::new("datasets", windows.clone(), one_in, now)),
+            lane: Arc::new(ThreadRecorder::new("datasets", windows.clone(), one_in, now)),
             outline: common(None, Duties::none()),
             common: common(copies, duties),
             listing: tokio::sync::Mutex::default(),
@@ -242,7 +242,7 @@ impl Datasets {
     }
 
     /// Begins the record of a request for the dataset `name`.
-    pub fn received(&self, operation: Operation, name: &str) -> Seen {
+    pub fn received(&self, operation: Operation, name: &str) -> RequestRecord {
         self.lane.received(operation, name.as_bytes())
     }
 

@@ -31,7 +31,7 @@ use wire::framing;
 use wire::framing::Refusal;
 use wire::idle::IdleTimer;
 use wire::inherited;
-use wire::lane::Lane;
+use wire::lane::ThreadRecorder;
 use wire::limits::{Client, Limits, Unproven};
 use wire::pace::Pace;
 use wire::problem::Problem;
@@ -45,7 +45,7 @@ pub trait Service: Quick + Deref<Target = Front> {
     /// Answers a request.
     fn answer(
         self: &Arc<Self>,
-        lane: &Arc<Lane>,
+        lane: &Arc<ThreadRecorder>,
         request: Request<Incoming>,
     ) -> impl Future<Output = Response<ReplyBody>> + Send;
 
@@ -80,7 +80,7 @@ impl<S: Service> Protocol for S {
 
     async fn connection(
         self: Arc<S>,
-        lane: Arc<Lane>,
+        lane: Arc<ThreadRecorder>,
         stream: TcpStream,
         activity: Arc<Activity>,
         stop: watch::Receiver<bool>,
@@ -118,7 +118,7 @@ pub fn resumed<S: Quick, B>(request: &mut Request<B>) -> Option<<S::Flight as Fl
 /// Answers a request if its head is not too long, and its connection may ask for it.
 async fn admitted<S: Service>(
     shared: &Arc<S>,
-    lane: &Arc<Lane>,
+    lane: &Arc<ThreadRecorder>,
     seat: Seat,
     from: Option<IpAddr>,
     request: Request<Incoming>,
@@ -147,7 +147,7 @@ async fn admitted<S: Service>(
 /// Answers a request if its client has something left, and takes it.
 async fn limited<S: Service>(
     shared: &Arc<S>,
-    lane: &Arc<Lane>,
+    lane: &Arc<ThreadRecorder>,
     request: Request<Incoming>,
     limits: &Limits,
     from: IpAddr,
@@ -228,7 +228,7 @@ fn too_many(front: &Front) -> Problem {
 /// Serves a connection until it ends, or the process drains.
 async fn connection<S: Service>(
     shared: Arc<S>,
-    lane: Arc<Lane>,
+    lane: Arc<ThreadRecorder>,
     stream: TcpStream,
     activity: Arc<Activity>,
     mut stopping: watch::Receiver<bool>,

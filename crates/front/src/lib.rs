@@ -36,7 +36,7 @@ use metrics::Metrics;
 use wire::connections::{Activity, Connections, Evictable, Place};
 use wire::descriptors;
 use wire::inherited;
-use wire::lane::Lane;
+use wire::lane::ThreadRecorder;
 use wire::limits::Limits;
 use wire::tls::Tls;
 
@@ -60,7 +60,7 @@ pub struct Front {
     /// The cluster that the process belongs to.
     pub cluster: OnceLock<Arc<Membership>>,
     /// One for each thread.
-    pub lanes: Vec<Arc<Lane>>,
+    pub lanes: Vec<Arc<ThreadRecorder>>,
     /// What was observed so far.
     pub metrics: Metrics,
     /// The live model, and what the process changes by itself.
@@ -90,7 +90,8 @@ impl Front {
         };
         let one_in = config.observe.sample_one_in;
         let hash = |text: &str| token::hash_of(text).unwrap_or(blake3::hash(text.as_bytes()));
-        let lane = || Arc::new(Lane::new(&queue.to_string(), windows.clone(), one_in, now));
+        let lane =
+            || Arc::new(ThreadRecorder::new(&queue.to_string(), windows.clone(), one_in, now));
         Front {
             config: config.clone(),
             asked: config.as_table(),
@@ -139,7 +140,7 @@ pub trait Protocol: Deref<Target = Front> + Send + Sync + 'static {
     /// Serves one connection until it closes, or until `stop` turns true and no request is in flight.
     fn connection(
         self: Arc<Self>,
-        lane: Arc<Lane>,
+        lane: Arc<ThreadRecorder>,
         stream: TcpStream,
         activity: Arc<Activity>,
         stop: watch::Receiver<bool>,
@@ -267,7 +268,7 @@ pub fn run<P: Protocol>(shared: &Arc<P>, listener: TcpListener) -> anyhow::Resul
 /// One serving thread.
 struct Thread<P: Protocol> {
     shared: Arc<P>,
-    lane: Arc<Lane>,
+    lane: Arc<ThreadRecorder>,
     accepting: Option<Accepting<P>>,
     streams: queue::UnboundedReceiver<Accepted<P>>,
     stop: watch::Receiver<bool>,

@@ -43,7 +43,7 @@ use ground::window::{Nanos, Window};
 use hyper::body::Incoming;
 use hyper::{Request, Response};
 use wire::body::{Budget, ReplyBody};
-use wire::lane::Lane;
+use wire::lane::ThreadRecorder;
 
 pub use announce::announce;
 pub use device::object::Object;
@@ -76,7 +76,7 @@ impl Deref for Shared {
 impl front::http::Service for Shared {
     async fn answer(
         self: &Arc<Self>,
-        lane: &Arc<Lane>,
+        lane: &Arc<ThreadRecorder>,
         request: Request<Incoming>,
     ) -> Response<ReplyBody> {
         routes::answer(self, lane, request).await

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::objects::problem_of;
 use super::store::Store;
-use wire::lane::Lane;
+use wire::lane::ThreadRecorder;
 use wire::problem::{HttpResult, Problem, json};
 
 /// Maximum number of objects on a page of a listing.
@@ -44,7 +44,7 @@ pub fn escaped(key: &[u8]) -> String {
 }
 
 /// `GET /objects?prefix=&after=&limit=`.
-pub async fn list(store: &dyn Store, lane: &Arc<Lane>, query: &str) -> HttpResult {
+pub async fn list(store: &dyn Store, lane: &Arc<ThreadRecorder>, query: &str) -> HttpResult {
     let mut seen = lane.received(Operation::List, b"");
     let bad = |what: String| Problem::new(StatusCode::BAD_REQUEST, &what);
     let (mut prefix, mut after, mut limit) = (Vec::new(), None, LIST_MAX);

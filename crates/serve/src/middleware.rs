@@ -25,7 +25,7 @@ use membership::Follower;
 use wire::body::ReplyBody;
 use wire::exposition::{Exposition, Kind};
 use wire::inherited;
-use wire::lane::Lane;
+use wire::lane::ThreadRecorder;
 use wire::problem::{Problem, json, only_get, typed};
 
 /// A proxy, and the HTTP front for whoever watches it.
@@ -216,7 +216,7 @@ impl Deref for Middleware {
 impl Service for Middleware {
     async fn answer(
         self: &Arc<Self>,
-        _lane: &Arc<Lane>,
+        _lane: &Arc<ThreadRecorder>,
         request: Request<Incoming>,
     ) -> Response<ReplyBody> {
         self.route(request).await.unwrap_or_else(Problem::response)

@@ -12,12 +12,12 @@ use super::drive::{Answer, EngineAnswer};
 use super::origin_reads::{self, not_found, select};
 use super::store::{self, Body, Error, FoundObject, Freshness, ReadRequest, Recorded, Version};
 use device::object::Object;
-use wire::lane::Seen;
+use wire::lane::RequestRecord;
 
 /// A read that the engine was asked for.
 pub struct PendingRead {
     /// The record of the request.
-    pub record: Seen,
+    pub record: RequestRecord,
     /// When nobody waits for it any more.
     pub deadline: Option<Nanos>,
     /// The engine's answer; `None` if there will be none because the process stops.
@@ -59,7 +59,7 @@ impl Shared {
     pub(super) async fn read(
         &self,
         read: &ReadRequest,
-        record: &mut Seen,
+        record: &mut RequestRecord,
     ) -> Result<FoundObject, Error> {
         let asker = read.asker.unwrap_or(Asker::Client { avoid: None });
         if read.freshness == Freshness::Origin {
@@ -83,7 +83,7 @@ impl Shared {
         &self,
         answer: Option<EngineAnswer>,
         read: &ReadRequest,
-        record: &mut Seen,
+        record: &mut RequestRecord,
     ) -> Result<FoundObject, Error> {
         let answer = match answer.ok_or(Error::Stopping)? {
             EngineAnswer::Now(answer) => answer,
@@ -138,7 +138,7 @@ impl Shared {
 pub(super) fn noted(
     found: Result<FoundObject, Error>,
     read: &ReadRequest,
-    record: &mut Seen,
+    record: &mut RequestRecord,
 ) -> Result<FoundObject, Error> {
     match &found {
         Ok(found) => {

@@ -13,7 +13,7 @@ use super::Shared;
 use super::store::{DeleteRequest, Error, FoundObject, PutRequest, ReadRequest, Store};
 use device::object::Object;
 use front::Front;
-use wire::lane::Seen;
+use wire::lane::RequestRecord;
 
 impl Store for Shared {
     fn front(&self) -> &Front {
@@ -27,7 +27,7 @@ impl Store for Shared {
     fn get<'a>(
         &'a self,
         read: &'a ReadRequest,
-        record: &'a mut Seen,
+        record: &'a mut RequestRecord,
     ) -> BoxFuture<'a, Result<FoundObject, Error>> {
         Box::pin(self.read(read, record))
     }
@@ -35,7 +35,7 @@ impl Store for Shared {
     fn put<'a>(
         &'a self,
         put: PutRequest,
-        record: &'a mut Seen,
+        record: &'a mut RequestRecord,
     ) -> BoxFuture<'a, Result<Etag, Error>> {
         Box::pin(self.write(put, record))
     }
@@ -43,7 +43,7 @@ impl Store for Shared {
     fn delete<'a>(
         &'a self,
         delete: DeleteRequest,
-        record: &'a mut Seen,
+        record: &'a mut RequestRecord,
     ) -> BoxFuture<'a, Result<bool, Error>> {
         Box::pin(self.remove(delete, record))
     }

@@ -24,7 +24,7 @@ use device::object::{META_PREFIX, headers_of};
 use wire::body::{Arriving, ReplyBody};
 use wire::condition::Conditions;
 use wire::headers;
-use wire::lane::{Lane, Seen};
+use wire::lane::{RequestRecord, ThreadRecorder};
 use wire::problem::{HttpResult, Problem};
 use wire::range::ByteRange;
 
@@ -108,7 +108,7 @@ pub(super) fn text(name: &str, value: &HeaderValue) -> Result<String, Error> {
 /// Answers a request for one object.
 pub async fn object(
     store: &dyn Store,
-    lane: &Arc<Lane>,
+    lane: &Arc<ThreadRecorder>,
     key: Key,
     request: Request<Incoming>,
     caller: Caller,
@@ -135,7 +135,7 @@ pub fn read_request(
     key: Key,
     method: &Method,
     headers: &HeaderMap,
-    record: &Seen,
+    record: &RequestRecord,
 ) -> Result<ReadRequest, Problem> {
     let range = headers.get(RANGE).and_then(|value| ByteRange::parse(value.to_str().ok()?));
     Ok(ReadRequest {
@@ -153,7 +153,7 @@ fn conditions(headers: &HeaderMap) -> Result<Conditions, Problem> {
     Conditions::parse(headers).map_err(|what| Problem::new(StatusCode::BAD_REQUEST, &what))
 }
 
-fn terms(headers: &HeaderMap, record: &Seen) -> Result<WriteTerms, Problem> {
+fn terms(headers: &HeaderMap, record: &RequestRecord) -> Result<WriteTerms, Problem> {
     Ok(WriteTerms {
         conditions: conditions(headers)?,
         deadline: cluster::deadline(headers, record.received)?,
@@ -163,7 +163,11 @@ fn terms(headers: &HeaderMap, record: &Seen) -> Result<WriteTerms, Problem> {
 }
 
 /// The write that a PUT asks for.
-fn put_request(key: Key, request: Request<Incoming>, record: &Seen) -> Result<PutRequest, Problem> {
+fn put_request(
+    key: Key,
+    request: Request<Incoming>,
+    record: &RequestRecord,
+) -> Result<PutRequest, Problem> {
     let (parts, body) = request.into_parts();
     let headers = parts.headers;
     let terms = terms(&headers, record)?;
@@ -189,7 +193,7 @@ async fn put(
     store: &dyn Store,
     key: Key,
     request: Request<Incoming>,
-    mut record: Seen,
+    mut record: RequestRecord,
 ) -> HttpResult {
     let put = match put_request(key, request, &record) {
         Ok(put) => put,
@@ -210,7 +214,12 @@ async fn put(
     }
 }
 
-async fn delete(store: &dyn Store, key: Key, headers: &HeaderMap, mut record: Seen) -> HttpResult {
+async fn delete(
+    store: &dyn Store,
+    key: Key,
+    headers: &HeaderMap,
+    mut record: RequestRecord,
+) -> HttpResult {
     let terms = match terms(headers, &record) {
         Ok(terms) => terms,
         Err(problem) => return Err(problem.of(record)),
@@ -230,7 +239,7 @@ async fn delete(store: &dyn Store, key: Key, headers: &HeaderMap, mut record: Se
 }
 
 /// Adds what every reply says of how it came about.
-fn add_stages(record: &Seen, is_timed: bool, to: &mut HeaderMap) {
+fn add_stages(record: &RequestRecord, is_timed: bool, to: &mut HeaderMap) {
     to.insert(headers::OUTCOME.clone(), HeaderValue::from_static(record.outcome.as_str()));
     let stages = record.stages.unwrap_or_default();
     to.insert(headers::QUEUE_LENGTH.clone(), HeaderValue::from(stages.length_left));
@@ -240,11 +249,11 @@ fn add_stages(record: &Seen, is_timed: bool, to: &mut HeaderMap) {
             to.insert(headers::WARM.clone(), HeaderValue::from(u16::from(record.warm)));
         }
     }
-    if let Some(node) = &record.node {
-        to.insert(headers::NODE.clone(), node.clone());
+    if let Some(replier) = &record.replier {
+        to.insert(headers::NODE.clone(), replier.name.clone());
     }
     if is_timed {
-        if let Some(stages) = &record.node_stages {
+        if let Some(stages) = record.replier.as_ref().and_then(|by| by.stages.as_ref()) {
             to.insert(headers::NODE_STAGES.clone(), stages.clone());
         }
         let since = |at: u64| at.saturating_sub(record.received);
@@ -275,7 +284,7 @@ pub fn reply((found, record): Recorded, is_timed: bool) -> HttpResult {
 fn head(
     status: StatusCode,
     version: &Version,
-    record: &Seen,
+    record: &RequestRecord,
     is_timed: bool,
 ) -> Response<ReplyBody> {
     let mut response = Response::new(ReplyBody::empty(None));
@@ -287,7 +296,7 @@ fn head(
     response
 }
 
-fn whole_or_part(record: Seen, found: FoundObject, is_timed: bool) -> Response<ReplyBody> {
+fn whole_or_part(record: RequestRecord, found: FoundObject, is_timed: bool) -> Response<ReplyBody> {
     let status = match found.range {
         Some(_) => StatusCode::PARTIAL_CONTENT,
         None => StatusCode::OK,
@@ -305,7 +314,7 @@ fn whole_or_part(record: Seen, found: FoundObject, is_timed: bool) -> Response<R
 }
 
 /// The stored form, for another node that keeps a copy.
-fn filled(record: Seen, found: FoundObject, is_timed: bool) -> Response<ReplyBody> {
+fn filled(record: RequestRecord, found: FoundObject, is_timed: bool) -> Response<ReplyBody> {
     let mut response = Response::new(ReplyBody::empty(None));
     add_stages(&record, is_timed, response.headers_mut());
     let age = HeaderValue::from(found.age.unwrap_or(0));
@@ -323,7 +332,7 @@ fn filled(record: Seen, found: FoundObject, is_timed: bool) -> Response<ReplyBod
 }
 
 /// The reply to a request that was not carried out. What refuses because of the object itself tells of it.
-fn refused(error: Error, record: Seen, is_timed: bool) -> HttpResult {
+fn refused(error: Error, record: RequestRecord, is_timed: bool) -> HttpResult {
     let (status, version) = match error {
         Error::NotModified(version) => (StatusCode::NOT_MODIFIED, version),
         Error::PreconditionFailed(Some(version)) => (StatusCode::PRECONDITION_FAILED, version),

@@ -25,8 +25,8 @@ use front::quick::{Begun, Content, Facts, Flight, Quick, Record};
 use wire::date::add_date;
 use wire::head::Line;
 use wire::headers;
-use wire::lane::Lane;
 use wire::lane::Passed;
+use wire::lane::ThreadRecorder;
 use wire::limits::Limits;
 
 /// The line before the header lines of a whole object.
@@ -55,7 +55,7 @@ impl Quick for Shared {
 
     fn begin(
         self: &Arc<Self>,
-        lane: &Arc<Lane>,
+        lane: &Arc<ThreadRecorder>,
         line: &Line<'_>,
         facts: Facts,
         head: &mut Vec<u8>,
@@ -87,7 +87,7 @@ impl Quick for Shared {
 
 impl Shared {
     /// Asks for an object that memory does not have.
-    fn ask(self: &Arc<Self>, lane: &Arc<Lane>, key: &[u8], facts: Facts) -> Begun<Read> {
+    fn ask(self: &Arc<Self>, lane: &Arc<ThreadRecorder>, key: &[u8], facts: Facts) -> Begun<Read> {
         let key = Key::from(key);
         let mut record = lane.received(Operation::Get, &key);
         record.internal = facts.internal;
@@ -155,7 +155,7 @@ impl Flight for Read {
         };
         (record.outcome, record.stages) = (outcome, Some(stages));
         (record.size, record.bytes) = (body.len() as u64, body.len() as u64);
-        Poll::Ready(Some((Content::Bytes(body), Record::Seen(record))))
+        Poll::Ready(Some((Content::Bytes(body), Record::Request(record))))
     }
 
     fn resume(self) -> Option<PendingRead> {

@@ -12,13 +12,13 @@ use front::http::{admit, is_health, resumed};
 use membership::Membership;
 use wire::body::ReplyBody;
 use wire::headers;
-use wire::lane::Lane;
+use wire::lane::ThreadRecorder;
 use wire::problem::{HttpResult, Problem, only_get};
 
 /// Answers a request to a node.
 pub async fn answer(
     shared: &Arc<Shared>,
-    lane: &Arc<Lane>,
+    lane: &Arc<ThreadRecorder>,
     request: Request<Incoming>,
 ) -> Response<ReplyBody> {
     route(shared, lane, request).await.unwrap_or_else(Problem::response)
@@ -27,7 +27,7 @@ pub async fn answer(
 /// Answers a request for one object.
 async fn object(
     node: &Arc<Shared>,
-    lane: &Arc<Lane>,
+    lane: &Arc<ThreadRecorder>,
     key: Key,
     mut request: Request<Incoming>,
     sender: cluster::Sender,
@@ -48,7 +48,7 @@ async fn object(
 
 async fn route(
     shared: &Arc<Shared>,
-    lane: &Arc<Lane>,
+    lane: &Arc<ThreadRecorder>,
     request: Request<Incoming>,
 ) -> Result<Response<ReplyBody>, Problem> {
     let path = request.uri().path();

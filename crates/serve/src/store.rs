@@ -26,7 +26,7 @@ use device::object::Object;
 use front::Front;
 use wire::body::{Arriving, Paced, ReplyBody};
 use wire::condition::Conditions;
-use wire::lane::Seen;
+use wire::lane::RequestRecord;
 use wire::range::ByteRange;
 
 /// Reads of a multi-get that are under way at a time: each may hold a value in memory.
@@ -202,7 +202,7 @@ impl FoundObject {
 
 impl Body {
     /// The body of HTTP's reply, as long as the record says.
-    pub fn into_reply(self, record: Seen) -> ReplyBody {
+    pub fn into_reply(self, record: RequestRecord) -> ReplyBody {
         let left = record.bytes;
         match self {
             Body::Bytes(bytes) => ReplyBody::bytes(bytes, Some(record)),
@@ -353,7 +353,7 @@ pub fn refuse_reserved(key: &[u8]) -> Result<(), Error> {
 }
 
 /// The result of a read, with its record.
-pub type Recorded = (Result<FoundObject, Error>, Seen);
+pub type Recorded = (Result<FoundObject, Error>, RequestRecord);
 
 /// Objects that can be read, written and listed.
 pub trait Store: Send + Sync + 'static {
@@ -371,7 +371,7 @@ pub trait Store: Send + Sync + 'static {
     fn get<'a>(
         &'a self,
         read: &'a ReadRequest,
-        record: &'a mut Seen,
+        record: &'a mut RequestRecord,
     ) -> BoxFuture<'a, Result<FoundObject, Error>>;
 
     /// Writes an object; returns its version. It is in the origin then, and no later read returns an older one.
@@ -382,7 +382,7 @@ pub trait Store: Send + Sync + 'static {
     fn put<'a>(
         &'a self,
         put: PutRequest,
-        record: &'a mut Seen,
+        record: &'a mut RequestRecord,
     ) -> BoxFuture<'a, Result<Etag, Error>>;
 
     /// Removes an object; returns whether it was there.
@@ -393,7 +393,7 @@ pub trait Store: Send + Sync + 'static {
     fn delete<'a>(
         &'a self,
         delete: DeleteRequest,
-        record: &'a mut Seen,
+        record: &'a mut RequestRecord,
     ) -> BoxFuture<'a, Result<bool, Error>>;
 
     /// Whether this process holds objects in memory itself.
@@ -434,9 +434,9 @@ impl dyn Store {
     /// Reads several objects at a time; the results come in the order of the requests.
     pub fn multi_get<'a>(
         &'a self,
-        reads: impl Iterator<Item = (ReadRequest, Seen)> + Send + 'a,
+        reads: impl Iterator<Item = (ReadRequest, RequestRecord)> + Send + 'a,
     ) -> BoxStream<'a, Recorded> {
-        let one = async move |(read, mut record): (ReadRequest, Seen)| {
+        let one = async move |(read, mut record): (ReadRequest, RequestRecord)| {
             let found = self.get(&read, &mut record).await;
             (found, record)
         };

@@ -34,7 +34,7 @@ use crate::store::{Error, ReadRequest, Recorded, Store, Version};
 use front::{Front, Protocol};
 use wire::connections::{Activity, Seat};
 use wire::inherited;
-use wire::lane::Lane;
+use wire::lane::ThreadRecorder;
 
 const END: &[u8] = b"END\r\n";
 /// What a command gets that a node does not have.
@@ -66,7 +66,7 @@ impl Protocol for Text {
 
     async fn connection(
         self: Arc<Self>,
-        lane: Arc<Lane>,
+        lane: Arc<ThreadRecorder>,
         mut stream: TcpStream,
         activity: Arc<Activity>,
         stop: watch::Receiver<bool>,
@@ -96,7 +96,7 @@ impl Protocol for Text {
 /// A connection.
 struct Session {
     store: Arc<dyn Store>,
-    lane: Arc<Lane>,
+    lane: Arc<ThreadRecorder>,
     activity: Arc<Activity>,
     /// Replies that were not sent yet.
     out: Vec<u8>,

@@ -21,7 +21,7 @@ use device::object::Object;
 use membership::Membership;
 use wire::body::{Share, Upload};
 use wire::condition::Verdict;
-use wire::lane::Seen;
+use wire::lane::RequestRecord;
 use wire::pace::Pace;
 
 /// Maximum number of writes under way, those included that continue after their client got a
@@ -33,7 +33,11 @@ const UNCERTAIN: &str = "this node lost its place in the cluster while it wrote:
 
 impl Shared {
     /// Writes an object.
-    pub(super) async fn write(&self, put: PutRequest, record: &mut Seen) -> Result<Etag, Error> {
+    pub(super) async fn write(
+        &self,
+        put: PutRequest,
+        record: &mut RequestRecord,
+    ) -> Result<Etag, Error> {
         let PutRequest { key, attributes, body, sha256, terms } = put;
         let object_bytes_max = self.config.node.object_bytes_max.0;
         let pace = Pace::from_settings(&self.config.serve);
@@ -73,7 +77,7 @@ impl Shared {
     pub(super) async fn remove(
         &self,
         delete: DeleteRequest,
-        record: &mut Seen,
+        record: &mut RequestRecord,
     ) -> Result<bool, Error> {
         let DeleteRequest { key, terms } = delete;
         let (result, stages) = self.in_turn(key, Work::Delete, terms).await;

@@ -10,7 +10,7 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 
-use super::lane::Seen;
+use super::lane::RequestRecord;
 use super::pace::{Meter, Pace};
 use super::refusal::Replying;
 use origin::{BoxFuture, Chunks, Error};
@@ -33,7 +33,7 @@ enum Kind {
 /// The body of a reply. It holds the request's record, which is complete when the body is dropped.
 pub struct ReplyBody {
     kind: Kind,
-    _seen: Option<Seen>,
+    _seen: Option<RequestRecord>,
     _replying: Option<Replying>,
 }
 
@@ -66,25 +66,25 @@ impl Chunks for Paced {
 
 impl ReplyBody {
     /// Bytes that are all there.
-    pub fn bytes(bytes: Bytes, seen: Option<Seen>) -> ReplyBody {
+    pub fn bytes(bytes: Bytes, seen: Option<RequestRecord>) -> ReplyBody {
         let bytes = Some(bytes).filter(|bytes| !bytes.is_empty());
         ReplyBody { kind: Kind::Bytes(bytes), _seen: seen, _replying: None }
     }
 
     /// One after the other.
-    pub fn two(first: Bytes, second: Bytes, seen: Option<Seen>) -> ReplyBody {
+    pub fn two(first: Bytes, second: Bytes, seen: Option<RequestRecord>) -> ReplyBody {
         let some = |bytes: Bytes| Some(bytes).filter(|bytes| !bytes.is_empty());
         ReplyBody { kind: Kind::Two(some(first), some(second)), _seen: seen, _replying: None }
     }
 
     /// The first `left` bytes of a stream.
-    pub fn stream(chunks: Box<dyn Chunks>, left: u64, seen: Seen) -> ReplyBody {
+    pub fn stream(chunks: Box<dyn Chunks>, left: u64, seen: RequestRecord) -> ReplyBody {
         let kind = Kind::Stream { left, next: next_of(chunks), failed: false };
         ReplyBody { kind, _seen: Some(seen), _replying: None }
     }
 
     /// Nothing.
-    pub fn empty(seen: Option<Seen>) -> ReplyBody {
+    pub fn empty(seen: Option<RequestRecord>) -> ReplyBody {
         ReplyBody { kind: Kind::Bytes(None), _seen: seen, _replying: None }
     }
 }

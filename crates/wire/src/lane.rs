@@ -18,19 +18,19 @@ struct State {
 }
 
 /// The record of one serving thread. Its mutex is contended once per window.
-pub struct Lane {
+pub struct ThreadRecorder {
     state: Mutex<State>,
     sample_one_in: u64,
     unix_offset_ns: i128,
 }
 
-impl Lane {
+impl ThreadRecorder {
     /// An empty record of a queue.
-    pub fn new(queue: &str, settings: Settings, sample_one_in: u64, now: Nanos) -> Lane {
+    pub fn new(queue: &str, settings: Settings, sample_one_in: u64, now: Nanos) -> ThreadRecorder {
         let unix_offset_ns = settings.unix_offset_ns;
         let recorder = Recorder::new(queue, 0, settings, now);
         let state = Mutex::new(State { recorder, samples: Vec::new() });
-        Lane { state, sample_one_in, unix_offset_ns }
+        ThreadRecorder { state, sample_one_in, unix_offset_ns }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -38,7 +38,7 @@ impl Lane {
     }
 
     /// Records that a request arrived.
-    pub fn received(self: &Arc<Lane>, operation: Operation, key: &[u8]) -> Seen {
+    pub fn received(self: &Arc<ThreadRecorder>, operation: Operation, key: &[u8]) -> RequestRecord {
         let now = clock::now();
         {
             let mut state = self.lock();
@@ -46,7 +46,7 @@ impl Lane {
             state.recorder.start(now);
         }
         let hash = self.hash_of(key);
-        Seen {
+        RequestRecord {
             lane: self.clone(),
             operation,
             hash,
@@ -57,8 +57,7 @@ impl Lane {
             bytes: 0,
             internal: false,
             warm: 0,
-            node: None,
-            node_stages: None,
+            replier: None,
             replied: None,
         }
     }
@@ -118,10 +117,18 @@ pub struct Passed {
     pub bytes: u64,
 }
 
+/// The node, or the origin, that replied to a gateway.
+pub struct Replier {
+    /// Its name, or `origin`.
+    pub name: HeaderValue,
+    /// The times of the stages there, if they are wanted.
+    pub stages: Option<HeaderValue>,
+}
+
 /// A request under way. Dropping it records its end: its reply was passed to the connection, or its
 /// client left.
-pub struct Seen {
-    lane: Arc<Lane>,
+pub struct RequestRecord {
+    lane: Arc<ThreadRecorder>,
     operation: Operation,
     hash: u64,
     /// When it arrived.
@@ -138,22 +145,20 @@ pub struct Seen {
     pub internal: bool,
     /// The key's nodes known to have the object, as bits of their places.
     pub warm: u8,
-    /// At a gateway: the name of the node that replied, or `origin`.
-    pub node: Option<HeaderValue>,
-    /// At a gateway: the times of the stages at that node, if they are wanted.
-    pub node_stages: Option<HeaderValue>,
+    /// At a gateway: who replied to it.
+    pub replier: Option<Box<Replier>>,
     /// When its reply was passed to the connection, if that was not just now.
     pub replied: Option<Nanos>,
 }
 
-impl Seen {
+impl RequestRecord {
     /// Whether only the head of the reply is requested.
     pub fn is_head(&self) -> bool {
         self.operation == Operation::Head
     }
 }
 
-impl Drop for Seen {
+impl Drop for RequestRecord {
     fn drop(&mut self) {
         let replied = self.replied.unwrap_or_else(clock::now);
         let since = |at: Nanos| at.saturating_sub(self.received);

@@ -7,14 +7,14 @@ use serde::Serialize;
 
 use super::body::ReplyBody;
 use super::headers;
-use super::lane::Seen;
+use super::lane::RequestRecord;
 
 /// An answer that is an error: status, and words that say what to do.
 pub struct Problem {
     status: StatusCode,
     what: String,
     headers: Vec<(HeaderName, HeaderValue)>,
-    seen: Option<Box<Seen>>,
+    seen: Option<Box<RequestRecord>>,
     body: bool,
 }
 
@@ -42,11 +42,6 @@ impl Problem {
     /// Its status.
     pub fn status(&self) -> StatusCode {
         self.status
-    }
-
-    /// The process ends while a request waits.
-    pub fn stopping() -> Problem {
-        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping")
     }
 
     /// An address that is none.
@@ -83,13 +78,14 @@ impl Problem {
     }
 
     /// Ties it to the request's record.
-    pub fn of(mut self, seen: Seen) -> Problem {
+    pub fn of(mut self, seen: RequestRecord) -> Problem {
         let outcome = HeaderValue::from_static(seen.outcome.as_str());
         self.headers.push((headers::OUTCOME.clone(), outcome));
         let stages = seen.stages.unwrap_or_default();
         let length = HeaderValue::from(stages.length_left);
         self.headers.push((headers::QUEUE_LENGTH.clone(), length));
-        self.headers.extend(seen.node.clone().map(|node| (headers::NODE.clone(), node)));
+        let replier = seen.replier.as_ref();
+        self.headers.extend(replier.map(|by| (headers::NODE.clone(), by.name.clone())));
         if seen.internal {
             let length = HeaderValue::from(stages.node_length);
             self.headers.push((headers::NODE_LENGTH.clone(), length));
@@ -118,7 +114,7 @@ pub type HttpResult = Result<Response<ReplyBody>, Problem>;
 pub fn json<T: Serialize>(
     status: StatusCode,
     value: &T,
-    seen: Option<Seen>,
+    seen: Option<RequestRecord>,
 ) -> Response<ReplyBody> {
     let text = serde_json::to_vec(value).unwrap_or_default();
     typed(status, "application/json", text, seen)
@@ -129,7 +125,7 @@ pub fn typed(
     status: StatusCode,
     content_type: &'static str,
     text: Vec<u8>,
-    seen: Option<Seen>,
+    seen: Option<RequestRecord>,
 ) -> Response<ReplyBody> {
     let mut response = Response::new(ReplyBody::bytes(Bytes::from(text), seen));
     *response.status_mut() = status;

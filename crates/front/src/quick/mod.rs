@@ -24,7 +24,7 @@ use record::clock;
 
 use wire::head::{Approved, Line};
 use wire::lane::Passed;
-use wire::lane::{Lane, Seen};
+use wire::lane::{RequestRecord, ThreadRecorder};
 use wire::limits::{Client, Limits};
 
 /// What the headers of a plain read say.
@@ -81,7 +81,7 @@ pub trait Quick: Send + Sync + 'static {
     /// Begins to answer a plain read. A reply that is ready has its head in `head`.
     fn begin(
         self: &Arc<Self>,
-        _lane: &Arc<Lane>,
+        _lane: &Arc<ThreadRecorder>,
         _line: &Line<'_>,
         _facts: Facts,
         _head: &mut Vec<u8>,
@@ -168,7 +168,7 @@ pub enum Record {
     /// All of the request.
     Passed(Passed),
     /// Its end.
-    Seen(Seen),
+    Request(RequestRecord),
 }
 
 /// Whose the next bytes of a connection are.
@@ -188,7 +188,7 @@ pub enum Turn {
 /// The state of plain reads on one connection.
 pub struct Reads<S: Quick> {
     shared: Arc<S>,
-    lane: Arc<Lane>,
+    lane: Arc<ThreadRecorder>,
     turn: Turn,
     approved: Approved<Facts>,
     /// Bytes received and not looked at yet, or the beginning of a head.
@@ -218,7 +218,7 @@ impl<S: Quick> Reads<S> {
     /// Those of a connection; with `enabled` false hyper gets everything.
     pub fn new(
         shared: Arc<S>,
-        lane: Arc<Lane>,
+        lane: Arc<ThreadRecorder>,
         slot: Slot<S::Flight>,
         head_bytes_max: usize,
         from: Option<IpAddr>,

@@ -486,7 +486,7 @@ impl<S: Quick> Socket<S> {
         self.phase.pass(now);
         match record {
             Record::Passed(passed) => self.reads.lane.passed(&passed, now),
-            Record::Seen(mut seen) => seen.replied = Some(now),
+            Record::Request(mut seen) => seen.replied = Some(now),
         }
     }
 }

@@ -31,7 +31,6 @@ use bytes::Bytes;
 use engine::gateway::{self, Refusal};
 use engine::invariant::Invariants;
 use engine::node::Stages;
-use engine::route::NodeId;
 use ground::window::{self, Nanos, Outcome, QueueName, Window};
 use ground::{Etag, Key};
 use http::header::HeaderValue;
@@ -65,7 +64,7 @@ use router::{NotWritten, Refused, Router};
 use upload::Source;
 use wire::body::{Budget, ReplyBody};
 use wire::headers;
-use wire::lane::{Lane, Seen};
+use wire::lane::{Replier, RequestRecord, ThreadRecorder};
 use wire::pace::Pace;
 use wire::problem::{HttpResult, Problem, only_get};
 
@@ -153,7 +152,7 @@ impl Access {
 
     async fn route(
         self: &Arc<Self>,
-        lane: &Arc<Lane>,
+        lane: &Arc<ThreadRecorder>,
         request: Request<Incoming>,
     ) -> Result<Response<ReplyBody>, Problem> {
         let path = request.uri().path();
@@ -201,7 +200,7 @@ impl Access {
 
     async fn object(
         self: &Arc<Self>,
-        lane: &Arc<Lane>,
+        lane: &Arc<ThreadRecorder>,
         key: Key,
         mut request: Request<Incoming>,
     ) -> HttpResult {
@@ -218,11 +217,12 @@ impl Access {
     pub(super) async fn read(
         &self,
         read: &ReadRequest,
-        record: &mut Seen,
+        record: &mut RequestRecord,
     ) -> Result<FoundObject, Error> {
         if read.freshness == Freshness::Origin {
             let nodes = &self.router.backend;
-            record.node = Some(HeaderValue::from_static("origin"));
+            let name = HeaderValue::from_static("origin");
+            record.replier = Some(Box::new(Replier { name, stages: None }));
             record.outcome = Outcome::Origin;
             let found = origin_reads::read(&nodes.origin, nodes.origin_timeout, read, None).await;
             return noted(found, read, record);
@@ -230,22 +230,21 @@ impl Access {
         let wanted = NodeRequest::read(read);
         let (patience, _) = self.patience(read.deadline, record);
         let deadline = record.received.saturating_add(patience);
-        let answered = self.router.read(&wanted.key, &wanted, deadline, &[]).await;
-        self.result_of_read(answered, &wanted, read, record)
+        match self.router.read(&wanted.key, &wanted, deadline, &[]).await {
+            Ok((reply, pending, _)) => self.result_of_read(reply, pending, &wanted, read, record),
+            Err(refused) => Err(self.error(refused, &read.key, patience)),
+        }
     }
 
-    /// The result of a read that nodes have answered, or that none could.
+    /// The result of a read that a node or the origin has answered.
     fn result_of_read(
         &self,
-        answered: Result<(NodeReply, Option<Pending<Nodes>>, Option<NodeId>), Refused>,
+        mut reply: NodeReply,
+        pending: Option<Pending<Nodes>>,
         wanted: &NodeRequest,
         read: &ReadRequest,
-        record: &mut Seen,
+        record: &mut RequestRecord,
     ) -> Result<FoundObject, Error> {
-        let (mut reply, pending, _) = answered.map_err(|refused| {
-            let (patience, _) = self.patience(read.deadline, record);
-            self.error(refused, &read.key, patience)
-        })?;
         self.note(&mut reply, read.is_timed, record);
         if !reply.status.is_success() {
             return noted(Err(replies::error_of(&reply)), read, record);
@@ -271,10 +270,11 @@ impl Access {
     }
 
     /// Notes in a request's record where its reply came from.
-    fn note(&self, reply: &mut NodeReply, is_timed: bool, record: &mut Seen) {
+    fn note(&self, reply: &mut NodeReply, is_timed: bool, record: &mut RequestRecord) {
         let node = reply.node.and_then(|node| self.router.backend.roll.header(node));
-        record.node = Some(node.cloned().unwrap_or(HeaderValue::from_static("origin")));
-        record.node_stages = reply.headers.remove(&headers::STAGES).filter(|_| is_timed);
+        let name = node.cloned().unwrap_or(HeaderValue::from_static("origin"));
+        let stages = reply.headers.remove(&headers::STAGES).filter(|_| is_timed);
+        record.replier = Some(Box::new(Replier { name, stages }));
         record.outcome = reply.head().outcome;
         record.stages = Some(Stages {
             received: record.received,
@@ -287,14 +287,14 @@ impl Access {
     }
 
     /// How long a client waits at most, in nanoseconds, and whether it has limited that itself.
-    fn patience(&self, deadline: Option<Nanos>, record: &Seen) -> (Nanos, bool) {
+    fn patience(&self, deadline: Option<Nanos>, record: &RequestRecord) -> (Nanos, bool) {
         let max = self.router.backend.deadline.as_nanos() as Nanos;
         let own = deadline.map(|deadline| deadline.saturating_sub(record.received));
         (own.unwrap_or(max).min(max), own.is_some())
     }
 
     /// Has the key's primary write an object.
-    async fn write(&self, put: PutRequest, record: &mut Seen) -> Result<Etag, Error> {
+    async fn write(&self, put: PutRequest, record: &mut RequestRecord) -> Result<Etag, Error> {
         let mut wanted = NodeRequest::put(&put);
         wanted.expect(put.body.sha256());
         let pace = Pace::from_settings(&self.config.serve);
@@ -310,7 +310,11 @@ impl Access {
     }
 
     /// Has the key's primary remove an object.
-    async fn remove(&self, delete: DeleteRequest, record: &mut Seen) -> Result<bool, Error> {
+    async fn remove(
+        &self,
+        delete: DeleteRequest,
+        record: &mut RequestRecord,
+    ) -> Result<bool, Error> {
         let wanted = NodeRequest::delete(&delete);
         let source = Source::Whole(Bytes::new());
         self.send(&wanted, source, &delete.terms, record).await?;
@@ -323,7 +327,7 @@ impl Access {
         wanted: &NodeRequest,
         mut source: Source,
         terms: &WriteTerms,
-        record: &mut Seen,
+        record: &mut RequestRecord,
     ) -> Result<NodeReply, Error> {
         let (patience, is_limited) = self.patience(terms.deadline, record);
         let is_streamed = matches!(source, Source::Stream(_)) && !is_limited;
@@ -404,7 +408,7 @@ impl Store for Access {
     fn get<'a>(
         &'a self,
         read: &'a ReadRequest,
-        record: &'a mut Seen,
+        record: &'a mut RequestRecord,
     ) -> BoxFuture<'a, Result<FoundObject, Error>> {
         Box::pin(self.read(read, record))
     }
@@ -412,7 +416,7 @@ impl Store for Access {
     fn put<'a>(
         &'a self,
         put: PutRequest,
-        record: &'a mut Seen,
+        record: &'a mut RequestRecord,
     ) -> BoxFuture<'a, Result<Etag, Error>> {
         Box::pin(self.write(put, record))
     }
@@ -420,7 +424,7 @@ impl Store for Access {
     fn delete<'a>(
         &'a self,
         delete: DeleteRequest,
-        record: &'a mut Seen,
+        record: &'a mut RequestRecord,
     ) -> BoxFuture<'a, Result<bool, Error>> {
         Box::pin(self.remove(delete, record))
     }
@@ -433,7 +437,7 @@ impl Store for Access {
 impl Service for Access {
     async fn answer(
         self: &Arc<Self>,
-        lane: &Arc<Lane>,
+        lane: &Arc<ThreadRecorder>,
         request: Request<Incoming>,
     ) -> Response<ReplyBody> {
         self.route(lane, request).await.unwrap_or_else(Problem::response)

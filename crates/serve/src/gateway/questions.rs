@@ -37,7 +37,7 @@ use datasets::served::{Served, View};
 use peer::Outgoing;
 use record::clock;
 use wire::headers;
-use wire::lane::Seen;
+use wire::lane::RequestRecord;
 use wire::problem::HttpResult;
 use wire::problem::{Problem, json as json_reply};
 
@@ -211,7 +211,7 @@ impl Access {
         let (patience, _) = patience(request.headers(), max)?;
         let query = request.uri().query().unwrap_or("");
         // The record of the request and the question, kept while views change.
-        let mut asked: Option<(Seen, Question)> = None;
+        let mut asked: Option<(RequestRecord, Question)> = None;
         loop {
             let view = served.view().ok_or_else(|| no_dataset(served.name()))?;
             let manifest = view.dataset.manifest();

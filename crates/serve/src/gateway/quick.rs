@@ -22,7 +22,7 @@ use record::clock;
 use super::nodes::Nodes;
 use super::nodes::reply::GATHERED_BYTES_MAX;
 use super::pending::Pending;
-use super::request::{NodeRequest, is_for_nodes};
+use super::request::NodeRequest;
 use super::{Access, verify};
 use crate::objects::read_request;
 use crate::store::Recorded;
@@ -33,7 +33,7 @@ use peer::Kept;
 use wire::date::add_date;
 use wire::head::Line;
 use wire::headers;
-use wire::lane::{Lane, Seen};
+use wire::lane::{RequestRecord, ThreadRecorder};
 use wire::limits::Limits;
 use wire::problem::Problem;
 
@@ -49,8 +49,9 @@ impl Quick for Access {
 
     fn approve(&self, given: &HeaderMap) -> Option<Facts> {
         authorize(self, None, given).ok()?;
-        let usual = |name: &HeaderName| *name == headers::DEADLINE_MS || is_for_nodes(name);
-        (!given.keys().any(usual)).then_some(Facts::default())
+        // Ranges and conditions are not plain for anybody.
+        let usual = [&headers::DEADLINE_MS, &headers::STAGES];
+        (!usual.iter().any(|name| given.contains_key(*name))).then_some(Facts::default())
     }
 
     fn limits(&self) -> Option<&Limits> {
@@ -59,7 +60,7 @@ impl Quick for Access {
 
     fn begin(
         self: &Arc<Self>,
-        lane: &Arc<Lane>,
+        lane: &Arc<ThreadRecorder>,
         line: &Line<'_>,
         _facts: Facts,
         _head: &mut Vec<u8>,
@@ -103,7 +104,7 @@ struct Sent {
 pub struct Resumed {
     pending: Pending<Nodes>,
     sent: Option<Sent>,
-    seen: Seen,
+    seen: RequestRecord,
 }
 
 /// A read that waits for a node.
@@ -202,7 +203,7 @@ impl Flight {
         let range = body..body + length;
         let content =
             if buffered { Content::Bytes(bytes.slice(range)) } else { Content::Scratch(range) };
-        Some((content, Record::Seen(seen)))
+        Some((content, Record::Request(seen)))
     }
 }
 
@@ -307,8 +308,15 @@ impl Access {
                 Box::pin(nodes.ended(node, kept)) as super::router::Attempt<'_, _>,
             )
         });
-        let answered = self.router.read_on(pending, under_way, &wanted, &[]).await;
-        let found = self.result_of_read(answered, &wanted, &read, &mut record);
+        let found = match self.router.read_on(pending, under_way, &wanted, &[]).await {
+            Ok((reply, pending, _)) => {
+                self.result_of_read(reply, pending, &wanted, &read, &mut record)
+            }
+            Err(refused) => {
+                let (patience, _) = self.patience(read.deadline, &record);
+                Err(self.error(refused, &read.key, patience))
+            }
+        };
         Ok(((found, record), read.is_timed))
     }
 }

@@ -3,10 +3,7 @@
 use ground::Key;
 use ground::hex;
 use ground::window::Nanos;
-use http::header::{
-    CONTENT_ENCODING, CONTENT_RANGE, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, IF_MATCH,
-    IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, RANGE,
-};
+use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RANGE};
 use http::{Method, StatusCode};
 
 use super::super::list::escaped;
@@ -27,22 +24,6 @@ pub struct NodeRequest {
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// The read of an object that it is, which the origin could answer too.
     pub read: Option<ReadRequest>,
-}
-
-/// Whether nodes are sent a client's header.
-pub fn is_for_nodes(name: &HeaderName) -> bool {
-    static NAMES: [HeaderName; 9] = [
-        RANGE,
-        IF_MATCH,
-        IF_NONE_MATCH,
-        IF_MODIFIED_SINCE,
-        IF_UNMODIFIED_SINCE,
-        IF_RANGE,
-        CONTENT_TYPE,
-        CONTENT_ENCODING,
-        CONTENT_RANGE,
-    ];
-    NAMES.contains(name) || name.as_str().starts_with(META_PREFIX) || *name == headers::STAGES
 }
 
 impl NodeRequest {

@@ -64,8 +64,8 @@ use wire::body::{Budget, ReplyBody};
 use wire::date::add_date;
 use wire::framing::Refusal;
 use wire::head::Line;
-use wire::lane::Lane;
 use wire::lane::Passed;
+use wire::lane::ThreadRecorder;
 use wire::limits::{Client, Limits, Unproven};
 use wire::pace::Pace;
 use wire::problem::Problem;
@@ -179,7 +179,7 @@ impl S3 {
     /// Has `s3s` answer a request.
     async fn call(
         &self,
-        lane: &Arc<Lane>,
+        lane: &Arc<ThreadRecorder>,
         request: Request<Incoming>,
         known: &Authenticated,
     ) -> Option<HttpResponse> {
@@ -281,7 +281,7 @@ impl Quick for S3 {
 
     fn begin(
         self: &Arc<Self>,
-        lane: &Arc<Lane>,
+        lane: &Arc<ThreadRecorder>,
         line: &Line<'_>,
         _facts: Facts,
         head: &mut Vec<u8>,
@@ -315,7 +315,7 @@ impl Quick for S3 {
 impl Service for S3 {
     async fn answer(
         self: &Arc<Self>,
-        lane: &Arc<Lane>,
+        lane: &Arc<ThreadRecorder>,
         mut request: Request<Incoming>,
     ) -> Response<ReplyBody> {
         if let Some(Allowed(key)) = web::resumed::<S3, _>(&mut request) {

@@ -40,7 +40,7 @@ use crate::drive;
 use device::object::META_PREFIX;
 use wire::body;
 use wire::body::{Arriving, Budget};
-use wire::lane::Lane;
+use wire::lane::ThreadRecorder;
 use wire::pace::Pace;
 
 /// How the keys of parts begin. S3's clients neither see nor reach such keys.
@@ -414,7 +414,7 @@ impl Inner {
     async fn complete_once(
         &self,
         request: S3Request<CompleteMultipartUploadInput>,
-        lane: &Arc<Lane>,
+        lane: &Arc<ThreadRecorder>,
         key: &Key,
         mark: &str,
     ) -> S3Result<CompleteMultipartUploadOutput> {

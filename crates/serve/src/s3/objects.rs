@@ -38,7 +38,7 @@ use crate::store::{
 use wire::body::{Arriving, ReplyBody};
 use wire::condition::Conditions;
 use wire::headers::OUTCOME;
-use wire::lane::Lane;
+use wire::lane::ThreadRecorder;
 use wire::range::ByteRange;
 
 /// Objects of a multi-delete that are deleted at a time.
@@ -47,8 +47,11 @@ const DELETES: usize = 16;
 const DELETED_MAX: usize = 1000;
 
 /// The thread's record, which the connection put into the request.
-pub fn lane_of(extensions: &Extensions) -> S3Result<Arc<Lane>> {
-    extensions.get::<Arc<Lane>>().cloned().ok_or_else(|| S3Error::new(S3ErrorCode::InternalError))
+pub fn lane_of(extensions: &Extensions) -> S3Result<Arc<ThreadRecorder>> {
+    extensions
+        .get::<Arc<ThreadRecorder>>()
+        .cloned()
+        .ok_or_else(|| S3Error::new(S3ErrorCode::InternalError))
 }
 
 /// A body whose end is known.
@@ -165,7 +168,7 @@ impl Inner {
     /// # Errors
     ///
     /// Unless it succeeds, or (304) the client's copy is current.
-    pub async fn read(&self, lane: &Arc<Lane>, read: &ReadRequest) -> S3Result<Answer> {
+    pub async fn read(&self, lane: &Arc<ThreadRecorder>, read: &ReadRequest) -> S3Result<Answer> {
         let operation = if read.is_head { Operation::Head } else { Operation::Get };
         let mut record = lane.received(operation, &read.key);
         let found = self.store.get(read, &mut record).await;
@@ -191,7 +194,7 @@ impl Inner {
     /// # Errors
     ///
     /// As [`Inner::read`].
-    pub async fn look(&self, lane: &Arc<Lane>, key: &Key) -> S3Result<Answer> {
+    pub async fn look(&self, lane: &Arc<ThreadRecorder>, key: &Key) -> S3Result<Answer> {
         self.read(lane, &ReadRequest::head(key.clone())).await
     }
 
@@ -202,7 +205,7 @@ impl Inner {
     /// Whatever keeps it from being written.
     pub async fn write(
         &self,
-        lane: &Arc<Lane>,
+        lane: &Arc<ThreadRecorder>,
         key: &Key,
         mut attributes: Attributes,
         conditions: Conditions,
@@ -296,7 +299,7 @@ impl Inner {
     /// Answers a plain read that is allowed.
     pub(super) async fn read_plain<B>(
         &self,
-        lane: &Arc<Lane>,
+        lane: &Arc<ThreadRecorder>,
         key: S3Result<Key>,
         request: &Request<B>,
     ) -> Response<ReplyBody> {
@@ -398,7 +401,12 @@ impl Inner {
         }))
     }
 
-    async fn remove(&self, lane: &Arc<Lane>, key: Key, conditions: Conditions) -> S3Result<()> {
+    async fn remove(
+        &self,
+        lane: &Arc<ThreadRecorder>,
+        key: Key,
+        conditions: Conditions,
+    ) -> S3Result<()> {
         let mut record = lane.received(Operation::Delete, &key);
         let terms = WriteTerms { conditions, ..WriteTerms::default() };
         match self.store.delete(DeleteRequest { key, terms }, &mut record).await {

@@ -15,7 +15,7 @@ use super::objects::{Sent, Upload, lane_of, plain_write, type_of};
 use super::tags::Tags;
 use super::{Inner, asked, headers, response_of};
 use wire::body::ReplyBody;
-use wire::lane::Lane;
+use wire::lane::ThreadRecorder;
 use wire::pace::Pace;
 
 /// A body of at most this many bytes is gathered before it is sent on if its checksum follows it, so that the checksum
@@ -64,7 +64,7 @@ impl Inner {
     /// Writes an object as its headers state; returns its etag as clients see it, and its checksums.
     async fn put_object(
         &self,
-        lane: &Arc<Lane>,
+        lane: &Arc<ThreadRecorder>,
         key: &Key,
         given: &HeaderMap,
         upload: Upload,
@@ -105,7 +105,7 @@ impl Inner {
     /// Answers a plain write that is allowed.
     pub(super) async fn put_plain(
         &self,
-        lane: &Arc<Lane>,
+        lane: &Arc<ThreadRecorder>,
         key: S3Result<Key>,
         id: &str,
         request: Request<Incoming>,

@@ -12,7 +12,7 @@ use ring::digest;
 use s3s::dto::{CompletedPart, ETag};
 
 use super::{Inner, headers};
-use wire::lane::Lane;
+use wire::lane::ThreadRecorder;
 
 /// The hash of an upload and of the parts that a client names, in hexadecimal.
 pub fn mark(upload: &str, parts: &[CompletedPart]) -> String {
@@ -29,7 +29,12 @@ pub fn mark(upload: &str, parts: &[CompletedPart]) -> String {
 
 impl Inner {
     /// The etag of an object, if the upload and the parts with this mark made it.
-    pub(super) async fn made_by(&self, lane: &Arc<Lane>, key: &Key, mark: &str) -> Option<ETag> {
+    pub(super) async fn made_by(
+        &self,
+        lane: &Arc<ThreadRecorder>,
+        key: &Key,
+        mark: &str,
+    ) -> Option<ETag> {
         let answer = self.look(lane, key).await.ok()?;
         let made = headers::mark(&answer.version.attributes)? == mark;
         made.then(|| answer.e_tag())

@@ -22,7 +22,7 @@ use super::objects::{lane_of, only_version};
 use super::{Inner, headers};
 use crate::store::ReadRequest;
 use wire::condition::Conditions;
-use wire::lane::Lane;
+use wire::lane::ThreadRecorder;
 
 /// The most tags of an object.
 const TAGS_MAX: usize = 10;
@@ -206,7 +206,12 @@ impl Inner {
     }
 
     /// Gives an object other tags: writes it again with its bytes and the rest of its metadata.
-    async fn replace_tags(&self, lane: &Arc<Lane>, key: &Key, tags: &Tags) -> S3Result<()> {
+    async fn replace_tags(
+        &self,
+        lane: &Arc<ThreadRecorder>,
+        key: &Key,
+        tags: &Tags,
+    ) -> S3Result<()> {
         for _ in 0..ATTEMPTS {
             let answer = self.read(lane, &ReadRequest::get(key.clone())).await?;
             let mut wanted = answer.version.attributes.clone();

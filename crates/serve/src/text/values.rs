@@ -14,7 +14,7 @@ use crate::store::{
 };
 use wire::body::Arriving;
 use wire::condition::Conditions;
-use wire::lane::Seen;
+use wire::lane::RequestRecord;
 
 /// The names of the metadata that hold what memcached keeps beside a value.
 const FLAGS: &str = "memcached-flags";
@@ -149,7 +149,7 @@ impl Session {
         &self,
         key: &Key,
         mode: Mode,
-        record: &mut Seen,
+        record: &mut RequestRecord,
     ) -> Result<Result<Conditions, Stored>, Error> {
         if mode == Mode::Set {
             return Ok(Ok(Conditions::default()));
