@@ -21,7 +21,7 @@ use crate::drive::{Answer, EngineAnswer};
 use crate::node_reads::PendingRead;
 use device::object::add_source;
 use front::http::authorize;
-use front::quick::{Begun, Content, Facts, Flight, Quick, Record};
+use front::quick::{Content, Facts, Flight, Quick, ReadStart, Record};
 use wire::date::add_date;
 use wire::head::Line;
 use wire::headers;
@@ -59,10 +59,10 @@ impl Quick for Shared {
         line: &Line<'_>,
         facts: Facts,
         head: &mut Vec<u8>,
-    ) -> Begun<Read> {
+    ) -> ReadStart<Read> {
         let received = clock::now();
         let Some(hit) = self.drive.hit(received, line.key) else {
-            return if line.is_head { Begun::Usual } else { self.ask(lane, line.key, facts) };
+            return if line.is_head { ReadStart::Usual } else { self.ask(lane, line.key, facts) };
         };
         let object = hit.payload;
         head.extend_from_slice(OK);
@@ -81,13 +81,18 @@ impl Quick for Shared {
             size: object.metadata().size,
             bytes: body.len() as u64,
         };
-        Begun::Reply(Content::Bytes(body), Record::Passed(passed))
+        ReadStart::Reply(Content::Bytes(body), Record::Passed(passed))
     }
 }
 
 impl Shared {
     /// Asks for an object that memory does not have.
-    fn ask(self: &Arc<Self>, lane: &Arc<ThreadRecorder>, key: &[u8], facts: Facts) -> Begun<Read> {
+    fn ask(
+        self: &Arc<Self>,
+        lane: &Arc<ThreadRecorder>,
+        key: &[u8],
+        facts: Facts,
+    ) -> ReadStart<Read> {
         let key = Key::from(key);
         let mut record = lane.received(Operation::Get, &key);
         record.internal = facts.internal;
@@ -97,10 +102,10 @@ impl Shared {
         let is_late = matches!(answer, EngineAnswer::Later(_));
         let waiting = PendingRead { record, deadline, answer: Some(answer) };
         if !is_late {
-            return Begun::Resume(waiting);
+            return ReadStart::Resume(waiting);
         }
         let timer = facts.patience.map(|patience| Box::pin(sleep(Duration::from_nanos(patience))));
-        Begun::Flight(Read { waiting: Some(waiting), timer })
+        ReadStart::Flight(Read { waiting: Some(waiting), timer })
     }
 }
 

@@ -85,17 +85,17 @@ pub trait Quick: Send + Sync + 'static {
         _line: &Line<'_>,
         _facts: Facts,
         _head: &mut Vec<u8>,
-    ) -> Begun<Self::Flight> {
-        Begun::Usual
+    ) -> ReadStart<Self::Flight> {
+        ReadStart::Usual
     }
 }
 
 /// How a plain read begins.
-#[expect(
+#[allow(
     clippy::large_enum_variant,
     reason = "passed once, on the stack; a box would be an allocation for each hit"
 )]
-pub enum Begun<F: Flight> {
+pub enum ReadStart<F: Flight> {
     /// It goes the usual way. Nothing was recorded.
     Usual,
     /// The reply is ready: its head is written.

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use record::clock;
 use tokio::io::ReadBuf;
 
-use super::{Begun, Content, Facts, Flight, Quick, Record, Turn, UnsentReply};
+use super::{Content, Facts, Flight, Quick, ReadStart, Record, Turn, UnsentReply};
 use crate::socket::Socket;
 use wire::head::{Front, Line, front};
 use wire::limits::Client;
@@ -290,16 +290,16 @@ impl<S: Quick> Socket<S> {
                 return Ok(Plain::Usual);
             }
             match reads.shared.begin(&reads.lane, line, facts, head) {
-                Begun::Usual => Ok(Plain::Usual),
-                Begun::Reply(content, record) => {
+                ReadStart::Usual => Ok(Plain::Usual),
+                ReadStart::Reply(content, record) => {
                     reads.pay(client, &content);
                     self.send_content(context, head, content, record)
                 }
-                Begun::Flight(flight) => {
+                ReadStart::Flight(flight) => {
                     reads.flight = Some((flight, request.to_vec()));
                     Ok(Plain::Waits)
                 }
-                Begun::Resume(resumed) => {
+                ReadStart::Resume(resumed) => {
                     self.leave(Some(resumed));
                     Ok(Plain::Usual)
                 }

@@ -28,7 +28,7 @@ use crate::objects::read_request;
 use crate::store::Recorded;
 use front::http::authorize;
 use front::quick;
-use front::quick::{Begun, Content, Facts, Quick, Record};
+use front::quick::{Content, Facts, Quick, ReadStart, Record};
 use peer::Kept;
 use wire::date::add_date;
 use wire::head::Line;
@@ -64,9 +64,9 @@ impl Quick for Access {
         line: &Line<'_>,
         _facts: Facts,
         _head: &mut Vec<u8>,
-    ) -> Begun<Flight> {
+    ) -> ReadStart<Flight> {
         if line.is_head {
-            return Begun::Usual;
+            return ReadStart::Usual;
         }
         let key = Key::from(line.key);
         let seen = lane.received(window::Operation::Get, &key);
@@ -86,9 +86,9 @@ impl Quick for Access {
             Some(sent) => {
                 pending.todo.pop_front();
                 let resumed = Resumed { pending, sent: Some(sent), seen };
-                Begun::Flight(Flight { access: self.clone(), resumed: Some(resumed) })
+                ReadStart::Flight(Flight { access: self.clone(), resumed: Some(resumed) })
             }
-            None => Begun::Resume(Resumed { pending, sent: None, seen }),
+            None => ReadStart::Resume(Resumed { pending, sent: None, seen }),
         }
     }
 }

@@ -35,6 +35,10 @@ pub struct Refused {
     pub tried: bool,
 }
 
+/// A reply with what is to be kept until its body has been relayed, and its server (`None`: the origin).
+pub type ReadOutcome<B> =
+    Result<(<B as Backend>::Reply, Option<Pending<B>>, Option<NodeId>), Refused>;
+
 /// Why a write has no reply of a server's.
 pub enum NotWritten<E> {
     /// The engine refused it.
@@ -124,7 +128,7 @@ impl<B: Backend> Router<B> {
         request: &B::Request,
         deadline: Nanos,
         broken: &[NodeId],
-    ) -> Result<(B::Reply, Option<Pending<B>>, Option<NodeId>), Refused> {
+    ) -> ReadOutcome<B> {
         let pending = Pending::begin(self, key, Operation::Read, (clock::now(), deadline));
         self.read_on(pending, None, request, broken).await
     }
@@ -136,7 +140,7 @@ impl<B: Backend> Router<B> {
         under_way: Option<UnderWay<'a, B::Reply>>,
         request: &'a B::Request,
         broken: &[NodeId],
-    ) -> Result<(B::Reply, Option<Pending<B>>, Option<NodeId>), Refused> {
+    ) -> ReadOutcome<B> {
         let mut attempts = Attempts(Vec::with_capacity(2));
         let (mut reason, mut tried) = (None, under_way.is_some());
         attempts.0.extend(under_way);

@@ -55,7 +55,7 @@ use configuration::Config;
 use front::Front;
 use front::http as web;
 use front::http::Service;
-use front::quick::{Begun, Content, Facts, Never, Quick, Record, Signed};
+use front::quick::{Content, Facts, Never, Quick, ReadStart, Record, Signed};
 use guard::{Authenticated, Guard};
 use keys::{Files, Keys};
 use payload::{Differs, Hashed};
@@ -285,14 +285,14 @@ impl Quick for S3 {
         line: &Line<'_>,
         _facts: Facts,
         head: &mut Vec<u8>,
-    ) -> Begun<Never<Allowed>> {
+    ) -> ReadStart<Never<Allowed>> {
         let received = clock::now();
         // As [`Inner::key`] judges it, which tells the client.
         if line.key.len() > KEY_BYTES_MAX {
-            return Begun::Usual;
+            return ReadStart::Usual;
         }
         let Some(hit) = self.inner.store.hit(received, line.key) else {
-            return Begun::Resume(Allowed(Key::from(line.key)));
+            return ReadStart::Resume(Allowed(Key::from(line.key)));
         };
         let object = hit.payload;
         head.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
@@ -308,7 +308,7 @@ impl Quick for S3 {
             size: object.metadata().size,
             bytes: body.len() as u64,
         };
-        Begun::Reply(Content::Bytes(body), Record::Passed(passed))
+        ReadStart::Reply(Content::Bytes(body), Record::Passed(passed))
     }
 }
 

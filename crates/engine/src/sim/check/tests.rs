@@ -4,7 +4,7 @@ use super::*;
 
 #[derive(Clone, Debug)]
 enum Happened {
-    Begun(Option<u64>),
+    ReadStart(Option<u64>),
     Landed(Version),
     GivenUp(Version),
     Acknowledged(Version),
@@ -18,7 +18,7 @@ struct Naive<'a>(&'a [(Nanos, Happened)]);
 impl Naive<'_> {
     fn writes(&self) -> Vec<(Nanos, Option<u64>)> {
         let begun = |(at, h): &(Nanos, Happened)| match h {
-            Happened::Begun(bytes) => Some((*at, *bytes)),
+            Happened::ReadStart(bytes) => Some((*at, *bytes)),
             _ => None,
         };
         self.0.iter().filter_map(begun).collect()
@@ -77,8 +77,8 @@ fn happened() -> impl Strategy<Value = Happened> {
         1 => Just(ReadResult::Nothing),
     ];
     prop_oneof![
-        2 => Just(Happened::Begun(Some(1))),
-        1 => Just(Happened::Begun(None)),
+        2 => Just(Happened::ReadStart(Some(1))),
+        1 => Just(Happened::ReadStart(None)),
         3 => (1u32..8).prop_map(Happened::Landed),
         1 => (1u32..8).prop_map(Happened::GivenUp),
         2 => (1u32..8).prop_map(Happened::Acknowledged),
@@ -97,7 +97,7 @@ proptest! {
             let at = at as Nanos;
             let naive = Naive(&history);
             match event {
-                Happened::Begun(bytes) => {
+                Happened::ReadStart(bytes) => {
                     checker.begin(0, bytes, at);
                 }
                 Happened::Landed(version) => {
