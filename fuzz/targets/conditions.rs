@@ -9,7 +9,7 @@ use http::header::{IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMO
 use http::{HeaderMap, HeaderValue};
 use libfuzzer_sys::fuzz_target;
 use origin::{Attributes, Metadata};
-use serve::fuzzing::{SelectedRange, ByteRange, Conditions, Verdict};
+use serve::fuzzing::{ByteRange, Conditions, SelectedRange, Verdict};
 
 fn is_within(part: &Range<u64>, size: u64) -> bool {
     part.start < part.end && part.end <= size
@@ -23,7 +23,9 @@ fuzz_target!(|data: &[u8]| {
         let named = ByteRange::parse(text);
         let asked = named.map_or(SelectedRange::Whole, |range| range.of_size(size));
         match &asked {
-            SelectedRange::Part(part) => assert!(is_within(part, size), "{text} of {size}: {part:?}"),
+            SelectedRange::Part(part) => {
+                assert!(is_within(part, size), "{text} of {size}: {part:?}")
+            }
             SelectedRange::Whole | SelectedRange::Unsatisfiable => {}
         }
         // A range is written as it is read.

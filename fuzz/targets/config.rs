@@ -6,8 +6,8 @@ mod edits;
 
 use std::sync::LazyLock;
 
-use libfuzzer_sys::fuzz_target;
 use configuration::Config;
+use libfuzzer_sys::fuzz_target;
 
 static WHOLE: LazyLock<String> = LazyLock::new(|| {
     let lines = Config::default().print();
@@ -32,7 +32,7 @@ fuzz_target!(|data: &[u8]| {
             (config.origin.secret_access_key, config.origin.session_token) = (None, None);
             let again = Config::parse(&config.print(), "printed", &[]);
             assert_eq!(again.as_ref(), Ok(&config), "{}", config.print());
-            let _ = config.asked();
+            let _ = config.as_table();
         }
         Err(mistakes) => assert!(!mistakes.0.is_empty() && !mistakes.to_string().is_empty()),
     }

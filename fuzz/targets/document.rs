@@ -7,8 +7,8 @@ mod edits;
 
 use std::sync::LazyLock;
 
-use libfuzzer_sys::fuzz_target;
 use configuration::Config;
+use libfuzzer_sys::fuzz_target;
 use serve::fuzzing::{Document, with_shared};
 
 const SEEDS: [&[u8]; 3] = [

@@ -11,8 +11,8 @@ use engine::act::replicas::{Extras, Order, Settings as Replicas};
 use engine::gateway::{Action, Event, Gateway, Operation, Settings};
 use engine::node::HotDirectory;
 use engine::route::{Member, Ring};
-use libfuzzer_sys::fuzz_target;
 use ground::window::Window;
+use libfuzzer_sys::fuzz_target;
 use serve::fuzzing::{DeviceWindows, WindowIntake, parse_report, shards_told};
 
 static TOLD: LazyLock<Vec<u8>> = LazyLock::new(|| {

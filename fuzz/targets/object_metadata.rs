@@ -4,9 +4,9 @@
 #![no_main]
 
 use bytes::Bytes;
+use device::object::Object;
 use libfuzzer_sys::fuzz_target;
 use origin::Metadata;
-use device::object::Object;
 
 fuzz_target!(|data: &[u8]| {
     let Some((metadata, rest)) = Metadata::decode(data) else { return };

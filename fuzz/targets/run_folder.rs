@@ -7,8 +7,8 @@ mod edits;
 
 use std::sync::LazyLock;
 
-use libfuzzer_sys::fuzz_target;
 use ground::window::{Histogram, Operation, Outcome, Times, Window};
+use libfuzzer_sys::fuzz_target;
 use record::RunFolder;
 
 static FOLDER: LazyLock<tempfile::TempDir> =

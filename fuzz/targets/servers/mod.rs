@@ -8,8 +8,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
-use serve::Server;
 use configuration::Config;
+use serve::Server;
 
 /// Time within which a server must answer, or end a connection.
 const PATIENCE: Duration = Duration::from_secs(10);
