@@ -4,16 +4,10 @@
 #![allow(dead_code, reason = "parts of files that are included as they are")]
 
 // By their paths, because the crate of the servers would be most of the build.
-#[path = "../../crates/configuration/src/name.rs"]
-mod name;
 #[path = "../../crates/membership/src/roster.rs"]
 mod roster;
 #[path = "../../crates/membership/src/snapshot.rs"]
 mod snapshot;
-
-mod config {
-    pub use super::name::is_name;
-}
 
 mod common {
     /// What processes share: here only that it is there, because its rules need all of the servers' configuration.
@@ -50,7 +44,7 @@ fuzz_target!(|data: &[u8]| {
         let (key, value) = (line[..cut].to_vec(), line.get(cut + 1..).unwrap_or_default().to_vec());
         Pair { key, value, revision: at as i64, lease: 0 }
     });
-    let snapshot = Snapshot::of("/p", pairs.collect());
+    let snapshot = Snapshot::from_pairs("/p", pairs.collect());
     let lists = [Some(Roster::parse(data)), snapshot.roster.clone()];
     for roster in lists.into_iter().flatten().flatten() {
         let again = Roster::parse(&roster.write().expect("what was accepted is written"));
