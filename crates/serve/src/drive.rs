@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
 use engine::invariant::Invariants;
 use engine::node::{
     Action, Asker, Checked, Contents, Event, Failure, Fetched, Hit, HotDirectory, Node, Part,
@@ -28,10 +27,10 @@ use tracing::info;
 use super::cluster::Peers;
 use super::events::EventLog;
 use super::handover::Handover;
-use super::origin_reads::LargeObjects;
+use super::origin_reads::{LargeObjects, collect};
 use device::disk::{DeviceFolder, Disks, EventSink, FoundOn, FoundSegment, Opened, side_by_side};
 use device::object::Object;
-use origin::{Chunks, Error, Found, Metadata, Origin};
+use origin::{Error, Found, Metadata, Origin};
 use record::clock;
 
 /// The engine's answer to a request.
@@ -553,23 +552,6 @@ fn answer_of(action: Action<Object>) -> Result<(RequestId, Answer), Action<Objec
         Action::WriteDone { request, certain } => Ok((request, Answer::Done { certain })),
         other => Err(other),
     }
-}
-
-/// Joins all pieces.
-async fn collect(body: &mut dyn Chunks) -> Result<Bytes, Error> {
-    let first = match body.next().await {
-        None => return Ok(Bytes::new()),
-        Some(first) => first?,
-    };
-    let left = body.bytes_left().unwrap_or(0) as usize;
-    let Some(second) = body.next().await else { return Ok(first) };
-    let mut all = BytesMut::with_capacity(first.len() + left);
-    all.extend_from_slice(&first);
-    all.extend_from_slice(&second?);
-    while let Some(piece) = body.next().await {
-        all.extend_from_slice(&piece?);
-    }
-    Ok(all.freeze())
 }
 
 impl Drop for Drive {

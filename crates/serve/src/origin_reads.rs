@@ -6,9 +6,9 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use ground::Key;
-use origin::{Metadata, Origin};
+use origin::{Chunks, Metadata, Origin};
 
 use super::drive::within;
 use super::store::{Body, Error, FoundObject, ReadRequest, Version};
@@ -131,4 +131,25 @@ pub async fn read(
         debug_assert!(replaced, "what was asked for is what is answered, of one version");
     }
     Err(Error::Unavailable("the object is written faster than it can be read".to_owned()))
+}
+
+/// Joins all pieces of a body.
+///
+/// # Errors
+///
+/// If it breaks off.
+pub async fn collect(body: &mut dyn Chunks) -> Result<Bytes, origin::Error> {
+    let first = match body.next().await {
+        None => return Ok(Bytes::new()),
+        Some(first) => first?,
+    };
+    let left = body.bytes_left().unwrap_or(0) as usize;
+    let Some(second) = body.next().await else { return Ok(first) };
+    let mut all = BytesMut::with_capacity(first.len() + left);
+    all.extend_from_slice(&first);
+    all.extend_from_slice(&second?);
+    while let Some(piece) = body.next().await {
+        all.extend_from_slice(&piece?);
+    }
+    Ok(all.freeze())
 }
