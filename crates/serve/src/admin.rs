@@ -5,7 +5,7 @@ use std::sync::Arc;
 use engine::status::{Connections, NodeProcess, ProcessStatus};
 use http::{Response, StatusCode};
 
-use super::Shared;
+use super::Node;
 use super::cluster;
 use super::tiers;
 use configuration::Role;
@@ -16,7 +16,7 @@ use wire::body::ReplyBody;
 use wire::problem::{json, typed};
 
 /// Replies with the node's metrics in Prometheus text format.
-pub fn metrics(shared: &Arc<Shared>) -> Response<ReplyBody> {
+pub fn metrics(shared: &Arc<Node>) -> Response<ReplyBody> {
     let (contents, waiting) = shared.drive.contents();
     let mut page = shared.metrics.node(&contents, waiting);
     page.connections(shared.connections.count(), shared.connections.max());
@@ -34,12 +34,12 @@ pub fn metrics(shared: &Arc<Shared>) -> Response<ReplyBody> {
 }
 
 /// Replies with what is hot, why, what moved and what it bought, as JSON.
-pub fn tiers(shared: &Arc<Shared>) -> Response<ReplyBody> {
+pub fn tiers(shared: &Arc<Node>) -> Response<ReplyBody> {
     json(StatusCode::OK, &shared.drive.tiers(clock::now()), None)
 }
 
 /// Replies with the node's status as JSON.
-pub async fn status(shared: &Arc<Shared>) -> Response<ReplyBody> {
+pub async fn status(shared: &Arc<Node>) -> Response<ReplyBody> {
     let (contents, requests_waiting) = shared.drive.contents();
     let peers = shared.drive.peers_status(clock::now());
     let status = Box::new(NodeProcess {

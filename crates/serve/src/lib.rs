@@ -55,7 +55,7 @@ use cluster::Mismatches;
 use drive::Drive;
 
 /// What all threads of a node share.
-pub struct Shared {
+pub struct Node {
     front: Front,
     drive: Arc<Drive>,
     mismatches: Arc<Mismatches>,
@@ -66,14 +66,14 @@ pub struct Shared {
     writes: Arc<AtomicUsize>,
 }
 
-impl Deref for Shared {
+impl Deref for Node {
     type Target = Front;
     fn deref(&self) -> &Front {
         &self.front
     }
 }
 
-impl front::http::Service for Shared {
+impl front::http::Service for Node {
     async fn answer(
         self: &Arc<Self>,
         lane: &Arc<ThreadRecorder>,
@@ -87,7 +87,7 @@ impl front::http::Service for Shared {
     }
 }
 
-impl Observed for Shared {
+impl Observed for Node {
     fn front(&self) -> &Front {
         &self.front
     }
@@ -112,7 +112,7 @@ impl Drop for Writing {
     }
 }
 
-impl Shared {
+impl Node {
     fn writing(&self) -> Writing {
         self.writes.fetch_add(1, Ordering::Relaxed);
         Writing(self.writes.clone())

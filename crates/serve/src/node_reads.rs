@@ -7,7 +7,7 @@ use engine::node::{Asker, Part, Reply, Take};
 use ground::window::{Nanos, Outcome};
 use record::clock;
 
-use super::Shared;
+use super::Node;
 use super::drive::{Answer, EngineAnswer};
 use super::origin_reads::{self, not_found, select};
 use super::store::{self, Body, Error, FoundObject, Freshness, ReadRequest, Recorded, Version};
@@ -26,7 +26,7 @@ pub struct PendingRead {
 
 impl PendingRead {
     /// Waits for the engine's answer.
-    pub async fn finish(self, node: &Shared, read: &ReadRequest) -> Recorded {
+    pub async fn finish(self, node: &Node, read: &ReadRequest) -> Recorded {
         let PendingRead { mut record, deadline, answer } = self;
         let read = ReadRequest { deadline, ..read.clone() };
         let found = node.finish_read(answer, &read, &mut record).await;
@@ -54,7 +54,7 @@ async fn until<T>(deadline: Option<Nanos>, future: impl Future<Output = T>) -> O
     tokio::time::timeout(left, future).await.ok()
 }
 
-impl Shared {
+impl Node {
     /// Reads an object, or its metadata alone.
     pub(super) async fn read(
         &self,

@@ -9,13 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tokio::runtime::Handle;
 
-use super::Shared;
+use super::Node;
 use super::store::{DeleteRequest, Error, FoundObject, PutRequest, ReadRequest, Store};
 use device::object::Object;
 use front::Front;
 use wire::lane::RequestRecord;
 
-impl Store for Shared {
+impl Store for Node {
     fn front(&self) -> &Front {
         self
     }

@@ -15,7 +15,7 @@ use http::header::HeaderMap;
 use record::clock;
 use tokio::time::{Sleep, sleep};
 
-use crate::Shared;
+use crate::Node;
 use crate::cluster::{self, Sender};
 use crate::drive::{Answer, EngineAnswer};
 use crate::node_reads::PendingRead;
@@ -32,7 +32,7 @@ use wire::limits::Limits;
 /// The line before the header lines of a whole object.
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\n";
 
-impl Quick for Shared {
+impl Quick for Node {
     type Flight = Read;
 
     fn ends(&self) -> bool {
@@ -85,7 +85,7 @@ impl Quick for Shared {
     }
 }
 
-impl Shared {
+impl Node {
     /// Asks for an object that memory does not have.
     fn ask(
         self: &Arc<Self>,

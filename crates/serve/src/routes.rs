@@ -6,7 +6,7 @@ use ground::Key;
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 
-use super::{Shared, admin, cluster, list, objects};
+use super::{Node, admin, cluster, list, objects};
 use front::health;
 use front::http::{admit, is_health, resumed};
 use membership::Membership;
@@ -17,7 +17,7 @@ use wire::problem::{HttpResult, Problem, only_get};
 
 /// Answers a request to a node.
 pub async fn answer(
-    shared: &Arc<Shared>,
+    shared: &Arc<Node>,
     lane: &Arc<ThreadRecorder>,
     request: Request<Incoming>,
 ) -> Response<ReplyBody> {
@@ -26,7 +26,7 @@ pub async fn answer(
 
 /// Answers a request for one object.
 async fn object(
-    node: &Arc<Shared>,
+    node: &Arc<Node>,
     lane: &Arc<ThreadRecorder>,
     key: Key,
     mut request: Request<Incoming>,
@@ -34,7 +34,7 @@ async fn object(
 ) -> HttpResult {
     let asker = cluster::asker(node, sender, request.headers());
     let is_internal = sender != cluster::Sender::Client;
-    let Some(pending) = resumed::<Shared, _>(&mut request) else {
+    let Some(pending) = resumed::<Node, _>(&mut request) else {
         let caller = objects::Caller { is_internal, asker: Some(asker) };
         return objects::object(&**node, lane, key, request, caller).await;
     };
@@ -47,7 +47,7 @@ async fn object(
 }
 
 async fn route(
-    shared: &Arc<Shared>,
+    shared: &Arc<Node>,
     lane: &Arc<ThreadRecorder>,
     request: Request<Incoming>,
 ) -> Result<Response<ReplyBody>, Problem> {

@@ -22,12 +22,12 @@ use record::{FORMAT, Machine, Run, RunWriter};
 use wire::body::Budget;
 use wire::tls::Tls;
 
-use super::Shared;
+use super::Node;
 use super::cluster::{Beat, Mismatches, Peers};
 use super::components::{Component, Components};
 use super::drive::Drive;
 use super::events::EventLog;
-use super::gateway::Access;
+use super::gateway::Gateway;
 use super::middleware::Middleware;
 use super::settings::{folders_of, place_of, settings_of};
 use super::store::Store;
@@ -254,7 +254,7 @@ impl Process<'_> {
     }
 
     /// A node that is not running yet, with its devices.
-    fn make_node(&mut self) -> anyhow::Result<Arc<Shared>> {
+    fn make_node(&mut self) -> anyhow::Result<Arc<Node>> {
         let node = self.node()?;
         let controls: Arc<dyn Controls> = node.drive.clone();
         self.live.set_node(&controls);
@@ -263,7 +263,7 @@ impl Process<'_> {
         Ok(node)
     }
 
-    fn node(&self) -> anyhow::Result<Arc<Shared>> {
+    fn node(&self) -> anyhow::Result<Arc<Node>> {
         let (config, windows) = (self.config, &self.windows);
         let place = |membership: &Arc<Membership>| {
             let ring = membership.members().ring.clone();
@@ -312,15 +312,15 @@ impl Process<'_> {
         let front = Front::new(config, queue, windows.clone(), &self.live, self.now);
         let uploads = Budget::new(config.serve.uploads_bytes_max.0);
         let writes = Arc::default();
-        Ok(Arc::new(Shared { front, drive, mismatches, datasets, memory, uploads, writes }))
+        Ok(Arc::new(Node { front, drive, mismatches, datasets, memory, uploads, writes }))
     }
 
     /// A gateway that is not running yet; `None` without members.
-    fn make_gateway(&self) -> anyhow::Result<Option<Arc<Access>>> {
+    fn make_gateway(&self) -> anyhow::Result<Option<Arc<Gateway>>> {
         let Some(membership) = self.membership.clone() else { return Ok(None) };
         let (origin, record) = (self.origin.clone(), self.record.clone());
         let (windows, live) = (self.windows.clone(), &self.live);
-        Access::new(self.config, membership, windows, origin, record, live, self.now)
+        Gateway::new(self.config, membership, windows, origin, record, live, self.now)
             .map(|gateway| Some(Arc::new(gateway)))
     }
 
@@ -346,11 +346,7 @@ impl Process<'_> {
     }
 
     /// Runs the front of a node, with its devices and what keeps its leases.
-    fn run_node(
-        &mut self,
-        node: &Arc<Shared>,
-        listener: TcpListener,
-    ) -> anyhow::Result<SocketAddr> {
+    fn run_node(&mut self, node: &Arc<Node>, listener: TcpListener) -> anyhow::Result<SocketAddr> {
         self.belong(node);
         let tls = match self.config.is_clustered() {
             false => for_clients(self.config, node)?,
@@ -391,7 +387,7 @@ impl Process<'_> {
     }
 
     /// Starts what a node does beside requests: layers of shards, and the division of memory.
-    fn run_work_beside(&mut self, node: &Arc<Shared>) -> anyhow::Result<()> {
+    fn run_work_beside(&mut self, node: &Arc<Node>) -> anyhow::Result<()> {
         let runtimes = node.drive.runtimes();
         if let Some(datasets) = &node.datasets {
             let running = datasets.start(runtimes.first())?;
@@ -421,7 +417,7 @@ impl Process<'_> {
     /// Runs the front of a gateway.
     fn run_gateway(
         &mut self,
-        gateway: &Arc<Access>,
+        gateway: &Arc<Gateway>,
         listener: TcpListener,
     ) -> anyhow::Result<SocketAddr> {
         self.belong(gateway);
@@ -465,7 +461,7 @@ impl Process<'_> {
     }
 
     /// Has a node hand its keys over before anything else ends: it serves until the others know.
-    fn hand_over_first(&mut self, node: Option<&Arc<Shared>>) {
+    fn hand_over_first(&mut self, node: Option<&Arc<Node>>) {
         let leased = self.membership.clone().filter(|membership| membership.is_leased());
         let (Some(node), Some(membership)) = (node.cloned(), leased) else { return };
         let within = Duration::from_secs_f64(self.config.serve.drain_s / 2.0);

@@ -14,7 +14,7 @@ use origin::{Attributes, Fence, Staged};
 use record::clock;
 use tokio::sync::oneshot;
 
-use super::Shared;
+use super::Node;
 use super::drive::{Answer, Drive, EngineAnswer};
 use super::store::{DeleteRequest, Error, PutRequest, WriteTerms};
 use device::object::Object;
@@ -31,7 +31,7 @@ const WRITES_MAX: usize = 1024;
 const UNCERTAIN: &str = "this node lost its place in the cluster while it wrote: the write may or \
     may not have happened; read the object, and repeat the write if needed";
 
-impl Shared {
+impl Node {
     /// Writes an object.
     pub(super) async fn write(
         &self,
@@ -138,7 +138,7 @@ struct Write {
     terms: WriteTerms,
 }
 
-impl Shared {
+impl Node {
     /// Performs a write when its turn has come. The turn is held until the write's outcome at the
     /// origin is certain, even after its client got a timeout: otherwise the write could land after the
     /// next one and undo it.

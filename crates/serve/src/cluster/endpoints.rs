@@ -12,7 +12,7 @@ use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 
 use super::Peers;
-use crate::Shared;
+use crate::Node;
 use crate::identity;
 use crate::objects::key_of;
 use record::clock;
@@ -40,7 +40,7 @@ fn shown(value: Option<&HeaderValue>) -> String {
 }
 
 /// The 409 reply to a process whose version or configuration differs; also notes the mismatch.
-fn unfit(shared: &Shared, from: &str, what: &str, both: [String; 2], remedy: &str) -> Problem {
+fn unfit(shared: &Node, from: &str, what: &str, both: [String; 2], remedy: &str) -> Problem {
     let [theirs, ours] = both;
     let text = format!("the {what} of {from} is {theirs}, this node's is {ours}; {remedy}");
     shared.mismatches.note(from, &text);
@@ -54,7 +54,7 @@ fn unfit(shared: &Shared, from: &str, what: &str, both: [String; 2], remedy: &st
 ///
 /// 409 if the sender's version or configuration differs from this node's; 400 if its name is
 /// unknown.
-pub fn sender(shared: &Shared, headers: &HeaderMap) -> Result<Sender, Problem> {
+pub fn sender(shared: &Node, headers: &HeaderMap) -> Result<Sender, Problem> {
     let Some(protocol) = headers.get(&headers::PROTOCOL) else { return Ok(Sender::Client) };
     let from = shown(headers.get(&headers::FROM));
     let ours = headers::PROTOCOL_VERSION;
@@ -114,7 +114,7 @@ pub fn sender(shared: &Shared, headers: &HeaderMap) -> Result<Sender, Problem> {
 }
 
 /// The role of a read's sender for the engine. The headers of a direct client are ignored.
-pub fn asker(shared: &Shared, sender: Sender, headers: &HeaderMap) -> Asker {
+pub fn asker(shared: &Node, sender: Sender, headers: &HeaderMap) -> Asker {
     let peers = match (sender, shared.drive.peers()) {
         (Sender::Gateway | Sender::Peer(_), Some(peers)) => peers,
         _ => return Asker::Client { avoid: None },
@@ -161,7 +161,7 @@ fn number(headers: &HeaderMap, name: &HeaderName, of: &str) -> Result<Option<u64
 
 /// Serves a request below `/cluster/`. `None` if the path does not exist.
 pub fn answer(
-    shared: &Arc<Shared>,
+    shared: &Arc<Node>,
     peers: &Peers,
     (method, given): (&Method, &HeaderMap),
     path: &str,
@@ -222,7 +222,7 @@ fn empty(status: StatusCode) -> Response<ReplyBody> {
 ///
 /// 400 unless it is from another node and well formed, 408 if it does not come.
 pub async fn reads_told(
-    shared: &Arc<Shared>,
+    shared: &Arc<Node>,
     sender: Sender,
     body: Incoming,
 ) -> Result<Response<ReplyBody>, Problem> {
@@ -242,7 +242,7 @@ pub async fn reads_told(
 
 /// Replies with this node's identity, load and clock, and with its directory of hot keys if the gateway
 /// has another version of it; 503 while the node is stopping.
-fn ping(shared: &Arc<Shared>, peers: &Peers, given: &HeaderMap) -> Response<ReplyBody> {
+fn ping(shared: &Arc<Node>, peers: &Peers, given: &HeaderMap) -> Response<ReplyBody> {
     let known = given.get(&headers::HOT_VERSION).and_then(|value| value.to_str().ok());
     let known: Option<u64> = known.and_then(|text| text.parse().ok());
     let directory = known.and_then(|known| {
@@ -268,7 +268,7 @@ fn ping(shared: &Arc<Shared>, peers: &Peers, given: &HeaderMap) -> Response<Repl
 
 /// Grants a lease to `peer`, or replies 503.
 fn lease(
-    shared: &Arc<Shared>,
+    shared: &Arc<Node>,
     peer: NodeId,
     epoch: Option<u64>,
 ) -> Result<Response<ReplyBody>, Problem> {

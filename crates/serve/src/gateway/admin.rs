@@ -7,7 +7,7 @@ use engine::route::health::State;
 use engine::status::{Connections, GatewayProcess, NodeMismatch, ProcessStatus};
 use http::{Response, StatusCode};
 
-use super::Access;
+use super::Gateway;
 use crate::store::Store as _;
 use front::health::origin_status;
 use wire::body::ReplyBody;
@@ -18,7 +18,7 @@ use wire::problem::{json, typed};
 use record::clock;
 
 /// Replies with the gateway's status as JSON.
-pub async fn status(access: &Arc<Access>) -> Response<ReplyBody> {
+pub async fn status(access: &Arc<Gateway>) -> Response<ReplyBody> {
     let (gateway, misfits) = access.router.drive.status(clock::now());
     let mismatches = misfits.into_iter().enumerate().filter_map(|(node, why)| {
         let name = access.router.name(Some(node)).to_owned();
@@ -44,7 +44,7 @@ pub async fn status(access: &Arc<Access>) -> Response<ReplyBody> {
 }
 
 /// Replies with the gateway's metrics in Prometheus text format.
-pub fn metrics(access: &Arc<Access>) -> Response<ReplyBody> {
+pub fn metrics(access: &Arc<Gateway>) -> Response<ReplyBody> {
     let (status, _) = access.router.drive.status(clock::now());
     let mut page = access.metrics.queues();
     access.live.add_metrics(&mut page);

@@ -15,7 +15,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use record::clock;
 use tracing::warn;
 
-use super::Access;
+use super::Gateway;
 use dataset::remote::key_of_file;
 use datasets::ask::part_of;
 use datasets::copies::{PATH, ShardsTold};
@@ -97,7 +97,7 @@ impl Picture {
     }
 }
 
-impl Access {
+impl Gateway {
     /// Looks at the shards of all nodes, and has copies of hot ones made and given up; never returns.
     pub(super) async fn copy_shards(self: Arc<Self>) {
         if self.config.act.replicas == Mode::Off {

@@ -12,7 +12,7 @@ use http::{Method, StatusCode};
 use record::clock;
 use tracing::warn;
 
-use super::Access;
+use super::Gateway;
 use configuration::Concurrency;
 use live::{DeviceWindows, WINDOWS_PATH, WindowIntake};
 use peer::Outgoing;
@@ -22,7 +22,7 @@ const TOLD_BYTES_MAX: usize = 16 << 20;
 /// What the bound of requests is called in the journal.
 const TARGET: &str = "gateway";
 
-impl Access {
+impl Gateway {
     /// Asks the nodes for the windows of their devices, once in a window; never returns. A process that is
     /// a node too has a model of its own devices.
     pub(super) async fn hear(self: Arc<Self>) {

@@ -72,7 +72,7 @@ use wire::problem::{HttpResult, Problem, only_get};
 const UPLOAD_MAX: Nanos = 24 * 3600 * 1_000_000_000;
 
 /// The state that all threads of an HTTP gateway share.
-pub struct Access {
+pub struct Gateway {
     front: Front,
     router: Arc<Router<Nodes>>,
     datasets: Arc<Datasets>,
@@ -81,14 +81,14 @@ pub struct Access {
     uploads: Arc<Budget>,
 }
 
-impl Deref for Access {
+impl Deref for Gateway {
     type Target = Front;
     fn deref(&self) -> &Front {
         &self.front
     }
 }
 
-impl Access {
+impl Gateway {
     /// The gateway of a configuration that has members.
     ///
     /// # Errors
@@ -102,7 +102,7 @@ impl Access {
         record: Arc<IdentityRecord>,
         live: &Arc<LiveModel>,
         now: Nanos,
-    ) -> anyhow::Result<Access> {
+    ) -> anyhow::Result<Gateway> {
         let nodes = Nodes::new(config, &membership, origin.clone(), record)?;
         let ring = membership.members().ring.clone();
         let settings = gateway::Settings {
@@ -111,7 +111,7 @@ impl Access {
             ..config.gateway.settings(ring, windows.clone(), now)
         };
         let ping_timeout = Duration::from_secs_f64(config.gateway.ping_timeout_s);
-        Ok(Access {
+        Ok(Gateway {
             front: Front::new(config, QueueName::Gateway, windows.clone(), live, now),
             router: Arc::new(Router::new(settings, nodes, ping_timeout, now)),
             datasets: Datasets::without_shards(config, origin, windows, live, now)?,
@@ -204,7 +204,7 @@ impl Access {
         key: Key,
         mut request: Request<Incoming>,
     ) -> HttpResult {
-        match resumed::<Access, _>(&mut request) {
+        match resumed::<Gateway, _>(&mut request) {
             Some(pending) => {
                 let (found, is_timed) = self.go_on(pending, key, &request).await?;
                 reply(found, is_timed)
@@ -396,7 +396,7 @@ impl Access {
 const MOVED: &str = "another node began to order the key's writes while this one was being sent; \
     nothing was written; send it again";
 
-impl Store for Access {
+impl Store for Gateway {
     fn front(&self) -> &Front {
         &self.front
     }
@@ -434,7 +434,7 @@ impl Store for Access {
     }
 }
 
-impl Service for Access {
+impl Service for Gateway {
     async fn answer(
         self: &Arc<Self>,
         lane: &Arc<ThreadRecorder>,
@@ -448,7 +448,7 @@ impl Service for Access {
     }
 }
 
-impl Observed for Access {
+impl Observed for Gateway {
     fn front(&self) -> &Front {
         &self.front
     }

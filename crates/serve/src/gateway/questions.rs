@@ -23,7 +23,7 @@ use hyper::body::Incoming;
 use serde_json::{Value, json};
 
 use super::super::objects::problem_of;
-use super::Access;
+use super::Gateway;
 use super::nodes::reply::{Body, NodeReply};
 use super::request::{NodeRequest, patience};
 use dataset::part::Run;
@@ -48,7 +48,7 @@ const GRACE: Nanos = 100_000_000;
 
 /// Queries the parts of a dataset on the nodes that hold them.
 struct Parts<'a> {
-    access: &'a Arc<Access>,
+    access: &'a Arc<Gateway>,
     name: &'a str,
     view: Arc<View>,
     /// Path and query string after the part's name.
@@ -183,7 +183,7 @@ async fn gather(answer: NodeReply) -> Result<Vec<u8>, String> {
     Ok(all)
 }
 
-impl Access {
+impl Gateway {
     /// Serves a request below `/datasets`.
     pub(super) async fn dataset(self: &Arc<Self>, request: Request<Incoming>) -> HttpResult {
         let path = request.uri().path().to_owned();

@@ -23,7 +23,7 @@ use super::nodes::Nodes;
 use super::nodes::reply::GATHERED_BYTES_MAX;
 use super::pending::Pending;
 use super::request::NodeRequest;
-use super::{Access, verify};
+use super::{Gateway, verify};
 use crate::objects::read_request;
 use crate::store::Recorded;
 use front::http::authorize;
@@ -40,7 +40,7 @@ use wire::problem::Problem;
 /// Header lines of a reply that is passed on as it came.
 const HEADERS_MAX: usize = 64;
 
-impl Quick for Access {
+impl Quick for Gateway {
     type Flight = Flight;
 
     fn ends(&self) -> bool {
@@ -109,7 +109,7 @@ pub struct Resumed {
 
 /// A read that waits for a node.
 pub struct Flight {
-    access: Arc<Access>,
+    access: Arc<Gateway>,
     resumed: Option<Resumed>,
 }
 
@@ -286,7 +286,7 @@ fn is_its_etags(lines: &[httparse::Header<'_>], body: &[u8]) -> bool {
     headers.is_some_and(|headers| verify::holds(&headers.into_iter().collect(), body))
 }
 
-impl Access {
+impl Gateway {
     /// Goes on with a plain read the usual way; returns also whether the times of its stages are wanted.
     pub(super) async fn go_on(
         &self,
