@@ -56,6 +56,11 @@ pub(super) fn moments((n, sum, square): Sums, blur: f64) -> (f64, f64) {
     (mean, variance / (mean * mean).max(f64::MIN_POSITIVE))
 }
 
+/// The shortest work that a clock tells, s.
+const WORK_MIN_S: f64 = 1e-9;
+/// The shortest time that a law may have, s.
+const TIME_MIN_S: f64 = 1e-12;
+
 /// What was found, as numbers of a model.
 struct Fitted {
     law: Empirical,
@@ -91,7 +96,7 @@ impl Fitted {
             between.deviation = between.deviation.hypot(spread_by_met(found));
         }
         let q0 = bypass_of(&found.lines, |_| 1.0);
-        let mean = between.shift * law.mean();
+        let mean = (between.shift * law.mean()).max(TIME_MIN_S);
         // A closed loop is a run like the others. What does not fit in the works is no doubt of its throughput.
         let full = Full::of(found, options.closed_loop, mean, runs, q0);
         let further = full.map_or(between.further, Full::form);
@@ -313,7 +318,9 @@ fn law_of_works(found: &Search, blur: f64) -> Result<Empirical, Error> {
         }
     }
     let (mean, scv) = moments(sum(found.best.blocks.iter().flatten()), blur);
-    Empirical::from_histogram(&works)?.with_moments(mean, scv)
+    // Where no judged request took longer than what is outside of the service, works are 0, which is no law: a clock tells
+    // no work below its nanosecond, as in the histogram above.
+    Empirical::from_histogram(&works)?.with_moments(mean.max(WORK_MIN_S), scv)
 }
 
 /// The share of judged requests that passed by, with a weight for each step.
@@ -387,7 +394,7 @@ fn rows(
         // Two short runs whose works differ tenfold leave a deviation with which a draw may be any time. One outside of
         // what a law may have says as much at that bound, where left out it would make the fit look surer.
         let is_drawn = mean > 0.0;
-        let mean = (mean * between.factor(&mut random)).clamp(1e-12, 1e12);
+        let mean = (mean * between.factor(&mut random)).clamp(TIME_MIN_S, 1e12);
         // What differs from run to run is in the work of full load as in that of light load.
         let by_load = full.and_then(|full| Some((full.by_load?.to, full.deviation)));
         let full_factor = by_load.zip(point.kind.servers).map_or(1.0, |((to, own), servers)| {
@@ -450,7 +457,7 @@ fn hypotheses(found: &Search, fitted: &Fitted, blur: f64) -> Vec<Hypothesis> {
             score: kind.score.ratio().max(0.0),
             p_value: kind.score.p_value(),
             weight: kind.weight,
-            work: Parameter::from_replicates(mean.max(1e-12), &column(&|r| r.mean), "s"),
+            work: Parameter::from_replicates(mean.max(TIME_MIN_S), &column(&|r| r.mean), "s"),
             scv,
             outside: Parameter::from_replicates(kind.outside.mean, &column(&|r| r.outside), "s"),
             bypass: fitted.q0.value,
