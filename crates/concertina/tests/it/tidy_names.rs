@@ -10,10 +10,10 @@ use crate::tidy::{all_sources, shown};
 
 /// How many of each kind there are today. Lower a number as soon as a test says that it can be.
 const COUNTS: [(&str, usize, &str); 4] = [
-    ("fn", 228, "a function is named only by a preposition, a pronoun or a participle"),
-    ("long", 71, "a function has more than 70 lines"),
-    ("tuple", 66, "a parameter is a tuple of two or more parts: name a struct, or pass them apart"),
-    ("type", 94, "a type is named by a participle or a pronoun: name the thing"),
+    ("fn", 160, "a function is named only by a preposition, a pronoun or a participle"),
+    ("long", 67, "a function has more than 70 lines"),
+    ("tuple", 30, "a parameter is a tuple of two or more parts: name a struct, or pass them apart"),
+    ("type", 62, "a type is named by a participle or a pronoun: name the thing"),
 ];
 
 /// Lines of a function, its signature included: a screen.
@@ -133,6 +133,6 @@ fn names_are_found_where_they_are() {
         let (a, b): (u8, u8) = x;\n";
     let found = findings(&[text, &long].concat());
     let found: Vec<(&str, usize)> = found.iter().map(|(kind, line, _)| (*kind, *line)).collect();
-    let expected = [("type", 62), ("fn", 160), ("tuple", 30), ("tuple", 7), ("long", 67)];
+    let expected = [("type", 1), ("fn", 3), ("tuple", 6), ("tuple", 7), ("long", 9)];
     assert_eq!(found, expected);
 }
