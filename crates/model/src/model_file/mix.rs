@@ -139,7 +139,8 @@ impl Model {
     /// Cost: the pieces of the kinds' laws, and a few operations for each replicate.
     ///
     /// ```
-    /// use model::{MixShare, window::Operation};
+    /// use ground::window::Operation;
+    /// use model::MixShare;
     /// # fn of(model: &model::Model) -> Result<(), model::Error> {
     /// let get = MixShare { operation: Operation::Get, bytes: Some(4_096), share: 0.5 };
     /// let put = MixShare { operation: Operation::Put, ..get };
