@@ -1,6 +1,6 @@
 //! Which origin this process serves: what its devices, etcd and the other members remember when it starts.
 //!
-//! [`engine::origin`] decides by it, and the origin asks. A process that remembers nothing asks the other members before it
+//! [`ground::origin`] decides by it, and the origin asks. A process that remembers nothing asks the other members before it
 //! takes an origin, so that a node whose disks were replaced does not make one beside theirs.
 
 use std::path::PathBuf;
