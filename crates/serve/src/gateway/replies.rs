@@ -26,18 +26,21 @@ pub fn range_of(reply: &NodeReply) -> Option<std::ops::Range<u64>> {
 
 /// Why a node refused a request for good.
 pub fn error_of(reply: &NodeReply) -> Error {
-    let version = || metadata_of(&reply.headers).map(Into::into);
     let reason = || {
         let canonical = reply.status.canonical_reason().unwrap_or("refused");
         reply.reason().unwrap_or_else(|| canonical.to_owned())
     };
-    match reply.status {
-        StatusCode::NOT_FOUND => Error::NotFound,
-        StatusCode::PRECONDITION_FAILED => Error::PreconditionFailed(version()),
-        StatusCode::NOT_MODIFIED if let Some(version) = version() => Error::NotModified(version),
-        StatusCode::RANGE_NOT_SATISFIABLE if let Some(version) = version() => {
-            Error::Unsatisfiable(version)
+    let version = metadata_of(&reply.headers).map(Into::into);
+    match (reply.status, version) {
+        (StatusCode::NOT_FOUND, _) => return Error::NotFound,
+        (StatusCode::PRECONDITION_FAILED, version) => return Error::PreconditionFailed(version),
+        (StatusCode::NOT_MODIFIED, Some(version)) => return Error::NotModified(version),
+        (StatusCode::RANGE_NOT_SATISFIABLE, Some(version)) => {
+            return Error::Unsatisfiable(version);
         }
+        _ => {}
+    }
+    match reply.status {
         StatusCode::PAYLOAD_TOO_LARGE => Error::TooLarge(reason()),
         StatusCode::INSUFFICIENT_STORAGE => Error::Full(reason()),
         status if status.is_client_error() => Error::Invalid(reason()),
