@@ -226,7 +226,7 @@ fn headroom_text(model: &State) -> String {
 }
 
 fn station_text(station: &Station, layers_bytes: Option<u64>) -> String {
-    // Of servers without a limit there is no utilisation.
+    // A station whose number of servers has no limit has no utilisation.
     let utilisation = (station.servers > 0).then_some(station.utilisation);
     format!(
         "{}: {} requests/s of {}, {} busy, mean queue length {}, expected {}, layers {}\n",

@@ -4,7 +4,8 @@
 //!
 //! A file has an edge to the file that a path in it leads to, in a `use` or in a body: that of the longest prefix of the
 //! path which is a module. So a parent that exports what a child defines, and a child that takes it by `super::`, are a
-//! circle: the child can use its sibling instead. That a parent declares a child is no edge. Code of tests is left out.
+//! circle: the child can use its sibling instead. A declaration of a child (`mod x;`) does not count as a use.
+//! Code of tests is left out.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
