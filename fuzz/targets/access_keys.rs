@@ -9,8 +9,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use serve::keys::ids;
-use serve::seal::MasterKey;
+use s3::keys::ids;
+use s3::seal::MasterKey;
 
 const SECRET: &str = "zq-the-secret-zq";
 const IN_PLACE: &str = "secret = \"zq-the-secret-zq\"";

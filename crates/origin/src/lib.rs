@@ -29,7 +29,7 @@ use std::future::Future;
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use ground::origin::OriginId;
@@ -45,6 +45,21 @@ pub use s3::S3;
 pub use settings::as_secret;
 pub use settings::{Checks, Kind, Mistake, Secret, Section, Settings, Size, with_short_numbers};
 pub use sharing::Sharing;
+
+/// Waits for a request to the origin for at most `timeout`; `what` names the request in the error.
+///
+/// # Errors
+///
+/// [`Error::TimedOut`] after the timeout, and what the request fails with.
+pub async fn within<T>(
+    timeout: Duration,
+    what: &str,
+    request: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    let seconds = timeout.as_secs_f64();
+    let timed_out = || Error::TimedOut(format!("no answer to {what} within {seconds} s"));
+    tokio::time::timeout(timeout, request).await.unwrap_or_else(|_| Err(timed_out()))
+}
 
 /// Opens the configured origin. `sharing` states whether other processes use the folder at the same
 /// time; it does not matter for an S3-compatible store.

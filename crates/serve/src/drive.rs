@@ -439,7 +439,7 @@ impl Drive {
         what: &str,
         request: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
-        within(self.timeout, what, request).await
+        origin::within(self.timeout, what, request).await
     }
 
     async fn fetch(&self, key: &Key) -> Fetched<Object> {
@@ -515,17 +515,6 @@ impl State {
             log.handled(now, sizes, actions.iter().map(Action::sizes).collect());
         }
     }
-}
-
-/// Waits for a request to the origin for at most `timeout`; `what` names the request in the error.
-pub async fn within<T>(
-    timeout: Duration,
-    what: &str,
-    request: impl Future<Output = Result<T, Error>>,
-) -> Result<T, Error> {
-    let seconds = timeout.as_secs_f64();
-    let timed_out = || Error::TimedOut(format!("no answer to {what} within {seconds} s"));
-    tokio::time::timeout(timeout, request).await.unwrap_or_else(|_| Err(timed_out()))
 }
 
 /// The engine's form of an error of the origin.

@@ -23,11 +23,8 @@ mod objects;
 mod origin_reads;
 mod reads;
 mod routes;
-mod s3;
 mod server;
 mod settings;
-mod store;
-mod text;
 mod tiers;
 mod writes;
 
@@ -47,7 +44,7 @@ use wire::lane::ThreadRecorder;
 
 pub use announce::announce;
 pub use device::object::Object;
-pub use s3::{keys, seal};
+
 pub use server::Server;
 pub use settings::{cluster_of, settings_of};
 

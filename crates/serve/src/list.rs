@@ -6,8 +6,8 @@ use ground::window::{Operation, Outcome};
 use http::StatusCode;
 use serde::Serialize;
 
-use super::objects::problem_of;
-use super::store::Store;
+use store::problem_of;
+use store::Store;
 use wire::lane::ThreadRecorder;
 use wire::problem::{HttpResult, Problem, json};
 
@@ -29,18 +29,6 @@ struct PageObject {
     etag: String,
     modified_unix_us: u64,
     content_type: Option<String>,
-}
-
-const KEY_ESCAPED: &percent_encoding::AsciiSet = &percent_encoding::NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'_')
-    .remove(b'.')
-    .remove(b'~')
-    .remove(b'/');
-
-/// A key as it appears in its URL.
-pub fn escaped(key: &[u8]) -> String {
-    percent_encoding::percent_encode(key, KEY_ESCAPED).to_string()
 }
 
 /// `GET /objects?prefix=&after=&limit=`.
@@ -69,9 +57,9 @@ pub async fn list(store: &dyn Store, lane: &Arc<ThreadRecorder>, query: &str) ->
     }
     let listed = store.list(&prefix, after.as_deref(), limit).await;
     let listed = listed.map_err(|error| problem_of(&error))?;
-    let next = (listed.len() == limit).then(|| listed.last().map(|last| escaped(&last.key)));
+    let next = (listed.len() == limit).then(|| listed.last().map(|last| store::escaped(&last.key)));
     let objects = listed.into_iter().map(|listed| PageObject {
-        key: escaped(&listed.key),
+        key: store::escaped(&listed.key),
         size: listed.metadata.size,
         etag: listed.metadata.etag.to_string(),
         modified_unix_us: listed.metadata.modified_unix_us,

@@ -1,4 +1,4 @@
-//! A node's reads: the engine is asked, and what it answers becomes a result of the [`Store`](super::store::Store)'s.
+//! A node's reads: the engine is asked, and what it answers becomes a result of the [`Store`](store::Store)'s.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use record::clock;
 use super::Node;
 use super::drive::{Answer, EngineAnswer};
 use super::origin_reads::{self, not_found, select};
-use super::store::{self, Body, Error, FoundObject, Freshness, ReadRequest, Recorded, Version};
+use store::{self, Body, Error, FoundObject, Freshness, ReadRequest, Recorded, Version};
 use device::object::Object;
 use wire::lane::RequestRecord;
 

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use tokio::runtime::Handle;
 
 use super::Node;
-use super::store::{DeleteRequest, Error, FoundObject, PutRequest, ReadRequest, Store};
+use store::{DeleteRequest, Error, FoundObject, PutRequest, ReadRequest, Store};
 use device::object::Object;
 use front::Front;
 use wire::lane::RequestRecord;

@@ -7,16 +7,16 @@ use ground::hex;
 use ground::window::Operation;
 use http::header::{
     ALLOW, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderMap,
-    HeaderValue, RANGE, RETRY_AFTER, TRANSFER_ENCODING,
+    HeaderValue, RANGE, TRANSFER_ENCODING,
 };
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
-use origin::{Attributes, KEY_BYTES_MAX};
+use origin::Attributes;
 use record::clock;
 use std::sync::Arc;
 
 use super::cluster;
-use super::store::{
+use store::{
     self, Body, DeleteRequest, Error, FoundObject, PutRequest, ReadRequest, Recorded, Store,
     Version, WriteTerms,
 };
@@ -35,32 +35,6 @@ pub struct Caller {
     pub is_internal: bool,
     /// Its role in a read; `None`: a client's.
     pub asker: Option<Asker>,
-}
-
-/// The key of a path below `/objects/`.
-pub fn key_of(encoded: &str) -> Result<Key, Problem> {
-    let bad = |what: &str| Problem::new(StatusCode::BAD_REQUEST, what);
-    let bytes = encoded.as_bytes();
-    for (index, _) in bytes.iter().enumerate().filter(|(_, byte)| **byte == b'%') {
-        let digits = bytes.get(index + 1..index + 3).unwrap_or_default();
-        if digits.len() < 2 || !digits.iter().all(u8::is_ascii_hexdigit) {
-            return Err(bad("the key has a % that is not followed by two hexadecimal digits; \
-                write % itself as %25"));
-        }
-    }
-    let key: Vec<u8> = percent_encoding::percent_decode_str(encoded).collect();
-    if key.is_empty() {
-        return Err(bad(
-            "the key is empty; write it after /objects/, or list with /objects?prefix=",
-        ));
-    }
-    if key.len() > KEY_BYTES_MAX {
-        return Err(bad(&format!(
-            "the key has {} bytes; at most {KEY_BYTES_MAX} are taken",
-            key.len()
-        )));
-    }
-    Ok(Key::from(key))
 }
 
 /// The operation requested on one object.
@@ -85,11 +59,11 @@ fn operation_of<B>(request: &Request<B>) -> Result<Operation, Problem> {
 /// The attributes of an object that headers give.
 fn attributes(headers: &HeaderMap) -> Result<Attributes, Error> {
     let content_type =
-        headers.get(CONTENT_TYPE).map(|value| text("content-type", value)).transpose()?;
+        headers.get(CONTENT_TYPE).map(|value| store::header_text("content-type", value)).transpose()?;
     let mut user = Vec::new();
     for (name, value) in headers {
         if let Some(short) = name.as_str().strip_prefix(META_PREFIX) {
-            user.push((short.to_owned(), text(name.as_str(), value)?));
+            user.push((short.to_owned(), store::header_text(name.as_str(), value)?));
         }
     }
     user.sort();
@@ -97,12 +71,6 @@ fn attributes(headers: &HeaderMap) -> Result<Attributes, Error> {
     let attributes = Attributes { content_type, user };
     store::check_attributes(&attributes)?;
     Ok(attributes)
-}
-
-/// The text of a header that is kept with an object.
-pub(super) fn text(name: &str, value: &HeaderValue) -> Result<String, Error> {
-    let text = std::str::from_utf8(value.as_bytes()).map(str::to_owned);
-    text.map_err(|_| Error::Invalid(format!("the header {name} is not UTF-8")))
 }
 
 /// Answers a request for one object.
@@ -185,7 +153,7 @@ fn put_request(
     }
     let told = headers.get(&headers::SHA256).filter(|_| record.internal);
     let sha256 = told.and_then(|value| value.to_str().ok()).and_then(hex::decode_hash);
-    let attributes = attributes(&headers).map_err(|error| problem_of(&error))?;
+    let attributes = attributes(&headers).map_err(|error| store::problem_of(&error))?;
     Ok(PutRequest { key, attributes, body: Arriving::Http(body), sha256, terms })
 }
 
@@ -337,7 +305,7 @@ fn refused(error: Error, record: RequestRecord, is_timed: bool) -> HttpResult {
         Error::NotModified(version) => (StatusCode::NOT_MODIFIED, version),
         Error::PreconditionFailed(Some(version)) => (StatusCode::PRECONDITION_FAILED, version),
         Error::Unsatisfiable(version) => (StatusCode::RANGE_NOT_SATISFIABLE, version),
-        error => return Err(problem_of(&error).of(record)),
+        error => return Err(store::problem_of(&error).of(record)),
     };
     let mut response = head(status, &version, &record, is_timed);
     let headers = response.headers_mut();
@@ -352,48 +320,11 @@ fn refused(error: Error, record: RequestRecord, is_timed: bool) -> HttpResult {
     Ok(response)
 }
 
-/// The status of an error's reply.
-fn status_of(error: &Error) -> StatusCode {
-    match error {
-        Error::NotFound | Error::NotHere => StatusCode::NOT_FOUND,
-        Error::NotModified(_) => StatusCode::NOT_MODIFIED,
-        Error::PreconditionFailed(_) => StatusCode::PRECONDITION_FAILED,
-        Error::Unsatisfiable(_) => StatusCode::RANGE_NOT_SATISFIABLE,
-        Error::Busy(..) | Error::Unavailable(_) | Error::Stopping => {
-            StatusCode::SERVICE_UNAVAILABLE
-        }
-        Error::TooLate | Error::TimedOut(_) => StatusCode::GATEWAY_TIMEOUT,
-        Error::Misdirected(_) => StatusCode::MISDIRECTED_REQUEST,
-        Error::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
-        Error::Invalid(_) => StatusCode::BAD_REQUEST,
-        Error::Reserved => StatusCode::FORBIDDEN,
-        Error::Full(_) => StatusCode::INSUFFICIENT_STORAGE,
-        Error::Unsupported(_) => StatusCode::NOT_IMPLEMENTED,
-    }
-}
-
-/// The error's reply, without what is known of an object.
-pub fn problem_of(error: &Error) -> Problem {
-    let problem = Problem::new(status_of(error), error.text());
-    let comes_again = matches!(error, Error::Busy(..) | Error::Unavailable(_) | Error::TimedOut(_));
-    let problem = match comes_again {
-        true => problem.with(RETRY_AFTER, HeaderValue::from_static("1")),
-        false => problem,
-    };
-    match error {
-        Error::Busy(Some(queue), _) => match HeaderValue::from_str(queue) {
-            Ok(queue) => problem.with(headers::BUSY.clone(), queue),
-            Err(_) => problem,
-        },
-        _ => problem,
-    }
-}
-
 /// Refuses writes of reserved keys by clients.
 pub fn refuse_reserved(method: &Method, key: &[u8], from_client: bool) -> Result<(), Problem> {
     let reads = matches!(*method, Method::GET | Method::HEAD);
     match from_client && !reads {
-        true => store::refuse_reserved(key).map_err(|error| problem_of(&error)),
+        true => store::refuse_reserved(key).map_err(|error| store::problem_of(&error)),
         false => Ok(()),
     }
 }

@@ -10,8 +10,8 @@ use bytes::{Bytes, BytesMut};
 use ground::Key;
 use origin::{Chunks, Metadata, Origin};
 
-use super::drive::within;
-use super::store::{Body, Error, FoundObject, ReadRequest, Version};
+use origin::within;
+use store::{Body, Error, FoundObject, ReadRequest, Version};
 use wire::condition::Verdict;
 use wire::range::SelectedRange;
 

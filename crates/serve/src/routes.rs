@@ -62,7 +62,7 @@ async fn route(
     admit(shared, request.uri(), request.headers())?;
     let sender = cluster::sender(shared, request.headers())?;
     if let Some(encoded) = path.strip_prefix("/objects/") {
-        let key = objects::key_of(encoded)?;
+        let key = store::key_of(encoded)?;
         objects::refuse_reserved(request.method(), &key, sender == cluster::Sender::Client)?;
         return object(shared, lane, key, request, sender).await;
     }

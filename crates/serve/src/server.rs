@@ -30,9 +30,9 @@ use super::events::EventLog;
 use super::gateway::Gateway;
 use super::middleware::Middleware;
 use super::settings::{folders_of, place_of, settings_of};
-use super::store::Store;
-use super::text::Text;
-use super::{handover, identity, s3};
+use store::Store;
+use memcached_front::Memcached;
+use super::{handover, identity};
 
 /// Address space for larger objects, times the memory tier's budget and more: room for those that are on
 /// their way, and for gaps.
@@ -407,7 +407,7 @@ impl Process<'_> {
         store: Arc<dyn Store>,
         listener: TcpListener,
     ) -> anyhow::Result<SocketAddr> {
-        let running = front::run(&Text::new(store.clone()), listener)?;
+        let running = front::run(&Memcached::new(store.clone()), listener)?;
         store.read_on(&running.runtimes());
         let address = running.address();
         self.add_front("memcached's protocol", running);

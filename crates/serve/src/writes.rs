@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 
 use super::Node;
 use super::drive::{Answer, Drive, EngineAnswer};
-use super::store::{DeleteRequest, Error, PutRequest, WriteTerms};
+use store::{DeleteRequest, Error, PutRequest, WriteTerms};
 use device::object::Object;
 use membership::Membership;
 use wire::body::{Share, Upload};

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use configuration::token;
-use serve::keys::{self, Files};
-use serve::seal::{CREDENTIAL, MasterKey};
+use s3::keys::{self, Files};
+use s3::seal::{CREDENTIAL, MasterKey};
 
 use crate::cli::output::outln;
 

@@ -5,6 +5,7 @@ mod clients;
 mod sealed;
 mod suite;
 mod tls;
+mod verified;
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;

@@ -32,7 +32,7 @@ const LICENCES: [&str; 12] = [
 
 /// Which crates of the workspace each crate may depend on, tests included. Cargo refuses circles; that
 /// `load` cannot reach `serve`, nor `serve` a report or the generator, is a line here.
-const EDGES: [(&str, &str); 21] = [
+const EDGES: [(&str, &str); 24] = [
     ("ground", ""),
     ("shard", ""),
     ("model", "ground"),
@@ -51,14 +51,17 @@ const EDGES: [(&str, &str); 21] = [
     ("live", "configuration engine ground model origin record wire"),
     ("front", "configuration device engine ground live membership origin record wire"),
     ("datasets", "configuration dataset engine ground live membership origin record shard wire"),
+    ("store", "device engine front ground origin wire"),
+    ("s3", "configuration device front ground origin record store wire"),
+    ("memcached_front", "front ground memcached origin record store wire"),
     (
         "serve",
-        "configuration dataset datasets device engine front ground live membership memcached origin peer proxy record wire",
+        "configuration dataset datasets device engine front ground live membership memcached_front origin peer proxy record s3 store wire",
     ),
     ("report", "engine ground model record"),
     (
         "concertina",
-        "configuration dataset device engine ground load model origin peer record report serve shard",
+        "configuration dataset device engine ground load model origin peer record report s3 serve shard",
     ),
 ];
 

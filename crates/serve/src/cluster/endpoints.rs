@@ -14,7 +14,7 @@ use hyper::body::Incoming;
 use super::Peers;
 use crate::Node;
 use crate::identity;
-use crate::objects::key_of;
+use store::key_of;
 use record::clock;
 use wire::body::ReplyBody;
 use wire::headers;

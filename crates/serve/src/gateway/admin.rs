@@ -8,7 +8,7 @@ use engine::status::{Connections, GatewayProcess, NodeMismatch, ProcessStatus};
 use http::{Response, StatusCode};
 
 use super::Gateway;
-use crate::store::Store as _;
+use store::Store as _;
 use front::health::origin_status;
 use wire::body::ReplyBody;
 use wire::exposition::{Exposition, Kind};

@@ -40,8 +40,8 @@ use origin::{BoxFuture, IdentityRecord, Origin};
 use record::clock;
 
 use super::node_reads::noted;
-use super::objects::{self, Caller, key_of, refuse_reserved, reply};
-use super::store::{
+use super::objects::{self, Caller, refuse_reserved, reply};
+use store::{
     Body, DeleteRequest, Error, FoundObject, Freshness, PutRequest, ReadRequest, Store, WriteTerms,
 };
 use super::{list, origin_reads};
@@ -165,7 +165,7 @@ impl Gateway {
         }
         admit(&self.front, request.uri(), request.headers())?;
         if let Some(encoded) = path.strip_prefix("/objects/") {
-            let key = key_of(encoded)?;
+            let key = store::key_of(encoded)?;
             refuse_reserved(request.method(), &key, true)?;
             return self.object(lane, key, request).await;
         }

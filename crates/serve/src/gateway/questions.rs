@@ -22,7 +22,7 @@ use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
 use serde_json::{Value, json};
 
-use super::super::objects::problem_of;
+use store::problem_of;
 use super::Gateway;
 use super::nodes::reply::{Body, NodeReply};
 use super::request::{NodeRequest, patience};

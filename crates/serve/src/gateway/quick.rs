@@ -25,7 +25,7 @@ use super::pending::Pending;
 use super::request::NodeRequest;
 use super::{Gateway, verify};
 use crate::objects::read_request;
-use crate::store::Recorded;
+use store::Recorded;
 use front::http::authorize;
 use front::quick;
 use front::quick::{Content, Facts, Quick, ReadStart, Record};

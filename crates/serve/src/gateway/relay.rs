@@ -15,7 +15,7 @@ use super::pending::Pending;
 use super::request::NodeRequest;
 use super::router::Router;
 use super::verify::Verifier;
-use crate::store::ReadRequest;
+use store::ReadRequest;
 use device::object::etag_of;
 use origin::{BoxFuture, Chunks, Error};
 use record::clock;

@@ -6,7 +6,7 @@ use http::header::{CONTENT_RANGE, HeaderMap};
 
 use super::backend::Reply as _;
 use super::nodes::reply::NodeReply;
-use crate::store::Error;
+use store::Error;
 use device::object::metadata_of;
 use wire::headers;
 

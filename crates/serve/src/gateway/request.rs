@@ -6,8 +6,8 @@ use ground::window::Nanos;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RANGE};
 use http::{Method, StatusCode};
 
-use super::super::list::escaped;
-use crate::store::{DeleteRequest, PutRequest, ReadRequest};
+use store::escaped;
+use store::{DeleteRequest, PutRequest, ReadRequest};
 use device::object::META_PREFIX;
 use origin::Attributes;
 use wire::headers;

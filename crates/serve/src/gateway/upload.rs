@@ -9,7 +9,7 @@ use origin::{BoxFuture, Chunks, Error};
 
 use super::backend;
 use super::nodes::reply::GATHERED_BYTES_MAX;
-use crate::store;
+use store;
 use record::clock;
 use wire::body::{Arriving, Budget, GivenAt, Share, Upload};
 use wire::pace::Pace;

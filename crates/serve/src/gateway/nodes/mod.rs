@@ -23,7 +23,7 @@ use super::upload::Source;
 use super::verify;
 use crate::cluster::{Roll, ask_headers, fingerprint};
 use crate::identity::header_line;
-use crate::store;
+use store;
 use configuration::Config;
 use membership::Membership;
 use peer::{Fault, Kept, Limits, Outgoing, RequestHead};

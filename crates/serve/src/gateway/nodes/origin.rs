@@ -13,9 +13,9 @@ use origin::Origin;
 use super::super::backend::Failure;
 use super::super::request::NodeRequest;
 use super::reply::{Body, NodeReply};
-use crate::objects::problem_of;
+use store::problem_of;
 use crate::origin_reads;
-use crate::store::{Error, FoundObject};
+use store::{Error, FoundObject};
 use device::object::headers_of;
 use wire::headers;
 

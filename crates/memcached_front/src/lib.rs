@@ -30,7 +30,7 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::store::{Error, ReadRequest, Recorded, Store, Version};
+use store::{Error, ReadRequest, Recorded, Store, Version};
 use front::{Front, Protocol};
 use wire::connections::{Activity, Seat};
 use wire::inherited;
@@ -45,23 +45,23 @@ const OUT_BYTES: usize = 256 << 10;
 const READ: usize = 64 << 10;
 
 /// A store as clients of memcached see it.
-pub struct Text(Arc<dyn Store>);
+pub struct Memcached(Arc<dyn Store>);
 
-impl Text {
+impl Memcached {
     /// In front of a store.
-    pub fn new(store: Arc<dyn Store>) -> Arc<Text> {
-        Arc::new(Text(store))
+    pub fn new(store: Arc<dyn Store>) -> Arc<Memcached> {
+        Arc::new(Memcached(store))
     }
 }
 
-impl Deref for Text {
+impl Deref for Memcached {
     type Target = Front;
     fn deref(&self) -> &Front {
         self.0.front()
     }
 }
 
-impl Protocol for Text {
+impl Protocol for Memcached {
     const TOO_MANY: &'static [u8] = b"SERVER_ERROR too many open connections\r\n";
 
     async fn connection(
@@ -72,7 +72,7 @@ impl Protocol for Text {
         stop: watch::Receiver<bool>,
     ) {
         if activity.seat() == Seat::Spare {
-            let _ = timeout(Duration::from_secs(1), stream.write_all(Text::TOO_MANY)).await;
+            let _ = timeout(Duration::from_secs(1), stream.write_all(Memcached::TOO_MANY)).await;
             return;
         }
         let _ = stream.set_nodelay(true);

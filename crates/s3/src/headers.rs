@@ -21,8 +21,8 @@ use super::checksums::{self, ALGORITHMS};
 use super::errors::of_error;
 use super::messages::METADATA_TOO_LARGE;
 use super::tags::Tags;
-use crate::objects::text;
-use crate::store::ReadRequest;
+use store::header_text;
+use store::ReadRequest;
 use device::object::{add_line, headers_of};
 use wire::condition::Conditions;
 use wire::headers::OUTCOME;
@@ -129,7 +129,7 @@ pub fn attributes_of(given: &HeaderMap) -> S3Result<Attributes> {
     if user.map(|(name, value)| name.len() + value.len()).sum::<usize>() > VALUE_BYTES_MAX {
         return Err(S3Error::with_message(S3ErrorCode::MetadataTooLarge, METADATA_TOO_LARGE));
     }
-    let text = |name: &str, value| text(name, value).map_err(|error| of_error(&error));
+    let text = |name: &str, value| header_text(name, value).map_err(|error| of_error(&error));
     let kind = given.get(CONTENT_TYPE).map(|value| text("content-type", value)).transpose()?;
     let kind = kind.unwrap_or_else(|| "binary/octet-stream".to_owned());
     let content_type = Some(kind).filter(|kind| !kind.is_empty());

@@ -31,7 +31,7 @@ use super::messages::COPY_TO_ITSELF;
 use super::parameters;
 use super::tags::Tags;
 use super::{Inner, Ready, headers};
-use crate::store::{
+use store::{
     self, DeleteRequest, FoundObject, PutRequest, ReadRequest, Version, WriteTerms,
     check_attributes,
 };

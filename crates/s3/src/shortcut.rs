@@ -314,8 +314,8 @@ fn signed_by(
         return None;
     }
     let access = keys.get(shown.id)?;
-    #[cfg(test)]
-    tests::count(asked.path);
+    // A test counts these lines: no read may be verified twice.
+    tracing::trace!(path = asked.path, "a signature is verified");
     is_signed(&access, asked, headers, shown)?.then_some(access)
 }
 

@@ -1,20 +1,12 @@
 //! Requests as they were signed, and changed.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use super::super::keys::Files;
+use crate::keys::Files;
 use super::*;
-
-/// The paths of requests whose signature was verified.
-static VERIFIED: Mutex<Vec<String>> = Mutex::new(Vec::new());
-
-pub(super) fn count(path: &str) {
-    VERIFIED.lock().unwrap().push(path.to_owned());
-}
 
 const SECRET: &str = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY";
 
@@ -256,8 +248,8 @@ proptest::proptest! {
             let same = bytes.eq_ignore_ascii_case(&before);
             let found = allowed(&keys(), &request, now).is_some();
             proptest::prop_assert!(!found || same, "{}", bytes.escape_ascii());
-            let _ = super::super::guard::claimed(&request);
-            let _ = super::super::guard::check(&request);
+            let _ = crate::guard::claimed(&request);
+            let _ = crate::guard::check(&request);
         }
     }
 
@@ -350,85 +342,4 @@ fn a_write_is_allowed_as_it_was_signed_and_not_otherwise() {
     assert!(!found(&sign(elsewhere, names)));
     let written = allowed_write(&keys(), &a_write(hash, &[]), now).map(|write| write.id);
     assert_eq!(written.as_deref(), Some("AKIAIOSFODNN7EXAMPLE"));
-}
-
-/// A time in the form of `x-amz-date`: the one that [`time_of`] reads as this.
-fn date_of(time: SystemTime) -> String {
-    let seconds = time.duration_since(UNIX_EPOCH).unwrap().as_secs();
-    let (day, second) = (seconds / 86_400, seconds % 86_400);
-    let clock = format!("T{:02}{:02}{:02}Z", second / 3600, second / 60 % 60, second % 60);
-    let year = 1970 + day / 366;
-    let dates = (year..year + 3)
-        .flat_map(|year| (1..=12).map(move |month| (year, month)))
-        .flat_map(|(year, month)| (1..=31).map(move |day| format!("{year}{month:02}{day:02}")));
-    let mut texts = dates.map(|date| date + &clock);
-    texts.find(|text| time_of(text) == Some(UNIX_EPOCH + Duration::from_secs(seconds))).unwrap()
-}
-
-/// The first line of the reply to a request.
-fn status_of(at: SocketAddr, request: &Request<()>) -> String {
-    let mut text = format!("{} {} HTTP/1.1\r\n", request.method(), request.uri());
-    for (name, value) in request.headers() {
-        text += &format!("{name}: {}\r\n", value.to_str().unwrap());
-    }
-    let mut stream = TcpStream::connect(at).unwrap();
-    stream.write_all(format!("{text}\r\n").as_bytes()).unwrap();
-    let mut reply = Vec::new();
-    let mut piece = [0; 4096];
-    while !reply.windows(2).any(|two| two == b"\r\n") {
-        let count = stream.read(&mut piece).unwrap();
-        assert!(count > 0);
-        reply.extend_from_slice(&piece[..count]);
-    }
-    String::from_utf8_lossy(&reply).lines().next().unwrap().to_owned()
-}
-
-/// The path past hyper verifies a read and, where memory does not have the object, hands on that it did.
-#[test]
-fn a_signature_is_verified_once() {
-    let folder = tempfile::tempdir().unwrap();
-    let keys = file_of_keys(folder.path());
-    let mut set: Vec<String> = [
-        "serve.listen=127.0.0.1:0",
-        "serve.drain_s=0.5",
-        "s3.listen=127.0.0.1:0",
-        "s3.buckets=[\"examplebucket\", \"prefixed=p/\"]",
-        "device=[]",
-    ]
-    .map(str::to_owned)
-    .into();
-    set.push(format!("s3.keys={}", keys.display()));
-    set.push(format!("origin.path={}/origin", folder.path().display()));
-    let config = configuration::Config::load(None, &set).unwrap();
-    let server = crate::Server::start(config, None).unwrap();
-    let path = "/examplebucket/verified-once";
-    let mut web = TcpStream::connect(server.address()).unwrap();
-    let put = |web: &mut TcpStream| {
-        let line = "PUT /objects/verified-once HTTP/1.1\r\n";
-        let request = format!("{line}host: localhost\r\ncontent-length: 1\r\n\r\nx");
-        web.write_all(request.as_bytes()).unwrap();
-        let mut reply = [0; 4096];
-        let count = web.read(&mut reply).unwrap();
-        let reply = String::from_utf8_lossy(&reply[..count]).into_owned();
-        assert!(reply.starts_with("HTTP/1.1 200"), "{reply}");
-    };
-    for (there, status) in [(false, "404"), (true, "200")] {
-        if there {
-            put(&mut web);
-        }
-        VERIFIED.lock().unwrap().retain(|other| other != path);
-        let request = Request::builder()
-            .uri(path)
-            .header("host", "localhost")
-            .header("x-amz-content-sha256", std::str::from_utf8(EMPTY).unwrap())
-            .header("x-amz-date", date_of(SystemTime::now()))
-            .body(())
-            .unwrap();
-        let request = sign(request, "host;x-amz-content-sha256;x-amz-date");
-        let line = status_of(server.s3().unwrap(), &request);
-        assert!(line.contains(status), "{line}");
-        let verified = VERIFIED.lock().unwrap().iter().filter(|other| *other == path).count();
-        assert_eq!(verified, 1, "{line}");
-    }
-    server.stop();
 }

@@ -20,7 +20,7 @@ use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 use super::messages::{MALFORMED_XML, TAGGING_ENCODED, error};
 use super::objects::{lane_of, only_version};
 use super::{Inner, headers};
-use crate::store::ReadRequest;
+use store::ReadRequest;
 use wire::condition::Conditions;
 use wire::lane::ThreadRecorder;
 

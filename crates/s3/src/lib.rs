@@ -49,7 +49,7 @@ use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s::{HttpResponse, S3Error, S3ErrorCode, S3Result};
 use tokio::runtime::Handle;
 
-use crate::store::Store;
+use store::Store;
 use chunks::Divided;
 use configuration::Config;
 use front::Front;

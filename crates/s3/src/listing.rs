@@ -16,7 +16,6 @@ use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 use super::errors::of_origin;
 use super::messages::error;
 use super::{Inner, headers, multipart};
-use crate::drive;
 
 /// The most entries of a page.
 const PAGE_MAX: usize = 1000;
@@ -103,7 +102,7 @@ impl Inner {
 
     async fn entries(&self, range: &KeyRange, limit: usize) -> S3Result<Vec<Entry>> {
         let listing = self.store.origin().entries(range, limit);
-        let entries = drive::within(self.timeout, "a listing", listing).await;
+        let entries = origin::within(self.timeout, "a listing", listing).await;
         entries.map_err(|error| of_origin(&error))
     }
 

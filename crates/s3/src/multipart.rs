@@ -36,7 +36,6 @@ use super::messages::{
 use super::objects::{Sent, Upload, lane_of, plain_write};
 use super::tags::Tags;
 use super::{Inner, headers, repeated};
-use crate::drive;
 use device::object::META_PREFIX;
 use wire::body;
 use wire::body::{Arriving, Budget};
@@ -100,7 +99,7 @@ fn etag_of(metadata: &Metadata) -> ETag {
 /// A name as it stands in metadata: escaped, or in base64 behind `=` where that is shorter. S3's stores take 2 KiB of metadata,
 /// and a key of 1,024 bytes would be three times as long.
 fn encoded(text: &str) -> String {
-    let escaped = crate::list::escaped(text.as_bytes());
+    let escaped = store::escaped(text.as_bytes());
     let other = format!("={}", BASE64.encode(text));
     if other.len() < escaped.len() { other } else { escaped }
 }
@@ -156,7 +155,7 @@ impl Inner {
         &self,
         request: impl Future<Output = Result<T, Error>>,
     ) -> S3Result<T> {
-        let done = drive::within(self.timeout, "a request", request).await;
+        let done = origin::within(self.timeout, "a request", request).await;
         done.map_err(|error| of_origin(&error))
     }
 
@@ -393,7 +392,7 @@ impl Inner {
         let encrypted = self.store.front().config.serve.tls_certificate.is_some();
         let scheme = if encrypted { "https" } else { "http" };
         let address = host.map(|host| format!("{scheme}://{host}")).unwrap_or_default();
-        let location = format!("{address}/{bucket}/{}", crate::list::escaped(key.as_bytes()));
+        let location = format!("{address}/{bucket}/{}", store::escaped(key.as_bytes()));
         let whole = self.key(&bucket, &key)?;
         let mut output = match self.complete_once(request, &lane, &whole, &mark).await {
             Ok(output) => output,

@@ -7,6 +7,9 @@
 //! The front makes the record of a request before it calls, the store notes in it where the reply came from and when, and
 //! the front keeps it until the reply has been sent.
 
+mod problem;
+mod target;
+
 use std::future::Future;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
@@ -18,16 +21,19 @@ use futures_util::StreamExt;
 use futures_util::stream::{self, BoxStream};
 use ground::window::Nanos;
 use ground::{Etag, Key};
+use http::HeaderValue;
 use origin::{Attributes, BoxFuture, Chunks, Listed, Metadata, Origin};
 use tokio::runtime::Handle;
 
-use super::drive;
 use device::object::Object;
 use front::Front;
 use wire::body::{Arriving, Paced, ReplyBody};
 use wire::condition::Conditions;
 use wire::lane::RequestRecord;
 use wire::range::ByteRange;
+
+pub use problem::problem_of;
+pub use target::{escaped, key_of};
 
 /// Reads of a multi-get that are under way at a time: each may hold a value in memory.
 const PARALLEL: usize = 16;
@@ -339,6 +345,12 @@ pub fn check_attributes(attributes: &Attributes) -> Result<(), Error> {
     Ok(())
 }
 
+/// The text of a header that is kept with an object.
+pub fn header_text(name: &str, value: &HeaderValue) -> Result<String, Error> {
+    let text = std::str::from_utf8(value.as_bytes()).map(str::to_owned);
+    text.map_err(|_| Error::Invalid(format!("the header {name} is not UTF-8")))
+}
+
 /// Refuses writes of reserved keys by clients of HTTP and of memcached's protocol. Reading them shows nothing that a client with
 /// the token could not have. The cluster's processes write them: a gateway stores parts of uploads on nodes.
 ///
@@ -465,6 +477,6 @@ impl dyn Store {
         request: impl Future<Output = Result<T, origin::Error>>,
     ) -> Result<T, Error> {
         let timeout = Duration::from_secs_f64(self.front().config.origin.timeout_s);
-        Ok(drive::within(timeout, what, request).await?)
+        Ok(origin::within(timeout, what, request).await?)
     }
 }

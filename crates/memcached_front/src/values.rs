@@ -9,7 +9,7 @@ use memcached::{Drops, Request, Verb};
 use origin::{Attributes, Metadata, Whole};
 
 use super::{Session, unix_s};
-use crate::store::{
+use store::{
     DeleteRequest, Error, Freshness, PutRequest, ReadRequest, WriteTerms, refuse_reserved,
 };
 use wire::body::Arriving;

@@ -7,7 +7,7 @@ use memcached::Request;
 
 use super::values::{Mode, NewValue, Stored, cas_of, expires, flags};
 use super::{Session, unix_s};
-use crate::store::ReadRequest;
+use store::ReadRequest;
 
 const BAD_FLAG: &[u8] = b"CLIENT_ERROR a Concertina node does not have this flag\r\n";
 const BAD_TOKEN: &[u8] = b"CLIENT_ERROR bad token in command line format\r\n";

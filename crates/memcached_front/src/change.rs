@@ -8,7 +8,7 @@ use memcached::{Request, Verb};
 
 use super::values::{self, Mode, NewValue, Stored};
 use super::{END, Session, Then, To, Value};
-use crate::store::{Error, Freshness, ReadRequest};
+use store::{Error, Freshness, ReadRequest};
 
 /// How often a change begins again: so many others would have to change the value meanwhile.
 const ATTEMPTS: u32 = 1000;
