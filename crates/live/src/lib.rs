@@ -8,7 +8,7 @@
 //! Every part that makes changes by itself calls [`LiveModel::propose`] first: [`engine::act`] decides, and
 //! the journal records the decision. These parts are the layer manager (`datasets::layers`), `bounds`, `hot` (copies on hot
 //! devices), `memory` (the division of memory between objects and layers), and a gateway's bound of requests
-//! (`serve::gateway::knobs`).
+//! (`gateway::knobs`).
 //!
 //! A gateway has no devices. Its nodes report the windows of theirs (`told`), so that its model covers them.
 

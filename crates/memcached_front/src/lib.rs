@@ -30,8 +30,8 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use store::{Error, ReadRequest, Recorded, Store, Version};
 use front::{Front, Protocol};
+use store::{Error, ReadRequest, Recorded, Store, Version};
 use wire::connections::{Activity, Seat};
 use wire::inherited;
 use wire::lane::ThreadRecorder;

@@ -5,8 +5,8 @@ use http::header::{CONTENT_RANGE, HeaderMap, HeaderValue};
 use s3s::{S3Error, S3ErrorCode, S3Result};
 
 use super::messages::{INVALID_RANGE, NO_SUCH_KEY, PRECONDITION_FAILED};
-use store::problem_of;
 use store::Error;
+use store::problem_of;
 
 /// The error of a store's.
 pub fn of_error(error: &Error) -> S3Error {

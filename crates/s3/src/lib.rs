@@ -49,7 +49,6 @@ use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s::{HttpResponse, S3Error, S3ErrorCode, S3Result};
 use tokio::runtime::Handle;
 
-use store::Store;
 use chunks::Divided;
 use configuration::Config;
 use front::Front;
@@ -59,6 +58,7 @@ use front::quick::{Content, Facts, Never, Quick, ReadStart, Record, Signed};
 use guard::{Authenticated, Guard};
 use keys::{Files, Keys};
 use payload::{Differs, Hashed};
+use store::Store;
 use timed::Timed;
 use wire::body::{Budget, ReplyBody};
 use wire::date::add_date;

@@ -3,10 +3,10 @@
 use engine::act::replicas::{Room, ShardReport};
 use http::HeaderMap;
 
-pub use crate::cluster::parse_report;
-use crate::gateway::Picture;
+pub use cluster::parse_report;
 use configuration::{Config, Mistakes};
 use datasets::copies::ShardsTold;
+use gateway::Picture;
 pub use live::{DeviceWindows, WindowIntake};
 pub use membership::{Document, etcd_pairs, etcd_said};
 pub use wire::condition::{Conditions, Verdict};

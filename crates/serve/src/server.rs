@@ -19,20 +19,21 @@ use membership::{Common, Follower, Membership};
 use origin::{self, IdentityRecord, Origin, Sharing};
 use record::clock;
 use record::{FORMAT, Machine, Run, RunWriter};
-use wire::body::Budget;
 use wire::tls::Tls;
 
-use super::Node;
-use super::cluster::{Beat, Mismatches, Peers};
 use super::components::{Component, Components};
-use super::drive::Drive;
-use super::events::EventLog;
-use super::gateway::Gateway;
 use super::middleware::Middleware;
-use super::settings::{folders_of, place_of, settings_of};
-use store::Store;
+use cluster::Mismatches;
+use cluster::identity;
+use gateway::Gateway;
 use memcached_front::Memcached;
-use super::{handover, identity};
+use node::Node;
+use node::drive::Drive;
+use node::events::EventLog;
+use node::handover;
+use node::peers::{Beat, Peers};
+use node::settings::{folders_of, place_of, settings_of};
+use store::Store;
 
 /// Address space for larger objects, times the memory tier's budget and more: room for those that are on
 /// their way, and for gaps.
@@ -310,9 +311,7 @@ impl Process<'_> {
         // In one process with a gateway, whose queue is the clients'.
         let queue = if config.is_gateway() { QueueName::NodeHttp } else { QueueName::Gateway };
         let front = Front::new(config, queue, windows.clone(), &self.live, self.now);
-        let uploads = Budget::new(config.serve.uploads_bytes_max.0);
-        let writes = Arc::default();
-        Ok(Arc::new(Node { front, drive, mismatches, datasets, memory, uploads, writes }))
+        Ok(Arc::new(Node::new(front, drive, mismatches, datasets, memory)))
     }
 
     /// A gateway that is not running yet; `None` without members.

@@ -3,7 +3,7 @@
 use http::StatusCode;
 use http::header::{HeaderValue, RETRY_AFTER};
 
-use super::Error;
+use super::error::Error;
 use wire::headers;
 use wire::problem::Problem;
 

@@ -7,12 +7,8 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC};
 
 use wire::problem::Problem;
 
-const KEY_ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'_')
-    .remove(b'.')
-    .remove(b'~')
-    .remove(b'/');
+const KEY_ESCAPED: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'/');
 
 /// A key as it appears in its URL.
 pub fn escaped(key: &[u8]) -> String {

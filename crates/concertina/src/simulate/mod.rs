@@ -21,10 +21,10 @@ use serde::Serialize;
 use configuration::{Config, Kind, Member, Service};
 use device::disk::empirical;
 use load::{Popularity, Summary, simulated_step};
+use node::settings::{cluster_of, settings_of};
 use origin::{Attributes, Metadata, VersionHasher};
 use record::clock;
 use record::{self, Generator, Machine, Run, RunWriter, Step};
-use serve::{cluster_of, settings_of};
 
 /// The parameters of a simulation.
 #[derive(Clone, Debug)]

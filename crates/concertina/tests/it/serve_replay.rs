@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use serve::events::replay;
+use node::events::replay;
 
 use crate::serve_client::{Client, bytes, start_on};
 use crate::serve_faults::faulty;

@@ -32,7 +32,7 @@ const LICENCES: [&str; 12] = [
 
 /// Which crates of the workspace each crate may depend on, tests included. Cargo refuses circles; that
 /// `load` cannot reach `serve`, nor `serve` a report or the generator, is a line here.
-const EDGES: [(&str, &str); 24] = [
+const EDGES: [(&str, &str); 28] = [
     ("ground", ""),
     ("shard", ""),
     ("model", "ground"),
@@ -52,16 +52,26 @@ const EDGES: [(&str, &str); 24] = [
     ("front", "configuration device engine ground live membership origin record wire"),
     ("datasets", "configuration dataset engine ground live membership origin record shard wire"),
     ("store", "device engine front ground origin wire"),
+    ("cluster", "configuration device engine ground membership origin peer record wire"),
+    ("objects", "cluster device engine ground origin record store wire"),
+    (
+        "node",
+        "cluster configuration datasets device engine front ground live membership objects origin peer record store wire",
+    ),
+    (
+        "gateway",
+        "cluster configuration dataset datasets device engine front ground live membership objects origin peer record store wire",
+    ),
     ("s3", "configuration device front ground origin record store wire"),
     ("memcached_front", "front ground memcached origin record store wire"),
     (
         "serve",
-        "configuration dataset datasets device engine front ground live membership memcached_front origin peer proxy record s3 store wire",
+        "cluster configuration datasets device engine front gateway ground live membership memcached_front node origin peer proxy record s3 store wire",
     ),
     ("report", "engine ground model record"),
     (
         "concertina",
-        "configuration dataset device engine ground load model origin peer record report s3 serve shard",
+        "configuration dataset device engine ground load model node origin peer record report s3 serve shard",
     ),
 ];
 

@@ -5,7 +5,7 @@
 //! operator's orders. Each change is sent to all processes at once (these messages may be late
 //! or lost), and again in the reply to each renewal. So a process that never learnt of a change has
 //! lost its own membership after [`Settings::view_lag`]: the nodes' protocol depends on this bound.
-//! In the process the service is etcd: `serve::membership`.
+//! In the process the service is etcd: `membership`.
 
 use std::sync::Arc;
 

@@ -1,12 +1,11 @@
 //! Requests as they were signed, and changed.
 
-
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::keys::Files;
 use super::*;
+use crate::keys::Files;
 
 const SECRET: &str = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY";
 

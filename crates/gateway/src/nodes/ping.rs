@@ -1,0 +1,96 @@
+//! Checks whether a node is healthy and belongs to this gateway's cluster.
+
+use engine::route::NodeId;
+use ground::window::Nanos;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use record::clock;
+
+use super::super::backend::{Pong, Reply as _};
+use super::Nodes;
+use super::reply::{Body, NodeReply};
+use cluster::identity;
+use peer::Outgoing;
+use wire::headers;
+
+/// Pings a node; `None` if it does not reply, or replies with a server error.
+pub async fn ping(nodes: &Nodes, node: NodeId, hot_version: u64) -> Option<Pong> {
+    let pool = nodes.roll.pool(node)?;
+    let known = [(headers::HOT_VERSION.clone(), HeaderValue::from(hot_version))];
+    // Where there are no hot nodes, there is nothing to know.
+    let known = if nodes.roll.ring().hot_count() > 0 { &known[..] } else { &[] };
+    let reply = pool.send(&Method::GET, "/cluster/ping", known, Outgoing::Empty).await.ok()?;
+    let reply = NodeReply::receive(node, reply).await.ok()?;
+    if reply.status.is_server_error() {
+        return None;
+    }
+    nodes.note_clock(node, &reply.headers, clock::now());
+    let misfit = nodes.misfit(&reply);
+    let hot = match &reply.body {
+        Body::Whole(bytes) if misfit.is_none() && !bytes.is_empty() => {
+            // What is malformed costs the benefit of hot nodes.
+            serde_json::from_slice(bytes).ok()
+        }
+        _ => None,
+    };
+    Some(Pong { node_length: reply.head().node_length, misfit, hot })
+}
+
+impl Nodes {
+    /// Notes how far a node's clock is ahead of ours. The node read it at `now` or before.
+    fn note_clock(&self, node: NodeId, given: &HeaderMap, now: Nanos) {
+        let theirs = given.get(&headers::CLOCK_NS).and_then(|value| value.to_str().ok());
+        let theirs = theirs.and_then(|text| text.parse::<i64>().ok());
+        if let Some(theirs) = theirs {
+            self.roll.set_ahead(node, theirs.saturating_sub_unsigned(now));
+        }
+    }
+
+    /// Why this gateway must not use a node that replied to a ping.
+    fn misfit(&self, reply: &NodeReply) -> Option<String> {
+        let reason = || reply.reason().unwrap_or_default();
+        match reply.status {
+            StatusCode::OK => {
+                differs(&reply.headers, &headers::PROTOCOL, headers::PROTOCOL_VERSION)
+                    .or_else(|| differs(&reply.headers, &headers::RING, &self.fingerprint))
+                    .or_else(|| self.other_origin(&reply.headers))
+            }
+            StatusCode::UNAUTHORIZED => {
+                Some("it rejects our token; give all processes the same cluster.token".to_owned())
+            }
+            StatusCode::NOT_FOUND => Some(
+                "it has no /cluster/ping: it runs another version, or was started without members"
+                    .to_owned(),
+            ),
+            StatusCode::CONFLICT => Some(format!("it refuses this gateway: {}", reason())),
+            status => Some(format!("it replies to a ping with {status}: {}", reason())),
+        }
+    }
+}
+
+impl Nodes {
+    /// Why the origin of a node that replied is not this gateway's.
+    fn other_origin(&self, given: &HeaderMap) -> Option<String> {
+        let (ours, theirs) = (self.record.id(), identity::id_in(given));
+        let both = ours.zip(theirs).filter(|_| !self.record.compare(theirs));
+        both.map(|(ours, theirs)| {
+            format!(
+                "its origin is {theirs}, this gateway's is {ours}: one of them is the wrong folder or bucket; mount or \
+                 configure the right one for both"
+            )
+        })
+    }
+}
+
+fn differs(given: &HeaderMap, name: &HeaderName, ours: &str) -> Option<String> {
+    let theirs = given.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()));
+    match theirs {
+        Some(theirs) if theirs == ours => None,
+        theirs => {
+            let theirs = theirs.as_deref().unwrap_or("nothing").to_owned();
+            Some(format!(
+                "its {name} is {theirs}, this gateway's is {ours}; give all processes the same \
+                 members, replicas and version"
+            ))
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! PUT and DELETE of an object. An upload is staged as it arrives, committed when the write has its
+//! key's turn, and acknowledged when no node returns an older version.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use engine::node::{Event, Reply, RequestId, Stages};
+use futures_util::future;
+use ground::window::Outcome;
+use ground::{Etag, Key};
+use origin::{Attributes, Fence, Staged};
+use record::clock;
+use tokio::sync::oneshot;
+
+use super::Node;
+use super::drive::{Answer, Drive, EngineAnswer};
+use device::object::Object;
+use membership::Membership;
+use store::{DeleteRequest, Error, PutRequest, WriteTerms};
+use wire::body::{Share, Upload};
+use wire::condition::Verdict;
+use wire::lane::RequestRecord;
+use wire::pace::Pace;
+
+/// Maximum number of writes under way, those included that continue after their client got a
+/// timeout.
+const WRITES_MAX: usize = 1024;
+/// The reply to a write that must not be acknowledged.
+const UNCERTAIN: &str = "this node lost its place in the cluster while it wrote: the write may or \
+    may not have happened; read the object, and repeat the write if needed";
+
+impl Node {
+    /// Writes an object.
+    pub(super) async fn write(
+        &self,
+        put: PutRequest,
+        record: &mut RequestRecord,
+    ) -> Result<Etag, Error> {
+        let PutRequest { key, attributes, body, sha256, terms } = put;
+        let object_bytes_max = self.config.node.object_bytes_max.0;
+        let pace = Pace::from_settings(&self.config.serve);
+        let mut upload = Upload::new(body, pace, object_bytes_max, self.uploads.clone());
+        if let Some(sha256) = sha256 {
+            upload.expect(sha256);
+        }
+        let staged = tokio::select! {
+            staged = stage(&self.drive, &key, attributes, &mut upload) => Some(staged),
+            () = self.drive.handover.begun() => None,
+        };
+        let Some(staged) = staged else {
+            // It would be refused its turn. A gateway that still has the beginning sends it elsewhere.
+            upload.discard().await;
+            return Err(Error::misdirected());
+        };
+        let staged = match staged {
+            Ok(staged) => staged,
+            Err(error) => {
+                if !matches!(error, origin::Error::Upload(_)) {
+                    upload.discard().await;
+                }
+                return Err(error.into());
+            }
+        };
+        let copy = upload.into_copy();
+        record.size = staged.metadata().size;
+        let work = Work::Put { staged, copy };
+        let (result, stages) = self.in_turn(key, work, terms).await;
+        record.stages = stages;
+        let done = result?;
+        record.outcome = Outcome::Origin;
+        Ok(done.etag)
+    }
+
+    /// Removes an object.
+    pub(super) async fn remove(
+        &self,
+        delete: DeleteRequest,
+        record: &mut RequestRecord,
+    ) -> Result<bool, Error> {
+        let DeleteRequest { key, terms } = delete;
+        let (result, stages) = self.in_turn(key, Work::Delete, terms).await;
+        record.stages = stages;
+        let there = result?.there;
+        record.outcome = if there { Outcome::Origin } else { Outcome::Miss };
+        Ok(there)
+    }
+}
+
+/// Stages the upload at the origin. The timeout applies to the origin's acceptance of each piece,
+/// not to the client's sending.
+async fn stage(
+    drive: &Drive,
+    key: &Key,
+    attributes: Attributes,
+    upload: &mut Upload,
+) -> Result<Box<dyn Staged>, origin::Error> {
+    let given_at = upload.given_at();
+    let timeout = drive.timeout();
+    let mut staging = drive.origin().stage(key, attributes, upload);
+    loop {
+        match tokio::time::timeout(timeout, &mut staging).await {
+            Ok(result) => return result,
+            Err(_) => {
+                let given = given_at.load(Ordering::Relaxed);
+                if given > 0 && u128::from(clock::now() - given) >= timeout.as_nanos() {
+                    let seconds = timeout.as_secs_f64();
+                    let what = format!("an upload's bytes were not accepted within {seconds} s");
+                    return Err(origin::Error::TimedOut(what));
+                }
+            }
+        }
+    }
+}
+
+enum Work {
+    Put { staged: Box<dyn Staged>, copy: Option<(Bytes, Option<Share>)> },
+    Delete,
+}
+
+struct Done {
+    /// The version that was written; empty after a removal.
+    etag: Etag,
+    /// Whether the object existed that was removed.
+    there: bool,
+}
+
+type Written = (Result<Done, Error>, Option<Stages>);
+
+/// A write on its way, which goes on after its client got a timeout.
+struct Write {
+    drive: Arc<Drive>,
+    /// Whether members change, so that the right to write may be lost meanwhile.
+    is_leased: bool,
+    key: Key,
+    work: Work,
+    terms: WriteTerms,
+}
+
+impl Node {
+    /// Performs a write when its turn has come. The turn is held until the write's outcome at the
+    /// origin is certain, even after its client got a timeout: otherwise the write could land after the
+    /// next one and undo it.
+    async fn in_turn(&self, key: Key, work: Work, terms: WriteTerms) -> Written {
+        let left = terms.deadline.map(|at| Duration::from_nanos(at.saturating_sub(clock::now())));
+        if left.is_some_and(|left| left.is_zero()) {
+            return (Err(Error::TooLate), None);
+        }
+        let timeout = left.map_or(self.drive.timeout(), |left| left.min(self.drive.timeout()));
+        // Writes continue after their client got a timeout, and keep their bytes in memory until they
+        // end.
+        if self.writes.load(Ordering::Relaxed) >= WRITES_MAX {
+            return (Err(Error::busy("writes")), None);
+        }
+        let writing = self.writing();
+        let is_leased = self.membership().is_some_and(Membership::is_leased);
+        let write = Write { drive: self.drive.clone(), is_leased, key, work, terms };
+        let (send, receive) = oneshot::channel();
+        tokio::spawn(async move {
+            let _writing = writing;
+            write.carry_out(send).await;
+        });
+        match tokio::time::timeout(timeout, receive).await {
+            Ok(Ok(written)) => written,
+            Ok(Err(_)) => (Err(Error::Stopping), None),
+            Err(_) => {
+                let seconds = timeout.as_secs_f64();
+                let what = format!(
+                    "the origin timed out: the write took over {seconds} s and may still happen"
+                );
+                (Err(Error::TimedOut(what)), None)
+            }
+        }
+    }
+}
+
+impl Write {
+    /// Waits for the turn, writes, and tells who waits for it.
+    async fn carry_out(self, mut send: oneshot::Sender<Written>) {
+        let (drive, key) = (self.drive.clone(), self.key.clone());
+        let request = drive.request();
+        let received = clock::now();
+        let answer = match drive.write_begin(received, request, key.clone(), self.terms.epoch) {
+            EngineAnswer::Now(answer) => Some(answer),
+            EngineAnswer::Later(turn) => tokio::select! {
+                answer = turn => answer.ok(),
+                () = send.closed() => None,
+            },
+        };
+        let written: Written = match answer {
+            Some(Answer::Reply(Reply::Busy { queue }, stages)) => {
+                (Err(Error::busy(&queue)), Some(stages))
+            }
+            Some(Answer::Reply(Reply::NotPrimary, stages)) => {
+                (Err(Error::misdirected()), Some(stages))
+            }
+            Some(Answer::Turn) if !send.is_closed() => {
+                let started = clock::now();
+                let (result, payload) = self.perform(request).await;
+                let served = clock::now();
+                let done = match drive.write_end(served, request, key, payload) {
+                    EngineAnswer::Now(answer) => Some(answer),
+                    EngineAnswer::Later(done) => {
+                        let done = done.await.ok();
+                        if let Some(peers) = drive.peers() {
+                            peers.held(clock::now() - served);
+                        }
+                        done
+                    }
+                };
+                let result = match done {
+                    Some(Answer::Done { certain: true }) => result,
+                    _ => result.and(Err(Error::Unavailable(UNCERTAIN.to_owned()))),
+                };
+                let stages =
+                    Stages { received, queued: received, started, served, ..Stages::default() };
+                (result, Some(stages))
+            }
+            // The client left while the write waited for its turn.
+            _ => {
+                drive.tell(clock::now(), Event::WriteEnd { request, key, payload: None });
+                (Err(Error::Stopping), None)
+            }
+        };
+        let _ = send.send(written);
+    }
+
+    /// Performs the write itself; the caller holds the key's turn.
+    async fn perform(self, request: RequestId) -> (Result<Done, Error>, Option<Object>) {
+        let Write { drive, is_leased, key, work, terms } = self;
+        let fence: Fence = {
+            let (drive, key) = (drive.clone(), key.clone());
+            Arc::new(move || drive.may_write(request, &key))
+        };
+        if terms.conditions.bind_writes() {
+            match drive.head(&key).await {
+                Ok(object) => {
+                    if terms.conditions.judge(object.as_ref(), false) != Verdict::Proceed {
+                        return (Err(Error::PreconditionFailed(None)), None);
+                    }
+                }
+                Err(error) => return (Err(error.into()), None),
+            }
+        }
+        let removed = |there: Result<bool, origin::Error>| match there {
+            Ok(there) => (Ok(Done { etag: Etag::from(""), there }), None),
+            Err(error) => (Err(error.into()), None),
+        };
+        match work {
+            Work::Delete if !drive.is_durable() => {
+                removed(drive.head(&key).await.map(|object| object.is_some()))
+            }
+            Work::Delete if is_leased => removed(drive.origin().delete_fenced(&key, fence).await),
+            Work::Delete => removed(drive.origin().delete(&key).await),
+            Work::Put { mut staged, copy } => {
+                // A static member's place is its own for good.
+                if is_leased {
+                    staged.fence(fence);
+                }
+                let metadata = staged.metadata().clone();
+                let etag = metadata.etag.clone();
+                let kept = copy.is_some() && metadata.size <= drive.object_bytes_max();
+                if !kept && !drive.is_durable() {
+                    let what = "the object is too large for this cache: see node.object_bytes_max";
+                    return (Err(Error::TooLarge(what.to_owned())), None);
+                }
+                let whole = copy.filter(|(bytes, _)| bytes.len() as u64 == metadata.size);
+                // The copy for memory is made while the origin works, not between its reply and the client's. Until then the
+                // share of uploads' memory stays taken.
+                let object =
+                    async { whole.map(|(bytes, share)| (Object::new(metadata, bytes), share)) };
+                match future::join(staged.commit(None), object).await {
+                    (Ok(()), object) => {
+                        (Ok(Done { etag, there: true }), object.map(|(object, _)| object))
+                    }
+                    (Err(error), _) => (Err(error.into()), None),
+                }
+            }
+        }
+    }
+}
