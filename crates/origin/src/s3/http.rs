@@ -27,6 +27,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
+use super::reply::Expected;
 use super::sending::{self, BODY};
 
 /// The most pieces of a body that are buffered for its reader.
@@ -188,6 +189,7 @@ impl Sender {
         let gets = request.method() == Method::GET;
         let listing =
             gets && request.uri().query().is_some_and(|query| query.contains("list-type=2"));
+        let expected = Expected::of(&request);
         let call = tokio::time::timeout(self.timeout, self.client.call(request));
         let response = match call.await.unwrap_or_else(|_| Err(late())) {
             Ok(response) => response,
@@ -195,6 +197,9 @@ impl Sender {
         };
         let (mut parts, mut body) = response.into_parts();
         remove_unreadable(&mut parts.headers);
+        if let Err(error) = expected.check(&parts) {
+            return drop(answer.send(Err(error)));
+        }
         let (send, pieces) = mpsc::channel(PIECES_MAX);
         if listing && parts.status == StatusCode::OK {
             let page = tokio::time::timeout(self.timeout, whole(body)).await;

@@ -13,6 +13,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use ground::Key;
 use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::path::Path;
+use quick_xml::events::Event;
 use serde::Deserialize;
 
 use super::super::{Entry, Error, KEY_BYTES_MAX, KeyRange, Listed, behind};
@@ -471,10 +472,30 @@ impl Store {
             let listed = self.client.list_paginated(start, options).await?;
             let page = listed.result.extensions.get::<Page>().map(|page| page.0.clone());
             let page = page.ok_or_else(|| odd("the reply has no page".into()))?;
+            if !is_listing(&page) {
+                return Err(odd(
+                    "the reply is XML, but not a listing: something else answers at its address"
+                        .into(),
+                ));
+            }
             quick_xml::de::from_reader(&page[..])
                 .map_err(|error| odd(format!("invalid listing: {error}").into()))
         };
         page.await.map_err(|error| self.trouble(&error, "a listing", Access::Read))
+    }
+}
+
+/// Whether XML is a listing's. Its fields may all be missing, so that any other document would pass for an empty one.
+fn is_listing(page: &[u8]) -> bool {
+    let mut reader = quick_xml::Reader::from_reader(page);
+    loop {
+        match reader.read_event() {
+            Ok(Event::Start(root) | Event::Empty(root)) => {
+                return root.local_name().as_ref() == b"ListBucketResult";
+            }
+            Ok(Event::Eof) | Err(_) => return false,
+            Ok(_) => {}
+        }
     }
 }
 

@@ -15,6 +15,7 @@ mod known;
 mod list;
 mod name;
 mod pieces;
+mod reply;
 mod sending;
 mod upload;
 

@@ -26,6 +26,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use super::Store;
 use super::crypto::PAYLOAD;
 use super::http::{Late, Worker, failed};
+use super::reply::Expected;
 use super::upload::Precondition;
 
 /// The most writes that are sent while they arrive. Those beyond are sent when all their bytes are there.
@@ -97,6 +98,7 @@ pub async fn send(
         let reply: http::Response<reqwest::Body> =
             client.execute(request).await.map_err(unknown)?.into();
         let (parts, body) = reply.into_parts();
+        Expected::Write.check(&parts)?;
         let body = Limited::new(body, REPLY_BYTES_MAX).collect().await;
         let body = body.map_err(|error| failed(HttpErrorKind::Unknown, &error.to_string()))?;
         Ok(HttpResponse::from_parts(parts, HttpResponseBody::from(body.to_bytes())))

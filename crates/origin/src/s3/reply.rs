@@ -1,0 +1,137 @@
+//! What a success of the store must look like.
+//!
+//! Between this process and the store, others may answer: the maintenance page of a load balancer, a captive portal, a proxy. Their
+//! 200 is no object, no listing and no write, and must not be taken for one. A status that is no success is the store's word
+//! or not; either way nothing was read or written by it.
+
+use http::header::{CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, RANGE};
+use http::response::Parts;
+use http::{Method, StatusCode};
+use object_store::client::{HttpError, HttpErrorKind, HttpRequest};
+
+use super::http::failed;
+
+/// The request that a reply is to, as far as its form depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// A page of a listing.
+    Listing,
+    /// An object, or its head.
+    Object {
+        /// Whether a part of it was asked for.
+        is_range: bool,
+    },
+    /// A write of an object or of a part of one.
+    Write,
+    /// A removal.
+    Removal,
+    /// The beginning or the end of an upload in parts. Its XML is read, and says whether it is one.
+    Upload,
+}
+
+impl Expected {
+    /// What a request is answered by.
+    pub fn of(request: &HttpRequest) -> Expected {
+        let lists = || request.uri().query().is_some_and(|query| query.contains("list-type=2"));
+        match *request.method() {
+            Method::GET if lists() => Expected::Listing,
+            Method::GET | Method::HEAD => {
+                Expected::Object { is_range: request.headers().contains_key(RANGE) }
+            }
+            Method::PUT => Expected::Write,
+            Method::DELETE => Expected::Removal,
+            _ => Expected::Upload,
+        }
+    }
+
+    /// Refuses a success that S3 does not give this request.
+    ///
+    /// # Errors
+    ///
+    /// Of a kind that is not tried again at once, with what is missing.
+    pub fn check(self, reply: &Parts) -> Result<(), HttpError> {
+        if !reply.status.is_success() {
+            return Ok(());
+        }
+        let has = |name| reply.headers.contains_key(name);
+        let is_xml = || {
+            let kind = reply.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+            kind.is_some_and(|kind| kind.to_ascii_lowercase().contains("xml"))
+        };
+        // A store's 200 to a DELETE has no body; a page of others has one.
+        let is_empty = || reply.headers.get(CONTENT_LENGTH).is_none_or(|length| length == "0");
+        let missing = match (self, reply.status) {
+            (Expected::Listing, StatusCode::OK) if is_xml() => return Ok(()),
+            (Expected::Listing, StatusCode::OK) => "with a listing that is not XML",
+            (Expected::Object { .. }, StatusCode::OK) if has(ETAG) => return Ok(()),
+            (Expected::Object { is_range: true }, StatusCode::PARTIAL_CONTENT)
+                if has(ETAG) && has(CONTENT_RANGE) =>
+            {
+                return Ok(());
+            }
+            (Expected::Write, StatusCode::OK) if has(ETAG) => return Ok(()),
+            (Expected::Removal, StatusCode::NO_CONTENT) => return Ok(()),
+            (Expected::Removal, StatusCode::OK) if is_empty() && !has(CONTENT_TYPE) => {
+                return Ok(());
+            }
+            (Expected::Upload, StatusCode::OK) => return Ok(()),
+            (Expected::Object { .. } | Expected::Write, StatusCode::OK) => "without an etag",
+            (Expected::Object { is_range: true }, StatusCode::PARTIAL_CONTENT) => {
+                "without an etag and a range"
+            }
+            _ => "which S3 does not give this request",
+        };
+        let what = format!(
+            "the reply is not an S3-compatible store's (status {}, {missing}): something else answers at its address",
+            reply.status.as_u16()
+        );
+        Err(failed(HttpErrorKind::Decode, &what))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reply(status: u16, headers: &[(&str, &str)]) -> Parts {
+        let mut reply = http::Response::builder().status(status);
+        for (name, value) in headers {
+            reply = reply.header(*name, *value);
+        }
+        reply.body(()).unwrap().into_parts().0
+    }
+
+    /// A reply of a real store, and what strangers make of it.
+    #[test]
+    fn a_stranger_is_told_from_a_store() {
+        let (etag, page) = (("etag", "\"a\""), ("content-type", "text/html"));
+        let xml = ("content-type", "application/xml");
+        let range = ("content-range", "bytes 0-1/2");
+        let (object, part) =
+            (Expected::Object { is_range: false }, Expected::Object { is_range: true });
+        let is_stores = |expected: Expected, status, headers: &[(&str, &str)]| {
+            expected.check(&reply(status, headers)).is_ok()
+        };
+        assert!(is_stores(object, 200, &[etag]) && is_stores(part, 206, &[etag, range]));
+        // A store that ignores ranges sends the whole.
+        assert!(is_stores(part, 200, &[etag]));
+        assert!(is_stores(Expected::Listing, 200, &[xml]));
+        assert!(is_stores(Expected::Write, 200, &[etag]));
+        assert!(is_stores(Expected::Removal, 204, &[]) && is_stores(Expected::Removal, 200, &[]));
+        for expected in
+            [object, part, Expected::Listing, Expected::Write, Expected::Removal, Expected::Upload]
+        {
+            for status in [201, 202, 203, 205, 207, 226] {
+                assert!(!is_stores(expected, status, &[page]), "{expected:?} {status}");
+            }
+            // What is no success is judged by its status and code.
+            assert!([301, 404, 503].iter().all(|status| is_stores(expected, *status, &[page])));
+            if expected != Expected::Upload {
+                assert!(!is_stores(expected, 200, &[page, ("content-length", "9")]));
+            }
+        }
+        assert!(!is_stores(object, 204, &[etag]) && !is_stores(object, 206, &[etag, range]));
+        assert!(!is_stores(part, 206, &[etag]) && !is_stores(Expected::Write, 204, &[etag]));
+        assert!(!is_stores(Expected::Listing, 200, &[]));
+    }
+}
