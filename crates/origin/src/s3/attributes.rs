@@ -84,7 +84,7 @@ pub fn of_marker() -> object_store::Attributes {
 pub fn from_store(meta: &ObjectMeta, stored: &object_store::Attributes) -> Metadata {
     let get =
         |name: &'static str| stored.get(&Attribute::Metadata(name.into())).map(|v| v.as_ref());
-    let written = u64::try_from(meta.last_modified.timestamp_micros()).unwrap_or(0);
+    let written = written_unix_us(meta);
     let version = get(VERSION).filter(|text| is_version(text));
     let attributes = attributes_of(stored, version.is_some());
     let (etag, modified_unix_us) = match version {
@@ -92,16 +92,30 @@ pub fn from_store(meta: &ObjectMeta, stored: &object_store::Attributes) -> Metad
             Etag::from(version),
             get(MODIFIED).and_then(|text| text.parse().ok()).unwrap_or(written),
         ),
-        None => {
-            let mut hasher = VersionHasher::default();
-            match &meta.e_tag {
-                Some(etag) => hasher.update(etag.as_bytes()),
-                None => hasher.update(format!("{written} {}", meta.size).as_bytes()),
-            }
-            (Etag::from(&*format!("s3-{}", hasher.finish(&attributes))), written)
-        }
+        None => (version_of_store(meta, &attributes), written),
     };
     Metadata { size: meta.size, etag, modified_unix_us, attributes }
+}
+
+/// The metadata of an object that another tool wrote, with our metadata of the bytes before.
+pub fn of_another_tool(meta: &ObjectMeta, ours: Metadata) -> Metadata {
+    let etag = version_of_store(meta, &ours.attributes);
+    let modified_unix_us = written_unix_us(meta);
+    Metadata { etag, modified_unix_us, ..ours }
+}
+
+fn written_unix_us(meta: &ObjectMeta) -> u64 {
+    u64::try_from(meta.last_modified.timestamp_micros()).unwrap_or(0)
+}
+
+/// The version of an object that has none of ours: a hash of the store's etag and of its attributes.
+fn version_of_store(meta: &ObjectMeta, attributes: &Attributes) -> Etag {
+    let mut hasher = VersionHasher::default();
+    match &meta.e_tag {
+        Some(etag) => hasher.update(etag.as_bytes()),
+        None => hasher.update(format!("{} {}", written_unix_us(meta), meta.size).as_bytes()),
+    }
+    Etag::from(&*format!("s3-{}", hasher.finish(attributes)))
 }
 
 /// The whole key of an object whose name does not hold it completely.

@@ -47,7 +47,7 @@ use described::Described;
 use errors::{Access, Trouble, trouble};
 use http::{Connector, EXTRA, Thread};
 use identity::Looks;
-use known::Known;
+use known::{Known, Seal};
 use list::PageOf;
 pub(super) use name::is_plain;
 
@@ -220,8 +220,7 @@ impl Store {
         let options = GetOptions { head: true, ..GetOptions::default() };
         match self.client.get_opts(path, options).await {
             Ok(found) => {
-                self.saw(path, &found.meta);
-                let metadata = attributes::from_store(&found.meta, &found.attributes);
+                let metadata = self.seen(path, &found.meta, &found.attributes).await?;
                 Ok(Some(Head { meta: found.meta, attributes: found.attributes, metadata }))
             }
             // The answer to a HEAD has no text: it does not say whether the object or the bucket is missing.
@@ -233,11 +232,43 @@ impl Store {
         }
     }
 
-    /// Remembers the etag of an object that was read, for a write of it that may follow.
-    fn saw(&self, path: &Path, meta: &ObjectMeta) {
-        if let Some(etag) = &meta.e_tag {
-            self.known.set(path, etag.clone());
+    /// The metadata of an object that was read. Remembers its etag, for a write of it that may follow. What another tool
+    /// wrote and left our metadata with is that tool's object.
+    async fn seen(
+        &self,
+        path: &Path,
+        meta: &ObjectMeta,
+        stored: &object_store::Attributes,
+    ) -> Result<Metadata, Error> {
+        let metadata = attributes::from_store(meta, stored);
+        let Some(etag) = &meta.e_tag else { return Ok(metadata) };
+        let seal = Seal::of_metadata(&metadata);
+        match self.known.is_rewritten(path, etag, seal) {
+            None => return Ok(metadata),
+            Some(false) => {}
+            // While a write is under way, a store that keeps metadata apart from bytes may pair those before it with the etag
+            // after it (as for `consistent_head`). A second look does not find that pair again.
+            Some(true) => {
+                let options = GetOptions { head: true, ..GetOptions::default() };
+                let again = self.client.get_opts(path, options).await;
+                let again = again.map_err(|error| {
+                    self.failed(&error, &format!("a look at {path}"), Access::Read)
+                })?;
+                let now =
+                    Seal::of_metadata(&attributes::from_store(&again.meta, &again.attributes));
+                if (&again.meta.e_tag, now) != (&meta.e_tag, seal) {
+                    if let Some(etag) = again.meta.e_tag {
+                        self.known.set(path, etag, Some(now));
+                    }
+                    return Ok(metadata);
+                }
+                warn!(
+                    "another tool wrote {path} at {} and kept Concertina's metadata; it is served as that tool's object",
+                    self.place
+                );
+            }
         }
+        Ok(attributes::of_another_tool(meta, metadata))
     }
 
     /// Returns the metadata without bytes, for an empty range.
@@ -277,11 +308,15 @@ impl Store {
                 };
             }
         };
-        self.saw(&path, &got.meta);
-        let metadata = attributes::from_store(&got.meta, &got.attributes);
+        let metadata = self.seen(&path, &got.meta, &got.attributes).await?;
         let (left, whole) = (got.range.end - got.range.start, got.range == (0..metadata.size));
         let hasher = VersionHasher::of(&metadata.etag).filter(|_| whole);
-        let version = hasher.map(|hasher| (hasher, metadata.clone()));
+        let version = hasher.map(|hasher| Version {
+            hasher,
+            metadata: metadata.clone(),
+            path: path.clone(),
+            etag: got.meta.e_tag.clone(),
+        });
         let body = Body { store: self.clone(), stream: got.into_stream(), left, version };
         Ok(Some(Found { metadata, body: Box::new(body) }))
     }
@@ -304,11 +339,13 @@ impl Store {
     async fn delete(&self, key: &[u8], fence: Option<Fence>) -> Result<bool, Error> {
         let (path, _) = self.path(key)?;
         self.known.take(&path);
-        let conditions = self.look_lately().await?.conditions;
+        let began = Instant::now();
         let mut last = None;
         for _ in 0..ORDER_ATTEMPTS {
-            // The store's reply does not tell whether the object existed.
-            let etag = self.etag(&path).await?;
+            // The store's reply does not tell whether the object existed. Whether this is the bucket is asked beside it: a removal
+            // that another bucket acknowledges is none.
+            let (etag, known) = tokio::try_join!(self.etag(&path), self.look(began))?;
+            let conditions = known.conditions;
             if fence.as_ref().is_some_and(|fence| !fence()) {
                 return Err(last.unwrap_or_else(fenced));
             }
@@ -336,7 +373,16 @@ struct Body {
     stream: BoxStream<'static, object_store::Result<Bytes>>,
     left: u64,
     /// The expected version of a read of the whole object, if it is a hash. Verified at the end.
-    version: Option<(VersionHasher, Metadata)>,
+    version: Option<Version>,
+}
+
+/// What the bytes of a whole object are compared with.
+struct Version {
+    hasher: VersionHasher,
+    metadata: Metadata,
+    path: Path,
+    /// The store's own.
+    etag: Option<String>,
 }
 
 impl Chunks for Body {
@@ -365,9 +411,13 @@ impl Body {
         self.left = self.left.checked_sub(piece.len() as u64).ok_or_else(|| {
             Error::Damaged("the store sent more bytes than it announced".to_owned())
         })?;
-        if let Some((hasher, metadata)) = &mut self.version {
+        if let Some(Version { hasher, metadata, path, etag }) = &mut self.version {
             hasher.update(&piece);
             if self.left == 0 && hasher.finish(&metadata.attributes) != metadata.etag {
+                // If another tool wrote it, the next read finds that tool's object.
+                if let Some(etag) = etag {
+                    self.store.known.mismatched(path, etag, Seal::of_metadata(metadata));
+                }
                 return Err(Error::Damaged(format!(
                     "the bytes at {} do not match the object's version: another tool changed them \
                      and kept our metadata, or the store damaged them; write the object again",
@@ -389,7 +439,9 @@ impl Origin for S3 {
         Box::pin(async move {
             self.store.ready().await?;
             let (path, _) = self.store.path(&key)?;
-            Ok(self.store.head(&path).await?.map(|head| head.metadata))
+            // What another bucket has under this name is not the object. The look costs a request every two seconds, beside the read.
+            let (head, _) = tokio::try_join!(self.store.head(&path), self.store.look_lately())?;
+            Ok(head.map(|head| head.metadata))
         })
     }
 
@@ -401,7 +453,10 @@ impl Origin for S3 {
         let key = key.clone();
         Box::pin(async move {
             self.store.ready().await?;
-            self.store.get(&key, range).await
+            // As for `head`.
+            let read = self.store.get(&key, range);
+            let (found, _) = tokio::try_join!(read, self.store.look_lately())?;
+            Ok(found)
         })
     }
 
@@ -438,7 +493,12 @@ impl Origin for S3 {
         let range = range.clone();
         Box::pin(async move {
             self.store.ready().await?;
-            self.store.entries(range, limit).await
+            let entries = self.store.entries(range, limit).await?;
+            // A listing of another bucket, or of one that was emptied, looks like any other: clients that synchronise would
+            // remove what it lacks. So the marker is read after the last page, and not only every two seconds: one
+            // request of a few bytes, where a page costs at least two.
+            self.store.look(Instant::now()).await?;
+            Ok(entries)
         })
     }
 

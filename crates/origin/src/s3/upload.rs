@@ -6,10 +6,13 @@
 //! parts that a crash leaves are removed by the bucket's lifecycle rule for incomplete uploads.
 
 use std::cell::Cell;
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Instant;
 
 use ::http::header::{HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH};
 use bytes::Bytes;
+use futures_util::future::{Either, select};
 use object_store::path::Path;
 use object_store::{
     MultipartUpload, ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload,
@@ -24,6 +27,7 @@ use super::super::{
 use super::crypto::PAYLOAD;
 use super::errors::Access;
 use super::http::EXTRA;
+use super::known::Seal;
 use super::pieces::Pieces;
 use super::sending::{Outcome, Sending};
 use super::{Head, ORDER_ATTEMPTS, Store, Trouble, attributes};
@@ -339,7 +343,23 @@ impl Staged for StagedUpload {
         self: Box<Self>,
         condition: Option<Condition>,
     ) -> BoxFuture<'static, Result<(), Error>> {
-        Box::pin(self.write(condition))
+        Box::pin(async move {
+            let (store, began) = (self.store.clone(), Instant::now());
+            // What another bucket acknowledges is no write, and a look of two seconds ago does not say which one this is. The look is
+            // beside the write, not before it: it costs no time, and writes that come together share one.
+            let (write, look) = (pin!(self.write(condition)), pin!(store.look(began)));
+            // A write that failed does not wait for the look; one that was sent is not given up because of it.
+            match select(write, look).await {
+                Either::Left((written, look)) => {
+                    written?;
+                    look.await.map(|_| ())
+                }
+                Either::Right((looked, write)) => {
+                    write.await?;
+                    looked.map(|_| ())
+                }
+            }
+        })
     }
 }
 
@@ -430,7 +450,7 @@ impl StagedUpload {
         match sending.finish(rest).await {
             Outcome::Written(put) => {
                 if let Some(etag) = put.e_tag {
-                    self.store.known.set(&self.path, etag);
+                    self.store.known.set(&self.path, etag, Some(Seal::of_metadata(&self.metadata)));
                 }
                 Ok(Finished::Made)
             }
@@ -514,7 +534,7 @@ impl StagedUpload {
 
     /// Sends the write once; the inner error is the store's reply.
     async fn send(&mut self, precondition: Precondition) -> Result<Result<(), Trouble>, Error> {
-        let StagedUpload { store, path, content, .. } = self;
+        let StagedUpload { store, path, content, metadata, .. } = self;
         let written = match content {
             Content::Whole { payload, sha256, attributes, _held } => {
                 let (attributes, mode) = (attributes.clone(), precondition.mode());
@@ -533,7 +553,7 @@ impl StagedUpload {
         Ok(match written {
             Ok(etag) => {
                 if let Some(etag) = etag {
-                    store.known.set(path, etag);
+                    store.known.set(path, etag, Some(Seal::of_metadata(metadata)));
                 }
                 Ok(())
             }
