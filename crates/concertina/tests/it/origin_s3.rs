@@ -6,13 +6,14 @@ mod endless;
 mod late;
 mod listed;
 mod lost;
+mod script;
+mod strangers;
 
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -23,6 +24,7 @@ use origin::{self, Attributes, Condition, Error, Origin, S3, Sharing, Whole};
 use crate::left_out::left_out;
 use crate::origin::{Pieces, key, raise, read, run, staged, suite, write};
 use crate::serve_client::bytes;
+use script::{MARKER, answer, coded, empty, marker, opening, recorded, scripted};
 
 pub const ACCESS: &str = "test-access";
 pub const SECRET: &str = "test-secret-that-is-never-shown";
@@ -493,57 +495,6 @@ fn uploads_hold_no_more_memory_than_is_allowed() {
     });
 }
 
-/// One that answers what a test asks it to.
-fn scripted(answers: Vec<String>) -> String {
-    recorded(answers).0
-}
-
-/// The same, with the requests as they come.
-fn recorded(answers: Vec<String>) -> (String, Receiver<String>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let endpoint = format!("http://{}", listener.local_addr().unwrap());
-    let (send, requests) = channel();
-    std::thread::spawn(move || {
-        for answer in answers {
-            let Ok((mut stream, _)) = listener.accept() else { return };
-            let mut request = [0; 65536];
-            let n = stream.read(&mut request).unwrap_or(0);
-            let _ = send.send(String::from_utf8_lossy(&request[..n]).into_owned());
-            let _ = stream.write_all(answer.as_bytes());
-        }
-    });
-    (endpoint, requests)
-}
-
-fn answer(status: &str, headers: &str, body: &str) -> String {
-    let length = body.len();
-    format!(
-        "HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n{headers}\r\n{body}"
-    )
-}
-
-const MARKER: &str = "concertina-origin 1 0123456789abcdef0123456789abcdef\n";
-
-fn empty() -> String {
-    answer("200 OK", "", "<ListBucketResult></ListBucketResult>")
-}
-
-fn marker(text: &str) -> String {
-    let headers = "etag: \"m\"\r\nlast-modified: Tue, 24 Nov 2026 08:00:00 GMT\r\n";
-    answer("200 OK", headers, text)
-}
-
-fn coded(status: &str, code: &str) -> String {
-    answer(status, "", &format!("<Error><Code>{code}</Code><Message>m</Message></Error>"))
-}
-
-/// What an opening asks of a bucket with a marker: a listing, the marker, and two writes whose
-/// conditions do not hold.
-fn opening() -> Vec<String> {
-    let refused = || coded("412 Precondition Failed", "PreconditionFailed");
-    vec![empty(), marker(MARKER), refused(), refused()]
-}
-
 #[test]
 fn odd_answers_of_a_store_are_errors_or_are_tried_again() {
     let error = coded;
@@ -558,7 +509,12 @@ fn odd_answers_of_a_store_are_errors_or_are_tried_again() {
         assert!(told.contains(part), "{told}");
     };
     check(vec![error("503 Slow Down", "SlowDown"), empty(), empty()], "0 objects");
-    check(vec![answer("200 OK", "", "<html>")], "invalid listing");
+    let page =
+        |kind: &str, body: &str| answer("200 OK", &format!("content-type: {kind}\r\n"), body);
+    check(vec![page("text/html", "<html></html>")], "something else answers");
+    check(vec![page("application/xml", "<html></html>")], "something else answers");
+    check(vec![page("application/xml", "<ListBucketResult><Contents>")], "invalid listing");
+    check(vec![answer("204 No Content", "", "")], "something else answers");
     check(vec![error("507 Insufficient Storage", "Full"); 4], "the origin is full");
     check(vec![error("403 Forbidden", "RequestTimeTooSkewed")], "clock");
     check(vec![answer("301 Moved", "location: http://x/\r\n", "")], "the bucket is elsewhere");

@@ -30,6 +30,29 @@ fn an_emptied_or_another_bucket_is_lost_and_not_one_without_objects() {
         assert!(matches!(&put, Err(Error::Lost(text)) if text.contains(part)), "{put:?}");
     };
     let away = store.bucket().with_file_name("away");
+    // From the first moment: no look of before is believed by what changes objects, or lists them.
+    let unlisted = || {
+        run(origin.check()).unwrap();
+        fs::rename(store.bucket(), &away).unwrap();
+        fs::create_dir(store.bucket()).unwrap();
+    };
+    let back = || {
+        fs::remove_dir_all(store.bucket()).unwrap();
+        fs::rename(&away, store.bucket()).unwrap();
+        run(origin.check()).unwrap();
+    };
+    unlisted();
+    let put = run(async { staged(&origin, "b", b"x").await.commit(None).await });
+    assert!(matches!(&put, Err(Error::Lost(_))), "{put:?}");
+    back();
+    unlisted();
+    let deleted = run(origin.delete(&key("a")));
+    assert!(matches!(&deleted, Err(Error::Lost(_))), "{deleted:?}");
+    back();
+    unlisted();
+    let listed = run(origin.list(b"", None, 9)).map(|listed| listed.len());
+    assert!(matches!(&listed, Err(Error::Lost(_))), "{listed:?}");
+    back();
     fs::rename(store.bucket(), &away).unwrap();
     fs::create_dir(store.bucket()).unwrap();
     lost("is missing");

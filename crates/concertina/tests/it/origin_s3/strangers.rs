@@ -1,0 +1,76 @@
+//! What others than the store say at its address, and what other tools do to objects in it.
+
+use super::*;
+
+/// An object's success, as no S3-compatible store gives it.
+#[test]
+fn a_success_of_another_is_neither_an_object_nor_a_write() {
+    let page =
+        |status: &str| answer(status, "content-type: text/html\r\n", "<html>maintenance</html>");
+    let replies = || {
+        let range = "content-type: text/html\r\netag: \"q\"\r\n";
+        [
+            page("200 OK"),
+            answer("204 No Content", "", ""),
+            page("203 Other"),
+            answer("206 Partial Content", range, "ab"),
+        ]
+    };
+    for reply in replies() {
+        let open = || {
+            S3::open(&config_of(&scripted([opening(), vec![reply.clone(); 8]].concat()))).unwrap()
+        };
+        let is_stranger = |error: Option<Error>, what: &str| {
+            let text = error.map(|error| error.to_string()).unwrap_or_default();
+            assert!(text.contains("something else answers"), "{what} after {reply}: {text}");
+        };
+        is_stranger(run(open().get(&key("a"), None)).err(), "GET");
+        is_stranger(run(open().head(&key("a"))).err(), "HEAD");
+        let origin = open();
+        let put = run(async { staged(&origin, "a", b"x").await.commit(None).await });
+        is_stranger(put.err(), "PUT");
+        is_stranger(run(open().delete(&key("a"))).err(), "DELETE");
+        is_stranger(run(open().list(b"", None, 9)).err(), "LIST");
+    }
+}
+
+/// Objects as the store's own tools write them, with the metadata that was there before.
+async fn rewrite(store: &Store, name: &str, body: &[u8]) {
+    use object_store::{ObjectStore, ObjectStoreExt, PutOptions};
+    let client = client(store, ACCESS, SECRET);
+    let path = object_store::path::Path::from(name);
+    let attributes = client.get(&path).await.unwrap().attributes;
+    let options = PutOptions { attributes, ..PutOptions::default() };
+    client.put_opts(&path, body.to_vec().into(), options).await.unwrap();
+}
+
+#[test]
+fn a_rewritten_object_that_keeps_our_metadata_is_the_other_tools() {
+    const TEST: &str =
+        "origin_s3::strangers::a_rewritten_object_that_keeps_our_metadata_is_the_other_tools";
+    let Some(store) = Store::start(TEST) else { return };
+    let origin = store.open();
+    for (name, old) in [("small", b"old".to_vec()), ("large", large())] {
+        run(write(&origin, name, &old, Attributes::default()));
+        let before = run(origin.head(&key(name))).unwrap().unwrap();
+        let new = vec![b'N'; old.len()];
+        run(rewrite(&store, name, &new));
+        // Who saw it before sees that it is another; so a copy of it is found out of date when it is compared.
+        let after = run(origin.head(&key(name))).unwrap().unwrap();
+        assert_ne!(after.etag, before.etag, "{name}");
+        assert_eq!(run(read(&origin, name, None)), new);
+        assert_eq!(run(origin.head(&key(name))).unwrap().unwrap().etag, after.etag);
+        // Ours again.
+        run(write(&origin, name, &old, Attributes::default()));
+        assert_eq!(run(read(&origin, name, None)), old);
+    }
+    // Who has not seen it before finds that its bytes do not match, and serves it from then on.
+    run(rewrite(&store, "small", b"new"));
+    let other = store.open();
+    let first = run(async {
+        let mut found = other.get(&key("small"), None).await.unwrap().unwrap();
+        found.body.next().await.unwrap()
+    });
+    assert!(matches!(&first, Err(Error::Damaged(_))), "{first:?}");
+    assert_eq!(run(read(&other, "small", None)), b"new");
+}

@@ -1,0 +1,107 @@
+//! Headers of S3's that a presigned URL has in its query.
+//!
+//! Presigners put `x-amz-meta-…`, checksums, ACLs and the like there, since who uses the URL sends no headers of theirs. They are
+//! signed with the query, and mean what the headers mean: kept, verified, or refused.
+
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use percent_encoding::percent_decode_str;
+use s3s::{S3Error, S3ErrorCode, S3Result};
+
+const PREFIX: &str = "x-amz-";
+/// Parameters of the signature itself.
+const OF_SIGNATURE: [&str; 8] = [
+    "x-amz-algorithm",
+    "x-amz-credential",
+    "x-amz-date",
+    "x-amz-expires",
+    "x-amz-signedheaders",
+    "x-amz-signature",
+    "x-amz-security-token",
+    "x-amz-content-sha256",
+];
+
+/// Adds what a signed query says as headers.
+///
+/// # Errors
+///
+/// `InvalidArgument` for what cannot be a header, and where a query says something twice, or something else than a header.
+pub fn apply(query: Option<&str>, headers: &mut HeaderMap) -> S3Result<()> {
+    let query = query.unwrap_or("");
+    if !query.split('&').any(|pair| pair.starts_with("X-Amz-Signature=")) {
+        return Ok(());
+    }
+    let mut added = Vec::new();
+    for pair in query.split('&') {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let name = name.to_ascii_lowercase();
+        if !name.starts_with(PREFIX) || OF_SIGNATURE.contains(&&*name) {
+            continue;
+        }
+        let wrong = |what: &str| {
+            let what = format!("the parameter {name} of the signed URL {what}");
+            S3Error::with_message(S3ErrorCode::InvalidArgument, what)
+        };
+        let value: Vec<u8> = percent_decode_str(value).collect();
+        let header =
+            HeaderName::try_from(&*name).map_err(|_| wrong("is not the name of a header"))?;
+        let value = HeaderValue::from_bytes(&value).map_err(|_| wrong("cannot be a header"))?;
+        if added.contains(&header) {
+            return Err(wrong("is there twice"));
+        }
+        match headers.get(&header) {
+            Some(other) if *other != value => return Err(wrong("differs from the header")),
+            Some(_) => {}
+            None => {
+                headers.insert(header.clone(), value);
+            }
+        }
+        added.push(header);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn applied(
+        query: &str,
+        given: &[(&'static str, &'static str)],
+    ) -> Result<Vec<(String, String)>, String> {
+        let mut headers = HeaderMap::new();
+        for (name, value) in given {
+            headers.insert(*name, HeaderValue::from_static(value));
+        }
+        apply(Some(query), &mut headers).map_err(|error| error.code().as_str().to_owned())?;
+        let text = |(name, value): (&HeaderName, &HeaderValue)| {
+            (name.to_string(), value.to_str().unwrap().to_owned())
+        };
+        Ok(headers.iter().map(text).collect())
+    }
+
+    #[test]
+    fn a_signed_query_says_what_headers_say() {
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let query = "X-Amz-Signature=f&X-Amz-Date=d&x-amz-meta-a=b%20c&x-id=PutObject&X-Amz-Acl=public-read";
+        let headers = applied(query, &[]).unwrap();
+        assert_eq!(headers, [pair("x-amz-meta-a", "b c"), pair("x-amz-acl", "public-read")]);
+        // Without a signature in it, a query is not what is signed.
+        assert_eq!(applied("x-amz-meta-a=b", &[]).unwrap(), []);
+        assert_eq!(applied(query, &[("x-amz-acl", "public-read")]).unwrap().len(), 2);
+        for (query, given) in [
+            ("X-Amz-Signature=f&x-amz-acl=private", &[("x-amz-acl", "public-read")][..]),
+            ("X-Amz-Signature=f&x-amz-acl=a&x-amz-acl=a", &[]),
+            ("X-Amz-Signature=f&x-amz-meta-a=%0a", &[]),
+            ("X-Amz-Signature=f&x-amz-meta-%C3%A9=1", &[]),
+        ] {
+            assert_eq!(applied(query, given), Err("InvalidArgument".to_owned()), "{query}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_query_is_applied_or_refused(query in ".{0,80}") {
+            let _ = apply(Some(&format!("X-Amz-Signature=1&{query}")), &mut HeaderMap::new());
+        }
+    }
+}
