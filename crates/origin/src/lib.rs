@@ -38,13 +38,16 @@ use ground::{Etag, Key};
 pub use folder::Folder;
 pub use identity_record::{IdentityRecord, Recorder};
 pub use lock::Lock;
-pub use metadata::{Attributes, Metadata, VersionHasher, version_of_sha256};
+pub use metadata::{Attributes, KEPT_PREFIX, Metadata, VersionHasher, version_of_sha256};
 pub use nowhere::Nowhere;
 pub use s3::S3;
 #[doc(hidden)]
 pub use settings::as_secret;
 pub use settings::{Checks, Kind, Mistake, Secret, Section, Settings, Size, with_short_numbers};
 pub use sharing::Sharing;
+
+/// The largest object, bytes: S3's own limit. What announces more is refused before any of it is read.
+pub const OBJECT_BYTES_MAX: u64 = 5 << 40;
 
 /// Waits for a request to the origin for at most `timeout`; `what` names the request in the error.
 ///

@@ -12,6 +12,10 @@ pub struct Attributes {
     pub user: Vec<(String, String)>,
 }
 
+/// How the names of user metadata begin that stand for headers which S3 keeps with an object, such as
+/// `s3--content-encoding`.
+pub const KEPT_PREFIX: &str = "s3--";
+
 /// The metadata of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metadata {

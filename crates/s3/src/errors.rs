@@ -11,7 +11,10 @@ use store::problem_of;
 /// The error of a store's.
 pub fn of_error(error: &Error) -> S3Error {
     let problem = problem_of(error);
-    let mut other = of_status(problem.status(), problem.text().to_owned());
+    let mut other = match hidden(error) {
+        Some((code, what)) => S3Error::with_message(code, what),
+        None => of_status(problem.status(), problem.text().to_owned()),
+    };
     let mut headers: HeaderMap = problem.headers().iter().cloned().collect();
     if let Error::Unsatisfiable(version) = error {
         // The size of an object that the range lies outside of.
@@ -20,6 +23,35 @@ pub fn of_error(error: &Error) -> S3Error {
     }
     other.set_headers(headers);
     other
+}
+
+/// What a client is told of a failure behind. Where the store is, and under which name it has the object, is the operator's to know:
+/// the log has it, with the id of the request.
+fn hidden(error: &Error) -> Option<(S3ErrorCode, &'static str)> {
+    let (code, what, text) = match error {
+        Error::Unavailable(text) => (
+            S3ErrorCode::SlowDown,
+            "The object cannot be read or written at the moment. Try again.",
+            text,
+        ),
+        Error::TimedOut(text) => (
+            S3ErrorCode::ServiceUnavailable,
+            "The object store behind did not answer in time. Try again.",
+            text,
+        ),
+        // To try again would not help.
+        Error::Denied(text) => {
+            (S3ErrorCode::AccessDenied, "The object store behind does not allow this.", text)
+        }
+        Error::Full(text) => (
+            S3ErrorCode::ServiceUnavailable,
+            "The object store behind takes no writes at the moment.",
+            text,
+        ),
+        _ => return None,
+    };
+    tracing::warn!("an S3 request fails: {text}");
+    Some((code, what))
 }
 
 /// The error of an origin's.

@@ -13,7 +13,7 @@ use http::header::{
     IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, LAST_MODIFIED, RANGE,
     X_CONTENT_TYPE_OPTIONS,
 };
-use origin::{Attributes, Metadata};
+use origin::{Attributes, KEPT_PREFIX, Metadata};
 use s3s::dto::Checksum;
 use s3s::{S3Error, S3ErrorCode, S3Result};
 
@@ -30,7 +30,7 @@ use wire::range::ByteRange;
 
 const USER: &str = "x-amz-meta-";
 /// The prefix of names of user metadata that are this protocol's own.
-const OWN: &str = "s3--";
+const OWN: &str = KEPT_PREFIX;
 /// The name after [`OWN`] of the hash of the upload that made an object.
 const MARK: &str = "upload";
 /// The name after [`OWN`] of an object's tags.

@@ -35,6 +35,8 @@ pub enum Error {
     Reserved,
     /// The origin takes no writes.
     Full(String),
+    /// The origin does not allow it, and will not.
+    Denied(String),
     /// The store does not have this operation.
     Unsupported(&'static str),
     /// The process ends.
@@ -75,7 +77,8 @@ impl Error {
             | Error::Misdirected(text)
             | Error::TooLarge(text)
             | Error::Invalid(text)
-            | Error::Full(text) => text,
+            | Error::Full(text)
+            | Error::Denied(text) => text,
         }
     }
 }
@@ -93,7 +96,8 @@ impl From<origin::Error> for Error {
     fn from(error: origin::Error) -> Error {
         let text = error.to_string();
         match error {
-            origin::Error::Full(_) | origin::Error::ReadOnly(_) => Error::Full(text),
+            origin::Error::Full(_) => Error::Full(text),
+            origin::Error::ReadOnly(_) => Error::Denied(text),
             origin::Error::Upload(_) | origin::Error::Refused(_) => Error::Invalid(text),
             origin::Error::Fenced(_) => Error::Misdirected(text),
             origin::Error::TimedOut(_) => Error::TimedOut(text),

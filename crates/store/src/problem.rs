@@ -22,7 +22,7 @@ fn status_of(error: &Error) -> StatusCode {
         Error::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
         Error::Invalid(_) => StatusCode::BAD_REQUEST,
         Error::Reserved => StatusCode::FORBIDDEN,
-        Error::Full(_) => StatusCode::INSUFFICIENT_STORAGE,
+        Error::Full(_) | Error::Denied(_) => StatusCode::INSUFFICIENT_STORAGE,
         Error::Unsupported(_) => StatusCode::NOT_IMPLEMENTED,
     }
 }

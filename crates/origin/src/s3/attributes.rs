@@ -12,7 +12,7 @@ use ground::Etag;
 use object_store::{Attribute, ObjectMeta};
 use percent_encoding::{AsciiSet, percent_decode_str, utf8_percent_encode};
 
-use super::super::{Attributes, Error, Metadata, VersionHasher};
+use super::super::{Attributes, Error, KEPT_PREFIX, Metadata, VersionHasher};
 use super::name;
 
 /// The prefix of our own attributes.
@@ -141,8 +141,11 @@ fn attributes_of(stored: &object_store::Attributes, ours: bool) -> Attributes {
         .filter(|t| !t.is_empty());
     let mut user = Vec::new();
     for (attribute, value) in stored {
-        let Attribute::Metadata(name) = attribute else { continue };
         let value = value.as_ref();
+        if let Some(header) = kept_header(attribute).filter(|_| !ours && !value.is_empty()) {
+            user.push((format!("{KEPT_PREFIX}{header}"), value.to_owned()));
+        }
+        let Attribute::Metadata(name) = attribute else { continue };
         if !ours {
             user.push((name.to_string(), value.to_owned()));
         } else if let Some(rest) = name.strip_prefix(USER) {
@@ -156,6 +159,18 @@ fn attributes_of(stored: &object_store::Attributes, ours: bool) -> Attributes {
     }
     user.sort();
     Attributes { content_type, user }
+}
+
+/// The header that a store keeps with an object, and that changes what its bytes mean to a client. (Our own objects have theirs as
+/// user metadata.)
+fn kept_header(attribute: &Attribute) -> Option<&'static str> {
+    match attribute {
+        Attribute::CacheControl => Some("cache-control"),
+        Attribute::ContentDisposition => Some("content-disposition"),
+        Attribute::ContentEncoding => Some("content-encoding"),
+        Attribute::ContentLanguage => Some("content-language"),
+        _ => None,
+    }
 }
 
 /// Escapes a text so that a header carries it unchanged: visible ASCII, and single inner spaces.

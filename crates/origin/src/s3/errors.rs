@@ -59,10 +59,11 @@ pub fn trouble(error: &object_store::Error, place: &str, action: &str, access: A
             "{at}: the clocks of this machine and the store differ ({reason}); synchronise them"
         )),
         ("MetadataTooLarge" | "KeyTooLongError" | "EntityTooLarge", _) => {
-            Error::Refused(format!("{at}: {reason}"))
+            // Clients are told, who need not know where the store is.
+            Error::Refused(format!("the store refuses the object: {reason}"))
         }
         ("ExistingObjectIsDirectory" | "ObjectParentIsFile", _) => Error::Refused(format!(
-            "{at}: the store keeps objects as files, and cannot store both this key and one that \
+            "the store keeps objects as files, and cannot store both this key and one that \
              continues it after a slash ({reason})"
         )),
         (code, status) if is_full(code, status) => Error::Full(format!("{at}: {reason}")),

@@ -512,7 +512,9 @@ impl StagedUpload {
             }
             let Err(trouble) = self.send(Precondition::of(etag)).await? else { return Ok(()) };
             let changed = matches!(trouble.status, Some(304 | 404 | 409 | 412));
-            if !changed || trouble.code == "NoSuchBucket" {
+            // What the store can never take does not become possible with another etag, though the status is the same.
+            let never = matches!(trouble.error, Error::Refused(_));
+            if !changed || never || trouble.code == "NoSuchBucket" {
                 return Err(trouble.error);
             }
             // The store has refused it, or has done it already and the reply was lost.
