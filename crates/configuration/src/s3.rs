@@ -21,6 +21,9 @@ section! {
         /// The buckets: "NAME" has all objects, "NAME=PREFIX" those whose keys begin with the prefix,
         /// without it. Empty: one, with the name of origin.bucket, or "objects".
         pub buckets: Vec<String> = Vec::new(),
+        /// The domain below which each bucket has a name, for clients that write the bucket into the name of the host:
+        /// "s3.example.com" if "photos.s3.example.com" is the bucket "photos". Unset: buckets are in the path alone.
+        pub domain: Option<String> = None,
         /// Seconds after which an upload in parts is removed to which nothing was added; 0: never.
         pub abandoned_s: f64 = 604_800.0,
         /// The region that clients are told. They may sign for any.
@@ -57,6 +60,15 @@ impl Config {
             !self.is_proxy() && (self.is_gateway() || !self.is_clustered()),
             "listen",
             "S3's protocol is spoken by a gateway, or by a node without members",
+        );
+        let is_domain = |name: &str| {
+            let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
+            name.split('.').all(|label| !label.is_empty() && label.bytes().all(plain))
+        };
+        checks.must(
+            self.s3.domain.as_deref().is_none_or(is_domain),
+            "domain",
+            "is not the name of a domain; write for instance \"s3.example.com\", without a port",
         );
         let buckets = self.s3_buckets();
         for (index, (name, prefix)) in buckets.iter().enumerate() {

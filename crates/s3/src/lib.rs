@@ -15,6 +15,7 @@ mod described;
 mod errors;
 mod guard;
 mod headers;
+mod host;
 pub mod keys;
 mod listing;
 mod messages;
@@ -24,12 +25,14 @@ mod operations;
 mod parameters;
 mod payload;
 mod puts;
+mod query_headers;
 mod repeated;
 pub mod seal;
 mod shortcut;
 mod tags;
 mod timed;
 mod uploads;
+mod xml;
 
 use std::net::IpAddr;
 use std::ops::Deref;
@@ -39,7 +42,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use ground::Key;
 use ground::window::{Operation, Outcome};
-use http::header::{CONTENT_LENGTH, HeaderMap, HeaderValue, RETRY_AFTER};
+use http::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use origin::KEY_BYTES_MAX;
@@ -56,6 +59,7 @@ use front::http as web;
 use front::http::Service;
 use front::quick::{Content, Facts, Never, Quick, ReadStart, Record, Signed};
 use guard::{Authenticated, Guard};
+use host::Domain;
 use keys::{Files, Keys};
 use payload::{Differs, Hashed};
 use store::Store;
@@ -70,6 +74,8 @@ use wire::limits::{Client, Limits, Unproven};
 use wire::pace::Pace;
 use wire::problem::Problem;
 
+/// The header with the id of a request.
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
 /// The largest body in XML: the 1000 keys of a multi-delete, the 10,000 parts of an upload.
 const XML_BYTES_MAX: usize = 4 << 20;
 /// Times that client and server may differ by, in seconds, as AWS has it.
@@ -86,6 +92,7 @@ struct Bucket {
 struct Inner {
     store: Arc<dyn Store>,
     buckets: Vec<Bucket>,
+    domain: Domain,
     region: String,
     keys: Arc<Keys>,
     /// Memory for small uploads that are gathered.
@@ -157,10 +164,13 @@ impl S3 {
         let master = config.s3.master_key.clone();
         let keys = Keys::open(Files { keys: config.s3.keys.clone().unwrap_or_default(), master })?;
         let buckets = config.s3_buckets();
+        let names = buckets.iter().map(|(name, _)| name.clone());
+        let domain = Domain::new(config.s3.domain.as_deref(), names);
         let buckets = buckets.into_iter().map(|(name, prefix)| Bucket { name, prefix }).collect();
         let inner = Arc::new(Inner {
             store,
             buckets,
+            domain: domain.clone(),
             region: config.s3.region.clone(),
             keys: keys.clone(),
             uploads: Budget::new(config.serve.uploads_bytes_max.0),
@@ -170,6 +180,7 @@ impl S3 {
         limits.xml_max_body_size = XML_BYTES_MAX;
         limits.presigned_url_max_skew_time_secs = SKEW_S;
         let mut builder = S3ServiceBuilder::new(Operations(inner.clone()));
+        builder.set_host(domain);
         builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(limits))));
         builder.set_auth(Guard(keys.clone()));
         builder.set_access(Guard(keys));
@@ -227,7 +238,7 @@ impl Ready {
     }
 }
 
-fn response_of(mut from: HttpResponse) -> Response<ReplyBody> {
+fn response_of(mut from: HttpResponse, request_id: &str) -> Response<ReplyBody> {
     let ready = from.extensions_mut().remove::<Ready>();
     let ready =
         ready.and_then(|ready| ready.0.lock().unwrap_or_else(PoisonError::into_inner).take());
@@ -240,12 +251,32 @@ fn response_of(mut from: HttpResponse) -> Response<ReplyBody> {
             *response.status_mut() = status;
             *response.body_mut() = body;
         }
-        (None, Some(bytes)) => *response.body_mut() = ReplyBody::bytes(bytes, None),
+        (None, Some(bytes)) => {
+            let bytes = xml::finish(bytes, request_id);
+            tell(response.status(), &bytes, request_id);
+            let had_length = response.headers_mut().remove(CONTENT_LENGTH).is_some();
+            if had_length {
+                response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
+            }
+            *response.body_mut() = ReplyBody::bytes(bytes, None);
+        }
         (None, None) => {
             response.headers_mut().remove(CONTENT_LENGTH);
         }
     }
     response
+}
+
+/// Draws the id of a request, by which a client and the log speak of the same one.
+fn draw_request_id() -> String {
+    format!("{:016X}", rand::random::<u64>())
+}
+
+/// Logs a failure of the server's, which its client sees in other words.
+fn tell(status: StatusCode, body: &[u8], request_id: &str) {
+    if let Some((code, message)) = xml::words(body).filter(|_| status.is_server_error()) {
+        tracing::warn!("an S3 request failed with {code}: {message} (request {request_id})");
+    }
 }
 
 /// A plain read of this key, whose signature was verified before hyper saw the request.
@@ -260,7 +291,10 @@ impl Quick for S3 {
 
     fn signed<'a>(&self, is_head: bool, path: &'a str, headers: &HeaderMap) -> Option<Signed<'a>> {
         // A gateway asks a node, which goes the usual way; as does a checksum.
-        if !self.inner.store.has_memory() || headers.contains_key("x-amz-checksum-mode") {
+        if !self.inner.store.has_memory()
+            || headers.contains_key("x-amz-checksum-mode")
+            || !self.inner.domain.is_in_path(headers)
+        {
             return None;
         }
         // Before the signature, so that it is verified once whatever the bucket.
@@ -298,7 +332,9 @@ impl Quick for S3 {
         head.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
         head.extend_from_slice(object.other_head(headers::lines));
         add_date(received, head);
-        head.extend_from_slice(b"\r\n");
+        for part in [REQUEST_ID.as_str(), ": ", &draw_request_id(), "\r\n\r\n"] {
+            head.extend_from_slice(part.as_bytes());
+        }
         let body = if line.is_head { Bytes::new() } else { object.body().clone() };
         let passed = Passed {
             operation: if line.is_head { Operation::Head } else { Operation::Get },
@@ -312,43 +348,70 @@ impl Quick for S3 {
     }
 }
 
+impl S3 {
+    /// Answers a request, or says why not.
+    async fn reply(
+        &self,
+        lane: &Arc<ThreadRecorder>,
+        mut request: Request<Incoming>,
+        request_id: &str,
+    ) -> S3Result<Response<ReplyBody>> {
+        if let Some(Allowed(key)) = web::resumed::<S3, _>(&mut request) {
+            return self.inner.read_plain(lane, Ok(key), &request).await;
+        }
+        // A bucket in the name of the host is s3s's to find.
+        let (keys, now) = (&self.inner.keys, SystemTime::now());
+        let is_in_path = self.inner.domain.is_in_path(request.headers());
+        let plain = is_in_path.then(|| shortcut::allowed(keys, &request, now)).flatten();
+        if let Some(plain) = plain {
+            let key = self.inner.key(plain.bucket, plain.key);
+            return self.inner.read_plain(lane, key, &request).await;
+        }
+        let plain = is_in_path.then(|| shortcut::allowed_write(keys, &request, now)).flatten();
+        let checked = guard::check(&request);
+        if let (Ok(()), Some(plain)) = (&checked, plain) {
+            let (key, id) = (self.inner.key(plain.bucket, plain.key), plain.id);
+            return self.inner.put_plain(lane, key, &id, request).await;
+        }
+        let known = Authenticated::default();
+        let query = request.uri().query().map(str::to_owned);
+        let checked =
+            checked.and_then(|()| query_headers::apply(query.as_deref(), request.headers_mut()));
+        let answered = match checked {
+            Ok(()) => self.call(lane, request, &known).await,
+            Err(refused) => refused.to_http_response().ok(),
+        };
+        let mut response = match answered {
+            Some(answered) => response_of(answered, request_id),
+            None => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "no reply").response(),
+        };
+        if !known.is_set() {
+            response.extensions_mut().insert(Unproven);
+        }
+        Ok(response)
+    }
+}
+
 impl Service for S3 {
     async fn answer(
         self: &Arc<Self>,
         lane: &Arc<ThreadRecorder>,
-        mut request: Request<Incoming>,
+        request: Request<Incoming>,
     ) -> Response<ReplyBody> {
-        if let Some(Allowed(key)) = web::resumed::<S3, _>(&mut request) {
-            return self.inner.read_plain(lane, Ok(key), &request).await;
-        }
         if web::is_health(request.uri().path()) {
             return front::health::alive();
         }
         let is_head = request.method() == Method::HEAD;
-        if let Some(plain) = shortcut::allowed(&self.inner.keys, &request, SystemTime::now()) {
-            let key = self.inner.key(plain.bucket, plain.key);
-            return self.inner.read_plain(lane, key, &request).await;
-        }
-        let plain = shortcut::allowed_write(&self.inner.keys, &request, SystemTime::now());
-        let known = Authenticated::default();
-        let answered = match (guard::check(&request), plain) {
-            (Ok(()), Some(plain)) => {
-                let (key, id) = (self.inner.key(plain.bucket, plain.key), plain.id);
-                return self.inner.put_plain(lane, key, &id, request).await;
-            }
-            (Ok(()), None) => self.call(lane, request, &known).await,
-            (Err(refused), _) => refused.to_http_response().ok(),
-        };
-        let mut response = match answered {
-            Some(answered) => response_of(answered),
-            None => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "no reply").response(),
+        let request_id = draw_request_id();
+        let mut response = match self.reply(lane, request, &request_id).await {
+            Ok(response) => response,
+            Err(error) => response_of(error.to_http_response().unwrap_or_default(), &request_id),
         };
         if is_head && !response.status().is_success() {
             *response.body_mut() = ReplyBody::empty(None);
         }
-        if !known.is_set() {
-            response.extensions_mut().insert(Unproven);
-        }
+        let id = HeaderValue::try_from(request_id);
+        response.headers_mut().extend(id.ok().map(|id| (REQUEST_ID, id)));
         response
     }
 
@@ -368,7 +431,7 @@ impl Service for S3 {
         let mut error = S3Error::with_message(code, refusal.text);
         error.set_status_code(refusal.status);
         match error.to_http_response() {
-            Ok(reply) => response_of(reply),
+            Ok(reply) => response_of(reply, &draw_request_id()),
             Err(_) => Problem::new(refusal.status, refusal.text).response(),
         }
     }
@@ -377,7 +440,7 @@ impl Service for S3 {
         let what = format!("too many requests or bytes of one client: come again in {wait_s} s");
         let reply = S3Error::with_message(S3ErrorCode::SlowDown, what).to_http_response();
         let mut reply = match reply {
-            Ok(reply) => response_of(reply),
+            Ok(reply) => response_of(reply, &draw_request_id()),
             Err(_) => Problem::new(StatusCode::SERVICE_UNAVAILABLE, "slow down").response(),
         };
         reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from(wait_s));

@@ -7,9 +7,10 @@ use std::time::{Duration, UNIX_EPOCH};
 use ground::hex;
 use origin::{Entry, KEY_BYTES_MAX, KeyRange, Listed, behind};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+use s3s::auth::Credentials;
 use s3s::dto::{
     CommonPrefix, ETag, ListObjectsInput, ListObjectsOutput, ListObjectsV2Input,
-    ListObjectsV2Output, Object, ObjectStorageClass, Timestamp,
+    ListObjectsV2Output, Object, ObjectStorageClass, Owner, Timestamp,
 };
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
@@ -144,6 +145,7 @@ impl Inner {
         &self,
         request: S3Request<ListObjectsInput>,
     ) -> S3Result<S3Response<ListObjectsOutput>> {
+        let owner = owner_of(request.credentials.as_ref());
         let input = request.input;
         let (prefix, delimiter) = (input.prefix.unwrap_or_default(), input.delimiter);
         let marker = input.marker.filter(|marker| !marker.is_empty());
@@ -166,10 +168,10 @@ impl Inner {
             next_marker: page.next.is_some().then(|| encode(&page.last)),
             marker: Some(encode(marker.as_deref().unwrap_or(""))),
             max_keys: Some(max as i32),
-            contents: Some(objects_of(page.objects, &encode)),
+            contents: Some(objects_of(page.objects, owner.as_ref(), &encode)),
             common_prefixes: Some(prefixes_of(&page.prefixes, &encode)),
             prefix: Some(encode(&prefix)),
-            delimiter: delimiter.as_deref().map(&encode),
+            delimiter: delimiter.as_deref().filter(|one| !one.is_empty()).map(&encode),
             encoding_type: input.encoding_type,
             ..ListObjectsOutput::default()
         }))
@@ -179,6 +181,8 @@ impl Inner {
         &self,
         request: S3Request<ListObjectsV2Input>,
     ) -> S3Result<S3Response<ListObjectsV2Output>> {
+        let wants_owner = request.input.fetch_owner == Some(true);
+        let owner = owner_of(request.credentials.as_ref()).filter(|_| wants_owner);
         let input = request.input;
         let prefix = input.prefix.unwrap_or_default();
         let wrong = || {
@@ -215,10 +219,10 @@ impl Inner {
             next_continuation_token: page.next.as_deref().map(hex::encode),
             continuation_token: input.continuation_token,
             max_keys: Some(max as i32),
-            contents: Some(objects_of(page.objects, &encode)),
+            contents: Some(objects_of(page.objects, owner.as_ref(), &encode)),
             common_prefixes: Some(prefixes_of(&page.prefixes, &encode)),
             prefix: Some(encode(&prefix)),
-            delimiter: input.delimiter.as_deref().map(&encode),
+            delimiter: input.delimiter.as_deref().filter(|one| !one.is_empty()).map(&encode),
             start_after: input.start_after.as_deref().map(&encode),
             encoding_type: input.encoding_type,
             ..ListObjectsV2Output::default()
@@ -256,11 +260,22 @@ pub fn encoder(encoding: Option<&str>) -> S3Result<fn(&str) -> String> {
     }
 }
 
-fn objects_of(listed: Vec<(String, Listed)>, encode: &impl Fn(&str) -> String) -> Vec<Object> {
+/// The owner of buckets and objects. The only name that anybody has here is that of an access key.
+pub fn owner_of(shown: Option<&Credentials>) -> Option<Owner> {
+    let id = shown.map(|shown| shown.access_key.clone());
+    id.map(|id| Owner { display_name: Some(id.clone()), id: Some(id) })
+}
+
+fn objects_of(
+    listed: Vec<(String, Listed)>,
+    owner: Option<&Owner>,
+    encode: &impl Fn(&str) -> String,
+) -> Vec<Object> {
     let object = |(key, one): (String, Listed)| Object {
         key: Some(encode(&key)),
         e_tag: Some(ETag::Strong(headers::etag(&one.metadata.etag))),
         last_modified: Some(time(one.metadata.modified_unix_us)),
+        owner: owner.cloned(),
         size: Some(one.metadata.size as i64),
         storage_class: Some(ObjectStorageClass::from_static(ObjectStorageClass::STANDARD)),
         ..Object::default()

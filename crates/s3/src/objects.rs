@@ -185,6 +185,8 @@ impl Inner {
                 let (status, body) = (StatusCode::NOT_MODIFIED, ReplyBody::empty(Some(record)));
                 Ok(Answer { status, version, range: None, outcome, body })
             }
+            // S3 has no object whose etag could differ; HTTP has a condition that fails.
+            Err(store::Error::PreconditionFailed(None)) => Err(of_error(&store::Error::NotFound)),
             Err(error) => Err(of_error(&error)),
         }
     }
@@ -267,11 +269,7 @@ impl Inner {
         let input = &request.input;
         only_version(input.version_id.as_deref())?;
         unsupported(input.sse_customer_key.is_some(), "encryption with keys of the client")?;
-        parameters::part(input.part_number)?;
-        if input.part_number.is_some() && input.range.is_some() {
-            let what = "Cannot specify both Range header and partNumber query parameter";
-            return Err(S3Error::with_message(S3ErrorCode::InvalidRequest, what));
-        }
+        parameters::part(input.part_number, input.range.is_some())?;
         let key = self.key(&input.bucket, &input.key)?;
         let lane = lane_of(&request.extensions)?;
         let mut answer = self.read(&lane, &headers::read(key, &request.headers, "")?).await?;
@@ -297,34 +295,25 @@ impl Inner {
     }
 
     /// Answers a plain read that is allowed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Inner::read`].
     pub(super) async fn read_plain<B>(
         &self,
         lane: &Arc<ThreadRecorder>,
         key: S3Result<Key>,
         request: &Request<B>,
-    ) -> Response<ReplyBody> {
+    ) -> S3Result<Response<ReplyBody>> {
         let given = request.headers();
         let is_head = request.method() == Method::HEAD;
-        let answered = async {
-            let read = headers::read(key?, given, "")?;
-            self.read(lane, &ReadRequest { is_head, ..read }).await
-        };
-        match answered.await {
-            Ok(answer) => {
-                let whole = answer.status == StatusCode::OK;
-                let headers = answer.headers(whole && given.contains_key("x-amz-checksum-mode"));
-                let mut response = Response::new(answer.body);
-                (*response.status_mut(), *response.headers_mut()) = (answer.status, headers);
-                response
-            }
-            Err(error) => {
-                let mut response = super::response_of(error.to_http_response().unwrap_or_default());
-                if is_head {
-                    *response.body_mut() = ReplyBody::empty(None);
-                }
-                response
-            }
-        }
+        let read = headers::read(key?, given, "")?;
+        let answer = self.read(lane, &ReadRequest { is_head, ..read }).await?;
+        let whole = answer.status == StatusCode::OK;
+        let headers = answer.headers(whole && given.contains_key("x-amz-checksum-mode"));
+        let mut response = Response::new(answer.body);
+        (*response.status_mut(), *response.headers_mut()) = (answer.status, headers);
+        Ok(response)
     }
 
     pub(super) async fn head(
@@ -334,7 +323,7 @@ impl Inner {
         let input = &request.input;
         only_version(input.version_id.as_deref())?;
         unsupported(input.sse_customer_key.is_some(), "encryption with keys of the client")?;
-        parameters::part(input.part_number)?;
+        parameters::part(input.part_number, input.range.is_some())?;
         let key = self.key(&input.bucket, &input.key)?;
         let lane = lane_of(&request.extensions)?;
         let read = headers::read(key, &request.headers, "")?;

@@ -5,6 +5,7 @@ use s3s::{S3, S3Request, S3Response, S3Result};
 
 use super::Operations;
 use super::keys::Level;
+use super::listing::owner_of;
 
 #[async_trait::async_trait]
 impl S3 for Operations {
@@ -23,6 +24,7 @@ impl S3 for Operations {
         };
         Ok(S3Response::new(ListBucketsOutput {
             buckets: Some(buckets.map(bucket).collect()),
+            owner: owner_of(request.credentials.as_ref()),
             ..ListBucketsOutput::default()
         }))
     }

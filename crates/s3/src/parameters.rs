@@ -26,8 +26,13 @@ const PART_MAX: i32 = 10_000;
 ///
 /// # Errors
 ///
-/// `InvalidArgument` for what is no number of a part, `InvalidPartNumber` for all but the first.
-pub fn part(number: Option<i32>) -> S3Result<()> {
+/// `InvalidArgument` for what is no number of a part, `InvalidPartNumber` for all but the first, `InvalidRequest` for a range
+/// beside it.
+pub fn part(number: Option<i32>, has_range: bool) -> S3Result<()> {
+    if number.is_some() && has_range {
+        let what = "Cannot specify both Range header and partNumber query parameter";
+        return Err(S3Error::with_message(S3ErrorCode::InvalidRequest, what));
+    }
     match number {
         None | Some(1) => Ok(()),
         Some(2..=PART_MAX) => {
@@ -72,7 +77,8 @@ mod tests {
 
     #[test]
     fn each_object_is_its_part_1() {
-        assert!(part(None).is_ok() && part(Some(1)).is_ok());
+        assert!(part(None, true).is_ok() && part(Some(1), false).is_ok());
+        assert_eq!(part(Some(1), true).unwrap_err().code().as_str(), "InvalidRequest");
         for (number, code, status) in [
             (2, "InvalidPartNumber", 416),
             (10_000, "InvalidPartNumber", 416),
@@ -80,7 +86,7 @@ mod tests {
             (-3, "InvalidArgument", 400),
             (10_001, "InvalidArgument", 400),
         ] {
-            let error = part(Some(number)).unwrap_err();
+            let error = part(Some(number), false).unwrap_err();
             let said = error.status_code().map(|status| status.as_u16());
             assert_eq!((error.code().as_str(), said), (code, Some(status)), "{number}");
         }

@@ -13,7 +13,7 @@ use super::checksums::{ALGORITHMS, value};
 use super::errors::unsupported;
 use super::objects::{Sent, Upload, lane_of, plain_write, type_of};
 use super::tags::Tags;
-use super::{Inner, asked, headers, response_of};
+use super::{Inner, asked, headers};
 use wire::body::ReplyBody;
 use wire::lane::ThreadRecorder;
 use wire::pace::Pace;
@@ -103,36 +103,35 @@ impl Inner {
     }
 
     /// Answers a plain write that is allowed.
+    ///
+    /// # Errors
+    ///
+    /// Whatever keeps the object from being written.
     pub(super) async fn put_plain(
         &self,
         lane: &Arc<ThreadRecorder>,
         key: S3Result<Key>,
         id: &str,
         request: Request<Incoming>,
-    ) -> Response<ReplyBody> {
+    ) -> S3Result<Response<ReplyBody>> {
         let (parts, body) = request.into_parts();
         let given = parts.headers;
         let text = |name: &str| given.get(name)?.to_str().ok().map(str::to_owned);
-        let answered = async {
-            let key = key?;
-            asked::check(id, &given)?;
-            let upload = Upload {
-                body: Some(StreamingBlob::from(s3s::Body::from(body))),
-                length: text(CONTENT_LENGTH.as_str()).and_then(|length| length.parse().ok()),
-                md5: text("content-md5"),
-                checksum: Checksum {
-                    checksum_crc32: text("x-amz-checksum-crc32"),
-                    ..Checksum::default()
-                },
-                trailers: None,
-                is_verified: false,
-            };
-            self.put_object(lane, &key, &given, upload).await
+        let key = key?;
+        asked::check(id, &given)?;
+        let upload = Upload {
+            body: Some(StreamingBlob::from(s3s::Body::from(body))),
+            length: text(CONTENT_LENGTH.as_str()).and_then(|length| length.parse().ok()),
+            md5: text("content-md5"),
+            checksum: Checksum {
+                checksum_crc32: text("x-amz-checksum-crc32"),
+                ..Checksum::default()
+            },
+            trailers: None,
+            is_verified: false,
         };
-        match answered.await {
-            Ok((e_tag, checksum)) => written(&e_tag, &checksum),
-            Err(error) => response_of(error.to_http_response().unwrap_or_default()),
-        }
+        let (e_tag, checksum) = self.put_object(lane, &key, &given, upload).await?;
+        Ok(written(&e_tag, &checksum))
     }
 }
 

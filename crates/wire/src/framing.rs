@@ -7,9 +7,7 @@
 
 use http::header::{CONTENT_LENGTH, HOST, HeaderMap, TRANSFER_ENCODING};
 use http::{StatusCode, Uri, Version};
-
-/// The longest body: files have no larger sizes.
-const BODY_BYTES_MAX: u64 = i64::MAX as u64;
+use origin::OBJECT_BYTES_MAX;
 
 /// Why a request cannot be read. The connection ends after it, because where the next request begins is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,12 +104,12 @@ fn check_length(headers: &HeaderMap) -> Result<(), Refusal> {
     let is_too_long = |text: &[u8]| {
         let is_number = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
         let number = std::str::from_utf8(text).ok().and_then(|text| text.parse::<u64>().ok());
-        is_number && number.is_none_or(|length| length > BODY_BYTES_MAX)
+        is_number && number.is_none_or(|length| length > OBJECT_BYTES_MAX)
     };
     if headers.get_all(CONTENT_LENGTH).iter().any(|line| is_too_long(line.as_bytes())) {
         return Err(Refusal {
             status: StatusCode::PAYLOAD_TOO_LARGE,
-            text: "the Content-Length is larger than any object can be",
+            text: "the Content-Length is larger than any object can be (5 TiB)",
         });
     }
     Ok(())

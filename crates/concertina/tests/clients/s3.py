@@ -13,7 +13,10 @@ import zlib
 
 import boto3
 from boto3.s3.transfer import TransferConfig
+from botocore.auth import S3SigV4QueryAuth
+from botocore.awsrequest import AWSRequest
 from botocore.client import Config
+from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
 
 ENDPOINT = sys.argv[1]
@@ -421,6 +424,84 @@ def signatures():
         assert error.code == 403, error
 
 
+def signed_url(method, key, host=None, **parameters):
+    """A URL with S3's headers in its query, as presigners of JavaScript and Go write them."""
+    request = AWSRequest(method, f"{ENDPOINT}/{BUCKET}/{key}", params=parameters)
+    if host:
+        request.headers["Host"] = host
+    shown = Credentials(os.environ["AWS_ACCESS_KEY_ID"], os.environ["AWS_SECRET_ACCESS_KEY"])
+    S3SigV4QueryAuth(shown, "s3", "eu-west-1", expires=60).add_auth(request)
+    return request.prepare().url
+
+
+def raw(method, url, body=None, headers=()):
+    """Status, headers and body of a reply."""
+    request = urllib.request.Request(url, data=body, method=method, headers=dict(headers))
+    try:
+        reply = urllib.request.urlopen(request)
+    except urllib.error.HTTPError as error:
+        reply = error
+    with reply:
+        return reply.status, reply.headers, reply.read()
+
+
+def headers_in_urls():
+    put = lambda **parameters: raw("PUT", signed_url("PUT", "in url", **parameters), b"abc")
+    sha256 = base64.b64encode(hashlib.sha256(b"abc").digest()).decode()
+    named = {"x-amz-meta-a": "v w", "x-amz-checksum-sha256": sha256, "x-amz-tagging": "k=1"}
+    status, _, body = put(**named)
+    assert status == 200, body
+    head = s3.head_object(Bucket=BUCKET, Key="in url", ChecksumMode="ENABLED")
+    assert head["Metadata"] == {"a": "v w"} and head["ChecksumSHA256"] == sha256, head
+    for wrong, code in [
+        ({"x-amz-checksum-sha256": "A" * 43 + "="}, "BadDigest"),
+        ({"x-amz-acl": "public-read"}, "NotImplemented"),
+        ({"x-amz-server-side-encryption": "AES256"}, "NotImplemented"),
+        ({"x-amz-object-lock-mode": "GOVERNANCE"}, "NotImplemented"),
+        ({"x-amz-expected-bucket-owner": "somebody"}, "AccessDenied"),
+    ]:
+        status, _, body = put(**wrong)
+        assert status >= 400 and f"<Code>{code}</Code>".encode() in body, (wrong, status, body)
+    assert s3.head_object(Bucket=BUCKET, Key="in url")["Metadata"] == {"a": "v w"}
+
+
+def keys_with_controls():
+    """A page that is not encoded shows a carriage return as a reference: parsers turn the character itself into a line feed."""
+    s3.put_object(Bucket=BUCKET, Key="controls/a\rb", Body=b"")
+    url = signed_url("GET", "", **{"list-type": "2", "prefix": "controls/"})
+    status, _, body = raw("GET", url)
+    assert status == 200 and b"<Key>controls/a&#xD;b</Key>" in body, body
+    keys = [one["Key"] for one in s3.list_objects_v2(Bucket=BUCKET, Prefix="controls/")["Contents"]]
+    assert keys == ["controls/a\rb"], keys
+
+
+def small_differences():
+    refused("NoSuchKey", s3.get_object, Bucket=BUCKET, Key="none", IfMatch='"a"')
+    refused("404", s3.head_object, Bucket=BUCKET, Key="none", IfMatch='"a"')
+    refused("400", s3.head_object, Bucket=BUCKET, Key="plain", PartNumber=1, Range="bytes=0-0")
+    id = os.environ["AWS_ACCESS_KEY_ID"]
+    assert s3.list_objects(Bucket=BUCKET)["Contents"][0]["Owner"]["ID"] == id
+    assert "Owner" not in s3.list_objects_v2(Bucket=BUCKET)["Contents"][0]
+    assert s3.list_objects_v2(Bucket=BUCKET, FetchOwner=True)["Contents"][0]["Owner"]["ID"] == id
+    assert "Delimiter" not in s3.list_objects_v2(Bucket=BUCKET, Delimiter="")
+    # Each request has an id, in the reply and in an error's words; each error has words.
+    first, second = (s3.head_object(Bucket=BUCKET, Key="plain")["ResponseMetadata"] for _ in range(2))
+    ids = {one["HTTPHeaders"]["x-amz-request-id"] for one in (first, second)}
+    assert len(ids) == 2, ids
+    for method, key, body in [("GET", "none", None), ("PUT", "k" * 1025, b""), ("GET", "%ff", None)]:
+        status, headers, body = raw(method, signed_url(method, key), body)
+        found = body.decode()
+        assert status >= 400 and f"<RequestId>{headers['x-amz-request-id']}</RequestId>" in found, found
+        assert "<Message>" in found and "<Message></Message>" not in found, found
+    # A host that seems to name a bucket: the first folder of the path is not taken for another.
+    host = f"{BUCKET}.cache.example"
+    status, _, body = raw("PUT", signed_url("PUT", "x", host=host), b"x", {"Host": host})
+    assert status == 400 and b"s3.domain" in body, body
+    # More than any object can have is refused by its head.
+    status, _, body = raw("PUT", signed_url("PUT", "huge"), b"", {"Content-Length": "99999999999999"})
+    assert status == 413 and b"EntityTooLarge" in body, body
+
+
 def unsupported():
     refused("NotImplemented", s3.put_object, Bucket=BUCKET, Key="x", Body=b"", ServerSideEncryption="AES256")
     refused("NotImplemented", s3.put_object, Bucket=BUCKET, Key="x", Body=b"", ACL="public-read")
@@ -432,6 +513,6 @@ def unsupported():
     assert "Status" not in s3.get_bucket_versioning(Bucket=BUCKET)
 
 
-for check in [put_get_head, ranges, conditions, checksums, listings, deletes, copies, multipart, tags, transfers, signatures, unsupported]:
+for check in [put_get_head, ranges, conditions, checksums, listings, deletes, copies, multipart, tags, transfers, signatures, headers_in_urls, keys_with_controls, small_differences, unsupported]:
     check()
     print(check.__name__, flush=True)
