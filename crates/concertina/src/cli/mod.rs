@@ -45,6 +45,7 @@ mod predict_several;
 mod repeats;
 mod report;
 mod serve;
+mod serve_s3;
 mod sheet;
 mod simulate;
 mod status;

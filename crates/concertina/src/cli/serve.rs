@@ -13,6 +13,7 @@ use tracing_subscriber::{Layer as _, layer::SubscriberExt as _, util::Subscriber
 use crate::cli::output::output;
 use crate::cli::parent::end_with_parent;
 use crate::cli::repeats::Repeats;
+use crate::cli::serve_s3;
 use configuration::Config;
 use serve::{self, Server};
 
@@ -25,6 +26,9 @@ pub struct Args {
     /// Override a key: section.key=value; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
+    /// The bucket behind: s3://BUCKET[/PREFIX][?endpoint=URL&region=NAME]; sets origin.kind, .bucket, .prefix, .endpoint and .region
+    #[arg(long, value_name = "URL")]
+    s3: Option<String>,
     /// The role of this process: all, gateway, node or proxy (serve.role)
     #[arg(long, value_name = "ROLE")]
     role: Option<String>,
@@ -63,6 +67,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let filter = levels.and(repeats.clone());
     let _ = tracing_subscriber::registry().with(lines.with_filter(filter)).try_init();
     let mut set = tokens(|name| std::env::var(name).ok());
+    set.extend(args.s3.as_deref().map(serve_s3::overrides).transpose()?.unwrap_or_default());
     set.extend(args.set);
     set.extend(args.role.map(|role| format!("serve.role={role}")));
     let mut config = Config::load(args.config.as_deref(), &set)?;
