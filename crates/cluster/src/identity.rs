@@ -12,7 +12,7 @@ use futures_util::future::join_all;
 use ground::origin::{Creation, OriginId};
 use http::{HeaderValue, Method};
 use origin::marker::{Claim, FolderKind};
-use origin::{IdentityRecord, Kind};
+use origin::{IdentityRecord, Kind, Recording};
 use tracing::{info, warn};
 
 use super::about::{BYTES_MAX as ABOUT_BYTES_MAX, parse_report};
@@ -107,17 +107,20 @@ fn remember_etcd(config: &Config, record: &IdentityRecord, create: bool) -> anyh
             let found = etcd.get(&key).await?;
             let value = id.to_string();
             if found.as_ref().is_some_and(|pair| pair.value == value.as_bytes()) {
-                return Ok(());
+                return Ok(Recording::Shared);
             }
-            anyhow::ensure!(
-                found.is_none() || create,
-                "another process has recorded another origin in etcd ({key}) meanwhile"
-            );
+            if found.is_some() && !create {
+                return Ok(Recording::Another);
+            }
             let revision = found.map_or(0, |pair| pair.revision);
             let put = Put::Value(&key, value.as_bytes(), None);
             let done = etcd.change(&[If::Revision(&key, revision)], &[put]).await?;
-            anyhow::ensure!(done, "another process changed {key} in etcd meanwhile");
-            Ok(())
+            // Another process was faster; with the same origin, if both found it.
+            let now = if done { None } else { etcd.get(&key).await? };
+            Ok(match now.is_none_or(|pair| pair.value == value.as_bytes()) {
+                true => Recording::Shared,
+                false => Recording::Another,
+            })
         })
     }));
     Ok(())
@@ -205,7 +208,7 @@ pub fn header_line(record: &IdentityRecord) -> Arc<OnceLock<Vec<u8>>> {
     let late = line.clone();
     record.add_recorder(Box::new(move |id| {
         let _ = late.set(format!("{}: {id}\r\n", headers::ORIGIN_ID).into_bytes());
-        Ok(())
+        Ok(Recording::Own)
     }));
     line
 }

@@ -16,8 +16,19 @@ use tracing::{info, warn};
 use crate::Error;
 use crate::marker::Marker;
 
+/// What a place outside this process says to an identity that is to be recorded there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recording {
+    /// It has it for this process alone.
+    Own,
+    /// It has it for all members: this is the cluster's origin.
+    Shared,
+    /// It has another origin for all members.
+    Another,
+}
+
 /// Records an identity outside this process.
-pub type Recorder = Box<dyn Fn(OriginId) -> anyhow::Result<()> + Send + Sync>;
+pub type Recorder = Box<dyn Fn(OriginId) -> anyhow::Result<Recording> + Send + Sync>;
 
 #[derive(Default)]
 struct State {
@@ -136,7 +147,7 @@ impl IdentityRecord {
     pub fn add_recorder(&self, recorder: Recorder) {
         let mut state = self.lock();
         if let Some(&id) = self.taken.get() {
-            run(&recorder, id);
+            self.run(&recorder, id);
         }
         state.recorders.push(recorder);
     }
@@ -237,13 +248,21 @@ impl IdentityRecord {
         }
         info!("the origin is {id}");
         state.folders.iter().for_each(|folder| record_in(folder, id));
-        state.recorders.iter().for_each(|recorder| run(recorder, id));
+        state.recorders.iter().for_each(|recorder| self.run(recorder, id));
     }
-}
 
-fn run(recorder: &Recorder, id: OriginId) {
-    if let Err(error) = recorder(id) {
-        warn!("cannot record the identity of the origin: {error:#}");
+    /// Of two processes of a new cluster that start together, one without its mount, each takes what it finds. The one whose origin
+    /// is recorded first is right by that, before the two have heard of each other: the other acknowledges nothing.
+    fn run(&self, recorder: &Recorder, id: OriginId) {
+        match recorder(id) {
+            Ok(Recording::Own) => {}
+            Ok(Recording::Shared) => self.agreed.store(true, Ordering::Relaxed),
+            Ok(Recording::Another) => {
+                warn!("the origin here is {id}, and another one is recorded for all members");
+                self.disagreed.store(true, Ordering::Relaxed);
+            }
+            Err(error) => warn!("cannot record the identity of the origin: {error:#}"),
+        }
     }
 }
 
@@ -340,6 +359,23 @@ mod tests {
         assert!(!firm.compare(other) && firm.check().is_ok());
         let early = IdentityRecord::default();
         assert!(early.compare(other) && early.check().is_ok(), "nothing was taken yet");
+    }
+
+    #[test]
+    fn the_origin_that_is_recorded_for_all_is_right() {
+        let (ours, other) = (OriginId::new(1), OriginId::new(2));
+        let taken = |recording: Recording| {
+            let record = IdentityRecord::default();
+            record.add_recorder(Box::new(move |_| Ok(recording)));
+            record.take(ours);
+            record
+        };
+        // Nobody was heard of yet.
+        assert!(matches!(taken(Recording::Another).check(), Err(Error::Lost(_))));
+        let first = taken(Recording::Shared);
+        assert!(first.check().is_ok() && !first.compare(Some(other)) && first.check().is_ok());
+        let alone = taken(Recording::Own);
+        assert!(alone.check().is_ok() && !alone.compare(Some(other)) && alone.check().is_err());
     }
 
     #[test]

@@ -36,7 +36,7 @@ use ground::origin::OriginId;
 use ground::{Etag, Key};
 
 pub use folder::Folder;
-pub use identity_record::{IdentityRecord, Recorder};
+pub use identity_record::{IdentityRecord, Recorder, Recording};
 pub use lock::Lock;
 pub use metadata::{Attributes, KEPT_PREFIX, Metadata, VersionHasher, version_of_sha256};
 pub use nowhere::Nowhere;
