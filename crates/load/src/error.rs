@@ -22,12 +22,20 @@ pub enum Error {
     #[error(transparent)]
     Target(#[from] TargetError),
     /// The service does not accept connections.
-    #[error("cannot reach {target}: {source}; is the service running there?")]
+    #[error("cannot reach {target} ({reasons}); is the service running there?")]
     Unreachable {
         /// The service.
         target: String,
-        /// The last attempt's failure.
-        source: io::Error,
+        /// Each address with its failure.
+        reasons: String,
+    },
+    /// The service accepts connections, but not what is said first on them.
+    #[error("cannot speak to {target}: {reason}")]
+    Handshake {
+        /// The service.
+        target: String,
+        /// What is wrong, and what to do.
+        reason: String,
     },
     /// The keys of a plan cannot be drawn.
     #[error("{what}: {reason}")]

@@ -24,6 +24,16 @@ pub(super) struct Request {
     pub size: u64,
     /// The length of a correct get reply, where it is certain.
     pub expected: Option<u64>,
+    /// The number of the listed request that is sent for the key, if the load has some.
+    pub form: Option<u32>,
+}
+
+/// What tells the draws of listed requests from those of keys.
+const FORMS: u64 = 0x6c69_7374;
+
+/// A number uniform on 0 to 1, for the choice of listed request number `index`.
+pub(super) fn draw(seed: u64, index: u64) -> f64 {
+    random(seed ^ FORMS, index).random()
 }
 
 /// The keys of a load.
@@ -192,7 +202,7 @@ impl KeySource {
                     }
                 }
                 let operation = if read { Operation::Get } else { Operation::Put };
-                Request { operation, hash, size: bytes, expected: Some(bytes) }
+                Request { operation, hash, size: bytes, expected: Some(bytes), form: None }
             }
             KeySource::Trace(keys) => keys.request(part, index, key),
         }
@@ -214,11 +224,23 @@ impl TraceKeys {
         let range = if part == Part::Warmup { &self.warmup } else { &self.measured };
         if let (Part::Fill, Some(listed)) = (part, &self.listed) {
             let Some((text, size)) = listed.get(index as usize) else {
-                return Request { operation: Operation::Put, hash: 0, size: 0, expected: None };
+                return Request {
+                    operation: Operation::Put,
+                    hash: 0,
+                    size: 0,
+                    expected: None,
+                    form: None,
+                };
             };
             key.extend_from_slice(text);
             let hash = key_hash(text);
-            return Request { operation: Operation::Put, hash, size: *size, expected: Some(*size) };
+            return Request {
+                operation: Operation::Put,
+                hash,
+                size: *size,
+                expected: Some(*size),
+                form: None,
+            };
         }
         let (id, row) = if part == Part::Fill {
             (index as u32, None)
@@ -240,6 +262,7 @@ impl TraceKeys {
             hash: key_hash(first),
             size: own.map_or(size, u64::from),
             expected: agreed.then_some(size),
+            form: None,
         }
     }
 

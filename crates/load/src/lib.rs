@@ -14,7 +14,7 @@
 //!   functions of a seed. `source`: one thread's share of them.
 //! - `generator`: the event loop of a thread. `phase`: what the thread records.
 //! - `streams`: players at a bit rate, and how often they stall.
-//! - `run`: merges the records of all threads and writes the run folder. `summary`: derives the
+//! - `reach`: whether the service is there. `run`: merges the records of all threads and writes the run folder. `summary`: derives the
 //!   result.
 
 mod arrivals;
@@ -22,9 +22,12 @@ pub mod client;
 mod completion;
 mod error;
 mod generator;
+#[cfg(test)]
+mod http2_tests;
 mod keys;
 mod phase;
 mod plan;
+mod reach;
 mod run;
 mod source;
 mod streams;

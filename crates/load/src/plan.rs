@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use crate::client::{Credentials, Target, TargetError, Trust};
+use crate::client::{Access, Credentials, HttpSettings, Target, TargetError, Trust};
 use record::clock;
 
 /// Requests of a step whose times are recorded by default: more than a fit uses.
@@ -28,6 +28,8 @@ pub struct Plan {
     /// A bearer token. Never written to the run folder.
     #[serde(skip)]
     pub token: Option<String>,
+    /// Headers, requests, names of the host, HTTP/2. For http(s):// and s3:// only.
+    pub http: HttpSettings,
     /// Credentials for a bucket; requests are anonymous if `None`. Never written to the run folder.
     #[serde(skip)]
     pub credentials: Option<Credentials>,
@@ -86,6 +88,7 @@ impl Plan {
             fixed: false,
             prefix: None,
             token: None,
+            http: HttpSettings::default(),
             credentials: None,
             ca_file: None,
             multi_get: 1,
@@ -130,22 +133,24 @@ impl Plan {
 
     /// Parses the URL and resolves its host.
     pub(super) fn target(&self) -> Result<Target, TargetError> {
-        let token = self.token.as_deref();
         let trust = self.ca_file.as_deref().map_or(Trust::System, Trust::File);
+        let access = Access { token: self.token.as_deref(), trust, http: &self.http };
         match self.scheme() {
             "file" => return Target::local(&self.url, self.destroy, self.verify),
             "memcached" => return Target::memcached(&self.url, self.multi_get > 1),
             "s3" => {
                 let unix_ns = i128::from(clock::now()) + clock::unix_offset_ns();
                 let unix_s = (unix_ns / 1_000_000_000) as i64;
-                return Target::s3(&self.url, self.credentials.as_ref(), unix_s, trust);
+                return Target::s3(&self.url, self.credentials.as_ref(), unix_s, access);
             }
             _ => {}
         }
-        if self.fixed {
-            return Target::fixed(&self.url, token, trust);
+        // Of a listed request the URL is the whole address, unless it says where the key belongs.
+        let listed = !self.http.requests.is_empty() && self.prefix.is_none();
+        if self.fixed || listed && !self.url.contains("{key}") {
+            return Target::fixed(&self.url, access);
         }
-        Target::parse(&self.url, self.prefix.as_deref(), token, trust)
+        Target::parse(&self.url, self.prefix.as_deref(), access)
     }
 
     /// The part of the URL before `://`.
@@ -176,7 +181,9 @@ impl Plan {
             "a fixed URL can be neither filled nor verified".into(),
         );
         self.protocol_mistakes(&mut check);
-        self.load.mistakes(self.connections, &mut check);
+        self.http_mistakes(&mut check);
+        let streams = if self.http.http2 { self.http.streams } else { 1 };
+        self.load.mistakes(self.connections.saturating_mul(streams), &mut check);
         self.length_mistakes(&mut check);
         if let Some(r) = self.warmup_rate {
             check(rate(r), format!("warm-up rate {r}: above 0 expected"));
@@ -228,6 +235,35 @@ impl Plan {
             self.length != Some(Length::Requests(0)),
             "step length 0 requests: at least 1 expected".into(),
         );
+    }
+
+    /// Checks headers, requests and HTTP/2.
+    fn http_mistakes(&self, check: &mut impl FnMut(bool, String)) {
+        let (http, scheme) = (&self.http, self.scheme());
+        for mistake in http.mistakes() {
+            check(false, mistake);
+        }
+        let message =
+            "headers, requests, --host, --sni and HTTP/2 are for http(s):// and s3:// only";
+        check(!matches!(scheme, "memcached" | "file") || !http.is_used(), message.into());
+        if http.server_name.is_some() {
+            let tls = scheme == "https" || self.url.contains("endpoint=https://");
+            check(tls, "a server name (--sni) is for TLS: write https://".into());
+        }
+        let twice = self.token.is_some() && http.headers.iter().any(|h| h.name == "authorization");
+        check(!twice, "a bearer token and a header `authorization` exclude each other".into());
+        if http.requests.is_empty() {
+            return;
+        }
+        check(
+            scheme != "s3",
+            "an S3 store takes no listed requests: their signatures differ".into(),
+        );
+        let message = "requests of a list, a method or a body cannot be filled or verified: --fill and \
+                       --verify store and compare generated objects of keys";
+        check(self.fill.is_none() && !self.verify, message.into());
+        let reads = !matches!(&self.keys, Keys::Synthetic { read_share, .. } if *read_share < 1.0);
+        check(reads, "a share of reads and a list of requests exclude each other".into());
     }
 
     /// Checks the options that only one of the protocols has.

@@ -15,9 +15,9 @@ use super::generator::{Generator, Shared};
 use super::keys::KeySource;
 use super::phase::{Account, Message};
 use super::plan::{Arrivals, Length, Load, Plan, Think};
+use super::reach::check_reachable;
 use super::source::{Pass, Share};
 use super::summary::{Fill, Summary, fill_hint, generator, join, step_summary};
-use crate::client::Target;
 use record::clock;
 use record::{self, Awake, HostSampler, Machine, Run, RunWriter, Step};
 
@@ -289,24 +289,6 @@ fn merged(windows: &[Window]) -> Option<Window> {
     let mut sum = rest.next()?.clone();
     rest.for_each(|window| sum.merge(window, false));
     Some(sum)
-}
-
-/// Checks that the service accepts connections, before anything is written. Retries for two
-/// seconds.
-fn check_reachable(target: &Target) -> Result<(), Error> {
-    let mut last = None;
-    for _ in 0..if target.files().is_some() { 0 } else { 20 } {
-        let timeout = Duration::from_secs(2);
-        match std::net::TcpStream::connect_timeout(&target.address, timeout) {
-            Ok(_) => return Ok(()),
-            Err(error) => last = Some(error),
-        }
-        clock::sleep_until(clock::now() + SECOND / 10);
-    }
-    match last {
-        Some(source) => Err(Error::Unreachable { target: target.to_string(), source }),
-        None => Ok(()),
-    }
 }
 
 /// Raises the limit of open files to what `connections` need. Returns the number of connections

@@ -25,6 +25,7 @@ use super::client::Target;
 use super::error::Error;
 use super::keys::KeySource;
 use super::plan::Plan;
+use super::reach::check_reachable;
 use super::run::raise_files;
 
 /// The shortest time between two looks at a stream.
@@ -101,9 +102,13 @@ pub fn streams(plan: &Plan, streams: Streams, stop: &AtomicBool) -> Result<Stall
     }
     let target = plan.target()?;
     let http = !target.is_memcached() && target.files().is_none();
-    if !http || target.is_secure() {
-        return invalid("streams need a service at http://".to_owned());
+    if !http || target.is_secure() || target.streams().is_some() || !plan.http.requests.is_empty() {
+        return invalid(
+            "streams need a service at http://, by HTTP/1.1 and without a list of requests"
+                .to_owned(),
+        );
     }
+    check_reachable(&target)?;
     let (fit, complaint) = raise_files(streams.count);
     if fit < streams.count {
         return invalid(complaint.unwrap_or_default());
@@ -303,7 +308,7 @@ impl Run<'_> {
         stream.player.advance(clock::now(), 0);
         if stream.connection.is_none() {
             let timeout = Duration::from_secs_f64(self.plan.timeout_s);
-            let connection = TcpStream::connect_timeout(&self.target.address, timeout)?;
+            let connection = TcpStream::connect_timeout(&self.target.addresses.current(), timeout)?;
             connection.set_nodelay(true)?;
             connection.set_nonblocking(true)?;
             stream.connection = Some(connection);
@@ -390,7 +395,8 @@ impl Run<'_> {
 
 /// Where the body begins and how long it is; `None` if the head is not complete.
 fn body_of(head: &[u8]) -> io::Result<Option<(usize, u64)>> {
-    let mut headers = [httparse::EMPTY_HEADER; 64];
+    // A line has three bytes at least.
+    let mut headers = vec![httparse::EMPTY_HEADER; head.len() / 3 + 1];
     let mut reply = httparse::Response::new(&mut headers);
     let httparse::Status::Complete(end) = reply.parse(head).map_err(io::Error::other)? else {
         return Ok(None);

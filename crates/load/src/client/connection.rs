@@ -1,42 +1,26 @@
 //! A connection: a socket, the request being sent and the reply being read.
 
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use ground::window::Operation;
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, connect, recv, send, socket_with,
-    sockopt,
-};
+use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
 
+use super::body::Body;
+use super::fault::Fault;
 use super::files::Answers;
 use super::memcached::{self, Replies};
+use super::parts::{Check, RequestParts};
+use super::reply::{Reply, ReplyError, ReplyReader};
+use super::target::Target;
 use super::tls::Session;
-use super::{Body, Reply, ReplyError, ReplyReader, Target};
+use super::wire::connect_to;
 
 /// Bytes of a generated body produced at a time: about 10 µs of work, so that a large upload does
 /// not delay the other connections of the thread.
 const PIECE: usize = 64 * 1024;
 /// The most reads in one call, so that other connections get their turn.
 const READS_MAX: usize = 8;
-
-/// Why an exchange failed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Fault {
-    /// The connection could not be made.
-    #[error("cannot connect: {0}")]
-    Connect(Errno),
-    /// The socket failed.
-    #[error("the connection failed: {0}")]
-    Socket(Errno),
-    /// The TLS handshake or a TLS record failed.
-    #[error("TLS: {0}")]
-    Tls(String),
-    /// The reply is malformed.
-    #[error("{0}")]
-    Reply(#[from] ReplyError),
-}
 
 /// The progress of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +34,8 @@ pub enum Progress {
 /// A connection with at most one request in flight.
 pub struct Connection {
     socket: OwnedFd,
+    /// The address of the peer; `None` of files.
+    address: Option<SocketAddr>,
     connected: bool,
     session: Option<Session>,
     out: Vec<u8>,
@@ -74,20 +60,13 @@ struct Upload {
     end: &'static [u8],
 }
 
-/// The comparison of a received body with the expected one.
-struct Check {
-    body: Body,
-    seen: u64,
-    wrong: bool,
-}
-
 impl Connection {
     /// Begins to connect to `target`; the socket becomes writable when the connection is
     /// established or has failed.
     pub fn open(target: &Target) -> Result<Connection, Fault> {
         if let Some(files) = target.files() {
             let raw = |e: std::io::Error| Errno::from_io_error(&e).unwrap_or(Errno::IO);
-            let socket = files.connect().map_err(|e| Fault::Connect(raw(e)))?;
+            let socket = files.connect().map_err(|e| Fault::Files(raw(e)))?;
             return Ok(Connection::with_socket(
                 socket,
                 true,
@@ -95,23 +74,15 @@ impl Connection {
                 Reader::Files(Answers::default()),
             ));
         }
-        let address = &target.address;
-        let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let socket =
-            socket_with(family, SocketType::STREAM, flags, None).map_err(Fault::Connect)?;
-        sockopt::set_tcp_nodelay(&socket, true).map_err(Fault::Connect)?;
-        let connected = match connect(&socket, address) {
-            Ok(()) => true,
-            Err(Errno::INPROGRESS | Errno::INTR) => false,
-            Err(error) => return Err(Fault::Connect(error)),
-        };
+        let address = target.addresses.current();
+        let (socket, connected) = connect_to(address)?;
         let session = target.secure.as_ref().map(|secure| secure.session()).transpose()?;
         let reader = match target.is_memcached() {
             true => Reader::Memcached(Box::default()),
             false => Reader::Http(ReplyReader::default(), None),
         };
-        Ok(Connection::with_socket(socket, connected, session, reader))
+        let connection = Connection::with_socket(socket, connected, session, reader);
+        Ok(Connection { address: Some(address), ..connection })
     }
 
     fn with_socket(
@@ -120,8 +91,8 @@ impl Connection {
         session: Option<Session>,
         reader: Reader,
     ) -> Connection {
-        let (out, sent, upload, exchanges) = (Vec::new(), 0, None, 0);
-        Connection { socket, connected, session, out, sent, upload, reader, exchanges }
+        let (out, sent, upload, exchanges, address) = (Vec::new(), 0, None, 0, None);
+        Connection { socket, address, connected, session, out, sent, upload, reader, exchanges }
     }
 
     /// The socket, for polling.
@@ -154,28 +125,19 @@ impl Connection {
             }
     }
 
-    /// Begins a request. A put uploads `body`. With `check`, the reply to a get is compared with
-    /// `body`, except for its length, which the caller checks.
-    pub fn begin(
-        &mut self,
-        target: &Target,
-        operation: Operation,
-        key: &[u8],
-        body: Body,
-        check: bool,
-    ) {
+    /// Begins a request. A put of a key uploads its generated object.
+    pub fn begin(&mut self, target: &Target, parts: &RequestParts<'_>) {
         self.out.clear();
         self.sent = 0;
-        target.write_head(&mut self.out, operation, key, body.size);
+        target.write_request(&mut self.out, parts);
         let end = match &mut self.reader {
             Reader::Http(reader, checked) => {
-                let get = check && operation == Operation::Get;
-                *checked = get.then_some(Check { body, seen: 0, wrong: false });
-                reader.start(operation == Operation::Head);
+                *checked = parts.check();
+                reader.start(target.is_head(parts));
                 &b""[..]
             }
             Reader::Memcached(replies) => {
-                replies.start(&self.out, body.key, check);
+                replies.start(&self.out, parts.body.key, parts.verify);
                 memcached::END
             }
             Reader::Files(answers) => {
@@ -185,16 +147,19 @@ impl Connection {
                 return;
             }
         };
-        let put = operation == Operation::Put && body.size + end.len() as u64 > 0;
-        self.upload = put.then_some(Upload { body, made: 0, end });
+        let upload = parts.upload().filter(|body| body.size + end.len() as u64 > 0);
+        self.upload = upload.map(|body| Upload { body, made: 0, end });
     }
 
     /// Sends as much of the request as the socket accepts.
     pub fn write(&mut self) -> Result<(), Fault> {
         if !self.connected {
-            match sockopt::socket_error(&self.socket).map_err(Fault::Connect)? {
-                Ok(()) => self.connected = true,
-                Err(error) => return Err(Fault::Connect(error)),
+            match (sockopt::socket_error(&self.socket), self.address) {
+                (Ok(Ok(())), _) => self.connected = true,
+                (Err(error) | Ok(Err(error)), Some(address)) => {
+                    return Err(Fault::Connect { address, error });
+                }
+                (Err(error) | Ok(Err(error)), None) => return Err(Fault::Socket(error)),
             }
         }
         loop {
@@ -276,8 +241,7 @@ impl Connection {
                 Reader::Http(reader, _) if skip => reader.skipped(count as u64),
                 Reader::Http(reader, check) => reader.feed(bytes, &mut |piece| {
                     if let Some(check) = check {
-                        check.wrong |= !check.body.matches(check.seen, piece);
-                        check.seen += piece.len() as u64;
+                        check.add(piece);
                     }
                 })?,
                 Reader::Memcached(replies) if skip => {
@@ -325,7 +289,7 @@ impl Connection {
     pub fn is_wrong(&self) -> bool {
         match &self.reader {
             Reader::Http(reader, check) => {
-                reader.reply().status == 200 && check.as_ref().is_some_and(|check| check.wrong)
+                reader.reply().status == 200 && check.as_ref().is_some_and(Check::is_wrong)
             }
             Reader::Memcached(replies) => replies.is_wrong(),
             Reader::Files(_) => false,

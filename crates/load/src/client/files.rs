@@ -22,8 +22,8 @@ use ground::window::{Operation, key_hash};
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 use rustix::fs::OFlags;
 
-use super::reply::{NO_REPLY, Reply};
-use super::{Body, ReplyError};
+use super::body::Body;
+use super::reply::{NO_REPLY, Reply, ReplyError};
 
 /// The unit of transfers.
 const BLOCK: usize = 4096;

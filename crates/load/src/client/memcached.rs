@@ -10,7 +10,7 @@
 use ground::hex;
 use ground::window::{Operation, key_hash};
 
-use super::Body;
+use super::body::Body;
 use super::reply::{NO_REPLY, Reply, ReplyError, number};
 
 /// The default port of memcached.

@@ -6,15 +6,18 @@
 
 use ground::window::Outcome;
 
-use super::{OUTCOME_HEADER, QUEUE_LENGTH_HEADER};
+/// The reply header with the outcome of the request; its values are those of `Outcome::as_str`.
+pub(super) const OUTCOME_HEADER: &str = "concertina-outcome";
+/// The reply header with the length of the queue that the request met.
+pub(super) const QUEUE_LENGTH_HEADER: &str = "concertina-queue-length";
 
-/// The longest head that is accepted.
-const HEAD_MAX: usize = 32 * 1024;
+/// The longest head that is accepted: as browsers do. It alone bounds the number of header lines.
+const HEAD_MAX: usize = 256 * 1024;
 /// The most bytes of chunk extensions and trailers in a reply, besides a share of its body's
 /// length.
 const EXTRA_MAX: usize = 8 * 1024;
-/// The most header lines.
-const HEADERS_MAX: usize = 64;
+/// Header lines for which there is room without an allocation.
+const HEADERS: usize = 64;
 
 /// Why a reply cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -234,6 +237,12 @@ impl ReplyReader {
 
     fn after_head(&mut self, chunked: bool) -> State {
         let status = self.reply.status;
+        if status == 101 {
+            // The last of HTTP on this connection: whatever follows is another protocol.
+            self.reply.keep_alive = false;
+            self.reply.content_length = None;
+            return State::Done;
+        }
         if (100..200).contains(&status) {
             // An interim reply: the final one follows.
             self.reply = NO_REPLY;
@@ -303,8 +312,23 @@ impl ReplyReader {
 
 /// Parses a head. Returns its length and whether the body is chunked; `None` if it is incomplete.
 fn parse_head(bytes: &[u8], reply: &mut Reply) -> Result<Option<(usize, bool)>, ReplyError> {
-    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
-    let mut response = httparse::Response::new(&mut headers);
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS];
+    match parse_lines(bytes, &mut headers, reply) {
+        Err(ReplyError::Head(httparse::Error::TooManyHeaders)) => {}
+        parsed => return parsed,
+    }
+    // No more lines than `a:\n` fit in the bytes.
+    let mut headers = vec![httparse::EMPTY_HEADER; bytes.len().min(HEAD_MAX) / 3 + 1];
+    parse_lines(bytes, &mut headers, reply)
+}
+
+/// Parses a head into the given room for header lines.
+fn parse_lines<'b>(
+    bytes: &'b [u8],
+    headers: &mut [httparse::Header<'b>],
+    reply: &mut Reply,
+) -> Result<Option<(usize, bool)>, ReplyError> {
+    let mut response = httparse::Response::new(headers);
     let length = match response.parse(bytes).map_err(ReplyError::Head)? {
         httparse::Status::Partial => return Ok(None),
         httparse::Status::Complete(length) => length,

@@ -7,6 +7,7 @@
 
 use std::error::Error as _;
 use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +17,14 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
-use super::{Fault, ReplyError};
+use super::fault::Fault;
+use super::reply::ReplyError;
+
+/// The name of HTTP/2 over TLS: RFC 9113, section 3.2.
+const H2: &[u8] = b"h2";
+/// The service did not choose HTTP/2.
+const NO_H2: &str = "the service does not offer the requested version of HTTP; leave out --http2, \
+                     or give it";
 
 /// The trusted root certificates.
 #[derive(Clone, Copy, Debug)]
@@ -35,9 +43,9 @@ pub(super) struct Secure {
 }
 
 impl Secure {
-    /// Creates the settings for a host, whose port is ignored. The error describes what is wrong
-    /// with the host name or the roots.
-    pub fn new(host: &str, trust: Trust<'_>) -> Result<Secure, String> {
+    /// Creates the settings for a host, whose port is ignored; `http2`: for HTTP/2 alone. The error
+    /// describes what is wrong with the host name or the roots.
+    pub fn new(host: &str, trust: Trust<'_>, http2: bool) -> Result<Secure, String> {
         let bare = match host.rsplit_once(':') {
             Some((before, _)) if !before.contains(':') || before.ends_with(']') => before,
             _ => host,
@@ -49,14 +57,57 @@ impl Secure {
             ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
         let config = config.map_err(|error| error.to_string())?;
         let mut config = config.with_root_certificates(roots(trust)?).with_no_client_auth();
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        // Only what was asked for: a load that is half HTTP/2 would be neither.
+        config.alpn_protocols = vec![if http2 { H2.to_vec() } else { b"http/1.1".to_vec() }];
         Ok(Secure { config: Arc::new(config), name })
+    }
+
+    /// Makes a handshake over a blocking connection, whose timeouts are set, so that a wrong name, an
+    /// unknown certificate or a missing protocol is told before a load begins.
+    ///
+    /// # Errors
+    /// What is wrong, and what to do.
+    pub fn try_handshake(&self, mut stream: &TcpStream) -> Result<(), String> {
+        let mut tls = ClientConnection::new(self.config.clone(), self.name.clone())
+            .map_err(|error| error.to_string())?;
+        while tls.is_handshaking() {
+            tls.complete_io(&mut stream).map_err(|error| {
+                let cause = error.get_ref().and_then(|cause| cause.downcast_ref());
+                let hint = cause.map_or("does the service speak TLS at this port?", hint);
+                format!("{error}; {hint}")
+            })?;
+        }
+        let wants_h2 = self.config.alpn_protocols.iter().any(|name| name == H2);
+        if wants_h2 && tls.alpn_protocol() != Some(H2) {
+            return Err(NO_H2.to_owned());
+        }
+        Ok(())
     }
 
     /// A new session.
     pub fn session(&self) -> Result<Session, Fault> {
         let made = ClientConnection::new(self.config.clone(), self.name.clone());
         Ok(Session { tls: made.map_err(|error| Fault::Tls(error.to_string()))? })
+    }
+}
+
+/// What to do about a failed handshake.
+fn hint(error: &rustls::Error) -> &'static str {
+    use rustls::{AlertDescription, CertificateError, Error};
+    match error {
+        Error::InvalidCertificate(
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+        ) => "--sni NAME asks for another name",
+        Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
+            "--ca-file FILE trusts another root certificate"
+        }
+        Error::InvalidCertificate(_) => "is it the right service?",
+        Error::AlertReceived(AlertDescription::NoApplicationProtocol) => NO_H2,
+        Error::AlertReceived(AlertDescription::UnrecognisedName) => {
+            "the service does not know that name; --sni NAME asks for another"
+        }
+        Error::AlertReceived(_) => "the service refused the handshake",
+        _ => "does the service speak TLS at this port?",
     }
 }
 
@@ -90,6 +141,11 @@ impl Session {
     /// Whether the handshake is under way; written bytes wait for its end.
     pub fn is_handshaking(&self) -> bool {
         self.tls.is_handshaking()
+    }
+
+    /// Whether HTTP/2 was agreed on; `None` during the handshake.
+    pub fn is_h2(&self) -> Option<bool> {
+        (!self.is_handshaking()).then(|| self.tls.alpn_protocol() == Some(H2))
     }
 
     /// Accepts bytes and sends as much as the socket accepts. Returns the number of bytes accepted;
@@ -190,10 +246,10 @@ mod tests {
             (bad, "cannot read certificates of"),
             (dir.path().join("missing"), "cannot read certificates of"),
         ] {
-            let error = Secure::new("localhost:1", Trust::File(&path)).err().unwrap();
+            let error = Secure::new("localhost:1", Trust::File(&path), false).err().unwrap();
             assert!(error.contains(words), "{error}");
         }
-        let error = Secure::new("a b", Trust::System).err().unwrap();
+        let error = Secure::new("a b", Trust::System, false).err().unwrap();
         assert!(error.contains("invalid host name"), "{error}");
     }
 }

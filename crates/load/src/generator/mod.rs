@@ -7,6 +7,15 @@
 //!
 //! Bounds: `connections_max` slots, `backlog_max` waiting requests; `deadlines` holds at most the
 //! requests sent within one timeout.
+//!
+//! A slot is a place for a request: a connection of its own, or with HTTP/2 a stream of one that it
+//! shares (`links`). `channel` is what is the same of both.
+
+mod channel;
+mod course;
+mod exchange;
+mod links;
+mod multiplex;
 
 use std::collections::VecDeque;
 use std::mem::MaybeUninit;
@@ -15,16 +24,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossbeam_channel::Sender;
-use ground::window::{Finished, Nanos, Operation, Outcome, SECOND, Sample, Settings, is_sampled};
+use ground::window::{Finished, Nanos, Outcome, SECOND, Settings, is_sampled};
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 
 use super::arrivals::Pace;
 use super::completion::Completion;
-use super::keys::{KeySource, Request};
+use super::keys::{KeySource, draw};
 use super::phase::{Message, PhaseRecord};
 use super::plan::Length;
 use super::source::{Job, Pass, Share, Source};
-use crate::client::{Body, Connection, Fault, Progress, ReplyError, Target};
+use crate::client::{Connection, Fault, Progress, ReplyError, Target};
+use channel::{Channel, is_wrong, sample_of};
+use course::{Course, State};
+use exchange::{Exchange, parts_of};
+use links::{LINK, Links};
 use record::clock;
 
 /// The most socket events taken in one wait.
@@ -33,6 +46,9 @@ const EVENTS: usize = 16;
 const ARRIVALS: usize = 32;
 /// The most retries of a request whose connection turns out to have been closed.
 const RETRIES: u32 = 2;
+/// The most retries of a request that the service says it did not begin (HTTP/2). A service that ends
+/// each connection after a few requests says so of all others on it.
+const UNPROCESSED_RETRIES: u32 = 20;
 /// The most retries of a failed request of a fill.
 const FILL_RETRIES: u32 = 5;
 /// The longest wait, so that windows are rolled and a stop is noticed.
@@ -56,25 +72,15 @@ pub(super) struct Shared {
     pub stop: Arc<AtomicBool>,
 }
 
-/// A slot for a connection.
+/// A slot for a request.
 #[derive(Default)]
 struct Slot {
-    connection: Option<Connection>,
+    channel: Option<Channel>,
     /// Incremented when the connection is closed, so that events and deadlines of an earlier
     /// connection are recognised.
     generation: u32,
     exchange: Option<Exchange>,
     watches_write: bool,
-}
-
-/// A request in flight.
-#[derive(Clone, Copy)]
-struct Exchange {
-    job: Job,
-    request: Request,
-    serial: u64,
-    started: Nanos,
-    length_met: u64,
 }
 
 /// A request that waits for a connection.
@@ -92,6 +98,8 @@ pub(super) struct Generator {
     backlog_max: usize,
     epoll: OwnedFd,
     slots: Vec<Slot>,
+    /// Connections of HTTP/2.
+    links: Links,
     free: Vec<u32>,
     idle: Vec<u32>,
     backlog: VecDeque<WaitingRequest>,
@@ -101,44 +109,6 @@ pub(super) struct Generator {
     key: Vec<u8>,
 }
 
-/// The state of a generator during one pass.
-struct Course<'a> {
-    pass: &'a Pass,
-    source: Source,
-    records: Vec<State>,
-    out: &'a Sender<Message>,
-    /// If the run was interrupted: the time up to which all arrivals were sent. Phases that end
-    /// later are marked as cut.
-    stopped_at: Nanos,
-}
-
-/// The state of a phase.
-enum State {
-    NotStarted,
-    Open(Box<PhaseRecord>),
-    Over,
-}
-
-impl Course<'_> {
-    /// The record of an open phase.
-    ///
-    /// Passes on the phase's end as soon as it is known (in an open loop, from the start), so that
-    /// a late event does not open a window past the end.
-    fn record(&mut self, phase: usize) -> Option<&mut PhaseRecord> {
-        match self.records.get_mut(phase) {
-            Some(State::Open(record)) => {
-                record.bound(self.pass.bounds(phase).1);
-                Some(record)
-            }
-            _ => None,
-        }
-    }
-
-    fn is_over(&self) -> bool {
-        self.records.iter().all(|state| matches!(state, State::Over))
-    }
-}
-
 impl Generator {
     pub fn new(
         shared: Arc<Shared>,
@@ -146,10 +116,12 @@ impl Generator {
         connections: usize,
         backlog: usize,
     ) -> std::io::Result<Generator> {
+        let (connections, streams) = (connections.max(1), shared.target.streams());
         Ok(Generator {
-            shared,
             share,
-            connections_max: connections.max(1),
+            connections_max: connections.saturating_mul(streams.unwrap_or(1)),
+            links: Links::new(connections, streams),
+            shared,
             backlog_max: backlog,
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             slots: Vec::new(),
@@ -192,6 +164,7 @@ impl Generator {
                 self.roll(&mut course, now, now >= give_up_at);
                 tick_at = now + TICK;
             }
+            self.drive(&mut course);
             let stopped = give_up_at < Nanos::MAX && (now >= give_up_at || self.is_quiet());
             if course.is_over() || stopped {
                 break;
@@ -289,10 +262,7 @@ impl Generator {
     fn arrive(&mut self, course: &mut Course<'_>, job: Job, now: Nanos) {
         let Some(record) = course.record(job.phase) else { return };
         let length_met = record.arrive(job.intended, job.attempt > 0);
-        let full = self.idle.is_empty()
-            && self.free.is_empty()
-            && self.slots.len() >= self.connections_max;
-        if self.backlog.is_empty() && !full {
+        if self.backlog.is_empty() && self.has_room() {
             return self.start(course, WaitingRequest { job, length_met }, now);
         }
         record.account.backlogged += 1;
@@ -306,15 +276,17 @@ impl Generator {
         }
     }
 
+    /// Whether a request can be sent now.
+    fn has_room(&mut self) -> bool {
+        if self.links.is_used() {
+            return self.links.has_room();
+        }
+        !self.idle.is_empty() || !self.free.is_empty() || self.slots.len() < self.connections_max
+    }
+
     /// Sends requests from the backlog while connections are available.
     fn serve_backlog(&mut self, course: &mut Course<'_>, now: Nanos) {
-        while !self.backlog.is_empty() {
-            let room = !self.idle.is_empty()
-                || !self.free.is_empty()
-                || self.slots.len() < self.connections_max;
-            if !room {
-                return;
-            }
+        while !self.backlog.is_empty() && self.has_room() {
             let Some(waiting) = self.backlog.pop_front() else { return };
             self.start(course, waiting, now);
         }
@@ -327,7 +299,12 @@ impl Generator {
         record.start(now);
         let phase = &course.pass.phases[job.phase];
         let seed = phase.key_seed(self.shared.seed);
-        let request = self.shared.keys.request(phase.part, seed, job.index, &mut self.key);
+        let mut request = self.shared.keys.request(phase.part, seed, job.index, &mut self.key);
+        let target = &self.shared.target;
+        if let Some(form) = target.choose(|| draw(seed, job.index)) {
+            request.form = Some(form);
+            request.operation = target.operation_of(form).unwrap_or(request.operation);
+        }
         self.serial += 1;
         let exchange = Exchange { job, request, serial: self.serial, started: now, length_met };
         self.send(course, exchange, true);
@@ -335,22 +312,19 @@ impl Generator {
 
     /// Sends a request over an idle connection (if `reuse`) or a new one.
     fn send(&mut self, course: &mut Course<'_>, exchange: Exchange, reuse: bool) {
+        if self.links.is_used() {
+            return self.send_on_link(course, exchange);
+        }
         let idle = if reuse { self.idle.pop() } else { None };
         let slot = match idle.map_or_else(|| self.open(), Ok) {
             Ok(slot) => slot,
-            Err(fault) => {
-                let completion = Completion::failed(fault.to_string());
-                return self.finish(course, exchange, completion, clock::now());
-            }
+            Err(fault) => return self.unsent(course, exchange, &fault),
         };
         let shared = self.shared.clone();
-        let place = &mut self.slots[slot as usize];
-        place.exchange = Some(exchange);
-        let Exchange { request, serial, started, .. } = exchange;
-        self.deadlines.push_back((started + shared.timeout_ns, slot, serial));
-        let Some(connection) = &mut place.connection else { return };
-        let body = Body { key: request.hash, size: request.size };
-        connection.begin(&shared.target, request.operation, &self.key, body, shared.verify);
+        self.hold(slot, exchange);
+        let parts = parts_of(&exchange.request, &self.key, shared.verify);
+        let Some(Channel::Own(connection)) = &mut self.slots[slot as usize].channel else { return };
+        connection.begin(&shared.target, &parts);
         let sent = if idle.is_some() { connection.write() } else { Ok(()) };
         match sent.and_then(|()| self.watch(slot)) {
             Ok(()) => {}
@@ -358,18 +332,30 @@ impl Generator {
         }
     }
 
-    fn open(&mut self) -> Result<u32, Fault> {
-        let connection = Connection::open(&self.shared.target)?;
-        let slot = self.free.pop().unwrap_or_else(|| {
+    /// Puts a request into a slot, and its deadline into their queue.
+    fn hold(&mut self, slot: u32, exchange: Exchange) {
+        self.slots[slot as usize].exchange = Some(exchange);
+        let deadline = exchange.started + self.shared.timeout_ns;
+        self.deadlines.push_back((deadline, slot, exchange.serial));
+    }
+
+    /// A slot without a channel.
+    fn free_slot(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());
             self.slots.len() as u32 - 1
-        });
+        })
+    }
+
+    fn open(&mut self) -> Result<u32, Fault> {
+        let connection = Connection::open(&self.shared.target)?;
+        let slot = self.free_slot();
         let place = &mut self.slots[slot as usize];
         let data = EventData::new_u64(u64::from(place.generation) << 32 | u64::from(slot));
         let flags = EventFlags::IN | EventFlags::OUT;
         match epoll::add(&self.epoll, connection.socket(), data, flags) {
             Ok(()) => {
-                place.connection = Some(connection);
+                place.channel = Some(Channel::Own(Box::new(connection)));
                 place.watches_write = true;
                 Ok(slot)
             }
@@ -383,7 +369,7 @@ impl Generator {
     /// Registers for write events if, and only if, unsent bytes are left.
     fn watch(&mut self, slot: u32) -> Result<(), Fault> {
         let place = &mut self.slots[slot as usize];
-        let Some(connection) = &place.connection else { return Ok(()) };
+        let Some(Channel::Own(connection)) = &place.channel else { return Ok(()) };
         let wants = connection.wants_write();
         if wants != place.watches_write {
             let data = EventData::new_u64(u64::from(place.generation) << 32 | u64::from(slot));
@@ -394,23 +380,29 @@ impl Generator {
         Ok(())
     }
 
-    /// Closes a connection and frees its slot.
+    /// Closes a connection, or gives up a stream, and frees its slot.
     fn close(&mut self, slot: u32) {
         let place = &mut self.slots[slot as usize];
-        if place.connection.take().is_some() {
-            place.generation = place.generation.wrapping_add(1);
-            place.exchange = None;
-            self.free.push(slot);
+        let Some(channel) = place.channel.take() else { return };
+        place.generation = place.generation.wrapping_add(1);
+        place.exchange = None;
+        self.free.push(slot);
+        if let Channel::Stream { link, .. } = channel {
+            self.links.leave(link);
         }
     }
 
     fn handle(&mut self, course: &mut Course<'_>, data: u64, flags: EventFlags) {
         let slot = data as u32;
+        if slot & LINK != 0 {
+            self.links.mark(slot & !LINK, (data >> 32) as u32);
+            return self.drive(course);
+        }
         let Some(place) = self.slots.get_mut(slot as usize) else { return };
         if place.generation != (data >> 32) as u32 {
             return;
         }
-        let Some(connection) = &mut place.connection else { return };
+        let Some(Channel::Own(connection)) = &mut place.channel else { return };
         if place.exchange.is_none() {
             // No request is in flight: the service closed an idle connection, or sent unsolicited
             // bytes.
@@ -429,7 +421,7 @@ impl Generator {
         if !flags.intersects(EventFlags::IN | EventFlags::ERR | EventFlags::HUP) {
             return;
         }
-        let Some(connection) = &mut self.slots[slot as usize].connection else { return };
+        let Some(Channel::Own(connection)) = &mut self.slots[slot as usize].channel else { return };
         match connection.read(&mut self.scratch) {
             Ok(Progress::Pending) => {
                 // With TLS, a read may produce bytes to write.
@@ -446,14 +438,14 @@ impl Generator {
     fn complete(&mut self, course: &mut Course<'_>, slot: u32) {
         let now = clock::now();
         let place = &mut self.slots[slot as usize];
-        let (Some(exchange), Some(connection)) = (place.exchange.take(), &place.connection) else {
+        let (Some(exchange), Some(channel)) = (place.exchange.take(), &place.channel) else {
             return;
         };
-        let wrong = self.shared.verify && is_wrong(&exchange.request, connection);
+        let wrong = self.shared.verify && is_wrong(&exchange.request, channel);
         let operation = exchange.request.operation;
         let completion =
-            Completion::from_reply(operation, connection.reply(), connection.error_text(), wrong);
-        if connection.is_reusable() {
+            Completion::from_reply(operation, channel.reply(), channel.error_text(), wrong);
+        if channel.is_reusable() {
             self.idle.push(slot);
         } else {
             self.close(slot);
@@ -494,36 +486,62 @@ impl Generator {
             record.samples.push(sample_of(&exchange, &completion, &finished, offset));
         }
         if let Some(reason) = completion.fault {
-            record.fault(reason);
+            let name = request.form.and_then(|form| self.shared.target.name_of(form));
+            record.fault(name.map_or_else(|| reason.clone(), |name| format!("{name}: {reason}")));
         }
         if let Some(client) = job.client {
             course.source.replied(client, now, failed);
         }
     }
 
-    /// Handles a connection that failed during an exchange.
+    /// Handles a connection or a stream that failed during an exchange.
     fn broken(&mut self, course: &mut Course<'_>, slot: u32, fault: &Fault) {
         let place = &mut self.slots[slot as usize];
         let Some(exchange) = place.exchange.take() else { return self.close(slot) };
-        let stale = place.connection.as_ref().is_some_and(|c| c.is_used() && c.is_unanswered());
+        let links = &self.links;
+        let stale = place.channel.as_ref().is_some_and(|channel| channel.is_stale(links));
         self.close(slot);
+        // The service may close an idle connection just as a request is sent over it. Every
+        // client retries that on another connection; the response time counts from the first
+        // attempt. With HTTP/2 the service says by GOAWAY what it has not begun.
         let closed = matches!(fault, Fault::Socket(_) | Fault::Reply(ReplyError::Closed(_)));
-        if stale && closed && exchange.job.attempt < RETRIES {
-            // The service may close an idle connection just as a request is sent over it. Every
-            // client retries that on another connection; the response time counts from the first
-            // attempt.
-            if let Some(record) = course.record(exchange.job.phase) {
-                record.account.retries += 1;
-            }
-            let phase = &course.pass.phases[exchange.job.phase];
-            let seed = phase.key_seed(self.shared.seed);
-            self.shared.keys.request(phase.part, seed, exchange.job.index, &mut self.key);
-            let job = Job { attempt: exchange.job.attempt + 1, ..exchange.job };
-            return self.send(course, Exchange { job, ..exchange }, false);
+        let retries = match fault {
+            Fault::Unprocessed => UNPROCESSED_RETRIES,
+            _ if stale && closed => RETRIES,
+            _ => 0,
+        };
+        if exchange.job.attempt < retries {
+            return self.again(course, exchange);
         }
-        let now = clock::now();
-        self.finish(course, exchange, Completion::failed(fault.to_string()), now);
-        self.serve_backlog(course, now);
+        self.unsent(course, exchange, fault);
+        self.serve_backlog(course, clock::now());
+    }
+
+    /// Handles a request that has no connection: it is tried at the next address of the service, if
+    /// that is what failed and there is one, and has failed otherwise.
+    fn unsent(&mut self, course: &mut Course<'_>, exchange: Exchange, fault: &Fault) {
+        if let Fault::Connect { address, .. } = fault {
+            let addresses = &self.shared.target.addresses;
+            addresses.failed(*address);
+            if addresses.len() > 1 && exchange.job.attempt < addresses.len() as u32 {
+                return self.again(course, exchange);
+            }
+        }
+        let mut completion = Completion::failed(fault.to_string());
+        completion.refused = *fault == Fault::Refused;
+        self.finish(course, exchange, completion, clock::now());
+    }
+
+    /// Sends a request once more, on another connection. Its time goes on.
+    fn again(&mut self, course: &mut Course<'_>, exchange: Exchange) {
+        if let Some(record) = course.record(exchange.job.phase) {
+            record.account.retries += 1;
+        }
+        let phase = &course.pass.phases[exchange.job.phase];
+        let seed = phase.key_seed(self.shared.seed);
+        self.shared.keys.request(phase.part, seed, exchange.job.index, &mut self.key);
+        let job = Job { attempt: exchange.job.attempt + 1, ..exchange.job };
+        self.send(course, Exchange { job, ..exchange }, false);
     }
 
     /// Fails the requests in flight, and drops those in the backlog, that are past the timeout.
@@ -556,36 +574,4 @@ impl Generator {
         }
         self.serve_backlog(course, now);
     }
-}
-
-fn sample_of(
-    exchange: &Exchange,
-    completion: &Completion,
-    finished: &Finished,
-    offset: i128,
-) -> Sample {
-    let Exchange { job, request, length_met, .. } = exchange;
-    Sample {
-        key: request.hash,
-        size: match request.operation {
-            Operation::Put => request.size,
-            Operation::Head => completion.announced.unwrap_or(0),
-            _ => completion.bytes,
-        },
-        operation: request.operation,
-        outcome: completion.outcome,
-        received_unix_us: ((i128::from(job.intended) + offset) / 1000).max(0) as u64,
-        queued_ns: 0,
-        started_ns: finished.waiting,
-        served_ns: finished.response,
-        replied_ns: finished.response,
-        length_met: completion.length_met.unwrap_or_else(|| (*length_met).min(1 << 31) as u32),
-    }
-}
-
-/// Whether a get's reply differs from the generated object, in its bytes or its length.
-fn is_wrong(request: &Request, connection: &Connection) -> bool {
-    let reply = connection.reply();
-    let short = || request.expected.is_some_and(|size| size != reply.body_bytes);
-    request.operation == Operation::Get && (connection.is_wrong() || reply.status == 200 && short())
 }
