@@ -15,6 +15,7 @@ use report::grid::Grid;
 use report::objective::digits;
 
 use super::load::{bar, interrupted as exit_code, seconds, watch_interrupts};
+use super::load_http::HttpOptions;
 use super::load_options::LoadOptions;
 use crate::cli::output::{errln, out, outln};
 use crate::survey::{Folder, Reads, Settings, Survey, bytes_of_objects, part, reads, run as go};
@@ -50,9 +51,6 @@ pub(super) struct Flags {
     /// Path before the key, if the address has no path [default: /objects/]
     #[arg(long, value_name = "PATH", help_heading = "A store")]
     prefix: Option<String>,
-    /// A file that contains a bearer token
-    #[arg(long, value_name = "FILE", help_heading = "A store")]
-    token_file: Option<String>,
     /// s3: a file with the credentials [default: of the environment]
     #[arg(long, value_name = "FILE", help_heading = "A store")]
     credentials: Option<String>,
@@ -68,6 +66,8 @@ pub(super) struct Flags {
     /// Show no progress
     #[arg(long, short, help_heading = "A store")]
     quiet: bool,
+    #[command(flatten)]
+    http: HttpOptions,
 }
 
 fn size(text: &str) -> Result<u64, String> {
@@ -96,12 +96,8 @@ pub(super) fn run(
     json: bool,
 ) -> anyhow::Result<ExitCode> {
     let mut words = vec!["load".to_owned(), url.to_owned()];
-    let given = [
-        ("prefix", &flags.prefix),
-        ("token-file", &flags.token_file),
-        ("credentials", &flags.credentials),
-        ("out", &flags.out),
-    ];
+    let given =
+        [("prefix", &flags.prefix), ("credentials", &flags.credentials), ("out", &flags.out)];
     for (name, value) in given {
         words.extend(value.iter().map(|value| format!("--{name}={value}")));
     }
@@ -109,6 +105,7 @@ pub(super) fn run(
     words.push(format!("--seed={}", flags.seed));
     let options = Line::try_parse_from(words)?.options;
     let mut plan: Plan = options.plan(Load::Nothing, options.generated(), 1)?;
+    flags.http.apply(&mut plan, None)?;
     let mut sizes = flags.sizes.clone();
     sizes.sort_unstable();
     sizes.dedup();

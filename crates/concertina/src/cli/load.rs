@@ -37,6 +37,11 @@ Examples:
     concertina load memcached://127.0.0.1:11211 --fill --multi-get 10 --rate 1000
   A thousand players of music for a minute, and how often they stall:
     concertina load http://127.0.0.1:7070 --count 500 --size 4M --fill --streams 1000 --bitrate 128kbit/s
+  A service behind a virtual host that takes JSON and a bearer token, by HTTP/2:
+    concertina load https://10.0.0.7/search --host shop.example --sni shop.example --http2 \\
+      --bearer-file token --body '{\"query\": \"{key}\"}' --rate 200
+  A mix of requests (docs/load.md has the form of the list):
+    concertina load http://127.0.0.1:8080 --requests mix.toml --header 'Accept: application/json' --rate 100
   A load that changes with time:
     concertina load http://127.0.0.1:7070 --schedule 100:10s,400:10s,100:10s
 
@@ -114,9 +119,6 @@ struct Flags {
     /// Length of each step [default: the trace's slice once, else 30s]
     #[arg(long, value_parser = seconds, value_name = "TIME", help_heading = "When")]
     duration: Option<f64>,
-    /// Length of each step as a number of requests
-    #[arg(long, value_name = "N", conflicts_with = "duration", help_heading = "When")]
-    requests: Option<u64>,
 
     /// Keys, sizes and operations of a trace: CSV of time_ms,key,size,op, plain or .zst
     #[arg(long, value_name = "FILE", help_heading = "What")]
@@ -310,7 +312,12 @@ impl Flags {
             Some(n) => Length::Requests(n),
             None => Length::Seconds(self.warmup),
         };
-        let length = match self.requests {
+        let count = self.options.requests.count()?;
+        anyhow::ensure!(
+            count.is_none() || self.duration.is_none(),
+            "--duration and --requests N are both the length of a step: leave out one"
+        );
+        let length = match count {
             Some(n) => Some(Length::Requests(n)),
             None => self.duration.map(Length::Seconds),
         };

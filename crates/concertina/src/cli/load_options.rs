@@ -3,10 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use clap::ValueEnum;
 
 use super::load::{default_out, popularity, seconds, size};
+use super::load_http::{HttpOptions, RequestOptions, read};
 use load::client::Credentials;
 use load::{Keys, Load, Plan, Popularity, Size, Think};
 use origin::marker::{Claim, FolderKind};
@@ -15,7 +15,8 @@ use origin::marker::{Claim, FolderKind};
 pub(super) const TARGETS: &str = "\
 Services:
   http://HOST:PORT                   keys follow /objects/, or --prefix, or the path of the address
-  'http://HOST:PORT/img/{key}.jpg'   {key} is replaced by the key; --fixed requests the address unchanged
+  'http://HOST:PORT/img/{key}.jpg'   {key} is replaced by the key; --fixed (and --method, --body, --requests) request the
+                                     address unchanged
   's3://BUCKET?endpoint=http://HOST:PORT'   objects of an S3-compatible store; &region=, if not us-east-1.
                                      Signed with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or --credentials
   memcached://HOST:PORT              get, set and delete of the text protocol; --multi-get for several keys
@@ -76,25 +77,24 @@ pub(super) struct LoadOptions {
     #[arg(long, help_heading = "What")]
     verify: bool,
 
+    #[command(flatten)]
+    http: HttpOptions,
+    #[command(flatten)]
+    pub requests: RequestOptions,
+
     /// Path before the key, if the address has no path [default: /objects/]
     #[arg(long, value_name = "PATH", help_heading = "How")]
     prefix: Option<String>,
-    /// A file that contains a bearer token
-    #[arg(long, value_name = "FILE", help_heading = "How")]
-    token_file: Option<PathBuf>,
     /// s3: a file with aws_access_key_id = … and so on [default: AWS_ACCESS_KEY_ID … of the
     /// environment; without any, requests are not signed]
     #[arg(long, value_name = "FILE", help_heading = "How")]
     credentials: Option<PathBuf>,
-    /// https: trusted root certificates (PEM) [default: the system's]
-    #[arg(long, value_name = "FILE", help_heading = "How")]
-    ca_file: Option<PathBuf>,
     /// Number of generator threads
     #[arg(long, default_value_t = 1, value_name = "N", help_heading = "How")]
     threads: usize,
-    /// The most connections
-    #[arg(long, default_value_t = 8192, value_name = "N", help_heading = "How")]
-    connections: usize,
+    /// The most connections [default: 8192, with --http2 16]. With --http2 all are used
+    #[arg(long, value_name = "N", help_heading = "How")]
+    connections: Option<usize>,
     /// Time after which a request without a reply is abandoned
     #[arg(long, default_value = "10s", value_parser = seconds, value_name = "TIME")]
     #[arg(help_heading = "How")]
@@ -142,23 +142,22 @@ impl LoadOptions {
     /// Makes a plan from these options; `fill_clients` is the number of clients of a fill.
     pub fn plan(&self, load: Load, keys: Keys, fill_clients: usize) -> anyhow::Result<Plan> {
         let out = self.out.clone().unwrap_or_else(default_out);
-        let token = self.token_file.as_deref().map(|path| read("token", path)).transpose()?;
-        Ok(Plan {
+        let mut plan = Plan {
             fixed: self.fixed,
             prefix: self.prefix.clone(),
-            token,
             credentials: self.credentials(|name| std::env::var(name).ok())?,
-            ca_file: self.ca_file.clone(),
             multi_get: self.multi_get,
             fill: self.fill.then_some(fill_clients),
             verify: self.verify,
             threads: self.threads,
-            connections: self.connections,
             timeout_s: self.timeout,
             objectives_ms: self.objectives.clone(),
             seed: self.seed,
             ..Plan::new(&self.url, load, keys, out)
-        })
+        };
+        self.http.apply(&mut plan, self.connections)?;
+        self.requests.apply(&mut plan)?;
+        Ok(plan)
     }
 
     /// The credentials for an S3 bucket: from the file if given, otherwise from the environment.
@@ -210,11 +209,6 @@ pub fn claim(plan: &Plan) -> anyhow::Result<bool> {
         Err(_) if !writes => Ok(false),
         _ => Ok(claim.take(folder).map(|_| true)?),
     }
-}
-
-fn read(what: &str, path: &Path) -> anyhow::Result<String> {
-    let text = record::file::read_text(path);
-    text.with_context(|| format!("cannot read the {what} in {}", path.display()))
 }
 
 #[cfg(test)]

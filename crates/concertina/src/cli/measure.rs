@@ -29,6 +29,8 @@ Examples:
     concertina measure 'http://127.0.0.1:80/img/{key}.jpg' --until '±2 points at 90 %' --within 50ms
   One page, closed loops of more and more clients with a think time of 50 ms:
     concertina measure 'http://127.0.0.1:8080/search?q=x' --fixed --clients 1,2,4,8,16 --think-ms 50
+  A service that takes JSON behind a bearer token, by HTTP/2:
+    concertina measure https://shop.example/search --http2 --bearer-file token --body '{\"query\": \"{key}\"}'
   A memcached, and a bucket of an S3-compatible store:
     concertina measure memcached://127.0.0.1:11211 --count 100000 --size 1k --fill --multi-get 10
     concertina measure 's3://photos/2026?endpoint=http://127.0.0.1:7480' --rates 50,100 --fill
@@ -235,6 +237,10 @@ impl Flags {
             );
         }
         let (think_ms, think) = self.options.think();
+        anyhow::ensure!(
+            self.options.requests.count()?.is_none(),
+            "--requests names a file here: --duration is the length of a repetition"
+        );
         let plan = self.options.plan(Load::Nothing, self.options.generated(), FILL_CLIENTS)?;
         Ok(Settings {
             plan: Plan {

@@ -31,6 +31,7 @@ mod import;
 mod keys;
 mod live;
 mod load;
+mod load_http;
 mod load_options;
 mod measure;
 mod measure_predict;

@@ -19,6 +19,7 @@ mod left_behind;
 mod left_out;
 mod load;
 mod load_bench;
+mod load_http;
 mod machines;
 mod measure;
 mod measure_mix;
