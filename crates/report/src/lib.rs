@@ -27,6 +27,7 @@ pub mod measured;
 pub mod objective;
 pub mod plan_basis;
 pub mod popularity;
+pub mod ranges;
 mod state_rates;
 pub mod steps;
 pub mod svg;

@@ -17,9 +17,10 @@ impl FromStr for Objective {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Objective, String> {
-        let wrong = || format!("invalid objective `{text}`: write it like `99% within 50ms`");
-        let (share, within) = text.split_once("within").ok_or_else(wrong)?;
-        let share = share.trim().strip_suffix('%').ok_or_else(wrong)?.trim();
+        let wrong = || {
+            format!("invalid objective `{text}`: write it like `99% within 50ms` or `p99 < 50ms`")
+        };
+        let (share, within) = share_and_time(text).ok_or_else(wrong)?;
         let share: f64 = share.parse().map_err(|_| wrong())?;
         if !(share > 0.0 && share < 100.0) {
             return Err(format!("`{text}`: the share must be above 0 % and below 100 %"));
@@ -34,6 +35,19 @@ impl std::fmt::Display for Objective {
         let percent = (self.share * 1e10).round() / 1e8;
         write!(f, "{percent} % within {}", time(self.within_s))
     }
+}
+
+/// Splits `99% within 50ms`, `p99 < 50ms`, `p99 <= 50ms` or `50ms:99%` into the percent and the time.
+fn share_and_time(text: &str) -> Option<(&str, &str)> {
+    if let Some((share, within)) = text.split_once("within") {
+        return Some((share.trim().strip_suffix('%')?.trim(), within));
+    }
+    if let Some((percentile, within)) = text.split_once('<') {
+        let within = within.strip_prefix('=').unwrap_or(within);
+        return Some((percentile.trim().strip_prefix(['p', 'P'])?.trim(), within));
+    }
+    let (within, share) = text.split_once(':')?;
+    Some((share.trim().strip_suffix('%')?.trim(), within))
 }
 
 /// Parses a duration such as `20ms`, `1.5s` or `800us`, in seconds; at most one hour.
@@ -151,9 +165,20 @@ mod tests {
         let objective: Objective = "99.9 % within 50ms".parse().unwrap();
         assert!((objective.share - 0.999).abs() < 1e-12 && objective.within_s == 0.05);
         assert_eq!(objective.to_string(), "99.9 % within 50 ms");
+        for (same, share) in [("p99.9 < 50ms", 0.999), ("p95<=50ms", 0.95), ("50ms:99.9%", 0.999)] {
+            let found: Objective = same.parse().unwrap();
+            assert!((found.share - share).abs() < 1e-12 && found.within_s == 0.05, "{same}");
+        }
         for bad in [
             "",
             "99%",
+            "p99",
+            "p99 < ",
+            "99 < 50ms",
+            "p100 < 50ms",
+            "p99 > 50ms",
+            "pp99 < 50ms",
+            "50ms:99",
             "99% within",
             "99% within 50",
             "100% within 1s",
