@@ -80,6 +80,7 @@ pub use model_file::{
     ClusterPrediction, Coarse, Devices, DispersionAt, Evidence, EvidenceSource, FORMAT,
     FanOutPrediction, FittedPoint, FittedStep, Front, HedgedPrediction, Hypothesis, Law, Limits,
     MixShare, Model, NodePrediction, Parameter, Point, Prediction, Replicates, RequestKind,
-    Requests, ResponseTimes, SpotifyParameters, StateRate, StateRates, WithinTime, WorkByLoad,
+    Requests, ResponseTimes, SpotifyParameters, StateRate, StateRates, StatedNode, StatedNumber,
+    WithinTime, WorkByLoad,
 };
 pub use trust::{HeldOut, POINTS_MAX, Trust, TrustEnd};

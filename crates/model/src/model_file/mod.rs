@@ -16,6 +16,7 @@ mod parts;
 mod predict;
 mod replicates;
 mod state_rates;
+mod stated;
 mod text;
 
 pub use cluster::{ClusterLimits, ClusterModel, ClusterNode, ClusterPrediction, NodePrediction};
@@ -36,6 +37,7 @@ pub use predict::{Limits, Point, Prediction};
 pub(crate) use replicates::Draw;
 pub use replicates::Replicates;
 pub use state_rates::{StateRate, StateRates};
+pub use stated::{StatedNode, StatedNumber};
 
 use serde::{Deserialize, Serialize};
 
