@@ -31,7 +31,7 @@
 //! [`sectors`](Network::sectors) shows how it changes with the mix of two classes.
 //! [`Station::flow_equivalent`] replaces a measured system by one station. [`Network::sojourn`] is
 //! the distribution of the response time at one station, [`Network::cycle_time`] that through all
-//! of them.
+//! of them, and [`Network::path_time`] that of an open class.
 //!
 //! ```
 //! use model::network::{Class, Network, Station};
@@ -54,6 +54,7 @@ mod fork;
 mod lattice;
 mod mva;
 mod open;
+mod path;
 mod response;
 mod solution;
 mod solve;
@@ -62,6 +63,7 @@ mod station;
 pub use bounds::{Bottleneck, Bounds, Limits, Sector};
 pub use cycle::CycleTime;
 pub use open::{flows, visits};
+pub use path::PathTime;
 pub use response::Sojourn;
 pub use solution::{ClassResult, ForkResult, Method, Share, Solution, StationResult};
 pub use station::Station;

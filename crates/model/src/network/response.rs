@@ -1,7 +1,7 @@
 //! The distribution of the response time of a visit in a closed network.
 
 use crate::error::{Error, check};
-use crate::queue::quantile;
+use crate::queue::{Departures, quantile};
 
 use super::{Load, Network};
 
@@ -29,12 +29,7 @@ use super::{Load, Network};
 /// # Ok::<(), model::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
-pub struct Sojourn {
-    service_s: f64,
-    servers: f64,
-    /// Probability of each number of departures before service.
-    ahead: Vec<f64>,
-}
+pub struct Sojourn(Departures);
 
 impl Network {
     /// The distribution of the response time of a visit to a station of servers, in a network of
@@ -66,63 +61,24 @@ impl Network {
         let mut ahead = vec![met[..met.len().min(servers_here)].iter().sum()];
         ahead.extend(met.iter().skip(servers_here));
         let service_s = class.demands_s[station] / class.visits[station];
-        Ok(Sojourn { service_s, servers: f64::from(servers), ahead })
+        Ok(Sojourn(Departures { service_s, servers: f64::from(servers), ahead }))
     }
 }
 
 impl Sojourn {
     /// Mean in seconds.
     pub fn mean(&self) -> f64 {
-        let departures: f64 = self.ahead.iter().enumerate().map(|(k, p)| k as f64 * p).sum();
-        self.service_s * (1.0 + departures / self.servers)
+        self.0.mean()
     }
 
     /// Variance in seconds².
     pub fn variance(&self) -> f64 {
-        // The waiting time is a sum of K exponential times: Var = E[K]/r² + Var[K]/r².
-        let moment = |power: i32| -> f64 {
-            self.ahead.iter().enumerate().map(|(k, p)| (k as f64).powi(power) * p).sum()
-        };
-        let (first, second) = (moment(1), moment(2));
-        let step = self.service_s / self.servers;
-        self.service_s * self.service_s + step * step * (first + second - first * first)
+        self.0.variance()
     }
 
     /// P(T ≤ t seconds), to some 1e-12. O(customers + m + t·m/service time).
-    ///
-    /// By uniformisation: departures come at rate mµ. After j of them, a customer with k ≤ j ahead
-    /// is in service, and each further step ends it with probability 1/m. All terms are positive.
     pub fn cdf(&self, t: f64) -> f64 {
-        if t.is_nan() || t <= 0.0 {
-            return 0.0;
-        }
-        let steps = t / self.service_s * self.servers;
-        let count = self.ahead.len() as f64;
-        // Past this, less than 1e-16 is left: the queue is gone, and 40 service times more have
-        // passed.
-        if steps > 2.0 * count + 40.0 * count.sqrt() + 80.0 * self.servers + 200.0 {
-            return 1.0;
-        }
-        let stays = 1.0 - 1.0 / self.servers;
-        let spread = 9.0 * steps.sqrt() + 40.0;
-        let (first, last) = ((steps - spread).max(0.0) as usize, (steps + spread) as usize);
-        let (mut waiting, mut serving, mut above, mut total) = (1.0f64, 0.0, 0.0, 0.0);
-        let mut log_factorial = 0.0f64;
-        for j in 0..=last {
-            let enters = self.ahead.get(j).copied().unwrap_or(0.0);
-            waiting = (waiting - enters).max(0.0);
-            serving = serving * stays + enters;
-            if j > 0 {
-                log_factorial += (j as f64).ln();
-            }
-            if j >= first {
-                let weight = (j as f64 * steps.ln() - steps - log_factorial).exp();
-                above += weight * (waiting + serving);
-                total += weight;
-            }
-        }
-        // The weights of the window sum to 1 up to the rounding of large logarithms.
-        (1.0 - above / total).clamp(0.0, 1.0)
+        self.0.cdf(t)
     }
 
     /// The time in seconds that a share `p` (0 ≤ p < 1) does not exceed. Cost: some 60 evaluations

@@ -10,6 +10,8 @@
 //! | [`Md1`] | Poisson | constant, one server | yes, a sum of positive terms |
 //! | [`Mg1`] | Poisson | any law, one server | yes, apart from the inversion of a transform |
 //! | [`Mgm`] | Poisson | any law, m servers | an approximation |
+//! | [`Mmmk`] | Poisson | exponential, m servers, room for K requests: the others are refused | yes |
+//! | [`LossQueue`] | Poisson | any law, m servers, nobody waits (Erlang B) | yes |
 //!
 //! [`Discipline::Shared`] is the exception to first come, first served: processors that all requests
 //! present share. [`crate::storage::Class`] has its law. [`InOrder`] is for works that come in spells.
@@ -23,7 +25,9 @@ mod arrival_law;
 mod branches;
 mod bursts;
 mod delay;
+mod departures;
 mod erlang;
+mod finite;
 mod gim1;
 mod hyper;
 mod in_order;
@@ -43,7 +47,9 @@ mod shared;
 
 pub use arrival_law::ArrivalLaw;
 pub use bursts::{Bursts, relaxation_s};
+pub(crate) use departures::Departures;
 pub use erlang::{erlang_b, erlang_c};
+pub use finite::{LossQueue, Mmmk};
 pub use gim1::Gim1;
 pub use in_order::InOrder;
 pub(crate) use in_order::InOrderQueue;
