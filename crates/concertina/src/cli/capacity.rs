@@ -7,9 +7,10 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use model::capacity::{
     AffineCost, Basis, IoCapacity, IoPoint, IoThroughput, MixError, MixPart, Scalability,
-    ScalablePoint, ScalableThroughput, Shares,
+    ScalablePoint, ScalableThroughput, Scatter, Shares,
 };
 use model::regression::Estimated;
+use model::statistics::student;
 
 use super::capacity_live as live;
 use super::sheet::{Sheet, confidence};
@@ -25,6 +26,7 @@ Examples:
   concertina capacity disk.csv --at 0.7,4KiB            70 % reads of 4 KiB
   concertina capacity disk.csv --mix 0.7,4KiB:0.9,64KiB:0.1 --by ios
   concertina capacity threads.csv --at 64 --at 128      the Universal Scalability Law
+  concertina capacity disk.csv --mix 0.7,4KiB:0.9,64KiB:0.1 --by ios --point-error 2%
   concertina capacity disk.csv --at 0.7,4KiB --json
   concertina capacity http://127.0.0.1:7070             measure a store, fit, judge on unseen mixes
   concertina capacity memcached://127.0.0.1:11211 --sizes 1k,4k,16k --mix 0.7,1KiB:0.5,16KiB:0.5
@@ -56,6 +58,9 @@ pub struct Args {
     /// The meaning of a mix's shares
     #[arg(long, value_enum, requires = "mix")]
     by: Option<By>,
+    /// Standard deviation of a measured throughput, like 2%: for tables with two points for each size, which do not tell it
+    #[arg(long, value_name = "SHARE", requires = "mix", value_parser = report::objective::share)]
+    point_error: Option<f64>,
     /// Confidence level of the intervals
     #[arg(long, default_value = "0.95", value_parser = confidence)]
     confidence: f64,
@@ -168,6 +173,7 @@ fn storage(args: &Args, sheet: &Sheet) -> anyhow::Result<(String, serde_json::Va
     let file = args.file.display().to_string();
     let system = IoCapacity::fit(&points, args.confidence).with_context(|| file.clone())?;
     let mut answers: Vec<IoAnswer> = Vec::new();
+    let mut notes = Vec::new();
     for asked in &args.at {
         let parsed = asked.split_once(',').map(|(read, bytes)| (share(read), size(bytes)));
         let Some((Ok(read), Ok(bytes))) = parsed else {
@@ -182,7 +188,10 @@ fn storage(args: &Args, sheet: &Sheet) -> anyhow::Result<(String, serde_json::Va
             None => bail!("--mix needs --by ios or --by capacity"),
         };
         let found = system.mix(parts, by).map_err(anyhow::Error::from);
-        answers.push((asked.clone(), found.and_then(|f| widened(f, parts, args.confidence))));
+        answers.push((asked.clone(), found.and_then(|f| widened(f, parts, &system, args))));
+        notes.extend(
+            basis_of_interval(parts, by, &system, args).map(|why| format!("{asked}: {why}")),
+        );
     }
     // One invalid point makes the command fail, although valid points beside it are then not
     // printed.
@@ -204,23 +213,86 @@ fn storage(args: &Args, sheet: &Sheet) -> anyhow::Result<(String, serde_json::Va
         "affine": system.affine(),
         "scatter": system.scatter(),
         "predictions": predictions.collect::<anyhow::Result<Vec<_>>>()?,
+        "intervals": notes,
         "warnings": system.warnings(),
     });
-    Ok((storage_text(args, &points, &system, &answers), json))
+    let text = storage_text(args, &points, &system, &answers);
+    let notes: String = notes.iter().map(|note| format!("Note: {note}.\n")).collect();
+    Ok((text + &notes, json))
 }
 
-/// A mix of several sizes with the error that the law itself may have for it, where there is an interval.
+/// Degrees of freedom of a scatter that the user states: as good as known.
+const STATED_DEGREES: f64 = 1e4;
+
+/// The scatter of the points of a table in which two for each size leave nothing to see it by: as stated, else as the
+/// sizes scatter about the cost between them.
+fn scatter_of(system: &IoCapacity, args: &Args) -> Option<Scatter> {
+    let stated = |deviation| Scatter { deviation, degrees: STATED_DEGREES };
+    args.point_error.map(stated).or_else(|| system.affine_scatter())
+}
+
+/// A mix with its interval: that of the points, and for several sizes the error that the law itself may have for it. Where two
+/// points for each size give no interval, every point of a mix may be off by as much as [`scatter_of`] says, or is taken
+/// as exact if that is not known.
 fn widened(
     found: IoThroughput,
     parts: &[MixPart],
-    confidence: f64,
+    system: &IoCapacity,
+    args: &Args,
 ) -> anyhow::Result<IoThroughput> {
-    let known = found.total.low.is_some() && found.by == Some(Shares::Ios);
-    if !known || !MixError::has_several(parts) {
+    if found.by != Some(Shares::Ios) {
         return Ok(found);
     }
-    let total = MixError::prior().expected(found.total, true, (0.0, 1.0), confidence)?;
+    let several = MixError::has_several(parts);
+    let (law, scatter) = match (found.total.low, scatter_of(system, args)) {
+        (Some(_), _) if !several => return Ok(found),
+        (Some(_), _) => (found.total, (0.0, 1.0)),
+        (None, None) if !several => return Ok(found),
+        (None, None) => (found.total, (0.0, 1.0)),
+        // The points of a mix are independent; taken as one point they vary more, not less.
+        (None, Some(Scatter { deviation, degrees })) => {
+            let half = student(args.confidence, degrees)? * deviation * found.total.value;
+            (Estimated::around(found.total.value, Some(half)), (deviation, degrees))
+        }
+    };
+    let total = MixError::prior().expected(law, several, scatter, args.confidence)?;
     Ok(IoThroughput { total, ..found })
+}
+
+/// What the interval of a mix rests on, where the points of each size do not tell their own scatter; or why there is none.
+fn basis_of_interval(
+    parts: &[MixPart],
+    by: Shares,
+    system: &IoCapacity,
+    args: &Args,
+) -> Option<String> {
+    if system.scatter().is_some() {
+        return None;
+    }
+    let more = "give a third point of a size, or repeat one, or state --point-error";
+    let law = "what mixes of two stores were off by (docs/capacity.md)";
+    Some(match (by, args.point_error, system.affine_scatter()) {
+        (Shares::Capacity, ..) => format!(
+            "no interval: two points for each size leave no residual, and shares of capacity are no measurement to expect; {more}"
+        ),
+        (_, Some(error), _) => format!(
+            "its interval rests on the stated error of a point, {} %, and {law}",
+            digits(100.0 * error, 3)
+        ),
+        (_, None, Some(scatter)) => format!(
+            "two points for each size: its interval rests on how far the sizes are from one affine cost ({} % a point, {} \
+             degrees of freedom), and {law}",
+            digits(100.0 * scatter.deviation, 3),
+            digits(scatter.degrees, 3)
+        ),
+        (_, None, None) if MixError::has_several(parts) => format!(
+            "its interval is too narrow: it holds {law}, but not the error of the points, which two for each of fewer than \
+             three sizes do not tell; {more}"
+        ),
+        _ => format!(
+            "no interval: two points for each of fewer than three sizes do not tell their error; {more}"
+        ),
+    })
 }
 
 fn storage_text(

@@ -67,6 +67,22 @@ fn a_storage_system_is_predicted_between_its_points() {
     assert!(far.contains("> extrapolated: 4194304 bytes is outside"), "{far}");
     assert!(far.contains("no intervals"), "{far}");
 
+    // Two points for each of two sizes: the interval holds the law's error alone, and says so, or what is stated.
+    let narrow = text(dir.path(), &[&mix[..], &["ios"]].concat());
+    assert!(narrow.contains("too narrow") && narrow.contains("--point-error"), "{narrow}");
+    let stated = [&mix[..], &["ios", "--point-error", "5%", "--json"]].concat();
+    let stated = json(dir.path(), &stated);
+    let width = |said: &serde_json::Value| {
+        let total = &said["predictions"][0]["total"];
+        total["high"].as_f64().unwrap() - total["low"].as_f64().unwrap()
+    };
+    assert!(width(&stated) > 1.2 * width(&ios), "{stated}");
+    // A third size tells how far the points are from one affine cost.
+    let third = DISK.to_owned() + "64000,1,1500,\n64000,0,760,\n";
+    std::fs::write(dir.path().join("disk.csv"), third).unwrap();
+    let three = text(dir.path(), &[&mix[..], &["ios"]].concat());
+    assert!(three.contains("2 degrees of freedom"), "{three}");
+
     // With intervals, a mix of several sizes has the error that the law itself may have.
     let more = DISK.to_owned() + "4000,0.5,4010,\n1000000,0.5,95.9,\n";
     std::fs::write(dir.path().join("disk.csv"), more).unwrap();

@@ -81,6 +81,15 @@ pub struct AffineCost {
     pub(super) noise: Option<Noise>,
 }
 
+/// How much points scatter, from [`IoCapacity::affine_scatter`].
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Scatter {
+    /// Standard deviation of a measured throughput over its mean.
+    pub deviation: f64,
+    /// Degrees of freedom of that.
+    pub degrees: f64,
+}
+
 /// A fitted storage system: AT&T's constant capacity.
 ///
 /// With T_read and T_write the reads and writes in a second that a saturated system completes, all
@@ -192,6 +201,17 @@ impl IoCapacity {
     /// two points for each size.
     pub fn scatter(&self) -> Option<f64> {
         self.scatter
+    }
+
+    /// Relative standard deviation of a point about the affine cost, and the degrees of freedom by which it is known: the
+    /// scatter of measured throughput and what the affine form misses, and so at least the scatter. Needs three sizes.
+    pub fn affine_scatter(&self) -> Option<Scatter> {
+        /// Constants of the affine cost: two for reads, two for writes.
+        const CONSTANTS: usize = 4;
+        let noise = self.affine.as_ref()?.noise.as_ref()?;
+        let points: usize = self.sizes.iter().map(|size| size.residuals.len()).sum();
+        let degrees = points.checked_sub(CONSTANTS).filter(|degrees| *degrees > 0)? as f64;
+        Some(Scatter { deviation: noise.variance.sqrt(), degrees })
     }
 
     /// Warnings about the validity of the results.

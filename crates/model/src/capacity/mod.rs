@@ -16,7 +16,7 @@ mod mix;
 mod mix_error;
 mod scalability;
 
-pub use io::{AffineCost, IoCapacity, IoPoint, IoSize};
+pub use io::{AffineCost, IoCapacity, IoPoint, IoSize, Scatter};
 pub use mix::{Basis, IoThroughput, MixPart, Shares};
 pub use mix_error::{JudgedMix, MixError};
 pub use scalability::{Peak, Scalability, ScalablePoint, ScalableThroughput};
