@@ -7,13 +7,14 @@ use anyhow::{Context, bail};
 use model::network::{CycleTime, Limits, Load, Method, Network, Sojourn, Solution};
 use serde_json::{Value, json};
 
+use super::law::{self, StatedLaw};
 use super::network_file::{Described, parse, read};
+use super::network_path;
+use super::network_queue::{Kendall, Question};
 use crate::cli::output::{out, outln};
 use report::grid::{Grid, printable};
-use report::objective::{digits, time};
-
-/// The largest number of rows in a sweep.
-const ROWS_MAX: u32 = 100;
+use report::objective::{self, digits, time};
+use report::ranges::{Counts, Loads};
 
 /// Arguments of the command.
 #[derive(clap::Args)]
@@ -23,7 +24,11 @@ Examples:
   concertina network site.toml --customers 1..100
   concertina network site.toml --set station.disk.servers=4 --set class.readers.customers=200
   concertina network site.toml --customers 10,50,100 --class readers --json
-  concertina network docs/examples/multi-gets.toml --set station.caches.fork=20
+  concertina network docs/examples/multi-gets.toml --set station.caches.fork=20 --within 10ms,20ms
+  concertina network --queue M/M/4 --service 6.2ms --rate 100/s..600/s --within 20ms
+  concertina network --queue M/G/1 --service lognormal:6.2ms,2 --rate 100/s
+  concertina network --queue M/M/4/20 --service 6.2ms --rate 700/s
+  concertina network --queue erlang-b:10..30 --service 100ms --rate 200/s
 
 A file has stations and classes:
 
@@ -42,14 +47,29 @@ Networks that are too large for an exact solution are solved approximately and m
 describes the file in full.")]
 pub struct Args {
     /// The network (TOML)
-    file: PathBuf,
+    #[arg(required_unless_present = "queue", conflicts_with = "queue")]
+    file: Option<PathBuf>,
+    /// One queue by its name, without a file: M/M/1, M/M/4, M/D/1, M/G/3, M/M/4/20 (room for 20 requests, others are
+    /// refused), erlang-b:16 (nobody waits), erlang-c:16; servers may be a range, M/M/4..16
+    #[arg(long, value_name = "NAME", requires = "service", requires = "rate")]
+    queue: Option<Kendall>,
+    /// The service time of the queue: its mean, like 6.2ms, or a law: exp:MEAN, det:TIME, gamma:MEAN,SCV,
+    /// lognormal:MEAN,SCV, hyper:MEAN,SCV or file:PATH
+    #[arg(long, value_name = "LAW", requires = "queue", value_parser = law::parse)]
+    service: Option<StatedLaw>,
+    /// Loads of the queue: 500/s, 30/min, lists, and ranges FROM..TO[:STEP]
+    #[arg(long, value_name = "RATES", requires = "queue", allow_negative_numbers = true)]
+    rate: Vec<Loads>,
+    /// Response times: print the share of requests within each
+    #[arg(long, value_delimiter = ',', value_name = "TIME", value_parser = objective::seconds)]
+    within: Vec<f64>,
     /// What if: station.NAME.KEY=VALUE or class.NAME.KEY=VALUE; may be repeated. Shows before and
     /// after
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
     /// Solve for other populations of a closed class: 1..100, 100..1000:100, or a list 10,20,50
-    #[arg(long, value_name = "RANGE")]
-    customers: Option<String>,
+    #[arg(long, value_name = "RANGE", conflicts_with = "queue")]
+    customers: Option<Counts>,
     /// The class that --customers applies to, if there are several
     #[arg(long, value_name = "NAME", requires = "customers")]
     class: Option<String>,
@@ -60,8 +80,13 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let text = read(&args.file)?;
-    let name = args.file.display().to_string();
+    if let (Some(queue), Some(service)) = (&args.queue, &args.service) {
+        let (loads, within_s, json) = (&args.rate, &args.within, args.json);
+        return Question { queue, service, loads, within_s, json }.run();
+    }
+    let Some(file) = &args.file else { bail!("give the network's file, or --queue") };
+    let text = read(file)?;
+    let name = file.display().to_string();
     let before = parse(&text, &name, &[])?;
     let after = match args.set.is_empty() {
         true => None,
@@ -74,16 +99,16 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         None => None,
     };
     let sweep = match &args.customers {
-        Some(range) => Some(sweep(network, range, args.class.as_deref())?),
+        Some(Counts(all)) => Some(sweep(network, all, args.class.as_deref())?),
         None => None,
     };
     if args.json {
-        let mut value = answer(network, &solution);
+        let mut value = answer(network, &solution, &args.within);
         value["file"] = name.into();
         value["title"] = title.clone().into();
         if let Some(old) = &old {
             value["set"] = args.set.clone().into();
-            value["before"] = answer(&before.network, old);
+            value["before"] = answer(&before.network, old, &args.within);
         }
         if let Some((class, rows)) = &sweep {
             value["sweep"] = rows.iter().map(|(n, s)| json!({ "class": class, "customers": n,
@@ -100,6 +125,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Some(old) => out!("{}", compared(&args.set, old, &solution)),
         None => out!("{}", tables(network, &solution)),
     }
+    out!("{}", network_path::text(network, &args.within));
     out!("\n{}", limits(network));
     if let Some((class, rows)) = &sweep {
         out!("\n{}", swept(network, class, rows));
@@ -108,7 +134,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 /// The whole solution of a network, as JSON.
-fn answer(network: &Network, solution: &Solution) -> Value {
+fn answer(network: &Network, solution: &Solution, within_s: &[f64]) -> Value {
     let bottlenecks = (0..network.classes().len()).filter_map(|c| {
         let found = network.bottleneck(c).ok()?;
         let name = |k: usize| network.stations()[k].name();
@@ -132,6 +158,7 @@ fn answer(network: &Network, solution: &Solution) -> Value {
         "sectors": sectors(network),
         "response_p50_s": law.as_ref().and_then(|law| law.quantile(0.5)),
         "response_p99_s": law.as_ref().and_then(|law| law.quantile(0.99)),
+        "paths": network_path::json(network, within_s),
         "response_law_exact": law.as_ref().map(ResponseLaw::is_exact),
     })
 }
@@ -365,36 +392,10 @@ fn limits(network: &Network) -> String {
     out
 }
 
-/// Parses a list of populations.
-fn populations(text: &str) -> anyhow::Result<Vec<u32>> {
-    let wrong = || format!("--customers {text}: write it like 1..100, 100..1000:100 or 10,20,50");
-    let number = |text: &str| text.trim().parse::<u32>().with_context(wrong);
-    if let Some((from, rest)) = text.split_once("..") {
-        let (to, step) = match rest.split_once(':') {
-            Some((to, step)) => (number(to)?, number(step)?),
-            None => (number(rest)?, 0),
-        };
-        let from = number(from)?;
-        if from > to {
-            bail!("--customers {text}: the first is above the last");
-        }
-        let step = if step == 0 { ((to - from) / ROWS_MAX + 1).max(1) } else { step };
-        if (to - from) / step > 10 * ROWS_MAX {
-            bail!("--customers {text}: more than {} rows; take larger steps", 10 * ROWS_MAX);
-        }
-        let mut all: Vec<u32> = (from..=to).step_by(step as usize).collect();
-        if all.last() != Some(&to) {
-            all.push(to);
-        }
-        return Ok(all);
-    }
-    text.split(',').map(number).collect()
-}
-
 /// Solves the network for other populations of a class; returns the class's name and the solutions.
 fn sweep(
     network: &Network,
-    range: &str,
+    populations: &[u32],
     class: Option<&str>,
 ) -> anyhow::Result<(String, Vec<(u32, Solution)>)> {
     let is_closed = |c: &usize| matches!(network.classes()[*c].load(), Load::Closed { .. });
@@ -419,7 +420,7 @@ fn sweep(
         let solved = network.with_customers(class, n).and_then(|network| network.solve());
         Ok((n, solved.with_context(|| format!("with {n} customers"))?))
     };
-    let rows = populations(range)?.into_iter().map(solve).collect::<Result<Vec<_>, _>>()?;
+    let rows = populations.iter().copied().map(solve).collect::<Result<Vec<_>, _>>()?;
     Ok((name(class).to_owned(), rows))
 }
 

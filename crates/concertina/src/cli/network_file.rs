@@ -6,7 +6,8 @@ use anyhow::{Context, bail};
 use model::fork_join::FanOut;
 use model::network::{Class, Network, Station};
 use serde::Deserialize;
-use toml::{Table, Value};
+use serde::de::IgnoredAny;
+use toml::{Spanned, Table, Value};
 
 /// The contents of a file, before validation.
 #[derive(Clone, Debug, Deserialize)]
@@ -52,6 +53,23 @@ struct ClassKeys {
     visits: BTreeMap<String, f64>,
 }
 
+/// Where the file has its stations and classes: their order in all output. `--set` adds none.
+#[derive(Debug, Deserialize)]
+struct Order {
+    #[serde(default)]
+    station: BTreeMap<String, Spanned<IgnoredAny>>,
+    #[serde(default)]
+    class: BTreeMap<String, Spanned<IgnoredAny>>,
+}
+
+/// The names in the order of the file.
+fn in_order(places: &BTreeMap<String, Spanned<IgnoredAny>>) -> Vec<&str> {
+    let mut names: Vec<(&str, usize)> =
+        places.iter().map(|(name, place)| (name.as_str(), place.span().start)).collect();
+    names.sort_by_key(|(_, start)| *start);
+    names.into_iter().map(|(name, _)| name).collect()
+}
+
 /// A network and its name.
 pub(super) struct Described {
     pub(super) title: Option<String>,
@@ -67,8 +85,9 @@ pub(super) fn read(path: &std::path::Path) -> anyhow::Result<String> {
 /// Parses a network; `name` identifies it in errors.
 pub(super) fn parse(text: &str, name: &str, changes: &[String]) -> anyhow::Result<Described> {
     let file: File = toml::from_str(text).with_context(|| name.to_owned())?;
+    let order: Order = toml::from_str(text).with_context(|| name.to_owned())?;
     if changes.is_empty() {
-        return described(file).with_context(|| name.to_owned());
+        return described(file, &order).with_context(|| name.to_owned());
     }
     let mut table: Table = text.parse().with_context(|| name.to_owned())?;
     for change in changes {
@@ -76,7 +95,7 @@ pub(super) fn parse(text: &str, name: &str, changes: &[String]) -> anyhow::Resul
     }
     let what = || format!("{name} with --set {}", changes.join(" --set "));
     let file: File = table.try_into().with_context(what)?;
-    described(file).with_context(what)
+    described(file, &order).with_context(what)
 }
 
 /// The keys that give a station its kind.
@@ -134,7 +153,7 @@ fn value_of(change: &str) -> &str {
     change.split_once('=').map_or("", |(_, value)| value)
 }
 
-fn described(file: File) -> anyhow::Result<Described> {
+fn described(file: File, order: &Order) -> anyhow::Result<Described> {
     if file.station.is_empty() {
         bail!("the file has no stations; add a section like [station.disk]");
     }
@@ -142,12 +161,18 @@ fn described(file: File) -> anyhow::Result<Described> {
         bail!("the file has no classes; add a section like [class.clients]");
     }
     let mut stations = Vec::new();
-    for (name, keys) in &file.station {
+    let stations_in_order = in_order(&order.station);
+    let given = |name: &str| file.station.get_key_value(name);
+    for (name, keys) in stations_in_order.iter().filter_map(|name| given(name)) {
         stations.push(station(name, keys).with_context(|| format!("station.{name}"))?);
     }
     let mut classes = Vec::new();
-    for (name, keys) in &file.class {
-        classes.push(class(name, keys, &file.station).with_context(|| format!("class.{name}"))?);
+    let given = |name: &str| file.class.get_key_value(name);
+    for (name, keys) in in_order(&order.class).into_iter().filter_map(given) {
+        classes.push(
+            class(name, keys, &file.station, &stations_in_order)
+                .with_context(|| format!("class.{name}"))?,
+        );
     }
     Ok(Described { title: file.title, network: Network::new(stations, classes)? })
 }
@@ -180,6 +205,7 @@ fn class(
     name: &str,
     keys: &ClassKeys,
     stations: &BTreeMap<String, StationKeys>,
+    order: &[&str],
 ) -> anyhow::Result<Class> {
     let parts = [
         ("service_ms", &keys.service_ms),
@@ -193,7 +219,7 @@ fn class(
         }
     }
     let (mut demands, mut visits) = (Vec::new(), Vec::new());
-    for (name, station) in stations {
+    for (name, station) in order.iter().filter_map(|name| stations.get_key_value(*name)) {
         let (service, demand) = (keys.service_ms.get(name), keys.demand_ms.get(name));
         let default = if service.is_some() || demand.is_some() || station.curve.is_some() {
             1.0

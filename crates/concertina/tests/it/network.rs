@@ -88,8 +88,10 @@ service_ms = { front = 10.0 }
     std::fs::write(&path, text).unwrap();
     let path = path.to_str().unwrap();
     let answer = json(&[path]);
-    // Classes and stations are in the order of their names.
-    let (batch, readers) = (&answer["classes"][0], &answer["classes"][1]);
+    // Classes and stations are in the order of the file.
+    let (readers, batch) = (&answer["classes"][0], &answer["classes"][1]);
+    let names = answer["stations"].as_array().unwrap().iter().map(|s| s["name"].as_str().unwrap());
+    assert_eq!(names.collect::<Vec<_>>(), ["front", "lock", "net"]);
     assert_eq!(batch["throughput"], 10.0);
     let f = |value: &Value| value.as_f64().unwrap();
     let customers = f(&readers["throughput"]) * (f(&readers["response_s"]) + 0.1);
@@ -184,7 +186,7 @@ fn mistakes_say_where_and_what_to_do() {
         (good, &["--set", "customers=2"], &["class.NAME.customers=100"]),
         (good, &["--set", "station.a.servers=-1"], &["--set station.a.servers=-1"]),
         (good, &["--customers", "9..1"], &["first is above the last"]),
-        (good, &["--customers", "1..x"], &["write it like 1..100"]),
+        (good, &["--customers", "1..x"], &["like `12`, `10,20,50`, `1..100`"]),
         (good, &["--customers", "1..4000000000:1"], &["larger steps"]),
         (good, &["--customers", "1", "--class", "d"], &["the closed classes are: c"]),
     ] {
@@ -246,4 +248,32 @@ fn visits_that_fork_are_solved_and_marked() {
     assert!(mistake(closed, &[]).contains("open classes only"));
     let twice = "[station.caches]\nfork = 4\nservers = 2\n[class.readers]\nrate = 10.0\nservice_ms = { caches = 1.0 }\n";
     assert!(mistake(twice, &[]).contains("several kinds"));
+}
+
+#[test]
+fn open_classes_have_percentiles() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("n.toml");
+    let text = "
+[station.web]
+[station.disk]
+[class.reads]
+rate = 50.0
+service_ms = { web = 10.0, disk = 10.0 }
+";
+    std::fs::write(&path, text).unwrap();
+    let path = path.to_str().unwrap();
+    let answer = json(&[path, "--within", "40ms"]);
+    assert_eq!(answer["stations"][0]["name"], "web");
+    // Two M/M/1 in a row: an Erlang law of rate 100 − 50.
+    let path_time = &answer["paths"][0];
+    assert_eq!(path_time["exact"], true);
+    let within = path_time["within"][0].as_f64().unwrap();
+    assert!((within - (1.0 - 3.0 * (-2.0f64).exp())).abs() < 1e-8, "{within}");
+    let text = said(concertina(&[path, "--within", "40ms"]));
+    assert!(text.contains("p99") && !text.contains("APPROXIMATE"), "{text}");
+    let text = said(concertina(&[path, "--set", "class.reads.visits.disk=2"]));
+    assert!(text.contains("APPROXIMATE for reads"), "{text}");
+    let text = said(concertina(&[path, "--set", "station.disk.rates=[1.0, 1.5]"]));
+    assert!(text.contains("No percentiles of reads") && text.contains("disk"), "{text}");
 }
