@@ -36,6 +36,7 @@ mod load_http;
 mod load_options;
 mod measure;
 mod measure_predict;
+mod model;
 mod network;
 mod network_file;
 mod network_path;
@@ -46,6 +47,7 @@ mod plan;
 mod predict;
 mod predict_cluster;
 mod predict_several;
+mod predict_sizes;
 mod repeats;
 mod report;
 mod serve;
@@ -96,6 +98,8 @@ enum Command {
     Import(import::Args),
     /// Fit a model from run folders
     Fit(fit::Args),
+    /// Write a model file from stated numbers: a law of service, servers, memory, the published model
+    Model(Box<model::Args>),
     /// Predict response times from a model at given loads
     Predict(predict::Args),
     /// Compute the capacity of a system from a table of throughputs, or measure that of a store
@@ -140,6 +144,7 @@ pub fn main() -> ExitCode {
         Command::Simulate(args) => simulate::run(args),
         Command::Import(args) => import::run(args),
         Command::Fit(args) => fit::run(args),
+        Command::Model(args) => model::run(*args),
         Command::Predict(args) => predict::run(args),
         Command::Capacity(args) => capacity::run(args),
         Command::Factors(args) => factors::run(args),

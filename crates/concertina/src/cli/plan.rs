@@ -4,12 +4,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use model::plan::{Choices, Growth, LimitRule, Plan, Question, plan};
 
 use crate::cli::output::{out, outln};
 use report::Objective;
 use report::plan_basis::PlanBasis;
+use report::ranges;
 use report::tiers::CurvesFile;
 
 pub(super) mod choices;
@@ -53,11 +54,11 @@ pub struct Args {
     /// What memory and hot devices serve, by their bytes: written by `concertina tiers --curves`
     #[arg(long, value_name = "FILE")]
     curves: Option<PathBuf>,
-    /// The objective to meet, like "99% within 50ms"
+    /// The objective to meet, like "99% within 50ms" or "p99 < 50ms"
     #[arg(long, value_name = "OBJECTIVE")]
     objective: Objective,
-    /// The current load, requests/s on all servers
-    #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
+    /// The current load on all servers: requests/s, or with units (500/s, 30/min, 12k/s)
+    #[arg(long, value_name = "RATE", allow_negative_numbers = true, value_parser = ranges::rate)]
     rate: f64,
     /// Growth of the load, like 5%/month or 60%/year: the objective must be met until the end
     #[arg(long, value_name = "PART/TIME")]
@@ -117,9 +118,6 @@ impl FromStr for MonthlyGrowth {
 
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    if !(args.rate.is_finite() && args.rate > 0.0) {
-        bail!("invalid --rate {}: a load is a number of requests/s above 0", args.rate);
-    }
     let server = PlanBasis::read(&args.model, args.objective)?;
     let curves = args.curves.as_deref().map(CurvesFile::read).transpose()?;
     let of = curves.as_ref().map(CurvesFile::origin);

@@ -9,14 +9,17 @@ use model::queue::ArrivalLaw;
 use model::storage::{BETA, WORKERS_MAX, balls_into_bins_limit};
 use model::{Limits, MixShare, Model, Parameter, Prediction};
 
+use super::model::Published;
 use super::predict_cluster;
 use super::predict_several::{self, Several};
+use super::predict_sizes;
 use crate::cli::output::{out, outln};
 use configuration::Size;
 use report::compare::{LargestRate, warnings_of};
 use report::grid::{Grid, printable};
 use report::imbalance::Placement;
 use report::objective::{digits, time};
+use report::ranges::{Counts, Loads};
 use report::table::{grouped, limits_text, percent, rate_text, tenths, trust_text, warnings_text};
 use report::{self, Objective, figures, objective, svg};
 
@@ -27,7 +30,11 @@ Examples:
   concertina predict model.toml --rate 500,1000,1500
   concertina predict model.toml --rate 12000 --servers 17 --within 20ms,50ms,100ms
   concertina predict model.toml --rate 12000 --servers 17 --popularity zipf:0.8:1000000
+  concertina predict model.toml --rate 1k/s..20k/s --servers 25
+  concertina predict model.toml --rate 12k/s --servers 12..52
+  concertina predict --published 150,6,0.815,0.000501 --servers 12..52
   concertina predict model.toml --objective \"99% within 50ms\" --plot predicted.svg
+  concertina predict model.toml --objective \"p99 < 50ms\"
   concertina predict model.toml --rate 1000 --json
   concertina predict model.toml --link 1Gbit/s --reply-bytes 80kB --workers 64
   concertina predict model.toml --mix \"get 4KiB=70%, get 64KiB=10%, put=20%\"
@@ -46,16 +53,20 @@ interval and its errors on held-out loads. A load past saturation has no predict
 would grow without bound.")]
 pub struct Args {
     /// The model file, from `concertina fit`
-    #[arg(required_unless_present_any = ["cluster", "node"])]
+    #[arg(required_unless_present_any = ["cluster", "node", "published"])]
     model: Option<PathBuf>,
+    /// A server of the published Spotify model in the place of a model file: rate of a disk (1/s), disks, q0, alpha (s)
+    #[arg(long, value_name = "MU_D,N_D,Q0,ALPHA", conflicts_with_all = ["model", "cluster", "node"])]
+    published: Option<Published>,
     #[command(flatten)]
     cluster: predict_cluster::Args,
-    /// Loads in requests/s on all servers [default: 10 to 90 % of saturation]
-    #[arg(long, value_delimiter = ',', value_name = "RATE", allow_negative_numbers = true)]
-    rate: Vec<f64>,
-    /// Number of servers like the fitted one, which share the load equally
-    #[arg(long, default_value_t = 1, conflicts_with_all = ["cluster", "node"], value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    servers: u32,
+    /// Loads on all servers: requests/s, or with units (500/s, 30/min, 12k/s), as a list or a range FROM..TO[:STEP] or
+    /// FROM..TO:Npoints [default: 10 to 90 % of saturation]
+    #[arg(long, value_name = "RATES", allow_negative_numbers = true)]
+    rate: Vec<Loads>,
+    /// Number of servers like the fitted one, which share the load equally; several, as a list or a range: a row for each
+    #[arg(long, default_value = "1", value_name = "N", conflicts_with_all = ["cluster", "node"])]
+    servers: Counts,
     /// What if all replies of a server shared a link of this bandwidth, like 1Gbit/s or 40MB/s
     #[arg(long, value_name = "RATE", conflicts_with_all = ["cluster", "node"], value_parser = objective::bytes_per_s)]
     link: Option<f64>,
@@ -129,8 +140,8 @@ fn mix(text: &str) -> Result<Mix, String> {
     Ok(Mix(parts))
 }
 
-/// The largest load that is predicted, requests/s.
-const RATE_MAX: f64 = 1e12;
+/// The largest number of servers.
+const SERVERS_MAX: u32 = 1_000_000;
 
 /// The prediction at one load and its 99th percentile, or the saturation where there is none.
 struct AtLoad {
@@ -141,15 +152,14 @@ struct AtLoad {
 
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    if let Some(rate) = args.rate.iter().find(|r| !(r.is_finite() && **r > 0.0)) {
-        bail!("invalid --rate {rate}: a load is a number of requests/s above 0");
+    let Some(servers) = args.servers.0.first().copied() else { bail!("--servers: give a number") };
+    if let Some(n) = args.servers.0.iter().find(|n| !(1..=SERVERS_MAX).contains(*n)) {
+        bail!("invalid --servers {n}: from 1 to {SERVERS_MAX} servers");
     }
-    if let Some(rate) = args.rate.iter().find(|r| **r > RATE_MAX) {
-        bail!("invalid --rate {rate:e}: a load is at most {RATE_MAX:e} requests/s");
-    }
-    let Some(path) = &args.model else {
+    let rates: Vec<f64> = args.rate.iter().flat_map(|loads| loads.0.clone()).collect();
+    if args.published.is_none() && args.model.is_none() {
         let questions = predict_cluster::Questions {
-            rate: &args.rate,
+            rate: &rates,
             within_s: &args.within,
             objectives: &args.objective,
             arrivals: args.arrivals,
@@ -157,28 +167,26 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             json: args.json,
         };
         return predict_cluster::run(&args.cluster, &questions);
-    };
-    let mut model = report::read_model(path)?;
-    if let Some(Mix(mix)) = &args.mix {
-        model = model.with_mix(mix).with_context(|| format!("--mix and {}", path.display()))?;
     }
-    if args.link.is_some() || args.reply_bytes.is_some() || args.workers.is_some() {
-        let bytes = args.reply_bytes.map(|size| size.0 as f64);
-        model = model
-            .with_front(args.link, bytes, args.workers)
-            .context("invalid --link, --reply-bytes or --workers")?;
-    }
-    if let Some(law) = args.arrivals {
-        model = model.with_arrivals(law);
+    let model = asked_model(&args)?;
+    if let [_, _, ..] = args.servers.0[..] {
+        if args.plot.is_some() || !args.objective.is_empty() || args.cluster.popularity().is_some()
+        {
+            bail!(
+                "--plot, --objective and --popularity are for one number of servers: give one to --servers"
+            );
+        }
+        return predict_sizes::run(&model, &args.servers.0, &rates, &args.within, args.json);
     }
     let limits = model.limits()?;
     let spread = match args.cluster.popularity() {
-        Some(law) => Some(Placement::read(law, args.servers, limits.mg1.value)?),
+        Some(law) => Some(Placement::read(law, servers, limits.mg1.value)?),
         None => None,
     };
-    let n = f64::from(args.servers);
-    let rates = match (args.rate.is_empty(), limits.saturation.value.is_finite()) {
-        (false, _) => args.rate.clone(),
+    let args = OneSize { servers, args: &args };
+    let n = f64::from(servers);
+    let rates = match (rates.is_empty(), limits.saturation.value.is_finite()) {
+        (false, _) => rates,
         (true, true) => [0.1, 0.3, 0.5, 0.7, 0.9].map(|x| x * limits.saturation.value * n).to_vec(),
         (true, false) => vec![model.requests.rate_high * n],
     };
@@ -203,7 +211,44 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn answer(model: &Model, rate: f64, args: &Args) -> anyhow::Result<AtLoad> {
+/// The arguments, of which `--servers` is one number.
+struct OneSize<'a> {
+    servers: u32,
+    args: &'a Args,
+}
+
+impl std::ops::Deref for OneSize<'_> {
+    type Target = Args;
+
+    fn deref(&self) -> &Args {
+        self.args
+    }
+}
+
+/// The model with the changes that options ask for.
+fn asked_model(args: &Args) -> anyhow::Result<Model> {
+    let mut model = match (&args.model, &args.published) {
+        (Some(path), _) => report::read_model(path)?,
+        (None, Some(published)) => published.model()?,
+        (None, None) => bail!("give a model file, or --published"),
+    };
+    if let Some(Mix(mix)) = &args.mix {
+        let file = args.model.as_ref().map_or("--published".into(), |path| path.to_string_lossy());
+        model = model.with_mix(mix).with_context(|| format!("--mix and {file}"))?;
+    }
+    if args.link.is_some() || args.reply_bytes.is_some() || args.workers.is_some() {
+        let bytes = args.reply_bytes.map(|size| size.0 as f64);
+        model = model
+            .with_front(args.link, bytes, args.workers)
+            .context("invalid --link, --reply-bytes or --workers")?;
+    }
+    if let Some(law) = args.arrivals {
+        model = model.with_arrivals(law);
+    }
+    Ok(model)
+}
+
+fn answer(model: &Model, rate: f64, args: &OneSize) -> anyhow::Result<AtLoad> {
     let servers = args.servers;
     let found = match model.predict_cluster(rate, servers, &args.within) {
         Ok(prediction) => {
@@ -237,7 +282,7 @@ fn cluster_limits(limits: &Limits, servers: u32) -> (Parameter, Parameter) {
 fn text(
     model: &Model,
     limits: &Limits,
-    args: &Args,
+    args: &OneSize,
     answers: &[AtLoad],
     objectives: &[LargestRate],
     spread: Option<&Placement>,
@@ -298,7 +343,7 @@ pub fn arrivals_text(law: ArrivalLaw) -> String {
     format!("What if: arrivals at each server are {law}\n")
 }
 
-fn grid(args: &Args, answers: &[AtLoad]) -> Grid {
+fn grid(args: &OneSize, answers: &[AtLoad]) -> Grid {
     let mut head: Vec<String> = ["rate/s", "busy %", "memory %"].map(String::from).to_vec();
     for &t in &args.within {
         head.push(format!("≤ {} % [95 %]", time(t)));
@@ -330,7 +375,7 @@ fn grid(args: &Args, answers: &[AtLoad]) -> Grid {
 fn json(
     model: &Model,
     limits: &Limits,
-    args: &Args,
+    args: &OneSize,
     answers: &[AtLoad],
     objectives: &[LargestRate],
     spread: Option<&Placement>,
@@ -378,7 +423,7 @@ fn json(
     }))
 }
 
-fn plot(model: &Model, limits: &Limits, args: &Args, answers: &[AtLoad]) -> String {
+fn plot(model: &Model, limits: &Limits, args: &OneSize, answers: &[AtLoad]) -> String {
     let found = answers.iter().filter_map(|a| a.found.as_ref().ok());
     let asked: Vec<Prediction> = found.map(|(p, _)| p.clone()).collect();
     let plots = figures::predictions(model, limits, &args.within, args.servers, &asked);

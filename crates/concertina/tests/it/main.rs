@@ -34,6 +34,7 @@ mod memcached_cluster;
 mod memcached_node;
 mod memcached_proxy;
 mod network;
+mod numbers;
 mod operator_files;
 mod origin;
 mod origin_s3;
