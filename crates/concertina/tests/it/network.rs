@@ -272,7 +272,7 @@ service_ms = { web = 10.0, disk = 10.0 }
     assert!((within - (1.0 - 3.0 * (-2.0f64).exp())).abs() < 1e-8, "{within}");
     let text = said(concertina(&[path, "--within", "40ms"]));
     assert!(text.contains("p99") && !text.contains("APPROXIMATE"), "{text}");
-    let text = said(concertina(&[path, "--set", "class.reads.visits.disk=2"]));
+    let text = said(concertina(&[path, "--set", "class.reads.visits.disk=1.5"]));
     assert!(text.contains("APPROXIMATE for reads"), "{text}");
     let text = said(concertina(&[path, "--set", "station.disk.rates=[1.0, 1.5]"]));
     assert!(text.contains("No percentiles of reads") && text.contains("disk"), "{text}");
