@@ -58,7 +58,9 @@ impl Model {
             }
         }
         for (key, comment) in SECTIONS {
-            if let Some(value) = table.get(key) {
+            // An empty list would be a key of the section above it; every list may be absent.
+            let empty = |value: &Value| value.as_array().is_some_and(Vec::is_empty);
+            if let Some(value) = table.get(key).filter(|value| !empty(value)) {
                 let _ = write!(out, "\n# {comment}\n");
                 section(&mut out, key, value);
             }
