@@ -107,6 +107,12 @@ fn number(text: &str) -> Result<f64, String> {
 }
 
 fn memory(text: &str) -> Result<Memory, String> {
+    line_of_memory(text).map_err(|why| {
+        format!("{why}: write the share of memory like 0.6, 60%, 0.58..0.62 or 0.6-0.0002/s")
+    })
+}
+
+fn line_of_memory(text: &str) -> Result<Memory, String> {
     let text = text.trim();
     // A sign that neither begins the text nor follows the e of an exponent separates the two.
     let sign = text
@@ -131,7 +137,7 @@ fn memory(text: &str) -> Result<Memory, String> {
     };
     match q0.low <= q0.high && (-10.0..=10.0).contains(&q0.value) {
         true => Ok(Memory { q0, alpha }),
-        false => Err(format!("invalid share `{text}`: write it like 0.6, 60% or 0.6-0.0002/s")),
+        false => Err(format!("invalid share `{text}`")),
     }
 }
 

@@ -364,7 +364,7 @@ fn grid(args: &OneSize, answers: &[AtLoad]) -> Grid {
             cells.push(format!("{} [{}, {}]", percent(*value), percent(*low), percent(*high)));
             cells.push(point.spotify.as_ref().map_or("unstable".to_owned(), |s| percent(s.value)));
         }
-        let marks = predict_cluster::marks(p.beyond_limit, p.beyond_fitted, p.beyond_trust);
+        let marks = predict_several::marks(p.beyond_limit, p.beyond_fitted, p.beyond_trust);
         let p99 = format!("{} [{}, {}]", time(p99.value), time(p99.low), time(p99.high));
         cells.extend([time(p.response_mean.value), p99, marks]);
         grid.row(cells);

@@ -10,7 +10,7 @@ use model::storage::{Change, Popularity};
 use model::{ClusterLimits, ClusterPrediction, Parameter};
 
 use super::predict;
-use super::predict_several::{self, Several};
+use super::predict_several::{self, Several, marks};
 use crate::cli::output::{out, outln};
 use report::Objective;
 use report::cluster::largest_rate_text;
@@ -279,13 +279,6 @@ fn text(
         out += &format!("{statement}\n");
     }
     out
-}
-
-/// The marks of a prediction: `!` past the confidence limit, `>` past every fitted load, `?` past
-/// the trusted load.
-pub fn marks(beyond_limit: bool, beyond_fitted: bool, beyond_trust: bool) -> String {
-    let all = [(beyond_limit, '!'), (beyond_fitted, '>'), (beyond_trust, '?')];
-    all.into_iter().filter(|mark| mark.0).map(|mark| mark.1).collect()
 }
 
 fn grid(answers: &[AtLoad], within_s: &[f64]) -> Grid {

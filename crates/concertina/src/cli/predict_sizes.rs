@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use model::storage::{BETA, balls_into_bins_limit};
 use model::{Limits, Model, Parameter, Prediction};
 
-use super::predict_cluster::marks;
+use super::predict_several::marks;
 use crate::cli::output::{out, outln};
 use report::grid::{Grid, printable};
 use report::objective::{digits, time};

@@ -11,14 +11,14 @@ fn concertina(dir: &Path, args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_concertina")).args(args).current_dir(dir).output().unwrap()
 }
 
-fn said(dir: &Path, args: &[&str]) -> String {
+fn output_of(dir: &Path, args: &[&str]) -> String {
     let output = concertina(dir, args);
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
 
 fn json(dir: &Path, args: &[&str]) -> Value {
-    serde_json::from_str(&said(dir, &[args, &["--json"]].concat())).unwrap()
+    serde_json::from_str(&output_of(dir, &[args, &["--json"]].concat())).unwrap()
 }
 
 /// What a command that fails says.
@@ -34,7 +34,8 @@ fn seeds() -> Option<Value> {
     let path =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/gold/seeds/computed.json");
     match std::fs::read_to_string(&path) {
-        Ok(text) => Some(serde_json::from_str(&text).unwrap()),
+        // JSON has no NaN; these rows are of the misprinted form and not read here.
+        Ok(text) => Some(serde_json::from_str(&text.replace("NaN", "null")).unwrap()),
         Err(error) => {
             left_out("the published figures", &format!("{}: {error}", path.display()));
             None
@@ -54,7 +55,7 @@ fn table_2_is_one_command() {
     let dir = tempfile::tempdir().unwrap();
     let args: Vec<&str> = TABLE_2.iter().flat_map(|server| ["--published", server]).collect();
     let args = [&["model"][..], &args].concat();
-    let text = said(dir.path(), &args);
+    let text = output_of(dir.path(), &args);
     for printed in ["56.322", "115.46", "780.92", "80.444", "157.35", "1,168.3"] {
         assert!(text.contains(printed), "{printed}: {text}");
     }
@@ -122,9 +123,9 @@ fn figure_9_is_one_command() {
 fn a_model_from_numbers_is_predicted_planned_and_replaced() {
     let dir = tempfile::tempdir().unwrap();
     let numbers = ["model", "--service", "exp:6.2ms", "--servers", "4", "--memory", "0.6-0.0002/s"];
-    let text = said(dir.path(), &numbers);
+    let text = output_of(dir.path(), &numbers);
     assert!(text.contains("[requests]") && text.contains("stated, not fitted"), "{text}");
-    let wrote = said(dir.path(), &[&numbers[..], &["--out", "model.toml"]].concat());
+    let wrote = output_of(dir.path(), &[&numbers[..], &["--out", "model.toml"]].concat());
     assert!(wrote.contains("Wrote model.toml") && wrote.contains("saturation"), "{wrote}");
     assert_eq!(std::fs::read_to_string(dir.path().join("model.toml")).unwrap(), text);
     let found = json(dir.path(), &["predict", "model.toml", "--rate", "500/s", "--within", "20ms"]);
@@ -145,7 +146,7 @@ fn a_model_from_numbers_is_predicted_planned_and_replaced() {
     assert_eq!(also["ranked"], found["ranked"]);
     // A stated interval is one of the prediction.
     let numbers = ["model", "--service", "exp:6.0..6.4ms", "--servers", "2", "--out", "model.toml"];
-    said(dir.path(), &numbers);
+    output_of(dir.path(), &numbers);
     let found = json(dir.path(), &["predict", "model.toml", "--rate", "250/s", "--within", "20ms"]);
     let share = &found["predictions"][0]["points"][0]["concertina"];
     assert!(number(&share["low"]) + 0.005 < number(&share["value"]), "{share}");
@@ -218,7 +219,7 @@ fn queues_are_answered_by_name() {
     // Of Pollaczek and Khinchine.
     let found = row("M/G/1", "gamma:10ms,0.25", "90/s");
     assert!((number(&found["response_s"]) - 0.066_25).abs() < 1e-9, "{found}");
-    let text = said(
+    let text = output_of(
         dir.path(),
         &[
             "network",

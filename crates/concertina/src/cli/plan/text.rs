@@ -6,7 +6,7 @@ use model::plan::{
 };
 
 use super::chosen_classes;
-use crate::cli::predict_cluster::marks;
+use crate::cli::predict_several::marks;
 use report::grid::{Grid, printable};
 use report::objective::{digits, time};
 use report::table::{percent, tenths, trust_text, warnings_text};
