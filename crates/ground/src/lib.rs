@@ -4,6 +4,7 @@
 //! each other exchange it; everything else belongs to the crate that uses it.
 
 pub mod hex;
+pub mod number;
 pub mod origin;
 pub mod window;
 

@@ -87,7 +87,7 @@ fn add_model(page: &mut Exposition, state: &State) {
         ),
         (
             "confidence_limit",
-            "The load up to which the model is trusted, requests/s.",
+            "The confidence limit, requests/s: past it queues are long.",
             headroom.map(|h| h.confidence_limit),
         ),
         ("error_points", "Median error of past predictions, points.", errors.median_points),

@@ -85,7 +85,7 @@ function drawHeadroom(model) {
   byId('headroom').textContent = `The objective (${percent(model.share)} within ${span(model.objective_s)}) holds up to ${number(head.rate.value)} requests/s, ` +
     `${number(times.value)} times the present load (95 %: ${number(times.low)} to ${number(times.high)}). ` +
     `${head.breaks_first || 'Nothing'} saturates first, at ${number(head.saturation)} requests/s. ` +
-    `The model is trusted up to ${number(head.confidence_limit)} requests/s` + (head.beyond_limit ? ': beyond is extrapolated.' : '.');
+    `Confidence limit: ${number(head.confidence_limit)} requests/s` + (head.beyond_limit ? '; past it queues are long.' : '.');
   const most = Math.max(2, known(times.high) ? times.high : times.value) * 1.1, x = (v) => L + (W - L - R) * Math.min(v, most) / most;
   const svg = element('svg', { viewBox: `0 0 ${W} 46`, role: 'img' });
   svg.append(element('rect', { class: 'fill', x: L, y: 8, width: x(1) - L, height: 14 }));

@@ -1,5 +1,6 @@
 //! The error type of the crate.
 
+use ground::number::{self, digits, exact};
 use thiserror::Error;
 
 /// The reason why a law, a queue, a fit or a prediction could not be computed. Each message says
@@ -12,13 +13,13 @@ use thiserror::Error;
 /// use model::{Error, queue::Mm1};
 /// let error = Mm1::new(120.0, 100.0).unwrap_err();
 /// assert_eq!(error, Error::Unstable { rate: 120.0, saturation: 100.0 });
-/// assert!(error.to_string().contains("saturates at 100.0"));
+/// assert!(error.to_string().contains("saturates at 100 requests/s"));
 /// ```
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A number is not finite or not within its range.
-    #[error("{what} is {value}: it must be {must}")]
+    #[error("{what} is {}: it must be {must}", exact(*value))]
     Invalid {
         /// The quantity.
         what: &'static str,
@@ -30,8 +31,9 @@ pub enum Error {
     /// The load is at or past the saturation of the devices, the link or the workers, so queues
     /// grow without bound.
     #[error(
-        "{rate:.1} requests/s is not stable: the service saturates at {saturation:.1} requests/s; \
-         lower the rate, or add servers, or add what saturates first (devices, memory, link, workers)"
+        "{} requests/s is not stable: the service saturates at {} requests/s; \
+         lower the rate, or add servers, or add what saturates first (devices, memory, link, workers)",
+        digits(*rate, 4), digits(*saturation, 4)
     )]
     Unstable {
         /// The load in requests/s.
@@ -42,9 +44,9 @@ pub enum Error {
     },
     /// No load, however small, meets the objective.
     #[error(
-        "no load keeps {:.3} % within {:.3} ms: even an idle system keeps {:.3} %; \
+        "no load keeps {} % within {}: even an idle system keeps {} %; \
          relax the objective or make the service faster",
-        share * 100.0, within_s * 1e3, best * 100.0
+        digits(share * 100.0, 6), number::time(*within_s), digits(best * 100.0, 4)
     )]
     Unattainable {
         /// The share of the objective.

@@ -22,8 +22,7 @@
 //! 6. [`fit`]: from windows to a [`Model`], every parameter with its 95 % interval.
 //! 7. [`Model::predict`]: the shares of requests answered within given times at a load, with
 //!    intervals. The result says whether the load is past the confidence limit, and whether it is
-//!    past the load up to which the model is trusted ([`Trust`], from its interval and its errors
-//!    on held-out loads).
+//!    past the load up to which the model was compared with measurements ([`Trust`]).
 //! 8. [`ClusterModel`]: fitted nodes behind gateways, and predictions for a cluster with a node
 //!    lost or slowed down, with more memory or with other weights ([`storage::Change`]).
 //! 9. [`network`]: networks of queues with clients that wait for each reply, thread pools,
@@ -83,4 +82,4 @@ pub use model_file::{
     Requests, ResponseTimes, SpotifyParameters, StateRate, StateRates, StatedNode, StatedNumber,
     WithinTime, WorkByLoad,
 };
-pub use trust::{HeldOut, POINTS_MAX, Trust, TrustEnd};
+pub use trust::{HeldOut, Miss, POINTS_MAX, Trust, TrustEnd};

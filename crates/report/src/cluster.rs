@@ -271,15 +271,15 @@ pub fn largest_rate_text(
     };
     let [value, low, high] = [found.value, found.low, found.high].map(|r| digits(r, 4));
     let beyond = if found.value > limits.placed {
-        format!(" This is BEYOND THE CONFIDENCE LIMIT of {}.", digits(limits.placed, 4))
+        let limit = digits(limits.placed, 4);
+        format!(" Queues are long there: the confidence limit is {limit} requests/s.")
     } else {
         String::new()
     };
-    let untrusted = if found.value > limits.trusted {
-        format!(" But the models are trusted up to {} requests/s.", digits(limits.trusted, 4))
+    let untrusted = if found.value > limits.trusted * 1.01 {
+        super::compare::extrapolated(limits.trusted)
     } else {
         String::new()
     };
-    let holds = if untrusted.is_empty() { "holds" } else { "would hold" };
-    Ok(format!("{objective} {holds} up to {value} requests/s [{low}, {high}].{beyond}{untrusted}"))
+    Ok(format!("{objective} holds up to {value} requests/s [{low}, {high}].{untrusted}{beyond}"))
 }

@@ -7,6 +7,7 @@ use super::coverage::{self, Between, Expected};
 use super::error::Error;
 use super::measured::{Estimate, Measured, measure};
 use super::objective::{Objective, digits, time};
+use super::percentiles::{Percentile, percentiles};
 use super::steps::{Observed, ObservedStep, run_name, same_step, short_name};
 use record::{Host, Run, Step};
 
@@ -65,6 +66,8 @@ pub struct ComparedStep {
     /// The mean work of its requests under the model's likeliest hypothesis, seconds, where when each came
     /// and was answered is recorded.
     pub work_s: Option<f64>,
+    /// Percentiles of its response time.
+    pub percentiles: Vec<Percentile>,
     /// Host records, second by second.
     #[serde(skip)]
     pub hosts: Vec<(String, Vec<Host>)>,
@@ -273,7 +276,9 @@ fn compare(
         Err(error @ model::Error::Unstable { .. }) => (None, Some(error.to_string())),
         Err(error) => return Err(error.into()),
     };
+    let percentiles = percentiles(&measured, model)?;
     Ok(ComparedStep {
+        percentiles,
         name: observed.name().to_owned(),
         step: observed.step.clone(),
         used_for_fit,
@@ -398,11 +403,10 @@ pub fn largest_rate(
     };
     let limit = model.cluster_limit_mg1(servers)?;
     let beyond_limit = rate.value > limit;
-    let trusted = model.trust()?.limit * n;
-    let beyond_trust = rate.value > trusted;
-    let holds = if beyond_trust { "would hold" } else { "holds" };
+    let trust = model.trust()?;
+    let beyond_trust = !trust.covers(each.value);
     let mut statement = format!(
-        "{objective} {holds} up to {} requests/s [{}, {}]",
+        "{objective} holds up to {} requests/s [{}, {}]",
         digits(rate.value, 4),
         digits(rate.low, 4),
         digits(rate.high, 4)
@@ -414,17 +418,27 @@ pub fn largest_rate(
         statement += &format!("; Spotify model: {}", digits(spotify, 4));
     }
     statement.push('.');
+    if beyond_trust {
+        statement += &extrapolated(trust.limit * n);
+    }
     if beyond_limit {
         let limit = digits(limit, 4);
-        statement += &format!(" This is BEYOND THE CONFIDENCE LIMIT of {limit} requests/s.");
-    }
-    if beyond_trust && trusted <= 0.0 {
-        statement += " But the model is trusted at no load: this is what it computes, not what it can promise.";
-    } else if beyond_trust {
-        statement += &format!(" But the model is trusted up to {} requests/s.", digits(trusted, 4));
+        statement +=
+            &format!(" Queues are long there: the confidence limit is {limit} requests/s.");
     }
     let rate = Some(rate);
     Ok(LargestRate { objective, servers, rate, spotify, beyond_limit, beyond_trust, statement })
+}
+
+/// Says that an answer is for a load past the checked ones, which end at `limit` requests/s.
+pub(super) fn extrapolated(limit: f64) -> String {
+    match limit > 0.0 {
+        true => format!(
+            " ? This is extrapolated: the model was checked up to {} requests/s.",
+            digits(limit, 4)
+        ),
+        false => " ? This is extrapolated: the model was checked at no load.".to_owned(),
+    }
 }
 
 /// The parameters of a model with their names and meanings.

@@ -69,14 +69,15 @@ fn model_curves(model: &Model, limits: &Limits, t_s: f64, high: f64, servers: u3
     ]
 }
 
-/// Marks the confidence limit and the load up to which the model is trusted, and shades the loads
-/// past each.
-fn limit_marks(limit: f64, trusted: f64) -> Vec<Mark> {
+/// Marks the confidence limit, and the load up to which the model was checked; shades the loads past that.
+fn limit_marks(limit: f64, checked: f64) -> Vec<Mark> {
     let mut marks = Vec::new();
-    let bounds = [("shade", "confidence limit", limit), ("untrusted", "trusted up to", trusted)];
-    for (class, what, x) in bounds.into_iter().filter(|bound| bound.2.is_finite()) {
-        marks.push(Mark::Shade { class, from: x, to: f64::INFINITY });
-        marks.push(Mark::Vertical { x, label: format!("{what} {}", digits(x, 3)) });
+    if checked.is_finite() {
+        marks.push(Mark::Shade { class: "untrusted", from: checked, to: f64::INFINITY });
+    }
+    let bounds = [("confidence limit", limit), ("checked up to", checked)];
+    for (what, x) in bounds.into_iter().filter(|bound| bound.1.is_finite()) {
+        marks.push(Mark::Vertical { x, label: format!("{what} {}", digits(x, 4)) });
     }
     marks
 }
@@ -243,19 +244,15 @@ fn cdf(comparison: &Comparison, step: &ComparedStep) -> Plot {
     marks.rotate_left(1);
     let used = if step.used_for_fit { "fitted" } else { "held out" };
     let prediction = step.prediction.as_ref();
-    let beyond = match prediction.is_none_or(|p| p.beyond_limit) {
-        true => ", past the limit",
-        false => "",
-    };
-    // The whole curve is untrusted: its load is past the trusted load.
+    // The whole curve is extrapolated: its load is past the checked ones.
     let mut untrusted = "";
     if prediction.is_none_or(|p| p.beyond_trust) {
-        untrusted = ", not trusted";
+        untrusted = ", extrapolated";
         marks.push(Mark::Shade { class: "untrusted", from: 0.0, to: f64::INFINITY });
     }
     let busy = step.measured.utilisation_mean * 100.0;
     Plot {
-        title: format!("{}/s, {busy:.0} % busy, {used}{beyond}{untrusted}", digits(rate, 4)),
+        title: format!("{}/s, {busy:.0} % busy, {used}{untrusted}", digits(rate, 4)),
         x: Axis::log("response time, ms", low * 1e3, high * 1e3),
         y: Axis::linear("fraction of requests", 0.0, 1.02),
         marks,
@@ -430,18 +427,15 @@ pub fn predictions(
         marks.extend(curves);
         let point = |p: &Prediction| {
             let share = &p.points.get(i)?.concertina;
-            let limit = if p.beyond_limit { ", PAST THE CONFIDENCE LIMIT" } else { "" };
-            let trust = if p.beyond_trust { ", past the trusted load" } else { "" };
+            let limit = if p.beyond_limit { ", past the confidence limit" } else { "" };
+            let trust = if p.beyond_trust { ", extrapolated" } else { "" };
             let (rate, percent) = (digits(p.rate, 4), share.value * 100.0);
             let title = format!("{rate} requests/s: {percent:.2} %{limit}{trust}");
-            Some((
-                p.beyond_limit || p.beyond_trust,
-                PlotPoint { x: p.rate, y: share.value, half: 0.0, title },
-            ))
+            Some((p.beyond_trust, PlotPoint { x: p.rate, y: share.value, half: 0.0, title }))
         };
         let points: Vec<_> = asked.iter().filter_map(point).collect();
         for (beyond, shape, label) in
-            [(false, Shape::Disc, "requested"), (true, Shape::Ring, "requested, past a limit")]
+            [(false, Shape::Disc, "requested"), (true, Shape::Ring, "requested, extrapolated")]
         {
             let points = points.iter().filter(|p| p.0 == beyond).map(|p| p.1.clone()).collect();
             marks.push(Mark::Points { class: "ours", shape, label: label.to_owned(), points });

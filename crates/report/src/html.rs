@@ -13,6 +13,7 @@ use super::objective::{digits, time};
 use super::state_rates;
 use super::svg::{COLOURS, Plot, STYLE};
 use super::table;
+use super::verdict::Verdict;
 
 /// The parts of a report besides its comparison.
 #[derive(Clone, Debug, Default)]
@@ -36,11 +37,14 @@ p,li{max-width:76ch}p.lead{font-size:1.05rem}.soft{color:var(--soft);font-size:.
 .plots figure{margin:0;background:var(--paper);border:1px solid var(--grid);border-radius:6px;padding:6px}
 .scroll{overflow-x:auto;margin:.6em 0}table{border-collapse:collapse;font-size:.86rem;font-variant-numeric:tabular-nums}
 th,td{padding:.28em .7em;text-align:left;white-space:nowrap;border-bottom:1px solid var(--grid)}th{background:var(--panel);vertical-align:bottom}
-td.n,th.n{text-align:right}tr.first td{border-top:2px solid var(--axis)}tr.beyond td{background:var(--shade)}tr.untrusted td{background:var(--untrusted)}tr.beyond.untrusted td{background:linear-gradient(var(--untrusted),var(--untrusted)),var(--shade)}
+td.n,th.n{text-align:right}tr.first td{border-top:2px solid var(--axis)}tr.untrusted td{background:var(--untrusted)}
 td:last-child{white-space:normal;min-width:4.5em}
 nav{font-size:.9rem}nav a{display:inline-block;margin-right:1em;color:var(--ours)}
 pre{background:var(--panel);padding:.8em;overflow-x:auto;font-size:.82rem;border-radius:4px}code{font-size:.9em}
 summary{cursor:pointer}
+dl.verdict{display:grid;grid-template-columns:max-content 1fr;gap:.35em 1.1em;margin:1em 0;padding:.9em 1.1em;background:var(--panel);border-left:4px solid var(--ours);border-radius:0 4px 4px 0}
+dl.verdict dt{font-weight:600}dl.verdict dd{margin:0;max-width:76ch;overflow-wrap:anywhere}
+@media (max-width:520px){main{padding:12px 12px 40px}dl.verdict{grid-template-columns:1fr;gap:0}dl.verdict dd{margin-bottom:.6em}pre.opening{white-space:pre-wrap}th,td{padding:.25em .5em}}
 @media print{body{font-size:10.5pt}main{max-width:none;padding:0}nav{display:none}.plots{grid-template-columns:1fr 1fr}
 .plots figure,tr,.note{break-inside:avoid}h2{break-after:avoid}.scroll{overflow:visible}th,td{white-space:normal;padding:.2em .4em}*{print-color-adjust:exact;-webkit-print-color-adjust:exact}}
 ";
@@ -60,7 +64,7 @@ pub fn html(comparison: &Comparison, page: &Page) -> String {
     laboratory(comparison, &mut out);
     summary(comparison, &mut out);
     out.push_str(
-        "<nav><a href=\"#table\">Prediction and measurement</a><a href=\"#rate\">Against load</a>\
+        "<nav><a href=\"#table\">Prediction and measurement</a><a href=\"#percentiles\">Percentiles</a><a href=\"#rate\">Against load</a>\
          <a href=\"#error\">Errors</a><a href=\"#q\">Memory</a><a href=\"#cdf\">Distributions</a>\
          <a href=\"#model\">Model</a><a href=\"#trust\">Can it be trusted?</a><a href=\"#runs\">Runs</a></nav>\n",
     );
@@ -91,18 +95,19 @@ fn laboratory(comparison: &Comparison, out: &mut String) {
 }
 
 fn summary(comparison: &Comparison, out: &mut String) {
+    if let Ok(verdict) = Verdict::new(comparison) {
+        out.push_str("<dl class=\"verdict\">\n");
+        for (name, text) in verdict.lines() {
+            let _ = writeln!(out, "<dt>{name}</dt><dd>{}</dd>", escape(&text));
+        }
+        out.push_str("</dl>\n");
+    }
     let opening = table::opening_text(comparison);
     if !opening.is_empty() {
         let _ = writeln!(out, "<pre class=\"opening\">{}</pre>", escape(&opening));
     }
-    out.push_str("<p class=\"lead\">");
-    for largest in &comparison.largest_rates {
-        let _ = writeln!(out, "{}<br>", escape(&largest.statement));
-    }
+    out.push_str("<p class=\"soft\">");
     for line in table::limits_text(&comparison.limits).lines() {
-        let _ = writeln!(out, "{}<br>", escape(line));
-    }
-    for line in table::trust_text(&comparison.trust).lines() {
         let _ = writeln!(out, "{}<br>", escape(line));
     }
     for line in table::worst_text(comparison).lines() {
@@ -150,25 +155,27 @@ fn results(comparison: &Comparison, out: &mut String) {
     let class_of = |i: usize| {
         let row = &comparison.rows[i];
         let first = i == 0 || comparison.rows[i - 1].step != row.step;
-        match (first, row.beyond_limit, row.beyond_trust) {
-            (true, true, true) => "first beyond untrusted",
-            (true, true, false) => "first beyond",
-            (true, false, true) => "first untrusted",
-            (true, false, false) => "first",
-            (false, true, true) => "beyond untrusted",
-            (false, true, false) => "beyond",
-            (false, false, true) => "untrusted",
-            (false, false, false) => "",
+        match (first, row.beyond_trust) {
+            (true, true) => "first untrusted",
+            (true, false) => "first",
+            (false, true) => "untrusted",
+            (false, false) => "",
         }
     };
     out.push_str(&table::comparison_grid(comparison).html(class_of));
     heading(
+        "percentiles",
+        "Percentiles",
+        "The time within which 50, 90 and 99 % of the answered reads were answered; the prediction is for all reads.",
+        out,
+    );
+    out.push_str(&table::percentiles_of(comparison).html(|_| ""));
+    heading(
         "rate",
         "Fraction answered in time, against load",
         "Points are measured, with their 95 % intervals: squares were fitted, rings were held out. \
-         Lines are the models, the band the 95 % interval of ours. Right of the dotted lines, shaded, a \
-         prediction is past the confidence limit (pink), or past the load up to which the model is trusted \
-         (orange).",
+         Lines are the models, the band the 95 % interval of ours. Shaded: past \
+         the loads at which the model was checked, where predictions are extrapolated.",
         out,
     );
     plots(&figures::within_against_rate(comparison), out);
@@ -176,7 +183,7 @@ fn results(comparison: &Comparison, out: &mut String) {
         "error",
         "Error against utilisation",
         "Prediction minus measurement; the bars are the measurement's own 95 % interval, so a point \
-         whose bar meets 0 is not known to be wrong. Shaded: past the load up to which the model is trusted.",
+         whose bar meets 0 is not known to be wrong. Shaded: past the checked loads.",
         out,
     );
     plots(&figures::errors(comparison), out);
@@ -192,7 +199,7 @@ fn results(comparison: &Comparison, out: &mut String) {
         "cdf",
         "Distribution of the response time",
         "Fraction answered within a time, at each measured load; the time axis is logarithmic. A plot is \
-         shaded if the model is not trusted at its load.",
+         shaded if its load is past the checked ones.",
         out,
     );
     plots(&figures::cdfs(comparison), out);

@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+pub use ground::number::{digits, time};
 use serde::Serialize;
 
 /// An objective: a share of requests to answer within a time.
@@ -18,9 +19,21 @@ impl FromStr for Objective {
 
     fn from_str(text: &str) -> Result<Objective, String> {
         let wrong = || {
-            format!("invalid objective `{text}`: write it like `99% within 50ms` or `p99 < 50ms`")
+            format!(
+                "invalid objective `{text}`: write it like `99% within 50ms`, `p99<50ms` or `50ms:99%`"
+            )
         };
-        let (share, within) = share_and_time(text).ok_or_else(wrong)?;
+        let percentile = text.trim().strip_prefix(['p', 'P']).and_then(|rest| rest.split_once('<'));
+        let (share, within) = match percentile {
+            Some((share, within)) => (share, within.strip_prefix('=').unwrap_or(within)),
+            None => {
+                let written = text.split_once("within");
+                let written = written.or_else(|| text.split_once(':').map(|(t, share)| (share, t)));
+                let (share, within) = written.ok_or_else(wrong)?;
+                (share.trim().strip_suffix('%').ok_or_else(wrong)?, within)
+            }
+        };
+        let share = share.trim();
         let share: f64 = share.parse().map_err(|_| wrong())?;
         if !(share > 0.0 && share < 100.0) {
             return Err(format!("`{text}`: the share must be above 0 % and below 100 %"));
@@ -31,9 +44,7 @@ impl FromStr for Objective {
 
 impl std::fmt::Display for Objective {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Round away floating-point noise, so that 0.99 × 100 prints as 99.
-        let percent = (self.share * 1e10).round() / 1e8;
-        write!(f, "{percent} % within {}", time(self.within_s))
+        write!(f, "{} % within {}", digits(self.share * 100.0, 8), time(self.within_s))
     }
 }
 
@@ -91,54 +102,6 @@ pub fn share(text: &str) -> Result<f64, String> {
     if value > 0.0 && value < 1.0 { Ok(value) } else { Err(wrong()) }
 }
 
-/// Formats a duration with three significant digits and a suitable unit.
-pub fn time(seconds: f64) -> String {
-    let (value, unit) = match seconds.abs() {
-        s if !s.is_finite() => return "without bound".to_owned(),
-        s if s >= 1.0 => (seconds, "s"),
-        s if s >= 1e-3 => (seconds * 1e3, "ms"),
-        0.0 => (0.0, "ms"),
-        _ => (seconds * 1e6, "µs"),
-    };
-    format!("{} {unit}", digits(value, 3))
-}
-
-/// Formats a number with `significant` digits, without trailing zeros after the decimal point, and
-/// with commas between the thousands.
-pub fn digits(value: f64, significant: i32) -> String {
-    if !value.is_finite() {
-        return if value.is_nan() { "–".to_owned() } else { "∞".to_owned() };
-    }
-    if value == 0.0 {
-        return "0".to_owned();
-    }
-    let magnitude = value.abs().log10().floor() as i32;
-    if !(-12..15).contains(&magnitude) {
-        return format!("{value:.2e}");
-    }
-    let decimals = (significant - 1 - magnitude).max(0) as usize;
-    let text = format!("{value:.decimals$}");
-    let text = match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
-        false => text,
-    };
-    group(&text)
-}
-
-/// Inserts commas between the thousands.
-fn group(text: &str) -> String {
-    let (sign, rest) = text.strip_prefix('-').map_or(("", text), |rest| ("−", rest));
-    let (whole, fraction) = rest.find('.').map_or((rest, ""), |at| rest.split_at(at));
-    let mut out = sign.to_owned();
-    for (i, c) in whole.chars().enumerate() {
-        if i > 0 && (whole.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(c);
-    }
-    out + fraction
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -165,12 +128,16 @@ mod tests {
         let objective: Objective = "99.9 % within 50ms".parse().unwrap();
         assert!((objective.share - 0.999).abs() < 1e-12 && objective.within_s == 0.05);
         assert_eq!(objective.to_string(), "99.9 % within 50 ms");
-        for (same, share) in [("p99.9 < 50ms", 0.999), ("p95<=50ms", 0.95), ("50ms:99.9%", 0.999)] {
-            let found: Objective = same.parse().unwrap();
-            assert!((found.share - share).abs() < 1e-12 && found.within_s == 0.05, "{same}");
+        for same in ["p99.9<50ms", "p99.9 < 50 ms", "50ms:99.9%", "P99.9<=50ms"] {
+            assert_eq!(same.parse(), Ok(objective), "{same}");
         }
         for bad in [
             "",
+            "p99",
+            "p<50ms",
+            "p100<50ms",
+            "50ms:99",
+            "99%:50ms",
             "99%",
             "p99",
             "p99 < ",
@@ -191,22 +158,5 @@ mod tests {
         }
         assert_eq!(seconds("1.5s"), Ok(1.5));
         assert!((seconds(" 800us").unwrap() - 8e-4).abs() < 1e-15);
-    }
-
-    #[test]
-    fn numbers_are_shown_to_their_digits() {
-        let rows = [
-            (1234.56, "1,235"),
-            (0.012345, "0.0123"),
-            (-7.0, "−7"),
-            (1e6, "1,000,000"),
-            (f64::INFINITY, "∞"),
-            (0.0, "0"),
-            (99.96, "100"),
-        ];
-        for (value, shown) in rows {
-            assert_eq!(digits(value, 3), shown);
-        }
-        assert_eq!((time(0.0123), time(2e-5)), ("12.3 ms".to_owned(), "20 µs".to_owned()));
     }
 }

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use ground::number::exact;
 use ground::window::{QueueName, Times, Window};
 
 use super::disturbed::Disturbed;
@@ -79,7 +80,7 @@ impl std::fmt::Display for StepChoice {
                 write!(f, "{}", range.start())
             }
             StepChoice::Indices(range) => write!(f, "{}-{}", range.start(), range.end()),
-            StepChoice::Rate(rate) => write!(f, "of {rate}/s"),
+            StepChoice::Rate(rate) => write!(f, "of {}/s", exact(*rate)),
         }
     }
 }
@@ -353,7 +354,7 @@ fn check_choice(
     let all: Vec<&Step> = runs.iter().flat_map(|r| &r.steps).collect();
     let available = || {
         let shown = all.iter().map(|s| match (s.rate, s.clients) {
-            (Some(rate), _) => format!("{} ({rate}/s)", s.index),
+            (Some(rate), _) => format!("{} ({}/s)", s.index, exact(rate)),
             (None, Some(clients)) => format!("{} ({clients} clients)", s.index),
             (None, None) => s.index.to_string(),
         });
@@ -368,7 +369,7 @@ fn check_choice(
     for rate in &selection.rates {
         let one = Selection { rates: vec![*rate], ..Selection::default() };
         if !chosen.iter().any(|(_, s)| one.takes(s)) {
-            return missing(format!("of {rate}/s"));
+            return missing(format!("of {}/s", exact(*rate)));
         }
     }
     for choice in &selection.hold_out {

@@ -4,19 +4,22 @@ use std::fmt::Write;
 
 use model::laws::Check;
 use model::storage::Limit;
-use model::{ClusterLimits, Limits, Model, POINTS_MAX, Parameter, Trust, TrustEnd};
+use model::{ClusterLimits, Limits, Model, Parameter};
 
 use super::cluster::ClusterComparison;
 use super::compare::{Comparison, NamedParameter, Row, parameters, warnings_of};
 use super::coverage::coverage;
 use super::grid::{Grid, printable};
 use super::objective::{digits, time};
+use super::percentiles::percentiles_grid;
 use super::steps::short_name;
+use super::verdict::Verdict;
+
+pub use super::checked::{MARK, MARK_TEXT, mark, past_limit_text, trust_text};
 
 /// The legend of the marks in a comparison.
 pub(crate) const MARKS: &str = "fit: the model was fitted to this step; the others were held out. \
-     !: past the confidence limit. >: past every fitted load. ?: past the trusted load. *: the generator or its \
-     machine disturbed the step.\n\
+     ?: past the checked loads. *: the generator or its machine disturbed the step.\n\
      Errors in points (hundredths): prediction minus measurement.";
 
 /// Formats a share in percent.
@@ -46,15 +49,9 @@ fn marks(row: &Row) -> String {
     if row.used_for_fit {
         marks.push("fit");
     }
-    if row.beyond_limit {
-        marks.push("!");
-    }
-    if row.beyond_fitted && !row.used_for_fit {
-        marks.push(">");
-    }
-    // A fitted step can be past the trusted load: where the model misses a step it was fitted to.
+    // A fitted step can be past the checked loads: where the model misses a step it was fitted to.
     if row.beyond_trust {
-        marks.push("?");
+        marks.push(MARK);
     }
     if !row.marks.is_empty() {
         marks.push("*");
@@ -111,18 +108,26 @@ pub fn table(comparison: &Comparison) -> String {
     for note in &comparison.laboratory {
         let _ = writeln!(out, "EMULATED: {}", printable(note));
     }
+    out += &Verdict::new(comparison).map_or(String::new(), |verdict| verdict.text());
+    out.push('\n');
     out += &opening_text(comparison);
     out.push('\n');
     out += &comparison_grid(comparison).text();
     let _ = writeln!(out, "{MARKS}\n");
+    out += &percentiles_of(comparison).text();
+    out.push('\n');
     out += &limits_text(&comparison.limits);
-    out += &trust_text(&comparison.trust);
     for largest in &comparison.largest_rates {
         let _ = writeln!(out, "{}", largest.statement);
     }
     out += &worst_text(comparison);
     out += &warnings_text(&grouped(&comparison.warnings, comparison.steps.len()));
     out
+}
+
+/// The percentiles of all steps.
+pub(crate) fn percentiles_of(comparison: &Comparison) -> Grid {
+    percentiles_grid(comparison.steps.iter().map(|s| (s.measured.rate, s.percentiles.as_slice())))
 }
 
 /// The result in three lines: a prediction, its measurement, and how often measurements fell inside their
@@ -244,8 +249,8 @@ pub fn delay_text(delay: &Parameter) -> String {
 pub fn cluster_limits_text(limits: &ClusterLimits) -> String {
     format!(
         "Confidence limit: {} requests/s with these shares, {} if only expected shares were known (balls \
-         into bins); by the Spotify model {}; saturation {}. Trusted {}: the nodes' intervals and \
-         their errors on held-out loads.\n",
+         into bins); by the Spotify model {}; saturation {}. Checked {}; larger loads are extrapolated \
+         (marked ?).\n",
         digits(limits.placed, 4),
         digits(limits.unplaced, 4),
         digits(limits.published, 4),
@@ -260,14 +265,13 @@ pub fn cluster_limits_text(limits: &ClusterLimits) -> String {
 /// Describes the largest errors on held-out steps.
 pub(crate) fn worst_text(comparison: &Comparison) -> String {
     let held = |row: &Row| !row.used_for_fit;
-    let within = comparison.worst_error(|row| held(row) && !row.beyond_limit);
+    let within = comparison.worst_error(|row| held(row) && !row.beyond_trust);
     let all = comparison.worst_error(held);
     let spotify = comparison.rows.iter().filter(|row| held(row));
     let spotify = spotify.filter_map(|r| r.spotify_error_points).map(f64::abs).reduce(f64::max);
     let mut out = String::new();
     if let Some(worst) = within {
-        let _ =
-            writeln!(out, "Largest error on held-out loads within the limit: {worst:.2} points.");
+        let _ = writeln!(out, "Largest error on checked held-out loads: {worst:.2} points.");
     }
     if let Some(worst) = all {
         // An undefined error must not pass for a small one.
@@ -351,74 +355,20 @@ pub fn limits_text(limits: &Limits) -> String {
     )
 }
 
-/// Describes the load up to which a model is trusted, and the reason for that bound.
-pub fn trust_text(trust: &Trust) -> String {
-    let why = match trust.end {
-        TrustEnd::NoReplicates => {
-            return "Trusted at no load: the model has no replicates, so its interval is unknown.\n"
-                .to_owned();
-        }
-        TrustEnd::Unmeasured => "no larger load was fitted or held out".to_owned(),
-        TrustEnd::Error | TrustEnd::Misfit => format!("error reaches {POINTS_MAX} points"),
-    };
-    if trust.limit <= 0.0 {
-        return untrusted_text(trust);
-    }
-    let misfit = trust.misfit_points.filter(|_| trust.end == TrustEnd::Misfit);
-    let bias = match (misfit, trust.bias_points) {
-        (Some(points), _) => {
-            format!(" + {points:.2} of MISFIT: the model misses loads that it was fitted to")
-        }
-        (None, Some(points)) => format!(" + {points:.2} of bias on held-out loads"),
-        (None, None) => {
-            "; the bias is NOT KNOWN, for no loads were held out (`concertina fit --hold-out`)"
-                .to_owned()
-        }
-    };
-    format!(
-        "Trusted up to {} requests/s of a server ({why}): {:.2} points of interval{bias}.\n",
-        digits(trust.limit, 4),
-        trust.half_width_points
-    )
-}
-
-/// Describes why no load is trusted, and what to do.
-fn untrusted_text(trust: &Trust) -> String {
-    let half = trust.half_width_points;
-    let (why, to_do) = match (trust.end, trust.misfit_points, trust.bias_points) {
-        (TrustEnd::Misfit, Some(points), _) => (
-            format!("the model misses loads that it was fitted to by {points:.2} points (MISFIT)"),
-            "`concertina check` the runs",
-        ),
-        (TrustEnd::Unmeasured, ..) => (
-            "no load was fitted, or held out with an interval narrow enough".to_owned(),
-            "measure longer, or at more loads",
-        ),
-        (_, _, Some(bias)) => (
-            format!("{half:.2} points of interval + {bias:.2} of bias reach {POINTS_MAX} points"),
-            "measure longer, or at more loads",
-        ),
-        (_, _, None) => (
-            format!(
-                "{half:.2} points of interval reach {POINTS_MAX} points, the bias is NOT KNOWN"
-            ),
-            "measure longer, and hold out loads (`concertina fit --hold-out`)",
-        ),
-    };
-    format!("Trusted at no load: {why}; {to_do}.\n")
-}
-
 /// Formats warnings, one on each line.
 pub fn warnings_text(warnings: &[String]) -> String {
     warnings.iter().map(|w| format!("Warning: {}\n", printable(w))).collect()
 }
 
+/// A number of reads in a queue that none has.
+const NEVER: f64 = 1e8;
+
 /// Formats a parameter of the model in a suitable unit.
 fn value_in_unit(value: f64, unit: &str) -> String {
     match unit {
-        // Values below a nanosecond are rounding errors of 0.
-        "s" if value.abs() < 1e-9 => "0 ms".to_owned(),
-        "s" if value.abs() < 3600.0 => time(value),
+        "s" => time(value),
+        // No queue is as long: the fit found no such knee, and wrote a number that is never reached.
+        "reads" if value >= NEVER => "none found".to_owned(),
         "1" => digits(value, 4),
         "1/s" => format!("{} /s", digits(value, 4)),
         other => format!("{} {other}", digits(value, 4)),
@@ -431,7 +381,7 @@ fn parameter_cells(named: &NamedParameter) -> [String; 4] {
     let p = &named.parameter;
     let shown = |value: f64| match named.name.starts_with('α') {
         true if value.abs() < 1e-15 => "0 s".to_owned(),
-        true => format!("{value:.2e} s").replace('-', "−"),
+        true => format!("{} s", digits(value, 3)),
         false => value_in_unit(value, &p.unit),
     };
     let interval = match p.low == p.high {
@@ -522,7 +472,7 @@ pub fn model_text(model: &Model) -> String {
     }
     match model.trust() {
         Ok(trust) => out += &trust_text(&trust),
-        Err(error) => out += &format!("Trusted at no load: {error}\n"),
+        Err(error) => out += &format!("Not checked: {error}\n"),
     }
     out += &warnings_text(&grouped(&warnings_of(model), model.fitted.len()));
     out
@@ -531,23 +481,6 @@ pub fn model_text(model: &Model) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_model_that_is_trusted_at_no_load_says_why() {
-        let trust = |end, bias_points, misfit_points| {
-            let (limit, half_width_points) = (0.0, 1.5);
-            trust_text(&Trust { limit, end, half_width_points, bias_points, misfit_points })
-        };
-        for (text, words) in [
-            (trust(TrustEnd::Error, None, None), "the bias is NOT KNOWN"),
-            (trust(TrustEnd::Error, Some(4.0), None), "+ 4.00 of bias reach 5 points"),
-            (trust(TrustEnd::Misfit, None, Some(7.0)), "fitted to by 7.00 points"),
-            (trust(TrustEnd::Unmeasured, None, None), "measure longer"),
-            (trust(TrustEnd::NoReplicates, None, None), "no replicates"),
-        ] {
-            assert!(text.starts_with("Trusted at no load: ") && text.contains(words), "{text}");
-        }
-    }
 
     #[test]
     fn at_most_five_warnings_follow() {

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use record::Run;
 
 use crate::Observed;
+use crate::objective::{digits, time};
 
 /// Properties of an imported run's source, stored as `imported` in the `asked` table of its
 /// `run.toml`.
@@ -170,12 +171,14 @@ pub(crate) fn warnings(observed: &Observed) -> Vec<String> {
         }
         if !worst.is_empty() {
             let known = if imported.edges_s.is_empty() {
-                format!("known to ±{} ms", imported.resolution_s * 1e3)
+                format!("known to ±{}", time(imported.resolution_s))
             } else {
                 "known by bucket only".to_owned()
             };
-            let shifts: Vec<_> =
-                worst.iter().map(|(o, s)| format!("{s:.1} points at {o} ms")).collect();
+            let shifts: Vec<_> = worst
+                .iter()
+                .map(|(o, s)| format!("{} points at {}", digits(*s, 2), time(o * 1e-3)))
+                .collect();
             all.push(format!(
                 "Imported run {name}: response times are {known}, which can shift the measured share \
                  within an objective by up to {}.",

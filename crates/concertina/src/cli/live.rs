@@ -163,7 +163,7 @@ pub fn model_text(reply: &ModelReport) -> String {
         let _ = writeln!(out, "changed     {change}");
     }
     if out.contains(" *") {
-        out += "* extrapolated: beyond the load up to which the model is trusted\n";
+        out += "* past the confidence limit, where queues are long\n";
     }
     out
 }
@@ -213,7 +213,7 @@ fn headroom_text(model: &State) -> String {
         return format!("headroom    not known: {why}\n");
     };
     format!(
-        "headroom    {} x ({} to {}), up to {} requests/s{}; {} saturates first, at {}; trusted up to {}\n",
+        "headroom    {} x ({} to {}), up to {} requests/s{}; {} saturates first, at {}; confidence limit {}\n",
         number(headroom.times.value),
         number(headroom.times.low),
         number(headroom.times.high),

@@ -15,12 +15,16 @@ use super::predict_several::{self, Several};
 use super::predict_sizes;
 use crate::cli::output::{out, outln};
 use configuration::Size;
+use ground::number::exact;
 use report::compare::{LargestRate, warnings_of};
 use report::grid::{Grid, printable};
 use report::imbalance::Placement;
 use report::objective::{digits, time};
 use report::ranges::{Counts, Loads};
-use report::table::{grouped, limits_text, percent, rate_text, tenths, trust_text, warnings_text};
+use report::table::{
+    MARK_TEXT, grouped, limits_text, mark, past_limit_text, percent, rate_text, tenths, trust_text,
+    warnings_text,
+};
 use report::{self, Objective, figures, objective, svg};
 
 /// Arguments of the command.
@@ -47,10 +51,9 @@ Examples:
   concertina predict --cluster cluster.toml --rate 5000 --without b --popularity zipf:0.8:1000000
   concertina predict --node a.model.toml:0.5 --node b.model.toml:0.5 --speed b=0.5 --memory a=2
 
-A prediction past the confidence limit (the load at which the mean number of requests at a device is 1)
-is always marked, and so is one past the load up to which the model is trusted, which follows from its
-interval and its errors on held-out loads. A load past saturation has no prediction, because queues
-would grow without bound.")]
+A prediction past the loads at which the model was checked against measurements is marked `?`: it is
+extrapolated. Loads past the confidence limit (the mean number of requests at a device is 1) are named. A load
+past saturation has no prediction, because queues would grow without bound.")]
 pub struct Args {
     /// The model file, from `concertina fit`
     #[arg(required_unless_present_any = ["cluster", "node", "published"])]
@@ -135,7 +138,7 @@ fn mix(text: &str) -> Result<Mix, String> {
     let parts: Vec<MixShare> = text.split(',').map(part).collect::<Result<_, String>>()?;
     let sum: f64 = parts.iter().map(|part| part.share).sum();
     if (sum - 1.0).abs() > 1e-6 {
-        return Err(format!("the shares add up to {sum}, not to 1 (100 %)"));
+        return Err(format!("the shares add up to {}, not to 1 (100 %)", exact(sum)));
     }
     Ok(Mix(parts))
 }
@@ -296,18 +299,10 @@ fn text(
     }
     out += &grid(args, answers).text();
     let found = || answers.iter().filter_map(|a| a.found.as_ref().ok());
-    if found().any(|(p, _)| p.beyond_limit) {
-        out += "! PAST THE CONFIDENCE LIMIT: queues are long there, and small errors of the model grow.\n";
-    }
-    if found().any(|(p, _)| p.beyond_fitted) {
-        out += &format!(
-            "> past every fitted load ({} requests/s of one server): extrapolated.\n",
-            digits(model.requests.rate_high, 4)
-        );
-    }
     if found().any(|(p, _)| p.beyond_trust) {
-        out += "? past the load up to which the model is trusted: see below.\n";
+        out += MARK_TEXT;
     }
+    out += &past_limit_text(found().filter(|(p, _)| p.beyond_limit).map(|(p, _)| p.rate));
     for answer in answers {
         if let Err((why, _)) = &answer.found {
             out += &format!("{}\n", why.trim_end());
@@ -364,7 +359,7 @@ fn grid(args: &OneSize, answers: &[AtLoad]) -> Grid {
             cells.push(format!("{} [{}, {}]", percent(*value), percent(*low), percent(*high)));
             cells.push(point.spotify.as_ref().map_or("unstable".to_owned(), |s| percent(s.value)));
         }
-        let marks = predict_several::marks(p.beyond_limit, p.beyond_fitted, p.beyond_trust);
+        let marks = mark(p.beyond_trust).to_owned();
         let p99 = format!("{} [{}, {}]", time(p99.value), time(p99.low), time(p99.high));
         cells.extend([time(p.response_mean.value), p99, marks]);
         grid.row(cells);
@@ -432,8 +427,8 @@ fn plot(model: &Model, limits: &Limits, args: &OneSize, answers: &[AtLoad]) -> S
         notes.push(format!("Emulated: {note}"));
     }
     notes.push(
-        "Shaded: past the confidence limit (pink), past the load up to which the model is trusted \
-         (orange). Band: 95 % interval of Concertina's model."
+        "Shaded: past the loads at which the model was checked. Band: 95 % interval of Concertina's \
+         model."
             .to_owned(),
     );
     notes.extend(answers.iter().filter_map(|a| Some(a.found.as_ref().err()?.0.clone())));

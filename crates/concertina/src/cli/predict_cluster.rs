@@ -18,7 +18,7 @@ use report::cluster_file::ClusterFile;
 use report::grid::{Grid, printable};
 use report::objective::{digits, time};
 use report::popularity::{self, Law};
-use report::table::{cluster_limits_text, percent, tenths};
+use report::table::{MARK_TEXT, cluster_limits_text, mark, past_limit_text, percent, tenths};
 
 /// The cluster, and the changes to it.
 #[derive(clap::Args)]
@@ -158,6 +158,8 @@ struct WhatIf {
 struct AtLoad {
     rate: f64,
     found: Result<ClusterPrediction, String>,
+    /// The 99th percentile of the response time; `None` where there is no prediction.
+    p99: Option<Parameter>,
     several: Several,
 }
 
@@ -198,7 +200,9 @@ pub fn run(args: &Args, asked: &Questions) -> anyhow::Result<ExitCode> {
             )?,
             Err(_) => Several::default(),
         };
-        answers.push(AtLoad { rate, found, several });
+        let p99 =
+            found.as_ref().ok().map(|_| model.quantile_with_interval(rate, 0.99)).transpose()?;
+        answers.push(AtLoad { rate, found, p99, several });
     }
     let mut statements = Vec::new();
     for objective in asked.objectives {
@@ -255,17 +259,10 @@ fn text(
         out += &predict::arrivals_text(law);
     }
     out += &grid(answers, asked.within_s).text();
-    if found().any(|p| p.beyond_limit) {
-        out += "! PAST THE CONFIDENCE LIMIT of a node: queues are long there, and small errors of the \
-                model grow.\n";
-    }
-    if found().any(|p| p.beyond_fitted) {
-        out += "> past every load that a node was fitted to: extrapolated.\n";
-    }
     if found().any(|p| p.beyond_trust) {
-        out += "? past the load up to which a node's model is trusted (its interval, its errors on \
-                held-out loads).\n";
+        out += MARK_TEXT;
     }
+    out += &past_limit_text(found().filter(|p| p.beyond_limit).map(|p| p.rate));
     for answer in answers {
         if let Err(why) = &answer.found {
             out += &format!("{}\n", why.trim_end());
@@ -287,7 +284,7 @@ fn grid(answers: &[AtLoad], within_s: &[f64]) -> Grid {
         head.push(format!("≤ {} % [95 %]", time(t)));
         head.push("Spotify".to_owned());
     }
-    head.extend(["mean", ""].map(String::from));
+    head.extend(["mean", "p99 [95 %]", ""].map(String::from));
     let mut grid = Grid { head, align: "", rows: Vec::new() };
     for answer in answers {
         let Ok(p) = &answer.found else {
@@ -301,8 +298,11 @@ fn grid(answers: &[AtLoad], within_s: &[f64]) -> Grid {
             cells.push(format!("{} [{}, {}]", percent(*value), percent(*low), percent(*high)));
             cells.push(point.spotify.as_ref().map_or("unstable".to_owned(), |s| percent(s.value)));
         }
-        let marks = marks(p.beyond_limit, p.beyond_fitted, p.beyond_trust);
-        cells.extend([time(p.response_mean.value), marks]);
+        let marks = mark(p.beyond_trust).to_owned();
+        let p99 = answer.p99.as_ref().map_or(String::new(), |p99| {
+            format!("{} [{}, {}]", time(p99.value), time(p99.low), time(p99.high))
+        });
+        cells.extend([time(p.response_mean.value), p99, marks]);
         grid.row(cells);
     }
     grid
@@ -322,7 +322,7 @@ fn nodes_grid(answers: &[AtLoad]) -> Grid {
             tenths(node.utilisation_mean),
             tenths(node.hit_ratio),
             digits(node.device_queue_length_mean, 3),
-            marks(node.beyond_limit, node.beyond_fitted, node.beyond_trust),
+            mark(node.beyond_trust).to_owned(),
         ]);
     }
     grid
@@ -341,6 +341,7 @@ fn json(
             Ok(prediction) => {
                 let mut value = serde_json::to_value(prediction)?;
                 value["stable"] = true.into();
+                value["response_p99"] = serde_json::to_value(&answer.p99)?;
                 answer.several.add_to(&mut value)?;
                 value
             }

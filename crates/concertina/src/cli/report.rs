@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 
 use crate::cli::output::{out, outln};
+use report::verdict::Verdict;
 use report::{self, Comparison, Objective, Observed, Page, Selection, StepChoice, objective};
 
 /// Arguments of the command.
@@ -17,8 +18,11 @@ Examples:
   concertina report runs/load runs/server model.toml
   concertina report runs/load runs/server model.toml --out report.html --objective \"99% within 50ms\"
   concertina report runs/load runs/server model.toml --within 10ms,50ms --json
+  concertina report runs/load runs/server model.toml --within 50ms:99% --objective \"p99.9<200ms\"
+  concertina report runs/load runs/server model.toml --csv tables --plots plots
 
-Steps that the model was fitted to are marked; all others were held out, so their errors are
+The report opens with the answer: the largest load that meets each objective, what breaks first, what more load
+costs, what was checked, and what to do next. Steps that the model was fitted to are marked; all others were held out, so their errors are
 those of predictions. docs/reports.md says how to read the page."
 )]
 pub struct Args {
@@ -28,11 +32,13 @@ pub struct Args {
     /// The HTML file to write
     #[arg(long, short, default_value = "report.html", value_name = "FILE")]
     out: PathBuf,
-    /// Response times to compare at [default: the objectives of the runs]
-    #[arg(long, value_delimiter = ',', value_name = "TIME", value_parser = objective::seconds)]
-    within: Vec<f64>,
-    /// Objectives, like "99% within 50ms": report the largest load that meets each
-    #[arg(long, default_value = "99% within 50ms", value_name = "OBJECTIVE")]
+    /// Response times to compare at; with a share, like 50ms:99%, also an objective [default: the objectives of
+    /// the runs]
+    #[arg(long, value_delimiter = ',', value_name = "TIME[:SHARE]")]
+    within: Vec<Within>,
+    /// Objectives, like "99% within 50ms" or "p99<50ms": report the largest load that meets each [default: 99% within
+    /// 50ms, unless --within has one]
+    #[arg(long, value_name = "OBJECTIVE")]
     objective: Vec<Objective>,
     /// Steps to show: numbers (0,2 or 0-3) or rates (1500/s) [default: all]
     #[arg(long, value_delimiter = ',', value_name = "STEP")]
@@ -43,10 +49,38 @@ pub struct Args {
     /// Combine runs of different machines, whose clocks agree
     #[arg(long)]
     across_machines: bool,
+    /// Write each table of the report as a CSV file into this folder
+    #[arg(long, value_name = "DIR")]
+    csv: Option<PathBuf>,
+    /// Write each plot of the report as an SVG file into this folder
+    #[arg(long, value_name = "DIR")]
+    plots: Option<PathBuf>,
     /// Print the comparison as JSON
     #[arg(long)]
     json: bool,
 }
+
+/// A value of `--within`.
+#[derive(Clone)]
+struct Within {
+    time_s: f64,
+    objective: Option<Objective>,
+}
+
+impl std::str::FromStr for Within {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Within, String> {
+        if text.contains(':') {
+            let objective: Objective = text.parse()?;
+            return Ok(Within { time_s: objective.within_s, objective: Some(objective) });
+        }
+        Ok(Within { time_s: objective::seconds(text)?, objective: None })
+    }
+}
+
+/// The objective that is reported if none is given.
+const OBJECTIVE: Objective = Objective { share: 0.99, within_s: 0.05 };
 
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
@@ -65,7 +99,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let fitted = report::read_model(model)?;
     let selection = Selection::new(&args.steps, args.across_machines);
     let observed = Observed::read(&runs, &selection)?;
-    let comparison = Comparison::new(&observed, &fitted, &args.within, &args.objective)?;
+    let within_s: Vec<f64> = args.within.iter().map(|within| within.time_s).collect();
+    let mut objectives = args.objective.clone();
+    objectives.extend(args.within.iter().filter_map(|within| within.objective));
+    if objectives.is_empty() {
+        objectives.push(OBJECTIVE);
+    }
+    let comparison = Comparison::new(&observed, &fitted, &within_s, &objectives)?;
     let shown: Vec<String> = runs.iter().map(|r| r.display().to_string()).collect();
     let (shown, model, out) = (shown.join(" "), model.display(), args.out.display());
     let page = Page {
@@ -77,11 +117,24 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let html = report::html(&comparison, &page);
     report::write_whole(&args.out, &html, report::is_page)?;
+    let mut files = Vec::new();
+    if let Some(folder) = &args.csv {
+        files.extend(report::files::write_csv(&comparison, folder)?);
+    }
+    if let Some(folder) = &args.plots {
+        files.extend(report::files::write_plots(&comparison, folder)?);
+    }
     if args.json {
-        outln!("{}", serde_json::to_string_pretty(&comparison).context("cannot write JSON")?);
+        let mut json = serde_json::to_value(&comparison).context("cannot write JSON")?;
+        json["verdict"] = serde_json::to_value(Verdict::new(&comparison)?)?;
+        outln!("{json:#}");
     } else {
         out!("{}", report::table(&comparison));
         outln!("\nWrote {out}.");
+        let files: Vec<String> = files.iter().map(|path| path.display().to_string()).collect();
+        if !files.is_empty() {
+            outln!("Wrote {}.", files.join(", "));
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -26,7 +26,7 @@ Examples:
 
 Shows the share of requests within the objective (model.objective_ms) as measured and as predicted at 1,
 1.5 and 2 times the load, the load up to which the objective holds (headroom), what saturates first, and
-how wrong past predictions were. Figures marked * are past the load up to which the model is trusted.
+how wrong past predictions were. Figures marked * are past the confidence limit, where queues are long.
 Then the members of the cluster with their versions and the keys that they move, the devices of a node, what is hot and
 why, and what was moved.")]
 pub struct Args {

@@ -466,14 +466,14 @@ mod tests {
         assert!(trust.bias_points.is_some() && trust.misfit_points.is_some(), "{trust:?}");
         assert!((trust.limit / comparison.trust.limit - 1.0).abs() < 1e-6);
         for row in &comparison.rows {
-            assert_eq!(row.beyond_trust, row.rate > comparison.trust.limit, "{row:?}");
+            assert_eq!(row.beyond_trust, !comparison.trust.covers(row.rate), "{row:?}");
         }
         let (text, html) =
             (report::table(&comparison), report::html(&comparison, &Page::default()));
-        assert!(text.contains("Trusted up to") && !text.contains("bias is NOT KNOWN"), "{text}");
-        assert!(html.contains("trusted up to "), "the plots draw it");
+        assert!(text.contains("Checked up to") && !text.contains("fitted loads alone"), "{text}");
+        assert!(html.contains("checked up to "), "the plots draw it");
         let marked = comparison.rows.iter().any(|row| row.beyond_trust);
         assert_eq!(html.contains("untrusted\">"), marked, "the table shades what is past it");
-        assert_eq!(html.contains(", not trusted"), marked, "so do the distributions");
+        assert_eq!(html.contains(", extrapolated"), marked, "so do the distributions");
     }
 }

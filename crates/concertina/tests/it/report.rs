@@ -290,10 +290,12 @@ fn what_is_fitted_light_predicts_heavy_load() {
     assert!((exact(rate, 0.05) - 0.99).abs() < 0.01);
     let plot = std::fs::read_to_string(lab.path("plot.svg")).unwrap();
     well_formed(&plot);
-    assert!(plot.contains("confidence limit") && plot.contains("class=\"shade\""));
+    assert!(plot.contains("confidence limit") && plot.contains("class=\"untrusted\""));
 
     let text = lab.succeeds(&["predict", "model.toml", "--rate", "1000,3200,9000"]);
-    for word in ["! PAST THE CONFIDENCE LIMIT", "unstable", "saturates at", "EMULATED"] {
+    for word in
+        ["Past the confidence limit", "? past the loads", "unstable", "saturates at", "EMULATED"]
+    {
         assert!(text.contains(word), "{word} is missing in\n{text}");
     }
     assert!(!text.contains("NaN"));
@@ -351,7 +353,7 @@ fn steps_that_are_held_out_say_how_far_the_model_is_trusted() {
     let limit = fit["trust"]["limit"].as_f64().unwrap();
     assert!(limit > 1500.0 && limit < 3400.0 && fit["trust"]["bias_points"].is_number());
     let text = lab.succeeds(&args);
-    for word in ["Errors on held-out loads", "Trusted up to", "of bias on held-out loads"] {
+    for word in ["Errors on held-out loads", "Checked up to", "off on 2 held-out loads"] {
         assert!(text.contains(word), "{word} is missing in\n{text}");
     }
     let near = format!("{},{}", limit * 0.98, limit * 1.02);
@@ -360,13 +362,67 @@ fn steps_that_are_held_out_say_how_far_the_model_is_trusted() {
     assert_eq!(predicted["predictions"][1]["beyond_trust"], true);
     assert_eq!(predicted["trust_limit"], limit);
     let text = lab.succeeds(&["predict", "held.toml", "--rate", &near]);
-    assert!(text.contains("? past the load up to which the model is trusted"), "{text}");
+    assert!(text.contains("? past the loads at which the model was checked"), "{text}");
     let report = lab.succeeds(&["report", "load", "server", "held.toml"]);
-    assert!(report.contains("Trusted up to") && report.contains("?: past"), "{report}");
+    assert!(
+        report.contains("Checked      Checked up to") && report.contains("?: past"),
+        "{report}"
+    );
+    answers(&lab, &report);
     lab.fails(&["fit", "load", "server", "--hold-out", "0-2"], &["all steps are held out"]);
     lab.fails(&["fit", "load", "server", "--hold-out", "9"], &["no step 9", "0 (1000/s)"]);
     let missing = ["fit", "load", "server", "--steps", "0,1", "--hold-out", "3200/s"];
     lab.fails(&missing, &["no step of 3200/s"]);
+}
+
+/// The report opens with the answer, and its tables and plots are files.
+fn answers(lab: &Lab, report: &str) {
+    let names = ["Asked", "Answer", "Breaks first", "More load", "Checked", "Next"];
+    let verdict: Vec<&str> = report.lines().skip_while(|line| !line.starts_with("Asked")).collect();
+    for (line, name) in verdict.iter().zip(names) {
+        assert!(line.starts_with(name) && line.ends_with('.') | line.ends_with('?'), "{line}");
+    }
+    assert!(report.contains("p99") && report.contains("95 % interval"), "{report}");
+    let options = [
+        "--within",
+        "20ms,50ms:95%",
+        "--objective",
+        "p90<30ms",
+        "--csv",
+        "tables",
+        "--plots",
+        "plots",
+    ];
+    let text = lab.succeeds(&[&["report", "load", "server", "held.toml"][..], &options].concat());
+    assert!(text.contains("90 % within 30 ms, or 95 % within 50 ms?"), "{text}");
+    numbers_are_short(&text);
+    for name in
+        ["shares", "percentiles", "steps", "parameters", "fitted", "held-out", "objectives", "laws"]
+    {
+        let csv = std::fs::read_to_string(lab.path(&format!("tables/{name}.csv"))).unwrap();
+        let mut lines = csv.lines();
+        assert_eq!(lines.next(), Some(format!("# concertina report: {name}").as_str()));
+        let columns = lines.next().unwrap().split(',').count();
+        assert!(columns > 4 && lines.next().is_some(), "{csv}");
+    }
+    let shares = std::fs::read_to_string(lab.path("tables/shares.csv")).unwrap();
+    assert_eq!(shares.lines().count(), 2 + RATES.len() * 2, "{shares}");
+    for name in ["within-1", "errors-2", "memory", "distribution-3", "lateness", "hosts"] {
+        well_formed(&std::fs::read_to_string(lab.path(&format!("plots/{name}.svg"))).unwrap());
+    }
+    // What is there and was not written here stays.
+    std::fs::write(lab.path("tables/laws.csv"), "mine").unwrap();
+    let again = ["report", "load", "server", "held.toml", "--csv", "tables"];
+    lab.fails(&again, &["laws.csv", "another kind of file"]);
+}
+
+/// No number of a text for people has more than eight significant digits.
+fn numbers_are_short(text: &str) {
+    for word in text.split(|c: char| !(c.is_ascii_digit() || c == '.' || c == ',')) {
+        let digits: String = word.chars().filter(char::is_ascii_digit).collect();
+        let significant = digits.trim_start_matches('0').trim_end_matches('0');
+        assert!(significant.len() <= 8, "{word} in\n{text}");
+    }
 }
 
 /// A report that can be mailed: complete, nothing loaded, nothing of the inputs let through.

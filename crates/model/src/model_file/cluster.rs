@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, not_negative};
-use crate::storage::{Change, Cluster, HitLaw, Member, Node, Operating, Server, Spotify, Within};
+use crate::storage::{Change, Cluster, HitLaw, Member, Node, Operating, Server, Spotify};
 
 use super::coarse::even;
 use super::predict::{by_tails, is_perhaps_unstable};
 use super::{Model, Parameter, Point};
-use crate::trust::{HeldOut, Looked, times_of, trust, trust_of_clients};
+use crate::trust::{Checked, HeldOut, covers, limit_of_clients, trust};
 
 /// A fitted node of a cluster.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,11 +56,11 @@ pub struct ClusterModel {
     delay: Parameter,
     /// Errors that clients saw on loads that were held out, at loads on the cluster.
     held_out: Vec<HeldOut>,
-    /// The load up to which these and the cluster's own band leave it trusted; infinite without
+    /// The load up to which these leave it trusted; infinite without
     /// them.
     trusted_by_clients: f64,
     /// The loads at which each node was examined, by its name.
-    looked: BTreeMap<String, Looked>,
+    checked: BTreeMap<String, Checked>,
     /// The load up to which each node is trusted, in the order of the members.
     trusted: Vec<f64>,
     laboratory: Vec<String>,
@@ -167,7 +167,7 @@ impl ClusterModel {
                 laboratory.push(note);
             }
         }
-        let looked = nodes.iter().map(|n| (n.name.clone(), n.model.looked())).collect();
+        let checked = nodes.iter().map(|n| (n.name.clone(), n.model.checked())).collect();
         let trusted = Vec::new();
         let model = ClusterModel {
             cluster,
@@ -177,7 +177,7 @@ impl ClusterModel {
             delay,
             held_out: Vec::new(),
             trusted_by_clients: f64::INFINITY,
-            looked,
+            checked,
             trusted,
             laboratory,
         };
@@ -205,33 +205,13 @@ impl ClusterModel {
 
     /// The same, with the load up to which each node is trusted found anew.
     fn judged(mut self) -> ClusterModel {
-        let of = |(i, member): (usize, &Member)| {
-            let others = self.replicates.iter().filter_map(|c| c.members.get(i));
-            let others: Vec<Node> = others.map(|m| m.server.clone()).collect();
-            let looked = self.looked.get(&member.name);
-            looked.map_or(0.0, |looked| trust(&member.server, &others, looked).limit)
+        let limit = |member: &Member| {
+            let checked = self.checked.get(&member.name);
+            checked.map_or(0.0, |checked| trust(&member.server, checked).limit)
         };
-        self.trusted = self.cluster.members.iter().enumerate().map(of).collect();
-        self.trusted_by_clients = self.clients_trust();
+        self.trusted = self.cluster.members.iter().map(limit).collect();
+        self.trusted_by_clients = limit_of_clients(&self.held_out);
         self
-    }
-
-    /// The load up to which the errors that clients saw leave it trusted.
-    fn clients_trust(&self) -> f64 {
-        let nodes = self.trusted_by_nodes();
-        if self.held_out.is_empty() || self.replicates.is_empty() || !nodes.is_finite() {
-            return f64::INFINITY;
-        }
-        let latest = |t: &Vec<f64>| t.last().copied().unwrap_or(0.0);
-        let times = self.cluster.members.iter().map(|m| times_of(&m.server));
-        let times = times.max_by(|a, b| latest(a).total_cmp(&latest(b))).unwrap_or_default();
-        let at = |t: &f64| {
-            let t = t + self.cluster.delay;
-            let of: Within = Box::new(self.cluster.within(t));
-            (of, self.cluster.within_alike(&self.replicates, t))
-        };
-        let times: Vec<_> = times.iter().map(at).collect();
-        trust_of_clients(nodes, &times, &self.held_out)
     }
 
     /// The cluster with the fitted values.
@@ -344,7 +324,7 @@ impl ClusterModel {
             ),
             beyond_limit: nodes.iter().any(|n| n.beyond_limit),
             beyond_fitted: nodes.iter().any(|n| n.beyond_fitted),
-            beyond_trust: rate > limits.trusted || nodes.iter().any(|n| n.beyond_trust),
+            beyond_trust: !covers(limits.trusted, rate) || nodes.iter().any(|n| n.beyond_trust),
             limits,
             points: within_s.iter().map(point).collect(),
             nodes,
@@ -358,7 +338,7 @@ impl ClusterModel {
         operating: &Operating,
         trusted: f64,
     ) -> NodePrediction {
-        let fitted = self.looked.get(&member.name).map_or(f64::INFINITY, |l| l.rate_high);
+        let fitted = self.checked.get(&member.name).map_or(f64::INFINITY, |c| c.rate_high);
         NodePrediction {
             name: member.name.clone(),
             share: member.share,
@@ -369,7 +349,7 @@ impl ClusterModel {
             device_queue_length_mean: operating.queue_length_mean,
             beyond_limit: operating.rate > member.server.confidence_limit(),
             beyond_fitted: operating.rate > fitted * 1.01,
-            beyond_trust: operating.rate > trusted,
+            beyond_trust: !covers(trusted, operating.rate),
         }
     }
 

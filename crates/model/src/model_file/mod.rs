@@ -44,7 +44,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, check, positive};
 use crate::queue::{ArrivalLaw, Discipline, InOrder};
 use crate::storage::{Class, Delay, DeviceGroup, HitRatio, Node, Spotify};
-use crate::trust::{HeldOut, Looked, Trust};
+use crate::trust::{Checked, FittedLoad, HeldOut, Trust};
 
 /// The format version that is written. Versions from 1 are read: 2 has the discipline of a class,
 /// and `hypotheses` about a service whose arrivals and departures were recorded.
@@ -383,18 +383,20 @@ impl Model {
         Model { assumed_arrivals: Some(law), ..self.clone() }
     }
 
-    /// The load up to which the model is trusted: its interval, its bias on held-out loads and its
-    /// misfit on fitted ones leave less than [`crate::POINTS_MAX`] points. Cost: some 0.5 ms for
-    /// each replicate and class.
+    /// What was checked of the model, and the load up to which it held. Cost: one operating point.
     pub fn trust(&self) -> Result<Trust, Error> {
-        Ok(crate::trust::trust(&self.node()?, &self.nodes_of_replicates()?, &self.looked()))
+        Ok(crate::trust::trust(&self.node()?, &self.checked()))
     }
 
     /// The loads that were fitted and held out, and by how much the model misses them.
-    fn looked(&self) -> Looked {
-        let fitted = self.fitted.iter().map(|step| (step.rate, step.misfit_points())).collect();
-        let held_out = self.held_out.clone();
-        Looked { rate_high: self.requests.rate_high, fitted, held_out }
+    fn checked(&self) -> Checked {
+        let fitted = self.fitted.iter().map(|step| FittedLoad {
+            rate: step.rate,
+            misfit_points: step.misfit_points(),
+            utilisation: step.utilisation_predicted,
+        });
+        let (fitted, held_out) = (fitted.collect(), self.held_out.clone());
+        Checked { rate_high: self.requests.rate_high, fitted, held_out }
     }
 
     /// The published model of the same node, with the paper's estimators.

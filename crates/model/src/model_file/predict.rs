@@ -36,15 +36,14 @@ pub struct Prediction {
     pub device_queue_length_mean: Parameter,
     /// Mean response, seconds.
     pub response_mean: Parameter,
-    /// The load up to which the model is trusted, requests/s: [`Limits::mg1`], or its
-    /// balls-into-bins bound for several servers. Infinite if memory answers everything.
+    /// The load past which queues are long, requests/s: [`Limits::mg1`], or its balls-into-bins bound for
+    /// several servers. Infinite if memory answers everything.
     pub confidence_limit: f64,
     /// Whether `rate` is past `confidence_limit`. Say so wherever the prediction is shown.
     pub beyond_limit: bool,
     /// Whether the load on a server is larger than any that was fitted.
     pub beyond_fitted: bool,
-    /// The load up to which the model is trusted by its own interval and its errors on held-out
-    /// loads, requests/s on all servers ([`crate::Trust`]).
+    /// The load up to which the model was checked, requests/s on all servers ([`crate::Trust`]).
     pub trust_limit: f64,
     /// Whether `rate` is past `trust_limit`. Say so wherever the prediction is shown.
     pub beyond_trust: bool,
@@ -127,8 +126,7 @@ pub(super) fn by_tails(
 
 impl Model {
     /// The prediction for one server at `rate` requests/s, with the shares within each of
-    /// `within_s` seconds. [`Error::Unstable`] past saturation. Cost: that of [`Model::trust`], and
-    /// for each time about 0.1 ms for each replicate and class.
+    /// `within_s` seconds. [`Error::Unstable`] past saturation. Cost: for each time about 0.1 ms for each replicate and class.
     pub fn predict(&self, rate: f64, within_s: &[f64]) -> Result<Prediction, Error> {
         self.predict_cluster(rate, 1, within_s)
     }
@@ -166,7 +164,7 @@ impl Model {
         };
         let limit = at_load.node.0.confidence_limit();
         let confidence_limit = balls_into_bins_limit(limit, servers, BETA);
-        let trust_limit = self.trust()?.limit * n;
+        let trust = self.trust()?;
         Ok(Prediction {
             rate,
             servers,
@@ -178,8 +176,8 @@ impl Model {
             confidence_limit,
             beyond_limit: rate > confidence_limit,
             beyond_fitted: each > self.requests.rate_high * 1.01,
-            trust_limit,
-            beyond_trust: rate > trust_limit,
+            trust_limit: trust.limit * n,
+            beyond_trust: !trust.covers(each),
             points: within_s.iter().map(point).collect(),
             laboratory: self.about.laboratory.clone(),
         })

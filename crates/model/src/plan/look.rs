@@ -201,7 +201,7 @@ pub(super) fn planned(
     for end in [&mut objective_rate.value, &mut objective_rate.low, &mut objective_rate.high] {
         *end *= n;
     }
-    let breaks_first = breaks(site, question, &looked, forecast.trust_limit)?;
+    let breaks_first = breaks(site, question, &looked)?;
     let ends_in_month = question.growth.and_then(|growth| {
         let load = |month: u32| question.rate * (1.0 + growth.per_month).powf(month.into());
         (0..=MONTHS_MAX).find(|&month| load(month) > breaks_first.rate)
@@ -302,18 +302,8 @@ fn largest(model: &Model, t_s: f64, share: f64) -> Result<f64, Error> {
     }
 }
 
-/// The load up to which the model is trusted, on all servers.
-fn trust_limit(looked: &Looked) -> Result<f64, Error> {
-    Ok(looked.whole.trust()?.limit * f64::from(looked.servers))
-}
-
-/// The limit reached first, given `trust_limit` from [`trust_limit`].
-fn breaks(
-    site: &Site,
-    question: &Question,
-    looked: &Looked,
-    trust_limit: f64,
-) -> Result<Break, Error> {
+/// The limit reached first.
+fn breaks(site: &Site, question: &Question, looked: &Looked) -> Result<Break, Error> {
     let (n, t_s) = (f64::from(looked.servers), question.within_s());
     let share = question.objective.share;
     let node = looked.whole.node()?;
@@ -365,7 +355,7 @@ fn breaks(
         saturation,
         beyond_limit: rate > ours,
         beyond_fitted: rate / n > looked.whole.requests.rate_high * 1.01,
-        beyond_trust: rate > trust_limit,
+        beyond_trust: !looked.whole.trust()?.covers(rate / n),
     })
 }
 
@@ -384,7 +374,7 @@ pub(super) fn reach(
     Ok(Reach {
         configuration: site.choices.configuration(digits),
         forecast,
-        breaks_first: breaks(site, question, &looked, trust_limit(&looked)?)?,
+        breaks_first: breaks(site, question, &looked)?,
         like_fitted: site.is_fitted(&looked.changes),
     })
 }
@@ -398,8 +388,7 @@ pub(super) fn purchases(
 ) -> Result<Vec<Purchase>, Error> {
     let choices = site.choices;
     let here = choices.configuration(digits);
-    // Only the load is needed, which does not depend on trust.
-    let rate = breaks(site, question, &look(site, digits)?, 0.0)?.rate;
+    let rate = breaks(site, question, &look(site, digits)?)?.rate;
     let mut all = Vec::new();
     for (place, length) in choices.lengths().into_iter().enumerate() {
         let mut next = digits.to_vec();
@@ -408,7 +397,7 @@ pub(super) fn purchases(
             continue;
         }
         let Ok(looked) = look(site, &next) else { continue };
-        let breaks = breaks(site, question, &looked, trust_limit(&looked)?)?;
+        let breaks = breaks(site, question, &looked)?;
         let (larger, beyond_trust) = (breaks.rate, breaks.beyond_trust);
         let configuration = choices.configuration(&next);
         let gain = if larger == rate { 0.0 } else { larger - rate };

@@ -6,10 +6,10 @@ use model::plan::{
 };
 
 use super::chosen_classes;
-use crate::cli::predict_several::marks;
+
 use report::grid::{Grid, printable};
 use report::objective::{digits, time};
-use report::table::{percent, tenths, trust_text, warnings_text};
+use report::table::{MARK, MARK_TEXT, mark, percent, tenths, trust_text, warnings_text};
 use report::{Objective, compare};
 
 /// A plan with the context that its text needs.
@@ -134,20 +134,28 @@ impl PlanReport<'_> {
 
     fn marks(&self, forecast: &Forecast, like_fitted: bool) -> String {
         let unlike = if like_fitted { "" } else { "~" };
-        marks(forecast.beyond_limit, forecast.beyond_fitted, forecast.beyond_trust) + unlike
+        format!("{}{unlike}", mark(forecast.beyond_trust))
     }
 
     /// The legend of the marks that occur in the text above.
     fn marks_text(&self, above: &str) -> String {
         let mut out = String::new();
-        if above.contains('!') {
-            out += "! PAST THE CONFIDENCE LIMIT: queues are long there, and small errors of the model grow.\n";
+        if above.contains(MARK) {
+            out += MARK_TEXT;
         }
-        if above.contains('>') {
-            out += "> a server has a larger load than every fitted one: extrapolated.\n";
-        }
-        if above.contains('?') {
-            out += "? past the load up to which the model is trusted: see below.\n";
+        let found = self.plan.ranked.iter().chain(&self.plan.now);
+        let found = found.map(|planned| (&planned.configuration, Some(&planned.forecast)));
+        let nearest =
+            self.plan.nearest.iter().map(|near| (&near.configuration, near.forecast.as_ref()));
+        let mut long: Vec<String> = found
+            .chain(nearest)
+            .filter(|(_, forecast)| forecast.is_some_and(|f| f.beyond_limit))
+            .map(|(configuration, _)| format!("{} servers", configuration.servers))
+            .collect();
+        long.dedup();
+        if !long.is_empty() {
+            let long = long.join(", ");
+            out += &format!("Past the confidence limit, where queues are long: {long}.\n");
         }
         if above.contains('~') {
             out += "~ not the fitted server: derived from it by the laws of memory and devices.\n";
@@ -175,7 +183,7 @@ impl PlanReport<'_> {
         if !first.rate.is_finite() {
             return "nothing: memory answers everything".to_owned();
         }
-        let marks = marks(first.beyond_limit, first.beyond_fitted, first.beyond_trust);
+        let marks = mark(first.beyond_trust);
         let rate = format!("{} requests/s {marks}", digits(first.rate, 4));
         let rate = rate.trim_end();
         let why = match first.cause {
