@@ -2,8 +2,7 @@
 //!
 //! They are those of twemproxy (`src/hashkit`, after libmemcached's hashkit), bit for bit, its
 //! peculiarities included: a key must stay on the server where it was found before. Where the C code
-//! reads keys as `char`, bytes above 127 are negative (as on x86-64). Not here: `crc16`, `hsieh` and
-//! `jenkins`. Cost: about a nanosecond per byte, `md5` some hundred nanoseconds for a key.
+//! reads keys as `char`, bytes above 127 are negative (as on x86-64). Cost: about a nanosecond per byte, `md5` some hundred nanoseconds for a key.
 
 use md5::{Digest, Md5};
 use serde::{Deserialize, Serialize};
@@ -26,6 +25,8 @@ pub enum Hash {
     Crc32,
     /// The whole CRC-32.
     Crc32a,
+    /// CRC-16 (XMODEM's) in 32 bits, of which twemproxy never drops the upper ones: its own, not that of Redis Cluster.
+    Crc16,
     /// The lower half of FNV-1 with 64 bits.
     #[serde(rename = "fnv1_64")]
     Fnv1x64,
@@ -41,6 +42,10 @@ pub enum Hash {
     Fnv1a32,
     /// MurmurHash2 with a seed that depends on the key's length.
     Murmur,
+    /// Paul Hsieh's SuperFastHash.
+    Hsieh,
+    /// Bob Jenkins's lookup3 with the initial value 13.
+    Jenkins,
 }
 
 const FNV_64_INIT: u64 = 0xcbf2_9ce4_8422_2325;
@@ -50,16 +55,19 @@ const FNV_32_PRIME: u32 = 0x0100_0193;
 
 impl Hash {
     /// Every hash function.
-    pub const ALL: [Hash; 9] = [
+    pub const ALL: [Hash; 12] = [
         Hash::OneAtATime,
         Hash::Md5,
         Hash::Crc32,
         Hash::Crc32a,
+        Hash::Crc16,
         Hash::Fnv1x64,
         Hash::Fnv1a64,
         Hash::Fnv1x32,
         Hash::Fnv1a32,
         Hash::Murmur,
+        Hash::Hsieh,
+        Hash::Jenkins,
     ];
 
     /// Its name in twemproxy's configuration and in ours.
@@ -69,11 +77,14 @@ impl Hash {
             Hash::Md5 => "md5",
             Hash::Crc32 => "crc32",
             Hash::Crc32a => "crc32a",
+            Hash::Crc16 => "crc16",
             Hash::Fnv1x64 => "fnv1_64",
             Hash::Fnv1a64 => "fnv1a_64",
             Hash::Fnv1x32 => "fnv1_32",
             Hash::Fnv1a32 => "fnv1a_32",
             Hash::Murmur => "murmur",
+            Hash::Hsieh => "hsieh",
+            Hash::Jenkins => "jenkins",
         }
     }
 
@@ -96,6 +107,9 @@ impl Hash {
             }
             Hash::Fnv1a32 => fnv1a(bytes, FNV_32_INIT, FNV_32_PRIME),
             Hash::Murmur => murmur(bytes),
+            Hash::Crc16 => crc16(bytes),
+            Hash::Hsieh => hsieh(bytes),
+            Hash::Jenkins => jenkins(bytes),
         }
     }
 }
@@ -140,6 +154,92 @@ fn murmur(bytes: &[u8]) -> u32 {
     hash ^= hash >> 13;
     hash = hash.wrapping_mul(M);
     hash ^ hash >> 15
+}
+
+fn crc16(bytes: &[u8]) -> u32 {
+    let step = |crc: u32, &byte: &u8| {
+        let mut entry = ((crc >> 8) ^ u32::from(byte)) << 8 & 0xff00;
+        for _ in 0..8 {
+            let carry = entry & 0x8000 != 0;
+            entry = (entry << 1) ^ if carry { 0x1021 } else { 0 };
+        }
+        (crc << 8) ^ entry & 0xffff
+    };
+    bytes.iter().fold(0, step)
+}
+
+fn hsieh(bytes: &[u8]) -> u32 {
+    let pair = |low: u8, high: u8| u32::from(u16::from_le_bytes([low, high]));
+    let (words, rest) = bytes.as_chunks::<4>();
+    let mut hash = 0u32;
+    for &[a, b, c, d] in words {
+        hash = hash.wrapping_add(pair(a, b));
+        hash = (hash << 16) ^ (pair(c, d) << 11) ^ hash;
+        hash = hash.wrapping_add(hash >> 11);
+    }
+    match *rest {
+        [a, b, c] => {
+            hash = hash.wrapping_add(pair(a, b));
+            hash ^= hash << 16;
+            hash ^= (wide(c) as u32) << 18;
+            hash = hash.wrapping_add(hash >> 11);
+        }
+        [a, b] => {
+            hash = hash.wrapping_add(pair(a, b));
+            hash ^= hash << 11;
+            hash = hash.wrapping_add(hash >> 17);
+        }
+        [a] => {
+            hash = hash.wrapping_add(u32::from(a));
+            hash ^= hash << 10;
+            hash = hash.wrapping_add(hash >> 1);
+        }
+        _ => {}
+    }
+    hash ^= hash << 3;
+    hash = hash.wrapping_add(hash >> 5);
+    hash ^= hash << 4;
+    hash = hash.wrapping_add(hash >> 17);
+    hash ^= hash << 25;
+    hash.wrapping_add(hash >> 6)
+}
+
+fn jenkins(bytes: &[u8]) -> u32 {
+    let start = 0xdead_beef_u32.wrapping_add(bytes.len() as u32).wrapping_add(13);
+    let (mut a, mut b, mut c) = (start, start, start);
+    // The last block, which has up to 12 bytes, is mixed otherwise.
+    let blocks = bytes.len().saturating_sub(1) / 12;
+    let (before, last) = bytes.split_at_checked(blocks * 12).unwrap_or((bytes, &[]));
+    if last.is_empty() {
+        return c;
+    }
+    let words = |block: &[u8]| -> [u32; 3] {
+        std::array::from_fn(|word| {
+            let byte = |i: usize| block.get(word * 4 + i).copied().unwrap_or(0);
+            u32::from_le_bytes(std::array::from_fn(byte))
+        })
+    };
+    for block in before.chunks(12) {
+        let [x, y, z] = words(block);
+        (a, b, c) = (a.wrapping_add(x), b.wrapping_add(y), c.wrapping_add(z));
+        for (turn, other) in [(4, 6), (8, 16), (19, 4)] {
+            a = a.wrapping_sub(c) ^ c.rotate_left(turn);
+            c = c.wrapping_add(b);
+            b = b.wrapping_sub(a) ^ a.rotate_left(other);
+            a = a.wrapping_add(c);
+            // The three words change places after each two steps.
+            (a, b, c) = (c, a, b);
+        }
+    }
+    let [x, y, z] = words(last);
+    (a, b, c) = (a.wrapping_add(x), b.wrapping_add(y), c.wrapping_add(z));
+    c = (c ^ b).wrapping_sub(b.rotate_left(14));
+    a = (a ^ c).wrapping_sub(c.rotate_left(11));
+    b = (b ^ a).wrapping_sub(a.rotate_left(25));
+    c = (c ^ b).wrapping_sub(b.rotate_left(16));
+    a = (a ^ c).wrapping_sub(c.rotate_left(4));
+    b = (b ^ a).wrapping_sub(a.rotate_left(14));
+    (c ^ b).wrapping_sub(b.rotate_left(24))
 }
 
 /// The MD5 digest as four numbers, the least significant byte of each first.
@@ -203,10 +303,29 @@ mod tests {
             (Hash::Fnv1x32, [67_176_023, 1_190_179_409, 510_234_242, 1_180_552_018, 3_922_226_286]),
             (Hash::Fnv1a32, [280_767_167, 2_421_315_013, 3_654_473_228, 2_877_453_236, 76_545_936]),
             (Hash::Murmur, [4_142_305_122, 734_504_955, 2_321_988_328, 3_902_279_934, 818_385_189]),
+            // twemproxy's own crc16, compiled from its source; libmemcached has none.
+            (
+                Hash::Crc16,
+                [3_662_830_516, 1_367_196_201, 1_074_266_364, 3_743_076_588, 581_169_352],
+            ),
+            (
+                Hash::Hsieh,
+                [3_738_850_110, 3_636_226_060, 2_265_380_744, 3_395_453_351, 471_461_527],
+            ),
+            (
+                Hash::Jenkins,
+                [1_442_444_624, 4_253_821_186, 2_415_988_847, 2_629_893_356, 314_054_204],
+            ),
         ] {
             let found: Vec<u32> = words.iter().map(|word| hash.digest(word)).collect();
             assert_eq!(found, expected, "{hash:?}");
         }
+        // Bytes that are negative as `char` of C; from the same source.
+        let high: [&[u8]; 2] = [b"\xff\xfe\xfd", b"a\xe9\xe8"];
+        let found = |hash: Hash| high.map(|word| hash.digest(word));
+        assert_eq!(found(Hash::Crc16), [504_217_887, 2_085_911_127]);
+        assert_eq!(found(Hash::Hsieh), [3_649_655_134, 4_148_575_604]);
+        assert_eq!(found(Hash::Jenkins), [573_299_006, 141_998_463]);
         // The check value of CRC-32.
         assert_eq!(Hash::Crc32a.digest(b"123456789"), 0xcbf4_3926);
     }

@@ -42,7 +42,7 @@ pub struct Server {
 
 /// How servers are placed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "snake_case", try_from = "DistributionName")]
 pub enum Distribution {
     /// Some 160 points per server in proportion to its weight, four from each MD5 digest of
     /// `name-0`, `name-1` …: twemproxy's `ketama`, libmemcached's weighted ketama.
@@ -52,8 +52,42 @@ pub enum Distribution {
     /// `MEMCACHED_DISTRIBUTION_CONSISTENT` without weights. With any weight above 1 it is
     /// [`Distribution::Ketama`], as there.
     Consistent,
-    /// The remainder of the hash divided by the sum of weights: twemproxy's `modula`.
+    /// The remainder of the hash divided by the sum of weights, servers in the order of their names (shorter
+    /// names first): twemproxy's `modula`, which sorts the servers of a pool so.
     Modula,
+    /// As [`Distribution::Modula`], with the servers as they are listed: libmemcached's default,
+    /// `MEMCACHED_DISTRIBUTION_MODULA`.
+    ModulaListed,
+}
+
+/// What a configuration may call a distribution.
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum DistributionName {
+    Ketama,
+    Consistent,
+    Modula,
+    ModulaListed,
+    Random,
+}
+
+impl TryFrom<DistributionName> for Distribution {
+    type Error = &'static str;
+    fn try_from(name: DistributionName) -> Result<Distribution, &'static str> {
+        Ok(match name {
+            DistributionName::Ketama => Distribution::Ketama,
+            DistributionName::Consistent => Distribution::Consistent,
+            DistributionName::Modula => Distribution::Modula,
+            DistributionName::ModulaListed => Distribution::ModulaListed,
+            DistributionName::Random => {
+                return Err(
+                    "`random` is not supported: it sends every request of a key to a server drawn anew, so that a value \
+                            is found only by chance; write \"ketama\" (keys start cold), or routing = \"replicated\" if every \
+                            server has every key",
+                );
+            }
+        })
+    }
 }
 
 /// An invalid ring.
@@ -161,8 +195,11 @@ impl Ketama {
         let total: u64 = servers.iter().map(|server| u64::from(server.weight)).sum();
         let weighted = servers.iter().any(|server| server.weight > 1);
         let (points, placed) = match distribution {
-            Distribution::Modula if total > PLACES_MAX => return Err(KetamaError::Weights(total)),
-            Distribution::Modula => (Vec::new(), places(servers)),
+            Distribution::Modula | Distribution::ModulaListed if total > PLACES_MAX => {
+                return Err(KetamaError::Weights(total));
+            }
+            Distribution::Modula => (Vec::new(), places(&by_name(servers))),
+            Distribution::ModulaListed => (Vec::new(), places(&numbered(servers))),
             Distribution::Consistent if !weighted => {
                 sorted(servers, |name, _| unweighted(name, hash))
             }
@@ -210,7 +247,9 @@ impl Ketama {
     /// as it has points.
     pub fn walk(&self, position: u32) -> impl Iterator<Item = usize> + '_ {
         let first = match self.parts.distribution {
-            Distribution::Modula => position as usize % self.servers.len().max(1),
+            Distribution::Modula | Distribution::ModulaListed => {
+                position as usize % self.servers.len().max(1)
+            }
             _ => self.points.partition_point(|&point| point < position),
         };
         let (before, after) = self.servers.split_at(first.min(self.servers.len()));
@@ -238,8 +277,11 @@ impl Ketama {
 fn sorted(servers: &[Server], points: impl Fn(&str, u32) -> Vec<u32>) -> (Vec<u32>, Vec<u16>) {
     let mut all: Vec<(u32, u16)> = Vec::new();
     for (number, server) in servers.iter().enumerate() {
-        let name = server.name.strip_suffix(DEFAULT_PORT).unwrap_or(&server.name);
-        all.extend(points(name, server.weight).into_iter().map(|point| (point, number as u16)));
+        all.extend(
+            points(name_on_ring(server), server.weight)
+                .into_iter()
+                .map(|point| (point, number as u16)),
+        );
     }
     all.sort_unstable();
     all.into_iter().unzip()
@@ -253,12 +295,28 @@ fn weighted_points(name: &str, digests: u32) -> Vec<u32> {
     (0..digests).flat_map(|i| md5_words(format!("{name}-{i}").as_bytes())).collect()
 }
 
+/// A server's name without the default port.
+fn name_on_ring(server: &Server) -> &str {
+    server.name.strip_suffix(DEFAULT_PORT).unwrap_or(&server.name)
+}
+
+fn numbered(servers: &[Server]) -> Vec<(u16, &Server)> {
+    (0..).zip(servers).collect()
+}
+
+/// Servers in twemproxy's order: `string_compare` of `nc_string.c` compares lengths first.
+fn by_name(servers: &[Server]) -> Vec<(u16, &Server)> {
+    let mut sorted = numbered(servers);
+    let key = |server: &Server| (name_on_ring(server).len(), name_on_ring(server).to_owned());
+    sorted.sort_by_key(|(_, server)| key(server));
+    sorted
+}
+
 /// A place for each unit of weight.
-fn places(servers: &[Server]) -> Vec<u16> {
-    let of = |(number, server): (usize, &Server)| {
-        std::iter::repeat_n(number as u16, server.weight as usize)
-    };
-    servers.iter().enumerate().flat_map(of).collect()
+fn places(servers: &[(u16, &Server)]) -> Vec<u16> {
+    let weight =
+        |(number, server): &(u16, &Server)| std::iter::repeat_n(*number, server.weight as usize);
+    servers.iter().flat_map(weight).collect()
 }
 
 #[cfg(test)]
@@ -336,6 +394,17 @@ mod tests {
     /// The placement, written statement by statement after the C sources, and a search from the
     /// first point on.
     fn naive(distribution: Distribution, hash: Hash, servers: &[Server], key: u32) -> usize {
+        if distribution == Distribution::Modula {
+            // `array_sort` by `conf_server_name_cmp`.
+            let name = |at: usize| servers[at].name.trim_end_matches(":11211");
+            let mut order: Vec<usize> = (0..servers.len()).collect();
+            order.sort_by(|&a, &b| match name(a).len().cmp(&name(b).len()) {
+                std::cmp::Ordering::Equal => name(a).cmp(name(b)),
+                other => other,
+            });
+            let sorted: Vec<Server> = order.iter().map(|&at| servers[at].clone()).collect();
+            return order[naive(Distribution::ModulaListed, hash, &sorted, key)];
+        }
         let nserver = servers.len();
         let mut total_weight = 0u32;
         let mut is_weighted = distribution == Distribution::Ketama;
@@ -345,7 +414,7 @@ mod tests {
         }
         let mut continuum: Vec<(u32, usize)> = Vec::new();
         for (server_index, server) in servers.iter().enumerate() {
-            if distribution == Distribution::Modula {
+            if distribution == Distribution::ModulaListed {
                 for _ in 0..server.weight {
                     continuum.push((0, server_index));
                 }
@@ -375,7 +444,7 @@ mod tests {
                 }
             }
         }
-        if distribution == Distribution::Modula {
+        if distribution == Distribution::ModulaListed {
             return continuum[key as usize % continuum.len()].1;
         }
         let mut found = None;
@@ -392,7 +461,8 @@ mod tests {
         prop_oneof![
             Just(Distribution::Ketama),
             Just(Distribution::Consistent),
-            Just(Distribution::Modula)
+            Just(Distribution::Modula),
+            Just(Distribution::ModulaListed)
         ]
     }
 
@@ -407,7 +477,8 @@ mod tests {
             keys in prop::collection::vec(any::<u32>(), 20),
         ) {
             let of: Vec<Server> = (0..).zip(&weights).map(|(i, &(weight, port))| Server {
-                name: format!("10.0.0.{i}:{port}"),
+                // Not in the order of their names, nor all of one length.
+                name: format!("10.0.{}.{}:{port}", 12 - i, 7 * i),
                 weight: if equal { 1 } else { weight },
             }).collect();
             let ring = Ketama::new(distribution, hash, None, &of).unwrap();
