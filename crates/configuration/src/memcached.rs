@@ -66,11 +66,12 @@ section! {
         /// Servers of each key, with routing = "hash_replicas".
         pub replicas: u32 = 2,
         /// How servers share the keys: "ketama" (as twemproxy, and libmemcached with weights),
-        /// "consistent" (as libmemcached without weights) or "modula" (the remainder of the hash),
-        /// so that keys stay where another proxy or client has put them.
+        /// "consistent" (as libmemcached without weights), "modula" (the remainder of the hash, as
+        /// twemproxy: servers in the order of their names) or "modula_listed" (in the order of the
+        /// list, as libmemcached), so that keys stay where another proxy or client has put them.
         pub ring: Distribution = Distribution::default(),
         /// Hash function of keys: "fnv1a_64", "fnv1a_32", "fnv1_64", "fnv1_32", "md5", "crc32",
-        /// "crc32a", "one_at_a_time" or "murmur".
+        /// "crc32a", "crc16", "one_at_a_time", "murmur", "hsieh" or "jenkins".
         pub hash: Hash = Hash::default(),
         /// Two characters, for instance "{}": only the part of a key between them is hashed.
         pub hash_tag: String = String::new(),
@@ -166,7 +167,7 @@ fn listed(text: &str) -> Result<Listed, String> {
             _ => return Err(format!("{word:?} is not known; write weight=2 or name=a")),
         }
     }
-    let address = Address::parse(address).map_err(|error| with_causes(error.into()))?;
+    let address = Address::parse_server(address).map_err(|error| with_causes(error.into()))?;
     Ok(Listed { address, server: Server { name, weight } })
 }
 
@@ -184,7 +185,7 @@ impl Memcached {
                 "listen",
                 UNAUTHENTICATED,
             ),
-            Ok(Address::Unix(_)) => {}
+            Ok(Address::Unix(_) | Address::Name(_)) => {}
         }
         if let Some(text) = &self.node_listen {
             let parsed = text.parse::<std::net::SocketAddr>();

@@ -133,6 +133,16 @@ pub(crate) enum Mutant {
     PoolRetriesPastWrite,
     /// A write does not wait for an earlier read of the same client, which waits for another key.
     PoolWritePassesWaitingRead,
+    /// A compare-and-swap number is any server's.
+    PoolNumberOfAny,
+    /// A read that may say that an item is stale takes another server's miss for a miss.
+    PoolMissNotAskedAtFirst,
+    /// What an invalidation has left is read back, as if it could be copied.
+    PoolReadsBackStale,
+    /// A flush does not wait for the updates that came before it.
+    PoolFlushPassesUpdates,
+    /// Updates do not wait for the flush that came before them.
+    PoolUpdatesPassFlush,
     /// A copy of a request counts as one of the request's own attempts.
     PoolCopyCounts,
     /// Of questions to datasets: answers of an earlier view are kept.

@@ -64,10 +64,15 @@ pub async fn origin_status(origin: &Arc<dyn Origin>) -> OriginStatus {
     OriginStatus { id: origin.id(), lost, read_only }
 }
 
-/// `/readyz` of a process without an origin.
-pub fn ready_without_origin(front: &Front) -> Response<ReplyBody> {
-    let error = front.is_stopping().then(|| "the server is stopping".to_owned());
+/// `/readyz` of a process without an origin. `lost`: what keeps it from serving. `degraded`: what is less than it should
+/// be.
+pub fn ready_without_origin(
+    front: &Front,
+    lost: Option<String>,
+    degraded: Option<String>,
+) -> Response<ReplyBody> {
+    let error = if front.is_stopping() { Some("the server is stopping".to_owned()) } else { lost };
     let ok = error.is_none();
     let status = if ok { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    json(status, &Health { ok, error, degraded: None }, None)
+    json(status, &Health { ok, error, degraded }, None)
 }

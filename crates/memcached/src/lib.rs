@@ -43,8 +43,8 @@ mod token;
 mod verb;
 mod write;
 
-pub use reply::{Answer, Expect, Reply, Scanned, Scanner, Value, is_suppressed, values};
+pub use reply::{Answer, Expect, Reply, Scanned, Scanner, Value, is_suppressed, is_won, values};
 pub use request::{Drops, Limits, Parsed, Request, parse};
 pub use token::decode_base64;
 pub use verb::{Kind, Verb};
-pub use write::{put_copy, put_delete, put_get, put_read_back};
+pub use write::{put_copy, put_delete, put_get, put_invalidate, put_read_back};

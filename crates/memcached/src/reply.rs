@@ -233,6 +233,13 @@ fn read_line(line: &[u8], expect: Expect) -> Line {
     }
 }
 
+/// Whether the reply to an `mg` says that its reader has won the right to replace the item (`W`).
+pub fn is_won(reply: &[u8]) -> bool {
+    let Some((line, _)) = split_line(reply) else { return false };
+    let starts = line.starts_with(b"VA ") || line.starts_with(b"HD ") || line.starts_with(b"EN ");
+    starts && Tokens(line).any(|word| word == b"W")
+}
+
 /// A line `VALUE KEY FLAGS BYTES [CAS]`.
 struct ValueLine<'a> {
     key: &'a [u8],

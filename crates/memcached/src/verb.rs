@@ -175,6 +175,16 @@ impl Request<'_> {
         }
     }
 
+    /// Whether the reply to a read has what one server alone can say of an item: its compare-and-swap number (`gets`, `mg` with
+    /// `c`), or when it was read there (`mg` with `h` or `l`, `me`).
+    pub fn asks_for_number(&self) -> bool {
+        match self.verb {
+            Verb::Gets | Verb::Gats | Verb::MetaDebug => true,
+            Verb::MetaGet => self.has_any_flag(b"chl"),
+            _ => false,
+        }
+    }
+
     /// Whether `ms` stores unconditionally: mode `S`, or none.
     fn is_mode_set(&self) -> bool {
         self.flags().all(|flag| flag.first() != Some(&b'M') || flag == b"MS")

@@ -67,6 +67,11 @@ pub fn put_read_back(key: &[u8], base64: bool, out: &mut Vec<u8>) {
     put(out, &[b"mg ", key, b" f t s v c", if base64 { b" b" } else { b"" }, END]);
 }
 
+/// Appends `md KEY I`: marks the item as stale, so that the next `mg` of it wins. `base64`: whether the key is encoded.
+pub fn put_invalidate(key: &[u8], base64: bool, out: &mut Vec<u8>) {
+    put(out, &[b"md ", key, if base64 { b" I b" } else { b" I" }, END]);
+}
+
 /// Appends `md KEY`. `base64`: whether the key is encoded.
 pub fn put_delete(key: &[u8], base64: bool, out: &mut Vec<u8>) {
     put(out, &[b"md ", key, if base64 { b" b" } else { b"" }, END]);

@@ -44,6 +44,8 @@ pub(crate) struct Client {
     pub(crate) ending: bool,
     /// Whether the socket may have bytes that were not read, since too much was under way.
     pub(crate) paused: bool,
+    /// Whether nothing more is read before all that was read is answered: a `flush_all` is next, or under way.
+    pub(crate) waits_for_replies: bool,
     /// Whether it has closed its sending half.
     pub(crate) hung_up: bool,
     /// When bytes last moved while it owed us some, or we it.
@@ -65,6 +67,7 @@ impl Client {
             again: false,
             ending: false,
             paused: false,
+            waits_for_replies: false,
             hung_up: false,
             moved: now,
         }
@@ -104,12 +107,13 @@ impl Client {
         self.reply_bytes = self.reply_bytes - self.reply_bytes / 8 + bytes / 8;
     }
 
-    /// Whether it has as much under way as it may have: so many requests that their replies, if
+    /// Whether it has as much under way as it may have: until a `flush_all` is answered nothing else, otherwise so many requests that their replies, if
     /// they are as large as the recent ones, fit in [`OUT_MAX`] bytes. All of them may arrive before
     /// the client reads any.
     pub(crate) fn is_full(&self) -> bool {
         let most = (OUT_MAX / self.reply_bytes.max(1)).clamp(PIPELINE_MIN, PIPELINE_MAX);
-        self.queue.len() >= most || self.out.len() >= OUT_MAX
+        let waits = self.waits_for_replies && !self.queue.is_empty();
+        waits || self.queue.len() >= most || self.out.len() >= OUT_MAX
     }
 
     /// Whether one of the two owes the other bytes: the rest of a request, or a reply.

@@ -50,6 +50,11 @@ pub enum Error {
         /// Its path.
         path: PathBuf,
     },
+    /// Other settings for a running proxy listen elsewhere.
+    #[error(
+        "memcached.listen is another address; it changes only when the process is started again"
+    )]
+    ListenChanged,
     /// The system does not let a thread wait for sockets.
     #[error("cannot wait for connections")]
     Poll(#[source] io::Error),

@@ -13,7 +13,8 @@
 //!
 //! - `thread`: the loop. `client`, `server`: connections. `request`: the requests under way.
 //! - `reply`: replies made from those of servers. `local`: requests answered here.
-//! - `shared`: what threads share. `lane`: what they record. `stream`, `tls`, `buffer`, `timer`:
+//! - `names`: where servers with host names are. `outages`: what the log says of servers.
+//! - `reload`: other pools for a running proxy. `shared`: what threads share. `lane`: what they record. `stream`, `tls`, `buffer`, `timer`:
 //!   sockets, bytes and time.
 
 mod buffer;
@@ -21,6 +22,9 @@ mod client;
 mod error;
 mod lane;
 mod local;
+mod names;
+mod outages;
+mod reload;
 mod reply;
 mod request;
 mod server;
@@ -30,7 +34,7 @@ mod thread;
 mod timer;
 mod tls;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -46,6 +50,7 @@ pub use memcached::Limits;
 pub use stream::Address;
 pub use tls::Tls;
 
+use reload::Carried;
 use shared::Shared;
 use stream::{Listener, Stream};
 use thread::Thread;
@@ -92,8 +97,22 @@ pub struct Handover {
 /// A running proxy.
 pub struct Proxy {
     address: Address,
+    /// As configured.
+    listen: Address,
+    /// Names of the servers that this process had before.
+    retired: BTreeSet<String>,
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// How clients come in.
+pub(crate) struct Entrance {
+    listener: Listener,
+    carried: Vec<Carried>,
+    pass_on: Option<fn(BorrowedFd<'_>) -> bool>,
+    /// Which servers may hold old values; empty: none.
+    distrusted: Vec<bool>,
+    retired: BTreeSet<String>,
 }
 
 impl Proxy {
@@ -102,13 +121,21 @@ impl Proxy {
     /// # Errors
     /// The address cannot be listened on, or a thread cannot be started.
     pub fn start(settings: Settings, handover: Handover, now: Nanos) -> Result<Proxy, Error> {
-        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-        let count = if settings.threads == 0 { cores() } else { settings.threads };
         let Handover { listener, connections, pass_on } = handover;
         let listener = match listener {
             Some(listener) => Listener::from_std(listener)?,
             None => Listener::bind(&settings.listen, "memcached.listen")?,
         };
+        let streams = connections.into_iter().filter_map(|it| Stream::from_std(it).ok());
+        let carried = streams.map(Carried::from).collect();
+        let (distrusted, retired) = Default::default();
+        Proxy::enter(settings, Entrance { listener, carried, pass_on, distrusted, retired }, now)
+    }
+
+    fn enter(settings: Settings, entrance: Entrance, now: Nanos) -> Result<Proxy, Error> {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        let count = if settings.threads == 0 { cores() } else { settings.threads };
+        let Entrance { listener, carried, pass_on, distrusted, retired } = entrance;
         let address = listener.address()?;
         let mut polls = Vec::new();
         let mut wakers = Vec::new();
@@ -118,9 +145,12 @@ impl Proxy {
             polls.push(poll);
         }
         let shared = Arc::new(Shared::new(&settings, wakers, pass_on, now));
-        let connections =
-            connections.into_iter().filter_map(|it| Stream::from_std(it).ok()).collect();
-        let mut accepting = Some((listener, connections));
+        for (server, distrusted) in distrusted.into_iter().enumerate() {
+            if distrusted {
+                shared.pools().distrust(server);
+            }
+        }
+        let mut accepting = Some((listener, carried));
         let mut threads = Vec::new();
         for (index, poll) in polls.into_iter().enumerate() {
             let thread = Thread::new(shared.clone(), index, poll, accepting.take())?;
@@ -129,7 +159,8 @@ impl Proxy {
                 .spawn(move || thread.run())?;
             threads.push(spawned);
         }
-        Ok(Proxy { address, shared, threads: Mutex::new(threads) })
+        let listen = settings.listen;
+        Ok(Proxy { address, listen, retired, shared, threads: Mutex::new(threads) })
     }
 
     /// Where it listens.
@@ -149,7 +180,7 @@ impl Proxy {
 
     /// The state of its pools and servers.
     pub fn status(&self, now: Nanos) -> Status {
-        self.shared.pools().status(now)
+        self.shared.pool_status(now)
     }
 
     /// The broken invariants of the engine since the start.

@@ -5,6 +5,9 @@ use memcached::Verb;
 
 use crate::shared::Shared;
 
+/// What the proxy says its version is. Clients read that of memcached from the beginning.
+pub(crate) const VERSION: &str = concat!("1.6.38-concertina-", env!("CARGO_PKG_VERSION"));
+
 /// What a request is recorded as.
 pub(crate) fn recorded(verb: Verb, several: bool) -> Operation {
     match verb {
@@ -20,15 +23,16 @@ pub(crate) fn recorded(verb: Verb, several: bool) -> Operation {
 pub(crate) fn reply(shared: &Shared, request: &memcached::Request<'_>, out: &mut Vec<u8>) {
     match request.verb {
         Verb::Version => {
-            // Clients read the version of memcached from the first word.
-            let line = concat!("VERSION 1.6.38-concertina-", env!("CARGO_PKG_VERSION"), "\r\n");
-            out.extend_from_slice(line.as_bytes());
+            out.extend_from_slice(format!("VERSION {VERSION}\r\n").as_bytes());
         }
         Verb::MetaNoop => out.extend_from_slice(b"MN\r\n"),
         Verb::Stats => match request.arguments() {
             b"" => shared.put_stats(out),
             b"settings" => shared.put_settings(out),
-            b"reset" => out.extend_from_slice(b"RESET\r\n"),
+            b"reset" => {
+                shared.reset_stats();
+                out.extend_from_slice(b"RESET\r\n");
+            }
             // The items are the servers'.
             b"items" | b"slabs" | b"sizes" => out.extend_from_slice(b"END\r\n"),
             _ => out.extend_from_slice(

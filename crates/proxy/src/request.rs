@@ -2,7 +2,7 @@
 
 use engine::pool::{AttemptId, RequestId};
 use ground::window::{Nanos, Operation, Outcome};
-use memcached::{Expect, Verb};
+use memcached::{Expect, Kind, Verb};
 
 /// A range of [`Request::command`].
 pub(crate) type Range = (u32, u32);
@@ -19,6 +19,28 @@ pub(crate) enum State {
     Replied,
     /// The client has its reply, or has left.
     Delivered,
+}
+
+/// Which replies to a request say that it has changed the item, so that it has to be copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Changes {
+    /// None beside those that say so to every request of its kind.
+    Nothing,
+    /// One that finds the item: it gives it a new time to live.
+    Found,
+    /// One that says that the client has won the right to replace the item: it is marked so.
+    Won,
+}
+
+impl Changes {
+    pub(crate) fn of_request(request: &memcached::Request<'_>) -> Changes {
+        let lives_on = request.has_any_flag(b"TE");
+        match (request.kind(), request.verb) {
+            (Kind::Update, Verb::MetaGet) if !lives_on => Changes::Won,
+            (Kind::Update, _) => Changes::Found,
+            _ => Changes::Nothing,
+        }
+    }
 }
 
 /// A reply that the engine may use later.
@@ -68,8 +90,8 @@ pub(crate) struct Request {
     pub(crate) served: Nanos,
     pub(crate) operation: Operation,
     pub(crate) outcome: Outcome,
-    /// Whether it gives the item a new time to live where it finds it.
-    pub(crate) changes: bool,
+    /// Which replies to it say that the item has changed.
+    pub(crate) changes: Changes,
     /// Keys that were found.
     pub(crate) hits: u32,
     /// Of its first key.
@@ -109,7 +131,7 @@ impl Request {
             served: 0,
             operation: Operation::Get,
             outcome: Outcome::Error,
-            changes: false,
+            changes: Changes::Nothing,
             hits: 0,
             hash: 0,
             length_met: 0,

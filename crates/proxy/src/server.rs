@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::net::SocketAddr;
 
 use engine::pool::{AttemptId, RequestId};
 use ground::window::Nanos;
@@ -9,6 +10,7 @@ use memcached::{Expect, Limits, Scanned, Scanner};
 use mio::{Registry, Token};
 
 use crate::buffer::{Filled, In, Out};
+use crate::request::Changes;
 use crate::stream::{Address, Stream};
 use crate::tls::Tls;
 
@@ -25,6 +27,8 @@ pub(crate) enum Purpose {
     Attempt(AttemptId),
     /// A command that goes to every server (`flush_all`); its replies are counted.
     Broadcast,
+    /// Undoes what a read-back has won; nobody waits for its reply.
+    GiveBack,
     /// [`engine::pool::Action::Ping`].
     Ping,
     /// [`engine::pool::Action::Flush`].
@@ -40,8 +44,8 @@ pub(crate) struct Flight {
     pub(crate) since: Nanos,
     /// Whether it is a [`engine::pool::Command::ReadBack`].
     pub(crate) read_back: bool,
-    /// Whether a reply that finds the item says that its time to live is new.
-    pub(crate) changes: bool,
+    /// Which replies say that the item has changed.
+    pub(crate) changes: Changes,
 }
 
 impl Flight {
@@ -51,7 +55,7 @@ impl Flight {
         expect: Expect,
         since: Nanos,
     ) -> Flight {
-        let (read_back, changes) = (false, false);
+        let (read_back, changes) = (false, Changes::Nothing);
         Flight { purpose, request, expect, since, read_back, changes }
     }
 }
@@ -60,6 +64,8 @@ impl Flight {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Closed,
+    /// Its name is looked up.
+    Resolving,
     Connecting,
     Open,
 }
@@ -72,6 +78,10 @@ pub(crate) struct Server {
     limits: Limits,
     stream: Option<Stream>,
     state: State,
+    /// Further addresses to try, if this one cannot be connected to.
+    others: VecDeque<SocketAddr>,
+    /// When the connection was begun.
+    began: Nanos,
     input: In,
     pub(crate) out: Out,
     flights: VecDeque<Flight>,
@@ -90,6 +100,8 @@ impl Server {
             limits,
             stream: None,
             state: State::Closed,
+            others: VecDeque::new(),
+            began: 0,
             input: In::new(),
             out: Out::default(),
             flights: VecDeque::new(),
@@ -98,20 +110,105 @@ impl Server {
         }
     }
 
-    /// Queues a flight whose command is at the end of `out`. Connects if there is no connection.
+    /// Queues a flight whose command is at the end of `out`. Connects if there is no connection; returns the name that is to be
+    /// looked up first, if the address has one: [`Server::connect`] follows.
     ///
     /// # Errors
     /// The connection cannot even be tried; the flight is queued all the same, and
     /// [`Server::close`] returns it.
-    pub(crate) fn queue(&mut self, flight: Flight, registry: &Registry) -> io::Result<()> {
+    pub(crate) fn queue(
+        &mut self,
+        flight: Flight,
+        registry: &Registry,
+    ) -> io::Result<Option<String>> {
+        self.began = if self.state == State::Closed { flight.since } else { self.began };
         self.flights.push_back(flight);
         if self.state == State::Closed {
-            let mut stream = Stream::connect(&self.address, self.tls.as_ref())?;
-            stream.register(registry, self.token)?;
-            self.stream = Some(stream);
-            self.state = State::Connecting;
+            if let Address::Name(name) = &self.address {
+                let name = name.clone();
+                self.state = State::Resolving;
+                return Ok(Some(name));
+            }
+            let stream = Stream::connect(&self.address, self.tls.as_ref())?;
+            self.begin(stream, registry)?;
         }
+        Ok(None)
+    }
+
+    fn begin(&mut self, mut stream: Stream, registry: &Registry) -> io::Result<()> {
+        stream.register(registry, self.token)?;
+        self.stream = Some(stream);
+        self.state = State::Connecting;
         Ok(())
+    }
+
+    /// Whether it waits for the addresses of its name.
+    pub(crate) fn is_resolving(&self) -> bool {
+        self.state == State::Resolving
+    }
+
+    /// Begins to connect to the first of some addresses that can be tried; the others follow if it fails.
+    ///
+    /// # Errors
+    /// None can be tried.
+    pub(crate) fn connect(
+        &mut self,
+        addresses: Vec<SocketAddr>,
+        now: Nanos,
+        registry: &Registry,
+    ) -> io::Result<()> {
+        self.others = addresses.into();
+        let mut last = io::ErrorKind::AddrNotAvailable.into();
+        while let Some(address) = self.others.pop_front() {
+            self.began = now;
+            let stream = Stream::connect_tcp(address, self.tls.as_ref());
+            match stream.and_then(|stream| self.begin(stream, registry)) {
+                Ok(()) => return Ok(()),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    /// Tries the next address, if the connection is not open and there is one. Returns whether it does.
+    pub(crate) fn connect_next(&mut self, now: Nanos, registry: &Registry) -> bool {
+        if self.state != State::Connecting || self.others.is_empty() {
+            return false;
+        }
+        self.stream = None;
+        let others = std::mem::take(&mut self.others).into();
+        self.connect(others, now, registry).is_ok()
+    }
+
+    /// Whether an address has had its share of the time that connecting may take, and another can be tried.
+    pub(crate) fn is_late(&self, now: Nanos, patience: Nanos) -> bool {
+        let share = patience / (self.others.len() as u64 + 1);
+        self.state == State::Connecting
+            && !self.others.is_empty()
+            && now.saturating_sub(self.began) > share
+    }
+
+    /// The address of the other end of an open connection, of TCP.
+    pub(crate) fn peer(&self) -> Option<SocketAddr> {
+        self.stream.as_ref().filter(|_| self.state == State::Open)?.peer()
+    }
+
+    /// Whether its address is a name.
+    pub(crate) fn has_name(&self) -> bool {
+        matches!(self.address, Address::Name(_))
+    }
+
+    /// Whether the connection has just been made: it was not open before.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub(crate) fn open(&mut self) -> io::Result<bool> {
+        let Some(stream) = &self.stream else { return Ok(false) };
+        let opens = self.state == State::Connecting && stream.is_connected()?;
+        if opens {
+            self.state = State::Open;
+        }
+        Ok(opens)
     }
 
     /// Closes the connection and returns the flights that have no reply, with whether the server
@@ -125,6 +222,7 @@ impl Server {
             stream.abort();
         }
         self.state = State::Closed;
+        self.others.clear();
         self.input.clear();
         self.out.clear();
         self.scanner = None;
@@ -146,22 +244,18 @@ impl Server {
         self.state != State::Closed
     }
 
-    /// Writes what waits. `Ok(false)`: it is not connected yet.
+    /// Writes what waits, if the connection is open.
     ///
     /// # Errors
     /// The connection broke.
-    pub(crate) fn write(&mut self) -> io::Result<bool> {
-        let Some(stream) = &mut self.stream else { return Ok(true) };
-        if self.state == State::Connecting {
-            if !stream.is_connected()? {
-                return Ok(false);
-            }
-            self.state = State::Open;
+    pub(crate) fn write(&mut self) -> io::Result<()> {
+        let Some(stream) = &mut self.stream else { return Ok(()) };
+        if self.state != State::Open {
+            return Ok(());
         }
         self.out.write_to(stream, KEPT)?;
         // What an encrypted connection has of its own, or still has of what was written.
-        io::Write::flush(stream)?;
-        Ok(true)
+        io::Write::flush(stream)
     }
 
     /// Reads once.

@@ -6,19 +6,34 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use engine::pool::{Action, KeyHash, Pools, Refusal, Routes};
+use engine::route::health::State;
 use ground::window::Nanos;
 use memcached::Limits;
 use mio::Waker;
 use record::clock;
 
 use crate::Settings;
-use crate::lane::{Counters, Lane};
-use crate::stream::{Address, Stream};
+use crate::lane::{Counters, Lane, Totals};
+use crate::names::Place;
+use crate::outages::Reasons;
+use crate::reload::Carried;
+use crate::stream::{Address, Listener};
 use crate::tls::Tls;
 
-/// What other threads have for one.
+/// What others have for a thread.
+#[derive(Default)]
+pub(crate) struct Mail {
+    pub(crate) actions: Vec<Action>,
+    pub(crate) streams: Vec<Carried>,
+    /// Connections to servers whose names were looked up.
+    pub(crate) resolved: Vec<usize>,
+    /// Whether a server is elsewhere than before.
+    pub(crate) close_left: bool,
+}
+
+/// Where others put what they have for a thread.
 struct Mailbox {
-    inside: Mutex<(Vec<Action>, Vec<Stream>)>,
+    inside: Mutex<Mail>,
     /// Whether its thread is to close its longest idle connection.
     evict: AtomicBool,
     waker: Waker,
@@ -32,12 +47,19 @@ pub(crate) struct Shared {
     routes: Routes,
     /// Routes whose keys are moved from another pool.
     warm: Vec<bool>,
+    /// Routes whose keys have several servers.
+    replicated: Vec<bool>,
     /// Whether all commands of a write are sent at once: none is copied to another pool, nor moved.
     pub(crate) sends_once: bool,
     mailboxes: Vec<Mailbox>,
     lanes: Vec<Lane>,
     counters: Vec<Counters>,
+    /// What they were at the last `stats reset`.
+    baseline: Mutex<Totals>,
     stopping: AtomicBool,
+    /// Whether threads that stop leave their clients and the listener to others.
+    collecting: AtomicBool,
+    pub(crate) collected: Mutex<(Option<Listener>, Vec<Carried>)>,
     /// No thread accepts connections any more.
     closed: AtomicBool,
     /// Keeps a connection without a request for the next process.
@@ -47,6 +69,10 @@ pub(crate) struct Shared {
     accepted: AtomicUsize,
     start: Nanos,
     pub(crate) addresses: Vec<Address>,
+    /// Where they are, if they have names.
+    pub(crate) places: Vec<Place>,
+    /// Why they failed.
+    pub(crate) reasons: Reasons,
     pub(crate) tls: Vec<Option<Tls>>,
     pub(crate) names: Vec<String>,
     pub(crate) limits: Limits,
@@ -68,6 +94,14 @@ impl Shared {
         let pools = &settings.pools;
         let routes = Routes::new(pools);
         let warm = pools.routes.iter().map(|route| route.warm_from.is_some()).collect();
+        let has_replicas = |pool: usize| {
+            let pool = pools.pools.get(pool);
+            pool.is_some_and(|pool| pool.routing.replicas(pool.servers.len()) > 1)
+        };
+        let pools_of = |route: &engine::pool::Route| [Some(route.pool), route.gutter];
+        let replicated = pools.routes.iter();
+        let replicated = replicated.map(|it| pools_of(it).into_iter().flatten().any(has_replicas));
+        let replicated = replicated.collect();
         let sends_more = |route: &engine::pool::Route| route.copy_to.or(route.warm_from).is_some();
         let sends_once = !pools.routes.iter().any(sends_more);
         let timeout = pools.pools.iter().map(|pool| pool.timeout).max().unwrap_or_default();
@@ -75,6 +109,7 @@ impl Shared {
         Shared {
             lanes: wakers.iter().map(|_| lane()).collect(),
             counters: wakers.iter().map(|_| Counters::default()).collect(),
+            baseline: Mutex::default(),
             running: AtomicUsize::new(wakers.len()),
             mailboxes: wakers
                 .into_iter()
@@ -88,14 +123,19 @@ impl Shared {
             pools: Mutex::new(Pools::new(pools.clone(), now)),
             routes,
             warm,
+            replicated,
             sends_once,
             stopping: AtomicBool::new(false),
+            collecting: AtomicBool::new(false),
+            collected: Mutex::default(),
             closed: AtomicBool::new(false),
             pass_on,
             connections_max: settings.connections_max,
             accepted: AtomicUsize::new(0),
             start: now,
             addresses: settings.addresses.clone(),
+            places: settings.addresses.iter().map(|_| Place::default()).collect(),
+            reasons: Reasons::new(settings.addresses.len()),
             tls: settings.tls.clone(),
             names: pools.servers.iter().map(|server| server.name.clone()).collect(),
             limits: settings.limits,
@@ -142,6 +182,15 @@ impl Shared {
         }
         // A route with the empty prefix is checked for at start.
         self.routes.key(key).unwrap_or(KeyHash { route: 0, ring: 0, id: 0 })
+    }
+
+    /// Whether a get of several keys is asked key by key: values may have to be moved from another pool, or it gives items a
+    /// new time to live, which is then copied to each key's other servers.
+    pub(crate) fn splits(&self, request: &memcached::Request<'_>) -> bool {
+        let changes = request.kind() == memcached::Kind::Update && self.replicated.contains(&true);
+        let is_replicated = |route| self.replicated.get(usize::from(route)).copied();
+        let is_replicated = |key| self.routes.route(key).and_then(is_replicated).unwrap_or(false);
+        changes && request.keys().any(is_replicated) || self.warms(request.keys())
     }
 
     /// Whether one of some keys may have to be moved from another pool.
@@ -193,18 +242,34 @@ impl Shared {
 
     pub(crate) fn mail_action(&self, thread: usize, action: Action) {
         let Some(mailbox) = self.mailboxes.get(thread) else { return };
-        mailbox.inside.lock().unwrap_or_else(PoisonError::into_inner).0.push(action);
+        mailbox.inside.lock().unwrap_or_else(PoisonError::into_inner).actions.push(action);
         let _ = mailbox.waker.wake();
     }
 
-    pub(crate) fn mail_stream(&self, thread: usize, stream: Stream) {
+    pub(crate) fn mail_stream(&self, thread: usize, stream: Carried) {
         let Some(mailbox) = self.mailboxes.get(thread) else { return };
-        mailbox.inside.lock().unwrap_or_else(PoisonError::into_inner).1.push(stream);
+        mailbox.inside.lock().unwrap_or_else(PoisonError::into_inner).streams.push(stream);
         let _ = mailbox.waker.wake();
+    }
+
+    pub(crate) fn mail_look_up(&self, thread: usize, connection: usize) {
+        let Some(mailbox) = self.mailboxes.get(thread) else { return };
+        let mut mail = mailbox.inside.lock().unwrap_or_else(PoisonError::into_inner);
+        mail.resolved.push(connection);
+        drop(mail);
+        let _ = mailbox.waker.wake();
+    }
+
+    /// Has every thread close its connections to where servers were before.
+    pub(crate) fn close_left(&self) {
+        for mailbox in &self.mailboxes {
+            mailbox.inside.lock().unwrap_or_else(PoisonError::into_inner).close_left = true;
+            let _ = mailbox.waker.wake();
+        }
     }
 
     /// What others have for a thread.
-    pub(crate) fn mail(&self, thread: usize) -> (Vec<Action>, Vec<Stream>) {
+    pub(crate) fn mail(&self, thread: usize) -> Mail {
         let mailbox = &self.mailboxes[thread];
         std::mem::take(&mut *mailbox.inside.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -221,6 +286,15 @@ impl Shared {
     /// Whether it is.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
+    }
+
+    /// Has threads, when they stop, leave their clients and the listener to others.
+    pub(crate) fn collect(&self) {
+        self.collecting.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_collecting(&self) -> bool {
+        self.collecting.load(Ordering::Acquire)
     }
 
     pub(crate) fn stop(&self) {
@@ -251,7 +325,7 @@ impl Shared {
     /// Appends the reply to `stats`.
     pub(crate) fn put_stats(&self, out: &mut Vec<u8>) {
         let now = clock::now();
-        let sum = |of: fn(&Counters) -> u64| self.counters.iter().map(of).sum::<u64>();
+        let totals = self.totals().since(&self.baseline());
         let mut text = String::new();
         let mut put = |name: &str, value: String| {
             let _ = write!(text, "STAT {name} {value}\r\n");
@@ -260,22 +334,46 @@ impl Shared {
         put("pid", std::process::id().to_string());
         put("uptime", ((now - self.start) / 1_000_000_000).to_string());
         put("time", unix.to_string());
-        put("version", concat!("concertina-", env!("CARGO_PKG_VERSION")).to_owned());
+        put("version", crate::local::VERSION.to_owned());
         put("pointer_size", usize::BITS.to_string());
         put("threads", self.mailboxes.len().to_string());
         put("curr_connections", self.connections().to_string());
         put("total_connections", self.accepted.load(Ordering::Relaxed).to_string());
-        put("cmd_get", sum(|c| c.gets.get()).to_string());
-        put("cmd_set", sum(|c| c.writes.get()).to_string());
-        put("get_hits", sum(|c| c.hits.get()).to_string());
-        put("get_misses", sum(|c| c.misses.get()).to_string());
-        put("bytes_written", sum(|c| c.bytes_written.get()).to_string());
-        put("refused_requests", sum(|c| c.refused.get()).to_string());
+        put("cmd_get", totals.gets.to_string());
+        put("cmd_set", totals.writes.to_string());
+        put("get_hits", totals.hits.to_string());
+        put("get_misses", totals.misses.to_string());
+        put("failed_requests", totals.failed.to_string());
+        put("bytes_written", totals.bytes_written.to_string());
+        put("refused_requests", totals.refused.to_string());
         for (name, value) in self.status(now) {
             put(&name, value);
         }
         out.extend_from_slice(text.as_bytes());
         out.extend_from_slice(b"END\r\n");
+    }
+
+    fn totals(&self) -> Totals {
+        self.counters.iter().fold(Totals::default(), |sum, counters| sum.plus(&counters.totals()))
+    }
+
+    fn baseline(&self) -> Totals {
+        self.baseline.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// `stats reset`: counts begin anew. Those of pools and servers, which metrics report too, go on.
+    pub(crate) fn reset_stats(&self) {
+        *self.baseline.lock().unwrap_or_else(PoisonError::into_inner) = self.totals();
+    }
+
+    /// The state of pools and servers.
+    pub(crate) fn pool_status(&self, now: Nanos) -> engine::pool::Status {
+        let mut status = self.pools().status(now);
+        for (at, server) in status.servers.iter_mut().enumerate() {
+            let is_lost = server.state == State::Suspect;
+            server.failure = is_lost.then(|| self.reasons.reason(at));
+        }
+        status
     }
 
     /// The state of pools and servers, as names and values.

@@ -22,9 +22,32 @@ pub enum Address {
     Tcp(SocketAddr),
     /// A Unix domain socket.
     Unix(PathBuf),
+    /// A host name and a port, looked up for each connection. Of servers only.
+    Name(String),
 }
 
 impl Address {
+    /// Reads `host:port` or `unix:/path` as a server's address: a host name stays one.
+    ///
+    /// # Errors
+    /// The text is neither.
+    pub fn parse_server(text: &str) -> Result<Address, Error> {
+        if text.starts_with("unix:") || text.parse::<SocketAddr>().is_ok() {
+            return Address::parse(text);
+        }
+        let invalid = || Error::Address { text: text.to_owned(), source: None };
+        let (host, port) = text.rsplit_once(':').ok_or_else(invalid)?;
+        let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+        let is_host = (1..=253).contains(&host.len()) && host.bytes().all(plain);
+        // `10.0.0.300` is a mistake rather than the name of a host.
+        let last = host.trim_end_matches('.').rsplit('.').next().unwrap_or_default();
+        let is_number = !last.is_empty() && last.bytes().all(|b| b.is_ascii_digit());
+        match port.parse::<u16>() {
+            Ok(1..) if is_host && !is_number => Ok(Address::Name(text.to_owned())),
+            _ => Err(invalid()),
+        }
+    }
+
     /// Reads `host:port` or `unix:/path`. A host name is resolved once, here.
     ///
     /// # Errors
@@ -47,6 +70,7 @@ impl fmt::Display for Address {
         match self {
             Address::Tcp(address) => address.fmt(f),
             Address::Unix(path) => write!(f, "unix:{}", path.display()),
+            Address::Name(name) => f.write_str(name),
         }
     }
 }
@@ -61,18 +85,31 @@ pub(crate) enum Stream {
 impl Stream {
     /// Begins to connect; the socket turns writable when that has ended.
     pub(crate) fn connect(address: &Address, tls: Option<&Tls>) -> io::Result<Stream> {
-        Ok(match address {
-            Address::Tcp(address) => {
-                let stream = mio::net::TcpStream::connect(*address)?;
-                // Ignored on a socket that is not connected yet on some systems, not on Linux.
-                let _ = stream.set_nodelay(true);
-                match tls {
-                    Some(tls) => Stream::Tls(Encrypted::new(stream, tls)?),
-                    None => Stream::Tcp(stream),
-                }
-            }
-            Address::Unix(path) => Stream::Unix(mio::net::UnixStream::connect(path)?),
+        match address {
+            Address::Tcp(address) => Stream::connect_tcp(*address, tls),
+            Address::Unix(path) => Ok(Stream::Unix(mio::net::UnixStream::connect(path)?)),
+            Address::Name(_) => Err(io::ErrorKind::AddrNotAvailable.into()),
+        }
+    }
+
+    /// As [`Stream::connect`], by TCP.
+    pub(crate) fn connect_tcp(address: SocketAddr, tls: Option<&Tls>) -> io::Result<Stream> {
+        let stream = mio::net::TcpStream::connect(address)?;
+        // Ignored on a socket that is not connected yet on some systems, not on Linux.
+        let _ = stream.set_nodelay(true);
+        Ok(match tls {
+            Some(tls) => Stream::Tls(Encrypted::new(stream, tls)?),
+            None => Stream::Tcp(stream),
         })
+    }
+
+    /// The address of the other end, of TCP.
+    pub(crate) fn peer(&self) -> Option<SocketAddr> {
+        match self {
+            Stream::Tcp(stream) => stream.peer_addr().ok(),
+            Stream::Tls(stream) => stream.socket().peer_addr().ok(),
+            Stream::Unix(_) => None,
+        }
     }
 
     /// A connection that the process before has passed on.
@@ -119,6 +156,11 @@ impl Stream {
             Stream::Unix(stream) => stream,
             Stream::Tls(stream) => stream.socket_mut(),
         }
+    }
+
+    /// Has `registry` report nothing any more, so that another can.
+    pub(crate) fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
+        registry.deregister(self.source())
     }
 
     /// Has `registry` report reads and writes under `token`.
@@ -188,6 +230,7 @@ impl Listener {
     /// Listens; `key` is the key of the configuration that has the address.
     pub(crate) fn bind(address: &Address, key: &'static str) -> Result<Listener, Error> {
         match address {
+            Address::Name(text) => Err(Error::Address { text: text.clone(), source: None }),
             Address::Tcp(address) => {
                 let bind = || -> io::Result<std::net::TcpListener> {
                     let domain = socket2::Domain::for_address(*address);
@@ -223,6 +266,14 @@ impl Listener {
         match self {
             Listener::Tcp(listener) => registry.register(listener, token, Interest::READABLE),
             Listener::Unix(listener, ..) => registry.register(listener, token, Interest::READABLE),
+        }
+    }
+
+    /// Has `registry` report nothing any more, so that another can.
+    pub(crate) fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
+        match self {
+            Listener::Tcp(listener) => registry.deregister(listener),
+            Listener::Unix(listener, ..) => registry.deregister(listener),
         }
     }
 
@@ -280,6 +331,19 @@ mod tests {
 
     fn bind(path: &Path) -> Result<Listener, Error> {
         Listener::bind(&Address::Unix(path.to_owned()), "memcached.listen")
+    }
+
+    #[test]
+    fn the_name_of_a_server_stays_one() {
+        let parse = |text: &str| Address::parse_server(text).ok();
+        let name = |text: &str| Some(Address::Name(text.to_owned()));
+        assert_eq!(parse("cache-1.example:11211"), name("cache-1.example:11211"));
+        assert_eq!(parse("127.0.0.1:1"), Some(Address::Tcp("127.0.0.1:1".parse().unwrap())));
+        assert_eq!(parse("[::1]:1"), Some(Address::Tcp("[::1]:1".parse().unwrap())));
+        assert_eq!(parse("unix:/a"), Some(Address::Unix("/a".into())));
+        for text in ["a", "a:", ":1", "a:0", "a:65536", "10.0.0.300:1", "a b:1", "a:1:2", "unix:"] {
+            assert_eq!(parse(text), None, "{text}");
+        }
     }
 
     #[test]

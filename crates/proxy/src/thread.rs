@@ -7,7 +7,9 @@
 
 mod clients;
 mod decisions;
+mod flush;
 mod gather;
+mod leave;
 mod servers;
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -30,8 +32,10 @@ use tracing::{info, warn};
 use crate::buffer::{Filled, In};
 use crate::client::Client;
 use crate::local;
+use crate::outages::OutageLog;
+use crate::reload::Carried;
 use crate::reply;
-use crate::request::{Requests, State, thread_of};
+use crate::request::{Changes, Requests, State, thread_of};
 use crate::server::{Flight, Purpose, Server};
 use crate::shared::Shared;
 use crate::stream::{Listener, Stream};
@@ -62,7 +66,7 @@ pub(crate) struct Thread {
     timer: Timer,
     listener: Option<Listener>,
     /// What the process before has passed on.
-    given: Vec<Stream>,
+    given: Vec<Carried>,
     /// Connections that wait for the place of an idle one of another thread.
     waiting: VecDeque<Stream>,
     clients: Vec<Option<Client>>,
@@ -87,6 +91,10 @@ pub(crate) struct Thread {
     scratch: Vec<u8>,
     /// Gets of several keys whose keys are asked for one by one.
     gathers: HashMap<RequestId, gather::Gather, IntegerHash>,
+    /// Clients' flushes under way.
+    flushes: HashMap<RequestId, flush::MissedServers, IntegerHash>,
+    /// What the log says of servers; kept by the first thread.
+    outages: OutageLog,
     now: Nanos,
     swept: Nanos,
     warned: Nanos,
@@ -106,7 +114,7 @@ impl Thread {
         shared: Arc<Shared>,
         index: usize,
         poll: Poll,
-        accepting: Option<(Listener, Vec<Stream>)>,
+        accepting: Option<(Listener, Vec<Carried>)>,
     ) -> io::Result<Thread> {
         let registry = poll.registry();
         let (mut listener, given) = accepting.unzip();
@@ -147,6 +155,8 @@ impl Thread {
             used: 0,
             scratch: vec![0; READ],
             gathers: HashMap::default(),
+            flushes: HashMap::default(),
+            outages: OutageLog::default(),
             now,
             swept: now,
             warned: 0,
@@ -208,17 +218,19 @@ impl Thread {
                 self.work_off();
             }
             if self.shared.is_stopping() {
-                if self.listener.take().is_some() {
+                if let Some(listener) = self.listener.take() {
+                    self.leave_listener(listener);
                     self.shared.close();
                 }
-                let others = self.pass_on();
+                let others =
+                    if self.shared.is_collecting() { self.carry() } else { self.pass_on() };
                 let until = *drain_until.get_or_insert(self.now + self.shared.drain);
                 if (closed && self.is_idle() && !others) || self.now >= until {
                     break;
                 }
             }
         }
-        self.shared.left(self.index);
+        self.end();
     }
 
     /// Notes what a client's socket is ready for. Returns whether it has bytes to read, which the caller does after all events of
@@ -283,9 +295,17 @@ impl Thread {
             let pings = server >= self.shared.addresses.len();
             let patience = if pings { self.shared.ping_timeout } else { self.shared.stuck };
             let stuck = |since: Nanos| now.saturating_sub(since) > patience;
-            if self.servers[server].oldest().is_some_and(stuck) {
-                self.broken(server);
+            if self.servers[server].is_late(now, patience) {
+                self.broken(server, &"it cannot be connected to");
             }
+            if self.servers[server].oldest().is_some_and(stuck) {
+                let seconds = patience as f64 * 1e-9;
+                self.broken(server, &format_args!("no reply for {seconds} s"));
+            }
+        }
+        if self.index == 0 {
+            let outages = self.shared.pools().outages(now);
+            self.outages.look(now, &outages, &self.shared.names, &self.shared.reasons);
         }
         if self.listener.is_some() {
             self.accept();

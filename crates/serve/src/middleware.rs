@@ -2,7 +2,7 @@
 //! is observed of it.
 
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use engine::invariant::Invariants;
 use engine::pool::{Counts, PoolStatus, ServerStatus, Status as Pools};
@@ -31,7 +31,12 @@ use wire::problem::{Problem, json, only_get, typed};
 /// A proxy, and the HTTP front for whoever watches it.
 pub struct Middleware {
     front: Front,
-    proxy: Proxy,
+    /// Replaced when other pools are read.
+    proxy: RwLock<Arc<Proxy>>,
+    /// What proxies before had recorded at their end.
+    left: Mutex<(Vec<Window>, Vec<Sample>)>,
+    windows: window::Settings,
+    address: Address,
     /// What the proxies of a cluster share, if they do.
     follower: Option<Follower>,
 }
@@ -60,39 +65,68 @@ impl Middleware {
                 connections: inherited::connections(*address),
                 pass_on: inherited::keeps().then_some(inherited::pass_on),
             },
-            Address::Unix(_) => Handover::default(),
+            Address::Unix(_) | Address::Name(_) => Handover::default(),
         };
-        Ok(Middleware { front, proxy: Proxy::start(settings, handover, now)?, follower })
+        let windows = settings.pools.windows.clone();
+        let proxy = Proxy::start(settings, handover, now)?;
+        let address = proxy.address().clone();
+        let (proxy, left) = (RwLock::new(Arc::new(proxy)), Mutex::default());
+        Ok(Middleware { front, proxy, left, windows, address, follower })
+    }
+
+    fn proxy(&self) -> Arc<Proxy> {
+        self.proxy.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Takes other pools and the other settings of the proxy from a configuration. Requests under way end first; clients keep
+    /// their connections.
+    ///
+    /// # Errors
+    /// What the configuration names cannot be used: the pools that were are kept. Or a thread cannot be started, and nothing is
+    /// served any more.
+    pub fn reload(&self, config: &Config) -> anyhow::Result<()> {
+        let settings = |config: &Config| config.proxy(self.windows.clone(), rand::random());
+        let mut new = settings(config)?;
+        new.connections_max = self.proxy().connections_max();
+        let mut proxy = self.proxy.write().unwrap_or_else(PoisonError::into_inner);
+        let before = proxy.clone();
+        let next = before.replace(new, clock::now())?;
+        let (windows, samples) = before.observe(clock::now(), true);
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        left.0.extend(windows);
+        left.1.extend(samples);
+        *proxy = Arc::new(next);
+        Ok(())
     }
 
     /// Where clients that speak memcached's protocol connect.
     pub fn address(&self) -> &Address {
-        self.proxy.address()
+        &self.address
     }
 
     /// Ends the proxy: requests in flight are answered first.
     pub fn end(&self) {
-        self.proxy.stop();
+        self.proxy().stop();
     }
 
     fn metrics(&self) -> Response<ReplyBody> {
         let mut page = self.metrics.queues();
         self.live.add_metrics(&mut page);
-        add(&mut page, &self.proxy.status(clock::now()));
+        add(&mut page, &self.proxy().status(clock::now()));
         membership::add_metrics(&mut page, self.follower.as_ref().map(Follower::common));
-        page.connections(self.proxy.connections(), self.proxy.connections_max());
+        page.connections(self.proxy().connections(), self.proxy().connections_max());
         typed(StatusCode::OK, "text/plain; version=0.0.4", page.finish().into_bytes(), None)
     }
 
     fn status(&self) -> Response<ReplyBody> {
         let status = ProxyProcess {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            listen: self.proxy.address().to_string(),
+            listen: self.address.to_string(),
             connections: Connections {
-                connections: Some(self.proxy.connections()),
-                connections_max: Some(self.proxy.connections_max()),
+                connections: Some(self.proxy().connections()),
+                connections_max: Some(self.proxy().connections_max()),
             },
-            memcached: self.proxy.status(clock::now()),
+            memcached: self.proxy().status(clock::now()),
             config: self.asked.clone(),
             configuration: self.follower.as_ref().map(|it| it.common().status()),
         };
@@ -104,7 +138,10 @@ impl Middleware {
         if is_health(path) {
             only_get(&request)?;
             return Ok(match path {
-                "/readyz" => health::ready_without_origin(self),
+                "/readyz" => {
+                    let (lost, degraded) = lost(&self.proxy().status(clock::now()));
+                    health::ready_without_origin(self, lost, degraded)
+                }
                 _ => health::alive(),
             });
         }
@@ -126,6 +163,32 @@ impl Middleware {
             )),
         }
     }
+}
+
+/// What keeps a proxy from serving: a pool none of whose servers can be reached; and what is less than it should be:
+/// servers that cannot, or that are still to be emptied.
+fn lost(status: &Pools) -> (Option<String>, Option<String>) {
+    let (mut lost, mut degraded) = (Vec::new(), Vec::new());
+    for pool in &status.pools {
+        let servers = pool.servers.iter().filter_map(|&at| status.servers.get(at));
+        let (mut down, mut of) = (Vec::new(), 0);
+        for server in servers {
+            of += 1;
+            if let Some(why) = &server.failure {
+                down.push(format!("{}: {why}", server.name));
+            } else if server.stale {
+                degraded.push(format!("{} is to be emptied before it is read", server.name));
+            }
+        }
+        if down.is_empty() {
+            continue;
+        }
+        let (count, name) = (down.len(), &pool.name);
+        let text = format!("{count} of {of} servers of the pool {name} fail ({})", down.join(", "));
+        if count == of { lost.push(text) } else { degraded.push(text) }
+    }
+    let joined = |texts: Vec<String>| (!texts.is_empty()).then(|| texts.join("; "));
+    (joined(lost), joined(degraded))
 }
 
 /// The end of a metric's name, its explanation, and its value.
@@ -233,7 +296,12 @@ impl Observed for Middleware {
     }
 
     fn take(&self, now: Nanos, flush: bool) -> (Vec<Window>, Vec<Sample>) {
-        self.proxy.observe(now, flush)
+        let (mut windows, mut samples) =
+            std::mem::take(&mut *self.left.lock().unwrap_or_else(PoisonError::into_inner));
+        let (own_windows, own_samples) = self.proxy().observe(now, flush);
+        windows.extend(own_windows);
+        samples.extend(own_samples);
+        (windows, samples)
     }
 
     fn windows(&self, _now: Nanos, _flush: bool) -> Vec<Window> {
@@ -241,6 +309,6 @@ impl Observed for Middleware {
     }
 
     fn invariants(&self) -> Invariants {
-        self.proxy.invariants()
+        self.proxy().invariants()
     }
 }

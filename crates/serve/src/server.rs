@@ -46,6 +46,7 @@ pub struct Server {
     pub(crate) membership: Option<Arc<Membership>>,
     /// Pools of a proxy, those of etcd included.
     pub(crate) pools: usize,
+    middleware: Option<Arc<Middleware>>,
     address: SocketAddr,
     memcached: Option<String>,
     s3: Option<SocketAddr>,
@@ -182,7 +183,8 @@ impl Server {
         wire::inherited::close_others();
         let Process { membership, components, .. } = process;
         let memcached = memcached.map(|it: SocketAddr| it.to_string());
-        Ok(Server { components, membership, pools: 0, address, memcached, s3 })
+        let (pools, middleware) = (0, None);
+        Ok(Server { components, membership, pools, middleware, address, memcached, s3 })
     }
 
     /// Starts a proxy for memcached's protocol. It needs no origin and no devices.
@@ -202,6 +204,7 @@ impl Server {
         let address = running.address();
         let memcached = Some(middleware.address().to_string());
         let pools = config.pools.len();
+        let kept = Some(middleware.clone());
         let mut components = Components::default();
         components.add(Component::new("passed-on sockets").end(wire::inherited::settle));
         components.add(Component::new("live model").end(move || live.stop()));
@@ -209,7 +212,8 @@ impl Server {
         components
             .add(Component::new("proxy").tell(move || middleware.end()).end(|| running.stop()));
         wire::inherited::close_others();
-        Ok(Server { components, membership: None, pools, address, memcached, s3: None })
+        let (membership, s3, middleware) = (None, None, kept);
+        Ok(Server { components, membership, pools, middleware, address, memcached, s3 })
     }
 
     /// Where clients that speak memcached's protocol connect, if any.
@@ -220,6 +224,17 @@ impl Server {
     /// Where S3's clients connect, if any.
     pub fn s3(&self) -> Option<SocketAddr> {
         self.s3
+    }
+
+    /// Takes what can change while it runs from a configuration that was read again: of a proxy its pools, routes and
+    /// limits. Returns whether there is anything of the kind.
+    ///
+    /// # Errors
+    /// What it names cannot be used; what was in use still is.
+    pub fn reload(&self, config: &Config) -> anyhow::Result<bool> {
+        let Some(middleware) = &self.middleware else { return Ok(false) };
+        middleware.reload(config)?;
+        Ok(true)
     }
 
     /// Returns when this process cannot go on, with the reason: it has lost its place among the members for good. End it, and

@@ -1,7 +1,7 @@
 //! `concertina serve`.
 
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -74,7 +74,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     config.origin.fill_credentials(|name| std::env::var(name).ok());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // Install the handlers before writing anything, so that an early signal is not lost.
-    let signals = runtime.block_on(async { signals() })?;
+    let (signals, mut hangup) = runtime.block_on(async { anyhow::Ok((signals()?, hangup()?)) })?;
     if args.with_parent {
         end_with_parent()?;
     }
@@ -101,6 +101,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             name = first(signals) => Ok(name),
             why = server.lost() => Err(why),
             () = tell(&repeats) => Ok("the end"),
+            () = reload(&mut hangup, args.config.as_deref(), &set, &server) => Ok("the end"),
         }
     });
     let why = ends.as_ref().unwrap_or(&"the place among the members is lost");
@@ -120,6 +121,37 @@ async fn tell(repeats: &Repeats) {
         tokio::time::sleep(Duration::from_secs(1)).await;
         repeats.tell();
     }
+}
+
+/// Reads the configuration again at each SIGHUP; never returns. Whatever the file has, the process goes on.
+async fn reload(hangup: &mut Hangup, file: Option<&Path>, set: &[String], server: &Server) {
+    while hangup.recv().await.is_some() {
+        let config = match Config::load(file, set) {
+            Ok(config) => config,
+            Err(mistakes) => {
+                warn!(
+                    "SIGHUP: the configuration in use is kept, since the file has mistakes:\n{mistakes}"
+                );
+                continue;
+            }
+        };
+        // On this thread, which has nothing else to do but to wait for signals.
+        match server.reload(&config) {
+            Ok(true) => info!("SIGHUP: the pools and routes of the configuration are in use now"),
+            Ok(false) => {
+                info!("SIGHUP: this role reads its configuration only at its start; restart it")
+            }
+            Err(error) => warn!("SIGHUP: the configuration in use is kept: {error:#}"),
+        }
+    }
+    std::future::pending().await
+}
+
+type Hangup = tokio::signal::unix::Signal;
+
+fn hangup() -> anyhow::Result<Hangup> {
+    use tokio::signal::unix::{SignalKind, signal};
+    signal(SignalKind::hangup()).context("cannot listen for signals")
 }
 
 type Signals = [(&'static str, tokio::signal::unix::Signal); 2];

@@ -27,7 +27,7 @@ Examples:
 Shows the share of requests within the objective (model.objective_ms) as measured and as predicted at 1,
 1.5 and 2 times the load, the load up to which the objective holds (headroom), what saturates first, and
 how wrong past predictions were. Figures marked * are past the confidence limit, where queues are long.
-Then the members of the cluster with their versions and the keys that they move, the devices of a node, what is hot and
+Then the pools and servers of a proxy, the members of the cluster with their versions and the keys that they move, the devices of a node, what is hot and
 why, and what was moved.")]
 pub struct Args {
     #[command(flatten)]
@@ -61,6 +61,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         text += &origin_text(origin);
     }
     text += &connections_text(&status);
+    if let ProcessStatus::Proxy(proxy) = &status {
+        text += &pools_text(&proxy.memcached);
+    }
     let reports: Vec<MemberReport> = match &members {
         Some(members) => args.at.parse("/admin/members", members)?,
         None => Vec::new(),
@@ -95,6 +98,39 @@ fn connections_text(status: &ProcessStatus) -> String {
         "connections: {open} of at most {max}; the limit of open files allows no more of {section}.connections_max \
          {configured}\n"
     )
+}
+
+/// The pools of a proxy and their servers.
+fn pools_text(status: &engine::pool::Status) -> String {
+    let mut text = String::new();
+    for pool in &status.pools {
+        let refused = pool.counts.refused_busy
+            + pool.counts.refused_too_late
+            + pool.counts.refused_failed
+            + pool.counts.refused_no_server;
+        let _ = writeln!(
+            text,
+            "pool {}: {} requests in service, {} waiting, {refused} refused since the start",
+            pool.name, pool.in_service, pool.waiting
+        );
+        for server in pool.servers.iter().filter_map(|&at| status.servers.get(at)) {
+            let _ = write!(
+                text,
+                "  {:<24} {:<10} {} outstanding, {:.3} ms expected, emptied {} times",
+                server.name,
+                server.state.as_str(),
+                server.outstanding,
+                server.expected_response_ms,
+                server.flushes
+            );
+            match (&server.failure, server.stale) {
+                (Some(why), _) => _ = writeln!(text, "; failed: {why}"),
+                (None, true) => text.push_str("; to be emptied before it is read\n"),
+                (None, false) => text.push('\n'),
+            }
+        }
+    }
+    text
 }
 
 /// Earlier versions do not answer `/admin/members`.

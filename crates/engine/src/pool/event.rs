@@ -52,14 +52,35 @@ impl Keys {
 /// What a request does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Operation {
-    /// Changes nothing: one of a key's servers answers. The only operation with several keys.
+    /// Changes nothing: one of a key's servers answers. Reads alone have several keys.
     Read,
+    /// As [`Operation::Read`], but the reply has what the key's first server alone can say: a
+    /// compare-and-swap number, which a later update there is compared with.
+    ReadFirst,
+    /// As [`Operation::Read`], of one key whose item may be marked at its first server (stale, won) and is
+    /// nowhere else then: a miss of another server is asked of the first one too.
+    ReadMarked,
     /// The same command has the same effect on every server (set, delete, touch): it goes to all
     /// of the key's servers.
     Write,
     /// The effect depends on what the server holds (cas, add, append, incr): it runs on the key's
     /// primary, then the new value is copied to the other servers.
     Update,
+    /// An update whose item must not be copied: it is marked stale, and the next read of it wins the right to
+    /// replace it. The other servers lose theirs.
+    Invalidate,
+}
+
+impl Operation {
+    /// Whether it changes nothing.
+    pub fn is_read(self) -> bool {
+        matches!(self, Operation::Read | Operation::ReadFirst | Operation::ReadMarked)
+    }
+
+    /// Whether its effect depends on what is stored.
+    pub fn is_update(self) -> bool {
+        matches!(self, Operation::Update | Operation::Invalidate)
+    }
 }
 
 /// An event.
@@ -82,6 +103,19 @@ pub enum Event {
         bytes: u32,
         /// When the client is given up.
         deadline: Nanos,
+    },
+    /// A client empties all servers. Answered by [`Action::Broadcast`] once every update that came before
+    /// has ended.
+    FlushAll {
+        /// Names it among requests.
+        request: RequestId,
+    },
+    /// All servers have answered an [`Action::Broadcast`], or have failed.
+    FlushEnded {
+        /// The request.
+        request: RequestId,
+        /// The servers that may not be empty.
+        failed: Vec<ServerId>,
     },
     /// The whole reply of an attempt arrived.
     Answered {
@@ -113,6 +147,11 @@ pub enum Event {
     },
     /// A server did not answer [`Action::Ping`], or a connection to it was lost while idle.
     PingFailed {
+        /// The server.
+        server: ServerId,
+    },
+    /// A server answers at another address than before: it may be another one.
+    Moved {
         /// The server.
         server: ServerId,
     },
@@ -203,6 +242,11 @@ pub enum Action {
         keys: Part,
         /// What is sent.
         command: Command,
+    },
+    /// Send a client's `flush_all` to all servers. Ends with [`Event::FlushEnded`].
+    Broadcast {
+        /// The request.
+        request: RequestId,
     },
     /// This attempt's reply is the part's.
     Use {

@@ -33,7 +33,7 @@ impl Pools {
         let state = &mut self.pools[pool];
         state.recorder.arrive(self.now);
         state.further.earn_retry();
-        if arrival.operation == Operation::Read {
+        if arrival.operation.is_read() {
             state.further.earn_hedge();
         }
         let (workers, waiting_max) = (state.settings.workers, state.settings.waiting_max);
@@ -108,12 +108,14 @@ impl Pools {
         pool.recorder.start(self.now);
         self.copy(id, request, actions);
         match request.operation {
-            Operation::Read => {
+            Operation::Read | Operation::ReadFirst | Operation::ReadMarked => {
                 if !self.waits_for_update(id, request) {
                     self.begin_read(id, request, actions);
                 }
             }
-            Operation::Write | Operation::Update => self.lock_key(id, request, actions),
+            Operation::Write | Operation::Update | Operation::Invalidate => {
+                self.lock_key(id, request, actions);
+            }
         }
     }
 

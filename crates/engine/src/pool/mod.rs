@@ -11,6 +11,9 @@
 //! - Writes and updates of one key that has several servers are carried out one after another. A
 //!   read of that key alone waits for an update, and for writes that wait, so that a client that
 //!   does not wait for replies reads what it wrote.
+//! - A read whose reply has a compare-and-swap number goes to the server where updates of the key run. An item
+//!   that is marked stale or won is nowhere else; a read that may say so asks there before it is a miss.
+//! - A flush of all servers waits for updates, and updates for it (`flush`).
 //! - A read that finds nothing looks in the pool that had the keys before, if the route names one,
 //!   and moves the value (`warm`). A route may have its requests copied to another pool, whose
 //!   replies nobody waits for (`copies`).
@@ -23,6 +26,7 @@
 
 mod copies;
 mod event;
+mod flush;
 mod hash;
 mod ketama;
 mod lifecycle;
@@ -47,6 +51,7 @@ pub use event::{
 pub use hash::Hash;
 pub use ketama::{Distribution, Ketama, KetamaError, Server};
 pub use routes::Routes;
+pub use servers::Outage;
 pub use settings::{
     MultiGet, OnFailure, PoolSettings, Route, Routing, Settings, SettingsError, TIMEOUT,
 };
@@ -214,6 +219,7 @@ pub struct Pools {
     /// Keys with a write under way, and the requests that wait for it.
     keys: HashMap<u64, writes::KeyQueue, IntegerHash>,
     order: order::Order,
+    flushes: flush::Flushes,
     timers: BinaryHeap<Reverse<(Nanos, RequestId)>>,
     serial: u64,
     balancer: Balancer,
@@ -264,6 +270,7 @@ impl Pools {
             attempts: HashMap::default(),
             keys: HashMap::default(),
             order: order::Order::default(),
+            flushes: flush::Flushes::default(),
             timers: BinaryHeap::new(),
             serial: 0,
             balancer: Balancer::new(settings.seed),
@@ -288,8 +295,11 @@ impl Pools {
             }
             Event::Failed { attempt, why } => self.attempt_failed(attempt, why, actions),
             Event::Over { request } => self.client_left(request, actions),
+            Event::FlushAll { request } => self.flush_all(request),
+            Event::FlushEnded { request, failed } => self.flush_ended(request, &failed, actions),
             Event::Ponged { server } => self.ponged(server, actions),
             Event::PingFailed { server } => self.ping_failed(server),
+            Event::Moved { server } => self.distrust(server),
             Event::Flushed { server, done } => self.flushed(server, done),
             Event::Tick => {}
         }
@@ -303,6 +313,7 @@ impl Pools {
                 self.due(request, actions);
             }
         }
+        self.run_flushes(actions);
         self.run_servers(actions);
     }
 
@@ -479,7 +490,7 @@ impl Pools {
         let Some(mut request) = self.requests.remove(&id) else { return };
         let pool = request.pool;
         let waits = matches!(request.phase, Phase::Waiting | Phase::Locked);
-        if request.operation == Operation::Read || waits {
+        if request.operation.is_read() || waits {
             self.drop_attempts(id, &mut request, actions);
             self.release(&mut request, Outcome::Error, actions);
         }

@@ -74,6 +74,35 @@ impl Pools {
         Vec::new()
     }
 
+    /// The server where an update of a key runs, so that a compare-and-swap number is its number: the first of
+    /// [`Pools::targets`] that is not stale.
+    pub(super) fn update_server(&self, key: &KeyHash, tried: &[ServerId]) -> Option<ServerId> {
+        let route = self.settings.routes.get(usize::from(key.route))?;
+        for at in [Some(route.pool), route.gutter].into_iter().flatten() {
+            let settings = &self.pools.get(at)?.settings;
+            let replicas = settings.routing.replicas(settings.servers.len());
+            let mut any = false;
+            for local in settings.ring.replicas(key.ring, replicas).iter() {
+                let Some(&server) = settings.servers.get(local) else { continue };
+                if self.is_reached(server) {
+                    any = true;
+                    if !self.servers[server].stale {
+                        // Not the next one, whose number would mean nothing here.
+                        return (!tried.contains(&server)).then_some(server);
+                    }
+                }
+            }
+            if any {
+                // Updates of the key run nowhere else.
+                return None;
+            }
+            if let Some(server) = self.moves_to(at, key, tried) {
+                return Some(server);
+            }
+        }
+        None
+    }
+
     fn is_reached(&self, server: ServerId) -> bool {
         let state = &self.servers[server];
         state.is_up(self.now, &self.settings.health) || state.health.answers()

@@ -35,10 +35,16 @@ fn place(client: u64, key: &KeyHash) -> usize {
 }
 
 impl Order {
+    /// The number of what comes now.
+    pub(super) fn next(&mut self) -> u64 {
+        self.came += 1;
+        self.came
+    }
+
     /// A request came; returns its number.
     pub(super) fn arrive(&mut self, client: u64, operation: Operation, keys: &Keys) -> u64 {
         self.came += 1;
-        if operation != Operation::Read {
+        if !operation.is_read() {
             self.writes.resize(PLACES, 0);
             for key in keys.as_slice() {
                 self.writes[place(client, key)] = self.came;

@@ -3,8 +3,8 @@
 use ground::window::{Nanos, Outcome};
 
 use super::{
-    Action, Answer, Attempt, AttemptId, Command, KeyHash, MultiGet, PartState, Pools, Refusal,
-    Request, RequestId, Role, Routing, ServerId,
+    Action, Answer, Attempt, AttemptId, Command, KeyHash, MultiGet, Operation, PartState,
+    PoolSettings, Pools, Refusal, Request, RequestId, Role, Routing, ServerId,
 };
 use crate::mutant::{self, Mutant};
 use crate::route::REPLICAS_MAX;
@@ -42,6 +42,7 @@ impl Pools {
         actions: &mut Vec<Action>,
     ) -> bool {
         let keys = request.keys.as_slice();
+        let first = self.asks_first(request);
         let part = |server: ServerId, places: Option<Box<[u16]>>, keys: usize| PartState {
             keys: keys as u32,
             places,
@@ -54,14 +55,20 @@ impl Pools {
             before: tried.to_vec(),
         };
         if places.is_empty() {
-            let Some(server) = keys.first().and_then(|key| self.choose(key, tried)) else {
-                return false;
-            };
+            let chosen = keys.first().and_then(|key| match first {
+                true => self.update_server(key, tried),
+                false => self.choose(key, tried),
+            });
+            let Some(server) = chosen else { return false };
             self.send_part(id, request, part(server, None, 1), actions);
             return true;
         }
         let mut groups: Vec<(ServerId, Vec<u16>)> = Vec::new();
-        if !self.group(keys, places, tried, &mut groups) {
+        let found = match first {
+            true => self.group_by_first(keys, places, tried, &mut groups),
+            false => self.group(keys, places, tried, &mut groups),
+        };
+        if !found {
             return false;
         }
         let whole = groups.len() == 1 && places.len() == keys.len();
@@ -82,17 +89,18 @@ impl Pools {
         actions: &mut Vec<Action>,
     ) {
         let (at, server) = (request.parts.len(), part.server);
-        let hedge_at = self.hedge_at(request.pool, server, part.beside);
+        let hedge_at = self.hedge_at(request, server, part.beside);
         request.parts.push(PartState { hedge_at, ..part });
         let (role, command) = (Role::Read, Command::Original);
         let attempt = self.send(id, request, at, server, role, command, actions);
         request.parts[at].live = Some(attempt);
     }
 
-    fn hedge_at(&self, pool: usize, server: ServerId, beside: Option<usize>) -> Nanos {
+    fn hedge_at(&self, request: &Request, server: ServerId, beside: Option<usize>) -> Nanos {
+        let (pool, first) = (request.pool, self.asks_first(request));
         let settings = &self.pools[pool].settings;
         let alone = settings.routing == Routing::Hash || settings.hedge.is_none();
-        if alone || beside.is_some() {
+        if alone || first || beside.is_some() {
             return Nanos::MAX;
         }
         let pool = self.servers[server].pool.unwrap_or(pool);
@@ -160,6 +168,52 @@ impl Pools {
             }
         }
         true
+    }
+
+    /// Groups keys by the server where their updates run. Returns whether every key has one.
+    fn group_by_first(
+        &self,
+        keys: &[KeyHash],
+        places: &[u16],
+        tried: &[ServerId],
+        groups: &mut Vec<(ServerId, Vec<u16>)>,
+    ) -> bool {
+        for &place in places {
+            let key = keys.get(usize::from(place));
+            let Some(server) = key.and_then(|key| self.update_server(key, tried)) else {
+                return false;
+            };
+            match groups.iter_mut().find(|(other, _)| *other == server) {
+                Some((_, places)) => places.push(place),
+                None => groups.push((server, vec![place])),
+            }
+        }
+        true
+    }
+
+    /// Whether a read goes to the server where updates of its keys run, and nowhere beside it.
+    fn asks_first(&self, request: &Request) -> bool {
+        let first = request.operation == Operation::ReadFirst;
+        first && !mutant::is(Mutant::PoolNumberOfAny)
+    }
+
+    /// Whether another server's miss does not count as one: the item of a marked read may be at its first server alone.
+    fn may_be_marked(&self, request: &Request, part: usize) -> bool {
+        let PoolSettings { routing, servers, .. } = &self.pools[request.pool].settings;
+        if request.operation != Operation::ReadMarked
+            || routing.replicas(servers.len()) < 2
+            || mutant::is(Mutant::PoolMissNotAskedAtFirst)
+        {
+            return false;
+        }
+        let Some(key) = request.keys.as_slice().first() else { return false };
+        if self.is_overtaken(request) {
+            // There it might read what its client wrote later.
+            return false;
+        }
+        let first = self.update_server(key, &[]);
+        first.is_some_and(|first| request.parts.iter().all(|part| part.server != first))
+            && request.parts[part].beside.is_none()
     }
 
     /// The servers that may answer a read of a key, in the order of its ring.
@@ -376,6 +430,13 @@ impl Pools {
         let hedges: Vec<usize> = hedges_of(request, first).collect();
         let used: &[usize] = if use_hedges { &hedges } else { &[first] };
         if let [one] = *used
+            && let Some((_, Answer::Miss, _)) = request.parts[one].answer
+            && self.may_be_marked(request, first)
+            && self.ask_first_too(id, request, first, actions)
+        {
+            return;
+        }
+        if let [one] = *used
             && let Some((attempt, Answer::Miss, _)) = request.parts[one].answer
             && self.may_warm(request)
         {
@@ -401,6 +462,36 @@ impl Pools {
             let outcome = if request.hits > 0 { Outcome::Memory } else { Outcome::Miss };
             self.done(id, request, outcome, actions);
         }
+    }
+
+    /// Asks the first server of a marked read's key what others do not have. Returns whether it is asked.
+    fn ask_first_too(
+        &mut self,
+        id: RequestId,
+        request: &mut Request,
+        part: usize,
+        actions: &mut Vec<Action>,
+    ) -> bool {
+        let key = request.keys.as_slice().first().copied();
+        let Some(server) = key.and_then(|key| self.update_server(&key, &[])) else { return false };
+        for at in hedges_of(request, part).chain([part]) {
+            request.parts[at].over = true;
+            self.cancel(id, request, at, actions);
+        }
+        let before = request.parts[part].tried();
+        let state = PartState {
+            places: None,
+            keys: 1,
+            live: None,
+            answer: None,
+            beside: None,
+            hedge_at: Nanos::MAX,
+            over: false,
+            server,
+            before,
+        };
+        self.send_part(id, request, state, actions);
+        true
     }
 
     /// Cancels a part's attempt, if it is under way.

@@ -30,6 +30,17 @@ pub(super) struct ServerState {
     ping_at: Nanos,
     flushing: bool,
     pub(super) flushes: u64,
+    /// How often it was suspected.
+    failures: u64,
+}
+
+/// Whether a server is out of reach, for the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outage {
+    /// Whether it gets requests.
+    pub is_up: bool,
+    /// How often it failed since the start.
+    pub failures: u64,
 }
 
 impl ServerState {
@@ -48,6 +59,7 @@ impl ServerState {
             ping_at: now,
             flushing: false,
             flushes: 0,
+            failures: 0,
         }
     }
 
@@ -63,6 +75,7 @@ impl ServerState {
         let before = self.health.state(now, settings);
         self.health.fail(now, sent, settings);
         if before != State::Suspect {
+            self.failures += 1;
             // At once: it may only have lost a connection.
             self.ping_at = now;
         }
@@ -141,6 +154,27 @@ impl Pools {
         (server.stale, server.missed_at) = (true, now);
     }
 
+    /// Notes that what a server has is not known: it may be another server. It is emptied before it is read. For a driver
+    /// that begins with servers of which it knows that; later there is [`super::Event::Moved`].
+    pub fn distrust(&mut self, at: ServerId) {
+        if at >= self.servers.len() {
+            return self.invariants.broken();
+        }
+        self.misses(at);
+        // The ping that leads to its flush.
+        self.servers[at].ping_at = self.now;
+        self.servers_due = self.now;
+    }
+
+    /// Whether each server gets requests, and how often it failed.
+    pub fn outages(&self, now: Nanos) -> Vec<Outage> {
+        let outage = |server: &ServerState| Outage {
+            is_up: server.is_up(now, &self.settings.health),
+            failures: server.failures,
+        };
+        self.servers.iter().map(outage).collect()
+    }
+
     pub(super) fn ponged(&mut self, at: ServerId, actions: &mut Vec<Action>) {
         let now = self.now;
         let overtaken = self.has_overtaken_writes(at);
@@ -168,6 +202,9 @@ impl Pools {
         let Some(server) = self.servers.get_mut(at) else { return self.invariants.broken() };
         let sent = server.pinged.take().unwrap_or(now);
         server.ping_at = now.saturating_add(self.settings.ping_interval);
+        if server.is_up(now, &self.settings.health) {
+            server.failures += 1;
+        }
         server.health.fail(now, sent, &self.settings.health);
         self.servers_due = now;
     }

@@ -60,6 +60,9 @@ pub struct ServerStatus {
     pub expected_response_ms: f64,
     /// How often it was emptied.
     pub flushes: u64,
+    /// Why it does not answer, if it does not.
+    #[serde(default)]
+    pub failure: Option<String>,
 }
 
 /// A pool.
@@ -67,6 +70,9 @@ pub struct ServerStatus {
 pub struct PoolStatus {
     /// Its name.
     pub name: String,
+    /// The places of its servers in [`Status::servers`].
+    #[serde(default)]
+    pub servers: Vec<usize>,
     /// Requests in service.
     pub in_service: u32,
     /// Requests that wait for a worker.
@@ -96,6 +102,7 @@ impl Pools {
         let servers = (0..self.servers.len()).map(|at| self.server_status(now, at)).collect();
         let pools = self.pools.iter().map(|pool| PoolStatus {
             name: pool.settings.name.clone(),
+            servers: pool.settings.servers.clone(),
             in_service: pool.in_service,
             waiting: pool.waiting.len() as u32,
             retries_left: pool.further.retries_left(),
@@ -119,6 +126,8 @@ impl Pools {
             outstanding: server.endpoint.load.outstanding(),
             expected_response_ms: server.endpoint.load.expected_s(now, 0.0) * 1e3,
             flushes: server.flushes,
+            // Known to the driver.
+            failure: None,
         }
     }
 }

@@ -7,8 +7,8 @@
 //! reached, it counts as one that has missed a write: it is emptied before it is read again.
 
 use super::{
-    Action, Answer, Attempt, AttemptId, Command, KeyHash, Operation, Pools, Request, RequestId,
-    Role, ServerId, bit,
+    Action, Answer, Attempt, AttemptId, Command, KeyHash, Pools, Request, RequestId, Role,
+    ServerId, bit,
 };
 use crate::mutant::{self, Mutant};
 use ground::window::Outcome;
@@ -69,6 +69,10 @@ impl Pools {
         request: &mut Request,
         actions: &mut Vec<Action>,
     ) {
+        // An update has waited before, as it took its key.
+        if request.operation.is_read() && self.waits_for_flush(id, request) {
+            return;
+        }
         if request.warmth == Warmth::Cold {
             request.warmth = Warmth::Moving(None);
         }
@@ -128,7 +132,7 @@ impl Pools {
         // Whether it has the value is not known, nor whether it will: an older one than a later
         // write's, for all it knows.
         self.misses(attempt.server);
-        if request.operation != Operation::Read {
+        if !request.operation.is_read() {
             return self.refuse_failed(id, request, actions);
         }
         self.fill_ended(id, request, actions);
@@ -155,7 +159,7 @@ impl Pools {
         let Warmth::Moving(miss) = std::mem::replace(&mut request.warmth, Warmth::Warm) else {
             return self.invariants.broken();
         };
-        if request.operation != Operation::Read {
+        if !request.operation.is_read() {
             request.failed = 0;
             return self.begin_write(id, request, actions);
         }

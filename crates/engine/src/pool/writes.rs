@@ -87,8 +87,18 @@ impl Pools {
 
     /// Begins a write whose turn among those of its key has come, or has it wait for an earlier read
     /// of its client.
-    fn begin_in_order(&mut self, id: RequestId, request: &mut Request, actions: &mut Vec<Action>) {
+    pub(super) fn begin_in_order(
+        &mut self,
+        id: RequestId,
+        request: &mut Request,
+        actions: &mut Vec<Action>,
+    ) {
         let Some(key) = request.keys.as_slice().first().copied() else { return };
+        if self.waits_for_flush(id, request) {
+            // Before it may wait for a read, which may wait for what waits for the flush. Reads of its key that come
+            // later wait for it.
+            return hold(&mut self.keys, key.id, true, request.came);
+        }
         let ahead = self.held_back_at(request);
         if let Some(queue) = ahead.and_then(|key| self.keys.get_mut(&key)) {
             queue.insert(request.came, id);
@@ -140,7 +150,7 @@ impl Pools {
                 self.settle(next, request, actions);
                 continue;
             }
-            if request.operation == Operation::Read && request.warmth == Warmth::Cold {
+            if request.operation.is_read() && request.warmth == Warmth::Cold {
                 if !self.waits_for_update(next, &mut request) {
                     self.begin_read(next, &mut request, actions);
                 }
@@ -150,7 +160,7 @@ impl Pools {
             let update = request.operation != Operation::Write;
             hold(&mut self.keys, key, update, request.came);
             request.holds_key = true;
-            if request.operation == Operation::Read {
+            if request.operation.is_read() {
                 self.begin_warm(next, &mut request, actions);
             } else {
                 self.begin_in_order(next, &mut request, actions);
@@ -168,16 +178,14 @@ impl Pools {
         actions: &mut Vec<Action>,
     ) {
         let Some(key) = request.keys.as_slice().first().copied() else { return };
-        if request.operation == Operation::Update
-            && request.warmth == Warmth::Cold
-            && self.may_warm(request)
+        if request.operation.is_update() && request.warmth == Warmth::Cold && self.may_warm(request)
         {
             return self.begin_warm(id, request, actions);
         }
         let servers = self.targets(&key);
         let targets: &[ServerId] = match request.operation {
             // What a stale server has must not be copied to the others.
-            Operation::Update => match servers.iter().position(|at| {
+            Operation::Update | Operation::Invalidate => match servers.iter().position(|at| {
                 !self.servers[*at].stale || mutant::is(Mutant::PoolUpdatesStaleServer)
             }) {
                 Some(first) => &servers[first..=first],
@@ -189,7 +197,7 @@ impl Pools {
             return self.refuse(id, request, Refusal::NoServer, actions);
         }
         let role = match request.operation {
-            Operation::Update => Role::Update,
+            Operation::Update | Operation::Invalidate => Role::Update,
             _ => Role::Write,
         };
         for &server in targets {
@@ -233,18 +241,35 @@ impl Pools {
                     request.failed |= bit(attempt.server);
                 }
                 if request.operation == Operation::Write && attempt.role == Role::Write {
-                    let better = match request.reply {
-                        None => true,
-                        Some((_, before)) => before != Answer::Done && answer == Answer::Done,
-                    };
-                    if better {
-                        request.reply = Some((name, answer));
-                    }
+                    self.prefer_reply(name, attempt, request, answer);
                 }
                 if request.live.is_empty() || mutant::is(Mutant::PoolFirstReplyEndsWrite) {
                     self.end_write(id, request, actions);
                 }
             }
+        }
+    }
+
+    /// Takes a server's reply to a write for the client's, unless that of another is better: one that took effect; among
+    /// these, that of the server where updates run, whose compare-and-swap number is the one that counts.
+    fn prefer_reply(
+        &mut self,
+        name: AttemptId,
+        attempt: &Attempt,
+        request: &mut Request,
+        answer: Answer,
+    ) {
+        // Attempts of a write are sent, and so numbered, in the order of the ring.
+        let first = !self.servers[attempt.server].stale || mutant::is(Mutant::PoolNumberOfAny);
+        let better = match request.reply {
+            None => true,
+            Some((_, before)) if (before == Answer::Done) != (answer == Answer::Done) => {
+                answer == Answer::Done
+            }
+            Some((before, _)) => first && name < before && !mutant::is(Mutant::PoolNumberOfAny),
+        };
+        if better {
+            request.reply = Some((name, answer));
         }
     }
 
@@ -278,6 +303,13 @@ impl Pools {
             // Its server ceased to be the key's meanwhile. A copy could come after a later write there.
             for server in targets.into_iter().filter(|server| *server != attempt.server) {
                 self.send(id, request, 0, server, Role::Drop, Command::Delete, actions);
+            }
+            return;
+        }
+        if request.operation == Operation::Invalidate && !mutant::is(Mutant::PoolReadsBackStale) {
+            // A read-back would take the right to replace the item from its first reader.
+            for server in targets.into_iter().filter(|server| *server != attempt.server) {
+                self.send(id, request, 0, server, Role::Write, Command::Delete, actions);
             }
             return;
         }

@@ -66,9 +66,9 @@ impl Thread {
 
     fn place(&mut self, thread: usize, stream: Stream) {
         if thread == self.index {
-            self.add_client(stream);
+            self.add_client(stream.into());
         } else {
-            self.shared.mail_stream(thread, stream);
+            self.shared.mail_stream(thread, stream.into());
         }
     }
 
@@ -86,9 +86,13 @@ impl Thread {
         true
     }
 
-    pub(super) fn add_client(&mut self, stream: Stream) {
+    pub(super) fn add_client(&mut self, carried: Carried) {
         self.generation = self.generation.wrapping_add(1);
+        let Carried { stream, rest, skip } = carried;
         let mut client = Client::new(stream, self.generation, self.now);
+        // What was read before is looked at before more is read.
+        client.paused = !rest.is_empty();
+        (client.rest, client.skip) = (rest, skip);
         let place = self.free.pop().unwrap_or_else(|| {
             self.clients.push(None);
             (self.clients.len() - 1) as u32
@@ -105,12 +109,12 @@ impl Thread {
     }
 
     /// Serves what the process before has passed on.
-    pub(super) fn take_over(&mut self, connections: Vec<Stream>) {
-        for stream in connections {
+    pub(super) fn take_over(&mut self, connections: Vec<Carried>) {
+        for carried in connections {
             match self.shared.seat() {
-                Some(thread) if thread == self.index => self.add_client(stream),
-                Some(thread) => self.shared.mail_stream(thread, stream),
-                None => refuse(stream),
+                Some(thread) if thread == self.index => self.add_client(carried),
+                Some(thread) => self.shared.mail_stream(thread, carried),
+                None => refuse(carried.stream),
             }
         }
     }
@@ -157,10 +161,10 @@ impl Thread {
     }
 
     pub(super) fn read_client_into(&mut self, place: u32, scratch: &mut [u8]) {
-        let now = self.now;
+        let (now, collecting) = (self.now, self.shared.is_collecting());
         let Some(client) = self.client(place) else { return };
         client.again = false;
-        if client.is_full() {
+        if client.is_full() || collecting {
             client.paused = true;
             return;
         }
@@ -284,6 +288,9 @@ impl Thread {
                     return at;
                 }
                 Parsed::Request(request) => {
+                    if self.waits_to_flush(place, &request) {
+                        return at;
+                    }
                     at += request.whole.len();
                     self.request(place, &request);
                 }
@@ -317,7 +324,7 @@ impl Thread {
                 }
                 return self.write_later(place);
             }
-            Verb::FlushAll => return self.broadcast(place, request),
+            Verb::FlushAll => return self.flush_all(place, request),
             _ if request.kind() == Kind::Local => {
                 let mut reply = Vec::new();
                 local::reply(&self.shared, request, &mut reply);
@@ -326,7 +333,7 @@ impl Thread {
                 }
                 return self.answer(place, &reply);
             }
-            _ if request.keys().nth(1).is_some() && self.shared.warms(request.keys()) => {
+            _ if request.keys().nth(1).is_some() && self.shared.splits(request) => {
                 return self.split(place, request);
             }
             _ => {}
@@ -341,16 +348,7 @@ impl Thread {
             None => Keys::One(hash(first)),
             Some(_) => Keys::Many(request.keys().map(hash).collect::<Vec<KeyHash>>().into()),
         };
-        let operation = match request.kind() {
-            // The expiration times of several keys cannot be changed on all of their servers in
-            // one step.
-            Kind::Update if second.is_some() => Operation::Read,
-            // The number that a later cas must show is that of the key's first server.
-            _ if request.verb == Verb::Gets && second.is_none() => Operation::Update,
-            Kind::Update => Operation::Update,
-            Kind::Write => Operation::Write,
-            _ => Operation::Read,
-        };
+        let operation = self.operation(request, second.is_some());
         let recorded = local::recorded(request.verb, second.is_some());
         let id = keys.as_slice().first().map_or(0, |key| key.id);
         let at = self.requests.place(self.index, name);
@@ -358,7 +356,7 @@ impl Thread {
             let under_way = self.requests.request_mut(at);
             under_way.operation = recorded;
             under_way.hash = id;
-            under_way.changes = request.kind() == Kind::Update;
+            under_way.changes = Changes::of_request(request);
             under_way.in_engine = true;
         }
         let (attempt, bytes) = (0, request.whole);
@@ -376,6 +374,26 @@ impl Thread {
             if under_way.started == 0 && under_way.state == State::Open {
                 under_way.command.extend_from_slice(bytes);
             }
+        }
+    }
+
+    /// What a request does, as the engine decides on it.
+    fn operation(&self, request: &memcached::Request<'_>, several: bool) -> Operation {
+        match request.kind() {
+            // On one server each: others were split.
+            Kind::Update if several => Operation::ReadFirst,
+            Kind::Update if request.verb == Verb::MetaDelete && request.has_any_flag(b"I") => {
+                Operation::Invalidate
+            }
+            Kind::Update => Operation::Update,
+            Kind::Write => Operation::Write,
+            // A value that is moved from a former server gets its number here.
+            _ if request.asks_for_number() && self.shared.warms(request.keys()) => {
+                Operation::Update
+            }
+            _ if request.asks_for_number() => Operation::ReadFirst,
+            _ if request.verb == Verb::MetaGet => Operation::ReadMarked,
+            _ => Operation::Read,
         }
     }
 
@@ -467,23 +485,6 @@ impl Thread {
         under_way.reply.extend_from_slice(reply);
         if let Some(client) = self.client(place) {
             client.queue.push_back(at);
-        }
-    }
-
-    /// Sends a command to every server, and answers when all have.
-    pub(super) fn broadcast(&mut self, place: u32, request: &memcached::Request<'_>) {
-        let Some(name) = self.begin(place, request) else {
-            return self.answer(place, b"SERVER_ERROR too many requests under way\r\n");
-        };
-        let Some(at) = self.requests.place(self.index, name) else { return };
-        let servers = self.shared.addresses.len();
-        let under_way = self.requests.request_mut(at);
-        under_way.left = servers as u32;
-        under_way.received = 0;
-        for server in 0..servers {
-            let command = &self.requests.request_mut(at).command;
-            self.servers[server].out.end().extend_from_slice(command);
-            self.queue(server, Purpose::Broadcast, name, Expect::Line);
         }
     }
 

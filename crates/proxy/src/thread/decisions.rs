@@ -1,6 +1,7 @@
 //! What the engine is told, and what it decides.
 
 use super::*;
+use crate::shared::Mail;
 
 impl Thread {
     /// Tells the engine of an event, and carries out what follows from it.
@@ -11,6 +12,7 @@ impl Thread {
             let action = std::mem::replace(&mut actions[i], Action::Ping { server: usize::MAX });
             let request = match &action {
                 Action::Send { request, .. }
+                | Action::Broadcast { request }
                 | Action::Use { request, .. }
                 | Action::Done { request }
                 | Action::Cancel { request, .. }
@@ -36,7 +38,13 @@ impl Thread {
 
     /// Carries out what events of other threads decided for this one.
     pub(super) fn inbox(&mut self) {
-        let (actions, streams) = self.shared.mail(self.index);
+        let Mail { actions, streams, resolved, close_left } = self.shared.mail(self.index);
+        for server in resolved {
+            self.connect(server);
+        }
+        if close_left {
+            self.close_left();
+        }
         if self.shared.is_to_evict(self.index) {
             self.close_idle();
         }
@@ -56,6 +64,7 @@ impl Thread {
                 let fresh = fresh.map_or(&[][..], |arrived| arrived.bytes);
                 self.send(request, attempt, server, &keys, command, fresh);
             }
+            Action::Broadcast { request } => self.broadcast(request),
             Action::Use { request, part: _, attempt } => {
                 let Some(at) = self.requests.place(self.index, request) else { return };
                 self.used = attempt;

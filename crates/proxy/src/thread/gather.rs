@@ -56,7 +56,7 @@ impl Thread {
         (under_way.received, under_way.started, under_way.served) = (now, 0, 0);
         under_way.outcome = Outcome::Error;
         (under_way.length_met, under_way.hits, under_way.left) = (0, 0, 0);
-        under_way.changes = request.kind() == Kind::Update;
+        under_way.changes = Changes::of_request(request);
         (under_way.operation, under_way.hash) = (recorded, hash.id);
         under_way.in_engine = true;
         let exptime = request.arguments();
@@ -66,6 +66,7 @@ impl Thread {
         under_way.exptime = (0, 0);
         let operation = match request.verb {
             Verb::Get => Operation::Read,
+            // Of a get that is split the numbers are of values that may be moved here first.
             _ => Operation::Update,
         };
         let request = self.requests.name(self.index, at);

@@ -1,6 +1,7 @@
 //! Servers of a thread: commands sent, replies taken apart.
 
 use super::*;
+use crate::names::look_up;
 
 impl Thread {
     pub(super) fn queue(
@@ -16,9 +17,17 @@ impl Thread {
 
     pub(super) fn push(&mut self, server: usize, flight: Flight) {
         let target = &mut self.servers[server];
-        if target.queue(flight, self.poll.registry()).is_err() {
-            return self.broken(server);
+        match target.queue(flight, self.poll.registry()) {
+            Ok(None) => {}
+            Ok(Some(name)) => {
+                let real = server % self.shared.addresses.len();
+                if let Err(error) = look_up(&self.shared, real, &name, self.index, server) {
+                    return self.broken(server, &error);
+                }
+            }
+            Err(error) => return self.broken(server, &error),
         }
+        let target = &mut self.servers[server];
         if !std::mem::replace(&mut target.listed, true) {
             self.writes_to_servers.push(server);
         }
@@ -84,7 +93,8 @@ impl Thread {
                 (meta, false)
             }
         };
-        let changes = command == Command::Original && under_way.changes;
+        let original = command == Command::Original;
+        let changes = if original { under_way.changes } else { Changes::Nothing };
         let purpose = Purpose::Attempt(attempt);
         let flight =
             Flight { read_back, changes, ..Flight::new(purpose, request, expect, self.now) };
@@ -97,7 +107,7 @@ impl Thread {
             match self.servers[server].read() {
                 Ok(Filled::Closed) => {
                     self.replies(server);
-                    return self.broken(server);
+                    return self.broken(server, &"it closed the connection");
                 }
                 Ok(filled) => {
                     self.replies(server);
@@ -109,7 +119,7 @@ impl Thread {
                     if error.kind() == io::ErrorKind::InvalidData {
                         self.warn_of(server, &error);
                     }
-                    return self.broken(server);
+                    return self.broken(server, &error);
                 }
             }
         }
@@ -125,9 +135,60 @@ impl Thread {
     }
 
     pub(super) fn write_server(&mut self, server: usize) {
-        match self.servers[server].write() {
+        match self.servers[server].open() {
+            Ok(opens) if opens && self.servers[server].has_name() => {
+                if self.is_elsewhere(server) {
+                    return self.broken(server, &"its name has another address");
+                }
+            }
             Ok(_) => {}
-            Err(_) => self.broken(server),
+            Err(error) => return self.broken(server, &error),
+        }
+        if let Err(error) = self.servers[server].write() {
+            self.broken(server, &error);
+        }
+    }
+
+    /// The addresses of a server's name are there, or why there are none.
+    pub(super) fn connect(&mut self, server: usize) {
+        if !self.servers[server].is_resolving() {
+            return;
+        }
+        let addresses = self.shared.places[server % self.shared.addresses.len()].addresses();
+        let now = self.now;
+        match addresses {
+            Ok(addresses) => {
+                let registry = self.poll.registry();
+                if let Err(error) = self.servers[server].connect(addresses, now, registry) {
+                    self.broken(server, &error);
+                }
+            }
+            Err(why) => self.broken(server, &why),
+        }
+    }
+
+    /// Notes where a server answers. Returns whether it did elsewhere before and this connection has commands that were
+    /// meant for that one.
+    fn is_elsewhere(&mut self, server: usize) -> bool {
+        let real = server % self.shared.addresses.len();
+        let Some(peer) = self.servers[server].peer() else { return false };
+        let Some(before) = self.shared.places[real].move_to(peer) else { return false };
+        info!("the server {} is at {peer} now, not at {before}", self.shared.name(server));
+        self.todo.push_back(Event::Moved { server: real });
+        self.shared.close_left();
+        // Pings and flushes are what it takes to use it.
+        server < self.shared.addresses.len()
+    }
+
+    /// Closes connections to where servers were before.
+    pub(super) fn close_left(&mut self) {
+        for server in 0..self.servers.len() {
+            let real = server % self.shared.addresses.len();
+            let has_left = |peer| self.shared.places[real].has_left(peer);
+            if self.servers[server].has_name() && self.servers[server].peer().is_some_and(has_left)
+            {
+                self.broken(server, &"its name has another address");
+            }
         }
     }
 
@@ -139,7 +200,7 @@ impl Thread {
                 Ok(None) => return,
                 Err(why) => {
                     warn!("{}: {why}", self.shared.name(server));
-                    return self.broken(server);
+                    return self.broken(server, &why);
                 }
             };
             let input: In = self.servers[server].take_input();
@@ -150,7 +211,7 @@ impl Thread {
                 {
                     self.todo.push_back(Event::Failed { attempt, why: Failed::Broken });
                 }
-                return self.broken(server);
+                return self.broken(server, &"it sent the values of other keys");
             }
             self.replied(server, flight, &reply, &input.bytes()[..reply.bytes]);
             let mut input = input;
@@ -190,9 +251,17 @@ impl Thread {
                 }
                 let arrived =
                     Arrived { attempt, bytes, hits: reply.hits, read_back: flight.read_back };
-                let (answer, hits) = (reply::answer(reply.answer, flight.changes), reply.hits);
+                let changes = match flight.changes {
+                    Changes::Nothing => false,
+                    Changes::Found => true,
+                    Changes::Won => memcached::is_won(bytes),
+                };
+                let (answer, hits) = (reply::answer(reply.answer, changes), reply.hits);
                 let event = Event::Answered { attempt, answer, hits, bytes: reply.bytes as u32 };
                 if flight.read_back {
+                    if memcached::is_won(bytes) {
+                        self.give_back(server, flight.request);
+                    }
                     // What follows may be a copy of it.
                     self.keep(flight.request, attempt, bytes, reply.hits, true);
                 }
@@ -202,6 +271,7 @@ impl Thread {
                     self.keep(flight.request, attempt, bytes, reply.hits, false);
                 }
             }
+            Purpose::GiveBack => {}
             Purpose::Broadcast => {
                 let failed = reply::answer(reply.answer, false) != Answer::Done;
                 self.broadcast_ended(flight.request, server, failed.then_some(bytes));
@@ -216,6 +286,16 @@ impl Thread {
                 self.todo.push_back(Event::Flushed { server, done });
             }
         }
+    }
+
+    /// A read-back has won the right to replace a stale item, which is a client's: marks the item anew, so that the next
+    /// client to read it wins. Its compare-and-swap number changes, as with every `md` that invalidates.
+    fn give_back(&mut self, server: usize, request: RequestId) {
+        let Some(at) = self.requests.place(self.index, request) else { return };
+        let under_way = self.requests.request_mut(at);
+        let (key, base64) = (under_way.key(), under_way.base64);
+        memcached::put_invalidate(key, base64, self.servers[server].out.end());
+        self.queue(server, Purpose::GiveBack, request, Expect::Meta { get: false });
     }
 
     /// Keeps a reply while its request has none.
@@ -235,37 +315,20 @@ impl Thread {
         }
     }
 
-    /// A server has carried out a broadcast, or (`failed`: its reply, or nothing) has not.
-    pub(super) fn broadcast_ended(
-        &mut self,
-        request: RequestId,
-        server: usize,
-        failed: Option<&[u8]>,
-    ) {
-        let Some(at) = self.requests.place(self.index, request) else { return };
-        let name = self.shared.name(server).to_owned();
-        let under_way = self.requests.request_mut(at);
-        under_way.left = under_way.left.saturating_sub(1);
-        if let Some(bytes) = failed {
-            let text = String::from_utf8_lossy(bytes);
-            let said = if text.is_empty() { "cannot be reached" } else { text.trim_end() };
-            let line = format!("SERVER_ERROR {name}: {said}\r\n");
-            under_way.reply.clear();
-            under_way.reply.extend_from_slice(line.as_bytes());
+    /// Closes a connection to a server, for a reason; what had no reply has failed. One that is not made yet is tried
+    /// at the server's next address instead.
+    pub(super) fn broken(&mut self, server: usize, why: &dyn std::fmt::Display) {
+        if self.servers[server].connect_next(self.now, self.poll.registry()) {
+            return;
         }
-        if under_way.left == 0 {
-            if under_way.reply.is_empty() {
-                under_way.reply.extend_from_slice(b"OK\r\n");
+        let why = match self.servers[server].is_resolving() {
+            // A look-up that takes longer than a request may.
+            true if self.servers[server].oldest().is_some() => {
+                format!("its name is not known yet ({why})")
             }
-            match under_way.state {
-                State::Open => self.finish(at, b""),
-                _ => self.requests.release(at),
-            }
-        }
-    }
-
-    /// Closes a connection to a server; what had no reply has failed.
-    pub(super) fn broken(&mut self, server: usize) {
+            _ => why.to_string(),
+        };
+        self.shared.reasons.note(server % self.shared.addresses.len(), why);
         let (unseen, flights) = self.servers[server].close();
         let why = if unseen { Failed::Connect } else { Failed::Broken };
         let real = server % self.shared.addresses.len();
@@ -276,6 +339,7 @@ impl Thread {
                         self.todo.push_back(Event::Failed { attempt, why });
                     }
                 }
+                Purpose::GiveBack => {}
                 Purpose::Broadcast => self.broadcast_ended(flight.request, server, Some(&[])),
                 Purpose::Ping => self.todo.push_back(Event::PingFailed { server: real }),
                 Purpose::Flush => {
