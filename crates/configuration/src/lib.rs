@@ -12,6 +12,7 @@ mod live;
 mod membership;
 mod memcached;
 mod name;
+pub mod nutcracker;
 mod read;
 mod s3;
 mod sections;

@@ -4,6 +4,9 @@ pub mod clients;
 mod faults;
 mod input;
 mod nodes;
+mod nutcracker;
+mod order;
+mod outages;
 mod routes;
 
 use std::io::{BufRead, BufReader, Read, Write};
