@@ -92,7 +92,10 @@ impl Pools {
                     self.begin_in_order(id, &mut request, actions);
                 }
             }
+            let pool = request.pool;
             self.settle(id, request, actions);
+            // One that was refused at once leaves its worker to those that waited before any that comes now.
+            self.begin_waiting(pool, actions);
         }
     }
 }
