@@ -48,19 +48,6 @@ impl std::fmt::Display for Objective {
     }
 }
 
-/// Splits `99% within 50ms`, `p99 < 50ms`, `p99 <= 50ms` or `50ms:99%` into the percent and the time.
-fn share_and_time(text: &str) -> Option<(&str, &str)> {
-    if let Some((share, within)) = text.split_once("within") {
-        return Some((share.trim().strip_suffix('%')?.trim(), within));
-    }
-    if let Some((percentile, within)) = text.split_once('<') {
-        let within = within.strip_prefix('=').unwrap_or(within);
-        return Some((percentile.trim().strip_prefix(['p', 'P'])?.trim(), within));
-    }
-    let (within, share) = text.split_once(':')?;
-    Some((share.trim().strip_suffix('%')?.trim(), within))
-}
-
 /// Parses a duration such as `20ms`, `1.5s` or `800us`, in seconds; at most one hour.
 pub fn seconds(text: &str) -> Result<f64, String> {
     let text = text.trim();

@@ -10,7 +10,7 @@ use model::storage::{Change, Popularity};
 use model::{ClusterLimits, ClusterPrediction, Parameter};
 
 use super::predict;
-use super::predict_several::{self, Several, marks};
+use super::predict_several::{self, Several};
 use crate::cli::output::{out, outln};
 use report::Objective;
 use report::cluster::largest_rate_text;

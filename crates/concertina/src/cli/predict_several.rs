@@ -87,13 +87,6 @@ impl Several {
     }
 }
 
-/// The marks of a prediction: `!` past the confidence limit, `>` past every fitted load, `?` past
-/// the trusted load.
-pub fn marks(beyond_limit: bool, beyond_fitted: bool, beyond_trust: bool) -> String {
-    let all = [(beyond_limit, '!'), (beyond_fitted, '>'), (beyond_trust, '?')];
-    all.into_iter().filter(|mark| mark.0).map(|mark| mark.1).collect()
-}
-
 fn head(first: [&str; 3], within_s: &[f64]) -> Vec<String> {
     let mut head: Vec<String> = first.map(String::from).to_vec();
     head.extend(within_s.iter().map(|&t| format!("≤ {} % [95 %]", time(t))));

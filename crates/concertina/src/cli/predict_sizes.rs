@@ -5,11 +5,10 @@ use std::process::ExitCode;
 use model::storage::{BETA, balls_into_bins_limit};
 use model::{Limits, Model, Parameter, Prediction};
 
-use super::predict_several::marks;
 use crate::cli::output::{out, outln};
 use report::grid::{Grid, printable};
 use report::objective::{digits, time};
-use report::table::{limits_text, percent, tenths, trust_text, warnings_text};
+use report::table::{limits_text, mark, percent, tenths, trust_text, warnings_text};
 
 /// The most predictions of one command: the cost of each is that of a fitted model's replicates.
 const PREDICTIONS_MAX: usize = 5_000;
@@ -190,6 +189,6 @@ fn cells_of(p: &Prediction, p99: &Parameter) -> Vec<String> {
     }
     cells.push(time(p.response_mean.value));
     cells.push(format!("{} [{}, {}]", time(p99.value), time(p99.low), time(p99.high)));
-    cells.push(marks(p.beyond_limit, p.beyond_fitted, p.beyond_trust));
+    cells.push(mark(p.beyond_trust).to_owned());
     cells
 }
