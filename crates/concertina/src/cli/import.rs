@@ -11,28 +11,58 @@ use report::import::{self, Options};
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  concertina import --access-log access.log --out runs/imported
-  concertina import --access-log access.log --iostat iostat.txt --devices sda,sdb \\
-      --steps 60s --out runs/imported && concertina fit runs/imported
-  concertina import --access-log access.log --out runs/imported \\
-      --log-format '$msec $status $request_time \"$request\"'
-  zcat access.log.*.gz | concertina import --access-log - --log-format json --out runs/imported
+  concertina import access.log --out runs/imported && concertina fit runs/imported --servers auto
+  concertina import access.log access.log.*.gz --from 2026-11-22T08:00:00Z --to 2026-11-22T12:00:00Z \\
+      --out runs/morning
+  concertina import app.json --fields end=ts,response=took:ms,status=code,path=url --out runs/app
+  concertina import access.log --log-format '%h %l %u %t \"%r\" %>s %b %D' --out runs/apache
+  kubectl logs deploy/ingress | concertina import - --path '/api/*' --status 2xx --out runs/api
+  concertina import access.log --iostat iostat.txt --devices sda,sdb --steps 60s --out runs/disks
   concertina import --prometheus answer.json --iostat iostat.json --out runs/imported
 
-A fit needs the clients' side (an access log or Prometheus) and the devices' side (iostat).
+Recognised: nginx (combined, JSON, ingress), Apache, Varnish, HAProxy, Envoy, Caddy, Traefik, AWS ALB, ELB and S3, IIS and
+CloudFront, k6, JMeter, vegeta, hey, oha, YCSB raw. What was taken for what is printed: the format, the unit of durations,
+whether stamps are starts or ends, and the steps of the clocks. gzip, bzip2 and zstd are read.
+
+A fit needs the clients' side (logs or Prometheus) and the devices' side (iostat), or the clients' side and --servers.
 Record iostat with `TZ=UTC S_TIME_FORMAT=ISO iostat -x -t -y 1`; from Prometheus, save the response of
 /api/v1/query_range to a query for NAME_bucket. The resolution of a source is recorded in run.toml,
 and a fit reports its effect. More: docs/import.md.")]
 pub struct Args {
+    /// Logs of requests; - for standard input
+    #[arg(value_name = "FILES")]
+    logs: Vec<PathBuf>,
     /// The run folder to write
     #[arg(long, short, value_name = "DIR")]
     out: PathBuf,
-    /// An access log; - for standard input; .zst files are decompressed
+    /// A log of requests, as FILES
     #[arg(long, value_name = "FILE")]
-    access_log: Option<PathBuf>,
-    /// Its format as an nginx log_format, or json [default: combined and $request_time]
-    #[arg(long, value_name = "FORMAT", requires = "access_log")]
+    access_log: Vec<PathBuf>,
+    /// Their format, as nginx, Apache, Envoy, HAProxy or curl has it, or json [default: recognised]
+    #[arg(long, value_name = "FORMAT")]
     log_format: Option<String>,
+    /// What values are, by key, column, number or variable: end=NAME or start=NAME, response=NAME:UNIT, status, method,
+    /// path, request, key, server, bytes, upstream
+    #[arg(long, value_name = "ROLE=NAME,...")]
+    fields: Option<String>,
+    /// The unit of durations: s, ms, us or ns [default: as the format says, or found by sense]
+    #[arg(long, value_name = "UNIT")]
+    unit: Option<String>,
+    /// Which end of a request is stamped: start or end [default: as the format says, or found by sense]
+    #[arg(long, value_name = "END")]
+    stamp: Option<String>,
+    /// Leave out requests that ended before this time
+    #[arg(long, value_name = "TIME")]
+    from: Option<String>,
+    /// Leave out requests that ended at or after this time
+    #[arg(long, value_name = "TIME")]
+    to: Option<String>,
+    /// Only requests whose path begins so, or is so where * stands for any text
+    #[arg(long, value_delimiter = ',', value_name = "PATTERN")]
+    path: Vec<String>,
+    /// Only requests with one of these statuses: 200, 2xx, 200-299
+    #[arg(long, value_delimiter = ',', value_name = "STATUS")]
+    status: Vec<String>,
     /// The output of `iostat -x -t`, as text or JSON
     #[arg(long, value_name = "FILE")]
     iostat: Option<PathBuf>,
@@ -42,7 +72,7 @@ pub struct Args {
     /// A saved response of Prometheus to a range query for a histogram's buckets
     #[arg(long, value_name = "FILE")]
     prometheus: Option<PathBuf>,
-    /// Length of a window of the access log
+    /// Length of a window of the logs
     #[arg(long, default_value = "1s", value_parser = seconds, value_name = "TIME")]
     window: f64,
     /// Cut into steps of this length [default: one step]
@@ -60,8 +90,15 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let summary = import::import(&Options {
         out: args.out,
-        access_log: args.access_log,
+        logs: args.logs.into_iter().chain(args.access_log).collect(),
         log_format: args.log_format,
+        fields: args.fields,
+        unit: args.unit,
+        stamp: args.stamp,
+        from: args.from,
+        to: args.to,
+        paths: args.path,
+        statuses: args.status,
         iostat: args.iostat,
         devices: args.devices,
         prometheus: args.prometheus,

@@ -1,267 +1,49 @@
-//! Reads access logs: lines in an nginx `log_format`, or JSON objects with the same names.
+//! Reads logs of requests to the end: every line through its file's layout into one record each, and those into windows and times.
 //!
-//! A line is written when its request is complete, so the request arrived at the line's time minus
-//! `$request_time`. The log is read as a stream; memory use does not grow with the number of lines.
+//! A log is read as a stream; memory use grows with the times of single requests alone, of which a bounded number is kept. The first
+//! lines of each file wait until its clock's step, and what sense finds, are known.
 
-use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::io::{BufRead, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use ground::window::{Nanos, Operation, Outcome, QueueName, key_hash};
+use ground::window::{Nanos, Operation, Outcome, QueueName, SECOND};
 
 use super::collector::{Collector, Request, WINDOWS_MAX};
 use super::error::Error;
+use super::filter::Filter;
+use super::known::{self, Described};
+use super::layout::{Cache, Entry, Layout, Line, Role, Shape, Side};
+use super::sense;
+use super::source::Source;
+use super::split::Fault;
 use super::spread::{Even, between_ticks};
-use super::time::{self, Reading};
-
-/// nginx's `combined` format, followed by the request time.
-pub(crate) const COMBINED: &str = "$remote_addr - $remote_user [$time_local] \"$request\" $status \
-    $body_bytes_sent \"$http_referer\" \"$http_user_agent\" $request_time";
+use super::tally::Tally;
+use super::time::Unit;
 
 /// The longest accepted line, bytes.
 const LINE_MAX: u64 = 64 * 1024;
-/// Number of lines from which the resolution of the times is estimated.
-const FIRST: usize = 1000;
+/// Number of lines of a file from which its clock's step is estimated and its unit found: some minutes of an ordinary log.
+const FIRST: usize = 10_000;
+/// Broken lines from which a wrong format is told before the whole of a large log has been read.
+const BROKEN_EARLY: u64 = 1000;
+/// Requests from which the step of a clock is found by what their times have in common, and not by the decimals alone.
+const STEP_MIN: usize = 100;
+/// And different values among them: a hundred equal lines say nothing.
+const DISTINCT_MIN: usize = 5;
 
-/// The variables that are used, by their index in [`Fields`].
-const NAMES: [&str; 12] = [
-    "msec",
-    "time_iso8601",
-    "time_local",
-    "request_time",
-    "request",
-    "request_method",
-    "status",
-    "body_bytes_sent",
-    "bytes_sent",
-    "upstream_response_time",
-    "upstream_addr",
-    "request_uri",
-];
-const CACHE: &str = "upstream_cache_status";
-const COUNT: usize = NAMES.len() + 1;
-type Fields<'a> = [Option<Cow<'a, str>>; COUNT];
-
-fn index_of(name: &str) -> Option<usize> {
-    NAMES.iter().position(|n| *n == name).or_else(|| (name == CACHE).then_some(NAMES.len()))
-}
-
-#[derive(Clone, Debug, PartialEq)]
-enum Part {
-    Literal(String),
-    /// A variable, by its index; `None` if it is not used.
-    Variable(Option<usize>),
-}
-
-/// A parsed log format.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Format(Option<Vec<Part>>);
-
-impl Format {
-    /// Parses an nginx `log_format` (`$name`, `${name}` and literal text), or `json`.
-    ///
-    /// # Errors
-    /// [`Error::Format`] if a time or `$request_time` is missing, or if two variables are adjacent.
-    pub fn parse(text: &str) -> Result<Format, Error> {
-        if text.trim() == "json" {
-            return Ok(Format(None));
-        }
-        let failed = |reason: &str| Error::Format { reason: reason.to_owned() };
-        let mut parts: Vec<Part> = Vec::new();
-        let mut rest = text;
-        while let Some(at) = rest.find('$') {
-            let (literal, after) = rest.split_at(at);
-            if !literal.is_empty() {
-                parts.push(Part::Literal(literal.to_owned()));
-            }
-            let after = after.strip_prefix('$').unwrap_or(after);
-            let plain = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
-            let (name, left) = match after.strip_prefix('{') {
-                Some(braced) => {
-                    braced.split_once('}').ok_or_else(|| failed("a `${` is not closed by `}`"))?
-                }
-                None => after.split_at(after.find(plain).unwrap_or(after.len())),
-            };
-            if name.is_empty() {
-                return Err(failed("a `$` is not followed by the name of a variable"));
-            }
-            if matches!(parts.last(), Some(Part::Variable(_))) {
-                return Err(failed(&format!(
-                    "`${name}` follows another variable without text between them, so its start is \
-                     ambiguous"
-                )));
-            }
-            parts.push(Part::Variable(index_of(name)));
-            rest = left;
-        }
-        if !rest.is_empty() {
-            parts.push(Part::Literal(rest.to_owned()));
-        }
-        let has = |name: &str| parts.contains(&Part::Variable(index_of(name)));
-        if !(has("msec") || has("time_iso8601") || has("time_local")) {
-            return Err(failed(
-                "it has no time of completion; add $msec to the server's log_format (or \
-                 $time_iso8601, $time_local, which are good to a second)",
-            ));
-        }
-        if !has("request_time") {
-            return Err(failed(
-                "it has no $request_time, so the duration of a request is unknown; add it to the \
-                 server's log_format",
-            ));
-        }
-        Ok(Format(Some(parts)))
-    }
-
-    /// Extracts the values of a line's variables.
-    fn fields<'a>(&self, line: &'a str) -> Result<Fields<'a>, String> {
-        let mut fields: Fields<'a> = [const { None }; COUNT];
-        let Some(parts) = &self.0 else {
-            let value: serde_json::Map<String, serde_json::Value> =
-                serde_json::from_str(line).map_err(|e| format!("not a JSON object: {e}"))?;
-            for (name, value) in value {
-                if let Some(field) = index_of(&name).and_then(|i| fields.get_mut(i)) {
-                    *field = Some(Cow::Owned(plain_text(value)));
-                }
-            }
-            return Ok(fields);
-        };
-        let mut rest = line;
-        let mut parts = parts.iter().peekable();
-        while let Some(part) = parts.next() {
-            match part {
-                Part::Literal(text) => {
-                    rest = rest
-                        .strip_prefix(text.as_str())
-                        .ok_or_else(|| format!("`{text}` expected at `{}`", shown(rest)))?;
-                }
-                Part::Variable(index) => {
-                    let end = match parts.peek() {
-                        Some(Part::Literal(text)) => rest
-                            .find(text.as_str())
-                            .ok_or_else(|| format!("`{text}` expected after `{}`", shown(rest)))?,
-                        _ => rest.len(),
-                    };
-                    let (value, left) = rest.split_at(end);
-                    if let Some(field) = index.and_then(|i| fields.get_mut(i)) {
-                        *field = Some(Cow::Borrowed(value));
-                    }
-                    rest = left;
-                }
-            }
-        }
-        if rest.is_empty() {
-            Ok(fields)
-        } else {
-            Err(format!("unexpected text after the last variable: `{}`", shown(rest)))
-        }
-    }
-
-    /// Parses a line.
-    fn entry(&self, line: &str) -> Result<Entry, String> {
-        let fields = self.fields(line)?;
-        let get = |name: &str| index_of(name).and_then(|i| fields[i].as_deref());
-        let read = |name: &str,
-                    f: fn(&str) -> Option<Reading>|
-         -> Result<Option<Reading>, String> {
-            get(name)
-                .map(|v| f(v).ok_or_else(|| format!("${name} is not a valid time: `{}`", shown(v))))
-                .transpose()
-        };
-        let mut end = read("msec", time::unix)?;
-        if end.is_none() {
-            end = read("time_iso8601", time::iso)?;
-        }
-        if end.is_none() {
-            end = read("time_local", time::local)?;
-        }
-        let end = end.ok_or("msec, time_iso8601 and time_local are all missing")?;
-        let response = read("request_time", time::duration)?.ok_or("request_time is missing")?;
-        let upstream = get("upstream_response_time").map_or(Ok(None), time::durations);
-        let upstream =
-            upstream.map_err(|()| "$upstream_response_time is not a valid time".to_owned())?;
-        let status: u16 = match get("status") {
-            None => 200,
-            Some(text) => text
-                .parse()
-                .ok()
-                .filter(|s| (100..1000).contains(s))
-                .ok_or_else(|| format!("$status is not a valid status: `{}`", shown(text)))?,
-        };
-        let bytes = match get("body_bytes_sent").or(get("bytes_sent")) {
-            None | Some("-") => 0,
-            Some(text) => text
-                .parse::<u64>()
-                .map(|bytes| bytes.min(1 << 40))
-                .map_err(|_| format!("the bytes sent are not a number: `{}`", shown(text)))?,
-        };
-        let request = get("request").and_then(|r| r.split(' ').next());
-        let operation = match get("request_method").or(request) {
-            None | Some("GET") => Operation::Get,
-            Some("PUT" | "POST" | "PATCH") => Operation::Put,
-            Some("DELETE") => Operation::Delete,
-            Some(_) => Operation::Head,
-        };
-        let cache = match get(CACHE) {
-            Some("HIT" | "STALE" | "UPDATING" | "REVALIDATED") => Cache::Hit,
-            Some("MISS" | "BYPASS" | "EXPIRED") => Cache::Passed,
-            _ => Cache::None,
-        };
-        // The server that a proxy chose (of several attempts the last) says more than the path.
-        let server = get("upstream_addr").and_then(|all| all.rsplit([',', ' ']).next());
-        let server = server.filter(|last| !matches!(*last, "" | "-"));
-        let path = get("request").and_then(|r| r.split(' ').nth(1)).or(get("request_uri"));
-        let key = server.or(path).map_or(0, |key| record::short_key(key_hash(key.as_bytes())));
-        Ok(Entry { end, response, upstream, status, bytes, operation, cache, key })
-    }
-}
-
-/// Formats a JSON value as a text log would.
-fn plain_text(value: serde_json::Value) -> String {
-    match value {
-        serde_json::Value::String(text) => text,
-        serde_json::Value::Number(number) => {
-            let text = number.to_string();
-            match number.as_f64() {
-                Some(x) if text.contains(['e', 'E']) => {
-                    format!("{x:.9}").trim_end_matches('0').trim_end_matches('.').to_owned()
-                }
-                _ => text,
-            }
-        }
-        other => other.to_string(),
-    }
-}
-
-/// The beginning of a text, for error messages.
-fn shown(text: &str) -> String {
-    text.chars().take(40).flat_map(char::escape_default).collect()
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Cache {
-    None,
-    Hit,
-    Passed,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    end: Reading,
-    response: Reading,
-    upstream: Option<Reading>,
-    status: u16,
-    bytes: u64,
-    operation: Operation,
-    cache: Cache,
-    /// What decides which line the request waits in; 0 if it is not known.
-    key: u32,
-}
-
-/// How to read a log.
+/// How to read logs.
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
-    pub format: Format,
+    /// `--log-format`, as it was given.
+    pub format: Option<String>,
+    /// `--fields`.
+    pub fields: Option<String>,
+    /// `--unit`.
+    pub unit: Option<Unit>,
+    /// `--stamp`.
+    pub side: Option<Side>,
+    pub filter: Filter,
     pub window_ns: Nanos,
     pub objectives_ms: Vec<f64>,
     /// Skip any number of lines that cannot be parsed.
@@ -271,14 +53,17 @@ pub(super) struct Settings {
     pub hits_are_memory: bool,
 }
 
-/// The result of reading a log.
+/// The result of reading logs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Log {
     pub lines: u64,
     pub broken: u64,
-    /// The first line that could not be parsed, and the reason.
-    pub first_broken: Option<(u64, String)>,
-    /// Resolution of a response time.
+    /// What was left out or is short of something, by kind.
+    pub tally: Tally,
+    /// What was taken for what, a sentence for each file, and what is to be known of the formats.
+    pub taken: Vec<String>,
+    pub files: Vec<FileSummary>,
+    /// Resolution of a response time, the coarsest of the files.
     pub resolution_ns: Nanos,
     /// Resolution of the time of completion.
     pub clock_ns: Nanos,
@@ -287,6 +72,33 @@ pub(super) struct Log {
     pub origin: Option<Collector>,
     /// When requests ended and what they took, as logged; at most [`TIMES_MAX`].
     pub times: Vec<Logged>,
+}
+
+/// How a file was read.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
+pub struct FileSummary {
+    /// The file.
+    pub path: PathBuf,
+    /// Its format.
+    pub format: String,
+    /// The unit of its durations.
+    pub unit: String,
+    /// Why it is that.
+    pub unit_why: String,
+    /// Which end of a request its stamps are: `start`, `end` or `both`.
+    pub stamp: String,
+    /// Why it is that.
+    pub stamp_why: String,
+    /// The step of its stamps, seconds.
+    pub clock_s: f64,
+    /// The step of its durations, seconds.
+    pub resolution_s: f64,
+    /// Lines, but for empty ones.
+    pub lines: u64,
+    /// Lines that could not be parsed.
+    pub broken: u64,
+    /// Requests that were imported.
+    pub requests: u64,
 }
 
 /// A request's times as they stand in the log.
@@ -305,145 +117,395 @@ pub(super) const TIMES_MAX: usize = 2_000_000;
 
 struct Reader<'a> {
     settings: &'a Settings,
-    path: &'a Path,
     log: Log,
-    /// Lines of the file, including empty ones.
-    number: u64,
-    /// The first entries, buffered until the resolutions are known.
-    first: Vec<Entry>,
     even: (Even, Even),
+    file: FileReader,
 }
 
-/// Reads a log to its end. `path` is used in error messages.
-pub(super) fn read(
-    mut input: impl BufRead,
-    path: &Path,
-    settings: &Settings,
-) -> Result<Log, Error> {
-    let even = (Even::golden(), Even::root_of_two());
-    let mut reader =
-        Reader { settings, path, log: Log::default(), number: 0, first: Vec::new(), even };
-    let mut line = Vec::new();
-    loop {
-        line.clear();
-        let count = input
-            .by_ref()
-            .take(LINE_MAX)
-            .read_until(b'\n', &mut line)
-            .map_err(|source| Error::File { path: path.to_owned(), source })?;
-        if count == 0 {
-            break;
+/// The file that is being read.
+struct FileReader {
+    summary: FileSummary,
+    layout: Layout,
+    /// Whether its layout and steps are settled.
+    is_begun: bool,
+    /// The first lines, until then, and their numbers.
+    first: Vec<(u64, String)>,
+    /// Lines of the file, including empty ones.
+    number: u64,
+    clock_ns: Nanos,
+    resolution_ns: Nanos,
+}
+
+/// Reads logs to their ends, in the order of their first times.
+pub(super) fn read(sources: Vec<Source>, settings: &Settings) -> Result<Log, Error> {
+    let described =
+        Described { format: settings.format.as_deref(), fields: settings.fields.as_deref() };
+    let mut log = Log::default();
+    let (mut files, count) = (Vec::new(), sources.len());
+    for source in sources {
+        if count > 1 && source.head.trim_ascii().is_empty() {
+            log.taken.push(format!("{} is empty.", source.path.display()));
+            continue;
         }
-        reader.line(&line)?;
+        let layout = known::recognise(&source.path, &source.head, described)?;
+        let layout = overridden(layout, settings);
+        files.push((begins(&source.head, layout.clone()), source, layout));
     }
-    reader.judge()?;
-    if reader.log.lines == reader.log.broken {
-        return match reader.log.first_broken.take() {
-            Some((line, reason)) => Err(reader.broken(line, reason)),
-            None => Err(Error::Empty { path: path.to_owned(), what: "lines".to_owned() }),
+    // Rotated logs are named in any order; a stable sort keeps that of files without a time.
+    files.sort_by_key(|(begin, ..)| *begin);
+    let last = files.last().map(|(_, source, _)| source.path.clone()).unwrap_or_default();
+    let mut even = (Even::golden(), Even::root_of_two());
+    for (_, mut source, layout) in files {
+        let file = FileReader::new(&source.path, layout);
+        let mut reader = Reader { settings, log, even, file };
+        reader.file(&mut source)?;
+        Reader { log, even, .. } = reader;
+    }
+    if log.gateway.is_none() {
+        let what = if log.lines > 0 {
+            "requests that were asked for: --from, --to, --path and --status leave none"
+        } else {
+            "lines"
         };
+        return Err(Error::Empty { path: last, what: what.to_owned() });
     }
-    if reader.log.gateway.is_none() {
-        reader.begin()?;
+    Ok(log)
+}
+
+/// A layout with what `--unit` and `--stamp` say.
+fn overridden(mut layout: Layout, settings: &Settings) -> Layout {
+    if let Some(unit) = settings.unit {
+        let times = layout.columns.iter_mut().filter(|column| column.role == Role::Response);
+        times.for_each(|column| column.unit = None);
+        layout = layout.timed(unit, "--unit says so");
     }
-    Ok(reader.log)
+    match settings.side {
+        Some(side) => layout.stamped(side, "--stamp says so"),
+        None => layout,
+    }
+}
+
+/// The first moment of a file.
+fn begins(head: &[u8], mut layout: Layout) -> Nanos {
+    let filter = Filter::default();
+    let text = String::from_utf8_lossy(head);
+    let stamps = text.lines().take(100).filter_map(|line| match layout.line(line, &filter) {
+        Ok(Line::Request(entry)) => Some(entry.stamp.ns),
+        _ => None,
+    });
+    stamps.min().unwrap_or(0)
+}
+
+impl FileReader {
+    fn new(path: &Path, layout: Layout) -> FileReader {
+        FileReader {
+            summary: FileSummary { path: path.to_owned(), ..FileSummary::default() },
+            layout,
+            is_begun: false,
+            first: Vec::new(),
+            number: 0,
+            clock_ns: 1,
+            resolution_ns: 1,
+        }
+    }
+
+    /// Finds what is not known of the layout, and the steps of its times.
+    fn settle(&mut self) -> Result<(), Error> {
+        let lines: Vec<String> = self.first.iter().map(|(_, line)| line.clone()).collect();
+        let path = &self.summary.path;
+        let layout = sense::settle(self.layout.clone(), &lines)
+            .map_err(|reason| Error::Content { path: path.clone(), reason })?;
+        self.layout = layout;
+        let mut trial = self.layout.clone();
+        let filter = Filter::default();
+        let entries: Vec<Entry> = lines
+            .iter()
+            .filter_map(|line| match trial.line(line, &filter) {
+                Ok(Line::Request(entry)) => Some(entry),
+                _ => None,
+            })
+            .collect();
+        let by_decimals = |decimals: u32| 10u64.pow(9 - decimals.min(9));
+        let finest = |all: &mut dyn Iterator<Item = (u64, u32)>| {
+            let all: Vec<(u64, u32)> = all.collect();
+            let written = by_decimals(all.iter().map(|one| one.1).max().unwrap_or(0));
+            // Zeros behind the point are a coarser clock than the digits say.
+            let distinct: BTreeSet<u64> = all.iter().map(|one| one.0).collect();
+            let found = if all.len() < STEP_MIN || distinct.len() < DISTINCT_MIN {
+                1
+            } else {
+                sense::step(distinct.into_iter())
+            };
+            written.max(found)
+        };
+        self.clock_ns = finest(&mut entries.iter().map(|e| (e.stamp.ns, e.stamp.decimals)));
+        self.resolution_ns =
+            finest(&mut entries.iter().filter_map(|e| e.response).map(|r| (r.ns, r.decimals)));
+        self.describe(&entries);
+        Ok(())
+    }
+
+    fn describe(&mut self, entries: &[Entry]) {
+        let unit = self.layout.columns.iter().find(|c| c.role == Role::Response);
+        let own = unit.and_then(|column| column.unit);
+        let summary = &mut self.summary;
+        summary.format = self.layout.name.clone();
+        summary.unit = match own.or(self.layout.unit) {
+            _ if self.layout.has_both_ends() => String::new(),
+            Some(unit) => unit.name().to_owned(),
+            None => Unit::Seconds.name().to_owned(),
+        };
+        summary.unit_why = match own {
+            Some(_) => "as the format says".to_owned(),
+            None => self.layout.unit_why.clone(),
+        };
+        summary.stamp = match self.layout.side {
+            _ if self.layout.has_both_ends() => "both".to_owned(),
+            Some(side) => side.name().to_owned(),
+            None => Side::End.name().to_owned(),
+        };
+        summary.stamp_why = self.layout.side_why.clone();
+        (summary.clock_s, summary.resolution_s) =
+            (self.clock_ns as f64 / 1e9, self.resolution_ns as f64 / 1e9);
+        if entries.iter().any(|entry| entry.zone_assumed) {
+            self.layout.remarks.push("Its times have no zone and are taken for UTC.".to_owned());
+        }
+        let mut taken: Vec<Nanos> =
+            entries.iter().filter_map(|e| e.response).map(|r| r.ns).collect();
+        taken.sort_unstable();
+        let median = taken.get(taken.len() / 2).copied().unwrap_or(0);
+        if self.clock_ns > median.max(1) && self.clock_ns > 1_000_000 {
+            self.layout.remarks.push(format!(
+                "Its stamps are known to {} s, coarser than the median response ({} s): the law of responses at each load can \
+                 be fitted, and not which request met which (servers, discipline, time outside).",
+                self.clock_ns as f64 / 1e9,
+                median as f64 / 1e9
+            ));
+        }
+    }
+
+    /// What was taken for what, in a line.
+    fn sentence(&self) -> String {
+        let FileSummary { path, format, unit, unit_why, stamp, stamp_why, .. } = &self.summary;
+        let why = |why: &str| if why.is_empty() { String::new() } else { format!(" ({why})") };
+        let duration = match stamp.as_str() {
+            "both" => "durations are the end less the start".to_owned(),
+            _ => format!("durations in {unit}{}", why(unit_why)),
+        };
+        let stamps = match stamp.as_str() {
+            "both" => "both ends of a request are stamped".to_owned(),
+            side => format!("stamps are the {side} of a request{}", why(stamp_why)),
+        };
+        format!(
+            "{}: {format}; {duration}, known to {} s; {stamps}, known to {} s.",
+            path.display(),
+            self.summary.resolution_s,
+            self.summary.clock_s
+        )
+    }
 }
 
 impl Reader<'_> {
-    fn broken(&self, line: u64, reason: String) -> Error {
-        let (broken, lines) = (self.log.broken, self.log.lines);
-        Error::Broken { path: self.path.to_owned(), broken, lines, line, reason }
-    }
-
-    /// Fails if more than one line in a hundred could not be parsed.
-    fn judge(&self) -> Result<(), Error> {
-        match &self.log.first_broken {
-            Some((line, reason))
-                if !self.settings.lenient && self.log.broken * 100 > self.log.lines =>
-            {
-                Err(self.broken(*line, reason.clone()))
+    fn file(&mut self, source: &mut Source) -> Result<(), Error> {
+        let path = source.path.clone();
+        let mut input = source.lines()?;
+        let (mut line, mut is_cut) = (Vec::new(), false);
+        loop {
+            line.clear();
+            let count = input
+                .by_ref()
+                .take(LINE_MAX)
+                .read_until(b'\n', &mut line)
+                .map_err(|source| Error::File { path: path.clone(), source })?;
+            if count == 0 {
+                break;
             }
-            _ => Ok(()),
+            is_cut = !line.ends_with(b"\n");
+            let text = line.strip_suffix(b"\n").unwrap_or(&line);
+            let text = text.strip_suffix(b"\r").unwrap_or(text);
+            let text = if self.file.number == 0 {
+                text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)
+            } else {
+                text
+            };
+            self.file.number += 1;
+            if text.is_empty() {
+                continue;
+            }
+            let text = String::from_utf8_lossy(text);
+            if self.file.is_begun {
+                self.line(self.file.number, &text, is_cut)?;
+            } else {
+                self.file.first.push((self.file.number, text.into_owned()));
+                if self.file.first.len() >= FIRST {
+                    self.begin(false)?;
+                }
+            }
         }
+        if !self.file.is_begun {
+            self.begin(is_cut)?;
+        }
+        self.judge()?;
+        self.finish();
+        Ok(())
     }
 
-    fn line(&mut self, line: &[u8]) -> Result<(), Error> {
-        self.number += 1;
-        let line = line.strip_suffix(b"\n").unwrap_or(line);
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        if line.is_empty() {
+    /// Settles the layout by the first lines, and then reads these.
+    fn begin(&mut self, is_last_cut: bool) -> Result<(), Error> {
+        if self.file.first.is_empty() {
             return Ok(());
         }
-        self.log.lines += 1;
-        match self.settings.format.entry(&String::from_utf8_lossy(line)) {
-            Ok(entry) if self.log.gateway.is_some() => self.take(&entry),
-            Ok(entry) => {
-                self.first.push(entry);
-                if self.first.len() >= FIRST { self.begin() } else { Ok(()) }
-            }
-            Err(reason) => {
-                self.log.broken += 1;
-                if self.log.first_broken.is_none() {
-                    self.log.first_broken = Some((self.number, reason));
-                }
-                // Check early, so that a wrong format is detected before a large log has been read.
-                if self.log.broken >= FIRST as u64 { self.judge() } else { Ok(()) }
-            }
+        if let Err(error) = self.file.settle() {
+            // Lines that are all broken say more than that their unit is not known.
+            self.all_broken()?;
+            return Err(error);
         }
-    }
-
-    /// Estimates the resolutions from the first lines (the finest that occurs), then records these
-    /// lines.
-    fn begin(&mut self) -> Result<(), Error> {
-        let finest = |of: fn(&Entry) -> u32| {
-            let decimals = self.first.iter().map(of).max().unwrap_or(0);
-            10u64.pow(9 - decimals.min(9))
-        };
-        let clock = finest(|e| e.end.decimals);
-        let resolution = finest(|e| e.response.decimals);
+        self.file.is_begun = true;
+        let (clock, resolution) = (self.file.clock_ns, self.file.resolution_ns);
         let window = self.settings.window_ns;
-        if clock > window {
+        let first = std::mem::take(&mut self.file.first);
+        let count = first.len();
+        for (at, (number, line)) in first.into_iter().enumerate() {
+            self.line(number, &line, is_last_cut && at + 1 == count)?;
+        }
+        // Not before: lines that are all broken have no clock.
+        if clock > window && self.file.summary.broken < self.file.summary.lines {
             return Err(Error::Format {
                 reason: format!(
                     "its times have a resolution of {} s, but windows of {} s are requested; log $msec, or \
                      give a --window of at least that",
-                    clock as f64 * 1e-9,
-                    window as f64 * 1e-9
+                    clock as f64 / 1e9,
+                    window as f64 / 1e9
                 ),
             });
         }
-        (self.log.clock_ns, self.log.resolution_ns) = (clock, resolution);
-        // Dispersion needs arrival times with a resolution of at most half a part of a window.
-        let fine = (clock + resolution).saturating_mul(32) <= window;
-        let objectives = &self.settings.objectives_ms;
-        self.log.gateway = Some(Collector::new(QueueName::Gateway, window, objectives, fine));
-        for entry in std::mem::take(&mut self.first) {
-            self.take(&entry)?;
-        }
+        self.log.clock_ns = self.log.clock_ns.max(clock);
+        self.log.resolution_ns = self.log.resolution_ns.max(resolution);
         Ok(())
     }
 
-    fn take(&mut self, entry: &Entry) -> Result<(), Error> {
-        let (clock, resolution) = (self.log.clock_ns, self.log.resolution_ns);
-        let end = entry.end.ns + (self.even.0.next() * clock as f64) as u64;
-        let outcome = match (entry.status, entry.cache) {
-            (503 | 429, _) => None,
-            (404 | 410, _) => Some(Outcome::Miss),
-            (400.., _) => Some(Outcome::Error),
+    /// Fails if no line of the first can be read.
+    fn all_broken(&mut self) -> Result<(), Error> {
+        let mut layout = self.file.layout.clone();
+        let filter = Filter::default();
+        let mut fault = None;
+        for (number, line) in &self.file.first {
+            match layout.line(line, &filter) {
+                Ok(Line::Request(_)) => return Ok(()),
+                Ok(_) => {}
+                Err(reason) => fault = fault.or(Some((*number, reason.detail))),
+            }
+        }
+        let lines = self.file.first.len() as u64;
+        let path = self.file.summary.path.clone();
+        let Some((line, reason)) = fault else { return Ok(()) };
+        Err(Error::Broken { path, broken: lines, lines, line, reason })
+    }
+
+    /// Fails if more than one line in a hundred could not be parsed.
+    fn judge(&self) -> Result<(), Error> {
+        let FileSummary { broken, lines, .. } = self.file.summary;
+        let all = broken == lines && lines > 0;
+        if broken * 100 <= lines || self.settings.lenient && !all {
+            return Ok(());
+        }
+        let path = &self.file.summary.path;
+        let (line, reason) = self.log.tally.first_of(path).unwrap_or_default();
+        Err(Error::Broken { path: path.clone(), broken, lines, line, reason })
+    }
+
+    fn line(&mut self, number: u64, line: &str, is_cut: bool) -> Result<(), Error> {
+        let path = self.file.summary.path.clone();
+        match self.file.layout.line(line, &self.settings.filter) {
+            Ok(Line::Other) => {
+                self.log.tally.other += 1;
+                Ok(())
+            }
+            Ok(Line::Filtered(verdict)) => {
+                self.count_line();
+                *self.log.tally.filtered.entry(verdict).or_insert(0) += 1;
+                Ok(())
+            }
+            Ok(Line::Request(entry)) => {
+                self.count_line();
+                if is_cut && !matches!(self.file.layout.shape, Shape::Json) {
+                    let text =
+                        format!("The last line of {} does not end; it may be cut.", path.display());
+                    self.file.layout.remarks.push(text);
+                }
+                self.take(&entry)
+            }
+            Err(fault) => {
+                self.count_line();
+                self.log.broken += 1;
+                self.file.summary.broken += 1;
+                let fault = if is_cut {
+                    Fault::new("the file ends within a line", fault.detail)
+                } else {
+                    fault
+                };
+                self.log.tally.broken(&path, number, &fault);
+                // Check early, so that a wrong format is detected before a large log has been read.
+                if self.file.summary.broken >= BROKEN_EARLY { self.judge() } else { Ok(()) }
+            }
+        }
+    }
+
+    fn count_line(&mut self) {
+        self.log.lines += 1;
+        self.file.summary.lines += 1;
+    }
+
+    /// Says how the file was read.
+    fn finish(&mut self) {
+        if self.file.is_begun {
+            self.log.taken.push(self.file.sentence());
+            for remark in &self.file.layout.remarks {
+                if !self.log.taken.contains(remark) {
+                    self.log.taken.push(remark.clone());
+                }
+            }
+        } else {
+            let path = self.file.summary.path.display();
+            self.log.taken.push(format!("{path} has no lines."));
+        }
+        self.log.files.push(self.file.summary.clone());
+    }
+
+    fn outcome(&self, entry: &Entry) -> Option<Outcome> {
+        match (entry.status, entry.cache) {
+            (None | Some(503 | 429), _) => None,
+            _ if entry.response.is_none() => None,
+            (Some(404 | 410), _) => Some(Outcome::Miss),
+            (Some(400..), _) => Some(Outcome::Error),
             (_, Cache::Passed) => Some(Outcome::Origin),
             (_, Cache::Hit) if self.settings.hits_are_memory => Some(Outcome::Memory),
             _ => Some(Outcome::Unknown),
-        };
+        }
+    }
+
+    fn take(&mut self, entry: &Entry) -> Result<(), Error> {
+        let (clock, resolution) = (self.file.clock_ns, self.file.resolution_ns);
+        let end = entry.end.saturating_add((self.even.0.next() * clock as f64) as u64);
+        let outcome = self.outcome(entry);
+        let tally = &mut self.log.tally;
+        match (entry.status, entry.response) {
+            (None, _) => tally.unanswered += 1,
+            (Some(503 | 429), _) => tally.refused += 1,
+            (_, None) => tally.untimed += 1,
+            _ => {}
+        }
+        self.file.summary.requests += 1;
         let u = self.even.1.next();
+        let taken = entry.response.map_or(0, |response| response.ns);
         if let Some(outcome) = outcome.filter(|_| self.log.times.len() < TIMES_MAX) {
-            let (end, taken) = (entry.end.ns, entry.response.ns);
-            let operation = entry.operation;
+            let (end, operation) = (entry.end, entry.operation);
             let (bytes, key) = (entry.bytes, entry.key);
             self.log.times.push(Logged { end, taken, operation, outcome, bytes, key });
         }
         let mut request = Request {
             end,
-            response: between_ticks(entry.response.ns, resolution, u),
+            response: between_ticks(taken, resolution, u),
             operation: entry.operation,
             outcome,
             bytes: entry.bytes,
@@ -453,20 +515,22 @@ impl Reader<'_> {
         if let (Some(upstream), Some(_)) = (entry.upstream, outcome) {
             let new = || Collector::new(QueueName::Origin, window, objectives, false);
             let mut attempt = Request { outcome: Some(Outcome::Origin), ..request };
-            attempt.response = between_ticks(upstream.ns, resolution, u);
+            attempt.response = between_ticks(upstream.ns, resolution, u).min(attempt.end);
             self.log.origin.get_or_insert_with(new).add(&attempt);
         }
-        if let Some(gateway) = &mut self.log.gateway {
-            request.response = request.response.min(request.end);
-            gateway.add(&request);
-            if !gateway.fits() {
-                return Err(Error::Windows {
-                    path: self.path.to_owned(),
-                    windows: gateway.windows(),
-                    window_s: window as f64 * 1e-9,
-                    most: WINDOWS_MAX,
-                });
-            }
+        // Dispersion needs arrival times with a resolution of at most half a part of a window.
+        let fine = (clock + resolution).saturating_mul(32) <= window;
+        let new = || Collector::new(QueueName::Gateway, window, objectives, fine);
+        let gateway = self.log.gateway.get_or_insert_with(new);
+        request.response = request.response.min(request.end);
+        gateway.add(&request);
+        if !gateway.fits() {
+            return Err(Error::Windows {
+                path: self.file.summary.path.clone(),
+                windows: gateway.windows(),
+                window_s: window as f64 / SECOND as f64,
+                most: WINDOWS_MAX,
+            });
         }
         Ok(())
     }

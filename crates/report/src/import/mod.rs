@@ -9,34 +9,62 @@
 mod access_log;
 mod collector;
 mod error;
+mod filter;
 mod iostat;
+mod known;
+mod layout;
+mod names;
 mod prometheus;
+mod sense;
+mod source;
+mod split;
 mod spread;
+mod tally;
+mod template;
 mod time;
 
 pub use crate::uncertainty::Imported;
-use access_log::{COMBINED, Format, Logged, TIMES_MAX};
+pub use access_log::FileSummary;
+use access_log::{Logged, TIMES_MAX};
 pub use error::Error;
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use ground::window::{Histogram, Operation, Outcome, QueueName, SECOND, Settings, Times, Window};
 use serde::Serialize;
 
-use record::{FORMAT, Generator, Machine, Run, RunWriter, Step, zst};
+use record::{FORMAT, Generator, Machine, Run, RunWriter, Step};
+
+use filter::Filter;
+use layout::Side;
+use source::{Source, text};
+use time::Unit;
 
 /// The options of an import.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// The run folder to write.
     pub out: PathBuf,
-    /// An access log. `-` is the standard input; `.zst` files are decompressed.
-    pub access_log: Option<PathBuf>,
-    /// The log's format as an nginx `log_format`, or `json`; default `combined`.
+    /// Logs of requests, in any order. `-` is the standard input; gzip, bzip2 and zstd are decompressed.
+    pub logs: Vec<PathBuf>,
+    /// Their format as a server's configuration has it, or `json`; `None` recognises it.
     pub log_format: Option<String>,
+    /// What their values are: `end=ts,response=duration:ms,status=code`.
+    pub fields: Option<String>,
+    /// The unit of durations, if the logs do not say it: `s`, `ms`, `us` or `ns`.
+    pub unit: Option<String>,
+    /// Which end of a request a stamp is, if the logs do not say it: `start` or `end`.
+    pub stamp: Option<String>,
+    /// Leave out requests that ended before this time.
+    pub from: Option<String>,
+    /// Leave out requests that ended at or after this time.
+    pub to: Option<String>,
+    /// Leave out requests of other paths than these beginnings, or patterns with `*`.
+    pub paths: Vec<String>,
+    /// Leave out requests of other statuses than these: `200`, `2xx`, `200-299`.
+    pub statuses: Vec<String>,
     /// The output of `iostat -x -t`.
     pub iostat: Option<PathBuf>,
     /// Devices to take from it; if empty, all disks with reads.
@@ -56,7 +84,9 @@ pub struct Options {
 pub struct Summary {
     /// The run folder.
     pub out: PathBuf,
-    /// Lines of the access log.
+    /// How each log was read.
+    pub files: Vec<FileSummary>,
+    /// Lines of the logs.
     pub lines: u64,
     /// Lines that could not be parsed.
     pub broken: u64,
@@ -75,16 +105,24 @@ pub struct Summary {
 pub mod fuzzing {
     use super::*;
 
-    /// The windows of an access log of a format.
+    /// The windows of a log of a format; of one that is recognised if it is empty, of `--fields` if it has a `=`.
     pub fn access_log(bytes: &[u8], format: &str, lenient: bool) -> Result<Vec<Window>, Error> {
+        let given = Some(format.to_owned()).filter(|format| !format.is_empty());
+        let is_fields = format.contains('=') && !format.contains(['$', '%']);
+        let (format, fields) = if is_fields { (None, given) } else { (given, None) };
         let settings = access_log::Settings {
-            format: Format::parse(format)?,
+            format,
+            fields,
+            unit: None,
+            side: None,
+            filter: Filter::default(),
             window_ns: SECOND,
             objectives_ms: Settings::default().objectives_ms,
             lenient,
             hits_are_memory: lenient,
         };
-        let log = access_log::read(bytes, Path::new("-"), &settings)?;
+        let source = Source::memory(Path::new("-"), bytes);
+        let log = access_log::read(vec![source], &settings)?;
         times_of(log.times, log.clock_ns, log.resolution_ns);
         let collectors = [log.gateway, log.origin].into_iter().flatten();
         Ok(collectors.flat_map(|collector| collector.finish()).collect())
@@ -105,49 +143,6 @@ pub mod fuzzing {
     pub fn steps(windows: &[Window], steps_s: Option<f64>) -> Vec<Step> {
         super::steps(windows, steps_s)
     }
-}
-
-/// Opens a source for reading; a stream may be a pipe.
-fn open(path: &Path, is_stream: bool) -> Result<Box<dyn BufRead>, Error> {
-    let failed = |source| Error::File { path: path.to_owned(), source };
-    let input: Box<dyn Read> = if path == Path::new("-") {
-        Box::new(std::io::stdin())
-    } else {
-        let opened =
-            if is_stream { record::file::open_stream(path) } else { record::file::open(path) };
-        let file = opened.map_err(failed)?;
-        match path.extension() {
-            Some(end) if end == "zst" => Box::new(zst::Decoder::new(file)),
-            Some(end) if end == "gz" => {
-                let reason = "gzip is not supported; decompress it: `zcat FILE | concertina import \
-                    --access-log - …`";
-                return Err(Error::Content { path: path.to_owned(), reason: reason.to_owned() });
-            }
-            _ => Box::new(file),
-        }
-    };
-    Ok(Box::new(BufReader::with_capacity(1 << 17, input)))
-}
-
-/// The longest text that is read into memory, bytes.
-const TEXT_MAX: u64 = 1 << 29;
-
-fn text(path: &Path) -> Result<String, Error> {
-    let too_long = || {
-        let reason = format!("longer than {TEXT_MAX} bytes; import a shorter recording");
-        Error::Content { path: path.to_owned(), reason }
-    };
-    // Before half a gigabyte of it is in memory.
-    if std::fs::metadata(path).is_ok_and(|found| found.len() > TEXT_MAX) {
-        return Err(too_long());
-    }
-    let mut bytes = Vec::new();
-    let read = open(path, false)?.take(TEXT_MAX + 1).read_to_end(&mut bytes);
-    read.map_err(|source| Error::File { path: path.to_owned(), source })?;
-    if bytes.len() as u64 > TEXT_MAX {
-        return Err(too_long());
-    }
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// The resolution of iostat: it prints the time of a report in whole seconds, and `%util` with two
@@ -187,6 +182,7 @@ fn times_of(mut logged: Vec<Logged>, clock_ns: u64, resolution_ns: u64) -> Vec<r
 struct Sources {
     times: Vec<record::Times>,
     windows: Vec<Window>,
+    files: Vec<FileSummary>,
     lines: u64,
     broken: u64,
     imported: Imported,
@@ -197,16 +193,14 @@ impl Sources {
         self.imported.notes.push(text);
     }
 
-    fn access_log(&mut self, path: &Path, options: &Options) -> anyhow::Result<()> {
-        let settings = access_log::Settings {
-            format: Format::parse(options.log_format.as_deref().unwrap_or(COMBINED))?,
-            window_ns: (options.window_s * SECOND as f64) as u64,
-            objectives_ms: Settings::default().objectives_ms,
-            lenient: options.lenient,
-            hits_are_memory: options.iostat.is_none(),
-        };
-        let log = access_log::read(open(path, true)?, path, &settings)?;
-        (self.lines, self.broken) = (log.lines, log.broken);
+    fn access_logs(&mut self, options: &Options) -> anyhow::Result<()> {
+        let settings = reader_settings(options)?;
+        let sources = options.logs.iter().map(|path| Source::open(path));
+        let sources = sources.collect::<Result<Vec<_>, _>>()?;
+        let log = access_log::read(sources, &settings)?;
+        (self.lines, self.broken, self.files) = (log.lines, log.broken, log.files);
+        log.taken.into_iter().for_each(|text| self.note(text));
+        log.tally.notes(log.lines).into_iter().for_each(|text| self.note(text));
         if log.times.len() == TIMES_MAX {
             self.note(format!(
                 "Times of single requests are kept of the first {TIMES_MAX}; import a shorter part \
@@ -214,14 +208,8 @@ impl Sources {
             ));
         }
         self.times = times_of(log.times, log.clock_ns, log.resolution_ns);
-        self.imported.resolution_s = log.resolution_ns as f64 * 1e-9;
-        self.imported.clock_s = log.clock_ns as f64 * 1e-9;
-        if let Some((line, reason)) = &log.first_broken {
-            let (broken, lines) = (log.broken, log.lines);
-            self.note(format!(
-                "{broken} of {lines} lines could not be parsed; the first is line {line}: {reason}"
-            ));
-        }
+        self.imported.resolution_s = log.resolution_ns as f64 / 1e9;
+        self.imported.clock_s = log.clock_ns as f64 / 1e9;
         for collector in [log.gateway, log.origin].into_iter().flatten() {
             self.windows.extend(collector.finish());
         }
@@ -286,6 +274,35 @@ impl Sources {
         self.windows.extend(devices.windows);
         Ok(())
     }
+}
+
+/// How the logs are read, as the options say.
+fn reader_settings(options: &Options) -> anyhow::Result<access_log::Settings> {
+    let unit = match options.unit.as_deref() {
+        None => None,
+        Some(name) => Some(
+            Unit::parse(name)
+                .with_context(|| format!("--unit {name} is none of s, ms, us and ns"))?,
+        ),
+    };
+    let side = match options.stamp.as_deref() {
+        None => None,
+        Some("start") => Some(Side::Start),
+        Some("end") => Some(Side::End),
+        Some(other) => bail!("--stamp {other} is neither start nor end"),
+    };
+    let (from, to) = (options.from.as_deref(), options.to.as_deref());
+    Ok(access_log::Settings {
+        format: options.log_format.clone(),
+        fields: options.fields.clone(),
+        unit,
+        side,
+        filter: Filter::parse(from, to, &options.paths, &options.statuses)?,
+        window_ns: (options.window_s * SECOND as f64) as u64,
+        objectives_ms: Settings::default().objectives_ms,
+        lenient: options.lenient,
+        hits_are_memory: options.iostat.is_none(),
+    })
 }
 
 /// Cuts the steady intervals: whole windows of the clients' queue (or else of the devices'),
@@ -390,17 +407,18 @@ fn divide(windows: &mut [Window], step: &Step) -> Option<f64> {
 }
 
 fn check(options: &Options) -> anyhow::Result<()> {
-    let sources = [&options.access_log, &options.iostat, &options.prometheus];
-    if sources.iter().all(|s| s.is_none()) {
-        bail!("nothing to import: give --access-log, --iostat or --prometheus");
+    let others = [&options.iostat, &options.prometheus].into_iter().flatten();
+    let sources: Vec<&PathBuf> = options.logs.iter().chain(others).collect();
+    if sources.is_empty() {
+        bail!("nothing to import: name the logs, or give --iostat or --prometheus");
     }
-    if options.access_log.is_some() && options.prometheus.is_some() {
+    if !options.logs.is_empty() && options.prometheus.is_some() {
         bail!(
             "an access log and Prometheus both describe the clients' side; import them into two run \
              folders, and fit with the log's, which has the finer resolution"
         );
     }
-    if sources.iter().filter(|s| s.as_deref() == Some(Path::new("-"))).count() > 1 {
+    if sources.iter().filter(|path| path.as_path() == Path::new("-")).count() > 1 {
         bail!("only one file can be `-`, the standard input");
     }
     if !(1e-3..=86_400.0).contains(&options.window_s) {
@@ -425,8 +443,8 @@ fn check(options: &Options) -> anyhow::Result<()> {
 pub fn import(options: &Options) -> anyhow::Result<Summary> {
     check(options)?;
     let mut sources = Sources::default();
-    if let Some(path) = &options.access_log {
-        sources.access_log(path, options)?;
+    if !options.logs.is_empty() {
+        sources.access_logs(options)?;
     }
     if let Some(path) = &options.prometheus {
         sources.prometheus(path)?;
@@ -461,6 +479,7 @@ pub fn import(options: &Options) -> anyhow::Result<Summary> {
     let client = sources.windows.iter().filter(|w| w.is_of(QueueName::Gateway));
     Ok(Summary {
         out: options.out.clone(),
+        files: sources.files,
         lines: sources.lines,
         broken: sources.broken,
         requests: client.map(|w| w.completions + w.refusals).sum(),
@@ -477,13 +496,30 @@ fn describe(options: &Options, sources: &Sources) -> anyhow::Result<Run> {
             asked.insert(name.to_owned(), path.display().to_string().into());
         }
     };
-    put("access_log", &options.access_log);
     put("iostat", &options.iostat);
     put("prometheus", &options.prometheus);
-    if options.access_log.is_some() {
-        let format = options.log_format.as_deref().unwrap_or(COMBINED);
-        asked.insert("log_format".to_owned(), format.into());
+    if !options.logs.is_empty() {
+        let logs: Vec<String> = options.logs.iter().map(|p| p.display().to_string()).collect();
+        asked.insert("logs".to_owned(), logs.into());
         asked.insert("window_s".to_owned(), options.window_s.into());
+    }
+    let texts = [
+        ("log_format", &options.log_format),
+        ("fields", &options.fields),
+        ("unit", &options.unit),
+        ("stamp", &options.stamp),
+        ("from", &options.from),
+        ("to", &options.to),
+    ];
+    for (name, text) in texts {
+        if let Some(text) = text {
+            asked.insert(name.to_owned(), text.clone().into());
+        }
+    }
+    for (name, all) in [("path", &options.paths), ("status", &options.statuses)] {
+        if !all.is_empty() {
+            asked.insert(name.to_owned(), all.clone().into());
+        }
     }
     if let Some(steps_s) = options.steps_s {
         asked.insert("steps_s".to_owned(), steps_s.into());

@@ -18,31 +18,99 @@ const DURATION_MAX_S: u64 = 1_000_000;
 /// The latest valid moment (the year 2255), seconds since 1970: later ones would overflow.
 const UNIX_MAX_S: u64 = 9_000_000_000;
 
-/// Parses seconds with decimals. Digits after the ninth decimal are dropped.
-fn decimal(text: &str, most_s: u64) -> Option<Reading> {
+/// The unit that a number of time is written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Unit {
+    Seconds,
+    Millis,
+    Micros,
+    Nanos,
+}
+
+impl Unit {
+    /// All, the longest first.
+    pub const ALL: [Unit; 4] = [Unit::Seconds, Unit::Millis, Unit::Micros, Unit::Nanos];
+
+    /// Its name on command lines and as a suffix in logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Unit::Seconds => "s",
+            Unit::Millis => "ms",
+            Unit::Micros => "us",
+            Unit::Nanos => "ns",
+        }
+    }
+
+    /// The unit of a name: `s`, `ms`, `us`, `ns`, and the long forms that logs use.
+    pub fn parse(name: &str) -> Option<Unit> {
+        match name {
+            "s" | "sec" | "secs" | "seconds" => Some(Unit::Seconds),
+            "ms" | "msec" | "millis" | "milliseconds" => Some(Unit::Millis),
+            "us" | "\u{b5}s" | "\u{3bc}s" | "usec" | "micros" | "microseconds" => {
+                Some(Unit::Micros)
+            }
+            "ns" | "nsec" | "nanos" | "nanoseconds" => Some(Unit::Nanos),
+            _ => None,
+        }
+    }
+
+    /// Decimals of a second that an integer of this unit has.
+    fn decimals(self) -> u32 {
+        match self {
+            Unit::Seconds => 0,
+            Unit::Millis => 3,
+            Unit::Micros => 6,
+            Unit::Nanos => 9,
+        }
+    }
+}
+
+/// Parses a number of a unit, with decimals. What is below a nanosecond is dropped.
+fn decimal(text: &str, unit: Unit, most_s: u64) -> Option<Reading> {
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
     let digits = |t: &str| t.bytes().all(|b| b.is_ascii_digit());
     if whole.is_empty() || !digits(whole) || !digits(part) {
         return None;
     }
-    let whole: u64 = whole.parse().ok().filter(|s| *s <= most_s)?;
-    let decimals = part.len().min(9) as u32;
-    let part = part.bytes().chain(std::iter::repeat(b'0')).take(9);
-    let part = part.fold(0, |n, digit| n * 10 + u64::from(digit - b'0'));
-    Some(Reading { ns: whole * SECOND + part, decimals })
+    let places = 9 - unit.decimals();
+    let scale = 10u64.pow(places);
+    let most = u128::from(most_s) * u128::from(SECOND);
+    let whole = whole.parse::<u64>().ok()? as u128 * u128::from(scale);
+    let decimals = unit.decimals() + (part.len() as u32).min(places);
+    let digits = part.bytes().chain(std::iter::repeat(b'0')).take(places as usize);
+    let part = digits.fold(0u64, |n, digit| n * 10 + u64::from(digit - b'0'));
+    let ns = whole + u128::from(part);
+    (ns <= most).then_some(Reading { ns: ns as u64, decimals })
 }
 
-/// Parses a duration in seconds: `0.042`.
-pub(super) fn duration(text: &str) -> Option<Reading> {
-    decimal(text.trim(), DURATION_MAX_S)
+/// Parses a duration: a number of `unit`, or one that names its own (`12ms`, `0.5s`).
+pub(super) fn duration(text: &str, unit: Unit) -> Option<Reading> {
+    let text = text.trim();
+    let end = text.rfind(|c: char| c.is_ascii_digit() || c == '.').map_or(0, |i| i + 1);
+    let (number, suffix) = text.split_at(end);
+    let unit = if suffix.is_empty() { unit } else { Unit::parse(suffix.trim_start())? };
+    if number.contains(['e', 'E']) {
+        return decimal(&plain(number)?, unit, DURATION_MAX_S);
+    }
+    decimal(number, unit, DURATION_MAX_S)
+}
+
+/// A number with an exponent (`1.2e-05`) without one.
+fn plain(number: &str) -> Option<String> {
+    let value: f64 = number.parse().ok()?;
+    value.is_finite().then(|| format!("{value:.12}").trim_end_matches('0').to_owned())
 }
 
 /// Parses `$upstream_response_time`: `0.010`, or for several attempts `0.010, 0.020 : 0.005`, which
 /// are summed. `None` if no upstream was contacted (`-`).
-pub(super) fn durations(text: &str) -> Result<Option<Reading>, ()> {
+pub(super) fn durations(text: &str, unit: Unit) -> Result<Option<Reading>, ()> {
     let mut sum: Option<Reading> = None;
+    // `0,010` is a decimal comma and not two attempts, which a blank divides.
+    if text.split(',').skip(1).any(|rest| !rest.is_empty() && !rest.starts_with(' ')) {
+        return Err(());
+    }
     for part in text.split([',', ':']).map(str::trim).filter(|p| !matches!(*p, "-" | "")) {
-        let one = duration(part).ok_or(())?;
+        let one = duration(part, unit).ok_or(())?;
         let so_far = sum.unwrap_or(Reading { ns: 0, decimals: 0 });
         let ns = so_far.ns.saturating_add(one.ns).min(DURATION_MAX_S * SECOND);
         sum = Some(Reading { ns, decimals: so_far.decimals.max(one.decimals) });
@@ -52,7 +120,7 @@ pub(super) fn durations(text: &str) -> Result<Option<Reading>, ()> {
 
 /// Parses seconds since 1970 (`$msec`).
 pub(super) fn unix(text: &str) -> Option<Reading> {
-    decimal(text.trim(), UNIX_MAX_S)
+    decimal(text.trim(), Unit::Seconds, UNIX_MAX_S)
 }
 
 fn of_chrono(seconds: i64, nanos: u32, decimals: usize) -> Option<Reading> {
@@ -72,10 +140,65 @@ pub(super) fn iso(text: &str) -> Option<Reading> {
     of_chrono(time.timestamp(), time.timestamp_subsec_nanos(), decimals)
 }
 
-/// Parses the common log format: `22/Nov/2026:04:15:00 +0000`.
-pub(super) fn local(text: &str) -> Option<Reading> {
-    let time = DateTime::parse_from_str(text.trim(), "%d/%b/%Y:%H:%M:%S %z").ok()?;
-    of_chrono(time.timestamp(), 0, 0)
+/// Parses the common log format: `22/Nov/2026:04:15:00 +0000`; HAProxy's has milliseconds and no zone.
+/// The second value is true if the zone was missing, which is taken for UTC.
+fn local(text: &str) -> Option<(Reading, bool)> {
+    let (date, zone) = text.split_once(' ').unwrap_or((text, ""));
+    let (date, part) = date.split_once('.').unwrap_or((date, ""));
+    let time = NaiveDateTime::parse_from_str(date, "%d/%b/%Y:%H:%M:%S").ok()?;
+    let offset_s = match zone.as_bytes() {
+        [] => 0,
+        [sign @ (b'+' | b'-'), digits @ ..] if digits.len() == 4 && zone.is_ascii() => {
+            let (hours, minutes) = zone[1..].split_at(2);
+            let s = hours.parse::<i64>().ok()? * 3600 + minutes.parse::<i64>().ok()? * 60;
+            if *sign == b'-' { -s } else { s }
+        }
+        _ => return None,
+    };
+    let seconds = u64::try_from(time.and_utc().timestamp() - offset_s).ok()?;
+    let text = if part.is_empty() { seconds.to_string() } else { format!("{seconds}.{part}") };
+    Some((unix(&text)?, zone.is_empty()))
+}
+
+/// Parses seconds, milliseconds, microseconds or nanoseconds since 1970, which are told apart by their number of
+/// digits: any moment from 1973 to 2255 has those of its unit alone.
+fn epoch(text: &str, unit: Option<Unit>) -> Option<Reading> {
+    let whole = text.find('.').unwrap_or(text.len());
+    let by_digits = match whole {
+        0..=10 => Unit::Seconds,
+        11..=13 => Unit::Millis,
+        14..=16 => Unit::Micros,
+        _ => Unit::Nanos,
+    };
+    decimal(text, unit.unwrap_or(by_digits), UNIX_MAX_S)
+}
+
+/// Parses a moment in any of the forms that logs write: since 1970 in `unit` (found by its digits if `None`), ISO 8601, or the
+/// common log format, with or without brackets. The second value is true if a zone was missing, which is taken
+/// for UTC.
+pub(super) fn moment(text: &str, unit: Option<Unit>) -> Option<(Reading, bool)> {
+    let text = text.trim().trim_start_matches('[').trim_end_matches(']');
+    let bytes = text.as_bytes();
+    if bytes.get(2) == Some(&b'/') && bytes.get(6) == Some(&b'/') {
+        return local(text);
+    }
+    if bytes.get(4) == Some(&b'-') {
+        return match iso(text) {
+            Some(reading) => Some((reading, false)),
+            None => {
+                let dots = text.replace(',', ".");
+                let dots = dots.trim_end_matches(" UTC").replacen(' ', "T", 1);
+                iso(&dots).map(|reading| (reading, false)).or_else(|| {
+                    let zoned = format!("{dots}Z");
+                    iso(&zoned).map(|reading| (reading, !text.ends_with(" UTC")))
+                })
+            }
+        };
+    }
+    if text.contains(['e', 'E']) {
+        return epoch(&plain(text)?, unit).map(|reading| (reading, false));
+    }
+    epoch(text, unit).map(|reading| (reading, false))
 }
 
 /// Parses a time line of `iostat -t`: ISO 8601 (`S_TIME_FORMAT=ISO`), or one of the usual formats
@@ -112,8 +235,22 @@ mod tests {
         is(iso("2026-11-22T04:15:00+00:00"), at, 0);
         is(iso("2026-11-22T05:15:00.25+0100"), at + 250_000_000, 2);
         is(iso("2026-11-22T04:15:00Z"), at, 0);
+        let local = |text| local(text).map(|(reading, _)| reading);
         is(local("22/Nov/2026:04:15:00 +0000"), at, 0);
         is(local("21/Nov/2026:23:15:00 -0500"), at, 0);
+        is(local("22/Nov/2026:04:15:00.250"), at + 250_000_000, 3);
+        for text in [
+            "1795320900",
+            "1795320900000",
+            "1795320900000000",
+            "1795320900000000000",
+            "[22/Nov/2026:04:15:00 +0000]",
+            "2026-11-22 04:15:00",
+            "2026-11-22 04:15:00,000",
+            "2026-11-22T04:15:00.000Z",
+        ] {
+            assert_eq!(moment(text, None).map(|(r, _)| r.ns), Some(at), "{text}");
+        }
         for text in ["11/22/2026 04:15:00 AM", "11/22/26 04:15:00", "2026-11-22 04:15:00"] {
             assert_eq!(iostat(text).map(|r| (r.0.ns, r.1)), Some((at, true)), "{text}");
         }
@@ -125,9 +262,28 @@ mod tests {
 
     #[test]
     fn attempts_are_summed() {
-        let sum = |text| durations(text).map(|r| r.map(|r| (r.ns / 1_000_000, r.decimals)));
+        let sum = |text| {
+            durations(text, Unit::Seconds).map(|r| r.map(|r| (r.ns / 1_000_000, r.decimals)))
+        };
         assert_eq!(sum("0.010, 0.020 : 0.005"), Ok(Some((35, 3))));
         assert_eq!((sum("-"), sum("-, 0.1")), (Ok(None), Ok(Some((100, 1)))));
-        assert_eq!(sum("a"), Err(()));
+        assert_eq!((sum("a"), sum("0,010")), (Err(()), Err(())));
+    }
+
+    #[test]
+    fn durations_have_units() {
+        let is = |text, unit, ns, decimals| {
+            assert_eq!(duration(text, unit), Some(Reading { ns, decimals }), "{text}");
+        };
+        is("12345", Unit::Micros, 12_345_000, 6);
+        is("12.3456789", Unit::Millis, 12_345_678, 9);
+        is("12ms", Unit::Seconds, 12_000_000, 3);
+        is("0.5s", Unit::Millis, 500_000_000, 1);
+        is("7", Unit::Nanos, 7, 9);
+        is("7.9", Unit::Nanos, 7, 9);
+        is("1.2e-05", Unit::Seconds, 12_000, 6);
+        for bad in ["", "-1", "1x", "ms", "1e99", "99999999999999999999"] {
+            assert_eq!(duration(bad, Unit::Millis), None, "{bad}");
+        }
     }
 }

@@ -1,0 +1,187 @@
+//! What load generators write of each request: k6, JMeter, hey, oha and vegeta as CSV, YCSB's raw form, JMeter's XML.
+
+use super::sample::Sample;
+use crate::import::layout::{Column, Layout, Place, Role, Shape, Side};
+use crate::import::split;
+use crate::import::time::Unit;
+
+/// Moments of a log that counts from its own beginning are placed here: 2000-01-01 UTC.
+const BASE_NS: u64 = 946_684_800 * 1_000_000_000;
+
+/// The delimiter of a table: the one of the usual that its lines all have equally often.
+pub(super) fn delimiter(sample: &Sample) -> Option<u8> {
+    let counts = |delimiter: u8| {
+        let count = |line: &str| split::columns(line, delimiter).len();
+        let first = count(sample.first());
+        (first > 1 && sample.mostly(|line| count(line) == first)).then_some((first, delimiter))
+    };
+    b",;\t|".iter().filter_map(|delimiter| counts(*delimiter)).max().map(|(_, delimiter)| delimiter)
+}
+
+/// The layout of a load generator's output.
+pub(super) fn recognise(sample: &Sample) -> Option<Layout> {
+    let tables = || table(&split::columns(sample.first(), b','));
+    let known: [fn(&Sample) -> Option<Layout>; 4] = [ycsb, jmeter_xml, vegeta, apache_bench];
+    let mut layout = known.iter().find_map(|find| find(sample)).or_else(tables)?;
+    layout.is_tester = true;
+    Some(layout)
+}
+
+fn table(header: &[String]) -> Option<Layout> {
+    let has = |names: &[&str]| names.iter().all(|name| header.iter().any(|h| h == name));
+    let named = Column::named;
+    let layout = |name: &str, columns| {
+        let header = Some(header.to_vec());
+        Layout::new(name, Shape::Csv { delimiter: b',', header }, columns)
+    };
+    if has(&["metric_name", "timestamp", "metric_value"]) {
+        let only = "http_req_duration";
+        let columns = vec![
+            Column { only, ..named(Role::Select, "metric_name") },
+            named(Role::Stamp, "timestamp"),
+            named(Role::Response, "metric_value"),
+            named(Role::Status, "status"),
+            named(Role::Method, "method"),
+            named(Role::Path, "url"),
+        ];
+        let mut layout = layout("k6, CSV", columns)
+            .stamped(Side::End, "k6 stamps a request when it ends")
+            .timed(Unit::Millis, "k6 writes ms");
+        layout.remarks.push(
+            "http_req_duration is what was sent, waited for and received, without connecting. Stamps of k6's CSV are \
+             whole seconds unless K6_CSV_TIME_FORMAT says unix_micro; its JSON has microseconds."
+                .to_owned(),
+        );
+        return Some(layout);
+    }
+    if has(&["timeStamp", "elapsed"]) {
+        let columns = vec![
+            named(Role::Stamp, "timeStamp"),
+            named(Role::Response, "elapsed"),
+            named(Role::Status, "responseCode"),
+            named(Role::Path, if has(&["URL"]) { "URL" } else { "label" }),
+            named(Role::Bytes, "bytes"),
+        ];
+        return Some(jmeter(layout("JMeter, CSV", columns)));
+    }
+    if has(&["response-time", "offset"]) {
+        let columns = vec![
+            named(Role::Stamp, "offset").timed(Unit::Seconds),
+            named(Role::Response, "response-time"),
+            named(Role::Status, "status-code"),
+        ];
+        return Some(undated(layout("hey, CSV", columns), "hey"));
+    }
+    if has(&["request-start", "request-duration"]) {
+        let columns = vec![
+            named(Role::Stamp, "request-start").timed(Unit::Seconds),
+            named(Role::Response, "request-duration"),
+            named(Role::Status, "status"),
+            named(Role::Bytes, "bytes"),
+        ];
+        return Some(undated(layout("oha, CSV", columns), "oha"));
+    }
+    None
+}
+
+/// A table whose moments count from the beginning of the load.
+fn undated(layout: Layout, program: &str) -> Layout {
+    let why = format!("{program} counts from the beginning of the load to the start of a request");
+    let mut layout = layout.stamped(Side::Start, &why).timed(Unit::Seconds, "its columns are in s");
+    layout.base = BASE_NS;
+    layout.remarks.push(format!(
+        "{program} writes no date: its times count from 2000-01-01, so they cannot be matched with other sources."
+    ));
+    layout
+}
+
+fn jmeter(layout: Layout) -> Layout {
+    layout
+        .stamped(Side::Start, "JMeter's timeStamp is the start of a sample")
+        .timed(Unit::Millis, "JMeter's elapsed is in ms")
+}
+
+/// JMeter's results as XML, of which every sample's element is on a line.
+fn jmeter_xml(sample: &Sample) -> Option<Layout> {
+    const BEGINS: &[&str] = &["<httpSample ", "<sample "];
+    let is_one = |line: &String| BEGINS.iter().any(|begin| line.trim_start().starts_with(begin));
+    if !sample.first().starts_with('<') || !sample.lines.iter().any(is_one) {
+        return None;
+    }
+    let columns = vec![
+        Column::named(Role::Stamp, "ts"),
+        Column::named(Role::Response, "t"),
+        Column::named(Role::Status, "rc"),
+        Column::named(Role::Path, "lb"),
+        Column::named(Role::Bytes, "by"),
+    ];
+    Some(jmeter(Layout::new("JMeter, XML", Shape::Pairs(BEGINS), columns)))
+}
+
+/// vegeta's CSV has no header: nanoseconds since 1970, status, latency in nanoseconds, bytes out and in, error, body, attack,
+/// number, method, address.
+fn vegeta(sample: &Sample) -> Option<Layout> {
+    let is_one = |line: &str| {
+        let columns = split::columns(line, b',');
+        let digits = |at: usize, length: std::ops::RangeInclusive<usize>| {
+            columns.get(at).is_some_and(|text| {
+                length.contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit())
+            })
+        };
+        columns.len() >= 7 && digits(0, 19..=19) && digits(1, 1..=3) && digits(2, 1..=15)
+    };
+    if !sample.mostly(is_one) {
+        return None;
+    }
+    let number = |role, at| Column::new(role, Place::Number(at));
+    let columns = vec![
+        number(Role::Stamp, 0).timed(Unit::Nanos),
+        number(Role::Status, 1),
+        number(Role::Response, 2),
+        number(Role::Bytes, 4),
+        number(Role::Method, 9),
+        number(Role::Path, 10),
+    ];
+    let shape = Shape::Csv { delimiter: b',', header: None };
+    Some(
+        Layout::new("vegeta, CSV", shape, columns)
+            .stamped(Side::Start, "vegeta stamps a request when it is sent")
+            .timed(Unit::Nanos, "vegeta writes nanoseconds"),
+    )
+}
+
+/// What `ab -g` writes for a plot: seconds since 1970, and milliseconds to connect, to the reply and in all, sorted by these.
+fn apache_bench(sample: &Sample) -> Option<Layout> {
+    let header = split::columns(sample.first(), b'\t');
+    if header != ["starttime", "seconds", "ctime", "dtime", "ttime", "wait"] {
+        return None;
+    }
+    let columns =
+        vec![Column::named(Role::Stamp, "seconds"), Column::named(Role::Response, "ttime")];
+    let shape = Shape::Csv { delimiter: b'\t', header: Some(header) };
+    Some(
+        Layout::new("ApacheBench, -g", shape, columns)
+            .stamped(Side::Start, "ab stamps the start of a request")
+            .timed(Unit::Millis, "ab writes ms"),
+    )
+}
+
+/// YCSB's raw measurements: `READ,1700000000123,8456`, among lines of other kinds.
+fn ycsb(sample: &Sample) -> Option<Layout> {
+    let says_so = |line: &String| line.contains("latency raw data: op, timestamp(ms), latency(us)");
+    if !sample.lines.iter().any(says_so) {
+        return None;
+    }
+    let columns = vec![
+        Column::numbered(Role::Method, 0),
+        Column::numbered(Role::Stamp, 1).timed(Unit::Millis),
+        Column::numbered(Role::Response, 2),
+    ];
+    let shape = Shape::Csv { delimiter: b',', header: None };
+    let mut layout = Layout::new("YCSB, raw", shape, columns)
+        .stamped(Side::End, "YCSB stamps a measurement when it is made")
+        .timed(Unit::Micros, "its header says us");
+    // Summaries (`[READ], Operations, 5`) stand around the measurements of each operation.
+    layout.others = &["latency raw data:", "], "];
+    Some(layout)
+}

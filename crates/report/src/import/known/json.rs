@@ -1,0 +1,129 @@
+//! Formats of JSON that name their program by their keys: Caddy, Traefik, Envoy, k6, vegeta.
+
+use serde_json::{Map, Value};
+
+use super::sample::Sample;
+use crate::import::layout::{Column, Layout, Role, Shape, Side};
+use crate::import::split;
+use crate::import::time::Unit;
+
+/// The layout of lines of JSON; `None` if no program is known by their keys.
+pub(super) fn recognise(sample: &Sample) -> Option<Layout> {
+    if !sample.first().starts_with('{') {
+        return None;
+    }
+    let objects = sample.lines.iter().filter_map(|line| split::object(line).ok());
+    // A log may begin with other lines than requests: of k6 those that declare metrics.
+    objects.take(100).find_map(|object| by_keys(&object))
+}
+
+fn by_keys(object: &Map<String, Value>) -> Option<Layout> {
+    let has = |keys: &[&str]| keys.iter().all(|key| split::member(object, key).is_some());
+    let layout = |name: &str, columns: Vec<Column>| Layout::new(name, Shape::Json, columns);
+    let named = Column::named;
+    if has(&["metric", "data.time", "data.value"]) {
+        return Some(k6());
+    }
+    if has(&["ts", "duration", "request.uri"]) {
+        let columns = vec![
+            named(Role::Stamp, "ts"),
+            named(Role::Response, "duration"),
+            named(Role::Status, "status"),
+            named(Role::Method, "request.method"),
+            named(Role::Path, "request.uri"),
+            named(Role::Bytes, "size"),
+        ];
+        let unit = caddy_unit(object);
+        return Some(
+            layout("Caddy, JSON", columns)
+                .stamped(Side::End, "Caddy logs a request when it ends")
+                .timed(unit, "Caddy writes seconds unless `duration_format` says otherwise"),
+        );
+    }
+    if has(&["Duration", "DownstreamStatus"]) && (has(&["StartUTC"]) || has(&["StartLocal"])) {
+        return Some(traefik(if has(&["StartUTC"]) { "StartUTC" } else { "StartLocal" }));
+    }
+    if has(&["timestamp", "latency", "code", "seq"]) {
+        let columns = vec![
+            named(Role::Stamp, "timestamp"),
+            named(Role::Response, "latency"),
+            named(Role::Status, "code"),
+            named(Role::Method, "method"),
+            named(Role::Path, "url"),
+            named(Role::Bytes, "bytes_in"),
+        ];
+        let mut layout = layout("vegeta, JSON", columns)
+            .stamped(Side::Start, "vegeta stamps a request when it is sent")
+            .timed(Unit::Nanos, "vegeta writes nanoseconds");
+        layout.is_tester = true;
+        return Some(layout);
+    }
+    if has(&["start_time", "duration", "response_code"]) {
+        let path = ["path", "x_envoy_original_path", "uri_path", "request_path"];
+        let path = path.into_iter().find(|key| has(&[key])).unwrap_or("path");
+        let columns = vec![
+            named(Role::Stamp, "start_time"),
+            named(Role::Response, "duration"),
+            named(Role::Status, "response_code"),
+            named(Role::Method, "method"),
+            named(Role::Path, path),
+            named(Role::Server, "upstream_host"),
+            named(Role::Bytes, "bytes_sent"),
+        ];
+        return Some(
+            layout("Envoy, JSON", columns)
+                .stamped(Side::Start, "Envoy's START_TIME")
+                .timed(Unit::Millis, "Envoy's DURATION is in ms"),
+        );
+    }
+    None
+}
+
+fn traefik(stamp: &str) -> Layout {
+    let named = Column::named;
+    let columns = vec![
+        named(Role::Stamp, stamp),
+        named(Role::Response, "Duration"),
+        named(Role::Upstream, "OriginDuration"),
+        named(Role::Status, "DownstreamStatus"),
+        named(Role::Method, "RequestMethod"),
+        named(Role::Path, "RequestPath"),
+        named(Role::Bytes, "DownstreamContentSize"),
+        named(Role::Server, "ServiceAddr"),
+    ];
+    Layout::new("Traefik, JSON", Shape::Json, columns)
+        .stamped(Side::Start, "its name says so")
+        .timed(Unit::Nanos, "Traefik writes nanoseconds")
+}
+
+/// `duration_format nano` and `ms` write integers, where seconds have decimals.
+fn caddy_unit(object: &Map<String, Value>) -> Unit {
+    let text = split::member(object, "duration").unwrap_or_default();
+    match text.parse::<u64>() {
+        Ok(n) if n > 10_000 => Unit::Nanos,
+        _ => Unit::Seconds,
+    }
+}
+
+/// k6 writes each metric of a request as an object of its own.
+fn k6() -> Layout {
+    let select = |name: &str, only| Column { only, ..Column::named(Role::Select, name) };
+    let columns = vec![
+        select("metric", "http_req_duration"),
+        select("type", "Point"),
+        Column::named(Role::Stamp, "data.time"),
+        Column::named(Role::Response, "data.value"),
+        Column::named(Role::Status, "data.tags.status"),
+        Column::named(Role::Method, "data.tags.method"),
+        Column::named(Role::Path, "data.tags.url"),
+    ];
+    let mut layout = Layout::new("k6, JSON", Shape::Json, columns)
+        .stamped(Side::End, "k6 stamps a request when it ends")
+        .timed(Unit::Millis, "k6 writes ms");
+    layout.is_tester = true;
+    layout.remarks.push(
+        "http_req_duration is what was sent, waited for and received, without connecting."
+            .to_owned(),
+    );
+    layout
+}

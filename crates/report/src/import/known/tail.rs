@@ -1,0 +1,270 @@
+//! The common and combined log formats, whose duration stands behind them in a way that each server's owner chose, and lines of
+//! words with a time, a request and a duration in any order.
+
+use super::sample::{Sample, from_time};
+use crate::import::layout::{Column, Layout, Place, Role, Shape, Side};
+use crate::import::source::shown;
+use crate::import::split::{self, Quote, Word};
+use crate::import::time::{self, Unit};
+
+/// A line's words, by their places.
+type Words<'a> = Vec<Word<'a>>;
+
+/// A place of which the content is known by all of the lines.
+struct Places<'a> {
+    lines: Vec<Words<'a>>,
+    /// Words of a line, in most.
+    count: usize,
+}
+
+impl<'a> Places<'a> {
+    /// The words of the lines that have as many as most.
+    fn new(lines: Vec<Words<'a>>) -> Places<'a> {
+        let mut counts = std::collections::BTreeMap::new();
+        lines.iter().for_each(|words| *counts.entry(words.len()).or_insert(0u32) += 1);
+        let count = counts.iter().max_by_key(|(_, n)| **n).map_or(0, |(count, _)| *count);
+        let lines = lines.into_iter().filter(|words| words.len() == count).collect();
+        Places { lines, count }
+    }
+
+    /// Whether the word of a place is so in at least 95 of a hundred lines.
+    fn all(&self, at: usize, is_so: impl Fn(&Word<'_>) -> bool) -> bool {
+        let count = self.lines.iter().filter(|words| words.get(at).is_some_and(&is_so)).count();
+        count > 0 && count * 100 >= self.lines.len() * 95
+    }
+
+    /// Whether the word of a place is so in one of the lines.
+    fn any(&self, at: usize, is_so: impl Fn(&Word<'_>) -> bool) -> bool {
+        self.lines.iter().any(|words| words.get(at).is_some_and(&is_so))
+    }
+
+    /// Whether a place has durations: numbers, lists of them, `-`; in one line at least a number.
+    fn is_duration(&self, at: usize) -> bool {
+        let is_one = |word: &Word<'_>| time::durations(&word.text, Unit::Nanos).is_ok();
+        let has_number =
+            |word: &Word<'_>| matches!(time::durations(&word.text, Unit::Nanos), Ok(Some(_)));
+        self.all(at, is_one) && self.any(at, has_number)
+    }
+
+    /// Whether it has numbers with a point, which are seconds where the unit is not said.
+    fn has_point(&self, at: usize) -> bool {
+        self.any(at, |word| word.text.contains('.'))
+    }
+
+    /// The place of `name=…` words whose name is one of these.
+    fn named(&self, from: usize, names: &[&str]) -> Option<usize> {
+        (from..self.count).find(|at| {
+            self.all(*at, |word| {
+                word.text.split_once('=').is_some_and(|(name, _)| names.contains(&name))
+            })
+        })
+    }
+
+    /// Whether the sums at one place are never less than those at another: the whole, and a part of it.
+    fn is_longer(&self, at: usize, than: usize) -> bool {
+        let value = |words: &Words<'_>, at: usize| {
+            words.get(at).and_then(|word| time::durations(&word.text, Unit::Seconds).ok().flatten())
+        };
+        let pairs = self.lines.iter().filter_map(|words| value(words, at).zip(value(words, than)));
+        let (count, right) = pairs.fold((0, 0), |(n, right), (whole, part)| {
+            // Both are rounded apart: a millisecond more is not a contradiction.
+            (n + 1, right + u32::from(whole.ns + 1_000_000 >= part.ns))
+        });
+        count > 0 && right * 100 >= count * 98
+    }
+}
+
+fn numbered(role: Role, at: usize) -> Column {
+    Column::new(role, Place::Number(at))
+}
+
+fn is_request(word: Option<&Word<'_>>) -> bool {
+    // Requests that are none (`-`, bytes of TLS) stand among them.
+    word.is_some_and(|word| word.quote == Quote::Quoted)
+}
+
+fn is_status(word: Option<&Word<'_>>) -> bool {
+    word.is_some_and(|word| {
+        word.text == "-"
+            || word.text.parse::<u16>().is_ok_and(|status| (100..1000).contains(&status))
+    })
+}
+
+fn is_common(words: &[Word<'_>]) -> bool {
+    is_request(words.get(1)) && is_status(words.get(2)) && words.get(3).is_some_and(Word::is_number)
+}
+
+/// `[time] "request" status bytes`, `"referrer" "agent"` in the combined format, and then a duration.
+pub(super) fn common(sample: &Sample) -> Option<Layout> {
+    if !sample.mostly(|line| from_time(line).is_some_and(|words| is_common(&words))) {
+        return None;
+    }
+    let lines = sample.lines.iter().filter_map(|line| from_time(line));
+    let places = Places::new(lines.filter(|words| is_common(words)).collect());
+    let is_quoted = |at| places.all(at, |word| word.quote == Quote::Quoted);
+    let (tail, kind) =
+        if is_quoted(4) && is_quoted(5) { (6, "combined log") } else { (4, "common log") };
+    let mut columns = vec![
+        numbered(Role::Stamp, 0),
+        numbered(Role::Request, 1),
+        numbered(Role::Status, 2),
+        numbered(Role::Bytes, 3),
+    ];
+    let shape = Shape::Words { from_time: true };
+    let stamped_by_nginx = "nginx logs a request when it ends";
+    // Traefik: requests so far, router, server, milliseconds.
+    let has_suffix = |at| places.all(at, |word| word.text.ends_with("ms") && word.text != "ms");
+    if has_suffix(tail + 3) && is_quoted(tail + 1) && is_quoted(tail + 2) {
+        columns.extend([numbered(Role::Response, tail + 3), numbered(Role::Server, tail + 2)]);
+        return Some(
+            Layout::new("Traefik, common log", shape, columns)
+                .stamped(Side::Start, "Traefik stamps the start")
+                .timed(Unit::Millis, "`ms` stands behind it"),
+        );
+    }
+    // ingress-nginx: length, time, [name], [other name], addresses, lengths, times, statuses, id.
+    let is_bracketed = |at| places.all(at, |word| word.quote == Quote::Bracketed);
+    if places.is_duration(tail + 1) && is_bracketed(tail + 2) {
+        let server = if is_bracketed(tail + 3) { tail + 4 } else { tail + 3 };
+        columns.push(numbered(Role::Response, tail + 1));
+        columns.push(numbered(Role::Server, server));
+        columns.push(numbered(Role::Upstream, server + 2));
+        return Some(
+            Layout::new("Kubernetes ingress (nginx)", shape, columns)
+                .stamped(Side::End, stamped_by_nginx)
+                .timed(Unit::Seconds, "nginx writes seconds"),
+        );
+    }
+    // nginx with names: `rt=0.012 urt="0.010"`.
+    let whole = ["rt", "request_time", "reqtime", "req_time", "duration"];
+    if let Some(at) = places.named(tail, &whole) {
+        columns.push(numbered(Role::Response, at).divided('=', 1));
+        let part = ["urt", "ut", "upstream_response_time", "upstream_time"];
+        let part = places.named(tail, &part);
+        columns.extend(part.map(|at| numbered(Role::Upstream, at).divided('=', 1)));
+        return Some(
+            Layout::new(&format!("nginx, {kind}"), shape, columns)
+                .stamped(Side::End, stamped_by_nginx)
+                .timed(Unit::Seconds, "nginx writes seconds"),
+        );
+    }
+    unnamed(&places, tail, kind, columns)
+}
+
+/// The combined format with one or two numbers behind it.
+fn unnamed(
+    places: &Places<'_>,
+    tail: usize,
+    kind: &str,
+    mut columns: Vec<Column>,
+) -> Option<Layout> {
+    let shape = Shape::Words { from_time: true };
+    let numbers: Vec<usize> = (tail..places.count).filter(|at| places.is_duration(*at)).collect();
+    let points: Vec<usize> = numbers.iter().copied().filter(|at| places.has_point(*at)).collect();
+    let (at, part) = match (&points[..], &numbers[..]) {
+        ([at], _) => (*at, None),
+        ([one, other], _) if places.is_longer(*one, *other) => (*one, Some(*other)),
+        ([one, other], _) if places.is_longer(*other, *one) => (*other, Some(*one)),
+        ([], [at]) => {
+            columns.push(numbered(Role::Response, *at));
+            let name = format!(
+                "{kind} with an integer behind it (Apache's and Varnish's %D, %T or %{{ms}}T)"
+            );
+            let mut layout = Layout::new(&name, shape, columns);
+            layout.likely = Some(Side::Start);
+            layout.side_why = "as Apache and Varnish stamp a request".to_owned();
+            layout.units = vec![Unit::Micros, Unit::Millis, Unit::Seconds];
+            return Some(layout);
+        }
+        _ => return None,
+    };
+    columns.push(numbered(Role::Response, at));
+    columns.extend(part.map(|at| numbered(Role::Upstream, at)));
+    Some(
+        Layout::new(&format!("nginx, {kind} with its request time"), shape, columns)
+            .stamped(Side::End, "nginx logs a request when it ends")
+            .timed(Unit::Seconds, "nginx's decimals are seconds"),
+    )
+}
+
+/// Words in any order, of which one is a time of this century, one a request in quotes and one a number with a point.
+pub(super) fn bare(sample: &Sample) -> Option<Layout> {
+    let lines: Vec<Words<'_>> = sample.lines.iter().map(|line| split::words(line)).collect();
+    let total = lines.len();
+    let places = Places::new(lines);
+    if places.count < 2 || places.lines.len() * 10 < total * 9 {
+        return None;
+    }
+    let is_stamp = |word: &Word<'_>| {
+        // 2001 to 2099, so that no other number is one.
+        let century = 978_307_200_000_000_000..4_102_444_800_000_000_000u64;
+        time::moment(&word.text, None).is_some_and(|(reading, _)| century.contains(&reading.ns))
+    };
+    let all: Vec<usize> = (0..places.count).collect();
+    let find = |is: &dyn Fn(usize) -> bool| -> Vec<usize> {
+        all.iter().copied().filter(|at| is(*at)).collect()
+    };
+    let [stamp] = find(&|at| places.all(at, is_stamp))[..] else { return None };
+    let is_line = |word: &Word<'_>| word.text.contains(" HTTP/") || word.text == "-";
+    let request = find(&|at| places.all(at, is_line) && places.any(at, |w| w.text.len() > 1));
+    let status = find(&|at| places.all(at, |word| is_status(Some(word))) && !request.contains(&at));
+    let other = |at: usize| at != stamp && !status.contains(&at) && !request.contains(&at);
+    let points = find(&|at| other(at) && places.is_duration(at) && places.has_point(at));
+    let (at, part) = match points[..] {
+        [at] => (at, None),
+        [one, two] if places.is_longer(one, two) => (one, Some(two)),
+        [one, two] if places.is_longer(two, one) => (two, Some(one)),
+        _ => return None,
+    };
+    let bytes =
+        find(&|at| other(at) && places.all(at, |word| word.is_number()) && !places.has_point(at));
+    let mut columns = vec![numbered(Role::Stamp, stamp), numbered(Role::Response, at)];
+    columns.extend(part.map(|at| numbered(Role::Upstream, at)));
+    columns.extend(request.first().map(|at| numbered(Role::Request, *at)));
+    columns.extend(status.first().map(|at| numbered(Role::Status, *at)));
+    if let [bytes] = bytes[..] {
+        columns.push(numbered(Role::Bytes, bytes));
+    }
+    let mut layout =
+        Layout::new("words with a time and a duration", Shape::Words { from_time: false }, columns);
+    layout.units = vec![Unit::Seconds, Unit::Millis, Unit::Micros];
+    Some(if has_three_decimals(&places, at) && has_three_decimals(&places, stamp) {
+        layout.name = "nginx, $msec and $request_time".to_owned();
+        layout
+            .stamped(Side::End, "nginx logs a request when it ends")
+            .timed(Unit::Seconds, "nginx's three decimals are of seconds")
+    } else {
+        layout
+    })
+}
+
+/// Whether all numbers of a place have three decimals, as nginx writes them.
+fn has_three_decimals(places: &Places<'_>, at: usize) -> bool {
+    let is_one = |word: &Word<'_>| {
+        word.text == "-"
+            || word.text.split([',', ':']).all(|one| {
+                one.trim().split_once('.').is_some_and(|(_, decimals)| decimals.len() == 3)
+            })
+    };
+    places.all(at, is_one)
+}
+
+/// What to do with a file that no format fits.
+pub(super) fn advice(sample: &Sample) -> String {
+    let first = format!("`{}`", shown(sample.first()));
+    if sample.first().starts_with("[{") || sample.first().trim() == "[" {
+        return "it is a JSON array; write an object on each line: `jq -c '.[]' FILE | concertina import -`".to_owned();
+    }
+    if sample.mostly(|line| from_time(line).is_some_and(|words| is_common(&words))) {
+        return format!(
+            "its lines ({first}) are of the common or combined log format, without one number that is clearly the \
+             duration of the request; add it to the server's format (nginx: $request_time, Apache: %D), or say where \
+             it is: --log-format FORMAT, with the format of the server's configuration"
+        );
+    }
+    format!(
+        "its format is not recognised by its first line, {first}; say it: --log-format FORMAT (of nginx, Apache, Envoy, HAProxy \
+         or curl), or --fields end=NAME,response=NAME:ms,status=NAME,path=NAME of JSON, CSV, logfmt or numbered words (or \
+         start=NAME; units s, ms, us, ns)"
+    )
+}

@@ -1,0 +1,539 @@
+//! What the values of a line mean: a layout says where a request's times, status and key stand, in which units, and at
+//! which of its ends its stamp was taken. Every format, known or described by options, is one.
+
+use ground::window::{Nanos, Operation, key_hash};
+
+use super::filter::{Filter, Verdict};
+use super::source::shown;
+use super::split::{self, Fault};
+use super::template::Template;
+use super::time::{self, Reading, Unit};
+
+/// What a value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// A moment of the request: its start or its end, as [`Layout::side`] says.
+    Stamp,
+    /// Its start, of a log that has both.
+    Start,
+    /// Its end, of a log that has both.
+    End,
+    /// The date of a stamp that is a time of day.
+    Date,
+    /// How long it took; several are summed.
+    Response,
+    /// How long the servers behind took.
+    Upstream,
+    Status,
+    Method,
+    /// The request line: method, path, protocol.
+    Request,
+    Path,
+    /// What decides which line the request waits in.
+    Key,
+    /// The server that a proxy chose.
+    Server,
+    Bytes,
+    /// The state of a proxy's cache.
+    Cache,
+    /// Must be the text of [`Column::only`], or the line is none of a request.
+    Select,
+}
+
+/// Where a value stands.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Place {
+    /// A key of JSON or logfmt, the name of a column or of a variable.
+    Name(String),
+    /// A word or a column, from the first, or from the time in brackets.
+    Number(usize),
+}
+
+/// A value that is used.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Column {
+    pub role: Role,
+    pub place: Place,
+    /// Of a time, if this value has another than [`Layout::unit`].
+    pub unit: Option<Unit>,
+    /// Of a value `a/b/c` or `name=value`, what divides it and which part.
+    pub part: Option<(char, usize)>,
+    /// Of [`Role::Select`].
+    pub only: &'static str,
+}
+
+impl Column {
+    pub fn new(role: Role, place: Place) -> Column {
+        Column { role, place, unit: None, part: None, only: "" }
+    }
+
+    /// A value by its number.
+    pub fn numbered(role: Role, number: usize) -> Column {
+        Column::new(role, Place::Number(number))
+    }
+
+    /// A value by its name.
+    pub fn named(role: Role, name: &str) -> Column {
+        Column::new(role, Place::Name(name.to_owned()))
+    }
+
+    /// The same, of a unit.
+    pub fn timed(self, unit: Unit) -> Column {
+        Column { unit: Some(unit), ..self }
+    }
+
+    /// The same, of which a part counts.
+    pub fn divided(self, by: char, part: usize) -> Column {
+        Column { part: Some((by, part)), ..self }
+    }
+
+    /// The part of the value that counts.
+    fn cut<'a>(&self, value: &'a str) -> &'a str {
+        match self.part {
+            Some((by, part)) => value.split(by).nth(part).unwrap_or("").trim_matches('"'),
+            None => value,
+        }
+    }
+}
+
+/// How lines are divided.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Shape {
+    Template(Template),
+    Json,
+    /// `key=value`; lines that begin otherwise are no requests, if there is a beginning.
+    Pairs(&'static [&'static str]),
+    /// Columns, named by a header or numbered.
+    Csv {
+        delimiter: u8,
+        header: Option<Vec<String>>,
+    },
+    /// Words, counted from the first, or from the time in brackets.
+    Words {
+        from_time: bool,
+    },
+    /// W3C extended: words, named by the last `#Fields` line.
+    Extended {
+        fields: Vec<String>,
+        date: String,
+    },
+}
+
+/// At which end of a request its stamp was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    Start,
+    End,
+}
+
+impl Side {
+    pub fn name(self) -> &'static str {
+        match self {
+            Side::Start => "start",
+            Side::End => "end",
+        }
+    }
+}
+
+/// A format: how lines are divided, and what the values mean.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Layout {
+    /// What a person calls it.
+    pub name: String,
+    pub shape: Shape,
+    pub columns: Vec<Column>,
+    /// `None` until it is found.
+    pub side: Option<Side>,
+    /// What it is unless the log shows otherwise.
+    pub likely: Option<Side>,
+    /// Why it is this side.
+    pub side_why: String,
+    /// Of durations without their own; `None` until it is found.
+    pub unit: Option<Unit>,
+    pub unit_why: String,
+    /// Units that the duration may have, if it is not known.
+    pub units: Vec<Unit>,
+    /// Moments count from this, nanoseconds since 1970, of a log without dates.
+    pub base: Nanos,
+    /// Whether a status that is no number means that no reply came, as load generators write it.
+    pub is_tester: bool,
+    /// Lines that have one of these texts are of another kind.
+    pub others: &'static [&'static str],
+    /// What else is to be known of it.
+    pub remarks: Vec<String>,
+    /// Where each column's value stands, as far as that does not change from line to line.
+    places: Vec<Option<usize>>,
+}
+
+/// A request as it stands in a log.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Entry {
+    /// The moment that was logged, at either end.
+    pub stamp: Reading,
+    pub end: Nanos,
+    /// `None` if it has none: it was refused, or no reply came.
+    pub response: Option<Reading>,
+    pub upstream: Option<Reading>,
+    /// `None` if no reply came.
+    pub status: Option<u16>,
+    pub bytes: u64,
+    pub operation: Operation,
+    pub cache: Cache,
+    /// What decides which line the request waits in; 0 if it is not known.
+    pub key: u32,
+    /// Whether the stamp had no zone.
+    pub zone_assumed: bool,
+}
+
+/// What a proxy's cache did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cache {
+    None,
+    Hit,
+    Passed,
+}
+
+/// What a line is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Line {
+    Request(Entry),
+    /// A request that was not asked for.
+    Filtered(Verdict),
+    /// A header, a comment, or something else than a request.
+    Other,
+}
+
+/// The values of a line, in the order of the columns.
+type Values = Vec<Option<String>>;
+
+impl Layout {
+    /// A layout whose unit and side are not known.
+    pub fn new(name: &str, shape: Shape, columns: Vec<Column>) -> Layout {
+        let mut layout = Layout {
+            name: name.to_owned(),
+            shape,
+            columns,
+            side: None,
+            likely: None,
+            side_why: String::new(),
+            unit: None,
+            unit_why: String::new(),
+            units: Unit::ALL.to_vec(),
+            base: 0,
+            is_tester: false,
+            others: &[],
+            remarks: Vec::new(),
+            places: Vec::new(),
+        };
+        layout.settle();
+        layout
+    }
+
+    /// The same, whose stamp is known to be of a side.
+    pub fn stamped(mut self, side: Side, why: &str) -> Layout {
+        (self.side, self.side_why) = (Some(side), why.to_owned());
+        self
+    }
+
+    /// The same, whose durations are known to be of a unit.
+    pub fn timed(mut self, unit: Unit, why: &str) -> Layout {
+        (self.unit, self.unit_why) = (Some(unit), why.to_owned());
+        self
+    }
+
+    /// Whether a value with this role is used.
+    pub fn has(&self, role: Role) -> bool {
+        self.columns.iter().any(|column| column.role == role)
+    }
+
+    /// Whether both ends of a request are stamped, so that nothing else is needed.
+    pub fn has_both_ends(&self) -> bool {
+        self.has(Role::Start) && self.has(Role::End)
+    }
+
+    /// Finds where the columns stand by the names of the header.
+    fn settle(&mut self) {
+        let names: &[String] = match &self.shape {
+            Shape::Template(template) => &template.names,
+            Shape::Csv { header: Some(header), .. } => header,
+            Shape::Extended { fields, .. } => fields,
+            _ => &[],
+        };
+        let find = |column: &Column| match &column.place {
+            Place::Number(number) => Some(*number),
+            Place::Name(name) => names.iter().position(|n| n == name),
+        };
+        self.places = self.columns.iter().map(find).collect();
+    }
+
+    /// The values of a line; `None` if it is none of a request.
+    fn values(&mut self, line: &str) -> Result<Option<Values>, Fault> {
+        let by_place = |get: &dyn Fn(usize) -> Option<String>| -> Values {
+            self.places.iter().map(|place| place.and_then(get)).collect()
+        };
+        let by_name = |get: &dyn Fn(&str) -> Option<String>| -> Values {
+            let value = |column: &Column| match &column.place {
+                Place::Name(name) => get(name),
+                Place::Number(_) => None,
+            };
+            self.columns.iter().map(value).collect()
+        };
+        Ok(Some(match &self.shape {
+            Shape::Template(template) => {
+                let values = template.values(line)?;
+                by_place(&|at| values.get(at).map(|v| (*v).to_owned()))
+            }
+            Shape::Json => {
+                let object = split::object(line)?;
+                by_name(&|name| split::member(&object, name))
+            }
+            Shape::Pairs(begins) => {
+                if !begins.is_empty() && !begins.iter().any(|b| line.trim_start().starts_with(b)) {
+                    return Ok(None);
+                }
+                let pairs = split::pairs(line);
+                let find = |name: &str| pairs.iter().find(|pair| pair.0 == name);
+                by_name(&|name| find(name).map(|pair| pair.1.to_owned()))
+            }
+            Shape::Csv { delimiter, header } => {
+                let columns = split::columns(line, *delimiter);
+                if header.as_ref().is_some_and(|header| *header == columns) {
+                    return Ok(None);
+                }
+                if header.as_ref().is_some_and(|header| columns.len() < header.len() / 2) {
+                    return Err(split::too_short(line));
+                }
+                by_place(&|at| columns.get(at).cloned())
+            }
+            Shape::Words { from_time } => {
+                let words = split::words(line);
+                let is_time = |word: &split::Word<'_>| {
+                    word.quote == split::Quote::Bracketed
+                        && time::moment(&word.text, None).is_some()
+                };
+                let first = if *from_time {
+                    words.iter().position(is_time).ok_or_else(|| {
+                        let detail = format!("no time in brackets in `{}`", shown(line));
+                        Fault::new("a line has no time", detail)
+                    })?
+                } else {
+                    0
+                };
+                by_place(&|at| words.get(first + at).map(|word| word.text.clone().into_owned()))
+            }
+            Shape::Extended { .. } => return self.extended(line),
+        }))
+    }
+
+    /// The values of a line of the W3C format, or what a directive says of those that follow.
+    fn extended(&mut self, line: &str) -> Result<Option<Values>, Fault> {
+        let Shape::Extended { fields, date } = &mut self.shape else { return Ok(None) };
+        if let Some(directive) = line.strip_prefix('#') {
+            if let Some(names) = directive.strip_prefix("Fields:") {
+                *fields = names.split_whitespace().map(str::to_owned).collect();
+            } else if let Some(day) = directive.strip_prefix("Date:") {
+                day.split_whitespace().next().unwrap_or_default().clone_into(date);
+            }
+            self.settle();
+            return Ok(None);
+        }
+        let words = split::words(line);
+        if words.len() < fields.len() {
+            return Err(split::too_short(line));
+        }
+        let date = (!date.is_empty()).then(|| date.clone());
+        let value = |(column, place): (&Column, &Option<usize>)| {
+            let found =
+                place.and_then(|at| words.get(at)).map(|word| word.text.clone().into_owned());
+            if column.role == Role::Date { found.or_else(|| date.clone()) } else { found }
+        };
+        Ok(Some(self.columns.iter().zip(&self.places).map(value).collect()))
+    }
+
+    /// Reads a line.
+    pub fn line(&mut self, line: &str, filter: &Filter) -> Result<Line, Fault> {
+        if line.trim().is_empty() || self.others.iter().any(|text| line.contains(text)) {
+            return Ok(Line::Other);
+        }
+        let Some(values) = self.values(line)? else { return Ok(Line::Other) };
+        self.request(&values, filter)
+    }
+
+    /// The first value of a role.
+    fn value<'a>(&self, values: &'a Values, role: Role) -> Option<&'a str> {
+        let mut both = self.columns.iter().zip(values);
+        both.find_map(|(column, value)| {
+            value.as_deref().filter(|_| column.role == role).map(|value| column.cut(value))
+        })
+    }
+
+    fn request(&self, values: &Values, filter: &Filter) -> Result<Line, Fault> {
+        let selects = self.columns.iter().zip(values).filter(|(c, _)| c.role == Role::Select);
+        for (column, value) in selects {
+            if value.as_deref() != Some(column.only) {
+                return Ok(Line::Other);
+            }
+        }
+        let get = |role| self.value(values, role);
+        let times = self.times(values)?;
+        let status = self.status(get(Role::Status))?;
+        let bytes = match get(Role::Bytes) {
+            None | Some("-" | "") => 0,
+            Some(text) => text.parse::<u64>().map(|bytes| bytes.min(1 << 40)).map_err(|_| {
+                let detail = format!("the bytes sent are not a number: `{}`", shown(text));
+                Fault::new("invalid bytes", detail)
+            })?,
+        };
+        let request = get(Role::Request);
+        let method = get(Role::Method).or(request.and_then(|r| r.split(' ').next()));
+        let path = get(Role::Path).or(request.and_then(|r| r.split(' ').nth(1))).map(path_of);
+        let verdict = filter.judge(times.end, status, path);
+        if verdict != Verdict::Wanted {
+            return Ok(Line::Filtered(verdict));
+        }
+        let cache = match get(Role::Cache) {
+            Some("HIT" | "STALE" | "UPDATING" | "REVALIDATED") => Cache::Hit,
+            Some("MISS" | "BYPASS" | "EXPIRED") => Cache::Passed,
+            _ => Cache::None,
+        };
+        // The server that a proxy chose (of several attempts the last) says more than the path.
+        let server = get(Role::Server).and_then(|all| all.rsplit([',', ' ']).next());
+        let server = server.filter(|last| !matches!(*last, "" | "-"));
+        let key = get(Role::Key).filter(|key| !key.is_empty()).or(server).or(path);
+        Ok(Line::Request(Entry {
+            stamp: times.stamp,
+            end: times.end,
+            response: times.response,
+            upstream: self.upstream(get(Role::Upstream))?,
+            status,
+            bytes,
+            operation: operation(method),
+            cache,
+            key: key.map_or(0, |key| record::short_key(key_hash(key.as_bytes()))),
+            zone_assumed: times.zone_assumed,
+        }))
+    }
+
+    fn upstream(&self, text: Option<&str>) -> Result<Option<Reading>, Fault> {
+        let Some(text) = text else { return Ok(None) };
+        let column = self.columns.iter().find(|column| column.role == Role::Upstream);
+        let unit = column.and_then(|c| c.unit).or(self.unit).unwrap_or(Unit::Seconds);
+        time::durations(text, unit).map_err(|()| {
+            let detail = format!("the servers' time is not valid: `{}`", shown(text));
+            Fault::new("an invalid time of the servers behind", detail)
+        })
+    }
+
+    fn status(&self, text: Option<&str>) -> Result<Option<u16>, Fault> {
+        let Some(text) = text else { return Ok(Some(200)) };
+        // Of several attempts the last is what the client got.
+        let last = text.rsplit([',', ' ']).next().unwrap_or(text);
+        match last.parse::<u16>() {
+            Ok(status) if (100..1000).contains(&status) => Ok(Some(status)),
+            Ok(0) => Ok(None),
+            _ if matches!(last, "-" | "" | "-1") || self.is_tester => Ok(None),
+            _ => {
+                let detail = format!("the status is not valid: `{}`", shown(text));
+                Err(Fault::new("an invalid status", detail))
+            }
+        }
+    }
+
+    fn times(&self, values: &Values) -> Result<Times, Fault> {
+        let mut response = None;
+        let mut is_timed = true;
+        for (column, value) in self.columns.iter().zip(values) {
+            if column.role != Role::Response {
+                continue;
+            }
+            let text = column.cut(value.as_deref().unwrap_or(""));
+            // HAProxy marks times of requests that it logs before they end.
+            let text = text.trim_start_matches('+');
+            if matches!(text, "-" | "-1" | "") {
+                is_timed = false;
+                continue;
+            }
+            let unit = column.unit.or(self.unit).unwrap_or(Unit::Seconds);
+            let Ok(Some(one)) = time::durations(text, unit) else {
+                let detail = format!("the duration is not a valid time: `{}`", shown(text));
+                return Err(Fault::new("an invalid duration", detail));
+            };
+            let sum = response.unwrap_or(Reading { ns: 0, decimals: 0 });
+            let ns = sum.ns.saturating_add(one.ns);
+            response = Some(Reading { ns, decimals: sum.decimals.max(one.decimals) });
+        }
+        let response = response.filter(|_| is_timed);
+        if self.has_both_ends() {
+            let (start, _) = self.moment(values, Role::Start)?;
+            let (end, zone_assumed) = self.moment(values, Role::End)?;
+            let taken = end.ns.checked_sub(start.ns);
+            let decimals = start.decimals.min(end.decimals);
+            let taken = taken.map(|ns| Reading { ns, decimals });
+            // A request without a duration has none, though its line has two stamps.
+            let response = if self.has(Role::Response) { response.and(taken) } else { taken };
+            return Ok(Times { stamp: end, end: end.ns, response, zone_assumed });
+        }
+        let (stamp, zone_assumed) = self.moment(values, Role::Stamp)?;
+        let taken = response.map_or(0, |r| r.ns);
+        let end = match self.side {
+            Some(Side::Start) => stamp.ns.saturating_add(taken),
+            _ => stamp.ns,
+        };
+        Ok(Times { stamp, end, response, zone_assumed })
+    }
+
+    fn moment(&self, values: &Values, role: Role) -> Result<(Reading, bool), Fault> {
+        let column = self.columns.iter().find(|column| column.role == role);
+        let text = self.value(values, role).unwrap_or("");
+        let dated;
+        let text = if self.has(Role::Date) {
+            dated = format!("{} {text}", self.value(values, Role::Date).unwrap_or(""));
+            &dated
+        } else {
+            text
+        };
+        let invalid = || {
+            let detail = if text.is_empty() {
+                "the time is missing".to_owned()
+            } else {
+                format!("not a valid time: `{}`", shown(text))
+            };
+            Fault::new("an invalid time", detail)
+        };
+        let unit = column.and_then(|column| column.unit);
+        let (mut reading, zone_assumed) = time::moment(text, unit).ok_or_else(invalid)?;
+        reading.ns = reading.ns.checked_add(self.base).ok_or_else(invalid)?;
+        // The extended format is always in UTC.
+        let is_utc = matches!(self.shape, Shape::Extended { .. });
+        Ok((reading, zone_assumed && !is_utc))
+    }
+}
+
+/// The times of a line.
+struct Times {
+    stamp: Reading,
+    end: Nanos,
+    response: Option<Reading>,
+    zone_assumed: bool,
+}
+
+/// The path of a request's address: `/a?b` of `http://host/a?b`.
+fn path_of(address: &str) -> &str {
+    let Some((scheme, rest)) = address.split_once("://") else { return address };
+    if scheme.is_empty() || !scheme.bytes().all(|b| b.is_ascii_alphanumeric()) {
+        return address;
+    }
+    rest.find('/').and_then(|at| rest.get(at..)).unwrap_or("/")
+}
+
+/// What a method does; that of a load generator of stores as well.
+fn operation(method: Option<&str>) -> Operation {
+    match method {
+        None | Some("GET" | "get" | "READ" | "SCAN" | "-" | "") => Operation::Get,
+        Some("PUT" | "POST" | "PATCH" | "UPDATE" | "INSERT" | "READ-MODIFY-WRITE") => {
+            Operation::Put
+        }
+        Some("DELETE") => Operation::Delete,
+        Some(_) => Operation::Head,
+    }
+}

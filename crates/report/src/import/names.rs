@@ -1,0 +1,493 @@
+//! What a value is called: the variables of servers' formats, and the keys that services' own logs use for times, statuses
+//! and paths. And `--fields`, by which an option says what it is called.
+
+use super::error::Error;
+use super::layout::{Column, Layout, Place, Role, Shape, Side};
+use super::template::Template;
+use super::time::Unit;
+
+/// What a variable of a server's format is.
+struct Variable {
+    name: &'static str,
+    role: Role,
+    /// Of times.
+    unit: Option<Unit>,
+    /// Of stamps.
+    side: Option<Side>,
+}
+
+const fn plain(name: &'static str, role: Role) -> Variable {
+    Variable { name, role, unit: None, side: None }
+}
+
+const fn timed(name: &'static str, unit: Unit) -> Variable {
+    Variable { name, role: Role::Response, unit: Some(unit), side: None }
+}
+
+const fn stamp(name: &'static str, side: Side) -> Variable {
+    Variable { name, role: Role::Stamp, unit: None, side: Some(side) }
+}
+
+/// The variables of nginx, Apache, Varnish, Envoy, HAProxy and curl that are used. Of several for the same, the first.
+static VARIABLES: &[Variable] = &[
+    // nginx: the finest stamp first. It reads both ends of a request from a clock of milliseconds.
+    stamp("msec", Side::End),
+    stamp("time_iso8601", Side::End),
+    stamp("time_local", Side::End),
+    timed("request_time", Unit::Seconds),
+    plain("request", Role::Request),
+    plain("request_method", Role::Method),
+    plain("status", Role::Status),
+    plain("body_bytes_sent", Role::Bytes),
+    plain("bytes_sent", Role::Bytes),
+    Variable {
+        name: "upstream_response_time",
+        role: Role::Upstream,
+        unit: Some(Unit::Seconds),
+        side: None,
+    },
+    plain("upstream_addr", Role::Server),
+    plain("request_uri", Role::Path),
+    plain("upstream_cache_status", Role::Cache),
+    // Apache and Varnish: `%t` is the time at which the request was received.
+    stamp("{end:usec}t", Side::End),
+    stamp("{end:msec}t", Side::End),
+    stamp("{end:sec}t", Side::End),
+    stamp("{usec}t", Side::Start),
+    stamp("{msec}t", Side::Start),
+    stamp("{begin:usec}t", Side::Start),
+    stamp("{begin:msec}t", Side::Start),
+    stamp("{sec}t", Side::Start),
+    stamp("t", Side::Start),
+    timed("D", Unit::Micros),
+    timed("{us}T", Unit::Micros),
+    timed("{ms}T", Unit::Millis),
+    timed("{s}T", Unit::Seconds),
+    timed("T", Unit::Seconds),
+    plain("r", Role::Request),
+    plain("m", Role::Method),
+    plain("U", Role::Path),
+    plain("s", Role::Status),
+    plain("B", Role::Bytes),
+    plain("b", Role::Bytes),
+    plain("O", Role::Bytes),
+    // Envoy.
+    stamp("START_TIME", Side::Start),
+    timed("DURATION", Unit::Millis),
+    plain("RESPONSE_CODE", Role::Status),
+    plain("BYTES_SENT", Role::Bytes),
+    plain("UPSTREAM_HOST", Role::Server),
+    plain("REQ(:METHOD)", Role::Method),
+    plain("REQ(X-ENVOY-ORIGINAL-PATH?:PATH)", Role::Path),
+    plain("REQ(:PATH)", Role::Path),
+    // HAProxy: `%tr` is the start of the request, `%t` that of the connection, `%Ta` counts from the former.
+    stamp("tr", Side::Start),
+    stamp("trg", Side::Start),
+    stamp("trl", Side::Start),
+    stamp("Ts", Side::Start),
+    timed("Ta", Unit::Millis),
+    timed("Tt", Unit::Millis),
+    plain("ST", Role::Status),
+    plain("HM", Role::Method),
+    plain("HU", Role::Path),
+    plain("HP", Role::Path),
+    // curl: it has no stamp but `%time{…}`, which is written at the end.
+    stamp("time", Side::End),
+    stamp("end", Side::End),
+    stamp("start", Side::Start),
+    timed("time_total", Unit::Seconds),
+    plain("http_code", Role::Status),
+    plain("response_code", Role::Status),
+    plain("size_download", Role::Bytes),
+    plain("method", Role::Method),
+    plain("url", Role::Path),
+    plain("url_effective", Role::Path),
+    // Of formats that are described by hand.
+    plain("path", Role::Path),
+    plain("bytes", Role::Bytes),
+    plain("key", Role::Key),
+    Variable { name: "duration", role: Role::Response, unit: None, side: None },
+];
+
+/// A variable by its name in a format: `request_time`, `request_time:us` for another unit than the usual one, `>s`.
+fn variable(name: &str) -> Option<(&'static Variable, Option<Unit>)> {
+    let name = name.trim_start_matches(['<', '>', '!']);
+    let find = |name: &str| VARIABLES.iter().find(|variable| variable.name == name);
+    if let Some(found) = find(name) {
+        return Some((found, None));
+    }
+    let (name, unit) = name.rsplit_once(':')?;
+    Some((find(name)?, Some(Unit::parse(unit)?)))
+}
+
+/// The columns of the values that are named as variables of servers are, and the side of the stamp.
+fn columns_of<'a>(names: impl Iterator<Item = &'a str>) -> (Vec<Column>, Option<Side>) {
+    let mut ranked: Vec<(usize, &Variable, Column)> = Vec::new();
+    for name in names {
+        let Some((found, unit)) = variable(name) else { continue };
+        let rank = VARIABLES.iter().position(|v| v.name == found.name).unwrap_or(0);
+        let mut column = Column::new(found.role, Place::Name(name.to_owned()));
+        column.unit = unit.or(found.unit);
+        ranked.push((rank, found, column));
+    }
+    ranked.sort_by_key(|(rank, ..)| *rank);
+    let mut columns: Vec<Column> = Vec::new();
+    let mut side = None;
+    for (_, found, column) in ranked {
+        if columns.iter().all(|c| c.role != column.role) {
+            side = side.or(found.side);
+            columns.push(column);
+        }
+    }
+    (columns, side)
+}
+
+/// The layout of a format that is given.
+///
+/// # Errors
+/// [`Error::Format`] if it has no time or no duration.
+pub(super) fn of_template(text: &str, fields: Option<&str>) -> Result<Layout, Error> {
+    let template = Template::parse(text)?;
+    let failed = |reason: &str| Error::Format { reason: reason.to_owned() };
+    let (columns, side) = columns_of(template.names.iter().map(String::as_str));
+    let layout = Layout::new("the given format", Shape::Template(template), columns);
+    let mut layout = match side {
+        Some(side) => layout.stamped(side, "as the server's variable is defined"),
+        None => layout,
+    };
+    if let Some(fields) = fields {
+        layout = described(layout, fields)?;
+    }
+    if !layout.has(Role::Stamp) && !layout.has_both_ends() {
+        return Err(failed(
+            "it has no time of completion; add $msec to the server's log_format (or $time_iso8601, $time_local, \
+             which are good to a second), or say which of its variables is one: --fields end=NAME or start=NAME",
+        ));
+    }
+    if !layout.has(Role::Response) && !layout.has_both_ends() {
+        return Err(failed(
+            "it has no $request_time, so the duration of a request is unknown; add it to the server's log_format \
+             (Apache: %D, Envoy: %DURATION%, HAProxy: %Ta), or say which of its variables is one: --fields \
+             response=NAME:ms",
+        ));
+    }
+    Ok(layout)
+}
+
+/// The layout of JSON whose keys are the names of variables, as nginx writes it with `log_format … escape=json`.
+pub(super) fn of_json<'a>(keys: impl Iterator<Item = &'a str> + Clone) -> Option<Layout> {
+    // Other names (`time`, `duration`) are anybody's, and say neither a unit nor a side.
+    let has = |name: &str| keys.clone().any(|key| key == name);
+    let is_stamped = has("msec") || has("time_iso8601") || has("time_local");
+    if !is_stamped || !has("request_time") {
+        return None;
+    }
+    let (columns, side) = columns_of(keys);
+    let layout = Layout::new("JSON with nginx's names", Shape::Json, columns);
+    let is_whole = layout.has(Role::Stamp) && layout.has(Role::Response);
+    let side = side.filter(|_| is_whole)?;
+    Some(layout.stamped(side, "nginx logs a request when it ends"))
+}
+
+/// Names of a role in services' own logs, without case, `_`, `-`, `.` and `@`.
+const WORDS: [(Role, Option<Side>, &[&str]); 11] = [
+    (
+        Role::Start,
+        Some(Side::Start),
+        &[
+            "start",
+            "starttime",
+            "starttimestamp",
+            "startedat",
+            "startts",
+            "requeststart",
+            "arrival",
+            "arrivaltime",
+            "begin",
+            "startutc",
+            "requesttimestamp",
+        ],
+    ),
+    (
+        Role::End,
+        Some(Side::End),
+        &[
+            "end",
+            "endtime",
+            "endtimestamp",
+            "endedat",
+            "endts",
+            "finishedat",
+            "completedat",
+            "finish",
+            "departure",
+            "responsetimestamp",
+        ],
+    ),
+    (Role::Stamp, None, &["ts", "time", "timestamp", "date", "datetime", "unixtime", "epoch", "t"]),
+    (
+        Role::Response,
+        None,
+        &[
+            "duration",
+            "latency",
+            "elapsed",
+            "elapsedtime",
+            "responsetime",
+            "requesttime",
+            "took",
+            "timetaken",
+            "totaltime",
+            "durationtime",
+            "requestduration",
+            "responseduration",
+            "rt",
+            "resptime",
+            "processingtime",
+            "timetotal",
+            "servicetime",
+            "httprequestlatency",
+        ],
+    ),
+    (
+        Role::Status,
+        None,
+        &[
+            "status",
+            "statuscode",
+            "responsecode",
+            "code",
+            "httpstatus",
+            "httpcode",
+            "httpstatuscode",
+            "responsestatus",
+            "httprequeststatus",
+            "scstatus",
+        ],
+    ),
+    (
+        Role::Method,
+        None,
+        &["method", "requestmethod", "httpmethod", "verb", "operation", "op", "csmethod"],
+    ),
+    (
+        Role::Path,
+        None,
+        &[
+            "path",
+            "uri",
+            "url",
+            "requestpath",
+            "requesturi",
+            "requesturl",
+            "endpoint",
+            "route",
+            "target",
+            "httprequestrequesturl",
+        ],
+    ),
+    (Role::Request, None, &["request", "requestline"]),
+    (Role::Key, None, &["key", "objectkey"]),
+    (
+        Role::Bytes,
+        None,
+        &[
+            "bytes",
+            "bytessent",
+            "size",
+            "responsesize",
+            "bodybytessent",
+            "contentlength",
+            "responsebytes",
+            "bytesout",
+            "bodybytes",
+            "length",
+        ],
+    ),
+    (Role::Server, None, &["upstream", "upstreamhost", "upstreamaddr", "server", "backend"]),
+];
+
+/// A name without what differs between writers, and the unit that it ends in (`duration_ms`, `latencyUs`, `elapsed(s)`).
+fn simple(name: &str) -> (String, Option<Unit>) {
+    let mut cased = String::new();
+    let mut previous = ' ';
+    for c in name.chars() {
+        if c.is_uppercase() && previous.is_lowercase() {
+            cased.push('_');
+        }
+        previous = c;
+        cased.extend(c.to_lowercase());
+    }
+    let pieces: Vec<&str> =
+        cased.split(|c: char| !c.is_alphanumeric()).filter(|p| !p.is_empty()).collect();
+    let unit = pieces.last().and_then(|last| Unit::parse(last)).filter(|_| pieces.len() > 1);
+    let count = pieces.len() - usize::from(unit.is_some());
+    (pieces[..count].concat(), unit)
+}
+
+/// A column by what services commonly call it; `None` if the name says nothing.
+fn by_word(name: &str) -> Option<(Column, Option<Side>)> {
+    let (word, unit) = simple(name);
+    let (role, side, _) = WORDS.iter().find(|(.., words)| words.contains(&word.as_str()))?;
+    let mut column = Column::new(*role, Place::Name(name.to_owned()));
+    column.unit = unit;
+    Some((column, *side))
+}
+
+/// The columns of a service's own log by what its values are called. A start and an end without a duration are both used; else the
+/// stamp whose name says its side, else one whose name does not.
+pub(super) fn by_words<'a>(
+    name: &str,
+    shape: Shape,
+    names: impl Iterator<Item = &'a str>,
+) -> Option<Layout> {
+    let mut columns: Vec<Column> = Vec::new();
+    for (column, _) in names.filter_map(by_word) {
+        if columns.iter().all(|c| c.role != column.role) {
+            columns.push(column);
+        }
+    }
+    let has = |columns: &[Column], role| columns.iter().any(|c| c.role == role);
+    let drop = |columns: &mut Vec<Column>, role| columns.retain(|c| c.role != role);
+    let mut side = None;
+    if has(&columns, Role::Response) {
+        for (role, of_role) in [(Role::End, Side::End), (Role::Start, Side::Start)] {
+            if has(&columns, role) && side.is_none() {
+                drop(&mut columns, Role::Stamp);
+                columns.iter_mut().filter(|c| c.role == role).for_each(|c| c.role = Role::Stamp);
+                side = Some(of_role);
+            }
+            drop(&mut columns, role);
+        }
+    } else if !(has(&columns, Role::Start) && has(&columns, Role::End)) {
+        return None;
+    } else {
+        drop(&mut columns, Role::Stamp);
+    }
+    let layout = Layout::new(name, shape, columns);
+    let layout = match side {
+        Some(side) => layout.stamped(side, "its name says so"),
+        None => layout,
+    };
+    (layout.has(Role::Stamp) || layout.has_both_ends()).then_some(layout)
+}
+
+/// A layout with what `--fields` says of it: `end=ts,response=duration:ms,status=code`.
+///
+/// # Errors
+/// [`Error::Format`]: a role that is none, or two times of one side.
+pub(super) fn described(mut layout: Layout, fields: &str) -> Result<Layout, Error> {
+    let failed = |reason: String| Error::Format { reason };
+    let numbered = !matches!(layout.shape, Shape::Json | Shape::Pairs(_) | Shape::Template(_));
+    let mut columns = Vec::new();
+    let mut side = None;
+    for field in fields.split(',').map(str::trim).filter(|field| !field.is_empty()) {
+        let (role, name) = field.split_once('=').unwrap_or((field, field));
+        let (name, unit) = match name.rsplit_once(':') {
+            Some((name, unit)) if Unit::parse(unit).is_some() => (name, Unit::parse(unit)),
+            _ => (name, None),
+        };
+        let role = match role.trim() {
+            "start" => Role::Start,
+            "end" => Role::End,
+            "time" | "stamp" => Role::Stamp,
+            "date" => Role::Date,
+            "response" | "duration" => Role::Response,
+            "upstream" => Role::Upstream,
+            "status" => Role::Status,
+            "method" => Role::Method,
+            "request" => Role::Request,
+            "path" => Role::Path,
+            "key" => Role::Key,
+            "server" => Role::Server,
+            "bytes" => Role::Bytes,
+            "cache" => Role::Cache,
+            other => {
+                return Err(failed(format!(
+                    "--fields has `{other}`, which is none of start, end, time, date, response, upstream, status, method, \
+                     request, path, key, server, bytes and cache"
+                )));
+            }
+        };
+        let place = match name.parse::<usize>() {
+            Ok(number) if numbered && number > 0 => Place::Number(number - 1),
+            _ => Place::Name(name.trim().to_owned()),
+        };
+        let mut column = Column::new(role, place);
+        column.unit = unit;
+        columns.push(column);
+    }
+    let has = |role| columns.iter().any(|c: &Column| c.role == role);
+    let both = has(Role::Start) && has(Role::End);
+    if !both {
+        for (role, of_role) in [(Role::Start, Side::Start), (Role::End, Side::End)] {
+            for column in columns.iter_mut().filter(|c| c.role == role) {
+                column.role = Role::Stamp;
+                side = Some(of_role);
+            }
+        }
+    }
+    // What is not named stays as the format says, but for stamps: only those that are named.
+    let is_stamped = both || columns.iter().any(|c| c.role == Role::Stamp);
+    let stamps = [Role::Stamp, Role::Start, Role::End, Role::Date];
+    for column in std::mem::take(&mut layout.columns) {
+        let named = columns.iter().any(|c| c.role == column.role);
+        if !(named || is_stamped && stamps.contains(&column.role)) {
+            columns.push(column);
+        }
+    }
+    let next = Layout::new(&layout.name, layout.shape, columns);
+    Ok(match (side, is_stamped, layout.side) {
+        (Some(side), ..) => next.stamped(side, "--fields says so"),
+        (None, false, Some(side)) => next.stamped(side, &layout.side_why),
+        _ => next,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn roles(layout: &Layout) -> Vec<Role> {
+        layout.columns.iter().map(|c| c.role).collect()
+    }
+
+    #[test]
+    fn names_of_services_are_understood() {
+        let names = ["@timestamp", "durationMs", "http.status_code", "url", "bytes_sent", "other"];
+        let layout = by_words("x", Shape::Json, names.into_iter()).unwrap();
+        assert_eq!(
+            roles(&layout),
+            [Role::Stamp, Role::Response, Role::Status, Role::Path, Role::Bytes]
+        );
+        assert_eq!((layout.columns[1].unit, layout.side), (Some(Unit::Millis), None));
+        let layout =
+            by_words("x", Shape::Json, ["start_time", "end_time", "t"].into_iter()).unwrap();
+        assert!(layout.has_both_ends() && !layout.has(Role::Stamp));
+        let layout = by_words("x", Shape::Json, ["start_time", "latency_us"].into_iter()).unwrap();
+        assert_eq!(
+            (roles(&layout), layout.side),
+            (vec![Role::Stamp, Role::Response], Some(Side::Start))
+        );
+        assert!(by_words("x", Shape::Json, ["time", "status"].into_iter()).is_none());
+        assert!(by_words("x", Shape::Json, ["status", "duration"].into_iter()).is_none());
+    }
+
+    #[test]
+    fn options_say_what_values_are() {
+        let base = Layout::new("JSON", Shape::Json, Vec::new());
+        let layout = described(base.clone(), "end=ts, response=d:ms,status=code,key").unwrap();
+        assert_eq!(layout.side, Some(Side::End));
+        assert_eq!(layout.columns[1].unit, Some(Unit::Millis));
+        assert_eq!(layout.columns[3].place, Place::Name("key".into()));
+        assert!(described(base.clone(), "start=a,end=b").unwrap().has_both_ends());
+        assert!(described(base, "colour=a").unwrap_err().to_string().contains("`colour`"));
+        let apache = of_template("%t %>s %D", None).unwrap();
+        assert_eq!((apache.side, apache.columns[1].unit), (Some(Side::Start), Some(Unit::Micros)));
+        let units = of_template("${msec} ${request_time:us}", None).unwrap();
+        assert_eq!(units.columns[1].unit, Some(Unit::Micros));
+        let own = of_template("$a $b", Some("start=a:ms,response=b:ns")).unwrap();
+        assert_eq!(own.side, Some(Side::Start));
+        assert!(of_template("$a $b", None).is_err());
+    }
+}

@@ -1,0 +1,195 @@
+//! Opens the files of an import: regular files, pipes and standard input, decompressed by what they contain and not by
+//! their names, with their beginning at hand before they are read.
+
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use record::zst;
+
+use super::error::Error;
+
+/// Bytes from a file's beginning by which its format is recognised: some hundred lines.
+const HEAD_BYTES: u64 = 1 << 18;
+/// Bytes read at a time.
+const BUFFER_BYTES: usize = 1 << 17;
+
+/// The first bytes of compressed files.
+const GZIP: &[u8] = &[0x1f, 0x8b];
+const BZIP2: &[u8] = b"BZh";
+const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+/// What is recognised to say what to do, and not read.
+const XZ: &[u8] = &[0xfd, b'7', b'z', b'X', b'Z', 0];
+const ZIP: &[u8] = b"PK\x03\x04";
+
+/// A file whose beginning has been read.
+pub(super) struct Source {
+    /// As it was named; `-` is the standard input.
+    pub path: PathBuf,
+    /// Its first bytes, decompressed, and at least a line unless it is longer than that.
+    pub head: Vec<u8>,
+    /// What follows, of a stream that cannot be opened again.
+    rest: Option<Box<dyn BufRead>>,
+}
+
+impl Source {
+    /// Opens a file and reads its beginning.
+    pub fn open(path: &Path) -> Result<Source, Error> {
+        let failed = |source| Error::File { path: path.to_owned(), source };
+        let mut input = open(path, true)?;
+        let mut head = Vec::new();
+        input.by_ref().take(HEAD_BYTES).read_to_end(&mut head).map_err(failed)?;
+        // A regular file is opened again when its turn comes: hundreds of rotated logs are not open at once.
+        let is_file = path != Path::new("-") && std::fs::metadata(path).is_ok_and(|m| m.is_file());
+        Ok(Source { path: path.to_owned(), head, rest: (!is_file).then_some(input) })
+    }
+
+    /// A source of bytes in memory.
+    pub fn memory(path: &Path, bytes: &[u8]) -> Source {
+        let length = bytes.len().min(HEAD_BYTES as usize);
+        let (head, rest) = bytes.split_at(length);
+        let rest = Box::new(io::Cursor::new(rest.to_vec()));
+        Source { path: path.to_owned(), head: head.to_vec(), rest: Some(rest) }
+    }
+
+    /// The file from its beginning.
+    pub fn lines(&mut self) -> Result<Box<dyn BufRead>, Error> {
+        match self.rest.take() {
+            Some(rest) => {
+                let head = io::Cursor::new(std::mem::take(&mut self.head));
+                Ok(Box::new(BufReader::with_capacity(BUFFER_BYTES, head.chain(rest))))
+            }
+            None => open(&self.path, true),
+        }
+    }
+}
+
+/// Opens a source for reading; a stream may be a pipe.
+pub(super) fn open(path: &Path, is_stream: bool) -> Result<Box<dyn BufRead>, Error> {
+    let failed = |source| Error::File { path: path.to_owned(), source };
+    let input: Box<dyn Read> = if path == Path::new("-") {
+        Box::new(io::stdin())
+    } else if is_stream {
+        Box::new(record::file::open_stream(path).map_err(failed)?)
+    } else {
+        Box::new(record::file::open(path).map_err(failed)?)
+    };
+    decompressed(Box::new(BufReader::with_capacity(BUFFER_BYTES, input)), path)
+}
+
+/// The content of a stream, whatever it was compressed by.
+fn decompressed(mut input: Box<dyn BufRead>, path: &Path) -> Result<Box<dyn BufRead>, Error> {
+    let failed = |source| Error::File { path: path.to_owned(), source };
+    // A pipe may give its first bytes one by one: six are the longest of the signatures.
+    let mut begin = Vec::new();
+    input.by_ref().take(XZ.len() as u64).read_to_end(&mut begin).map_err(failed)?;
+    let is = |magic: &[u8]| begin.starts_with(magic);
+    let content =
+        |reason: &str| Err(Error::Content { path: path.to_owned(), reason: reason.to_owned() });
+    if is(XZ) {
+        return content(
+            "it is compressed by xz; decompress it: `xzcat FILE | concertina import -`",
+        );
+    }
+    if is(ZIP) {
+        return content(
+            "it is a zip archive; decompress it: `unzip -p FILE | concertina import -`",
+        );
+    }
+    let (gzip, bzip2, zstd) = (is(GZIP), is(BZIP2), is(ZSTD));
+    let whole = BufReader::with_capacity(BUFFER_BYTES, io::Cursor::new(begin).chain(input));
+    let buffered = |decoder: Box<dyn Read>| -> Box<dyn BufRead> {
+        Box::new(BufReader::with_capacity(BUFFER_BYTES, decoder))
+    };
+    // Of several members, as `cat` and `pigz` make them, all are read.
+    Ok(if gzip {
+        buffered(Box::new(flate2::bufread::MultiGzDecoder::new(whole)))
+    } else if bzip2 {
+        buffered(Box::new(bzip2::bufread::MultiBzDecoder::new(whole)))
+    } else if zstd {
+        buffered(Box::new(zst::Decoder::new(whole)))
+    } else {
+        Box::new(whole)
+    })
+}
+
+/// The longest text that is read into memory, bytes.
+const TEXT_MAX: u64 = 1 << 29;
+
+/// The whole of a document that is not read line by line.
+pub(super) fn text(path: &Path) -> Result<String, Error> {
+    let too_long = || {
+        let reason = format!("longer than {TEXT_MAX} bytes; import a shorter recording");
+        Error::Content { path: path.to_owned(), reason }
+    };
+    // Before half a gigabyte of it is in memory.
+    if std::fs::metadata(path).is_ok_and(|found| found.len() > TEXT_MAX) {
+        return Err(too_long());
+    }
+    let mut bytes = Vec::new();
+    let read = open(path, false)?.take(TEXT_MAX + 1).read_to_end(&mut bytes);
+    read.map_err(|source| Error::File { path: path.to_owned(), source })?;
+    if bytes.len() as u64 > TEXT_MAX {
+        return Err(too_long());
+    }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The beginning of a text, for messages: no byte of a file reaches a terminal as it is.
+pub(super) fn shown(text: &str) -> String {
+    text.chars().take(40).flat_map(char::escape_default).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    const TEXT: &str = "1700000000.000 200 0.010\n";
+
+    fn content(name: &str, bytes: &[u8]) -> Result<String, String> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        let mut source = Source::open(&path).map_err(|e| e.to_string())?;
+        let head = String::from_utf8(source.head.clone()).unwrap();
+        let mut all = String::new();
+        source.lines().unwrap().read_to_string(&mut all).map_err(|e| e.to_string())?;
+        assert!(all.starts_with(&head));
+        Ok(all)
+    }
+
+    #[test]
+    fn files_are_decompressed_by_their_content() {
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(TEXT.as_bytes()).unwrap();
+        let gzip = gzip.finish().unwrap();
+        let mut bzip2 = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+        bzip2.write_all(TEXT.as_bytes()).unwrap();
+        let bzip2 = bzip2.finish().unwrap();
+        let level = ruzstd::encoding::CompressionLevel::Fastest;
+        let zstd = ruzstd::encoding::compress_to_vec(TEXT.as_bytes(), level);
+        for bytes in [gzip, bzip2, zstd] {
+            for name in ["a.log", "a.gz", "a.zst"] {
+                assert_eq!(content(name, &bytes).unwrap(), TEXT);
+            }
+            // Two members, one after the other.
+            assert_eq!(content("a", &[&bytes[..], &bytes].concat()).unwrap(), TEXT.repeat(2));
+            assert!(content("a", &bytes[..bytes.len() / 2]).is_err(), "cut short");
+        }
+        assert_eq!(content("a.gz", TEXT.as_bytes()).unwrap(), TEXT);
+        assert_eq!(content("a", b"").unwrap(), "");
+        assert!(content("a", XZ).unwrap_err().contains("xzcat"));
+        assert!(content("a", ZIP).unwrap_err().contains("unzip"));
+    }
+
+    #[test]
+    fn sources_in_memory_are_whole() {
+        let bytes = TEXT.repeat(20_000);
+        let mut source = Source::memory(Path::new("-"), bytes.as_bytes());
+        let mut all = String::new();
+        source.lines().unwrap().read_to_string(&mut all).unwrap();
+        assert_eq!(all, bytes);
+        assert_eq!(shown("a\u{1b}[31m\x00é"), "a\\u{1b}[31m\\u{0}\\u{e9}");
+    }
+}
