@@ -1,4 +1,4 @@
-//! Any bytes as records of other services: access logs in a format of the input's, iostat as text or JSON, responses of
+//! Any bytes as records of other services: access logs in a format of the input's or one that is recognised, iostat as text or JSON, responses of
 //! Prometheus. What is read makes windows that can be written.
 
 #![no_main]
@@ -16,6 +16,19 @@ const MSEC: &str = "$msec $request_time $upstream_response_time $status $upstrea
 const LOG_MSEC: &[u8] = b"1700000000.123 0.010 0.009 200 MISS\n1700000000.200 0.001 - 200 HIT\n1700000001.9 1 1,2 504 -\n";
 const JSON: &[u8] =
     b"{\"msec\":1700000000.1,\"request_time\":0.5,\"status\":200,\"request\":\"GET /a\"}\n";
+// Formats that are recognised, of each way in which lines are divided.
+const KNOWN: &[&[u8]] = &[
+    b"::1 - - [22/Nov/2026:04:15:00 +0000] \"GET /o HTTP/1.1\" 200 5 \"-\" \"curl\" 12345\n",
+    b"[2026-11-22T04:15:00.250Z] \"GET /o HTTP/1.1\" 200 - 0 5 12 11 \"-\" \"curl\" \"id\" \"svc\" \"10.0.0.2:80\"\n",
+    b"lb haproxy[1]: 10.0.0.1:3 [22/Nov/2026:04:15:00.123] in s/srv1 0/0/1/10/11 200 5 - - ---- 1/1/1/1/0 0/0 \"GET /o HTTP/1.1\"\n",
+    b"#Fields: date time cs-method cs-uri-stem sc-status time-taken\n2026-11-22 04:15:00 GET /o 200 12\n",
+    b"metric_name,timestamp,metric_value,status\nhttp_req_duration,1795320900,12.5,200\n",
+    b"1795320900000000000,200,12000000,0,5,,Zm9v,atk,0,GET,http://x/o,\n",
+    b"READ,latency raw data: op, timestamp(ms), latency(us)\nREAD,1795320900123,12345\n",
+    b"<httpSample t=\"12\" ts=\"1795320900123\" s=\"true\" lb=\"get\" rc=\"200\"/>\n",
+    b"{\"ts\":1795320900.25,\"request\":{\"uri\":\"/o\"},\"duration\":0.0125,\"status\":200}\n",
+    b"{\"time\":\"2026-11-22T04:15:00Z\",\"status\":200,\"duration\":12}\n",
+];
 const IOSTAT: &[u8] = b"07/26/26 10:00:00\nDevice r/s w/s rkB/s r_await w_await %util\nsda 10.0 1.0 160.0 4.0 1.0 4.1\n\n\
     07/26/26 10:00:01\nDevice r/s w/s rkB/s r_await w_await %util\nsda 12.0 0.0 190.0 5.0 0.0 6.0\n";
 const IOSTAT_JSON: &[u8] = br#"{"sysstat":{"hosts":[{"statistics":[{"timestamp":"2026-07-26T10:00:00Z","disk":[{"disk_device":"sda",
@@ -28,7 +41,12 @@ fuzz_target!(|data: &[u8]| {
     let [source, data @ ..] = data else { return };
     let lenient = source & 128 != 0;
     let text = |seeds: &[&[u8]]| String::from_utf8_lossy(&edits::edited(seeds, data)).into_owned();
-    let windows = match source % 6 {
+    let windows = match source % 8 {
+        6 => access_log(&edits::edited(KNOWN, data), "", lenient),
+        7 => {
+            let log = edits::edited(KNOWN, data);
+            access_log(&log, "end=ts,response=duration:ms,status=status,path=request.uri", lenient)
+        }
         0 => access_log(&edits::edited(&[LOG], data), FORMAT, lenient),
         1 => access_log(&edits::edited(&[LOG_MSEC], data), MSEC, lenient),
         2 => access_log(&edits::edited(&[JSON], data), "json", lenient),
