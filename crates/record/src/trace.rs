@@ -3,13 +3,14 @@
 //!
 //! Each line is a request; an empty field is unknown. `time_ms` counts from the first request and
 //! may have decimals. Keys are text in which only `,` and `"` are percent-encoded; other percent
-//! signs belong to the key. `op` is `get`, `head`, `put`, `delete` or `post`, which is read as a
-//! put; empty means get. A malformed line is an error with its number, or is skipped and counted if
-//! the caller chooses so.
+//! signs belong to the key. `op` is `get`, `head`, `put` or `delete`, or one of the names that
+//! memcached and HTTP have for these (`set`, `post` …); empty means get. Lines of operations on no
+//! object (`options`, `stats` …) are skipped and counted. A malformed line is an error with its
+//! number, or is skipped and counted if the caller chooses so.
 //!
 //! Memory: 24 bytes for each request that is kept, and each distinct key once.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, BufReader, Read};
 use std::ops::Range;
 use std::path::Path;
@@ -44,6 +45,9 @@ pub struct Trace {
     pub rows: Vec<Row>,
     /// The number of malformed lines skipped.
     pub broken: u64,
+    /// The number of lines skipped because their operation neither reads nor writes an object, by
+    /// operation.
+    pub skipped: BTreeMap<&'static str, u64>,
     text: Vec<u8>,
     ends: Vec<usize>,
 }
@@ -69,7 +73,7 @@ impl Trace {
     }
 
     /// Reads the rows `slice` of a file, or all if `None`. Rows are counted from 0, without
-    /// malformed lines. A file whose name ends in `.zst` is decompressed. With `skip_broken`,
+    /// malformed lines and those of other operations. A file whose name ends in `.zst` is decompressed. With `skip_broken`,
     /// malformed lines are skipped and counted instead of being errors.
     pub fn open(path: &Path, slice: Option<Range<u64>>, skip_broken: bool) -> Result<Trace, Error> {
         let failed = |source| Error::File { path: path.to_owned(), source };
@@ -112,7 +116,11 @@ impl Trace {
             }
             let parsed = parse_line(trimmed(&line));
             let parsed = match parsed {
-                Ok(parsed) => parsed,
+                Ok(Parsed::Request(parsed)) => parsed,
+                Ok(Parsed::Other(operation)) => {
+                    *trace.skipped.entry(operation).or_insert(0) += 1;
+                    continue;
+                }
                 Err(_) if skip_broken => {
                     trace.broken += 1;
                     continue;
@@ -165,6 +173,20 @@ impl Trace {
         }
     }
 
+    /// What was skipped because it neither reads nor writes an object, as a sentence; `None` if nothing
+    /// was.
+    pub fn skipped_text(&self) -> Option<String> {
+        let lines: u64 = self.skipped.values().sum();
+        let each: Vec<String> = self.skipped.iter().map(|(op, n)| format!("{n} `{op}`")).collect();
+        let all = lines + self.rows.len() as u64;
+        (lines > 0).then(|| {
+            format!(
+                "{lines} of {all} lines neither read nor write an object and are skipped: {}",
+                each.join(", ")
+            )
+        })
+    }
+
     /// The number of distinct keys.
     pub fn keys(&self) -> usize {
         self.ends.len()
@@ -179,6 +201,31 @@ impl Trace {
     }
 }
 
+/// Operations that neither read nor write an object, of HTTP, WebDAV, memcached and Redis.
+const OTHERS: [&str; 15] = [
+    "options",
+    "trace",
+    "connect",
+    "propfind",
+    "proppatch",
+    "mkcol",
+    "lock",
+    "unlock",
+    "stats",
+    "version",
+    "flush_all",
+    "verbosity",
+    "quit",
+    "noop",
+    "ping",
+];
+
+enum Parsed<'a> {
+    Request(Line<'a>),
+    /// Of this operation, one of [`OTHERS`].
+    Other(&'static str),
+}
+
 struct Line<'a> {
     time: Option<Nanos>,
     key: &'a [u8],
@@ -191,7 +238,7 @@ fn trimmed(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-fn parse_line(line: &[u8]) -> Result<Line<'_>, String> {
+fn parse_line(line: &[u8]) -> Result<Parsed<'_>, String> {
     let mut fields = line.split(|&b| b == b',');
     let mut next = |name: &str| {
         fields.next().ok_or_else(|| format!("four fields `{HEADER}` expected, `{name}` is missing"))
@@ -224,15 +271,19 @@ fn parse_line(line: &[u8]) -> Result<Line<'_>, String> {
         ),
     };
     let operation = match op {
-        b"" | b"get" => Operation::Get,
+        b"" | b"get" | b"gets" => Operation::Get,
         b"head" => Operation::Head,
-        b"put" | b"post" => Operation::Put,
+        b"put" | b"post" | b"patch" | b"set" | b"add" | b"replace" | b"cas" | b"append"
+        | b"prepend" | b"incr" | b"decr" => Operation::Put,
         b"delete" => Operation::Delete,
         other => {
-            return Err(format!("op `{}`: get, head, put, post or delete expected", shown(other)));
+            let known = OTHERS.into_iter().find(|name| name.as_bytes() == other);
+            return known.map(Parsed::Other).ok_or_else(|| {
+                format!("op `{}`: get, head, put, post or delete expected", shown(other))
+            });
         }
     };
-    Ok(Line { time, key, size, operation })
+    Ok(Parsed::Request(Line { time, key, size, operation }))
 }
 
 /// Parses milliseconds with decimals into nanoseconds. At most a century.
@@ -316,6 +367,21 @@ mod tests {
     }
 
     #[test]
+    fn operations_on_no_object_are_skipped_and_counted() {
+        let text =
+            format!("{HEADER}\n0,a,1,get\n1,*,,options\n2,a,1,set\n3,*,0,options\n4,b,,ping\n");
+        let trace = read(text.as_bytes(), None, false).unwrap();
+        let operations: Vec<_> = trace.rows.iter().map(|r| r.operation).collect();
+        assert_eq!(operations, [Operation::Get, Operation::Put]);
+        assert_eq!(
+            trace.skipped_text().unwrap(),
+            "3 of 5 lines neither read nor write an object and are skipped: 2 `options`, 1 `ping`"
+        );
+        assert_eq!(read(text.as_bytes(), Some(1..2), false).unwrap().rows.len(), 1);
+        assert_eq!(read(GOOD.as_bytes(), None, false).unwrap().skipped_text(), None);
+    }
+
+    #[test]
     fn requests_of_one_second_are_spread_over_it() {
         let text =
             format!("{HEADER}\n0,a,,\n0,b,,\n1000,c,,\n5000,d,,\n5000,e,,\n5000,f,,\n,g,,\n");
@@ -378,7 +444,8 @@ mod tests {
             if let Ok(trace) = read(&text, None, skip) {
                 // Nothing is lost: each line is a row or is counted. Empty lines count as
                 // malformed.
-                prop_assert!(trace.rows.len() as u64 + trace.broken >= lines as u64);
+                let skipped: u64 = trace.skipped.values().sum();
+                prop_assert!(trace.rows.len() as u64 + trace.broken + skipped >= lines as u64);
             }
             let _ = read(&bytes, None, skip);
         }

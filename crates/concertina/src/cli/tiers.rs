@@ -7,7 +7,7 @@ use anyhow::{Context, ensure};
 use configuration::Size;
 use engine::node::TierSettings;
 use engine::tier::Eviction;
-use ground::window::SECOND;
+use ground::window::{Operation, SECOND};
 use record::trace::Trace;
 use report::grid::Grid;
 use report::tiers::{CurvesFile, Node, Recorded, Sampled, Shares};
@@ -91,7 +91,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     ensure!(args.keys >= 64, "--keys must be at least 64");
     let mut trace = Trace::open(&args.trace, None, false)?;
     trace.spread_times();
-    ensure!(!trace.rows.is_empty(), "{} has no requests", args.trace.display());
+    let data = |row: &record::trace::Row| matches!(row.operation, Operation::Get | Operation::Put);
+    let others = trace.rows.iter().filter(|row| !data(row)).count();
+    trace.rows.retain(data);
+    ensure!(!trace.rows.is_empty(), "{} has no reads and no writes", args.trace.display());
     let unknown = u32::try_from(args.size.0).context("--size is too large")?;
     let timed = trace.rows.iter().all(|row| row.time.is_some());
     let requests = trace.rows.iter().map(|row| Recorded {
@@ -176,5 +179,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         trace.rows.len(),
         sampled.rate() * 100.0
     );
+    if others > 0 {
+        outln!(
+            "{others} rows of head and delete neither read nor write an object's bytes and are left out"
+        );
+    }
+    if let Some(skipped) = trace.skipped_text() {
+        outln!("{skipped}");
+    }
     Ok(ExitCode::SUCCESS)
 }

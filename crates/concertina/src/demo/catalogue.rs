@@ -14,6 +14,9 @@ use record::trace::Trace;
 /// Assumed size of an object whose size the trace does not state.
 const SIZE_UNKNOWN_BYTES: u64 = 1024;
 
+/// The fewest rows of a trace: enough to warm the memory, and for a step of some thousand requests.
+const ROWS_MIN: usize = 20_000;
+
 /// The first rows of a trace.
 pub struct Catalogue {
     /// The path of the trace.
@@ -24,24 +27,32 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
-    /// Reads the first `rows` rows of a trace.
+    /// Reads the first `rows` rows of a trace, or all of a shorter one.
     pub fn of_trace(path: &Path, rows: usize) -> anyhow::Result<Catalogue> {
-        let trace = Trace::open(path, Some(0..rows as u64), false)?;
-        if trace.rows.len() < rows {
+        let trace = match Trace::open(path, Some(0..rows as u64), false) {
+            Err(record::Error::Rows { rows, .. }) => Trace::open(path, Some(0..rows), false)?,
+            trace => trace?,
+        };
+        if trace.rows.len() < ROWS_MIN {
             bail!(
-                "{} has {} rows, but the demo replays {rows}; use a longer trace, or none",
+                "{} has {} rows, but the demo needs at least {ROWS_MIN} (of {rows}, all are used); use a longer \
+                 trace, or none",
                 path.display(),
                 trace.rows.len()
             );
         }
         let size = |size: Option<u32>| size.map_or(SIZE_UNKNOWN_BYTES, u64::from);
-        let requests: Vec<_> = trace.rows[..rows].iter().map(|r| (r.key, size(r.size))).collect();
+        let requests: Vec<_> = trace.rows.iter().map(|r| (r.key, size(r.size))).collect();
         let name = path.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
-        Ok(Catalogue {
-            path: path.to_owned(),
-            description: describe(&format!("the trace {name}"), &requests),
-            requests,
-        })
+        let mut description = describe(&format!("the trace {name}"), &requests);
+        if requests.len() < rows {
+            description +=
+                &format!(" (all of it; with {rows}, no step would repeat another's requests)");
+        }
+        if let Some(skipped) = trace.skipped_text() {
+            description += &format!("; {skipped}");
+        }
+        Ok(Catalogue { path: path.to_owned(), description, requests })
     }
 
     /// Generates a trace with the published statistics of the Twitter cluster whose trace the demo
@@ -67,6 +78,11 @@ impl Catalogue {
             description: describe("generated keys, Zipf(0.99)", &requests),
             requests,
         })
+    }
+
+    /// The number of requests.
+    pub fn rows(&self) -> usize {
+        self.requests.len()
     }
 
     /// The hit ratio of a memory tier of this size, over the requests after the first `warmup`.
@@ -125,6 +141,22 @@ mod tests {
         let bytes = catalogue.memory_for(0.5, 2_000);
         assert!((catalogue.hit_ratio(bytes, 2_000) - 0.5).abs() < 0.05);
         let again = Catalogue::of_trace(&dir.path().join("t.csv"), 20_000).unwrap();
+        assert!(!again.description.contains("all of it"));
         assert!((again.hit_ratio(bytes, 2_000) - catalogue.hit_ratio(bytes, 2_000)).abs() < 0.02);
+    }
+
+    #[test]
+    fn a_shorter_trace_is_used_as_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("t.csv");
+        let lines: String = (0..21_000).map(|i| format!("{i},k{},10,get\n", i % 500)).collect();
+        std::fs::write(&path, format!("time_ms,key,size,op\n0,*,,options\n{lines}")).unwrap();
+        let catalogue = Catalogue::of_trace(&path, 500_000).unwrap();
+        assert_eq!(catalogue.rows(), 21_000);
+        let shown = &catalogue.description;
+        assert!(shown.contains("all of it") && shown.contains("1 `options`"), "{shown}");
+        std::fs::write(&path, "time_ms,key,size,op\n0,a,1,get\n").unwrap();
+        let error = Catalogue::of_trace(&path, 500_000).err().unwrap().to_string();
+        assert!(error.contains("has 1 rows") && error.contains("20000"), "{error}");
     }
 }

@@ -136,7 +136,8 @@ pub fn run(plan: &Plan) -> anyhow::Result<Finished> {
     let sweep = Sweep { dir: &plan.dir, trace: &trace, quiet: plan.quiet, vain: Cell::new(false) };
 
     let probe = sweep.probe(memory_bytes)?;
-    let rate_max = probe.rate_max();
+    let rows = catalogue.rows();
+    let rate_max = probe.rate_max().min(rate_of_rows(rows));
     let largest = SWEEP.iter().map(|(share, _)| *share).fold(0.0, f64::max);
     let saturation =
         (rate_max / largest).min(f64::from(DEVICES) * 1000.0 / SERVICE_MS_MIN / miss_ratio);
@@ -163,7 +164,7 @@ pub fn run(plan: &Plan) -> anyhow::Result<Finished> {
         server.url(),
         memory_bytes as f64 / f64::from(1 << 20),
     ));
-    sweep.fill(server.url(), ROWS, "fill")?;
+    sweep.fill(server.url(), rows, "fill")?;
     settle(&plan.dir)?;
 
     let rates = SWEEP.map(|(share, fitted)| ((share * saturation).round(), fitted));
@@ -179,14 +180,14 @@ pub fn run(plan: &Plan) -> anyhow::Result<Finished> {
     let mut runs = Vec::new();
     let mut from = 0;
     for (rate, _) in rates {
-        let rows = (rate * f64::from(STEP_S) * 1.05) as usize;
+        let requests = (rate * f64::from(STEP_S) * 1.05) as usize;
         let warmup = if runs.is_empty() { WARMUP_ROWS } else { (rate * WARMUP_S) as usize };
         // A trace that is too short for a fast machine begins anew.
-        if from + warmup + rows > ROWS {
+        if from + warmup + requests > rows {
             from = 0;
         }
-        runs.push(sweep.step(&server, service_ms, rate, from..from + warmup, rows)?);
-        from += warmup + rows;
+        runs.push(sweep.step(&server, service_ms, rate, from..from + warmup, requests)?);
+        from += warmup + requests;
     }
     server.stop()?;
     runs.push(RunFolder::read(&server_run)?);
@@ -201,6 +202,13 @@ pub fn run(plan: &Plan) -> anyhow::Result<Finished> {
     let page = Page { title: "Demo".to_owned(), commands: vec![plan.command()] };
     report::write_new(&report_file, &report::html(&comparison, &page))?;
     Ok(Finished { comparison, model, report: report_file, model_file })
+}
+
+/// The largest load of which a step and its warm-up are within a trace of `rows` rows, requests/s.
+fn rate_of_rows(rows: usize) -> f64 {
+    let step_s = f64::from(STEP_S) * 1.05;
+    let first = rows.saturating_sub(WARMUP_ROWS) as f64 / step_s;
+    first.min(rows as f64 / (step_s + WARMUP_S))
 }
 
 /// What a request costs on this machine.
