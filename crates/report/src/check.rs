@@ -21,8 +21,9 @@ use crate::laws::{advice, laws};
 use crate::objective::digits;
 use crate::steps::{ObservedStep, run_name};
 use crate::table::{laws_grid, points};
+use crate::whole::one_step;
 use crate::{Error, Observed, Selection};
-use record::{Generator, RunFolder, Step};
+use record::RunFolder;
 
 /// A checked law with advice on its deviation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -87,7 +88,7 @@ pub fn check(dirs: &[PathBuf], selection: &Selection, tolerance: f64) -> Result<
         // Without a load generator's run, a server's run is one step; with one, its queues belong
         // to the generator's steps.
         let groups: Vec<Vec<RunFolder>> = if loads.is_empty() {
-            servers.into_iter().map(|run| vec![whole(run)]).collect()
+            servers.into_iter().map(|run| vec![one_step(run)]).collect()
         } else {
             vec![loads.into_iter().chain(servers).collect()]
         };
@@ -120,18 +121,6 @@ pub fn check(dirs: &[PathBuf], selection: &Selection, tolerance: f64) -> Result<
     let (broken, unsure) = (count(Verdict::Broken), count(Verdict::Unsure));
     let holds = broken == 0 && incomplete.is_empty();
     Ok(Checked { holds, broken, unsure, incomplete, steps })
-}
-
-/// Treats a run as one step from its first to its last window.
-fn whole(mut run: RunFolder) -> RunFolder {
-    let start = run.windows.iter().map(|w| w.start_unix_us).min();
-    let end = run.windows.iter().map(Window::end_unix_us).max();
-    if let (Some(start_unix_us), Some(end_unix_us)) = (start, end) {
-        let generator = Generator::default();
-        let (index, rate, clients) = (0, None, None);
-        run.steps.push(Step { index, rate, clients, start_unix_us, end_unix_us, generator });
-    }
-    run
 }
 
 fn of(observed: &ObservedStep, prefix: &str, tolerance: f64) -> CheckedStep {

@@ -20,7 +20,8 @@ pub struct Row {
     pub rate: f64,
     /// Reads that were measured.
     pub requests: u64,
-    /// Measured mean utilisation of the devices.
+    /// Measured mean utilisation of the devices, or the predicted one where the runs have no device
+    /// queues.
     pub utilisation: f64,
     /// The time, seconds.
     pub within_s: f64,
@@ -79,7 +80,11 @@ impl ComparedStep {
         Shown {
             step: &self.name,
             measured: &self.measured,
-            utilisation: self.measured.utilisation_mean,
+            // Without device queues nothing was measured: the model says how busy its servers are.
+            utilisation: match prediction.filter(|_| self.measured.utilisation_max == 0.0) {
+                Some(prediction) => prediction.utilisation_mean.value,
+                None => self.measured.utilisation_mean,
+            },
             points: prediction.map(|p| p.points.as_slice()),
             beyond_limit: prediction.is_none_or(|p| p.beyond_limit),
             beyond_fitted: prediction.is_none_or(|p| p.beyond_fitted),

@@ -24,7 +24,7 @@ pub struct Page {
     pub commands: Vec<String>,
 }
 
-const CSS: &str = "\
+pub(crate) const CSS: &str = "\
 *{box-sizing:border-box}html{color-scheme:light dark;-webkit-text-size-adjust:100%}
 body{margin:0;background:var(--paper);color:var(--ink);font:16px/1.5 system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif}
 main{max-width:1180px;margin:0 auto;padding:20px 18px 60px}

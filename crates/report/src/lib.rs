@@ -6,6 +6,7 @@
 //! experiments call the same functions as the commands. `docs/reports.md` explains how to read the
 //! output.
 
+pub mod alone;
 mod apart;
 mod axis;
 pub mod check;
@@ -39,7 +40,9 @@ pub mod tiers;
 mod times;
 mod uncertainty;
 pub mod verdict;
+mod whole;
 
+pub use alone::Measurements;
 pub use compare::{Comparison, Row, largest_rate};
 pub use error::Error;
 pub use html::{GENERATOR, Page, html, is_page};

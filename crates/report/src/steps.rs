@@ -16,6 +16,7 @@ use ground::window::{QueueName, Times, Window};
 use super::disturbed::Disturbed;
 use super::error::Error;
 use super::times::times_of;
+use super::whole::one_step_each;
 use record::{Host, Machine, RunFolder, Step};
 
 /// The steps to take from runs.
@@ -27,8 +28,11 @@ pub struct Selection {
     pub rates: Vec<f64>,
     /// Combine runs of different machines, whose clocks agree.
     pub across_machines: bool,
-    /// Accept runs without device queues: enough for checks, not for fits.
+    /// Accept runs without device queues: enough for checks and reports, not for fits.
     pub any_queues: bool,
+    /// Where no run has steps (a server's, or a load's that ended in its first step), take each run
+    /// for one step.
+    pub whole: bool,
     /// The selected steps that are held out: excluded from the fit, and used to judge it.
     pub hold_out: Vec<StepChoice>,
 }
@@ -174,6 +178,9 @@ impl Observed {
 
     /// Collects the steps of runs in memory.
     pub fn new(mut runs: Vec<RunFolder>, selection: &Selection) -> Result<Observed, Error> {
+        if selection.whole && runs.iter().all(|run| run.steps.is_empty()) {
+            runs = one_step_each(runs)?;
+        }
         check_runs(&runs, selection)?;
         let mut chosen: Vec<(usize, Step)> = Vec::new();
         for (index, run) in runs.iter().enumerate() {

@@ -7,12 +7,14 @@ use anyhow::{Context, bail};
 
 use crate::cli::output::{out, outln};
 use report::verdict::Verdict;
-use report::{self, Comparison, Objective, Observed, Page, Selection, StepChoice, objective};
+use report::{
+    self, Comparison, Measurements, Objective, Observed, Page, Selection, StepChoice, objective,
+};
 
 /// Arguments of the command.
 #[derive(clap::Args)]
 #[command(
-    override_usage = "concertina report [OPTIONS] <RUN>... <MODEL>",
+    override_usage = "concertina report [OPTIONS] <RUN>... [MODEL]",
     after_help = "\
 Examples:
   concertina report runs/load runs/server model.toml
@@ -20,14 +22,17 @@ Examples:
   concertina report runs/load runs/server model.toml --within 10ms,50ms --json
   concertina report runs/load runs/server model.toml --within 50ms:99% --objective \"p99.9<200ms\"
   concertina report runs/load runs/server model.toml --csv tables --plots plots
+  concertina report runs/imported
 
-The report opens with the answer: the largest load that meets each objective, what breaks first, what more load
+Any run folder can be shown: of a load, a server, a measurement, an import. Without a model the page
+has the measurements alone; a run folder that holds a model.toml (of `measure --predict`) is compared
+with that. With a model the report opens with the answer: the largest load that meets each objective, what breaks first, what more load
 costs, what was checked, and what to do next. Steps that the model was fitted to are marked; all others were held out, so their errors are
 those of predictions. docs/reports.md says how to read the page."
 )]
 pub struct Args {
-    /// Run folders (the load generator's and the server's) and a model file, in any order
-    #[arg(required = true, num_args = 2.., value_name = "PATH")]
+    /// Run folders (of one load: the load generator's and the server's) and a model file, in any order
+    #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// The HTML file to write
     #[arg(long, short, default_value = "report.html", value_name = "FILE")]
@@ -87,18 +92,27 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(path) = args.paths.iter().find(|p| !p.exists()) {
         bail!("{} does not exist", path.display());
     }
-    let (runs, models): (Vec<PathBuf>, Vec<PathBuf>) =
+    let (runs, mut models): (Vec<PathBuf>, Vec<PathBuf>) =
         args.paths.iter().cloned().partition(|p| p.is_dir());
+    if runs.is_empty() {
+        bail!("no run folder given; name the folders of the runs that the model is compared with");
+    }
+    if models.is_empty() {
+        models
+            .extend(runs.iter().map(|run| run.join("model.toml")).filter(|m| m.is_file()).take(1));
+    }
+    let selection = Selection {
+        any_queues: true,
+        whole: true,
+        ..Selection::new(&args.steps, args.across_machines)
+    };
+    let observed = Observed::read(&runs, &selection)?;
     let model = match models.as_slice() {
         [model] => model,
-        [] => {
-            bail!("no model file given; make one with `concertina fit RUN…`, then name it last")
-        }
+        [] => return report_measurements(&args, &runs, &observed),
         _ => bail!("{} model files given, but one is needed; runs are folders", models.len()),
     };
     let fitted = report::read_model(model)?;
-    let selection = Selection::new(&args.steps, args.across_machines);
-    let observed = Observed::read(&runs, &selection)?;
     let within_s: Vec<f64> = args.within.iter().map(|within| within.time_s).collect();
     let mut objectives = args.objective.clone();
     objectives.extend(args.within.iter().filter_map(|within| within.objective));
@@ -111,7 +125,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let page = Page {
         title: args.title.clone(),
         commands: vec![
-            format!("concertina fit {shown} --out {model}"),
+            format!("concertina fit {shown}{} --out {model}", servers(&observed)),
             format!("concertina report {shown} {model} --out {out}"),
         ],
     };
@@ -135,6 +149,35 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         if !files.is_empty() {
             outln!("Wrote {}.", files.join(", "));
         }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The option with which the runs can be fitted.
+fn servers(observed: &Observed) -> &'static str {
+    let has_devices = observed.steps.iter().all(|step| !step.windows.devices.is_empty());
+    if has_devices { "" } else { " --servers auto" }
+}
+
+/// Shows what was measured, without a model.
+fn report_measurements(
+    args: &Args,
+    runs: &[PathBuf],
+    observed: &Observed,
+) -> anyhow::Result<ExitCode> {
+    let measurements = Measurements::new(observed, &args.within)?;
+    let shown: Vec<String> = runs.iter().map(|r| r.display().to_string()).collect();
+    let out = args.out.display();
+    let page = Page {
+        title: "Response times: measurement".to_owned(),
+        commands: vec![format!("concertina report {} --out {out}", shown.join(" "))],
+    };
+    report::write_whole(&args.out, &measurements.html(&page), report::is_page)?;
+    if args.json {
+        outln!("{}", serde_json::to_string_pretty(&measurements).context("cannot write JSON")?);
+    } else {
+        out!("{}", measurements.text());
+        outln!("\nWrote {out}.");
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -546,7 +546,7 @@ fn what_is_wrong_is_said_with_what_to_do() {
     lab.fails(&["predict", "load"], &["it is a folder"]);
     lab.succeeds(&["fit", "load", "server"]);
     lab.succeeds(&["fit", "load", "server"]);
-    lab.fails(&["report", "load", "server"], &["no model file", "concertina fit"]);
+    lab.fails(&["report", "model.toml"], &["no run folder"]);
     lab.fails(&["report", "load", "model.toml", "model.toml"], &["2 model files", "one is needed"]);
     lab.fails(&["predict", "model.toml", "--rate", "-5"], &["requests/s above 0"]);
     lab.fails(&["predict", "model.toml", "--rate", "NaN"], &["requests/s above 0"]);

@@ -17,7 +17,7 @@ use crate::steps::ObservedStep;
 use crate::{Error, Observed, Selection};
 use record::RunFolder;
 
-use super::whole;
+use crate::whole::one_step;
 
 /// A change, and the position in the runs where it began.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -64,7 +64,7 @@ pub fn watch(
         runs.push(run);
     }
     if runs.iter().all(|run| run.steps.is_empty()) {
-        runs = runs.into_iter().map(whole).collect();
+        runs = runs.into_iter().map(one_step).collect();
     }
     let observed = Observed::new(runs, &selection)?;
     let mut steps: Vec<&ObservedStep> = observed.steps.iter().collect();

@@ -1,0 +1,238 @@
+//! What runs measured, without a model: one row for each step, and the distributions.
+//!
+//! A run that has no device queues (of a load generator alone, an imported log, a measurement) says
+//! what clients saw; that needs no model, and is what a model would be compared with.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+
+use super::compare::{RunInfo, counted_at};
+use super::error::Error;
+use super::grid::{Grid, escape, printable};
+use super::html::{CSS, GENERATOR, Page};
+use super::measured::{Measured, measure};
+use super::objective::{digits, time};
+use super::steps::{Observed, run_name};
+use super::svg::{Axis, COLOURS, Mark, Plot, PlotPoint, STYLE, Shape};
+use super::table::{percent, tenths, warnings_text};
+use record::Step;
+
+/// A step with what was measured in it.
+#[derive(Clone, Debug, Serialize)]
+pub struct MeasuredStep {
+    /// Its name: the run's folder and its number.
+    pub name: String,
+    /// The step as its run wrote it.
+    pub step: Step,
+    /// Whether the run has device queues.
+    pub has_devices: bool,
+    /// The measured figures.
+    pub measured: Measured,
+}
+
+/// What runs measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct Measurements {
+    /// Emulation notes of the runs. Show them with the figures.
+    pub laboratory: Vec<String>,
+    /// The times, seconds.
+    pub within_s: Vec<f64>,
+    /// The steps in order of rate.
+    pub steps: Vec<MeasuredStep>,
+    /// Warnings about the steps.
+    pub warnings: Vec<String>,
+    /// The runs.
+    pub runs: Vec<RunInfo>,
+}
+
+impl Measurements {
+    /// Measures the steps of runs. If `within_s` is empty, the objectives at which the runs counted
+    /// are used.
+    ///
+    /// # Errors
+    /// [`Error::Empty`] if the runs have no steps.
+    pub fn new(observed: &Observed, within_s: &[f64]) -> Result<Measurements, Error> {
+        let within_s = if within_s.is_empty() { counted_at(observed) } else { within_s.to_vec() };
+        let steps: Vec<MeasuredStep> = observed
+            .steps
+            .iter()
+            .map(|step| MeasuredStep {
+                name: step.name().to_owned(),
+                step: step.step.clone(),
+                has_devices: !step.windows.devices.is_empty(),
+                measured: measure(step, &within_s),
+            })
+            .collect();
+        let mut warnings = Vec::new();
+        for step in &steps {
+            let hints = step.measured.hints.iter();
+            warnings.extend(hints.map(|hint| format!("Step {}: {hint}.", step.name)));
+        }
+        for run in &observed.runs {
+            let notes = super::import::Imported::of(&run.run).unwrap_or_default().notes;
+            warnings.extend(notes.iter().map(|note| format!("Run {}: {note}", run_name(run))));
+        }
+        let info = |r: &record::RunFolder| RunInfo { name: run_name(r), run: r.run.clone() };
+        let runs = observed.runs.iter().map(info).collect();
+        Ok(Measurements { laboratory: observed.laboratory(), within_s, steps, warnings, runs })
+    }
+
+    fn grid(&self) -> Grid {
+        let within: Vec<String> =
+            self.within_s.iter().map(|t| format!("≤ {} %", time(*t))).collect();
+        let mut head = vec!["step", "requests/s", "seconds", "reads", "mean", "p99"];
+        head.extend(within.iter().map(String::as_str));
+        head.extend(["errors", "busy %"]);
+        let mut grid = Grid::new("lrrrrrrrrrrrrrrrrrrrrrrrr", &head);
+        for step in &self.steps {
+            let m = &step.measured;
+            let half =
+                m.response_mean.half_width.map_or(String::new(), |h| format!(" ± {}", time(h)));
+            let mut row = vec![
+                step.name.clone(),
+                digits(m.rate, 4),
+                digits(m.seconds, 4),
+                digits(m.requests as f64, 15),
+                time(m.response_mean.value) + &half,
+                time(m.response_p99),
+            ];
+            row.extend(m.within.iter().map(|within| {
+                let half = within.share.half_width.map_or("?".to_owned(), percent);
+                format!("{} ± {half}", percent(within.share.value))
+            }));
+            row.push(digits(m.errors as f64, 15));
+            row.push(if step.has_devices { tenths(m.utilisation_mean) } else { "–".to_owned() });
+            grid.row(row);
+        }
+        grid
+    }
+
+    /// The measurements as text: a table, and warnings.
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        for note in &self.laboratory {
+            let _ = writeln!(out, "EMULATED: {}", printable(note));
+        }
+        out += &self.grid().text();
+        let _ = writeln!(out, "{NO_MODEL}");
+        out + &warnings_text(&self.warnings)
+    }
+
+    /// The measurements as an HTML page.
+    pub fn html(&self, page: &Page) -> String {
+        let title = escape(&page.title);
+        let mut out = format!(
+            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+             <meta name=\"generator\" content=\"{GENERATOR}\">\n\
+             <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src \
+             'unsafe-inline'\">\n\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+             <title>{title}</title>\n<style>{COLOURS}{CSS}{STYLE}</style>\n</head>\n<body>\n<main>\n\
+             <h1>{title}</h1>\n"
+        );
+        for note in &self.laboratory {
+            let _ = writeln!(
+                out,
+                "<div class=\"note lab\"><strong>Emulated devices, not real hardware.</strong> {}</div>",
+                escape(note)
+            );
+        }
+        let _ = writeln!(out, "<p class=\"lead\">{}</p>", escape(NO_MODEL));
+        out += &self.grid().html(|_| "");
+        if !self.warnings.is_empty() {
+            let count = self.warnings.len();
+            let _ = writeln!(
+                out,
+                "<details class=\"note warn\" open><summary>Warnings ({count})</summary><ul>"
+            );
+            for warning in &self.warnings {
+                let _ = writeln!(out, "<li>{}</li>", escape(warning));
+            }
+            out.push_str("</ul></details>\n");
+        }
+        out.push_str("<h2>Answered in time, against load</h2>\n");
+        plots(&self.against_rate(), &mut out);
+        out.push_str("<h2>Distribution of the response time</h2>\n");
+        plots(&self.distributions(), &mut out);
+        out.push_str("<h2>Runs</h2>\n");
+        for RunInfo { name, run } in &self.runs {
+            let asked = toml::to_string(&run.asked).unwrap_or_default();
+            let _ = writeln!(
+                out,
+                "<details><summary>{} ({}, version {})</summary><pre><code>{}</code></pre></details>",
+                escape(name),
+                escape(&run.kind),
+                escape(&run.version),
+                escape(&asked)
+            );
+        }
+        if !page.commands.is_empty() {
+            let commands = escape(&page.commands.join("\n"));
+            let _ = writeln!(out, "<p>To reproduce it:</p>\n<pre><code>{commands}</code></pre>");
+        }
+        out.push_str("</main>\n</body>\n</html>\n");
+        out
+    }
+
+    /// The share within each time at each measured load.
+    fn against_rate(&self) -> Vec<Plot> {
+        let largest = self.steps.iter().map(|s| s.measured.rate).fold(0.0, f64::max);
+        let plot = |(i, t_s): (usize, &f64)| {
+            let point = |step: &MeasuredStep| {
+                let share = step.measured.within.get(i)?.share;
+                let (x, y) = (step.measured.rate, share.value);
+                let title =
+                    format!("{}: {}/s, {} %", step.name, digits(x, 4), percent(share.value));
+                Some(PlotPoint { x, y, half: share.half_width.unwrap_or(0.0), title })
+            };
+            let points: Vec<PlotPoint> = self.steps.iter().filter_map(point).collect();
+            let lowest = points.iter().map(|p| p.y - p.half).fold(1.0, f64::min);
+            let low = [0.98, 0.9, 0.8, 0.5].into_iter().find(|low| lowest > *low).unwrap_or(0.0);
+            let mark = Mark::Points {
+                class: "measured",
+                shape: Shape::Disc,
+                label: "measured".to_owned(),
+                points,
+            };
+            Plot {
+                title: format!("Fraction served within {}", time(*t_s)),
+                x: Axis::linear("requests/s", 0.0, (largest * 1.05).max(1e-6)),
+                y: Axis::linear("fraction of requests", low, 1.0 + (1.0 - low) * 0.02),
+                marks: vec![mark],
+            }
+        };
+        self.within_s.iter().enumerate().map(plot).collect()
+    }
+
+    /// The distribution of responses in each step.
+    fn distributions(&self) -> Vec<Plot> {
+        let plot = |step: &MeasuredStep| {
+            let responses = &step.measured.responses;
+            let low = responses.quantile_s(0.001).unwrap_or(1e-4).max(2e-5) / 1.5;
+            let high = (responses.max_s() * 1.2).max(low * 10.0).min(1e4);
+            let points = (0..=110)
+                .map(|i| low * (high / low).powf(f64::from(i) / 110.0))
+                .filter_map(|t| Some((t * 1e3, responses.share_within(t)?)))
+                .collect();
+            Plot {
+                title: format!("{}/s", digits(step.measured.rate, 4)),
+                x: Axis::log("response time, ms", low * 1e3, high * 1e3),
+                y: Axis::linear("fraction of requests", 0.0, 1.02),
+                marks: vec![Mark::Line { class: "measured", label: "measured".to_owned(), points }],
+            }
+        };
+        self.steps.iter().filter(|s| !s.measured.responses.is_empty()).map(plot).collect()
+    }
+}
+
+const NO_MODEL: &str = "Measured only: no model was given. `concertina fit RUN --servers auto --out model.toml` makes one \
+     of at least two loads, and `concertina report RUN model.toml` shows its predictions beside this.";
+
+fn plots(plots: &[Plot], out: &mut String) {
+    out.push_str("<div class=\"plots\">\n");
+    for plot in plots {
+        let _ = writeln!(out, "<figure>{}</figure>", plot.svg());
+    }
+    out.push_str("</div>\n");
+}
