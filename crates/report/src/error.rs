@@ -135,6 +135,28 @@ pub enum Error {
         /// What is wrong.
         what: String,
     },
+    /// All response times are 0.
+    #[error(
+        "every one of the {requests} response times is 0 s: they are shorter than a tick of the clock that measured \
+         them, or not response times at all; nothing can be fitted to them. Log or measure them with a finer clock"
+    )]
+    NoDurations {
+        /// Answered reads.
+        requests: u64,
+    },
+    /// There are too few requests for a fit.
+    #[error(
+        "{requests} answered reads are too few for a fit ({source}); at least {needed} are needed, and some 10,000 at \
+         two loads or more to predict others: measure or log for longer"
+    )]
+    TooFew {
+        /// Answered reads.
+        requests: u64,
+        /// The fewest that tell how many servers there are.
+        needed: u64,
+        /// What the fit said.
+        source: model::Error,
+    },
     /// All steps are held out.
     #[error("all steps are held out and none is left to fit; hold out fewer")]
     AllHeldOut,

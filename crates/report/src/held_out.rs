@@ -1,6 +1,6 @@
 //! Fits a model to the steps that are not held out, and computes its errors on those that are.
 
-use ground::window::Operation;
+use ground::window::{Histogram, Operation, Times, Window};
 use model::fit::{BlackBox, ClosedLoop};
 use model::storage::Limit;
 use model::{About, ClusterModel, HeldOut, Model};
@@ -35,12 +35,21 @@ pub(super) fn fit_service(
     if silent.len() < steps.len() {
         steps.retain(answered);
     }
+    let all = responses(&steps);
+    if !all.is_empty() && all.max_s() == 0.0 {
+        return Err(Error::NoDurations { requests: all.count() });
+    }
     let mut fitted = if model::fit::has_times(&steps) {
         let worked = model::fit::work(&steps, servers, &options)?;
         let (model, servers) = (worked.model.clone(), worked.servers.clone());
         Service { model, servers, worked: Some(worked) }
     } else {
-        let BlackBox { model, servers } = model::fit::black_box(&steps, servers, &options)?;
+        let fitted = model::fit::black_box(&steps, servers, &options);
+        let BlackBox { model, servers } = fitted.map_err(|source| match all.count() {
+            // What a fit says of so few depends on chance.
+            requests if requests < FEW => Error::TooFew { requests, needed: FEW, source },
+            _ => Error::Model(source),
+        })?;
         Service { model, servers, worked: None }
     };
     fitted.model.held_out = judge_all(&fitted.model, observed)?;
@@ -49,11 +58,32 @@ pub(super) fn fit_service(
     Ok(fitted)
 }
 
+/// With fewer answered reads single requests are not looked at (`model::fit::work`).
+const FEW: u64 = 500;
+
+/// The responses of all answered reads.
+fn responses(steps: &[model::fit::Step]) -> Histogram {
+    let mut all = Histogram::default();
+    for step in steps {
+        let sides = [&step.load, &step.gateway, &step.node];
+        // The side nearest to the clients that has any: the others saw the same requests.
+        let read = |w: &Window| w.times.iter().any(is_answered);
+        if let Some(side) = sides.into_iter().find(|side| side.iter().any(read)) {
+            let times = side.iter().flat_map(|w| &w.times).filter(|t| is_answered(t));
+            times.for_each(|t| all.merge(&t.response));
+        }
+    }
+    all
+}
+
+fn is_answered(times: &Times) -> bool {
+    times.operation == Operation::Get && !times.response.is_empty()
+}
+
 /// Whether the clients' side has an answered read.
 fn answered(step: &model::fit::Step) -> bool {
     let sides = [&step.load, &step.gateway, &step.node];
-    let mut times = sides.into_iter().flatten().flat_map(|w| &w.times);
-    times.any(|t| t.operation == Operation::Get && !t.response.is_empty())
+    sides.into_iter().flatten().flat_map(|w| &w.times).any(is_answered)
 }
 
 /// The errors of a model on all held-out steps.

@@ -240,7 +240,7 @@ pub(super) fn pursue(
                 let (hypothesis, rate, half_width_points, next) = (None, None, None, None);
                 pursuit.rounds.push(Round { requests, hypothesis, rate, half_width_points, next });
                 let why = if points.iter().any(|p| p.point(settings).steady) {
-                    "too little for a fit"
+                    "too few for a fit, which needs 500; the loads are measured for longer"
                 } else {
                     "no load was steady"
                 };
