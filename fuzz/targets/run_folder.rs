@@ -69,5 +69,6 @@ fuzz_target!(|data: &[u8]| {
     for times in &run.times {
         let _ = (times.iter().count(), times.bytes().count(), times.keys().count());
     }
-    let _ = report::import::fuzzing::steps(&run.windows, Some(1.0));
+    let _ = report::import::fuzzing::steps(&run.windows, report::import::Cut::Every(1.0));
+    let _ = report::import::fuzzing::steps(&run.windows, report::import::Cut::Levels);
 });

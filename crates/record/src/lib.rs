@@ -107,12 +107,12 @@ pub struct RunWriter {
 }
 
 impl RunWriter {
-    /// Creates the folder, its `run.toml` and empty files beside. It is an error if one of them exists: nothing is
-    /// overwritten, be it a run or another's file of such a name. Other files in the folder stay as they are.
-    pub fn create(dir: &Path, run: &Run) -> Result<RunWriter, Error> {
-        let failed = |action, path: PathBuf| move |source| Error::Write { action, path, source };
-        fs::create_dir_all(dir).map_err(failed("create the run folder", dir.to_owned()))?;
-        // Before the first file is made, so that a refused folder is unchanged.
+    /// Checks that nothing would be overwritten in a folder, which need not exist: before work whose
+    /// result could not be written.
+    ///
+    /// # Errors
+    /// [`Error::HoldsARun`] or [`Error::Exists`] if a file of a run is there already.
+    pub fn check_free(dir: &Path) -> Result<(), Error> {
         for name in FILES {
             let path = dir.join(name);
             match fs::symlink_metadata(&path) {
@@ -120,10 +120,20 @@ impl RunWriter {
                     return Err(Error::HoldsARun { path: dir.to_owned() });
                 }
                 Ok(_) => return Err(Error::Exists { path }),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(failed("use", path)(error)),
+                Err(source) if source.kind() == io::ErrorKind::NotFound => {}
+                Err(source) => return Err(Error::Write { action: "use", path, source }),
             }
         }
+        Ok(())
+    }
+
+    /// Creates the folder, its `run.toml` and empty files beside. It is an error if one of them exists: nothing is
+    /// overwritten, be it a run or another's file of such a name. Other files in the folder stay as they are.
+    pub fn create(dir: &Path, run: &Run) -> Result<RunWriter, Error> {
+        let failed = |action, path: PathBuf| move |source| Error::Write { action, path, source };
+        fs::create_dir_all(dir).map_err(failed("create the run folder", dir.to_owned()))?;
+        // Before the first file is made, so that a refused folder is unchanged.
+        RunWriter::check_free(dir)?;
         let text = toml::to_string(run).map_err(Error::Description)?;
         let open = |name: &str| -> Result<BufWriter<File>, Error> {
             let path = dir.join(name);

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use super::load::seconds;
-use crate::cli::output::outln;
-use report::import::{self, Options};
+use crate::cli::output::{out, outln};
+use report::import::{self, Cut, Options};
 
 /// Arguments of the command.
 #[derive(clap::Args)]
@@ -75,10 +75,11 @@ pub struct Args {
     /// Length of a window of the logs
     #[arg(long, default_value = "1s", value_parser = seconds, value_name = "TIME")]
     window: f64,
-    /// Cut into steps of this length [default: one step]
-    #[arg(long, value_parser = seconds, value_name = "TIME")]
-    steps: Option<f64>,
-    /// Skip any number of lines that cannot be parsed
+    /// Cut into steps where the load changes (`levels`), not at all (`one`), or into steps of a length
+    /// (`100s`, `5m`)
+    #[arg(long, default_value = "levels", value_name = "HOW")]
+    steps: Cut,
+    /// Skip any number of lines that cannot be parsed, and import records that cannot be true
     #[arg(long)]
     lenient: bool,
     /// Print a summary of the import as JSON
@@ -103,7 +104,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         devices: args.devices,
         prometheus: args.prometheus,
         window_s: args.window,
-        steps_s: args.steps,
+        steps: args.steps,
         lenient: args.lenient,
     })?;
     if args.json {
@@ -111,11 +112,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     outln!("{} requests in {} windows", summary.requests, summary.windows);
-    for step in &summary.steps {
-        let length_s = step.end_unix_us.saturating_sub(step.start_unix_us) as f64 * 1e-6;
-        let rate = step.rate.unwrap_or(0.0);
-        outln!("Step {}: {rate:.1} requests/s for {length_s:.1} s", step.index);
-    }
+    out!("{}", summary.table());
     let imported = &summary.imported;
     if imported.resolution_s > 0.0 {
         outln!(

@@ -14,6 +14,7 @@ mod factors;
 mod factors_runs;
 mod import;
 mod import_bad;
+mod import_use;
 mod keys;
 mod left_behind;
 mod left_out;

@@ -63,6 +63,8 @@ pub(super) struct Log {
     /// What was taken for what, a sentence for each file, and what is to be known of the formats.
     pub taken: Vec<String>,
     pub files: Vec<FileSummary>,
+    /// Which of the requests are of which file.
+    pub parts: Vec<FilePart>,
     /// Resolution of a response time, the coarsest of the files.
     pub resolution_ns: Nanos,
     /// Resolution of the time of completion.
@@ -122,6 +124,13 @@ struct Reader<'a> {
     file: FileReader,
 }
 
+/// The requests of a file among those of all.
+#[derive(Clone, Debug)]
+pub(super) struct FilePart {
+    pub path: PathBuf,
+    pub requests: std::ops::Range<usize>,
+}
+
 /// The file that is being read.
 struct FileReader {
     summary: FileSummary,
@@ -156,16 +165,19 @@ pub(super) fn read(sources: Vec<Source>, settings: &Settings) -> Result<Log, Err
     let last = files.last().map(|(_, source, _)| source.path.clone()).unwrap_or_default();
     let mut even = (Even::golden(), Even::root_of_two());
     for (_, mut source, layout) in files {
+        let (path, begin) = (source.path.clone(), log.times.len());
         let file = FileReader::new(&source.path, layout);
         let mut reader = Reader { settings, log, even, file };
         reader.file(&mut source)?;
         Reader { log, even, .. } = reader;
+        let requests = begin..log.times.len();
+        log.parts.push(FilePart { path, requests });
     }
     if log.gateway.is_none() {
         let what = if log.lines > 0 {
             "requests that were asked for: --from, --to, --path and --status leave none"
         } else {
-            "lines"
+            "lines: the file is empty"
         };
         return Err(Error::Empty { path: last, what: what.to_owned() });
     }

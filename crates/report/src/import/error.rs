@@ -37,6 +37,14 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
+    /// The records cannot be true, so every answer from them would be wrong.
+    #[error("{path} is not imported:\n{findings}\nTo import it nevertheless, give --lenient")]
+    Senseless {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, where, and what to do; one on each line.
+        findings: String,
+    },
     /// A document has unexpected content.
     #[error("{path}: {reason}")]
     Content {

@@ -1,8 +1,9 @@
 //! Converts the records of other services (access logs, iostat, Prometheus) into a run folder.
 //!
 //! `access_log`, `iostat` and `prometheus` each read one source; `collector` makes windows of
-//! requests; this file combines them, cuts steps, divides responses between memory and disks, and
-//! records the resolution of the source. The resolution is written to `run.toml` ([`Imported`]); a
+//! requests; `sense` asks whether the records can be true; `steps` cuts windows into steps, where
+//! `levels` finds that the load changes; this file combines them, divides responses between memory and
+//! disks, and records the resolution of the source. The resolution is written to `run.toml` ([`Imported`]); a
 //! fit widens its intervals by it (`report::uncertainty`) and states its effect.
 //! `docs/import.md` describes each source and what it lacks.
 
@@ -11,14 +12,18 @@ mod collector;
 mod error;
 mod filter;
 mod iostat;
+mod checks;
 mod known;
 mod layout;
+mod levels;
 mod names;
 mod prometheus;
 mod sense;
+mod shown;
 mod source;
 mod split;
 mod spread;
+mod steps;
 mod tally;
 mod template;
 mod time;
@@ -27,6 +32,7 @@ pub use crate::uncertainty::Imported;
 pub use access_log::FileSummary;
 use access_log::{Logged, TIMES_MAX};
 pub use error::Error;
+pub use steps::{Cut, InStep};
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -35,10 +41,11 @@ use anyhow::{Context, bail};
 use ground::window::{Histogram, Operation, Outcome, QueueName, SECOND, Settings, Times, Window};
 use serde::Serialize;
 
-use record::{FORMAT, Generator, Machine, Run, RunWriter, Step};
+use record::{FORMAT, Machine, Run, RunWriter, Step};
 
 use filter::Filter;
 use layout::Side;
+use shown::{count, length, share};
 use source::{Source, text};
 use time::Unit;
 
@@ -71,11 +78,11 @@ pub struct Options {
     pub devices: Vec<String>,
     /// A saved response of Prometheus.
     pub prometheus: Option<PathBuf>,
-    /// Length of a window made from the access log, seconds.
+    /// Length of a window made from the access log, seconds. A log of many windows has longer ones.
     pub window_s: f64,
-    /// Length of a step, seconds; `None` makes one step.
-    pub steps_s: Option<f64>,
-    /// Skip any number of lines that cannot be parsed.
+    /// How the input is cut into steps.
+    pub steps: Cut,
+    /// Skip any number of lines that cannot be parsed, and import records that cannot be true.
     pub lenient: bool,
 }
 
@@ -94,10 +101,23 @@ pub struct Summary {
     pub requests: u64,
     /// Number of windows of all queues.
     pub windows: usize,
-    /// Number of steps.
+    /// The steps.
     pub steps: Vec<Step>,
+    /// Requests that arrived in each step.
+    pub in_steps: Vec<InStep>,
+    /// Requests that arrived in no step.
+    pub left_out: u64,
+    /// What speaks against the records, severe findings of a lenient import first.
+    pub warnings: Vec<String>,
     /// Resolution and notes, as written to `run.toml`.
     pub imported: Imported,
+}
+
+impl Summary {
+    /// The steps as a table: when, at which rate, with how many requests.
+    pub fn table(&self) -> String {
+        steps::table(&self.steps, &self.in_steps, self.left_out)
+    }
 }
 
 /// What the fuzz targets (`fuzz/`) call: each source from memory. Errors say what is wrong with it.
@@ -123,6 +143,7 @@ pub mod fuzzing {
         };
         let source = Source::memory(Path::new("-"), bytes);
         let log = access_log::read(vec![source], &settings)?;
+        checks::findings(&[checks::File { path: Path::new("-"), requests: &log.times }], &[]);
         times_of(log.times, log.clock_ns, log.resolution_ns);
         let collectors = [log.gateway, log.origin].into_iter().flatten();
         Ok(collectors.flat_map(|collector| collector.finish()).collect())
@@ -140,8 +161,8 @@ pub mod fuzzing {
     }
 
     /// The steps that are cut of windows.
-    pub fn steps(windows: &[Window], steps_s: Option<f64>) -> Vec<Step> {
-        super::steps(windows, steps_s)
+    pub fn steps(windows: &[Window], how: Cut) -> Vec<Step> {
+        steps::cut(windows, how).steps
     }
 }
 
@@ -149,6 +170,9 @@ pub mod fuzzing {
 /// decimals.
 const DEVICE_CLOCK_S: f64 = 1.0;
 const UTILISATION_RESOLUTION: f64 = 1e-4;
+
+/// With fewer requests `model::fit::work` does not look at single requests.
+const FEW_FOR_FIT: u64 = 500;
 
 /// The most requests in a line of `times`.
 const TIMES_LINE: usize = 4_096;
@@ -186,6 +210,7 @@ struct Sources {
     lines: u64,
     broken: u64,
     imported: Imported,
+    warnings: Vec<String>,
 }
 
 impl Sources {
@@ -203,17 +228,67 @@ impl Sources {
         log.tally.notes(log.lines).into_iter().for_each(|text| self.note(text));
         if log.times.len() == TIMES_MAX {
             self.note(format!(
-                "Times of single requests are kept of the first {TIMES_MAX}; import a shorter part \
-                 of the log for the rest."
+                "Times of single requests are kept of the first {}; import a shorter part of the log for the \
+                 rest.",
+                count(TIMES_MAX as u64, "request")
             ));
         }
-        self.times = times_of(log.times, log.clock_ns, log.resolution_ns);
         self.imported.resolution_s = log.resolution_ns as f64 / 1e9;
         self.imported.clock_s = log.clock_ns as f64 / 1e9;
         for collector in [log.gateway, log.origin].into_iter().flatten() {
+            let window_s = collector.window_ns() as f64 * 1e-9;
+            if window_s > options.window_s * 1.001 {
+                self.note(format!(
+                    "Windows are {} long, so that they are not more than {}.",
+                    length(window_s),
+                    collector::WINDOWS_MAX
+                ));
+            }
             self.windows.extend(collector.finish());
         }
+        let files: Vec<checks::File<'_>> = log
+            .parts
+            .iter()
+            .filter_map(|part| {
+                let requests = log.times.get(part.requests.clone())?;
+                Some(checks::File { path: &part.path, requests })
+            })
+            .collect();
+        let path = log.parts.first().map(|part| part.path.clone()).unwrap_or_default();
+        let (mut severe, mut mild) = (Vec::new(), Vec::new());
+        for finding in checks::findings(&files, &self.windows) {
+            if finding.severe { &mut severe } else { &mut mild }.push(finding.text);
+        }
+        if !severe.is_empty() && !options.lenient {
+            return Err(
+                Error::Senseless { path, findings: severe.join("\n") }.into()
+            );
+        }
+        severe.append(&mut mild);
+        self.warnings.extend(severe);
+        self.times = times_of(log.times, log.clock_ns, log.resolution_ns);
         Ok(())
+    }
+
+    /// Says how much is in no step, and what is said against the records, in the run's notes.
+    fn conclude(&mut self, steps: &steps::Steps) {
+        let inside: u64 = steps.requests.iter().map(|s| s.requests).sum();
+        self.imported.notes.extend(steps.notes.iter().cloned());
+        if steps.left_out > 0 {
+            let of = share(steps.left_out, steps.left_out + inside);
+            let left_out = count(steps.left_out, "request");
+            self.note(format!("{left_out} ({of}) arrived in no step and are not fitted."));
+        }
+        if inside < FEW_FOR_FIT {
+            self.warnings.push(format!(
+                "{}: too few for a fit. At least {FEW_FOR_FIT} are needed to tell how many servers there are, and \
+                 some 10,000, at two loads or more, to predict others: import a longer log.",
+                count(inside, "request")
+            ));
+        }
+        for warning in &self.warnings {
+            self.imported.notes.push(format!("Warning: {warning}"));
+        }
     }
 
     fn prometheus(&mut self, path: &Path) -> anyhow::Result<()> {
@@ -305,50 +380,6 @@ fn reader_settings(options: &Options) -> anyhow::Result<access_log::Settings> {
     })
 }
 
-/// Cuts the steady intervals: whole windows of the clients' queue (or else of the devices'),
-/// without the first and the last, which the log may cut.
-fn steps(windows: &[Window], steps_s: Option<f64>) -> Vec<Step> {
-    let of = |client: bool| {
-        let wanted = move |w: &&Window| match w.queue_name() {
-            Some(QueueName::Gateway) => client,
-            Some(QueueName::Origin) => false,
-            _ => !client,
-        };
-        let mut windows: Vec<&Window> = windows.iter().filter(wanted).collect();
-        windows.sort_by_key(|w| w.start_unix_us);
-        windows
-    };
-    let client = of(true);
-    let all = if client.is_empty() { of(false) } else { client };
-    let inner = all.len().checked_sub(2).filter(|n| *n > 0);
-    let all = inner.and_then(|_| all.get(1..all.len() - 1)).unwrap_or(&all);
-    let length_us = steps_s.map_or(u64::MAX, |s| ((s * 1e6) as u64).max(1));
-    let start = all.first().map_or(0, |w| w.start_unix_us);
-    let mut cut: BTreeMap<u64, (u64, u64, u64)> = BTreeMap::new();
-    for window in all {
-        let index = (window.start_unix_us - start) / length_us;
-        let step = cut.entry(index).or_insert((window.start_unix_us, 0, 0));
-        step.1 = step.1.max(window.end_unix_us());
-        step.2 += window.arrivals;
-    }
-    // A shorter remainder at the end is not a comparable step, unless it is the only one.
-    let last = cut.keys().next_back().copied();
-    let partial = |index: u64, end: u64| {
-        let full = start.saturating_add((index + 1).saturating_mul(length_us));
-        index > 0 && Some(index) == last && steps_s.is_some() && end < full
-    };
-    cut.retain(|index, step| !partial(*index, step.1));
-    let step = |(index, (start, end, arrivals)): (usize, (u64, u64, u64))| Step {
-        index,
-        rate: Some(arrivals as f64 / ((end - start) as f64 * 1e-6).max(1e-6)),
-        clients: None,
-        start_unix_us: start,
-        end_unix_us: end,
-        generator: Generator::default(),
-    };
-    cut.into_values().filter(|s| s.1 > s.0).enumerate().map(step).collect()
-}
-
 /// Whether it is unknown which component answered these reads.
 fn unlabelled(times: &Times) -> bool {
     times.operation == Operation::Get && times.outcome == Outcome::Unknown
@@ -424,8 +455,8 @@ fn check(options: &Options) -> anyhow::Result<()> {
     if !(1e-3..=86_400.0).contains(&options.window_s) {
         bail!("invalid --window {} s: it must be between 1 ms and one day", options.window_s);
     }
-    match options.steps_s {
-        Some(s) if !(options.window_s..=1e9).contains(&s) => {
+    match options.steps {
+        Cut::Every(s) if !(options.window_s..=1e9).contains(&s) => {
             bail!(
                 "invalid --steps {s} s: a step must last at least one window, {} s",
                 options.window_s
@@ -442,6 +473,8 @@ fn check(options: &Options) -> anyhow::Result<()> {
 /// exists.
 pub fn import(options: &Options) -> anyhow::Result<Summary> {
     check(options)?;
+    // Before a long log is read in vain.
+    RunWriter::check_free(&options.out)?;
     let mut sources = Sources::default();
     if !options.logs.is_empty() {
         sources.access_logs(options)?;
@@ -452,7 +485,9 @@ pub fn import(options: &Options) -> anyhow::Result<Summary> {
     if let Some(path) = &options.iostat {
         sources.iostat(path, &options.devices)?;
     }
-    let steps = steps(&sources.windows, options.steps_s);
+    let cut = steps::cut(&sources.windows, options.steps);
+    sources.conclude(&cut);
+    let steps = cut.steps;
     let client: Vec<f64> = steps.iter().filter_map(|s| divide(&mut sources.windows, s)).collect();
     let reads = client.iter().fold(0.0, |a: f64, b| a.max(*b));
     if !client.is_empty() {
@@ -485,6 +520,9 @@ pub fn import(options: &Options) -> anyhow::Result<Summary> {
         requests: client.map(|w| w.completions + w.refusals).sum(),
         windows: sources.windows.len(),
         steps,
+        in_steps: cut.requests,
+        left_out: cut.left_out,
+        warnings: sources.warnings,
         imported: sources.imported,
     })
 }
@@ -521,9 +559,7 @@ fn describe(options: &Options, sources: &Sources) -> anyhow::Result<Run> {
             asked.insert(name.to_owned(), all.clone().into());
         }
     }
-    if let Some(steps_s) = options.steps_s {
-        asked.insert("steps_s".to_owned(), steps_s.into());
-    }
+    asked.insert("steps".to_owned(), options.steps.to_string().into());
     let imported = toml::Value::try_from(&sources.imported).context("notes cannot be TOML")?;
     asked.insert("imported".to_owned(), imported);
     Ok(Run {
