@@ -70,8 +70,11 @@ impl Measurements {
             warnings.extend(hints.map(|hint| format!("Step {}: {hint}.", step.name)));
         }
         for run in &observed.runs {
-            let notes = super::import::Imported::of(&run.run).unwrap_or_default().notes;
-            warnings.extend(notes.iter().map(|note| format!("Run {}: {note}", run_name(run))));
+            // As an import wrote them (`uncertainty::Imported`).
+            let imported = run.run.asked.get("imported").and_then(|imported| imported.get("notes"));
+            let notes = imported.and_then(toml::Value::as_array).into_iter().flatten();
+            let notes = notes.filter_map(toml::Value::as_str);
+            warnings.extend(notes.map(|note| format!("Run {}: {note}", run_name(run))));
         }
         let info = |r: &record::RunFolder| RunInfo { name: run_name(r), run: r.run.clone() };
         let runs = observed.runs.iter().map(info).collect();

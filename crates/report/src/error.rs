@@ -146,7 +146,7 @@ pub enum Error {
     },
     /// There are too few requests for a fit.
     #[error(
-        "{requests} answered reads are too few for a fit ({source}); at least {needed} are needed, and some 10,000 at \
+        "{requests} answered reads are too few for a fit ({reason}); at least {needed} are needed, and some 10,000 at \
          two loads or more to predict others: measure or log for longer"
     )]
     TooFew {
@@ -154,8 +154,8 @@ pub enum Error {
         requests: u64,
         /// The fewest that tell how many servers there are.
         needed: u64,
-        /// What the fit said.
-        source: model::Error,
+        /// What cannot be told from them.
+        reason: String,
     },
     /// All steps are held out.
     #[error("all steps are held out and none is left to fit; hold out fewer")]

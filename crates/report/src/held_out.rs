@@ -39,27 +39,40 @@ pub(super) fn fit_service(
     if !all.is_empty() && all.max_s() == 0.0 {
         return Err(Error::NoDurations { requests: all.count() });
     }
+    let too_few = |reason| Error::TooFew { requests: all.count(), needed: FEW, reason };
+    if !all.is_empty() && all.count() < FEWEST {
+        return Err(too_few(format!("a law of times is not told from fewer than {FEWEST}")));
+    }
     let mut fitted = if model::fit::has_times(&steps) {
         let worked = model::fit::work(&steps, servers, &options)?;
         let (model, servers) = (worked.model.clone(), worked.servers.clone());
         Service { model, servers, worked: Some(worked) }
     } else {
         let fitted = model::fit::black_box(&steps, servers, &options);
-        let BlackBox { model, servers } = fitted.map_err(|source| match all.count() {
+        let BlackBox { model, servers } = fitted.map_err(|error| match all.count() {
             // What a fit says of so few depends on chance.
-            requests if requests < FEW => Error::TooFew { requests, needed: FEW, source },
-            _ => Error::Model(source),
+            requests if requests < FEW => too_few(error.to_string()),
+            _ => Error::Model(error),
         })?;
         Service { model, servers, worked: None }
     };
     fitted.model.held_out = judge_all(&fitted.model, observed)?;
     let warn = |name| format!("Step {name}: no read was answered in it, so it is not fitted.");
     fitted.model.warnings.extend(silent.iter().map(warn));
+    if all.count() < FEW {
+        fitted.model.warnings.push(format!(
+            "Only {} answered reads were fitted: at least {FEW} are needed to tell how many servers there are.",
+            all.count()
+        ));
+    }
     Ok(fitted)
 }
 
 /// With fewer answered reads single requests are not looked at (`model::fit::work`).
 const FEW: u64 = 500;
+
+/// With fewer, nothing is fitted.
+const FEWEST: u64 = 20;
 
 /// The responses of all answered reads.
 fn responses(steps: &[model::fit::Step]) -> Histogram {

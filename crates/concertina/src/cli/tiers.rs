@@ -93,6 +93,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     trace.spread_times();
     let data = |row: &record::trace::Row| matches!(row.operation, Operation::Get | Operation::Put);
     let others = trace.rows.iter().filter(|row| !data(row)).count();
+    let skipped = trace.skipped_text();
     trace.rows.retain(data);
     ensure!(!trace.rows.is_empty(), "{} has no reads and no writes", args.trace.display());
     let unknown = u32::try_from(args.size.0).context("--size is too large")?;
@@ -184,7 +185,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             "{others} rows of head and delete neither read nor write an object's bytes and are left out"
         );
     }
-    if let Some(skipped) = trace.skipped_text() {
+    if let Some(skipped) = skipped {
         outln!("{skipped}");
     }
     Ok(ExitCode::SUCCESS)
