@@ -164,7 +164,7 @@ fn records_that_cannot_be_true_are_refused() {
     );
     let once = log(&all);
     case("twice", &(once.clone() + &once), &["more than once", "50 %"]);
-    let hour = |i: usize| if i % 2 == 0 { 3_600.0 } else { 0.0 };
+    let hour = |i: usize| if i.is_multiple_of(2) { 3_600.0 } else { 0.0 };
     let zones: String =
         all.iter().enumerate().map(|(i, (a, e))| line(a + hour(i), e + hour(i), 1.0)).collect();
     case("zones", &zones, &["two zones"]);

@@ -105,7 +105,7 @@ fn durations_that_are_none_are_found() {
     finds(&with(|_| 200 * MS), true, &["Every duration is 200 ms", "not the duration"]);
     finds(&with(|r| r.taken / (20 * MS) * 20 * MS), false, &["of the durations are 0"]);
     // A fifth of them at a clock of a millisecond is ordinary.
-    silent(&with(|r| if r.key % 5 == 0 { 0 } else { r.taken }));
+    silent(&with(|r| if r.key.is_multiple_of(5) { 0 } else { r.taken }));
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn stamps_of_two_zones_are_found() {
     let all = log(6, 20.0, 600.0, MS);
     let ahead =
         |hours: u64| {
-            let other = |r: &Logged| r.key % 2 == 0;
+            let other = |r: &Logged| r.key.is_multiple_of(2);
             all.iter()
                 .map(|r| {
                     if other(r) { Logged { end: r.end + hours * 3_600 * SECOND, ..*r } } else { *r }
@@ -206,7 +206,7 @@ fn missing_lines_are_found() {
     let kept = out(1_800, 5_400);
     assert_eq!(findings(&[File { path: Path::new("-"), requests: &kept }], &refused), []);
     // One file of two misses an hour.
-    let (a, b): (Vec<Logged>, Vec<Logged>) = all.iter().partition(|r| r.key % 2 == 0);
+    let (a, b): (Vec<Logged>, Vec<Logged>) = all.iter().partition(|r| r.key.is_multiple_of(2));
     let b: Vec<Logged> = b
         .into_iter()
         .filter(|r| !(START + 1_800 * SECOND..START + 5_400 * SECOND).contains(&r.end))
@@ -219,7 +219,7 @@ fn missing_lines_are_found() {
     let night: Vec<Logged> = all
         .iter()
         .enumerate()
-        .filter(|(i, r)| r.end < START + 3_000 * SECOND || i % 400 == 0)
+        .filter(|(i, r)| r.end < START + 3_000 * SECOND || i.is_multiple_of(400))
         .map(|(_, r)| *r)
         .collect();
     silent(&night);
