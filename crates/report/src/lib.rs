@@ -42,7 +42,6 @@ mod uncertainty;
 pub mod verdict;
 mod whole;
 
-pub use alone::Measurements;
 pub use compare::{Comparison, Row, largest_rate};
 pub use error::Error;
 pub use html::{GENERATOR, Page, html, is_page};

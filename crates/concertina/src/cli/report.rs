@@ -6,10 +6,9 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 
 use crate::cli::output::{out, outln};
+use report::alone::Measurements;
 use report::verdict::Verdict;
-use report::{
-    self, Comparison, Measurements, Objective, Observed, Page, Selection, StepChoice, objective,
-};
+use report::{self, Comparison, Objective, Observed, Page, Selection, StepChoice, objective};
 
 /// Arguments of the command.
 #[derive(clap::Args)]
@@ -165,7 +164,8 @@ fn report_measurements(
     runs: &[PathBuf],
     observed: &Observed,
 ) -> anyhow::Result<ExitCode> {
-    let measurements = Measurements::new(observed, &args.within)?;
+    let within_s: Vec<f64> = args.within.iter().map(|within| within.time_s).collect();
+    let measurements = Measurements::new(observed, &within_s)?;
     let shown: Vec<String> = runs.iter().map(|r| r.display().to_string()).collect();
     let out = args.out.display();
     let page = Page {
