@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use record::RunFolder;
-use report::import::{self, Options};
+use report::import::{self, Cut, Options};
 use report::{Comparison, Observed, Selection};
 use serde::Serialize;
 
@@ -86,7 +86,8 @@ fn judged(
         let out = folder.join(format!("{number}"));
         import::import(&Options {
             out: out.clone(),
-            access_log: Some(log),
+            logs: vec![log],
+            steps: Cut::One,
             log_format: Some("$msec $status $request_time".to_owned()),
             window_s: if digits.0 == 0 { 1.0 } else { 0.25 },
             ..Options::default()

@@ -8,11 +8,11 @@
 //! `docs/import.md` describes each source and what it lacks.
 
 mod access_log;
+mod checks;
 mod collector;
 mod error;
 mod filter;
 mod iostat;
-mod checks;
 mod known;
 mod layout;
 mod levels;
@@ -260,9 +260,7 @@ impl Sources {
             if finding.severe { &mut severe } else { &mut mild }.push(finding.text);
         }
         if !severe.is_empty() && !options.lenient {
-            return Err(
-                Error::Senseless { path, findings: severe.join("\n") }.into()
-            );
+            return Err(Error::Senseless { path, findings: severe.join("\n") }.into());
         }
         severe.append(&mut mild);
         self.warnings.extend(severe);
