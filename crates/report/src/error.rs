@@ -25,6 +25,12 @@ pub enum Error {
     /// The model rejected its input.
     #[error(transparent)]
     Model(#[from] model::Error),
+    /// Response times are counted in ticks longer than they are.
+    #[error("{known}")]
+    TooCoarse {
+        /// What is known all the same, and what to do: sentences.
+        known: String,
+    },
     /// No run folders were given.
     #[error("no run folder given; give those of the load generator and of the server")]
     NoRuns,

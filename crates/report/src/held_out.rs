@@ -1,15 +1,15 @@
 //! Fits a model to the steps that are not held out, and computes its errors on those that are.
 
 use ground::window::{Histogram, Operation, Times, Window};
-use model::fit::{BlackBox, ClosedLoop};
+use model::fit::BlackBox;
 use model::storage::Limit;
 use model::{About, ClusterModel, HeldOut, Model};
 
-use super::Service;
 use super::compare::counted_at;
 use super::error::Error;
 use super::measured::{Measured, measure};
 use super::steps::{Observed, ObservedStep};
+use super::{Service, ServiceFacts};
 
 /// Fits a model and records its errors on the held-out steps in it.
 pub(super) fn fit(observed: &Observed, about: About) -> Result<Model, Error> {
@@ -24,10 +24,11 @@ pub(super) fn fit(observed: &Observed, about: About) -> Result<Model, Error> {
 pub(super) fn fit_service(
     observed: &Observed,
     about: About,
-    servers: Option<u32>,
-    closed_loop: Option<ClosedLoop>,
+    facts: ServiceFacts,
 ) -> Result<Service, Error> {
-    let options = model::fit::Options { about, closed_loop, ..model::fit::Options::default() };
+    let ServiceFacts { servers, closed_loop, no_hits } = facts;
+    let options =
+        model::fit::Options { about, closed_loop, no_hits, ..model::fit::Options::default() };
     let mut steps = observed.fit_steps();
     let silent: Vec<String> =
         steps.iter().filter(|s| !answered(s)).map(|s| s.name.clone()).collect();
@@ -42,6 +43,9 @@ pub(super) fn fit_service(
     let too_few = |reason| Error::TooFew { requests: all.count(), needed: FEW, reason };
     if !all.is_empty() && all.count() < FEWEST {
         return Err(too_few(format!("a law of times is not told from fewer than {FEWEST}")));
+    }
+    if let Some(known) = model::fit::too_coarse(&steps) {
+        return Err(Error::TooCoarse { known });
     }
     let mut fitted = if model::fit::has_times(&steps) {
         let worked = model::fit::work(&steps, servers, &options)?;

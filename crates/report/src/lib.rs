@@ -93,19 +93,30 @@ pub struct Service {
     pub worked: Option<Worked>,
 }
 
+/// What is known of a service beside its runs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ServiceFacts {
+    /// The number of requests that it serves concurrently.
+    pub servers: Option<u32>,
+    /// What a closed loop of enough clients carried.
+    pub closed_loop: Option<ClosedLoop>,
+    /// That no request passes the servers by, as hits of a cache do.
+    pub no_hits: bool,
+}
+
 /// Fits a service of which only the clients' side is known to the steps that are not held out, and
 /// computes the model's errors on those that are: from arrivals and departures if all steps have
-/// them ([`model::fit::work()`]), else from response times ([`model::fit::black_box()`]). `servers`
-/// is the number of requests that the service serves concurrently, if known; `closed_loop` what a closed loop of
-/// enough clients carried, if that was measured.
+/// them ([`model::fit::work()`]), else from response times ([`model::fit::black_box()`]).
+///
+/// # Errors
+/// Those of a fit, and that the clock is too coarse, with what is known.
 pub fn fit_service(
     observed: &Observed,
     title: &str,
-    servers: Option<u32>,
-    closed_loop: Option<ClosedLoop>,
+    facts: ServiceFacts,
 ) -> Result<Service, Error> {
     let about = observed.about(title);
-    let mut fitted = held_out::fit_service(observed, about, servers, closed_loop)?;
+    let mut fitted = held_out::fit_service(observed, about, facts)?;
     let coarse = uncertainty::coarse(observed);
     // A service-time law derived from response times alone is as coarse as those times. Of works
     // the resolution is part of the fit.

@@ -95,7 +95,8 @@ fn judged(
         imported.push(RunFolder::read(&out)?);
     }
     let selection = Selection { any_queues: true, across_machines: true, ..Selection::default() };
-    let fitted = report::fit_service(&Observed::new(imported, &selection)?, "log", None, None)?;
+    let observed = Observed::new(imported, &selection)?;
+    let fitted = report::fit_service(&observed, "log", report::ServiceFacts::default())?;
     let first = fitted.worked.as_ref().and_then(|w| w.hypotheses.first());
     one.found = match (first, fitted.servers.likeliest) {
         (Some(h), _) => format!(

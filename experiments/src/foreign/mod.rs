@@ -188,7 +188,8 @@ impl Case<'_> {
         let observed = Observed::new(folders(&fit), &selection)?;
         // Of a service that has a capacity: what its closed loops carried.
         let closed_loop = self.service.capacity.is_none().then_some(closed);
-        let fitted = report::fit_service(&observed, &self.service.name, None, closed_loop)?;
+        let facts = report::ServiceFacts { closed_loop, ..Default::default() };
+        let fitted = report::fit_service(&observed, &self.service.name, facts)?;
         let heaviest = fit.iter().max_by(|a, b| a.0.share.total_cmp(&b.0.share));
         let mean = self.mean_response(heaviest.context("no fitted load")?)?;
         let within: Vec<f64> = self.config.times.iter().map(|t| t * mean).collect();

@@ -13,7 +13,7 @@ use report::compare::{parameters, warnings_of};
 use report::grid::{Grid, printable};
 use report::objective::digits;
 use report::table::{cluster_limits_text, delay_text, percent};
-use report::{self, Observed, Selection, StepChoice, cluster_file, popularity};
+use report::{self, Observed, Selection, ServiceFacts, StepChoice, cluster_file, popularity};
 
 /// What the throughput of a closed loop is uncertain by, as a share: speeds differ from run to run.
 const DEVIATION: f64 = 0.02;
@@ -31,6 +31,7 @@ Examples:
   concertina fit runs/load --node a=runs/a --node b=runs/b --out cluster.toml
   concertina fit runs/imported --servers 8                 a service of which only response times are known
   concertina fit runs/imported --servers auto --hold-out 3
+  concertina fit runs/imported --servers auto --no-hits    no cache answers in front of the servers
 
 With --node, a cluster is fitted: each node from its own run, and the delay between the nodes and the
 clients. Each node's model is written beside the cluster file as NAME.model.toml. If the load
@@ -76,6 +77,9 @@ pub struct Args {
     /// are interpolated
     #[arg(long, value_name = "RATE", value_parser = rate, requires = "servers")]
     closed_loop: Option<f64>,
+    /// No cache answers in front of the servers: fast requests had little work
+    #[arg(long, requires = "servers")]
+    no_hits: bool,
     /// A title for the model [default: the names of the runs]
     #[arg(long)]
     title: Option<String>,
@@ -239,7 +243,8 @@ fn black_box(args: &Args, selection: &Selection, servers: Servers) -> anyhow::Re
     };
     let closed_loop =
         args.closed_loop.map(|throughput| ClosedLoop { throughput, deviation: DEVIATION });
-    let fitted = report::fit_service(&observed, &title, given, closed_loop)?;
+    let facts = ServiceFacts { servers: given, closed_loop, no_hits: args.no_hits };
+    let fitted = report::fit_service(&observed, &title, facts)?;
     let model = &fitted.model;
     let ours = |old: &str| Model::from_toml(old).is_ok();
     report::write_whole(&args.out, &model.to_toml()?, ours)?;

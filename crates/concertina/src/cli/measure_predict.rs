@@ -7,7 +7,7 @@ use model::Model;
 use report::compare::warnings_of;
 use report::objective::{digits, time};
 use report::table::percent;
-use report::{Comparison, Objective, Observed, Page, Selection, Service, StepChoice};
+use report::{Comparison, Objective, Observed, Page, Selection, Service, ServiceFacts, StepChoice};
 use serde::Serialize;
 
 use crate::measure::{Measurement, OfferedLoad, Point, Search};
@@ -98,7 +98,8 @@ pub fn learn(
         let hold_out = hold_out.iter().map(|r| StepChoice::Rate(*r)).collect();
         let selection = Selection { hold_out, any_queues: true, ..Selection::new(&choices, false) };
         let observed = Observed::read(&[dir.to_owned()], &selection)?;
-        Ok(report::fit_service(&observed, "Fit of a measurement", None, closed_loop)?)
+        let facts = ServiceFacts { closed_loop, ..ServiceFacts::default() };
+        Ok(report::fit_service(&observed, "Fit of a measurement", facts)?)
     };
     // With two loads there is none to spare.
     let judged = if rates.len() > 2 { Some(fit(&rates[rates.len() - 1..])?) } else { None };

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use model::fit::{ClosedLoop, Goal, Options, Prospect, half_width_points, prospects};
 use report::objective::{digits, time};
-use report::{Observed, Selection, Service, StepChoice};
+use report::{Observed, Selection, Service, ServiceFacts, StepChoice};
 use serde::Serialize;
 
 use super::point::Repeated;
@@ -128,7 +128,8 @@ fn fitted(
     if !model::fit::has_times(&observed.fit_steps()) {
         return None;
     }
-    report::fit_service(&observed, "Fit of a measurement", None, closed_loop).ok()
+    let facts = ServiceFacts { closed_loop, ..ServiceFacts::default() };
+    report::fit_service(&observed, "Fit of a measurement", facts).ok()
 }
 
 fn observed(dir: &Path, choices: &[StepChoice]) -> Option<Observed> {

@@ -49,7 +49,7 @@ pub use change::{Change, Watch, WatchOptions, Watched};
 pub use front::{FrontStep, front_delay};
 pub use work::{
     Goal, Known, Prospect, Request, Times, Worked, half_width_points, has_times, mean_work,
-    prospects, work,
+    prospects, too_coarse, work,
 };
 
 use estimate::Estimates;
@@ -88,6 +88,8 @@ pub struct Options {
     pub seed: u64,
     /// What a closed loop of enough clients carried, if that was measured; for [`work()`].
     pub closed_loop: Option<ClosedLoop>,
+    /// Whether it is known that no request passes the servers by, as a hit of a cache does; for [`work()`].
+    pub no_hits: bool,
 }
 
 /// The throughput of a closed loop that more clients do not raise: the servers are always busy.
@@ -107,6 +109,7 @@ impl Default for Options {
             replicates: 60,
             seed: 1,
             closed_loop: None,
+            no_hits: false,
         }
     }
 }

@@ -78,6 +78,35 @@ fn overtake(lines: &[Line], found: &Search, valley: f64) -> bool {
     busy >= OVERTAKERS && busy / all_busy > 0.5 * free / f64::max(all_free, 1.0)
 }
 
+/// Why some requests are taken for hits: a sentence. `lines` are the steps with all requests.
+pub(super) fn evidence(lines: &[Line], found: &Search, valley: f64) -> Option<String> {
+    let passed: usize = found.lines.iter().map(|line| line.bypassed.len()).sum();
+    let (mut fast, mut between) = (0usize, 0usize);
+    let mut busy_fast = 0usize;
+    let servers = found.best.kind.servers.unwrap_or(u32::MAX);
+    for line in lines {
+        let met = line.met(found.best.outside.mean);
+        for i in (0..met.len()).filter(|i| line.counted[*i]) {
+            let response = line.departures[i] - line.arrivals[i];
+            let is_fast = response <= valley;
+            fast += usize::from(is_fast);
+            between += usize::from(!is_fast && response <= 2.0 * valley);
+            busy_fast += usize::from(is_fast && met[i] >= servers);
+        }
+    }
+    (passed > 0 && fast > 0).then(|| {
+        let while_busy = if busy_fast > 0 {
+            format!(", {busy_fast} of them although all servers were busy")
+        } else {
+            String::new()
+        };
+        format!(
+            "{passed} requests are taken for hits that pass the servers by: {fast} were answered within {:.3} ms{while_busy}, and {between}              in the time from there to twice as long. If no cache answers in front of the servers, fit with --no-hits.",
+            1e3 * valley
+        )
+    })
+}
+
 /// The steps with the requests back that were at the servers although they were answered within `valley`; `None` if
 /// they are few, or the time outside is longer. Under the best hypothesis, works between half the valley and all of it
 /// are a share of the requests that waited; twice that is the share of all works up to the valley. A time outside
@@ -154,7 +183,9 @@ fn valley(line: &Line) -> Option<f64> {
             best = Some((depth, i));
         }
     }
-    best.map(|(_, i)| 2f64.powf((least + i as f64 + 0.5) / BINS))
+    let found = best.map(|(_, i)| 2f64.powf((least + i as f64 + 0.5) / BINS));
+    // What a tick holds is not told apart.
+    found.filter(|valley| *valley > line.ticks.coarsest())
 }
 
 #[cfg(test)]

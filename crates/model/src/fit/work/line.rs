@@ -11,9 +11,10 @@ use crate::error::{Error, check};
 use crate::queue::Discipline;
 use ground::window::{Operation, Outcome};
 
-use super::Times;
 use super::lines::Partition;
 use super::outside::Outside;
+use super::ticks::Ticks;
+use super::{Request, Times};
 
 /// A hypothesis but for the time outside: how servers are given to requests, and how many; `None`
 /// without limit.
@@ -56,6 +57,8 @@ pub(super) struct Line {
     pub open: bool,
     /// Variance that the resolution adds to a work, s².
     pub blur: f64,
+    /// The ticks of the clock that times were read from.
+    pub ticks: Ticks,
     /// The line of each request by each partition.
     places: Vec<Vec<u32>>,
     /// For each request a value of the standard normal law, drawn when it is first wanted.
@@ -64,6 +67,9 @@ pub(super) struct Line {
 
 /// Of how many times outside works have the variance after they were made alike, where processors are shared.
 const EVEN: f64 = 1.25;
+
+/// The seed of the draws of times within their ticks.
+const DRAW: u64 = 0x7ac5;
 
 /// What a request did, and the bytes of its object.
 pub(super) type What = (Operation, u64);
@@ -85,16 +91,6 @@ fn unjudge_end(all: &mut [Timed]) {
     all.iter_mut().filter(|r| r.1 > end).for_each(|r| r.2 = false);
 }
 
-/// Spreads ticks evenly: the multiples of an irrational number, less whole numbers.
-struct Even(f64, f64);
-
-impl Even {
-    fn next(&mut self) -> f64 {
-        self.0 = (self.0 + self.1).fract();
-        self.0
-    }
-}
-
 impl Line {
     /// The first `most` requests of a step.
     pub fn new(times: &Times, most: usize) -> Result<Line, Error> {
@@ -102,23 +98,28 @@ impl Line {
         for (what, value) in [("the clock's resolution", clock), ("the resolution", coarse)] {
             check(what, value, 0.0..=1e6, "0 to a million seconds")?;
         }
-        // With one clock for both ends each is somewhere in its tick; otherwise the coarser of the
-        // two readings is.
-        let one_clock = clock > 0.0 && (clock / coarse - 1.0).abs() < 1e-9;
-        let mut even = (Even(0.0, 0.618_033_988_749_895), Even(0.0, 0.414_213_562_373_095));
-        let mut all: Vec<Timed> = Vec::with_capacity(times.requests.len());
+        let ticks = Ticks { clock_s: clock, resolution_s: coarse };
         // Failures do no work, and most refusals never reach a server.
-        let answered = times.requests.iter().filter(|r| r.outcome != Outcome::Error);
-        for r in answered {
+        let mut answered: Vec<&Request> =
+            times.requests.iter().filter(|r| r.outcome != Outcome::Error).collect();
+        for r in &answered {
             check("a recorded time", r.arrival_s, -1e12..=1e12, "a finite number of seconds")?;
             check("a recorded time", r.departure_s, r.arrival_s..=1e12, "not before its arrival")?;
-            let (u, v) = (even.0.next(), even.1.next());
-            let departure = r.departure_s + u * clock;
-            let late = if one_clock { v * clock } else { u * clock - v * coarse };
-            let arrival = (r.arrival_s + late).min(departure);
-            let hit = r.outcome == Outcome::Memory;
-            all.push((arrival, departure, r.counted, hit, (r.operation, r.bytes), r.key));
         }
+        // By all that is known of a request, so that lines of a log give the same in any order.
+        answered.sort_by(|a, b| {
+            let by_time = a.departure_s.total_cmp(&b.departure_s);
+            let by_time = by_time.then(a.arrival_s.total_cmp(&b.arrival_s));
+            let rest = |r: &Request| (r.key, r.bytes, r.operation.as_str(), r.outcome.as_str());
+            by_time.then_with(|| rest(a).cmp(&rest(b))).then(a.counted.cmp(&b.counted))
+        });
+        let read: Vec<(f64, f64)> = answered.iter().map(|r| (r.arrival_s, r.departure_s)).collect();
+        let drawn = ticks.draw(&read, DRAW).into_iter().zip(answered);
+        let timed = |((arrival, departure), r): ((f64, f64), &Request)| {
+            let hit = r.outcome == Outcome::Memory;
+            (arrival, departure, r.counted, hit, (r.operation, r.bytes), r.key)
+        };
+        let mut all: Vec<Timed> = drawn.map(timed).collect();
         all.sort_by(|a, b| a.0.total_cmp(&b.0));
         if all.len() > most {
             // What comes later is not known, so those that met it are not judged.
@@ -127,8 +128,7 @@ impl Line {
             all.iter_mut().filter(|r| r.1 > cut).for_each(|r| r.2 = false);
         }
         unjudge_end(&mut all);
-        let blur = if one_clock { clock * clock / 6.0 } else { coarse * coarse / 12.0 };
-        let mut line = Line { open: times.open, blur, ..Line::default() };
+        let mut line = Line { open: times.open, blur: ticks.blur(), ticks, ..Line::default() };
         for (arrival, departure, counted, hit, what, key) in all {
             if hit {
                 line.bypassed.extend(counted.then_some(departure - arrival));
@@ -184,7 +184,8 @@ impl Line {
     /// Without the requests that were answered within a time: they passed the servers by, but for those for which
     /// `stays` says that they did not.
     pub fn without(&self, within_s: f64, mut stays: impl FnMut(usize) -> bool) -> Line {
-        let mut line = Line { open: self.open, blur: self.blur, ..Line::default() };
+        let (open, blur, ticks) = (self.open, self.blur, self.ticks);
+        let mut line = Line { open, blur, ticks, ..Line::default() };
         line.partitions = Arc::clone(&self.partitions);
         line.bypassed.clone_from(&self.bypassed);
         for i in 0..self.arrivals.len() {
@@ -220,6 +221,27 @@ impl Line {
             departures,
             open: self.open,
             blur: self.blur,
+            ticks: self.ticks,
+            ..Line::default()
+        };
+        line.order();
+        line
+    }
+
+    /// The same requests with other arrivals and departures.
+    pub fn retimed(&self, times: &[(f64, f64)]) -> Line {
+        let mut order: Vec<usize> = (0..times.len()).collect();
+        order.sort_by(|a, b| times[*a].0.total_cmp(&times[*b].0));
+        let mut line = Line {
+            arrivals: order.iter().map(|i| times[*i].0).collect(),
+            departures: order.iter().map(|i| times[*i].1).collect(),
+            counted: order.iter().map(|i| self.counted[*i]).collect(),
+            what: order.iter().map(|i| self.what[*i]).collect(),
+            keys: order.iter().map(|i| self.keys[*i]).collect(),
+            partitions: Arc::clone(&self.partitions),
+            open: self.open,
+            blur: self.blur,
+            ticks: self.ticks,
             ..Line::default()
         };
         line.order();

@@ -168,7 +168,8 @@ impl Seen {
                     else {
                         continue;
                     };
-                    let earlier = line.departures[*j] - line.departures[i] > TOGETHER * median;
+                    let apart = (TOGETHER * median).max(line.ticks.coarsest());
+                    let earlier = line.departures[*j] - line.departures[i] > apart;
                     let pair = Pairs { all: 1.0, overtook: f64::from(u8::from(earlier)) };
                     half.entry((*a.min(b), *a.max(b))).or_default().add(pair);
                 }

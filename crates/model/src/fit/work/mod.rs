@@ -30,6 +30,9 @@
 //! | `doubts` | what speaks against a fit, and how much wider it makes predictions |
 //! | `spells` | works that come in spells: whether those explain what speaks against a fit |
 //! | `replay`, `rates` | departures by the number inside, measured and by hypotheses |
+//! | `ticks` | times within the ticks of a clock |
+//! | `correction` | what a coarse clock does to works |
+//! | `too_coarse` | what the times of a coarser clock tell |
 //! | `prospect` | which load narrows a prediction most |
 //! | `write` | the model |
 //!
@@ -39,6 +42,7 @@
 
 mod between;
 mod bypass;
+mod correction;
 mod doubts;
 mod full;
 mod kinds;
@@ -51,9 +55,12 @@ mod replay;
 mod score;
 mod search;
 mod spells;
+mod ticks;
+mod too_coarse;
 mod write;
 
 pub use prospect::{Goal, Prospect, half_width_points, prospects};
+pub use too_coarse::too_coarse;
 
 use std::collections::BTreeMap;
 
@@ -72,8 +79,8 @@ use search::Among;
 pub const REQUESTS_MAX: usize = 400_000;
 /// The fewest: with less, response times alone are fitted.
 pub const REQUESTS_MIN: usize = 500;
-/// A resolution coarser than this part of the median response leaves nothing to compare.
-const COARSEST: f64 = 1.0;
+/// A resolution coarser than so many mean responses leaves nothing to compare.
+const COARSEST: f64 = 2.0;
 /// A hypothesis does not fit if the test says so at this level, and some requests' work is
 /// different from the others' by more than [`EFFECT`].
 const LEVEL: f64 = 1e-3;
@@ -155,24 +162,19 @@ pub fn has_times(steps: &[Step]) -> bool {
     each.iter().sum::<usize>() >= REQUESTS_MIN && check_resolution(steps).is_ok()
 }
 
-/// That the resolution is finer than the responses.
+/// That the resolution is fine enough: the mean of responses counted in ticks is that of the responses, however coarse.
 fn check_resolution(steps: &[Step]) -> Result<(), Error> {
     for times in steps.iter().filter_map(|s| s.times.as_ref()) {
-        let mut all: Vec<f64> =
-            times.requests.iter().map(|r| r.departure_s - r.arrival_s).collect();
-        let middle = all.len() / 2;
-        if all.is_empty() {
+        let all = times.requests.iter().map(|r| r.departure_s - r.arrival_s);
+        let (sum, count) = all.fold((0.0, 0.0), |(sum, count), taken| (sum + taken, count + 1.0));
+        if count <= 0.0 {
             continue;
         }
-        let median = *all.select_nth_unstable_by(middle, f64::total_cmp).1;
+        let mean: f64 = sum / count;
         let coarse = times.clock_s.max(times.resolution_s);
-        let must = "finer than the median response: log with a finer clock";
-        check(
-            "the resolution of the recorded times",
-            coarse,
-            0.0..=COARSEST * median.max(1e-12),
-            must,
-        )?;
+        let must = "at most twice the mean response: log with a finer clock";
+        let most = COARSEST * mean.max(1e-12);
+        check("the resolution of the recorded times", coarse, 0.0..=most, must)?;
     }
     Ok(())
 }
@@ -204,7 +206,10 @@ pub fn work(steps: &[Step], servers: Option<u32>, options: &Options) -> Result<W
     }
     let among = servers.map_or(Among::All, Among::Servers);
     let mut candidates = Vec::new();
-    for (valley, kept) in bypass::candidates(&lines) {
+    let all = bypass::candidates(&lines)
+        .into_iter()
+        .filter(|(valley, _)| *valley <= 0.0 || !options.no_hits);
+    for (valley, kept) in all {
         candidates.push((valley, search::search(kept, among, options)));
     }
     let (valley, mut found) = bypass::likeliest(&lines, candidates).ok_or(Error::NoSteps)?;
@@ -221,7 +226,11 @@ pub fn work(steps: &[Step], servers: Option<u32>, options: &Options) -> Result<W
     {
         found = full::limited(&found, closed, options).unwrap_or(found);
     }
-    write::worked(steps, &found, servers, options)
+    let mut worked = write::worked(steps, &found, servers, options)?;
+    if valley > 0.0 {
+        worked.model.warnings.extend(bypass::evidence(&lines, &found, valley));
+    }
+    Ok(worked)
 }
 
 /// The mean work of the judged requests of a step under a hypothesis, seconds. Beside that of a fit it
@@ -253,5 +262,7 @@ mod lines_tests;
 mod mix_tests;
 #[cfg(test)]
 mod more_tests;
+#[cfg(test)]
+mod resolution_tests;
 #[cfg(test)]
 mod tests;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::queue::Discipline;
 
 use super::super::Options;
+use super::correction::{Correction, corrected};
 use super::line::{Kind, Line};
 use super::lines::{Partition, partitions};
 use super::outside::{Coarse, Outside, Reach, around, coarse, nearly_fits, refined, varying};
@@ -17,6 +18,9 @@ const SCAN: usize = 24_000;
 const REFINE: usize = 60_000;
 /// Requests that must have met m others to tell m servers from no limit.
 const SEEN: u32 = 40;
+/// The fewest blocks of a step. Of k that are drawn again the variance is short by 1/k, and works are independent, so that
+/// blocks may be short.
+const BLOCKS_MIN: f64 = 24.0;
 /// The most kinds that are refined.
 const KINDS: usize = 6;
 /// Requests, their work, and its square, summed.
@@ -34,6 +38,8 @@ pub(super) struct Point {
     pub blocks: Vec<Vec<Sums>>,
     /// The variance that the time outside adds to works, s².
     pub varies: f64,
+    /// What a coarse clock did to its works.
+    pub correction: Option<Arc<Correction>>,
 }
 
 /// The result of a search.
@@ -122,13 +128,13 @@ impl Judge {
             let all: usize = self.lines.iter().map(Line::counted).sum();
             varies *= shaken / all.max(1) as f64;
         }
-        Point { kind, outside, score, weight: 0.0, blocks, varies }
+        Point { kind, outside, score, weight: 0.0, blocks, varies, correction: None }
     }
 
-    /// Sums of blocks of some seconds, at least eight of a step.
+    /// Sums of blocks of some seconds, at least [`BLOCKS_MIN`] of a step.
     fn blocks(&self, line: &Line, works: &[f64]) -> Vec<Sums> {
         let (from, to) = line.span();
-        let n = ((to - from) / self.block_s).clamp(8.0, 10_000.0).ceil();
+        let n = ((to - from) / self.block_s).clamp(BLOCKS_MIN, 10_000.0).ceil();
         let mut blocks = vec![(0.0, 0.0, 0.0); n as usize];
         let each = line.arrivals.iter().zip(works).zip(&line.counted);
         for ((arrival, work), _) in each.filter(|r| *r.1) {
@@ -241,7 +247,14 @@ pub(super) fn search(mut lines: Vec<Line>, among: Among<'_>, options: &Options) 
     };
     let (outside, variance) = (mean(&|o| o.mean), mean(&|o| o.variance()));
     let cv = if outside > 0.0 { variance.sqrt() / outside } else { 0.0 };
-    let best = judge.point(first, Outside { mean: outside, cv });
+    let mut best = judge.point(first, Outside { mean: outside, cv });
+    // Times outside of a kind differ little, so its correction is that of each.
+    for kind in kinds.iter_mut().filter(|kind| kind.weight > 0.0) {
+        let (outside, varies) = (kind.outside, kind.varies);
+        kind.correction = corrected(&judge.lines, kind.kind, outside, varies).map(Arc::new);
+        let own = points.iter_mut().chain([&mut best]).filter(|p| p.kind == kind.kind);
+        own.for_each(|point| point.correction.clone_from(&kind.correction));
+    }
     Search { lines: judge.lines, kinds, points, best, limited: false }
 }
 

@@ -56,6 +56,15 @@ pub(super) fn moments((n, sum, square): Sums, blur: f64) -> (f64, f64) {
     (mean, variance / (mean * mean).max(f64::MIN_POSITIVE))
 }
 
+impl Point {
+    /// Mean and SCV of the works of sums, less what the clock and a time outside that varies made of them.
+    fn moments(&self, sums: Sums, blur: f64, varies: f64) -> (f64, f64) {
+        let Some(correction) = &self.correction else { return moments(sums, blur + varies) };
+        let (mean, scv) = moments(sums, correction.blur + varies);
+        (mean * correction.factor, scv)
+    }
+}
+
 /// The shortest work that a clock tells, s.
 const WORK_MIN_S: f64 = 1e-9;
 /// The shortest time that a law may have, s.
@@ -85,7 +94,7 @@ impl Fitted {
         let best = &found.best;
         let blur = blur(found);
         let not_work = blur + best.varies;
-        let law = law_of_works(found, not_work)?;
+        let law = law_of_works(found, blur, best.varies)?;
         let runs = Between::of(found, blur, imagined);
         let mut between = runs;
         let spells = spells(found, options.seed);
@@ -309,15 +318,20 @@ fn limit(found: &Search, options: &Options) -> Option<String> {
 }
 
 /// The law of the works of judged requests under the best hypothesis.
-fn law_of_works(found: &Search, blur: f64) -> Result<Empirical, Error> {
+fn law_of_works(found: &Search, blur: f64, varies: f64) -> Result<Empirical, Error> {
     let mut works = Histogram::default();
-    for line in &found.lines {
-        let all = line.works(found.best.kind, found.best.outside);
-        for (work, _) in all.into_iter().zip(&line.counted).filter(|r| *r.1) {
-            works.record(((work * 1e9) as u64).max(1));
+    let mut record = |work: f64| works.record(((work * 1e9) as u64).max(1));
+    match &found.best.correction {
+        Some(correction) => correction.law.iter().for_each(|work| record(*work)),
+        None => {
+            for line in &found.lines {
+                let all = line.works(found.best.kind, found.best.outside);
+                let judged = all.into_iter().zip(&line.counted).filter(|r| *r.1);
+                judged.for_each(|r| record(r.0));
+            }
         }
     }
-    let (mean, scv) = moments(sum(found.best.blocks.iter().flatten()), blur);
+    let (mean, scv) = found.best.moments(sum(found.best.blocks.iter().flatten()), blur, varies);
     // Where no judged request took longer than what is outside of the service, works are 0, which is no law: a clock tells
     // no work below its nanosecond, as in the histogram above.
     Empirical::from_histogram(&works)?.with_moments(mean.max(WORK_MIN_S), scv)
@@ -389,7 +403,7 @@ fn rows(
         // Of a constant outside nothing is taken off, because the model does not vary it.
         let constant = found.best.outside.cv <= 0.0;
         let varies = if constant { 0.0 } else { point.varies };
-        let (mean, scv) = moments(total, blur + varies);
+        let (mean, scv) = point.moments(total, blur, varies);
         let at_heaviest = mean * between.shift;
         // Two short runs whose works differ tenfold leave a deviation with which a draw may be any time. One outside of
         // what a law may have says as much at that bound, where left out it would make the fit look surer.
@@ -449,7 +463,7 @@ fn hypotheses(found: &Search, fitted: &Fitted, blur: f64) -> Vec<Hypothesis> {
     let of = |kind: &Point| {
         let own: Vec<&Row> = fitted.rows.iter().filter(|r| is_of(r, kind)).collect();
         let column = |f: &dyn Fn(&Row) -> f64| own.iter().map(|r| f(r)).collect::<Vec<f64>>();
-        let (mean, scv) = moments(sum(kind.blocks.iter().flatten()), blur);
+        let (mean, scv) = kind.moments(sum(kind.blocks.iter().flatten()), blur, 0.0);
         let mean = fitted.between.shift * mean;
         Hypothesis {
             discipline: kind.kind.discipline,

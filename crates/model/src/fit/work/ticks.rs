@@ -1,0 +1,126 @@
+//! Times that a clock gave in ticks: what they may have been.
+//!
+//! A time is known to be within its tick. Times within are drawn uniformly, subject to what is known: a reply comes after
+//! its request, and requests of one tick leave in the order in which they came. Draws without that order invent idle time
+//! between departures of one tick, and responses of exactly 0, which look like hits of a cache. Cost: O(n log n).
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+/// The ticks of recorded times, seconds; 0 where times are exact.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Ticks {
+    /// Of the departures, which are rounded down.
+    pub clock_s: f64,
+    /// Of the responses.
+    pub resolution_s: f64,
+}
+
+impl Ticks {
+    /// Whether arrivals and departures were read from one clock. Otherwise the response was measured by itself.
+    fn has_one_clock(self) -> bool {
+        self.clock_s > 0.0 && (self.clock_s / self.resolution_s - 1.0).abs() < 1e-9
+    }
+
+    /// The variance that drawing within ticks adds to a work, s².
+    pub fn blur(self) -> f64 {
+        if self.has_one_clock() {
+            self.clock_s * self.clock_s / 6.0
+        } else {
+            self.resolution_s * self.resolution_s / 12.0
+        }
+    }
+
+    /// The coarser of the two, seconds.
+    pub fn coarsest(self) -> f64 {
+        self.clock_s.max(self.resolution_s)
+    }
+
+    /// Arrival and departure as a log shows them.
+    pub fn read(self, arrival: f64, departure: f64) -> (f64, f64) {
+        let down =
+            |time: f64, tick: f64| if tick > 0.0 { (time / tick).floor() * tick } else { time };
+        let end = down(departure, self.clock_s);
+        if self.has_one_clock() {
+            (down(arrival, self.clock_s).min(end), end)
+        } else {
+            (end - down(departure - arrival, self.resolution_s), end)
+        }
+    }
+
+    /// Arrivals and departures that were read as `recorded`, which are in an order that does not depend on that of the
+    /// log's lines.
+    pub fn draw(self, recorded: &[(f64, f64)], seed: u64) -> Vec<(f64, f64)> {
+        let (clock, resolution) = (self.clock_s, self.resolution_s);
+        if self.coarsest() <= 0.0 {
+            return recorded.to_vec();
+        }
+        let mut random = StdRng::seed_from_u64(seed);
+        if !self.has_one_clock() {
+            let mut of = |(arrival, departure): &(f64, f64)| {
+                let late = clock * random.random::<f64>();
+                let longer = resolution * random.random::<f64>();
+                (arrival + late - longer, departure + late)
+            };
+            return recorded.iter().map(&mut of).collect();
+        }
+        let mut of = |(arrival, departure): &(f64, f64)| {
+            let (u, v) = (random.random::<f64>(), random.random::<f64>());
+            let is_within = departure - arrival < 0.5 * clock;
+            let (u, v) = if is_within && u > v { (v, u) } else { (u, v) };
+            (arrival + u * clock, departure + v * clock)
+        };
+        let mut drawn: Vec<(f64, f64)> = recorded.iter().map(&mut of).collect();
+        // In any order that keeps each pair, the sorted draws of a tick also do.
+        let mut order: Vec<usize> = (0..drawn.len()).collect();
+        // Those that left first came first, so that no reply is before its request.
+        order.sort_by(|a, b| {
+            let (a, b) = (recorded[*a], recorded[*b]);
+            a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1))
+        });
+        for tick in order.chunk_by(|a, b| recorded[*b].0 - recorded[*a].0 < 0.5 * clock) {
+            let mut times: Vec<f64> = tick.iter().map(|i| drawn[*i].0).collect();
+            times.sort_by(f64::total_cmp);
+            tick.iter().zip(times).for_each(|(i, time)| drawn[*i].0 = time);
+        }
+        let mut order: Vec<usize> = (0..drawn.len()).collect();
+        order.sort_by(|a, b| recorded[*a].1.total_cmp(&recorded[*b].1));
+        for tick in order.chunk_by_mut(|a, b| recorded[*b].1 - recorded[*a].1 < 0.5 * clock) {
+            let mut times: Vec<f64> = tick.iter().map(|i| drawn[*i].1).collect();
+            times.sort_by(f64::total_cmp);
+            tick.sort_by(|a, b| drawn[*a].0.total_cmp(&drawn[*b].0));
+            tick.iter().zip(times).for_each(|(i, time)| drawn[*i].1 = time);
+        }
+        drawn
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Draws are within their ticks, and no reply is before its request.
+        #[test]
+        fn draws_are_what_was_read(times in prop::collection::vec((0.0f64..0.2, 0.0f64..0.02), 1..200), seed in any::<u64>()) {
+            for ticks in [
+                Ticks { clock_s: 1e-2, resolution_s: 1e-2 },
+                Ticks { clock_s: 1e-3, resolution_s: 1e-3 },
+                Ticks { clock_s: 1e-6, resolution_s: 1e-3 },
+                Ticks { clock_s: 0.0, resolution_s: 1e-3 },
+            ] {
+                let read: Vec<(f64, f64)> =
+                    times.iter().map(|(a, taken)| ticks.read(*a, a + taken)).collect();
+                let drawn = ticks.draw(&read, seed);
+                for ((arrival, departure), (a, d)) in drawn.iter().zip(&read) {
+                    prop_assert!(departure >= arrival);
+                    prop_assert!((-1e-12..ticks.clock_s + 1e-12).contains(&(departure - d)));
+                    let late = ticks.clock_s.max(ticks.resolution_s);
+                    prop_assert!((arrival - a).abs() <= late + 1e-12);
+                }
+            }
+        }
+    }
+}
