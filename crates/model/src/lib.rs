@@ -79,7 +79,8 @@ pub use model_file::{
     ClusterPrediction, Coarse, Devices, DispersionAt, Evidence, EvidenceSource, FORMAT,
     FanOutPrediction, FittedPoint, FittedStep, Front, HedgedPrediction, Hypothesis, Law, Limits,
     MixShare, Model, NodePrediction, Parameter, Point, Prediction, Replicates, RequestKind,
-    Requests, ResponseTimes, SpotifyParameters, StateRate, StateRates, StatedNode, StatedNumber,
+    Requests, ResponseTimes, SpeedByNumber, SpotifyParameters, StateRate, StateRates, StatedNode,
+    StatedNumber, Tipping,
     WithinTime, WorkByLoad,
 };
 pub use trust::{HeldOut, Miss, POINTS_MAX, Trust, TrustEnd};

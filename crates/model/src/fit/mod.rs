@@ -90,6 +90,20 @@ pub struct Options {
     pub closed_loop: Option<ClosedLoop>,
     /// Whether it is known that no request passes the servers by, as a hit of a cache does; for [`work()`].
     pub no_hits: bool,
+    /// What closed loops of several numbers of clients carried, if that was measured: for services that carry less with more
+    /// clients; for [`work()`].
+    pub closed_loops: Vec<ClosedAt>,
+}
+
+/// What a closed loop carried.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ClosedAt {
+    /// Clients.
+    pub clients: u32,
+    /// Seconds that each waits before it asks again.
+    pub think_s: f64,
+    /// Requests/s.
+    pub throughput: f64,
 }
 
 /// The throughput of a closed loop that more clients do not raise: the servers are always busy.
@@ -110,6 +124,7 @@ impl Default for Options {
             seed: 1,
             closed_loop: None,
             no_hits: false,
+            closed_loops: Vec::new(),
         }
     }
 }
@@ -179,6 +194,7 @@ pub fn fit(steps: &[Step], options: &Options) -> Result<Model, Error> {
             background,
             in_order,
             by_load,
+            by_number: None,
             solved,
         });
     }
@@ -233,6 +249,7 @@ pub fn fit(steps: &[Step], options: &Options) -> Result<Model, Error> {
         front,
         arrivals: arrivals.map(|a| a.0),
         assumed_arrivals: None,
+        unknown_beyond: None,
         spotify: SpotifyParameters {
             q0: parameter(&|e| e.spotify_q0, "1"),
             alpha: parameter(&|e| e.spotify_alpha, "s"),

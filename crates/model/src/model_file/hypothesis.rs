@@ -34,12 +34,16 @@ pub struct Hypothesis {
     /// Share of requests that pass the servers by.
     #[serde(default)]
     pub bypass: f64,
+    /// Whether the speed of the servers depends on how many requests are inside ([`super::SpeedByNumber`]).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_number: bool,
 }
 
 impl Hypothesis {
     /// In words: `2 servers, first come, first served`.
     pub fn title(&self) -> String {
-        title(self.servers, self.discipline)
+        let title = title(self.servers, self.discipline);
+        if self.by_number { format!("{title}, its speed by the number inside") } else { title }
     }
 
     pub(super) fn check(&self) -> Result<(), Error> {

@@ -30,14 +30,16 @@ pub use mix::{MixShare, RequestKind};
 pub(crate) use mix::{SAME_MIX, size_class};
 pub use parts::{
     About, Arrivals, BackgroundWork, ClassParameters, Devices, DispersionAt, Evidence,
-    EvidenceSource, FittedPoint, FittedStep, Law, Parameter, Requests, SpotifyParameters,
-    WorkByLoad,
+    EvidenceSource, FittedPoint, FittedStep, Law, Parameter, Requests, SpeedByNumber,
+    SpotifyParameters, WorkByLoad,
 };
-pub use predict::{Limits, Point, Prediction};
+pub use predict::{Limits, Point, Prediction, Tipping};
 pub(crate) use replicates::Draw;
 pub use replicates::Replicates;
 pub use state_rates::{StateRate, StateRates};
 pub use stated::{StatedNode, StatedNumber};
+
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -112,6 +114,10 @@ pub struct Model {
     /// A law of arrivals to predict with, in place of the fitted one ([`Model::with_arrivals`]); never stored.
     #[serde(skip)]
     pub assumed_arrivals: Option<ArrivalLaw>,
+    /// The largest load of which predictions say something, requests/s of one server, where no hypothesis fits: beyond it the
+    /// interval of a share is 0 to 1, or as wide as errors on held-out loads say. Absent where one fits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unknown_beyond: Option<f64>,
     /// The published model of the same node.
     pub spotify: SpotifyParameters,
     /// Responses of requests answered by memory, as clients see them; absent if there were none.
@@ -181,6 +187,9 @@ impl Model {
             front.check()?;
         }
         positive("rate_high", r.rate_high)?;
+        if let Some(rate) = self.unknown_beyond {
+            positive("unknown_beyond", rate)?;
+        }
         check("rate_low", r.rate_low, 0.0..=r.rate_high, "0 to rate_high")?;
         for law in
             self.memory.iter().chain(&self.other).chain(self.classes.iter().map(|c| &c.service))
@@ -197,6 +206,10 @@ impl Model {
         }
         self.classes.iter().filter_map(|c| c.in_order.as_ref()).try_for_each(InOrder::check)?;
         self.classes.iter().filter_map(|c| c.by_load.as_ref()).try_for_each(WorkByLoad::check)?;
+        self.classes
+            .iter()
+            .filter_map(|c| c.by_number.as_ref())
+            .try_for_each(SpeedByNumber::check)?;
         for step in &self.fitted {
             step.check()?;
         }
@@ -247,6 +260,7 @@ impl Model {
             background: None,
             in_order: None,
             by_load: None,
+            by_number: None,
             solved: Default::default(),
         });
         model.replicates.set(&format!("mean_s.{name}"), |_, _| mean_s);
@@ -293,6 +307,9 @@ impl Model {
             found.discipline = class.discipline;
             found.in_order.clone_from(&class.in_order);
             found.by_load = class.by_load.as_ref().map(|by| by.by_load(of("full_factor")));
+            let by_number = class.by_number.as_ref();
+            let slowdown = by_number.map(|speeds| speeds.slowdown(&of)).transpose()?;
+            found.slowdown = slowdown.map(Arc::new);
             if let Some((servers, shared)) = of("servers").zip(of("shared")) {
                 found.servers = servers as u32;
                 found.discipline = if shared > 0.5 { Discipline::Shared } else { Discipline::Fifo };
@@ -308,7 +325,7 @@ impl Model {
                 (work, _) => work.as_ref().map(BackgroundWork::background).transpose()?,
             };
             // A replicate's law is its own, but for those that are like the model's.
-            if moments.is_none() || found.like.is_some() {
+            if moments.is_none() || found.like.is_some() || found.slowdown.is_some() {
                 found.solved = class.solved.clone();
             }
             classes.push(found);

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::distribution::{Empirical, Gamma, Piece, ServiceTime};
 use crate::error::{Error, check, not_negative, positive};
-use crate::queue::{ArrivalLaw, Bursts, Discipline, InOrder};
+use crate::queue::{ArrivalLaw, Bursts, Discipline, InOrder, Slowdown};
 use crate::storage::{Background, ByLoad, SolvedQueues};
 
 /// A number with its 95 % interval.
@@ -223,6 +223,9 @@ pub struct ClassParameters {
     /// How its mean service time changes with its load, if that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_load: Option<WorkByLoad>,
+    /// How fast its servers work by the number of requests present, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by_number: Option<SpeedByNumber>,
     /// The queues of such a device, as far as they were solved; [`Default`] for a new class.
     #[serde(skip)]
     pub solved: SolvedQueues,
@@ -252,6 +255,49 @@ impl WorkByLoad {
     pub(super) fn check(&self) -> Result<(), Error> {
         self.factor.check("the factor of works at full load")?;
         self.by_load(None).check()
+    }
+}
+
+/// How fast servers work with some numbers of requests present ([`Slowdown`]): where works depend on congestion. The service time of the
+/// class is that at the first number.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SpeedByNumber {
+    /// Requests present, ascending from 1.
+    pub numbers: Vec<f64>,
+    /// The speed with each over that with the first.
+    pub speeds: Vec<Parameter>,
+    /// Beyond the last number n the speed is that at it times (n/last)^(−tail). The data say nothing of it: the interval reaches
+    /// from 0 (the speed stays) to the power by which it falls over the last numbers.
+    pub tail: Parameter,
+}
+
+impl SpeedByNumber {
+    /// The columns of the replicates: the speed at the k-th number, from 1, and the tail.
+    pub(crate) fn column(k: usize) -> String {
+        format!("speed_{k}")
+    }
+
+    /// Whether a column of the replicates is one of a class's speeds.
+    pub(super) fn is_column(name: &str, classes: &[&str]) -> bool {
+        let Some((what, class)) = name.split_once('.') else { return false };
+        let number = what.strip_prefix("speed_").is_some_and(|k| k.parse::<u8>().is_ok());
+        classes.contains(&class) && (number || what == "tail")
+    }
+
+    /// With the values of a replicate, or its own.
+    pub(super) fn slowdown(&self, drawn: &dyn Fn(&str) -> Option<f64>) -> Result<Slowdown, Error> {
+        let speed = |(k, own): (usize, &Parameter)| drawn(&Self::column(k)).unwrap_or(own.value);
+        let speeds = self.speeds.iter().enumerate().map(speed).collect();
+        Slowdown::new(self.numbers.clone(), speeds, drawn("tail").unwrap_or(self.tail.value))
+    }
+
+    pub(super) fn check(&self) -> Result<(), Error> {
+        for speed in &self.speeds {
+            speed.check("a speed by the number inside")?;
+        }
+        self.tail.check("the tail of the speeds by the number inside")?;
+        self.slowdown(&|_| None).map(|_| ())
     }
 }
 

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, not_negative, positive};
+use crate::queue::HORIZON_S;
 use crate::storage::{BETA, Limit, Node, NodeAt, Operating, Spotify, balls_into_bins_limit};
 
 use super::{Model, Parameter};
@@ -72,6 +73,8 @@ pub struct Limits {
 struct AtLoad {
     node: (Node, Operating),
     replicates: Vec<(Node, Operating)>,
+    /// By how much shares are less known than by the replicates, on either side.
+    unknown: f64,
 }
 
 impl AtLoad {
@@ -80,7 +83,10 @@ impl AtLoad {
         let (node, operating) = &self.node;
         let at = node.at(t_s);
         let others = self.replicates.iter().map(|(n, o)| n.at_beside(&at).cdf(o));
-        Parameter::from_replicates(at.cdf(operating), &others.collect::<Vec<_>>(), "1")
+        let within =
+            Parameter::from_replicates(at.cdf(operating), &others.collect::<Vec<_>>(), "1");
+        let (low, high) = (within.low - self.unknown, within.high + self.unknown);
+        Parameter { low: low.max(0.0), high: high.min(1.0), ..within }
     }
 
     /// A quantity of the operating point, with its 95 % interval.
@@ -187,13 +193,19 @@ impl Model {
     /// infinite queues, so its devices answer nothing in time.
     fn at_load(&self, rate: f64) -> Result<AtLoad, Error> {
         let node = self.node()?;
-        let operating = node.operating(rate)?;
         let stand = |node: Node| {
             let operating = node.operating_unchecked(rate);
             (node, operating)
         };
-        let replicates = self.nodes_of_replicates()?.into_iter().map(stand).collect();
-        Ok(AtLoad { node: (node, operating), replicates })
+        let replicates: Vec<(Node, Operating)> =
+            self.nodes_of_replicates()?.into_iter().map(stand).collect();
+        // Past the tipping load nothing is answered in time for long; but that load is an estimate.
+        let perhaps = self.is_slowed() && replicates.iter().any(|r| r.1.response_mean.is_finite());
+        let operating = match node.operating(rate) {
+            Err(Error::Unstable { .. }) if perhaps => node.operating_unchecked(rate),
+            found => found?,
+        };
+        Ok(AtLoad { node: (node, operating), replicates, unknown: self.unknown_at(rate) })
     }
 
     /// Share of one server's requests that memory answers at `rate` requests/s, with its 95 %
@@ -233,10 +245,20 @@ impl Model {
     /// factor; the upper end is infinite where a replicate in forty is past saturation. Cost: 180
     /// CDFs, and one for each replicate.
     pub fn quantile_with_interval(&self, rate: f64, p: f64) -> Result<Parameter, Error> {
-        let value = self.quantile(rate, p)?;
         let at_load = self.at_load(rate)?;
+        if at_load.node.1.response_mean.is_infinite() {
+            let least = self.classes.iter().map(|class| class.service.mean.value);
+            let low = self.requests.front_delay.low.max(0.0) + least.fold(f64::INFINITY, f64::min);
+            return Ok(Parameter {
+                value: f64::INFINITY,
+                low,
+                high: f64::INFINITY,
+                unit: "s".to_owned(),
+            });
+        }
+        let value = self.quantile(rate, p)?;
         let within = at_load.within(value);
-        let unstable = at_load.is_perhaps_unstable();
+        let unstable = at_load.is_perhaps_unstable() || at_load.unknown >= 1.0;
         by_tails(value, p, &within, unstable, |p| self.quantile(rate, p))
     }
 
@@ -298,5 +320,118 @@ impl Model {
         let node = self.node()?;
         let at = node.at(t_s);
         Ok((node, at))
+    }
+}
+
+/// Beyond the fitted loads by less than this is the same load.
+const SLACK: f64 = 1.01;
+/// A service of which a longer queue takes less than this part off the throughput does not tip over: it saturates.
+const FALLS: f64 = 0.97;
+
+/// A service that answers fewer requests the more are inside: where its queue grows and does not come back.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Tipping {
+    /// The load at which the queue has grown without end within ten minutes in the mean, requests/s of one server.
+    pub load: Parameter,
+    /// The load below which a queue that has grown becomes short again, as far as the data show it, requests/s.
+    pub comes_back: Parameter,
+    /// The number inside with which most requests are answered.
+    pub best_inside: u32,
+    /// Requests/s with that many inside.
+    pub throughput_max: f64,
+    /// The largest number inside of which the data tell the speed.
+    pub known_to: f64,
+    /// The speed with that many over that alone.
+    pub speed_there: f64,
+}
+
+impl Tipping {
+    /// What it is, and what to do, in sentences.
+    pub fn text(&self) -> String {
+        let shown = |p: &Parameter| format!("{:.4}/s ({:.4} to {:.4})", p.value, p.low, p.high);
+        format!(
+            "Requests slow each other down: with {:.0} inside the service works at {:.0} % of its speed alone. At {} it tips over: \
+             within {:.0} minutes in the mean the queue grows and does not come back until the load falls below {}. Keep the \
+             load below that, or let at most {} requests in at once: so many are answered at {:.4}/s. How it works with more than {:.0} \
+             inside is not known; intervals have from \"no slower\" to \"slower on as before\".",
+            self.known_to,
+            100.0 * self.speed_there,
+            shown(&self.load),
+            HORIZON_S / 60.0,
+            shown(&self.comes_back),
+            self.best_inside,
+            self.throughput_max,
+            self.known_to
+        )
+    }
+}
+
+/// The load below which a grown queue becomes short again, requests/s of one server.
+fn comes_back(node: &Node) -> Option<f64> {
+    let class = node.classes.first()?;
+    let slowdown = class.slowdown.as_ref()?;
+    let reads = 1.0 - node.hit_ratio.at(0.0) - node.other_share;
+    Some(slowdown.least_departures(class.servers) / class.mean() / reads.max(1e-9))
+}
+
+impl Model {
+    /// Where the service tips over; `None` if its speed does not depend on the number inside, or falls too little for that.
+    ///
+    /// # Errors
+    /// Those of [`Model::node`].
+    pub fn tipping(&self) -> Result<Option<Tipping>, Error> {
+        let node = self.node()?;
+        let Some(class) = node.classes.first() else { return Ok(None) };
+        let Some((slowdown, back)) = class.slowdown.as_ref().zip(comes_back(&node)) else {
+            return Ok(None);
+        };
+        let best_inside = slowdown.peak(class.servers);
+        let servers = class.servers.min(best_inside);
+        let reads = 1.0 - node.hit_ratio.at(0.0) - node.other_share;
+        let throughput_max = f64::from(servers) * slowdown.speed(f64::from(best_inside))
+            / class.mean()
+            / reads.max(1e-9);
+        if back > FALLS * throughput_max {
+            return Ok(None);
+        }
+        let others = self.nodes_of_replicates()?;
+        let backs: Vec<f64> = others.iter().filter_map(comes_back).collect();
+        Ok(Some(Tipping {
+            load: self.limits()?.saturation,
+            comes_back: Parameter::from_replicates(back, &backs, "1/s"),
+            best_inside,
+            throughput_max,
+            known_to: slowdown.known_to(),
+            speed_there: slowdown.speed(slowdown.known_to()),
+        }))
+    }
+
+    /// Whether a node's speed depends on the number inside.
+    pub(super) fn is_slowed(&self) -> bool {
+        self.classes.iter().any(|class| class.by_number.is_some())
+    }
+
+    /// By how much, as a share of all requests, the interval of a share at a load is wider on either side because no hypothesis fits: by the
+    /// errors on held-out loads up to the largest of these, and by everything beyond.
+    pub(super) fn unknown_at(&self, rate: f64) -> f64 {
+        if self.unknown_beyond.is_none_or(|known| rate <= SLACK * known) {
+            return 0.0;
+        }
+        let judged = self.held_out.iter().any(|held| rate <= SLACK * held.rate);
+        let error =
+            |held: &crate::HeldOut| held.error_points.abs() + held.half_width_points.unwrap_or(0.0);
+        let worst = self.held_out.iter().map(error).fold(0.0, f64::max);
+        if judged { (0.01 * worst).min(1.0) } else { 1.0 }
+    }
+
+    /// That nothing is known beyond a load: a sentence.
+    pub(crate) fn unknown_text(&self) -> Option<String> {
+        self.unknown_beyond.map(|rate| {
+            format!(
+                "Since no hypothesis fits, nothing says what happens beyond the heaviest fitted load, {rate:.4} requests/s: the interval \
+                 of a share is 0 to 100 % there, and as wide as the errors on loads that were held out. Measure the load that you \
+                 want to know, or closed loops of more and more clients."
+            )
+        })
     }
 }

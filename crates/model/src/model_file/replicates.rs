@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 
+use super::parts::SpeedByNumber;
+
 /// Parameters of the fits of resampled windows, a row each.
 ///
 /// Columns are found by their names. What a model has and no column names, a replicate has as the
@@ -18,6 +20,7 @@ use crate::error::Error;
 /// | `servers.CLASS`, `shared.CLASS` | servers, and 1 if they are shared equally, else 0 |
 /// | `lines.CLASS` | separate lines of one server each, in the place of the devices; below 2: one device |
 /// | `full_factor.CLASS` | its mean at full load over `mean_s` |
+/// | `speed_K.CLASS`, `tail.CLASS` | the speeds by the number inside, from K = 1, and how they fall on |
 /// | `other_rate.CLASS`, `other_mean_s.CLASS` | its other work |
 /// | `front_delay_scv` | the SCV of δ |
 /// | `bytes_mean`, `bytes_scv`, `link_bytes_per_s` | replies and the link |
@@ -118,7 +121,8 @@ impl Replicates {
         for name in &self.columns {
             let other = [&rates, &times, &servers, &shared, &lines, &full]
                 .iter()
-                .any(|of| of.contains(name));
+                .any(|of| of.contains(name))
+                || SpeedByNumber::is_column(name, classes);
             if !other && !known.contains(name.as_str()) {
                 return wrong(format!("the replicates have a column {name:?}, which is unknown"));
             }

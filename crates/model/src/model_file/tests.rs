@@ -63,6 +63,7 @@ fn model() -> Model {
             background: None,
             in_order: None,
             by_load: None,
+            by_number: None,
             solved: Default::default(),
         }],
         devices: vec![
@@ -71,6 +72,7 @@ fn model() -> Model {
         ],
         front: None,
         assumed_arrivals: None,
+        unknown_beyond: None,
         arrivals: Some(Arrivals {
             dispersion: vec![DispersionAt { scale_s: 0.0625, index: Parameter::exact(1.5, "1") }],
             scv: Parameter::exact(1.5, "1"),

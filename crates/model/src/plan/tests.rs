@@ -33,6 +33,7 @@ fn class(name: &str, mean: f64) -> ClassParameters {
         background: None,
         in_order: None,
         by_load: None,
+        by_number: None,
         solved: Default::default(),
     }
 }
@@ -79,6 +80,7 @@ fn model(q0: f64, alpha: f64) -> Model {
         front: None,
         arrivals: None,
         assumed_arrivals: None,
+        unknown_beyond: None,
         fitted: Vec::new(),
         held_out: Vec::new(),
         replicates: Replicates::default(),

@@ -14,7 +14,8 @@
 //! | [`LossQueue`] | Poisson | any law, m servers, nobody waits (Erlang B) | yes |
 //!
 //! [`Discipline::Shared`] is the exception to first come, first served: processors that all requests
-//! present share. [`crate::storage::Class`] has its law. [`InOrder`] is for works that come in spells.
+//! present share. [`crate::storage::Class`] has its law. [`InOrder`] is for works that come in spells, [`Slowdown`] for servers whose
+//! speed depends on how many requests are present.
 //!
 //! [`ArrivalLaw`] is the law of arrivals of a prediction: Poisson, in [`Bursts`] (the load alternates between two Poisson
 //! rates, and each of them is a load of any of these queues), or a [`Renewal`] process.
@@ -44,6 +45,7 @@ mod phases;
 mod regular;
 mod renewal;
 mod shared;
+mod slowdown;
 
 pub use arrival_law::ArrivalLaw;
 pub use bursts::{Bursts, relaxation_s};
@@ -63,6 +65,8 @@ pub use mmm::Mmm;
 pub use renewal::Renewal;
 pub use shared::Discipline;
 pub(crate) use shared::SharedQueue;
+pub(crate) use slowdown::SlowdownQueue;
+pub use slowdown::{HORIZON_S, Slowdown};
 
 use crate::error::{Error, check, not_negative};
 

@@ -1,8 +1,10 @@
 //! Devices of one kind: their law of service, their servers, and their other work.
 
+use std::sync::Arc;
+
 use crate::distribution::{Empirical, Gamma, ServiceTime};
 use crate::error::{Error, check, not_negative};
-use crate::queue::{Discipline, InOrder};
+use crate::queue::{Discipline, InOrder, Slowdown, SlowdownQueue};
 
 use super::by_load::ByLoad;
 use super::several::{SolvedQueues, waiting_mean};
@@ -51,6 +53,8 @@ pub struct Class {
     pub in_order: Option<InOrder>,
     /// How their service time changes with their load, if it does; not with other work.
     pub by_load: Option<ByLoad>,
+    /// How fast its servers work by the number of requests present, if that changes; not with other work.
+    pub slowdown: Option<Arc<Slowdown>>,
     /// Its queues, as far as they were solved.
     pub(crate) solved: SolvedQueues,
     /// A law of nearly this shape whose solved queues serve for this one, with times in proportion
@@ -68,6 +72,7 @@ impl Class {
             background: None,
             in_order: None,
             by_load: None,
+            slowdown: None,
             solved: SolvedQueues::default(),
             like: None,
         }
@@ -75,6 +80,11 @@ impl Class {
 }
 
 impl Class {
+    /// Mean service time, seconds; alone, where the speed depends on the number present.
+    pub(crate) fn mean(&self) -> f64 {
+        self.service.mean()
+    }
+
     /// The same of devices that take `factor` times as long, for everything.
     pub(super) fn slower(&self, factor: f64) -> Result<Class, Error> {
         let (mean, scv) = (self.service.mean() * factor, self.service.scv());
@@ -85,8 +95,9 @@ impl Class {
         let background = self.background.map(slower).transpose()?;
         let service = self.service.with_moments(mean, scv)?;
         let (discipline, in_order) = (self.discipline, self.in_order.clone());
-        let by_load = self.by_load;
-        Ok(Class { background, discipline, in_order, by_load, ..Class::new(service, self.servers) })
+        let (by_load, slowdown) = (self.by_load, self.slowdown.clone());
+        let plain = Class::new(service, self.servers);
+        Ok(Class { background, discipline, in_order, by_load, slowdown, ..plain })
     }
 
     /// The mean service time at reads/s of a device over that of the law.
@@ -96,6 +107,9 @@ impl Class {
 
     /// The reads/s of a device that keep `servers` servers busy whose mean is `mean`.
     pub(super) fn rate_of(&self, servers: f64, mean: f64) -> f64 {
+        if let Some(queue) = self.slowed() {
+            return queue.tipping() / mean;
+        }
         let busy = servers / mean;
         self.by_load.map_or(busy, |by_load| by_load.rate_of(busy))
     }
@@ -104,6 +118,20 @@ impl Class {
     pub(super) fn spells(&self) -> Option<&InOrder> {
         let one = self.servers == 1 && self.discipline == Discipline::Fifo;
         self.in_order.as_ref().filter(|_| one && self.background.is_none())
+    }
+
+    /// The queue of servers whose speed depends on the number present, where they are such.
+    pub(super) fn slowed(&self) -> Option<Arc<SlowdownQueue>> {
+        let slowdown = self.slowdown.as_deref().filter(|_| self.background.is_none())?;
+        Some(self.solved.slowed(slowdown, self))
+    }
+
+    /// Servers of a device that reads keep busy at a rate, on average, if their mean service time is `mean` at light load.
+    pub(super) fn busy(&self, rate: f64, mean: f64) -> f64 {
+        match self.slowed() {
+            Some(queue) => queue.busy(rate * mean),
+            None => rate * mean * self.factor_at(rate),
+        }
     }
 
     pub(super) fn check_background(&self) -> Result<(), Error> {
@@ -122,6 +150,9 @@ impl Class {
     /// per second.
     pub(super) fn waiting_mean(&self, rate: f64, factor: f64) -> f64 {
         let (mean, scv) = (self.service.mean() * factor, self.service.scv());
+        if let Some(queue) = self.slowed() {
+            return mean * (queue.response_mean(rate * mean) - 1.0);
+        }
         if self.discipline == Discipline::Shared {
             // The mean of shared processors depends on no more than the mean of the law.
             return waiting_mean(rate, mean, 1.0, self.servers);

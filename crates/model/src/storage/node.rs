@@ -288,7 +288,7 @@ impl Node {
             if let Some((class, mean, servers)) = self.service(group) {
                 let other = class.other_busy(group.factor);
                 let rate = reads * group.share;
-                let rho = ((rate * mean * class.factor_at(rate) + other) / servers).min(1.0);
+                let rho = ((class.busy(rate, mean) + other) / servers).min(1.0);
                 busy += rho * f64::from(group.count);
                 busiest = busiest.max(rho);
             }

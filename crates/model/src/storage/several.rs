@@ -19,7 +19,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::distribution::{Empirical, ServiceTime};
 use crate::queue::{
-    self, Discipline, Evaluated, InOrder, InOrderQueue, MgmLoads, SharedQueue, bisect, erlang_c,
+    self, Discipline, Evaluated, InOrder, InOrderQueue, MgmLoads, SharedQueue, Slowdown,
+    SlowdownQueue, bisect, erlang_c,
 };
 
 use super::Class;
@@ -32,6 +33,10 @@ const RARE: f64 = 1e-4;
 
 /// The largest number of laws whose queues are kept, of each discipline.
 const KEPT_MAX: usize = 6;
+/// The same of servers whose speed depends on the number present: as many as a model has replicates, and some.
+const SLOWED_MAX: usize = 200;
+/// Works that stand for a law.
+const WORKS: usize = 16_384;
 
 /// The queues solved for a [`Class`]. Clones share them. The law and servers they were solved for
 /// are stored with them, so a changed class gets its own. They are a cache and not part of a
@@ -42,6 +47,7 @@ pub struct SolvedQueues {
     line: Arc<Mutex<Vec<Arc<Several>>>>,
     shared: Arc<Mutex<Vec<Arc<SharedQueue>>>>,
     in_order: Arc<Mutex<Vec<Arc<InOrderQueue>>>>,
+    slowed: Arc<Mutex<Vec<Slowed>>>,
 }
 
 impl PartialEq for SolvedQueues {
@@ -100,6 +106,49 @@ impl SolvedQueues {
         kept.push(Arc::clone(&solved));
         solved
     }
+}
+
+impl SolvedQueues {
+    /// The queue of servers whose speed depends on the number present; its loads are simulated when they are first wanted. Those of the
+    /// replicates of a model differ, and all are kept.
+    pub(super) fn slowed(&self, slowdown: &Slowdown, class: &Class) -> Arc<SlowdownQueue> {
+        let mut kept = self.slowed.lock().unwrap_or_else(PoisonError::into_inner);
+        let (servers, is_shared, law) =
+            (class.servers, class.discipline.is_shared(), &class.service);
+        let same = |known: &&Slowed| known.1.is_of(slowdown, servers, is_shared) && known.0 == *law;
+        if let Some(known) = kept.iter().find(same) {
+            return Arc::clone(&known.1);
+        }
+        let works = equally_likely(law);
+        let solved = SlowdownQueue::new(slowdown, servers, is_shared, works, law.mean());
+        let solved = Arc::new(solved);
+        if kept.len() >= SLOWED_MAX {
+            kept.remove(0);
+        }
+        kept.push((law.clone(), Arc::clone(&solved)));
+        solved
+    }
+}
+
+/// A law with its queue.
+type Slowed = (Empirical, Arc<SlowdownQueue>);
+
+/// Works of a law over its mean that are equally likely: the middles of equal shares.
+fn equally_likely(law: &Empirical) -> Vec<f64> {
+    let (pieces, mean) = (law.pieces(), law.mean());
+    let (mut at, mut below) = (0, 0.0);
+    let work = |i: usize| {
+        let share = (i as f64 + 0.5) / WORKS as f64;
+        while at + 1 < pieces.len() && below + pieces[at].share < share {
+            below += pieces[at].share;
+            at += 1;
+        }
+        pieces.get(at).map_or(0.0, |piece| {
+            let part = ((share - below) / piece.share).clamp(0.0, 1.0);
+            (piece.centre + piece.half_width * (2.0 * part - 1.0)).max(0.0) / mean
+        })
+    };
+    (0..WORKS).map(work).collect()
 }
 
 /// Queues with one law of service and several servers, solved at several utilisations.
@@ -183,6 +232,7 @@ pub(super) enum ClassAt {
     Line(LineAt),
     Shared(SharedAt),
     InOrder(InOrderAt),
+    Slowed(SlowedAt),
 }
 
 /// Works in their order at one time.
@@ -196,6 +246,25 @@ pub(super) struct InOrderAt {
 }
 
 impl InOrderAt {
+    fn response_cdf(&self, rate: f64) -> f64 {
+        let within = |(t, share): &(f64, f64)| {
+            share * self.queue.response_cdf(t / self.mean, rate * self.mean)
+        };
+        self.times.iter().map(within).sum()
+    }
+}
+
+/// Servers whose speed depends on the number present, at one time.
+#[derive(Clone, Debug)]
+pub(super) struct SlowedAt {
+    queue: Arc<SlowdownQueue>,
+    /// Times before now, each with its share: now less the delay before the servers.
+    times: Vec<(f64, f64)>,
+    /// Mean work, seconds.
+    mean: f64,
+}
+
+impl SlowedAt {
     fn response_cdf(&self, rate: f64) -> f64 {
         let within = |(t, share): &(f64, f64)| {
             share * self.queue.response_cdf(t / self.mean, rate * self.mean)
@@ -253,6 +322,10 @@ impl ClassAt {
         factor: f64,
         other: Option<&ClassAt>,
     ) -> Self {
+        if let Some(queue) = class.slowed() {
+            let times = delays.iter().map(|(delay, share)| (t - delay, *share)).collect();
+            return ClassAt::Slowed(SlowedAt { queue, times, mean: class.service.mean() });
+        }
         if let Some(works) = class.spells() {
             let times = delays.iter().map(|(delay, share)| (t - delay, *share)).collect();
             let (queue, mean) = (class.solved.in_order(works), class.service.mean());
@@ -273,6 +346,7 @@ impl ClassAt {
             ClassAt::Line(line) => line.response_cdf(rate),
             ClassAt::Shared(shared) => shared.response_cdf(rate),
             ClassAt::InOrder(in_order) => in_order.response_cdf(rate),
+            ClassAt::Slowed(slowed) => slowed.response_cdf(rate),
         }
     }
 }

@@ -69,6 +69,7 @@ pub(super) fn model(
         front: None,
         arrivals: None,
         assumed_arrivals: None,
+        unknown_beyond: None,
         spotify: SpotifyParameters {
             q0,
             alpha: none("s"),
@@ -85,6 +86,7 @@ pub(super) fn model(
             background: None,
             in_order: None,
             by_load: None,
+            by_number: None,
             solved: SolvedQueues::default(),
         }],
         evidence: Vec::new(),

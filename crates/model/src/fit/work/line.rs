@@ -8,9 +8,10 @@ use rand::{RngExt, SeedableRng};
 use rand_distr::StandardNormal;
 
 use crate::error::{Error, check};
-use crate::queue::Discipline;
+use crate::queue::{Discipline, Slowdown};
 use ground::window::{Operation, Outcome};
 
+use super::clock::Clock;
 use super::lines::Partition;
 use super::outside::Outside;
 use super::ticks::Ticks;
@@ -28,6 +29,14 @@ impl Kind {
     /// Separate lines; 0 of one line.
     pub fn lines(self) -> u32 {
         if self.discipline == Discipline::Lines { self.servers.unwrap_or(0) } else { 0 }
+    }
+
+    /// The part of a server that each request in service has, with so many present.
+    pub fn share(self, present: u32) -> f64 {
+        match (self.discipline, self.servers) {
+            (Discipline::Shared, Some(m)) => (f64::from(m) / f64::from(present.max(1))).min(1.0),
+            _ => 1.0,
+        }
     }
 
     /// The line of each request; empty of one line.
@@ -59,6 +68,8 @@ pub(super) struct Line {
     pub blur: f64,
     /// The ticks of the clock that times were read from.
     pub ticks: Ticks,
+    /// The speed of the servers by the number present, if that is part of the hypothesis.
+    pub slowdown: Option<Slowdown>,
     /// The line of each request by each partition.
     places: Vec<Vec<u32>>,
     /// For each request a value of the standard normal law, drawn when it is first wanted.
@@ -222,6 +233,7 @@ impl Line {
             open: self.open,
             blur: self.blur,
             ticks: self.ticks,
+            slowdown: self.slowdown.clone(),
             ..Line::default()
         };
         line.order();
@@ -242,6 +254,7 @@ impl Line {
             open: self.open,
             blur: self.blur,
             ticks: self.ticks,
+            slowdown: self.slowdown.clone(),
             ..Line::default()
         };
         line.order();
@@ -291,10 +304,37 @@ impl Line {
 
     /// The work of each request. 0 where a reply was faster than a constant time outside.
     pub fn works(&self, kind: Kind, outside: Outside) -> Vec<f64> {
+        if let Some(slowdown) = &self.slowdown {
+            return self.slowed(kind, outside.mean, slowdown);
+        }
         match (kind.servers, kind.discipline) {
             (Some(m), Discipline::Shared) => self.shared(f64::from(m), outside).0,
             _ => self.since(&self.starts(kind, outside), outside),
         }
+    }
+
+    /// When each request left the servers, in the order of arrival.
+    pub fn ends(&self, outside: f64) -> Vec<f64> {
+        let each = self.departures.iter().zip(&self.arrivals);
+        each.map(|(departure, arrival)| (departure - outside).max(*arrival)).collect()
+    }
+
+    /// When the number of requests at the servers changes.
+    pub fn clock(&self, outside: f64) -> Clock {
+        let mut ends = self.ends(outside);
+        ends.sort_by(f64::total_cmp);
+        Clock::new(&self.arrivals, &ends)
+    }
+
+    /// The works where the speed depends on the number present, in seconds of the first speed.
+    fn slowed(&self, kind: Kind, outside: f64, slowdown: &Slowdown) -> Vec<f64> {
+        let clock = self.clock(outside);
+        let speed = |n: u32| slowdown.speed(f64::from(n.max(1))) * kind.share(n);
+        let done = clock.integral(speed);
+        let at = |time: f64| clock.value(&done, clock.place(time), time);
+        let starts = self.starts(kind, outside.into());
+        let each = self.ends(outside).into_iter().zip(starts);
+        each.map(|(end, start)| (at(end) - at(start)).max(0.0)).collect()
     }
 
     /// The works of requests that began at these times.
@@ -345,7 +385,7 @@ impl Line {
     }
 
     /// When the work on each request began, of servers that take one at a time.
-    fn starts(&self, kind: Kind, outside: Outside) -> Vec<f64> {
+    pub fn starts(&self, kind: Kind, outside: Outside) -> Vec<f64> {
         let free = match (kind.servers, kind.discipline) {
             (None, _) | (_, Discipline::Shared) => return self.arrivals.clone(),
             (Some(m), Discipline::Lines) => {

@@ -23,7 +23,8 @@
 //! | `score` | the test of independence, and what depends on what |
 //! | `search` | the hypotheses, the likeliest first |
 //! | `between` | how works differ from run to run and with the load |
-//! | `full` | works at full load, from a closed loop |
+//! | `full` | works at full load, from closed loops; works that depend on how many requests are inside |
+//! | `speeds`, `clock` | works that depend on how many requests are inside |
 //! | `bypass` | requests that pass the servers by: a mixture found at light load |
 //! | `outside` | the time outside: its law, and which laws the times do not exclude |
 //! | `kinds` | works by what was done and how large the object is |
@@ -42,6 +43,7 @@
 
 mod between;
 mod bypass;
+mod clock;
 mod correction;
 mod doubts;
 mod full;
@@ -54,6 +56,7 @@ mod rates;
 mod replay;
 mod score;
 mod search;
+mod speeds;
 mod spells;
 mod ticks;
 mod too_coarse;
@@ -226,6 +229,7 @@ pub fn work(steps: &[Step], servers: Option<u32>, options: &Options) -> Result<W
     {
         found = full::limited(&found, closed, options).unwrap_or(found);
     }
+    let found = slowed(found, options);
     let mut worked = write::worked(steps, &found, servers, options)?;
     if valley > 0.0 {
         worked.model.warnings.extend(bypass::evidence(&lines, &found, valley));
@@ -233,9 +237,27 @@ pub fn work(steps: &[Step], servers: Option<u32>, options: &Options) -> Result<W
     Ok(worked)
 }
 
+/// With a speed by the number inside, where works depend on that number or closed loops carry less with more clients. Works that depend on
+/// something by too little to matter at the fitted loads are such only if more inside are answered more slowly: that matters at
+/// the next load.
+fn slowed(found: search::Search, options: &Options) -> search::Search {
+    if !full::falls_with_clients(options) && found.best.score.p_value() >= LEVEL {
+        return found;
+    }
+    let bypass = write::bypass_of(&found.lines, |_| 1.0);
+    let Some(slowed) = full::search_with_speeds(&found, bypass, options) else {
+        return found;
+    };
+    let spells = spells::spells(&found, options.seed);
+    let matters = full::falls_with_clients(options)
+        || doubts::misfit(&found, spells.as_ref()).is_some()
+        || (spells.is_none() && full::collapses(&slowed));
+    if matters { slowed } else { found }
+}
+
 /// The mean work of the judged requests of a step under a hypothesis, seconds. Beside that of a fit it
 /// tells whether a load that was predicted wrongly met a service that had become slower or faster, or
-/// another law. `None` where some requests pass the servers by, because which did is not known at one load, and for
+/// another law. `None` where the speed depends on the number inside, where some requests pass the servers by, because which did is not known at one load, and for
 /// separate lines, because one load does not tell which keys share a line.
 ///
 /// # Errors
@@ -243,7 +265,7 @@ pub fn work(steps: &[Step], servers: Option<u32>, options: &Options) -> Result<W
 pub fn mean_work(times: &Times, hypothesis: &Hypothesis) -> Result<Option<f64>, Error> {
     let line = Line::new(times, REQUESTS_MAX)?;
     let lines = hypothesis.discipline == Discipline::Lines;
-    if hypothesis.bypass > 0.0 || lines || line.counted() == 0 {
+    if hypothesis.bypass > 0.0 || hypothesis.by_number || lines || line.counted() == 0 {
         return Ok(None);
     }
     let kind = Kind { discipline: hypothesis.discipline, servers: hypothesis.servers };
@@ -252,6 +274,8 @@ pub fn mean_work(times: &Times, hypothesis: &Hypothesis) -> Result<Option<f64>, 
     Ok(Some(judged.sum::<f64>() / line.counted() as f64))
 }
 
+#[cfg(test)]
+mod congestion_tests;
 #[cfg(test)]
 mod coverage_tests;
 #[cfg(test)]

@@ -14,6 +14,7 @@ use crate::model_file::{StateRate, StateRates, title};
 use super::line::Line;
 use super::replay::replay;
 use super::search::{Point, Search};
+use super::write::{moments, sum};
 
 /// Numbers inside that are told apart.
 const STATES: usize = 64;
@@ -63,15 +64,24 @@ pub(super) fn rates(found: &Search, seed: u64) -> Option<StateRates> {
     shown.truncate(HYPOTHESES);
     let mut random = StdRng::seed_from_u64(seed);
     let mut expected = Vec::new();
-    for point in &shown {
+    for (index, point) in shown.iter().enumerate() {
+        // A speed by the number is what is shown, so it is not served again.
+        if let Some(congestion) = found.congestion.as_ref().filter(|_| index == 0) {
+            let servers = point.kind.servers.unwrap_or(u32::MAX);
+            let mean = moments(sum(point.blocks.iter().flatten()), 0.0).0;
+            expected.push(congestion.rates(servers, mean, STATES));
+            continue;
+        }
         let mut totals = none();
         for line in &lines {
+            let mut line = line.clone();
+            line.slowdown = None;
             let works = line.works(point.kind, point.outside).into_iter();
             let mut works: Vec<f64> = works.map(|work| work.max(0.0)).collect();
             works.shuffle(&mut random);
-            let places = point.kind.places(line);
+            let places = point.kind.places(&line);
             let mut ends = replay(point.kind, &line.arrivals, &works, &places);
-            add(&mut totals, line, &line.arrivals, &mut ends);
+            add(&mut totals, &line, &line.arrivals, &mut ends);
         }
         expected.push(totals);
     }

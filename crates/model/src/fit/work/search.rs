@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::queue::Discipline;
+use crate::queue::{Discipline, Slowdown};
 
 use super::super::Options;
 use super::correction::{Correction, corrected};
@@ -10,6 +10,7 @@ use super::line::{Kind, Line};
 use super::lines::{Partition, partitions};
 use super::outside::{Coarse, Outside, Reach, around, coarse, nearly_fits, refined, varying};
 use super::score::{Score, Untied, score};
+use super::speeds::Congestion;
 
 /// Numbers of servers to try first.
 const SERVERS: [u32; 12] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
@@ -54,6 +55,8 @@ pub(super) struct Search {
     pub best: Point,
     /// Whether the number of servers is that of a closed loop, because the fitted loads show no limit.
     pub limited: bool,
+    /// How the speed of the servers depends on the number inside, where the likeliest kind has that.
+    pub congestion: Option<Congestion>,
 }
 
 impl Search {
@@ -88,6 +91,25 @@ impl Judge {
         }
         let untied = Untied::new(lines.iter().map(Line::counted).sum());
         Judge { lines, followed, block_s, untied }
+    }
+
+    /// With the options of a fit.
+    pub fn of_lines(lines: Vec<Line>, soon_s: f64, options: &Options) -> Judge {
+        let block_s = if options.block_s > 0.0 { options.block_s } else { f64::INFINITY };
+        Judge::new(lines, soon_s, block_s)
+    }
+
+    pub fn lines(&self) -> &[Line] {
+        &self.lines
+    }
+
+    pub fn into_lines(self) -> Vec<Line> {
+        self.lines
+    }
+
+    /// Sets the speed of the servers by the number present, for all works from now on.
+    pub fn set_slowdown(&mut self, slowdown: Option<Slowdown>) {
+        self.lines.iter_mut().for_each(|line| line.slowdown.clone_from(&slowdown));
     }
 
     /// The first requests of each step.
@@ -131,19 +153,30 @@ impl Judge {
         Point { kind, outside, score, weight: 0.0, blocks, varies, correction: None }
     }
 
-    /// Sums of blocks of some seconds, at least [`BLOCKS_MIN`] of a step.
-    fn blocks(&self, line: &Line, works: &[f64]) -> Vec<Sums> {
+    /// Blocks of some seconds of a step, at least [`BLOCKS_MIN`].
+    pub fn blocks_of(&self, line: &Line) -> usize {
         let (from, to) = line.span();
-        let n = ((to - from) / self.block_s).clamp(BLOCKS_MIN, 10_000.0).ceil();
-        let mut blocks = vec![(0.0, 0.0, 0.0); n as usize];
+        ((to - from) / self.block_s).clamp(BLOCKS_MIN, 10_000.0).ceil() as usize
+    }
+
+    /// Sums of blocks.
+    fn blocks(&self, line: &Line, works: &[f64]) -> Vec<Sums> {
+        let (span, n) = (line.span(), self.blocks_of(line));
+        let mut blocks = vec![(0.0, 0.0, 0.0); n];
         let each = line.arrivals.iter().zip(works).zip(&line.counted);
         for ((arrival, work), _) in each.filter(|r| *r.1) {
-            let at = ((arrival - from) / (to - from).max(1e-12) * n).min(n - 1.0).max(0.0);
-            let sum = &mut blocks[at as usize];
+            let sum = &mut blocks[block_of(*arrival, span, n)];
             *sum = (sum.0 + 1.0, sum.1 + work, sum.2 + work * work);
         }
         blocks
     }
+}
+
+/// The block of an arrival, of so many in a span.
+pub(super) fn block_of(arrival: f64, span: (f64, f64), blocks: usize) -> usize {
+    let (from, to) = span;
+    let n = blocks as f64;
+    ((arrival - from) / (to - from).max(1e-12) * n).min(n - 1.0).max(0.0) as usize
 }
 
 /// The number that [`SEEN`] requests met at least.
@@ -183,8 +216,7 @@ pub(super) fn search(mut lines: Vec<Line>, among: Among<'_>, options: &Options) 
     let most_met = most_met(&lines);
     let reach = Reach::new(&lines);
     let median = reach.median();
-    let block_s = if options.block_s > 0.0 { options.block_s } else { f64::INFINITY };
-    let judge = Judge::new(lines, median, block_s);
+    let judge = Judge::of_lines(lines, median, options);
     let scan = judge.part(SCAN, median);
     let mut found: Vec<Coarse> = match among {
         Among::Servers(m) => {
@@ -255,7 +287,7 @@ pub(super) fn search(mut lines: Vec<Line>, among: Among<'_>, options: &Options) 
         let own = points.iter_mut().chain([&mut best]).filter(|p| p.kind == kind.kind);
         own.for_each(|point| point.correction.clone_from(&kind.correction));
     }
-    Search { lines: judge.lines, kinds, points, best, limited: false }
+    Search { lines: judge.lines, kinds, points, best, limited: false, congestion: None }
 }
 
 /// Both disciplines with any number of servers, and no limit.

@@ -135,7 +135,9 @@ impl Spells {
 /// The spells of one server in line; `None` if works are not alike.
 pub(super) fn spells(found: &Search, seed: u64) -> Option<Spells> {
     let kind = found.best.kind;
-    if kind.discipline != Discipline::Fifo || kind.servers != Some(1) {
+    // Where the speed depends on the number, works in their order are no law of their own.
+    let plain = found.congestion.is_none();
+    if !plain || kind.discipline != Discipline::Fifo || kind.servers != Some(1) {
         return None;
     }
     let correlation = alike(found)?;

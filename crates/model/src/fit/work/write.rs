@@ -8,7 +8,7 @@ use crate::distribution::{Empirical, ServiceTime};
 use crate::error::Error;
 use crate::model_file::{
     ClassParameters, Devices, FORMAT, Hypothesis, Law, Model, Parameter, Replicates, Requests,
-    SpotifyParameters, WorkByLoad,
+    SpeedByNumber, SpotifyParameters, WorkByLoad,
 };
 use crate::queue::Discipline;
 use crate::storage::SolvedQueues;
@@ -23,6 +23,7 @@ use super::full::Full;
 use super::line::{Kind, Line};
 use super::lines::shares;
 use super::search::{Point, Search, Sums};
+use super::speeds::Congestion;
 use super::spells::{Spells, spells, spread_by_met};
 use super::{Known, Worked, kinds, rates};
 
@@ -43,6 +44,9 @@ struct Row {
     bypass: f64,
     /// The mean at full load over `mean`, where works change with the load.
     full_factor: f64,
+    /// The speeds by the number inside over the first, and how they fall beyond the last; empty where they do not change.
+    speeds: Vec<f64>,
+    tail: f64,
 }
 
 pub(super) fn sum<'a>(blocks: impl Iterator<Item = &'a Sums>) -> Sums {
@@ -107,7 +111,8 @@ impl Fitted {
         let q0 = bypass_of(&found.lines, |_| 1.0);
         let mean = (between.shift * law.mean()).max(TIME_MIN_S);
         // A closed loop is a run like the others. What does not fit in the works is no doubt of its throughput.
-        let full = Full::of(found, options.closed_loop, mean, runs, q0);
+        let closed = options.closed_loop.filter(|_| found.congestion.is_none());
+        let full = Full::of(found, closed, mean, runs, q0);
         let further = full.map_or(between.further, Full::form);
         between.deviation = between.deviation.hypot(further);
         let rows = rows(found, blur, between, full, options);
@@ -144,7 +149,23 @@ impl Fitted {
         self.spells.as_ref().filter(|spells| spells.explain())
     }
 
-    fn class(&self, best: &Point) -> ClassParameters {
+    /// The speeds by the number inside.
+    fn by_number(&self, found: &Search) -> Option<SpeedByNumber> {
+        let congestion = found.congestion.as_ref()?;
+        let own: Vec<&Row> = self.rows.iter().filter(|r| is_of(r, &found.best)).collect();
+        let column = |f: &dyn Fn(&Row) -> f64| own.iter().map(|r| f(r)).collect::<Vec<f64>>();
+        let speed = |(k, number): (usize, &f64)| {
+            let value = congestion.slowdown.speed(*number);
+            Parameter::from_replicates(value, &column(&|r| r.speeds[k]), "1")
+        };
+        let numbers = congestion.numbers.clone();
+        let speeds = numbers.iter().enumerate().map(speed).collect();
+        let tail = Parameter::from_replicates(0.5 * congestion.falls, &column(&|r| r.tail), "1");
+        Some(SpeedByNumber { numbers, speeds, tail })
+    }
+
+    fn class(&self, found: &Search) -> ClassParameters {
+        let best = &found.best;
         ClassParameters {
             name: CLASS.to_owned(),
             servers: in_class(best.kind).0,
@@ -158,6 +179,7 @@ impl Fitted {
                 let factor = Parameter::from_replicates(by_load.factor, &own, "1");
                 WorkByLoad { from: by_load.from, to: by_load.to, factor }
             }),
+            by_number: self.by_number(found),
             solved: SolvedQueues::default(),
         }
     }
@@ -197,13 +219,15 @@ pub(super) fn replaced(
 ) -> Result<Model, Error> {
     let fitted = Fitted::new(found, 1, late, options)?;
     let mut model = model.clone();
-    model.classes = vec![fitted.class(&found.best)];
+    model.classes = vec![fitted.class(found)];
     model.devices = devices(found);
     model.replicates = replicates(&fitted, late);
     model.requests.front_delay = fitted.outside;
     model.requests.front_delay_scv = fitted.outside_scv;
     model.requests.q0 = fitted.q0.clone();
     (model.spotify.q0, model.spotify.n_d) = (fitted.q0, model.classes[0].servers);
+    // What a further load narrows is the interval of what is known.
+    model.unknown_beyond = None;
     Ok(model)
 }
 
@@ -227,7 +251,7 @@ pub(super) fn worked(
     for response in found.lines.iter().flat_map(|l| &l.bypassed) {
         passed.record((response * 1e9) as u64);
     }
-    let class = fitted.class(best);
+    let class = fitted.class(found);
     let mut model = Model {
         format: FORMAT,
         warnings: Vec::new(),
@@ -246,6 +270,7 @@ pub(super) fn worked(
         front: None,
         arrivals: None,
         assumed_arrivals: None,
+        unknown_beyond: None,
         spotify: SpotifyParameters {
             q0: fitted.q0.clone(),
             alpha: none("s"),
@@ -267,8 +292,14 @@ pub(super) fn worked(
     model.fitted = all.fitted(&model)?;
     let misfit = misfit(found, fitted.spells.as_ref());
     model.warnings = warnings(found, &hypotheses, &misfit, given);
+    // A speed by the number explains most of what the test finds, also where a rest of it is beyond chance.
+    if misfit.is_some() && found.congestion.is_none() {
+        model.unknown_beyond = Some(model.requests.rate_high);
+        model.warnings.extend(model.unknown_text());
+    }
+    model.warnings.extend(model.tipping()?.map(|tipping| tipping.text()));
     model.warnings.extend(limit(found, options));
-    if given.is_none() && options.closed_loop.is_none() {
+    if given.is_none() && options.closed_loop.is_none() && found.congestion.is_none() {
         model.warnings.extend(hardly_waited(found, model.node()?.saturation()));
     }
     model.warnings.extend(fitted.between.warning());
@@ -366,6 +397,22 @@ pub(super) fn normal(random: &mut StdRng) -> f64 {
     (0..12).map(|_| random.random::<f64>()).sum::<f64>() - 6.0
 }
 
+/// Indices of the points of a search, each as often as its weight says, in any order.
+fn draw_points(found: &Search, count: usize, random: &mut StdRng) -> Vec<usize> {
+    let mut chosen = Vec::with_capacity(count);
+    let (mut at, mut below) = (0, 0.0);
+    for i in 0..count {
+        let u = (i as f64 + 0.5) / count as f64;
+        while at + 1 < found.points.len() && below + found.points[at].weight < u {
+            below += found.points[at].weight;
+            at += 1;
+        }
+        chosen.push(at);
+    }
+    chosen.shuffle(random);
+    chosen
+}
+
 /// Draws: hypotheses in proportion to their weights, and blocks of requests.
 fn rows(
     found: &Search,
@@ -378,32 +425,32 @@ fn rows(
     let mut random = StdRng::seed_from_u64(options.seed);
     let rates: Vec<f64> = found.lines.iter().map(rate).collect();
     let groups = repetitions(&rates);
-    let mut chosen = Vec::with_capacity(n);
-    let (mut at, mut below) = (0, 0.0);
-    for i in 0..n {
-        let u = (i as f64 + 0.5) / n as f64;
-        while at + 1 < found.points.len() && below + found.points[at].weight < u {
-            below += found.points[at].weight;
-            at += 1;
-        }
-        chosen.push(at);
-    }
-    chosen.shuffle(&mut random);
     let mut rows = Vec::with_capacity(n);
-    for at in chosen {
+    for at in draw_points(found, n, &mut random) {
         let point = &found.points[at];
         let (mut total, mut weights) = ((0.0, 0.0, 0.0), vec![0.0; found.lines.len()]);
+        let mut equations = found.congestion.as_ref().map(Congestion::none);
         for drawn in draw(&mut random, &groups, &|i| point.blocks[i].len()) {
             let blocks = &point.blocks[drawn.step];
             let all = sum(drawn.blocks.iter().filter_map(|b| blocks.get(*b)));
             let w = drawn.weight;
             total = (total.0 + w * all.0, total.1 + w * all.1, total.2 + w * all.2);
             weights[drawn.step] += w;
+            if let Some((congestion, to)) = found.congestion.as_ref().zip(equations.as_mut()) {
+                congestion.add(to, at, drawn.step, &drawn.blocks, w);
+            }
         }
+        let speeds =
+            found.congestion.as_ref().zip(equations).map(|(congestion, equations)| {
+                congestion.speeds(&equations, || normal(&mut random))
+            });
+        // Blocks that were drawn without enough requests of some number tell no speeds.
+        let Some(speeds) = speeds.map_or(Some(None), |drawn| drawn.map(Some)) else { continue };
         // Of a constant outside nothing is taken off, because the model does not vary it.
         let constant = found.best.outside.cv <= 0.0;
         let varies = if constant { 0.0 } else { point.varies };
         let (mean, scv) = point.moments(total, blur, varies);
+        let mean = speeds.as_ref().map_or(mean, |speeds| speeds.mean);
         let at_heaviest = mean * between.shift;
         // Two short runs whose works differ tenfold leave a deviation with which a draw may be any time. One outside of
         // what a law may have says as much at that bound, where left out it would make the fit look surer.
@@ -425,10 +472,18 @@ fn rows(
                 scv,
                 bypass: bypass_of(&found.lines, |i| weights[i]),
                 full_factor,
+                // From "the speed stays" to "it falls on", evenly.
+                tail: speeds.as_ref().map_or(0.0, |s| s.falls * spread_evenly(rows.len())),
+                speeds: speeds.map_or_else(Vec::new, |speeds| speeds.relative),
             });
         }
     }
     rows
+}
+
+/// Numbers from 0 to 1 that any few in succession spread over evenly: the multiples of an irrational number, less whole numbers.
+fn spread_evenly(i: usize) -> f64 {
+    (i as f64 * 0.618_033_988_749_895).fract()
 }
 
 /// Judged requests per second.
@@ -446,6 +501,9 @@ fn replicates(fitted: &Fitted, late: f64) -> Replicates {
     columns.extend(lines.then(|| format!("lines.{CLASS}")));
     columns.extend(varies.then(|| "front_delay_scv".to_owned()));
     columns.extend(changes.then(|| format!("full_factor.{CLASS}")));
+    let slowed = rows.first().map_or(0, |row| row.speeds.len());
+    columns.extend((1..slowed).map(|k| format!("{}.{CLASS}", SpeedByNumber::column(k))));
+    columns.extend((slowed > 0).then(|| format!("tail.{CLASS}")));
     let row = |r: &Row| {
         let (q, shared) = (r.bypass, f64::from(u8::from(r.shared)));
         let first = [q, 0.0, 0.0, r.outside + late, 0.0, 1e9, q, 0.0, 1.0 / r.mean];
@@ -453,6 +511,8 @@ fn replicates(fitted: &Fitted, late: f64) -> Replicates {
         let more = lines.then_some(f64::from(r.lines)).into_iter();
         let more = more.chain(varies.then_some(r.outside_scv(late)));
         let more = more.chain(changes.then_some(r.full_factor));
+        let speeds = r.speeds.iter().skip(1).copied();
+        let more = more.chain(speeds).chain((slowed > 0).then_some(r.tail));
         first.into_iter().chain(rest).chain(more).collect()
     };
     Replicates { columns, rows: rows.iter().map(row).collect() }
@@ -475,6 +535,7 @@ fn hypotheses(found: &Search, fitted: &Fitted, blur: f64) -> Vec<Hypothesis> {
             scv,
             outside: Parameter::from_replicates(kind.outside.mean, &column(&|r| r.outside), "s"),
             bypass: fitted.q0.value,
+            by_number: found.congestion.is_some() && kind.kind == found.best.kind,
         }
     };
     found.kinds.iter().map(of).collect()
@@ -507,7 +568,9 @@ fn known(model: &Model, found: &Search) -> Result<Known, Error> {
             half = half.max(50.0 * (p.high - p.low));
         }
     }
-    let wanted = (requests as f64 * (half / 2.0).powi(2)).ceil();
+    // More requests at the same loads tell nothing of loads at which anything may happen.
+    let more = if model.unknown_beyond.is_some() { 1.0 } else { (half / 2.0).powi(2) };
+    let wanted = (requests as f64 * more).ceil();
     Ok(Known {
         requests: requests as u64,
         half_width_points: half,
