@@ -1,9 +1,10 @@
-"""Three services behind HTTP, each a process with one event loop.
+"""Four services behind HTTP, each a process with one event loop.
 
     server.py DATABASE PORT [WORKERS]    GET /kN sums a range of rows of SQLite that N determines
     server.py compress PORT [WORKERS]    GET /kN compresses a text of a size that N determines (zlib, level 9)
     server.py postgres PORT CONNECTIONS SOCKETS WAIT_MS
                                          GET /kN sums such a range of rows of the PostgreSQL whose socket is in SOCKETS
+    server.py collapse PORT 1 MEAN_MS    GET /kN holds a lock, the longer the more requests are inside
 
 More workers are processes that share the listening socket. With one connection to PostgreSQL the event loop waits for
 each sum; with more, requests wait in one line for the first connection that is free. With WAIT_MS above 0 a query also
@@ -148,12 +149,37 @@ def compress():
     return answer
 
 
+class Crowd:
+    """One line in the order of arrival, whose work grows with the number inside: a lock that many contend for. Alone and with up to 8 inside
+    a request holds it for an exponential time that N determines; with 14 for 1.4 times as long, and with 64 for 1.75 times."""
+
+    def __init__(self, mean_ms):
+        self.mean_s = 1e-3 * mean_ms
+        self.inside = 0
+        self.lock = threading.Lock()
+
+    def factor(self, inside):
+        steps = [(8, 1.0), (14, 1.4), (32, 1.45), (64, 1.75), (128, 2.0)]
+        for (low, less), (high, more) in zip(steps, steps[1:]):
+            if inside <= high:
+                return less + (more - less) * max(0.0, (inside - low) / (high - low))
+        return steps[-1][1]
+
+    def answer(self, number):
+        with self.lock:
+            # Equally spaced quantiles, in an order that has nothing to do with the numbers.
+            work_s = -self.mean_s * math.log((number * 271 % TEXTS + 0.5) / TEXTS)
+            time.sleep(work_s * self.factor(self.inside))
+        return b"held"
+
+
 class Connection(asyncio.Protocol):
     """A client, who sends a request after the reply to the one before. With a pool its threads answer."""
 
-    def __init__(self, answer, pool=None):
+    def __init__(self, answer, pool=None, crowd=None):
         self.answer = answer
         self.pool = pool
+        self.crowd = crowd
         self.buffer = b""
 
     def connection_made(self, transport):
@@ -167,8 +193,15 @@ class Connection(asyncio.Protocol):
             if self.pool is None:
                 self.transport.write(self.reply(key))
             else:
+                if self.crowd:
+                    self.crowd.inside += 1
                 made = asyncio.get_running_loop().run_in_executor(self.pool, self.reply, key)
-                made.add_done_callback(lambda made: self.transport.write(made.result()))
+                made.add_done_callback(self.done)
+
+    def done(self, made):
+        if self.crowd:
+            self.crowd.inside -= 1
+        self.transport.write(made.result())
 
     def reply(self, key):
         try:
@@ -178,15 +211,15 @@ class Connection(asyncio.Protocol):
         return b"HTTP/1.1 %s\r\nContent-Length: %d\r\n\r\n%s" % (status, len(body), body)
 
 
-async def serve(answer, listening, pool=None):
+async def serve(answer, listening, pool=None, crowd=None):
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Connection(answer, pool), sock=listening, backlog=4096)
+    server = await loop.create_server(lambda: Connection(answer, pool, crowd), sock=listening, backlog=4096)
     await server.serve_forever()
 
 
 def main():
     what, port, workers = sys.argv[1], int(sys.argv[2]), int((sys.argv[3:] or ["1"])[0])
-    if what not in ("compress", "postgres"):
+    if what not in ("compress", "postgres", "collapse"):
         fill(what).close()
     listening = socket.socket()
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -196,6 +229,11 @@ def main():
         fill_postgres(sockets)
         pool = concurrent.futures.ThreadPoolExecutor(workers) if workers > 1 else None
         return asyncio.run(serve(postgres(sockets, wait_ms), listening, pool))
+    if what == "collapse":
+        crowd = Crowd(float(sys.argv[4]))
+        # One thread: a line, in the order of arrival.
+        pool = concurrent.futures.ThreadPoolExecutor(1)
+        return asyncio.run(serve(crowd.answer, listening, pool, crowd))
     children = []
     for _ in range(workers - 1):
         child = os.fork()

@@ -162,6 +162,7 @@ fn survey(
             disk_mb_per_s: None,
             service_ms: None,
             capacity: None,
+            closed_others: Vec::new(),
             closed_s: None,
             fit_s: 0.0,
             judge_s: 0.0,

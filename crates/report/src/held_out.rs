@@ -26,9 +26,14 @@ pub(super) fn fit_service(
     about: About,
     facts: ServiceFacts,
 ) -> Result<Service, Error> {
-    let ServiceFacts { servers, closed_loop, no_hits } = facts;
-    let options =
-        model::fit::Options { about, closed_loop, no_hits, ..model::fit::Options::default() };
+    let ServiceFacts { servers, closed_loop, closed_loops, no_hits } = facts;
+    let options = model::fit::Options {
+        about,
+        closed_loop,
+        closed_loops,
+        no_hits,
+        ..model::fit::Options::default()
+    };
     let mut steps = observed.fit_steps();
     let silent: Vec<String> =
         steps.iter().filter(|s| !answered(s)).map(|s| s.name.clone()).collect();

@@ -52,7 +52,7 @@ pub use table::{model_text, table};
 use std::path::Path;
 
 use anyhow::Context;
-use model::fit::{ClosedLoop, ServersFound, Worked};
+use model::fit::{ClosedAt, ClosedLoop, ServersFound, Worked};
 use model::{Coarse, Model};
 
 /// Reads a model file.
@@ -94,12 +94,14 @@ pub struct Service {
 }
 
 /// What is known of a service beside its runs.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct ServiceFacts {
     /// The number of requests that it serves concurrently.
     pub servers: Option<u32>,
     /// What a closed loop of enough clients carried.
     pub closed_loop: Option<ClosedLoop>,
+    /// What closed loops of several numbers of clients carried.
+    pub closed_loops: Vec<ClosedAt>,
     /// That no request passes the servers by, as hits of a cache do.
     pub no_hits: bool,
 }

@@ -22,7 +22,7 @@ use super::marks;
 use super::provenance::Round;
 use super::{Claim, Context, TooSmall, lab};
 use judged::{Judged, Loads};
-use model::fit::ClosedLoop;
+use model::fit::{ClosedAt, ClosedLoop};
 use model::statistics::batch_means;
 use record::RunFolder;
 use report::{Comparison, Observed, Selection};
@@ -154,6 +154,8 @@ struct Case<'a> {
 struct Runs {
     /// Throughput of the closed loop of each round, requests/s; the capacity in `config.toml` if it has one.
     closed: Vec<f64>,
+    /// What closed loops of other numbers of clients carried.
+    others: Vec<ClosedAt>,
     loads: Vec<(Load, RunFolder)>,
 }
 
@@ -170,13 +172,21 @@ impl Runs {
         let spread = batch_means(&self.closed).map_or(0.0, |e| e.half_width / 1.96 / throughput);
         ClosedLoop { throughput, deviation: spread.max(CLOSED_DEVIATION / n.sqrt()) }
     }
+
+    /// What each number of clients carried.
+    fn closed_loops(&self, clients: u32) -> Vec<ClosedAt> {
+        let throughput = self.closed_loop().throughput;
+        let own = ClosedAt { clients, think_s: 0.0, throughput };
+        self.others.iter().copied().chain([own]).collect()
+    }
 }
 
 impl Case<'_> {
     fn judge(&self, measured: Runs) -> anyhow::Result<Judged> {
         let (capacity, closed) = (measured.capacity(), measured.closed_loop());
         let scratch = self.context.scratch.join(&self.service.name);
-        let Runs { loads, closed: each } = measured;
+        let loops = measured.closed_loops(self.config.closed_clients);
+        let Runs { loads, closed: each, .. } = measured;
         let (fit, judge): (Vec<_>, Vec<_>) = loads.into_iter().partition(|(load, _)| load.fitted);
         let step = |load: &Load| format!("{}/{}", self.service.name, load.name());
         let marked = |(load, run): &(Load, RunFolder)| marks::of_run(&step(load), run, 0.005);
@@ -188,7 +198,8 @@ impl Case<'_> {
         let observed = Observed::new(folders(&fit), &selection)?;
         // Of a service that has a capacity: what its closed loops carried.
         let closed_loop = self.service.capacity.is_none().then_some(closed);
-        let facts = report::ServiceFacts { closed_loop, ..Default::default() };
+        let closed_loops = if closed_loop.is_some() { loops } else { Vec::new() };
+        let facts = report::ServiceFacts { closed_loop, closed_loops, ..Default::default() };
         let fitted = report::fit_service(&observed, &self.service.name, facts)?;
         let heaviest = fit.iter().max_by(|a, b| a.0.share.total_cmp(&b.0.share));
         let mean = self.mean_response(heaviest.context("no fitted load")?)?;
@@ -209,12 +220,18 @@ impl Case<'_> {
         let scratch = &self.context.scratch.join(&self.service.name);
         std::fs::create_dir_all(scratch)?;
         let mut running: Option<Running> = None;
-        let mut runs = Runs { closed: Vec::new(), loads: Vec::new() };
+        let mut runs = Runs { closed: Vec::new(), others: Vec::new(), loads: Vec::new() };
         for round in 1..=self.config.rounds {
             let closed = match self.service.capacity {
                 Some(capacity) => capacity,
-                None => self.closed(&mut running, scratch, round)?,
+                None => self.closed(&mut running, scratch, round, self.config.closed_clients)?,
             };
+            // How a service collapses does not change between rounds.
+            let others = self.service.closed_others.iter().filter(|_| round == 1);
+            for &clients in others {
+                let throughput = self.closed(&mut running, scratch, round, clients)?;
+                runs.others.push(ClosedAt { clients, think_s: 0.0, throughput });
+            }
             runs.closed.push(closed);
             self.context.say(format!("{}: {closed:.0} requests/s at most", self.service.name));
             for load in self.loads(round) {
@@ -339,14 +356,19 @@ impl Case<'_> {
         running: &mut Option<Running>,
         scratch: &Path,
         round: u32,
+        clients: u32,
     ) -> anyhow::Result<f64> {
         let arguments = [
-            format!("--clients={}", self.config.closed_clients),
+            format!("--clients={clients}"),
             format!("--warmup={:.1}s", self.config.warmup_s),
             format!("--duration={:.1}s", self.service.closed_s.unwrap_or(self.config.closed_s)),
             format!("--seed={}", self.config.seed + 1000 + u64::from(round)),
         ];
-        let run = self.once(running, scratch, &format!("closed-{round}"), &arguments)?;
+        let name = match clients == self.config.closed_clients {
+            true => format!("closed-{round}"),
+            false => format!("closed-{round}-of-{clients}"),
+        };
+        let run = self.once(running, scratch, &name, &arguments)?;
         // Not those of the warm-up.
         let (from, to) = run.steps.first().map_or((0, 0), |s| (s.start_unix_us, s.end_unix_us));
         let inside = |w: &&ground::window::Window| {

@@ -18,7 +18,7 @@ pub(super) fn lacks(service: &Service) -> Option<String> {
         Kind::Static | Kind::Rate | Kind::Dav => &["setpriv", "nginx"],
         Kind::Disk => &["setpriv", "nginx", "fusermount3"],
         Kind::Memcached => &["setpriv", "memcached"],
-        Kind::Sqlite | Kind::Compress | Kind::Postgres => &["setpriv", "python3"],
+        Kind::Sqlite | Kind::Compress | Kind::Collapse | Kind::Postgres => &["setpriv", "python3"],
         Kind::Versitygw | Kind::Dataset => &["setpriv"],
     };
     let linked: &[&str] = if service.mbit_per_s.is_some() { &["ip", "tc"] } else { &[] };

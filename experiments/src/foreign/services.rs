@@ -45,10 +45,13 @@ pub(crate) struct Service {
     pub mbit_per_s: Option<f64>,
     /// Its disk, MB/s, by the kernel's I/O controller.
     pub disk_mb_per_s: Option<f64>,
-    /// The mean time that the slow disk takes, or that a query of PostgreSQL sleeps.
+    /// The mean time that the slow disk takes, that a query of PostgreSQL sleeps, or that a lock is held by a request that is alone.
     pub service_ms: Option<f64>,
     /// Requests/s, where a closed loop does not show it.
     pub capacity: Option<f64>,
+    /// Clients of further closed loops, where the service carries less with more.
+    #[serde(default)]
+    pub closed_others: Vec<u32>,
     /// Seconds of each closed loop, where those of all are too few.
     pub closed_s: Option<f64>,
     pub fit_s: f64,
@@ -76,6 +79,8 @@ pub(crate) struct Known {
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Kind {
     Compress,
+    /// One line whose work grows with the number that wait.
+    Collapse,
     Static,
     Rate,
     Disk,
@@ -181,6 +186,11 @@ pub(crate) fn start(service: &Service, own: &Path, folder: &Path) -> anyhow::Res
         Kind::Static | Kind::Rate | Kind::Disk | Kind::Dav => starting.nginx()?,
         Kind::Memcached => (starting.memcached()?, None),
         Kind::Sqlite | Kind::Compress => (starting.python(&[])?, None),
+        Kind::Collapse => {
+            let mean_ms =
+                service.service_ms.context("a service that collapses needs service_ms")?;
+            (starting.python(&[mean_ms.to_string()])?, None)
+        }
         Kind::Postgres => (starting.postgres()?, None),
         Kind::Versitygw => (starting.versitygw()?, None),
         Kind::Dataset => (starting.dataset()?, None),
@@ -381,6 +391,7 @@ impl Starting<'_> {
         let program = path(self.own.join("server.py"));
         let what = match self.service.kind {
             Kind::Compress => "compress".to_owned(),
+            Kind::Collapse => "collapse".to_owned(),
             Kind::Postgres => "postgres".to_owned(),
             _ => path(self.folder.join("rows")),
         };

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use model::Model;
-use model::fit::{ClosedLoop, Worked};
+use model::fit::{ClosedAt, ClosedLoop, Worked};
 
 use crate::cli::output::{out, outln};
 use record::RunFolder;
@@ -32,6 +32,7 @@ Examples:
   concertina fit runs/imported --servers 8                 a service of which only response times are known
   concertina fit runs/imported --servers auto --hold-out 3
   concertina fit runs/imported --servers auto --no-hits    no cache answers in front of the servers
+  concertina fit runs/imported --servers auto --closed-loop 1=114,8=121,64=72
 
 With --node, a cluster is fitted: each node from its own run, and the delay between the nodes and the
 clients. Each node's model is written beside the cluster file as NAME.model.toml. If the load
@@ -74,9 +75,10 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = servers, conflicts_with = "node")]
     servers: Option<Servers>,
     /// Requests/s that a closed loop of enough clients got answered: where works change with the load, the loads between
-    /// are interpolated
-    #[arg(long, value_name = "RATE", value_parser = rate, requires = "servers")]
-    closed_loop: Option<f64>,
+    /// are interpolated. Or CLIENTS=RATE of several loops (1=114,8=121,64=72): where more clients carry less, the fit says at
+    /// which load the service tips over
+    #[arg(long, value_name = "RATE", value_delimiter = ',', value_parser = closed, requires = "servers")]
+    closed_loop: Vec<(Option<u32>, f64)>,
     /// No cache answers in front of the servers: fast requests had little work
     #[arg(long, requires = "servers")]
     no_hits: bool,
@@ -120,6 +122,15 @@ fn servers(text: &str) -> Result<Servers, String> {
             "invalid number of servers `{text}`: write a number from 1 to 10,000, or auto"
         )),
     }
+}
+
+/// Reads what a closed loop carried, with the number of its clients if that is given.
+fn closed(text: &str) -> Result<(Option<u32>, f64), String> {
+    let Some((clients, carried)) = text.split_once('=') else { return Ok((None, rate(text)?)) };
+    let number = clients.trim().parse::<u32>().ok().filter(|n| (1..=1_000_000).contains(n));
+    let wrong =
+        || format!("invalid clients `{clients}` in `{text}`: write CLIENTS=RATE, like `64=72/s`");
+    Ok((Some(number.ok_or_else(wrong)?), rate(carried)?))
 }
 
 /// Reads `9500/s` or `9500`.
@@ -241,9 +252,14 @@ fn black_box(args: &Args, selection: &Selection, servers: Servers) -> anyhow::Re
         Servers::Given(n) => Some(n),
         Servers::Auto => None,
     };
-    let closed_loop =
-        args.closed_loop.map(|throughput| ClosedLoop { throughput, deviation: DEVIATION });
-    let facts = ServiceFacts { servers: given, closed_loop, no_hits: args.no_hits };
+    let most = args.closed_loop.iter().map(|at| at.1).reduce(f64::max);
+    let closed_loop = most.map(|throughput| ClosedLoop { throughput, deviation: DEVIATION });
+    let each = args.closed_loop.iter().filter_map(|(clients, throughput)| {
+        let (think_s, throughput) = (0.0, *throughput);
+        clients.map(|clients| ClosedAt { clients, think_s, throughput })
+    });
+    let closed_loops: Vec<ClosedAt> = each.collect();
+    let facts = ServiceFacts { servers: given, closed_loop, closed_loops, no_hits: args.no_hits };
     let fitted = report::fit_service(&observed, &title, facts)?;
     let model = &fitted.model;
     let ours = |old: &str| Model::from_toml(old).is_ok();
@@ -261,6 +277,8 @@ fn black_box(args: &Args, selection: &Selection, servers: Servers) -> anyhow::Re
             "rates": model.rates,
             "parameters": parameters(model),
             "limits": model.limits()?,
+            "tipping": model.tipping()?,
+            "unknown_beyond": model.unknown_beyond,
             "fitted": model.fitted,
             "held_out": model.held_out,
             "trust": model.trust()?,

@@ -58,6 +58,8 @@ pub struct Learnt {
     report: Option<PathBuf>,
     predicted: Vec<Share>,
     held_out: Vec<model::HeldOut>,
+    /// Where the service tips over, if it does.
+    tipping: Option<model::Tipping>,
     /// What users of the model should know.
     warnings: Vec<String>,
 }
@@ -93,12 +95,17 @@ pub fn learn(
         left_out(measured).map_or(String::new(), |why| format!(". {why}"))
     );
     let closed_loop = measured.search.as_ref().and_then(Search::closed_loop);
+    let closed_loops = measured.search.as_ref().map_or_else(Vec::new, Search::closed_loops);
     let fit = |hold_out: &[f64]| -> anyhow::Result<Service> {
         let choices: Vec<StepChoice> = rates.iter().map(|r| StepChoice::Rate(*r)).collect();
         let hold_out = hold_out.iter().map(|r| StepChoice::Rate(*r)).collect();
         let selection = Selection { hold_out, any_queues: true, ..Selection::new(&choices, false) };
         let observed = Observed::read(&[dir.to_owned()], &selection)?;
-        let facts = ServiceFacts { closed_loop, ..ServiceFacts::default() };
+        let facts = ServiceFacts {
+            closed_loop,
+            closed_loops: closed_loops.clone(),
+            ..ServiceFacts::default()
+        };
         Ok(report::fit_service(&observed, "Fit of a measurement", facts)?)
     };
     // With two loads there is none to spare.
@@ -129,12 +136,17 @@ pub fn learn(
     let mut lines = vec![
         service_text(&fitted),
         held_out_text(&held_out),
-        predicted_text(&predicted, saturation.value),
+        predicted_text(&predicted, saturation.value, fitted.model.unknown_beyond),
     ];
+    let tipping = fitted.model.tipping()?;
+    lines.extend(tipping.as_ref().map(tipping_text));
     lines.extend(left_out(measured).map(|why| why + "."));
     let warnings = warnings_of(&fitted.model);
-    // That no hypothesis fits is in the first line.
-    let told = |warning: &&String| !warning.starts_with("No hypothesis fits");
+    // That no hypothesis fits is in the first line, and where it tips over in its own.
+    let tips = tipping.as_ref().map(model::Tipping::text);
+    let told = |warning: &&String| {
+        !warning.starts_with("No hypothesis fits") && Some(*warning) != tips.as_ref()
+    };
     let told: Vec<String> = warnings.iter().filter(told).cloned().collect();
     let told = report::table::grouped(&told, fitted.model.fitted.len());
     let mut below: Vec<String> = told.iter().map(|warning| format!("Warning: {warning}")).collect();
@@ -143,7 +155,7 @@ pub fn learn(
         Err(error) => format!("Wrote {}; a report was not drawn: {error:#}.", path.display()),
     });
     let report = drawn.ok();
-    Ok(Learnt { lines, below, model: path, report, predicted, held_out, warnings })
+    Ok(Learnt { lines, below, model: path, report, predicted, held_out, tipping, warnings })
 }
 
 /// Draws the report of a fit beside it: what was measured and predicted at each load.
@@ -235,7 +247,13 @@ fn held_out_text(held_out: &[model::HeldOut]) -> String {
     }
 }
 
-fn predicted_text(predicted: &[Share], saturation: f64) -> String {
+/// Where the service tips over.
+fn tipping_text(tipping: &model::Tipping) -> String {
+    format!("Tips over: {}", tipping.text())
+}
+
+/// `unknown_beyond`: the load beyond which nothing is known.
+fn predicted_text(predicted: &[Share], saturation: f64, unknown_beyond: Option<f64>) -> String {
     let each = predicted.iter().map(|p| {
         let rate = digits(p.rate, 4);
         match p.share {
@@ -252,7 +270,10 @@ fn predicted_text(predicted: &[Share], saturation: f64) -> String {
     let mut each: Vec<String> = each.collect();
     each.dedup();
     let wide = |p: &Share| p.share.is_some_and(|[_, low, high]| high - low > WIDE);
-    let advice = if predicted.iter().any(wide) {
+    let unknown = |p: &Share| unknown_beyond.is_some_and(|known| p.rate > known) && wide(p);
+    let advice = if predicted.iter().any(unknown) {
+        " No hypothesis fits, so nothing says what happens beyond the heaviest fitted load: measure the load itself."
+    } else if predicted.iter().any(wide) {
         " An interval is wider than 30 points: measure for longer, or let --until choose the loads."
     } else {
         ""

@@ -403,6 +403,8 @@ fn json(
         "servers": args.servers,
         "arrivals": args.arrivals.map(|law| law.to_string()),
         "within_s": args.within,
+        "tipping": model.tipping()?,
+        "unknown_beyond": model.unknown_beyond,
         "confidence_limit": ours.value,
         "confidence_limit_95": [ours.low, ours.high],
         "confidence_limit_spotify": published.value,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::bail;
-use model::fit::ClosedLoop;
+use model::fit::{ClosedAt, ClosedLoop};
 use serde::Serialize;
 
 use super::{Budget, GAIN, OfferedLoad, Settings};
@@ -17,6 +17,8 @@ const PATIENCE: usize = 2;
 /// The least that a closed loop's throughput is uncertain by, as a share: a step is short, and the machine's speed
 /// differs from run to run.
 const DEVIATION: f64 = 0.02;
+/// A throughput that is less than the largest by more than this part falls with more clients.
+const FALLS: f64 = 0.1;
 /// The share of errors that also ends the search.
 const ERRORS: f64 = 0.01;
 
@@ -45,6 +47,9 @@ pub struct Search {
     pub throughput_max: f64,
     /// Whether more clients gained nothing. If not, the saturation is higher.
     pub saturated: bool,
+    /// Seconds that each client waits before it asks again.
+    #[serde(skip)]
+    pub think_s: f64,
     /// Whether all replies were 404: none of the keys exists.
     #[serde(skip)]
     pub missing: bool,
@@ -67,6 +72,27 @@ impl Search {
         let (throughput, between) = mean_and_deviation(&each);
         let deviation = within.max(between).max(DEVIATION);
         (self.saturated && throughput > 0.0).then_some(ClosedLoop { throughput, deviation })
+    }
+
+    /// What each number of clients carried: a service that carries less with more clients may tip over.
+    pub fn closed_loops(&self) -> Vec<ClosedAt> {
+        let at = |step: &SearchStep| ClosedAt {
+            clients: u32::try_from(step.clients).unwrap_or(u32::MAX),
+            think_s: self.think_s,
+            throughput: step.throughput,
+        };
+        self.steps.iter().map(at).collect()
+    }
+
+    /// Whether the last doubling took something off the throughput, by which the service is known where it collapses.
+    fn still_falls(&self) -> bool {
+        match &self.steps[..] {
+            [.., before, last] => {
+                let less = last.throughput * (1.0 + GAIN) < before.throughput;
+                less && last.throughput * (1.0 + FALLS) < self.throughput_max
+            }
+            _ => false,
+        }
     }
 
     /// The clients that carried the largest throughput.
@@ -132,9 +158,10 @@ pub(super) fn search(
         after: None,
         throughput_max: 0.0,
         saturated: false,
+        think_s: settings.think_ms * 1e-3,
         missing: false,
     };
-    let mut fruitless = 0;
+    let (mut fruitless, mut level) = (0, 0);
     for clients in numbers {
         if stop.load(Ordering::Relaxed) || budget.spent() > BUDGET {
             break;
@@ -164,8 +191,12 @@ pub(super) fn search(
                 "not one request of a single client succeeded, so there is nothing to measure: {faults}"
             );
         }
+        // A throughput that falls is followed until it falls no more: past that load the service does not come back.
+        level = if found.still_falls() { 0 } else { level + 1 };
+        let collapses = found.throughput_max > (1.0 + FALLS) * throughput;
+        let enough = found.saturated && (!collapses || level >= PATIENCE);
         // Replies that are all 404 have no saturation that is worth a search.
-        if found.saturated || failing || session.summary().is_all_missing(plan.multi_get) {
+        if enough || failing || session.summary().is_all_missing(plan.multi_get) {
             break;
         }
     }
@@ -221,6 +252,7 @@ mod tests {
             after: None,
             throughput_max: 1010.0,
             saturated: true,
+            think_s: 0.0,
             missing: false,
         };
         let before = search.closed_loop().unwrap();
@@ -234,5 +266,25 @@ mod tests {
         assert!(search.change().is_some_and(|change| change > 0.18));
         search.saturated = false;
         assert!(search.closed_loop().is_none());
+    }
+
+    #[test]
+    fn a_throughput_that_falls_with_more_clients_is_followed() {
+        let step = |(clients, throughput)| SearchStep { clients, throughput, response_mean_s: 0.1 };
+        let all = [(1, 114.0), (4, 128.0), (8, 121.0), (16, 89.0), (32, 88.0), (64, 72.0)];
+        let after = |n: usize| Search {
+            dir: PathBuf::new(),
+            steps: all[..n].iter().copied().map(step).collect(),
+            after: None,
+            throughput_max: 128.0,
+            saturated: true,
+            think_s: 0.25,
+            missing: false,
+        };
+        let falls: Vec<bool> = (1..=6).map(|n| after(n).still_falls()).collect();
+        assert_eq!(falls, [false, false, false, true, false, true]);
+        let loops = after(6).closed_loops();
+        assert_eq!((loops.len(), loops[5].clients, loops[5].throughput), (6, 64, 72.0));
+        assert_eq!(loops[0].think_s, 0.25);
     }
 }

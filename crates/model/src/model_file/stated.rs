@@ -219,6 +219,7 @@ impl Model {
             background: None,
             in_order: None,
             by_load: None,
+            by_number: None,
             solved: Default::default(),
         };
         let devices = Devices {
@@ -246,6 +247,7 @@ impl Model {
             rates: None,
             fitted: Vec::new(),
             held_out: Vec::new(),
+            unknown_beyond: None,
             replicates: Replicates::default(),
         };
         model.replicates = node.replicates(&model);
