@@ -93,7 +93,7 @@ impl Roll {
     }
 
     /// The number of nodes, those that have left included.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.length.load(Ordering::Acquire)
     }
 

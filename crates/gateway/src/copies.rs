@@ -120,7 +120,7 @@ impl Gateway {
         let mut routed = Vec::new();
         loop {
             tokio::time::sleep(look).await;
-            let nodes = self.router.backend.roll.len();
+            let nodes = self.router.backend.roll.count();
             let told = (0..nodes).map(|node| self.shards_told(node, look));
             let told = futures_util::future::join_all(told).await;
             let picture = Picture::of(&told, |named| {

@@ -33,7 +33,7 @@ impl Gateway {
         let mut shared = (0, Instant::now());
         loop {
             tokio::time::sleep(window).await;
-            let nodes = self.router.backend.roll.len();
+            let nodes = self.router.backend.roll.count();
             heard.resize_with(heard.len().max(nodes), WindowIntake::default);
             let told = (0..nodes).map(|node| self.told(node, window));
             let told = futures_util::future::join_all(told).await;

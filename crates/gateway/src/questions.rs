@@ -270,7 +270,7 @@ impl Gateway {
         let path = format!("/datasets/{name}/layers{query}");
         let (mut parts, mut changes) = (Vec::new(), Vec::new());
         let (mut budget_bytes, mut fixed_bytes) = (0, Value::Null);
-        for node in 0..self.router.backend.roll.len() {
+        for node in 0..self.router.backend.roll.count() {
             let (status, mut value) = self.tell_node(node, request.method(), &path).await?;
             if status != StatusCode::OK {
                 return Ok(json_reply(status, &value, None));

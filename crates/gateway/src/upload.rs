@@ -10,7 +10,6 @@ use origin::{BoxFuture, Chunks, Error};
 use super::backend;
 use super::nodes::reply::GATHERED_BYTES_MAX;
 use record::clock;
-use store;
 use wire::body::{Arriving, Budget, GivenAt, Share, Upload};
 use wire::pace::Pace;
 

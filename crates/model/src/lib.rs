@@ -80,7 +80,6 @@ pub use model_file::{
     FanOutPrediction, FittedPoint, FittedStep, Front, HedgedPrediction, Hypothesis, Law, Limits,
     MixShare, Model, NodePrediction, Parameter, Point, Prediction, Replicates, RequestKind,
     Requests, ResponseTimes, SpeedByNumber, SpotifyParameters, StateRate, StateRates, StatedNode,
-    StatedNumber, Tipping,
-    WithinTime, WorkByLoad,
+    StatedNumber, Tipping, WithinTime, WorkByLoad,
 };
 pub use trust::{HeldOut, Miss, POINTS_MAX, Trust, TrustEnd};

@@ -92,7 +92,7 @@ fn checksums(headers: &HeaderMap) -> S3Result<()> {
             Err(invalid("x-amz-sdk-checksum-algorithm"))
         }
         // (MD5 is sent as Content-MD5.)
-        None if !named.is_empty() && !(named == "md5" && headers.contains_key("content-md5")) => {
+        None if !(named.is_empty() || named == "md5" && headers.contains_key("content-md5")) => {
             let what = "x-amz-sdk-checksum-algorithm specified, but no corresponding x-amz-checksum-* or x-amz-trailer \
                 headers were found.";
             Err(error(S3ErrorCode::InvalidRequest, what))

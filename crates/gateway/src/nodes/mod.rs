@@ -27,7 +27,6 @@ use configuration::Config;
 use membership::Membership;
 use peer::{Fault, Kept, Limits, Outgoing, RequestHead};
 use reply::{Body, NodeReply};
-use store;
 use wire::body::GivenAt;
 use wire::headers;
 use wire::tls::dialer;

@@ -121,7 +121,7 @@ fn numbers_and_tokens_are_as_one_server_gives_them() {
                     })
                 };
                 let step = named(STEPS[drawn % STEPS.len()]);
-                let read = named(if drawn % 2 == 0 { "gets K\r\n" } else { "mg K c\r\n" });
+                let read = named(if drawn.is_multiple_of(2) { "gets K\r\n" } else { "mg K c\r\n" });
                 let (expected, found) = (one.step(&step, &read), several.step(&step, &read));
                 history += &format!("{step:?} -> {expected}\n");
                 assert_eq!(found, expected, "{routing}, seed {seed}, after\n{history}");

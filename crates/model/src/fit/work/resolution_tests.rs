@@ -251,6 +251,7 @@ fn a_clock_of_seconds_tells_the_rate_and_the_mean() {
 }
 
 /// A list of numbers that a test by hand is given.
+#[allow(clippy::disallowed_methods)] // Whoever runs it by hand says so in the environment.
 fn numbers_of(name: &str, otherwise: &[f64]) -> Vec<f64> {
     let text = std::env::var(name).unwrap_or_default();
     let each: Vec<f64> = text.split(',').filter_map(|t| t.parse().ok()).collect();

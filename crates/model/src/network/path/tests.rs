@@ -63,7 +63,8 @@ fn simulated(servers: &[u32], means: &[f64], shares: &[f64], rate: f64, count: u
 
 #[test]
 fn paths_are_those_of_a_simulation() {
-    let rows: [(&[u32], &[f64], &[f64], f64, f64); 3] = [
+    type Row = (&'static [u32], &'static [f64], &'static [f64], f64, f64);
+    let rows: [Row; 3] = [
         // Front, disk, reply: exact.
         (&[4, 1, 2], &[0.006, 0.0014, 0.002], &[1.0, 1.0, 1.0], 500.0, 0.008),
         // Several servers between: requests overtake.
