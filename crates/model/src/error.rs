@@ -19,7 +19,7 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum Error {
     /// A number is not finite or not within its range.
-    #[error("{what} is {}: it must be {must}", exact(*value))]
+    #[error("{what} is {}: it must be {must}", in_words(*value))]
     Invalid {
         /// The quantity.
         what: &'static str,
@@ -316,6 +316,11 @@ pub(crate) fn check(
     } else {
         Err(Error::Invalid { what, value, must })
     }
+}
+
+/// A number in a sentence.
+fn in_words(value: f64) -> String {
+    if value.is_nan() { "not a number".to_owned() } else { exact(value) }
 }
 
 /// Checks that a number is finite and above 0.

@@ -92,7 +92,7 @@ pub(crate) struct Thread {
     /// Gets of several keys whose keys are asked for one by one.
     gathers: HashMap<RequestId, gather::Gather, IntegerHash>,
     /// Clients' flushes under way.
-    flushes: HashMap<RequestId, flush::MissedServers, IntegerHash>,
+    flushes: HashMap<RequestId, flush::Flush, IntegerHash>,
     /// What the log says of servers; kept by the first thread.
     outages: OutageLog,
     now: Nanos,

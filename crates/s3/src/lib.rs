@@ -274,7 +274,9 @@ fn draw_request_id() -> String {
 
 /// Logs a failure of the server's, which its client sees in other words.
 fn tell(status: StatusCode, body: &[u8], request_id: &str) {
-    if let Some((code, message)) = xml::words(body).filter(|_| status.is_server_error()) {
+    if let Some((code, message)) = xml::words(body)
+        .filter(|_| status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED)
+    {
         tracing::warn!("an S3 request failed with {code}: {message} (request {request_id})");
     }
 }

@@ -315,7 +315,7 @@ mod tests {
         let text = model_text(&serde_json::from_value(reply).unwrap());
         for part in [
             "saturated *",
-            "* extrapolated",
+            "* past the confidence limit",
             "service time of bulk_device: 7.50 ms instead of 5.00 ms",
             "median -, p99 40.000 ms",
             "not known: few requests",

@@ -174,7 +174,7 @@ fn records_that_cannot_be_true_are_refused() {
     assert_eq!(sound["warnings"], Value::Array(Vec::new()), "{sound}");
     std::fs::write(path.join("cut"), &once[..once.len() - 20]).unwrap();
     let cut = json(path, &[&import("cut", "c")[..], &["--json"]].concat());
-    assert!(cut["warnings"].to_string().contains("ends within a line"), "{cut}");
+    assert!(cut["imported"]["notes"].to_string().contains("ends within a line"), "{cut}");
 }
 
 /// Little, again, long, silent: each has a sensible answer.

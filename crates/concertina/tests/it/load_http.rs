@@ -270,7 +270,6 @@ path = "/health"
 
 #[test]
 fn each_address_of_a_name_is_tried() {
-    const TEST: &str = "load_http::each_address_of_a_name_is_tried";
     // `localhost` is ::1 and 127.0.0.1 where IPv6 is known; the service has one of them.
     let hosts = std::fs::read_to_string("/etc/hosts").unwrap_or_default();
     let has = |address: &str| {
@@ -279,9 +278,8 @@ fn each_address_of_a_name_is_tried() {
             words.next() == Some(address) && words.any(|name| name == "localhost")
         })
     };
-    if !has("::1") || !has("127.0.0.1") {
-        return left_out(TEST, "localhost does not have both addresses in /etc/hosts");
-    }
+    // (Where the machine has no IPv6, `load`'s own tests have two addresses.)
+    let both = has("::1") && has("127.0.0.1");
     let dir = tempfile::tempdir().unwrap();
     let (port, seen) = keeps("127.0.0.1:0");
     let url = format!("http://localhost:{port}");
@@ -291,7 +289,8 @@ fn each_address_of_a_name_is_tried() {
     let gone = free().port();
     let failed = load(dir.path(), &format!("http://localhost:{gone}"), "gone", &[]);
     for words in [&format!("127.0.0.1:{gone}: "), "[::1]:", "is the service running there?"] {
-        assert!(message_of(&failed).contains(words), "{}", message_of(&failed));
+        let is_said = message_of(&failed).contains(words) || (!both && words == "[::1]:");
+        assert!(is_said, "{}", message_of(&failed));
     }
     let unknown = load(dir.path(), "http://no-such-name.invalid", "gone", &[]);
     assert!(message_of(&unknown).contains("is the name right?"), "{}", message_of(&unknown));

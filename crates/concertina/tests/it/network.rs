@@ -179,7 +179,7 @@ fn mistakes_say_where_and_what_to_do() {
         (
             "[station.a]\n[class.c]\nrate = nan\nservice_ms = { a = 1.0 }\n",
             &[],
-            &["class.c", "NaN"],
+            &["class.c", "not a number"],
         ),
         (good, &["--set", "station.b.servers=2"], &["no station `b`", "there are: a"]),
         (good, &["--set", "station.a.servers"], &["missing `=`"]),

@@ -166,7 +166,7 @@ fn a_plan_reads_as_text() {
     let rest = ["--choices", "choices.toml", "--objective", "90% within 100ms", "--rate", "4700"];
     let (out, error) = text(&lab.plan(&[&["model.toml"], &rest[..]].concat()));
     for word in [
-        "~",
+        "not served  ?",
         "Past the confidence limit, where queues are long: 3 servers",
         "? past the loads at which the model was checked",
         "as fitted",

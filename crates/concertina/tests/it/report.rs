@@ -552,7 +552,7 @@ fn what_is_wrong_is_said_with_what_to_do() {
     lab.fails(&["predict", "model.toml", "--rate", "NaN"], &["requests/s above 0"]);
     lab.fails(
         &["predict", "model.toml", "--rate", "1e308"],
-        &["invalid --rate 1e308", "at most 1e12"],
+        &["invalid load `1e308`", "at most 1e12"],
     );
     rustix::fs::mknodat(
         rustix::fs::CWD,

@@ -110,7 +110,7 @@ pub enum Event {
         /// Names it among requests.
         request: RequestId,
     },
-    /// All servers have answered an [`Action::Broadcast`], or have failed.
+    /// All servers that are waited for have answered an [`Action::Broadcast`], or have failed.
     FlushEnded {
         /// The request.
         request: RequestId,
@@ -243,10 +243,12 @@ pub enum Action {
         /// What is sent.
         command: Command,
     },
-    /// Send a client's `flush_all` to all servers. Ends with [`Event::FlushEnded`].
+    /// Send a client's `flush_all` to all servers. Ends with [`Event::FlushEnded`] when those have answered that are waited for.
     Broadcast {
         /// The request.
         request: RequestId,
+        /// The servers that are read. Nobody waits for those that get copies alone: a slow one would hold up every update.
+        awaited: Vec<ServerId>,
     },
     /// This attempt's reply is the part's.
     Use {

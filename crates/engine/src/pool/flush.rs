@@ -7,8 +7,8 @@
 //! with its own flush. The order of one client's commands is its driver's to keep: it begins a flush when the client's earlier
 //! requests have their replies, and nothing of that client before the flush has its own.
 //!
-//! Cost: nothing while there is no flush. During one, such writes wait for the slowest server's reply, or for
-//! its time limit.
+//! Cost: nothing while there is no flush. During one, such writes wait for the slowest reply of a server that is read, or for
+//! its time limit; not for servers that get copies alone.
 
 use std::collections::VecDeque;
 
@@ -60,7 +60,20 @@ impl Pools {
             return;
         }
         self.flushes.running = true;
-        actions.push(Action::Broadcast { request });
+        let awaited = self.read_servers();
+        actions.push(Action::Broadcast { request, awaited });
+    }
+
+    /// The servers whose values clients may get: all but those of pools that get copies alone.
+    fn read_servers(&self) -> Vec<ServerId> {
+        let routes = self.settings.routes.iter();
+        let read = routes.flat_map(|it| [Some(it.pool), it.gutter, it.warm_from]).flatten();
+        let pools = read.filter_map(|pool| self.pools.get(pool));
+        let mut servers: Vec<ServerId> =
+            pools.flat_map(|pool| pool.settings.servers.iter().copied()).collect();
+        servers.sort_unstable();
+        servers.dedup();
+        servers
     }
 
     pub(super) fn flush_ended(

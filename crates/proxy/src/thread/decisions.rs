@@ -12,7 +12,7 @@ impl Thread {
             let action = std::mem::replace(&mut actions[i], Action::Ping { server: usize::MAX });
             let request = match &action {
                 Action::Send { request, .. }
-                | Action::Broadcast { request }
+                | Action::Broadcast { request, .. }
                 | Action::Use { request, .. }
                 | Action::Done { request }
                 | Action::Cancel { request, .. }
@@ -64,7 +64,7 @@ impl Thread {
                 let fresh = fresh.map_or(&[][..], |arrived| arrived.bytes);
                 self.send(request, attempt, server, &keys, command, fresh);
             }
-            Action::Broadcast { request } => self.broadcast(request),
+            Action::Broadcast { request, awaited } => self.broadcast(request, awaited),
             Action::Use { request, part: _, attempt } => {
                 let Some(at) = self.requests.place(self.index, request) else { return };
                 self.used = attempt;

@@ -5,8 +5,14 @@
 
 use super::*;
 
-/// A flush under way: its servers that have not carried it out.
-pub(super) type MissedServers = Vec<ServerId>;
+/// A flush under way.
+#[derive(Default)]
+pub(super) struct Flush {
+    /// The servers whose replies count.
+    awaited: Vec<ServerId>,
+    /// Those of them that have not carried it out.
+    missed: Vec<ServerId>,
+}
 
 impl Thread {
     /// Whether a request has to wait until all earlier ones of its client have their replies; the connection is read no further
@@ -37,15 +43,16 @@ impl Thread {
         // Kept, if the client leaves, until it has ended.
         under_way.left = 1;
         under_way.received = 0;
-        self.flushes.insert(name, MissedServers::new());
+        self.flushes.insert(name, Flush::default());
         self.tell(Event::FlushAll { request: name }, None);
     }
 
     /// Sends a client's `flush_all` to every server.
-    pub(super) fn broadcast(&mut self, request: RequestId) {
+    pub(super) fn broadcast(&mut self, request: RequestId, awaited: Vec<ServerId>) {
         let Some(at) = self.requests.place(self.index, request) else { return };
         let servers = self.shared.addresses.len();
-        self.requests.request_mut(at).left = servers as u32;
+        self.requests.request_mut(at).left = awaited.len() as u32;
+        self.flushes.entry(request).or_default().awaited = awaited;
         for server in 0..servers {
             let command = &self.requests.request_mut(at).command;
             self.servers[server].out.end().extend_from_slice(command);
@@ -61,6 +68,12 @@ impl Thread {
         failed: Option<&[u8]>,
     ) {
         let Some(at) = self.requests.place(self.index, request) else { return };
+        let real = server % self.shared.addresses.len();
+        // A server that gets copies alone is not waited for, and may answer when the request is another's.
+        let is_awaited = |flush: &Flush| flush.awaited.contains(&real);
+        if !self.flushes.get(&request).is_some_and(is_awaited) {
+            return;
+        }
         let name = self.shared.name(server).to_owned();
         let under_way = self.requests.request_mut(at);
         under_way.left = under_way.left.saturating_sub(1);
@@ -70,8 +83,7 @@ impl Thread {
             let line = format!("SERVER_ERROR {name}: {said}\r\n");
             under_way.reply.clear();
             under_way.reply.extend_from_slice(line.as_bytes());
-            let real = server % self.shared.addresses.len();
-            self.flushes.entry(request).or_default().push(real);
+            self.flushes.entry(request).or_default().missed.push(real);
         }
         let under_way = self.requests.request_mut(at);
         if under_way.left > 0 {
@@ -84,7 +96,7 @@ impl Thread {
             State::Open => self.finish(at, b""),
             _ => self.requests.release(at),
         }
-        let failed = self.flushes.remove(&request).unwrap_or_default();
+        let failed = self.flushes.remove(&request).unwrap_or_default().missed;
         self.todo.push_back(Event::FlushEnded { request, failed });
     }
 }

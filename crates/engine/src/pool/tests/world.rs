@@ -485,7 +485,9 @@ impl World {
                 let wait = self.servers[server].stalled_until.saturating_sub(now).min(8000 * US);
                 self.schedule_at(now + wait + 50 * US, Happening::Pong(server, connection));
             }
-            Action::Broadcast { request } => self.broadcast(now, request, events),
+            Action::Broadcast { request, awaited } => {
+                self.broadcast(now, request, awaited, events);
+            }
             Action::Flush { server } => {
                 let connection = self.servers[server].connection;
                 self.schedule_at(now + 80 * US, Happening::Flushed(server, connection));

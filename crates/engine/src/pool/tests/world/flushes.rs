@@ -18,6 +18,7 @@ pub(super) struct Flushes {
 struct Running {
     /// By key, the last set that was acknowledged when it came.
     floors: BTreeMap<u64, u64>,
+    awaited: Vec<usize>,
     left: usize,
     failed: Vec<usize>,
 }
@@ -31,7 +32,9 @@ impl World {
         let floors = (0..KEYS).filter_map(last).collect();
         self.marks.clear();
         self.last_writes.extend((0..KEYS).map(|key| (key, request)));
-        self.flushes.running.insert(request, Running { floors, left: 0, failed: Vec::new() });
+        self.flushes
+            .running
+            .insert(request, Running { floors, awaited: Vec::new(), left: 0, failed: Vec::new() });
         self.tell(now, Event::FlushAll { request });
     }
 
@@ -39,14 +42,17 @@ impl World {
         &mut self,
         now: Nanos,
         request: RequestId,
+        awaited: Vec<usize>,
         events: &mut VecDeque<Event>,
     ) {
         let Some(flush) = self.flushes.running.get_mut(&request) else { panic!("not asked for") };
+        flush.awaited = awaited;
         for (at, server) in self.servers.iter_mut().enumerate() {
+            let is_awaited = flush.awaited.contains(&at);
             if server.down_until > now {
-                flush.failed.push(at);
+                flush.failed.extend(is_awaited.then_some(at));
             } else {
-                flush.left += 1;
+                flush.left += usize::from(is_awaited);
                 let sent =
                     Sent { attempt: 0, keys: Vec::new(), job: Job::Read, flush: Some(request) };
                 server.queue.push_back(sent);
@@ -65,7 +71,9 @@ impl World {
         if done {
             self.servers[at].values.clear();
         }
-        let Some(flush) = self.flushes.running.get_mut(&request) else { panic!("not under way") };
+        // A server that gets copies alone may answer when the flush has ended.
+        let running = self.flushes.running.get_mut(&request);
+        let Some(flush) = running.filter(|flush| flush.awaited.contains(&at)) else { return };
         flush.left -= 1;
         if !done {
             flush.failed.push(at);
