@@ -421,7 +421,7 @@ gamma:
         };
         check(FILE, "(alpha, gamma)");
         check("", "no pools");
-        check("a: [", "not YAML");
+        check("a: [", "line 1: an unexpected list");
         let pool =
             |more: &str| format!("a:\n  listen: 127.0.0.1:1\n{more}  servers:\n   - h:1:1\n");
         check(&pool("  redis: true\n"), "line 3: redis");

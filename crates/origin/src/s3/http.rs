@@ -189,7 +189,7 @@ impl Sender {
         let gets = request.method() == Method::GET;
         let listing =
             gets && request.uri().query().is_some_and(|query| query.contains("list-type=2"));
-        let expected = Expected::of(&request);
+        let expected = Expected::from_request(&request);
         let call = tokio::time::timeout(self.timeout, self.client.call(request));
         let response = match call.await.unwrap_or_else(|_| Err(late())) {
             Ok(response) => response,

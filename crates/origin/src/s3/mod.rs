@@ -15,6 +15,7 @@ mod known;
 mod list;
 mod name;
 mod pieces;
+mod precondition;
 mod reply;
 mod sending;
 mod upload;
@@ -220,7 +221,7 @@ impl Store {
         let options = GetOptions { head: true, ..GetOptions::default() };
         match self.client.get_opts(path, options).await {
             Ok(found) => {
-                let metadata = self.seen(path, &found.meta, &found.attributes).await?;
+                let metadata = self.judge_metadata(path, &found.meta, &found.attributes).await?;
                 Ok(Some(Head { meta: found.meta, attributes: found.attributes, metadata }))
             }
             // The answer to a HEAD has no text: it does not say whether the object or the bucket is missing.
@@ -234,7 +235,7 @@ impl Store {
 
     /// The metadata of an object that was read. Remembers its etag, for a write of it that may follow. What another tool
     /// wrote and left our metadata with is that tool's object.
-    async fn seen(
+    async fn judge_metadata(
         &self,
         path: &Path,
         meta: &ObjectMeta,
@@ -308,7 +309,7 @@ impl Store {
                 };
             }
         };
-        let metadata = self.seen(&path, &got.meta, &got.attributes).await?;
+        let metadata = self.judge_metadata(&path, &got.meta, &got.attributes).await?;
         let (left, whole) = (got.range.end - got.range.start, got.range == (0..metadata.size));
         let hasher = VersionHasher::of(&metadata.etag).filter(|_| whole);
         let version = hasher.map(|hasher| Version {

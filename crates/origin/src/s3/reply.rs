@@ -31,7 +31,7 @@ pub enum Expected {
 
 impl Expected {
     /// What a request is answered by.
-    pub fn of(request: &HttpRequest) -> Expected {
+    pub fn from_request(request: &HttpRequest) -> Expected {
         let lists = || request.uri().query().is_some_and(|query| query.contains("list-type=2"));
         match *request.method() {
             Method::GET if lists() => Expected::Listing,

@@ -26,8 +26,8 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use super::Store;
 use super::crypto::PAYLOAD;
 use super::http::{Late, Worker, failed};
+use super::precondition::Precondition;
 use super::reply::Expected;
-use super::upload::Precondition;
 
 /// The most writes that are sent while they arrive. Those beyond are sent when all their bytes are there.
 pub const SENDINGS_MAX: usize = 64;

@@ -10,14 +10,11 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
-use ::http::header::{HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH};
+use ::http::header::{HeaderName, HeaderValue};
 use bytes::Bytes;
 use futures_util::future::{Either, select};
 use object_store::path::Path;
-use object_store::{
-    MultipartUpload, ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload,
-    UpdateVersion,
-};
+use object_store::{MultipartUpload, ObjectStore, PutMultipartOptions, PutOptions, PutPayload};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::super::{
@@ -29,6 +26,7 @@ use super::errors::Access;
 use super::http::EXTRA;
 use super::known::Seal;
 use super::pieces::Pieces;
+use super::precondition::Precondition;
 use super::sending::{Outcome, Sending};
 use super::{Head, ORDER_ATTEMPTS, Store, Trouble, attributes};
 
@@ -363,41 +361,6 @@ impl Staged for StagedUpload {
     }
 }
 
-/// What the store must find for a write to take effect.
-pub enum Precondition {
-    None,
-    Absent,
-    /// The store's own etag.
-    Is(String),
-}
-
-impl Precondition {
-    /// That the store has what it has now.
-    pub fn of(etag: Option<String>) -> Precondition {
-        etag.map_or(Precondition::Absent, Precondition::Is)
-    }
-
-    /// The same for a PUT.
-    pub fn mode(self) -> PutMode {
-        match self {
-            Precondition::None => PutMode::Overwrite,
-            Precondition::Absent => PutMode::Create,
-            Precondition::Is(etag) => {
-                PutMode::Update(UpdateVersion { e_tag: Some(etag), version: None })
-            }
-        }
-    }
-
-    fn header(self) -> Result<Option<(HeaderName, HeaderValue)>, Error> {
-        let odd = |_| Error::Failed("the store's etag is not a valid header value".to_owned());
-        Ok(match self {
-            Precondition::None => None,
-            Precondition::Absent => Some((IF_NONE_MATCH, HeaderValue::from_static("*"))),
-            Precondition::Is(etag) => Some((IF_MATCH, HeaderValue::from_str(&etag).map_err(odd)?)),
-        })
-    }
-}
-
 /// What became of a request that was under way.
 enum Finished {
     /// It made the write.
@@ -512,8 +475,10 @@ impl StagedUpload {
             }
             let Err(trouble) = self.send(Precondition::of(etag)).await? else { return Ok(()) };
             let changed = matches!(trouble.status, Some(304 | 404 | 409 | 412));
-            // What the store can never take does not become possible with another etag, though the status is the same.
-            let never = matches!(trouble.error, Error::Refused(_));
+            // What the store can never take does not become possible with another etag, though the status is the same. (A folder
+            // in the place of an object may go: stores that keep objects as files remove empty ones late.)
+            let never = matches!(trouble.error, Error::Refused(_))
+                && trouble.code != "ExistingObjectIsDirectory";
             if !changed || never || trouble.code == "NoSuchBucket" {
                 return Err(trouble.error);
             }
