@@ -288,7 +288,9 @@ fn objects_of_other_tools_are_served_and_listed() {
         assert!(cat.etag.starts_with("s3-"), "{cat:?}");
         let theirs = origin.head(&key("theirs")).await.unwrap().unwrap();
         assert_eq!(theirs.attributes.content_type.as_deref(), Some("text/x-theirs"));
-        assert_eq!(theirs.attributes.user, [("colour".to_owned(), "blue".to_owned())]);
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let user = [pair("colour", "blue"), pair("s3--cache-control", "no-store")];
+        assert_eq!(theirs.attributes.user, user);
         let ago = now_us().abs_diff(theirs.modified_unix_us);
         assert!(ago < 60_000_000, "{ago} µs ago");
         let found = origin.get(&key("theirs"), Some(2..5)).await.unwrap().unwrap();
