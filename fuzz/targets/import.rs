@@ -6,6 +6,7 @@
 mod edits;
 
 use libfuzzer_sys::fuzz_target;
+use report::import::Cut;
 use report::import::fuzzing::{access_log, iostat, prometheus, steps};
 
 const FORMAT: &str =
@@ -67,7 +68,7 @@ fuzz_target!(|data: &[u8]| {
                 let again = serde_json::from_slice::<ground::window::Window>(&line);
                 assert!(again.is_ok(), "{}", line.escape_ascii());
             }
-            let _ = (steps(&windows, None), steps(&windows, Some(0.5)));
+            let _ = (steps(&windows, Cut::Levels), steps(&windows, Cut::Every(0.5)));
         }
         Err(error) => assert!(!error.to_string().is_empty()),
     }
