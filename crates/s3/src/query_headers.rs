@@ -92,7 +92,7 @@ mod tests {
             ("X-Amz-Signature=f&x-amz-acl=private", &[("x-amz-acl", "public-read")][..]),
             ("X-Amz-Signature=f&x-amz-acl=a&x-amz-acl=a", &[]),
             ("X-Amz-Signature=f&x-amz-meta-a=%0a", &[]),
-            ("X-Amz-Signature=f&x-amz-meta-%C3%A9=1", &[]),
+            ("X-Amz-Signature=f&x-amz-meta-(=1", &[]),
         ] {
             assert_eq!(applied(query, given), Err("InvalidArgument".to_owned()), "{query}");
         }
