@@ -25,8 +25,8 @@ pub fn of_error(error: &Error) -> S3Error {
     other
 }
 
-/// What a client is told of a failure behind. Where the store is, and under which name it has the object, is the operator's to know:
-/// the log has it, with the id of the request.
+/// The error that a client gets for a failure behind. It does not say where the store is and under which name it has the object; the log
+/// does, in a line before that with the id of the request.
 fn hidden(error: &Error) -> Option<(S3ErrorCode, &'static str)> {
     let (code, what, text) = match error {
         Error::Unavailable(text) => (
