@@ -5,8 +5,6 @@ mod authorization;
 use std::convert::Infallible;
 use std::net::IpAddr;
 use std::ops::Deref;
-use std::os::fd::AsFd;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
@@ -14,22 +12,20 @@ use std::time::Duration;
 use http::header::{CONNECTION, EXPECT, HeaderValue, RETRY_AFTER};
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::{Body as _, Incoming};
-use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
 use record::clock;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-use super::quick::{Flight, Quick, Reads, Slot};
-use super::socket::{Socket, Stream};
+use super::connection::{Connection, Terms};
+use super::quick::{Flight, Quick, Slot};
+use super::socket::Stream;
 use super::{Front, Protocol};
 pub use authorization::{admit, authorize};
 use wire::body::ReplyBody;
 use wire::connections::{Activity, Seat};
 use wire::framing;
 use wire::framing::Refusal;
-use wire::idle::IdleTimer;
 use wire::inherited;
 use wire::lane::ThreadRecorder;
 use wire::limits::{Client, Limits, Unproven};
@@ -262,6 +258,7 @@ async fn connection<S: Service>(
             }
             let (shared, lane) = (shared.clone(), lane.clone());
             let replying = phase.begin();
+            let phase = phase.clone();
             let stays = stays && !phase.is_handed();
             // A client that waits for `100 Continue` sends no body after an error, so the connection ends. If the reply does
             // not say so, botocore sends its next request on it and takes this reply for the answer.
@@ -273,28 +270,28 @@ async fn connection<S: Service>(
                     let close = HeaderValue::from_static("close");
                     response.headers_mut().insert(CONNECTION, close);
                 }
+                if response.headers().contains_key(CONNECTION) {
+                    phase.hand();
+                }
                 response.body_mut().hold(replying);
                 Ok::<_, Infallible>(response)
             }
         })
     };
-    let mut builder = http1::Builder::new();
-    builder
-        .timer(IdleTimer::new(phase.clone(), silent))
-        .keep_alive(seat == Seat::Regular)
-        .header_read_timeout(silent)
-        .max_buf_size(serve.header_bytes_max.0 as usize);
-    let head_bytes_max = serve.header_bytes_max.0 as usize;
-    let reads = Reads::new(shared.clone(), lane, slot, head_bytes_max, from, regular);
-    let socket = TokioIo::new(Socket::new(stream, pace, phase.clone(), reads));
-    let mut connection = builder.serve_connection(socket, service);
-    // What goes wrong on a connection (a client that leaves, a malformed head, which hyper answers) is
-    // the client's to know.
+    let terms = Terms {
+        silent_max: silent,
+        pace,
+        head_bytes_max: serve.header_bytes_max.0 as usize,
+        seat,
+        from,
+    };
+    let mut connection =
+        Connection::new(shared.clone(), lane, stream, phase.clone(), slot, service, terms);
     let seen = stopping.clone();
     let mut stop = std::pin::pin!(stopping.wait_for(|stopping| *stopping));
     let mut waits = false;
     let ended = std::future::poll_fn(|context| {
-        if Pin::new(&mut connection).poll(context).is_ready() {
+        if connection.poll(context).is_ready() {
             return Poll::Ready(true);
         }
         // Registered once: to look at the future after each request would cost more than the flag.
@@ -310,26 +307,13 @@ async fn connection<S: Service>(
     let lingers = shared.lingers();
     if !lingers.is_zero() {
         let last = std::future::poll_fn(|context| {
-            if Pin::new(&mut connection).poll(context).is_ready() {
-                return Poll::Ready(true);
-            }
-            let passes = stays && phase.is_idle() && inherited::keeps();
-            if passes { Poll::Ready(false) } else { Poll::Pending }
+            let is_over = connection.poll(context).is_ready() || stays && connection.pass_on();
+            if is_over { Poll::Ready(()) } else { Poll::Pending }
         });
-        match tokio::time::timeout(lingers, last).await {
-            Ok(true) => return,
-            Ok(false) => {
-                let parts = connection.into_parts();
-                // Nothing of a request is here, or the client would wait for its reply in vain.
-                if parts.read_buf.is_empty() {
-                    let stream = parts.io.into_inner().into_stream();
-                    inherited::pass_on(stream.socket().as_fd());
-                }
-                return;
-            }
-            Err(_) => {}
+        if tokio::time::timeout(lingers, last).await.is_ok() {
+            return;
         }
     }
-    Pin::new(&mut connection).graceful_shutdown();
-    let _ = connection.await;
+    connection.end();
+    std::future::poll_fn(|context| connection.poll(context)).await;
 }

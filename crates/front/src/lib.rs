@@ -6,12 +6,13 @@
 //! (`SO_REUSEPORT`) the kernel would spread a dozen connections unevenly by their hash, and a second
 //! process could listen on the same port without an error.
 
+mod connection;
 pub mod health;
 pub mod http;
 pub mod metrics;
 pub mod observe;
 pub mod quick;
-pub mod socket;
+pub(crate) mod socket;
 
 use std::net::{Shutdown, SocketAddr, TcpListener};
 use std::ops::Deref;

@@ -1,15 +1,11 @@
-//! A client's connection, which sends bytes in the [`arena`] without a copy.
+//! A client's socket, which sends bytes in the [`arena`] without a copy.
 //!
-//! To hyper it is an ordinary socket that accepts buffers. Buffers that are parts of the arena's
-//! file are passed to the kernel as such, in order after the buffers before them (`MSG_MORE` keeps
-//! the head of a reply and its body in one segment).
-//!
-//! Plain reads are answered here, while hyper waits for the next request ([`quick`](super::quick)).
+//! Buffers that are parts of the arena's file are passed to the kernel as such, in order after the buffers before
+//! them (`MSG_MORE` keeps the head of a reply and its body in one segment).
 
 use std::io::{self, IoSlice};
 use std::os::fd::AsFd;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use rustix::fs::sendfile;
@@ -19,10 +15,8 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 use tokio_rustls::server::TlsStream;
 
-use super::quick::{Quick, Reads};
 use device::arena;
 use wire::pace::Pace;
-use wire::refusal::Phase;
 
 /// Shorter buffers are copied, together with the others. `sendfile` takes 0.69 times a copy's
 /// processor time of the server for 80 KiB (docs/decisions/0006). A receiver on the same machine
@@ -32,27 +26,22 @@ const SENDFILE_BYTES_MIN: usize = 16 << 10;
 /// Terminal output queue: of a socket, the bytes that its peer has not acknowledged (SIOCOUTQ).
 const TIOCOUTQ: rustix::ioctl::Opcode = 0x5411;
 
-/// A connection.
+/// A socket.
 ///
 /// While the client takes nothing, a timer runs, and at its end the client must have acknowledged what
 /// [`Pace`] asks of it. What counts is what was acknowledged and not what was written: the kernel takes
 /// megabytes at once and then nothing for minutes, however evenly a slow client reads.
-pub struct Socket<S: Quick> {
+pub struct Socket {
     pub(crate) stream: Stream,
     pace: Pace,
-    /// Plain reads.
-    pub reads: Reads<S>,
     /// Bytes given to the kernel.
     written: u64,
     /// What the client had when it was first waited for; `None` while it keeps up.
-    pub delivered: Option<u64>,
-    pub(crate) phase: Arc<Phase>,
+    delivered: Option<u64>,
     /// Whether the peer is on this machine.
-    pub near: bool,
+    pub(crate) near: bool,
     /// Whether parts of the arena's file are copied like other bytes.
-    pub copies: bool,
-    /// What is being sent instead of what hyper wrote, and how much of it is sent.
-    instead: Option<(Vec<u8>, usize)>,
+    pub(crate) copies: bool,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
@@ -89,6 +78,26 @@ impl Stream {
             Stream::Encrypted(stream) => Pin::new(stream).poll_read(context, buffer),
         }
     }
+
+    /// Writes bytes that do not lie in the arena.
+    pub(crate) fn poll_write(
+        &mut self,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Stream::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
+            Stream::Encrypted(stream) => Pin::new(stream).poll_write(context, bytes),
+        }
+    }
+
+    /// Tells the client that nothing follows.
+    pub(crate) fn poll_shutdown(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Stream::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Stream::Encrypted(stream) => Pin::new(stream).poll_shutdown(context),
+        }
+    }
 }
 
 /// Whether a buffer is to be sent from the arena's file.
@@ -115,27 +124,16 @@ fn place(buffer: &[u8]) -> Option<u64> {
     arena::get()?.place(buffer)
 }
 
-impl<S: Quick> Socket<S> {
+impl Socket {
     /// Wraps a stream.
-    pub fn new(stream: Stream, pace: Pace, phase: Arc<Phase>, reads: Reads<S>) -> Socket<S> {
+    pub(crate) fn new(stream: Stream, pace: Pace) -> Socket {
         let near = stream.socket().peer_addr().is_ok_and(|peer| peer.ip().is_loopback());
-        Socket {
-            near,
-            copies: false,
-            stream,
-            pace,
-            reads,
-            written: 0,
-            delivered: None,
-            phase,
-            instead: None,
-            timer: None,
-        }
+        Socket { near, copies: false, stream, pace, written: 0, delivered: None, timer: None }
     }
 
-    /// The stream, once nothing is under way.
-    pub fn into_stream(self) -> Stream {
-        self.stream
+    /// All that was to be sent was given to the kernel: the client is not waited for.
+    pub(crate) fn keeps_up(&mut self) {
+        self.delivered = None;
     }
 
     /// Bytes that the client has acknowledged.
@@ -249,71 +247,6 @@ impl<S: Quick> Socket<S> {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 other => return Poll::Ready(other),
             }
-        }
-    }
-}
-
-impl<S: Quick> AsyncRead for Socket<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        self.read(context, buffer)
-    }
-}
-
-impl<S: Quick> AsyncWrite for Socket<S> {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        self.poll_write_vectored(context, &[IoSlice::new(buffer)])
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffers: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let socket = &mut *self;
-        if socket.instead.is_none() {
-            socket.instead = socket.phase.instead(buffers).map(|bytes| (bytes, 0));
-        }
-        while let Some((bytes, sent)) = &mut socket.instead {
-            let Some(left) = bytes.get(*sent..).filter(|left| !left.is_empty()) else {
-                socket.instead = None;
-                return Poll::Ready(Ok(buffers.iter().map(|buffer| buffer.len()).sum()));
-            };
-            *sent += ready!(match &mut socket.stream {
-                Stream::Plain(stream) => Pin::new(stream).poll_write(context, left),
-                Stream::Encrypted(stream) => Pin::new(stream).poll_write(context, left),
-            })?;
-        }
-        socket.poll_send(context, buffers)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        true
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.poll_through(context))?;
-        // All that hyper has to send for now was given to the kernel.
-        if !self.reads.is_sending() {
-            self.delivered = None;
-        }
-        self.phase.flushed();
-        self.flushed(context);
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.end(context))?;
-        match &mut self.stream {
-            Stream::Plain(stream) => Pin::new(stream).poll_shutdown(context),
-            Stream::Encrypted(stream) => Pin::new(stream).poll_shutdown(context),
         }
     }
 }

@@ -13,7 +13,6 @@ pub mod exposition;
 pub mod framing;
 pub mod head;
 pub mod headers;
-pub mod idle;
 pub mod inherited;
 pub mod lane;
 pub mod limits;

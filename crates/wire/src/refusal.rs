@@ -1,19 +1,36 @@
-//! What hyper answers on its own, given the JSON body of our other errors.
+//! Replies to requests that cannot be read, and what hyper is doing on a connection.
 //!
-//! A request whose head cannot be read never reaches us: hyper writes a head without a body (400, 414, 431)
-//! and closes. It has no hook for that, so the connection's socket looks at what is written while no reply
-//! of ours is under way, and sends our text instead.
+//! A request whose head hyper cannot read never reaches a service: hyper writes a head without a body (400, 414, 431)
+//! and closes. It has no hook for that, so what it writes while no reply of ours is under way is looked at, and a reply
+//! with the JSON body of our other errors is sent instead.
 
 use std::io::IoSlice;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
 
 use ground::window::Nanos;
+use http::StatusCode;
 use record::clock;
 
 use crate::connections::Activity;
 use crate::framing::Refusal;
+
+/// A head that is not HTTP's, or gives the request's end more than once.
+pub const MALFORMED: Refusal = Refusal {
+    status: StatusCode::BAD_REQUEST,
+    text: "the request is not HTTP/1.1: its first line or a header is malformed",
+};
+
+/// The reply to a request that is refused, after which the connection ends.
+pub fn reply(refusal: &Refusal) -> Vec<u8> {
+    let body = format!("{{\"error\":\"{}\"}}", refusal.text);
+    format!(
+        "HTTP/1.1 {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+        refusal.status,
+        body.len()
+    )
+    .into_bytes()
+}
 
 /// Whether what is written on a connection may be a reply of ours.
 #[derive(Default)]
@@ -24,12 +41,8 @@ pub struct Phase {
     expected: AtomicBool,
     /// When the last plain read was answered, on the monotonic clock; 0: none was.
     passed: AtomicU64,
-    /// The last request was answered, and nothing of another has been read.
-    idle: AtomicBool,
     /// hyper reads this connection for good.
     handed: AtomicBool,
-    /// Why hyper was given what it refuses in place of a request.
-    refusal: OnceLock<Refusal>,
     /// When hyper's last reply had been given to the kernel; 0: none was.
     answered: AtomicU64,
     activity: Arc<Activity>,
@@ -46,14 +59,17 @@ impl Phase {
 
     /// Bytes are read that may be a request's.
     pub fn read(&self) {
-        self.set_idle(false);
         self.activity.begin();
     }
 
     /// No request is here, or only a part of a head.
     pub fn wait(&self) {
-        let passed = self.passed.load(Ordering::Relaxed);
-        self.activity.wait(passed.max(self.answered.load(Ordering::Relaxed)));
+        self.activity.wait(self.last_answered());
+    }
+
+    /// When the last request was answered, or a part of its reply was sent, on the monotonic clock; 0: none was.
+    pub fn last_answered(&self) -> Nanos {
+        self.passed.load(Ordering::Relaxed).max(self.answered.load(Ordering::Relaxed))
     }
 
     /// A request came, whose reply is to be passed on as it is.
@@ -74,17 +90,7 @@ impl Phase {
         }
     }
 
-    /// Whether nothing was read since the last request was answered.
-    pub fn set_idle(&self, idle: bool) {
-        self.idle.store(idle, Ordering::Relaxed);
-    }
-
-    /// Whether another process can serve the connection from here on.
-    pub fn is_idle(&self) -> bool {
-        self.idle.load(Ordering::Relaxed)
-    }
-
-    /// From here on nobody but hyper knows where requests begin.
+    /// From here on the connection is hyper's: nobody else knows where requests begin, or hyper closes it.
     pub fn hand(&self) {
         self.handed.store(true, Ordering::Relaxed);
     }
@@ -92,12 +98,6 @@ impl Phase {
     /// Whether that is so.
     pub fn is_handed(&self) -> bool {
         self.handed.load(Ordering::Relaxed)
-    }
-
-    /// hyper is given what it refuses, and the client is told this.
-    pub fn refuse(&self, refusal: Refusal) {
-        // The connection ends with the first.
-        let _ = self.refusal.set(refusal);
     }
 
     /// hyper is given a request.
@@ -115,14 +115,6 @@ impl Phase {
         self.passed.store(at, Ordering::Relaxed);
     }
 
-    /// When the last plain read was answered, if that was after `since`.
-    pub fn last_passed(&self, since: Instant) -> Option<Instant> {
-        let at = self.passed.load(Ordering::Relaxed);
-        let ago = Duration::from_nanos(clock::now().saturating_sub(at));
-        let at = Instant::now().checked_sub(ago).filter(|_| at > 0)?;
-        (at > since).then_some(at)
-    }
-
     /// What to send instead of these buffers, if they are a refusal of hyper's.
     pub fn instead(&self, buffers: &[IoSlice<'_>]) -> Option<Vec<u8>> {
         if self.replying.load(Ordering::Relaxed) {
@@ -130,28 +122,20 @@ impl Phase {
         }
         let bytes: Vec<u8> = buffers.iter().flat_map(|buffer| buffer.iter().copied()).collect();
         let line = bytes.strip_prefix(b"HTTP/1.1 ")?;
-        let refusal = self.refusal.get();
-        let ours = match line.first_chunk::<3>()? {
-            b"400" if refusal.is_some() => refusal?.text,
-            b"400" => "the request is not HTTP/1.1: its first line or a header is malformed",
-            b"414" => "the address is too long; a key has at most 1024 bytes",
-            b"431" => {
-                "the request's head is longer than serve.header_bytes_max, or has more than 100 headers: \
-                 send less, or raise the limit"
-            }
+        let refusal = match line.first_chunk::<3>()? {
+            b"400" => MALFORMED,
+            b"414" => Refusal {
+                status: StatusCode::URI_TOO_LONG,
+                text: "the address is too long; a key has at most 1024 bytes",
+            },
+            b"431" => Refusal {
+                status: StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+                text: "the request's head is longer than serve.header_bytes_max, or has more than 100 headers: \
+                       send less, or raise the limit",
+            },
             _ => return None,
         };
-        let end = line.windows(2).position(|two| two == b"\r\n")?;
-        let body = format!("{{\"error\":\"{ours}\"}}");
-        let head = format!(
-            "\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
-            body.len()
-        );
-        let status = match refusal {
-            Some(refusal) => format!("HTTP/1.1 {}", refusal.status).into_bytes(),
-            None => bytes.get(..b"HTTP/1.1 ".len() + end)?.to_vec(),
-        };
-        Some([&status, head.as_bytes(), body.as_bytes()].concat())
+        Some(reply(&refusal))
     }
 }
 

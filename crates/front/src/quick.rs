@@ -1,18 +1,13 @@
-//! Plain reads, answered by the connection's socket before hyper sees them.
+//! Plain reads: what a server answers itself, on the connection and without hyper.
 //!
-//! hyper waits for the next request by reading from the [`Socket`](super::socket::Socket). A plain
-//! read of an object (GET or HEAD, no range, no condition: [`wire::head`]) that memory answers at once is
-//! answered there: one read, one look at the head, one write of head and body, no future, no map of
-//! headers, nothing allocated. A gateway's plain read becomes a [`Flight`]: the node's reply is read
-//! into the thread's scratch space and written from there. hyper gets whatever else there is, one whole request at a time, and
-//! the socket takes over again after the reply; where the end of a request is not known, hyper keeps
-//! the connection.
-
-mod reading;
+//! A plain read of an object (GET or HEAD, no range, no condition: [`wire::head`]) that memory answers at once takes
+//! one read, one look at the head and one write of head and body: no future, no map of headers, nothing
+//! allocated. A gateway's plain read becomes a [`Flight`]: the node's reply is read into the thread's scratch space and
+//! written from there. Whose turn it is on a connection, and how a read goes on the usual way, is
+//! [`Connection`](super::connection::Connection)'s to know; here is what a server brings to it.
 
 use std::convert::Infallible;
 use std::marker::PhantomData;
-use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
@@ -20,9 +15,8 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use ground::window::Nanos;
 use http::header::HeaderMap;
-use record::clock;
 
-use wire::head::{Approved, Line};
+use wire::head::Line;
 use wire::lane::Passed;
 use wire::lane::{RequestRecord, ThreadRecorder};
 use wire::limits::{Client, Limits};
@@ -155,7 +149,7 @@ pub enum Content {
 }
 
 impl Content {
-    fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match self {
             Content::Bytes(bytes) => bytes.len(),
             Content::Scratch(range) => range.len(),
@@ -169,92 +163,4 @@ pub enum Record {
     Passed(Passed),
     /// Its end.
     Request(RequestRecord),
-}
-
-/// Whose the next bytes of a connection are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
-    /// Looked at here first: no request is under way.
-    Ours,
-    /// hyper's: the rest of a request, then nothing until its reply has been sent.
-    Theirs {
-        /// Bytes of the request that hyper has not been given.
-        left: u64,
-    },
-    /// hyper's for good.
-    Handed,
-}
-
-/// The state of plain reads on one connection.
-pub struct Reads<S: Quick> {
-    shared: Arc<S>,
-    lane: Arc<ThreadRecorder>,
-    turn: Turn,
-    approved: Approved<Facts>,
-    /// Bytes received and not looked at yet, or the beginning of a head.
-    held: Vec<u8>,
-    /// hyper waits for bytes that are held until the reply under way has been sent.
-    recall: bool,
-    /// The read that waits for another process, with the bytes of its request.
-    flight: Option<(S::Flight, Vec<u8>)>,
-    slot: Slot<S::Flight>,
-    /// A reply that the client has not taken in full.
-    rest: Option<UnsentReply>,
-    head_bytes_max: usize,
-    /// Whose requests are counted together with this connection's.
-    client: Option<Client>,
-}
-
-/// What is left of a reply.
-struct UnsentReply {
-    head: Vec<u8>,
-    head_sent: usize,
-    body: Bytes,
-    body_sent: usize,
-    record: Record,
-}
-
-impl<S: Quick> Reads<S> {
-    /// Those of a connection; with `enabled` false hyper gets everything.
-    pub fn new(
-        shared: Arc<S>,
-        lane: Arc<ThreadRecorder>,
-        slot: Slot<S::Flight>,
-        head_bytes_max: usize,
-        from: Option<IpAddr>,
-        enabled: bool,
-    ) -> Reads<S> {
-        let limited = shared.limits().is_some();
-        Reads {
-            client: from.filter(|_| limited).map(Client::from_address),
-            shared,
-            lane,
-            turn: if enabled { Turn::Ours } else { Turn::Handed },
-            approved: Approved::default(),
-            held: Vec::new(),
-            recall: false,
-            flight: None,
-            slot,
-            rest: None,
-            head_bytes_max,
-        }
-    }
-
-    /// Whether a client may have something now; it always may where nothing is limited.
-    fn may(&self, client: Option<&Client>) -> bool {
-        let limits = self.shared.limits().zip(client);
-        limits.is_none_or(|(limits, client)| limits.admit(client, clock::now()).is_ok())
-    }
-
-    /// Counts what a client gets.
-    fn pay(&self, client: Option<Client>, content: &Content) {
-        if let Some((limits, client)) = self.shared.limits().zip(client) {
-            limits.pay(client, content.len() as u64, clock::now());
-        }
-    }
-
-    /// Whether a reply waits for the client.
-    pub fn is_sending(&self) -> bool {
-        self.rest.is_some()
-    }
 }

@@ -1,0 +1,210 @@
+//! What hyper sees of a connection: its own requests, one whole request at a time.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use wire::refusal::Phase;
+
+use crate::socket::Socket;
+
+/// Whose the next bytes of a connection are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// The connection's: no request is under way, or a plain read is.
+    Plain,
+    /// hyper's: the rest of a request, then nothing until its reply has been sent.
+    Request {
+        /// Bytes of the request that hyper has not been given.
+        left: u64,
+    },
+    /// hyper's for good: only it knows where requests begin.
+    Handed,
+}
+
+/// What the connection and hyper both use. They are polled in turn by one task, so that the lock is never waited for;
+/// it is there because a task may move between threads for all that the compiler knows.
+pub(super) struct Link {
+    pub(super) socket: Socket,
+    pub(super) turn: Turn,
+    /// Bytes received that nobody has looked at, or the beginning of a head.
+    pub(super) held: Vec<u8>,
+    pub(super) phase: Arc<Phase>,
+    /// What is being sent instead of what hyper wrote, and how much of it is sent.
+    instead: Option<(Vec<u8>, usize)>,
+}
+
+impl Link {
+    pub(super) fn new(socket: Socket, turn: Turn, phase: Arc<Phase>) -> Link {
+        Link { socket, turn, held: Vec::new(), phase, instead: None }
+    }
+
+    /// Whether hyper's request is over, so that the connection looks at the next one.
+    pub(super) fn is_answered(&self) -> bool {
+        // After a reply that ends the connection hyper has it, until it is closed.
+        let stays = !self.phase.is_handed();
+        self.turn == Turn::Request { left: 0 } && stays && !self.phase.is_replying()
+    }
+
+    /// Whether hyper, which has the connection for good, waits for the client's next request. The connection's place is
+    /// then another's if need be; hyper itself does not look again after a reply for which it has waited.
+    pub(super) fn is_awaited(&self) -> bool {
+        let is_awaited = self.phase.is_handed() && !self.phase.is_replying();
+        if is_awaited {
+            self.phase.wait();
+        }
+        is_awaited
+    }
+
+    /// Waits for the client to close, or for bytes of its next request, which are held.
+    pub(super) fn poll_closed(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        // One request ahead is enough: what follows it stays in the kernel, whose window then closes.
+        if self.held.is_empty() {
+            ready!(self.socket.stream.poll_read(context, buffer))?;
+            if buffer.filled().is_empty() {
+                return Poll::Ready(Ok(()));
+            }
+            self.held.extend_from_slice(buffer.filled());
+            buffer.clear();
+        }
+        Poll::Pending
+    }
+
+    /// Moves held bytes to hyper's buffer, as many as it has room for.
+    pub(super) fn give_held(&mut self, buffer: &mut ReadBuf<'_>) {
+        let count = self.held.len().min(buffer.remaining());
+        buffer.put_slice(&self.held[..count]);
+        self.held.drain(..count);
+        if self.held.is_empty() {
+            // A connection that waits keeps no buffer.
+            self.held = Vec::new();
+        }
+    }
+
+    /// Gives the rest of the request that hyper has begun to read, and holds what follows it.
+    fn poll_request(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+        left: u64,
+    ) -> Poll<io::Result<()>> {
+        if self.held.is_empty() {
+            ready!(self.socket.stream.poll_read(context, buffer))?;
+        } else {
+            self.give_held(buffer);
+        }
+        let length = buffer.filled().len();
+        let given = usize::try_from(left).unwrap_or(usize::MAX).min(length);
+        if given < length {
+            // Before bytes that did not fit into the buffer.
+            let surplus = buffer.filled()[given..].to_vec();
+            self.held.splice(..0, surplus);
+            buffer.set_filled(given);
+        }
+        self.turn = Turn::Request { left: left - given as u64 };
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_read(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.turn != Turn::Plain {
+            self.phase.read();
+        }
+        match self.turn {
+            // The connection polls hyper again when there is something for it.
+            Turn::Plain => Poll::Pending,
+            Turn::Request { left: 0 } if !self.phase.is_replying() => Poll::Pending,
+            // hyper looks whether its client is still there.
+            Turn::Request { left: 0 } => self.poll_closed(context, buffer),
+            Turn::Request { left } => self.poll_request(context, buffer, left),
+            Turn::Handed if self.held.is_empty() => self.socket.stream.poll_read(context, buffer),
+            Turn::Handed => {
+                self.give_held(buffer);
+                Poll::Ready(Ok(()))
+            }
+        }
+    }
+
+    fn poll_write(
+        &mut self,
+        context: &mut Context<'_>,
+        buffers: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        if self.instead.is_none() {
+            self.instead = self.phase.instead(buffers).map(|bytes| (bytes, 0));
+        }
+        while let Some((bytes, sent)) = &mut self.instead {
+            let Some(left) = bytes.get(*sent..).filter(|left| !left.is_empty()) else {
+                self.instead = None;
+                return Poll::Ready(Ok(buffers.iter().map(|buffer| buffer.len()).sum()));
+            };
+            *sent += ready!(self.socket.stream.poll_write(context, left))?;
+        }
+        self.socket.poll_send(context, buffers)
+    }
+
+    fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.socket.poll_through(context))?;
+        self.socket.keeps_up();
+        self.phase.flushed();
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// The connection's socket as hyper has it.
+pub(super) struct HyperSide(pub(super) Arc<Mutex<Link>>);
+
+impl HyperSide {
+    fn link(&self) -> MutexGuard<'_, Link> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl AsyncRead for HyperSide {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.link().poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for HyperSide {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.link().poll_write(context, &[IoSlice::new(buffer)])
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffers: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.link().poll_write(context, buffers)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.link().poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.link().socket.stream.poll_shutdown(context)
+    }
+}
