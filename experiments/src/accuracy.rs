@@ -55,7 +55,7 @@ impl Accuracy<'_> {
             goal: Some(Goal::AtMost(self.goal)),
             peer: Some(Peer { name: peer.into(), value: spotify }),
             marks: up_to(self.loads, self.rate_max),
-            ..Claim::new(name, (value, half_width), "points", samples)
+            ..Claim::new(name, value, half_width, "points", samples)
         })
     }
 }

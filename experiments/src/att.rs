@@ -260,10 +260,9 @@ fn of_store(name: &str, survey: &Value) -> anyhow::Result<Vec<Claim>> {
     let what = |figure: &str| format!("{name}: |error of throughput| of unseen mixes, {figure}");
     let worst = Claim {
         published: Some(PUBLISHED_PERCENT),
-        ..Claim::new(what("worst"), (worst, half), "%", mixes)
-            .with_goal(Goal::AtMost(WORST_PERCENT))
+        ..Claim::new(what("worst"), worst, half, "%", mixes).with_goal(Goal::AtMost(WORST_PERCENT))
     };
-    let mut median = Claim::new(what("median"), (errors[n / 2], 0.0), "%", mixes);
+    let mut median = Claim::new(what("median"), errors[n / 2], 0.0, "%", mixes);
     // The binomial interval of a median.
     let reach = (0.98 * (n as f64).sqrt()).ceil() as usize;
     median.low = errors[(n / 2).saturating_sub(reach)];

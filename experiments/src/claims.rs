@@ -122,7 +122,8 @@ impl Claim {
     /// A figure with the half-width of its 95 % interval, and no goal yet.
     pub fn new(
         name: impl Into<String>,
-        (value, half_width): (f64, f64),
+        value: f64,
+        half_width: f64,
         unit: &str,
         samples: u64,
     ) -> Claim {
@@ -144,21 +145,22 @@ impl Claim {
     /// A figure that was counted or computed, not estimated: a size, a number of wrong answers, an
     /// error of a formula. Its interval is the figure itself.
     pub fn counted(name: impl Into<String>, value: f64, unit: &str, samples: u64) -> Claim {
-        Claim::new(name, (value, 0.0), unit, samples)
+        Claim::new(name, value, 0.0, unit, samples)
     }
 
     /// A time or an amount of memory that was measured once: its interval is unknown, so that no
     /// goal is shown.
     pub fn once(name: impl Into<String>, value: f64, unit: &str) -> Claim {
-        Claim::new(name, (value, f64::NAN), unit, 1)
+        Claim::new(name, value, f64::NAN, unit, 1)
     }
 
     /// A figure with Student's 95 % interval of its mean over rounds. Without rounds it has no
     /// value, with one round no interval.
     pub fn of_rounds(name: impl Into<String>, rounds: &[f64], unit: &str) -> Claim {
         let only = rounds.first().copied().unwrap_or(f64::NAN);
-        let estimate = batch_means(rounds).map_or((only, f64::NAN), |e| (e.mean, e.half_width));
-        Claim::new(name, estimate, unit, rounds.len() as u64)
+        let estimate = batch_means(rounds);
+        let (value, half_width) = estimate.map_or((only, f64::NAN), |e| (e.mean, e.half_width));
+        Claim::new(name, value, half_width, unit, rounds.len() as u64)
     }
 
     /// The claim with its goal.
@@ -234,7 +236,7 @@ mod tests {
     use super::*;
 
     fn verdict(value: f64, half_width: f64, goal: Goal) -> Verdict {
-        let claim = Claim::new("error", (value, half_width), "points", 10).with_goal(goal).judged();
+        let claim = Claim::new("error", value, half_width, "points", 10).with_goal(goal).judged();
         claim.verdict.unwrap()
     }
 
@@ -270,7 +272,7 @@ mod tests {
 
     #[test]
     fn a_figure_without_a_goal_has_no_verdict() {
-        let shown = Claim::new("size", (1.0, 9.0), "×", 3).judged();
+        let shown = Claim::new("size", 1.0, 9.0, "×", 3).judged();
         assert_eq!(shown.verdict, None);
         let json = serde_json::to_value(&shown).unwrap();
         assert!(json["verdict"].is_null() && json["goal"].is_null() && json.get("holds").is_none());

@@ -27,14 +27,14 @@ struct Comparison {
 
 #[derive(Deserialize)]
 struct Row {
-    measured: Measured,
+    measured: MeasuredValue,
     concertina: Option<Predicted>,
     used_for_fit: bool,
     expected: Option<Expected>,
 }
 
 #[derive(Deserialize)]
-struct Measured {
+struct MeasuredValue {
     value: f64,
     half_width: Option<f64>,
 }

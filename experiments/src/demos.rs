@@ -32,14 +32,14 @@ struct Config {
 #[derive(Clone, Debug, Deserialize)]
 struct Row {
     utilisation: f64,
-    measured: Measured,
+    measured: MeasuredValue,
     concertina_error_points: Option<f64>,
     used_for_fit: bool,
     expected: Option<Expected>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
-struct Measured {
+struct MeasuredValue {
     value: f64,
     half_width: Option<f64>,
 }
@@ -193,7 +193,7 @@ fn worst(rows: &[Row], utilisation_max: f64) -> (f64, f64) {
 fn judge(config: &Config, rows: &[Row], cuts: &[Cut]) -> Vec<Claim> {
     let held_out: Vec<&Row> = rows.iter().filter(|row| !row.used_for_fit).collect();
     let up_to = format!("at most {:.0} % busy", config.utilisation_max * 100.0);
-    let error = worst(rows, config.utilisation_max);
+    let (error, half_width) = worst(rows, config.utilisation_max);
     let below = held_out.iter().filter(|row| row.utilisation <= config.utilisation_max).count();
     let stated: Vec<bool> =
         held_out.iter().filter_map(|row| Some(row.expected.as_ref()?.inside)).collect();
@@ -218,8 +218,9 @@ fn judge(config: &Config, rows: &[Row], cuts: &[Cut]) -> Vec<Claim> {
         let name = format!("held-out error at the first time, root mean square, {what}");
         Claim { samples: errors.len() as u64, ..Claim::once(name, value, "points") }
     };
+    let largest = format!("largest held-out error, {up_to}");
     vec![
-        Claim::new(format!("largest held-out error, {up_to}"), error, "points", below as u64)
+        Claim::new(largest, error, half_width, "points", below as u64)
             .with_goal(Goal::AtMost(config.error_points)),
         Claim { samples: stated.len() as u64, ..coverage }
             .with_goal(Goal::AtLeast(config.coverage * 100.0)),
@@ -237,7 +238,7 @@ mod tests {
     fn row(utilisation: f64, error: Option<f64>, used_for_fit: bool, inside: bool) -> Row {
         Row {
             utilisation,
-            measured: Measured { value: 0.9, half_width: Some(0.002) },
+            measured: MeasuredValue { value: 0.9, half_width: Some(0.002) },
             concertina_error_points: error,
             used_for_fit,
             expected: error.map(|_| Expected { inside }),

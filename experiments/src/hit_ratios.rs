@@ -94,7 +94,7 @@ impl Stream {
     }
 
     /// The hit ratio of the memory tier for all requests.
-    fn measured(&self, eviction: Eviction, bytes: f64) -> f64 {
+    fn memory_hit_ratio(&self, eviction: Eviction, bytes: f64) -> f64 {
         let (mut memory, mut hits) = (Memory::new(eviction, bytes as u64), 0u64);
         for &(key, size, _) in &self.requests {
             let key = &self.keys[key as usize];
@@ -119,7 +119,7 @@ impl Stream {
         let catalogue = Catalogue::from_objects(all.map(object))?;
         let cache = Cache::new(catalogue, model::cache::Eviction::Lru);
         let again = 1.0 - self.keys.len() as f64 / self.requests.len() as f64;
-        Ok(cache.at(bytes)?.hit_ratio.min(again))
+        Ok(cache.with_memory(bytes)?.hit_ratio.min(again))
     }
 }
 
@@ -180,11 +180,11 @@ fn memory(
     let mut off = HashMap::<&str, Vec<f64>>::new();
     for &share in &config.memory_shares {
         let bytes = stream.bytes * share;
-        let s3 = stream.measured(Eviction::S3Fifo, bytes);
-        let lru = stream.measured(Eviction::Lru, bytes);
+        let s3 = stream.memory_hit_ratio(Eviction::S3Fifo, bytes);
+        let lru = stream.memory_hit_ratio(Eviction::Lru, bytes);
         let of_s3 = sampled.shares(Eviction::S3Fifo, bytes, 0.0).memory;
         let of_lru = sampled.shares(Eviction::Lru, bytes, 0.0).memory;
-        let (shards, che) = (curve.at(bytes)?.hit_ratio.value, stream.che(bytes)?);
+        let (shards, che) = (curve.point(bytes)?.hit_ratio.value, stream.che(bytes)?);
         for (name, points) in [
             ("s3", of_s3 - s3),
             ("lru", of_lru - lru),

@@ -30,7 +30,7 @@ struct Config {
 
 /// What `measure.py` prints.
 #[derive(Deserialize)]
-struct Measured {
+struct Measurements {
     effects: Vec<Effect>,
     reads: u64,
     writes: u64,
@@ -80,7 +80,7 @@ pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
 }
 
 /// Runs the script; its output is part of the record.
-fn measure(context: &Context, rounds: u32) -> anyhow::Result<Measured> {
+fn measure(context: &Context, rounds: u32) -> anyhow::Result<Measurements> {
     let script = context.folder.join("measure.py");
     let output = Command::new("python3")
         .arg(&script)

@@ -218,7 +218,7 @@ impl Run<'_> {
         let Config { utilisation, points, end_s, .. } = *self.config;
         let times = tasks::times(points, end_s);
         let (whole, other) = (tasks::formula(0.25)?, tasks::formula(0.4)?);
-        let (heavy, measured) = (tasks::heavy()?, tasks::measured()?);
+        let (heavy, measured) = (tasks::heavy()?, tasks::empirical_law()?);
         let errors = [
             tasks::cdf_error(&whole, utilisation, &times)?,
             tasks::cdf_error(&other, utilisation, &times)?,

@@ -127,7 +127,7 @@ impl Provenance {
             short,
             seed: seed(&config),
             start: utc_now(),
-            machine: Machine::here(),
+            machine: Machine::describe(),
             ..RunFile::default()
         };
         let provenance = Provenance { out: out.to_owned(), file: Mutex::new(file) };
@@ -240,7 +240,7 @@ pub fn chosen_folder(folder: &Path) -> anyhow::Result<()> {
 
 /// `DATE-MACHINE`: the day in UTC, and the machine's processor and cores.
 fn record_name() -> String {
-    let machine = Machine::here();
+    let machine = Machine::describe();
     let processor: String = machine
         .processor
         .to_lowercase()

@@ -148,7 +148,7 @@ fn claim(shape: Shape, rows: &[(Case, Outcome)]) -> Option<Claim> {
             name: "Erlang C and one faster server".to_owned(),
             value: error * 100.0,
         }),
-        ..Claim::new(name, (value, widest), "points", samples)
+        ..Claim::new(name, value, widest, "points", samples)
     })
 }
 

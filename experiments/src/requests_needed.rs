@@ -93,7 +93,7 @@ pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     for (number, service) in config.service.iter().enumerate() {
         context.say(&service.name);
         let seed = config.seed + 1_000 * number as u64;
-        let truth = Truth::of(service, &config, seed);
+        let truth = Truth::simulate(service, &config, seed);
         let mut errors: Vec<Vec<Errors>> = Vec::new();
         for (step, &requests) in config.requests.iter().enumerate() {
             let mut of: Vec<Errors> = WAYS
@@ -178,7 +178,7 @@ struct Truth {
 }
 
 impl Truth {
-    fn of(service: &Service, config: &Config, seed: u64) -> Truth {
+    fn simulate(service: &Service, config: &Config, seed: u64) -> Truth {
         let rate = config.judge_share * service.saturation(config);
         let all = service.run(config, rate, config.truth, seed);
         let all = &all[all.len() / 20..];

@@ -26,7 +26,7 @@ struct Config {
 
 /// By size and kind, microseconds for a request in each block: of the server's processor, and of writes (`put-SIZE`) as
 /// the client sees them.
-type Measured = BTreeMap<String, BTreeMap<String, Vec<f64>>>;
+type BlockTimes = BTreeMap<String, BTreeMap<String, Vec<f64>>>;
 
 pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     let config: Config = context.config()?;
@@ -75,14 +75,14 @@ pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
 }
 
 /// The path of a program, or what the script takes for a program that is not there.
-fn found(program: &str) -> OsString {
+fn program_path(program: &str) -> OsString {
     let paths = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&paths).map(|folder| folder.join(program));
     found.into_iter().find(|path| path.is_file()).map_or("-".into(), OsString::from)
 }
 
 /// Runs the script; its output is part of the record. Tigris's gateway takes part if `TIGRIS_TAG` names its program.
-fn measure(context: &Context, requests: u32, blocks: u32) -> anyhow::Result<Measured> {
+fn measure(context: &Context, requests: u32, blocks: u32) -> anyhow::Result<BlockTimes> {
     let script = context.folder.join("measure.py");
     let tag = std::env::var_os("TIGRIS_TAG").unwrap_or_else(|| "-".into());
     let output = Command::new("python3")
@@ -90,7 +90,7 @@ fn measure(context: &Context, requests: u32, blocks: u32) -> anyhow::Result<Meas
         .arg(lab::program()?)
         .arg(versitygw_program()?)
         .args([requests.to_string(), blocks.to_string()])
-        .args([found("nginx"), tag])
+        .args([program_path("nginx"), tag])
         .stdin(Stdio::null())
         .stderr(if context.quiet { Stdio::null() } else { Stdio::inherit() })
         .output()

@@ -20,7 +20,7 @@ use report::svg::{Axis, Mark, Plot, PlotPoint, Shape, standalone};
 
 /// `curve.json`.
 #[derive(Deserialize)]
-struct Measured {
+struct CurveFile {
     datasets: Vec<Dataset>,
 }
 
@@ -104,7 +104,7 @@ pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     let path = context.out.join("curve.json");
     let text = std::fs::read_to_string(&path)
         .with_context(|| format!("cannot read {}", path.display()))?;
-    let measured: Measured = serde_json::from_str(&text)
+    let measured: CurveFile = serde_json::from_str(&text)
         .with_context(|| format!("{} is not as expected", path.display()))?;
     ensure!(!measured.datasets.is_empty(), "nothing was measured");
     let (mut claims, mut text) = (Vec::new(), String::new());
@@ -317,7 +317,7 @@ mod tests {
         let text = r#"{"datasets": [{"name": "a", "bytes": 5, "base": [64, 64], "points": [
             {"rates": [0, 0], "bytes": 9, "footprint": 1.8, "sweep_cpu_s": [], "ceiling_per_s": [1.0],
              "per_s": [["search", [1.0]], ["extract-64", [2.0]], ["mix", [3.0]]]}]}]}"#;
-        let measured: Measured = serde_json::from_str(text).unwrap();
+        let measured: CurveFile = serde_json::from_str(text).unwrap();
         assert_eq!(measured.datasets[0].points[0].rounds(Kind::Extract64), [2.0]);
         assert_eq!(measured.datasets[0].points[0].rounds(Kind::Mix), [3.0]);
     }

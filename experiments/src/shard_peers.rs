@@ -24,7 +24,7 @@ use anyhow::Context as _;
 use super::{Claim, Context, Goal, Peer};
 use config::{Class, Config, Goals, TextConfig};
 use engine::{COMMAND, Engine};
-use measure::Measured;
+use measure::{Cell, TextMeasurements};
 pub use ours::{Command, run as answer};
 use protocol::{Form, Kind, Task};
 use text::Text;
@@ -73,7 +73,7 @@ fn measure(
     folder: &Path,
     of: &TextConfig,
     missing: &[String],
-) -> anyhow::Result<Measured> {
+) -> anyhow::Result<TextMeasurements> {
     context.say(format!("{}: drawing questions", of.name));
     let text = Text::load(&folder.join(&config.data), of)?;
     let queries = questions::draw(&text, of, config, config.questions(context.short))?;
@@ -96,7 +96,7 @@ fn measure(
     let engines: Vec<Engine> = engines.iter().filter(takes).cloned().collect();
     let mut sizes = measure::build(context, &engines, &place)?;
     let rows = measure::ask(context, config, &engines, &place, &queries, &mut sizes)?;
-    Ok(Measured {
+    Ok(TextMeasurements {
         text: of.name.clone(),
         bytes: text.content.len() as u64,
         records: text.records.len() as u64,
@@ -108,9 +108,9 @@ fn measure(
 }
 
 /// The claims with goals, of the first text.
-fn goals(measured: &Measured, ours: &str, goals: &Goals) -> Vec<Claim> {
-    const RARE_FIRST: (Kind, Class, Form) = (Kind::Substring, Class::Rare, Form::First);
-    const OFTEN: (Kind, Class, Form) = (Kind::Occurrences, Class::Frequent, Form::Count);
+fn goals(measured: &TextMeasurements, ours: &str, goals: &Goals) -> Vec<Claim> {
+    const RARE_FIRST: Cell = Cell { kind: Kind::Substring, class: Class::Rare, form: Form::First };
+    const OFTEN: Cell = Cell { kind: Kind::Occurrences, class: Class::Frequent, form: Form::Count };
     let name = &measured.text;
     let bytes = measured.bytes as f64;
     let disk =
@@ -188,8 +188,7 @@ fn goals(measured: &Measured, ours: &str, goals: &Goals) -> Vec<Claim> {
         ),
     ] {
         let ratios = measured.ratios(over, under, cell);
-        let (kind, class, form) = cell;
-        let theirs = measured.row(over, kind, class, form).and_then(|row| row.mean_s());
+        let theirs = measured.row(over, cell).and_then(|row| row.mean_s());
         let text = format!("{name}: {what}, time of {over} over {under}");
         claims.push(Claim {
             peer: theirs.map(|mean| Peer { name: format!("ms, {over}"), value: mean * 1e3 }),
@@ -202,7 +201,7 @@ fn goals(measured: &Measured, ours: &str, goals: &Goals) -> Vec<Claim> {
 
 /// Figures without a goal: all sizes, the cells in which ours is slower, and the replies of peers that
 /// differ from the scan.
-fn beside(measured: &Measured, ours: &[&str]) -> Vec<Claim> {
+fn beside(measured: &TextMeasurements, ours: &[&str]) -> Vec<Claim> {
     let mut claims = Vec::new();
     let name = &measured.text;
     for size in &measured.sizes {
@@ -213,13 +212,13 @@ fn beside(measured: &Measured, ours: &[&str]) -> Vec<Claim> {
         }
     }
     for (under, cell) in [
-        ("tantivy", (Kind::Word, Class::Rare, Form::First)),
-        ("tantivy", (Kind::Word, Class::Frequent, Form::Count)),
-        ("sqlite-words", (Kind::Word, Class::Rare, Form::First)),
-        ("sqlite-words", (Kind::Equals, Class::Frequent, Form::All)),
-        ("rg", (Kind::Regex, Class::Frequent, Form::All)),
+        ("tantivy", Cell { kind: Kind::Word, class: Class::Rare, form: Form::First }),
+        ("tantivy", Cell { kind: Kind::Word, class: Class::Frequent, form: Form::Count }),
+        ("sqlite-words", Cell { kind: Kind::Word, class: Class::Rare, form: Form::First }),
+        ("sqlite-words", Cell { kind: Kind::Equals, class: Class::Frequent, form: Form::All }),
+        ("rg", Cell { kind: Kind::Regex, class: Class::Frequent, form: Form::All }),
     ] {
-        let (kind, class, form) = cell;
+        let Cell { kind, class, form } = cell;
         let what = format!("{}, {}, {}", kind.name(), class.name(), form.name());
         for ours in ours {
             let ratios = measured.ratios(ours, under, cell);

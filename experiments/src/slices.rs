@@ -198,7 +198,7 @@ mod tests {
 
     const RATES: [f64; 4] = [50e3, 40e3, 42.8e3, 39e3];
 
-    fn measured(seed: u64, blocks: usize) -> Blocks<f64> {
+    fn noisy_blocks(seed: u64, blocks: usize) -> Blocks<f64> {
         let mut machine = Machine::new(seed);
         run(RATES.len(), blocks, seed, |_, system| Ok(machine.slice(RATES[system]))).unwrap()
     }
@@ -207,7 +207,7 @@ mod tests {
     fn the_interval_has_the_true_ratio_although_the_machine_drifts() {
         let (mut covered, mut widest, runs) = (0, 0.0_f64, 200);
         for seed in 0..runs {
-            let ratio = measured(seed, 100).ratio(2, 1, |&rate| rate);
+            let ratio = noisy_blocks(seed, 100).ratio(2, 1, |&rate| rate);
             covered += u32::from((ratio.low..=ratio.high).contains(&1.07));
             widest = widest.max(ratio.high - ratio.low);
             assert!((ratio.low..=ratio.high).contains(&ratio.value));
@@ -229,7 +229,7 @@ mod tests {
             let before = mean(&mut machine, RATES[1]);
             let after = mean(&mut machine, RATES[2]);
             let naive = after / before;
-            let blocks = measured(seed, 100).ratio(2, 1, |&rate| rate);
+            let blocks = noisy_blocks(seed, 100).ratio(2, 1, |&rate| rate);
             missed += u32::from((naive - 1.07).abs() > 3.0 * (blocks.value - 1.07).abs());
         }
         assert!(missed >= 30, "{missed} of 50");
@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn few_blocks_and_silent_slices_have_no_interval() {
-        let few = measured(1, 9).ratio(2, 1, |&rate| rate);
+        let few = noisy_blocks(1, 9).ratio(2, 1, |&rate| rate);
         assert!(few.value > 0.8 && few.low.is_nan() && few.high.is_nan());
         let blocks =
             run(2, 40, 1, |block, system| Ok(if block == 7 { 0.0 } else { system as f64 + 1.0 }));

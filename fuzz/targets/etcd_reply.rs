@@ -18,7 +18,7 @@ const OTHERS: [&[u8]; 3] = [
 fuzz_target!(|data: &[u8]| {
     let [which, data @ ..] = data else { return };
     if which % 4 == 0 {
-        let _ = serve::fuzzing::etcd_said(&edits::edited(&OTHERS, data));
+        let _ = serve::fuzzing::parse_change_reply(&edits::edited(&OTHERS, data));
         return;
     }
     match serve::fuzzing::etcd_pairs(&edits::edited(&[SEED], data)) {

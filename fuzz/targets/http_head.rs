@@ -16,7 +16,7 @@ const SEEDS: [&[u8]; 3] = [
 ];
 
 /// Everything that is seen on a connection whose bytes are all there.
-fn seen(mut bytes: &[u8], approved: &mut Approved, fresh: bool) -> Vec<Front> {
+fn fronts_seen(mut bytes: &[u8], approved: &mut Approved, fresh: bool) -> Vec<Front> {
     let mut all = Vec::new();
     loop {
         if fresh {
@@ -41,8 +41,8 @@ fn seen(mut bytes: &[u8], approved: &mut Approved, fresh: bool) -> Vec<Front> {
 
 fuzz_target!(|data: &[u8]| {
     let bytes = edits::edited(&SEEDS, data);
-    let whole = seen(&bytes, &mut Approved::default(), true);
-    assert_eq!(seen(&bytes, &mut Approved::default(), false), whole);
+    let whole = fronts_seen(&bytes, &mut Approved::default(), true);
+    assert_eq!(fronts_seen(&bytes, &mut Approved::default(), false), whole);
     // Of a part nothing else is said than of the whole, unless its end is not there yet.
     for end in [bytes.len() / 3, bytes.len() / 2, bytes.len().saturating_sub(1)] {
         match front(&bytes[..end], &mut Approved::default(), MAX) {

@@ -21,9 +21,9 @@ fuzz_target!(|data: &[u8]| {
         _ => Expect::Meta { get: false },
     };
     let cuts = [usize::from(first >> 4) + 1, usize::from(*second) + 1];
-    let said = naive::said(stream, expect, &limits);
-    assert_eq!(naive::said_in_chunks(stream, expect, &cuts, &limits), said);
-    if let (naive::Said::Reply(reply), Expect::Values) = (said, expect) {
+    let said = naive::first_reply(stream, expect, &limits);
+    assert_eq!(naive::first_reply_in_chunks(stream, expect, &cuts, &limits), said);
+    if let (naive::FirstReply::Reply(reply), Expect::Values) = (said, expect) {
         let values: Vec<_> = memcached::values(&stream[..reply.bytes]).collect();
         assert_eq!(values.len(), reply.hits as usize);
     }

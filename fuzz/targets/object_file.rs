@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use ground::Key;
 use libfuzzer_sys::fuzz_target;
-use origin::{Attributes, Folder, Origin, Sharing, Whole};
+use origin::{Attributes, Folder, Origin, Sharing, SingleChunk};
 use tokio::runtime::{Builder, Runtime};
 
 struct Place {
@@ -32,7 +32,7 @@ static PLACE: LazyLock<Place> = LazyLock::new(|| {
     let origin = Folder::open(folder.path(), 1, Sharing::Alone).expect("an origin");
     let user = vec![("a".to_owned(), "b".to_owned())];
     let attributes = Attributes { content_type: Some("text/plain".to_owned()), user };
-    let mut body = Whole::new(b"the bytes of an object".as_slice().into());
+    let mut body = SingleChunk::new(b"the bytes of an object".as_slice().into());
     let written = runtime.block_on(async {
         let staged = origin.stage(&Key::from(b"key".as_slice()), attributes, &mut body).await?;
         staged.commit(None).await

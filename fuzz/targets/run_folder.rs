@@ -21,7 +21,7 @@ static RUN: LazyLock<Vec<u8>> = LazyLock::new(|| {
         kind: "serve".to_owned(),
         start_unix_us: 1_700_000_000_000_000,
         laboratory: None,
-        machine: record::Machine::here(),
+        machine: record::Machine::describe(),
         asked: Default::default(),
     };
     drop(record::RunWriter::create(&folder, &run).expect("a run folder"));

@@ -20,7 +20,7 @@ use signed::{How, Request};
 const ID: &str = "admin";
 const SECRET: &str = "a-secret-of-some-length";
 
-/// A request of each operation, as [`Request::of`] reads them.
+/// A request of each operation, as [`Request::parse`] reads them.
 const SEEDS: [&[u8]; 25] = [
     b"PUT /objects/k\ncontent-type: text/plain\nx-amz-meta-a: b\nif-none-match: *\n\nthe bytes of an object",
     b"PUT /photos/a/b%20c?x-id=PutObject\nx-amz-checksum-crc32: AAAAAA==\ncache-control: no-cache\n\nbytes",
@@ -83,7 +83,7 @@ static SERVER: LazyLock<Running> = LazyLock::new(|| {
 });
 
 fn ask(running: &Running, text: &[u8], how: How) -> Option<servers::Reply> {
-    let signed = Request::of(text)?.signed(how, &running.host, ID, SECRET);
+    let signed = Request::parse(text)?.signed(how, &running.host, ID, SECRET);
     let mut of = running.client.lock().expect("one thread");
     Some(of.0.ask(running.address, &signed))
 }

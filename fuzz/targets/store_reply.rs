@@ -14,7 +14,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use ground::Key;
 use libfuzzer_sys::fuzz_target;
-use origin::{Attributes, KeyRange, Kind, Origin, S3, Secret, Settings, Whole};
+use origin::{Attributes, KeyRange, Kind, Origin, S3, Secret, Settings, SingleChunk};
 use tokio::runtime::{Builder, Runtime};
 
 const MARKER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 53\r\nconnection: close\r\netag: \"m\"\r\nlast-modified: Tue, 24 Nov 2026 08:00:00 GMT\r\n\r\nconcertina-origin 1 0123456789abcdef0123456789abcdef\n";
@@ -99,7 +99,7 @@ async fn call(origin: &S3, which: u8) {
             assert!(told.is_none_or(|told| told == came), "{told:?} {came}");
         }
         _ => {
-            let mut body = Whole::new(Bytes::from_static(b"hello"));
+            let mut body = SingleChunk::new(Bytes::from_static(b"hello"));
             if let Ok(staged) = origin.stage(&key, Attributes::default(), &mut body).await {
                 let _ = staged.commit(None).await;
             }

@@ -30,7 +30,8 @@ use super::chunk::{CHUNK_BYTES_MAX, Chunk};
 use super::chunk_file;
 use super::manifest::{self, Manifest};
 use origin::{
-    Attributes, BoxFuture, Chunks, Condition, Error, Found, Listed, Origin, Staged, Whole,
+    Attributes, BoxFuture, Chunks, Condition, Error, Listed, Origin, SingleChunk, Staged,
+    StoredObject,
 };
 
 /// The prefix of the keys of all datasets.
@@ -101,7 +102,7 @@ impl Remote {
     /// Those of the origin; or if the manifest is invalid.
     pub async fn current(&self) -> anyhow::Result<Option<Current>> {
         let key = key_of_manifest(&self.name);
-        let Some(Found { metadata, mut body }) = self.origin.get(&key, None).await? else {
+        let Some(StoredObject { metadata, mut body }) = self.origin.get(&key, None).await? else {
             return Ok(None);
         };
         let text = gather(body.as_mut(), metadata.size, manifest::BYTES_MAX).await?;
@@ -127,7 +128,7 @@ impl Remote {
     /// Those of the origin; or if the chunk is damaged.
     pub async fn chunk(&self, id: &str, number: u64) -> anyhow::Result<Option<Chunk>> {
         let key = key_of_file(&self.name, id, &chunk_file(number));
-        let Some(Found { metadata, mut body }) = self.origin.get(&key, None).await? else {
+        let Some(StoredObject { metadata, mut body }) = self.origin.get(&key, None).await? else {
             return Ok(None);
         };
         let bytes = gather(body.as_mut(), metadata.size, CHUNK_BYTES_MAX as u64).await?;
@@ -146,7 +147,7 @@ impl Remote {
         let found = self.origin.get(&key, None).await?;
         let found =
             found.with_context(|| format!("{file} of {} is missing in the origin", self.name))?;
-        let Found { metadata, mut body } = found;
+        let StoredObject { metadata, mut body } = found;
         ensure!(
             metadata.size == bytes,
             "{file} of {} has {} bytes, and the manifest says {bytes}",
@@ -173,7 +174,7 @@ impl Remote {
     pub async fn put_chunk(&self, id: &str, chunk: &Chunk) -> anyhow::Result<bool> {
         let key = key_of_file(&self.name, id, &chunk_file(chunk.number));
         let bytes = Bytes::from(chunk.encode()?);
-        match self.put(&key, &mut Whole::new(bytes), Condition::Absent).await {
+        match self.put(&key, &mut SingleChunk::new(bytes), Condition::Absent).await {
             Err(Error::Condition(_)) => Ok(false),
             result => Ok(result.map(|()| true)?),
         }
@@ -199,7 +200,7 @@ impl Remote {
     pub async fn replace(&self, there: &Etag, manifest: &Manifest) -> anyhow::Result<Option<Etag>> {
         let text = Bytes::from(manifest.encode()?);
         let key = key_of_manifest(&self.name);
-        let staged = self.stage(&key, &mut Whole::new(text)).await?;
+        let staged = self.stage(&key, &mut SingleChunk::new(text)).await?;
         let etag = staged.metadata().etag.clone();
         match staged.commit(Some(Condition::Is(there.clone()))).await {
             Ok(()) => Ok(Some(etag)),

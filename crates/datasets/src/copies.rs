@@ -136,7 +136,7 @@ struct LeaseRequest {
 }
 
 impl LeaseRequest {
-    fn of(query: &str) -> anyhow::Result<LeaseRequest> {
+    fn parse(query: &str) -> anyhow::Result<LeaseRequest> {
         let mut asked =
             LeaseRequest { dataset: String::new(), file: String::new(), by: 0, lease: 0 };
         for (name, value) in pairs(query) {
@@ -170,10 +170,10 @@ impl Datasets {
         match (method, path) {
             (&Method::GET, "") => Ok(json_reply(StatusCode::OK, &self.shards_told(), None)),
             (&Method::POST, "/lease") => {
-                self.lease(&LeaseRequest::of(query).map_err(|error| bad(&error))?).await
+                self.lease(&LeaseRequest::parse(query).map_err(|error| bad(&error))?).await
             }
             (&Method::POST, "/return") => {
-                let asked = LeaseRequest::of(query).map_err(|error| bad(&error))?;
+                let asked = LeaseRequest::parse(query).map_err(|error| bad(&error))?;
                 let served = self.all().into_iter().find(|served| served.name() == asked.dataset);
                 if let Some(view) = served.and_then(|served| served.view()) {
                     let key = key_of_file(&asked.dataset, &view.current.manifest.id, &asked.file);
@@ -313,12 +313,12 @@ mod tests {
 
     #[test]
     fn a_request_for_a_lease_is_read() {
-        let asked = LeaseRequest::of("dataset=a%20b&file=000001.shard&by=7&seconds=60").unwrap();
+        let asked = LeaseRequest::parse("dataset=a%20b&file=000001.shard&by=7&seconds=60").unwrap();
         assert_eq!((asked.dataset.as_str(), asked.file.as_str()), ("a b", "000001.shard"));
         assert_eq!((asked.by, asked.lease), (7, 60_000_000_000));
         for (query, what) in [("by=x", "whole number"), ("who=1", "unknown"), ("file=%ff", "UTF-8")]
         {
-            let error = LeaseRequest::of(query).err().unwrap().to_string();
+            let error = LeaseRequest::parse(query).err().unwrap().to_string();
             assert!(error.contains(what), "{query}: {error}");
         }
     }

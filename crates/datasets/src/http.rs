@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use engine::dataset::{Serves, serves};
+use engine::dataset::{DatasetVersion, Serves, serves};
 use engine::node::Stages;
 use engine::question::Failed;
 use ground::window::{Nanos, Operation, Outcome};
@@ -516,8 +516,9 @@ async fn same_version(
     let Some(chunk) = chunk else { return Ok(None) };
     let Ok(etag) = etag.to_str() else { return Ok(None) };
     let as_of = |view: Arc<View>| {
-        let (last, etag_here) = (view.dataset.last_chunk(), view.current.etag.to_string());
-        match serves((&etag_here, last), (etag, chunk)) {
+        let (last_chunk, etag_here) = (view.dataset.last_chunk(), view.current.etag.to_string());
+        let held = DatasetVersion { etag: &etag_here, last_chunk };
+        match serves(held, DatasetVersion { etag, last_chunk: chunk }) {
             Serves::Not => None,
             Serves::Now => Some(view),
             Serves::AsOf => {

@@ -16,8 +16,8 @@ use dataset::Wanted;
 use dataset::manifest::Manifest;
 use dataset::remote::{key_of_file, key_of_manifest};
 use origin::{
-    Attributes, BoxFuture, Chunks, Entry, Error, Folder, Found, KeyRange, Metadata, Sharing,
-    Staged, Whole,
+    Attributes, BoxFuture, Chunks, Entry, Error, Folder, KeyRange, Metadata, Sharing, SingleChunk,
+    Staged, StoredObject,
 };
 
 /// A process with a folder of copies of its own.
@@ -37,7 +37,7 @@ fn process(origin: &Arc<dyn Origin>, copies: &Path) -> Arc<Served> {
 async fn empty(origin: &Arc<dyn Origin>) {
     let manifest = Manifest::new(Schema::new(Format::Lines));
     let text = Bytes::from(manifest.encode().unwrap());
-    let mut body = Whole::new(text);
+    let mut body = SingleChunk::new(text);
     let key = key_of_manifest("d");
     let staged = origin.stage(&key, Attributes::default(), &mut body).await.unwrap();
     staged.commit(None).await.unwrap();
@@ -201,7 +201,7 @@ impl Origin for Faulty {
         &self,
         key: &Key,
         range: Option<std::ops::Range<u64>>,
-    ) -> BoxFuture<'_, Result<Option<Found>, Error>> {
+    ) -> BoxFuture<'_, Result<Option<StoredObject>, Error>> {
         self.inner.get(key, range)
     }
     fn stage<'a>(
@@ -311,7 +311,7 @@ async fn a_damaged_copy_is_replaced_and_a_damaged_shard_is_named() {
     assert_eq!(all_of(&served).len(), 2);
     // Now damage the shard in the origin itself.
     let key = key_of_file("d", &id, "000001.shard");
-    let mut body = Whole::new(Bytes::from(bytes));
+    let mut body = SingleChunk::new(Bytes::from(bytes));
     let staged = origin.stage(&key, Attributes::default(), &mut body).await.unwrap();
     staged.commit(None).await.unwrap();
     let late = process(&origin, &folder.path().join("late"));

@@ -82,7 +82,7 @@ impl Object {
     /// Whether the bytes are those of the etag, as far as it is a hash of them. Costs the hash.
     pub fn is_its_etags(&self) -> bool {
         let Metadata { etag, attributes, .. } = &self.0.metadata;
-        let Some(mut hasher) = VersionHasher::of(etag) else { return true };
+        let Some(mut hasher) = VersionHasher::for_etag(etag) else { return true };
         hasher.update(&self.0.body);
         hasher.finish(attributes) == *etag
     }

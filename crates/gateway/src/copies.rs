@@ -50,7 +50,10 @@ pub struct Picture {
 
 impl Picture {
     /// The nodes' tellings; `homes` are a shard's nodes by the ring.
-    pub fn of(told: &[Option<ShardsTold>], homes: impl Fn(&Named) -> Vec<NodeId>) -> Picture {
+    pub fn from_reports(
+        told: &[Option<ShardsTold>],
+        homes: impl Fn(&Named) -> Vec<NodeId>,
+    ) -> Picture {
         let mut picture = Picture::default();
         let mut seen: BTreeMap<u64, ShardReport> = BTreeMap::new();
         for (node, told) in told.iter().enumerate() {
@@ -123,7 +126,7 @@ impl Gateway {
             let nodes = self.router.backend.roll.count();
             let told = (0..nodes).map(|node| self.shards_told(node, look));
             let told = futures_util::future::join_all(told).await;
-            let picture = Picture::of(&told, |named| {
+            let picture = Picture::from_reports(&told, |named| {
                 let key = key_of_file(&named.dataset, &named.id, &named.file);
                 self.membership.members().ring.replicas(&key).iter().collect()
             });
@@ -142,7 +145,7 @@ impl Gateway {
                 }
             }
             for order in extras.observe(clock::now(), &picture.shards, &picture.rooms) {
-                self.carry_out(&mut extras, &picture, order, (by, lease_s)).await;
+                self.carry_out(&mut extras, &picture, order, by, lease_s).await;
             }
         }
     }
@@ -152,7 +155,8 @@ impl Gateway {
         extras: &mut Extras,
         picture: &Picture,
         order: Order,
-        (by, lease_s): (u64, u64),
+        by: u64,
+        lease_s: u64,
     ) {
         let (shard, node) = match order {
             Order::Add { shard, node, .. }
@@ -245,7 +249,7 @@ mod tests {
     use super::*;
     use datasets::copies::ShardTold;
 
-    fn told(length: f64, shards: &[(&str, f64)]) -> Option<ShardsTold> {
+    fn shards_of_node(length: f64, shards: &[(&str, f64)]) -> Option<ShardsTold> {
         let shard = |(file, length): &(&str, f64)| ShardTold {
             dataset: "d".to_owned(),
             id: "1".to_owned(),
@@ -260,9 +264,13 @@ mod tests {
 
     #[test]
     fn what_nodes_tell_becomes_a_picture() {
-        let told =
-            [told(9.0, &[("1.shard", 8.0)]), told(1.0, &[]), None, told(2.0, &[("1.shard", 2.0)])];
-        let picture = Picture::of(&told, |_| vec![0, 1, 2]);
+        let told = [
+            shards_of_node(9.0, &[("1.shard", 8.0)]),
+            shards_of_node(1.0, &[]),
+            None,
+            shards_of_node(2.0, &[("1.shard", 2.0)]),
+        ];
+        let picture = Picture::from_reports(&told, |_| vec![0, 1, 2]);
         let [seen] = &picture.shards[..] else { panic!("{:?}", picture.shards) };
         // Node 1 tells nothing of the shard; node 2 does not answer.
         assert_eq!(seen.holders, [(0, 8.0), (3, 2.0), (1, 0.0)]);

@@ -134,7 +134,7 @@ impl Drive {
     }
 
     /// Reports an attempt's reply. With `whole`, choosing this reply also ends the request.
-    pub fn answered(
+    pub fn attempt_answered(
         &self,
         now: Nanos,
         request: RequestId,

@@ -35,7 +35,7 @@ impl Gateway {
             tokio::time::sleep(window).await;
             let nodes = self.router.backend.roll.count();
             heard.resize_with(heard.len().max(nodes), WindowIntake::default);
-            let told = (0..nodes).map(|node| self.told(node, window));
+            let told = (0..nodes).map(|node| self.device_windows(node, window));
             let told = futures_util::future::join_all(told).await;
             let members = self.members(&told);
             members.iter().for_each(|it| self.live.note(&it.name, it.utilisation));
@@ -95,7 +95,7 @@ impl Gateway {
     }
 
     /// What a node tells; `None` if it tells nothing in time.
-    async fn told(&self, node: usize, within: Duration) -> Option<DeviceWindows> {
+    async fn device_windows(&self, node: usize, within: Duration) -> Option<DeviceWindows> {
         let pool = self.router.backend.roll.pool(node)?;
         let asked = async {
             let reply = pool.send(&Method::GET, WINDOWS_PATH, &[], Outgoing::Empty).await.ok()?;

@@ -24,12 +24,13 @@ pub struct Pending<B: Backend> {
 }
 
 impl<B: Backend> Pending<B> {
-    /// Tells the engine of a request that came at the first of the two times and waits until the second.
+    /// Tells the engine of a request that came `now` and waits until `deadline`.
     pub fn begin(
         router: &Arc<Router<B>>,
         key: &ground::Key,
         operation: Operation,
-        (now, deadline): (Nanos, Nanos),
+        now: Nanos,
+        deadline: Nanos,
     ) -> Pending<B> {
         let request = router.drive.name();
         let mailbox = Arc::new(Mailbox::default());
@@ -70,7 +71,7 @@ impl<B: Backend> Pending<B> {
 
     /// As [`Pending::replied`], at a time that the caller knows.
     pub fn replied_at(&mut self, now: Nanos, attempt: AttemptId, head: Head, whole: bool) -> bool {
-        let decided = self.router.drive.answered(now, self.request, attempt, head, whole);
+        let decided = self.router.drive.attempt_answered(now, self.request, attempt, head, whole);
         self.take(decided);
         let relay = |a: &Action| matches!(a, Action::Relay { attempt: of, .. } if *of == attempt);
         let chosen = self.todo.iter().any(relay);

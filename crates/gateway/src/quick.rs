@@ -28,7 +28,7 @@ use front::http::authorize;
 use front::quick;
 use front::quick::{Content, Facts, Quick, ReadStart, Record};
 use objects::read_request;
-use peer::Kept;
+use peer::PendingGet;
 use store::Recorded;
 use wire::date::add_date;
 use wire::head::Line;
@@ -72,8 +72,8 @@ impl Quick for Gateway {
         let seen = lane.received(window::Operation::Get, &key);
         let patience = self.router.backend.deadline.as_nanos() as u64;
         let deadline = seen.received.saturating_add(patience);
-        let times = (seen.received, deadline);
-        let mut pending = Pending::begin(&self.router, &key, Operation::Read, times);
+        let mut pending =
+            Pending::begin(&self.router, &key, Operation::Read, seen.received, deadline);
         let sent = match pending.todo.front() {
             Some(&Action::Send { attempt, node, avoid, deadline, .. }) => {
                 let left = deadline.saturating_sub(seen.received);
@@ -97,7 +97,7 @@ impl Quick for Gateway {
 struct Sent {
     attempt: AttemptId,
     node: NodeId,
-    kept: Kept,
+    kept: PendingGet,
 }
 
 /// A read that the engine knows.

@@ -129,7 +129,7 @@ impl<B: Backend> Router<B> {
         deadline: Nanos,
         broken: &[NodeId],
     ) -> ReadOutcome<B> {
-        let pending = Pending::begin(self, key, Operation::Read, (clock::now(), deadline));
+        let pending = Pending::begin(self, key, Operation::Read, clock::now(), deadline);
         self.read_on(pending, None, request, broken).await
     }
 
@@ -198,7 +198,7 @@ impl<B: Backend> Router<B> {
         deadline: Nanos,
         streamed: bool,
     ) -> Result<(B::Reply, Option<NodeId>), NotWritten<B::BodyError>> {
-        let mut pending = Pending::begin(self, key, Operation::Write, (clock::now(), deadline));
+        let mut pending = Pending::begin(self, key, Operation::Write, clock::now(), deadline);
         let (mut reason, mut tried) = (None, false);
         loop {
             let action = match pending.todo.pop_front() {

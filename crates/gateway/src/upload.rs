@@ -10,7 +10,7 @@ use origin::{BoxFuture, Chunks, Error};
 use super::backend;
 use super::nodes::reply::GATHERED_BYTES_MAX;
 use record::clock;
-use wire::body::{Arriving, Budget, GivenAt, Share, Upload};
+use wire::body::{Budget, GivenAt, RequestBody, Share, Upload};
 use wire::pace::Pace;
 
 /// Maximum bytes of a streamed body that can be sent again.
@@ -108,7 +108,7 @@ impl Streamed {
 impl Source {
     /// The body of a request; a small one is read whole. Of others what is sent is kept, within the budget.
     pub async fn receive(
-        incoming: Arriving,
+        incoming: RequestBody,
         pace: Pace,
         budget: &Arc<Budget>,
     ) -> Result<Source, store::Error> {

@@ -24,7 +24,7 @@ impl Verifier {
     pub fn new(headers: &HeaderMap) -> Option<Verifier> {
         let etag = headers.get(ETAG)?.to_str().ok()?;
         let etag = etag.strip_prefix('"')?.strip_suffix('"')?;
-        let hasher = VersionHasher::of(etag)?;
+        let hasher = VersionHasher::for_etag(etag)?;
         let text = |bytes: &[u8]| std::str::from_utf8(bytes).map(str::to_owned).ok();
         let mut user = Vec::new();
         for (name, value) in headers {

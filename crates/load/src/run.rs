@@ -324,7 +324,7 @@ fn description(plan: &Plan, settings: &Settings) -> Result<Run, Error> {
         kind: "load".to_owned(),
         start_unix_us: unix_us(settings, clock::now()),
         laboratory: None,
-        machine: Machine::here(),
+        machine: Machine::describe(),
         asked: toml::Table::try_from(plan).map_err(Error::Description)?,
     })
 }

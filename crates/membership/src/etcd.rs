@@ -198,7 +198,7 @@ impl Streamed {
 
 /// What the bodies of other replies say, as the client reads them: whether changes were made, the id of a lease, and whether
 /// a lease that was renewed still was there.
-pub fn said(reply: &[u8]) -> (Option<bool>, Option<i64>, Option<bool>) {
+pub fn parse_change_reply(reply: &[u8]) -> (Option<bool>, Option<i64>, Option<bool>) {
     let done: Option<Done> = serde_json::from_slice(reply).ok();
     let leased: Option<Leased> = serde_json::from_slice(reply).ok();
     let kept: Option<Streamed> = serde_json::from_slice(reply).ok();
@@ -515,8 +515,14 @@ mod tests {
         assert_eq!(one[0].key, b"a");
         // What is not etcd's does not say that nothing is there, or grants a lease that never ends.
         assert!(pairs(b"{}").is_err());
-        assert_eq!(said(b"{}"), (Some(false), None, None));
-        assert_eq!(said(br#"{"ID":"7","succeeded":true}"#), (Some(true), Some(7), None));
-        assert_eq!(said(br#"{"result":{"TTL":"0"}}"#), (Some(false), None, Some(false)));
+        assert_eq!(parse_change_reply(b"{}"), (Some(false), None, None));
+        assert_eq!(
+            parse_change_reply(br#"{"ID":"7","succeeded":true}"#),
+            (Some(true), Some(7), None)
+        );
+        assert_eq!(
+            parse_change_reply(br#"{"result":{"TTL":"0"}}"#),
+            (Some(false), None, Some(false))
+        );
     }
 }

@@ -29,7 +29,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use agent::{Agent, Written};
 pub use common::{Common, Document, NotWritten, add_metrics};
 use configuration::Config;
-pub use etcd::{Etcd, If, Put, pairs as etcd_pairs, said as etcd_said};
+pub use etcd::{Etcd, If, Put, pairs as etcd_pairs, parse_change_reply};
 pub use orders::{answer, configure};
 pub use roster::{Roster, State};
 

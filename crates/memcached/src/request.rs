@@ -230,7 +230,7 @@ impl<'a, 'l> Line<'a, 'l> {
             ) => self.meta(verb, rest),
             Some(verb @ Verb::MetaDebug) => self.meta(verb, rest),
             Some(verb @ (Verb::Version | Verb::Stats | Verb::Quit | Verb::MetaNoop)) => {
-                self.finish(verb, &[], Tokens(rest).rest(), 0)
+                self.finish(verb, &[], Tokens(rest).remaining(), 0)
             }
             Some(verb) => {
                 let rest = self.take_noreply(rest);
@@ -271,7 +271,7 @@ impl<'a, 'l> Line<'a, 'l> {
         } else if count > self.limits.keys_max {
             self.refuse(MANY_KEYS)
         } else {
-            self.finish(verb, words.rest(), exptime, 0)
+            self.finish(verb, words.remaining(), exptime, 0)
         }
     }
 
@@ -279,7 +279,7 @@ impl<'a, 'l> Line<'a, 'l> {
     fn store(&mut self, verb: Verb, rest: &'a [u8]) -> Parsed<'a> {
         let mut words = Tokens(rest);
         let key = words.next().unwrap_or_default();
-        let arguments = words.clone().rest();
+        let arguments = words.clone().remaining();
         let [flags, exptime, bytes] = [(); 3].map(|()| words.next().unwrap_or_default());
         if !self.take_length(bytes) {
             return self.refuse(BAD_FORMAT);
@@ -307,7 +307,7 @@ impl<'a, 'l> Line<'a, 'l> {
         let mut words = Tokens(rest);
         let has_key = !matches!(verb, Verb::FlushAll | Verb::Verbosity);
         let key = if has_key { words.next() } else { None }.unwrap_or_default();
-        let arguments = words.clone().rest();
+        let arguments = words.clone().remaining();
         let argument = words.next();
         if words.next().is_some()
             || key.len() > self.limits.key_bytes_max
@@ -365,7 +365,7 @@ impl<'a, 'l> Line<'a, 'l> {
         if seen & flag_bit(b'b') != 0 && !is_base64(key) {
             return self.refuse(BAD_BASE64);
         }
-        self.finish(verb, key, words.rest(), seen)
+        self.finish(verb, key, words.remaining(), seen)
     }
 
     /// The checks that every request passes, and its value.

@@ -25,7 +25,7 @@ impl<'a> Iterator for Tokens<'a> {
 
 impl<'a> Tokens<'a> {
     /// The words that are left, as they stand in the line.
-    pub fn rest(mut self) -> &'a [u8] {
+    pub fn remaining(mut self) -> &'a [u8] {
         while let [b' ', rest @ ..] = self.0 {
             self.0 = rest;
         }

@@ -3,7 +3,7 @@
 mod naive;
 
 use memcached::{Expect, Limits, Parsed, parse};
-use naive::{Item, SMALL, in_chunks, items, said, said_in_chunks};
+use naive::{Item, SMALL, first_reply, first_reply_in_chunks, in_chunks, items};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -332,8 +332,8 @@ proptest! {
     ) {
         let mut stream = lines.concat();
         change(&mut stream, &changes);
-        let expected = said(&stream, expect, &limits);
-        prop_assert_eq!(said_in_chunks(&stream, expect, &cuts, &limits), expected);
+        let expected = first_reply(&stream, expect, &limits);
+        prop_assert_eq!(first_reply_in_chunks(&stream, expect, &cuts, &limits), expected);
     }
 
     /// A copy stores the value with its flags and the rest of its time.

@@ -6,13 +6,13 @@ use bytes::Bytes;
 use ground::Key;
 use ground::window::{Operation, Outcome};
 use memcached::{Drops, Request, Verb};
-use origin::{Attributes, Metadata, Whole};
+use origin::{Attributes, Metadata, SingleChunk};
 
 use super::{Session, unix_s};
 use store::{
     DeleteRequest, Error, Freshness, PutRequest, ReadRequest, WriteTerms, refuse_reserved,
 };
-use wire::body::Arriving;
+use wire::body::RequestBody;
 use wire::condition::Conditions;
 use wire::lane::RequestRecord;
 
@@ -122,11 +122,11 @@ impl Session {
             }
         };
         record.size = value.bytes.len() as u64;
-        let body = Whole::new(Bytes::copy_from_slice(&value.bytes));
+        let body = SingleChunk::new(Bytes::copy_from_slice(&value.bytes));
         let put = PutRequest {
             key,
             attributes: value.attributes(),
-            body: Arriving::Stream(Box::new(body)),
+            body: RequestBody::Stream(Box::new(body)),
             sha256: None,
             terms: WriteTerms { conditions, ..WriteTerms::default() },
         };

@@ -34,7 +34,7 @@ fn networks(criterion: &mut Criterion) {
 }
 
 /// 100,000 gamma times in a histogram.
-fn measured() -> Empirical {
+fn empirical_gamma() -> Empirical {
     let gamma = rand_distr::Gamma::new(2.0, 0.5).expect("a shape and a scale");
     let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
     let mut times = Histogram::default();
@@ -54,7 +54,7 @@ fn laws(criterion: &mut Criterion) {
         ("gamma 0.4", Box::new(Gamma::new(1.0, 0.4).expect("moments"))),
         ("hyperexponential 4", Box::new(Hyperexponential::balanced(1.0, 4.0).expect("moments"))),
         ("lognormal 4", Box::new(Lognormal::new(1.0, 4.0).expect("moments"))),
-        ("measured", Box::new(measured())),
+        ("measured", Box::new(empirical_gamma())),
     ];
     for (name, service) in &services {
         let rate = 0.8 / service.mean();

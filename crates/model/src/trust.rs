@@ -267,27 +267,37 @@ pub(crate) fn limit_of_clients(held_out: &[HeldOut]) -> f64 {
 mod tests {
     use super::*;
 
-    fn held(rate: f64, error_points: f64) -> HeldOut {
+    fn missed_by(rate: f64, error_points: f64) -> HeldOut {
         HeldOut { name: String::new(), rate, within_s: 0.05, error_points, half_width_points: None }
     }
 
     #[test]
     fn the_first_load_that_clients_saw_missed_ends_a_clusters_range() {
         assert_eq!(limit_of_clients(&[]), f64::INFINITY);
-        assert_eq!(limit_of_clients(&[held(200.0, -4.9)]), f64::INFINITY);
-        assert_eq!(limit_of_clients(&[held(200.0, -5.0)]), 0.0);
+        assert_eq!(limit_of_clients(&[missed_by(200.0, -4.9)]), f64::INFINITY);
+        assert_eq!(limit_of_clients(&[missed_by(200.0, -5.0)]), 0.0);
         // Two times of one load: the worse one counts.
-        let rows = [held(300.0, 9.0), held(200.0, 6.0), held(200.0, 1.0), held(100.0, 1.0)];
+        let rows = [
+            missed_by(300.0, 9.0),
+            missed_by(200.0, 6.0),
+            missed_by(200.0, 1.0),
+            missed_by(100.0, 1.0),
+        ];
         assert_eq!(limit_of_clients(&rows), 100.0);
     }
 
     #[test]
     fn hostile_rows_are_refused() {
-        assert!(held(100.0, 3.0).check().is_ok());
-        for bad in [held(f64::NAN, 0.0), held(-1.0, 0.0), held(1.0, f64::NAN), held(1.0, 200.0)] {
+        assert!(missed_by(100.0, 3.0).check().is_ok());
+        for bad in [
+            missed_by(f64::NAN, 0.0),
+            missed_by(-1.0, 0.0),
+            missed_by(1.0, f64::NAN),
+            missed_by(1.0, 200.0),
+        ] {
             assert!(bad.check().is_err(), "{bad:?}");
         }
-        let half = HeldOut { half_width_points: Some(f64::INFINITY), ..held(1.0, 0.0) };
+        let half = HeldOut { half_width_points: Some(f64::INFINITY), ..missed_by(1.0, 0.0) };
         assert!(half.check().is_err());
     }
 }

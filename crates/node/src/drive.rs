@@ -29,7 +29,7 @@ use super::handover::Handover;
 use super::peers::Peers;
 use device::disk::{DeviceFolder, Disks, EventSink, FoundOn, FoundSegment, Opened, side_by_side};
 use device::object::Object;
-use origin::{Error, Found, Metadata, Origin};
+use origin::{Error, Metadata, Origin, StoredObject};
 use record::clock;
 use store::origin_reads::{LargeObjects, collect};
 
@@ -447,7 +447,8 @@ impl Drive {
 
     async fn fetch(&self, key: &Key) -> Fetched<Object> {
         let fetch = async {
-            let Some(Found { metadata, mut body }) = self.origin.get(key, None).await? else {
+            let Some(StoredObject { metadata, mut body }) = self.origin.get(key, None).await?
+            else {
                 return Ok(Fetched::NotFound);
             };
             if metadata.size > self.object_bytes_max {

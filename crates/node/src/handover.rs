@@ -40,7 +40,7 @@ impl Default for Handover {
 impl Handover {
     /// Waits until the handover begins: uploads under way will not be written here. Waits for ever if it does
     /// not.
-    pub async fn begun(&self) {
+    pub async fn wait_until_begun(&self) {
         let mut stage = self.stage.subscribe();
         if stage.wait_for(|stage| *stage >= Stage::HandsOver).await.is_err() {
             std::future::pending::<()>().await;

@@ -89,8 +89,8 @@ async fn route(
         if path == "reads" && request.method() == Method::POST {
             return peers::reads_told(shared, sender, request.into_body()).await;
         }
-        let by = (request.method(), request.headers());
-        let answered = peers::answer(shared, peers, by, path, sender);
+        let (method, headers) = (request.method(), request.headers());
+        let answered = peers::answer(shared, peers, method, headers, path, sender);
         if let Some(answer) = answered {
             return answer;
         }

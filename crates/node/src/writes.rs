@@ -47,7 +47,7 @@ impl Node {
         }
         let staged = tokio::select! {
             staged = stage(&self.drive, &key, attributes, &mut upload) => Some(staged),
-            () = self.drive.handover.begun() => None,
+            () = self.drive.handover.wait_until_begun() => None,
         };
         let Some(staged) = staged else {
             // It would be refused its turn. A gateway that still has the beginning sends it elsewhere.
@@ -204,7 +204,7 @@ impl Write {
                     EngineAnswer::Later(done) => {
                         let done = done.await.ok();
                         if let Some(peers) = drive.peers() {
-                            peers.held(clock::now() - served);
+                            peers.count_held_write(clock::now() - served);
                         }
                         done
                     }

@@ -22,7 +22,7 @@ use store::{
     self, Body, DeleteRequest, Error, FoundObject, PutRequest, ReadRequest, Recorded, Store,
     Version, WriteTerms,
 };
-use wire::body::{Arriving, ReplyBody};
+use wire::body::{ReplyBody, RequestBody};
 use wire::condition::Conditions;
 use wire::headers;
 use wire::lane::{RequestRecord, ThreadRecorder};
@@ -157,7 +157,7 @@ fn put_request(
     let told = headers.get(&headers::SHA256).filter(|_| record.internal);
     let sha256 = told.and_then(|value| value.to_str().ok()).and_then(hex::decode_hash);
     let attributes = attributes(&headers).map_err(|error| store::problem_of(&error))?;
-    Ok(PutRequest { key, attributes, body: Arriving::Http(body), sha256, terms })
+    Ok(PutRequest { key, attributes, body: RequestBody::Http(body), sha256, terms })
 }
 
 async fn put(

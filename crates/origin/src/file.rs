@@ -122,7 +122,7 @@ impl Checksums {
     }
 
     /// Those of bytes that are all there.
-    pub(super) fn of(bytes: &[u8]) -> Vec<u8> {
+    pub(super) fn of_bytes(bytes: &[u8]) -> Vec<u8> {
         let mut checksums = Checksums::default();
         checksums.update(bytes);
         checksums.finish()
@@ -240,7 +240,7 @@ mod tests {
             // The naive twin: each block on its own.
             let naive: Vec<u8> =
                 bytes.chunks(BLOCK_BYTES).flat_map(|b| crc32fast::hash(b).to_le_bytes()).collect();
-            prop_assert!(checksums == naive && naive == Checksums::of(&bytes));
+            prop_assert!(checksums == naive && naive == Checksums::of_bytes(&bytes));
             let place = |share: f64| (share * size as f64) as usize;
             let (start, end) = (place(a.min(b)), place(a.max(b)));
             let mut stored = bytes.clone();

@@ -31,8 +31,9 @@ use super::sharing::Sharing;
 use super::temporary::{Temporary, sync_parent};
 use super::tree::Tree;
 use super::{
-    Attributes, BoxFuture, Chunks, Condition, Entry, Error, Fence, Found, IdentityRecord, KeyRange,
-    Listed, Metadata, Origin, Staged, VersionHasher, Whole, behind, fenced, now_unix_us,
+    Attributes, BoxFuture, Chunks, Condition, Entry, Error, Fence, IdentityRecord, KeyRange,
+    Listed, Metadata, Origin, SingleChunk, Staged, StoredObject, VersionHasher, behind, fenced,
+    now_unix_us,
 };
 
 /// Bytes read or written by one call.
@@ -278,7 +279,8 @@ impl Staged for StagedFile {
                         let mut file = tree.temporary()?;
                         let block = block_of(&metadata, &key);
                         let footer = Footer::encode(metadata.size, &block);
-                        let whole = [&bytes[..], &Checksums::of(&bytes), &block, &footer].concat();
+                        let whole =
+                            [&bytes[..], &Checksums::of_bytes(&bytes), &block, &footer].concat();
                         file.write(&[&whole])?;
                         file.sync()?;
                         file
@@ -307,7 +309,7 @@ impl Origin for Folder {
         &self,
         key: &Key,
         range: Option<Range<u64>>,
-    ) -> BoxFuture<'_, Result<Option<Found>, Error>> {
+    ) -> BoxFuture<'_, Result<Option<StoredObject>, Error>> {
         let (tree, key, pool) = (self.tree.clone(), key.clone(), self.pool.clone());
         Box::pin(async move {
             self.pool
@@ -324,11 +326,11 @@ impl Origin for Folder {
                     let mut reader = Reader { file, size, at, end, version };
                     let first = reader.read()?;
                     let body: Box<dyn Chunks> = if reader.at == reader.end {
-                        Box::new(Whole::new(first))
+                        Box::new(SingleChunk::new(first))
                     } else {
                         Box::new(Pieces { pool, first: Some(first), reader: Some(reader) })
                     };
-                    Ok(Some(Found { metadata, body }))
+                    Ok(Some(StoredObject { metadata, body }))
                 })
                 .await
         })

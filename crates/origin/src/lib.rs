@@ -163,16 +163,16 @@ pub trait Chunks: Send {
 }
 
 /// An object that was found.
-pub struct Found {
+pub struct StoredObject {
     /// Its metadata.
     pub metadata: Metadata,
     /// The bytes of the requested range, or all.
     pub body: Box<dyn Chunks>,
 }
 
-impl fmt::Debug for Found {
+impl fmt::Debug for StoredObject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Found").field("metadata", &self.metadata).finish_non_exhaustive()
+        f.debug_struct("StoredObject").field("metadata", &self.metadata).finish_non_exhaustive()
     }
 }
 
@@ -337,7 +337,7 @@ pub trait Origin: Send + Sync {
         &self,
         key: &Key,
         range: Option<Range<u64>>,
-    ) -> BoxFuture<'_, Result<Option<Found>, Error>>;
+    ) -> BoxFuture<'_, Result<Option<StoredObject>, Error>>;
 
     /// Receives all bytes of a write from `body` without changing the object yet.
     fn stage<'a>(
@@ -400,16 +400,16 @@ pub trait Origin: Send + Sync {
 }
 
 /// [`Chunks`] of bytes that are all in memory.
-pub struct Whole(Option<Bytes>);
+pub struct SingleChunk(Option<Bytes>);
 
-impl Whole {
+impl SingleChunk {
     /// A stream of one piece.
-    pub fn new(bytes: Bytes) -> Whole {
-        Whole(Some(bytes))
+    pub fn new(bytes: Bytes) -> SingleChunk {
+        SingleChunk(Some(bytes))
     }
 }
 
-impl Chunks for Whole {
+impl Chunks for SingleChunk {
     fn next(&mut self) -> BoxFuture<'_, Option<Result<Bytes, Error>>> {
         let next = self.0.take().filter(|bytes| !bytes.is_empty());
         Box::pin(std::future::ready(next.map(Ok)))

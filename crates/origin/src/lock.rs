@@ -32,7 +32,7 @@ impl Lock {
 
     /// Takes an exclusive lock on a file or block device itself, which `path` names; an error if another
     /// process holds one.
-    pub fn of(file: File, path: &Path) -> anyhow::Result<Lock> {
+    pub fn on_file(file: File, path: &Path) -> anyhow::Result<Lock> {
         exclusively(&file).with_context(|| {
             format!("{} is in use by another process; stop it, or name another", path.display())
         })?;

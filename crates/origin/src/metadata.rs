@@ -124,7 +124,7 @@ impl Default for VersionHasher {
 impl VersionHasher {
     /// The hasher that computes versions of the kind of `etag`; `None` if that is not a hash of the bytes (an upload in
     /// parts, an object of another tool).
-    pub fn of(etag: &str) -> Option<VersionHasher> {
+    pub fn for_etag(etag: &str) -> Option<VersionHasher> {
         let is_hash = |text: &str| text.len() == 32 && text.bytes().all(|b| b.is_ascii_hexdigit());
         match etag.strip_prefix(OF_SHA256) {
             Some(digits) => is_hash(digits).then(|| {
@@ -186,7 +186,7 @@ mod tests {
         assert_ne!(versions[0], versions[1]);
         for version in &versions {
             for (bytes, same) in [("the bytes", true), ("the bytez", false), ("", false)] {
-                let mut hasher = VersionHasher::of(version).unwrap();
+                let mut hasher = VersionHasher::for_etag(version).unwrap();
                 let (first, rest) = bytes.as_bytes().split_at(bytes.len() / 2);
                 hasher.update(first);
                 hasher.update(rest);
@@ -195,7 +195,7 @@ mod tests {
             }
         }
         for other in ["", "h-", "h-12", "u-0123456789abcdef0123456789abcdef", "s3-0", "h-h-"] {
-            assert!(VersionHasher::of(other).is_none(), "{other}");
+            assert!(VersionHasher::for_etag(other).is_none(), "{other}");
         }
     }
 }

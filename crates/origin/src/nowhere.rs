@@ -6,8 +6,8 @@ use std::ops::Range;
 use ground::Key;
 
 use super::{
-    Attributes, BoxFuture, Chunks, Condition, Entry, Error, Found, KeyRange, Metadata, Origin,
-    Staged, VersionHasher, now_unix_us,
+    Attributes, BoxFuture, Chunks, Condition, Entry, Error, KeyRange, Metadata, Origin, Staged,
+    StoredObject, VersionHasher, now_unix_us,
 };
 
 /// Keeps nothing. What was written is in the tiers in front of it, or gone.
@@ -40,7 +40,7 @@ impl Origin for Nowhere {
         &self,
         _key: &Key,
         _range: Option<Range<u64>>,
-    ) -> BoxFuture<'_, Result<Option<Found>, Error>> {
+    ) -> BoxFuture<'_, Result<Option<StoredObject>, Error>> {
         Box::pin(ready(Ok(None)))
     }
 

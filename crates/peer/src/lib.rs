@@ -34,7 +34,7 @@ use origin::Chunks;
 use wire::tls::Dialer;
 
 pub use incoming::Incoming;
-pub use pool::{Kept, Pool, RequestHead, bound_idle};
+pub use pool::{PendingGet, Pool, RequestHead, bound_idle};
 pub use reply::HEADERS_MAX;
 
 /// The limits of a pool.

@@ -160,7 +160,7 @@ impl Pool {
 
     /// Sends a GET on a kept connection, if there is one that takes it at once. `lines` writes further
     /// header lines.
-    pub fn send_kept(&self, path: &str, lines: impl FnOnce(&mut Vec<u8>)) -> Option<Kept> {
+    pub fn send_kept(&self, path: &str, lines: impl FnOnce(&mut Vec<u8>)) -> Option<PendingGet> {
         let mut head = Vec::with_capacity(256 + path.len() + self.shared.common.len());
         let Shared { common, late, .. } = &*self.shared;
         let late = late.get().map_or(&[][..], |line| line);
@@ -172,7 +172,7 @@ impl Pool {
         // One that has closed, or takes only a part, is dropped: the request is sent anew.
         let mut connection = self.take(false)?;
         let sent = connection.try_write(&head).is_ok_and(|count| count == head.len());
-        sent.then(|| Kept { connection, head, pool: self.clone() })
+        sent.then(|| PendingGet { connection, head, pool: self.clone() })
     }
 
     fn head(
@@ -261,15 +261,15 @@ impl Pool {
 }
 
 /// A GET that was sent on a kept connection.
-pub struct Kept {
+pub struct PendingGet {
     connection: Connection,
     head: Vec<u8>,
     pool: Pool,
 }
 
-impl Kept {
+impl PendingGet {
     /// The bytes of the reply so far, in `scratch` or in the connection's buffer; none: the connection
-    /// ended. [`Kept::keep`] must follow unless they are the whole reply.
+    /// ended. [`PendingGet::keep`] must follow unless they are the whole reply.
     pub fn poll_arrived<'a>(
         &'a mut self,
         context: &mut Context<'_>,
@@ -291,7 +291,7 @@ impl Kept {
     /// The whole reply was read: the connection returns to its pool if it may be used again. Returns
     /// what was in its buffer.
     pub fn end(self, keep_alive: bool) -> Bytes {
-        let Kept { mut connection, pool, .. } = self;
+        let PendingGet { mut connection, pool, .. } = self;
         let whole = connection.buffer.split().freeze();
         if keep_alive {
             pool.give_back(connection);
@@ -305,7 +305,7 @@ impl Kept {
     ///
     /// As [`Pool::send`].
     pub async fn reply(self) -> Result<Reply, Fault> {
-        let Kept { mut connection, head, pool } = self;
+        let PendingGet { mut connection, head, pool } = self;
         match connection.receive(false, &pool.shared.limits).await {
             Ok(head) => return Ok(pool.reply(connection, head, true)),
             Err(failed) if failed.unanswered => pool.forget(),

@@ -27,7 +27,7 @@ pub struct Machine {
 
 impl Machine {
     /// Describes this machine; unknown values are empty or 0.
-    pub fn here() -> Machine {
+    pub fn describe() -> Machine {
         let processor = procfs::CpuInfo::current()
             .ok()
             .and_then(|info| info.model_name(0).map(str::to_owned))

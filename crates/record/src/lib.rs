@@ -224,7 +224,7 @@ mod tests {
             kind: "load".to_owned(),
             start_unix_us: 1,
             laboratory: None,
-            machine: Machine::here(),
+            machine: Machine::describe(),
             asked: toml::Table::new(),
         }
     }

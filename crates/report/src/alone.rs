@@ -11,7 +11,7 @@ use super::compare::{RunInfo, counted_at};
 use super::error::Error;
 use super::grid::{Grid, escape, printable};
 use super::html::{CSS, GENERATOR, Page};
-use super::measured::{Measured, measure};
+use super::measured::{StepFigures, measure};
 use super::objective::{digits, time};
 use super::steps::{Observed, run_name};
 use super::svg::{Axis, COLOURS, Mark, Plot, PlotPoint, STYLE, Shape};
@@ -28,7 +28,7 @@ pub struct MeasuredStep {
     /// Whether the run has device queues.
     pub has_devices: bool,
     /// The measured figures.
-    pub measured: Measured,
+    pub measured: StepFigures,
 }
 
 /// What runs measured.

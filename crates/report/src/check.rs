@@ -97,13 +97,13 @@ pub fn check(dirs: &[PathBuf], selection: &Selection, tolerance: f64) -> Result<
         }
         for group in groups {
             let observed = Observed::new(group, &selection)?;
-            steps.extend(observed.steps.iter().map(|step| of(step, "", tolerance)));
+            steps.extend(observed.steps.iter().map(|step| check_step(step, "", tolerance)));
         }
     } else {
         // Several servers have queues of the same names, so each is compared with the load
         // separately.
         let clients = Observed::new(loads.clone(), &selection)?;
-        steps.extend(clients.steps.iter().map(|step| of(step, "", tolerance)));
+        steps.extend(clients.steps.iter().map(|step| check_step(step, "", tolerance)));
         for server in servers {
             let prefix = format!("{}: ", run_name(&server));
             let unseen = |run: &RunFolder| RunFolder { windows: Vec::new(), ..run.clone() };
@@ -111,7 +111,7 @@ pub fn check(dirs: &[PathBuf], selection: &Selection, tolerance: f64) -> Result<
             let mut observed = Observed::new(group, &selection)?;
             observed.steps.iter_mut().for_each(|step| step.alone = false);
             for (step, observed) in steps.iter_mut().zip(&observed.steps) {
-                step.laws.extend(of(observed, &prefix, tolerance).laws);
+                step.laws.extend(check_step(observed, &prefix, tolerance).laws);
             }
         }
     }
@@ -123,7 +123,7 @@ pub fn check(dirs: &[PathBuf], selection: &Selection, tolerance: f64) -> Result<
     Ok(Checked { holds, broken, unsure, incomplete, steps })
 }
 
-fn of(observed: &ObservedStep, prefix: &str, tolerance: f64) -> CheckedStep {
+fn check_step(observed: &ObservedStep, prefix: &str, tolerance: f64) -> CheckedStep {
     let checked = |mut check: Check| {
         check.queue.insert_str(0, prefix);
         let (formula, unit) = (check.law.formula(), check.law.unit());

@@ -10,10 +10,10 @@ use model::fit::{FrontStep, front_delay};
 use model::{ClusterLimits, ClusterModel, ClusterNode, ClusterPrediction, HeldOut, Parameter};
 use serde::Serialize;
 
-use super::compare::{Row, Shown, rows_of};
+use super::compare::{Row, StepData, rows_of};
 use super::coverage::{self, Between};
 use super::error::Error;
-use super::measured::{Measured, measure};
+use super::measured::{StepFigures, measure};
 use super::objective::{Objective, digits};
 use super::steps::{Observed, Selection, run_name, same_step};
 use record::RunFolder;
@@ -150,7 +150,7 @@ pub struct ClusterStep {
     /// Whether the nodes' models were fitted to this step.
     pub used_for_fit: bool,
     /// The measurement at the clients.
-    pub measured: Measured,
+    pub measured: StepFigures,
     /// The measured figures of each node.
     pub nodes: Vec<NodeMeasured>,
     /// The model's prediction; `None` if the load is unstable.
@@ -193,9 +193,9 @@ pub fn compare(
     let (mut rows, mut steps, mut warnings) = (Vec::new(), Vec::new(), Vec::new());
     for (i, step) in clients.steps.iter().enumerate() {
         let measured = measure(step, within_s);
-        let each: Vec<Measured> = nodes.iter().map(|n| measure(&n.steps[i], &[])).collect();
+        let each: Vec<StepFigures> = nodes.iter().map(|n| measure(&n.steps[i], &[])).collect();
         let all: f64 = each.iter().map(|m| m.rate).sum::<f64>().max(f64::MIN_POSITIVE);
-        let of_node = |((name, _), m): (&(String, RunFolder), &Measured)| NodeMeasured {
+        let of_node = |((name, _), m): (&(String, RunFolder), &StepFigures)| NodeMeasured {
             name: name.clone(),
             rate: m.rate,
             share: m.rate / all,
@@ -212,7 +212,7 @@ pub fn compare(
         let used_for_fit = fitted.steps.iter().any(|name| same_step(name, &step.windows.name));
         let utilisation = each.iter().map(|n| n.utilisation).sum::<f64>();
         let mut here = rows_of(
-            &Shown {
+            &StepData {
                 step: step.name(),
                 measured: &measured,
                 utilisation: utilisation / each.len().max(1) as f64,

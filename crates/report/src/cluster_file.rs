@@ -88,7 +88,8 @@ impl ClusterFile {
             format!("invalid cluster file {shown} (docs/models.md describes them)")
         })?;
         let folder = path.parent().unwrap_or(Path::new(""));
-        ClusterFile::of(file, folder).with_context(|| format!("invalid cluster file {shown}"))
+        ClusterFile::from_file(file, folder)
+            .with_context(|| format!("invalid cluster file {shown}"))
     }
 
     /// Makes a cluster from arguments of the form `FILE:SHARE`.
@@ -107,7 +108,7 @@ impl ClusterFile {
             Ok(Entry { name: None, model: model.into(), share: Some(share), weight: None })
         };
         let node = nodes.iter().map(entry).collect::<Result<_, _>>()?;
-        ClusterFile::of(
+        ClusterFile::from_file(
             File {
                 delay_ms: 0.0,
                 delay_ms_95: None,
@@ -120,7 +121,7 @@ impl ClusterFile {
         )
     }
 
-    fn of(file: File, folder: &Path) -> anyhow::Result<ClusterFile> {
+    fn from_file(file: File, folder: &Path) -> anyhow::Result<ClusterFile> {
         let shares = file.node.iter().filter(|e| e.share.is_some()).count();
         let weights = file.node.iter().filter(|e| e.weight.is_some()).count();
         if shares.max(weights) != file.node.len() || shares.min(weights) > 0 {

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::coverage::{self, Between, Expected};
 use super::error::Error;
-use super::measured::{Estimate, Measured, measure};
+use super::measured::{Estimate, StepFigures, measure};
 use super::objective::{Objective, digits, time};
 use super::percentiles::{Percentile, percentiles};
 use super::steps::{Observed, ObservedStep, run_name, same_step, short_name};
@@ -43,7 +43,7 @@ pub struct Row {
     pub beyond_trust: bool,
     /// Whether the model was fitted to this step; otherwise the step was held out.
     pub used_for_fit: bool,
-    /// The disturbances of the step by the generator or its machine ([`Measured::marks`]).
+    /// The disturbances of the step by the generator or its machine ([`StepFigures::marks`]).
     pub marks: Vec<String>,
     /// The interval in which the measurement was expected; `None` without a prediction.
     pub expected: Option<Expected>,
@@ -59,7 +59,7 @@ pub struct ComparedStep {
     /// Whether the model was fitted to this step.
     pub used_for_fit: bool,
     /// The measured figures.
-    pub measured: Measured,
+    pub measured: StepFigures,
     /// The model's prediction; `None` if the load is unstable.
     pub prediction: Option<Prediction>,
     /// The reason why there is no prediction.
@@ -75,9 +75,9 @@ pub struct ComparedStep {
 }
 
 impl ComparedStep {
-    fn shown(&self) -> Shown<'_> {
+    fn step_data(&self) -> StepData<'_> {
         let prediction = self.prediction.as_ref();
-        Shown {
+        StepData {
             step: &self.name,
             measured: &self.measured,
             // Without device queues nothing was measured: the model says how busy its servers are.
@@ -177,7 +177,7 @@ impl Comparison {
             steps.push(compare(step, model, &within_s)?);
         }
         let mut rows: Vec<Row> =
-            steps.iter().flat_map(|step| rows_of(&step.shown(), &within_s)).collect();
+            steps.iter().flat_map(|step| rows_of(&step.step_data(), &within_s)).collect();
         expect(&mut rows, &steps, model, &within_s)?;
         let mut laboratory = observed.laboratory();
         laboratory.extend(model.about.laboratory.clone().filter(|note| {
@@ -325,9 +325,9 @@ fn other_work(work_s: f64, model: &Model) -> Option<String> {
 }
 
 /// The data of a step that its rows show.
-pub(super) struct Shown<'a> {
+pub(super) struct StepData<'a> {
     pub step: &'a str,
-    pub measured: &'a Measured,
+    pub measured: &'a StepFigures,
     pub utilisation: f64,
     /// The predicted points; `None` if the load is unstable.
     pub points: Option<&'a [Point]>,
@@ -338,7 +338,7 @@ pub(super) struct Shown<'a> {
 }
 
 /// Makes one row for each time.
-pub(super) fn rows_of(shown: &Shown, within_s: &[f64]) -> Vec<Row> {
+pub(super) fn rows_of(shown: &StepData, within_s: &[f64]) -> Vec<Row> {
     let row = |(i, &within_s): (usize, &f64)| {
         let measured = shown.measured.within[i].share;
         let point = shown.points.and_then(|points| points.get(i));

@@ -50,12 +50,12 @@ impl Between {
                 sum.1 += step.utilisation_predicted;
             }
         }
-        Between::of(&sums)
+        Between::from_utilisations(&sums)
     }
 
     /// Estimates the variation from measured and predicted utilisations of the fitted steps; zero if there
     /// are fewer than two.
-    fn of(utilisations: &[(f64, f64)]) -> Between {
+    fn from_utilisations(utilisations: &[(f64, f64)]) -> Between {
         let known =
             utilisations.iter().filter(|(measured, predicted)| *measured > 0.0 && *predicted > 0.0);
         let ratios: Vec<f64> = known.map(|(measured, predicted)| measured / predicted).collect();
@@ -190,8 +190,9 @@ mod tests {
 
     #[test]
     fn what_differs_between_runs_widens_the_interval() {
-        assert_eq!(Between::of(&[(0.5, 0.5)]), Between { half_width: 0.0 });
-        let between = Between::of(&[(0.51, 0.5), (0.588, 0.6), (0.707, 0.7), (0.8, 0.8)]);
+        assert_eq!(Between::from_utilisations(&[(0.5, 0.5)]), Between { half_width: 0.0 });
+        let between =
+            Between::from_utilisations(&[(0.51, 0.5), (0.588, 0.6), (0.707, 0.7), (0.8, 0.8)]);
         let [more, less] = between.rates(1000.0);
         assert!(
             (more - 1061.6).abs() < 0.5 && (more + less - 2000.0).abs() < 1e-9,

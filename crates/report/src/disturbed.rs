@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     /// The indices of the windows that are kept, one window for each second.
-    fn kept(stolen: &[f64], offset_us: u64) -> Vec<usize> {
+    fn kept_windows(stolen: &[f64], offset_us: u64) -> Vec<usize> {
         let host = |(i, &cpu_stolen): (usize, &f64)| Host {
             unix_us: (i as u64 + 1) * 1_000_000,
             length_s: 1.0,
@@ -80,22 +80,25 @@ mod tests {
     #[test]
     fn windows_that_a_stolen_second_overlaps_are_left_out() {
         let stolen = [0.0, 0.3, 0.01, 0.0, 0.0, 0.06, 0.0, 0.0];
-        assert_eq!(kept(&stolen, 0), [0, 2, 3, 4, 6, 7]);
-        assert_eq!(kept(&stolen, 3_000), [0, 2, 3, 4, 6, 7], "nearly the same seconds");
-        assert_eq!(kept(&stolen, 500_000), [2, 3, 6, 7], "half of either");
-        assert_eq!(kept(&[0.05, 0.0, 0.02], 0), [0, 1, 2]);
-        assert_eq!(kept(&[], 0), [0; 0]);
+        assert_eq!(kept_windows(&stolen, 0), [0, 2, 3, 4, 6, 7]);
+        assert_eq!(kept_windows(&stolen, 3_000), [0, 2, 3, 4, 6, 7], "nearly the same seconds");
+        assert_eq!(kept_windows(&stolen, 500_000), [2, 3, 6, 7], "half of either");
+        assert_eq!(kept_windows(&[0.05, 0.0, 0.02], 0), [0, 1, 2]);
+        assert_eq!(kept_windows(&[], 0), [0; 0]);
     }
 
     #[test]
     fn half_of_a_step_stays_whatever_was_stolen() {
-        assert_eq!(kept(&[0.2, 0.1, 0.3, 0.4, 0.15, 0.6], 0), [0, 1, 4]);
-        assert_eq!(kept(&[0.5; 6], 0), [0, 1, 2, 3, 4, 5]);
+        assert_eq!(kept_windows(&[0.2, 0.1, 0.3, 0.4, 0.15, 0.6], 0), [0, 1, 4]);
+        assert_eq!(kept_windows(&[0.5; 6], 0), [0, 1, 2, 3, 4, 5]);
         for i in 0..200u64 {
             let stolen: Vec<f64> =
                 (0..i % 9 + 1).map(|k| ((k * 37 + i * 11) % 17) as f64 / 17.0).collect();
             for offset in [0, 420_000] {
-                assert!(2 * kept(&stolen, offset).len() >= stolen.len(), "{stolen:?} {offset}");
+                assert!(
+                    2 * kept_windows(&stolen, offset).len() >= stolen.len(),
+                    "{stolen:?} {offset}"
+                );
             }
         }
     }

@@ -42,7 +42,7 @@ fn loads(high: f64, saturation: f64, count: usize) -> Vec<f64> {
 fn model_curves(model: &Model, limits: &Limits, t_s: f64, high: f64, servers: u32) -> Vec<Mark> {
     let n = f64::from(servers);
     let mut ours = Vec::new();
-    if let Ok((node, at)) = model.at(t_s) {
+    if let Ok((node, at)) = model.at_time(t_s) {
         for load in loads(high, limits.saturation.value * n, CURVE) {
             if let Ok(operating) = node.operating(load / n) {
                 ours.push((load, at.cdf(&operating)));
@@ -176,7 +176,7 @@ pub(crate) fn hit_ratio(comparison: &Comparison) -> Plot {
     };
     let mut marks = limit_marks(comparison.limits.mg1.value, comparison.trust.limit);
     if let Ok(spotify) = model.spotify() {
-        let points = line(&|x| spotify.hit_ratio().at(x));
+        let points = line(&|x| spotify.hit_ratio().at_rate(x));
         let label = "Spotify: share under 1 ms".to_owned();
         marks.push(Mark::Line { class: "spotify", label, points });
     }

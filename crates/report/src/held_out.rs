@@ -7,7 +7,7 @@ use model::{About, ClusterModel, HeldOut, Model};
 
 use super::compare::counted_at;
 use super::error::Error;
-use super::measured::{Measured, measure};
+use super::measured::{StepFigures, measure};
 use super::steps::{Observed, ObservedStep};
 use super::{Service, ServiceFacts};
 
@@ -36,10 +36,10 @@ pub(super) fn fit_service(
     };
     let mut steps = observed.fit_steps();
     let silent: Vec<String> =
-        steps.iter().filter(|s| !answered(s)).map(|s| s.name.clone()).collect();
+        steps.iter().filter(|s| !has_answers(s)).map(|s| s.name.clone()).collect();
     // An imported log may pause for a whole step.
     if silent.len() < steps.len() {
-        steps.retain(answered);
+        steps.retain(has_answers);
     }
     let all = responses(&steps);
     if !all.is_empty() && all.max_s() == 0.0 {
@@ -103,7 +103,7 @@ fn is_answered(times: &Times) -> bool {
 }
 
 /// Whether the clients' side has an answered read.
-fn answered(step: &model::fit::Step) -> bool {
+fn has_answers(step: &model::fit::Step) -> bool {
     let sides = [&step.load, &step.gateway, &step.node];
     sides.into_iter().flatten().flat_map(|w| &w.times).any(is_answered)
 }
@@ -143,7 +143,7 @@ fn judge(model: &Model, step: &ObservedStep, within_s: &[f64]) -> Result<Vec<Hel
             let node = model.node()?;
             let devices = node.breaks_first().is_none_or(|(_, limit)| limit == Limit::Devices);
             let answered = if devices && node.workers.is_none() {
-                node.hit_ratio.at(measured.rate)
+                node.hit_ratio.at_rate(measured.rate)
             } else {
                 0.0
             };
@@ -155,7 +155,7 @@ fn judge(model: &Model, step: &ObservedStep, within_s: &[f64]) -> Result<Vec<Hel
 }
 
 /// Pairs the predicted shares with the measured ones.
-fn rows(step: &ObservedStep, measured: &Measured, shares: Vec<f64>) -> Vec<HeldOut> {
+fn rows(step: &ObservedStep, measured: &StepFigures, shares: Vec<f64>) -> Vec<HeldOut> {
     let rows = measured.within.iter().zip(shares).map(|(within, share)| HeldOut {
         name: step.windows.name.clone(),
         rate: measured.rate,

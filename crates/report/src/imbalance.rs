@@ -31,7 +31,7 @@ const CHANCE: f64 = 0.95;
 const PLACEMENTS: u32 = 1_000;
 const DRAWS_MAX: f64 = 1e8;
 
-/// Random numbers for a placement in addition to one for each server ([`Imbalance::drawn`]).
+/// Random numbers for a placement in addition to one for each server ([`Imbalance::sample_shares`]).
 const DRAWS_OF_OBJECTS: f64 = 2_000.0;
 
 const SEED: u64 = 1;
@@ -73,7 +73,7 @@ impl Placement {
         let (mean, p95, placements) = match imbalance.share_max_quantile(CHANCE) {
             Ok(p95) => (imbalance.share_max_mean(), p95, None),
             // One object is a large part of a server's load, so its placement matters.
-            Err(_) => drawn(&imbalance, servers)?,
+            Err(_) => fullest_share(&imbalance, servers)?,
         };
         let bound = imbalance.share_max_bound();
         Ok(Placement {
@@ -111,9 +111,9 @@ impl Placement {
 
 /// The mean and the 95 % quantile of the fullest server's share in random placements, and the
 /// number of placements drawn.
-fn drawn(imbalance: &Imbalance, servers: u32) -> anyhow::Result<(f64, f64, Option<u32>)> {
+fn fullest_share(imbalance: &Imbalance, servers: u32) -> anyhow::Result<(f64, f64, Option<u32>)> {
     let placements = placements_of(servers);
-    let shares = imbalance.drawn(placements, &mut StdRng::seed_from_u64(SEED))?;
+    let shares = imbalance.sample_shares(placements, &mut StdRng::seed_from_u64(SEED))?;
     let mean = shares.iter().sum::<f64>() / f64::from(placements);
     let p95 = shares.get((CHANCE * f64::from(placements)) as usize).copied().unwrap_or(1.0);
     Ok((mean, p95, Some(placements)))

@@ -15,7 +15,7 @@ use super::steps::ObservedStep;
 
 /// The quantities that the laws need, for each window of a queue.
 fn sums(windows: &[Window]) -> Vec<Quantities> {
-    windows.iter().map(Quantities::of).collect()
+    windows.iter().map(Quantities::of_window).collect()
 }
 
 /// Like [`sums`], for reads only.

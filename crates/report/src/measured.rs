@@ -60,7 +60,7 @@ pub struct HostUse {
 
 /// The measured figures of a step.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Measured {
+pub struct StepFigures {
     /// The queue that represents the clients: `load` if it records which component answered, else
     /// `gateway` or `node`.
     pub client_queue: String,
@@ -159,7 +159,7 @@ fn reads(windows: &[Window]) -> impl Iterator<Item = &ground::window::Times> {
 }
 
 /// Measures a step: the share answered within each of `within_s` seconds, and all other figures.
-pub(crate) fn measure(observed: &ObservedStep, within_s: &[f64]) -> Measured {
+pub(crate) fn measure(observed: &ObservedStep, within_s: &[f64]) -> StepFigures {
     let step = &observed.windows;
     let (client_queue, client) = client_side(step);
     let seconds: f64 = client.iter().map(|w| w.length_s).sum();
@@ -192,7 +192,7 @@ pub(crate) fn measure(observed: &ObservedStep, within_s: &[f64]) -> Measured {
     };
     let devices = device_figures(step);
     let hosts = observed.hosts.iter().map(|(run, host)| host_use(run, host)).collect();
-    let mut measured = Measured {
+    let mut measured = StepFigures {
         client_queue: client_queue.to_string(),
         seconds,
         requests,
@@ -300,7 +300,7 @@ const CPU_MAX: f64 = 0.8;
 const STOLEN_MAX: f64 = 0.02;
 
 /// The reasons why the generator or a machine may have distorted a step.
-fn marks(observed: &ObservedStep, measured: &Measured) -> Vec<String> {
+fn marks(observed: &ObservedStep, measured: &StepFigures) -> Vec<String> {
     let generator = &observed.step.generator;
     let mut marks = generator.complaints.clone();
     let smallest_s = measured.within.iter().map(|w| w.t_s).fold(f64::INFINITY, f64::min);
@@ -325,7 +325,7 @@ fn marks(observed: &ObservedStep, measured: &Measured) -> Vec<String> {
     marks
 }
 
-fn hints(observed: &ObservedStep, measured: &Measured) -> Vec<String> {
+fn hints(observed: &ObservedStep, measured: &StepFigures) -> Vec<String> {
     let mut hints = Vec::new();
     for host in &measured.hosts {
         if host.cpu_mean > 0.85 {

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::error::Error;
 use super::grid::Grid;
-use super::measured::Measured;
+use super::measured::StepFigures;
 use super::objective::{digits, time};
 
 /// The percentiles that are compared.
@@ -26,7 +26,7 @@ pub struct Percentile {
 ///
 /// # Errors
 /// If the model cannot predict a stable load.
-pub(super) fn percentiles(measured: &Measured, model: &Model) -> Result<Vec<Percentile>, Error> {
+pub(super) fn percentiles(measured: &StepFigures, model: &Model) -> Result<Vec<Percentile>, Error> {
     let mut all = Vec::new();
     for share in SHARES {
         let Some(measured_s) = measured.responses.quantile_s(share) else { continue };

@@ -75,7 +75,7 @@ pub fn read(text: &str, folder: &Path) -> anyhow::Result<Law> {
     };
     let curve = curve.with_context(|| format!("cannot derive a popularity from {shown}"))?;
     ensure!(
-        curve.at(curve.memory_max())?.hit_ratio.value > 0.0,
+        curve.point(curve.memory_max())?.hit_ratio.value > 0.0,
         "cannot derive a popularity from {shown}: no object was requested twice"
     );
     Ok(Law::Stream(curve))
@@ -146,7 +146,8 @@ mod tests {
         assert_eq!(read("0.25", here).unwrap(), Law::Power(Popularity::new(0.25).unwrap()));
         let zipf = read("zipf:0.8:100000", here).unwrap();
         let cache = Cache::new(Catalogue::zipf(100_000, 0.8).unwrap(), Eviction::Lru);
-        let (now, then) = (cache.at(1e3).unwrap().hit_ratio, cache.at(3e3).unwrap().hit_ratio);
+        let (now, then) =
+            (cache.with_memory(1e3).unwrap().hit_ratio, cache.with_memory(3e3).unwrap().hit_ratio);
         assert!((now * zipf.change(now, 3.0) - then).abs() < 1e-3);
         for (bad, says) in [
             ("1.5", "exponent of memory"),

@@ -170,7 +170,7 @@ impl Plot {
 
     /// The drawing position of a point. Points far outside are moved near the edge, where they are
     /// still clipped, so that coordinates stay small.
-    fn at(&self, x: f64, y: f64) -> Option<(f64, f64)> {
+    fn position(&self, x: f64, y: f64) -> Option<(f64, f64)> {
         let near = |v: f64| v.clamp(-2000.0, 3000.0);
         Some((near(self.x_at(x)?), near(self.y_at(y)?)))
     }
@@ -325,7 +325,7 @@ impl Plot {
 
     fn path(&self, points: impl Iterator<Item = (f64, f64)>) -> String {
         let mut path = String::new();
-        for (x, y) in points.filter_map(|(x, y)| self.at(x, y)) {
+        for (x, y) in points.filter_map(|(x, y)| self.position(x, y)) {
             let gap = if path.is_empty() { "" } else { "L" };
             let _ = write!(path, "{gap}{x:.1} {y:.1}");
         }
@@ -352,7 +352,7 @@ impl Plot {
         if !self.shows(point.x, point.y) {
             return;
         }
-        let Some((x, y)) = self.at(point.x, point.y) else { return };
+        let Some((x, y)) = self.position(point.x, point.y) else { return };
         out.push_str("<g>");
         let _ = write!(out, "<title>{}</title>", escape(&point.title));
         if point.half > 0.0 {

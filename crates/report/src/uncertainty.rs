@@ -37,7 +37,7 @@ pub struct Imported {
 
 impl Imported {
     /// Reads the properties from a run; `None` if it was not imported.
-    pub(crate) fn of(run: &Run) -> Option<Imported> {
+    pub(crate) fn from_run(run: &Run) -> Option<Imported> {
         if run.kind != "import" {
             return None;
         }
@@ -99,7 +99,7 @@ pub(crate) fn coarse(observed: &Observed) -> Coarse {
     let mut coarse = Coarse::default();
     let fitted = || observed.steps.iter().filter(|step| !step.held_out);
     for (index, run) in observed.runs.iter().enumerate() {
-        let Some(imported) = Imported::of(&run.run) else { continue };
+        let Some(imported) = Imported::from_run(&run.run) else { continue };
         let mut all = Histogram::default();
         let [mut memory, mut device, mut other] = [(); 3].map(|()| Histogram::default());
         let (mut seconds, mut steps) = (0.0, 0.0);
@@ -149,7 +149,7 @@ pub(crate) fn coarse(observed: &Observed) -> Coarse {
 pub(crate) fn warnings(observed: &Observed) -> Vec<String> {
     let mut all = Vec::new();
     for (index, run) in observed.runs.iter().enumerate() {
-        let Some(imported) = Imported::of(&run.run) else { continue };
+        let Some(imported) = Imported::from_run(&run.run) else { continue };
         let name = crate::steps::run_name(run);
         let mut worst: Vec<(f64, f64)> = Vec::new();
         for step in observed.steps.iter().filter(|s| s.run == index && s.windows.load.is_empty()) {

@@ -91,7 +91,7 @@ async fn clean(origin: &Arc<dyn Origin>, before_unix_us: u64) -> Result<usize, E
 mod tests {
     use bytes::Bytes;
     use ground::Key;
-    use origin::{Attributes, Folder, Sharing, Whole};
+    use origin::{Attributes, Folder, Sharing, SingleChunk};
 
     use super::*;
 
@@ -101,7 +101,7 @@ mod tests {
         let origin = Folder::open(folder.path(), 2, Sharing::Alone).unwrap();
         let origin: Arc<dyn Origin> = Arc::new(origin);
         let put = async |key: String| {
-            let mut body = Whole::new(Bytes::from_static(b"part"));
+            let mut body = SingleChunk::new(Bytes::from_static(b"part"));
             let key = Key::from(key.into_bytes());
             let staged = origin.stage(&key, Attributes::default(), &mut body).await.unwrap();
             let at = staged.metadata().modified_unix_us;

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use ground::Key;
 use http::header::{CONTENT_RANGE, CONTENT_TYPE, HOST};
-use origin::{Attributes, BoxFuture, Chunks, Error, Listed, Metadata, Origin, Whole};
+use origin::{Attributes, BoxFuture, Chunks, Error, Listed, Metadata, Origin, SingleChunk};
 use s3s::dto::{
     AbortMultipartUploadInput, AbortMultipartUploadOutput, Checksum, CompleteMultipartUploadInput,
     CompleteMultipartUploadOutput, CompletedPart, CopyPartResult, CreateMultipartUploadInput,
@@ -38,7 +38,7 @@ use super::tags::Tags;
 use super::{Inner, headers, repeated};
 use device::object::META_PREFIX;
 use wire::body;
-use wire::body::{Arriving, Budget};
+use wire::body::{Budget, RequestBody};
 use wire::lane::ThreadRecorder;
 use wire::pace::Pace;
 
@@ -239,7 +239,8 @@ impl Inner {
             ("key".to_owned(), encoded(&input.key)),
         ];
         let attributes = Attributes { content_type: None, user };
-        self.keep(&begun_key(&upload)?, attributes, &mut Whole::new(Bytes::from(text))).await?;
+        self.keep(&begun_key(&upload)?, attributes, &mut SingleChunk::new(Bytes::from(text)))
+            .await?;
         Ok(S3Response::new(CreateMultipartUploadOutput {
             bucket: Some(input.bucket),
             key: Some(input.key),
@@ -257,7 +258,7 @@ impl Inner {
         body: Box<dyn Chunks>,
     ) -> S3Result<Metadata> {
         let pace = Pace::from_settings(&self.store.front().config.serve);
-        let mut paced = body::Upload::new(Arriving::Stream(body), pace, 0, Budget::new(0));
+        let mut paced = body::Upload::new(RequestBody::Stream(body), pace, 0, Budget::new(0));
         self.keep(&part_key(upload, number), Attributes::default(), &mut paced).await
     }
 
@@ -331,7 +332,7 @@ impl Inner {
         }
         let body = match answer.sent() {
             Sent::Stream(body) => body,
-            Sent::Whole(bytes) => Box::new(Whole::new(bytes)),
+            Sent::Whole(bytes) => Box::new(SingleChunk::new(bytes)),
         };
         let metadata = self.keep_part(&input.upload_id, input.part_number, body).await?;
         let result = CopyPartResult {

@@ -14,7 +14,7 @@ use http::header::{
 };
 use http::{Extensions, Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
-use origin::{Attributes, BoxFuture, Chunks, Error, Whole};
+use origin::{Attributes, BoxFuture, Chunks, Error, SingleChunk};
 use s3s::dto::{
     Checksum, ChecksumType, CopyObjectInput, CopyObjectOutput, CopyObjectResult, CopySource,
     DeleteObjectInput, DeleteObjectOutput, DeleteObjectsInput, DeleteObjectsOutput, DeletedObject,
@@ -35,7 +35,7 @@ use store::{
     self, DeleteRequest, FoundObject, PutRequest, ReadRequest, Version, WriteTerms,
     check_attributes,
 };
-use wire::body::{Arriving, ReplyBody};
+use wire::body::{ReplyBody, RequestBody};
 use wire::condition::Conditions;
 use wire::headers::OUTCOME;
 use wire::lane::ThreadRecorder;
@@ -63,9 +63,9 @@ pub enum Sent {
 }
 
 impl Sent {
-    fn into_arriving(self) -> Arriving {
-        Arriving::Stream(match self {
-            Sent::Whole(bytes) => Box::new(Whole::new(bytes)),
+    fn into_request_body(self) -> RequestBody {
+        RequestBody::Stream(match self {
+            Sent::Whole(bytes) => Box::new(SingleChunk::new(bytes)),
             Sent::Stream(chunks) => chunks,
         })
     }
@@ -217,7 +217,7 @@ impl Inner {
         attributes.user.sort();
         check_attributes(&attributes).map_err(|error| of_error(&error))?;
         let mut record = lane.received(Operation::Put, key);
-        let (key, body) = (key.clone(), body.into_arriving());
+        let (key, body) = (key.clone(), body.into_request_body());
         let terms = WriteTerms { conditions, ..WriteTerms::default() };
         let put = PutRequest { key, attributes, body, sha256: None, terms };
         let written = self.store.put(put, &mut record).await;

@@ -143,8 +143,8 @@ pub fn allowed_path<'a>(
     }
     let (bucket, key) = object_of(path)?;
     let id = match headers.get(AUTHORIZATION) {
-        Some(_) => by_headers(keys, method, (path, query), headers, now)?,
-        None => by_query(keys, method, (path, query), headers, now)?,
+        Some(_) => by_headers(keys, method, path, query, headers, now)?,
+        None => by_query(keys, method, path, query, headers, now)?,
     };
     id.allows(bucket, Level::Read).then_some(Plain { bucket, key })
 }
@@ -178,7 +178,8 @@ pub fn allowed_write<'a, B>(
     if payload.as_bytes() != UNSIGNED {
         hex::decode_hash(payload)?;
     }
-    let access = by_headers(keys, method, (uri.path(), uri.query().unwrap_or("")), headers, now)?;
+    let query = uri.query().unwrap_or("");
+    let access = by_headers(keys, method, uri.path(), query, headers, now)?;
     let id = claimed_by(headers, None)?.to_owned();
     access.allows(bucket, Level::Write).then_some(PlainWrite { bucket, key, id })
 }
@@ -205,7 +206,8 @@ fn is_scope(scope: &str, of: &str) -> Option<bool> {
 fn by_headers(
     keys: &Keys,
     method: &Method,
-    (path, query): (&str, &str),
+    path: &str,
+    query: &str,
     headers: &HeaderMap,
     now: SystemTime,
 ) -> Option<Arc<AccessKey>> {
@@ -230,7 +232,8 @@ fn by_headers(
 fn by_query(
     keys: &Keys,
     method: &Method,
-    (path, query): (&str, &str),
+    path: &str,
+    query: &str,
     headers: &HeaderMap,
     now: SystemTime,
 ) -> Option<Arc<AccessKey>> {

@@ -8,7 +8,7 @@ use configuration::{Config, Mistakes};
 use datasets::copies::ShardsTold;
 use gateway::Picture;
 pub use live::{DeviceWindows, WindowIntake};
-pub use membership::{Document, etcd_pairs, etcd_said};
+pub use membership::{Document, etcd_pairs, parse_change_reply};
 pub use wire::condition::{Conditions, Verdict};
 pub use wire::range::{ByteRange, SelectedRange};
 
@@ -26,7 +26,7 @@ pub fn with_shared(own: &Config, document: &Document) -> Result<Config, Mistakes
 pub fn shards_told(told: &[&[u8]]) -> (Vec<ShardReport>, Vec<Room>) {
     let told: Vec<Option<ShardsTold>> =
         told.iter().map(|json| serde_json::from_slice(json).ok()).collect();
-    let picture = Picture::of(&told, |_| vec![0]);
+    let picture = Picture::from_reports(&told, |_| vec![0]);
     (picture.shards, picture.rooms)
 }
 

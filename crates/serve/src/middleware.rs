@@ -55,7 +55,8 @@ impl Middleware {
         config: &Config,
         settings: proxy::Settings,
         windows: window::Settings,
-        (live, follower): (&Arc<LiveModel>, Option<Follower>),
+        live: &Arc<LiveModel>,
+        follower: Option<Follower>,
         now: Nanos,
     ) -> anyhow::Result<Middleware> {
         let front = Front::new(config, QueueName::Gateway, windows, live, now);

@@ -198,7 +198,7 @@ impl Server {
         settings.connections_max = wire::descriptors::allowance(config).proxied;
         let live = LiveModel::start(config, unix_offset_ns)?;
         let middleware =
-            Arc::new(Middleware::start(config, settings, windows, (&live, follower), now)?);
+            Arc::new(Middleware::start(config, settings, windows, &live, follower, now)?);
         let observer = Observer::start(vec![middleware.clone()], run, live.clone(), now)?;
         let running = front::run(&middleware, listener)?;
         let address = running.address();
@@ -542,7 +542,7 @@ fn create_run(
         kind: "serve".to_owned(),
         start_unix_us: ((i128::from(now) + unix_offset_ns) / 1000).max(0) as u64,
         laboratory: config.laboratory(),
-        machine: Machine::here(),
+        machine: Machine::describe(),
         asked: config.as_table(),
     };
     Ok(Some(RunWriter::create(dir, &run)?))

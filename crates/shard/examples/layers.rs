@@ -203,9 +203,9 @@ impl<'a> Queries<'a> {
 
     /// Asks for a pattern and an offset in turn until `is_over`; begins at another place for
     /// another `seed`.
-    fn run(&self, index: &Index, seed: usize, is_over: impl Fn(Duration) -> bool) -> Measured {
+    fn run(&self, index: &Index, seed: usize, is_over: impl Fn(Duration) -> bool) -> QueryTimes {
         let (mut found, mut bytes) = (Vec::new(), Vec::new());
-        let mut measured = Measured::default();
+        let mut measured = QueryTimes::default();
         let start = Instant::now();
         for turn in seed * 3001.. {
             let pattern = self.patterns[turn % self.patterns.len()];
@@ -233,12 +233,12 @@ impl<'a> Queries<'a> {
 
 /// Times of queries, sorted.
 #[derive(Default)]
-struct Measured {
+struct QueryTimes {
     locates: Vec<Duration>,
     extracts: Vec<Duration>,
 }
 
-impl std::fmt::Display for Measured {
+impl std::fmt::Display for QueryTimes {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for (name, times) in [("locate", &self.locates), ("; extract 1 KiB", &self.extracts)] {
             let at = |share: usize| times[(times.len() - 1) * share / 1000];

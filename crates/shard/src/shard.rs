@@ -93,10 +93,10 @@ impl Shard {
     ///
     /// As [`Index::open`]; [`Error::Damaged`] if the records are missing, or those of another text.
     pub fn open(bytes: impl AsRef<[u8]> + Send + Sync + 'static) -> Result<Self, Error> {
-        Self::of(Index::open(bytes)?)
+        Self::from_index(Index::open(bytes)?)
     }
 
-    fn of(index: Index) -> Result<Self, Error> {
+    fn from_index(index: Index) -> Result<Self, Error> {
         let section = index.reader().section(RECORDS).ok_or_else(|| Error::Damaged {
             section: RECORDS,
             what: "missing section: this is an index without records".to_owned(),

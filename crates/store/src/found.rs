@@ -85,7 +85,7 @@ impl Body {
     /// The bytes piece by piece.
     pub fn into_chunks(self) -> Box<dyn Chunks> {
         match self {
-            Body::Bytes(bytes) => Box::new(origin::Whole::new(bytes)),
+            Body::Bytes(bytes) => Box::new(origin::SingleChunk::new(bytes)),
             Body::Pieces(chunks) => chunks,
             Body::Stream(chunks, timeout) => Box::new(Paced { chunks, timeout }),
         }

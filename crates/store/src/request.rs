@@ -5,7 +5,7 @@ use ground::Key;
 use ground::window::Nanos;
 use origin::Attributes;
 
-use wire::body::Arriving;
+use wire::body::RequestBody;
 use wire::condition::Conditions;
 use wire::range::ByteRange;
 
@@ -73,7 +73,7 @@ pub struct PutRequest {
     /// Its type and user metadata.
     pub attributes: Attributes,
     /// Its bytes, as they arrive.
-    pub body: Arriving,
+    pub body: RequestBody,
     /// The SHA-256 that a gateway says they have.
     pub sha256: Option<[u8; 32]>,
     /// What binds it.

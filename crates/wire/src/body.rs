@@ -202,19 +202,19 @@ const DISCARD_TIME_MAX: Duration = Duration::from_secs(2);
 pub type GivenAt = Arc<AtomicU64>;
 
 /// The body of a request, as it arrives.
-pub enum Arriving {
+pub enum RequestBody {
     /// From a connection.
     Http(Incoming),
     /// From another protocol's server, or from the process itself.
     Stream(Box<dyn Chunks>),
 }
 
-impl Arriving {
+impl RequestBody {
     /// The next piece, which is not empty; `None` after the last. Trailers are passed over.
     async fn next(&mut self) -> Option<Result<Bytes, Error>> {
         let incoming = match self {
-            Arriving::Http(incoming) => incoming,
-            Arriving::Stream(chunks) => return chunks.next().await,
+            RequestBody::Http(incoming) => incoming,
+            RequestBody::Stream(chunks) => return chunks.next().await,
         };
         loop {
             match incoming.frame().await? {
@@ -230,23 +230,23 @@ impl Arriving {
     /// The bytes left, if they are known in advance.
     fn bytes_left(&self) -> Option<u64> {
         match self {
-            Arriving::Http(incoming) => incoming.size_hint().exact(),
-            Arriving::Stream(chunks) => chunks.bytes_left(),
+            RequestBody::Http(incoming) => incoming.size_hint().exact(),
+            RequestBody::Stream(chunks) => chunks.bytes_left(),
         }
     }
 
     /// Their SHA-256, if it is known in advance.
     pub fn sha256(&self) -> Option<[u8; 32]> {
         match self {
-            Arriving::Http(_) => None,
-            Arriving::Stream(chunks) => chunks.sha256(),
+            RequestBody::Http(_) => None,
+            RequestBody::Stream(chunks) => chunks.sha256(),
         }
     }
 }
 
 /// The body of a PUT, as the origin takes it. Keeps a copy for the tiers while that may be.
 pub struct Upload {
-    incoming: Arriving,
+    incoming: RequestBody,
     meter: Meter,
     given_at: GivenAt,
     copy: Copy,
@@ -267,7 +267,7 @@ enum Copy {
 impl Upload {
     /// The upload of a request.
     pub fn new(
-        incoming: Arriving,
+        incoming: RequestBody,
         pace: Pace,
         object_bytes_max: u64,
         budget: Arc<Budget>,

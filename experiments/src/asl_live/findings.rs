@@ -5,7 +5,7 @@ use model::design::{Factorial, Form};
 use serde::Serialize;
 
 use super::Settings;
-use super::measured::{Measured, Repetition};
+use super::measured::{MeasuredRow, Repetition};
 use super::parameters::Parameters;
 use super::predict::Limit;
 use super::rows::{Levels, Part, Work};
@@ -35,13 +35,13 @@ pub(super) struct Design {
 }
 
 /// Analyses the design of reads and of writes.
-pub(super) fn design(measured: &[Measured], levels: &Levels) -> anyhow::Result<Vec<Design>> {
+pub(super) fn design(measured: &[MeasuredRow], levels: &Levels) -> anyhow::Result<Vec<Design>> {
     let mut found = Vec::new();
     for work in [Work::Reads(1), Work::Writes] {
         let (mut cells, mut predicted) = (Vec::new(), Vec::new());
         for cell in 0..8 {
             let system = levels.cell(cell);
-            let same = |one: &&Measured| {
+            let same = |one: &&MeasuredRow| {
                 let row = &one.row;
                 row.system == system && row.work == work && row.clients == levels.clients
             };
@@ -67,7 +67,7 @@ enum Method {
 }
 
 /// Predicted requests/s of a row.
-fn predicted(one: &Measured, method: Method) -> Option<f64> {
+fn predicted(one: &MeasuredRow, method: Method) -> Option<f64> {
     match method {
         Method::Network => Some(one.prediction.network),
         Method::Flow => one.prediction.flow,
@@ -76,20 +76,20 @@ fn predicted(one: &Measured, method: Method) -> Option<f64> {
 
 /// All claims.
 pub(super) fn claims(
-    measured: &[Measured],
+    measured: &[MeasuredRow],
     parameters: &Parameters,
     settings: &Settings,
 ) -> Vec<Claim> {
-    let largest = |what: &str, rows: &[&Measured], method, goal| {
+    let largest = |what: &str, rows: &[&MeasuredRow], method, goal| {
         largest(what, rows, method, parameters.batch_keys, settings.filled_share, goal)
     };
     let mut claims = Vec::new();
     let methods = [("network of queues", Method::Network), ("flow-equivalent", Method::Flow)];
     for (name, method) in methods {
-        let (limited, machine): (Vec<&Measured>, Vec<&Measured>) =
+        let (limited, machine): (Vec<&MeasuredRow>, Vec<&MeasuredRow>) =
             measured.iter().partition(|one| one.row.system.limited);
-        let saturated = |one: &&&Measured| one.prediction.limit != Limit::Clients;
-        let full: Vec<&Measured> = limited.iter().filter(saturated).copied().collect();
+        let saturated = |one: &&&MeasuredRow| one.prediction.limit != Limit::Clients;
+        let full: Vec<&MeasuredRow> = limited.iter().filter(saturated).copied().collect();
         let what = format!("{name}: |error of throughput| where links, workers or clients limit");
         claims.extend(largest(&what, &limited, method, LINK_PERCENT));
         let what = format!("{name}: |error of throughput| in the saturated rows of these");
@@ -110,7 +110,7 @@ pub(super) fn claims(
 /// largest lower end to the largest upper end of all rows' errors.
 fn largest(
     what: &str,
-    rows: &[&Measured],
+    rows: &[&MeasuredRow],
     method: Method,
     batch_keys: Option<f64>,
     found: f64,
@@ -142,7 +142,7 @@ fn largest(
 }
 
 /// The interactive law on every closed loop, and errors of replies.
-fn laws(measured: &[Measured], think_s: f64) -> Vec<Claim> {
+fn laws(measured: &[MeasuredRow], think_s: f64) -> Vec<Claim> {
     let all = || measured.iter().flat_map(|one| &one.repetitions);
     let loops: usize = all().map(|r| r.interactive_percent.len()).sum();
     let broken: u32 = all().map(|r| r.broken).sum();
@@ -168,15 +168,15 @@ fn laws(measured: &[Measured], think_s: f64) -> Vec<Claim> {
 }
 
 /// Shares of missing keys: as asked for, by the servers and by the clients.
-fn missing(measured: &[Measured], settings: &Settings) -> Vec<Claim> {
+fn missing(measured: &[MeasuredRow], settings: &Settings) -> Vec<Claim> {
     let mut claims = Vec::new();
-    type Of = fn(&Repetition) -> Option<f64>;
-    let sides: [(&str, Of); 2] =
+    type MissingShare = fn(&Repetition) -> Option<f64>;
+    let sides: [(&str, MissingShare); 2] =
         [("servers", |r| r.missing_servers), ("clients", |r| r.missing_clients)];
     for (who, of) in sides {
         // Which keys of batches are missing is not drawn anew for each request.
         let drawn = measured.iter().filter(|one| one.row.work != Work::Batches);
-        let shares: Vec<f64> = drawn.filter_map(|one| one.known(of)).collect();
+        let shares: Vec<f64> = drawn.filter_map(|one| one.mean_of_known(of)).collect();
         let name = format!(
             "keys missing of those read, by the {who} (1 − {} stored)",
             settings.filled_share
@@ -188,15 +188,15 @@ fn missing(measured: &[Measured], settings: &Settings) -> Vec<Claim> {
 }
 
 /// Whether the mode of gets of several keys that is predicted to be better is the better one.
-fn choices(measured: &[Measured]) -> Claim {
+fn choices(measured: &[MeasuredRow]) -> Claim {
     let (mut compared, mut wrong, mut gain) = (0, 0, f64::NAN);
-    let rows: Vec<&Measured> =
+    let rows: Vec<&MeasuredRow> =
         measured.iter().filter(|one| one.row.parts.contains(&Part::MultiGets)).collect();
     for whole in rows.iter().filter(|one| !one.row.system.sharded) {
         let pair =
             rows.iter().find(|other| other.row.system.sharded && other.row.work == whole.row.work);
         let Some(sharded) = pair.filter(|_| whole.row.work != Work::Reads(1)) else { continue };
-        let ratio = |of: fn(&Measured) -> f64| of(sharded) / of(whole);
+        let ratio = |of: fn(&MeasuredRow) -> f64| of(sharded) / of(whole);
         let predicted = ratio(|one| one.prediction.network);
         let measured = ratio(|one| one.mean(|r| r.throughput).0);
         compared += 1;

@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::parameters::{POOL, of_step, total};
 use super::predict::Prediction;
 use super::rows::{Row, System, Work};
-use super::system::{Asked, Lab};
+use super::system::{Lab, LoadPlan};
 use super::{Context, Settings, Times};
 use crate::marks::{Complaint, Mark};
 use crate::provenance::Round;
@@ -68,7 +68,7 @@ pub struct Repetition {
 
 /// A row with its prediction and all repetitions.
 #[derive(Clone, Debug, Serialize)]
-pub struct Measured {
+pub struct MeasuredRow {
     /// The row.
     pub row: Row,
     /// What was predicted before.
@@ -77,7 +77,7 @@ pub struct Measured {
     pub repetitions: Vec<Repetition>,
 }
 
-impl Measured {
+impl MeasuredRow {
     /// Mean and half width of the 95 % interval over repetitions of a figure.
     pub fn mean(&self, of: impl Fn(&Repetition) -> f64) -> (f64, f64) {
         let values: Vec<f64> = self.repetitions.iter().map(of).collect();
@@ -86,7 +86,7 @@ impl Measured {
     }
 
     /// The mean of a figure that not every row has.
-    pub fn known(&self, of: impl Fn(&Repetition) -> Option<f64>) -> Option<f64> {
+    pub fn mean_of_known(&self, of: impl Fn(&Repetition) -> Option<f64>) -> Option<f64> {
         let values: Vec<f64> = self.repetitions.iter().filter_map(of).collect();
         (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
     }
@@ -141,10 +141,10 @@ pub fn measure(
     rows: Vec<(Row, Prediction)>,
     settings: &Settings,
     times: &Times,
-) -> anyhow::Result<Vec<Measured>> {
-    let mut all: Vec<Measured> = rows
+) -> anyhow::Result<Vec<MeasuredRow>> {
+    let mut all: Vec<MeasuredRow> = rows
         .into_iter()
-        .map(|(row, prediction)| Measured { row, prediction, repetitions: Vec::new() })
+        .map(|(row, prediction)| MeasuredRow { row, prediction, repetitions: Vec::new() })
         .collect();
     let mut groups: BTreeMap<System, Vec<usize>> = BTreeMap::new();
     for (i, one) in all.iter().enumerate() {
@@ -190,16 +190,16 @@ pub fn measure(
 /// One repetition of a row in the present system.
 fn repeat(
     lab: &mut Lab,
-    one: &Measured,
+    one: &MeasuredRow,
     settings: &Settings,
     times: &Times,
     seed: u64,
 ) -> anyhow::Result<Repetition> {
-    let Measured { row, prediction, .. } = one;
+    let MeasuredRow { row, prediction, .. } = one;
     let expected = prediction.network.max(1.0);
     let response_s = (f64::from(row.clients) / expected - settings.think_ms / 1e3).max(0.0);
     let steady_s = (times.requests / expected).clamp(times.shortest, times.longest);
-    let asked = Asked {
+    let asked = LoadPlan {
         work: row.work,
         clients: vec![row.clients],
         think_ms: settings.think_ms,

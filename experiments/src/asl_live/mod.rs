@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Claim, Context};
 pub use distance::Distance;
-use measured::Measured;
+use measured::MeasuredRow;
 use parameters::Parameters;
 use rows::{Levels, MultiGets, Points};
 use system::Lab;
@@ -179,7 +179,7 @@ fn report(
     config: &Config,
     settings: &Settings,
     parameters: &Parameters,
-    measured: &[Measured],
+    measured: &[MeasuredRow],
 ) -> anyhow::Result<Vec<Claim>> {
     write(context, "measurements.json", &serde_json::to_string_pretty(measured)?)?;
     let design = findings::design(measured, &config.design)?;

@@ -9,7 +9,7 @@ use record::{RunFolder, Step};
 use serde::Serialize;
 
 use super::rows::{System, WORKERS_MANY, Work};
-use super::system::{Asked, CLIENT, Lab, MIDDLEWARES, SERVERS};
+use super::system::{CLIENT, Lab, LoadPlan, MIDDLEWARES, SERVERS};
 use super::{Context, Settings, Times};
 
 /// Bandwidths of what leaves a machine, bytes/s, by the counters of its link while large values
@@ -196,7 +196,7 @@ fn light(
         // A middleware of its own for each, so that its records are of one kind of request.
         lab.stop_middlewares()?;
         lab.become_system(system)?;
-        let asked = Asked {
+        let asked = LoadPlan {
             work,
             clients: vec![clients],
             think_ms,
@@ -272,7 +272,7 @@ pub(super) fn of_step(run: &RunFolder, step: &Step) -> Vec<Quantities> {
         let middle = w.start_unix_us + (w.length_s * 5e5) as u64;
         w.queue == "load" && (step.start_unix_us..step.end_unix_us).contains(&middle)
     };
-    run.windows.iter().filter(own).map(Quantities::of).collect()
+    run.windows.iter().filter(own).map(Quantities::of_window).collect()
 }
 
 /// Seconds, completions and response times of all windows.
@@ -293,7 +293,7 @@ fn curve(
     times: &Times,
 ) -> anyhow::Result<Curve> {
     lab.become_system(system)?;
-    let asked = Asked {
+    let asked = LoadPlan {
         work,
         clients: clients.to_vec(),
         think_ms: 0.0,

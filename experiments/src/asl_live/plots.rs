@@ -4,18 +4,18 @@
 use report::svg::{Axis, Mark, Plot, PlotPoint, Shape, standalone};
 
 use super::Settings;
-use super::measured::Measured;
+use super::measured::MeasuredRow;
 use super::rows::{Part, Work};
 
 /// The file.
-pub(super) fn svg(measured: &[Measured], settings: &Settings) -> String {
+pub(super) fn svg(measured: &[MeasuredRow], settings: &Settings) -> String {
     let mut plots = Vec::new();
     for part in Part::ALL.into_iter().filter(|&part| part != Part::Design) {
-        let of = |one: &&Measured| one.row.parts.contains(&part);
-        let rows: Vec<&Measured> = measured.iter().filter(of).collect();
+        let of = |one: &&MeasuredRow| one.row.parts.contains(&part);
+        let rows: Vec<&MeasuredRow> = measured.iter().filter(of).collect();
         if part == Part::MultiGets {
             for sharded in [false, true] {
-                let own: Vec<&Measured> = rows
+                let own: Vec<&MeasuredRow> = rows
                     .iter()
                     .filter(|one| {
                         one.row.system.sharded == sharded && one.row.work != Work::Batches
@@ -33,7 +33,7 @@ pub(super) fn svg(measured: &[Measured], settings: &Settings) -> String {
             continue;
         }
         for work in [Work::Reads(1), Work::Writes] {
-            let own: Vec<&Measured> =
+            let own: Vec<&MeasuredRow> =
                 rows.iter().filter(|one| one.row.work == work).copied().collect();
             let title = format!("{}: {}", part.title(), work.name());
             plots.extend(plot(&title, "clients", &own, |one| f64::from(one.row.clients)));
@@ -48,21 +48,26 @@ pub(super) fn svg(measured: &[Measured], settings: &Settings) -> String {
     standalone(&plots, &[note])
 }
 
-fn keys(one: &Measured) -> f64 {
+fn keys(one: &MeasuredRow) -> f64 {
     match one.row.work {
         Work::Reads(keys) => f64::from(keys),
         _ => 1.0,
     }
 }
 
-fn plot(title: &str, x: &str, rows: &[&Measured], at: impl Fn(&Measured) -> f64) -> Option<Plot> {
+fn plot(
+    title: &str,
+    x: &str,
+    rows: &[&MeasuredRow],
+    at: impl Fn(&MeasuredRow) -> f64,
+) -> Option<Plot> {
     let mut series: Vec<(u8, u32)> =
         rows.iter().map(|one| (one.row.system.middlewares, one.row.system.workers)).collect();
     series.sort_unstable();
     series.dedup();
     let (mut marks, mut points, mut top) = (Vec::new(), Vec::new(), 0.0f64);
     for (i, own) in series.iter().enumerate() {
-        let mut of: Vec<&Measured> = rows
+        let mut of: Vec<&MeasuredRow> = rows
             .iter()
             .filter(|one| (one.row.system.middlewares, one.row.system.workers) == *own)
             .copied()

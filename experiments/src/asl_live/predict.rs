@@ -71,7 +71,7 @@ pub fn predict(row: &Row, with: &Parameters, settings: &Settings) -> anyhow::Res
     if !row.system.limited {
         return machine(row, with, settings);
     }
-    let parts = Parts::of(row, with, settings)?;
+    let parts = Parts::of_row(row, with, settings)?;
     Ok(Prediction {
         limit: parts.limit(),
         network: parts.network()?,
@@ -101,7 +101,7 @@ struct Parts {
 }
 
 impl Parts {
-    fn of(row: &Row, with: &Parameters, settings: &Settings) -> anyhow::Result<Parts> {
+    fn of_row(row: &Row, with: &Parameters, settings: &Settings) -> anyhow::Result<Parts> {
         let system = row.system;
         let write = row.work == Work::Writes;
         let one = if write { Work::Writes } else { Work::Reads(1) };
@@ -264,7 +264,8 @@ fn flow(row: &Row, with: &Parameters, settings: &Settings) -> anyhow::Result<Opt
         m => u32::from(m) * system.workers,
     };
     let clients = row.clients / loops;
-    let rates: Vec<f64> = (1..=clients).map(|n| at(&curve.points, n.min(workers))).collect();
+    let rates: Vec<f64> =
+        (1..=clients).map(|n| interpolate(&curve.points, n.min(workers))).collect();
     let station = Station::load_dependent("system", &rates)?;
     let class = Class::closed("clients", clients, settings.think_ms / 1e3, &[1.0])?;
     let solution = Network::new(vec![station], vec![class])?.solve()?;
@@ -273,7 +274,7 @@ fn flow(row: &Row, with: &Parameters, settings: &Settings) -> anyhow::Result<Opt
 
 /// A curve at `n` clients: straight between its points, from nothing with no clients; past its last
 /// point as there.
-fn at(points: &[(u32, f64)], n: u32) -> f64 {
+fn interpolate(points: &[(u32, f64)], n: u32) -> f64 {
     let mut before = (0, 0.0);
     for &point in points {
         if n <= point.0 {

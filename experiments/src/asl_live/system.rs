@@ -85,7 +85,7 @@ pub(super) struct Counts {
 
 /// What is asked of a load.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
+pub(super) struct LoadPlan {
     pub work: Work,
     /// One step for each.
     pub clients: Vec<u32>,
@@ -304,7 +304,7 @@ impl Lab {
     }
 
     /// Runs a closed loop over the present system, one generator for each target.
-    pub fn load(&mut self, asked: &Asked) -> anyhow::Result<Vec<RunFolder>> {
+    pub fn load(&mut self, asked: &LoadPlan) -> anyhow::Result<Vec<RunFolder>> {
         let targets = self.targets();
         let mut running = Vec::new();
         for (i, target) in targets.iter().enumerate() {
@@ -323,7 +323,7 @@ impl Lab {
     }
 
     /// The generator's arguments for the keys of a work.
-    fn keys(&self, asked: &Asked) -> Vec<String> {
+    fn keys(&self, asked: &LoadPlan) -> Vec<String> {
         let settings = &self.settings;
         let stored = if asked.stored_only { settings.filled_share } else { 1.0 };
         let mut arguments = vec!["--size".to_owned(), settings.value_bytes.to_string()];

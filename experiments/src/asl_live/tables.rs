@@ -6,13 +6,13 @@ use report::grid::Grid;
 
 use super::Settings;
 use super::findings::Design;
-use super::measured::Measured;
+use super::measured::MeasuredRow;
 use super::parameters::Parameters;
 use super::rows::{Part, Work};
 
 /// All tables.
 pub(super) fn text(
-    measured: &[Measured],
+    measured: &[MeasuredRow],
     parameters: &Parameters,
     settings: &Settings,
     designs: &[Design],
@@ -20,7 +20,7 @@ pub(super) fn text(
     let mut text = links(parameters, settings);
     text.push_str(&costs(parameters));
     for part in Part::ALL {
-        let rows: Vec<&Measured> =
+        let rows: Vec<&MeasuredRow> =
             measured.iter().filter(|one| one.row.parts.contains(&part)).collect();
         if !rows.is_empty() {
             let _ = write!(text, "\n{}\n{}", part.title(), rows_text(&rows, parameters, settings));
@@ -109,7 +109,7 @@ const HEAD: [&str; 17] = [
     "limit",
 ];
 
-fn rows_text(rows: &[&Measured], parameters: &Parameters, settings: &Settings) -> String {
+fn rows_text(rows: &[&MeasuredRow], parameters: &Parameters, settings: &Settings) -> String {
     let mut grid = Grid::new("lrrrrrrrrrrrrrrrl", &HEAD);
     for one in rows {
         let row = &one.row;
@@ -143,9 +143,9 @@ fn rows_text(rows: &[&Measured], parameters: &Parameters, settings: &Settings) -
             one.prediction.flow.map_or(String::new(), error),
             format!("{:.2}", one.mean(|r| r.response_s).0 * 1e3),
             format!("{:.2}", law * 1e3),
-            ms(one.known(|r| r.waiting_s)),
-            ms(one.known(|r| r.serving_s)),
-            one.known(|r| r.missing_servers)
+            ms(one.mean_of_known(|r| r.waiting_s)),
+            ms(one.mean_of_known(|r| r.serving_s)),
+            one.mean_of_known(|r| r.missing_servers)
                 .map_or(String::new(), |share| format!("{:.2}", share * 100.0)),
             one.prediction.limit.name().to_owned(),
         ]);

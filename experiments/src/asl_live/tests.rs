@@ -2,7 +2,7 @@
 //! measurements.
 
 use super::findings::{claims, design};
-use super::measured::{Measured, Repetition};
+use super::measured::{MeasuredRow, Repetition};
 use super::parameters::{Bandwidths, Curve, Light, Parameters};
 use super::predict::{Limit, predict};
 use super::rows::tests::few;
@@ -150,7 +150,7 @@ fn the_machine_is_one_station() {
 }
 
 /// What would be measured if all went as predicted but for `factor`.
-fn as_predicted(factor: f64) -> Vec<Measured> {
+fn as_predicted(factor: f64) -> Vec<MeasuredRow> {
     let (with, own) = (parameters(), settings());
     let made = |row: Row| {
         let prediction = predict(&row, &with, &own).unwrap();
@@ -163,7 +163,7 @@ fn as_predicted(factor: f64) -> Vec<Measured> {
             missing_servers: Some(0.01),
             ..Repetition::default()
         });
-        Measured { row, prediction, repetitions: repetitions.to_vec() }
+        MeasuredRow { row, prediction, repetitions: repetitions.to_vec() }
     };
     few().into_iter().map(made).collect()
 }
@@ -220,7 +220,7 @@ fn a_disturbed_repetition_of_a_row_that_the_machine_limits_is_marked() {
     let repetition = |busy| Repetition { busy, ..Repetition::default() };
     let marks = |busy: [f64; 3]| {
         let repetitions = busy.map(repetition).to_vec();
-        Measured { row: one.clone(), prediction: prediction.clone(), repetitions }.marks()
+        MeasuredRow { row: one.clone(), prediction: prediction.clone(), repetitions }.marks()
     };
     assert!(marks([0.90, 0.97, 0.99]).is_empty());
     let found = marks([0.97, 0.34, 0.40]);

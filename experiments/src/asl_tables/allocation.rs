@@ -43,8 +43,8 @@ impl Effect {
 pub(super) fn read(folder: &Path, file: &str) -> anyhow::Result<Vec<Effect>> {
     let table = Table::read(folder, file)?;
     let effect = |row: super::csv::Row| {
-        let (value, half) = row.known("mean_estimate")?;
-        let (share, share_half) = row.known("variation_explained_fraction")?;
+        let (value, half) = row.number_and_half("mean_estimate")?;
+        let (share, share_half) = row.number_and_half("variation_explained_fraction")?;
         Ok(Effect {
             name: row.text("source")?.trim_start_matches('q').to_owned(),
             printed: row.text("mean_estimate")?.to_owned(),

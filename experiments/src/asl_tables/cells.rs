@@ -22,7 +22,7 @@ impl Range {
     }
 
     /// n/x where x is known to within ± `half`.
-    pub fn over(n: f64, (x, half): (f64, f64)) -> Range {
+    pub fn over(n: f64, x: f64, half: f64) -> Range {
         Range { exact: n / x, least: n / (x + half), most: n / (x - half) }
     }
 }
@@ -45,7 +45,7 @@ enum Verdict {
 const MARKS: [&str; 4] = ["=", "≈", "~", "!"];
 
 impl Verdict {
-    fn of(printed: &str, is: Range) -> Verdict {
+    fn judge(printed: &str, is: Range) -> Verdict {
         let (half, slack) = (rounding(printed), 1e-9);
         let Ok(value) = printed.trim().parse::<f64>() else { return Verdict::Different };
         let within =
@@ -88,7 +88,7 @@ pub(super) struct Sheet {
 impl Sheet {
     /// Compares a cell that can be computed from others. Returns its mark and the expected value as printed text.
     pub fn computed(&mut self, table: u32, name: &str, printed: &str, is: Range) -> String {
-        let verdict = Verdict::of(printed, is);
+        let verdict = Verdict::judge(printed, is);
         if matches!(verdict, Verdict::Truncated | Verdict::Different) {
             let is = is.exact;
             self.misprinted.push(format!("Table {table}, {name}: printed {printed}, is {is:.5}"));
@@ -99,15 +99,16 @@ impl Sheet {
 
     /// Compares a measured figure with a named law, from which it may deviate by `within`. Returns its mark and the law's
     /// value.
-    pub fn measured(
+    pub fn check_measured(
         &mut self,
         table: u32,
         name: &str,
         printed: &str,
-        (law, is): (&str, Range),
+        law: &str,
+        is: Range,
         within: f64,
     ) -> String {
-        let mut verdict = Verdict::of(printed, is);
+        let mut verdict = Verdict::judge(printed, is);
         if matches!(verdict, Verdict::Truncated | Verdict::Different) {
             let value = printed.trim().parse().unwrap_or(f64::NAN);
             if (value - is.exact).abs() <= within {
@@ -178,9 +179,9 @@ mod tests {
         assert_eq!((sheet.misprinted.len(), sheet.unexplained), (1, 0), "cut off");
         assert_eq!(sheet.computed(1, "d", "0.99", Range::around(0.97, 0.0)), "! 0.97");
         assert_eq!(sheet.unexplained, 1);
-        let law = ("λ·W", Range::around(7.26, 0.0));
-        assert_eq!(sheet.measured(2, "e", "7.5", law, 0.5), "~ 7.3");
-        assert_eq!(sheet.measured(2, "f", "8.6", law, 0.5), "! 7.3");
+        let is = Range::around(7.26, 0.0);
+        assert_eq!(sheet.check_measured(2, "e", "7.5", "λ·W", is, 0.5), "~ 7.3");
+        assert_eq!(sheet.check_measured(2, "f", "8.6", "λ·W", is, 0.5), "! 7.3");
         assert_eq!(sheet.broken, ["Table 2, f: measured 8.6, λ·W gives 7.26"]);
         assert_eq!(sheet.cells(), 6);
     }

@@ -61,7 +61,7 @@ impl<'a> Row<'a> {
     }
 
     /// A cell as a number, and half a unit of its last digit.
-    pub fn known(&self, column: &str) -> anyhow::Result<(f64, f64)> {
+    pub fn number_and_half(&self, column: &str) -> anyhow::Result<(f64, f64)> {
         Ok((self.number(column)?, rounding(self.text(column)?)))
     }
 }

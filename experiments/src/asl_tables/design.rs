@@ -351,7 +351,7 @@ impl Effects {
                 Source::Law(_) if recovered => "taken".to_owned(),
                 Source::Runs => sheet.computed(self.table, &name, cell, is),
                 Source::Law(law) => {
-                    sheet.measured(self.table, &name, cell, (law, is), NEAR * largest)
+                    sheet.check_measured(self.table, &name, cell, law, is, NEAR * largest)
                 }
             };
             let (name, before) = (format!("share of {}", effect.name), sheet.misprinted.len());
@@ -491,8 +491,11 @@ fn observations(folder: &Path, file: &str, sheet: &mut Sheet) -> anyhow::Result<
             line.push(sign.to_owned());
             line.push(sheet.computed(OBSERVATIONS, &name(column), sign, is));
         }
-        let ((mean, mean_half), (e1, e1_half), (e2, e2_half)) =
-            (row.known("y_mean")?, row.known("e1")?, row.known("e2")?);
+        let ((mean, mean_half), (e1, e1_half), (e2, e2_half)) = (
+            row.number_and_half("y_mean")?,
+            row.number_and_half("e1")?,
+            row.number_and_half("e2")?,
+        );
         for column in ["y_mean", "e1", "e2", "e3"] {
             line.push(row.text(column)?.to_owned());
         }

@@ -19,13 +19,13 @@ use report::grid::Grid;
 pub(super) struct Printed {
     /// Service times and delays of every row.
     inputs: String,
-    tables: Vec<Measured>,
+    tables: Vec<MeasuredTable>,
 }
 
 /// One table of a network.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Measured {
+struct MeasuredTable {
     table: u32,
     file: String,
 }
@@ -88,7 +88,7 @@ pub(super) fn interactive(
     printed: &str,
     law: Range,
 ) -> String {
-    sheet.measured(table, name, printed, ("N/X", law), INTERACTIVE * law.exact)
+    sheet.check_measured(table, name, printed, "N/X", law, INTERACTIVE * law.exact)
 }
 
 const MODEL: [&str; 12] = [
@@ -114,7 +114,7 @@ pub(super) fn solve(folder: &Path, printed: &Printed) -> anyhow::Result<Outcome>
         rows.insert((row.number("table")? as u32, row.number("N")? as u32), row);
     }
     let mut outcome = Outcome { rows: Vec::new(), sheet: Sheet::default(), text: String::new() };
-    for Measured { table, file } in &printed.tables {
+    for MeasuredTable { table, file } in &printed.tables {
         let mut model = Grid::new("rrrrrrrrrrrr", &MODEL);
         let mut measured = Grid::new("rrrrrr", &MEASURED);
         for row in Table::read(folder, file)?.rows() {
@@ -164,9 +164,9 @@ impl Case {
     /// c threads.
     fn read(clients: u32, row: &Row, input: &Row) -> anyhow::Result<Case> {
         let middlewares = input.number("middlewares")? as u32;
-        let (busy, busy_half) = row.known("model_mw_util")?;
-        let (rate, rate_half) = row.known("model_tp")?;
-        let (_, number_half) = row.known("model_qlen")?;
+        let (busy, busy_half) = row.number_and_half("model_mw_util")?;
+        let (rate, rate_half) = row.number_and_half("model_tp")?;
+        let (_, number_half) = row.number_and_half("model_qlen")?;
         let service_ms = input.number("S_ms_from_util")?;
         let delay_ms = input.number("rest_ms_(RTT+net)")?;
         let service_half = service_ms * (busy_half / busy + rate_half / rate) + RECOVERED_MS;
@@ -237,7 +237,8 @@ impl Case {
         row: &Row,
         [busy, rate, number]: [Range; 3],
     ) -> anyhow::Result<Vec<String>> {
-        let response = Range::over(f64::from(self.clients) * 1e3, row.known("model_tp")?);
+        let (throughput, half) = row.number_and_half("model_tp")?;
+        let response = Range::over(f64::from(self.clients) * 1e3, throughput, half);
         let cells = [
             ("model_mw_util", busy),
             ("model_tp", rate),
@@ -261,12 +262,14 @@ impl Case {
         row: &Row,
     ) -> anyhow::Result<Vec<String>> {
         let name = |column: &str| format!("{} clients, {column}", self.clients);
-        let response = Range::over(f64::from(self.clients) * 1e3, row.known("meas_tp")?);
+        let (rate, half) = row.number_and_half("meas_tp")?;
+        let response = Range::over(f64::from(self.clients) * 1e3, rate, half);
         let cell = row.text("meas_lat_ms")?;
         let response = interactive(sheet, solved.table, &name("meas_lat_ms"), cell, response);
         let before = sheet.broken.len();
         let middlewares = f64::from(self.middlewares);
-        let law = little(solved.measured, row.known("meas_qtime_ms")?, middlewares);
+        let (time_ms, half) = row.number_and_half("meas_qtime_ms")?;
+        let law = little(solved.measured, time_ms, half, middlewares);
         let length = row.text("meas_qlen")?;
         let law = sampled(sheet, solved.table, &name("meas_qlen"), length, law);
         solved.breaks_little = sheet.broken.len() > before;

@@ -75,11 +75,12 @@ pub(super) fn compute(folder: &Path, tables: &[Printed]) -> anyhow::Result<Outco
                 line.push(cell.to_owned());
                 line.push(outcome.models.computed(printed.table, &name(column), cell, is));
             }
-            let (length, half) = row.known("qlen")?;
+            let (length, half) = row.number_and_half("qlen")?;
             let twice = Range::around(2.0 * length, 2.0 * half);
             outcome.others.computed(printed.table, &name("qlen_x2"), row.text("qlen_x2")?, twice);
             if printed.again.is_none() {
-                let law = little(row.number("lambda")?, row.known("qtime_ms")?, MIDDLEWARES);
+                let (time_ms, half) = row.number_and_half("qtime_ms")?;
+                let law = little(row.number("lambda")?, time_ms, half, MIDDLEWARES);
                 let cell = row.text("qlen")?;
                 line.push(cell.to_owned());
                 line.push(sampled(&mut outcome.others, printed.table, &name("qlen"), cell, law));
@@ -103,7 +104,7 @@ pub(super) fn compute(folder: &Path, tables: &[Printed]) -> anyhow::Result<Outco
 impl Printed {
     /// Computes each column.
     fn at(&self, row: &Row) -> anyhow::Result<[Range; 5]> {
-        let (rate, half) = row.known("lambda")?;
+        let (rate, half) = row.number_and_half("lambda")?;
         let columns = |lambda: f64, mu: f64| -> anyhow::Result<[f64; 5]> {
             let queue = Mmm::new(lambda, mu, self.servers)
                 .with_context(|| format!("table {}, {lambda}/s", self.table))?;
@@ -163,7 +164,7 @@ const LITTLE: f64 = 0.05;
 
 /// The mean length of each middleware's queue by Little's law, from the rate of all and the mean
 /// time in a queue, ms.
-pub(super) fn little(rate: f64, (time_ms, half): (f64, f64), middlewares: f64) -> Range {
+pub(super) fn little(rate: f64, time_ms: f64, half: f64, middlewares: f64) -> Range {
     let each = rate / 1e3 / middlewares;
     Range::around(each * time_ms, each * half)
 }
@@ -176,5 +177,5 @@ pub(super) fn sampled(
     printed: &str,
     law: Range,
 ) -> String {
-    sheet.measured(table, name, printed, ("λ·W", law), LITTLE * law.exact)
+    sheet.check_measured(table, name, printed, "λ·W", law, LITTLE * law.exact)
 }

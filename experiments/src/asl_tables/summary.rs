@@ -139,10 +139,11 @@ impl Loads {
             let outside = table.find("row", &format!("{load}: Meas. on clients"))?;
             let name = |column: &str| format!("{load}, {column}");
             let mut both = |column: &str| -> anyhow::Result<[String; 2]> {
-                let (cell, (is, half)) = (inside.text(column)?, outside.known(column)?);
-                let law = ("clients' count", Range::around(is, half));
+                let (cell, (is, half)) = (inside.text(column)?, outside.number_and_half(column)?);
+                let law = Range::around(is, half);
                 let name = format!("{} on mw", name(column));
-                let mark = sheet.measured(self.table, &name, cell, law, PLACES * is);
+                let mark =
+                    sheet.check_measured(self.table, &name, cell, CLIENTS_COUNT, law, PLACES * is);
                 Ok([cell.to_owned(), mark])
             };
             let rates = both("tp")?;
@@ -151,10 +152,10 @@ impl Loads {
                 "" => [String::new(), String::new()],
                 _ => both("miss_rate")?,
             };
-            let law = Range::over(f64::from(clients) * 1e3, outside.known("tp")?);
+            let (rate, half) = outside.number_and_half("tp")?;
+            let law = Range::over(f64::from(clients) * 1e3, rate, half);
             let cell = outside.text("resp_ms")?;
             let response = interactive(sheet, self.table, &name("resp_ms"), cell, law);
-            let rate = outside.number("tp")?;
             let same = solved
                 .iter()
                 .find(|row| row.clients == clients && (row.measured - rate).abs() < 1e-6);
@@ -246,15 +247,17 @@ impl Threads {
 const RATE: &str = "Throughput (Middleware)";
 const RATE_DERIVED: &str = "Throughput (Derived from MW response time)";
 const RATE_CLIENTS: &str = "Throughput (Client)";
+/// The law of a throughput as the middlewares counted it.
+const CLIENTS_COUNT: &str = "clients' count";
 const QUEUE_TIME: &str = "Average time in queue";
 const QUEUE_LENGTH: &str = "Average length of queue";
 const SERVED_TIME: &str = "Average time waiting for mem-cached";
 
 impl Column {
     fn times(&self, table: &Table) -> anyhow::Result<Times> {
-        let (rate, half) = table.find("row", RATE_DERIVED)?.known(&self.name)?;
-        let (queue, queue_half) = table.find("row", QUEUE_TIME)?.known(&self.name)?;
-        let (served, served_half) = table.find("row", SERVED_TIME)?.known(&self.name)?;
+        let (rate, half) = table.find("row", RATE_DERIVED)?.number_and_half(&self.name)?;
+        let (queue, queue_half) = table.find("row", QUEUE_TIME)?.number_and_half(&self.name)?;
+        let (served, served_half) = table.find("row", SERVED_TIME)?.number_and_half(&self.name)?;
         let inside = (queue + served, queue_half + served_half);
         let whole = f64::from(self.clients) * 1e3 / rate;
         let think = (whole - inside.0, whole * half / rate + inside.1);
@@ -275,10 +278,11 @@ impl Column {
             Ok(table.find("row", row)?.text(&self.name)?.to_owned())
         };
         let rate = table.find("row", RATE)?.number(&self.name)?;
-        let (clients_rate, half) = table.find("row", RATE_CLIENTS)?.known(&self.name)?;
-        let law = ("clients' count", Range::around(clients_rate, half));
+        let (clients_rate, half) = table.find("row", RATE_CLIENTS)?.number_and_half(&self.name)?;
+        let law = Range::around(clients_rate, half);
+        let within = PLACES * clients_rate;
         let at_clients =
-            sheet.measured(number, &name(RATE), &cell(RATE)?, law, PLACES * clients_rate);
+            sheet.check_measured(number, &name(RATE), &cell(RATE)?, CLIENTS_COUNT, law, within);
         let clients = f64::from(self.clients) * 1e3;
         let derived = Range {
             exact: clients / (inside.0 + f64::midpoint(low, high)),
@@ -286,8 +290,8 @@ impl Column {
             most: clients / (inside.0 - inside.1 + low),
         };
         let derived = sheet.computed(number, &name(RATE_DERIVED), &cell(RATE_DERIVED)?, derived);
-        let time = table.find("row", QUEUE_TIME)?.known(&self.name)?;
-        let law = little(rate, time, MIDDLEWARES);
+        let (time_ms, half) = table.find("row", QUEUE_TIME)?.number_and_half(&self.name)?;
+        let law = little(rate, time_ms, half, MIDDLEWARES);
         let length = sampled(sheet, number, &name(QUEUE_LENGTH), &cell(QUEUE_LENGTH)?, law);
         Ok(vec![
             self.name.clone(),
@@ -321,7 +325,7 @@ impl Column {
             (SERVED_TIME, "wtime_ms"),
         ];
         for (row, column) in columns {
-            let (is, half) = again.known(column)?;
+            let (is, half) = again.number_and_half(column)?;
             let name = format!("{}, {row} of {}", self.name, self.again);
             let cell = table.find("row", row)?.text(&self.name)?;
             sheet.computed(number, &name, cell, Range::around(is, half));

@@ -83,14 +83,14 @@ impl Curve {
                 sweep_s: mean(&point.sweep_cpu_s),
             });
         }
-        Curve::of(all, dataset.bytes)
+        Curve::from_steps(all, dataset.bytes)
     }
 
     /// The curve of all steps that gain enough.
     ///
     /// # Errors
     /// If there is none, or footprints do not ascend.
-    pub fn of(all: Vec<Step>, bytes: f64) -> anyhow::Result<Curve> {
+    pub fn from_steps(all: Vec<Step>, bytes: f64) -> anyhow::Result<Curve> {
         ensure!(all.is_sorted_by(|a, b| a.footprint < b.footprint), "footprints do not ascend");
         let mut steps: Vec<Step> = Vec::new();
         for step in all {
@@ -184,7 +184,7 @@ impl Learning {
 
     /// Of points: queries, and the share of the gain; ascending.
     #[cfg(test)]
-    pub fn of(points: Vec<(f64, f64)>) -> Learning {
+    pub fn from_points(points: Vec<(f64, f64)>) -> Learning {
         Learning { points }
     }
 
@@ -217,7 +217,7 @@ pub mod tests {
 
     pub fn curve() -> Curve {
         let of = [(0.4, 100.0), (0.5, 200.0), (0.55, 205.0), (0.7, 400.0), (0.9, 700.0)];
-        Curve::of(of.map(|(f, r)| step(f, r)).to_vec(), 1e8).unwrap()
+        Curve::from_steps(of.map(|(f, r)| step(f, r)).to_vec(), 1e8).unwrap()
     }
 
     #[test]

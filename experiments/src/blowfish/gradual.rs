@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::curve::Curve;
 use super::plot::over_time;
 use super::world::{Fill, Phase, Second, Setting, Start, World};
-use super::{Measured, Part, each, layers, write};
+use super::{Part, SpeedRecords, each, layers, write};
 use crate::{Claim, Context, Goal};
 
 /// `config.toml`.
@@ -17,7 +17,7 @@ use crate::{Claim, Context, Goal};
 struct Config {
     seed: u64,
     text: String,
-    measured: Measured,
+    measured: SpeedRecords,
     /// What the smallest footprint sustains, in the unit of the loads.
     unit_of_smallest: f64,
     gradual: Vec<f64>,
@@ -290,7 +290,7 @@ mod tests {
         let config = Config {
             seed: 1,
             text: String::new(),
-            measured: Measured { curve: "".into(), layers: "".into() },
+            measured: SpeedRecords { curve: "".into(), layers: "".into() },
             unit_of_smallest: 2.7,
             gradual: vec![],
             spike: vec![1.0, 7.5],

@@ -23,14 +23,14 @@ use curve::{Curve, Learning};
 /// The records that say how fast a shard is.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Measured {
+struct SpeedRecords {
     /// `curve.json` of `experiments/shard-curve`, from the experiment's folder.
     curve: PathBuf,
     /// `measurements.json` of `experiments/shard-layers`.
     layers: PathBuf,
 }
 
-impl Measured {
+impl SpeedRecords {
     fn curve(&self, folder: &Path, text: &str) -> anyhow::Result<Curve> {
         Curve::read(&folder.join(&self.curve), text)
     }

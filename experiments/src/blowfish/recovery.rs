@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::curve::Curve;
 use super::plot::over_time;
 use super::world::{Fill, Phase, Second, Setting, Start, World};
-use super::{Measured, each, layers, mean, write};
+use super::{SpeedRecords, each, layers, mean, write};
 use crate::{Claim, Context, Goal, Peer};
 
 /// `config.toml`.
@@ -17,7 +17,7 @@ use crate::{Claim, Context, Goal, Peer};
 struct Config {
     seed: u64,
     text: String,
-    measured: Measured,
+    measured: SpeedRecords,
     nodes: usize,
     shards: usize,
     replicas: usize,
@@ -227,7 +227,7 @@ mod tests {
         let config = Config {
             seed: 1,
             text: String::new(),
-            measured: Measured { curve: "".into(), layers: "".into() },
+            measured: SpeedRecords { curve: "".into(), layers: "".into() },
             nodes: 4,
             shards: 4,
             replicas: 3,

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::curve::Curve;
 use super::plot::plot;
 use super::world::{Fill, Phase, Second, Setting, Start, World};
-use super::{Measured, each, layers, mean, write};
+use super::{SpeedRecords, each, layers, mean, write};
 use crate::{Claim, Context, Goal, Peer};
 
 /// `config.toml`.
@@ -17,7 +17,7 @@ use crate::{Claim, Context, Goal, Peer};
 #[serde(deny_unknown_fields)]
 struct Config {
     seed: u64,
-    measured: Measured,
+    measured: SpeedRecords,
     texts: Vec<String>,
     shards: usize,
     zipf: f64,

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::curve::Curve;
 use super::plot::over_time;
 use super::world::{Fill, Phase, Second, Setting, Start, World};
-use super::{Measured, each, layers, write};
+use super::{SpeedRecords, each, layers, write};
 use crate::{Claim, Context, Goal};
 
 /// `config.toml`.
@@ -17,7 +17,7 @@ use crate::{Claim, Context, Goal};
 struct Config {
     seed: u64,
     text: String,
-    measured: Measured,
+    measured: SpeedRecords,
     /// Footprint that the other two may have, × input.
     footprint_max: f64,
     /// The load before, as a share of what three replicas answer at the least footprint, and after, as a share of
@@ -275,7 +275,7 @@ mod tests {
         let config = Config {
             seed: 1,
             text: String::new(),
-            measured: Measured { curve: "".into(), layers: "".into() },
+            measured: SpeedRecords { curve: "".into(), layers: "".into() },
             footprint_max: 1.0,
             before: 0.3,
             after: 0.9,

@@ -275,7 +275,7 @@ impl Judged {
         };
         let samples = rows().map(|error| error.requests).max().unwrap_or(0);
         let name = format!("{}: worst |error of P(T ≤ t)| {part} of the capacity", self.name);
-        let claim = Claim::new(name, (worst, half), "points", samples);
+        let claim = Claim::new(name, worst, half, "points", samples);
         Some(Claim { marks: self.marks.clone(), ..claim.with_goal(Goal::AtMost(goal)) })
     }
 }

@@ -82,7 +82,7 @@ fn judged(
     let mut imported = Vec::new();
     for (number, run) in fit.iter().enumerate() {
         let log = folder.join(format!("{number}.log"));
-        std::fs::write(&log, lines(run, digits))?;
+        std::fs::write(&log, lines(run, digits.0, digits.1))?;
         let out = folder.join(format!("{number}"));
         import::import(&Options {
             out: out.clone(),
@@ -123,7 +123,7 @@ fn judged(
 }
 
 /// The lines of a run: times are cut off after so many digits.
-fn lines(run: &RunFolder, (clock, taken): (usize, usize)) -> String {
+fn lines(run: &RunFolder, clock_digits: usize, taken_digits: usize) -> String {
     let mut all: Vec<(u64, u64)> =
         run.times.iter().filter(|t| t.queue == "load").flat_map(|t| t.iter()).collect();
     all.sort_unstable();
@@ -137,7 +137,7 @@ fn lines(run: &RunFolder, (clock, taken): (usize, usize)) -> String {
     };
     let mut text = String::new();
     for (end, took) in all {
-        let _ = writeln!(text, "{} 200 {}", cut(end, clock), cut(took, taken));
+        let _ = writeln!(text, "{} 200 {}", cut(end, clock_digits), cut(took, taken_digits));
     }
     text
 }

@@ -59,7 +59,7 @@ pub(crate) struct Service {
     /// Seconds of a short run, where those of all are too few.
     pub short_fit_s: Option<f64>,
     pub short_judge_s: Option<f64>,
-    pub expected: Option<Known>,
+    pub expected: Option<ServiceDescription>,
 }
 
 fn one() -> u32 {
@@ -69,7 +69,7 @@ fn one() -> u32 {
 /// What is known of a service beforehand.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Known {
+pub(crate) struct ServiceDescription {
     pub discipline: model::queue::Discipline,
     /// None for no limit.
     pub servers: Option<u32>,

@@ -6,7 +6,7 @@
 
 use ground::window::key_hash;
 
-use super::history::Seen;
+use super::history::ReadResult;
 use load::client::Body;
 
 /// Length of the longest object.
@@ -58,9 +58,9 @@ pub fn write(key: u32, version: u32, out: &mut Vec<u8>) {
 ///
 /// # Errors
 /// If the bytes are not a version of the key; the text names the first difference.
-pub fn read(key: u32, bytes: &[u8], scratch: &mut Vec<u8>) -> Result<Seen, String> {
+pub fn read(key: u32, bytes: &[u8], scratch: &mut Vec<u8>) -> Result<ReadResult, String> {
     if bytes.is_empty() {
-        return Ok(Seen::Empty);
+        return Ok(ReadResult::Empty);
     }
     let word = |at: usize| -> Option<u32> {
         let part = bytes.get(at..at + 4)?;
@@ -81,7 +81,7 @@ pub fn read(key: u32, bytes: &[u8], scratch: &mut Vec<u8>) -> Result<Seen, Strin
     }
     write(key, version, scratch);
     if bytes == scratch.as_slice() {
-        return Ok(Seen::Version(version));
+        return Ok(ReadResult::Version(version));
     }
     let same = bytes.iter().zip(scratch.iter()).take_while(|(a, b)| a == b).count();
     Err(format!(
@@ -105,10 +105,10 @@ mod tests {
             sizes[usize::from(length > 0) + usize::from(length > 256 << 10)] += 1;
             let seen = read(7, &body, &mut scratch).unwrap();
             if length == 0 {
-                assert_eq!(seen, Seen::Empty);
+                assert_eq!(seen, ReadResult::Empty);
                 continue;
             }
-            assert_eq!(seen, Seen::Version(version));
+            assert_eq!(seen, ReadResult::Version(version));
             assert!(read(8, &body, &mut scratch).is_err(), "of another key");
             for at in [0, 5, 9, 13, length / 2, length - 1] {
                 body[at] ^= 1;

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use ground::window::Nanos;
 use serde::Serialize;
 
-use super::history::{Action, Content, Operation, Place, Read, Seen, Written};
+use super::history::{Action, Content, Operation, Place, Read, ReadResult, Written};
 
 /// A kind of violation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -87,7 +87,7 @@ pub fn judge(history: &[Operation]) -> Result<Verdict, String> {
     }
     let mut verdict = Verdict::default();
     for (key, indices) in keys {
-        let writes = Writes::of(indices.iter().filter_map(|i| history.get(*i)))
+        let writes = Writes::from_operations(indices.iter().filter_map(|i| history.get(*i)))
             .map_err(|what| format!("key {key}: {what}"))?;
         let (acknowledged, checked) = writes.checked(&indices, history);
         verdict.acknowledged += acknowledged;
@@ -113,7 +113,7 @@ pub fn judge(history: &[Operation]) -> Result<Verdict, String> {
             if let Some(kind) = writes.fault(newest, floor, operation.place) {
                 verdict.violations.push(Violation { kind, operation: index, floor });
             }
-            if let Seen::Version(version) = seen {
+            if let ReadResult::Version(version) = seen {
                 judged.push((operation.began, operation.ended, version));
             }
         }
@@ -123,7 +123,9 @@ pub fn judge(history: &[Operation]) -> Result<Verdict, String> {
 }
 
 impl Writes {
-    fn of<'a>(operations: impl Iterator<Item = &'a Operation>) -> Result<Writes, String> {
+    fn from_operations<'a>(
+        operations: impl Iterator<Item = &'a Operation>,
+    ) -> Result<Writes, String> {
         let mut versions = BTreeMap::new();
         let mut acknowledged = Vec::new();
         for operation in operations {
@@ -182,18 +184,18 @@ impl Writes {
 
     /// The newest version that a read which ended at this time can have returned; 0 stands for the
     /// key before its first write.
-    fn newest(&self, seen: Seen, ended: Nanos) -> Option<u32> {
+    fn newest(&self, seen: ReadResult, ended: Nanos) -> Option<u32> {
         let latest = |content: Content| {
             let is_so = |write: &Write| write.content == content && write.began < ended;
             self.all.iter().rposition(is_so).map(|index| index as u32 + 1)
         };
         match seen {
-            Seen::Version(version) => self
+            ReadResult::Version(version) => self
                 .version(version)
                 .filter(|write| write.content == Content::Bytes && write.began < ended)
                 .map(|_| version),
-            Seen::Empty => latest(Content::Empty),
-            Seen::Nothing => Some(latest(Content::Deleted).unwrap_or(0)),
+            ReadResult::Empty => latest(Content::Empty),
+            ReadResult::Nothing => Some(latest(Content::Deleted).unwrap_or(0)),
         }
     }
 

@@ -189,7 +189,7 @@ impl Findings<'_> {
         self.keep_history(&context.scratch.join(name("history.csv")))?;
         let mut lines = String::new();
         for (number, violation) in self.verdict.violations.iter().enumerate() {
-            let line = self.shown(violation);
+            let line = self.describe(violation);
             if number < SHOWN_MAX {
                 context.say(format!("VIOLATION {line}"));
                 write(&name(&format!("violation-{}.csv", number + 1)), self.around(violation))?;
@@ -214,7 +214,7 @@ impl Findings<'_> {
         file.flush().with_context(|| format!("cannot write {}", path.display()))
     }
 
-    fn shown(&self, violation: &Violation) -> String {
+    fn describe(&self, violation: &Violation) -> String {
         let operation = self.log.operations.get(violation.operation);
         let row = operation.map(|o| history::row(o, self.start)).unwrap_or_default();
         let (kind, floor) = (violation.kind, violation.floor);

@@ -13,7 +13,7 @@ pub enum Place {
 
 /// The result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub enum ReadResult {
     /// The bytes of a version.
     Version(u32),
     /// No bytes: one of the empty versions.
@@ -26,7 +26,7 @@ pub enum Seen {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
     /// With a result.
-    Saw(Seen),
+    Saw(ReadResult),
     /// The bytes are not a version of the key.
     Wrong,
     /// With another status.
@@ -111,9 +111,11 @@ pub fn row(operation: &Operation, start: Nanos) -> String {
     let (what, version, result) = match operation.action {
         Action::Read(read) => {
             let (version, result) = match read {
-                Read::Saw(Seen::Version(version)) => (version.to_string(), "bytes".to_owned()),
-                Read::Saw(Seen::Empty) => (String::new(), "empty".to_owned()),
-                Read::Saw(Seen::Nothing) => (String::new(), "not found".to_owned()),
+                Read::Saw(ReadResult::Version(version)) => {
+                    (version.to_string(), "bytes".to_owned())
+                }
+                Read::Saw(ReadResult::Empty) => (String::new(), "empty".to_owned()),
+                Read::Saw(ReadResult::Nothing) => (String::new(), "not found".to_owned()),
                 Read::Wrong => (String::new(), "wrong bytes".to_owned()),
                 Read::Refused(status) => (String::new(), format!("refused {status}")),
                 Read::Failed => (String::new(), "failed".to_owned()),

@@ -19,7 +19,7 @@ use serde::Deserialize;
 
 use super::body;
 use super::cluster::Target;
-use super::history::{Action, Content, Operation, Place, Read, Seen, Written};
+use super::history::{Action, Content, Operation, Place, Read, ReadResult, Written};
 use super::wire::{Ask, Client};
 use record::clock::now;
 
@@ -274,8 +274,8 @@ impl Clients {
                 Ok(seen) => (Read::Saw(seen), None),
                 Err(what) => (Read::Wrong, Some(what)),
             },
-            Ok(404) => (Read::Saw(Seen::Nothing), None),
-            Ok(status) => (Read::Refused(status), Some(said(status, &client.body))),
+            Ok(404) => (Read::Saw(ReadResult::Nothing), None),
+            Ok(status) => (Read::Refused(status), Some(status_text(status, &client.body))),
             Err(error) => (Read::Failed, Some(error.to_string())),
         };
         let place = Place::Gateway(gateway as u8);
@@ -304,7 +304,7 @@ impl Clients {
             Ok(200..=299) => (Written::Acknowledged, None),
             // The object did not exist, so the deletion has its effect.
             Ok(404) if delete => (Written::Acknowledged, None),
-            Ok(status) => (Written::Refused(status), Some(said(status, &client.body))),
+            Ok(status) => (Written::Refused(status), Some(status_text(status, &client.body))),
             Err(error) => (Written::Unknown, Some(error.to_string())),
         };
         let action = Action::Write(version, content, written);
@@ -324,7 +324,7 @@ impl Clients {
 }
 
 /// A status with the beginning of the reply's body.
-fn said(status: u16, body: &[u8]) -> String {
+fn status_text(status: u16, body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body.get(..300).unwrap_or(body)).into_owned();
     format!("{status} {}", text.trim())
 }

@@ -33,7 +33,7 @@ use serde::Deserialize;
 
 use self::cluster::{Cluster, Fault, Setup, Strays, Target};
 use self::findings::{Findings, Plan};
-use self::history::{Action, Operation, Place, Read, Seen};
+use self::history::{Action, Operation, Place, Read, ReadResult};
 use self::interrupt::Interrupt;
 use self::load::{Clients, Load, Log};
 use self::service::Struck;
@@ -101,7 +101,7 @@ pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
             quiet: (0, 0),
             strays: Strays::default(),
         };
-        claims.extend(run.whole(faults)?);
+        claims.extend(run.run_to_end(faults)?);
         context.record(&claims)?;
     }
     Ok(claims)
@@ -125,7 +125,7 @@ struct Run<'a> {
 
 impl Run<'_> {
     /// A cluster from its start to the last reading, judged.
-    fn whole(mut self, faults: usize) -> anyhow::Result<Vec<Claim>> {
+    fn run_to_end(mut self, faults: usize) -> anyhow::Result<Vec<Claim>> {
         let (config, context) = (self.config, self.context);
         if self.setup.views {
             views::make_other(&self.scratch, config.load.keys)?;
@@ -345,7 +345,7 @@ fn files(store: &Store, keys: &BTreeSet<u32>) -> anyhow::Result<Vec<Operation>> 
         let began = now();
         let read = match std::fs::read(&path) {
             Ok(bytes) => body::read(key, &bytes, &mut scratch).map_or(Read::Wrong, Read::Saw),
-            Err(error) if error.kind() == ErrorKind::NotFound => Read::Saw(Seen::Nothing),
+            Err(error) if error.kind() == ErrorKind::NotFound => Read::Saw(ReadResult::Nothing),
             Err(error) => {
                 return Err(error).with_context(|| format!("cannot read {}", path.display()));
             }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::checker::{Kind, judge};
 use super::cluster::Target;
-use super::history::{Action, Content, Operation, Place, Read, Seen, Written};
+use super::history::{Action, Content, Operation, Place, Read, ReadResult, Written};
 use super::load::{Load, Settings};
 use super::service;
 
@@ -18,7 +18,7 @@ fn operation(began: u64, ended: u64, action: Action) -> Operation {
     Operation { began, ended, key: 1, place: Place::Gateway(0), action }
 }
 
-fn saw(began: u64, ended: u64, seen: Seen) -> Operation {
+fn saw(began: u64, ended: u64, seen: ReadResult) -> Operation {
     operation(began, ended, Action::Read(Read::Saw(seen)))
 }
 
@@ -30,7 +30,7 @@ fn kinds(history: &[Operation]) -> Vec<Kind> {
     judge(history).unwrap().violations.iter().map(|violation| violation.kind).collect()
 }
 
-use Seen::{Empty, Nothing, Version};
+use ReadResult::{Empty, Nothing, Version};
 use Written::{Acknowledged, Refused, Unknown};
 
 /// Versions 1 (0 to 10), 2 (20 to 30, refused), 3 (40 to 50), 4: deleted (60 to 70), 5: empty (80 to 90,
@@ -47,7 +47,7 @@ fn writes() -> Vec<Operation> {
 
 #[test]
 fn reads_are_judged_by_what_was_acknowledged_before_them() {
-    let check = |began: u64, ended: u64, seen: Seen, expected: Option<Kind>| {
+    let check = |began: u64, ended: u64, seen: ReadResult, expected: Option<Kind>| {
         let mut history = writes();
         history.push(saw(began, ended, seen));
         let found = kinds(&history);

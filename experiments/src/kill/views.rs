@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use bytes::Bytes;
 use ground::Key;
-use origin::{Folder, Origin as _, Sharing, Whole};
+use origin::{Folder, Origin as _, Sharing, SingleChunk};
 use rand::RngExt as _;
 use rand::rngs::Xoshiro256PlusPlus;
 
@@ -116,7 +116,7 @@ pub fn make_other(folder: &Path, keys: u32) -> anyhow::Result<()> {
     for key in 0..keys {
         body::write(key, FOREIGN_VERSION + key, &mut bytes);
         let name = Key::from(body::name(key).as_bytes());
-        let mut whole = Whole::new(Bytes::copy_from_slice(&bytes));
+        let mut whole = SingleChunk::new(Bytes::copy_from_slice(&bytes));
         runtime
             .block_on(async {
                 let staged = other.stage(&name, Default::default(), &mut whole).await?;

@@ -21,7 +21,7 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution as _, LogNormal};
 use record::trace::Trace;
-use report::tiers::world::{Answered, Disk, MemoryTier, World};
+use report::tiers::world::{AnsweredRead, Disk, MemoryTier, World};
 use serde::Deserialize;
 
 use super::{Claim, Context, Goal, Peer};
@@ -178,15 +178,26 @@ fn settings(config: &Config, choice: Choice) -> TierSettings {
     settings
 }
 
+/// Reads at a constant rate.
+#[derive(Clone, Copy)]
+struct ConstantLoad {
+    /// Reads/s.
+    rate: f64,
+    seconds: f64,
+    /// How long a hot device takes to find a place, milliseconds.
+    hot_ms: f64,
+}
+
 /// Serves a catalogue for a time after each object was read once; `shift` rotates the ranks at half
 /// of the time.
 fn serve(
     config: &Config,
     catalogue: &Catalogue,
-    (rate, seconds, hot_ms): (f64, f64, f64),
+    load: ConstantLoad,
     choice: Choice,
     shift: bool,
 ) -> (World, Vec<usize>) {
+    let ConstantLoad { rate, seconds, hot_ms } = load;
     let hot_bytes = (catalogue.total_bytes() as f64 * config.hot_share) as u64;
     let disks = disks(config, config.bulk_devices, catalogue.total_bytes(), hot_bytes, hot_ms);
     let settings = settings(config, choice);
@@ -216,25 +227,25 @@ fn serve(
     (world, asked)
 }
 
-fn share_hot(answered: &[Answered]) -> f64 {
+fn share_hot(answered: &[AnsweredRead]) -> f64 {
     let hot = answered.iter().filter(|a| a.outcome == Outcome::HotDevice).count();
     hot as f64 / answered.len().max(1) as f64
 }
 
-fn since(answered: &[Answered], from_s: f64) -> &[Answered] {
+fn since(answered: &[AnsweredRead], from_s: f64) -> &[AnsweredRead] {
     let from = (from_s * SECOND as f64) as Nanos;
     &answered[answered.partition_point(|a| a.sent < from)..]
 }
 
 /// The `q`-quantile of the responses, milliseconds.
-fn quantile_ms(answered: &[Answered], q: f64) -> f64 {
+fn quantile_ms(answered: &[AnsweredRead], q: f64) -> f64 {
     let mut responses: Vec<Nanos> = answered.iter().map(|a| a.response).collect();
     responses.sort_unstable();
     let place = ((responses.len() as f64 * q) as usize).min(responses.len().saturating_sub(1));
     responses.get(place).map_or(f64::NAN, |&ns| ns as f64 / 1e6)
 }
 
-fn batches(answered: &[Answered], of: impl Fn(&[Answered]) -> f64) -> Vec<f64> {
+fn batches(answered: &[AnsweredRead], of: impl Fn(&[AnsweredRead]) -> f64) -> Vec<f64> {
     let size = (answered.len() / BATCHES).max(1);
     answered.chunks_exact(size).map(of).collect()
 }
@@ -244,7 +255,7 @@ fn zipf(context: &Context, config: &Config, report: &mut String) -> anyhow::Resu
     let seconds = if context.short { config.short_s } else { config.long_s };
     let budget = (catalogue.total_bytes() as f64 * config.hot_share) as u64;
     let best = catalogue.best(budget);
-    let load = (config.reads_per_s, seconds, config.hot_position_ms);
+    let load = ConstantLoad { rate: config.reads_per_s, seconds, hot_ms: config.hot_position_ms };
     let (mut world, asked) = serve(config, &catalogue, load, Choice::Wait, false);
     let last = since(&world.answered, seconds - config.counted_s).to_vec();
     let shares = batches(&last, share_hot);
@@ -343,7 +354,7 @@ fn choices(context: &Context, config: &Config, report: &mut String) -> anyhow::R
     for &rate in &config.choice_reads_per_s {
         let mut p99 = Vec::new();
         for choice in [Choice::Wait, Choice::Utilisation, Choice::RoundRobin] {
-            let load = (rate, seconds, config.choice_hot_position_ms);
+            let load = ConstantLoad { rate, seconds, hot_ms: config.choice_hot_position_ms };
             let (world, _) = serve(config, &catalogue, load, choice, false);
             let last = since(&world.answered, seconds - config.counted_s);
             let values = batches(last, |part| quantile_ms(part, 0.99));

@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use super::super::lab::{Catalogue, Server};
 use super::super::{Claim, Context, Goal};
-use super::{Config, shown};
+use super::{Config, read_model};
 
 /// `[knee]` of `config.toml`.
 #[derive(Debug, Deserialize)]
@@ -52,7 +52,7 @@ pub(super) fn run(
     let base = settings.utilisation * config.capacity();
     context.say(format!("headroom at {base:.0} requests/s"));
     config.load(context, catalogue, server, &[(base, settings.base_s)], "base")?;
-    let told = shown(server.url())?;
+    let told = read_model(server.url())?;
     let headroom = &told["model"]["headroom"];
     let of = |name: &str| headroom["rate"][name].as_f64();
     let (Some(value), Some(low), Some(high)) = (of("value"), of("low"), of("high")) else {

@@ -202,7 +202,7 @@ fn replay(
 }
 
 /// What a node's model says.
-fn shown(url: &str) -> anyhow::Result<Value> {
+fn read_model(url: &str) -> anyhow::Result<Value> {
     let address = url.trim_start_matches("http://");
     let mut stream = TcpStream::connect(address).context("cannot connect to the node")?;
     write!(stream, "GET /model HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n")?;
@@ -214,7 +214,7 @@ fn shown(url: &str) -> anyhow::Result<Value> {
 
 /// The predictions that a node has compared, and the processor time of its model.
 fn look(url: &str) -> anyhow::Result<(Vec<Scored>, f64)> {
-    let shown = shown(url)?;
+    let shown = read_model(url)?;
     let scored =
         Vec::deserialize(&shown["model"]["scored"]).context("the node compared nothing")?;
     Ok((scored, shown["cost_s"].as_f64().unwrap_or(f64::NAN)))
@@ -261,7 +261,7 @@ fn claims(all: &[Scored], cost: f64) -> Vec<Claim> {
         Claim::counted("median error of P(T ≤ objective) ahead", median(&ours), "points", count);
     let far = Claim::counted("largest error ahead", worst(&ours), "points", count);
     let at_rate = median(&errors(&|s| s.error_at_rate_points));
-    let share = Claim::new("coverage of the 95 % interval", (coverage, half), "%", count);
+    let share = Claim::new("coverage of the 95 % interval", coverage, half, "%", count);
     vec![
         Claim { peer: peer(median(&unchanged)), ..ahead }.with_goal(Goal::AtMost(1.0)),
         Claim { peer: peer(worst(&unchanged)), ..far }.with_goal(Goal::AtMost(5.0)),

@@ -177,7 +177,7 @@ impl Server {
 
 /// What a client knows of a server, by C3.
 #[derive(Clone, Copy, Debug, Default)]
-struct Known {
+struct ServerEstimate {
     response_s: f64,
     service_s: f64,
     queue: f64,
@@ -186,7 +186,7 @@ struct Known {
 
 struct Client {
     turn: usize,
-    known: Vec<Known>,
+    known: Vec<ServerEstimate>,
     loads: Vec<Load>,
     pool: Pool,
 }
@@ -226,7 +226,7 @@ pub(super) fn run(
 ) -> Outcome {
     let client = |index: usize| Client {
         turn: index * 7919 % setting.servers,
-        known: vec![Known::default(); setting.servers],
+        known: vec![ServerEstimate::default(); setting.servers],
         loads: match policy {
             Policy::Load => vec![Load::new(0); setting.servers],
             _ => Vec::new(),
@@ -370,7 +370,7 @@ impl World<'_> {
             }
             Policy::LeastLoaded => least(&|node| of.known[node].outstanding),
             Policy::C3 => least(&|node| {
-                let Known { response_s, service_s, queue, outstanding } = of.known[node];
+                let ServerEstimate { response_s, service_s, queue, outstanding } = of.known[node];
                 c3_score(response_s, service_s, queue, outstanding, clients)
             }),
             Policy::Prequal | Policy::Ours => of.pool.choose(nanos(now_s)).unwrap_or(from),
@@ -405,13 +405,13 @@ impl World<'_> {
         latencies.push_back((now_s, response_s));
         on.ratio.record(nanos(response_s), job.met as f64);
         let in_flight = on.jobs.len();
-        self.answered(now_s, server, &job, response_s, in_flight);
+        self.tell_client(now_s, server, &job, response_s, in_flight);
         self.count(&job, response_s, false);
         self.plan(server);
     }
 
     /// Tells a client of a reply.
-    fn answered(
+    fn tell_client(
         &mut self,
         now_s: f64,
         server: usize,
@@ -442,7 +442,7 @@ impl World<'_> {
         on.advance(now_s);
         let job = on.jobs.swap_remove(index);
         let in_flight = on.jobs.len();
-        self.answered(now_s, server, &job, self.setting.deadline_s, in_flight);
+        self.tell_client(now_s, server, &job, self.setting.deadline_s, in_flight);
         self.count(&job, self.setting.deadline_s, true);
         self.plan(server);
     }

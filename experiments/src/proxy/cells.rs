@@ -2,7 +2,7 @@
 
 use super::super::slices::{Blocks, Interval};
 use super::super::{Claim, Goal, Peer};
-use super::client::Measured;
+use super::client::Slice;
 
 /// A kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,20 +95,20 @@ pub fn grid(connections: &[u32], servers: &[usize]) -> Vec<Cell> {
 }
 
 /// The rival with the higher throughput in a cell, by the median over its blocks.
-pub fn better_rival(slices: &Blocks<Measured>) -> usize {
+pub fn better_rival(slices: &Blocks<Slice>) -> usize {
     let rate = |system: &usize| slices.figure(*system, |m| m.rate).value;
     let rivals = (0..SYSTEMS.len()).filter(|system| *system != OWN);
     rivals.max_by(|a, b| rate(a).total_cmp(&rate(b))).unwrap_or(OWN)
 }
 
 /// The claims of one cell.
-pub fn claims(cell: &Cell, slices: &Blocks<Measured>) -> Vec<Claim> {
+pub fn claims(cell: &Cell, slices: &Blocks<Slice>) -> Vec<Claim> {
     let rival = better_rival(slices);
     let goals = cell.goals();
-    let claim = |what: &str, of: fn(&Measured) -> f64, unit: &str, goal: Option<Goal>| {
+    let claim = |what: &str, of: fn(&Slice) -> f64, unit: &str, goal: Option<Goal>| {
         let Interval { value, low, high } = slices.ratio(OWN, rival, of);
         let name = format!("{cell}: {what} over {}'s", SYSTEMS[rival]);
-        let mut claim = Claim::new(name, (value, 0.0), unit, slices.len() as u64);
+        let mut claim = Claim::new(name, value, 0.0, unit, slices.len() as u64);
         (claim.low, claim.high, claim.goal) = (low, high, goal);
         claim
     };
@@ -132,10 +132,10 @@ const STALL_GOAL: f64 = 2.0;
 
 /// The claim of a stall: the p99 beside a stalled server over the healthy one. Twemproxy's is
 /// beside it.
-pub fn stall_claim(kind: Kind, slices: &Blocks<Measured>) -> Claim {
+pub fn stall_claim(kind: Kind, slices: &Blocks<Slice>) -> Claim {
     let Interval { value, low, high } = slices.ratio(STALLED, HEALTHY, |m| m.p99_us);
     let name = format!("{}, one of three servers stalled: p99 over the healthy one", kind.name());
-    let mut claim = Claim::new(name, (value, 0.0), "×", slices.len() as u64);
+    let mut claim = Claim::new(name, value, 0.0, "×", slices.len() as u64);
     (claim.low, claim.high) = (low, high);
     let theirs = slices.ratio(2 + STALLED, 2 + HEALTHY, |m| m.p99_us);
     claim.peer = Some(Peer { name: "twemproxy".to_owned(), value: theirs.value });
@@ -147,8 +147,8 @@ mod tests {
     use super::super::super::{Verdict, slices};
     use super::*;
 
-    fn measured(rate: f64, proxy_us: f64, p99_us: f64) -> Measured {
-        Measured { rate, proxy_us, p99_us, ..Measured::default() }
+    fn slice(rate: f64, proxy_us: f64, p99_us: f64) -> Slice {
+        Slice { rate, proxy_us, p99_us, ..Slice::default() }
     }
 
     #[test]
@@ -168,7 +168,7 @@ mod tests {
         let slices = slices::run(3, 12, 1, |block, system| {
             let machine = 1.0 + block as f64;
             let (rate, cpu, p99) = each[system];
-            Ok(measured(machine * rate, cpu, p99 / machine))
+            Ok(slice(machine * rate, cpu, p99 / machine))
         });
         let claims: Vec<Claim> =
             claims(&cell, &slices.unwrap()).into_iter().map(Claim::judged).collect();
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn a_stall_is_compared_with_the_same_proxys_health() {
         let p99 = [100.0, 150.0, 200.0, 1800.0];
-        let slices = slices::run(4, 12, 1, |_, system| Ok(measured(1.0, 1.0, p99[system])));
+        let slices = slices::run(4, 12, 1, |_, system| Ok(slice(1.0, 1.0, p99[system])));
         let claim = stall_claim(Kind::Get, &slices.unwrap()).judged();
         assert!((claim.value - 1.5).abs() < 1e-9);
         assert_eq!(claim.verdict, Some(Verdict::Holds));

@@ -37,7 +37,7 @@ pub struct Load {
 
 /// One slice of one system.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Measured {
+pub struct Slice {
     /// Requests/s.
     pub rate: f64,
     pub p50_us: f64,
@@ -69,7 +69,7 @@ struct Counts {
 }
 
 /// Loads a system for one slice. Every key must be found.
-pub fn measure(program: &Path, target: &Target, load: &Load) -> anyhow::Result<Measured> {
+pub fn measure(program: &Path, target: &Target, load: &Load) -> anyhow::Result<Slice> {
     let used = |processes: &[i32]| -> anyhow::Result<f64> {
         processes.iter().map(|&process| threads_s(process)).sum()
     };
@@ -100,7 +100,7 @@ pub fn measure(program: &Path, target: &Target, load: &Load) -> anyhow::Result<M
     ensure!(counts.miss == 0, "{} keys were not found at port {port}", counts.miss);
     let each = |s: f64| s * 1e6 / counts.ops_all as f64;
     let client = counts.loader_cpu_us_per_op * 1e-6 * counts.ops_all as f64;
-    Ok(Measured {
+    Ok(Slice {
         rate: counts.rps,
         p50_us: counts.p50_us,
         p99_us: counts.p99_us,
@@ -118,7 +118,7 @@ pub fn measure(program: &Path, target: &Target, load: &Load) -> anyhow::Result<M
 /// of every slice, in which nobody works.
 const FULL: f64 = 0.85;
 
-impl Measured {
+impl Slice {
     /// The resource that limits a slice.
     pub fn limit(&self, apart: bool) -> &'static str {
         let behind = self.proxy_busy + self.servers_busy;
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn the_fullest_processor_is_the_limit() {
         let busy = |client_busy, proxy_busy, servers_busy| {
-            Measured { client_busy, proxy_busy, servers_busy, ..Measured::default() }.limit(true)
+            Slice { client_busy, proxy_busy, servers_busy, ..Slice::default() }.limit(true)
         };
         assert_eq!(busy(0.9, 0.3, 0.2), "client's processor");
         assert_eq!(busy(0.4, 0.6, 0.35), "proxy's share of its processor");

@@ -23,7 +23,7 @@ use super::serve_objects::peers::Bench;
 use super::slices::{self, Blocks, SLICE_S_MAX};
 use super::{Claim, Context};
 use cells::{Cell, Kind, STALLED, STALLS, SYSTEMS};
-use client::{Load, Measured, Target};
+use client::{Load, Slice, Target};
 use record::HostSampler;
 use report::grid::Grid;
 use stall::Stall;
@@ -158,10 +158,10 @@ fn load(config: &Config, kind: Kind, connections: u32) -> Load {
     }
 }
 
-type Measure<'a> = dyn Fn(&Target, &Load) -> anyhow::Result<Measured> + 'a;
+type Measure<'a> = dyn Fn(&Target, &Load) -> anyhow::Result<Slice> + 'a;
 
 /// A cell with its slices.
-type Slices = (Cell, Blocks<Measured>);
+type Slices = (Cell, Blocks<Slice>);
 
 fn measure_grid(
     context: &Context,
@@ -193,7 +193,7 @@ fn measure_stalls(
     config: &Config,
     lab: &Lab,
     measure: &Measure<'_>,
-) -> anyhow::Result<Vec<(Kind, Blocks<Measured>)>> {
+) -> anyhow::Result<Vec<(Kind, Blocks<Slice>)>> {
     let stall = &config.stall;
     let count = if context.short { stall.blocks_short } else { stall.blocks };
     context.say(format!("{count} blocks beside a server that is stopped"));
@@ -222,13 +222,13 @@ struct Row<'a> {
     cell: &'a str,
     system: &'a str,
     #[serde(flatten)]
-    measured: &'a Measured,
+    measured: &'a Slice,
 }
 
 fn record(
     context: &Context,
     grid: &[Slices],
-    stalls: &[(Kind, Blocks<Measured>)],
+    stalls: &[(Kind, Blocks<Slice>)],
     apart: bool,
 ) -> anyhow::Result<()> {
     let stall_name = |kind: &Kind| format!("{}, stall", kind.name());
@@ -273,9 +273,9 @@ fn write(path: &Path, text: &str) -> anyhow::Result<()> {
 }
 
 /// The medians of a system's slices.
-fn median(slices: &Blocks<Measured>, system: usize) -> Measured {
-    let of = |of: fn(&Measured) -> f64| slices.figure(system, of).value;
-    Measured {
+fn median(slices: &Blocks<Slice>, system: usize) -> Slice {
+    let of = |of: fn(&Slice) -> f64| slices.figure(system, of).value;
+    Slice {
         rate: of(|m| m.rate),
         p50_us: of(|m| m.p50_us),
         p99_us: of(|m| m.p99_us),
@@ -289,7 +289,7 @@ fn median(slices: &Blocks<Measured>, system: usize) -> Measured {
     }
 }
 
-fn table_row(cell: &str, system: &str, m: &Measured, apart: bool) -> Vec<String> {
+fn table_row(cell: &str, system: &str, m: &Slice, apart: bool) -> Vec<String> {
     let mut row = vec![cell.to_owned(), system.to_owned()];
     row.extend([m.rate, m.p50_us, m.p99_us, m.p999_us].map(|figure| format!("{figure:.0}")));
     row.extend([m.proxy_us, m.servers_us, m.client_us].map(|figure| format!("{figure:.2}")));
@@ -299,7 +299,7 @@ fn table_row(cell: &str, system: &str, m: &Measured, apart: bool) -> Vec<String>
     row
 }
 
-fn claims(grid: &[Slices], stalls: &[(Kind, Blocks<Measured>)], stolen: f64) -> Vec<Claim> {
+fn claims(grid: &[Slices], stalls: &[(Kind, Blocks<Slice>)], stolen: f64) -> Vec<Claim> {
     let mut claims: Vec<Claim> =
         grid.iter().flat_map(|(cell, slices)| cells::claims(cell, slices)).collect();
     claims.extend(stalls.iter().map(|(kind, slices)| cells::stall_claim(*kind, slices)));

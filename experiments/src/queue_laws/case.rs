@@ -256,14 +256,14 @@ struct Simulation {
     /// The grid's points, and their square over its end.
     points: usize,
     scale: f64,
-    known: Known,
+    known: ExactValues,
     batch: u64,
     batches: Vec<Batch>,
     customers: u64,
 }
 
 /// What is known of the draws, and of the wait at one server with Poisson arrivals.
-struct Known {
+struct ExactValues {
     service: [f64; 2],
     gap: [f64; 2],
     wait: Option<Wait>,
@@ -310,7 +310,7 @@ impl Simulation {
             speed,
             points,
             scale: (points * points) as f64 / end,
-            known: Known {
+            known: ExactValues {
                 service: [1.0, square(services, 1.0)],
                 gap: [1.0 / rate, square(gaps, 1.0 / rate)],
                 wait,

@@ -1,6 +1,6 @@
 //! The claims of objects from memory.
 
-use super::peers::Measured;
+use super::peers::Slice;
 use super::{CEILING, GATEWAY, HAPROXY, HYPER, NGINX, NODE, PROXY_CACHE, RELAY, VARNISH};
 use crate::marks::Mark;
 use crate::slices::{Blocks, Interval};
@@ -28,7 +28,7 @@ fn goals(object_bytes: u64) -> Goals {
 pub(super) fn claims(
     object_bytes: u64,
     column: &dyn Fn(usize) -> Option<usize>,
-    blocks: &Blocks<Measured>,
+    blocks: &Blocks<Slice>,
     marks: &[Mark],
 ) -> Vec<Claim> {
     let claim = |name: &str, found: Interval, unit: &str| Claim {
@@ -37,17 +37,18 @@ pub(super) fn claims(
         marks: marks.to_vec(),
         ..Claim::new(
             format!("{} KiB, {name}", object_bytes / 1024),
-            (found.value, 0.0),
+            found.value,
+            0.0,
             unit,
             blocks.len() as u64,
         )
     };
     // These run always.
     let of = |system: usize| column(system).unwrap_or(usize::MAX);
-    let cpu = |system| blocks.figure(of(system), Measured::cpu_us_sum);
-    let cpus = |over, under| blocks.ratio(of(over), of(under), Measured::cpu_us_sum);
+    let cpu = |system| blocks.figure(of(system), Slice::cpu_us_sum);
+    let cpus = |over, under| blocks.ratio(of(over), of(under), Slice::cpu_us_sum);
     // Without the processes behind it.
-    let own = |m: &Measured| m.cpu_us.first().copied().unwrap_or(f64::NAN);
+    let own = |m: &Slice| m.cpu_us.first().copied().unwrap_or(f64::NAN);
     let own_cpu = |system| blocks.figure(of(system), own);
     let rates = |over, under| blocks.ratio(of(over), of(under), |m| m.rate);
     let goals = goals(object_bytes);
@@ -109,8 +110,8 @@ mod tests {
     use crate::marks::Complaint;
     use crate::slices;
 
-    fn measured(rate: f64, cpu_us: &[f64]) -> Measured {
-        Measured { rate, cpu_us: cpu_us.to_vec(), client_cpu: 0.5, p99_us: 1.0 }
+    fn slice(rate: f64, cpu_us: &[f64]) -> Slice {
+        Slice { rate, cpu_us: cpu_us.to_vec(), client_cpu: 0.5, p99_us: 1.0 }
     }
 
     #[test]
@@ -134,7 +135,7 @@ mod tests {
             ];
             let (rate, cpu_us) = each[system % NAMES.len()];
             let behind = matches!(system % NAMES.len(), GATEWAY | RELAY);
-            Ok(measured(machine * rate, &[machine * cpu_us, 15.0][..1 + usize::from(behind)]))
+            Ok(slice(machine * rate, &[machine * cpu_us, 15.0][..1 + usize::from(behind)]))
         });
         let blocks = blocks.unwrap();
         let marks = marks(&sizes, &running, &blocks, 0.06);

@@ -20,7 +20,7 @@ use super::super::lab::{self, Catalogue};
 use super::super::machine::Placement;
 use super::super::slices::{self, Blocks};
 use super::super::{Claim, Context, Goal};
-use super::peers::{Bench, Measured, Peer, Request, Target};
+use super::peers::{Bench, Peer, Request, Slice, Target};
 use super::rivals;
 
 /// A part of `config.toml`.
@@ -210,7 +210,7 @@ fn memcached(
     Ok(counts)
 }
 
-fn measure(system: &System, settings: &Settings, bench: &Bench) -> anyhow::Result<Measured> {
+fn measure(system: &System, settings: &Settings, bench: &Bench) -> anyhow::Result<Slice> {
     match system {
         System::Node(target) => {
             let request = Request {
@@ -232,7 +232,7 @@ fn measure(system: &System, settings: &Settings, bench: &Bench) -> anyhow::Resul
             let used = peer.target.cpu_s()?[0] - before[0];
             ensure!(counts.miss * 50 <= counts.ops_all, "extstore lost objects");
             let requests = counts.ops_all.max(1) as f64;
-            Ok(Measured {
+            Ok(Slice {
                 rate: counts.rps,
                 cpu_us: vec![used * 1e6 / requests],
                 client_cpu: counts.loader_cpu_us_per_op * requests * 1e-6 / settings.slice_s,
@@ -243,7 +243,7 @@ fn measure(system: &System, settings: &Settings, bench: &Bench) -> anyhow::Resul
 }
 
 /// Random reads of as many bytes as a record, past the page cache, as many at once.
-fn fio(file: &Path, settings: &Settings) -> anyhow::Result<Measured> {
+fn fio(file: &Path, settings: &Settings) -> anyhow::Result<Slice> {
     let output = Command::new("fio")
         .args(["--name=reads", "--rw=randread", "--direct=1", "--ioengine=libaio"])
         .args(["--norandommap", "--time_based", "--output-format=json", "--filename"])
@@ -262,7 +262,7 @@ fn fio(file: &Path, settings: &Settings) -> anyhow::Result<Measured> {
     let number = |value: &serde_json::Value| value.as_f64().unwrap_or(f64::NAN);
     let rate = number(&job["read"]["iops"]);
     let processor = (number(&job["usr_cpu"]) + number(&job["sys_cpu"])) / 100.0;
-    Ok(Measured {
+    Ok(Slice {
         rate,
         cpu_us: vec![processor * 1e6 / rate],
         client_cpu: 0.0,
@@ -270,14 +270,15 @@ fn fio(file: &Path, settings: &Settings) -> anyhow::Result<Measured> {
     })
 }
 
-fn claims(settings: &Settings, running: &[usize], blocks: &Blocks<Measured>) -> Vec<Claim> {
+fn claims(settings: &Settings, running: &[usize], blocks: &Blocks<Slice>) -> Vec<Claim> {
     let size = settings.object_bytes / 1024;
     let claim = |what: String, found: slices::Interval, unit: &str| Claim {
         low: found.low,
         high: found.high,
         ..Claim::new(
             format!("device, {size} KiB, {} at once: {what}", settings.depth),
-            (found.value, 0.0),
+            found.value,
+            0.0,
             unit,
             blocks.len() as u64,
         )
@@ -289,7 +290,7 @@ fn claims(settings: &Settings, running: &[usize], blocks: &Blocks<Measured>) -> 
         all.push(claim(format!("{name}: reads/s"), rate, "/s"));
         all.push(claim(
             format!("{name}: CPU of a read"),
-            blocks.figure(place, Measured::cpu_us_sum),
+            blocks.figure(place, Slice::cpu_us_sum),
             "µs",
         ));
         let goal = match number {
@@ -326,7 +327,7 @@ mod tests {
         // fio is not installed.
         let blocks = slices::run(2, 20, 1, |block, system| {
             let rate = (1.0 + block as f64) * [1.2, 1.0][system];
-            Ok(Measured { rate, cpu_us: vec![5.0], client_cpu: 0.5, p99_us: 1.0 })
+            Ok(Slice { rate, cpu_us: vec![5.0], client_cpu: 0.5, p99_us: 1.0 })
         });
         let claims = claims(&settings, &[0, 2], &blocks.unwrap());
         let claims: Vec<Claim> = claims.into_iter().map(Claim::judged).collect();

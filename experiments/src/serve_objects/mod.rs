@@ -21,7 +21,7 @@ use super::provenance::Round;
 use super::slices::{self, Blocks, SLICE_S_MAX};
 use super::{Claim, Context};
 use configuration::{Config as ServerConfig, Role};
-use peers::{Bench, Measured, Peer, Request, Target};
+use peers::{Bench, Peer, Request, Slice, Target};
 use record::HostSampler;
 use report::grid::Grid;
 
@@ -275,7 +275,7 @@ fn record(
     context: &Context,
     sizes: &[u64],
     running: &[usize],
-    blocks: &Blocks<Measured>,
+    blocks: &Blocks<Slice>,
     stolen: f64,
 ) -> anyhow::Result<()> {
     let mut rows = Vec::new();
@@ -305,7 +305,7 @@ fn record(
             name_of(sizes, number),
             format!("{:.0}", rate.value),
             format!("{:.0} … {:.0}", rate.low, rate.high),
-            format!("{:.1}", blocks.figure(system, Measured::cpu_us_sum).value),
+            format!("{:.1}", blocks.figure(system, Slice::cpu_us_sum).value),
             format!("{:.0}", blocks.figure(system, |m| m.p99_us).value),
         ]);
     }
@@ -316,7 +316,7 @@ fn record(
 }
 
 /// Complaints about the whole run: every claim rests on all blocks.
-fn marks(sizes: &[u64], running: &[usize], blocks: &Blocks<Measured>, stolen: f64) -> Vec<Mark> {
+fn marks(sizes: &[u64], running: &[usize], blocks: &Blocks<Slice>, stolen: f64) -> Vec<Mark> {
     let mut marks = Vec::new();
     for (system, &number) in running.iter().enumerate() {
         let busy = blocks.figure(system, |m| m.client_cpu).value;

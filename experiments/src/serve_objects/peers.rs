@@ -83,7 +83,7 @@ impl Bench {
     }
 
     /// Loads a server for one slice.
-    pub fn load(&self, peer: &Target, request: &Request) -> anyhow::Result<Measured> {
+    pub fn load(&self, peer: &Target, request: &Request) -> anyhow::Result<Slice> {
         let before = peer.cpu_s()?;
         let output = Command::new(&self.load)
             .args(["-m", "http", "-t", "1", "-p", port_of(&peer.address), "-u", &peer.path])
@@ -105,7 +105,7 @@ impl Bench {
         }
         let each = |s: f64| s * 1e6 / counts.ops_all as f64;
         let seconds = request.warmup_s + request.measure_s;
-        Ok(Measured {
+        Ok(Slice {
             rate: counts.rps,
             cpu_us: cpu.into_iter().map(each).collect(),
             client_cpu: counts.loader_cpu_us_per_op * counts.ops_all as f64 * 1e-6 / seconds,
@@ -134,7 +134,7 @@ pub struct Request {
 
 /// One slice of one system.
 #[derive(Clone)]
-pub struct Measured {
+pub struct Slice {
     /// Requests/s.
     pub rate: f64,
     /// Processor time of each of the system's processes for each request, user and system.
@@ -144,7 +144,7 @@ pub struct Measured {
     pub p99_us: f64,
 }
 
-impl Measured {
+impl Slice {
     /// Processor time of all of the system's processes for each request.
     pub fn cpu_us_sum(&self) -> f64 {
         self.cpu_us.iter().sum()

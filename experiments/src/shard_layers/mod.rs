@@ -15,7 +15,7 @@ use std::process::Command;
 use anyhow::{Context as _, ensure};
 
 use super::{Claim, Context, Goal, lab};
-use measured::{Changed, Curve, Dataset, Measured, Query};
+use measured::{Changed, Curve, Dataset, Measurements, Query};
 
 /// Largest processor time of a sweep for a pair of layers that is claimed, seconds for each
 /// [`SWEEP_BYTES`] of text.
@@ -44,7 +44,7 @@ pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     command.args(context.short.then_some("--short")).args(context.quiet.then_some("--quiet"));
     let status = command.status().with_context(|| format!("cannot start {}", program.display()))?;
     ensure!(status.success(), "{} ended with {status}", program.display());
-    let measured = Measured::read(&context.out)?;
+    let measured = Measurements::read(&context.out)?;
     let (mut claims, mut text) = (Vec::new(), String::new());
     for dataset in &measured.datasets {
         claims.extend(of_dataset(dataset));

@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::config::Config;
-use super::protocol::{Built, Held, Opened, Question, Reply, Task};
+use super::protocol::{Built, MemoryUse, Opened, Question, Reply, Task};
 
 /// An engine before it is started.
 #[derive(Clone, Debug)]
@@ -234,7 +234,7 @@ impl Open {
     ///
     /// # Errors
     /// If the process has ended.
-    pub fn held(&mut self) -> anyhow::Result<Held> {
+    pub fn memory_use(&mut self) -> anyhow::Result<MemoryUse> {
         self.say(&"memory")?;
         self.read()
     }

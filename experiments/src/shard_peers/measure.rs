@@ -67,7 +67,7 @@ pub struct Row {
 
 /// The measurements on one text.
 #[derive(Debug, Serialize)]
-pub struct Measured {
+pub struct TextMeasurements {
     /// Its name.
     pub text: String,
     /// Its bytes.
@@ -138,7 +138,7 @@ pub fn ask(
                     rows.push(Row::new(&open.engine.name, cell));
                     // What returning everything leaves in a heap is not what answering takes.
                     if cell.form == Form::All && sizes[which].anonymous_bytes.is_none() {
-                        sizes[which].anonymous_bytes = open.held()?.anonymous_bytes;
+                        sizes[which].anonymous_bytes = open.memory_use()?.anonymous_bytes;
                     }
                 }
                 if rows[at].cannot.is_none() {
@@ -258,10 +258,9 @@ fn median(values: &mut [f64]) -> f64 {
     values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or(0.0)
 }
 
-impl Measured {
+impl TextMeasurements {
     /// An engine's row.
-    pub fn row(&self, engine: &str, kind: Kind, class: Class, form: Form) -> Option<&Row> {
-        let cell = Cell { kind, class, form };
+    pub fn row(&self, engine: &str, cell: Cell) -> Option<&Row> {
         self.rows.iter().find(|row| row.engine == engine && row.cell == cell)
     }
 
@@ -271,13 +270,8 @@ impl Measured {
     }
 
     /// The ratio of one engine's time to another's in each round.
-    pub fn ratios(
-        &self,
-        over: &str,
-        under: &str,
-        (kind, class, form): (Kind, Class, Form),
-    ) -> Vec<f64> {
-        let rows = (self.row(over, kind, class, form), self.row(under, kind, class, form));
+    pub fn ratios(&self, over: &str, under: &str, cell: Cell) -> Vec<f64> {
+        let rows = (self.row(over, cell), self.row(under, cell));
         let (Some(over), Some(under)) = rows else { return Vec::new() };
         over.wall_s.iter().zip(&under.wall_s).map(|(over, under)| over / under).collect()
     }

@@ -31,7 +31,7 @@ pub struct Expected {
 
 impl Hits {
     /// Hits at ascending offsets; `None` if one is in no record.
-    pub fn at(text: &Text, offsets: impl IntoIterator<Item = usize>) -> Option<Hits> {
+    pub fn at_offsets(text: &Text, offsets: impl IntoIterator<Item = usize>) -> Option<Hits> {
         let mut hits = Hits::default();
         for offset in offsets {
             hits.records.push(text.record_of(offset)?);
@@ -108,13 +108,13 @@ pub fn summed<'r>(records: impl IntoIterator<Item = &'r [u8]>) -> Reply {
 
 /// Records that hold some bytes, not overlapping.
 pub fn substring(text: &Text, value: &str) -> Option<Hits> {
-    Hits::at(text, memchr::memmem::find_iter(text.content.as_bytes(), value))
+    Hits::at_offsets(text, memchr::memmem::find_iter(text.content.as_bytes(), value))
 }
 
 /// Records that hold a word of ASCII letters and digits; `None` if it depends on what a word is: on upper and
 /// lower case, on `_`, on letters past ASCII. `folded` is the text in lower case.
 pub fn word(text: &Text, folded: &[u8], value: &str) -> Option<Hits> {
-    Hits::at(text, word_offsets(text.content.as_bytes(), folded, value)?)
+    Hits::at_offsets(text, word_offsets(text.content.as_bytes(), folded, value)?)
 }
 
 fn word_offsets(bytes: &[u8], folded: &[u8], value: &str) -> Option<Vec<usize>> {
@@ -163,7 +163,7 @@ pub fn regex(text: &Text, matches: impl Fn(&[u8]) -> bool) -> Option<Hits> {
             start += line.len();
         }
     }
-    Hits::at(text, offsets)
+    Hits::at_offsets(text, offsets)
 }
 
 fn of_attribute(
@@ -179,7 +179,7 @@ fn of_attribute(
             offsets.push(line_of_attribute(text, record, attribute)?);
         }
     }
-    Hits::at(text, offsets)
+    Hits::at_offsets(text, offsets)
 }
 
 /// Where the line begins that has an attribute.

@@ -12,7 +12,7 @@ use shard::layers::{TextBuild, TextOptions};
 use shard::query::Query;
 
 use super::oracle::summed;
-use super::protocol::{Built, FIRST, Form, Held, Kind, Opened, Question, Reply, Task};
+use super::protocol::{Built, FIRST, Form, Kind, MemoryUse, Opened, Question, Reply, Task};
 use dataset::{self, Dataset, Wanted};
 use record::clock;
 
@@ -131,7 +131,7 @@ pub(super) fn serve(
         let line = line?;
         if line == "\"memory\"" {
             let anonymous_bytes = Some(memory()?.2.saturating_sub(before));
-            say(out, &Held { anonymous_bytes })?;
+            say(out, &MemoryUse { anonymous_bytes })?;
             continue;
         }
         let question: Question =

@@ -114,7 +114,7 @@ pub struct Opened {
 
 /// The memory that a process holds.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Held {
+pub struct MemoryUse {
     /// Anonymous memory beyond that before opening; `None` if the engine keeps nothing open.
     pub anonymous_bytes: Option<u64>,
 }

@@ -77,11 +77,15 @@ struct Drawer<'a> {
     queries: Vec<CheckedQuery>,
 }
 
-type Drawn<'t> = (Option<&'t str>, &'t str, Hits);
+type Candidate<'t> = (Option<&'t str>, &'t str, Hits);
 
 impl<'a> Drawer<'a> {
     /// Draws until each class has its queries.
-    fn until_full(&mut self, kind: Kind, mut draw: impl FnMut(&mut StdRng) -> Option<Drawn<'a>>) {
+    fn until_full(
+        &mut self,
+        kind: Kind,
+        mut draw: impl FnMut(&mut StdRng) -> Option<Candidate<'a>>,
+    ) {
         let mut seen = HashSet::new();
         for _ in 0..DRAWS_MAX {
             if Class::ALL.into_iter().all(|class| !self.has_room(kind, class)) {

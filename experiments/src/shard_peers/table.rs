@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::measure::{Cell, Measured, Row};
+use super::measure::{Cell, Row, TextMeasurements};
 use report::grid::Grid;
 
 /// The tables of a text.
-pub fn text(measured: &Measured) -> String {
+pub fn text(measured: &TextMeasurements) -> String {
     let mut out =
         format!("{}: {} bytes, {} records\n\n", measured.text, measured.bytes, measured.records);
     for missing in &measured.missing {
@@ -23,7 +23,7 @@ pub fn text(measured: &Measured) -> String {
     out
 }
 
-fn sizes(measured: &Measured) -> String {
+fn sizes(measured: &TextMeasurements) -> String {
     let head = ["engine", "disk", "cached", "heap", "build", "CPU", "memory", "open ms", "version"];
     let mut grid = Grid::new("lrrrrrrrl", &head);
     let share = |bytes: Option<u64>| match bytes {
@@ -49,7 +49,7 @@ fn sizes(measured: &Measured) -> String {
     grid.text()
 }
 
-fn times(measured: &Measured, names: &[&str]) -> String {
+fn times(measured: &TextMeasurements, names: &[&str]) -> String {
     let mut cells: BTreeMap<Cell, BTreeMap<&str, &Row>> = BTreeMap::new();
     for row in &measured.rows {
         cells.entry(row.cell).or_default().insert(&row.engine, row);
@@ -70,7 +70,7 @@ fn times(measured: &Measured, names: &[&str]) -> String {
         for name in names {
             line.push(match rows.get(name) {
                 None => String::new(),
-                Some(row) => shown(row, fastest[usize::from(is_started(name))]),
+                Some(row) => time_text(row, fastest[usize::from(is_started(name))]),
             });
         }
         grid.row(line);
@@ -83,7 +83,7 @@ fn is_started(engine: &str) -> bool {
     ["rg", "rg-records", "zstd-rg", "concertina-process"].contains(&engine)
 }
 
-fn shown(row: &Row, fastest: f64) -> String {
+fn time_text(row: &Row, fastest: f64) -> String {
     let Some(mean) = row.mean_s() else { return "-".to_owned() };
     let cpu = row.cpu_s.iter().sum::<f64>() / row.cpu_s.len().max(1) as f64;
     let other = match (cpu / mean - 1.0).abs() > 0.2 {
@@ -108,7 +108,7 @@ fn milliseconds(seconds: f64) -> String {
 }
 
 /// Who cannot, and why.
-fn reasons(measured: &Measured) -> String {
+fn reasons(measured: &TextMeasurements) -> String {
     let mut reasons: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
     for row in &measured.rows {
         if let Some(why) = &row.cannot {

@@ -147,7 +147,7 @@ fn answers(engine: &Engine, place: &Path) -> usize {
             }
         }
     }
-    assert!(open.held().unwrap().anonymous_bytes.is_some());
+    assert!(open.memory_use().unwrap().anonymous_bytes.is_some());
     answers
 }
 
@@ -244,7 +244,7 @@ fn a_cell_is_of_its_median_and_a_table_marks_the_fastest() {
         row("rg", &[0.03, 0.03], 0, None),
     ];
     let sizes = ["shard", "wrong", "other", "rg"].map(size).to_vec();
-    let measured = measure::Measured {
+    let measured = measure::TextMeasurements {
         text: "few".to_owned(),
         bytes: 100,
         records: 3,
@@ -257,6 +257,6 @@ fn a_cell_is_of_its_median_and_a_table_marks_the_fastest() {
     for said in ["3.00*", "1.00!", "30.0*", "other cannot: word: no words", "missing: tantivy"] {
         assert!(text.contains(said), "{said} in {text}");
     }
-    let ratios = measured.ratios("rg", "shard", (cell.kind, cell.class, cell.form));
+    let ratios = measured.ratios("rg", "shard", cell);
     assert_eq!(ratios.iter().map(|r| r.round()).collect::<Vec<_>>(), [15.0, 8.0]);
 }

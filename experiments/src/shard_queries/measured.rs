@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 /// All that was measured.
 #[derive(Debug, Deserialize)]
-pub struct Measured {
+pub struct Measurements {
     /// One for each text.
     pub datasets: Vec<Dataset>,
 }
@@ -87,13 +87,13 @@ impl Query {
     }
 }
 
-impl Measured {
+impl Measurements {
     /// Reads `measurements.json` of a folder.
-    pub fn read(folder: &Path) -> anyhow::Result<Measured> {
+    pub fn read(folder: &Path) -> anyhow::Result<Measurements> {
         let path = folder.join("measurements.json");
         let text = std::fs::read_to_string(&path)
             .with_context(|| format!("cannot read {}", path.display()))?;
-        let measured: Measured = serde_json::from_str(&text)
+        let measured: Measurements = serde_json::from_str(&text)
             .with_context(|| format!("{} is not as expected", path.display()))?;
         ensure!(!measured.datasets.is_empty(), "{}: no dataset was measured", path.display());
         Ok(measured)

@@ -17,7 +17,7 @@ use anyhow::{Context as _, ensure};
 
 use super::{Claim, Context, Goal, lab, provenance};
 use curve::{Curve, Ratio};
-use measured::{Measured, Query};
+use measured::{Measurements, Query};
 
 /// What is claimed between two footprints, × input: kinds of queries with the least ratio of rates
 /// for one query at a time and for a batch.
@@ -77,7 +77,7 @@ pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     command.args(context.short.then_some("--short")).args(context.quiet.then_some("--quiet"));
     let status = command.status().with_context(|| format!("cannot start {}", program.display()))?;
     ensure!(status.success(), "{} ended with {status}", program.display());
-    let measured = Measured::read(&context.out)?;
+    let measured = Measurements::read(&context.out)?;
     let mut claims = Vec::new();
     let mut text = String::new();
     for dataset in &measured.datasets {

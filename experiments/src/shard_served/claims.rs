@@ -77,7 +77,7 @@ fn none(name: &str, value: u64, samples: u64) -> Claim {
 
 /// A figure without a goal.
 fn figure(name: &str, figure: Figure, unit: &str, samples: u64) -> Claim {
-    Claim::new(name, (figure.value, figure.half_width), unit, samples)
+    Claim::new(name, figure.value, figure.half_width, unit, samples)
 }
 
 /// A table of the measurements, for a terminal.

@@ -175,7 +175,7 @@ pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
         config.shards
     ));
     text.import(&context.scratch.join("datasets"), config.shards)?;
-    let words = Words::of(&text, config.words);
+    let words = Words::of_text(&text, config.words);
     let mut case = Case {
         context,
         config: &config,
@@ -219,7 +219,7 @@ struct Case<'a> {
 }
 
 /// A load of one kind of question.
-struct Asked {
+struct QuestionLoad {
     kind: Kind,
     questions: Vec<Question>,
     trace: PathBuf,
@@ -251,16 +251,16 @@ impl Case<'_> {
         self.context.scratch.join(name.replace(' ', "-"))
     }
 
-    fn asked(&self, kind: Kind) -> anyhow::Result<Asked> {
+    fn question_load(&self, kind: Kind) -> anyhow::Result<QuestionLoad> {
         // Another stream of random numbers for each kind.
         let seed = 1 + kind as u64;
         let questions = self.text.questions(kind, self.config.load.questions, &self.words, seed)?;
         let path = self.context.scratch.join(format!("{}.csv", kind.file()));
-        Ok(Asked { kind, trace: oracle::write_trace(path, &questions)?, questions })
+        Ok(QuestionLoad { kind, trace: oracle::write_trace(path, &questions)?, questions })
     }
 
     /// Compares a sample of replies with the scan's results.
-    fn check(&mut self, system: &System, asked: &Asked) -> anyhow::Result<()> {
+    fn check(&mut self, system: &System, asked: &QuestionLoad) -> anyhow::Result<()> {
         let sample = asked.questions.get(..self.config.load.checked).unwrap_or(&asked.questions);
         self.findings.wrong += self.text.wrong(&mut system.client()?, sample)?;
         self.findings.checked += sample.len() as u64;
@@ -270,7 +270,7 @@ impl Case<'_> {
     fn load(
         &self,
         system: &System,
-        asked: &Asked,
+        asked: &QuestionLoad,
         how: &[String],
         out: &Path,
     ) -> anyhow::Result<RunFolder> {
@@ -285,7 +285,7 @@ impl Case<'_> {
     }
 
     /// The throughput of a closed loop without think time, requests/s.
-    fn capacity(&self, system: &System, asked: &Asked, out: &Path) -> anyhow::Result<f64> {
+    fn capacity(&self, system: &System, asked: &QuestionLoad, out: &Path) -> anyhow::Result<f64> {
         let how = [
             format!("--clients={}", self.config.load.capacity_clients),
             "--warmup=0.5s".to_owned(),
@@ -306,7 +306,7 @@ impl Case<'_> {
         let system = self.start(name, nodes, 0)?;
         let mut rows = Vec::new();
         for kind in Kind::ALL {
-            let asked = self.asked(kind)?;
+            let asked = self.question_load(kind)?;
             self.check(&system, &asked)?;
             let place = |what: &str| self.folder(name).join(format!("{}-{what}", kind.file()));
             let capacity = self.capacity(&system, &asked, &place("capacity"))?;
@@ -335,7 +335,7 @@ impl Case<'_> {
         &self,
         system: &System,
         name: &str,
-        asked: &Asked,
+        asked: &QuestionLoad,
         capacity: f64,
         share: f64,
         out: &Path,
@@ -382,7 +382,7 @@ impl Case<'_> {
     /// The same load on one node without layers and with them, as its queues call for them.
     fn measure_layers(&mut self) -> anyhow::Result<()> {
         let layers = self.config.layers;
-        let asked = self.asked(Kind::FirstOfMedium)?;
+        let asked = self.question_load(Kind::FirstOfMedium)?;
         let mut rate = None;
         for bytes in [0, layers.bytes] {
             let name = if bytes == 0 { "layers off" } else { "layers on" };

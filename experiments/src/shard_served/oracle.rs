@@ -248,7 +248,7 @@ impl Text {
     }
 
     /// The ids of the first records that match a search: up to one more than a page contains.
-    fn found(&self, question: &Question) -> Vec<usize> {
+    fn matching_ids(&self, question: &Question) -> Vec<usize> {
         let is_one = |id: &usize| {
             let record = self.record(*id);
             match question.kind {
@@ -271,7 +271,7 @@ impl Text {
             }
             _ => {
                 let Ok(page) = serde_json::from_slice::<Value>(body) else { return false };
-                let found = self.found(question);
+                let found = self.matching_ids(question);
                 let limit = question.limit();
                 let records = page["records"].as_array().map_or(&[][..], Vec::as_slice);
                 let same = |(id, record): (&usize, &Value)| {
@@ -318,7 +318,7 @@ pub(super) struct Words {
 
 impl Words {
     /// The words of a text, by the number of records in which they occur as a whole word.
-    pub fn of(text: &Text, frequencies: Frequencies) -> Words {
+    pub fn of_text(text: &Text, frequencies: Frequencies) -> Words {
         let mut seen: HashMap<&str, (usize, u32)> = HashMap::new();
         for id in 0..text.records() {
             let words = text.record(id).split(|c: char| !c.is_ascii_alphanumeric());
@@ -385,14 +385,14 @@ mod tests {
     fn the_scan_finds_what_is_there() {
         let text = text();
         assert_eq!(text.records(), 30);
-        assert_eq!(text.found(&ask(Kind::RareWord, "seldom")), [7]);
-        assert_eq!(text.found(&ask(Kind::MediumWord, "common")).len(), LIMIT + 1);
-        assert_eq!(text.found(&ask(Kind::FirstOfMedium, "common")), [0, 1]);
-        assert_eq!(text.found(&ask(Kind::GetByKey, "p1")), [1], "not p10");
-        assert_eq!(text.found(&ask(Kind::Attribute, "\"M\" 2, x"))[..2], [2, 5]);
+        assert_eq!(text.matching_ids(&ask(Kind::RareWord, "seldom")), [7]);
+        assert_eq!(text.matching_ids(&ask(Kind::MediumWord, "common")).len(), LIMIT + 1);
+        assert_eq!(text.matching_ids(&ask(Kind::FirstOfMedium, "common")), [0, 1]);
+        assert_eq!(text.matching_ids(&ask(Kind::GetByKey, "p1")), [1], "not p10");
+        assert_eq!(text.matching_ids(&ask(Kind::Attribute, "\"M\" 2, x"))[..2], [2, 5]);
         assert_eq!(value(text.record(3), "Description"), None, "it is folded");
         let frequencies = Frequencies { rare: [1, 5], medium: [20, 29] };
-        let words = Words::of(&text, frequencies);
+        let words = Words::of_text(&text, frequencies);
         assert_eq!(
             (words.rare, words.medium),
             (vec!["seldom".to_owned()], vec!["common".to_owned()])

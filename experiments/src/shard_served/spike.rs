@@ -103,7 +103,7 @@ pub fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     };
     let made = dataset::import(&datasets, NAME, &[file], &options, &mut |_| {})?;
     ensure!(made.shards == 1, "{} shards in place of one", made.shards);
-    let words = Words::of(&text, config.words);
+    let words = Words::of_text(&text, config.words);
     let questions = text.questions(Kind::FirstOfMedium, config.questions, &words, 7)?;
     let trace = oracle::write_trace(context.scratch.join("trace.csv"), &questions)?;
     let case = Case {

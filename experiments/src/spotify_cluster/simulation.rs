@@ -77,7 +77,7 @@ impl State<'_> {
             self.of,
             t_s * 1e3
         );
-        let claim = Claim::new(name, (value, widest), "points", samples);
+        let claim = Claim::new(name, value, widest, "points", samples);
         Ok(claim.with_goal(Goal::AtMost(GOAL_POINTS)))
     }
 

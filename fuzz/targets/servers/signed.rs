@@ -85,7 +85,7 @@ pub struct Request<'a> {
 
 impl<'a> Request<'a> {
     /// Reads one. Lines that could not be headers are left out, as a client's library would refuse them.
-    pub fn of(text: &'a [u8]) -> Option<Request<'a>> {
+    pub fn parse(text: &'a [u8]) -> Option<Request<'a>> {
         let end = text.windows(2).position(|two| two == b"\n\n");
         let (head, body) = end.map_or((text, &[][..]), |end| (&text[..end], &text[end + 2..]));
         let mut lines = std::str::from_utf8(head).ok()?.lines();
@@ -182,7 +182,7 @@ impl<'a> Request<'a> {
         if how == How::Url {
             query += &format!("&X-Amz-Signature={signature}");
         }
-        let body = self.coded(how, (&date, &scope), key.as_ref(), &signature);
+        let body = self.coded(how, &date, &scope, key.as_ref(), &signature);
         let mark = if query.is_empty() { "" } else { "?" };
         let mut out = format!("{} {path}{mark}{query} HTTP/1.1\r\n", self.method);
         for (name, value) in &headers {
@@ -201,7 +201,7 @@ impl<'a> Request<'a> {
     }
 
     /// The body as it is sent.
-    fn coded(&self, how: How, (date, scope): (&str, &str), key: &[u8], seed: &str) -> Vec<u8> {
+    fn coded(&self, how: How, date: &str, scope: &str, key: &[u8], seed: &str) -> Vec<u8> {
         if !matches!(how, How::Chunks | How::Trailer) {
             return self.body.to_vec();
         }

@@ -228,7 +228,7 @@ impl Repeated {
             wanted.sort_by(f64::total_cmp);
         }
         let windows = || self.repetitions.iter().flatten();
-        let sums: Vec<Quantities> = windows().map(Quantities::of).collect();
+        let sums: Vec<Quantities> = windows().map(Quantities::of_window).collect();
         let closed = self.at.clients().map(|n| (n as u64, settings.think_ms * 1e-3));
         let completions = windows().map(|w| w.completions).sum();
         let errors = windows().map(|w| w.errors).sum();

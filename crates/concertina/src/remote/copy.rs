@@ -27,7 +27,7 @@ use dataset::folder::Draft;
 use dataset::manifest::{self, Manifest, is_id};
 use dataset::remote::PREFIX;
 use dataset::{Dataset, Info, chunk_file, files, is_name};
-use origin::{Chunks, Error, Lock, Whole};
+use origin::{Chunks, Error, Lock, SingleChunk};
 
 /// The size of one read and one send.
 const PIECE_BYTES: usize = 256 << 10;
@@ -229,7 +229,7 @@ pub(crate) fn push(
         Some(present) => (IF_MATCH, present.if_match()?),
         None => (IF_NONE_MATCH, HeaderValue::from_static("*")),
     };
-    let mut text = Whole::new(Bytes::from(manifest.encode()?));
+    let mut text = SingleChunk::new(Bytes::from(manifest.encode()?));
     let written = server.put_object(&manifest_key(name), Some(condition), &mut text, &|| 0)?;
     ensure!(
         written,

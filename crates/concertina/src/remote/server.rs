@@ -19,7 +19,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::DeserializeOwned;
 
-use origin::{Chunks, Whole};
+use origin::{Chunks, SingleChunk};
 use peer::{Fault, Limits, Outgoing, Pool, Reply};
 
 /// How long a server may be inactive: sealing a log of 32 MiB takes a few seconds.
@@ -175,7 +175,7 @@ impl Server {
         path: &str,
         body: Option<Vec<u8>>,
     ) -> anyhow::Result<T> {
-        let mut whole = body.map(|body| Whole::new(Bytes::from(body)));
+        let mut whole = body.map(|body| SingleChunk::new(Bytes::from(body)));
         let body = match &mut whole {
             Some(whole) => Outgoing::Stream(whole),
             None => Outgoing::Empty,

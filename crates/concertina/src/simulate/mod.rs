@@ -111,7 +111,7 @@ pub fn run(
         kind: "simulate".to_owned(),
         start_unix_us: (unix / 1000).max(0) as u64,
         laboratory: Some("a simulation in virtual time: nothing was measured".to_owned()),
-        machine: Machine::here(),
+        machine: Machine::describe(),
         asked: parameters_table(plan, &config),
     };
     let mut writer = RunWriter::create(&plan.out, &description)?;

@@ -67,7 +67,7 @@ pub fn judge(
     let compared: Vec<Option<JudgedMix>> = mixes.iter().zip(&found).map(compared).collect();
     let error_but = |left_out: Option<usize>| -> anyhow::Result<MixError> {
         let kept = compared.iter().enumerate().filter(|(i, _)| Some(*i) != left_out);
-        Ok(MixError::of(&kept.filter_map(|(_, mix)| *mix).collect::<Vec<JudgedMix>>())?)
+        Ok(MixError::from_mixes(&kept.filter_map(|(_, mix)| *mix).collect::<Vec<JudgedMix>>())?)
     };
     let mut judged = Vec::new();
     for (i, (measured, by)) in mixes.into_iter().zip(&found).enumerate() {

@@ -17,7 +17,7 @@ const BEFORE_KILL: u64 = 25;
 
 /// What a writer knows of a key: the latest acknowledged version, and the latest that was sent.
 #[derive(Clone, Copy, Default)]
-struct Known {
+struct KeyVersions {
     acknowledged: u64,
     sent: u64,
 }
@@ -49,7 +49,7 @@ fn version_of(key: u64, found: &[u8]) -> Option<u64> {
 }
 
 /// Reads a key and judges what is found.
-fn read(client: &mut Client, key: u64, known: Known, judged: &mut Judged) -> Option<()> {
+fn read(client: &mut Client, key: u64, known: KeyVersions, judged: &mut Judged) -> Option<()> {
     let reply = client.send("GET", &format!("/objects/{key}"), &[], None).ok()?;
     judged.reads += 1;
     let outcome = reply.header("concertina-outcome").unwrap_or("").to_owned();
@@ -92,7 +92,7 @@ impl Progress {
 fn work(
     writer: u64,
     process: &Process,
-    known: &mut BTreeMap<u64, Known>,
+    known: &mut BTreeMap<u64, KeyVersions>,
     over: &AtomicBool,
     progress: &Progress,
 ) -> Judged {
@@ -161,7 +161,7 @@ fn kill_again_and_again(folder: &tempfile::TempDir) {
         "device.0.scrub_s=2",
         hot.as_str(),
     ];
-    let mut known: Vec<BTreeMap<u64, Known>> = vec![BTreeMap::new(); WRITERS as usize];
+    let mut known: Vec<BTreeMap<u64, KeyVersions>> = vec![BTreeMap::new(); WRITERS as usize];
     let mut sum = Judged::default();
     let mut longest = Duration::ZERO;
     for kill in 0..=kills {

@@ -46,7 +46,7 @@ fn record_bytes(key: &Key, object: &Object) -> u64 {
 }
 
 /// The bytes of a record.
-fn whole(segment: u64, key: &Key, object: &Object) -> Vec<u8> {
+fn encode_record(segment: u64, key: &Key, object: &Object) -> Vec<u8> {
     let mut record = record::head(segment, key, object.block(), object.body());
     record.extend_from_slice(object.body());
     assert_eq!(record.len() as u64, record_bytes(key, object));
@@ -255,7 +255,7 @@ fn a_torn_tail_costs_what_was_torn() {
 #[test]
 fn the_golden_record_and_index_are_as_documented() {
     let (key, object) = (Key::from(&b"a/b"[..]), object(5, 6));
-    let record = whole(7, &key, &object);
+    let record = encode_record(7, &key, &object);
     let parsed = record::record(&record, 7).unwrap();
     assert_eq!(parsed.key, &key[..]);
     let entry = Entry::of_record(&parsed, 64).unwrap();
@@ -363,7 +363,7 @@ fn folders_that_cannot_be_used_are_refused_by_name() {
     assert!(std::fs::read(&segment).unwrap() == bytes);
     // Nor is one of which a later program wrote only the rest.
     bytes[4] = 1;
-    let second = whole(0, &key(0), &object(0, 0)).len();
+    let second = encode_record(0, &key(0), &object(0, 0)).len();
     bytes[second + 4] = 3;
     let checksum = crc32(&bytes[second..second + 28]).to_le_bytes();
     bytes[second + 28..second + 32].copy_from_slice(&checksum);
@@ -499,7 +499,7 @@ proptest! {
         size in prop_oneof![0usize..300, 65_500usize..200_000],
     ) {
         let (key, object) = (key(1), object(2, size));
-        let mut record = whole(9, &key, &object);
+        let mut record = encode_record(9, &key, &object);
         let entry = Entry::of_record(&record::record(&record, 9).unwrap(), 0).unwrap();
         let mut index = format::encode_index(9, &[entry]);
         let place = at.index(record.len());

@@ -10,14 +10,14 @@ fn concertina(dir: &Path, args: &[&str]) -> Output {
     output.unwrap()
 }
 
-fn said(dir: &Path, args: &[&str]) -> String {
+fn stdout_of(dir: &Path, args: &[&str]) -> String {
     let output = concertina(dir, args);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
 
 fn json(dir: &Path, args: &[&str]) -> serde_json::Value {
-    serde_json::from_str(&said(dir, &[args, &["--json"]].concat())).unwrap()
+    serde_json::from_str(&stdout_of(dir, &[args, &["--json"]].concat())).unwrap()
 }
 
 /// Table 27 of the ASL report, as runs: middlewares, servers, threads and the throughput of writes.
@@ -61,7 +61,7 @@ fn the_reports_factors_are_found() {
     let log = json(dir.path(), &[&base[..], &["--model", "multiplicative"]].concat());
     let error = log["analysis"]["error_fraction"].as_f64().unwrap();
     assert!((error - 0.0005).abs() < 5e-5, "printed 0.003: {error}");
-    let text = said(dir.path(), &[&base[..], &["--bootstrap", "2000"]].concat());
+    let text = stdout_of(dir.path(), &[&base[..], &["--bootstrap", "2000"]].concat());
     for words in
         ["2^3·3", "A = middlewares: 1, 2", "(advised)", "variation %", "bootstrap", "Residuals"]
     {
@@ -96,7 +96,7 @@ fn fractions_and_several_levels_are_recognised() {
     let d = effects.iter().find(|e| e["name"] == "D").unwrap();
     assert!((d["effect"]["value"].as_f64().unwrap() + 1.0).abs() < 1e-9);
     assert_eq!(d["aliases"], serde_json::json!(["ABC"]));
-    let text = said(dir.path(), &["factors", "f.csv", "--response", "y"]);
+    let text = stdout_of(dir.path(), &["factors", "f.csv", "--response", "y"]);
     assert!(text.contains("resolution IV") && text.contains("I = ABCD"), "{text}");
 
     // Jain, example 21.1: caches against workloads, one run each.
@@ -116,7 +116,7 @@ fn fractions_and_several_levels_are_recognised() {
     let found = json(dir.path(), &args);
     let f = found["analysis"]["terms"][0]["f"].as_f64().unwrap();
     assert!((f - 217.2).abs() < 0.1, "{f}");
-    let text = said(dir.path(), &args);
+    let text = stdout_of(dir.path(), &args);
     assert!(text.contains("3 × 5, 1 run of each") && text.contains("repeat the runs"), "{text}");
 }
 

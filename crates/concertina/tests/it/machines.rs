@@ -162,7 +162,7 @@ impl Drop for Machines {
     }
 }
 
-fn told(output: &Output) -> String {
+fn output_text(output: &Output) -> String {
     format!(
         "{}{}",
         String::from_utf8_lossy(&output.stdout),
@@ -177,7 +177,7 @@ fn runs(machine: &Machine, block: &str, what: &str) -> (String, Duration) {
     let why = || format!("{}: {}", last.borrow(), machine.log());
     until_or(what, why, || {
         let output = machine.run(block);
-        *last.borrow_mut() = told(&output);
+        *last.borrow_mut() = output_text(&output);
         output.status.success()
     });
     (last.into_inner(), begun.elapsed())

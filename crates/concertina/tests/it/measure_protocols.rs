@@ -79,7 +79,7 @@ fn step(output: &Output) -> Value {
     summary["steps"][0].clone()
 }
 
-fn said(output: &Output) -> String {
+fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -125,7 +125,7 @@ fn what_memcached_lacks_or_has_otherwise_is_told_apart() {
     let dir = tempfile::tempdir().unwrap();
     let url = format!("memcached://{address}");
     let stored = load(dir.path(), &url, "half", &["--count", "50", "--fill", "--size", "100"]);
-    assert!(stored.status.success(), "{}", said(&stored));
+    assert!(stored.status.success(), "{}", stderr(&stored));
     // Half of the keys are not there; of three at a time one in eight has all.
     let half =
         ["--count", "100", "--size", "100", "--keys", "uniform", "--rate", "500", "--verify"];
@@ -144,8 +144,8 @@ fn what_memcached_lacks_or_has_otherwise_is_told_apart() {
         let how = ["--clients", "1"];
         let out = format!("some-{some}");
         let partly = load(dir.path(), &url, &out, &[&trace[..], &how].concat());
-        assert_eq!(partly.status.success(), some, "{}", said(&partly));
-        assert_eq!(said(&partly).contains("every reply was 404"), !some, "{}", said(&partly));
+        assert_eq!(partly.status.success(), some, "{}", stderr(&partly));
+        assert_eq!(stderr(&partly).contains("every reply was 404"), !some, "{}", stderr(&partly));
         assert_eq!(misses(&step(&partly)), 1.0);
     }
 
@@ -166,19 +166,23 @@ fn what_memcached_lacks_or_has_otherwise_is_told_apart() {
     for (out, several) in [("w1", "1"), ("w2", "4")] {
         let all = ["--count", "50", "--size", "100", "--rate", "300", "--verify"];
         let wrong = load(dir.path(), &url, out, &[&all[..], &["--multi-get", several]].concat());
-        assert!(!wrong.status.success() && said(&wrong).contains("replies had wrong bytes"));
+        assert!(!wrong.status.success() && stderr(&wrong).contains("replies had wrong bytes"));
         assert!(step(&wrong)["mismatches"].as_u64().unwrap() > 0);
     }
     // What does not fit is refused in memcached's words, and the connection goes on.
     let large = load(dir.path(), &url, "large", &["--count", "5", "--size", "2M", "--fill"]);
-    assert!(said(&large).contains("SERVER_ERROR object too large for cache"), "{}", said(&large));
+    assert!(
+        stderr(&large).contains("SERVER_ERROR object too large for cache"),
+        "{}",
+        stderr(&large)
+    );
     for (args, words) in [
         (&["--rate", "1", "--fixed"][..], "are for http://"),
         (&["--rate", "1", "--key-format", "a b{i}"], "1 to 250 printable ASCII characters"),
         (&["--rate", "1", "--multi-get", "1001"], "1 to 1000 expected"),
     ] {
         let refused = load(dir.path(), &url, "refused", args);
-        assert!(said(&refused).contains(words), "{}", said(&refused));
+        assert!(stderr(&refused).contains(words), "{}", stderr(&refused));
     }
 }
 
@@ -276,7 +280,7 @@ fn buckets_are_measured_with_signatures() {
         by_environment.args(what).args(rate).args(["--duration", "600ms", "--warmup", "0s"]);
         by_environment.env("AWS_ACCESS_KEY_ID", ACCESS).env("AWS_SECRET_ACCESS_KEY", SECRET);
         let output = by_environment.env_remove("AWS_SESSION_TOKEN").output().unwrap();
-        assert!(output.status.success(), "{}", said(&output));
+        assert!(output.status.success(), "{}", stderr(&output));
         assert_eq!(step(&output)["errors"], 0);
         for (url, words) in [
             ("s3://objects", "the endpoint is missing"),
@@ -284,7 +288,7 @@ fn buckets_are_measured_with_signatures() {
         ] {
             let refused =
                 load(dir.path(), url, "no", &[&rate[..], &["--credentials", "keys"]].concat());
-            assert!(said(&refused).contains(words), "{}", said(&refused));
+            assert!(stderr(&refused).contains(words), "{}", stderr(&refused));
         }
     });
 }
@@ -359,7 +363,7 @@ fn services_are_measured_over_tls() {
         let url = format!("https://{host}:{port}");
         let rest = ["--rate", "100", "--sample-one-in", "1"];
         let output = load(dir.path(), &url, out, &[&what[..], &trust, &rest].concat());
-        assert!(output.status.success(), "{}", said(&output));
+        assert!(output.status.success(), "{}", stderr(&output));
         let step = step(&output);
         // Connections are closed after ten requests: those that were just being used are tried again.
         assert_eq!((&step["errors"], &step["mismatches"]), (&0.into(), &0.into()), "{step:#}");
@@ -370,12 +374,16 @@ fn services_are_measured_over_tls() {
     let other = ca.with_file_name("other.pem");
     let others = ["--clients", "1", "--ca-file", other.to_str().unwrap()];
     let refused = load(dir.path(), &url, "strange", &others);
-    assert!(!refused.status.success() && said(&refused).contains("UnknownIssuer"));
-    assert!(said(&refused).contains("--ca-file"), "{}", said(&refused));
+    assert!(!refused.status.success() && stderr(&refused).contains("UnknownIssuer"));
+    assert!(stderr(&refused).contains("--ca-file"), "{}", stderr(&refused));
     let url = format!("https://{}", without_tls());
     let refused = load(dir.path(), &url, "plain", &[&["--clients", "1"], &trust[..]].concat());
-    assert!(!refused.status.success() && said(&refused).contains("TLS: "), "{}", said(&refused));
-    assert!(said(&refused).contains("speak TLS at this port"), "{}", said(&refused));
+    assert!(
+        !refused.status.success() && stderr(&refused).contains("TLS: "),
+        "{}",
+        stderr(&refused)
+    );
+    assert!(stderr(&refused).contains("speak TLS at this port"), "{}", stderr(&refused));
     assert!(!dir.path().join("strange").exists() && !dir.path().join("plain").exists());
 }
 

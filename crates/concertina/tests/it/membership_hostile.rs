@@ -31,14 +31,14 @@ pub fn delete(etcd: SocketAddr, key: &str) {
 }
 
 /// The value of a key, if it is there.
-pub fn found(etcd: SocketAddr, key: &str) -> Option<Value> {
+pub fn etcd_value(etcd: SocketAddr, key: &str) -> Option<Value> {
     let reply = call(etcd, "/v3/kv/range", &json!({ "key": BASE64_STANDARD.encode(key) }));
     let value = BASE64_STANDARD.decode(reply["kvs"][0]["value"].as_str()?).unwrap();
     Some(serde_json::from_slice(&value).unwrap())
 }
 
 pub fn get(etcd: SocketAddr, key: &str) -> Value {
-    found(etcd, key).unwrap_or_else(|| panic!("no {key}"))
+    etcd_value(etcd, key).unwrap_or_else(|| panic!("no {key}"))
 }
 
 #[test]

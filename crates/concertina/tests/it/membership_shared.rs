@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use serde_json::{Value, json};
 
 use crate::membership::{Etcd, History, Stopped, World, clients, json as page, members};
-use crate::membership_hostile::{delete, found, get, put};
+use crate::membership_hostile::{delete, etcd_value, get, put};
 use crate::serve_client::{Client, spawn, until, until_or};
 
 const KEY: &str = "/concertina/config";
@@ -25,7 +25,7 @@ fn cluster(at: SocketAddr, args: &[&str]) -> Output {
 }
 
 /// What a command prints that must succeed.
-fn told(at: SocketAddr, args: &[&str]) -> String {
+fn stdout_of(at: SocketAddr, args: &[&str]) -> String {
     let Output { status, stdout, stderr } = cluster(at, args);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     assert!(status.success(), "{args:?}: {}", text(&stderr));
@@ -75,7 +75,7 @@ fn weights_move_keys_while_clients_write_and_read() {
         (vec!["set", "weight.c=4", "weight.a=2"], 4.0, 4.0 / 7.0),
         (vec!["unset", "weight.c", "weight.a"], 1.0, 1.0 / 3.0),
     ] {
-        let text = told(at, &args);
+        let text = stdout_of(at, &args);
         assert!(text.contains("of the cluster's configuration is written"), "{text}");
         until(&format!("{args:?}"), || {
             let (has, weighs) = member(at, "c");
@@ -86,10 +86,10 @@ fn weights_move_keys_while_clients_write_and_read() {
         let shared = &seen["cluster"]["configuration"];
         until("the node's version", || shared["version"].as_u64().unwrap() > 0);
     }
-    assert!(told(at, &["get"]).starts_with("# version 3"));
+    assert!(stdout_of(at, &["get"]).starts_with("# version 3"));
 
     // A member that comes back has the weight that is shared, not its own.
-    told(at, &["set", "weight.b=0.5"]);
+    stdout_of(at, &["set", "weight.b=0.5"]);
     let [a, b, c] = nodes;
     drop(b);
     let b = world.node("b");
@@ -140,7 +140,7 @@ fn what_is_wrong_is_refused_by_name_and_the_last_good_version_stays() {
     assert_eq!(shared(at)["version"], 0);
 
     // Settings count from the next start on.
-    let text = told(at, &["set", "weight.b=0.5", "gateway.hedge_share=0.125"]);
+    let text = stdout_of(at, &["set", "weight.b=0.5", "gateway.hedge_share=0.125"]);
     assert!(text.contains("next start on: gateway.hedge_share"), "{text}");
     until("the weight", || {
         let (share, weight) = member(at, "b");
@@ -206,12 +206,12 @@ fn what_is_wrong_is_refused_by_name_and_the_last_good_version_stays() {
 
     // One that is gone, or older, is put back by the nodes.
     delete(etcd_at, KEY);
-    until("what was gone", || found(etcd_at, KEY).as_ref() == Some(&good));
+    until("what was gone", || etcd_value(etcd_at, KEY).as_ref() == Some(&good));
     until("no refusal", || shared(at)["refused"].is_null());
     assert_eq!(member(at, "b").1, 0.5);
     let path = world.folder.path().join("shared.toml");
     std::fs::write(&path, "[weights]\na = 2\n").unwrap();
-    told(at, &["apply", path.to_str().unwrap()]);
+    stdout_of(at, &["apply", path.to_str().unwrap()]);
     until("what was applied", || member(at, "a").1 == 2.0 && member(at, "b").1 == 1.0);
     put(etcd_at, KEY, good.to_string().as_bytes());
     until("the newer version", || get(etcd_at, KEY)["version"] == 2);
@@ -237,7 +237,7 @@ fn a_proxy_has_its_pools_from_etcd() {
     };
     let server = crate::serve_client::free();
     let own = proxy(&["pool.0.servers=[\"127.0.0.1:1\"]"]);
-    let text = told(own.address, &["set", &format!("pool=[{{servers = [\"{server}\"]}}]")]);
+    let text = stdout_of(own.address, &["set", &format!("pool=[{{servers = [\"{server}\"]}}]")]);
     assert!(text.contains("next start on: pool"), "{text}");
     let pools = |at| page(at, "/admin/status")["memcached"]["servers"].clone();
     assert_eq!(pools(own.address)[0]["name"], "127.0.0.1:1");
@@ -302,7 +302,7 @@ fn a_slow_members_weight_is_lowered_by_itself() {
         stop.store(true, Ordering::Relaxed);
         waited.unwrap();
     });
-    let text = told(at, &["get"]);
+    let text = stdout_of(at, &["get"]);
     assert!(text.contains("[weights]\nc = 0."), "{text}");
     gateway.stop();
     drop(nodes);

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::measure::Running;
 use crate::membership::{Etcd, World, members};
 use crate::memcached_node::{ask, check_behaviour};
-use crate::memcached_proxy::clients::{programs, said};
+use crate::memcached_proxy::clients::{output_text, programs};
 use crate::memcached_proxy::serve;
 use crate::serve_client::{Client, Process, until, until_or};
 
@@ -99,7 +99,7 @@ fn clients_in_python_and_go_need_no_change_before_a_cluster() {
     };
     for program in &programs {
         let output = run(program, "cluster").output().unwrap();
-        assert!(output.status.success(), "{program:?}: {}", said(&output));
+        assert!(output.status.success(), "{program:?}: {}", output_text(&output));
     }
     let running: Vec<_> = programs
         .iter()

@@ -13,13 +13,13 @@ fn example() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples/middlewares.toml")
 }
 
-fn said(output: Output) -> String {
+fn stdout_of(output: Output) -> String {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
 
 fn json(args: &[&str]) -> Value {
-    serde_json::from_str(&said(concertina(&[args, &["--json"]].concat()))).unwrap()
+    serde_json::from_str(&stdout_of(concertina(&[args, &["--json"]].concat()))).unwrap()
 }
 
 /// The error of a network described by this text.
@@ -36,7 +36,7 @@ fn mistake(text: &str, args: &[&str]) -> String {
 fn the_published_network_is_solved_and_varied() {
     let file = example();
     let file = file.to_str().unwrap();
-    let text = said(concertina(&[file]));
+    let text = stdout_of(concertina(&[file]));
     for part in [
         "Two middlewares",
         "Solved exactly",
@@ -60,7 +60,7 @@ fn the_published_network_is_solved_and_varied() {
     // One customer waits for nobody.
     assert!((throughput(&sweep[0]) - 1.0 / 0.013_696).abs() < 1e-6);
     assert!((throughput(&sweep[4]) - throughput(&answer["before"])).abs() < 1e-6);
-    let text = said(concertina(&[file, "--set", "station.middleware-1.servers=128"]));
+    let text = stdout_of(concertina(&[file, "--set", "station.middleware-1.servers=128"]));
     assert!(text.contains("before") && text.contains("after"), "{text}");
 }
 
@@ -100,7 +100,7 @@ service_ms = { front = 10.0 }
         (f(&answer["stations"][0]["throughput"]) - 2.0 * f(&readers["throughput"]) - 10.0).abs()
             < 1e-9
     );
-    assert!(said(concertina(&[path])).contains("load-dependent"));
+    assert!(stdout_of(concertina(&[path])).contains("load-dependent"));
     let curve = "
 [station.system]
 curve = [[1, 100.0], [4, 300.0]]
@@ -131,7 +131,7 @@ fn an_approximation_says_how_far_it_may_be_off() {
         let stations = "[station.a]\nservers = 16\n[station.b]\n";
         let text = [stations, &class("x", 100.0, 4.0), &class("y", 50.0, 8.0)].concat();
         std::fs::write(&path, text).unwrap();
-        let text = said(concertina(&[path.to_str().unwrap()]));
+        let text = stdout_of(concertina(&[path.to_str().unwrap()]));
         assert!(text.contains(says) && text.contains("less than 10 %"), "{text}");
         assert_eq!(text.contains("less than 2 %"), customers < 10_000, "{text}");
     }
@@ -205,7 +205,7 @@ fn mistakes_say_where_and_what_to_do() {
 fn visits_that_fork_are_solved_and_marked() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples/multi-gets.toml");
     let file = file.to_str().unwrap();
-    let text = said(concertina(&[file]));
+    let text = stdout_of(concertina(&[file]));
     for part in [
         "Multi-gets",
         "! APPROXIMATE (open queues and fork-join)",
@@ -270,10 +270,10 @@ service_ms = { web = 10.0, disk = 10.0 }
     assert_eq!(path_time["exact"], true);
     let within = path_time["within"][0].as_f64().unwrap();
     assert!((within - (1.0 - 3.0 * (-2.0f64).exp())).abs() < 1e-8, "{within}");
-    let text = said(concertina(&[path, "--within", "40ms"]));
+    let text = stdout_of(concertina(&[path, "--within", "40ms"]));
     assert!(text.contains("p99") && !text.contains("APPROXIMATE"), "{text}");
-    let text = said(concertina(&[path, "--set", "class.reads.visits.disk=1.5"]));
+    let text = stdout_of(concertina(&[path, "--set", "class.reads.visits.disk=1.5"]));
     assert!(text.contains("APPROXIMATE for reads"), "{text}");
-    let text = said(concertina(&[path, "--set", "station.disk.rates=[1.0, 1.5]"]));
+    let text = stdout_of(concertina(&[path, "--set", "station.disk.rates=[1.0, 1.5]"]));
     assert!(text.contains("No percentiles of reads") && text.contains("disk"), "{text}");
 }

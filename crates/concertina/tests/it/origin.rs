@@ -4,7 +4,7 @@ use bytes::Bytes;
 use ground::Key;
 use origin::{
     Attributes, BoxFuture, Chunks, Condition, Entry, Error, Folder, KeyRange, Metadata, Origin,
-    Sharing, Staged, Whole, behind,
+    Sharing, SingleChunk, Staged, behind,
 };
 
 use crate::serve_client::bytes;
@@ -32,7 +32,7 @@ pub async fn write(
     body: &[u8],
     attributes: Attributes,
 ) -> Metadata {
-    let mut body = Whole::new(Bytes::copy_from_slice(body));
+    let mut body = SingleChunk::new(Bytes::copy_from_slice(body));
     let staged = origin.stage(&key(name), attributes, &mut body).await.unwrap();
     let metadata = staged.metadata().clone();
     staged.commit(None).await.unwrap();
@@ -119,7 +119,7 @@ async fn staging(origin: &dyn Origin, other: &dyn Origin) {
     // What is staged and not committed, or breaks off, is not there.
     let old = write(origin, "kept", b"old", plain()).await;
     let large = Bytes::from(bytes(1, 1 << 20));
-    let mut body = Whole::new(large.clone());
+    let mut body = SingleChunk::new(large.clone());
     drop(origin.stage(&key("kept"), plain(), &mut body).await.unwrap());
     let broken = || Err(Error::Upload("as the test asked".to_owned()));
     for pieces in [vec![broken()], vec![Ok(large.clone()), Ok(large), broken()]] {
@@ -222,7 +222,7 @@ async fn unusual_keys(origin: &dyn Origin, other: &dyn Origin) {
     keys.extend([b'1', b'0'].map(|last| [&[0xfe; 1023][..], &[last]].concat()));
     for (number, name) in keys.iter().enumerate() {
         let key = Key::from(name.clone());
-        let mut body = Whole::new(Bytes::from(number.to_string()));
+        let mut body = SingleChunk::new(Bytes::from(number.to_string()));
         let staged = origin.stage(&key, plain(), &mut body).await.unwrap();
         staged.commit(Some(Condition::Absent)).await.unwrap();
     }

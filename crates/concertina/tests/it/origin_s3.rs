@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use configuration as config;
 use configuration::{Secret, Size};
-use origin::{self, Attributes, Condition, Error, Origin, S3, Sharing, Whole};
+use origin::{self, Attributes, Condition, Error, Origin, S3, Sharing, SingleChunk};
 
 use crate::left_out::left_out;
 use crate::origin::{Pieces, key, raise, read, run, staged, suite, write};
@@ -482,7 +482,7 @@ fn uploads_hold_no_more_memory_than_is_allowed() {
     let body = bytes(3, 6 << 20);
     run(async {
         let (one, two) = (staged(&origin, "1", &body).await, staged(&origin, "2", &body).await);
-        let mut third = Whole::new(Bytes::from(body.clone()));
+        let mut third = SingleChunk::new(Bytes::from(body.clone()));
         let refused = origin.stage(&key("3"), Attributes::default(), &mut third).await.map(|_| ());
         let told = refused.unwrap_err().to_string();
         assert!(told.contains("origin.uploads_bytes_max"), "{told}");
@@ -491,7 +491,7 @@ fn uploads_hold_no_more_memory_than_is_allowed() {
         two.commit(None).await.unwrap();
         let many =
             Attributes { content_type: None, user: vec![("long".to_owned(), "x".repeat(2048))] };
-        let mut small = Whole::new(Bytes::from_static(b"x"));
+        let mut small = SingleChunk::new(Bytes::from_static(b"x"));
         let refused = origin.stage(&key("4"), many, &mut small).await.map(|_| ());
         assert!(matches!(refused, Err(Error::Refused(_))), "{refused:?}");
     });

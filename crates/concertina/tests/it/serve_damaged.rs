@@ -18,7 +18,7 @@ fn part(client: &mut Client, first: usize, last: usize) -> Reply {
 }
 
 /// All bytes of a reply that may break off.
-fn whole(client: &mut Client) -> Vec<u8> {
+fn read_reply(client: &mut Client) -> Vec<u8> {
     let head = client.send("HEAD", "/objects/large", &[], None).unwrap();
     assert_eq!(head.status, 200);
     let request = "GET /objects/large HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
@@ -48,7 +48,7 @@ fn no_damaged_byte_of_a_large_object_is_sent() {
         let reply = part(&mut client, first, last);
         assert!(reply.status == 206 && reply.body == body[first..=last], "{first}-{last}");
     }
-    let sent = whole(&mut client);
+    let sent = read_reply(&mut client);
     assert!(sent.len() > at - (1 << 20) && sent.len() <= at, "{} bytes", sent.len());
     assert!(sent == body[..sent.len()], "the damage was sent");
     server.stop();
@@ -69,6 +69,6 @@ fn files_of_the_first_format_are_read() {
     *stored.last_mut().unwrap() = b'1';
     fs::write(&path, &stored).unwrap();
     assert!(part(&mut client, 1_000_000, 2_000_000).body == body[1_000_000..=2_000_000]);
-    assert!(whole(&mut client) == body);
+    assert!(read_reply(&mut client) == body);
     server.stop();
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use ground::Key;
 use origin::{
-    Attributes, BoxFuture, Chunks, Condition, Entry, Error, Folder, Found, KeyRange, Metadata,
-    Origin, Sharing, Staged,
+    Attributes, BoxFuture, Chunks, Condition, Entry, Error, Folder, KeyRange, Metadata, Origin,
+    Sharing, Staged, StoredObject,
 };
 
 use crate::serve_client::{Client, bytes, spawn, start_on};
@@ -93,7 +93,7 @@ impl Origin for Faulty {
         &self,
         key: &Key,
         range: Option<Range<u64>>,
-    ) -> BoxFuture<'_, Result<Option<Found>, Error>> {
+    ) -> BoxFuture<'_, Result<Option<StoredObject>, Error>> {
         let key = key.clone();
         self.faults.gets.fetch_add(1, Ordering::Relaxed);
         self.faults.ranges.lock().unwrap().push(range.clone());

@@ -75,13 +75,13 @@ impl Cluster {
     /// Waits until the hot node has leases.
     fn settle(&self) {
         until("leases of the hot node", || {
-            let status = self.told(2, "/admin/status");
+            let status = self.get_json(2, "/admin/status");
             let peers = status["cluster"]["peers"].as_array().unwrap().clone();
             peers.iter().filter(|peer| peer["leased"] == true).count() == 2
         });
     }
 
-    fn told(&self, node: usize, path: &str) -> Value {
+    fn get_json(&self, node: usize, path: &str) -> Value {
         let reply = Client::connect(self.addresses[node]).get(path);
         assert_eq!(reply.status, 200, "{}", reply.text());
         serde_json::from_slice(&reply.body).unwrap()
@@ -184,7 +184,8 @@ fn a_hot_node_serves_most_reads_sees_writes_at_once_and_dies_without_a_failed_re
 
         let metrics = Client::connect(cluster.gateway.address).get("/metrics").text();
         assert!(!metrics.contains("concertina_gateway_hot_reads_total 0\n"), "{metrics}");
-        let told = || [0, 1].map(|node| cluster.told(node, "/admin/tiers")["hot_nodes"].clone());
+        let told =
+            || [0, 1].map(|node| cluster.get_json(node, "/admin/tiers")["hot_nodes"].clone());
         // What hot nodes served is told once a second.
         until("nodes know what hot nodes served", || {
             told().iter().all(|told| told["bought"]["device_s"].as_f64().unwrap() > 0.0)

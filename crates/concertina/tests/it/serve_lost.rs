@@ -24,7 +24,7 @@ fn all_lost(origin: &Folder) {
     lost("delete", run(origin.delete(&key)));
     lost("check", run(origin.check()));
     let put = run(async {
-        let mut body = origin::Whole::new(bytes::Bytes::from_static(b"new"));
+        let mut body = origin::SingleChunk::new(bytes::Bytes::from_static(b"new"));
         let staged = origin.stage(&key, Default::default(), &mut body).await?;
         staged.commit(None).await
     });

@@ -16,18 +16,29 @@ use crate::measure::Running;
 use crate::origin_s3::{self, Store};
 use crate::serve_client::overrides;
 
-/// The access keys of these tests: id, secret, scopes.
-pub const ADMIN: (&str, &str, &str) = ("admin-key", "admin-secret-not-shown", "*:admin");
-pub const READER: (&str, &str, &str) = ("reader-key", "reader-secret-not-shown", "objects:read");
-pub const WRITER: (&str, &str, &str) = ("writer-key", "writer-secret-not-shown", "photos:write");
+/// An entry of a file of access keys.
+#[derive(Clone, Copy)]
+pub struct KeyEntry<'a> {
+    pub id: &'a str,
+    pub secret: &'a str,
+    pub scope: &'a str,
+}
+
+/// The access keys of these tests.
+pub const ADMIN: KeyEntry =
+    KeyEntry { id: "admin-key", secret: "admin-secret-not-shown", scope: "*:admin" };
+pub const READER: KeyEntry =
+    KeyEntry { id: "reader-key", secret: "reader-secret-not-shown", scope: "objects:read" };
+pub const WRITER: KeyEntry =
+    KeyEntry { id: "writer-key", secret: "writer-secret-not-shown", scope: "photos:write" };
 
 /// Writes a file of access keys.
-pub fn write_keys(folder: &Path, keys: &[(&str, &str, &str)]) -> PathBuf {
-    let one = |(id, secret, scope): &(&str, &str, &str)| {
+pub fn write_keys(folder: &Path, keys: &[KeyEntry]) -> PathBuf {
+    let entry = |KeyEntry { id, secret, scope }: &KeyEntry| {
         format!("[[key]]\nid = {id:?}\nsecret = {secret:?}\nscopes = [{scope:?}]\n")
     };
     let (path, new) = (folder.join("keys"), folder.join("keys-new"));
-    std::fs::write(&new, keys.iter().map(one).collect::<String>()).unwrap();
+    std::fs::write(&new, keys.iter().map(entry).collect::<String>()).unwrap();
     std::fs::set_permissions(&new, std::fs::Permissions::from_mode(0o600)).unwrap();
     std::fs::rename(&new, &path).unwrap();
     path
@@ -88,8 +99,8 @@ pub fn object_store(at: impl std::fmt::Display) -> object_store::aws::AmazonS3 {
         .with_endpoint(format!("http://{at}"))
         .with_bucket_name("objects")
         .with_allow_http(true)
-        .with_access_key_id(ADMIN.0)
-        .with_secret_access_key(ADMIN.1)
+        .with_access_key_id(ADMIN.id)
+        .with_secret_access_key(ADMIN.secret)
         .build()
         .unwrap()
 }

@@ -108,7 +108,7 @@ pub fn sources(dir: &Path) -> Vec<PathBuf> {
     found
 }
 
-pub fn shown(path: &Path) -> String {
+pub fn relative_name(path: &Path) -> String {
     path.strip_prefix(root()).unwrap_or(path).display().to_string()
 }
 
@@ -118,7 +118,7 @@ fn no_source_file_is_too_long() {
         .iter()
         .filter_map(|path| {
             let lines = fs::read_to_string(path).unwrap().lines().count();
-            (lines > LINES_MAX).then(|| format!("{} has {lines} lines", shown(path)))
+            (lines > LINES_MAX).then(|| format!("{} has {lines} lines", relative_name(path)))
         })
         .collect();
     assert!(long.is_empty(), "split by noun, or move tests to a sibling: {long:#?}");
@@ -130,7 +130,7 @@ fn every_source_file_says_what_it_is_for() {
         .iter()
         .filter(|path| !fs::read_to_string(path).unwrap().starts_with("//!"))
         .filter(|path| path.file_name().is_some_and(|name| name != "tests.rs"))
-        .map(|path| shown(path))
+        .map(|path| relative_name(path))
         .collect();
     assert!(silent.is_empty(), "these do not open with what they are for: {silent:#?}");
 }

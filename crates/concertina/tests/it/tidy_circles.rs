@@ -15,7 +15,7 @@ use std::slice::Iter;
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
-use crate::tidy::{root, shown, sources};
+use crate::tidy::{relative_name, root, sources};
 
 /// Circles by the names of their files, one a line; an empty line between two.
 const LISTED: &str = include_str!("circles.txt");
@@ -229,7 +229,7 @@ fn edges(src: &Path) -> BTreeMap<String, BTreeSet<String>> {
         let text = fs::read_to_string(&path).unwrap();
         let mut scan = Scan::default();
         scan.read(text.parse().unwrap(), &module);
-        files.by_module.insert(module.clone(), shown(&path));
+        files.by_module.insert(module.clone(), relative_name(&path));
         read.push((module, scan));
     }
     let for_tests: BTreeSet<Module> =

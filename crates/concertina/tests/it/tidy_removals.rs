@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use crate::tidy::{all_sources, root, shown};
+use crate::tidy::{all_sources, relative_name, root};
 
 /// Calls that remove, rename or overwrite, or that open what may be there.
 const CALLS: [&str; 16] = [
@@ -110,7 +110,7 @@ fn whatever_removes_renames_or_overwrites_is_listed_with_its_reason() {
     let listed = listed(&fs::read_to_string(root().join(table)).unwrap());
     let mut found = BTreeSet::new();
     for path in all_sources() {
-        let name = shown(&path);
+        let name = relative_name(&path);
         if !is_test(&name) && !Path::new(&name).components().any(|it| it.as_os_str() == "target") {
             found.extend(calls(&name, &fs::read_to_string(&path).unwrap()));
         }

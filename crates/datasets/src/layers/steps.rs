@@ -148,7 +148,9 @@ impl Demand {
             (0, _) => None,
             (_, Some(held)) => Some(held),
             // A beginning of the text.
-            (len, None) => Some((0..Regions::of(index.len()).at(len) as u32).collect()),
+            (len, None) => {
+                Some((0..Regions::for_text(index.len()).region_of(len) as u32).collect())
+            }
         };
         let bytes_max = |chosen: &Chosen| {
             ((guess as f64 * chosen.part * TEXT_EXCESS) as u64).max(LAYER_BYTES_MIN)
@@ -169,7 +171,7 @@ impl Demand {
 
     /// A text layer of at most so many bytes, whatever the mix: the regions that are read most, and then the others.
     pub(super) fn all_text(&self, index: &Index, bytes_max: u64) -> Regional {
-        let (order, count) = (self.heat.order(), Regions::of(index.len()).count());
+        let (order, count) = (self.heat.order(), Regions::for_text(index.len()).count());
         let order = if order.len() == count { order } else { (0..count as u32).collect() };
         Regional { bytes_max, order, part: 1.0 }
     }

@@ -41,10 +41,19 @@ pub enum Serves {
     Not,
 }
 
-/// Whether a view of the manifest `etag` and the last chunk `last_chunk` answers questions to version (`wanted`, `chunk`).
-pub fn serves((etag, last_chunk): (&str, u64), (wanted, chunk): (&str, u64)) -> Serves {
-    match last_chunk.cmp(&chunk) {
-        _ if etag != wanted => Serves::Not,
+/// A version of a dataset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DatasetVersion<'a> {
+    /// The etag of its manifest.
+    pub etag: &'a str,
+    /// The last chunk behind the manifest.
+    pub last_chunk: u64,
+}
+
+/// Whether a view of the version `view` answers questions to the version `question`.
+pub fn serves(view: DatasetVersion, question: DatasetVersion) -> Serves {
+    match view.last_chunk.cmp(&question.last_chunk) {
+        _ if view.etag != question.etag => Serves::Not,
         std::cmp::Ordering::Less => Serves::Not,
         std::cmp::Ordering::Equal => Serves::Now,
         std::cmp::Ordering::Greater => Serves::AsOf,

@@ -35,7 +35,7 @@ use std::sync::Arc;
 use ground::window::Nanos;
 
 use ground::Etag;
-pub use limits::{Lookup, Lookups, Room, Serves, serves};
+pub use limits::{DatasetVersion, Lookup, Lookups, Room, Serves, serves};
 use refresh::Refresh;
 use seal::{Replace, Seal};
 use write::{PendingChange, Write};

@@ -303,14 +303,15 @@ fn a_large_log_is_sealed_once() {
 
 #[test]
 fn memory_versions_and_names_are_limited() {
+    let version = |etag, last_chunk| DatasetVersion { etag, last_chunk };
     let mut room = Room::new(100);
     assert!(room.take(60) && !room.take(41) && room.take(40));
     room.give_back(60);
     assert!(room.take(60));
-    assert_eq!(serves(("1", 5), ("1", 5)), Serves::Now);
-    assert_eq!(serves(("1", 6), ("1", 5)), Serves::AsOf);
-    assert_eq!(serves(("1", 4), ("1", 5)), Serves::Not);
-    assert_eq!(serves(("2", 5), ("1", 5)), Serves::Not);
+    assert_eq!(serves(version("1", 5), version("1", 5)), Serves::Now);
+    assert_eq!(serves(version("1", 6), version("1", 5)), Serves::AsOf);
+    assert_eq!(serves(version("1", 4), version("1", 5)), Serves::Not);
+    assert_eq!(serves(version("2", 5), version("1", 5)), Serves::Not);
     let mut lookups = Lookups::new(10, 2);
     assert_eq!(lookups.may(0, "a"), Lookup::Yes);
     lookups.failed(0, "a", None);

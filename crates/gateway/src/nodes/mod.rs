@@ -25,7 +25,7 @@ use cluster::identity::header_line;
 use cluster::{Roll, ask_headers, fingerprint};
 use configuration::Config;
 use membership::Membership;
-use peer::{Fault, Kept, Limits, Outgoing, RequestHead};
+use peer::{Fault, Limits, Outgoing, PendingGet, RequestHead};
 use reply::{Body, NodeReply};
 use wire::body::GivenAt;
 use wire::headers;
@@ -88,7 +88,7 @@ impl Nodes {
         path: &str,
         avoid: Option<NodeId>,
         left: Nanos,
-    ) -> Option<Kept> {
+    ) -> Option<PendingGet> {
         self.roll.pool(node)?.send_kept(path, |lines| {
             if let Some(avoid) = avoid.and_then(|node| self.roll.header(node)) {
                 for part in [headers::AVOID.as_str().as_bytes(), b": ", avoid.as_bytes(), b"\r\n"] {
@@ -102,7 +102,7 @@ impl Nodes {
     }
 
     /// The end of a read that was sent on a kept connection.
-    pub async fn ended(&self, node: NodeId, kept: Kept) -> Result<NodeReply, Failure> {
+    pub async fn ended(&self, node: NodeId, kept: PendingGet) -> Result<NodeReply, Failure> {
         let failed = |fault: Fault| self.failure(node, &fault);
         let reply = NodeReply::receive(node, kept.reply().await.map_err(failed)?).await;
         self.verified(reply, true).map_err(failed)

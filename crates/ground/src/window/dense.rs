@@ -44,7 +44,7 @@ impl Dense {
         let counts = counts.filter(|(_, count)| *count > 0).collect();
         let (sum_ns, max_ns) = (std::mem::take(&mut self.sum_ns), std::mem::take(&mut self.max_ns));
         let squares = std::mem::take(&mut self.sum_of_squares_s2);
-        Histogram::of(counts, std::mem::take(&mut self.count), sum_ns, squares, max_ns)
+        Histogram::from_buckets(counts, std::mem::take(&mut self.count), sum_ns, squares, max_ns)
     }
 }
 

@@ -67,7 +67,7 @@ const BUCKET_MAX: u32 = (64 - SUB_BITS) * SUB as u32 + SUB as u32 - 1;
 
 impl Histogram {
     /// A histogram of counts by bucket, which together are `count`, and of the exact sums.
-    pub(super) fn of(
+    pub(super) fn from_buckets(
         counts: BTreeMap<u32, u64>,
         count: u64,
         sum_ns: u64,

@@ -178,7 +178,7 @@ impl Dispersion {
     }
 
     /// The sums of counts of equal sub-intervals.
-    pub fn of(counts: &[u64]) -> Dispersion {
+    pub fn from_counts(counts: &[u64]) -> Dispersion {
         let sum = counts.iter().fold(0, |sum: u64, n| sum.saturating_add(*n));
         let square = |sum: u64, n: &u64| sum.saturating_add(n.saturating_mul(*n));
         let sum_of_squares = counts.iter().fold(0, square);
@@ -450,7 +450,7 @@ impl Window {
             for (mine, theirs) in self.interval_arrivals.iter_mut().zip(&other.interval_arrivals) {
                 *mine = mine.saturating_add(*theirs);
             }
-            self.dispersion = Dispersion::of(&self.interval_arrivals);
+            self.dispersion = Dispersion::from_counts(&self.interval_arrivals);
         }
     }
 

@@ -233,7 +233,7 @@ impl Recorder {
         );
         let mut window = std::mem::replace(&mut self.window, next);
         window.times = self.times.take();
-        window.dispersion = Dispersion::of(&window.interval_arrivals);
+        window.dispersion = Dispersion::from_counts(&window.interval_arrivals);
         window.length_s = (end - self.start) as f64 / SECOND as f64;
         self.start = end;
         self.counted_to = self.counted_to.max(end);

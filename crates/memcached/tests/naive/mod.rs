@@ -6,7 +6,7 @@
 mod reply;
 mod request;
 
-pub use reply::{Said, said, said_in_chunks};
+pub use reply::{FirstReply, first_reply, first_reply_in_chunks};
 pub use request::{Item, encoded, in_chunks, items, plain};
 
 use memcached::Limits;

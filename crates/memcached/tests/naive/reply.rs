@@ -6,7 +6,7 @@ use super::{Cuts, digits, words};
 
 /// What the beginning of a stream of a server's bytes is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum FirstReply {
     /// A whole reply.
     Reply(Reply),
     /// Not a reply of the expected kind.
@@ -16,17 +16,21 @@ pub enum Said {
 }
 
 /// The first reply, read with the whole stream at hand.
-pub fn said(stream: &[u8], expect: Expect, limits: &Limits) -> Said {
+pub fn first_reply(stream: &[u8], expect: Expect, limits: &Limits) -> FirstReply {
     let (mut at, mut hits) = (0, 0);
     loop {
         let line_max = 2048 + limits.key_bytes_max;
         let rest = &stream[at..];
         let Some(end) = rest.iter().take(line_max).position(|byte| *byte == b'\n') else {
-            return if rest.len() >= line_max { Said::Nonsense } else { Said::Unfinished };
+            return if rest.len() >= line_max {
+                FirstReply::Nonsense
+            } else {
+                FirstReply::Unfinished
+            };
         };
-        let Some(line) = rest[..end].strip_suffix(b"\r") else { return Said::Nonsense };
+        let Some(line) = rest[..end].strip_suffix(b"\r") else { return FirstReply::Nonsense };
         let bytes = at + end + 1;
-        let reply = |answer, hits| Said::Reply(Reply { bytes, answer, hits });
+        let reply = |answer, hits| FirstReply::Reply(Reply { bytes, answer, hits });
         let meta = matches!(expect, Expect::Meta { .. });
         let so_far = if meta { 0 } else { hits };
         let first = line.split(|byte| *byte == b' ').next().unwrap_or_default();
@@ -49,14 +53,14 @@ pub fn said(stream: &[u8], expect: Expect, limits: &Limits) -> Said {
                     && (words.len() == 4 || words.len() == 5 && numbers(4, u64::MAX).is_some())
                     && numbers(2, u64::MAX).is_some();
                 let Some(length) = numbers(3, u64::MAX).filter(|_| valid) else {
-                    return Said::Nonsense;
+                    return FirstReply::Nonsense;
                 };
                 if length > limits.value_bytes_max as u128 || hits as usize >= limits.keys_max {
-                    return Said::Nonsense;
+                    return FirstReply::Nonsense;
                 }
                 match value(&stream[bytes..], length as usize) {
                     Ok(length) => (at, hits) = (bytes + length, hits + 1),
-                    Err(said) => return said,
+                    Err(reply) => return reply,
                 }
             }
             Expect::Meta { get } => {
@@ -70,22 +74,22 @@ pub fn said(stream: &[u8], expect: Expect, limits: &Limits) -> Said {
                         let length =
                             words(line).get(1).and_then(|word| digits(word, 20, u128::MAX));
                         let length = length.filter(|n| *n <= limits.value_bytes_max as u128);
-                        let Some(length) = length else { return Said::Nonsense };
+                        let Some(length) = length else { return FirstReply::Nonsense };
                         return match value(&stream[bytes..], length as usize) {
                             Ok(length) => {
                                 let bytes = bytes + length;
-                                Said::Reply(Reply { bytes, answer: there.0, hits: there.1 })
+                                FirstReply::Reply(Reply { bytes, answer: there.0, hits: there.1 })
                             }
-                            Err(said) => said,
+                            Err(reply) => reply,
                         };
                     }
-                    _ => return Said::Nonsense,
+                    _ => return FirstReply::Nonsense,
                 }
             }
             Expect::Lines => match first {
                 b"END" | b"RESET" | b"OK" => return reply(Answer::Done, 0),
                 b"STAT" | b"ITEM" | b"PREFIX" => at = bytes,
-                _ => return Said::Nonsense,
+                _ => return FirstReply::Nonsense,
             },
             Expect::Line => {
                 let line = String::from_utf8_lossy(line);
@@ -97,7 +101,7 @@ pub fn said(stream: &[u8], expect: Expect, limits: &Limits) -> Said {
                     _ if digits(number, 20, u128::from(u64::MAX)).is_some() => {
                         reply(Answer::Done, 0)
                     }
-                    _ => Said::Nonsense,
+                    _ => FirstReply::Nonsense,
                 };
             }
         }
@@ -105,11 +109,11 @@ pub fn said(stream: &[u8], expect: Expect, limits: &Limits) -> Said {
 }
 
 /// The bytes of a value with its end.
-fn value(rest: &[u8], length: usize) -> Result<usize, Said> {
+fn value(rest: &[u8], length: usize) -> Result<usize, FirstReply> {
     match rest.get(length..length + 2) {
         Some(b"\r\n") => Ok(length + 2),
-        Some(_) => Err(Said::Nonsense),
-        None => Err(Said::Unfinished),
+        Some(_) => Err(FirstReply::Nonsense),
+        None => Err(FirstReply::Unfinished),
     }
 }
 
@@ -117,7 +121,12 @@ fn value(rest: &[u8], length: usize) -> Result<usize, Said> {
 ///
 /// # Panics
 /// If `needed` was more than a reply had.
-pub fn said_in_chunks(stream: &[u8], expect: Expect, cuts: &[usize], limits: &Limits) -> Said {
+pub fn first_reply_in_chunks(
+    stream: &[u8],
+    expect: Expect,
+    cuts: &[usize],
+    limits: &Limits,
+) -> FirstReply {
     let (mut scanner, mut cuts) = (Scanner::new(expect, limits), Cuts::new(cuts));
     let (mut arrived, mut least) = (0usize, 0);
     while arrived < stream.len() {
@@ -130,10 +139,10 @@ pub fn said_in_chunks(stream: &[u8], expect: Expect, cuts: &[usize], limits: &Li
             Scanned::Complete(reply) => {
                 assert!(reply.bytes >= least, "{least} {reply:?}");
                 assert_eq!(scanner.advance(&stream[..arrived]), Scanned::Complete(reply));
-                return Said::Reply(reply);
+                return FirstReply::Reply(reply);
             }
-            Scanned::Malformed(_) => return Said::Nonsense,
+            Scanned::Malformed(_) => return FirstReply::Nonsense,
         }
     }
-    Said::Unfinished
+    FirstReply::Unfinished
 }

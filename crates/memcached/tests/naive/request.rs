@@ -34,7 +34,7 @@ const EXPTIME: &str = "CLIENT_ERROR invalid exptime argument\r\n";
 struct Wrong(&'static str, usize);
 
 /// What a line says.
-struct Said {
+struct ParsedLine {
     keys: Vec<Vec<u8>>,
     arguments: Vec<Vec<u8>>,
     /// The length of the value.
@@ -110,7 +110,7 @@ fn item(rest: &[u8], limits: &Limits) -> (Item, usize) {
             return (Item::Mistake(reply.to_owned()), used);
         }
     }
-    let Said { keys, arguments, kind, .. } = said;
+    let ParsedLine { keys, arguments, kind, .. } = said;
     let whole = rest[..used].to_vec();
     (Item::Request { verb, keys, arguments, value, noreply, quiet, kind, whole }, used)
 }
@@ -128,7 +128,12 @@ fn is_expiry(word: &[u8]) -> bool {
     }
 }
 
-fn line_says(verb: &str, words: &[&[u8]], line: &[u8], limits: &Limits) -> Result<Said, Wrong> {
+fn line_says(
+    verb: &str,
+    words: &[&[u8]],
+    line: &[u8],
+    limits: &Limits,
+) -> Result<ParsedLine, Wrong> {
     let clean = line.iter().all(|byte| *byte >= b' ' && *byte != 0x7f);
     let owned = |words: &[&[u8]]| words.iter().map(|word| word.to_vec()).collect::<Vec<_>>();
     let wrong = |reply| Err(Wrong(reply, 0));
@@ -147,14 +152,14 @@ fn line_says(verb: &str, words: &[&[u8]], line: &[u8], limits: &Limits) -> Resul
                 return wrong("CLIENT_ERROR too many keys\r\n");
             }
             let kind = if touches { Kind::Update } else { Kind::Read };
-            Said { keys: owned(keys), arguments: owned(times), value: None, kind }
+            ParsedLine { keys: owned(keys), arguments: owned(times), value: None, kind }
         }
         "set" | "add" | "replace" | "append" | "prepend" | "cas" => {
             return store(verb, words, clean, limits);
         }
         "mg" | "ms" | "md" | "ma" | "me" => return meta(verb, words, clean, limits),
         "version" | "stats" | "quit" | "mn" => {
-            Said { keys: Vec::new(), arguments: owned(words), value: None, kind: Kind::Local }
+            ParsedLine { keys: Vec::new(), arguments: owned(words), value: None, kind: Kind::Local }
         }
         "delete" | "incr" | "decr" | "touch" | "flush_all" | "verbosity" => {
             let with_key = !matches!(verb, "flush_all" | "verbosity");
@@ -194,7 +199,7 @@ fn line_says(verb: &str, words: &[&[u8]], line: &[u8], limits: &Limits) -> Resul
                 "incr" | "decr" => Kind::Update,
                 _ => Kind::Write,
             };
-            Said { keys: owned(keys), arguments: owned(arguments), value: None, kind }
+            ParsedLine { keys: owned(keys), arguments: owned(arguments), value: None, kind }
         }
         _ => return wrong("ERROR\r\n"),
     };
@@ -210,7 +215,7 @@ fn length(word: Option<&&[u8]>) -> Result<usize, Wrong> {
 }
 
 /// `set KEY FLAGS EXPTIME BYTES [CAS]`.
-fn store(verb: &str, words: &[&[u8]], clean: bool, limits: &Limits) -> Result<Said, Wrong> {
+fn store(verb: &str, words: &[&[u8]], clean: bool, limits: &Limits) -> Result<ParsedLine, Wrong> {
     let bytes = length(words.get(3))?;
     let numbers = match verb {
         "cas" => words.len() == 5 && digits(words[4], 20, u128::from(u64::MAX)).is_some(),
@@ -228,11 +233,11 @@ fn store(verb: &str, words: &[&[u8]], clean: bool, limits: &Limits) -> Result<Sa
     }
     let kind = if verb == "set" { Kind::Write } else { Kind::Update };
     let arguments = words[1..].iter().map(|word| word.to_vec()).collect();
-    Ok(Said { keys: vec![words[0].to_vec()], arguments, value: Some(bytes), kind })
+    Ok(ParsedLine { keys: vec![words[0].to_vec()], arguments, value: Some(bytes), kind })
 }
 
 /// `mg KEY FLAG*`, `ms KEY BYTES FLAG*`.
-fn meta(verb: &str, words: &[&[u8]], clean: bool, limits: &Limits) -> Result<Said, Wrong> {
+fn meta(verb: &str, words: &[&[u8]], clean: bool, limits: &Limits) -> Result<ParsedLine, Wrong> {
     let (bytes, more) = if verb == "ms" {
         let bytes = length(words.get(1))?;
         (Some(bytes), bytes + 2)
@@ -272,7 +277,7 @@ fn meta(verb: &str, words: &[&[u8]], clean: bool, limits: &Limits) -> Result<Sai
         _ => Kind::Update,
     };
     let arguments = flags.iter().map(|flag| flag.to_vec()).collect();
-    Ok(Said { keys: vec![key.to_vec()], arguments, value: bytes, kind })
+    Ok(ParsedLine { keys: vec![key.to_vec()], arguments, value: bytes, kind })
 }
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

@@ -222,7 +222,7 @@ struct Ranks {
 }
 
 impl Ranks {
-    fn at(&self, k: f64) -> f64 {
+    fn popularity(&self, k: f64) -> f64 {
         ((k + self.shift) / (1.0 + self.shift)).powf(-self.exponent)
     }
 
@@ -232,14 +232,14 @@ impl Ranks {
         let mut a = first;
         // What is short, or where f still bends much, one by one.
         while a <= last && ((a as f64) + self.shift < SUMMED || last - a < 16) {
-            sum += self.at(a as f64);
+            sum += self.popularity(a as f64);
             a += 1;
         }
         if a > last {
             return sum;
         }
         let (low, high) = (a as f64, last as f64);
-        let (f_low, f_high) = (self.at(low), self.at(high));
+        let (f_low, f_high) = (self.popularity(low), self.popularity(high));
         let (x_low, x_high) = (low + self.shift, high + self.shift);
         let log = ((high - low) / x_low).ln_1p();
         let power = 1.0 - self.exponent;

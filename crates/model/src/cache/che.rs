@@ -17,8 +17,8 @@ use super::{Catalogue, Group};
 /// ```
 /// use model::cache::{Cache, Catalogue, Eviction};
 /// let objects = Catalogue::zipf(10_000, 0.8)?;
-/// let lru = Cache::new(objects.clone(), Eviction::Lru).at(500.0)?;
-/// let fifo = Cache::new(objects, Eviction::Fifo).at(500.0)?;
+/// let lru = Cache::new(objects.clone(), Eviction::Lru).with_memory(500.0)?;
+/// let fifo = Cache::new(objects, Eviction::Fifo).with_memory(500.0)?;
 /// assert!(lru.hit_ratio > fifo.hit_ratio);
 /// # Ok::<(), model::Error>(())
 /// ```
@@ -33,7 +33,7 @@ pub enum Eviction {
 impl Eviction {
     /// The share of time that an object is in memory, of which `x` requests come within the
     /// characteristic time.
-    pub(super) fn kept(self, x: f64) -> f64 {
+    pub(super) fn resident_share(self, x: f64) -> f64 {
         match self {
             Eviction::Lru => -(-x).exp_m1(),
             Eviction::Fifo if x.is_infinite() => 1.0,
@@ -41,7 +41,7 @@ impl Eviction {
         }
     }
 
-    /// x times the derivative of [`Eviction::kept`].
+    /// x times the derivative of [`Eviction::resident_share`].
     fn slope(self, x: f64) -> f64 {
         match self {
             Eviction::Lru => x * (-x).exp(),
@@ -72,12 +72,12 @@ impl Eviction {
 /// ```
 /// use model::cache::{Cache, Catalogue, Eviction};
 /// let memory = Cache::new(Catalogue::zipf(10_000, 0.8)?, Eviction::Lru);
-/// let hits = memory.at(500.0)?; // objects of 1 byte
+/// let hits = memory.with_memory(500.0)?; // objects of 1 byte
 /// assert!((hits.hit_ratio - 0.33118623).abs() < 1e-6);
 /// assert!((hits.characteristic_requests - 653.3712).abs() < 1e-2);
 /// assert!((memory.memory_for(hits.hit_ratio)? - 500.0).abs() < 1e-6);
 /// // Twice the memory is not twice the hits.
-/// assert!(memory.at(1000.0)?.hit_ratio < 1.4 * hits.hit_ratio);
+/// assert!(memory.with_memory(1000.0)?.hit_ratio < 1.4 * hits.hit_ratio);
 /// # Ok::<(), model::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
@@ -86,11 +86,11 @@ pub struct Cache {
     eviction: Eviction,
 }
 
-/// The hits of a warm memory, returned by [`Cache::at`]. [`Cache`] documents the formulas.
+/// The hits of a warm memory, returned by [`Cache::with_memory`]. [`Cache`] documents the formulas.
 ///
 /// ```
 /// use model::cache::{Cache, Catalogue, Eviction};
-/// let hits = Cache::new(Catalogue::zipf(10_000, 0.8)?, Eviction::Lru).at(500.0)?;
+/// let hits = Cache::new(Catalogue::zipf(10_000, 0.8)?, Eviction::Lru).with_memory(500.0)?;
 /// // It is full, of objects of 1 byte, and rather of those that are asked for often.
 /// assert!((hits.objects - 500.0).abs() < 1e-6);
 /// assert!(hits.of_object(0.01) > hits.of_object(0.001));
@@ -114,7 +114,7 @@ impl Hits {
     /// The hit ratio of an object with this share of the requests (0 if that is not above 0).
     pub fn of_object(&self, popularity: f64) -> f64 {
         if popularity > 0.0 {
-            self.eviction.kept(popularity * self.characteristic_requests)
+            self.eviction.resident_share(popularity * self.characteristic_requests)
         } else {
             0.0
         }
@@ -138,7 +138,7 @@ impl Cache {
     }
 
     /// The hits of a memory of `bytes` bytes.
-    pub fn at(&self, bytes: f64) -> Result<Hits, Error> {
+    pub fn with_memory(&self, bytes: f64) -> Result<Hits, Error> {
         not_negative("the bytes of memory", bytes)?;
         Ok(self.after(characteristic(self.catalogue.groups(), self.eviction, bytes)))
     }
@@ -175,7 +175,8 @@ impl Cache {
             1.0 => f64::INFINITY,
             _ => solve(groups, self.eviction, hits, hit_ratio),
         };
-        let kept = |g: &Group| g.objects * g.bytes * self.eviction.kept(g.popularity * requests);
+        let kept =
+            |g: &Group| g.objects * g.bytes * self.eviction.resident_share(g.popularity * requests);
         Ok(groups.iter().map(kept).sum())
     }
 
@@ -187,7 +188,8 @@ impl Cache {
         check("the factor of the memory", factor, 1e-6..=1e6, "0.000001 to 1,000,000")?;
         // At a factor of 1 the slope there.
         let factor = if (factor - 1.0).abs() < 1e-3 { 1.001 } else { factor };
-        let (before, after) = (self.at(bytes)?.hit_ratio, self.at(bytes * factor)?.hit_ratio);
+        let (before, after) =
+            (self.with_memory(bytes)?.hit_ratio, self.with_memory(bytes * factor)?.hit_ratio);
         Popularity::new(((after / before).ln() / factor.ln()).clamp(0.0, 1.0))
     }
 }
@@ -211,7 +213,7 @@ fn solve(groups: &[Group], eviction: Eviction, weight: impl Fn(&Group) -> f64, t
     let at = |t: f64| {
         groups.iter().fold((0.0, 0.0), |(sum, slope), g| {
             let (w, x) = (weight(g), g.popularity * t);
-            (sum + w * eviction.kept(x), slope + w * eviction.slope(x))
+            (sum + w * eviction.resident_share(x), slope + w * eviction.slope(x))
         })
     };
     // kept(x) ≤ x, so this is not past the solution.

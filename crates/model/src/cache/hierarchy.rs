@@ -30,7 +30,7 @@ pub struct Level {
 
 /// The shares that a level answers, returned by [`hierarchy()`].
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Answered {
+pub struct LevelShares {
     /// Share of all requests.
     pub share: f64,
     /// Share of all requested bytes.
@@ -49,7 +49,7 @@ pub struct Answered {
 /// characteristic time is not longer. Martina, Garetto and Leonardi (INFOCOM 2014) note the minimum
 /// gap for networks of caches in which every level keeps a copy; the exponential rest is ours.
 /// Simulations of two levels with sizes from 1 : 1 to 1 : 15 agree within a point. Cost: as
-/// [`super::Cache::at`] for the first level, about 100 sums over the groups for each evicting level
+/// [`super::Cache::with_memory`] for the first level, about 100 sums over the groups for each evicting level
 /// below.
 ///
 /// ```
@@ -63,7 +63,7 @@ pub struct Answered {
 /// assert_eq!(shares[3].share, 0.0); // the origin
 /// # Ok::<(), model::Error>(())
 /// ```
-pub fn hierarchy(catalogue: &Catalogue, levels: &[Level]) -> Result<Vec<Answered>, Error> {
+pub fn hierarchy(catalogue: &Catalogue, levels: &[Level]) -> Result<Vec<LevelShares>, Error> {
     // Popularity here is the rate that reaches a level. The order stays that of the clients'
     // requests.
     let mut groups: Vec<Group> = catalogue.groups().to_vec();
@@ -84,7 +84,7 @@ pub fn hierarchy(catalogue: &Catalogue, levels: &[Level]) -> Result<Vec<Answered
     }
     answered.push(reaching(&groups));
     let total = catalogue.request_bytes();
-    let share = |[share, bytes]: [f64; 2]| Answered {
+    let share = |[share, bytes]: [f64; 2]| LevelShares {
         share: share.clamp(0.0, 1.0),
         byte_share: (bytes / total).clamp(0.0, 1.0),
     };
@@ -109,7 +109,7 @@ fn evict(groups: &mut [Group], eviction: Eviction, bytes: f64, quiet: f64) -> f6
         let filled = |time: f64| -> f64 {
             groups
                 .iter()
-                .map(|g| g.objects * g.bytes * kept(eviction, g.popularity, time, quiet))
+                .map(|g| g.objects * g.bytes * resident_share(eviction, g.popularity, time, quiet))
                 .sum()
         };
         // In the logarithm: from no time to one that keeps all but what is never asked for.
@@ -117,7 +117,7 @@ fn evict(groups: &mut [Group], eviction: Eviction, bytes: f64, quiet: f64) -> f6
         (low + bisect(high - low, |x| filled((low + x).exp()) < bytes)).exp()
     };
     for group in groups.iter_mut().filter(|g| g.popularity > 0.0) {
-        let found = found(eviction, group.popularity, time, quiet);
+        let found = hit_share(eviction, group.popularity, time, quiet);
         group.popularity *= (1.0 - found).max(0.0);
     }
     quiet.max(time)
@@ -125,7 +125,7 @@ fn evict(groups: &mut [Group], eviction: Eviction, bytes: f64, quiet: f64) -> f6
 
 /// The share of the requests for an object that finds it: of requests at `rate`, each at least
 /// `quiet` after the one before.
-fn found(eviction: Eviction, rate: f64, time: f64, quiet: f64) -> f64 {
+fn hit_share(eviction: Eviction, rate: f64, time: f64, quiet: f64) -> f64 {
     if time.is_infinite() {
         return 1.0;
     }
@@ -136,13 +136,13 @@ fn found(eviction: Eviction, rate: f64, time: f64, quiet: f64) -> f64 {
     }
     match eviction {
         // The exponential part of the gap has what of its mean is not `quiet`.
-        Eviction::Lru => Eviction::Lru.kept(longer / (1.0 / rate - quiet).max(0.0)),
-        Eviction::Fifo => Eviction::Fifo.kept(longer * rate),
+        Eviction::Lru => Eviction::Lru.resident_share(longer / (1.0 / rate - quiet).max(0.0)),
+        Eviction::Fifo => Eviction::Fifo.resident_share(longer * rate),
     }
 }
 
 /// The share of time that the object is there.
-fn kept(eviction: Eviction, rate: f64, time: f64, quiet: f64) -> f64 {
+fn resident_share(eviction: Eviction, rate: f64, time: f64, quiet: f64) -> f64 {
     if rate < RATE_MIN {
         return 0.0;
     }
@@ -150,8 +150,11 @@ fn kept(eviction: Eviction, rate: f64, time: f64, quiet: f64) -> f64 {
         // The mean of the smaller of the gap and the time, over that of the gap.
         Eviction::Lru => {
             let rest = (1.0 / rate - quiet).max(0.0);
-            let beyond =
-                if time > quiet { rest * Eviction::Lru.kept((time - quiet) / rest) } else { 0.0 };
+            let beyond = if time > quiet {
+                rest * Eviction::Lru.resident_share((time - quiet) / rest)
+            } else {
+                0.0
+            };
             rate * (time.min(quiet) + beyond)
         }
         // As long as each entry, and entries are what was not found.

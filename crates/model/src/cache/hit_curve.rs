@@ -13,15 +13,15 @@ const POINTS: usize = 400;
 /// The curve is given by its parameter: for a characteristic time T memory is Σ b·h(pT) bytes, the
 /// hit ratio Σ p·h(pT) (see [`Cache`], which has source and assumptions), so that a table of T
 /// needs no equation solved. Between its points both are linear in ln(memory); below the first hits
-/// are in proportion to memory, at the last they are 1. Against [`Cache::at`] it is off by less
+/// are in proportion to memory, at the last they are 1. Against [`Cache::with_memory`] it is off by less
 /// than 0.0005. Cost: some 50 ms to make for 10⁷ objects; a look-up below a microsecond.
 ///
 /// ```
 /// use model::cache::{Cache, Catalogue, Eviction};
 /// let cache = Cache::new(Catalogue::zipf(100_000, 0.8)?, Eviction::Lru);
 /// let curve = cache.curve();
-/// assert!((curve.at(5_000.0) - cache.at(5_000.0)?.hit_ratio).abs() < 5e-4);
-/// assert!((curve.at(curve.memory_for(0.4)) - 0.4).abs() < 1e-9);
+/// assert!((curve.hit_ratio(5_000.0) - cache.with_memory(5_000.0)?.hit_ratio).abs() < 5e-4);
+/// assert!((curve.hit_ratio(curve.memory_for(0.4)) - 0.4).abs() < 1e-9);
 /// # Ok::<(), model::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
@@ -61,7 +61,7 @@ impl Cache {
 
 impl HitCurve {
     /// The hit ratio of a memory of `bytes` bytes: 0 if `bytes` is 0 or NaN, 1 if everything fits.
-    pub fn at(&self, bytes: f64) -> f64 {
+    pub fn hit_ratio(&self, bytes: f64) -> f64 {
         if bytes.is_nan() || bytes <= 0.0 {
             return 0.0;
         }
@@ -96,6 +96,6 @@ impl HitCurve {
 /// A hit ratio of 1 means a memory that just holds everything.
 impl HitLaw for HitCurve {
     fn change(&self, now: f64, factor: f64) -> f64 {
-        if now > 0.0 { self.at(self.memory_for(now) * factor) / now.min(1.0) } else { 1.0 }
+        if now > 0.0 { self.hit_ratio(self.memory_for(now) * factor) / now.min(1.0) } else { 1.0 }
     }
 }

@@ -29,7 +29,7 @@ mod shards;
 
 pub use catalogue::{Catalogue, Group};
 pub use che::{Cache, Eviction, Hits};
-pub use hierarchy::{Answered, Keeps, Level, hierarchy};
+pub use hierarchy::{Keeps, Level, LevelShares, hierarchy};
 pub use hit_curve::HitCurve;
 pub use shards::{Curve, CurvePoint, Shards, Share};
 

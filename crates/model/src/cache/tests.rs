@@ -16,7 +16,7 @@ fn che_agrees_with_gold() {
     for row in file["rows"].as_array().unwrap() {
         let of = |key: &str| row[key].as_f64().unwrap();
         let catalogue = Catalogue::zipf(of("objects") as u64, of("zipf")).unwrap();
-        let hits = Cache::new(catalogue, Eviction::Lru).at(of("cache")).unwrap();
+        let hits = Cache::new(catalogue, Eviction::Lru).with_memory(of("cache")).unwrap();
         let off = [
             hits.characteristic_requests / of("T_C") - 1.0,
             hits.hit_ratio / of("che_hit") - 1.0,
@@ -92,12 +92,16 @@ fn groups_are_as_good_as_single_objects() {
             let cache = Cache::new(catalogue.clone(), eviction);
             for part in [0.001, 0.03, 0.5, 0.97] {
                 let memory = objects as f64 * part;
-                let hits = cache.at(memory).unwrap();
+                let hits = cache.with_memory(memory).unwrap();
                 let (time, hit) = naive_che(&bytes, eviction, memory);
                 close(hits.characteristic_requests / time, 1.0, 3e-6);
                 close(hits.hit_ratio, hit, 1e-7);
                 close(hits.objects / memory, 1.0, 1e-9);
-                close(hits.of_object(popularities[0]), eviction.kept(popularities[0] * time), 1e-6);
+                close(
+                    hits.of_object(popularities[0]),
+                    eviction.resident_share(popularities[0] * time),
+                    1e-6,
+                );
                 let back = cache.memory_for(hits.hit_ratio).unwrap();
                 // With s = 8 all but some objects have next to nothing: many memories, one hit
                 // ratio.
@@ -117,7 +121,7 @@ fn ten_million_objects_are_few_groups() {
         // Of single objects, and by the integral beyond: popularity of the first is 1/H.
         let direct: f64 = (1..=10_000_000u32).map(|k| f64::from(k).powf(-exponent)).sum();
         close(catalogue.popularity_of_rank(1) * direct, 1.0, 1e-9);
-        let hits = Cache::new(catalogue, Eviction::Lru).at(1e5).unwrap();
+        let hits = Cache::new(catalogue, Eviction::Lru).with_memory(1e5).unwrap();
         assert!(hits.hit_ratio > 0.0 && hits.hit_ratio <= 1.0);
     }
 }
@@ -127,7 +131,7 @@ fn weights_counts_and_sizes_make_the_same_catalogue() {
     let zipf = Catalogue::zipf(5_000, 0.9).unwrap();
     let mut weights = single(5_000, 0.9, 0.0);
     weights.reverse();
-    let cache = |c: Catalogue| Cache::new(c, Eviction::Lru).at(300.0).unwrap().hit_ratio;
+    let cache = |c: Catalogue| Cache::new(c, Eviction::Lru).with_memory(300.0).unwrap().hit_ratio;
     let expected = cache(zipf.clone());
     close(cache(Catalogue::from_weights(weights.clone()).unwrap()), expected, 1e-7);
     let scaled = weights.iter().map(|w| w * 1e250);
@@ -140,7 +144,7 @@ fn weights_counts_and_sizes_make_the_same_catalogue() {
     let sizes = zipf.clone().with_sizes(&[(1.0, 1.0), (3.0, 1.0)]).unwrap();
     close(sizes.bytes(), 10_000.0, 1e-6);
     close(sizes.request_bytes(), 2.0, 1e-9);
-    let mixed = Cache::new(sizes, Eviction::Lru).at(600.0).unwrap();
+    let mixed = Cache::new(sizes, Eviction::Lru).with_memory(600.0).unwrap();
     close(mixed.hit_ratio, expected, 1e-9);
     close(mixed.byte_hit_ratio, expected, 1e-9);
     // Popular objects are small: fewer bytes than requests hit.
@@ -148,7 +152,7 @@ fn weights_counts_and_sizes_make_the_same_catalogue() {
     let objects: Vec<(f64, f64)> = small_first.collect();
     let mean = objects.iter().map(|o| o.1).sum::<f64>() / 5_000.0;
     let hits = Cache::new(Catalogue::from_objects(objects.clone()).unwrap(), Eviction::Lru)
-        .at(300.0 * mean)
+        .with_memory(300.0 * mean)
         .unwrap();
     assert!(hits.hit_ratio > expected && hits.byte_hit_ratio < hits.hit_ratio, "{hits:?}");
     let (_, naive) = naive_che(&objects, Eviction::Lru, 300.0 * mean);
@@ -193,7 +197,7 @@ fn memories_in_use_have_the_hits_that_che_says() {
         let popularities = single(2_000, exponent, 0.0);
         for eviction in [Eviction::Lru, Eviction::Fifo] {
             let cache = Cache::new(Catalogue::zipf(2_000, exponent).unwrap(), eviction);
-            let expected = cache.at(room as f64).unwrap().hit_ratio;
+            let expected = cache.with_memory(room as f64).unwrap().hit_ratio;
             let found = simulated(&popularities, eviction, room, 20_000, n);
             close(found, expected, 0.006);
         }
@@ -207,7 +211,7 @@ fn levels_share_what_is_asked_for() {
     let top = |bytes| Level { bytes, keeps: Keeps::MostPopular };
     // One level is the memory itself.
     let one = hierarchy(&catalogue, &[lru(5e3)]).unwrap();
-    let hits = Cache::new(catalogue.clone(), Eviction::Lru).at(5e3).unwrap();
+    let hits = Cache::new(catalogue.clone(), Eviction::Lru).with_memory(5e3).unwrap();
     close(one[0].share, hits.hit_ratio, 1e-12);
     close(one[1].share, 1.0 - hits.hit_ratio, 1e-12);
     // The most popular alone: their popularity. Split within a group.
@@ -289,8 +293,8 @@ fn popularity_for_clusters_is_the_slope_of_the_curve() {
     let cache = Cache::new(Catalogue::zipf(100_000, 0.8).unwrap(), Eviction::Lru);
     for factor in [0.5, 1.0, 2.0, 10.0] {
         let popularity = cache.popularity(5_000.0, factor).unwrap();
-        let change =
-            cache.at(5_000.0 * factor).unwrap().hit_ratio / cache.at(5_000.0).unwrap().hit_ratio;
+        let change = cache.with_memory(5_000.0 * factor).unwrap().hit_ratio
+            / cache.with_memory(5_000.0).unwrap().hit_ratio;
         close(popularity.factor(factor), change, 1e-9);
     }
     // Equally popular: half the memory, half the hits.
@@ -312,7 +316,7 @@ fn impossible_catalogues_and_questions_are_errors() {
         assert!(catalogue.clone().with_bytes(bad).is_err());
         assert!(catalogue.clone().with_sizes(&[(1.0, bad)]).is_err());
         let cache = Cache::new(catalogue, Eviction::Lru);
-        assert!(cache.at(bad).is_err() && cache.memory_for(bad).is_err());
+        assert!(cache.with_memory(bad).is_err() && cache.memory_for(bad).is_err());
     }
     assert!(Catalogue::zipf(0, 1.0).is_err());
     assert!(Catalogue::zipf(10, 21.0).is_err());
@@ -321,10 +325,10 @@ fn impossible_catalogues_and_questions_are_errors() {
     assert!(Catalogue::zipf(10, 1.0).unwrap().with_sizes(&[]).is_err());
     assert!(Catalogue::zipf(10, 1.0).unwrap().with_sizes(&[(1.0, 0.0)]).is_err());
     let cache = Cache::new(Catalogue::zipf(10, 1.0).unwrap(), Eviction::Fifo);
-    assert_eq!(cache.at(0.0).unwrap().hit_ratio, 0.0);
-    assert_eq!(cache.at(10.0).unwrap().hit_ratio, 1.0);
+    assert_eq!(cache.with_memory(0.0).unwrap().hit_ratio, 0.0);
+    assert_eq!(cache.with_memory(10.0).unwrap().hit_ratio, 1.0);
     assert_eq!((cache.memory_for(0.0).unwrap(), cache.memory_for(1.0).unwrap()), (0.0, 10.0));
-    assert_eq!(cache.at(1.0).unwrap().of_object(f64::NAN), 0.0);
+    assert_eq!(cache.with_memory(1.0).unwrap().of_object(f64::NAN), 0.0);
 }
 
 proptest! {
@@ -339,15 +343,15 @@ proptest! {
         let eviction = if fifo { Eviction::Fifo } else { Eviction::Lru };
         let cache = Cache::new(catalogue, eviction);
         let memory = objects as f64 * part;
-        let (less, hits) = (cache.at(memory * 0.9).unwrap(), cache.at(memory).unwrap());
+        let (less, hits) = (cache.with_memory(memory * 0.9).unwrap(), cache.with_memory(memory).unwrap());
         prop_assert!((0.0..=1.0).contains(&hits.hit_ratio));
         prop_assert!(less.hit_ratio <= hits.hit_ratio);
         // No memory does better than to hold the most popular.
         prop_assert!(hits.hit_ratio <= cache.catalogue().share_of_top(memory) + 1e-4);
         prop_assert!(hits.characteristic_requests.is_infinite() || (hits.objects / memory - 1.0).abs() < 1e-9);
         let back = cache.memory_for(hits.hit_ratio).unwrap();
-        prop_assert!((cache.at(back).unwrap().hit_ratio - hits.hit_ratio).abs() < 1e-9);
-        let lru = Cache::new(cache.catalogue().clone(), Eviction::Lru).at(memory).unwrap();
+        prop_assert!((cache.with_memory(back).unwrap().hit_ratio - hits.hit_ratio).abs() < 1e-9);
+        let lru = Cache::new(cache.catalogue().clone(), Eviction::Lru).with_memory(memory).unwrap();
         prop_assert!(lru.hit_ratio >= hits.hit_ratio - 1e-9, "LRU is not below FIFO");
     }
 
@@ -365,7 +369,7 @@ proptest! {
         let levels: Vec<Level> = levels.iter().map(level).collect();
         let answered = hierarchy(&catalogue, &levels).unwrap();
         prop_assert_eq!(answered.len(), levels.len() + 1);
-        for of in [|a: &Answered| a.share, |a: &Answered| a.byte_share] {
+        for of in [|a: &LevelShares| a.share, |a: &LevelShares| a.byte_share] {
             prop_assert!(answered.iter().all(|a| (0.0..=1.0).contains(&of(a))), "{answered:?}");
             let sum: f64 = answered.iter().map(of).sum();
             prop_assert!((sum - 1.0).abs() < 1e-9, "{sum}");
@@ -383,7 +387,7 @@ proptest! {
             for eviction in [Eviction::Lru, Eviction::Fifo] {
                 let cache = Cache::new(catalogue.clone(), eviction);
                 for memory in [memory, memory.abs() % catalogue.bytes()] {
-                    if let Ok(hits) = cache.at(memory) {
+                    if let Ok(hits) = cache.with_memory(memory) {
                         prop_assert!((0.0..=1.0).contains(&hits.hit_ratio), "{hits:?}");
                         prop_assert!((0.0..=1.0).contains(&hits.byte_hit_ratio), "{hits:?}");
                         prop_assert!(!hits.characteristic_requests.is_nan());
@@ -411,16 +415,16 @@ fn a_table_of_the_curve_is_the_curve() {
             let all = objects as f64 * 1e3;
             for part in [1e-6, 1e-3, 0.01, 0.1, 0.3, 0.7, 0.95, 0.999, 1.0, 2.0] {
                 let (found, naive) =
-                    (curve.at(part * all), cache.at(part * all).unwrap().hit_ratio);
+                    (curve.hit_ratio(part * all), cache.with_memory(part * all).unwrap().hit_ratio);
                 assert!(
                     (found - naive).abs() < 5e-4,
                     "{objects} {exponent} {part}: {found} {naive}"
                 );
-                let back = curve.at(curve.memory_for(found));
+                let back = curve.hit_ratio(curve.memory_for(found));
                 assert!((back - found).abs() < 1e-9, "{found} {back}");
             }
             assert_eq!(
-                (curve.at(0.0), curve.at(f64::NAN), curve.at(f64::INFINITY)),
+                (curve.hit_ratio(0.0), curve.hit_ratio(f64::NAN), curve.hit_ratio(f64::INFINITY)),
                 (0.0, 0.0, 1.0)
             );
             assert_eq!((curve.memory_for(-1.0), curve.memory_for(f64::NAN)), (0.0, 0.0));
@@ -439,9 +443,9 @@ fn a_part_of_a_catalogue_is_a_larger_memory_for_the_whole() {
     let part = Cache::new(Catalogue::from_weights(part).unwrap(), Eviction::Lru);
     let curve = whole.curve();
     for bytes in [100.0, 1_000.0, 4_000.0] {
-        let now = whole.at(bytes).unwrap().hit_ratio;
+        let now = whole.with_memory(bytes).unwrap().hit_ratio;
         let found = now * curve.change(now, 4.0);
-        let naive = part.at(bytes).unwrap().hit_ratio;
+        let naive = part.with_memory(bytes).unwrap().hit_ratio;
         assert!((found - naive).abs() < 0.01, "{bytes}: {found} {naive}");
     }
     // Where a server stands follows from its hit ratio, so changes undo each other.
@@ -463,7 +467,7 @@ fn a_stream_is_a_law_too() {
     let curve = shards.curve().unwrap();
     // A memory of one key has half the hits; all of them need 101.
     close(curve.change(0.5, 1e-3), 0.0, 1e-9);
-    let all = curve.at(101.0).unwrap().hit_ratio.value;
+    let all = curve.point(101.0).unwrap().hit_ratio.value;
     close(curve.change(all, 10.0), 1.0, 1e-9);
     close(curve.change(all, 0.5), 0.5 / all, 0.01);
     // More than the stream would have had stands for everything.

@@ -172,7 +172,7 @@ impl IoCapacity {
             .map(|(size, (fit, shares))| constants(size, fit, shares, noise))
             .collect();
         let mut warnings = Vec::new();
-        let affine = affine_cost(points, &sizes, (sse, degrees), confidence, &mut warnings)?;
+        let affine = affine_cost(points, &sizes, sse, degrees, confidence, &mut warnings)?;
         if noise.is_none() {
             warnings
                 .push("two points for each size: exact through them, so no intervals".to_owned());
@@ -280,7 +280,8 @@ pub(super) fn affine_row(size_bytes: f64, read_share: f64) -> Vec<f64> {
 fn affine_cost(
     points: &[IoPoint],
     sizes: &[IoSize],
-    (own_sse, own_degrees): (f64, usize),
+    own_sse: f64,
+    own_degrees: usize,
     confidence: f64,
     warnings: &mut Vec<String>,
 ) -> Result<Option<AffineCost>, Error> {

@@ -16,7 +16,7 @@ const SPREAD_DEGREES: f64 = 6.0;
 /// Rounds of the iteration between the common deviation and the spread; it converges in three.
 const ROUNDS: usize = 8;
 
-/// A measured mix beside the prediction of the law alone, an input of [`MixError::of`].
+/// A measured mix beside the prediction of the law alone, an input of [`MixError::from_mixes`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct JudgedMix {
     /// Whether it has several sizes ([`MixError::has_several`]).
@@ -50,7 +50,7 @@ pub struct JudgedMix {
 /// use model::regression::Estimated;
 /// let judged = |several, measured| JudgedMix { several, measured, law: 100.0, deviation: 0.01 };
 /// let mixes = [judged(true, 90.0), judged(true, 91.0), judged(true, 92.0), judged(false, 100.0)];
-/// let error = MixError::of(&mixes)?;
+/// let error = MixError::from_mixes(&mixes)?;
 /// // Further mixes of several sizes are predicted 9 % lower, of one size as the law says.
 /// let law = Estimated::around(200.0, Some(4.0));
 /// let several = error.expected(law, true, (0.01, 12.0), 0.95)?;
@@ -88,7 +88,7 @@ impl MixError {
     ///
     /// # Errors
     /// [`Error::Invalid`] for a throughput that is not positive, or a deviation outside of 0 to 1e3.
-    pub fn of(judged: &[JudgedMix]) -> Result<MixError, Error> {
+    pub fn from_mixes(judged: &[JudgedMix]) -> Result<MixError, Error> {
         let mut each = Vec::new();
         for mix in judged {
             positive("the throughput of a mix", mix.measured)?;
@@ -171,15 +171,15 @@ mod tests {
 
     #[test]
     fn without_mixes_the_prior_is_known_and_many_mixes_outweigh_it() {
-        assert_eq!(MixError::of(&[]).unwrap(), MixError::prior());
+        assert_eq!(MixError::from_mixes(&[]).unwrap(), MixError::prior());
         let many: Vec<JudgedMix> =
             (0..400).map(|i| mix(i % 4 > 0, if i % 4 > 0 { -0.2 } else { 0.0 }, 0.0)).collect();
-        let found = MixError::of(&many).unwrap();
+        let found = MixError::from_mixes(&many).unwrap();
         assert!((found.common + 0.2).abs() < 0.001 && found.spread < 0.005, "{found:?}");
         // Mixes of one size alone tell the spread and leave β as it was.
         let one: Vec<JudgedMix> =
             (0..40).map(|i| mix(false, if i % 2 == 0 { 0.1 } else { -0.1 }, 0.0)).collect();
-        let found = MixError::of(&one).unwrap();
+        let found = MixError::from_mixes(&one).unwrap();
         assert!((found.spread - 0.1).abs() < 0.01, "{found:?}");
         assert_eq!((found.common, found.common_deviation), (0.0, COMMON));
     }
@@ -190,7 +190,7 @@ mod tests {
         let found = |deviation: f64| {
             let all: Vec<JudgedMix> =
                 (0..60).map(|i| mix(true, noise(i) - 0.06, deviation)).collect();
-            MixError::of(&all).unwrap()
+            MixError::from_mixes(&all).unwrap()
         };
         assert!(found(0.05).spread < 0.012, "{:?}", found(0.05));
         assert!(found(0.0).spread > 0.045);
@@ -215,8 +215,9 @@ mod tests {
             for (i, held_out) in each.iter().enumerate() {
                 let others: Vec<JudgedMix> =
                     each.iter().enumerate().filter(|e| e.0 != i).map(|e| *e.1).collect();
-                for (k, error) in
-                    [MixError::of(&others).unwrap(), MixError::prior()].into_iter().enumerate()
+                for (k, error) in [MixError::from_mixes(&others).unwrap(), MixError::prior()]
+                    .into_iter()
+                    .enumerate()
                 {
                     let law = Estimated::alone(held_out.law);
                     let found = error.expected(law, held_out.several, (0.02, 30.0), 0.95).unwrap();
@@ -245,9 +246,9 @@ mod tests {
     fn bad_mixes_are_named() {
         for bad in [0.0, -1.0, f64::NAN, f64::INFINITY] {
             let wrong = JudgedMix { measured: bad, ..mix(true, 0.0, 0.0) };
-            assert!(MixError::of(&[wrong]).is_err(), "{bad}");
+            assert!(MixError::from_mixes(&[wrong]).is_err(), "{bad}");
         }
-        assert!(MixError::of(&[mix(true, 0.0, f64::NAN)]).is_err());
+        assert!(MixError::from_mixes(&[mix(true, 0.0, f64::NAN)]).is_err());
         let law = Estimated::alone(1.0);
         assert!(MixError::prior().expected(law, true, (0.0, 1.0), 2.0).is_err());
     }

@@ -250,10 +250,10 @@ fn between(within: &[f64], all: f64) -> Vec<f64> {
     ends.zip(starts).map(|(end, start)| end - start).collect()
 }
 
-/// Cost: [`Node::at`] at each edge for three nodes. `None` if the model is not stable.
+/// Cost: [`Node::at_time`] at each edge for three nodes. `None` if the model is not stable.
 fn expected(node: &Node, edges: &[f64], rates: &[f64]) -> Result<Option<Vec<Expected>>, Error> {
     let nodes = [scaled(node, 0.0)?, scaled(node, STEP)?, scaled(node, -STEP)?];
-    let at = |node: &Node| edges.iter().map(|t| node.at(*t)).collect::<Vec<NodeAt>>();
+    let at = |node: &Node| edges.iter().map(|t| node.at_time(*t)).collect::<Vec<NodeAt>>();
     let ats = nodes.each_ref().map(at);
     let mut all = Vec::new();
     for &rate in rates {

@@ -23,7 +23,7 @@ pub(super) fn compare(model: &Model, gathered: &Gathered) -> Result<Vec<FittedSt
         let points = step.within.iter().map(|&(t_s, within)| FittedPoint {
             t_s,
             measured: within as f64 / count,
-            predicted: node.at(t_s).cdf(&operating),
+            predicted: node.at_time(t_s).cdf(&operating),
             spotify: spotify.cdf(rate, t_s).ok(),
         });
         let distance = |i: usize| {
@@ -31,7 +31,7 @@ pub(super) fn compare(model: &Model, gathered: &Gathered) -> Result<Vec<FittedSt
             // Evaluated at the top of the bucket that contains t, so that a constant time is not a
             // misfit.
             let t = t * (1.0 + 1.0 / 128.0);
-            Some((step.responses.share_within(t)? - node.at(t).cdf(&operating)).abs())
+            Some((step.responses.share_within(t)? - node.at_time(t).cdf(&operating)).abs())
         };
         let finite = |x: f64| if x.is_finite() { x } else { 1e9 };
         let device_time = total.device_time.max(f64::MIN_POSITIVE);

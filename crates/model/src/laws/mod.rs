@@ -77,7 +77,7 @@ const BATCHES_MIN: usize = 5;
 /// let mut window = Window::new("device/0", 0, 1, &[]);
 /// (window.length_s, window.completions, window.busy_s) = (1.0, 1, 0.005);
 /// window.times_mut(Operation::Get, Outcome::BulkDevice).service.record(5_000_000);
-/// let sums = Quantities::of(&window);
+/// let sums = Quantities::of_window(&window);
 /// assert_eq!((sums.completions, sums.servers), (1.0, 1.0));
 /// assert!((sums.busy_s - sums.service_s).abs() < 1e-12);
 /// ```
@@ -103,7 +103,7 @@ pub struct Quantities {
 
 impl Quantities {
     /// The sums of a window, over all operations.
-    pub fn of(window: &Window) -> Quantities {
+    pub fn of_window(window: &Window) -> Quantities {
         Quantities {
             seconds: window.length_s,
             servers: f64::from(window.servers),

@@ -29,8 +29,8 @@ fn gold(name: &str) -> Option<Vec<std::collections::HashMap<String, f64>>> {
     }
 }
 
-fn of(windows: &[Window]) -> Vec<Quantities> {
-    windows.iter().map(Quantities::of).collect()
+fn quantities(windows: &[Window]) -> Vec<Quantities> {
+    windows.iter().map(Quantities::of_window).collect()
 }
 
 /// A first-come first-served queue of `servers`, from its arrivals and service times in ns: its
@@ -98,7 +98,7 @@ proptest! {
         let mut at = 0;
         let jobs: Vec<(Nanos, Nanos)> =
             gaps.iter().map(|&(gap, service)| { at += gap; (at, service) }).collect();
-        let windows = of(&served(&jobs, servers, window_ns));
+        let windows = quantities(&served(&jobs, servers, window_ns));
         // The naive twin: sums over the requests.
         let total: f64 = windows.iter().map(|w| w.seconds).sum();
         let busy: f64 = jobs.iter().map(|j| j.1 as f64 * 1e-9).sum();
@@ -162,7 +162,7 @@ proptest! {
 #[test]
 fn a_steady_queue_keeps_the_laws_within_their_intervals() {
     // 40,000 requests in 200 s, cut off as a measurement is: from 10 s to 190 s.
-    let windows = of(&served(&mm2(40_000), 2, SECOND));
+    let windows = quantities(&served(&mm2(40_000), 2, SECOND));
     let inner = &windows[10..190];
     let law = little("device/0", inner, TOLERANCE).unwrap();
     assert!(law.deviation_percent.abs() < 0.1 && law.batches == 20, "{law:?}");
@@ -178,7 +178,7 @@ fn a_steady_queue_keeps_the_laws_within_their_intervals() {
 fn a_queue_that_grows_breaks_little() {
     // Requests come at twice the rate that they are served at, and 10 s are seen of it.
     let jobs: Vec<(Nanos, Nanos)> = (0..4000).map(|i| (i * 5_000_000, 10_000_000)).collect();
-    let windows = of(&served(&jobs, 1, SECOND / 2));
+    let windows = quantities(&served(&jobs, 1, SECOND / 2));
     let law = little("device/0", &windows[..20], TOLERANCE).unwrap();
     assert!(law.deviation_percent > 50.0 && law.verdict == Verdict::Broken, "{law:?}");
 }

@@ -52,7 +52,7 @@ pub struct Forecast {
 
 /// A forecast that waits for its time.
 #[derive(Clone, Copy, Debug)]
-struct Waiting {
+struct PendingForecast {
     at_s: f64,
     now: f64,
     line: f64,
@@ -62,7 +62,7 @@ struct Waiting {
 /// Forecasts of one rate, each judged when its time has come.
 #[derive(Clone, Debug, Default)]
 pub struct Forecaster {
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<PendingForecast>,
     /// Sizes of past errors, of square roots of rates.
     errors: VecDeque<f64>,
     /// Weighted sums of the logarithms x of what the line said and y of what came, over the mean rate.
@@ -102,7 +102,7 @@ impl Forecaster {
         let (Some(first), Some(last)) = (rates.first(), rates.last()) else {
             return Forecast::default();
         };
-        let is_due = |due: &Waiting| due.at_s <= last.0 + SAME_S;
+        let is_due = |due: &PendingForecast| due.at_s <= last.0 + SAME_S;
         while let Some(due) = self.waiting.front().copied().filter(is_due) {
             self.waiting.pop_front();
             let of =
@@ -118,14 +118,14 @@ impl Forecaster {
         let line = line_at(rates, at_s).unwrap_or(now);
         let rate = ((now + 1.0) * (self.trust() * log_ratio(line, now)).exp() - 1.0).max(0.0);
         if self.waiting.len() < WAITING_MAX {
-            self.waiting.push_back(Waiting { at_s, now, line, rate });
+            self.waiting.push_back(PendingForecast { at_s, now, line, rate });
         }
         let (root, miss) = (rate.sqrt(), self.miss(rate));
         let (low, high) = ((root - miss).max(0.0).powi(2), (root + miss).powi(2));
         Forecast { now, rate, low, high }
     }
 
-    fn learn(&mut self, due: &Waiting, came: f64) {
+    fn learn(&mut self, due: &PendingForecast, came: f64) {
         if self.errors.len() >= ERRORS {
             self.errors.pop_front();
         }

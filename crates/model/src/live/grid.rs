@@ -31,12 +31,12 @@ pub(super) struct Grid {
 
 impl Grid {
     /// The grid that the measured responses suggest; `None` without any.
-    pub fn of(model: &Model, responses: &Histogram) -> Option<Grid> {
+    pub fn suggested(model: &Model, responses: &Histogram) -> Option<Grid> {
         let node = model.node().ok()?;
         let mut times: Vec<f64> = levels().filter_map(|p| responses.quantile_s(p)).collect();
         let last = *times.last()?;
         times.extend(BEYOND.map(|factor| factor * last));
-        let at = times.iter().map(|&t| node.at(t)).collect();
+        let at = times.iter().map(|&t| node.at_time(t)).collect();
         Some(Grid { node, times, at })
     }
 

@@ -25,7 +25,7 @@ fn sums(windows: &[Window]) -> (f64, f64) {
 }
 
 /// n ln(n/t), the likelihood of counts at their own rate.
-fn likelihood((count, seconds): (f64, f64)) -> f64 {
+fn likelihood(count: f64, seconds: f64) -> f64 {
     if count > 0.0 && seconds > 0.0 { count * (count / seconds).ln() } else { 0.0 }
 }
 
@@ -49,12 +49,12 @@ fn ends(windows: &[Window]) -> Vec<usize> {
     while let Some((from, to)) = open.pop() {
         let part = windows.get(from..to).unwrap_or_default();
         let (count, seconds) = sums(part);
-        let whole = likelihood((count, seconds));
+        let whole = likelihood(count, seconds);
         let (mut left, mut best) = ((0.0, 0.0), (least, None));
         for (index, window) in part.iter().enumerate() {
             if index >= WINDOWS_MIN && index + WINDOWS_MIN <= part.len() {
-                let right = (count - left.0, seconds - left.1);
-                let ratio = 2.0 * (likelihood(left) + likelihood(right) - whole);
+                let right = likelihood(count - left.0, seconds - left.1);
+                let ratio = 2.0 * (likelihood(left.0, left.1) + right - whole);
                 if ratio > best.0 {
                     best = (ratio, Some(from + index));
                 }

@@ -51,7 +51,7 @@ use ground::window::{Histogram, Outcome, QueueName, Window};
 pub use forecast::{Forecast, Forecaster};
 pub use score::{Scored, Summary};
 pub use settings::Settings;
-pub use state::{Ahead, AtLoad, CurvePoint, Headroom, Measured, Method, State};
+pub use state::{Ahead, AtLoad, CurvePoint, Headroom, Method, RecentRequests, State};
 pub use station::Station;
 
 use grid::{Grid, curve_of};
@@ -279,7 +279,7 @@ impl Live {
             let Settings { ahead_s, scored_s, objective_s, .. } = self.settings;
             let rate_ahead = forecaster.next(&rates, ahead_s, scored_s).rate;
             self.forecasters.insert(name.to_owned(), forecaster);
-            stations.extend(Station::of(&windows, rate_ahead, objective_s));
+            stations.extend(Station::from_windows(&windows, rate_ahead, objective_s));
         }
         stations
     }
@@ -313,7 +313,7 @@ impl Live {
         let limits = model.limits().ok()?;
         (state.method, state.fitted_unix_us) = (Method::Fitted, Some(self.now_us));
         state.warnings.clone_from(&model.warnings);
-        let grid = Grid::of(&model, responses);
+        let grid = Grid::suggested(&model, responses);
         for times in TIMES {
             let rate = times * state.rate;
             let shares = grid.as_ref().and_then(|grid| grid.shares(rate));
@@ -436,8 +436,8 @@ impl Live {
             let arrivals: u64 = windows.iter().map(|w| w.arrivals).sum();
             if time > 0.0 {
                 let t_s = self.settings.objective_s;
-                let within = within_of(&windows, t_s);
-                self.scores.score(&due, arrivals as f64 / time, within, t_s);
+                let (within, requests) = within_of(&windows, t_s);
+                self.scores.score(&due, arrivals as f64 / time, within, requests, t_s);
                 any = true;
             }
         }
@@ -491,7 +491,7 @@ fn present_miss(model: &Model, parts: &[Step], t_s: f64) -> f64 {
 fn within_ahead(
     model: &Model,
     forecast: &Forecast,
-    measured: &Measured,
+    measured: &RecentRequests,
     t_s: f64,
 ) -> (Parameter, bool) {
     let within = |rate: f64| model.within(rate, t_s).ok();
@@ -544,7 +544,7 @@ fn within_of(windows: &[&Window], t_s: f64) -> (u64, u64) {
     (within.round() as u64, all)
 }
 
-fn measured_of(windows: &[&Window], responses: &Histogram, t_s: f64) -> Measured {
+fn measured_of(windows: &[&Window], responses: &Histogram, t_s: f64) -> RecentRequests {
     let (within, requests) = within_of(windows, t_s);
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
     let mut dispersion = ground::window::Dispersion::default();
@@ -556,7 +556,7 @@ fn measured_of(windows: &[&Window], responses: &Histogram, t_s: f64) -> Measured
     }
     let share = |count: u64| count as f64 / requests.max(1) as f64;
     let hits = counts.get(Outcome::Memory.as_str()).copied().unwrap_or(0);
-    Measured {
+    RecentRequests {
         requests,
         within: (requests > 0).then(|| share(within)),
         p50_s: responses.quantile_s(0.5),

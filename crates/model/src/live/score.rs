@@ -92,8 +92,8 @@ impl Scores {
         if self.waiting.front()?.at_us > now_us { None } else { self.waiting.pop_front() }
     }
 
-    /// Compares a prediction with the measured requests, of which `within` were within `t_s`.
-    pub fn score(&mut self, due: &Pending, rate: f64, (within, requests): (u64, u64), t_s: f64) {
+    /// Compares a prediction with `requests` measured ones, of which `within` were answered within `t_s`.
+    pub fn score(&mut self, due: &Pending, rate: f64, within: u64, requests: u64, t_s: f64) {
         if requests < REQUESTS_MIN {
             return;
         }

@@ -23,7 +23,7 @@ pub enum Method {
 
 /// The requests of the sliding window.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Measured {
+pub struct RecentRequests {
     /// Number of requests answered.
     pub requests: u64,
     /// Share answered within the objective.
@@ -129,7 +129,7 @@ pub struct State {
     /// Present load, requests/s.
     pub rate: f64,
     /// The requests of the window.
-    pub measured: Measured,
+    pub measured: RecentRequests,
     /// Predictions at 1, 1.5 and 2 times the load.
     pub loads: Vec<AtLoad>,
     /// The prediction for the time ahead.

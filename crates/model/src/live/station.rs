@@ -56,7 +56,11 @@ fn number(rate: f64, mean: f64, scv: f64, servers: u32) -> Option<f64> {
 
 impl Station {
     /// The station of the windows of one queue, in the order of time; `None` without any service.
-    pub(super) fn of(windows: &[&Window], rate_ahead: f64, objective_s: f64) -> Option<Station> {
+    pub(super) fn from_windows(
+        windows: &[&Window],
+        rate_ahead: f64,
+        objective_s: f64,
+    ) -> Option<Station> {
         let last = windows.last()?;
         let time: f64 = windows.iter().map(|w| w.length_s).sum();
         let recent_from = last.end_unix_us().saturating_sub((RECENT_PART * time * 1e6) as u64);

@@ -153,7 +153,7 @@ impl ClusterModel {
                 ours.push(Member { name: name.clone(), server: node, share: *share });
                 theirs.push(Member { name: name.clone(), server: spotify, share: *share });
             }
-            let ours = Cluster { members: ours, delay: drawn(&delay, index) };
+            let ours = Cluster { members: ours, delay: delay_of_replicate(&delay, index) };
             // The published model has no delay: its µ_d and q were fitted to responses with it.
             Ok((ours, Cluster { members: theirs, delay: 0.0 }))
         };
@@ -382,7 +382,7 @@ impl ClusterModel {
 
 /// δ of a replicate: spread evenly over what the 95 % interval is the most of. Of none it is what
 /// was fitted.
-fn drawn(delay: &Parameter, replicate: Option<usize>) -> f64 {
+fn delay_of_replicate(delay: &Parameter, replicate: Option<usize>) -> f64 {
     let Some(index) = replicate else { return delay.value };
     let at = even(index, 0) / 0.95;
     let half = if at < 0.0 { delay.value - delay.low } else { delay.high - delay.value };

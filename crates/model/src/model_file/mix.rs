@@ -89,7 +89,7 @@ struct Change {
 
 impl Change {
     /// Of a model to other shares of its kinds. Replicates have means of the kinds that are drawn from their intervals.
-    fn of(model: &Model, shares: &[f64]) -> Result<Change, Error> {
+    fn to_shares(model: &Model, shares: &[f64]) -> Result<Change, Error> {
         let kinds = &model.kinds;
         let (means, scvs): (Vec<f64>, Vec<f64>) =
             kinds.iter().map(|kind| (kind.work.mean.value, kind.work.scv.value)).unzip();
@@ -152,7 +152,7 @@ impl Model {
     pub fn with_mix(&self, mix: &[MixShare]) -> Result<Model, Error> {
         let class = self.mixable()?;
         let shares = self.shares(mix, self.requests.q0.value)?;
-        let change = Change::of(self, &shares.kinds)?;
+        let change = Change::to_shares(self, &shares.kinds)?;
         let mut model = self.clone();
         model.change_replicates(&class.name, &change, &self.passing(mix)?);
         model.change_service(&class.name, &change, &self.law_of(&shares.kinds)?);

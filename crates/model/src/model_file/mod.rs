@@ -319,7 +319,7 @@ impl Model {
             }
             found.background = match (&class.background, of("other_rate").zip(of("other_mean_s"))) {
                 (Some(_), Some((rate, mean_s))) if rate > 0.0 => {
-                    Some(BackgroundWork::of(rate, mean_s)?)
+                    Some(BackgroundWork::exponential(rate, mean_s)?)
                 }
                 (Some(_), Some(_)) => None,
                 (work, _) => work.as_ref().map(BackgroundWork::background).transpose()?,

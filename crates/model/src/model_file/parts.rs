@@ -100,11 +100,11 @@ impl BackgroundWork {
     }
 
     pub(super) fn background(&self) -> Result<Background, Error> {
-        Self::of(self.rate.value, self.mean.value)
+        Self::exponential(self.rate.value, self.mean.value)
     }
 
     /// Work of `rate` operations per second with exponential times of mean `mean` seconds.
-    pub(super) fn of(rate: f64, mean_s: f64) -> Result<Background, Error> {
+    pub(super) fn exponential(rate: f64, mean_s: f64) -> Result<Background, Error> {
         let rate = not_negative("the rate of other work", rate)?;
         Ok(Background { rate, law: Gamma::new(mean_s, 1.0)? })
     }

@@ -81,7 +81,7 @@ impl AtLoad {
     /// P(T ≤ t).
     fn within(&self, t_s: f64) -> Parameter {
         let (node, operating) = &self.node;
-        let at = node.at(t_s);
+        let at = node.at_time(t_s);
         let others = self.replicates.iter().map(|(n, o)| n.at_beside(&at).cdf(o));
         let within =
             Parameter::from_replicates(at.cdf(operating), &others.collect::<Vec<_>>(), "1");
@@ -90,7 +90,7 @@ impl AtLoad {
     }
 
     /// A quantity of the operating point, with its 95 % interval.
-    fn of(&self, f: &dyn Fn(&Operating) -> f64, unit: &str) -> Parameter {
+    fn quantity(&self, f: &dyn Fn(&Operating) -> f64, unit: &str) -> Parameter {
         let others = self.replicates.iter().map(|(_, operating)| f(operating));
         Parameter::from_replicates(f(&self.node.1), &others.collect::<Vec<_>>(), unit)
     }
@@ -163,7 +163,7 @@ impl Model {
             let published = spotify.cdf(each, t_s).ok().map(|value| {
                 let others = spotify_replicates.iter();
                 // Past its saturation a replicate answers from memory only.
-                let cdf = |s: &Spotify| s.cdf(each, t_s).unwrap_or(s.hit_ratio().at(each));
+                let cdf = |s: &Spotify| s.cdf(each, t_s).unwrap_or(s.hit_ratio().at_rate(each));
                 Parameter::from_replicates(value, &others.map(cdf).collect::<Vec<_>>(), "1")
             });
             Point { t_s, concertina: at_load.within(t_s), spotify: published }
@@ -174,11 +174,11 @@ impl Model {
         Ok(Prediction {
             rate,
             servers,
-            hit_ratio: at_load.of(&|o| o.hit_ratio, "1"),
-            utilisation_mean: at_load.of(&|o| o.utilisation_mean, "1"),
-            utilisation_max: at_load.of(&|o| o.utilisation_max, "1"),
-            device_queue_length_mean: at_load.of(&|o| o.queue_length_mean, "1"),
-            response_mean: at_load.of(&|o| o.response_mean, "s"),
+            hit_ratio: at_load.quantity(&|o| o.hit_ratio, "1"),
+            utilisation_mean: at_load.quantity(&|o| o.utilisation_mean, "1"),
+            utilisation_max: at_load.quantity(&|o| o.utilisation_max, "1"),
+            device_queue_length_mean: at_load.quantity(&|o| o.queue_length_mean, "1"),
+            response_mean: at_load.quantity(&|o| o.response_mean, "s"),
             confidence_limit,
             beyond_limit: rate > confidence_limit,
             beyond_fitted: each > self.requests.rate_high * 1.01,
@@ -211,7 +211,7 @@ impl Model {
     /// Share of one server's requests that memory answers at `rate` requests/s, with its 95 %
     /// interval. [`Error::Unstable`] past saturation. Cost: microseconds a replicate.
     pub fn hit_ratio(&self, rate: f64) -> Result<Parameter, Error> {
-        Ok(self.at_load(rate)?.of(&|o| o.hit_ratio, "1"))
+        Ok(self.at_load(rate)?.quantity(&|o| o.hit_ratio, "1"))
     }
 
     /// P(T ≤ t) of one server at `rate` requests/s with its 95 % interval, alone: for curves.
@@ -300,7 +300,7 @@ impl Model {
     ) -> Result<Parameter, Error> {
         let value = self.largest_rate(within_s, share)?;
         let mut others = Vec::new();
-        let at = self.node()?.at(within_s);
+        let at = self.node()?.at_time(within_s);
         for node in self.nodes_of_replicates()? {
             others.push(match node.largest_rate_by(&node.at_beside(&at), within_s, share) {
                 Err(Error::Unattainable { .. }) => 0.0,
@@ -316,9 +316,9 @@ impl Model {
     }
 
     /// The model at one time, for CDFs at many loads: [`Node::operating`] and [`NodeAt::cdf`].
-    pub fn at(&self, t_s: f64) -> Result<(Node, NodeAt), Error> {
+    pub fn at_time(&self, t_s: f64) -> Result<(Node, NodeAt), Error> {
         let node = self.node()?;
-        let at = node.at(t_s);
+        let at = node.at_time(t_s);
         Ok((node, at))
     }
 }
@@ -370,7 +370,7 @@ impl Tipping {
 fn comes_back(node: &Node) -> Option<f64> {
     let class = node.classes.first()?;
     let slowdown = class.slowdown.as_ref()?;
-    let reads = 1.0 - node.hit_ratio.at(0.0) - node.other_share;
+    let reads = 1.0 - node.hit_ratio.at_rate(0.0) - node.other_share;
     Some(slowdown.least_departures(class.servers) / class.mean() / reads.max(1e-9))
 }
 
@@ -387,7 +387,7 @@ impl Model {
         };
         let best_inside = slowdown.peak(class.servers);
         let servers = class.servers.min(best_inside);
-        let reads = 1.0 - node.hit_ratio.at(0.0) - node.other_share;
+        let reads = 1.0 - node.hit_ratio.at_rate(0.0) - node.other_share;
         let throughput_max = f64::from(servers) * slowdown.speed(f64::from(best_inside))
             / class.mean()
             / reads.max(1e-9);

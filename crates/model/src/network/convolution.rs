@@ -25,7 +25,7 @@ pub(crate) struct Server<'a> {
 
 impl Server<'_> {
     fn ratio(&self, z: f64, n: usize) -> f64 {
-        z * self.demand / self.law.at(n)
+        z * self.demand / self.law.alpha(n)
     }
 }
 
@@ -74,11 +74,11 @@ struct Span {
 }
 
 impl Span {
-    fn one() -> Span {
+    fn unit() -> Span {
         Span { start: 0, values: vec![1.0], scale: 0 }
     }
 
-    fn at(&self, n: usize) -> f64 {
+    fn value(&self, n: usize) -> f64 {
         n.checked_sub(self.start).and_then(|i| self.values.get(i)).copied().unwrap_or(0.0)
     }
 
@@ -189,9 +189,9 @@ fn moments(server: Server<'_>, z: f64, customers: usize) -> (f64, f64) {
 /// deviation, which is accurate enough. Newton's method on ln z (the derivative of the mean is the
 /// variance), kept within bounds.
 fn tilt(servers: &[Server<'_>], customers: usize) -> f64 {
-    let demand: f64 = servers.iter().map(|s| s.demand / s.law.at(customers)).sum();
+    let demand: f64 = servers.iter().map(|s| s.demand / s.law.alpha(customers)).sum();
     let mut y = (customers as f64 / demand).ln();
-    let slowest = servers.iter().map(|s| s.demand / s.law.at(customers)).fold(0.0, f64::max);
+    let slowest = servers.iter().map(|s| s.demand / s.law.alpha(customers)).fold(0.0, f64::max);
     y = y.min(-slowest.ln());
     let (mut low, mut high) = (f64::NEG_INFINITY, f64::INFINITY);
     for _ in 0..200 {
@@ -310,10 +310,10 @@ fn convolve(f: &Weights, derived: bool, g: &Span, last: usize, keep: f64) -> Spa
     if let Some((from, ratio)) = tail {
         // t(n) = Σ_{i ≥ from} f(i)·g(n−i) and t1(n) = Σ i·f(i)·g(n−i), each computed from its
         // predecessor.
-        let weight = f.span.at(from);
+        let weight = f.span.value(from);
         let (mut t, mut t1) = (0.0, 0.0);
         for n in from + g.start..=end {
-            let enters = weight * g.at(n - from);
+            let enters = weight * g.value(n - from);
             t1 = ratio * (t1 + t) + from as f64 * enters;
             t = ratio * t + enters;
             out[n - first] += if derived { t1 } else { t };
@@ -328,7 +328,7 @@ fn convolve(f: &Weights, derived: bool, g: &Span, last: usize, keep: f64) -> Spa
 fn meet(a: &Span, b: &Span, n: usize) -> f64 {
     let low = a.start.max((n + 1).saturating_sub(b.end()));
     let high = (a.end()).min((n + 1).saturating_sub(b.start));
-    (low..high).map(|i| a.at(i) * b.at(n - i)).sum()
+    (low..high).map(|i| a.value(i) * b.value(n - i)).sum()
 }
 
 /// Mean number in `a` if `a` and `b` together hold `customers`.
@@ -337,7 +337,7 @@ fn share_of(a: &Span, b: &Span, customers: usize) -> f64 {
     let high = a.end().min((customers + 1).saturating_sub(b.start));
     let (mut sum, mut first) = (0.0, 0.0);
     for n in low..high {
-        let p = a.at(n) * b.at(customers - n);
+        let p = a.value(n) * b.value(customers - n);
         sum += p;
         first += p * n as f64;
     }
@@ -373,17 +373,17 @@ impl Products {
             return Err(Failure::Work(work));
         }
         let count = weights.len();
-        let mut left = vec![Span::one()];
+        let mut left = vec![Span::unit()];
         for f in &weights[..count - 1] {
             let next = convolve(f, false, &left[left.len() - 1], customers, keep);
             left.push(next);
         }
-        let mut right = vec![Span::one()];
+        let mut right = vec![Span::unit()];
         for f in weights[1..].iter().rev() {
             let next = convolve(f, false, &right[right.len() - 1], customers, keep);
             right.push(next);
         }
-        right.push(Span::one()); // of all stations: not needed
+        right.push(Span::unit()); // of all stations: not needed
         right.reverse();
         let last = &weights[count - 1].span;
         let constant = meet(last, &left[count - 1], customers);
@@ -440,7 +440,7 @@ impl Products {
 
     /// Probability that station k is empty.
     fn idle(&self, k: usize) -> f64 {
-        let empty = self.weights[k].span.at(0);
+        let empty = self.weights[k].span.value(0);
         let others = meet(&self.left[k], &self.right[k + 1], self.customers);
         let scale = self.weights[k].span.scale + self.left[k].scale + self.right[k + 1].scale;
         self.over_constant(empty * others, scale).min(1.0)
@@ -480,7 +480,7 @@ pub(crate) fn solve(servers: &[Server<'_>], customers: usize) -> Result<Solved, 
         return Ok(solved);
     }
     if let [only] = used[..] {
-        solved.throughput = servers[only].law.at(customers) / servers[only].demand;
+        solved.throughput = servers[only].law.alpha(customers) / servers[only].demand;
         solved.numbers[only] = customers as f64;
         solved.idle[only] = 0.0;
         return Ok(solved);
@@ -534,13 +534,13 @@ pub(crate) fn distribution(
     if work > WORK_MAX {
         return Err(Failure::Work(work));
     }
-    let mut rest = Span::one();
+    let mut rest = Span::unit();
     for f in &all[1..] {
         rest = convolve(f, false, &rest, customers, KEEP_ALL);
     }
     let own = &all[0].span;
     for (n, p) in found.iter_mut().enumerate() {
-        *p = own.at(n) * rest.at(customers - n);
+        *p = own.value(n) * rest.value(customers - n);
     }
     let total: f64 = found.iter().sum();
     if total.is_nan() || total <= 1e-200 {

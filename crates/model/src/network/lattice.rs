@@ -86,7 +86,7 @@ impl Lattice {
         Lattice { customers, strides, size, counts, totals }
     }
 
-    fn one(&self) -> Grid {
+    fn unit(&self) -> Grid {
         let mut values = vec![0.0; self.size];
         values[0] = 1.0;
         Grid { values, scale: 0 }
@@ -130,7 +130,7 @@ impl Lattice {
         let mut by_total = vec![0.0f64];
         for n in 1..=most {
             factorial.push(factorial[n - 1] + (n as f64).ln());
-            by_total.push(by_total[n - 1] + (n as f64 / law.at(n)).ln());
+            by_total.push(by_total[n - 1] + (n as f64 / law.alpha(n)).ln());
         }
         let mut logs = vec![0.0; self.size];
         for (i, log) in logs.iter_mut().enumerate() {
@@ -213,11 +213,11 @@ pub(crate) fn solve(
         })
         .collect();
     let count = tilted.len();
-    let mut left = vec![lattice.one()];
+    let mut left = vec![lattice.unit()];
     for (k, server) in tilted.iter().enumerate() {
         left.push(lattice.with(&left[k], server));
     }
-    let mut right = vec![lattice.one()];
+    let mut right = vec![lattice.unit()];
     for (done, server) in tilted.iter().skip(1).rev().enumerate() {
         right.push(lattice.with(&right[done], server));
     }

@@ -159,7 +159,7 @@ pub(crate) fn left_over(law: &Law, open: f64, customers: usize) -> Option<(Law, 
     let rates = (1..=last)
         .map(|n| {
             let ((a, p), (b, q)) = (sums[n - 1], sums[n]);
-            a / b * (p - q).exp() * law.at(n)
+            a / b * (p - q).exp() * law.alpha(n)
         })
         .collect();
     let idle = (-sums[0].1).exp() / sums[0].0;
@@ -175,7 +175,7 @@ fn series(law: &Law, open: f64, n: usize, limit: f64, spare: &mut usize) -> Opti
     let (mut term, mut sum, mut power) = (1.0f64, 1.0f64, 0.0f64);
     let scale = 1e100f64;
     for l in 1..*spare {
-        let ratio = (n + l) as f64 / l as f64 * open / law.at(n + l);
+        let ratio = (n + l) as f64 / l as f64 * open / law.alpha(n + l);
         term *= ratio;
         sum += term;
         if sum > scale {

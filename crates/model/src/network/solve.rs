@@ -166,7 +166,7 @@ impl Network {
     }
 
     fn only_open(&self, residual: &[ResidualStation]) -> Parts {
-        let open = |s: &ResidualStation| Extra { idle: Some(1.0), open: s.open / s.law.at(1) };
+        let open = |s: &ResidualStation| Extra { idle: Some(1.0), open: s.open / s.law.alpha(1) };
         Parts {
             method: if self.has_forks() { Method::Fork } else { Method::Open },
             throughput: vec![0.0; self.classes.len()],
@@ -187,7 +187,7 @@ impl Network {
             let number: f64 = numbers.iter().map(|n| n[k]).sum();
             let open = match s.law {
                 Law::Delay => s.open,
-                Law::Rates(_) => s.open * (1.0 + number) / s.law.at(1),
+                Law::Rates(_) => s.open * (1.0 + number) / s.law.alpha(1),
             };
             Extra { idle: None, open }
         });
@@ -501,7 +501,8 @@ impl Network {
 
 /// Mean number of open customers, given the distribution of closed ones: Σ p(n)·ρ(n+1)/α'(n+1).
 fn beside(residual: &ResidualStation, p: &[f64]) -> f64 {
-    let each = |(n, p): (usize, &f64)| p * residual.open * (n + 1) as f64 / residual.law.at(n + 1);
+    let each =
+        |(n, p): (usize, &f64)| p * residual.open * (n + 1) as f64 / residual.law.alpha(n + 1);
     p.iter().enumerate().map(each).sum()
 }
 

@@ -52,7 +52,7 @@ pub(crate) enum Law {
 impl Law {
     /// α(n), n ≥ 1.
     #[inline]
-    pub(crate) fn at(&self, n: usize) -> f64 {
+    pub(crate) fn alpha(&self, n: usize) -> f64 {
         match self {
             Law::Delay => n as f64,
             Law::Rates(rates) => rates[(n - 1).min(rates.len() - 1)],

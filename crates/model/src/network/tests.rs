@@ -8,7 +8,7 @@ use super::*;
 mod fork;
 mod gold;
 
-fn one(stations: Vec<Station>, customers: u32, think_s: f64, demands: &[f64]) -> Network {
+fn single_class(stations: Vec<Station>, customers: u32, think_s: f64, demands: &[f64]) -> Network {
     Network::new(stations, vec![Class::closed("c", customers, think_s, demands).unwrap()]).unwrap()
 }
 
@@ -199,7 +199,7 @@ proptest! {
         customers in 1u32..3000,
     ) {
         let stations = (0..demands.len()).map(|k| Station::queue(&named(k))).collect();
-        let network = one(stations, customers, think_s, &demands);
+        let network = single_class(stations, customers, think_s, &demands);
         let a = network.solve_by(Method::Mva).unwrap();
         let b = network.solve_by(Method::Convolution).unwrap();
         check_laws(&network, &a, 1e-12);
@@ -227,7 +227,7 @@ proptest! {
     ) {
         let make = |(k, (_, m)): (usize, &(f64, u32))| Station::servers(&named(k), *m).unwrap();
         let demands: Vec<f64> = stations.iter().map(|s| s.0).collect();
-        let network = one(stations.iter().enumerate().map(make).collect(), customers, think_s, &demands);
+        let network = single_class(stations.iter().enumerate().map(make).collect(), customers, think_s, &demands);
         let x = network.solve().unwrap().classes[0].throughput;
         let bounds = network.bounds(0).unwrap();
         for limits in [bounds.asymptotic, bounds.balanced, bounds.proportional, bounds.geometric] {
@@ -288,7 +288,7 @@ fn a_hundred_servers_are_those_of_the_repairman() {
     }
     let sum: f64 = weights.iter().sum();
     let number: f64 = weights.iter().enumerate().map(|(i, w)| i as f64 * w / sum).sum();
-    let network = one(vec![Station::servers("repair", m).unwrap()], n, think, &[service]);
+    let network = single_class(vec![Station::servers("repair", m).unwrap()], n, think, &[service]);
     let found = network.solve().unwrap();
     assert!((found.stations[0].number / number - 1.0).abs() < 1e-11);
     let throughput = (f64::from(n) - number) / think;
@@ -300,7 +300,7 @@ fn saturated_networks_have_closed_forms() {
     // Equal queues: X = N / (D (N + K − 1)), whatever the size.
     let stations = |k: usize| (0..k).map(|i| Station::queue(&named(i))).collect::<Vec<_>>();
     for (k, n) in [(2usize, 10u32), (10, 5000), (7, 100_000), (2, 1_000_000)] {
-        let network = one(stations(k), n, 0.0, &vec![0.25; k]);
+        let network = single_class(stations(k), n, 0.0, &vec![0.25; k]);
         let expected = f64::from(n) / (0.25 * (f64::from(n) + k as f64 - 1.0));
         for method in [Method::Mva, Method::Convolution] {
             let found = network.solve_by(method).unwrap();
@@ -312,14 +312,15 @@ fn saturated_networks_have_closed_forms() {
     }
     // Four thousand million: approximate, and so said.
     let threads = || vec![Station::servers("a", 64).unwrap(), Station::queue("b")];
-    let found = one(threads(), u32::MAX, 0.01, &[0.01, 0.000_1]).solve().unwrap();
+    let found = single_class(threads(), u32::MAX, 0.01, &[0.01, 0.000_1]).solve().unwrap();
     assert_eq!(found.method, Method::Schweitzer);
     assert!((found.classes[0].throughput / 6400.0 - 1.0).abs() < 1e-6);
-    let error = one(threads(), u32::MAX, 0.01, &[0.01, 0.000_1]).distribution(0).unwrap_err();
+    let error =
+        single_class(threads(), u32::MAX, 0.01, &[0.01, 0.000_1]).distribution(0).unwrap_err();
     assert!(matches!(error, Error::TooMuchWork { .. }), "{error}");
     // A million customers and many threads: the bottleneck's rate.
     let pool = vec![Station::servers("a", 64).unwrap(), Station::servers("b", 1000).unwrap()];
-    let found = one(pool, 1_000_000, 0.01, &[0.01, 0.02]).solve().unwrap();
+    let found = single_class(pool, 1_000_000, 0.01, &[0.01, 0.02]).solve().unwrap();
     assert!(found.method.is_exact());
     assert!((found.classes[0].throughput / 6400.0 - 1.0).abs() < 1e-9);
 }
@@ -329,7 +330,8 @@ fn rates_that_fall_have_two_states_and_both_are_weighed() {
     // Fast with up to 40 inside, ten times slower above: long between a short and a long queue.
     let mut rates = vec![10.0; 40];
     rates.push(1.0);
-    let network = one(vec![Station::load_dependent("lock", &rates).unwrap()], 80, 60.0, &[1.0]);
+    let network =
+        single_class(vec![Station::load_dependent("lock", &rates).unwrap()], 80, 60.0, &[1.0]);
     let found = network.solve().unwrap();
     let mut weights = vec![1.0f64];
     for i in 1..=80usize {
@@ -438,8 +440,12 @@ fn mixed_networks_agree_with_enumeration() {
 #[test]
 fn response_times_of_the_repairman_agree_with_simulation() {
     for (servers, customers, think, service) in [(1u32, 5u32, 1.0, 0.3), (3, 12, 0.5, 0.2)] {
-        let network =
-            one(vec![Station::servers("s", servers).unwrap()], customers, think, &[service]);
+        let network = single_class(
+            vec![Station::servers("s", servers).unwrap()],
+            customers,
+            think,
+            &[service],
+        );
         let law = network.sojourn(0).unwrap();
         let mean = network.solve().unwrap().classes[0].response_s;
         assert!((law.mean() / mean - 1.0).abs() < 1e-12);
@@ -495,15 +501,24 @@ fn mistakes_are_named() {
     says(Station::flow_equivalent("a", &[(u32::MAX, 5.0)]).unwrap_err(), "too long");
     let measured = Station::flow_equivalent("m", &[(2, 5.0), (4, 8.0)]).unwrap();
     assert_eq!([1, 2, 3, 4].map(|n| measured.rate(n)), [2.5, 5.0, 6.5, 8.0]);
-    says(one(vec![measured], 5, 1.0, &[1.0]).solve().unwrap_err(), "up to 4 inside, but 5");
+    says(
+        single_class(vec![measured], 5, 1.0, &[1.0]).solve().unwrap_err(),
+        "up to 4 inside, but 5",
+    );
     let open = Class::open("o", 2.0, &[0.5]).unwrap();
     says(Network::new(queue(), vec![open]).unwrap().solve().unwrap_err(), "without bound");
-    says(one(queue(), 5, 1.0, &[1.0]).with_customers(3, 1).unwrap_err(), "not a closed class");
-    says(one(vec![Station::delay("d")], 5, 1.0, &[1.0]).bottleneck(0).unwrap_err(), "delays only");
-    assert!(one(queue(), 0, 1.0, &[1.0]).bounds(0).is_err());
-    assert_eq!(one(queue(), 0, 1.0, &[1.0]).solve().unwrap().classes[0].throughput, 0.0);
-    assert!(one(queue(), 0, 1.0, &[1.0]).sojourn(0).is_err());
-    assert!(one(queue(), 5, 1.0, &[1.0]).distribution(1).is_err());
+    says(
+        single_class(queue(), 5, 1.0, &[1.0]).with_customers(3, 1).unwrap_err(),
+        "not a closed class",
+    );
+    says(
+        single_class(vec![Station::delay("d")], 5, 1.0, &[1.0]).bottleneck(0).unwrap_err(),
+        "delays only",
+    );
+    assert!(single_class(queue(), 0, 1.0, &[1.0]).bounds(0).is_err());
+    assert_eq!(single_class(queue(), 0, 1.0, &[1.0]).solve().unwrap().classes[0].throughput, 0.0);
+    assert!(single_class(queue(), 0, 1.0, &[1.0]).sojourn(0).is_err());
+    assert!(single_class(queue(), 5, 1.0, &[1.0]).distribution(1).is_err());
 }
 
 #[test]

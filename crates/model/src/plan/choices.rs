@@ -44,7 +44,7 @@ impl SizeLaw {
         let factor = match self {
             _ if size <= 0.0 => 0.0,
             SizeLaw::Power(popularity) => popularity.factor(size / fitted),
-            SizeLaw::Table(points) => at(points, size) / at(points, fitted),
+            SizeLaw::Table(points) => share_at(points, size) / share_at(points, fitted),
         };
         if factor.is_nan() { 0.0 } else { factor.min(FACTOR_MAX) }
     }
@@ -60,12 +60,12 @@ impl SizeLaw {
             }
             last = (size, share);
         }
-        positive("the share of a table at the fitted size", at(points, fitted)).map(|_| ())
+        positive("the share of a table at the fitted size", share_at(points, fitted)).map(|_| ())
     }
 }
 
 /// The table's share at a size.
-fn at(points: &[(f64, f64)], size: f64) -> f64 {
+fn share_at(points: &[(f64, f64)], size: f64) -> f64 {
     let mut before = (0.0, 0.0);
     for &point in points {
         if size <= point.0 {

@@ -17,8 +17,8 @@ use crate::error::{Error, check};
 ///     hot_share: vec![vec![0.0, 0.5], vec![0.0, 0.25]],
 /// };
 /// curves.check()?;
-/// assert_eq!(curves.at(5e8, 1e10), (0.25, 0.375));
-/// assert_eq!(curves.at(1e12, 0.0), (0.5, 0.0)); // held: nothing is known beyond
+/// assert_eq!(curves.shares(5e8, 1e10), (0.25, 0.375));
+/// assert_eq!(curves.shares(1e12, 0.0), (0.5, 0.0)); // held: nothing is known beyond
 /// # Ok::<(), model::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -67,34 +67,45 @@ impl Curves {
 
     /// The shares that memory and hot devices of these sizes serve: linear between the sizes of the
     /// table, and those of its last size beyond it.
-    pub fn at(&self, memory_bytes: f64, hot_bytes: f64) -> (f64, f64) {
-        let (row, right) =
-            (place(&self.memory_bytes, memory_bytes), place(&self.hot_bytes, hot_bytes));
-        let memory = between(row, |i| self.memory_share[i]);
-        let hot = between(row, |i| between(right, |j| self.hot_share[i][j]));
+    pub fn shares(&self, memory_bytes: f64, hot_bytes: f64) -> (f64, f64) {
+        let row = Bracket::new(&self.memory_bytes, memory_bytes);
+        let column = Bracket::new(&self.hot_bytes, hot_bytes);
+        let memory = row.interpolate(|i| self.memory_share[i]);
+        let hot = row.interpolate(|i| column.interpolate(|j| self.hot_share[i][j]));
         (memory, hot)
     }
 
     /// The share of the reads that memory leaves which hot devices serve.
     pub(super) fn hot_reads(&self, memory_bytes: f64, hot_bytes: f64) -> f64 {
-        let (memory, hot) = self.at(memory_bytes, hot_bytes);
+        let (memory, hot) = self.shares(memory_bytes, hot_bytes);
         if memory < 1.0 { (hot / (1.0 - memory)).min(1.0) } else { 0.0 }
     }
 }
 
-/// The two sizes around a size, and how far it lies between them.
-fn place(sizes: &[f64], size: f64) -> (usize, usize, f64) {
-    let last = sizes.len() - 1;
-    let upper = sizes.partition_point(|&s| s < size).min(last);
-    let lower = upper.saturating_sub(1);
-    let apart = sizes[upper] - sizes[lower];
-    let part = if apart > 0.0 { ((size - sizes[lower]) / apart).clamp(0.0, 1.0) } else { 0.0 };
-    (lower, upper, part)
+/// The two sizes of a table around a size, as indices, and how far it lies between them.
+struct Bracket {
+    lower: usize,
+    upper: usize,
+    /// From 0 at the lower size to 1 at the upper one.
+    part: f64,
 }
 
-fn between((lower, upper, part): (usize, usize, f64), of: impl Fn(usize) -> f64) -> f64 {
-    // Both ends exactly, so that a fitted server stays as it is.
-    if part >= 1.0 { of(upper) } else { of(lower) + (of(upper) - of(lower)) * part }
+impl Bracket {
+    fn new(sizes: &[f64], size: f64) -> Bracket {
+        let last = sizes.len() - 1;
+        let upper = sizes.partition_point(|&s| s < size).min(last);
+        let lower = upper.saturating_sub(1);
+        let apart = sizes[upper] - sizes[lower];
+        let part = if apart > 0.0 { ((size - sizes[lower]) / apart).clamp(0.0, 1.0) } else { 0.0 };
+        Bracket { lower, upper, part }
+    }
+
+    /// The value at the size, linear between those at the two indices.
+    fn interpolate(&self, value: impl Fn(usize) -> f64) -> f64 {
+        let Bracket { lower, upper, part } = *self;
+        // Both ends exactly, so that a fitted server stays as it is.
+        if part >= 1.0 { value(upper) } else { value(lower) + (value(upper) - value(lower)) * part }
+    }
 }
 
 #[cfg(test)]
@@ -114,11 +125,11 @@ mod tests {
     fn shares_are_those_of_the_table_and_linear_between() {
         let curves = curves();
         assert_eq!(curves.check(), Ok(()));
-        assert_eq!(curves.at(10.0, 100.0), (0.4, 0.4));
-        assert_eq!(curves.at(0.0, 0.0), (0.0, 0.0));
-        let (memory, hot) = curves.at(15.0, 50.0);
+        assert_eq!(curves.shares(10.0, 100.0), (0.4, 0.4));
+        assert_eq!(curves.shares(0.0, 0.0), (0.0, 0.0));
+        let (memory, hot) = curves.shares(15.0, 50.0);
         assert!((memory - 0.45).abs() < 1e-12 && (hot - 0.1875).abs() < 1e-12, "{memory} {hot}");
-        assert_eq!(curves.at(1e9, 1e9), (0.5, 0.35));
+        assert_eq!(curves.shares(1e9, 1e9), (0.5, 0.35));
         assert!((curves.hot_reads(10.0, 100.0) - 0.4 / 0.6).abs() < 1e-12);
     }
 

@@ -122,7 +122,7 @@ impl<'a> Site<'a> {
         let holds = choice.and_then(|choice| choice.holds).unwrap_or(0.0);
         let bytes = |size: f64| size * unit_bytes * servers;
         let (memory, hot) = (bytes(memory), bytes(holds * f64::from(hot)));
-        Some((curves.at(memory, hot).0, curves.hot_reads(memory, hot)))
+        Some((curves.shares(memory, hot).0, curves.hot_reads(memory, hot)))
     }
 
     /// Computes the changes of a configuration, with its servers' parts of the catalogue multiplied
@@ -253,7 +253,7 @@ impl<'a> Site<'a> {
         for (class, Class { factor, .. }) in self.classes.iter().enumerate() {
             node.groups.push(DeviceGroup { class, count: 1, share: 0.0, factor: *factor });
         }
-        let at = node.at(t_s);
+        let at = node.at_time(t_s);
         Bench { hit_ratio: node.hit_ratio, joining: node.joining, node, at }
     }
 }

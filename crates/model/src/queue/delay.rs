@@ -212,7 +212,7 @@ impl Delay {
         for (twin, of) in shape.twins.iter().enumerate() {
             let Some(near) = Near::new(servers, rho, erlang, of.servers) else { continue };
             let rate = near.rho * f64::from(of.servers) / of.law.mean();
-            let exact = hyper::waiting(rate, of.servers, of.law.branches())?;
+            let exact = hyper::waiting_law(rate, of.servers, of.law.branches())?;
             let form = Renewed::new(near.rho, near.erlang);
             delay.corrections.push(Correction { twin, factor: of.sign * near.factor, exact, form });
         }

@@ -72,7 +72,7 @@ impl Exponentials {
 /// The law of the waiting time, from arrivals per second, the number of servers, and branches
 /// (probability, mean in seconds) with different means. [`Error::Unstable`] at utilisation 1 or
 /// more; [`Error::Invalid`] for more than 600 states.
-pub(super) fn waiting(
+pub(super) fn waiting_law(
     rate: f64,
     servers: u32,
     branches: &[(f64, f64)],
@@ -328,7 +328,7 @@ mod tests {
             let mean: f64 = branches.iter().map(|(p, x)| p * x).sum();
             for rho in [0.2, 0.7, 0.95] {
                 let rate = rho * f64::from(servers) / mean;
-                let found = waiting(rate, servers, branches).unwrap();
+                let found = waiting_law(rate, servers, branches).unwrap();
                 let truth = exact(rate, servers, branches);
                 let off = |a: f64, b: f64| (a - b).abs() < 1e-9;
                 assert!(off(found.above_zero(), truth.waiting_probability()), "{servers} {rho}");
@@ -354,13 +354,13 @@ mod tests {
 
     #[test]
     fn one_branch_is_erlangs_queue_and_no_load_no_wait() {
-        let found = waiting(3.4, 4, &[(1.0, 1.0)]).unwrap();
+        let found = waiting_law(3.4, 4, &[(1.0, 1.0)]).unwrap();
         assert!((found.above_zero() - erlang_c(4, 0.85)).abs() < 1e-12);
         assert!((found.above(2.0) / found.above_zero() - (-1.2f64).exp()).abs() < 1e-12);
-        assert_eq!(waiting(0.0, 4, &[(0.5, 1.0), (0.5, 3.0)]).unwrap().above_zero(), 0.0);
-        let full = waiting(4.0, 4, &[(0.5, 0.5), (0.5, 1.5)]);
+        assert_eq!(waiting_law(0.0, 4, &[(0.5, 1.0), (0.5, 3.0)]).unwrap().above_zero(), 0.0);
+        let full = waiting_law(4.0, 4, &[(0.5, 0.5), (0.5, 1.5)]);
         assert!(matches!(full, Err(Error::Unstable { .. })), "{full:?}");
-        let many = waiting(40.0, 60, &[(0.5, 0.5), (0.3, 1.0), (0.2, 1.5)]);
+        let many = waiting_law(40.0, 60, &[(0.5, 0.5), (0.3, 1.0), (0.2, 1.5)]);
         assert!(matches!(many, Err(Error::Invalid { .. })), "{many:?}");
     }
 
@@ -373,7 +373,7 @@ mod tests {
         ) {
             let mean = p + (1.0 - p) * apart;
             let branches = [(p, 1.0 / mean), (1.0 - p, apart / mean)];
-            let found = waiting(rho * f64::from(servers), servers, &branches).unwrap();
+            let found = waiting_law(rho * f64::from(servers), servers, &branches).unwrap();
             let mut last = found.above_zero();
             prop_assert!((0.0..1.0).contains(&last), "{}", last);
             for t in [0.1, 0.5, 2.0, 10.0, 50.0] {

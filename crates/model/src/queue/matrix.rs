@@ -10,16 +10,17 @@ pub(super) struct Matrix {
     data: Vec<f64>,
 }
 
+/// By row and column, from 0.
 impl Index<(usize, usize)> for Matrix {
     type Output = f64;
-    fn index(&self, (i, j): (usize, usize)) -> &f64 {
-        &self.data[i * self.columns + j]
+    fn index(&self, cell: (usize, usize)) -> &f64 {
+        &self.data[cell.0 * self.columns + cell.1]
     }
 }
 
 impl IndexMut<(usize, usize)> for Matrix {
-    fn index_mut(&mut self, (i, j): (usize, usize)) -> &mut f64 {
-        &mut self.data[i * self.columns + j]
+    fn index_mut(&mut self, cell: (usize, usize)) -> &mut f64 {
+        &mut self.data[cell.0 * self.columns + cell.1]
     }
 }
 

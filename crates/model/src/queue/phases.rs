@@ -202,7 +202,7 @@ impl<'a> Solved<'a> {
     }
 
     /// The probability that a request waits, and the mean wait of all.
-    pub(super) fn waiting(&self) -> (f64, f64) {
+    pub(super) fn wait_and_mean(&self) -> (f64, f64) {
         let first = self.sums.before(&vec![1.0; self.r.rows()]);
         let number = self.r.before(&self.sums.before(&first));
         let mean = if self.rate > 0.0 { self.total(&number) / self.rate } else { 0.0 };

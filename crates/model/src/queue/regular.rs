@@ -32,7 +32,7 @@ fn mixed(servers: u32, rho: f64, scv: f64) -> Result<(f64, f64), Error> {
     let start = [1.0 - law.one, law.one];
     let rows: [&[f64]; 2] = [&[-law.rate, law.rate], &[0.0, -law.rate]];
     let rate = rho * f64::from(servers);
-    let (waits, wait) = Solved::new(rate, servers, &start, &rows)?.waiting();
+    let (waits, wait) = Solved::new(rate, servers, &start, &rows)?.wait_and_mean();
     Ok((waits, factor(wait / waits, rho, &law, servers)?))
 }
 

@@ -172,15 +172,15 @@ impl<'a> Draw<'a> {
 
 /// A time that orders.
 #[derive(Clone, Copy, PartialEq)]
-struct At(f64);
+struct OrderedTime(f64);
 
-impl Eq for At {}
-impl PartialOrd for At {
+impl Eq for OrderedTime {}
+impl PartialOrd for OrderedTime {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
-impl Ord for At {
+impl Ord for OrderedTime {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         self.0.total_cmp(&other.0)
     }
@@ -194,7 +194,7 @@ struct Follow<'a> {
     draw: &'a Draw<'a>,
     /// Sums of the probabilities of 0, 1, 2 … present.
     present: Vec<f64>,
-    ends: BinaryHeap<Reverse<At>>,
+    ends: BinaryHeap<Reverse<OrderedTime>>,
 }
 
 impl<'a> Follow<'a> {
@@ -224,7 +224,7 @@ impl<'a> Follow<'a> {
         for _ in 0..met {
             let left = self.draw.left(random);
             if left < work {
-                self.ends.push(Reverse(At(left)));
+                self.ends.push(Reverse(OrderedTime(left)));
             }
         }
         let (mut now, mut given) = (0.0, 0.0);
@@ -245,7 +245,7 @@ impl<'a> Follow<'a> {
                 n += 1.0;
                 let end = given + self.draw.work(random.random(), random.random());
                 if end < work {
-                    self.ends.push(Reverse(At(end)));
+                    self.ends.push(Reverse(OrderedTime(end)));
                 }
                 arrival = now + self.gap * exponential(random);
             }

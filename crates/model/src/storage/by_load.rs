@@ -24,8 +24,8 @@ const LEVELS_MAX: f64 = 24.0;
 /// use model::storage::ByLoad;
 /// let by_load = ByLoad { from: 60.0, to: 100.0, factor: 0.9 };
 /// by_load.check()?;
-/// assert_eq!((by_load.at(30.0), by_load.at(100.0), by_load.at(120.0)), (1.0, 0.9, 0.9));
-/// assert!((by_load.at(80.0) - 75.0 / 80.0).abs() < 1e-12);
+/// assert_eq!((by_load.factor_at(30.0), by_load.factor_at(100.0), by_load.factor_at(120.0)), (1.0, 0.9, 0.9));
+/// assert!((by_load.factor_at(80.0) - 75.0 / 80.0).abs() < 1e-12);
 /// # Ok::<(), model::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -53,7 +53,7 @@ impl ByLoad {
     }
 
     /// The mean over that of the law at reads/s of a device.
-    pub fn at(self, rate: f64) -> f64 {
+    pub fn factor_at(self, rate: f64) -> f64 {
         if rate <= self.from {
             1.0
         } else if rate >= self.to {
@@ -121,7 +121,7 @@ impl Levels {
 
     /// P(response time ≤ t) at an arrival rate per second of a device; 0 at or past saturation.
     pub fn response_cdf(&self, rate: f64) -> f64 {
-        let level = self.by_load.map_or(1.0, |by_load| by_load.at(rate));
+        let level = self.by_load.map_or(1.0, |by_load| by_load.factor_at(rate));
         let alike = rate * self.factor * level;
         let cdf = |k: usize| self.each.get(k).map_or(0.0, |(_, at)| at.response_cdf(alike));
         // Factors ascend or descend from 1.
@@ -185,7 +185,7 @@ mod tests {
                     changing.saturation()
                 );
                 for rate in [30.0 * m, 60.0 * m, 75.0 * m, 90.0 * m] {
-                    let mean = class.service.mean() * by_load.at(rate);
+                    let mean = class.service.mean() * by_load.factor_at(rate);
                     let service = law(0.01).with_moments(mean, class.service.scv()).unwrap();
                     let mut same = Class::new(service, servers);
                     same.discipline = discipline;
@@ -212,7 +212,7 @@ mod tests {
             let by_load = ByLoad { from: 60.0, to: 100.0, factor };
             by_load.check().unwrap();
             for rate in [1.0, 59.0, 60.0, 70.0, 99.0, 100.0, 150.0] {
-                let back = by_load.rate_of(rate * by_load.at(rate));
+                let back = by_load.rate_of(rate * by_load.factor_at(rate));
                 assert!((back - rate).abs() < 1e-9, "{factor} {rate}: {back}");
             }
         }

@@ -102,7 +102,7 @@ impl Class {
 
     /// The mean service time at reads/s of a device over that of the law.
     pub(super) fn factor_at(&self, rate: f64) -> f64 {
-        self.by_load.map_or(1.0, |by_load| by_load.at(rate))
+        self.by_load.map_or(1.0, |by_load| by_load.factor_at(rate))
     }
 
     /// The reads/s of a device that keep `servers` servers busy whose mean is `mean`.

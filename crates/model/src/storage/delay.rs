@@ -31,7 +31,7 @@ const NONE: f64 = 1e-9;
 /// ```
 /// use model::distribution::Exponential;
 /// use model::storage::Delay;
-/// let network = Delay::of(&Exponential::new(0.0004)?)?;
+/// let network = Delay::from_law(&Exponential::new(0.0004)?)?;
 /// assert!((network.mean() - 0.0004).abs() < 1e-12);
 /// assert_eq!(Delay::constant(0.0003).mean(), 0.0003);
 /// # Ok::<(), model::Error>(())
@@ -55,7 +55,7 @@ impl Delay {
     }
 
     /// Any law, in eight slices. Cost: eight quantiles.
-    pub fn of(law: &dyn ServiceTime) -> Result<Self, Error> {
+    pub fn from_law(law: &dyn ServiceTime) -> Result<Self, Error> {
         let mut slices = Vec::with_capacity(CUTS.len());
         let mut left = law.mean();
         for cut in CUTS.windows(2) {
@@ -82,13 +82,13 @@ impl Delay {
             return Ok(Delay::constant(mean));
         }
         let scv = scv.min(SCV_MAX);
-        let alone = || Delay::of(&Gamma::new(mean, scv)?);
+        let alone = || Delay::from_law(&Gamma::new(mean, scv)?);
         let Some(memory) = memory else { return alone() };
         let more = mean - memory.mean();
         let variance = scv * mean * mean - memory.scv() * memory.mean().powi(2);
         let found = match more > 1e-6 * mean && variance > 0.0 {
             true => Delay::sum(memory, more, variance / (more * more))?,
-            false => Delay::of(&memory.with_moments(mean, scv)?)?,
+            false => Delay::from_law(&memory.with_moments(mean, scv)?)?,
         };
         // A stretched law, or one with little excess over memory's, need not have the required
         // variance.
@@ -97,8 +97,8 @@ impl Delay {
 
     /// The sum of memory's law and a gamma law.
     fn sum(memory: &Empirical, more: f64, scv: f64) -> Result<Self, Error> {
-        let others = Delay::of(&Gamma::new(more, scv.clamp(1e-4, 1e3))?)?;
-        let memory = Delay::of(memory)?;
+        let others = Delay::from_law(&Gamma::new(more, scv.clamp(1e-4, 1e3))?)?;
+        let memory = Delay::from_law(memory)?;
         let pairs = memory
             .slices
             .iter()
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn slices_stand_for_their_law_in_a_sum() {
         let law = Exponential::new(1.0).unwrap();
-        let delay = Delay::of(&law).unwrap();
+        let delay = Delay::from_law(&law).unwrap();
         // P(D + S ≤ t) with S exponential too: 1 − (1 + t)·exp(−t).
         for t in [0.3f64, 1.0, 2.0, 4.0] {
             let sum: f64 = delay.slices.iter().map(|s| s.1 * law.cdf(t - s.0)).sum();

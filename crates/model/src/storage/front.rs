@@ -19,7 +19,7 @@ use super::Node;
 /// for exponential times, and small against a response if the link is not busy: its purpose is to
 /// be a limit, not to be exact. Wrong if the measured responses contain such waits already, which
 /// then count twice: fit at loads far below the limit. A slow processor looks the same, but does
-/// not depend on the bytes. Cost: [`super::Node::at`].
+/// not depend on the bytes. Cost: [`super::Node::at_time`].
 ///
 /// ```
 /// use model::storage::Link;

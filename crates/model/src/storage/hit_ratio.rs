@@ -22,12 +22,12 @@ use super::HitLaw;
 /// ```
 /// use model::storage::HitRatio;
 /// let falling = HitRatio::new(0.9, 0.001)?;
-/// assert!((falling.at(100.0) - 0.8).abs() < 1e-12);
+/// assert!((falling.at_rate(100.0) - 0.8).abs() < 1e-12);
 /// // 20 of 100 requests/s miss; of 1,000 requests/s all do, for the line is below 0 there.
 /// assert!((falling.rate_for_misses(20.0) - 100.0).abs() < 1e-9);
-/// assert_eq!(falling.at(1000.0), 0.0);
+/// assert_eq!(falling.at_rate(1000.0), 0.0);
 /// let rising = HitRatio::new(0.5, -0.001)?.held_from(200.0);
-/// assert_eq!(rising.at(400.0), rising.at(200.0));
+/// assert_eq!(rising.at_rate(400.0), rising.at_rate(200.0));
 /// # Ok::<(), model::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -68,7 +68,7 @@ impl HitRatio {
     /// scaled by it.
     pub fn changed(self, law: &dyn HitLaw, factor: f64) -> Result<Self, Error> {
         let rate = if self.held_from.is_finite() { self.held_from } else { 0.0 };
-        self.scaled(law.change(self.at(rate), factor))
+        self.scaled(law.change(self.at_rate(rate), factor))
     }
 
     /// q₀.
@@ -85,11 +85,11 @@ impl HitRatio {
     ///
     /// ```
     /// let small = model::storage::HitRatio::new(0.946, 0.0137)?; // Table II
-    /// assert!((small.at(56.32) - 0.1744).abs() < 1e-4);
-    /// assert_eq!(small.at(70.0), 0.0); // the line would say −0.013
+    /// assert!((small.at_rate(56.32) - 0.1744).abs() < 1e-4);
+    /// assert_eq!(small.at_rate(70.0), 0.0); // the line would say −0.013
     /// # Ok::<(), model::Error>(())
     /// ```
-    pub fn at(&self, rate: f64) -> f64 {
+    pub fn at_rate(&self, rate: f64) -> f64 {
         let rate = if self.alpha < 0.0 { rate.min(self.held_from) } else { rate };
         (self.q0 - self.alpha * rate).clamp(0.0, 1.0)
     }
@@ -109,7 +109,7 @@ impl HitRatio {
         if self.alpha >= 0.0 {
             return misses;
         }
-        let missed = 1.0 - self.at(self.held_from);
+        let missed = 1.0 - self.at_rate(self.held_from);
         let held = if missed > 0.0 { misses / missed } else { f64::INFINITY };
         if self.q0 >= 0.0 { held } else { misses.min(held) }
     }

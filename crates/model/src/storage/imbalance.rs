@@ -11,7 +11,7 @@ use crate::error::{Error, check, not_negative};
 use super::BETA;
 use super::spotify::spread;
 
-/// Number of objects that [`Imbalance::drawn`] places one by one; the others enter by mean and
+/// Number of objects that [`Imbalance::sample_shares`] places one by one; the others enter by mean and
 /// variance.
 const PLACED: f64 = 2_000.0;
 
@@ -34,7 +34,7 @@ const PLACED: f64 = 2_000.0;
 ///   placements if no object has more than a tenth of a node's share, and within 3 % for any Zipf
 ///   law. The quantile is an error if an object has more than a quarter of a node's share, because
 ///   it then depends on where *that* object falls.
-/// - [`Imbalance::drawn`]: random placements from a seeded generator, for any law of popularity.
+/// - [`Imbalance::sample_shares`]: random placements from a seeded generator, for any law of popularity.
 ///
 /// Wrong if nodes have different weights, if a hot object is read from several replicas, and if
 /// popularity moves: each new set of hot objects is another placement. Cost: see the methods.
@@ -155,7 +155,7 @@ impl Imbalance {
     /// ascending; mean and quantiles are unbiased up to chance. The 2,000 most popular objects are
     /// placed one by one, the others together by mean and variance, which is exact in the limit of
     /// many small ones. Cost: 2,000 + S draws for each placement; an error beyond 10⁹ draws.
-    pub fn drawn(&self, placements: u32, rng: &mut impl Rng) -> Result<Vec<f64>, Error> {
+    pub fn sample_shares(&self, placements: u32, rng: &mut impl Rng) -> Result<Vec<f64>, Error> {
         check("the number of placements", f64::from(placements), 1.0..=1e5, "1 to 100,000")?;
         let draws = f64::from(placements) * (PLACED + self.n());
         check("the draws of all placements", draws, 1.0..=1e9, "at most 1e9: fewer placements")?;

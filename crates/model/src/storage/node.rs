@@ -39,7 +39,7 @@ pub struct DeviceGroup {
 ///
 /// Source: an extension of the published model ([`super::Spotify`]). Assumptions: a joined request
 /// waits for a whole read (not for the rest of one); devices are independent; their
-/// service depends on the load only as [`super::ByLoad`] says, and their other work does not. Cost: [`Node::at`], [`NodeAt::cdf`].
+/// service depends on the load only as [`super::ByLoad`] says, and their other work does not. Cost: [`Node::at_time`], [`NodeAt::cdf`].
 ///
 /// ```
 /// use model::distribution::{Empirical, Piece};
@@ -195,7 +195,7 @@ impl Node {
 
     /// Share of requests that memory would answer if reads took no time, and reads for a request.
     fn shares(&self, rate: f64) -> (f64, f64) {
-        let hit = self.hit_ratio.at(rate).min(1.0 - self.other_share);
+        let hit = self.hit_ratio.at_rate(rate).min(1.0 - self.other_share);
         (hit, (1.0 - self.other_share - hit).max(0.0))
     }
 
@@ -355,11 +355,11 @@ impl Node {
     /// and distinct factor; a millisecond for a class of several servers, whose queues are solved
     /// at the first time (10 ms to 0.3 s), and kept by the class and its clones. With a link or
     /// workers 25 times that.
-    pub fn at(&self, t: f64) -> NodeAt {
+    pub fn at_time(&self, t: f64) -> NodeAt {
         self.at_by(t, None)
     }
 
-    /// [`Node::at`] for a nearly equal node (a replicate of a model): the excess of M/G/m over its
+    /// [`Node::at_time`] for a nearly equal node (a replicate of a model): the excess of M/G/m over its
     /// plain form is taken from `other`, at the same time. Cost: as for one server.
     pub(crate) fn at_beside(&self, other: &NodeAt) -> NodeAt {
         self.at_by(other.t, Some(other))
@@ -413,23 +413,23 @@ impl Node {
     /// Cost: some 0.1 ms for each t.
     pub fn cdf(&self, rate: f64, times: &[f64]) -> Result<Vec<f64>, Error> {
         let operating = self.operating(rate)?;
-        Ok(times.iter().map(|&t| self.at(t).cdf(&operating)).collect())
+        Ok(times.iter().map(|&t| self.at_time(t).cdf(&operating)).collect())
     }
 
     /// The response time in seconds that a share `p` (0 ≤ p < 1) of requests does not exceed, at
     /// `rate` requests/s. Cost: some 60 CDFs.
     pub fn quantile(&self, rate: f64, p: f64) -> Result<f64, Error> {
         let operating = self.operating(rate)?;
-        quantile(p, operating.response_mean.max(1e-6), |t| self.at(t).cdf(&operating))
+        quantile(p, operating.response_mean.max(1e-6), |t| self.at_time(t).cdf(&operating))
     }
 
     /// The largest load in requests/s at which a share `share` of requests is answered within
     /// `within_s` seconds. [`Error::Unattainable`] if even an idle node does not. Infinite if
-    /// memory answers all. Cost: one [`Node::at`] and a bisection.
+    /// memory answers all. Cost: one [`Node::at_time`] and a bisection.
     pub fn largest_rate(&self, within_s: f64, share: f64) -> Result<f64, Error> {
         not_negative("the time of an objective", within_s)?;
         check("the share of an objective", share, 0.0..=1.0, "0 to 1")?;
-        self.largest_rate_by(&self.at(within_s), within_s, share)
+        self.largest_rate_by(&self.at_time(within_s), within_s, share)
     }
 
     /// [`Node::largest_rate`], given the [`NodeAt`] at that time.
@@ -449,7 +449,7 @@ impl Node {
     }
 }
 
-/// A [`Node`] at one time t, for CDFs at many loads ([`Node::at`], [`NodeAt::cdf`]).
+/// A [`Node`] at one time t, for CDFs at many loads ([`Node::at_time`], [`NodeAt::cdf`]).
 #[derive(Clone, Debug)]
 pub struct NodeAt {
     t: f64,

@@ -40,7 +40,7 @@ const WORKS: usize = 16_384;
 
 /// The queues solved for a [`Class`]. Clones share them. The law and servers they were solved for
 /// are stored with them, so a changed class gets its own. They are a cache and not part of a
-/// class's value, so all compare equal. [`super::Node::at`] fills them (some tens of milliseconds
+/// class's value, so all compare equal. [`super::Node::at_time`] fills them (some tens of milliseconds
 /// for each law, once).
 #[derive(Clone, Debug, Default)]
 pub struct SolvedQueues {
@@ -59,7 +59,7 @@ impl PartialEq for SolvedQueues {
 impl SolvedQueues {
     /// The queues for a law and several servers, solved now unless they are kept; `None` for one
     /// server, or if a queue cannot be solved: then the plain form is used.
-    fn of(&self, service: &Empirical, servers: u32) -> Option<Arc<Several>> {
+    fn solve(&self, service: &Empirical, servers: u32) -> Option<Arc<Several>> {
         if servers < 2 {
             return None;
         }
@@ -204,7 +204,7 @@ struct Excess {
 }
 
 impl Excess {
-    fn at(&self, rate: f64) -> f64 {
+    fn excess(&self, rate: f64) -> f64 {
         let rho = rate * self.mean / f64::from(self.servers);
         if rho.is_nan() || rho <= 0.0 || rho >= 1.0 {
             return 0.0;
@@ -384,7 +384,7 @@ impl LineAt {
         let plain = |t: f64| Evaluated::new(service, class.servers, t);
         let solved = || {
             let law = class.like.as_ref().unwrap_or(service);
-            let several = class.solved.of(law, class.servers)?;
+            let several = class.solved.solve(law, class.servers)?;
             let mean: f64 = rest.iter().map(|d| d.0 * d.1).sum();
             let t = (t - least - mean) * law.mean() / service.mean();
             several.excess(&Evaluated::new(law, class.servers, t), t)
@@ -406,7 +406,7 @@ impl LineAt {
     pub fn response_cdf(&self, rate: f64) -> f64 {
         let plain = self.plain.response_cdf(rate);
         match &self.excess {
-            Some(excess) => (plain + excess.at(rate + self.more)).min(self.cdf).max(0.0),
+            Some(excess) => (plain + excess.excess(rate + self.more)).min(self.cdf).max(0.0),
             None => plain,
         }
     }
@@ -489,15 +489,15 @@ mod tests {
     #[test]
     fn queues_are_solved_once_for_a_law_and_its_clones() {
         let class = class(&Gamma::new(0.01, 0.5).unwrap(), 2);
-        let first = class.solved.of(&class.service, 2).unwrap();
-        let again = class.clone().solved.of(&class.service, 2).unwrap();
+        let first = class.solved.solve(&class.service, 2).unwrap();
+        let again = class.clone().solved.solve(&class.service, 2).unwrap();
         assert!(Arc::ptr_eq(&first, &again));
         // Another law, or other servers, are others.
         let slower = class.service.with_moments(0.02, 0.5).unwrap();
-        let other = class.solved.of(&slower, 2).unwrap();
+        let other = class.solved.solve(&slower, 2).unwrap();
         assert!(!Arc::ptr_eq(&first, &other) && other.service == slower);
         for servers in 3..20 {
-            assert_eq!(class.solved.of(&slower, servers).unwrap().servers, servers);
+            assert_eq!(class.solved.solve(&slower, servers).unwrap().servers, servers);
         }
         assert_eq!(class.solved.line.lock().unwrap().len(), KEPT_MAX);
     }
@@ -554,7 +554,7 @@ mod tests {
     fn one_server_is_the_exact_queue_and_exponential_service_is_erlangs() {
         let law = Gamma::new(0.01, 0.3).unwrap();
         let one = class(&law, 1);
-        assert!(one.solved.of(&one.service, 1).is_none());
+        assert!(one.solved.solve(&one.service, 1).is_none());
         let (at, plain) = (ClassAt::new(&one, 0.02), Evaluated::new(&one.service, 1, 0.02));
         assert_eq!(at.response_cdf(70.0), plain.response_cdf(70.0));
         for (rate, scv, servers) in [(70.0, 0.3, 1), (70.0, 3.0, 1), (350.0, 1.0, 4)] {

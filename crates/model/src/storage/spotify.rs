@@ -75,7 +75,7 @@ impl Spotify {
 
     /// Utilisation of a disk at `rate` requests/s.
     pub fn utilisation(&self, rate: f64) -> f64 {
-        (1.0 - self.hit_ratio.at(rate)) * rate / (self.mu_d * self.n_d)
+        (1.0 - self.hit_ratio.at_rate(rate)) * rate / (self.mu_d * self.n_d)
     }
 
     /// Equation 1: P(T ≤ t) = q + (1−q)(1 − exp(−µ_d(1 − (1−q)λ/(µ_d n_d)) t)) at `rate`
@@ -89,7 +89,7 @@ impl Spotify {
         if t.is_nan() || t < 0.0 {
             return Ok(0.0);
         }
-        let q = self.hit_ratio.at(rate);
+        let q = self.hit_ratio.at_rate(rate);
         Ok((q - (1.0 - q) * (-self.mu_d * (1.0 - rho) * t).exp_m1()).clamp(0.0, 1.0))
     }
 

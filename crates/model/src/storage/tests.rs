@@ -66,8 +66,8 @@ fn published_predictions_come_out() {
 
 #[test]
 fn the_linear_hit_ratio_is_clamped() {
-    assert_eq!(published("small").hit_ratio().at(70.0), 0.0);
-    assert_eq!(published("large").hit_ratio().at(20.0), 1.0);
+    assert_eq!(published("small").hit_ratio().at_rate(70.0), 0.0);
+    assert_eq!(published("large").hit_ratio().at_rate(20.0), 1.0);
     assert!(published("small").cdf(70.0, 0.05).unwrap() > 0.0);
     // Not clamped, q = −0.16 would end the small server at 80.4 requests/s.
     assert_eq!(published("small").saturation(), 93.0);
@@ -105,7 +105,7 @@ fn a_load_for_misses_misses_that_much() {
         let q = HitRatio::new(q0, alpha).unwrap().held_from(held);
         for misses in [1.0, 20.0, 60.0, 500.0] {
             let rate = q.rate_for_misses(misses);
-            let found = (1.0 - q.at(rate)) * rate;
+            let found = (1.0 - q.at_rate(rate)) * rate;
             assert!((found / misses - 1.0).abs() < 1e-9, "{q0} {alpha} {misses}: {rate} {found}");
         }
     }
@@ -243,7 +243,7 @@ fn a_device_of_several_servers_is_near_the_exact_queue() {
         let mut slower = node.clone();
         slower.classes[0].service = service.with_moments(0.010_05, 0.255).unwrap();
         let at = slower.operating(rate).unwrap();
-        let (alone, beside) = (slower.at(0.02), slower.at_beside(&node.at(0.02)));
+        let (alone, beside) = (slower.at_time(0.02), slower.at_beside(&node.at_time(0.02)));
         assert!((alone.cdf(&at) - beside.cdf(&at)).abs() < 1e-3);
     }
 }
@@ -251,7 +251,7 @@ fn a_device_of_several_servers_is_near_the_exact_queue() {
 #[test]
 fn a_delay_with_a_law_of_its_own_is_added_to_what_devices_take() {
     let law = crate::distribution::Exponential::new(0.004).unwrap();
-    let node = Node { delay: Delay::of(&law).unwrap(), ..node(0.0, 0.0, 1) };
+    let node = Node { delay: Delay::from_law(&law).unwrap(), ..node(0.0, 0.0, 1) };
     // M/M/1 of 100/s at 60/s responds after an exponential time of 1/40 s.
     let mean = node.operating(60.0).unwrap().response_mean;
     assert!((mean - 0.029).abs() < 1e-4, "{mean}");
@@ -358,7 +358,7 @@ fn a_link_and_workers_are_queues_before_all_else() {
         let (a, b) = (plain.cdf(500.0, &[t]).unwrap()[0], wide.cdf(500.0, &[t]).unwrap()[0]);
         assert!((a - b).abs() < 1e-6, "{t}: {a} {b}");
     }
-    let replicate = wide.at_beside(&wide.at(0.05)).cdf(&wide.operating(500.0).unwrap());
+    let replicate = wide.at_beside(&wide.at_time(0.05)).cdf(&wide.operating(500.0).unwrap());
     assert!((replicate - wide.cdf(500.0, &[0.05]).unwrap()[0]).abs() < 1e-12);
 }
 
@@ -391,10 +391,10 @@ proptest! {
     ) {
         let node = node(q0, alpha, 3);
         let rate = node.saturation() * part;
-        let at = node.at(t);
+        let at = node.at_time(t);
         let now = at.cdf(&node.operating(rate).unwrap());
         let more = at.cdf(&node.operating(rate * 1.05).unwrap());
-        let later = node.at(t * 1.1).cdf(&node.operating(rate).unwrap());
+        let later = node.at_time(t * 1.1).cdf(&node.operating(rate).unwrap());
         prop_assert!((0.0..=1.0).contains(&now));
         prop_assert!(more <= now + 1e-7 && later >= now - 1e-7);
         let published = Spotify::new(HitRatio::new(q0, alpha).unwrap(), 100.0, 3.0).unwrap();

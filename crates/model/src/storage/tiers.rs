@@ -273,26 +273,29 @@ impl Tiers {
     /// saturation answers nothing in time; [`Tiers::cdf`] rejects such loads. Cost: some 0.1 ms for
     /// each tier, then microseconds for each load.
     pub fn within(&self, t_s: f64) -> impl Fn(f64) -> f64 + use<> {
-        enum At {
+        enum TierProbability {
             Fixed(f64),
             Queue(Box<ClassAt>, f64),
         }
         let at = |tier: &Tier| {
             let t = t_s - tier.delay;
             let at = match &tier.station {
-                Station::Delay(None) => At::Fixed(if t >= 0.0 { 1.0 } else { 0.0 }),
-                Station::Delay(Some(law)) => At::Fixed(law.cdf(t)),
-                Station::Queues { class, count } => {
-                    At::Queue(Box::new(ClassAt::new(class, t)), f64::from((*count).max(1)))
-                }
+                Station::Delay(None) => TierProbability::Fixed(if t >= 0.0 { 1.0 } else { 0.0 }),
+                Station::Delay(Some(law)) => TierProbability::Fixed(law.cdf(t)),
+                Station::Queues { class, count } => TierProbability::Queue(
+                    Box::new(ClassAt::new(class, t)),
+                    f64::from((*count).max(1)),
+                ),
             };
             (tier.share, at)
         };
         let tiers: Vec<_> = self.tiers.iter().map(at).collect();
         move |rate| {
-            let of = |(share, at): &(f64, At)| match at {
-                At::Fixed(p) => share * p,
-                At::Queue(law, count) => share * law.response_cdf(rate * share / count),
+            let of = |(share, at): &(f64, TierProbability)| match at {
+                TierProbability::Fixed(p) => share * p,
+                TierProbability::Queue(law, count) => {
+                    share * law.response_cdf(rate * share / count)
+                }
             };
             tiers.iter().map(of).sum::<f64>().clamp(0.0, 1.0)
         }

@@ -33,7 +33,7 @@ pub enum Sender {
     Peer(NodeId),
 }
 
-fn shown(value: Option<&HeaderValue>) -> String {
+fn header_text(value: Option<&HeaderValue>) -> String {
     let text = value.map(|value| String::from_utf8_lossy(value.as_bytes()));
     text.map_or("none".to_owned(), |text| text.chars().take(64).collect())
 }
@@ -55,34 +55,34 @@ fn unfit(shared: &Node, from: &str, what: &str, both: [String; 2], remedy: &str)
 /// unknown.
 pub fn sender(shared: &Node, headers: &HeaderMap) -> Result<Sender, Problem> {
     let Some(protocol) = headers.get(&headers::PROTOCOL) else { return Ok(Sender::Client) };
-    let from = shown(headers.get(&headers::FROM));
+    let from = header_text(headers.get(&headers::FROM));
     let ours = headers::PROTOCOL_VERSION;
     if protocol.as_bytes() != ours.as_bytes() {
-        let both = [shown(Some(protocol)), ours.to_owned()];
+        let both = [header_text(Some(protocol)), ours.to_owned()];
         let remedy = "run the same version of Concertina everywhere";
         return Err(unfit(shared, &from, "protocol", both, remedy));
     }
     let ring = headers.get(&headers::RING);
     let Some(peers) = shared.drive.peers() else {
-        let both = [shown(ring), "none".to_owned()];
+        let both = [header_text(ring), "none".to_owned()];
         let remedy = "start this node with the same [[member]] tables as the others";
         return Err(unfit(shared, &from, "ring", both, remedy));
     };
     let identity = &peers.identity;
     if ring != Some(&identity.ring) {
-        let both = [shown(ring), shown(Some(&identity.ring))];
+        let both = [header_text(ring), header_text(Some(&identity.ring))];
         let remedy = "give both the same members, weights and cluster.replicas";
         return Err(unfit(shared, &from, "ring", both, remedy));
     }
     let members = headers.get(&headers::MEMBERS);
     if members.is_some_and(|members| *members != identity.members) {
-        let both = [shown(members), shown(Some(&identity.members))];
+        let both = [header_text(members), header_text(Some(&identity.members))];
         let remedy = "give both the same member addresses";
         return Err(unfit(shared, &from, "list of addresses", both, remedy));
     }
     let origin = headers.get(&headers::ORIGIN);
     if origin.is_some_and(|origin| *origin != identity.origin) {
-        let both = [shown(origin), shown(Some(&identity.origin))];
+        let both = [header_text(origin), header_text(Some(&identity.origin))];
         let remedy = "give both the same origin: kind, bucket and prefix";
         return Err(unfit(shared, &from, "origin", both, remedy));
     }
@@ -129,7 +129,8 @@ pub fn asker(shared: &Node, sender: Sender, headers: &HeaderMap) -> Asker {
 pub fn answer(
     shared: &Arc<Node>,
     peers: &Peers,
-    (method, given): (&Method, &HeaderMap),
+    method: &Method,
+    given: &HeaderMap,
     path: &str,
     sender: Sender,
 ) -> Option<Result<Response<ReplyBody>, Problem>> {

@@ -98,7 +98,7 @@ impl Identity {
     /// addresses.
     ///
     /// Of members in etcd, the name of the list stands for the list.
-    fn of(known: &Members, config: &Config) -> Identity {
+    fn of_node(known: &Members, config: &Config) -> Identity {
         let origin = &config.origin;
         let behind = match origin.kind {
             origin::Kind::S3 => format!("s3 {:?} {:?}", origin.bucket, origin.prefix),
@@ -135,7 +135,7 @@ impl Peers {
         record: Arc<IdentityRecord>,
     ) -> anyhow::Result<Peers> {
         let (known, me) = (membership.members(), settings.me);
-        let identity = Identity::of(&known, config);
+        let identity = Identity::of_node(&known, config);
         let mut common = vec![
             (headers::PROTOCOL.clone(), HeaderValue::from_static(headers::PROTOCOL_VERSION)),
             (headers::RING.clone(), identity.ring.clone()),
@@ -194,7 +194,7 @@ impl Peers {
     }
 
     /// Counts a write whose acknowledgement waited this long for other nodes.
-    pub fn held(&self, waited: Nanos) {
+    pub fn count_held_write(&self, waited: Nanos) {
         count(&self.counts.writes_held);
         self.counts.writes_held_ns.fetch_add(waited, Ordering::Relaxed);
     }

@@ -131,7 +131,7 @@ pub fn drawn_version() -> Etag {
 
 fn is_version(text: &str) -> bool {
     let drawn = text.strip_prefix("u-").unwrap_or(text);
-    VersionHasher::of(text).or_else(|| VersionHasher::of(drawn)).is_some()
+    VersionHasher::for_etag(text).or_else(|| VersionHasher::for_etag(drawn)).is_some()
 }
 
 fn attributes_of(stored: &object_store::Attributes, ours: bool) -> Attributes {
@@ -252,7 +252,7 @@ mod tests {
         let mut stored = object_store::Attributes::new();
         stored.insert(Attribute::ContentType, "text/plain".into());
         let first = from_store(&meta(3), &stored);
-        assert!(first.etag.starts_with("s3-") && VersionHasher::of(&first.etag).is_none());
+        assert!(first.etag.starts_with("s3-") && VersionHasher::for_etag(&first.etag).is_none());
         assert_eq!(from_store(&meta(3), &stored), first);
         stored.insert(Attribute::Metadata("owner".into()), "me%20".into());
         let second = from_store(&meta(3), &stored);

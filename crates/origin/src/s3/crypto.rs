@@ -23,7 +23,7 @@ impl CryptoProvider for Crypto {
             other => return Err(unsupported(&format!("the digest {other:?}"))),
         };
         Ok(match PAYLOAD.try_with(Cell::take) {
-            Ok(Some(hash)) => Box::new(Known(hash)),
+            Ok(Some(hash)) => Box::new(PrecomputedHash(hash)),
             _ => Box::new(Digest(digest::Context::new(algorithm), None)),
         })
     }
@@ -49,9 +49,9 @@ fn unsupported(what: &str) -> object_store::Error {
     object_store::Error::NotSupported { source: format!("{what} (S3 needs none)").into() }
 }
 
-struct Known([u8; 32]);
+struct PrecomputedHash([u8; 32]);
 
-impl DigestContext for Known {
+impl DigestContext for PrecomputedHash {
     fn update(&mut self, _: &[u8]) {}
     fn finish(&mut self) -> object_store::Result<&[u8]> {
         Ok(&self.0)

@@ -20,15 +20,15 @@ const ENTRY_BYTES: u64 = 192;
 const TYPICAL_BYTES: u64 = 256;
 
 /// What a listing of the store says of an object.
-pub(super) struct Seen {
+pub(super) struct ListingEntry {
     mark: [u8; 16],
     etag: String,
     size: u64,
 }
 
-impl Seen {
+impl ListingEntry {
     /// From the fields of a listing's entry.
-    pub fn new(name: &str, etag: String, size: u64, modified: &str) -> Seen {
+    pub fn new(name: &str, etag: String, size: u64, modified: &str) -> ListingEntry {
         let mut hasher = blake3::Hasher::new();
         for text in [name, &etag, modified] {
             hasher.update(&(text.len() as u64).to_le_bytes()).update(text.as_bytes());
@@ -36,7 +36,7 @@ impl Seen {
         hasher.update(&size.to_le_bytes());
         let mut mark = [0; 16];
         hasher.finalize_xof().fill(&mut mark);
-        Seen { mark, etag, size }
+        ListingEntry { mark, etag, size }
     }
 
     /// Whether a HEAD's reply is of the same version, and that version is settled at the time `now_unix_s`.
@@ -78,12 +78,18 @@ impl Described {
     }
 
     /// The metadata of an object, if it was remembered under what the listing says now.
-    pub fn get(&self, seen: &Seen) -> Option<Metadata> {
+    pub fn get(&self, seen: &ListingEntry) -> Option<Metadata> {
         self.0.as_ref()?.get(&seen.mark)
     }
 
     /// Remembers what a HEAD returned, unless the object was written since the listing, or lately.
-    pub fn set(&self, seen: &Seen, meta: &ObjectMeta, metadata: &Metadata, now_unix_s: i64) {
+    pub fn set(
+        &self,
+        seen: &ListingEntry,
+        meta: &ObjectMeta,
+        metadata: &Metadata,
+        now_unix_s: i64,
+    ) {
         if let Some(cache) = &self.0
             && seen.is_settled(meta, now_unix_s)
         {

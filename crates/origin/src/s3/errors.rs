@@ -20,7 +20,7 @@ pub struct Trouble {
 
 impl Trouble {
     /// An error that is not a reply's.
-    pub fn of(error: Error) -> Trouble {
+    pub fn without_reply(error: Error) -> Trouble {
         Trouble { error, status: None, code: String::new() }
     }
 }

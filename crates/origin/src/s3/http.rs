@@ -202,7 +202,7 @@ impl Sender {
         }
         let (send, pieces) = mpsc::channel(PIECES_MAX);
         if listing && parts.status == StatusCode::OK {
-            let page = tokio::time::timeout(self.timeout, whole(body)).await;
+            let page = tokio::time::timeout(self.timeout, read_page(body)).await;
             match page.unwrap_or_else(|_| Err(late())) {
                 Ok(page) => {
                     parts.extensions.insert(Page(page));
@@ -244,7 +244,7 @@ impl Sender {
     }
 }
 
-async fn whole(body: HttpResponseBody) -> Result<Bytes, HttpError> {
+async fn read_page(body: HttpResponseBody) -> Result<Bytes, HttpError> {
     let page = Limited::new(body, LIST_BYTES_MAX).collect().await;
     page.map(|page| page.to_bytes()).map_err(|error| {
         let kind = error.downcast_ref::<HttpError>().map_or(HttpErrorKind::Decode, HttpError::kind);

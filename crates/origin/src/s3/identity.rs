@@ -30,7 +30,7 @@ pub(super) const LOOK_LASTS: Duration = Duration::from_secs(2);
 
 /// What was learnt of the store when it was opened.
 #[derive(Clone, Debug)]
-pub(super) struct Known {
+pub(super) struct StoreProperties {
     /// The marker's text; `None` where it is missing and cannot be created.
     identity: Option<String>,
     /// Whether the store refuses a PUT whose condition does not hold.
@@ -40,7 +40,7 @@ pub(super) struct Known {
 /// What is known, and the last looks.
 #[derive(Default)]
 pub(super) struct Looks {
-    known: Option<Known>,
+    known: Option<StoreProperties>,
     /// When the last look that found the bucket began.
     seen: Option<Instant>,
     /// The last failure, and when that attempt began. Those who came before it share it.
@@ -54,7 +54,7 @@ impl Store {
         let mut looks = self.looks.lock().await;
         if looks.known.is_none() {
             let start = Instant::now();
-            looks.known = Some(self.known_now().await?);
+            looks.known = Some(self.learn_properties().await?);
             looks.seen = Some(start);
         }
         Ok(())
@@ -62,7 +62,7 @@ impl Store {
 
     /// What is known of the store, and that its bucket was there at `since` or later.
     /// [`Error::Lost`] if it is missing, emptied or another one.
-    pub(super) async fn look(&self, since: Instant) -> Result<Known, Error> {
+    pub(super) async fn look(&self, since: Instant) -> Result<StoreProperties, Error> {
         let arrived = Instant::now();
         let mut looks = self.looks.lock().await;
         let fresh = looks.seen.is_some_and(|at| at >= since);
@@ -76,7 +76,7 @@ impl Store {
         }
         let start = Instant::now();
         let known = match &looks.known {
-            None => self.known_now().await.map_err(|trouble| trouble.error),
+            None => self.learn_properties().await.map_err(|trouble| trouble.error),
             Some(known) => self.look_again(known).await.map(|()| known.clone()),
         };
         match known {
@@ -101,14 +101,14 @@ impl Store {
     }
 
     /// As [`Store::look`], with a look of the last two seconds.
-    pub(super) async fn look_lately(&self) -> Result<Known, Error> {
+    pub(super) async fn look_lately(&self) -> Result<StoreProperties, Error> {
         let since = Instant::now().checked_sub(LOOK_LASTS).unwrap_or_else(Instant::now);
         let known = self.look(since).await?;
         self.record.check()?;
         Ok(known)
     }
 
-    async fn look_again(&self, known: &Known) -> Result<(), Error> {
+    async fn look_again(&self, known: &StoreProperties) -> Result<(), Error> {
         let Some(expected) = &known.identity else {
             return self.probe().await.map_err(|trouble| trouble.error);
         };
@@ -133,7 +133,7 @@ impl Store {
         Path::from(format!("{}{ESCAPED}{NAME}", self.prefix))
     }
 
-    async fn known_now(&self) -> Result<Known, Trouble> {
+    async fn learn_properties(&self) -> Result<StoreProperties, Trouble> {
         self.probe().await?;
         if let Some(text) = self.marker().await? {
             // Before anything is written: the bucket may be another's.
@@ -141,7 +141,7 @@ impl Store {
             let conditions = self.evaluates_conditions(&text).await?;
             // Where conditions are ignored, the process that put the marker could not rely on it, and took the stated one.
             self.record.take(if conditions { id_of(&text) } else { self.stated_id() });
-            return Ok(Known { identity: Some(text), conditions });
+            return Ok(StoreProperties { identity: Some(text), conditions });
         }
         self.judge(Place::Empty)?;
         let drawn = format!("{START}{:032x}\n", rand::random::<u128>());
@@ -155,7 +155,7 @@ impl Store {
                         self.marker_path()
                     );
                     self.record.take(self.stated_id());
-                    return Ok(Known { identity: None, conditions: true });
+                    return Ok(StoreProperties { identity: None, conditions: true });
                 }
                 // Another process created it at the same moment, or the store has no conditions.
                 Trouble { status: Some(304 | 409 | 412 | 501), .. } => {}
@@ -168,7 +168,7 @@ impl Store {
         // an earlier start is compared.
         let identity = (conditions || text != drawn).then_some(text);
         self.record.take(identity.as_deref().map_or_else(|| self.stated_id(), id_of));
-        Ok(Known { identity, conditions })
+        Ok(StoreProperties { identity, conditions })
     }
 
     /// The identity of a bucket whose marker cannot be written: where it is, as the configuration states it.
@@ -191,7 +191,7 @@ impl Store {
             }
             refusal => {
                 let place = format!("the object {} of {}", self.marker_path(), self.place);
-                Err(Trouble::of(self.record.lost(refusal, &place)))
+                Err(Trouble::without_reply(self.record.lost(refusal, &place)))
             }
         }
     }
@@ -209,7 +209,7 @@ impl Store {
         match read.await {
             Ok(bytes) => match std::str::from_utf8(&bytes).ok().filter(|t| t.starts_with(START)) {
                 Some(text) => Ok(Some(text.to_owned())),
-                None => Err(Trouble::of(Error::Lost(format!(
+                None => Err(Trouble::without_reply(Error::Lost(format!(
                     "the object {} of {} is not an origin's marker; remove it if this is the right \
                      bucket",
                     self.marker_path(),

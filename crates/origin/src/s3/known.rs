@@ -6,7 +6,7 @@
 //! the rule (the primary of a key orders its writes and reads it for the others), and is never trusted.
 //!
 //! They also show what other tools rewrite and keep our metadata with: the version in it is then that of the bytes before, and
-//! the store's etag is another. Such an object is that tool's ([`Known::is_rewritten`]). This is known to who has seen
+//! the store's etag is another. Such an object is that tool's ([`EtagTable::is_rewritten`]). This is known to who has seen
 //! the object before, or has found that its bytes do not match; it is not stored, because metadata goes to a store before
 //! the store says which etag it gives.
 
@@ -52,17 +52,17 @@ struct Sight {
 type Slot = Option<Sight>;
 
 /// A table of [`SLOTS`] etags, each in the place that its path's hash says; a later one replaces it.
-pub(super) struct Known {
+pub(super) struct EtagTable {
     slots: Box<[Mutex<Slot>]>,
 }
 
-impl Default for Known {
-    fn default() -> Known {
-        Known { slots: (0..SLOTS).map(|_| Mutex::default()).collect() }
+impl Default for EtagTable {
+    fn default() -> EtagTable {
+        EtagTable { slots: (0..SLOTS).map(|_| Mutex::default()).collect() }
     }
 }
 
-impl Known {
+impl EtagTable {
     fn slot(&self, path: &Path) -> (&Mutex<Slot>, [u8; 16]) {
         let hash = blake3::hash(path.as_ref().as_bytes());
         let mut name = [0; 16];
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn an_etag_is_taken_once_and_of_its_own_path() {
-        let known = Known::default();
+        let known = EtagTable::default();
         let paths: Vec<Path> = (0..1000).map(|i| Path::from(format!("o/{i}"))).collect();
         for (i, path) in paths.iter().enumerate() {
             known.set(path, format!("\"{i}\""), None);
@@ -151,7 +151,7 @@ mod tests {
     }
     #[test]
     fn an_object_that_keeps_our_metadata_under_another_etag_was_rewritten() {
-        let known = Known::default();
+        let known = EtagTable::default();
         let path = Path::from("o");
         let (ours, later) = (Seal([1; 16]), Seal([2; 16]));
         assert_eq!(known.is_rewritten(&path, "a", ours), None);

@@ -17,7 +17,7 @@ use quick_xml::events::Event;
 use serde::Deserialize;
 
 use super::super::{Entry, Error, KEY_BYTES_MAX, KeyRange, Listed, behind};
-use super::described::Seen;
+use super::described::ListingEntry;
 use super::errors::{Access, Trouble};
 use super::http::Page;
 use super::name::{ESCAPED, Named, is_plain, key_of, name_of, shared_digits};
@@ -68,7 +68,7 @@ struct Name {
 /// What a listing says of a key.
 enum What {
     /// An object, and what the store says of it if that is enough to recognise it.
-    Object(Option<Seen>),
+    Object(Option<ListingEntry>),
     Group,
 }
 
@@ -76,7 +76,8 @@ impl From<Contents> for Name {
     fn from(of: Contents) -> Name {
         let Contents { key, etag, size, last_modified } = of;
         let seen = etag.zip(size).zip(last_modified);
-        let seen = seen.map(|((etag, size), modified)| Seen::new(&key, etag, size, &modified));
+        let seen =
+            seen.map(|((etag, size), modified)| ListingEntry::new(&key, etag, size, &modified));
         Name { text: key, what: What::Object(seen) }
     }
 }

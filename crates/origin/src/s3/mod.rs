@@ -40,15 +40,15 @@ use tokio::sync::{Mutex, Semaphore};
 use tracing::warn;
 
 use super::{
-    Attributes, BoxFuture, Chunks, Entry, Error, Fence, Found, IdentityRecord, KeyRange, Metadata,
-    Origin, Staged, VersionHasher, Whole, fenced,
+    Attributes, BoxFuture, Chunks, Entry, Error, Fence, IdentityRecord, KeyRange, Metadata, Origin,
+    SingleChunk, Staged, StoredObject, VersionHasher, fenced,
 };
 use crate::Settings;
 use described::Described;
 use errors::{Access, Trouble, trouble};
 use http::{Connector, EXTRA, Thread};
 use identity::Looks;
-use known::{Known, Seal};
+use known::{EtagTable, Seal};
 use list::PageOf;
 pub(super) use name::is_plain;
 
@@ -78,7 +78,7 @@ struct Store {
     looks: Mutex<Looks>,
     /// What this process remembers of its origin.
     record: Arc<IdentityRecord>,
-    known: Known,
+    known: EtagTable,
     described: Described,
     /// Writes that may be sent while they arrive.
     sendings: Arc<Semaphore>,
@@ -187,7 +187,7 @@ impl Store {
             held_bytes_max,
             looks: Mutex::default(),
             record,
-            known: Known::default(),
+            known: EtagTable::default(),
             described: Described::new(settings.listed_bytes_max.0),
             sendings: Arc::new(Semaphore::new(sending::SENDINGS_MAX)),
         })
@@ -273,11 +273,11 @@ impl Store {
     }
 
     /// Returns the metadata without bytes, for an empty range.
-    async fn nothing_of(&self, path: &Path) -> Result<Option<Found>, Error> {
+    async fn nothing_of(&self, path: &Path) -> Result<Option<StoredObject>, Error> {
         let head = self.head(path).await?;
-        let found = |head: Head| Found {
+        let found = |head: Head| StoredObject {
             metadata: head.metadata,
-            body: Box::new(Whole::new(Bytes::new())),
+            body: Box::new(SingleChunk::new(Bytes::new())),
         };
         Ok(head.map(found))
     }
@@ -286,7 +286,7 @@ impl Store {
         self: &Arc<Self>,
         key: &[u8],
         range: Option<Range<u64>>,
-    ) -> Result<Option<Found>, Error> {
+    ) -> Result<Option<StoredObject>, Error> {
         let (path, _) = self.path(key)?;
         if range.as_ref().is_some_and(|range| range.start >= range.end) {
             return self.nothing_of(&path).await;
@@ -311,7 +311,7 @@ impl Store {
         };
         let metadata = self.judge_metadata(&path, &got.meta, &got.attributes).await?;
         let (left, whole) = (got.range.end - got.range.start, got.range == (0..metadata.size));
-        let hasher = VersionHasher::of(&metadata.etag).filter(|_| whole);
+        let hasher = VersionHasher::for_etag(&metadata.etag).filter(|_| whole);
         let version = hasher.map(|hasher| Version {
             hasher,
             metadata: metadata.clone(),
@@ -319,7 +319,7 @@ impl Store {
             etag: got.meta.e_tag.clone(),
         });
         let body = Body { store: self.clone(), stream: got.into_stream(), left, version };
-        Ok(Some(Found { metadata, body: Box::new(body) }))
+        Ok(Some(StoredObject { metadata, body: Box::new(body) }))
     }
 
     /// The store's own etag of an object, which its conditions compare; `None` if there is no object.
@@ -450,7 +450,7 @@ impl Origin for S3 {
         &self,
         key: &Key,
         range: Option<Range<u64>>,
-    ) -> BoxFuture<'_, Result<Option<Found>, Error>> {
+    ) -> BoxFuture<'_, Result<Option<StoredObject>, Error>> {
         let key = key.clone();
         Box::pin(async move {
             self.store.ready().await?;

@@ -17,7 +17,7 @@ pub enum Precondition {
 
 impl Precondition {
     /// That the store has what it has now.
-    pub fn of(etag: Option<String>) -> Precondition {
+    pub fn unchanged(etag: Option<String>) -> Precondition {
         etag.map_or(Precondition::Absent, Precondition::Is)
     }
 

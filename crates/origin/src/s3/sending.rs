@@ -181,7 +181,7 @@ async fn put(
         Ok(true) => match store.known.get(path) {
             Some(etag) => Precondition::Is(etag),
             None => match store.etag(path).await {
-                Ok(etag) => Precondition::of(etag),
+                Ok(etag) => Precondition::unchanged(etag),
                 Err(_) => return Outcome::NotSent,
             },
         },

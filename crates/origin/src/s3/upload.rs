@@ -47,13 +47,13 @@ const LOOKS_MAX: usize = 10;
 const STEP_BYTES: usize = 256 << 10;
 
 /// Memory reserved for an upload, out of the limit for all uploads.
-struct Held {
+struct Reservation {
     from: Arc<Semaphore>,
     permits: Option<OwnedSemaphorePermit>,
     bytes: usize,
 }
 
-impl Held {
+impl Reservation {
     /// Extends the reservation to at least `bytes`. Returns `false` if the limit is reached.
     fn grow_to(&mut self, bytes: usize) -> bool {
         if bytes <= self.bytes {
@@ -80,7 +80,12 @@ struct Source<'a> {
 
 impl Source<'_> {
     /// Receives the next piece, if there is one. `beside` is the size of the part that is being sent meanwhile.
-    async fn next(&mut self, store: &Store, held: &mut Held, beside: usize) -> Result<bool, Error> {
+    async fn next(
+        &mut self,
+        store: &Store,
+        held: &mut Reservation,
+        beside: usize,
+    ) -> Result<bool, Error> {
         let Some(piece) = self.body.next().await else {
             self.ended = true;
             return Ok(false);
@@ -101,7 +106,7 @@ impl Source<'_> {
     async fn part(
         &mut self,
         store: &Store,
-        held: &mut Held,
+        held: &mut Reservation,
         beside: usize,
     ) -> Result<PutPayload, Error> {
         while !self.ended && self.pieces.len() < PART_BYTES {
@@ -127,7 +132,7 @@ pub async fn stage(
     if body.bytes_left().is_some_and(|bytes| bytes > PARTS_MAX * PART_BYTES as u64) {
         return Err(too_large());
     }
-    let mut held = Held { from: store.held_kib.clone(), permits: None, bytes: 0 };
+    let mut held = Reservation { from: store.held_kib.clone(), permits: None, bytes: 0 };
     let (sha256, length) = (body.sha256(), body.bytes_left());
     let mut source = Source { body, pieces: Pieces::default(), ended: false };
     let modified_unix_us = now_unix_us();
@@ -205,7 +210,7 @@ impl Early<'_> {
         store: &Arc<Store>,
         path: &Path,
         source: &mut Source<'_>,
-        held: &mut Held,
+        held: &mut Reservation,
     ) -> Result<Option<(Sending, Vec<Bytes>)>, Error> {
         let mut sending: Option<Sending> = None;
         let mut begun = false;
@@ -312,7 +317,7 @@ enum Content {
         /// Their SHA-256, if it is known.
         sha256: Option<[u8; 32]>,
         attributes: object_store::Attributes,
-        _held: Held,
+        _held: Reservation,
     },
     Parts(Parts),
 }
@@ -473,7 +478,9 @@ impl StagedUpload {
                 // A request before this one may have been carried out, and overtaken since.
                 return Err(last.unwrap_or_else(fenced));
             }
-            let Err(trouble) = self.send(Precondition::of(etag)).await? else { return Ok(()) };
+            let Err(trouble) = self.send(Precondition::unchanged(etag)).await? else {
+                return Ok(());
+            };
             let changed = matches!(trouble.status, Some(304 | 404 | 409 | 412));
             // What the store can never take does not become possible with another etag, though the status is the same. (A folder
             // in the place of an object may go: stores that keep objects as files remove empty ones late.)

@@ -361,8 +361,8 @@ impl Thread {
         }
         let (attempt, bytes) = (0, request.whole);
         let arrived = Arrived { attempt, bytes, hits: 0, read_back: false };
-        let client = at.map_or((0, 0), |at| self.requests.request_mut(at).client);
-        let client = self.client_name(client);
+        let (place, generation) = at.map_or((0, 0), |at| self.requests.request_mut(at).client);
+        let client = self.client_name(place, generation);
         let value_bytes = request.value().len() as u32;
         let pool_request =
             PoolRequest { request: name, client, operation, recorded, keys, bytes: value_bytes };
@@ -398,7 +398,7 @@ impl Thread {
     }
 
     /// The name of a client's connection.
-    pub(super) fn client_name(&self, (place, generation): (u32, u32)) -> u64 {
+    pub(super) fn client_name(&self, place: u32, generation: u32) -> u64 {
         // A generation counts the connections of the thread.
         (self.index as u64) << 56 ^ u64::from(place) << 32 ^ u64::from(generation)
     }

@@ -24,8 +24,8 @@ impl Thread {
         let under_way = self.requests.request_mut(at);
         under_way.received = 0;
         under_way.left = 1;
-        let client = under_way.client;
-        let client = self.client_name(client);
+        let (place, generation) = under_way.client;
+        let client = self.client_name(place, generation);
         let gather = Gather { left: count, replies: vec![Vec::new(); count] };
         self.gathers.insert(whole, gather);
         for (part, key) in request.keys().enumerate() {

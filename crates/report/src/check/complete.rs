@@ -29,7 +29,7 @@ pub(super) fn incomplete(runs: &[RunFolder], selection: &Selection) -> Result<Ve
     let loads: Vec<Vec<Step>> = runs.iter().map(taken).filter(|steps| !steps.is_empty()).collect();
     let mut found = Vec::new();
     for run in runs {
-        let Some(span) = Span::of(run) else {
+        let Some(span) = Span::of_run(run) else {
             return Err(Error::Empty { path: run.dir.clone() });
         };
         if !run.steps.is_empty() {
@@ -62,7 +62,7 @@ struct Span {
 impl Span {
     /// The span of the windows that count: those of the clients in a load generator's run (a fill
     /// precedes every step), all in a server's.
-    fn of(run: &RunFolder) -> Option<Span> {
+    fn of_run(run: &RunFolder) -> Option<Span> {
         let is_load = |w: &&Window| w.is_of(QueueName::Load);
         let clients = run.windows.iter().any(|w| is_load(&w));
         let counted =

@@ -78,7 +78,7 @@ impl Response {
 }
 
 /// Runs, and reasons to doubt them.
-pub(super) struct Found {
+pub(super) struct RunSet {
     /// One for each step, in order of time.
     pub runs: Vec<Run>,
     /// The folder and the step number of each run.
@@ -109,7 +109,7 @@ pub(super) fn read(
     factors: &[String],
     response: &str,
     selection: &Selection,
-) -> anyhow::Result<Found> {
+) -> anyhow::Result<RunSet> {
     let measured = Response::parse(response)?;
     let mut paths = Vec::new();
     for dir in dirs {
@@ -129,7 +129,7 @@ pub(super) fn read(
     );
     observations.sort_by_key(|o| o.step.start_unix_us);
     let level = |o: &Observation, name: &String| level(&folders, o, name);
-    let mut found = Found { runs: Vec::new(), places: Vec::new(), warnings: Vec::new() };
+    let mut found = RunSet { runs: Vec::new(), places: Vec::new(), warnings: Vec::new() };
     for o in &observations {
         let levels = factors.iter().map(|name| level(o, name)).collect::<anyhow::Result<_>>()?;
         found.runs.push(Run { levels, response: o.response });
@@ -313,7 +313,7 @@ fn configured(
 /// The configured value at a path, as written; `unset` if only other runs have it.
 fn text(folder: &Folder, kind: &str, path: &str, folders: &[Folder]) -> anyhow::Result<String> {
     let there = match lookup(&folder.asked, path) {
-        Ok(value) => return Ok(shown(value)),
+        Ok(value) => return Ok(value_text(value)),
         Err(there) => there,
     };
     let mut others = folders.iter().filter(|f| f.kind == kind);
@@ -323,7 +323,7 @@ fn text(folder: &Folder, kind: &str, path: &str, folders: &[Folder]) -> anyhow::
     bail!("{}/run.toml has no {path} under [asked]: {there}", folder.dir.display())
 }
 
-fn shown(value: &toml::Value) -> String {
+fn value_text(value: &toml::Value) -> String {
     match value {
         toml::Value::String(text) => text.clone(),
         // Tables and lists in one line.
@@ -347,7 +347,7 @@ fn lookup<'a>(asked: &'a toml::Value, path: &str) -> Result<&'a toml::Value, Str
                 format!("{before} has {}", names.join(", "))
             }
             toml::Value::Array(list) => format!("{before} has 0 to {}", list.len().max(1) - 1),
-            value => format!("{before} is {}", shown(value)),
+            value => format!("{before} is {}", value_text(value)),
         })?;
         before = format!("`{part}`");
     }
@@ -403,7 +403,7 @@ mod tests {
         assert_eq!(named(dir, "servers").as_deref(), Some("2"));
         assert_eq!((named(dir, "x"), named(dir, "thread")), (None, None));
         let asked: toml::Value = toml::from_str("a = { b = [1, { c = 'x' }], d = 0.5 }").unwrap();
-        let of = |path| lookup(&asked, path).map(shown);
+        let of = |path| lookup(&asked, path).map(value_text);
         assert_eq!(of("a.b.1.c"), Ok("x".to_owned()));
         assert_eq!(of("a.d"), Ok("0.5".to_owned()));
         assert_eq!(of("a.b"), Ok("[1,{\"c\":\"x\"}]".to_owned()));

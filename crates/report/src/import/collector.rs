@@ -251,7 +251,7 @@ impl Collector {
             window.busy_s = window.length_integral_s;
             if dispersion {
                 window.interval_arrivals = open.arrivals.to_vec();
-                window.dispersion = Dispersion::of(&open.arrivals);
+                window.dispersion = Dispersion::from_counts(&open.arrivals);
             }
             windows.push(window.clone());
         }

@@ -169,14 +169,14 @@ mod tests {
         };
         let file = CurvesFile::compute(&sampled, &node, true, |_| {});
         assert_eq!(file.curves.check(), Ok(()));
-        let (memory, hot) = file.curves.at(20_000.0, 100_000.0);
+        let (memory, hot) = file.curves.shares(20_000.0, 100_000.0);
         let shares = sampled.node_shares(&node);
         assert!((memory - shares.memory).abs() < 0.01 && hot == shares.hot, "{shares:?}");
         assert_eq!(
-            file.curves.at(40_000.0, 0.0).0,
+            file.curves.shares(40_000.0, 0.0).0,
             sampled.shares(node.eviction, 40_000.0, 0.0).memory
         );
-        assert!(file.curves.at(0.0, 400_000.0).1 > file.curves.at(0.0, 25_000.0).1);
+        assert!(file.curves.shares(0.0, 400_000.0).1 > file.curves.shares(0.0, 25_000.0).1);
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("curves.toml");
         std::fs::write(&path, file.text().unwrap()).unwrap();

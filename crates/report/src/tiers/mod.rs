@@ -278,7 +278,7 @@ mod tests {
     use super::*;
 
     /// The hit ratio of the engine's memory on all requests.
-    fn measured(trace: &Trace, eviction: Eviction, bytes: u64) -> f64 {
+    fn engine_hit_ratio(trace: &Trace, eviction: Eviction, bytes: u64) -> f64 {
         let mut memory = Memory::new(eviction, bytes);
         let keys: Vec<Key> = (0..trace.keys() as u32).map(|key| trace.key(key).into()).collect();
         let mut hits = 0;
@@ -324,7 +324,7 @@ mod tests {
         for share in [0.03, 0.1, 0.4] {
             let bytes = all as f64 * share;
             let predicted = sampled.shares(Eviction::S3Fifo, bytes, 0.0).memory;
-            let truth = measured(&trace, Eviction::S3Fifo, bytes as u64);
+            let truth = engine_hit_ratio(&trace, Eviction::S3Fifo, bytes as u64);
             println!("{share} of the bytes: {predicted:.4} predicted, {truth:.4} measured");
             assert!((predicted - truth).abs() <= 0.01, "{share}: {predicted}, {truth}");
         }

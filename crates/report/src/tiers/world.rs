@@ -51,7 +51,7 @@ pub struct MemoryTier {
 
 /// A read that was answered.
 #[derive(Clone, Copy, Debug)]
-pub struct Answered {
+pub struct AnsweredRead {
     /// The request's place among the requests, from 0.
     pub request: usize,
     /// When the read came.
@@ -77,7 +77,7 @@ pub struct World {
     waiting: HashMap<RequestId, (usize, Nanos)>,
     asked: usize,
     /// The answered reads, in the order of the answers.
-    pub answered: Vec<Answered>,
+    pub answered: Vec<AnsweredRead>,
     random: SmallRng,
 }
 
@@ -185,7 +185,7 @@ impl World {
                             _ => Outcome::Error,
                         };
                         let response = now.saturating_sub(sent);
-                        self.answered.push(Answered { request, sent, response, outcome });
+                        self.answered.push(AnsweredRead { request, sent, response, outcome });
                     }
                     Action::Read { device, key, job, start, .. } => {
                         let payload = self.object(&key);

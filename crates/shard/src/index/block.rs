@@ -75,7 +75,7 @@ pub(crate) struct End {
 }
 
 impl End {
-    pub fn of(blocks: &[u8]) -> Self {
+    pub fn of_blocks(blocks: &[u8]) -> Self {
         let start = blocks.len().saturating_sub(WINDOW_BYTES);
         let mut bytes = Box::new([0; 2 * WINDOW_BYTES]);
         bytes[..blocks.len() - start].copy_from_slice(&blocks[start..]);
@@ -360,7 +360,7 @@ impl<'a> Block<'a> {
     /// The first of the block's rows `from..to`, which must be of one column, with Ψ at least
     /// `target`; `to` if there is none.
     #[inline(always)]
-    pub fn lower_bound<W: Word>(self, target: u32, (from, to): (u32, u32), word: W) -> u32 {
+    pub fn lower_bound<W: Word>(self, target: u32, from: u32, to: u32, word: W) -> u32 {
         if self.is_mixed() {
             let (mut from, mut to) = (from, to);
             while from < to {

@@ -40,11 +40,11 @@ impl Job for Ask<'_> {
                 .targets
                 .iter()
                 .map(|&target| {
-                    let bound = block.lower_bound(target, (0, rows), word);
+                    let bound = block.lower_bound(target, 0, rows, word);
                     // Within a part of the rows, if it is not empty.
                     let (from, to) = (target % rows, rows - target / 7 % rows);
                     if from < to {
-                        let within = block.lower_bound(target, (from, to), word);
+                        let within = block.lower_bound(target, from, to, word);
                         assert_eq!(within, bound.clamp(from, to), "{target} in {from}..{to}");
                     }
                     bound
@@ -84,10 +84,10 @@ fn check(gathered: &Gathered, width: u32) {
         gathered.encode(symbol, width, &mut bytes);
         bytes.extend_from_slice(&[0xee; 32]);
         // At the end of all blocks, and far from it.
-        let end = End::of(&bytes);
+        let end = End::of_blocks(&bytes);
         let near_end = Blocks::new(&bytes, &end).block(3);
         let longer = [&bytes[..], &[0xee; 4096]].concat();
-        let end_of_longer = End::of(&longer);
+        let end_of_longer = End::of_blocks(&longer);
         let block = Blocks::new(&longer, &end_of_longer).block(3);
         assert_eq!(block.is_mixed(), symbol.is_none());
         assert_eq!(block.symbol(), symbol.unwrap_or(0));
@@ -141,10 +141,10 @@ fn the_largest_jumps_fit() {
 fn a_block_near_the_end_is_what_it_is_elsewhere() {
     let bytes: Vec<u8> = (0..5000u32).map(|at| (at * 31 / 7) as u8).collect();
     for len in [0, 1, 9, 2055, 2056, 2057, 4999, 5000] {
-        let end = End::of(&bytes[..len]);
+        let end = End::of_blocks(&bytes[..len]);
         let blocks = Blocks::new(&bytes[..len], &end);
         let padded = [&bytes[..len], &[0; 5000]].concat();
-        let end_of_padded = End::of(&padded);
+        let end_of_padded = End::of_blocks(&padded);
         for at in [0, 1, len / 2, len.saturating_sub(2057), len.saturating_sub(2056), len] {
             let expected = Blocks::new(&padded, &end_of_padded).block(at);
             assert_eq!(format!("{:?}", blocks.block(at)), format!("{expected:?}"), "{at} of {len}");
@@ -160,7 +160,7 @@ proptest! {
         bytes in prop::collection::vec(any::<u8>(), 0..1200), header: u64, targets: [u32; 8]
     ) {
         let bytes = [&header.to_le_bytes()[..], &bytes].concat();
-        let end = End::of(&bytes);
+        let end = End::of_blocks(&bytes);
         let block = Blocks::new(&bytes, &end).block(0);
         for kernel in [Kernel::detect(), Kernel::portable()] {
             let found = kernel.run(Damaged { block, targets });
@@ -185,6 +185,6 @@ impl Job for Damaged<'_> {
             let (_, index) = self.block.next_mark(row);
             self.block.sample(index, 31, ROWS);
         }
-        self.targets.map(|target| self.block.lower_bound(target, (0, ROWS), word)).to_vec()
+        self.targets.map(|target| self.block.lower_bound(target, 0, ROWS, word)).to_vec()
     }
 }

@@ -144,7 +144,7 @@ pub(crate) fn write_sections(
     if text.len() > LEN_MAX {
         return Err(Error::TooLarge { len: text.len(), max: LEN_MAX });
     }
-    let alphabet = Alphabet::of(text);
+    let alphabet = Alphabet::of_text(text);
     let grams = grams::tables(text, &alphabet.codes, &alphabet.starts);
     let shape = Shape {
         len: text.len() as u32,
@@ -193,7 +193,7 @@ struct Alphabet {
 }
 
 impl Alphabet {
-    fn of(text: &[u8]) -> Self {
+    fn of_text(text: &[u8]) -> Self {
         let mut counts = [0u32; 256];
         for &byte in text {
             counts[byte as usize] += 1;
@@ -363,7 +363,8 @@ fn encode(
 ) -> (Columns, PackedVec) {
     let mut columns = Columns::new(shape, alphabet);
     let mut isa = PackedVec::new(shape.isa_samples(), shape.row_width());
-    let (sa_rate, isa_rate) = (Multiples::of(shape.sa_sampling), Multiples::of(shape.isa_sampling));
+    let (sa_rate, isa_rate) =
+        (Multiples::of_rate(shape.sa_sampling), Multiples::of_rate(shape.isa_sampling));
     // The row of the empty suffix comes first; its Ψ is the row of the whole text, which is found
     // later.
     let end = shape.len;
@@ -403,7 +404,7 @@ struct Multiples {
 }
 
 impl Multiples {
-    fn of(rate: u32) -> Self {
+    fn of_rate(rate: u32) -> Self {
         Self { rate, log2: rate.is_power_of_two().then(|| rate.ilog2()) }
     }
 

@@ -113,7 +113,7 @@ impl Locate<'_> {
 
     /// The offset of the start of a walk that reached a row of known offset after `steps`.
     #[inline(always)]
-    fn found(&mut self, stretch: Stretch, offset: u32) {
+    fn record_offset(&mut self, stretch: Stretch, offset: u32) {
         let offset = offset.saturating_sub(stretch.steps);
         if let Some(place) = self.offsets.get_mut(stretch.out) {
             *place = offset as usize;
@@ -130,7 +130,7 @@ impl Locate<'_> {
     /// The first row of a stretch (within one block) with a known offset: its place in the stretch
     /// and its offset in the text.
     #[inline(always)]
-    fn known(&self, block: Block<'_>, stretch: Stretch) -> Option<(u32, u32)> {
+    fn next_known(&self, block: Block<'_>, stretch: Stretch) -> Option<(u32, u32)> {
         let marked = self.marked(block, stretch);
         let unmarked = marked.map_or(stretch.len, |(place, _)| place);
         for place in 0..unmarked {
@@ -173,7 +173,7 @@ impl Locate<'_> {
             if let Some(offset) =
                 of_layer.or_else(|| self.marked(block, rest).map(|(_, offset)| offset))
             {
-                self.found(rest, offset);
+                self.record_offset(rest, offset);
                 return None;
             }
             if rest.wanted == 0 && self.parts.view.wants_offset(rest.row) {
@@ -185,7 +185,7 @@ impl Locate<'_> {
         }
         let mut next: Option<Stretch> = None;
         while rest.len > 0 {
-            let known = self.known(block, rest);
+            let known = self.next_known(block, rest);
             let mut unknown = known.map_or(rest.len, |(place, _)| place);
             let mut done = 0;
             while unknown > 0 {
@@ -201,7 +201,7 @@ impl Locate<'_> {
                 (done, unknown) = (done + len, unknown - len);
             }
             if let Some((_, offset)) = known {
-                self.found(rest.part(done, 1), offset);
+                self.record_offset(rest.part(done, 1), offset);
                 done += 1;
             }
             rest = rest.part(done, rest.len - done);

@@ -108,7 +108,7 @@ impl Index {
     /// [`Error::Checksum`] if a section is not what was written; [`Error::Damaged`] if its sections
     /// do not fit one another.
     pub fn open(bytes: impl AsRef<[u8]> + Send + Sync + 'static) -> Result<Self, Error> {
-        Self::of(Reader::open(bytes)?)
+        Self::from_container(Reader::open(bytes)?)
     }
 
     /// Opens a shard without reading all of it: for one that was just written, or that is verified
@@ -118,7 +118,7 @@ impl Index {
     ///
     /// As [`open`](Self::open), but for the checksums.
     pub fn open_unchecked(bytes: impl AsRef<[u8]> + Send + Sync + 'static) -> Result<Self, Error> {
-        Self::of(Reader::open_unchecked(bytes)?)
+        Self::from_container(Reader::open_unchecked(bytes)?)
     }
 
     /// The container, for sections that are not the index's own.

@@ -115,7 +115,7 @@ fn of_length(name: &'static str, found: usize, expected: usize) -> Result<(), Er
 
 impl Index {
     /// The index that the container holds.
-    pub(crate) fn of(reader: Reader) -> Result<Self, Error> {
+    pub(crate) fn from_container(reader: Reader) -> Result<Self, Error> {
         let (shape, symbols) = read_shape(section(&reader, names::SHAPE)?)?;
         let starts = read_starts(section(&reader, names::STARTS)?, shape, symbols.len())?;
         check_lengths(&reader, shape, symbols.len())?;
@@ -137,7 +137,7 @@ impl Index {
         let base = Base { sa_rate: shape.sa_sampling, isa_rate: shape.isa_sampling };
         let layers = Layers::over(shape.rows() as usize, base);
         let kernel = Kernel::detect();
-        let blocks_end = End::of(section(&reader, names::BLOCKS)?);
+        let blocks_end = End::of_blocks(section(&reader, names::BLOCKS)?);
         let (work, reads) = (Sums::default(), Reads::new(shape.len as usize));
         Ok(Self {
             reader,

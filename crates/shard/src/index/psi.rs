@@ -140,8 +140,8 @@ impl<'a> Psi<'a> {
         };
         let block = first + (1..BLOCKS_PER_TOP).map(below).sum::<u32>();
         let start = (group.first + block) * ROWS;
-        let within = (rows.0.saturating_sub(start), (rows.1 - start).min(ROWS));
-        start + self.blocks.block(group.offset(block)).lower_bound(target, within, word)
+        let (from, to) = (rows.0.saturating_sub(start), (rows.1 - start).min(ROWS));
+        start + self.blocks.block(group.offset(block)).lower_bound(target, from, to, word)
     }
 
     /// Whether Ψ of a row of this group is `value`; `false` for a row of another group.

@@ -95,7 +95,7 @@ impl Changes {
             && !self.add_text
     }
 
-    pub(super) fn of(set: &Set, base: Base, budget: &Budget) -> Self {
+    pub(super) fn toward(set: &Set, base: Base, budget: &Budget) -> Self {
         let (drop_sa, add_sa) = array(&set.sa, base.sa_rate, budget.sa_bytes);
         let (drop_isa, add_isa) = array(&set.isa, base.isa_rate, budget.isa_bytes);
         let text_bytes = set.text.as_ref().map(|text| text.bytes());

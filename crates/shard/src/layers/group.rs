@@ -288,7 +288,7 @@ impl Group {
                     rate: 1 << log2,
                     bytes: values.bytes(),
                     values: values.len(),
-                    known: values.known(),
+                    known: values.known_count(),
                 })
             })
             .collect()

@@ -338,7 +338,7 @@ impl Layers {
 
     /// Computes which layers to drop and to add so that each array uses its budget.
     pub fn changes(&self, budget: &Budget) -> Changes {
-        Changes::of(&self.set.load(), self.base, budget)
+        Changes::toward(&self.set.load(), self.base, budget)
     }
 
     /// Locks the layers for a change, from reading the present set until publishing the next.

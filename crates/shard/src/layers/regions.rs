@@ -15,9 +15,9 @@ const SHIFT_MIN: u32 = 12;
 ///
 /// ```
 /// use shard::layers::Regions;
-/// let regions = Regions::of(100_000_000);
+/// let regions = Regions::for_text(100_000_000);
 /// assert_eq!((regions.bytes(), regions.count()), (32 << 10, 3052));
-/// assert_eq!(regions.at(40_000), 1);
+/// assert_eq!(regions.region_of(40_000), 1);
 /// assert_eq!(regions.range(3051), 99_975_168..100_000_000);
 /// ```
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -28,7 +28,7 @@ pub struct Regions {
 
 impl Regions {
     /// The regions of a text of this length: of 4 KiB, or larger ones if there would be more than [`REGIONS_MAX`].
-    pub fn of(text_len: usize) -> Regions {
+    pub fn for_text(text_len: usize) -> Regions {
         let shift = text_len.div_ceil(REGIONS_MAX).next_power_of_two().ilog2().max(SHIFT_MIN);
         Regions { text_len, shift }
     }
@@ -45,7 +45,7 @@ impl Regions {
 
     /// The region of a position.
     #[inline]
-    pub fn at(&self, position: usize) -> usize {
+    pub fn region_of(&self, position: usize) -> usize {
         position >> self.shift
     }
 
@@ -65,7 +65,7 @@ pub(crate) struct Reads {
 
 impl Reads {
     pub(crate) fn new(text_len: usize) -> Reads {
-        let regions = Regions::of(text_len);
+        let regions = Regions::for_text(text_len);
         Reads { regions, bytes: (0..regions.count()).map(|_| AtomicU64::new(0)).collect() }
     }
 
@@ -74,7 +74,7 @@ impl Reads {
     pub(crate) fn add(&self, range: &Range<usize>) {
         let mut at = range.start;
         while at < range.end {
-            let region = self.regions.at(at);
+            let region = self.regions.region_of(at);
             let end = self.regions.range(region).end.min(range.end);
             let Some(bytes) = self.bytes.get(region).filter(|_| end > at) else { return };
             bytes.fetch_add((end - at) as u64, Ordering::Relaxed);
@@ -100,7 +100,7 @@ mod tests {
             text_len in 0usize..40_000_000,
             reads in prop::collection::vec((any::<prop::sample::Index>(), 0usize..60_000), 0..40),
         ) {
-            let (regions, counted) = (Regions::of(text_len), Reads::new(text_len));
+            let (regions, counted) = (Regions::for_text(text_len), Reads::new(text_len));
             prop_assert!(regions.count() <= REGIONS_MAX);
             let mut naive = vec![0u64; regions.count()];
             for (start, len) in reads {
@@ -121,7 +121,7 @@ mod tests {
         counted.add(&(9_000..usize::MAX));
         counted.add(&(usize::MAX - 1..usize::MAX));
         assert_eq!(counted.read(), [0, 0, 1000]);
-        assert_eq!(Regions::of(10_000).range(7), 10_000..10_000);
-        assert_eq!(Regions::of(0).count(), 0);
+        assert_eq!(Regions::for_text(10_000).range(7), 10_000..10_000);
+        assert_eq!(Regions::for_text(0).count(), 0);
     }
 }

@@ -33,7 +33,7 @@ proptest! {
         let mut bytes = piece.repeat(times);
         bytes.extend_from_slice(&noise);
         let text = Plain(bytes);
-        let regions = Regions::of(text.0.len());
+        let regions = Regions::for_text(text.0.len());
         // Some of the regions, in some order.
         let mut order: Vec<u32> = (0..regions.count() as u32).collect();
         order.sort_by_key(|region| u64::from(region + 1).wrapping_mul(seed | 1).rotate_left(17));
@@ -60,7 +60,7 @@ proptest! {
             let end = start + len;
             let within = end <= text.0.len()
                 && (start..end).step_by(64).chain(end.checked_sub(1).filter(|_| len > 0)).all(|position| {
-                    held.binary_search(&(regions.at(position) as u32)).is_ok()
+                    held.binary_search(&(regions.region_of(position) as u32)).is_ok()
                 });
             let mut read = b"-".to_vec();
             prop_assert_eq!(view.text(start, len, &mut read), within);

@@ -178,7 +178,7 @@ impl Values {
         }
     }
 
-    pub(super) fn known(&self) -> usize {
+    pub(super) fn known_count(&self) -> usize {
         match self {
             Self::Packed(packed) => packed.len,
             Self::Partial(partial) => partial.known.load(Relaxed),
@@ -223,11 +223,11 @@ mod tests {
     #[test]
     fn a_partial_array_is_packed_once_it_is_full() {
         let values = Values::Partial(Partial::new(3).unwrap());
-        assert_eq!((values.len(), values.known(), values.bytes()), (3, 0, 12));
+        assert_eq!((values.len(), values.known_count(), values.bytes()), (3, 0, 12));
         values.learn(2, 7);
         values.learn(2, 9);
         values.learn(3, 1);
-        assert_eq!((values.get(2), values.get(0), values.known()), (Some(7), None, 1));
+        assert_eq!((values.get(2), values.get(0), values.known_count()), (Some(7), None, 1));
         values.learn(0, 0);
         assert!(values.packed(7).is_none());
         values.learn(1, 5);

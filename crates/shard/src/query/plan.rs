@@ -143,12 +143,12 @@ impl Plan {
             patterns[id] = bytes;
         }
         let rows = text.rows_of_all(&patterns);
-        filters.iter().map(|filter| Self::of(filter, &ids, &rows)).collect()
+        filters.iter().map(|filter| Self::from_filter(filter, &ids, &rows)).collect()
     }
 
-    fn of(filter: &Filter, ids: &HashMap<&[u8], usize>, rows: &[Range<usize>]) -> Self {
+    fn from_filter(filter: &Filter, ids: &HashMap<&[u8], usize>, rows: &[Range<usize>]) -> Self {
         let each = |filters: &[Filter]| -> Vec<Self> {
-            filters.iter().map(|filter| Self::of(filter, ids, rows)).collect()
+            filters.iter().map(|filter| Self::from_filter(filter, ids, rows)).collect()
         };
         match filter {
             Filter::All => Self::All,
@@ -160,7 +160,7 @@ impl Plan {
                 };
                 let doubts = doubts.as_ref().map(|all| all.iter().map(|way| rows_of(way)));
                 let doubts = doubts.map(Iterator::collect);
-                Self::of_rows(&rows_of(bytes), (*skip, bytes.len(), beside), doubts)
+                Self::of_rows(&rows_of(bytes), *skip, bytes.len(), beside, doubts)
             }
             Filter::Rarest(filters) => {
                 each(filters).into_iter().min_by_key(Self::work).unwrap_or(Self::All)
@@ -182,7 +182,9 @@ impl Plan {
     /// it, whose rows are among its own.
     fn of_rows(
         all: &Range<usize>,
-        (skip, len, beside): (usize, usize, &Option<Beside>),
+        skip: usize,
+        len: usize,
+        beside: &Option<Beside>,
         doubts: Option<Vec<Range<usize>>>,
     ) -> Self {
         let leaf = |rows, is_certain| {
@@ -369,7 +371,7 @@ impl<'a, T: Text + ?Sized> Lookup<'a, T> {
                 let mut start = rows.start;
                 while start < rows.end {
                     let end = rows.end.min(start + ROWS_MAX);
-                    self.locate(start..end, (*skip, *len), *is_certain, beside.as_ref(), found)?;
+                    self.locate(start..end, *skip, *len, *is_certain, beside.as_ref(), found)?;
                     start = end;
                 }
             }
@@ -383,7 +385,8 @@ impl<'a, T: Text + ?Sized> Lookup<'a, T> {
     fn locate(
         &mut self,
         rows: Range<usize>,
-        (skip, len): (usize, usize),
+        skip: usize,
+        len: usize,
         is_certain: bool,
         beside: Option<&Beside>,
         found: &mut Vec<Candidate>,

@@ -45,11 +45,11 @@ impl FromStr for Query {
         }
         let mut parser = Parser { text, at: 0, terms: 0, patterns: 0 };
         parser.skip_blanks();
-        if parser.rest().is_empty() {
+        if parser.remaining().is_empty() {
             return Ok(Self::All);
         }
         let query = parser.or(0)?;
-        match parser.rest().chars().next() {
+        match parser.remaining().chars().next() {
             None => Ok(query),
             Some(unread) => Err(parser.wrong(format!("unmatched {unread:?}"))),
         }
@@ -87,7 +87,7 @@ impl Text<'_> {
 }
 
 impl<'a> Parser<'a> {
-    fn rest(&self) -> &'a str {
+    fn remaining(&self) -> &'a str {
         self.text.get(self.at..).unwrap_or_default()
     }
 
@@ -96,11 +96,11 @@ impl<'a> Parser<'a> {
     }
 
     fn skip_blanks(&mut self) {
-        self.at = self.text.len() - self.rest().trim_start().len();
+        self.at = self.text.len() - self.remaining().trim_start().len();
     }
 
     fn take(&mut self, token: &str) -> bool {
-        let found = self.rest().starts_with(token);
+        let found = self.remaining().starts_with(token);
         if found {
             self.at += token.len();
         }
@@ -110,7 +110,7 @@ impl<'a> Parser<'a> {
     /// Whether the next word is this keyword, by itself.
     fn take_keyword(&mut self, keyword: &str) -> bool {
         let found = self.word_until(|c| is_word_end(c) || c == ':') == keyword
-            && !self.rest()[keyword.len()..].starts_with([':', '"']);
+            && !self.remaining()[keyword.len()..].starts_with([':', '"']);
         if found {
             self.at += keyword.len();
             self.skip_blanks();
@@ -120,7 +120,7 @@ impl<'a> Parser<'a> {
 
     /// The characters before the first that ends a word.
     fn word_until(&self, is_end: impl Fn(char) -> bool) -> &'a str {
-        let rest = self.rest();
+        let rest = self.remaining();
         &rest[..rest.find(is_end).unwrap_or(rest.len())]
     }
 
@@ -136,8 +136,8 @@ impl<'a> Parser<'a> {
         let mut queries = vec![self.not(depth)?];
         loop {
             let explicit = self.take_keyword("AND");
-            let ends = self.rest().is_empty()
-                || self.rest().starts_with(')')
+            let ends = self.remaining().is_empty()
+                || self.remaining().starts_with(')')
                 || self.word_until(is_word_end) == "OR";
             if ends && !explicit {
                 return Ok(one_or(queries, Query::And));
@@ -157,7 +157,8 @@ impl<'a> Parser<'a> {
             return self.term();
         }
         self.skip_blanks();
-        let query = if self.rest().starts_with(')') { Query::All } else { self.or(depth + 1)? };
+        let query =
+            if self.remaining().starts_with(')') { Query::All } else { self.or(depth + 1)? };
         if !self.take(")") {
             return Err(self.wrong("missing `)`"));
         }
@@ -187,8 +188,8 @@ impl<'a> Parser<'a> {
                 Test { attribute: None, condition: Condition::Contains(text.into_bytes()) }
             }
         };
-        if !self.rest().is_empty()
-            && !self.rest().starts_with(|c: char| c.is_whitespace() || c == ')')
+        if !self.remaining().is_empty()
+            && !self.remaining().starts_with(|c: char| c.is_whitespace() || c == ')')
         {
             return Err(self.wrong("text with blanks, quotes or parentheses must be quoted"));
         }
@@ -221,7 +222,7 @@ impl<'a> Parser<'a> {
     }
 
     fn contains_or_range(&mut self) -> Result<Condition, Error> {
-        let from = if self.rest().starts_with('"') {
+        let from = if self.remaining().starts_with('"') {
             let text = self.text()?;
             if !self.take("..") {
                 return Ok(Condition::Contains(text.into_bytes()));
@@ -258,7 +259,7 @@ impl<'a> Parser<'a> {
     }
 
     fn text_until(&mut self, is_end: impl Fn(char) -> bool) -> Result<Text<'a>, Error> {
-        if self.rest().starts_with('"') {
+        if self.remaining().starts_with('"') {
             return Ok(Text::Quoted(self.quoted()?));
         }
         let word = self.word_until(is_end);
@@ -277,7 +278,7 @@ impl<'a> Parser<'a> {
             if self.take("\"") {
                 return Ok(bytes);
             }
-            if self.rest().is_empty() {
+            if self.remaining().is_empty() {
                 self.at = start;
                 return Err(self.wrong("unclosed quote"));
             }
@@ -293,7 +294,7 @@ impl<'a> Parser<'a> {
                 return Ok(byte);
             }
         }
-        let digits = self.rest().strip_prefix("\\x").and_then(|rest| rest.get(..2));
+        let digits = self.remaining().strip_prefix("\\x").and_then(|rest| rest.get(..2));
         let digits = digits.filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
         match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
             Some(byte) => {
@@ -326,7 +327,7 @@ impl<'a> Parser<'a> {
 
     fn quoted_pattern(&mut self, start: usize) -> Result<String, Error> {
         let mut source = String::new();
-        let mut chars = self.rest().char_indices();
+        let mut chars = self.remaining().char_indices();
         while let Some((at, c)) = chars.next() {
             match (c, c == '\\') {
                 ('"', _) => {
@@ -406,13 +407,13 @@ fn operand(query: &Query, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 impl fmt::Display for Test {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(name) = &self.attribute {
-            write!(f, "{}:", Shown(name.as_bytes()))?;
+            write!(f, "{}:", WordOrQuoted(name.as_bytes()))?;
         }
         match &self.condition {
             Condition::Contains(bytes) if bytes.is_empty() && self.attribute.is_some() => Ok(()),
-            Condition::Contains(bytes) => Shown(bytes).fmt(f),
-            Condition::Equals(bytes) => write!(f, "={}", Shown(bytes)),
-            Condition::Prefix(bytes) => write!(f, "^{}", Shown(bytes)),
+            Condition::Contains(bytes) => WordOrQuoted(bytes).fmt(f),
+            Condition::Equals(bytes) => write!(f, "={}", WordOrQuoted(bytes)),
+            Condition::Prefix(bytes) => write!(f, "^{}", WordOrQuoted(bytes)),
             Condition::Numbers(from, to) => {
                 bounds(f, &from.map(|n| n.to_string()), &to.map(|n| n.to_string()))
             }
@@ -452,9 +453,9 @@ fn bounds(f: &mut fmt::Formatter<'_>, from: &Bound<String>, to: &Bound<String>) 
 }
 
 /// Formats a text as a word if possible, else in quotes.
-struct Shown<'a>(&'a [u8]);
+struct WordOrQuoted<'a>(&'a [u8]);
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for WordOrQuoted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let is_word = |word: &str| {
             !matches!(word, "" | "AND" | "OR" | "NOT")

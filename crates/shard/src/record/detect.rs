@@ -28,7 +28,7 @@ impl Schema {
             .or_else(|| detect_csv(sample))
             .unwrap_or_else(|| Self::new(Format::Lines));
         if schema.names.is_empty() {
-            schema.names = schema.seen(sample);
+            schema.names = schema.names_in(sample);
         }
         schema.key = schema.likely_key(sample);
         schema
@@ -40,7 +40,7 @@ impl Schema {
         if let Format::Csv { delimiter, header } = format {
             schema.names = names(delimiter, header, sample).unwrap_or_default();
         } else if schema.names.is_empty() {
-            schema.names = schema.seen(sample);
+            schema.names = schema.names_in(sample);
         }
         if format != Format::Files {
             schema.key = schema.likely_key(sample);
@@ -63,7 +63,7 @@ impl Schema {
     }
 
     /// The names in the order of the sample.
-    fn seen(&self, sample: &[u8]) -> Vec<String> {
+    fn names_in(&self, sample: &[u8]) -> Vec<String> {
         let mut known = HashSet::new();
         let mut names = Vec::new();
         for record in records(self.format, sample) {

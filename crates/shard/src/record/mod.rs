@@ -192,10 +192,10 @@ impl Schema {
             Format::JsonLines => json::fields(record),
             Format::Csv { delimiter, .. } => csv::fields(delimiter, &self.names, record),
             Format::Stanzas => stanza::fields(record),
-            Format::Lines => Ok(vec![Field::of("line", split::line(record))]),
+            Format::Lines => Ok(vec![Field::borrowed("line", split::line(record))]),
             Format::Files => {
                 let (path, content) = split::file(record);
-                Ok(vec![Field::of("path", path), Field::of("content", content)])
+                Ok(vec![Field::borrowed("path", path), Field::borrowed("content", content)])
             }
         }
     }
@@ -246,7 +246,7 @@ impl Schema {
 }
 
 impl<'a> Field<'a> {
-    fn of(name: &'a str, value: &'a [u8]) -> Self {
+    fn borrowed(name: &'a str, value: &'a [u8]) -> Self {
         Self { name: Cow::Borrowed(name), value: Cow::Borrowed(value) }
     }
 }

@@ -27,7 +27,7 @@ pub fn fields(record: &[u8]) -> Result<Vec<Field<'_>>, Problem> {
             continue;
         }
         if let Some((name, from, to)) = open.take() {
-            fields.push(Field::of(name, trimmed(&record[from..to])));
+            fields.push(Field::borrowed(name, trimmed(&record[from..to])));
         }
         if fields.len() >= FIELDS_MAX {
             return Err(Problem::TooManyFields);
@@ -39,7 +39,7 @@ pub fn fields(record: &[u8]) -> Result<Vec<Field<'_>>, Problem> {
         open = Some((name, start + value_start, end));
     }
     if let Some((name, from, to)) = open {
-        fields.push(Field::of(name, trimmed(&record[from..to])));
+        fields.push(Field::borrowed(name, trimmed(&record[from..to])));
     }
     if fields.is_empty() { Err(Problem::Line(1)) } else { Ok(fields) }
 }

@@ -167,7 +167,7 @@ fn measure(arguments: &Arguments, curve: &Curve, name: &str) -> anyhow::Result<D
     drop(text);
     let index = Index::open(file)?;
     let asked =
-        Asked { index: &index, queries: &queries, expected: &expected, block: config.block };
+        OpenedShard { index: &index, queries: &queries, expected: &expected, block: config.block };
 
     let mut points: Vec<Point> =
         curve.steps.iter().map(|&rates| Point { rates, ..Point::default() }).collect();
@@ -237,14 +237,14 @@ fn shrink(index: &Index, [sa, isa]: [u32; 2]) {
 }
 
 /// An opened shard, and its queries.
-struct Asked<'a> {
+struct OpenedShard<'a> {
     index: &'a Index,
     queries: &'a Queries,
     expected: &'a Expected,
     block: usize,
 }
 
-impl Asked<'_> {
+impl OpenedShard<'_> {
     /// Measures every kind of query.
     fn measure(&self, point: &mut Point, slice_s: f64, round: usize) -> anyhow::Result<()> {
         for kind in Query::ALL.map(Kind::Only).into_iter().chain([Kind::Mix]) {

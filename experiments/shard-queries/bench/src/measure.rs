@@ -115,7 +115,8 @@ impl Judge<'_> {
     /// An engine that is ready, its slices' lengths found.
     fn running(
         &self,
-        (mut engine, bytes): (Engine, u64),
+        mut engine: Engine,
+        bytes: u64,
         index: &'static str,
         parameters: String,
         batches: &[usize],
@@ -205,7 +206,7 @@ fn start_ours(judge: &Judge<'_>, folder: &Path, place: &Place<'_>) -> anyhow::Re
             let bytes = engine.ready()?;
             place.say(format!("shard, {parameters}: {bytes} bytes"));
             let batches = [1, judge.config.batch];
-            running.push(judge.running((engine, bytes), "shard", parameters, &batches)?);
+            running.push(judge.running(engine, bytes, "shard", parameters, &batches)?);
         }
     }
     Ok(running)
@@ -278,11 +279,11 @@ fn run_choices(
     place.say(format!("sdsl-lite: compiling and building {} indexes", choices.len()));
     let engines = sdsl.start(folder, choices)?.into_iter().zip(choices);
     engines
-        .map(|(engine, choice)| {
+        .map(|((engine, bytes), choice)| {
             let (name, parameters) = (choice.kind.name(), choice.parameters());
-            place.say(format!("{name}, {parameters}: {} bytes", engine.1));
+            place.say(format!("{name}, {parameters}: {bytes} bytes"));
             // It has no batches: one query at a time.
-            judge.running(engine, name, parameters, &[1])
+            judge.running(engine, bytes, name, parameters, &[1])
         })
         .collect()
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use shard_queries_bench::engine::Query;
-use shard_queries_bench::layers::{Config, Measured};
+use shard_queries_bench::layers::{Config, IndexUnderTest};
 
 /// Records with fields, of which some values are frequent and some are not.
 fn text() -> Vec<u8> {
@@ -35,7 +35,7 @@ fn the_experiments_own_configuration_is_read() {
 #[test]
 fn a_pair_is_added_and_dropped_while_queries_are_right() {
     let (config, text) = (config(), text());
-    let measured = Measured::new(&config, &text).unwrap();
+    let measured = IndexUnderTest::new(&config, &text).unwrap();
     let alone = measured.change(1.0, 100, true).unwrap();
     let (meanwhile, times) = measured.disturbed(1).unwrap();
     for changed in [alone, meanwhile] {
@@ -52,7 +52,7 @@ fn a_pair_is_added_and_dropped_while_queries_are_right() {
 #[test]
 fn queries_fill_a_marked_pair() {
     let (config, text) = (config(), text());
-    let measured = Measured::new(&config, &text).unwrap();
+    let measured = IndexUnderTest::new(&config, &text).unwrap();
     for query in [Query::Search, Query::Extract64] {
         let curve = measured.curve(query).unwrap();
         assert_eq!((curve.before_per_s.len(), curve.whole_per_s.len()), (2, 2));

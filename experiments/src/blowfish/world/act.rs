@@ -30,11 +30,11 @@ impl World {
             }
         };
         let more: f64 = replica.layers.iter().enumerate().map(of).sum();
-        self.bytes(replica.held()) + more
+        self.bytes(replica.steps_held()) + more
     }
 
     fn observed(&self, index: usize, replica: &Replica, queue_length: f64) -> Shard {
-        let held = replica.held();
+        let held = replica.steps_held();
         let between = |less: usize, more: usize| self.bytes(more) - self.bytes(less);
         let excess = |marked: bool| if marked { self.marked_excess() } else { 1.0 };
         let next = excess(self.setting.fill.learning().is_some());
@@ -130,7 +130,7 @@ impl World {
             }
             (true, Fill::Sweep) => {
                 replica.sweeping = true;
-                let step = self.setting.curve.steps.get(replica.held());
+                let step = self.setting.curve.steps.get(replica.steps_held());
                 let scale = self.setting.shard_bytes / self.setting.curve.bytes;
                 let sweep = nanos(step.map_or(0.0, |step| step.sweep_s) * scale);
                 let node = replica.node;
@@ -176,7 +176,7 @@ impl World {
                 one.replicas += 1;
                 one.queue_length += lengths.get(index).copied().unwrap_or(0.0);
                 one.growing |= !replica.ready || replica.sweeping;
-                one.can_grow |= replica.held() < replica.step_max;
+                one.can_grow |= replica.steps_held() < replica.step_max;
             }
             seen.push(one);
         }
@@ -192,7 +192,7 @@ impl World {
     fn add_replica(&mut self, shard: usize) {
         let all = self.of_shard.get(shard).map_or(&[][..], Vec::as_slice);
         let siblings = all.iter().filter_map(|index| self.replicas.get(*index));
-        let least = siblings.map(|r| (r.base, r.held(), r.step_max)).min_by_key(|r| r.1);
+        let least = siblings.map(|r| (r.base, r.steps_held(), r.step_max)).min_by_key(|r| r.1);
         let Some((base, held, step_max)) = least else { return };
         // Fixed footprints stay what they are; others begin below what was full.
         let step = if base == step_max { step_max } else { held.saturating_sub(1) };
@@ -204,7 +204,7 @@ impl World {
 
     /// Copies a replica to its node; its layers are made by a sweep there.
     fn copy(&mut self, replica: usize, node: usize) {
-        let held = self.replicas.get(replica).map_or((0, 0), |r| (r.base, r.held()));
+        let held = self.replicas.get(replica).map_or((0, 0), |r| (r.base, r.steps_held()));
         let bytes = self.bytes(held.0);
         let step = self.setting.curve.steps.get(held.1).filter(|_| held.1 > held.0);
         let scale = self.setting.shard_bytes / self.setting.curve.bytes;
@@ -221,7 +221,7 @@ impl World {
     fn remove_replica(&mut self, shard: usize) {
         let all = self.of_shard.get(shard).map_or(&[][..], Vec::as_slice);
         let smallest =
-            |&index: &usize| self.replicas.get(index).map_or(0, |replica| replica.held());
+            |&index: &usize| self.replicas.get(index).map_or(0, |replica| replica.steps_held());
         let Some(index) = all.iter().copied().min_by_key(smallest) else { return };
         if let Some(replica) = self.replicas.get_mut(index) {
             replica.leaving = true;

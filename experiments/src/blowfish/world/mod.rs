@@ -93,12 +93,12 @@ pub struct Second {
     pub completions: u64,
     /// Bytes held at its end, over bytes of the input of all shards.
     pub footprint: f64,
-    pub replicas: Vec<Of>,
+    pub replicas: Vec<ReplicaSecond>,
 }
 
 /// A replica in a second.
 #[derive(Clone, Copy, Debug)]
-pub struct Of {
+pub struct ReplicaSecond {
     pub replica: usize,
     /// Mean number of requests waiting and in service.
     pub length: f64,
@@ -174,7 +174,7 @@ struct Replica {
 }
 
 impl Replica {
-    fn held(&self) -> usize {
+    fn steps_held(&self) -> usize {
         self.base + self.layers.len() + usize::from(self.sweeping)
     }
 
@@ -539,7 +539,7 @@ impl World {
             second.completions += completions;
             if replica.there() {
                 held += self.bytes_of(index) / self.setting.shard_bytes;
-                second.replicas.push(Of { replica: index, length, completions, busy_s });
+                second.replicas.push(ReplicaSecond { replica: index, length, completions, busy_s });
             }
         }
         second.footprint = held / self.shards.max(1) as f64;

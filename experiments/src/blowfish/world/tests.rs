@@ -108,7 +108,7 @@ fn the_same_seed_gives_the_same_run() {
 
 #[test]
 fn marked_layers_are_made_whole_where_a_processor_is_idle() {
-    let learning = Learning::of(vec![(0.0, 0.0), (5000.0, 0.5)]);
+    let learning = Learning::from_points(vec![(0.0, 0.0), (5000.0, 0.5)]);
     let run = |fill| {
         let setting = Setting { fill, ..setting() };
         let phases = vec![phase(0.0, 30.0), phase(60.0, 300.0), phase(180.0, 10.0)];

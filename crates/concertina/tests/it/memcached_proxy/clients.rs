@@ -24,7 +24,7 @@ fn proxies(test: &str) -> Option<(Vec<Running>, Vec<String>)> {
     Some((running, ports))
 }
 
-pub fn said(output: &Output) -> String {
+pub fn output_text(output: &Output) -> String {
     String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned()
 }
 
@@ -44,7 +44,11 @@ fn memcapable_finds_nothing_to_object_to() {
             .args(["-h", "127.0.0.1", "-p", &port, "-a", "-t", "20"])
             .output()
             .unwrap();
-        assert!(output.status.success() && !said(&output).contains("FAIL"), "{}", said(&output));
+        assert!(
+            output.status.success() && !output_text(&output).contains("FAIL"),
+            "{}",
+            output_text(&output)
+        );
     }
 }
 
@@ -90,7 +94,7 @@ fn clients_in_python_and_go_need_no_change() {
         for command in &commands {
             let mut again = Command::new(command.get_program());
             let output = again.args(command.get_args()).arg(&port).output().unwrap();
-            assert!(output.status.success(), "{command:?}: {}", said(&output));
+            assert!(output.status.success(), "{command:?}: {}", output_text(&output));
         }
     }
 }

@@ -56,7 +56,7 @@ const WRONG: &[(&str, &str)] = &[
 ];
 
 /// A proxy over one server, with its process.
-fn one(test: &str, sets: &[&str]) -> Option<(Running, Running, String)> {
+fn proxy_of_one_server(test: &str, sets: &[&str]) -> Option<(Running, Running, String)> {
     let (server, name) = memcached(test)?;
     let (process, address) = proxy(&[name], sets);
     Some((server, process, address))
@@ -66,7 +66,9 @@ fn one(test: &str, sets: &[&str]) -> Option<(Running, Running, String)> {
 fn every_malformed_command_gets_its_error_and_the_connection_goes_on() {
     const TEST: &str =
         "memcached_proxy::input::every_malformed_command_gets_its_error_and_the_connection_goes_on";
-    let Some((_server, _proxy, address)) = one(TEST, &["memcached.value_bytes_max=1000"]) else {
+    let Some((_server, _proxy, address)) =
+        proxy_of_one_server(TEST, &["memcached.value_bytes_max=1000"])
+    else {
         return;
     };
     let long = "k".repeat(251);
@@ -129,7 +131,10 @@ fn closed(mut stream: TcpStream, within: Duration) -> bool {
 fn clients_that_stop_or_leave_in_the_middle_are_let_go() {
     const TEST: &str =
         "memcached_proxy::input::clients_that_stop_or_leave_in_the_middle_are_let_go";
-    let Some((_server, process, address)) = one(TEST, &["memcached.stall_s=1.0"]) else { return };
+    let Some((_server, process, address)) = proxy_of_one_server(TEST, &["memcached.stall_s=1.0"])
+    else {
+        return;
+    };
     // Early ends: in a line, in a value, behind a request whose reply is on its way.
     for bytes in [&b"ge"[..], b"set k 0 0 100\r\nabc", b"get k\r\nget", b"set big 0 0 1000000\r\n"]
     {
@@ -185,7 +190,9 @@ fn ten_thousand_idle_connections_cost_little() {
     if limit.maximum.is_some_and(|most| most < COUNT as u64 + 2000) {
         return crate::left_out::left_out(TEST, "a process may not open 12,000 files");
     }
-    let Some((_server, process, address)) = one(TEST, &["memcached.connections_max=10001"]) else {
+    let Some((_server, process, address)) =
+        proxy_of_one_server(TEST, &["memcached.connections_max=10001"])
+    else {
         return;
     };
     let before = memory(&process);

@@ -3,7 +3,7 @@
 use super::*;
 
 /// A request's method, and the condition that it states.
-fn shown(request: &str) -> (String, Option<String>) {
+fn method_and_condition(request: &str) -> (String, Option<String>) {
     let method = request.split(' ').next().unwrap_or_default().to_owned();
     let condition = request.lines().find_map(|line| {
         let (name, value) = line.split_once(": ")?;
@@ -46,7 +46,8 @@ fn a_process_does_not_look_at_what_it_wrote_itself() {
     write(b"5");
     assert!(run(origin.head(&key("a"))).unwrap().is_some());
     write(b"6");
-    let all: Vec<_> = requests.try_iter().skip(4).map(|request| shown(&request)).collect();
+    let all: Vec<_> =
+        requests.try_iter().skip(4).map(|request| method_and_condition(&request)).collect();
     let request =
         |method: &str, condition: Option<&str>| (method.to_owned(), condition.map(str::to_owned));
     let expected = [

@@ -30,7 +30,7 @@ struct Tap {
 }
 
 impl Tap {
-    fn of(store: &Store) -> Tap {
+    fn before(store: &Store) -> Tap {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let tap = Tap {
             endpoint: format!("http://{}", listener.local_addr().unwrap()),
@@ -108,16 +108,16 @@ impl Tap {
 }
 
 /// A body whose hash is known, and what happens before its last piece.
-struct Known<F> {
+struct HashedBody<F> {
     left: Bytes,
     hash: [u8; 32],
     before_last: Option<F>,
 }
 
-impl<F: FnOnce() -> Option<Error> + Send> Known<F> {
-    fn new(body: &[u8], before_last: F) -> Known<F> {
+impl<F: FnOnce() -> Option<Error> + Send> HashedBody<F> {
+    fn new(body: &[u8], before_last: F) -> HashedBody<F> {
         let hash = ring::digest::digest(&ring::digest::SHA256, body);
-        Known {
+        HashedBody {
             left: Bytes::copy_from_slice(body),
             hash: hash.as_ref().try_into().unwrap(),
             before_last: Some(before_last),
@@ -125,7 +125,7 @@ impl<F: FnOnce() -> Option<Error> + Send> Known<F> {
     }
 }
 
-impl<F: FnOnce() -> Option<Error> + Send> Chunks for Known<F> {
+impl<F: FnOnce() -> Option<Error> + Send> Chunks for HashedBody<F> {
     fn next(&mut self) -> BoxFuture<'_, Option<Result<Bytes, Error>>> {
         Box::pin(async move {
             if self.left.is_empty() {
@@ -154,13 +154,13 @@ impl<F: FnOnce() -> Option<Error> + Send> Chunks for Known<F> {
 fn bytes_reach_the_store_before_the_last_ones_have_come() {
     const TEST: &str = "origin_s3::early::bytes_reach_the_store_before_the_last_ones_have_come";
     let Some(store) = Store::start(TEST) else { return };
-    let tap = Tap::of(&store);
+    let tap = Tap::before(&store);
     let (origin, direct) = (tap.open(), store.open());
     run(async {
         for seed in [1, 2] {
             let body = bytes(seed, SIZE);
             let (sent, puts) = (tap.sent.load(Ordering::Relaxed), tap.puts());
-            let mut known = Known::new(&body, || {
+            let mut known = HashedBody::new(&body, || {
                 assert!(tap.wait(sent + (SIZE - 2 * PIECE) as u64), "nothing was sent");
                 None
             });
@@ -192,18 +192,18 @@ fn what_is_not_committed_or_breaks_off_changes_nothing() {
     run(async {
         write(&origin, "k", b"before", Attributes::default()).await;
         let body = bytes(1, SIZE);
-        let mut known = Known::new(&body, || None);
+        let mut known = HashedBody::new(&body, || None);
         drop(origin.stage(&key("k"), Attributes::default(), &mut known).await.unwrap());
-        let mut known = Known::new(&body, || Some(Error::Upload("it left".to_owned())));
+        let mut known = HashedBody::new(&body, || Some(Error::Upload("it left".to_owned())));
         let error = origin.stage(&key("k"), Attributes::default(), &mut known).await.err();
         assert_eq!(error, Some(Error::Upload("it left".to_owned())));
         // What a fence forbids is not made.
-        let mut known = Known::new(&body, || None);
+        let mut known = HashedBody::new(&body, || None);
         let mut staged = origin.stage(&key("k"), Attributes::default(), &mut known).await.unwrap();
         staged.fence(Arc::new(|| false));
         assert!(matches!(staged.commit(None).await, Err(Error::Fenced(_))));
         // A hash that is not that of the bytes: the store itself refuses it.
-        let mut known = Known::new(&body, || None);
+        let mut known = HashedBody::new(&body, || None);
         known.hash[0] ^= 1;
         let staged = origin.stage(&key("k"), Attributes::default(), &mut known).await.unwrap();
         staged.commit(None).await.unwrap_err();
@@ -218,12 +218,12 @@ fn what_is_not_committed_or_breaks_off_changes_nothing() {
 fn a_write_whose_reply_is_lost_is_not_said_to_be_left_out() {
     const TEST: &str = "origin_s3::early::a_write_whose_reply_is_lost_is_not_said_to_be_left_out";
     let Some(store) = Store::start(TEST) else { return };
-    let tap = Tap::of(&store);
+    let tap = Tap::before(&store);
     let (origin, other) = (tap.open(), store.open());
     run(async {
         for may_write_again in [false, true] {
             let body = bytes(u64::from(may_write_again), SIZE);
-            let mut known = Known::new(&body, || None);
+            let mut known = HashedBody::new(&body, || None);
             let staged = origin.stage(&key("k"), Attributes::default(), &mut known).await;
             let mut staged = staged.unwrap();
             let asked = AtomicU64::new(0);
@@ -246,13 +246,13 @@ fn a_write_whose_reply_is_lost_is_not_said_to_be_left_out() {
 fn a_write_that_another_one_overtakes_or_whose_connection_ends_is_sent_again() {
     const TEST: &str = "origin_s3::early::a_write_that_another_one_overtakes_or_whose_connection_ends_is_sent_again";
     let Some(store) = Store::start(TEST) else { return };
-    let tap = Tap::of(&store);
+    let tap = Tap::before(&store);
     let (origin, other) = (tap.open(), store.open());
     run(async {
         // Writes of others between the beginning and the commit, of this process and of another.
         for by_itself in [true, false] {
             let body = bytes(4 + u64::from(by_itself), SIZE);
-            let mut known = Known::new(&body, || None);
+            let mut known = HashedBody::new(&body, || None);
             let late = origin.stage(&key("k"), Attributes::default(), &mut known).await.unwrap();
             let by: &S3 = if by_itself { &origin } else { &other };
             staged(by, "k", b"between").await.commit(None).await.unwrap();
@@ -263,7 +263,7 @@ fn a_write_that_another_one_overtakes_or_whose_connection_ends_is_sent_again() {
         let puts = tap.puts();
         let body = bytes(6, SIZE);
         tap.cuts.store(true, Ordering::Relaxed);
-        let mut known = Known::new(&body, || None);
+        let mut known = HashedBody::new(&body, || None);
         let late = origin.stage(&key("k"), Attributes::default(), &mut known).await.unwrap();
         late.commit(None).await.unwrap();
         assert!(!tap.cuts.load(Ordering::Relaxed));
@@ -273,7 +273,7 @@ fn a_write_that_another_one_overtakes_or_whose_connection_ends_is_sent_again() {
         let bodies: Vec<Vec<u8>> = (0..3).map(|seed| bytes(10 + seed, 1 << 20)).collect();
         let mut all = Vec::new();
         for round in 0..80 {
-            let mut known = Known::new(&bodies[round % 3], || None);
+            let mut known = HashedBody::new(&bodies[round % 3], || None);
             let name = format!("many/{round}");
             all.push(origin.stage(&key(&name), Attributes::default(), &mut known).await.unwrap());
         }

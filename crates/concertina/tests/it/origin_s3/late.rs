@@ -20,7 +20,7 @@ struct Holding {
 }
 
 impl Holding {
-    fn of(store: &Store, what: &'static str) -> Holding {
+    fn before(store: &Store, what: &'static str) -> Holding {
         use std::sync::mpsc::channel;
         use std::sync::{Arc, Mutex};
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -98,7 +98,7 @@ fn a_request_that_outlives_its_node_does_not_undo_a_later_write() {
     let Some(store) = Store::start(TEST) else { return };
     let next = store.open();
     let dying = |what| {
-        let held = Holding::of(&store, what);
+        let held = Holding::before(&store, what);
         let config = config::Origin { timeout_s: 30.0, ..config_of(&held.endpoint) };
         (S3::open(&config).unwrap(), held)
     };

@@ -8,7 +8,7 @@ use proptest::prelude::{Strategy, prop_oneof};
 use proptest::test_runner::{Config, TestRunner};
 
 /// An entry of a listing, and a HEAD's reply.
-fn shown(etag: &str, size: u64, hour: u32, head_hour: u32) -> [String; 2] {
+fn entry_and_head(etag: &str, size: u64, hour: u32, head_hour: u32) -> [String; 2] {
     let entry = format!(
         "<ListBucketResult><Contents><Key>a</Key><LastModified>2025-11-24T{hour:02}:00:00.000Z</LastModified>\
          <ETag>&quot;{etag}&quot;</ETag><Size>{size}</Size></Contents></ListBucketResult>"
@@ -28,7 +28,7 @@ fn an_object_is_asked_for_once_until_it_is_listed_otherwise() {
     let versions =
         [("e1", 3, 8), ("e1", 3, 8), ("e2", 3, 8), ("e2", 4, 8), ("e2", 4, 9), ("e2", 4, 9)];
     for (at, (etag, size, hour)) in versions.into_iter().enumerate() {
-        let [listing, head] = shown(etag, size, hour, hour);
+        let [listing, head] = entry_and_head(etag, size, hour, hour);
         script.extend([listing, empty()]);
         expected += "GET GET ";
         if at == 0 || versions[at - 1] != versions[at] {
@@ -37,14 +37,14 @@ fn an_object_is_asked_for_once_until_it_is_listed_otherwise() {
         }
     }
     // Written since it was listed: the reply is of the newer version, and not remembered as the older.
-    let [listing, _] = shown("e3", 4, 9, 9);
-    let [_, newer] = shown("e4", 5, 10, 10);
+    let [listing, _] = entry_and_head("e3", 4, 9, 9);
+    let [_, newer] = entry_and_head("e4", 5, 10, 10);
     for _ in 0..2 {
         script.extend([listing.clone(), empty(), newer.clone()]);
         expected += "GET GET HEAD ";
     }
     // Written lately, as a time to come is taken too: there may be another write at the same time.
-    let [listing, head] = shown("e5", 4, 11, 11).map(|text| text.replace("2025", "2099"));
+    let [listing, head] = entry_and_head("e5", 4, 11, 11).map(|text| text.replace("2025", "2099"));
     let head = head.replace("Mon", "Tue");
     for _ in 0..2 {
         script.extend([listing.clone(), empty(), head.clone()]);

@@ -9,7 +9,7 @@ fn attack(test: &str, with: &str, start: impl FnOnce() -> Front) {
     let Some(python) = python(test) else { return };
     let front = start();
     let keys = serde_json::json!({
-        "admin": [ADMIN.0, ADMIN.1], "reader": [READER.0, READER.1], "writer": [WRITER.0, WRITER.1],
+        "admin": [ADMIN.id, ADMIN.secret], "reader": [READER.id, READER.secret], "writer": [WRITER.id, WRITER.secret],
     });
     let mut command = client(python, ADMIN, front.folder.path());
     command.arg(script(with)).arg(&front.address).env("KEYS", keys.to_string());
@@ -18,7 +18,7 @@ fn attack(test: &str, with: &str, start: impl FnOnce() -> Front) {
     let log = front.log();
     assert!(output.status.success(), "{}\n{}\n{log}", text(&output.stdout), text(&output.stderr));
     assert!(!log.contains("panicked"), "{log}");
-    for secret in [ADMIN.1, READER.1, WRITER.1] {
+    for secret in [ADMIN.secret, READER.secret, WRITER.secret] {
         assert!(!log.contains(secret), "{log}");
     }
     // What was to be written outside of the folder was not.

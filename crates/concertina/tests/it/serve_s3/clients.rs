@@ -7,7 +7,7 @@ use configuration as config;
 use configuration::Secret;
 use origin::{Kind, Origin, S3, Sharing};
 
-use super::{ADMIN, Front, READER, before, write_keys};
+use super::{ADMIN, Front, KeyEntry, READER, before, write_keys};
 use crate::left_out::left_out;
 use crate::origin::{run, suite};
 use crate::origin_s3::{self, Store};
@@ -19,11 +19,11 @@ fn installed() -> PathBuf {
 }
 
 /// A client with an access key.
-pub fn client(program: PathBuf, (id, secret, _): (&str, &str, &str), folder: &Path) -> Command {
+pub fn client(program: PathBuf, key: KeyEntry, folder: &Path) -> Command {
     let mut command = Command::new(program);
     command
-        .env("AWS_ACCESS_KEY_ID", id)
-        .env("AWS_SECRET_ACCESS_KEY", secret)
+        .env("AWS_ACCESS_KEY_ID", key.id)
+        .env("AWS_SECRET_ACCESS_KEY", key.secret)
         .env("AWS_DEFAULT_REGION", "eu-central-1")
         .env("AWS_REGION", "eu-central-1")
         .env("AWS_CONFIG_FILE", "/dev/null")
@@ -49,14 +49,14 @@ pub fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(name)
 }
 
-fn told(output: &Output) -> String {
+fn output_text(output: &Output) -> String {
     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
     format!("{}\n{}\n{}", output.status, text(&output.stdout), text(&output.stderr))
 }
 
 fn succeed(command: &mut Command, front: &Front) -> String {
     let output = command.output().unwrap();
-    assert!(output.status.success(), "{command:?}: {}\n{}", told(&output), front.log());
+    assert!(output.status.success(), "{command:?}: {}\n{}", output_text(&output), front.log());
     String::from_utf8(output.stdout).unwrap()
 }
 
@@ -110,7 +110,7 @@ fn boto3_finds_nothing_to_object_to_before_a_gateway() {
     for file in std::fs::read_dir(&run).unwrap() {
         let bytes = std::fs::read(file.unwrap().path()).unwrap();
         let text = String::from_utf8_lossy(&bytes);
-        for secret in [ADMIN.1, READER.1, "7c1-between-processes", "of-clients"] {
+        for secret in [ADMIN.secret, READER.secret, "7c1-between-processes", "of-clients"] {
             assert!(!text.contains(secret), "{secret} is in the run folder");
         }
         files += 1;
@@ -126,7 +126,7 @@ fn no_secret_is_told(front: &Front) {
         let show = [("authorization", "Bearer of-clients")];
         all.push_str(&http.send("GET", path, &show, None).unwrap().text());
     }
-    for secret in [ADMIN.1, READER.1, origin_s3::SECRET, "7c1-between-processes"] {
+    for secret in [ADMIN.secret, READER.secret, origin_s3::SECRET, "7c1-between-processes"] {
         assert!(!all.contains(secret), "{secret} is told in {all}");
     }
 }
@@ -269,14 +269,14 @@ fn the_aws_sdk_for_java_works_unchanged() {
 }
 
 /// The front as the origin of another process, which reaches it with object_store.
-pub fn origin_of(front: &Front, (id, secret, _): (&str, &str, &str)) -> config::Origin {
+pub fn origin_of(front: &Front, key: KeyEntry) -> config::Origin {
     config::Origin {
         kind: Kind::S3,
         endpoint: Some(format!("http://{}", front.address)),
         bucket: "objects".to_owned(),
         allow_http: true,
-        access_key_id: Some(id.to_owned()),
-        secret_access_key: Some(Secret::new(secret.to_owned())),
+        access_key_id: Some(key.id.to_owned()),
+        secret_access_key: Some(Secret::new(key.secret.to_owned())),
         timeout_s: 5.0,
         ..config::Origin::default()
     }
@@ -341,18 +341,18 @@ fn object_store_uploads_in_parts_and_signs_addresses() {
 #[test]
 fn access_keys_are_read_again_when_their_file_changes() {
     let front = Front::start(&[]);
-    let open = |secret| S3::open(&origin_of(&front, (ADMIN.0, secret, "")));
+    let open = |secret| S3::open(&origin_of(&front, KeyEntry { secret, ..ADMIN }));
     let there = |origin: &S3| run(async { origin.check().await.is_ok() });
     assert!(open("another-secret-as-long").is_err());
-    let first = open(ADMIN.1).unwrap();
+    let first = open(ADMIN.secret).unwrap();
     assert!(there(&first));
     let start = std::time::Instant::now();
-    write_keys(front.folder.path(), &[(ADMIN.0, "another-secret-as-long", ADMIN.2)]);
+    write_keys(front.folder.path(), &[KeyEntry { secret: "another-secret-as-long", ..ADMIN }]);
     while open("another-secret-as-long").is_err() {
         assert!(start.elapsed().as_secs() < 120, "the new keys are not in force: {}", front.log());
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
-    assert!(open(ADMIN.1).is_err());
+    assert!(open(ADMIN.secret).is_err());
     // A file that is not one of keys leaves them as they are.
     std::fs::write(front.folder.path().join("keys"), "[[key]]\nsecret = \"hush-hush-hush\n")
         .unwrap();
@@ -361,7 +361,7 @@ fn access_keys_are_read_again_when_their_file_changes() {
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
     assert!(open("another-secret-as-long").is_ok());
-    for secret in [ADMIN.1, "another-secret", "hush-hush"] {
+    for secret in [ADMIN.secret, "another-secret", "hush-hush"] {
         assert!(!front.log().contains(secret), "{}", front.log());
     }
 }

@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 use origin::S3;
 
 use super::clients::origin_of;
-use super::{ADMIN, Front, write_keys};
+use super::{ADMIN, Front, KeyEntry, write_keys};
 use crate::keys::keys;
 use crate::serve_client::LONGEST;
 
-const NEW: (&str, &str, &str) = ("new-key", "new-secret-that-is-not-shown", "*:admin");
+const NEW: KeyEntry =
+    KeyEntry { id: "new-key", secret: "new-secret-that-is-not-shown", scope: "*:admin" };
 
 /// Seals the file of access keys with the master key of the front's folder.
 fn seal(folder: &Path) {
@@ -45,7 +46,7 @@ fn sealed_keys_are_read_and_what_cannot_be_opened_leaves_them_as_they_were() {
     assert!(is_key(ADMIN) && is_key(NEW));
     seal(folder);
     let sealed = std::fs::read_to_string(folder.join("keys")).unwrap();
-    assert!(!sealed.contains(ADMIN.1) && !sealed.contains(NEW.1));
+    assert!(!sealed.contains(ADMIN.secret) && !sealed.contains(NEW.secret));
     let put = |name: &str, text: &str| {
         let (path, new) = (folder.join(name), folder.join("new"));
         std::fs::write(&new, text).unwrap();
@@ -54,7 +55,7 @@ fn sealed_keys_are_read_and_what_cannot_be_opened_leaves_them_as_they_were() {
     };
     let of_new = sealed
         .split('"')
-        .find(|text| text.starts_with("sealed:") && sealed.rfind(*text) > sealed.find(NEW.0));
+        .find(|text| text.starts_with("sealed:") && sealed.rfind(*text) > sealed.find(NEW.id));
     let of_new = of_new.unwrap();
     let first = sealed.split('"').find(|text| text.starts_with("sealed:")).unwrap();
     let (head, tail) = first.split_at(40);
@@ -89,7 +90,7 @@ fn sealed_keys_are_read_and_what_cannot_be_opened_leaves_them_as_they_were() {
         std::thread::sleep(Duration::from_millis(50));
     }
     assert!(is_key(ADMIN) && is_key(NEW));
-    for secret in [ADMIN.1, NEW.1, master.trim(), first] {
+    for secret in [ADMIN.secret, NEW.secret, master.trim(), first] {
         assert!(!front.log().contains(secret), "{}", front.log());
     }
 }

@@ -133,7 +133,7 @@ pub(super) fn exclusively(path: &Path) -> anyhow::Result<(File, Lock)> {
     };
     let mut tries = 1;
     let lock = loop {
-        let lock = Lock::of(file.try_clone()?, path);
+        let lock = Lock::on_file(file.try_clone()?, path);
         if lock.is_ok() || !is_block || tries == TRIES {
             break lock?;
         }

@@ -92,7 +92,7 @@ pub struct Share {
     pub high: f64,
 }
 
-/// A point of a [`Curve`], returned by [`Curve::at`].
+/// A point of a [`Curve`], returned by [`Curve::point`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CurvePoint {
     /// Bytes of memory (objects, if each was pushed with 1 byte).
@@ -113,8 +113,8 @@ pub struct CurvePoint {
 /// // Ten objects of a byte in turn, ten times: all or nothing.
 /// (0..100u64).for_each(|i| every.push(i % 10, 1));
 /// let curve = every.curve()?;
-/// assert_eq!(curve.at(9.0)?.hit_ratio.value, 0.0);
-/// assert!((curve.at(10.0)?.hit_ratio.value - 0.9).abs() < 1e-12);
+/// assert_eq!(curve.point(9.0)?.hit_ratio.value, 0.0);
+/// assert!((curve.point(10.0)?.hit_ratio.value - 0.9).abs() < 1e-12);
 /// # Ok::<(), model::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
@@ -148,7 +148,7 @@ impl Curve {
 
     /// The point at `memory_bytes`. Past [`Curve::memory_max`] the curve is constant, because the
     /// first request for a key misses in any memory. Cost: a microsecond.
-    pub fn at(&self, memory_bytes: f64) -> Result<CurvePoint, Error> {
+    pub fn point(&self, memory_bytes: f64) -> Result<CurvePoint, Error> {
         not_negative("the bytes of memory", memory_bytes)?;
         let [hit_ratio, byte_hit_ratio] = [0, 1].map(|of| self.share(memory_bytes, of));
         Ok(CurvePoint { memory_bytes, hit_ratio, byte_hit_ratio })
@@ -201,7 +201,7 @@ impl Curve {
         let first = self.all.iter().skip(1).position(|m| m[0] < all).unwrap_or(0);
         let (low, high) = ((range(first).0 as f64).max(1.0), self.memory_max().max(1.0));
         let at = |i: usize| low * (high / low).powf(i as f64 / (count - 1) as f64);
-        (0..count).map(|i| self.at(if i + 1 == count { high } else { at(i) })).collect()
+        (0..count).map(|i| self.point(if i + 1 == count { high } else { at(i) })).collect()
     }
 
     /// The popularity law between a memory of `memory_bytes` and `factor` times that, for changes

@@ -56,7 +56,7 @@ const KEYS_MIN: f64 = 16.0;
 ///     shards.push(key, 4_096);
 /// }
 /// let curve = shards.curve()?;
-/// let at = curve.at(8e6)?; // 8 MB hold the hot keys with room to spare, and not the others
+/// let at = curve.point(8e6)?; // 8 MB hold the hot keys with room to spare, and not the others
 /// assert!((at.hit_ratio.value - 0.66).abs() < 0.03, "{at:?}");
 /// assert!(at.hit_ratio.low <= at.hit_ratio.value && at.hit_ratio.value <= at.hit_ratio.high);
 /// # Ok::<(), model::Error>(())

@@ -115,7 +115,7 @@ fn every_key_sampled_is_the_exact_curve() {
     let curve = pushed(Shards::exact(), &stream).curve().unwrap();
     // Exact up to 256 bytes, and at the ends of buckets beyond.
     for memory in (0..256).chain((128..256).flat_map(|i| [2 * i + 1, 4 * i + 3])) {
-        let at = curve.at(f64::from(memory)).unwrap();
+        let at = curve.point(f64::from(memory)).unwrap();
         let [requests, bytes] = hits(&stream, &distances, f64::from(memory));
         assert!((at.hit_ratio.value - requests).abs() < 1e-12, "{memory}: {at:?} {requests}");
         assert!((at.byte_hit_ratio.value - bytes).abs() < 1e-12, "{memory}: {at:?} {bytes}");
@@ -123,12 +123,12 @@ fn every_key_sampled_is_the_exact_curve() {
     }
     // A fixed size that is not reached, and a rate of 1, are the same.
     let memory = 150.0;
-    let exact = curve.at(memory).unwrap();
+    let exact = curve.point(memory).unwrap();
     let others = [Shards::fixed_size(1_000).unwrap(), Shards::fixed_rate(1.0).unwrap()];
     for shards in others {
         let shards = pushed(shards, &stream);
         assert_eq!(shards.rate(), 1.0);
-        assert_eq!(shards.curve().unwrap().at(memory).unwrap(), exact);
+        assert_eq!(shards.curve().unwrap().point(memory).unwrap(), exact);
     }
 }
 
@@ -147,13 +147,13 @@ fn an_independent_stream_is_ches() {
     for memory in [50.0, 200.0, 1_000.0] {
         // The stream starts with an empty memory, which evicts nothing until it is full, after T
         // requests: request i for an object of popularity p is a hit with 1 − e^(−p·min(i, T)).
-        let (full, n) = (cache.at(memory).unwrap().characteristic_requests, 150_000.0);
+        let (full, n) = (cache.with_memory(memory).unwrap().characteristic_requests, 150_000.0);
         let hits = |p: f64| {
             let kept = -(-p * full).exp_m1();
             p * (full - kept / p + (n - full) * kept) / n
         };
         let expected: f64 = weights.iter().map(|weight| hits(weight / total)).sum();
-        let found = curve.at(memory).unwrap().hit_ratio.value;
+        let found = curve.point(memory).unwrap().hit_ratio.value;
         assert!((found - expected).abs() < 0.005, "{memory}: {found} {expected}");
     }
 }
@@ -167,7 +167,7 @@ fn coverage(make: impl Fn() -> Shards, objects: u32, exponent: f64, n: usize) ->
         let curve = pushed(make(), &stream).curve().unwrap();
         let unique: f64 = curve.memory_max();
         for part in [0.03, 0.1, 0.3, 0.7] {
-            let at = curve.at(unique * part).unwrap();
+            let at = curve.point(unique * part).unwrap();
             let [exact, exact_bytes] = hits(&stream, &distances, unique * part);
             for (share, exact) in [(at.hit_ratio, exact), (at.byte_hit_ratio, exact_bytes)] {
                 held += f64::from(u8::from(share.low <= exact && exact <= share.high));
@@ -214,12 +214,12 @@ fn a_stream_sampled_before_is_scaled_twice() {
         (shards.curve_of(80_000.0, bytes as f64).unwrap(), shards.curve().unwrap());
     for part in [0.05, 0.2, 0.6] {
         let memory = exact.memory_max() * part;
-        let exact = exact.at(memory).unwrap().hit_ratio.value;
-        let found = known.at(memory).unwrap().hit_ratio;
+        let exact = exact.point(memory).unwrap().hit_ratio.value;
+        let found = known.point(memory).unwrap().hit_ratio;
         assert!((found.value - exact).abs() < 0.06, "{part}: {found:?} {exact}");
         assert!(found.low <= exact && exact <= found.high, "{part}: {found:?} {exact}");
         // Without the number of requests, the hits of the keys that were not sampled are missed.
-        let found = unknown.at(memory).unwrap().hit_ratio;
+        let found = unknown.point(memory).unwrap().hit_ratio;
         println!("{part}: {exact:.3}, without the number of requests {found:.3?}");
         assert!((found.value - exact).abs() < 0.2, "{part}: {found:?} {exact}");
     }
@@ -235,9 +235,9 @@ fn a_fixed_size_holds_so_many_keys_and_no_more() {
     assert!(shards.rate() < 0.006 && shards.rate() > 0.001, "{}", shards.rate());
     // Keys in turn: each comes back after all others, so only a memory for all has it.
     let curve = shards.curve().unwrap();
-    let some = curve.at(100_000.0).unwrap().hit_ratio;
+    let some = curve.point(100_000.0).unwrap().hit_ratio;
     assert!(some.low == 0.0 && some.value < 0.1, "{some:?}");
-    let all = curve.at(600_000.0).unwrap().hit_ratio;
+    let all = curve.point(600_000.0).unwrap().hit_ratio;
     assert!(all.low <= 0.4 && 0.4 <= all.high, "{all:?}");
 }
 
@@ -247,14 +247,14 @@ fn memory_for_a_hit_ratio_is_the_smallest() {
     let curve = pushed(Shards::exact(), &stream).curve().unwrap();
     for share in [0.0, 0.1, 0.5, 0.8] {
         let memory = curve.memory_for(share).unwrap();
-        assert!(curve.at(memory).unwrap().hit_ratio.value >= share);
-        assert!(memory == 0.0 || curve.at(memory - 1.0).unwrap().hit_ratio.value < share);
+        assert!(curve.point(memory).unwrap().hit_ratio.value >= share);
+        assert!(memory == 0.0 || curve.point(memory - 1.0).unwrap().hit_ratio.value < share);
     }
     assert!(matches!(curve.memory_for(0.999), Err(Error::HitRatio { .. })));
     for factor in [0.5, 1.0, 4.0] {
         let popularity = curve.popularity(1_000.0, factor).unwrap();
         let factor = if factor == 1.0 { 1.05 } else { factor };
-        let of = |memory: f64| curve.at(memory).unwrap().hit_ratio.value;
+        let of = |memory: f64| curve.point(memory).unwrap().hit_ratio.value;
         let change = of(1_000.0 * factor) / of(1_000.0);
         assert!((popularity.factor(factor) / change - 1.0).abs() < 1e-9);
     }
@@ -263,7 +263,7 @@ fn memory_for_a_hit_ratio_is_the_smallest() {
     assert_eq!(points.len(), 50);
     assert!(points[0].hit_ratio.value > 0.0);
     assert!(points.windows(2).all(|p| p[0].hit_ratio.value <= p[1].hit_ratio.value));
-    let last = curve.at(f64::MAX).unwrap();
+    let last = curve.point(f64::MAX).unwrap();
     assert_eq!(points[49].hit_ratio, last.hit_ratio, "no more beyond the largest distance");
 }
 
@@ -283,15 +283,15 @@ fn impossible_questions_are_errors() {
     exact.push(1, u64::MAX);
     exact.push(1, 0);
     let curve = exact.curve().unwrap();
-    assert!(curve.at(f64::NAN).is_err() && curve.at(-1.0).is_err());
+    assert!(curve.point(f64::NAN).is_err() && curve.point(-1.0).is_err());
     assert!(curve.memory_for(f64::NAN).is_err() && curve.points(1).is_err());
     assert!(exact.curve_of(0.0, 1.0).is_err() && exact.curve_of(1.0, f64::NAN).is_err());
-    assert_eq!(curve.at(0.0).unwrap().hit_ratio.value, 0.5);
+    assert_eq!(curve.point(0.0).unwrap().hit_ratio.value, 0.5);
     let mut once = Shards::exact();
     once.push(7, 0);
     let curve = once.curve().unwrap();
-    assert_eq!(curve.at(1e9).unwrap().hit_ratio.value, 0.0);
-    assert_eq!(curve.at(1e9).unwrap().byte_hit_ratio.value, 0.0);
+    assert_eq!(curve.point(1e9).unwrap().hit_ratio.value, 0.0);
+    assert_eq!(curve.point(1e9).unwrap().byte_hit_ratio.value, 0.0);
     assert_eq!(curve.memory_max(), 0.0);
     assert!(curve.points(3).is_ok());
 }
@@ -340,10 +340,10 @@ fn real_traces_have_the_curve_of_their_stack() {
             let (low, width) = range(bucket(memory));
             let memory = (low + width - 1) as f64;
             let [requests, bytes] = hits(&stream, &distances, memory);
-            let at = exact.at(memory).unwrap();
+            let at = exact.point(memory).unwrap();
             assert!((at.hit_ratio.value - requests).abs() < 1e-9, "{name} {part}");
             assert!((at.byte_hit_ratio.value - bytes).abs() < 1e-9, "{name} {part}");
-            let share = sampled.at(memory).unwrap().hit_ratio;
+            let share = sampled.point(memory).unwrap().hit_ratio;
             worst = worst.max((share.value - requests).abs());
             held += usize::from(share.low <= requests && requests <= share.high);
         }
@@ -358,7 +358,7 @@ fn the_twitter_slice_has_the_hits_that_its_readme_says() {
     let curve = pushed(Shards::fixed_size(8_192).unwrap(), &stream).curve().unwrap();
     // 50.2 MB are asked for in all; a memory in use had these hits with 1, 10 and 30 % of it.
     for (part, expected) in [(0.01, 0.686), (0.1, 0.816), (0.3, 0.855)] {
-        let at = curve.at(50.2e6 * part).unwrap().hit_ratio;
+        let at = curve.point(50.2e6 * part).unwrap().hit_ratio;
         println!("{part}: {at:.4?} for {expected}");
         assert!((at.value - expected).abs() < 0.02, "{part}: {at:?}");
         assert!(at.low - 5e-4 <= expected && expected <= at.high + 5e-4, "{part}: {at:?}");
@@ -376,7 +376,7 @@ proptest! {
         // An object that changes its size: the stack has its newest.
         let distances = mattson(&stream);
         let curve = pushed(Shards::exact(), &stream).curve().unwrap();
-        let at = curve.at(memory as f64).unwrap();
+        let at = curve.point(memory as f64).unwrap();
         let [requests, bytes] = hits(&stream, &distances, memory as f64);
         prop_assert!((at.hit_ratio.value - requests).abs() < 1e-12);
         prop_assert!((at.byte_hit_ratio.value - bytes).abs() < 1e-12);
@@ -391,7 +391,7 @@ proptest! {
         for shards in [Shards::fixed_size(64).unwrap(), Shards::fixed_rate(rate).unwrap()] {
             let Ok(curve) = pushed(shards, &keys).curve() else { continue };
             for memory in [memory, memory.abs() % curve.memory_max().max(1.0)] {
-                let Ok(at) = curve.at(memory) else { continue };
+                let Ok(at) = curve.point(memory) else { continue };
                 for share in [at.hit_ratio, at.byte_hit_ratio] {
                     let order = [0.0, share.low, share.value, share.high, 1.0];
                     prop_assert!(order.windows(2).all(|w| w[0] <= w[1]), "{share:?}");
@@ -412,7 +412,7 @@ fn what_fades_is_forgotten_and_ratios_are_those_of_the_curve() {
     let sizes = [0, 50_000, 199_000, 210_000, 1 << 40];
     let curve = shards.curve().unwrap();
     for (size, ratio) in sizes.iter().zip(shards.hit_ratios(&sizes)) {
-        assert_eq!(curve.at(*size as f64).unwrap().hit_ratio.value, ratio, "{size}");
+        assert_eq!(curve.point(*size as f64).unwrap().hit_ratio.value, ratio, "{size}");
     }
     assert!(shards.hit_ratios(&[100_000])[0] < 0.05, "half of a loop is no use");
     // The stream is now a loop of a quarter of the keys.

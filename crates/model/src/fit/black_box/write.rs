@@ -124,7 +124,7 @@ fn fitted(model: &Model, step: &Data) -> Result<FittedStep, Error> {
     let points = step.within.iter().map(|&(t_s, n)| FittedPoint {
         t_s,
         measured: n as f64 / answered,
-        predicted: node.at(t_s).cdf(&operating),
+        predicted: node.at_time(t_s).cdf(&operating),
         spotify: spotify.cdf(rate, t_s).ok(),
     });
     // The distance is that of the servers' answers; hits are as measured.
@@ -133,7 +133,7 @@ fn fitted(model: &Model, step: &Data) -> Result<FittedStep, Error> {
         let t =
             step.total.responses.quantile_s((i as f64 + 0.5) / GRID as f64)? * (1.0 + 1.0 / 128.0);
         let memory = node.memory.as_ref().map_or(1.0, |law| law.cdf(t));
-        let of_servers = (node.at(t).cdf(&operating) - operating.hit_ratio * memory) / misses;
+        let of_servers = (node.at_time(t).cdf(&operating) - operating.hit_ratio * memory) / misses;
         Some((step.total.responses.share_within(t)? - of_servers).abs())
     };
     let finite = |x: f64| if x.is_finite() { x } else { 1e9 };

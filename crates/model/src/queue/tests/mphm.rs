@@ -51,7 +51,7 @@ impl Mphm {
         generator: &[&[f64]],
     ) -> Result<Self, Error> {
         let solved = Solved::new(arrival_rate, servers, start, generator)?;
-        let (waits, waiting_mean) = solved.waiting();
+        let (waits, waiting_mean) = solved.wait_and_mean();
         let square = solved.waiting_square();
         let (waiting, response) = solved.times();
         Ok(Mphm {
@@ -87,7 +87,7 @@ impl Solved<'_> {
     /// πZᵢ1.
     fn times(&self) -> (Uniformised, Uniformised) {
         let (phases, n) = (&self.phases, self.r.rows());
-        let waits = self.waiting().0;
+        let waits = self.wait_and_mean().0;
         let one = Matrix::identity(n);
         let rate = (0..n).map(|i| -self.within[(i, i)]).fold(0.0, f64::max);
         // Transposed, so that the sparse factors stand on the left.

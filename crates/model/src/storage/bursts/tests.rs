@@ -92,7 +92,7 @@ fn none_and_endlessly_short_ones_are_poisson() {
     let (poisson, short, long) = (node(0.4, None), of(0.3, 1e9), of(0.3, 1e-3));
     let here = poisson.operating(300.0).unwrap();
     for t in [0.0, 0.01, 0.05] {
-        let at = poisson.at(t);
+        let at = poisson.at_time(t);
         assert!((at.cdf(&short.operating(300.0).unwrap()) - at.cdf(&here)).abs() < 1e-3);
     }
     let stands = long.operating(300.0).unwrap();

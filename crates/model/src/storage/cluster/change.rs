@@ -23,7 +23,7 @@ use super::{Cluster, HitLaw, Server};
 /// // Objects all equally popular: with twice the memory the first server answers all from it.
 /// let change = Change::Memory { name: "a".to_owned(), factor: 2.0 };
 /// let after = cluster.changed(&change, Popularity::EQUAL)?;
-/// assert_eq!(after.members[0].server.hit_ratio().at(10.0), 1.0);
+/// assert_eq!(after.members[0].server.hit_ratio().at_rate(10.0), 1.0);
 /// # Ok::<(), model::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]

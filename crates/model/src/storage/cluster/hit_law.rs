@@ -17,7 +17,7 @@ use crate::error::{Error, check};
 /// use model::storage::{HitLaw, Popularity};
 /// let tracks = Cache::new(Catalogue::zipf(100_000, 0.8)?, Eviction::Lru);
 /// let curve = tracks.curve();
-/// let (now, twice) = (tracks.at(5_000.0)?.hit_ratio, tracks.at(10_000.0)?.hit_ratio);
+/// let (now, twice) = (tracks.with_memory(5_000.0)?.hit_ratio, tracks.with_memory(10_000.0)?.hit_ratio);
 /// assert!((now * curve.change(now, 2.0) - twice).abs() < 1e-3);
 /// // As if all were equally popular: twice the memory, twice the hits.
 /// assert_eq!(Popularity::EQUAL.change(now, 2.0), 2.0);

@@ -77,12 +77,12 @@ impl Server for Node {
     }
 
     fn within(&self, t_s: f64) -> impl Fn(f64) -> f64 + use<> {
-        let (node, at) = (self.clone(), self.at(t_s));
+        let (node, at) = (self.clone(), self.at_time(t_s));
         move |rate| at.cdf(&node.operating_unchecked(rate))
     }
 
     fn within_alike(&self, alike: &[(&Node, f64)], t_s: f64) -> Vec<Within> {
-        let here = self.at(t_s);
+        let here = self.at_time(t_s);
         let of = |(node, t_s): &(&Node, f64)| {
             let (node, at) = ((*node).clone(), node.at_time_beside(*t_s, &here));
             Box::new(move |rate| at.cdf(&node.operating_unchecked(rate))) as Within
@@ -136,7 +136,9 @@ impl Server for Spotify {
     fn within(&self, t_s: f64) -> impl Fn(f64) -> f64 + use<> {
         let server = *self;
         let answered = if t_s >= 0.0 { 1.0 } else { 0.0 };
-        move |rate| server.cdf(rate, t_s).unwrap_or_else(|_| answered * server.hit_ratio().at(rate))
+        move |rate| {
+            server.cdf(rate, t_s).unwrap_or_else(|_| answered * server.hit_ratio().at_rate(rate))
+        }
     }
 
     fn with_catalogue(&self, factor: f64, law: impl HitLaw) -> Result<Spotify, Error> {

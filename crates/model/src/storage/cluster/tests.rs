@@ -40,7 +40,7 @@ fn node(q0: f64, mean: f64, devices: u32) -> Node {
     }
 }
 
-fn of<S: Clone>(servers: &[(S, f64)]) -> Cluster<S> {
+fn cluster_of<S: Clone>(servers: &[(S, f64)]) -> Cluster<S> {
     let named = servers.iter().enumerate().map(|(i, (server, share))| Member {
         name: char::from(b'a' + i as u8).to_string(),
         server: server.clone(),
@@ -56,7 +56,8 @@ fn close(found: f64, expected: f64, error: f64) {
 #[test]
 fn a_cluster_is_the_exact_mixture_of_its_servers() {
     let (fast, slow) = (node(0.5, 0.008, 4), node(0.2, 0.012, 2));
-    let cluster = Cluster { delay: 0.0004, ..of(&[(fast.clone(), 0.7), (slow.clone(), 0.3)]) };
+    let cluster =
+        Cluster { delay: 0.0004, ..cluster_of(&[(fast.clone(), 0.7), (slow.clone(), 0.3)]) };
     let rate = 300.0;
     for t in [0.0003, 0.001, 0.02, 0.05, 0.2] {
         let exact = 0.7 * fast.cdf(210.0, &[t - 0.0004]).unwrap()[0]
@@ -84,8 +85,8 @@ fn exponential_nodes_are_the_published_cluster() {
     let servers = [(0.6, 93.0), (0.5, 120.0), (0.7, 93.0)];
     let published =
         servers.map(|(q, mu)| Spotify::new(HitRatio::new(q, 0.0).unwrap(), mu, 1.0).unwrap());
-    let nodes = of(&servers.map(|(q, mu)| (node(q, 1.0 / mu, 1), 1.0 / 3.0)));
-    let theirs = of(&published.map(|server| (server, 1.0 / 3.0)));
+    let nodes = cluster_of(&servers.map(|(q, mu)| (node(q, 1.0 / mu, 1), 1.0 / 3.0)));
+    let theirs = cluster_of(&published.map(|server| (server, 1.0 / 3.0)));
     for rate in [10.0, 200.0, 500.0] {
         for t in [0.005, 0.02, 0.05, 0.1] {
             let expected = cluster_cdf(&published, rate, t).unwrap();
@@ -103,7 +104,7 @@ fn equal_servers_have_the_published_limit() {
         [("small", 93.0, 0.0137, 0.946, 5u32), ("large", 120.0, 0.0058, 1.15, 3)]
     {
         let server = Spotify::new(HitRatio::new(q0, alpha).unwrap(), mu, 1.0).unwrap();
-        let cluster = of(&vec![(server, 1.0 / f64::from(n)); n as usize]);
+        let cluster = cluster_of(&vec![(server, 1.0 / f64::from(n)); n as usize]);
         let limit = cluster.confidence_limit_unplaced();
         close(limit, server.cluster_confidence_limit(n), 1e-9 * limit);
         let placed = cluster.confidence_limit();
@@ -112,7 +113,7 @@ fn equal_servers_have_the_published_limit() {
     }
     // With unequal shares the server with the largest is the first.
     let server = Spotify::new(HitRatio::new(0.5, 0.0).unwrap(), 100.0, 1.0).unwrap();
-    let uneven = of(&[(server, 0.5), (server, 0.25), (server, 0.25)]);
+    let uneven = cluster_of(&[(server, 0.5), (server, 0.25), (server, 0.25)]);
     close(uneven.confidence_limit(), 100.0 / 0.5, 1e-9);
     let even = server.cluster_confidence_limit(3);
     close(uneven.confidence_limit_unplaced(), even / 3.0 / 0.5, 1e-9);
@@ -120,25 +121,31 @@ fn equal_servers_have_the_published_limit() {
 
 #[test]
 fn a_lost_node_leaves_its_keys_and_less_memory_for_each() {
-    let cluster =
-        of(&[(node(0.6, 0.01, 2), 0.5), (node(0.6, 0.01, 2), 0.25), (node(0.4, 0.01, 2), 0.25)]);
+    let cluster = cluster_of(&[
+        (node(0.6, 0.01, 2), 0.5),
+        (node(0.6, 0.01, 2), 0.25),
+        (node(0.4, 0.01, 2), 0.25),
+    ]);
     let after = cluster.without("b", &[0.625, 0.375], Popularity::EQUAL).unwrap();
     let names: Vec<&str> = after.members.iter().map(|m| m.name.as_str()).collect();
     assert_eq!(names, ["a", "c"]);
     // Equally popular objects: 0.6 · 0.5/0.625 and 0.4 · 0.25/0.375.
     let hits = [0.48, 0.4 / 1.5];
     for (member, hit) in after.members.iter().zip(hits) {
-        close(member.server.hit_ratio.at(100.0), hit, 1e-12);
+        close(member.server.hit_ratio.at_rate(100.0), hit, 1e-12);
     }
-    let by_hand = of(&[(node(0.48, 0.01, 2), 0.625), (node(0.4 / 1.5, 0.01, 2), 0.375)]);
+    let by_hand = cluster_of(&[(node(0.48, 0.01, 2), 0.625), (node(0.4 / 1.5, 0.01, 2), 0.375)]);
     for t in [0.01, 0.05] {
         let found = after.cdf(150.0, &[t]).unwrap()[0];
         close(found, by_hand.cdf(150.0, &[t]).unwrap()[0], 1e-12);
     }
     // What was asked for of one catalogue is asked for of a larger: fewer are joined.
     let joining = Node { joining: 0.01, ..node(0.6, 0.01, 2) };
-    let after =
-        of(&[(joining.clone(), 0.5), (joining, 0.5)]).without("a", &[1.0], Popularity::EQUAL);
+    let after = cluster_of(&[(joining.clone(), 0.5), (joining, 0.5)]).without(
+        "a",
+        &[1.0],
+        Popularity::EQUAL,
+    );
     close(after.unwrap().members[0].server.joining, 0.005, 1e-15);
     // Skewed popularity: the half that is lost was asked for less.
     let zipf = Popularity::zipf(0.75).unwrap();
@@ -150,10 +157,10 @@ fn a_lost_node_leaves_its_keys_and_less_memory_for_each() {
 fn hits_follow_the_law_of_popularity_that_is_given() {
     use crate::cache::{Cache, Catalogue, Eviction};
     let cache = Cache::new(Catalogue::zipf(50_000, 0.9).unwrap(), Eviction::Lru);
-    let (curve, hits) = (cache.curve(), |bytes: f64| cache.at(bytes).unwrap().hit_ratio);
+    let (curve, hits) = (cache.curve(), |bytes: f64| cache.with_memory(bytes).unwrap().hit_ratio);
     let now = hits(2_000.0);
-    let cluster = of(&[(node(now, 0.01, 2), 0.5), (node(now, 0.01, 2), 0.5)]);
-    let hit = |cluster: &Cluster, i: usize| cluster.members[i].server.hit_ratio.at(10.0);
+    let cluster = cluster_of(&[(node(now, 0.01, 2), 0.5), (node(now, 0.01, 2), 0.5)]);
+    let hit = |cluster: &Cluster, i: usize| cluster.members[i].server.hit_ratio.at_rate(10.0);
     // Twice the memory; the other node's keys too, which is half the memory for each; and both.
     let more = cluster.with_memory("a", 2.0, &curve).unwrap();
     close(hit(&more, 0), hits(4_000.0), 1e-3);
@@ -167,18 +174,18 @@ fn hits_follow_the_law_of_popularity_that_is_given() {
     assert!(hit(&lost, 0) > 1.3 * hit(&equal, 0));
     // The published model follows the same.
     let published = Spotify::new(HitRatio::new(now, 0.0).unwrap(), 100.0, 4.0).unwrap();
-    let theirs = of(&[(published, 1.0)]).with_memory("a", 2.0, &curve).unwrap();
-    close(theirs.members[0].server.hit_ratio().at(10.0), hits(4_000.0), 1e-3);
+    let theirs = cluster_of(&[(published, 1.0)]).with_memory("a", 2.0, &curve).unwrap();
+    close(theirs.members[0].server.hit_ratio().at_rate(10.0), hits(4_000.0), 1e-3);
     // A line that falls is asked at the largest load that was fitted, and scaled as a whole.
     let line = HitRatio::new(now + 0.1, 1e-3).unwrap().held_from(100.0);
-    close(line.changed(&curve, 2.0).unwrap().at(100.0), hits(4_000.0), 1e-3);
+    close(line.changed(&curve, 2.0).unwrap().at_rate(100.0), hits(4_000.0), 1e-3);
 }
 
 #[test]
 fn speed_memory_and_weights_change_what_they_should() {
-    let cluster = of(&[(node(0.4, 0.01, 1), 0.5), (node(0.4, 0.01, 1), 0.5)]);
+    let cluster = cluster_of(&[(node(0.4, 0.01, 1), 0.5), (node(0.4, 0.01, 1), 0.5)]);
     let slow = cluster.with_speed("a", 0.5).unwrap();
-    let by_hand = of(&[(node(0.4, 0.02, 1), 0.5), (node(0.4, 0.01, 1), 0.5)]);
+    let by_hand = cluster_of(&[(node(0.4, 0.02, 1), 0.5), (node(0.4, 0.01, 1), 0.5)]);
     let more = cluster.with_memory("b", 1.5, Popularity::EQUAL).unwrap();
     let most = cluster.with_memory("b", 5.0, Popularity::EQUAL).unwrap();
     for t in [0.01, 0.03, 0.1] {
@@ -186,16 +193,17 @@ fn speed_memory_and_weights_change_what_they_should() {
         close(found, by_hand.cdf(80.0, &[t]).unwrap()[0], 1e-9);
     }
     close(slow.saturation(), cluster.saturation() / 2.0, 1e-6);
-    close(more.members[1].server.hit_ratio.at(10.0), 0.6, 1e-12);
-    close(most.members[1].server.hit_ratio.at(10.0), 1.0, 1e-12);
+    close(more.members[1].server.hit_ratio.at_rate(10.0), 0.6, 1e-12);
+    close(most.members[1].server.hit_ratio.at_rate(10.0), 1.0, 1e-12);
     assert!(most.largest_rate(0.05, 0.95).unwrap() > cluster.largest_rate(0.05, 0.95).unwrap());
     // The slow one with a third of the load.
     let weighed = slow.with_shares(&[1.0 / 3.0, 2.0 / 3.0], Popularity::EQUAL).unwrap();
-    close(weighed.members[0].server.hit_ratio.at(10.0), 0.6, 1e-12);
-    close(weighed.members[1].server.hit_ratio.at(10.0), 0.3, 1e-12);
+    close(weighed.members[0].server.hit_ratio.at_rate(10.0), 0.6, 1e-12);
+    close(weighed.members[1].server.hit_ratio.at_rate(10.0), 0.3, 1e-12);
     // The published model changes with ours.
-    let theirs =
-        of(&[(Spotify::new(HitRatio::new(0.4, 0.0).unwrap(), 100.0, 1.0).unwrap(), 0.5); 2]);
+    let theirs = cluster_of(
+        &[(Spotify::new(HitRatio::new(0.4, 0.0).unwrap(), 100.0, 1.0).unwrap(), 0.5); 2],
+    );
     for change in [
         Change::Speed { name: "a".to_owned(), factor: 0.5 },
         Change::Memory { name: "b".to_owned(), factor: 1.5 },
@@ -212,7 +220,7 @@ fn speed_memory_and_weights_change_what_they_should() {
 
 #[test]
 fn impossible_clusters_and_changes_are_errors() {
-    let good = of(&[(node(0.5, 0.01, 1), 0.5), (node(0.5, 0.01, 1), 0.5)]);
+    let good = cluster_of(&[(node(0.5, 0.01, 1), 0.5), (node(0.5, 0.01, 1), 0.5)]);
     assert!(good.check().is_ok());
     let broken: [&dyn Fn(&mut Cluster); 6] = [
         &|c| c.members.clear(),
@@ -243,13 +251,14 @@ fn impossible_clusters_and_changes_are_errors() {
 
 #[test]
 fn a_server_without_load_answers_nothing_and_limits_nothing() {
-    let alone = of(&[(node(0.5, 0.01, 1), 1.0)]);
-    let beside = of(&[(node(0.5, 0.01, 1), 1.0), (node(0.0, 1.0, 1), 0.0)]);
+    let alone = cluster_of(&[(node(0.5, 0.01, 1), 1.0)]);
+    let beside = cluster_of(&[(node(0.5, 0.01, 1), 1.0), (node(0.0, 1.0, 1), 0.0)]);
     close(beside.saturation(), alone.saturation(), 1e-9);
     close(beside.cdf(90.0, &[0.02]).unwrap()[0], alone.cdf(90.0, &[0.02]).unwrap()[0], 1e-12);
     let (a, b) = (alone.operating(90.0).unwrap(), beside.operating(90.0).unwrap());
     close(b.response_mean, a.response_mean, 1e-12);
-    let memory = of(&[(Spotify::new(HitRatio::new(1.0, 0.0).unwrap(), 1.0, 1.0).unwrap(), 1.0)]);
+    let memory =
+        cluster_of(&[(Spotify::new(HitRatio::new(1.0, 0.0).unwrap(), 1.0, 1.0).unwrap(), 1.0)]);
     assert_eq!(memory.saturation(), f64::INFINITY);
     assert_eq!(memory.largest_rate(0.01, 0.99), Ok(f64::INFINITY));
 }
@@ -263,7 +272,7 @@ proptest! {
         let total: f64 = nodes.iter().map(|n| n.3).sum();
         let servers: Vec<_> =
             nodes.iter().map(|&(q, mean, k, w)| (node(q, mean, k), w / total)).collect();
-        let cluster = Cluster { delay, ..of(&servers) };
+        let cluster = Cluster { delay, ..cluster_of(&servers) };
         prop_assert!(cluster.check().is_ok());
         let rate = cluster.saturation().min(1e6) * part;
         let now = cluster.cdf(rate, &[t, t * later]).unwrap();
@@ -280,7 +289,7 @@ proptest! {
         q in 0.1f64..0.9, speed in 0.2f64..1.0, memory in 0.1f64..1.0, part in 0.05f64..0.95,
         t in 0.005f64..0.2, exponent in 0.0f64..1.0,
     ) {
-        let cluster = of(&[(node(q, 0.01, 2), 0.6), (node(q, 0.008, 2), 0.4)]);
+        let cluster = cluster_of(&[(node(q, 0.01, 2), 0.6), (node(q, 0.008, 2), 0.4)]);
         let popularity = Popularity::new(exponent).unwrap();
         let slower = cluster.with_speed("a", speed).unwrap();
         let smaller = cluster.with_memory("a", memory, popularity).unwrap();
@@ -298,7 +307,7 @@ proptest! {
         exponent in any::<f64>(), rate in any::<f64>(), t in any::<f64>(),
     ) {
         let server = Spotify::new(HitRatio::new(0.5, 0.001).unwrap(), 100.0, 1.0).unwrap();
-        let cluster = of(&[(server, 0.5), (server, 0.3), (server, 0.2)]);
+        let cluster = cluster_of(&[(server, 0.5), (server, 0.3), (server, 0.2)]);
         let popularity = Popularity::new(exponent).unwrap_or(Popularity::EQUAL);
         let name = || "b".to_owned();
         for change in [

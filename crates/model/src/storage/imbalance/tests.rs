@@ -75,7 +75,7 @@ fn many_small_objects_are_as_placed() {
             n * imbalance.share_max_bound(),
         );
         let exceed = |share: f64| {
-            let drawn = imbalance.drawn(400, &mut StdRng::seed_from_u64(4)).unwrap();
+            let drawn = imbalance.sample_shares(400, &mut StdRng::seed_from_u64(4)).unwrap();
             drawn.iter().filter(|s| **s > share).count() as f64 / 400.0
         };
         println!(
@@ -101,7 +101,7 @@ fn few_popular_objects_are_as_drawn() {
         let imbalance =
             Imbalance::new(servers as u32, &Catalogue::zipf(5_000, exponent).unwrap()).unwrap();
         let (mean, p95) = placed(&weights, servers, 600);
-        let drawn = imbalance.drawn(600, &mut StdRng::seed_from_u64(2)).unwrap();
+        let drawn = imbalance.sample_shares(600, &mut StdRng::seed_from_u64(2)).unwrap();
         let drawn_mean = drawn.iter().sum::<f64>() / 600.0;
         let n = servers as f64;
         println!(
@@ -148,15 +148,15 @@ fn impossible_placements_are_errors() {
     }
     assert!(some.limit(f64::NAN, 0.9).is_err() && some.limit(-1.0, 0.9).is_err());
     let mut rng = StdRng::seed_from_u64(1);
-    assert!(some.drawn(0, &mut rng).is_err());
-    assert!(Imbalance::new(1_000_000, &objects).unwrap().drawn(10_000, &mut rng).is_err());
+    assert!(some.sample_shares(0, &mut rng).is_err());
+    assert!(Imbalance::new(1_000_000, &objects).unwrap().sample_shares(10_000, &mut rng).is_err());
     let one = Imbalance::new(1, &objects).unwrap();
     assert_eq!((one.share_max_mean(), one.share_max_bound()), (1.0, 1.0));
     assert_eq!(one.share_max_quantile(0.5).unwrap(), 1.0);
-    assert_eq!(one.drawn(3, &mut rng).unwrap(), [1.0; 3]);
+    assert_eq!(one.sample_shares(3, &mut rng).unwrap(), [1.0; 3]);
     let single = Imbalance::new(9, &Catalogue::zipf(1, 0.0).unwrap()).unwrap();
     assert_eq!(single.share_max_mean(), 1.0);
-    assert_eq!(single.drawn(3, &mut rng).unwrap(), [1.0; 3]);
+    assert_eq!(single.sample_shares(3, &mut rng).unwrap(), [1.0; 3]);
 }
 
 proptest! {

@@ -112,7 +112,7 @@ impl Places {
     /// The stored block of a block of the text.
     #[inline]
     fn stored(&self, block: usize, block_bytes: usize) -> Option<usize> {
-        let region = self.regions.at(block * block_bytes);
+        let region = self.regions.region_of(block * block_bytes);
         let first = *self.first.get(region).filter(|first| **first != MISSING)?;
         Some(first as usize + block - region * (self.regions.bytes() / block_bytes))
     }
@@ -301,7 +301,7 @@ impl TextBuild {
         })
     }
 
-    /// As [`new`](TextBuild::new), for the regions given ([`Regions::of`] the text's length), in this order: those that fit
+    /// As [`new`](TextBuild::new), for the regions given ([`Regions::for_text`] the text's length), in this order: those that fit
     /// into [`TextOptions::bytes_max`].
     ///
     /// # Errors
@@ -312,7 +312,7 @@ impl TextBuild {
         options: TextOptions,
         order: Vec<u32>,
     ) -> Result<Self, Error> {
-        let regions = Regions::of(text.len());
+        let regions = Regions::for_text(text.len());
         let mut given = vec![false; regions.count()];
         for &region in &order {
             match given.get_mut(region as usize) {
@@ -350,7 +350,7 @@ impl TextBuild {
             let start = self.done * self.block_bytes;
             return start..start.saturating_add(most).min(self.text_len);
         };
-        let regions = Regions::of(self.text_len);
+        let regions = Regions::for_text(self.text_len);
         while let Some(&region) = order.get(self.region) {
             let range = regions.range(region as usize);
             let start = range.start + (self.done - self.before.0) * self.block_bytes;
@@ -374,7 +374,7 @@ impl TextBuild {
     pub fn step(&mut self, text: &impl Text, blocks: usize) -> Result<Progress, Error> {
         let all = self.blocks();
         let room = self.bytes_max.saturating_sub(self.tokens_bytes() + CODES_SLACK);
-        let places = self.order.as_ref().map_or(0, |_| Regions::of(self.text_len).count());
+        let places = self.order.as_ref().map_or(0, |_| Regions::for_text(self.text_len).count());
         let progress = |done| Progress { done, all: TRAINING_STEPS + all };
         if let Some((samples, training)) = &mut self.training {
             let samples: Vec<&[u8]> = samples.chunks(SAMPLE_BYTES).collect();
@@ -468,7 +468,7 @@ impl TextBuild {
         }
         let (mut len, mut places) = (self.text_len.min(self.done * self.block_bytes), None);
         if let Some(order) = &self.order {
-            let regions = Regions::of(self.text_len);
+            let regions = Regions::for_text(self.text_len);
             let mut first = vec![MISSING; regions.count()].into_boxed_slice();
             let mut block = 0;
             len = 0;

@@ -63,7 +63,7 @@ fn measure(
 ) -> anyhow::Result<DatasetResult> {
     let text = dataset.load(data)?;
     say(&format!("{}: {} bytes; drawing queries and their answers", dataset.name, text.len()));
-    let measured = Measured::new(config, &text)?;
+    let measured = IndexUnderTest::new(config, &text)?;
     let (bytes, checksum) = (text.len() as u64, checksum::of_bytes(&text));
     drop(text);
     let index_bytes = measured.index.footprint().total_bytes() as u64;
@@ -103,14 +103,14 @@ fn measure(
 }
 
 /// An index, its queries, and the right answers.
-pub struct Measured<'a> {
+pub struct IndexUnderTest<'a> {
     config: &'a Config,
     index: Index,
     queries: Queries,
     expected: Expected,
 }
 
-impl<'a> Measured<'a> {
+impl<'a> IndexUnderTest<'a> {
     /// Builds the index of a text and draws the queries.
     ///
     /// # Errors
@@ -253,7 +253,7 @@ impl<'a> Measured<'a> {
         for _ in 0..windows_after {
             let per_s = window()?;
             let footprint = layers.footprint();
-            let (known_sa, known_isa) = (known(&footprint.sa), known(&footprint.isa));
+            let (known_sa, known_isa) = (known_share(&footprint.sa), known_share(&footprint.isa));
             after.push(Window { at_s: start.elapsed().as_secs_f64(), per_s, known_sa, known_isa });
         }
         // What the queries have filled by now may be swept again.
@@ -296,7 +296,7 @@ impl<'a> Measured<'a> {
 }
 
 /// Share of the values of an array's layers that are known; 1 where there are none.
-fn known(layers: &[LayerFootprint]) -> f64 {
+fn known_share(layers: &[LayerFootprint]) -> f64 {
     let sum = |count: fn(&LayerFootprint) -> usize| layers.iter().map(count).sum::<usize>();
     let values = sum(|layer| layer.values);
     if values == 0 { 1.0 } else { sum(|layer| layer.known) as f64 / values as f64 }

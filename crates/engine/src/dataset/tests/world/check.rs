@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::store::Record;
 use super::{RECORD_BYTES, Reading, World};
-use crate::dataset::{Serves, State, Token, Why, serves};
+use crate::dataset::{DatasetVersion, Serves, State, Token, Why, serves};
 
 impl World {
     pub(super) fn changed(
@@ -88,10 +88,11 @@ impl World {
             return Err("the dataset was read, and has no view".to_owned());
         };
         let head = &view.listed.head;
-        let version = (&*head.etag, view.last_chunk);
+        let version = DatasetVersion { etag: &head.etag, last_chunk: view.last_chunk };
         let state = self.processes[reading.process].machine.view();
         let same = |state: &State| {
-            serves((&state.manifest.etag, state.tail.last_chunk), version) == Serves::Now
+            let (etag, last_chunk) = (&*state.manifest.etag, state.tail.last_chunk);
+            serves(DatasetVersion { etag, last_chunk }, version) == Serves::Now
         };
         if !state.is_some_and(same) {
             return Err("the view is not the version that the engine says".to_owned());
