@@ -122,6 +122,7 @@ fn remember_etcd(config: &Config, record: &IdentityRecord, create: bool) -> anyh
                 false => Recording::Another,
             })
         })
+        .map_err(Into::into)
     }));
     Ok(())
 }
@@ -163,7 +164,7 @@ fn ask_members(
         return Ok(());
     }
     info!("the member {first} serves the origin {id}");
-    record.remember(*id, &format!("the member {first}"))
+    Ok(record.remember(*id, &format!("the member {first}"))?)
 }
 
 fn origins_of_members(

@@ -32,8 +32,8 @@ use super::temporary::{Temporary, sync_parent};
 use super::tree::Tree;
 use super::{
     Attributes, BoxFuture, Chunks, Condition, Entry, Error, Fence, IdentityRecord, KeyRange,
-    Listed, Metadata, Origin, SingleChunk, Staged, StoredObject, VersionHasher, behind, fenced,
-    now_unix_us,
+    Listed, Metadata, OpenError, Origin, SingleChunk, Staged, StoredObject, VersionHasher, behind,
+    fenced, now_unix_us,
 };
 
 /// Bytes read or written by one call.
@@ -52,7 +52,7 @@ impl Folder {
     /// # Errors
     ///
     /// Those of the file system; if another process uses the folder, or it holds what this project did not make.
-    pub fn open(root: &Path, threads: u32, sharing: Sharing) -> anyhow::Result<Folder> {
+    pub fn open(root: &Path, threads: u32, sharing: Sharing) -> Result<Folder, OpenError> {
         Folder::open_recorded(root, threads, sharing, Arc::default())
     }
 
@@ -67,7 +67,7 @@ impl Folder {
         threads: u32,
         sharing: Sharing,
         record: Arc<IdentityRecord>,
-    ) -> anyhow::Result<Folder> {
+    ) -> Result<Folder, OpenError> {
         let waits = record.waits();
         let tree = Arc::new(Tree::new(root, sharing, record));
         match tree.identity() {
@@ -76,7 +76,7 @@ impl Folder {
             }
             opened => _ = opened?,
         }
-        Ok(Folder { tree, pool: Pool::start(threads)? })
+        Ok(Folder { tree, pool: Pool::start(threads).map_err(OpenError::Start)? })
     }
 }
 

@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use anyhow::ensure;
 use ground::origin::{Creation, OriginId, Place, Refusal, Verdict, agree, judge, yields};
 use tracing::{info, warn};
 
-use crate::Error;
 use crate::marker::Marker;
+use crate::open_error::with_causes;
+use crate::{Error, OpenError};
 
 /// What a place outside this process says to an identity that is to be recorded there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,8 +27,11 @@ pub enum Recording {
     Another,
 }
 
+/// Why a place outside this process does not record an identity: what its own client says.
+pub type RecorderError = Box<dyn std::error::Error + Send + Sync>;
+
 /// Records an identity outside this process.
-pub type Recorder = Box<dyn Fn(OriginId) -> anyhow::Result<Recording> + Send + Sync>;
+pub type Recorder = Box<dyn Fn(OriginId) -> Result<Recording, RecorderError> + Send + Sync>;
 
 #[derive(Default)]
 struct State {
@@ -75,16 +78,14 @@ impl IdentityRecord {
     /// # Errors
     ///
     /// If another place has recorded another identity, unless an operator ordered to take whatever origin is configured.
-    pub fn remember(&self, id: OriginId, place: &str) -> anyhow::Result<()> {
+    pub fn remember(&self, id: OriginId, place: &str) -> Result<(), OpenError> {
         let mut state = self.lock();
         if let Some((other, other_place)) = &state.remembered {
-            ensure!(
-                *other == id || state.creation == Creation::Ordered,
-                "{other_place} remembers the origin {other}, and {place} remembers {id}: only one of them can be this \
-                 process's; remove the one that is not (it holds copies only), or start once with --create-origin to \
-                 take the configured origin"
-            );
-            return Ok(());
+            if *other == id || state.creation == Creation::Ordered {
+                return Ok(());
+            }
+            let (other_place, place) = (other_place.clone(), place.to_owned());
+            return Err(OpenError::Remembered { other_place, other: *other, place, id });
         }
         state.remembered = Some((id, place.to_owned()));
         Ok(())
@@ -96,7 +97,7 @@ impl IdentityRecord {
     /// # Errors
     ///
     /// As [`IdentityRecord::remember`].
-    pub fn remember_folder(&self, folder: &Path, owner: Option<&str>) -> anyhow::Result<()> {
+    pub fn remember_folder(&self, folder: &Path, owner: Option<&str>) -> Result<(), OpenError> {
         match Marker::read(folder) {
             // Another node's disk, which is not used, remembers another node's origin.
             Ok(Some(marker)) if marker.owner.is_some() && marker.owner.as_deref() != owner => {
@@ -261,22 +262,24 @@ impl IdentityRecord {
                 warn!("the origin here is {id}, and another one is recorded for all members");
                 self.disagreed.store(true, Ordering::Relaxed);
             }
-            Err(error) => warn!("cannot record the identity of the origin: {error:#}"),
+            Err(error) => {
+                warn!("cannot record the identity of the origin: {}", with_causes(&*error));
+            }
         }
     }
 }
 
 /// Records an identity in a folder's marker.
 fn record_in(folder: &Path, id: OriginId) {
-    let record = || -> anyhow::Result<()> {
+    let record = || -> Result<(), OpenError> {
         match Marker::read(folder)? {
             Some(marker) if marker.origin == Some(id) => Ok(()),
             Some(marker) => Ok(Marker { origin: Some(id), ..marker }.write(folder)?),
-            None => anyhow::bail!("{} has no marker any more", folder.display()),
+            None => Err(OpenError::NoMarker { path: folder.to_owned() }),
         }
     };
     if let Err(error) = record() {
-        warn!("cannot record the identity of the origin: {error:#}");
+        warn!("cannot record the identity of the origin: {}", error.in_full());
     }
 }
 

@@ -17,6 +17,7 @@ pub mod marker;
 mod metadata;
 mod name;
 mod nowhere;
+mod open_error;
 mod pool;
 mod s3;
 mod settings;
@@ -36,10 +37,11 @@ use ground::origin::OriginId;
 use ground::{Etag, Key};
 
 pub use folder::Folder;
-pub use identity_record::{IdentityRecord, Recorder, Recording};
+pub use identity_record::{IdentityRecord, Recorder, RecorderError, Recording};
 pub use lock::Lock;
 pub use metadata::{Attributes, KEPT_PREFIX, Metadata, VersionHasher, version_of_sha256};
 pub use nowhere::Nowhere;
+pub use open_error::OpenError;
 pub use s3::S3;
 #[doc(hidden)]
 pub use settings::as_secret;
@@ -77,7 +79,7 @@ pub fn open(
     settings: &Settings,
     sharing: Sharing,
     record: Arc<IdentityRecord>,
-) -> anyhow::Result<Arc<dyn Origin>> {
+) -> Result<Arc<dyn Origin>, OpenError> {
     Ok(match settings.kind {
         Kind::None => Arc::new(Nowhere),
         Kind::S3 => Arc::new(S3::open_recorded(settings, record)?),

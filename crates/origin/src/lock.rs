@@ -4,9 +4,10 @@ use std::fs::{File, OpenOptions};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
+
+use super::OpenError;
 
 /// How long a lock may be held by a process that is about to let go of it: a child has its parent's locks from the fork until it
 /// executes its program, and the last thread of a process that was killed may end after its parent has heard of it.
@@ -19,42 +20,42 @@ pub struct Lock(#[expect(dead_code, reason = "held, not used")] File);
 
 impl Lock {
     /// Takes the lock exclusively; an error if another process holds it.
-    pub fn take(folder: &Path) -> anyhow::Result<Lock> {
+    pub fn take(folder: &Path) -> Result<Lock, OpenError> {
         let file = lock_file(folder)?;
-        exclusively(&file).with_context(|| {
-            format!(
-                "{} is in use by another process; stop it, or name another folder",
-                folder.display()
-            )
-        })?;
-        Ok(Lock(file))
+        match exclusively(&file) {
+            Ok(()) => Ok(Lock(file)),
+            Err(source) => {
+                Err(OpenError::InUse { path: folder.to_owned(), is_folder: true, source })
+            }
+        }
     }
 
     /// Takes an exclusive lock on a file or block device itself, which `path` names; an error if another
     /// process holds one.
-    pub fn on_file(file: File, path: &Path) -> anyhow::Result<Lock> {
-        exclusively(&file).with_context(|| {
-            format!("{} is in use by another process; stop it, or name another", path.display())
-        })?;
-        Ok(Lock(file))
+    pub fn on_file(file: File, path: &Path) -> Result<Lock, OpenError> {
+        match exclusively(&file) {
+            Ok(()) => Ok(Lock(file)),
+            Err(source) => {
+                Err(OpenError::InUse { path: path.to_owned(), is_folder: false, source })
+            }
+        }
     }
 
     /// Takes the lock shared with the other processes of a cluster; an error if a process holds it
     /// exclusively.
-    pub(crate) fn share(folder: &Path) -> anyhow::Result<Lock> {
+    pub(crate) fn share(folder: &Path) -> Result<Lock, OpenError> {
         let file = lock_file(folder)?;
-        flock(&file, FlockOperation::NonBlockingLockShared)
-            .with_context(|| in_use_alone(folder))?;
-        Ok(Lock(file))
+        shared(file, folder)
     }
 
     /// As [`Lock::share`], of a folder that cannot be written: the file to lock must be there.
-    pub(crate) fn share_to_read(folder: &Path) -> anyhow::Result<Lock> {
+    pub(crate) fn share_to_read(folder: &Path) -> Result<Lock, OpenError> {
         let path = folder.join("lock");
-        let file = File::open(&path).with_context(|| format!("cannot open {}", path.display()))?;
-        flock(&file, FlockOperation::NonBlockingLockShared)
-            .with_context(|| in_use_alone(folder))?;
-        Ok(Lock(file))
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(source) => return Err(OpenError::File { action: "open", path, source }),
+        };
+        shared(file, folder)
     }
 }
 
@@ -71,20 +72,22 @@ fn exclusively(file: &File) -> rustix::io::Result<()> {
     }
 }
 
-fn in_use_alone(folder: &Path) -> String {
-    format!(
-        "{} is in use by a process that does not share it (a server outside a cluster); stop it, or name another folder",
-        folder.display()
-    )
+/// Locks the file of a folder, shared with the other processes of a cluster.
+fn shared(file: File, folder: &Path) -> Result<Lock, OpenError> {
+    match flock(&file, FlockOperation::NonBlockingLockShared) {
+        Ok(()) => Ok(Lock(file)),
+        Err(source) => Err(OpenError::InUseAlone { path: folder.to_owned(), source }),
+    }
 }
 
-fn lock_file(folder: &Path) -> anyhow::Result<File> {
+fn lock_file(folder: &Path) -> Result<File, OpenError> {
     open_to_lock(&folder.join("lock"))
 }
 
 /// Opens a lock file, creating it if necessary.
-pub(super) fn open_to_lock(path: &Path) -> anyhow::Result<File> {
+pub(super) fn open_to_lock(path: &Path) -> Result<File, OpenError> {
     let mut options = OpenOptions::new();
     options.create(true).truncate(false).write(true);
-    options.open(path).with_context(|| format!("cannot open {}", path.display()))
+    let failed = |source| OpenError::File { action: "open", path: path.to_owned(), source };
+    options.open(path).map_err(failed)
 }

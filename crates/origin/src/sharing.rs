@@ -7,13 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::retry_on_intr;
 
-use super::Error;
 use super::lock::{Lock, open_to_lock};
 use super::marker::remove_files;
+use super::{Error, OpenError};
 
 /// How long a lock on a folder `XX` is waited for. Its holder has it for a check and a rename, so only a
 /// process that stands still (a debugger, a frozen container) or a hung file system keeps it for longer.
@@ -92,12 +91,12 @@ fn opener_of(file: &str) -> Option<&str> {
 impl Entered {
     /// Takes the lock and removes temporary files of processes that have ended. The folder must be an origin, or one that is
     /// being made. In a cluster, no other process opens it as long as the second value lives.
-    pub(super) fn enter(root: &Path, sharing: Sharing) -> anyhow::Result<(Entered, Opening)> {
+    pub(super) fn enter(root: &Path, sharing: Sharing) -> Result<(Entered, Opening), OpenError> {
         let name = format!("{:016x}", rand::random::<u64>());
         let (tmp, owners) = (root.join("tmp"), root.join("owners"));
         let create = |folder: &Path| match fs::create_dir(folder) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            made => made.with_context(|| format!("cannot create {}", folder.display())),
+            made => made.map_err(|source| cannot("create", folder, source)),
         };
         if sharing == Sharing::Alone {
             let lock = Lock::take(root)?;
@@ -111,18 +110,14 @@ impl Entered {
         let lock = Lock::share(root)?;
         let path = root.join("opening");
         let opening = open_to_lock(&path)?;
-        within(OPENING_WAIT_MAX, || Ok(try_lock(&opening, &path)?.then_some(())))?.with_context(
-            || {
-                let shown = path.display();
-                format!("another process has held {shown} for {OPENING_WAIT_MAX:?}; end it")
-            },
-        )?;
+        within(OPENING_WAIT_MAX, || Ok(try_lock(&opening, &path)?.then_some(())))?
+            .ok_or(OpenError::Held { path, waited: OPENING_WAIT_MAX })?;
         create(&tmp)?;
         create(&owners)?;
         let path = owners.join(&name);
         let file = open_to_lock(&path)?;
         flock(&file, FlockOperation::NonBlockingLockExclusive)
-            .with_context(|| format!("cannot lock {}", path.display()))?;
+            .map_err(|source| OpenError::Lock { path: path.clone(), source })?;
         // One whose lock cannot be tried is taken for alive: what it wrote stays for another start.
         let is_over = |opener: &str| is_alive(&owners.join(opener)).is_ok_and(|alive| !alive);
         remove_files(&tmp, &|file| opener_of(file).is_some_and(is_over))?;
@@ -144,20 +139,23 @@ impl Drop for Entered {
     }
 }
 
+/// The error of an action on a file or folder.
+fn cannot(action: &'static str, path: &Path, source: io::Error) -> OpenError {
+    OpenError::File { action, path: path.to_owned(), source }
+}
+
 /// Whether a process's owner file is locked.
-fn is_alive(owner: &Path) -> anyhow::Result<bool> {
+fn is_alive(owner: &Path) -> Result<bool, OpenError> {
     // Opened for writing because network file systems require it for locks.
     let file = match OpenOptions::new().write(true).open(owner) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-        Err(error) => {
-            return Err(error).with_context(|| format!("cannot open {}", owner.display()));
-        }
+        Err(source) => return Err(cannot("open", owner, source)),
     };
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(false),
         Err(error) if error == rustix::io::Errno::WOULDBLOCK => Ok(true),
-        Err(error) => Err(error).with_context(|| format!("cannot lock {}", owner.display())),
+        Err(source) => Err(OpenError::Lock { path: owner.to_owned(), source }),
     }
 }
 
@@ -172,11 +170,10 @@ pub(super) struct Turns {
 pub(super) struct Turn<'a>(MutexGuard<'a, Option<File>>);
 
 impl Turns {
-    pub(super) fn open(root: &Path, sharing: Sharing) -> anyhow::Result<Turns> {
+    pub(super) fn open(root: &Path, sharing: Sharing) -> Result<Turns, OpenError> {
         let folder = root.join("turns");
         if sharing == Sharing::Cluster {
-            fs::create_dir_all(&folder)
-                .with_context(|| format!("cannot create {}", folder.display()))?;
+            fs::create_dir_all(&folder).map_err(|source| cannot("create", &folder, source))?;
         }
         let turn = |shard: u8| match sharing {
             Sharing::Alone => Ok(Mutex::new(None)),
@@ -185,7 +182,7 @@ impl Turns {
                 Ok(Mutex::new(Some(file)))
             }
         };
-        let each = (0..=255).map(turn).collect::<anyhow::Result<_>>()?;
+        let each = (0..=255).map(turn).collect::<Result<_, OpenError>>()?;
         Ok(Turns { folder, each })
     }
 

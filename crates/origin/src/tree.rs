@@ -9,17 +9,16 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
-use anyhow::Context;
 use ground::origin::{OriginId, Verdict};
 use rustix::fs::Access as Permission;
 use tracing::{info, warn};
 
-use super::Error;
 use super::identity::{self, Identity};
 use super::identity_record::IdentityRecord;
 use super::lock::Lock;
 use super::sharing::{Entered, Sharing, Turns};
 use super::temporary::Temporary;
+use super::{Error, OpenError};
 
 /// The folder, shared with the jobs of the pool.
 pub(super) struct Tree {
@@ -58,15 +57,16 @@ fn is_own(path: &Path) -> bool {
 }
 
 /// Whether an error says that nothing may be written, and not that something failed.
-fn is_read_only(error: &anyhow::Error) -> bool {
-    let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
-    matches!(kind, Some(io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied))
+fn is_read_only(error: &OpenError) -> bool {
+    matches!(
+        error.of_file(),
+        Some(io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied)
+    )
 }
 
 /// Whether a folder's lock could not even be looked at.
-fn has_no_lock(error: &anyhow::Error) -> bool {
-    let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
-    matches!(kind, Some(io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied))
+fn has_no_lock(error: &OpenError) -> bool {
+    matches!(error.of_file(), Some(io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied))
 }
 
 impl Tree {
@@ -105,9 +105,9 @@ impl Tree {
         if let Some(opened) = self.opened.get() {
             return Ok(opened);
         }
-        let opened = self.open_root().map_err(|error| match error.downcast() {
-            Ok(error) => error,
-            Err(error) => Error::Failed(format!("{error:#}")),
+        let opened = self.open_root().map_err(|error| match error {
+            OpenError::Origin(error) => error,
+            error => Error::Failed(error.in_full()),
         })?;
         self.record.take(opened.identity.id());
         Ok(self.opened.get_or_init(|| opened))
@@ -124,18 +124,19 @@ impl Tree {
         }
     }
 
-    fn open_root(&self) -> anyhow::Result<Opened> {
+    fn open_root(&self) -> Result<Opened, OpenError> {
         let (root, shown) = (&self.root, self.root.display());
         let verdict = self.judge()?;
         if verdict == Verdict::Create {
-            fs::create_dir_all(root)
-                .with_context(|| format!("cannot create the origin's folder {shown}"))?;
+            let action = "create the origin's folder";
+            let failed = |source| OpenError::File { action, path: root.clone(), source };
+            fs::create_dir_all(root).map_err(failed)?;
         }
         let (entered, opening) = match Entered::enter(root, self.sharing) {
             Ok(entered) => entered,
             Err(error) if verdict != Verdict::Create && is_read_only(&error) => {
                 let identity = Identity::open(root)?;
-                let why = format!("{error:#}");
+                let why = error.in_full();
                 warn!("the origin's folder {shown} is read-only ({why}): writes are refused");
                 // Where no process ever wrote, there is no file to lock, and no process to keep out.
                 let lock = match Lock::share_to_read(root) {
@@ -162,12 +163,15 @@ impl Tree {
 
     /// Makes an origin. The identity last: a folder that has one has all its subfolders, and one that is missing later is
     /// [`Error::Lost`] and not a folder without objects.
-    fn create(&self, entered: &Entered) -> anyhow::Result<()> {
+    fn create(&self, entered: &Entered) -> Result<(), OpenError> {
         for shard in 0..=255u8 {
             let shard = self.root.join(format!("{shard:02x}"));
             match fs::create_dir(&shard) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                made => made.with_context(|| format!("cannot create {}", shard.display()))?,
+                made => made.map_err(|source| {
+                    let (action, path) = ("create", shard.clone());
+                    OpenError::File { action, path, source }
+                })?,
             }
         }
         let id = Identity::create(&self.root, &self.temporary_path(entered))?;
@@ -222,7 +226,7 @@ impl Tree {
             }
             Err(error) => {
                 *lock = Lock::share_to_read(&self.root).ok();
-                *why = format!("{error:#}");
+                *why = error.in_full();
                 Err(refused(why))
             }
         }

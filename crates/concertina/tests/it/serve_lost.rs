@@ -126,7 +126,7 @@ fn remembered(path: &Path, sharing: Sharing, device: &Path) -> anyhow::Result<Fo
     record.remember_folder(device, None)?;
     Claim::new(FolderKind::Device, None).take(device)?;
     record.add_folder(device);
-    Folder::open_recorded(path, 1, sharing, record.into())
+    Ok(Folder::open_recorded(path, 1, sharing, record.into())?)
 }
 
 /// Opened again as soon as the pool of the one before has let go of the folder's lock.

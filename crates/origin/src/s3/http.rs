@@ -8,11 +8,11 @@ use std::cell::Cell;
 use std::error::Error as _;
 use std::fmt;
 use std::future::Future;
+use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use anyhow::Context as _;
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
@@ -53,7 +53,7 @@ pub struct Thread {
 
 impl Thread {
     /// Starts the thread.
-    pub fn start() -> anyhow::Result<Thread> {
+    pub fn start() -> io::Result<Thread> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
         let (stop, stopped) = oneshot::channel::<()>();
@@ -99,7 +99,7 @@ struct Sender {
 impl Connector {
     /// Creates a connector whose requests run on `runtime`. `timeout` applies to each reply and to
     /// each piece of its body.
-    pub fn new(runtime: Handle, timeout: Duration, allow_http: bool) -> anyhow::Result<Connector> {
+    pub fn new(runtime: Handle, timeout: Duration, allow_http: bool) -> reqwest::Result<Connector> {
         // Fails only if a provider is installed already.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = reqwest::Client::builder()
@@ -110,8 +110,7 @@ impl Connector {
             // The signature covers the host, so redirects are reported rather than followed.
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(timeout)
-            .build()
-            .context("cannot create an HTTP client with TLS")?;
+            .build()?;
         Ok(Connector(Sender { client, runtime, timeout }))
     }
 }
@@ -140,7 +139,7 @@ impl std::error::Error for Late {}
 
 /// An error of our own.
 pub fn failed(kind: HttpErrorKind, what: &str) -> HttpError {
-    HttpError::new(kind, std::io::Error::other(what.to_owned()))
+    HttpError::new(kind, io::Error::other(what.to_owned()))
 }
 
 type Sent<'a> = Pin<Box<dyn Future<Output = Result<HttpResponse, HttpError>> + Send + 'a>>;
@@ -248,7 +247,7 @@ async fn read_page(body: HttpResponseBody) -> Result<Bytes, HttpError> {
     let page = Limited::new(body, LIST_BYTES_MAX).collect().await;
     page.map(|page| page.to_bytes()).map_err(|error| {
         let kind = error.downcast_ref::<HttpError>().map_or(HttpErrorKind::Decode, HttpError::kind);
-        HttpError::new(kind, std::io::Error::other(error.to_string()))
+        HttpError::new(kind, io::Error::other(error.to_string()))
     })
 }
 

@@ -25,7 +25,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ::http::header::{HeaderValue, IF_MATCH};
-use anyhow::{Context, bail};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
@@ -40,8 +39,8 @@ use tokio::sync::{Mutex, Semaphore};
 use tracing::warn;
 
 use super::{
-    Attributes, BoxFuture, Chunks, Entry, Error, Fence, IdentityRecord, KeyRange, Metadata, Origin,
-    SingleChunk, Staged, StoredObject, VersionHasher, fenced,
+    Attributes, BoxFuture, Chunks, Entry, Error, Fence, IdentityRecord, KeyRange, Metadata,
+    OpenError, Origin, SingleChunk, Staged, StoredObject, VersionHasher, fenced,
 };
 use crate::Settings;
 use described::Described;
@@ -98,7 +97,7 @@ impl S3 {
     ///
     /// If the store rejects the request (missing bucket, wrong credentials). A store that does not
     /// reply causes only a warning: requests that need the origin fail, and the rest can be served.
-    pub fn open(settings: &Settings) -> anyhow::Result<S3> {
+    pub fn open(settings: &Settings) -> Result<S3, OpenError> {
         S3::open_recorded(settings, Arc::default())
     }
 
@@ -108,7 +107,10 @@ impl S3 {
     /// # Errors
     ///
     /// As [`S3::open`].
-    pub fn open_recorded(settings: &Settings, record: Arc<IdentityRecord>) -> anyhow::Result<S3> {
+    pub fn open_recorded(
+        settings: &Settings,
+        record: Arc<IdentityRecord>,
+    ) -> Result<S3, OpenError> {
         let waits = record.waits();
         let store = Arc::new(Store::new(settings, record)?);
         let timeout = Duration::from_secs_f64(settings.timeout_s);
@@ -123,7 +125,7 @@ impl S3 {
             Ok(Err(Trouble { error, status: Some(400..=499), .. }))
                 if !(waits && matches!(error, Error::Lost(_))) =>
             {
-                bail!("{error}")
+                return Err(error.into());
             }
             Ok(Err(Trouble { error, .. })) => {
                 warn!(
@@ -137,18 +139,16 @@ impl S3 {
 }
 
 impl Store {
-    fn new(settings: &Settings, record: Arc<IdentityRecord>) -> anyhow::Result<Store> {
-        let missing = |key: &str, variable: &str| {
-            format!("origin.{key} is not set; set it, or {variable} in the environment")
-        };
+    fn new(settings: &Settings, record: Arc<IdentityRecord>) -> Result<Store, OpenError> {
+        let missing = |key, variable| OpenError::NoAccessKey { key, variable };
         let id = settings.access_key_id.as_deref();
-        let id = id.with_context(|| missing("access_key_id", "AWS_ACCESS_KEY_ID"))?;
+        let id = id.ok_or_else(|| missing("access_key_id", "AWS_ACCESS_KEY_ID"))?;
         let secret = settings.secret_access_key.as_ref();
-        let secret =
-            secret.with_context(|| missing("secret_access_key", "AWS_SECRET_ACCESS_KEY"))?;
+        let secret = secret.ok_or_else(|| missing("secret_access_key", "AWS_SECRET_ACCESS_KEY"))?;
         let timeout = Duration::from_secs_f64(settings.timeout_s);
-        let thread = Thread::start().context("cannot start the origin's thread")?;
-        let connector = Connector::new(thread.handle().clone(), timeout, settings.allow_http)?;
+        let thread = Thread::start().map_err(OpenError::Thread)?;
+        let connector = Connector::new(thread.handle().clone(), timeout, settings.allow_http)
+            .map_err(OpenError::Client)?;
         let retry = RetryConfig {
             backoff: BackoffConfig {
                 init_backoff: Duration::from_millis(50),
@@ -178,7 +178,7 @@ impl Store {
         let held_bytes_max = settings.uploads_bytes_max.0;
         let held_kib = usize::try_from(held_bytes_max >> 10)?.min(Semaphore::MAX_PERMITS);
         Ok(Store {
-            client: builder.build().context("invalid [origin] in the configuration")?,
+            client: builder.build().map_err(OpenError::Settings)?,
             thread,
             prefix: settings.prefix.clone(),
             place: settings.in_words(),

@@ -1,0 +1,144 @@
+//! Why an origin cannot be opened, a folder not be locked, or an identity not be remembered.
+//!
+//! Apart from [`Error`], which operations of an open origin fail with: that one is copied to all who wait for the same
+//! request, and these have causes that cannot be.
+
+use std::fmt::Write as _;
+use std::io;
+use std::num::TryFromIntError;
+use std::path::PathBuf;
+
+use ground::origin::OriginId;
+use rustix::io::Errno;
+
+use super::Error;
+use super::marker::Unclaimed;
+
+/// Why an origin cannot be opened, a folder not be locked, or an identity not be remembered.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The origin was reached, and is not usable.
+    #[error(transparent)]
+    Origin(#[from] Error),
+    /// A folder belongs to something else.
+    #[error(transparent)]
+    Unclaimed(#[from] Unclaimed),
+    /// A file or folder cannot be opened or made.
+    #[error("cannot {action} {path}")]
+    File {
+        /// What was tried, as a verb.
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// The system refuses a lock.
+    #[error("cannot lock {path}")]
+    Lock {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: Errno,
+    },
+    /// Another process uses a folder, a file or a device.
+    #[error("{path} is in use by another process; stop it, or name another{}", if *.is_folder { " folder" } else { "" })]
+    InUse {
+        /// The folder, file or device.
+        path: PathBuf,
+        /// Whether it is a folder.
+        is_folder: bool,
+        /// The cause.
+        source: Errno,
+    },
+    /// A process uses a folder that does not share it with others.
+    #[error(
+        "{path} is in use by a process that does not share it (a server outside a cluster); stop it, or name another folder"
+    )]
+    InUseAlone {
+        /// The folder.
+        path: PathBuf,
+        /// The cause.
+        source: Errno,
+    },
+    /// Another process does not end to open a folder.
+    #[error("another process has held {path} for {waited:?}; end it")]
+    Held {
+        /// The file that it has locked.
+        path: PathBuf,
+        /// How long it was waited for.
+        waited: std::time::Duration,
+    },
+    /// A folder was claimed, and its marker is gone.
+    #[error("{path} has no marker any more")]
+    NoMarker {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// Two places remember different origins of one process.
+    #[error(
+        "{other_place} remembers the origin {other}, and {place} remembers {id}: only one of them can be this \
+         process's; remove the one that is not (it holds copies only), or start once with --create-origin to \
+         take the configured origin"
+    )]
+    Remembered {
+        /// The first place.
+        other_place: String,
+        /// What it remembers.
+        other: OriginId,
+        /// The second place.
+        place: String,
+        /// What that remembers.
+        id: OriginId,
+    },
+    /// The configuration lacks a part of the access key.
+    #[error("origin.{key} is not set; set it, or {variable} in the environment")]
+    NoAccessKey {
+        /// The missing key of `[origin]`.
+        key: &'static str,
+        /// The environment's variable of the same meaning.
+        variable: &'static str,
+    },
+    /// The limit of memory for uploads is beyond what this machine can address.
+    #[error(transparent)]
+    UploadsLimit(#[from] TryFromIntError),
+    /// The threads for the files of a folder cannot be started.
+    #[error(transparent)]
+    Start(io::Error),
+    /// The thread of requests to a store cannot be started.
+    #[error("cannot start the origin's thread")]
+    Thread(#[source] io::Error),
+    /// TLS, or the client that uses it, cannot be set up.
+    #[error("cannot create an HTTP client with TLS")]
+    Client(#[source] reqwest::Error),
+    /// The store's client refuses its settings.
+    #[error("invalid [origin] in the configuration")]
+    Settings(#[source] object_store::Error),
+}
+
+impl OpenError {
+    /// What the operating system said of a file that cannot be opened or made; `None` of other errors, locks among them.
+    pub(crate) fn of_file(&self) -> Option<io::ErrorKind> {
+        match self {
+            OpenError::File { source, .. } => Some(source.kind()),
+            _ => None,
+        }
+    }
+
+    /// The message with all its causes, in one line.
+    pub(crate) fn in_full(&self) -> String {
+        with_causes(self)
+    }
+}
+
+/// The message of an error with all its causes, in one line.
+pub(crate) fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let _ = write!(text, ": {error}");
+        cause = error.source();
+    }
+    text
+}
