@@ -403,7 +403,8 @@ impl Dataset {
     }
 
     /// Writes every record that is not deleted, as it was added, preceded by the header of a CSV
-    /// file if there is one.
+    /// file if there is one. A record that came without its format's separator, at the end of a file, gets it if
+    /// others follow: what is written is read as the same records.
     ///
     /// # Errors
     ///
@@ -428,7 +429,7 @@ impl Dataset {
             let mut ids = part.ids();
             // Runs once even without records: the shard may have a header.
             loop {
-                let run = part.run(ids.clone(), &self.deleted)?;
+                let run = part.run(ids.clone(), &self.deleted, self.end_id())?;
                 take(&run)?;
                 ids.start = run.next;
                 if ids.is_empty() {
@@ -522,5 +523,7 @@ fn open_shard(path: &Path) -> anyhow::Result<Shard> {
     Shard::open(map).with_context(|| format!("cannot read {shown}"))
 }
 
+#[cfg(test)]
+mod separators_tests;
 #[cfg(test)]
 mod tests;

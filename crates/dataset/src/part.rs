@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use anyhow::{Context, ensure};
 use shard::query::{Page, Query};
-use shard::record::Schema;
+use shard::record::{Format, RECORD_BYTES_MAX, Schema};
 use shard::{Shard, Text};
 
 use super::manifest::ShardEntry;
@@ -138,18 +138,32 @@ impl Part {
     }
 
     /// Returns a run of its records with these ids that are not deleted: up to 256 KiB, or a single
-    /// larger record.
+    /// larger record. `end_id` is the dataset's: a record without a separator, before which others come then, is given
+    /// one. Without it the last record of an import and the first appended one would be one record to whoever reads the
+    /// export.
     ///
     /// # Errors
     ///
     /// Only if the shard is inconsistent.
-    pub fn run(&self, ids: Range<u64>, deleted: &BTreeSet<u64>) -> anyhow::Result<Run> {
+    pub fn run(
+        &self,
+        ids: Range<u64>,
+        deleted: &BTreeSet<u64>,
+        end_id: u64,
+    ) -> anyhow::Result<Run> {
         let mine = self.ids();
         let start = ids.start.max(mine.start);
         let mut run = Run { next: start, ..Run::default() };
+        let schema = self.shard.records().schema();
         if start == mine.start {
             let header = self.shard.records().header();
             self.shard.index().extract(header.start, header.len(), &mut run.bytes)?;
+            // A table without a row, whose header ends with its file.
+            let is_row = matches!(schema.format, Format::Csv { header: true, .. });
+            if is_row && mine.start < end_id {
+                let missing = schema.missing_separator(b"", &run.bytes);
+                run.bytes.extend_from_slice(missing);
+            }
         }
         let (mut there, mut bytes) = (Vec::new(), run.bytes.len());
         for id in (start..mine.end.min(ids.end)).take(RUN_IDS) {
@@ -163,10 +177,27 @@ impl Part {
             run.next = id + 1;
         }
         run.records = there.len() as u64;
-        for record in self.shard.searcher()?.get_all(&there)? {
+        for (&number, record) in there.iter().zip(self.shard.searcher()?.get_all(&there)?) {
             run.bytes.extend_from_slice(&record);
+            let next = mine.start + number as u64 + 1;
+            // The parts of a record that was cut are joined again, even across two shards.
+            let is_joined =
+                !deleted.contains(&next) && (next < mine.end || record.len() >= RECORD_BYTES_MAX);
+            if next < end_id && !is_joined {
+                let before = self.before(number)?;
+                run.bytes.extend_from_slice(schema.missing_separator(&before, &record));
+            }
         }
         Ok(run)
+    }
+
+    /// The end of the line before a record.
+    fn before(&self, record: usize) -> anyhow::Result<Vec<u8>> {
+        let range = self.shard.records().range(record).context("a record of the shard")?;
+        let len = range.start.min(2);
+        let mut bytes = Vec::with_capacity(len);
+        self.shard.index().extract(range.start - len, len, &mut bytes)?;
+        Ok(bytes)
     }
 
     /// Returns a record as stored in the text.

@@ -5,7 +5,7 @@ use shard::record::Format;
 
 use super::*;
 
-fn options() -> Options {
+pub(super) fn options() -> Options {
     Options {
         format: None,
         key: None,

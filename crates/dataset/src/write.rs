@@ -207,15 +207,13 @@ pub fn split(schema: &Schema, bytes: &[u8]) -> anyhow::Result<Vec<Vec<u8>>> {
     let mut all = Vec::with_capacity(records.len());
     for record in 0..records.len() {
         let range = records.range(record).context("a record has a place")?;
+        let start = range.start;
         let mut record = bytes.get(range).context("a record is within the bytes")?.to_vec();
         if all.is_empty() && is_header(schema, &record) {
             continue;
         }
-        while !is_ended(schema.format, &record) {
-            // Lines go on to end as they did.
-            let newline: &[u8] = if record.ends_with(b"\r\n") { b"\r\n" } else { b"\n" };
-            record.extend_from_slice(newline);
-        }
+        let missing = schema.missing_separator(bytes.get(..start).unwrap_or_default(), &record);
+        record.extend_from_slice(missing);
         all.push(record);
     }
     // A shard is built from their concatenation, and must split it into the same records.
@@ -248,7 +246,7 @@ pub(super) fn require_sealable(schema: &Schema, records: &[&[u8]]) -> anyhow::Re
     }
     let (split, report) = records_of(schema, &records.concat())?;
     let alone = without_blank_lines(schema.format, first).len() == first.len();
-    let ended = records.iter().all(|record| is_ended(schema.format, record));
+    let ended = records.iter().all(|record| schema.missing_separator(b"", record).is_empty());
     let same = split.len() == records.len()
         && records
             .iter()
@@ -259,14 +257,6 @@ pub(super) fn require_sealable(schema: &Schema, records: &[&[u8]]) -> anyhow::Re
         "it appends what is not a record of this dataset by itself"
     );
     Ok(())
-}
-
-/// Whether a record ends as its format wants it: with a line end, and in stanzas with a blank line.
-fn is_ended(format: Format, record: &[u8]) -> bool {
-    match format {
-        Format::Stanzas => record.ends_with(b"\n\n") || record.ends_with(b"\n\r\n"),
-        _ => record.ends_with(b"\n"),
-    }
 }
 
 /// The overhead of an appended record in a chunk, bytes.

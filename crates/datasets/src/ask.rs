@@ -323,7 +323,9 @@ impl Ask {
                 }
                 Answer::Bytes(Some(bytes))
             }
-            Ask::Export { ids } => Answer::Run(part.run(ids.clone(), dataset.deleted())?),
+            Ask::Export { ids } => {
+                Answer::Run(part.run(ids.clone(), dataset.deleted(), dataset.end_id())?)
+            }
         })
     }
 

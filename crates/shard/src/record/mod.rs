@@ -208,6 +208,13 @@ impl Schema {
         }
     }
 
+    /// The bytes that `record`, which follows the bytes `before`, lacks of the separator of its format. They belong between
+    /// it and a record that did not follow it in its text. Empty for all records but the last of an input without a final
+    /// newline or blank line.
+    pub fn missing_separator(&self, before: &[u8], record: &[u8]) -> &'static [u8] {
+        split::missing_separator(self.format, before, record)
+    }
+
     /// Whether [`names`](Schema::names) is all the attributes that records can have.
     pub fn is_closed(&self) -> bool {
         !matches!(self.format, Format::JsonLines | Format::Stanzas)

@@ -92,6 +92,33 @@ pub fn is_blank(line: &[u8]) -> bool {
     line.iter().all(|byte| matches!(byte, b' ' | b'\t' | b'\r'))
 }
 
+/// The bytes that `record` lacks of its format's separator, after the bytes `before`: empty if it has all of it. Only the
+/// last record of an input can lack any. Lines end as the record's own lines do, or else as the line before.
+pub fn missing_separator(format: Format, before: &[u8], record: &[u8]) -> &'static [u8] {
+    let is_crlf = match memchr(b'\n', record) {
+        Some(newline) => record[..newline].ends_with(b"\r"),
+        None => before.ends_with(b"\r\n"),
+    };
+    let lines = match format {
+        Format::Files => 0,
+        Format::Stanzas => match record.strip_suffix(b"\n") {
+            None => 2,
+            Some(lines) => match memrchr(b'\n', lines) {
+                Some(newline) if is_blank(&lines[newline + 1..]) => 0,
+                _ => 1,
+            },
+        },
+        _ => usize::from(!record.ends_with(b"\n")),
+    };
+    match (lines, is_crlf) {
+        (0, _) => b"",
+        (1, false) => b"\n",
+        (1, true) => b"\r\n",
+        (_, false) => b"\n\n",
+        (_, true) => b"\r\n\r\n",
+    }
+}
+
 /// Whether a line is empty; blanks would be a field of a CSV row.
 fn is_empty_line(line: &[u8]) -> bool {
     line.iter().all(|&byte| byte == b'\r')
