@@ -29,7 +29,8 @@ const LITERALS_MAX: usize = 64;
 const CLAUSES_MAX: usize = 4;
 
 /// A compiled regular expression, in the syntax of the crate `regex` for bytes (`(?-u)` is
-/// allowed).
+/// allowed). Lines end with `\n`, `\r\n` or `\r`: `.` matches none of these, and with `(?m)` `^` and `$` match
+/// at them.
 #[derive(Clone)]
 pub struct Pattern {
     source: String,
@@ -66,7 +67,9 @@ impl Pattern {
             let what = format!("the regular expression is longer than {PATTERN_BYTES_MAX} bytes");
             return Err(wrong(what));
         }
-        let syntax = syntax::Config::new().utf8(false).nest_limit(NEST_MAX);
+        // Files with CRLF are as common as others, and a query should not need to know: `(?m)$` matches before `\r\n`, `.`
+        // matches neither of the two. `(?-R)` undoes it.
+        let syntax = syntax::Config::new().utf8(false).crlf(true).nest_limit(NEST_MAX);
         let hir = syntax::parse_with(source, &syntax)
             .map_err(|error| wrong(format!("invalid regular expression: {error}")))?;
         let config = meta::Config::new()
@@ -215,6 +218,27 @@ mod tests {
         check(".*", &[]);
         check("[^x]+|foo", &[]);
         check("a?", &[]);
+    }
+
+    #[test]
+    fn lines_end_with_either_line_end() {
+        let check = |source: &str, value: &str, expected: bool| {
+            let found = Pattern::new(source).unwrap().is_match(value.as_bytes());
+            assert_eq!(found, expected, "{source} in {value:?}");
+        };
+        for end in ["\n", "\r\n"] {
+            let value = format!("Package: lib{end}Section: x-dev{end}last");
+            check("(?m)^Package: lib$", &value, true);
+            check("(?m)^Section.*-dev$", &value, true);
+            check("(?m)^Section.*-dev.$", &value, false);
+            check("lib.Section", &value, false);
+            check("lib..Section", &value, false);
+            check("(?m)^$", &value, false);
+            check("^Section", &value, false);
+            check("lib(?s:.+)Section", &value, true);
+        }
+        check("(?-R)a.b", "a\rb", true);
+        check("a.b", "a\rb", false);
     }
 
     #[test]
