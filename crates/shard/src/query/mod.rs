@@ -16,8 +16,8 @@
 //! | `Section:=admin` | whose `Section` is `admin` |
 //! | `Package:^lib` | whose `Package` starts with `lib` |
 //! | `Package:~"^lib.*-dev$"` | whose `Package` has a match of the regular expression (`~…` alone: the record) |
-//! | `Installed-Size:1000..2000`, `Size:..10`, `Size:>=5` | in a range, ends included; of numbers if the ends are numbers |
-//! | `Package:"a".."b"`, `Version:<2x` | in a range of byte strings: what is quoted is never a number |
+//! | `Installed-Size:1000..2000`, `Size:..10`, `Size:>=5` | in a range of numbers, ends included |
+//! | `Package:"a".."b"`, `Version:<"2x"` | in a range of byte strings: quoted ends |
 //! | `Tag:` | that have a `Tag` |
 //! | `a b`, `a AND b`, `a OR b`, `NOT a`, `(a OR b) c` | combinations; `NOT` binds closest, then `AND` |
 //! | `"a b"`, `"attribute name":"\x00 \" \\ \n"` | anything, in quotes; in a regular expression only `\"` is undone |

@@ -209,20 +209,23 @@ impl<'a> Parser<'a> {
         }
         for operator in ["<=", "<", ">=", ">"] {
             if self.take(operator) {
+                let start = self.at;
                 let bound = self.some_text()?;
                 let wrap = if operator.len() == 2 { Bound::Included } else { Bound::Excluded };
-                return Ok(if operator.starts_with('<') {
+                let range = if operator.starts_with('<') {
                     range(Bound::Unbounded, wrap(bound))
                 } else {
                     range(wrap(bound), Bound::Unbounded)
-                });
+                };
+                return range.map_err(|what| Error::Syntax { at: start, what });
             }
         }
         self.contains_or_range()
     }
 
     fn contains_or_range(&mut self) -> Result<Condition, Error> {
-        let from = if self.remaining().starts_with('"') {
+        let start = self.at;
+        let from = if self.rest().starts_with('"') {
             let text = self.text()?;
             if !self.take("..") {
                 return Ok(Condition::Contains(text.into_bytes()));
@@ -244,7 +247,7 @@ impl<'a> Parser<'a> {
         if matches!((&from, &to), (Bound::Unbounded, Bound::Unbounded)) {
             return Err(self.wrong("a range needs at least one end"));
         }
-        Ok(range(from, to))
+        range(from, to).map_err(|what| Error::Syntax { at: start, what })
     }
 
     fn text(&mut self) -> Result<Text<'a>, Error> {
@@ -360,17 +363,49 @@ fn one_or(mut queries: Vec<Query>, combine: fn(Vec<Query>) -> Query) -> Query {
     }
 }
 
-/// A range of numbers if every given end is a number.
-fn range(from: Bound<Text<'_>>, to: Bound<Text<'_>>) -> Condition {
-    let number = |bound: &Bound<Text<'_>>| match bound {
-        Bound::Unbounded => Some(Bound::Unbounded),
-        Bound::Included(text) => text.number().map(Bound::Included),
-        Bound::Excluded(text) => text.number().map(Bound::Excluded),
+/// A range of numbers, or of byte strings if its ends are quoted.
+///
+/// # Errors
+///
+/// What is wrong with an end. A word that is no number is not compared as bytes: `10O` for `100` would
+/// silently find other records.
+fn range(from: Bound<Text<'_>>, to: Bound<Text<'_>>) -> Result<Condition, String> {
+    let is_quoted = |bound: &Bound<Text<'_>>| {
+        matches!(bound, Bound::Included(Text::Quoted(_)) | Bound::Excluded(Text::Quoted(_)))
     };
-    match (number(&from), number(&to)) {
-        (Some(from), Some(to)) => Condition::Numbers(from, to),
-        _ => Condition::Strings(from.map(Text::into_bytes), to.map(Text::into_bytes)),
+    let is_word = |bound: &Bound<Text<'_>>| {
+        matches!(bound, Bound::Included(Text::Word(_)) | Bound::Excluded(Text::Word(_)))
+    };
+    match (is_quoted(&from) || is_quoted(&to), is_word(&from) || is_word(&to)) {
+        (true, true) => Err("a range has two numbers or two quoted texts as its ends".to_owned()),
+        (true, false) => {
+            Ok(Condition::Strings(from.map(Text::into_bytes), to.map(Text::into_bytes)))
+        }
+        (false, _) => Ok(Condition::Numbers(numeric(from)?, numeric(to)?)),
     }
+}
+
+fn numeric(bound: Bound<Text<'_>>) -> Result<Bound<Number>, String> {
+    let number = |text: Text<'_>| {
+        text.number().ok_or_else(|| {
+            let word = String::from_utf8_lossy(&text.into_bytes()).into_owned();
+            match word.parse::<f64>() {
+                Ok(number)
+                    if number.is_infinite() && word.contains(|c: char| c.is_ascii_digit()) =>
+                {
+                    format!("{word} is beyond the largest number, 1.8e308")
+                }
+                _ => {
+                    format!("{word} is not a number; a range of texts has quoted ends: \"{word}\"")
+                }
+            }
+        })
+    };
+    Ok(match bound {
+        Bound::Unbounded => Bound::Unbounded,
+        Bound::Included(text) => Bound::Included(number(text)?),
+        Bound::Excluded(text) => Bound::Excluded(number(text)?),
+    })
 }
 
 impl fmt::Display for Query {

@@ -284,7 +284,7 @@ fn queries_are_read() {
             test(Some("A"), Condition::Numbers(Bound::Excluded(number("2")), Bound::Unbounded)),
         ),
         (
-            "A:1..x",
+            "A:\"1\"..\"x\"",
             test(
                 Some("A"),
                 Condition::Strings(Bound::Included(bytes("1")), Bound::Included(bytes("x"))),
@@ -340,6 +340,13 @@ fn mistakes_are_placed() {
         ("a(b", 1),
         ("a:..", 4),
         ("a:>", 3),
+        ("a:>10O", 3),
+        ("a:>1,000", 3),
+        ("a:<0x10", 3),
+        ("a:>=1e309", 4),
+        ("a:1..1O", 2),
+        ("a:..x", 2),
+        ("a:1..\"9\"", 2),
         ("a:~(", 3),
         ("a:~\"(\"", 3),
         ("NOT", 3),
