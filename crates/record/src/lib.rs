@@ -8,6 +8,7 @@
 //! derived from these files.
 
 pub mod clock;
+pub mod compressed;
 mod error;
 pub mod file;
 mod host;
