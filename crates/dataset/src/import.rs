@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, ensure};
 use shard::index::{self, Progress};
-use shard::record::{Builder, Format, RECORD_BYTES_MAX, Schema};
+use shard::record::{Builder, Detection, Format, Header, Hints, RECORD_BYTES_MAX, Schema};
 use shard::{Shard, record};
 
 use super::files;
@@ -30,6 +30,10 @@ const SAMPLE_BYTES: usize = 1 << 20;
 pub struct Options {
     /// The format of the records; detected from the first ones if `None`.
     pub format: Option<Format>,
+    /// Whether the first row of a table is a header.
+    pub header: Header,
+    /// Names of the columns of a table, instead of those in a header.
+    pub columns: Vec<String>,
     /// The attribute that identifies records.
     pub key: Option<String>,
     /// Attributes with a sorted table for queries of number ranges.
@@ -87,6 +91,10 @@ pub struct Imported {
     pub first_bad: Vec<String>,
     /// The detected or given schema.
     pub schema: Schema,
+    /// Why it has this format.
+    pub because: String,
+    /// What to look at where the format is a mere fallback.
+    pub warning: Option<String>,
     /// Bytes read.
     pub input_bytes: u64,
     /// Size of all shards, bytes.
@@ -173,16 +181,16 @@ pub(super) fn fill(
     let mut input = Joined::open(inputs)?;
     let mut buffer = Vec::new();
     input.read_up_to(plan.shard_bytes.min(SAMPLE_BYTES), &mut buffer)?;
-    let mut schema = match options.format {
-        Some(format) => Schema::detect_as(format, &buffer),
-        None => Schema::detect(&buffer),
-    };
+    let hints =
+        Hints { format: options.format, header: options.header, columns: options.columns.clone() };
+    let Detection { mut schema, because, warning } = Schema::detect_with(&buffer, &hints)?;
     if options.key.is_some() {
         schema.key.clone_from(&options.key);
     }
     input.follow(schema.format, &buffer);
     plan.follow(schema.format);
     let mut state = State::new(folder, options, plan, schema);
+    (state.because, state.warning) = (because, warning);
     loop {
         state.wait_for_room(tell)?;
         let (counts, ended) = input.read_shard(&state.plan, &mut buffer)?;
@@ -261,6 +269,8 @@ struct State<'a> {
     /// Completed shards that wait for an earlier one. Small: each holds a manifest entry and a
     /// report.
     waiting: BTreeMap<u64, Made>,
+    because: String,
+    warning: Option<String>,
     bad: u64,
     first_bad: Vec<String>,
     read_bytes: u64,
@@ -278,6 +288,8 @@ impl<'a> State<'a> {
             schema,
             jobs: Jobs::new(),
             waiting: BTreeMap::new(),
+            because: "as given".to_owned(),
+            warning: None,
             bad: 0,
             first_bad: Vec::new(),
             read_bytes: 0,
@@ -389,6 +401,8 @@ impl<'a> State<'a> {
             bad: self.bad,
             first_bad: self.first_bad,
             schema: self.manifest.schema,
+            because: self.because,
+            warning: self.warning,
             input_bytes: self.input_bytes,
             shard_bytes: self.manifest.shards.iter().map(|shard| shard.file_bytes).sum(),
             shards: self.manifest.shards.len(),

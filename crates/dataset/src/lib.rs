@@ -37,7 +37,8 @@ use shard::{Shard, Text};
 use chunk::{Chunk, Entry};
 pub use import::{Imported, Options, Step, discard, import};
 use manifest::{Manifest, ShardEntry};
-use part::{Part, RUN_BYTES, Run, search_log};
+use part::{Part, RUN_BYTES, Run, Work, search_log};
+pub use read::open as open_input;
 pub use write::Writer;
 pub use write::{SEAL_BYTES, split};
 

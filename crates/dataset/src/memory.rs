@@ -260,6 +260,8 @@ mod tests {
     fn options() -> Options {
         Options {
             format: None,
+            header: shard::record::Header::Given,
+            columns: Vec::new(),
             key: None,
             orders: Vec::new(),
             index: index::Options::default(),

@@ -1,10 +1,11 @@
 //! Reads several input files as one, a shard's text at a time.
 
 use std::io::{self, BufRead, BufReader, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
-use shard::record::Format;
+use record::compressed::decompressed;
+use shard::record::{BYTE_ORDER_MARK, Format};
 
 use super::memory::{Counts, Plan, SEPARATOR_BYTES};
 
@@ -18,11 +19,28 @@ const ROOM_BYTES: usize = 4 << 20;
 pub(super) struct Joined {
     /// The files still to read, in reverse order.
     to_come: Vec<PathBuf>,
-    now: Option<(PathBuf, Box<dyn BufRead>)>,
+    now: Option<(PathBuf, Box<dyn BufRead + Send>)>,
     format: Option<Format>,
     header: Option<Vec<u8>>,
     /// The last two bytes read.
     end: Vec<u8>,
+}
+
+/// Opens a file, or standard input for `-`. gzip, bzip2 and zstd are decompressed.
+///
+/// # Errors
+///
+/// If it cannot be opened, or is compressed in another way.
+pub fn open(path: &Path) -> anyhow::Result<Box<dyn BufRead + Send>> {
+    let shown = path.display();
+    let content = if path.as_os_str() == "-" {
+        decompressed(BufReader::new(io::stdin()))
+    } else {
+        let file = record::file::open_stream(path);
+        let file = file.with_context(|| format!("cannot open {shown}"))?;
+        decompressed(BufReader::with_capacity(1 << 20, file))
+    };
+    content.with_context(|| format!("cannot read {shown}"))
 }
 
 impl Joined {
@@ -42,6 +60,7 @@ impl Joined {
     /// Sets the format once it is known. `sample` is the start of the input.
     pub(super) fn follow(&mut self, format: Format, sample: &[u8]) {
         self.format = Some(format);
+        let sample = sample.strip_prefix(BYTE_ORDER_MARK).unwrap_or(sample);
         if let Format::Csv { header: true, .. } = format {
             self.header = sample.split_inclusive(|byte| *byte == b'\n').next().map(<[u8]>::to_vec);
         }
@@ -50,14 +69,11 @@ impl Joined {
     fn next_file(&mut self) -> anyhow::Result<bool> {
         self.now = None;
         let Some(path) = self.to_come.pop() else { return Ok(false) };
-        let mut reader: Box<dyn BufRead> = if path.as_os_str() == "-" {
-            Box::new(BufReader::new(io::stdin()))
-        } else {
-            let shown = path.display();
-            let file = record::file::open_stream(&path);
-            let file = file.with_context(|| format!("cannot open {shown}"))?;
-            Box::new(BufReader::with_capacity(1 << 20, file))
-        };
+        let mut reader = open(&path)?;
+        // Only at the start of the whole input the mark is kept, before its first record.
+        if self.format.is_some() && reader.fill_buf()?.starts_with(BYTE_ORDER_MARK) {
+            reader.consume(BYTE_ORDER_MARK.len());
+        }
         if let Some(header) = &self.header {
             let mut line = Vec::new();
             reader.by_ref().take(header.len() as u64).read_until(b'\n', &mut line)?;

@@ -8,6 +8,8 @@ use super::*;
 pub(super) fn options() -> Options {
     Options {
         format: None,
+        header: shard::record::Header::Given,
+        columns: Vec::new(),
         key: None,
         orders: Vec::new(),
         index: shard::index::Options::default(),

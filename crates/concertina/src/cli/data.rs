@@ -410,14 +410,7 @@ fn print_result(
 /// once, which suffices to reject longer input.
 fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let max = CHUNK_BYTES_MAX as u64 + 1;
-    if path.as_os_str() == "-" {
-        io::stdin().lock().take(max).read_to_end(&mut bytes)?;
-    } else {
-        let file = record::file::open_stream(path);
-        let file = file.with_context(|| format!("cannot open {}", path.display()))?;
-        file.take(max).read_to_end(&mut bytes)?;
-    }
+    dataset::open_input(path)?.take(CHUNK_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
     let fits = bytes.len() <= CHUNK_BYTES_MAX;
     ensure!(
         fits,

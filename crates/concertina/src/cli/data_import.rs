@@ -8,10 +8,10 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use indicatif::{ProgressBar, ProgressStyle};
 use shard::index::{self, Progress};
-use shard::record::Format;
+use shard::record::{Format, Header};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::cli::output::output;
+use crate::cli::output::{errln, output};
 use configuration::Size;
 use dataset::{self, Step};
 
@@ -24,11 +24,12 @@ Examples:
   concertina data import logs/*.jsonl --name logs --sa-sampling 64 --isa-sampling 64
   concertina data import src/*.rs --format files --name sources
   concertina data import big.csv --name big --memory 2GiB
+  concertina data import people.csv.gz --name people --header no --columns name,age
 
 Lower sampling rates are faster and larger: 16 and 16 take about a third of the input more than
 64 and 64.")]
 pub struct Args {
-    /// Files to import, in this order; `-` for standard input
+    /// Files to import, in this order; `-` for standard input. gzip, bzip2 and zstd are decompressed
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Name of the dataset
@@ -40,6 +41,12 @@ pub struct Args {
     /// json, csv, tsv, stanzas, lines or files [default: detected from the first records]
     #[arg(long, value_parser = super::data::format)]
     format: Option<Format>,
+    /// Whether the first row of a table names its columns [default: detected]
+    #[arg(long, value_name = "YES|NO", value_parser = yes_or_no)]
+    header: Option<bool>,
+    /// The names of a table's columns, separated by commas
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    columns: Vec<String>,
     /// The attribute that identifies a record (data get --key)
     #[arg(long, value_name = "ATTRIBUTE")]
     key: Option<String>,
@@ -78,6 +85,13 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let options = dataset::Options {
         format: args.format,
+        header: match (args.header, args.format) {
+            (Some(true), _) => Header::Yes,
+            (Some(false), _) => Header::No,
+            (None, Some(Format::Csv { .. })) => Header::Detect,
+            (None, _) => Header::Given,
+        },
+        columns: args.columns.clone(),
         key: args.key.clone(),
         orders: args.order.clone(),
         index: index::Options { sa_sampling: args.sa_sampling, isa_sampling: args.isa_sampling },
@@ -100,6 +114,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         bar.set_message(shown.take(step));
     })?;
     bar.finish_and_clear();
+    if let Some(warning) = &made.warning {
+        errln!("concertina: warning: imported as {}: {warning}", described(made.schema.format));
+    }
     let mut out = output();
     if args.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&made)?)?;
@@ -112,7 +129,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         args.name, made.records, made.input_bytes, made.shards, made.shard_bytes
     )?;
     let key = made.schema.key.as_deref().unwrap_or("none");
-    writeln!(out, "format {}, key {key}", described(made.schema.format))?;
+    let format = described(made.schema.format);
+    writeln!(out, "format {format}, key {key} ({})", made.because)?;
     if made.bad > 0 {
         writeln!(
             out,
@@ -124,6 +142,14 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn yes_or_no(text: &str) -> Result<bool, String> {
+    match text {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        _ => Err("write yes or no".to_owned()),
+    }
 }
 
 fn bytes(size: Size) -> anyhow::Result<usize> {

@@ -289,7 +289,7 @@ impl Spellings<'_> {
         for odd in [":\t", ":\n", ":\r", ":  ", ": \t", ": \n", ": \r"] {
             ways.push(self.literal_after(1, line(odd.as_bytes())));
         }
-        if self.records.header().is_empty() && !self.records.is_empty() {
+        if self.records.starts_without_newline() {
             // The first line has no newline before it.
             ways.push(Filter::Record(0));
         }
@@ -321,7 +321,7 @@ impl Spellings<'_> {
                 ways.push(self.literal_after(is_first.into(), [lead, value, *trail].concat()));
             }
         }
-        if is_first && self.records.header().is_empty() && !self.records.is_empty() {
+        if is_first && self.records.starts_without_newline() {
             // The first row has no newline before it.
             ways.push(Filter::Record(0));
         }

@@ -8,7 +8,9 @@ use memchr::memchr_iter;
 
 use super::order::{Order, key};
 use super::split::{forced_len, record_len};
-use super::{Field, Format, Number, Problem, RECORD_BYTES_MAX, Records, Schema, csv};
+use super::{
+    BYTE_ORDER_MARK, Field, Format, Number, Problem, RECORD_BYTES_MAX, Records, Schema, csv,
+};
 use crate::Error;
 
 /// The most malformed records listed in a report, which counts all of them.
@@ -64,6 +66,8 @@ pub struct Builder {
     offset: usize,
     line: u64,
     header_due: bool,
+    /// Whether the first bytes may be a byte-order mark. With a header it is part of that.
+    mark_due: bool,
     has_cuts: bool,
     ends_with_newline: bool,
 }
@@ -84,6 +88,7 @@ impl Builder {
             offset: 0,
             line: 1,
             header_due,
+            mark_due: !header_due,
             has_cuts: false,
             ends_with_newline: true,
         }
@@ -188,6 +193,17 @@ impl Builder {
     fn split(&mut self, last: bool) {
         let pending = std::mem::take(&mut self.pending);
         let mut rest = &pending[..];
+        if self.mark_due {
+            if !last && rest.len() < BYTE_ORDER_MARK.len() && BYTE_ORDER_MARK.starts_with(rest) {
+                self.pending = pending;
+                return;
+            }
+            self.mark_due = false;
+            if let Some(after) = rest.strip_prefix(BYTE_ORDER_MARK) {
+                self.offset += BYTE_ORDER_MARK.len();
+                rest = after;
+            }
+        }
         while !rest.is_empty() {
             // Passes at most one byte more than the limit of a record, so that cuts do not depend
             // on the chunks.

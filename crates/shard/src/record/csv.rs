@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use csv_core::{ReadFieldResult, ReaderBuilder, Terminator};
 use memchr::{memchr, memchr2, memchr3, memrchr};
 
-use super::{FIELDS_MAX, Field, NAME_BYTES_MAX, Problem};
+use super::{BYTE_ORDER_MARK, FIELDS_MAX, Field, NAME_BYTES_MAX, Problem};
 
 /// The offset of the newline that ends the row, ignoring quoted ones; `None` if there is none.
 pub fn row_end(delimiter: u8, bytes: &[u8]) -> Option<usize> {
@@ -61,7 +61,7 @@ pub fn column_name(column: usize) -> String {
 
 /// The names in a header, without a leading byte order mark; unnamed columns are numbered.
 pub fn header(delimiter: u8, record: &[u8]) -> Result<Vec<String>, Problem> {
-    let record = record.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(record);
+    let record = record.strip_prefix(BYTE_ORDER_MARK).unwrap_or(record);
     let values = values(delimiter, record)?;
     let names = values.iter().enumerate().map(|(column, value)| match value.trim_ascii() {
         [] => column_name(column),

@@ -1,14 +1,18 @@
-//! Detects the format of an input from its first bytes.
+//! Detects the format of an input from its first bytes, and says why it was chosen.
 //!
-//! A format is chosen if every complete record of the sample (up to [`RECORDS_MAX`]) is valid in
-//! it. Formats are tried from the most to the least specific: JSON, stanzas, CSV, lines. A few
-//! malformed records at the start of an input can mislead the detection; then the format must be
-//! given.
+//! A format is chosen if every complete record of the sample (up to [`RECORDS_MAX`]) is valid in it.
+//! Formats are tried from the most to the least specific: JSON, stanzas, tables, lines. Where most
+//! records are valid in a format and one is not, nothing is guessed: that is an error which names
+//! the line ([`Schema::detect_with`]). A table's header is judged in `header`.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
+use memchr::memchr_iter;
+
+use super::header::Row;
 use super::split::record_len;
-use super::{Format, Schema, csv};
+use super::{BYTE_ORDER_MARK, Format, Schema, csv, header};
+use crate::Error;
 
 /// The number of records of the sample that are examined.
 const RECORDS_MAX: usize = 1000;
@@ -16,50 +20,111 @@ const RECORDS_MAX: usize = 1000;
 const NAMES_MAX: usize = 256;
 /// Delimiters with the least number of columns: `|` also occurs in prose.
 const DELIMITERS: [(u8, usize); 4] = [(b'\t', 2), (b',', 2), (b';', 2), (b'|', 3)];
+/// The bytes in which a NUL is looked for: text has none.
+const BINARY_BYTES: usize = 1 << 16;
+
+/// Whether the first row of a table is a header.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Header {
+    /// As the given [`Format::Csv`] says; detected if no format is given.
+    #[default]
+    Given,
+    /// Detected from the first rows.
+    Detect,
+    /// It is.
+    Yes,
+    /// It is a record like the others.
+    No,
+}
+
+/// What is known of an input before it is looked at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hints {
+    /// Its format; detected if `None`.
+    pub format: Option<Format>,
+    /// Whether its first row is a header.
+    pub header: Header,
+    /// The names of the columns, instead of those in a header. Implies a table.
+    pub columns: Vec<String>,
+}
+
+/// The schema of an input, and why it was chosen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Detection {
+    /// The schema.
+    pub schema: Schema,
+    /// Why: half a sentence for people.
+    pub because: String,
+    /// What a person should look at, if the choice is a mere fallback.
+    pub warning: Option<String>,
+}
+
+/// How well a format fits the sample.
+struct Fit {
+    schema: Schema,
+    records: usize,
+    valid: usize,
+    /// Number of the first line that does not fit, counted from 1, and the reason.
+    first_bad: Option<(usize, String)>,
+    /// Why the first row of a table is a header, or is none.
+    header: Option<header::Judgement>,
+}
 
 impl Schema {
     /// Detects the schema of an input that starts with `sample`; some hundred kilobytes are enough.
     /// The first attribute becomes the key if every record of the sample has exactly one value of
-    /// it, and all differ.
+    /// it, and all differ. An input that fits no format, or one only mostly, has lines.
     pub fn detect(sample: &[u8]) -> Self {
-        let mut schema = [Self::new(Format::JsonLines), Self::new(Format::Stanzas)]
-            .into_iter()
-            .find(|schema| schema.reads(sample))
-            .or_else(|| detect_csv(sample))
-            .unwrap_or_else(|| Self::new(Format::Lines));
-        if schema.names.is_empty() {
-            schema.names = schema.names_in(sample);
-        }
-        schema.key = schema.likely_key(sample);
-        schema
+        let sample = without_mark(sample);
+        let fits = fits(sample);
+        let schema = fits.into_iter().find(Fit::is_whole).map(|fit| fit.schema);
+        schema.unwrap_or_else(|| Self::new(Format::Lines)).completed(sample)
     }
 
     /// Detects names and key of a schema whose format is given.
     pub fn detect_as(format: Format, sample: &[u8]) -> Self {
+        let sample = without_mark(sample);
         let mut schema = Self::new(format);
         if let Format::Csv { delimiter, header } = format {
             schema.names = names(delimiter, header, sample).unwrap_or_default();
-        } else if schema.names.is_empty() {
-            schema.names = schema.names_in(sample);
         }
-        if format != Format::Files {
-            schema.key = schema.likely_key(sample);
-        }
-        schema
+        schema.completed(sample)
     }
 
-    fn reads(&self, sample: &[u8]) -> bool {
-        let records = records(self.format, sample);
-        // Requires two lines with a colon: prose often has one.
-        let enough = |fields: usize| self.format != Format::Stanzas || fields >= 2;
-        !records.is_empty()
-            && records.iter().all(|record| {
-                self.fields(record).is_ok_and(|fields| {
-                    let named = |field: &super::Field| is_name(&field.name);
-                    enough(fields.len())
-                        && (self.format != Format::Stanzas || fields.iter().all(named))
-                })
-            })
+    /// Detects what the hints leave open.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Schema`] if the sample is not text, if most of its records fit a format and some do
+    /// not, or if the hints contradict each other or the sample.
+    pub fn detect_with(sample: &[u8], hints: &Hints) -> Result<Detection, Error> {
+        let sample = without_mark(sample);
+        let is_table =
+            !hints.columns.is_empty() || matches!(hints.header, Header::Yes | Header::No);
+        match hints.format {
+            Some(Format::Csv { .. }) => table_as_given(sample, hints),
+            None if is_table => table_as_given(sample, hints),
+            Some(format) if !is_table => {
+                let because = "as given".to_owned();
+                Ok(Detection { schema: Self::detect_as(format, sample), because, warning: None })
+            }
+            Some(_) => {
+                Err(Error::Schema("only tables (csv, tsv) have a header and columns".to_owned()))
+            }
+            None => detected(sample),
+        }
+    }
+
+    /// With the names and the key that the sample shows.
+    fn completed(mut self, sample: &[u8]) -> Self {
+        if self.format == Format::Files {
+            return self;
+        }
+        if self.names.is_empty() && !matches!(self.format, Format::Csv { .. }) {
+            self.names = self.seen(sample);
+        }
+        self.key = self.likely_key(sample);
+        self
     }
 
     /// The names in the order of the sample.
@@ -97,6 +162,121 @@ impl Schema {
     }
 }
 
+impl Fit {
+    fn is_whole(&self) -> bool {
+        self.valid == self.records && self.records > 0
+    }
+
+    /// Whether the input most likely has this format, and some of its records are damaged.
+    fn is_most(&self) -> bool {
+        let (valid, records) = (self.valid, self.records);
+        match self.schema.format {
+            Format::JsonLines => valid >= 2 && 2 * valid > records,
+            Format::Stanzas => valid >= 2 && 5 * valid >= 4 * records,
+            // Prose has lines with equally many commas; a table has a header, or hardly another row.
+            _ if self.header.as_ref().is_some_and(|header| header.is_certain) => {
+                valid >= 3 && 5 * valid >= 3 * records
+            }
+            _ => valid >= 3 && 10 * valid >= 9 * records,
+        }
+    }
+
+    fn because(&self) -> String {
+        let records = self.records;
+        match self.schema.format {
+            Format::JsonLines => format!("each of the first {records} records is a JSON object"),
+            Format::Stanzas => {
+                format!("each of the first {records} records has lines `Name: value`")
+            }
+            _ => {
+                let columns = self.schema.names.len();
+                let header = self.header.as_ref().map_or("", |header| &header.because);
+                format!("each of the first {records} rows has {columns} fields; {header}")
+            }
+        }
+    }
+}
+
+fn detected(sample: &[u8]) -> Result<Detection, Error> {
+    if sample.iter().take(BINARY_BYTES).any(|&byte| byte == 0) {
+        return Err(Error::Schema(
+            "the input is not text: it has NUL bytes (UTF-16 is converted by `iconv -f UTF-16 -t \
+             UTF-8`); --format lines, json … takes it as it is"
+                .to_owned(),
+        ));
+    }
+    let fits = fits(sample);
+    if let Some(fit) = fits.iter().find(|fit| fit.is_whole()) {
+        let schema = fit.schema.clone().completed(sample);
+        return Ok(Detection { schema, because: fit.because(), warning: None });
+    }
+    let best = fits.iter().max_by_key(|fit| 1000 * fit.valid / fit.records.max(1));
+    let best = best.filter(|fit| fit.valid > 0);
+    if let Some(fit) = best.filter(|fit| fit.is_most()) {
+        let (name, valid, records) = (fit.schema.format.name(), fit.valid, fit.records);
+        let (line, reason) = fit.first_bad.clone().unwrap_or_default();
+        return Err(Error::Schema(format!(
+            "{valid} of the first {records} records are {name}, but the one at line {line} is not: {reason}; correct it, \
+             or choose: --format {name} keeps such records without attributes, --format lines takes every line as text"
+        )));
+    }
+    let warning = best.filter(|fit| fit.records > 1).map(|fit| {
+        let (name, valid, records) = (fit.schema.format.name(), fit.valid, fit.records);
+        format!(
+            "{valid} of the first {records} records would be {name}; --format {name} takes them so"
+        )
+    });
+    let start = sample.trim_ascii_start();
+    let is_array = start.starts_with(b"[") || start.starts_with(b"{");
+    let json =
+        "it starts as JSON, but not with one object on a line: `jq -c '.[]?'` writes such lines";
+    let warning = if is_array { Some(json.to_owned()) } else { warning };
+    Ok(Detection {
+        schema: Schema::new(Format::Lines).completed(sample),
+        because: "neither JSON objects, nor stanzas, nor rows with equally many fields".to_owned(),
+        warning,
+    })
+}
+
+/// A table of which the delimiter, the header or the columns are given.
+fn table_as_given(sample: &[u8], hints: &Hints) -> Result<Detection, Error> {
+    let given = hints.format.unwrap_or(Format::Csv { delimiter: b',', header: true });
+    let Format::Csv { delimiter: asked, header: flag } = given else {
+        return Err(Error::Schema("a table is csv or tsv".to_owned()));
+    };
+    // Exactly the given format, or another delimiter if only that one makes equal rows.
+    let may_differ = hints.format.is_none() || (hints.header != Header::Given && asked == b',');
+    let others = DELIMITERS.iter().map(|(delimiter, _)| *delimiter).filter(|_| may_differ);
+    let is_even = |delimiter: &u8| {
+        table(*delimiter, sample).is_some_and(|fit| fit.is_whole() && fit.schema.names.len() > 1)
+    };
+    let delimiter = std::iter::once(asked).chain(others).find(is_even).unwrap_or(asked);
+    let judged = header::judge(&rows(delimiter, sample).into_iter().flatten().collect::<Vec<_>>());
+    let (header, why) = match hints.header {
+        Header::Yes => (true, "header as given".to_owned()),
+        Header::No => (false, "no header, as given".to_owned()),
+        Header::Given if hints.format.is_some() => (flag, "as given".to_owned()),
+        _ => (judged.is_header, judged.because),
+    };
+    let mut schema = Schema::new(Format::Csv { delimiter, header });
+    schema.names = names(delimiter, header, sample).unwrap_or_default();
+    if !hints.columns.is_empty() {
+        let (given, found) = (hints.columns.len(), schema.names.len());
+        if found != given && !sample.is_empty() {
+            return Err(Error::Schema(format!(
+                "{given} columns are named, but the first row has {found} fields"
+            )));
+        }
+        schema.names.clone_from(&hints.columns);
+    }
+    let because = if why == "as given" { why } else { format!("a table, as given; {why}") };
+    Ok(Detection { schema: schema.completed(sample), because, warning: None })
+}
+
+fn without_mark(sample: &[u8]) -> &[u8] {
+    sample.strip_prefix(BYTE_ORDER_MARK).unwrap_or(sample)
+}
+
 /// The complete records of the sample. The last one may be cut short, so it counts only if it is
 /// the only one.
 fn records(format: Format, sample: &[u8]) -> Vec<&[u8]> {
@@ -116,18 +296,77 @@ fn records(format: Format, sample: &[u8]) -> Vec<&[u8]> {
     records
 }
 
-fn detect_csv(sample: &[u8]) -> Option<Schema> {
-    DELIMITERS.into_iter().find_map(|(delimiter, columns_min)| {
-        let rows = rows(delimiter, sample)?;
-        let columns = rows.first()?.len();
-        let even = rows.len() > 1 && rows.iter().all(|row| row.len() == columns);
-        if columns < columns_min || !even {
-            return None;
+/// How well each format fits, the most specific first.
+fn fits(sample: &[u8]) -> Vec<Fit> {
+    let named = [Format::JsonLines, Format::Stanzas].map(|format| named(format, sample));
+    let tables = DELIMITERS.iter().filter_map(|&(delimiter, columns_min)| {
+        let fit = table(delimiter, sample)?;
+        let columns = fit.schema.names.len();
+        (columns >= columns_min && fit.records > 1 && !is_log(delimiter, sample)).then_some(fit)
+    });
+    named.into_iter().chain(tables).collect()
+}
+
+/// How well a format fits whose records name their attributes.
+fn named(format: Format, sample: &[u8]) -> Fit {
+    let schema = Schema::new(format);
+    let all = records(format, sample);
+    let problem = |record: &[u8]| match (schema.fields(record), format) {
+        (Err(problem), _) => Some(problem.to_string()),
+        // Requires two lines with a colon: prose often has one.
+        (Ok(fields), Format::Stanzas) if fields.len() < 2 => Some("a single line".to_owned()),
+        (Ok(fields), Format::Stanzas) if !fields.iter().all(|field| is_name(&field.name)) => {
+            Some("a line that starts with no name".to_owned())
         }
-        let header = looks_like_header(&rows);
-        let names = names(delimiter, header, sample)?;
-        Some(Schema { format: Format::Csv { delimiter, header }, names, key: None })
-    })
+        _ => None,
+    };
+    let problems: Vec<Option<String>> = all.iter().map(|record| problem(record)).collect();
+    let records = all.len();
+    let valid = problems.iter().filter(|problem| problem.is_none()).count();
+    let first_bad = first_bad(&all, problems);
+    Fit { schema, records, valid, first_bad, header: None }
+}
+
+/// How well a table fits: how many rows have as many fields as most of them. `None` if there is no row.
+fn table(delimiter: u8, sample: &[u8]) -> Option<Fit> {
+    let all = records(Format::Csv { delimiter, header: false }, sample);
+    let parsed = rows(delimiter, sample);
+    let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
+    parsed.iter().flatten().for_each(|row| *counts.entry(row.len()).or_default() += 1);
+    let (&columns, &valid) = counts.iter().max_by_key(|(_, rows)| **rows)?;
+    let problem = |row: &Option<Row>| match row {
+        None => Some("unbalanced quotes".to_owned()),
+        Some(row) if row.len() != columns => {
+            Some(format!("{} fields in a row of {columns} columns", row.len()))
+        }
+        Some(_) => None,
+    };
+    let first_bad = first_bad(&all, parsed.iter().map(problem).collect());
+    let even: Vec<Row> = parsed.into_iter().flatten().filter(|row| row.len() == columns).collect();
+    let judged = header::judge(&even);
+    let format = Format::Csv { delimiter, header: judged.is_header };
+    let mut schema = Schema::new(format);
+    schema.names = (0..columns).map(csv::column_name).collect();
+    if let (true, Some(names)) = (judged.is_header, names(delimiter, true, sample)) {
+        // Of a first row with another number of fields there are none to take.
+        if names.len() == columns {
+            schema.names = names;
+        }
+    }
+    Some(Fit { schema, records: all.len(), valid, first_bad, header: Some(judged) })
+}
+
+/// The first of the problems with its line.
+fn first_bad(records: &[&[u8]], problems: Vec<Option<String>>) -> Option<(usize, String)> {
+    let mut line = 1;
+    for (record, problem) in records.iter().zip(problems) {
+        if let Some(problem) = problem {
+            let blank = record.iter().take_while(|byte| byte.is_ascii_whitespace());
+            return Some((line + blank.filter(|&&byte| byte == b'\n').count(), problem));
+        }
+        line += memchr_iter(b'\n', record).count();
+    }
+    None
 }
 
 fn names(delimiter: u8, header: bool, sample: &[u8]) -> Option<Vec<String>> {
@@ -139,7 +378,8 @@ fn names(delimiter: u8, header: bool, sample: &[u8]) -> Option<Vec<String>> {
     Some((0..csv::values(delimiter, first).ok()?.len()).map(csv::column_name).collect())
 }
 
-fn rows(delimiter: u8, sample: &[u8]) -> Option<Vec<Vec<Vec<u8>>>> {
+/// The rows of the sample; `None` for one that is damaged.
+fn rows(delimiter: u8, sample: &[u8]) -> Vec<Option<Row>> {
     records(Format::Csv { delimiter, header: false }, sample)
         .into_iter()
         .map(|record| {
@@ -149,18 +389,21 @@ fn rows(delimiter: u8, sample: &[u8]) -> Option<Vec<Vec<Vec<u8>>>> {
         .collect()
 }
 
-/// Whether a row is a header: its fields are distinct names, and no column contains its own name.
-fn looks_like_header(rows: &[Vec<Vec<u8>>]) -> bool {
-    let Some((first, others)) = rows.split_first() else { return false };
-    let distinct: HashSet<&[u8]> = first.iter().map(Vec::as_slice).collect();
-    let first = first.iter().map(|name| name.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(name));
-    distinct.len() == rows[0].len()
-        && first.enumerate().all(|(column, name)| {
-            std::str::from_utf8(name).is_ok_and(is_name)
-                && others.iter().all(|row| row.get(column).is_none_or(|value| value != name))
+/// Whether each line starts with a time of day whose fraction follows a comma, as loggers of Python and
+/// Java write it: such a comma is no delimiter.
+fn is_log(delimiter: u8, sample: &[u8]) -> bool {
+    let is_fraction = |value: &[u8]| {
+        let digits = value.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        (3..=9).contains(&digits) && matches!(value.get(digits), Some(b' ' | b']' | b'Z' | b'\t'))
+    };
+    delimiter == b','
+        && rows(delimiter, sample).iter().flatten().all(|row| match &row[..] {
+            [time, rest, ..] => time.contains(&b':') && is_fraction(rest),
+            _ => false,
         })
 }
 
+/// A name of a stanza's line.
 fn is_name(text: &str) -> bool {
     text.len() <= 64
         && text.starts_with(|c: char| c.is_alphabetic() || c == '_')

@@ -3,7 +3,7 @@
 //! Splitting is lossless: the concatenated records of an input are its bytes. A record includes the
 //! separator after it (its newline, the blank line after a stanza), so a record's bytes are
 //! determined by its start and the next one's ([`Records`]: one Elias–Fano sequence). Only the
-//! header of a CSV file is not part of any record.
+//! header of a CSV file and a byte-order mark are not part of any record.
 //!
 //! | format | a record | its attributes |
 //! |---|---|---|
@@ -34,6 +34,9 @@
 mod build;
 mod csv;
 mod detect;
+#[cfg(test)]
+mod detect_tests;
+mod header;
 mod json;
 mod number;
 mod order;
@@ -48,12 +51,15 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 pub use build::{BadRecord, Builder, Report};
+pub use detect::{Detection, Header, Hints};
 pub use number::Number;
 pub(crate) use order::Order;
 pub use records::Records;
 
 use crate::Error;
 
+/// The byte-order mark that some programs write at the start of a text. It is no character of it.
+pub const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 /// Values that one record may have; one with more is bad.
 pub(crate) const FIELDS_MAX: usize = 16_384;
 /// Bytes of an attribute's name, paths of nested JSON included; a record with a longer one is bad.
@@ -84,6 +90,20 @@ pub enum Format {
     Lines,
     /// Whole files, each with its path.
     Files,
+}
+
+impl Format {
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::JsonLines => "json",
+            Self::Csv { delimiter: b'\t', .. } => "tsv",
+            Self::Csv { .. } => "csv",
+            Self::Stanzas => "stanzas",
+            Self::Lines => "lines",
+            Self::Files => "files",
+        }
+    }
 }
 
 impl std::str::FromStr for Format {

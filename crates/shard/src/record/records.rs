@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Order, Schema};
+use super::{Format, Order, Schema};
 use crate::Error;
 use crate::bits::elias_fano::EliasFano;
 
@@ -112,7 +112,14 @@ impl Records {
         self.starts.predecessor(offset as u64)
     }
 
-    /// The bytes before the first record: the header of a CSV file.
+    /// Whether no newline stands before the first record: only a header ends with one, a byte-order
+    /// mark does not.
+    pub(crate) fn starts_without_newline(&self) -> bool {
+        let is_header = matches!(self.schema().format, Format::Csv { header: true, .. });
+        !self.is_empty() && (self.header().is_empty() || !is_header)
+    }
+
+    /// The bytes before the first record: the header of a CSV file, or a byte-order mark.
     pub fn header(&self) -> Range<usize> {
         0..self.starts.get(0).unwrap_or(self.about.text_bytes) as usize
     }

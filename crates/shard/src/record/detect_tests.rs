@@ -1,0 +1,251 @@
+//! Detection: a table or a log that is written in any dialect is read back, and nothing is guessed in silence.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// A table as its writer meant it.
+#[derive(Clone, Debug)]
+struct Table {
+    delimiter: u8,
+    header: Option<Vec<String>>,
+    rows: Vec<Vec<String>>,
+    text: Vec<u8>,
+}
+
+const DELIMITERS: &str = ",;\t|";
+
+/// A field as RFC 4180 writes it; quoted if it must be, or by choice.
+fn field(value: &str, quoted: bool) -> String {
+    let must = value.contains(|c: char| DELIMITERS.contains(c) || "\"\r\n".contains(c));
+    if must || quoted { format!("\"{}\"", value.replace('"', "\"\"")) } else { value.to_owned() }
+}
+
+fn any_table() -> impl Strategy<Value = Table> {
+    let number = prop_oneof![
+        Just(String::new()),
+        "-?[0-9]{1,6}(\\.[0-9]{1,2})?",
+        "20[0-9]{2}-0[1-9]-[12][0-9]( 1[0-9]:[0-5][0-9])?",
+    ];
+    let word = prop_oneof![
+        4 => "[a-zé]{1,8}( [a-z]{1,4})?",
+        1 => "[a-z]{1,3}[,;|\"\n\t(%#&'+?$\\[\\]]{1,2}[a-z]{1,3}",
+    ];
+    let name = prop_oneof![
+        "[a-z_]{1,9}",
+        "[a-z]{1,4}[ (%#&'+?$/:.\\[\\],;\"-]{1,2}[A-Z]{1,3}",
+        "[1-9](st|nd|rd)"
+    ];
+    let columns = 3..6_usize;
+    let dialect =
+        (proptest::sample::select(DELIMITERS.as_bytes()), any::<[bool; 4]>(), any::<u64>());
+    (columns, 3..12_usize, dialect).prop_flat_map(
+        move |(columns, count, (delimiter, choices, quotes))| {
+            let names = proptest::collection::hash_set(name.clone(), columns);
+            let words = proptest::collection::vec(word.clone(), count * columns);
+            let numbers = proptest::collection::vec(number.clone(), count);
+            (names, words, numbers).prop_map(move |(names, words, numbers)| {
+                let [has_header, is_crlf, is_ended, has_mark] = choices;
+                let mut rows: Vec<Vec<String>> =
+                    words.chunks(columns).map(<[String]>::to_vec).collect();
+                for (row, number) in rows.iter_mut().zip(&numbers) {
+                    row[columns - 1].clone_from(number);
+                }
+                // A number in the first row: without it nothing tells it from a header.
+                rows[0][columns - 1] = "12.5".to_owned();
+                rows[1][columns - 1] = "7".to_owned();
+                let header: Option<Vec<String>> = has_header.then(|| names.into_iter().collect());
+                let mut text = String::new();
+                if has_mark {
+                    text.push('\u{feff}');
+                }
+                let end = if is_crlf { "\r\n" } else { "\n" };
+                for (number, row) in header.iter().chain(&rows).enumerate() {
+                    let is_quoted = |column: usize| quotes >> ((number * 7 + column) % 64) & 3 == 3;
+                    let fields: Vec<String> = row
+                        .iter()
+                        .enumerate()
+                        .map(|(column, value)| field(value, is_quoted(column)))
+                        .collect();
+                    text.push_str(&fields.join(&char::from(delimiter).to_string()));
+                    text.push_str(end);
+                }
+                if !is_ended {
+                    text.truncate(text.len() - end.len());
+                }
+                Table { delimiter, header, rows, text: text.into_bytes() }
+            })
+        },
+    )
+}
+
+/// The values of all records of a text, as read by a schema.
+fn values(schema: &Schema, text: &[u8]) -> Vec<Vec<String>> {
+    let mut builder = Builder::new(schema.clone());
+    builder.push(text).unwrap();
+    let (records, report) = builder.finish().unwrap();
+    assert_eq!(report.bad, 0, "{:?}", report.first_bad);
+    let value = |field: Field| String::from_utf8(field.value.into_owned()).unwrap();
+    (0..records.len())
+        .map(|record| {
+            let bytes = &text[records.range(record).unwrap()];
+            records.schema().fields(bytes).unwrap().into_iter().map(value).collect()
+        })
+        .collect()
+}
+
+proptest! {
+    #[test]
+    fn a_table_in_any_dialect_is_read_back(table in any_table()) {
+        for format in [None, Some(Format::Csv { delimiter: table.delimiter, header: true })] {
+            let header = if format.is_some() { Header::Detect } else { Header::Given };
+            let hints = Hints { format, header, ..Hints::default() };
+            let found = Schema::detect_with(&table.text, &hints).unwrap();
+            let expected = Format::Csv { delimiter: table.delimiter, header: table.header.is_some() };
+            prop_assert_eq!(found.schema.format, expected, "{}", found.because);
+            prop_assert_eq!(&values(&found.schema, &table.text), &table.rows);
+            if let Some(header) = &table.header {
+                let names: Vec<&str> = header.iter().map(|name| name.trim()).collect();
+                prop_assert_eq!(&found.schema.names, &names);
+            }
+            prop_assert_eq!(found.warning, None);
+        }
+    }
+
+    /// One row with another number of fields: the table is named, and the line.
+    #[test]
+    fn a_ragged_row_is_named(
+        rows in proptest::collection::vec("[a-z]{1,4}", 6..20),
+        delimiter in proptest::sample::select(&[",", ";", "\t", "|"][..]),
+        at in any::<prop::sample::Index>(),
+        fewer: bool,
+    ) {
+        let mut lines: Vec<String> = vec![["name", "size", "note"].join(delimiter)];
+        lines.extend(rows.iter().zip(1..).map(|(word, n)| [word, &n.to_string(), "x"].join(delimiter)));
+        let line = 1 + at.index(lines.len() - 1);
+        lines[line] = if fewer { "odd".to_owned() } else { format!("{}{delimiter}more", lines[line]) };
+        let found = Schema::detect_with(lines.join("\n").as_bytes(), &Hints::default());
+        let error = found.unwrap_err().to_string();
+        prop_assert!(error.contains(&format!("at line {} ", line + 1)), "{error}");
+        prop_assert!(error.contains("--format"), "{error}");
+    }
+
+    #[test]
+    fn a_log_is_read_as_lines(
+        lines in proptest::collection::vec("(INFO|WARN) [a-z]{2,6}( [a-z]{1,5}){0,4}(, [a-z]{1,3}){0,2}", 2..20),
+        is_logger: bool, has_mark: bool,
+    ) {
+        let stamp = if is_logger { "2026-01-02 10:20:30,123 " } else { "2026-01-02T10:20:30Z " };
+        // Lines of words that all have one comma are a table of two columns; these differ.
+        let commas = |line: &String| line.matches(',').count();
+        prop_assume!(is_logger || lines.iter().any(|line| commas(line) != commas(&lines[0])));
+        prop_assume!(is_logger || lines.iter().filter(|line| commas(line) > 0).count() * 2 < lines.len());
+        let mut text = if has_mark { "\u{feff}".to_owned() } else { String::new() };
+        for line in &lines {
+            text.push_str(&format!("{stamp}{line}\n"));
+        }
+        let found = Schema::detect_with(text.as_bytes(), &Hints::default()).unwrap();
+        prop_assert_eq!(found.schema.format, Format::Lines);
+        let expected: Vec<Vec<String>> =
+            lines.iter().map(|line| vec![format!("{stamp}{line}")]).collect();
+        prop_assert_eq!(values(&found.schema, text.as_bytes()), expected);
+    }
+
+    #[test]
+    fn no_bytes_make_detection_panic(
+        text in proptest::collection::vec(proptest::sample::select(&b"a1,;|\t\"\n\r:{} \xef\xbb\xbf"[..]), 0..80),
+        header in proptest::sample::select(&[Header::Given, Header::Detect, Header::Yes, Header::No][..]),
+        columns in 0..3_usize,
+    ) {
+        let columns = (0..columns).map(|column| format!("c{column}")).collect();
+        for format in [None, Some(Format::Csv { delimiter: b',', header: true }), Some(Format::Lines)] {
+            let hints = Hints { format, header, columns: Clone::clone(&columns) };
+            if let Ok(found) = Schema::detect_with(&text, &hints) {
+                prop_assert!(!found.because.is_empty());
+                let _ = Schema::detect(&text).fields(&text);
+            }
+        }
+    }
+}
+
+fn refused(text: &str, hints: &Hints, says: &[&str]) {
+    let error = Schema::detect_with(text.as_bytes(), hints).unwrap_err().to_string();
+    for word in says {
+        assert!(error.contains(word), "{text:?}: {error}");
+    }
+}
+
+#[test]
+fn most_lines_of_a_format_are_that_format_or_an_error() {
+    let hints = Hints::default();
+    refused(
+        "{\"id\":1}\n{\"id\":2}\nid 3\n",
+        &hints,
+        &["2 of the first 3 records are json", "line 3"],
+    );
+    refused(
+        "garbage\n{\"id\":1}\n\n{\"id\":2}\n{\"id\":3}\n",
+        &hints,
+        &["line 1", "--format json"],
+    );
+    refused(
+        "A: 1\nB: 2\n\nA: 2\nB: 2\n\nA: 3\nB: 3\n\nA: 4\nB: x\n\noops\n",
+        &hints,
+        &["stanzas", "line 13"],
+    );
+    refused("title\nname,size,n\nann,1,2\nbob,2,3\neve,3,4\n", &hints, &["csv", "line 1 "]);
+    refused("a,b\n1,2\n3\n5,6\n7,8\n", &hints, &["line 3", "1 fields in a row of 2"]);
+    refused("a\0b\n", &hints, &["not text", "iconv"]);
+    let lines = |text: &str| {
+        let found = Schema::detect_with(text.as_bytes(), &hints).unwrap();
+        assert_eq!(found.schema.format, Format::Lines, "{text}: {}", found.because);
+        found.warning
+    };
+    assert!(lines("[{\"a\":1},\n{\"a\":2}]\n").unwrap().contains("jq"));
+    assert!(lines("{\n \"a\": 1\n}\n").unwrap().contains("jq"));
+    assert!(lines("one, two\nthree\n").unwrap().contains("--format csv"));
+    assert_eq!(lines("words\nand more\n"), None);
+    assert_eq!(lines(""), None);
+}
+
+#[test]
+fn hints_decide() {
+    let csv = Some(Format::Csv { delimiter: b',', header: true });
+    let check = |text: &str, hints: Hints, header: bool, names: &[&str]| {
+        let Schema { format, names: found, .. } =
+            Schema::detect_with(text.as_bytes(), &hints).unwrap().schema;
+        assert!(matches!(format, Format::Csv { header: is, .. } if is == header), "{text}");
+        assert_eq!(found, names, "{text}");
+    };
+    let columns = vec!["who".to_owned(), "age".to_owned()];
+    let hints = |format, header| Hints { format, header, columns: Vec::new() };
+    check("ann,31\nbob,22\n", hints(csv, Header::Given), true, &["ann", "31"]);
+    check("ann,31\nbob,22\n", hints(csv, Header::Detect), false, &["column1", "column2"]);
+    check("ann;31\nbob;22\n", hints(csv, Header::Detect), false, &["column1", "column2"]);
+    check("ann,31\nbob,22\n", hints(None, Header::Yes), true, &["ann", "31"]);
+    check("name,age\nbob,22\n", hints(None, Header::No), false, &["column1", "column2"]);
+    let named = Hints { columns: columns.clone(), ..Hints::default() };
+    check("ann,31\nbob,22\n", named.clone(), false, &["who", "age"]);
+    check("name,y\nbob,22\n", named.clone(), true, &["who", "age"]);
+    refused("a,b,c\n1,2,3\n", &named, &["2 columns are named", "3 fields"]);
+    refused("{}\n", &Hints { format: Some(Format::JsonLines), ..named }, &["only tables"]);
+}
+
+/// A byte-order mark is kept in the text, before the first record, and is part of none.
+#[test]
+fn a_byte_order_mark_is_no_character() {
+    for (text, value) in
+        [("\u{feff}{\"id\":1}\n{\"id\":2}\n", "1"), ("\u{feff}A: 1\nB: 2\n\nA: 3\nB: 4\n", "1")]
+    {
+        let schema = Schema::detect(text.as_bytes());
+        assert_ne!(schema.format, Format::Lines);
+        for chunk in [1, 2, 3, 100] {
+            let mut builder = Builder::new(schema.clone());
+            text.as_bytes().chunks(chunk).for_each(|piece| builder.push(piece).unwrap());
+            let (records, report) = builder.finish().unwrap();
+            assert_eq!((records.len(), report.bad, records.header()), (2, 0, 0..3));
+            let first = &text.as_bytes()[records.range(0).unwrap()];
+            assert_eq!(schema.fields(first).unwrap()[0].value.as_ref(), value.as_bytes());
+        }
+    }
+}
