@@ -227,6 +227,9 @@ section! {
         /// What happens to requests past queue_length_max: "shed", they are answered 503 at once, or
         /// "block", their clients wait.
         pub overload: Overload = Overload::Shed,
+        /// Maximum bytes of records that one query reads of a shard, where no index helps (NOT, a range of
+        /// numbers): a page ends there and can be continued, a count is refused with status 413.
+        pub query_read_bytes_max: Size = Size(256 * MIB),
         /// Memory for the layers of all shards, which make shards under load faster. 0: no layers.
         pub layers_bytes: Size = Size(256 * MIB),
         /// Seconds between two measurements of the queue lengths.

@@ -10,6 +10,7 @@
 //! One process writes at a time. Any number of processes read, and each sees the dataset as it was
 //! when opened.
 
+mod attributes;
 pub mod chunk;
 pub mod copies;
 pub mod files;
@@ -56,6 +57,8 @@ pub struct Dataset {
     deleted_by: Arc<Vec<(u64, u64)>>,
     /// The number of the last chunk of the log.
     last_chunk: u64,
+    /// What a query may cost.
+    work: Work,
 }
 
 /// The requested page of a search result.
@@ -83,6 +86,10 @@ pub struct Found {
     pub located: usize,
     /// The number of records read and compared with the query.
     pub verified: usize,
+    /// The record up to which the search came before it reached the limits of its work; further ones
+    /// may match.
+    #[serde(skip)]
+    pub stopped_at: Option<u64>,
 }
 
 /// The size and schema of a dataset.
@@ -148,6 +155,7 @@ impl Dataset {
             deleted: Arc::default(),
             deleted_by: Arc::default(),
             last_chunk: 0,
+            work: Work::default(),
         })
     }
 
@@ -184,6 +192,7 @@ impl Dataset {
             deleted: Arc::new(manifest.deleted.iter().copied().collect()),
             deleted_by: Arc::default(),
             last_chunk: manifest.sealed_chunks,
+            work: Work::default(),
             manifest: Arc::new(manifest),
         })
     }
@@ -255,6 +264,18 @@ impl Dataset {
         earlier
     }
 
+    /// Sets what a query may cost.
+    #[must_use]
+    pub fn with_work(mut self, work: Work) -> Dataset {
+        self.work = work;
+        self
+    }
+
+    /// What a query may cost.
+    pub fn work(&self) -> &Work {
+        &self.work
+    }
+
     /// The manifest.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
@@ -312,15 +333,23 @@ impl Dataset {
     pub fn search(&self, query: &Query, wanted: &Wanted) -> anyhow::Result<Found> {
         let mut found = Found::default();
         for part in &self.parts {
+            if found.stopped_at.is_some() {
+                break;
+            }
             if found.ids.len() >= wanted.limit {
                 found.has_more |= wanted.after.is_none_or(|after| after + 1 < part.ids().end);
                 break;
             }
             let limit = wanted.limit - found.ids.len();
-            let further = part.search(query, &Wanted { limit, ..*wanted }, &self.deleted)?;
+            let further =
+                part.search(query, &Wanted { limit, ..*wanted }, &self.deleted, &self.work)?;
             found.append(further, wanted.limit);
         }
         let limit = wanted.limit.saturating_sub(found.ids.len());
+        if found.stopped_at.is_some() {
+            found.close(wanted);
+            return Ok(found);
+        }
         found.append(self.search_log(query, &Wanted { limit, ..*wanted }), wanted.limit);
         found.close(wanted);
         Ok(found)
@@ -339,7 +368,7 @@ impl Dataset {
     pub fn count(&self, query: &Query) -> anyhow::Result<u64> {
         let mut count = self.count_log(query);
         for part in &self.parts {
-            count += part.count(query, &self.deleted)?;
+            count += part.count(query, &self.deleted, &self.work)?;
         }
         Ok(count)
     }

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::sync::Arc;
 
 use anyhow::{Context, ensure};
-use shard::query::{Page, Query};
+use shard::query::{Limits, Page, Query, Searcher};
 use shard::record::{Format, RECORD_BYTES_MAX, Schema};
 use shard::{Shard, Text};
 
@@ -28,6 +29,22 @@ pub struct Run {
     pub records: u64,
     /// The id that the next run begins with.
     pub next: u64,
+}
+
+/// What a query may cost, and who is told of its progress.
+#[derive(Clone, Default)]
+pub struct Work {
+    /// The limits for each shard.
+    pub limits: Limits,
+    /// Told the bytes of records that were read.
+    pub watch: Option<Arc<dyn Fn(usize) + Send + Sync>>,
+}
+
+impl Work {
+    fn bound<'a, T: Text + ?Sized>(&'a self, searcher: Searcher<'a, T>) -> Searcher<'a, T> {
+        let watch = self.watch.as_ref().map(|watch| &**watch as &dyn Fn(usize));
+        searcher.with_limits(self.limits).watched(watch)
+    }
 }
 
 /// A shard with its place in the dataset.
@@ -79,13 +96,14 @@ impl Part {
         query: &Query,
         wanted: &Wanted,
         deleted: &BTreeSet<u64>,
+        work: &Work,
     ) -> anyhow::Result<Found> {
         let mut found = Found::default();
         let ids = self.ids();
         if wanted.after.is_some_and(|after| after.saturating_add(1) >= ids.end) {
             return Ok(found);
         }
-        let searcher = self.shard.searcher()?;
+        let searcher = work.bound(self.shard.searcher()?);
         let after = wanted.after.and_then(|after| after.checked_sub(ids.start));
         let mut page = Page { limit: 0, after: after.map(|a| a as usize), sorted: wanted.sorted };
         // Extra room in the page for deleted records. None at first, since most matching records
@@ -104,6 +122,11 @@ impl Part {
                 return Ok(found);
             }
             match answer.next {
+                // Not full: the limits of the work are reached.
+                Some(next) if answer.records.len() < page.limit => {
+                    found.stopped_at = Some(ids.start + next as u64);
+                    return Ok(found);
+                }
                 Some(next) => page.after = Some(next),
                 // An unsorted page cannot be continued. If deleted records filled it, start again
                 // with a larger one.
@@ -119,8 +142,13 @@ impl Part {
     /// # Errors
     ///
     /// As [`shard::query::Searcher::count`].
-    pub fn count(&self, query: &Query, deleted: &BTreeSet<u64>) -> anyhow::Result<u64> {
-        let mut count = self.shard.searcher()?.count(query)? as u64;
+    pub fn count(
+        &self,
+        query: &Query,
+        deleted: &BTreeSet<u64>,
+        work: &Work,
+    ) -> anyhow::Result<u64> {
+        let mut count = work.bound(self.shard.searcher()?).count(query)? as u64;
         let schema = self.shard.records().schema();
         let gone: Vec<u64> = deleted.range(self.ids()).copied().collect();
         for some in gone.chunks(DELETED_AT_ONCE) {
@@ -261,6 +289,8 @@ impl Found {
     pub fn append(&mut self, further: Found, limit: usize) {
         let room = limit.saturating_sub(self.ids.len());
         self.has_more |= further.has_more || further.ids.len() > room;
+        // A page that is full goes on after its last record.
+        self.stopped_at = further.stopped_at.filter(|_| further.ids.len() < room);
         self.ids.extend(further.ids.into_iter().take(room));
         self.located += further.located;
         self.verified += further.verified;
@@ -268,6 +298,7 @@ impl Found {
 
     /// Sets the start of the next page, after all parts have been appended.
     pub(crate) fn close(&mut self, wanted: &Wanted) {
-        self.next = self.ids.last().copied().filter(|_| self.has_more && wanted.sorted);
+        let last = self.stopped_at.or(self.ids.last().copied());
+        self.next = last.filter(|_| self.has_more && wanted.sorted);
     }
 }

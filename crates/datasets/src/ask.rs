@@ -303,10 +303,13 @@ impl Ask {
     pub fn of_shard(&self, dataset: &Dataset, part: &Part) -> anyhow::Result<Answer> {
         Ok(match self {
             Ask::Records { query, wanted } => {
-                page(dataset, part.search(query, wanted, dataset.deleted())?, |id| part.stored(id))?
+                let found = part.search(query, wanted, dataset.deleted(), dataset.work())?;
+                page(dataset, found, |id| part.stored(id))?
             }
             Ask::Record { id } => record(dataset, *id, || part.stored(*id))?,
-            Ask::Count { query } => Answer::Count { count: part.count(query, dataset.deleted())? },
+            Ask::Count { query } => {
+                Answer::Count { count: part.count(query, dataset.deleted(), dataset.work())? }
+            }
             Ask::Occurrences { bytes } => {
                 Answer::Count { count: part.shard().index().count(bytes) as u64 }
             }
@@ -371,7 +374,7 @@ fn page(
     found: Found,
     stored: impl Fn(u64) -> anyhow::Result<Vec<u8>>,
 ) -> anyhow::Result<Answer> {
-    let Found { ids, has_more, located, verified, .. } = found;
+    let Found { ids, has_more, located, verified, stopped_at, .. } = found;
     let mut page = Page { has_more, located, verified, ..Page::default() };
     let mut bytes = 0;
     for id in ids {
@@ -382,6 +385,9 @@ fn page(
         if !page.push(Record { id, content }, &mut bytes) {
             break;
         }
+    }
+    if let (Some(_), false) = (stopped_at, page.broke_off) {
+        (page.next, page.broke_off) = (stopped_at, true);
     }
     Ok(Answer::Page(page))
 }
@@ -436,13 +442,15 @@ impl Page {
         if self.broke_off {
             return;
         }
-        let mut bytes = self.bytes();
+        let (mut bytes, is_whole) = (self.bytes(), further.records.len() < room);
         for record in further.records.into_iter().take(room) {
             if !self.push(record, &mut bytes) {
                 return;
             }
         }
         self.broke_off = further.broke_off;
+        // Where a part stopped at the limits of its work.
+        self.next = further.next.filter(|_| is_whole && further.broke_off);
     }
 }
 

@@ -160,7 +160,7 @@ fn merge(
             }
             whole.has_more |= more;
             whole.broke_off = false;
-            let last = whole.records.last().map(|record| record.id);
+            let last = whole.next.or(whole.records.last().map(|record| record.id));
             whole.next = last.filter(|_| whole.has_more && wanted.sorted);
             Answer::Page(whole)
         }

@@ -412,8 +412,10 @@ impl Served {
         let same = self.view().filter(|view| view.current.manifest.id == manifest.id);
         let parts = same.map(|view| view.dataset.parts().to_vec()).unwrap_or_default();
         // Opening verifies every byte, which takes about a second per few gigabytes.
+        let work = self.common.work.clone();
         let open = move || {
-            Dataset::of_parts(&folder, manifest, &parts, |entry| files.contains(&entry.file))
+            let wanted = |entry: &ShardEntry| files.contains(&entry.file);
+            Dataset::of_parts(&folder, manifest, &parts, wanted).map(|all| all.with_work(work))
         };
         tokio::task::spawn_blocking(open).await?
     }

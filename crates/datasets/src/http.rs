@@ -82,8 +82,15 @@ pub fn is_below(path: &str) -> bool {
     path == "/datasets" || path.starts_with("/datasets/")
 }
 
-/// 400 Bad Request, with the error as its message.
+/// 400 Bad Request, with the error as its message; 413 if the query is valid but costs too much.
 pub fn bad(error: &anyhow::Error) -> Problem {
+    if let Some(shard::Error::TooMuchWork { .. }) = error.downcast_ref() {
+        let what = format!(
+            "{error:#} (datasets.query_read_bytes_max); or count a copy of the dataset (concertina data pull), which has no \
+             limit"
+        );
+        return Problem::new(StatusCode::PAYLOAD_TOO_LARGE, &what);
+    }
     Problem::new(StatusCode::BAD_REQUEST, &format!("{error:#}"))
 }
 

@@ -25,12 +25,14 @@ use engine::dataset::{Lookup, Lookups};
 use ground::Key;
 use ground::window::{self, Nanos, Operation, Window};
 use serde_json::{Value, json};
+use shard::query::Limits;
 use tokio::runtime::Handle;
 use tracing::{info, warn};
 
 use complaints::Complaints;
 use configuration::Config;
 use copies::Copies;
+use dataset::part::Work;
 use dataset::{Info, remote};
 use layers::Layers;
 use live::LiveModel;
@@ -72,6 +74,13 @@ impl Duties {
     fn none() -> Duties {
         Duties { is_mine: Box::new(|_| false), seals: Box::new(|_| false) }
     }
+}
+
+/// What a query of one shard may cost.
+fn query_work(config: &Config) -> Work {
+    let bytes = config.datasets.query_read_bytes_max.0;
+    let read_bytes_max = usize::try_from(bytes).unwrap_or(usize::MAX);
+    Work { limits: Limits { read_bytes_max, ..Limits::default() }, watch: None }
 }
 
 /// When a listing of the origin's datasets began, and its result.
@@ -199,6 +208,7 @@ impl Datasets {
                     length_max: config.datasets.queue_length_max,
                     overload: config.datasets.overload,
                 },
+                work: query_work(config),
                 windows: windows.clone(),
                 is_mine,
                 seals,

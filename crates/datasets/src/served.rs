@@ -23,7 +23,7 @@ use super::drive::{Change, State};
 use super::room::Reserved;
 use super::station::{Bound, Station};
 use dataset::chunk::Entry;
-use dataset::part::Part;
+use dataset::part::{Part, Work};
 use dataset::remote::{Current, Remote};
 use dataset::{Dataset, split};
 use origin::Origin;
@@ -41,6 +41,8 @@ pub struct Common {
     pub copies: Option<PathBuf>,
     /// The bound of a part's queue.
     pub bound: Bound,
+    /// What a query of one shard may cost.
+    pub work: Work,
     /// Settings of the windows.
     pub windows: Settings,
     /// Whether this process is one of a key's nodes.

@@ -14,6 +14,7 @@ use super::*;
 use configuration::Overload;
 use dataset::Wanted;
 use dataset::manifest::Manifest;
+use dataset::part::Work;
 use dataset::remote::{key_of_file, key_of_manifest};
 use origin::{
     Attributes, BoxFuture, Chunks, Entry, Error, Folder, KeyRange, Metadata, Sharing, SingleChunk,
@@ -26,6 +27,7 @@ fn process(origin: &Arc<dyn Origin>, copies: &Path) -> Arc<Served> {
         origin: origin.clone(),
         copies: Some(copies.to_owned()),
         bound: Bound { length_max: 100, overload: Overload::Shed },
+        work: Work::default(),
         windows: Settings::default(),
         is_mine: Box::new(|_| true),
         seals: Box::new(|_| true),

@@ -29,9 +29,9 @@ impl Problem {
         Problem { status, what: what.to_owned(), headers: Vec::new(), seen: None, body: true }
     }
 
-    /// Whether it says that the request is wrong.
+    /// Whether it says that the request is wrong, or costs too much, wherever it is sent.
     pub fn is_bad_request(&self) -> bool {
-        self.status == StatusCode::BAD_REQUEST
+        matches!(self.status, StatusCode::BAD_REQUEST | StatusCode::PAYLOAD_TOO_LARGE)
     }
 
     /// Its reason.

@@ -9,10 +9,10 @@ use std::process::ExitCode;
 use anyhow::{Context, ensure};
 use serde_json::json;
 use shard::query::{Pattern, Query};
-use shard::record::Format;
 
-use super::data_print::{self as print, Records};
+use super::data_print::{self as print, Format, Records};
 use super::data_server::ServerArgs;
+use super::data_work::{self as work, WorkArgs};
 use super::{
     data_export as export, data_import as import, data_layers as layers, data_push as push,
 };
@@ -21,6 +21,11 @@ use crate::remote::served::{self, Page, Record, Search, Served};
 use crate::remote::server::Server;
 use dataset::chunk::CHUNK_BYTES_MAX;
 use dataset::{Dataset, Wanted, Writer};
+
+/// The records of the first page of all that match, which are printed together.
+const PAGE_RECORDS_MIN: usize = 100;
+/// The most records of a page.
+const PAGE_RECORDS_MAX: usize = 1 << 16;
 
 /// Arguments of the command.
 #[derive(clap::Args)]
@@ -31,6 +36,7 @@ Examples:
   concertina data search packages 'Section:=admin AND Installed-Size:..100' --limit 5
   concertina data get packages --key nano
   concertina data count packages 'Package:^lib'
+  concertina data search packages 'Section:=libs' --all --json > libs.ndjson
   concertina data grep packages '^Package: lib.*-dev$' --limit 3
   concertina data info packages --json
   concertina data delete packages 17 && concertina data export packages > packages.txt
@@ -139,6 +145,9 @@ struct PageArgs {
     /// Print the first records found, in no order: faster where many match
     #[arg(long, conflicts_with = "after")]
     unsorted: bool,
+    /// Print all records that match, each as soon as it is found; with --json one object a line
+    #[arg(long, conflicts_with_all = ["limit", "unsorted"])]
+    all: bool,
     /// Accept an incomplete result, with a warning that names the missing parts
     #[arg(long, requires = "server", help_heading = "Server")]
     partial: bool,
@@ -153,6 +162,8 @@ struct SearchArgs {
     query: Vec<String>,
     #[command(flatten)]
     page: PageArgs,
+    #[command(flatten)]
+    work: WorkArgs,
 }
 
 #[derive(clap::Args)]
@@ -163,18 +174,22 @@ struct GrepArgs {
     pattern: String,
     #[command(flatten)]
     page: PageArgs,
+    #[command(flatten)]
+    work: WorkArgs,
 }
 
 #[derive(clap::Args)]
 struct CountArgs {
     #[command(flatten)]
     one: DatasetArgs,
-    /// The query; several words are joined by spaces
-    #[arg(required_unless_present = "bytes", conflicts_with = "bytes")]
+    /// The query; several words are joined by spaces [default: all records]
+    #[arg(conflicts_with = "bytes")]
     query: Vec<String>,
     /// Count the occurrences of these bytes in the shards instead, overlaps included
     #[arg(long)]
     bytes: Option<String>,
+    #[command(flatten)]
+    work: WorkArgs,
 }
 
 #[derive(clap::Args)]
@@ -214,13 +229,15 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Command::Get(args) => get(&args),
         Command::Search(args) => {
             let text = args.query.join(" ");
-            search(&args.one, &text.parse()?, &Search::Query(&text), &args.page)
+            search(&args, &text.parse()?, &Search::Query(&text))
         }
         Command::Grep(args) => {
             let text = format!("(?m){}", args.pattern);
             let condition = shard::query::Condition::Matches(Pattern::new(&text)?);
             let query = Query::Test(shard::query::Test { attribute: None, condition });
-            search(&args.one, &query, &Search::Pattern(&text), &args.page)
+            let GrepArgs { one, page, work, .. } = args;
+            let args = SearchArgs { one, query: Vec::new(), page, work };
+            search(&args, &query, &Search::Pattern(&text))
         }
         Command::Count(args) => count(&args),
         Command::Extract(args) => extract(&args),
@@ -300,7 +317,8 @@ fn info(one: &DatasetArgs) -> anyhow::Result<ExitCode> {
 
 fn get(args: &GetArgs) -> anyhow::Result<ExitCode> {
     let server = args.one.server.find()?;
-    let mut records = Records::new(args.one.local.json);
+    let format = if args.one.local.json { Format::Json } else { Format::Plain };
+    let mut records = Records::new(format);
     let none = |key: &str| format!("no record has the key {key:?}");
     match (args.one.served_on(&server), &args.key) {
         (Some(served), Some(key)) => {
@@ -326,33 +344,45 @@ fn get(args: &GetArgs) -> anyhow::Result<ExitCode> {
     records.finish(None)
 }
 
-fn search(
-    one: &DatasetArgs,
-    query: &Query,
-    search: &Search<'_>,
-    page: &PageArgs,
-) -> anyhow::Result<ExitCode> {
-    let (limit, after, sorted) = (page.limit, page.after, !page.unsorted);
+fn search(args: &SearchArgs, query: &Query, search: &Search<'_>) -> anyhow::Result<ExitCode> {
+    let SearchArgs { one, page, work, .. } = args;
+    let (limit, sorted) = (if page.all { usize::MAX } else { page.limit }, !page.unsorted);
     let server = one.server.find()?;
+    let format = match (one.local.json, page.all) {
+        (false, _) => Format::Plain,
+        (true, false) => Format::Json,
+        (true, true) => Format::JsonLines,
+    };
+    let mut records = Records::new(format);
     if let Some(served) = one.served_on(&server) {
-        let wanted = served::PageRequest { limit, after, sorted, partial: page.partial };
-        let mut records = Records::new(one.local.json);
+        let (after, partial) = (page.after, page.partial);
+        let wanted = served::PageRequest { limit, after, sorted, partial };
         let page = served.search(search, &wanted, &mut |record| records.push(record))?;
         return records.finish(Some(&page));
     }
-    let dataset = one.local.open()?;
-    let found = dataset.search(query, &Wanted { limit, after, sorted })?;
-    let mut records = Records::new(one.local.json);
-    for id in found.ids {
-        records.push(Record::new(id, dataset.get(id)?))?;
+    let (dataset, bar) = work.observe(one.local.open()?);
+    work::warn_of_unknown(&dataset, query)?;
+    let mut all = Page { next: page.after, ..Page::default() };
+    // Of all records growing pages, so that the first are printed at once, and little is looked up twice.
+    let mut at_once = if page.all { PAGE_RECORDS_MIN } else { limit };
+    loop {
+        let found = dataset.search(query, &Wanted { limit: at_once, after: all.next, sorted })?;
+        bar.suspend(|| {
+            let mut ids = found.ids.iter();
+            ids.try_for_each(|id| records.push(Record::new(*id, dataset.get(*id)?)))
+        })?;
+        all.next = found.next;
+        all.has_more = found.has_more;
+        all.located += found.located as u64;
+        all.verified += found.verified as u64;
+        if found.stopped_at.is_some() || !page.all || all.next.is_none() {
+            break;
+        }
+        records.flush()?;
+        at_once = (2 * at_once).min(PAGE_RECORDS_MAX);
     }
-    records.finish(Some(&Page {
-        next: found.next,
-        has_more: found.has_more,
-        located: found.located as u64,
-        verified: found.verified as u64,
-        missing: Vec::new(),
-    }))
+    bar.finish_and_clear();
+    records.finish(Some(&all))
 }
 
 fn count(args: &CountArgs) -> anyhow::Result<ExitCode> {
@@ -364,7 +394,13 @@ fn count(args: &CountArgs) -> anyhow::Result<ExitCode> {
     let count = match (args.one.served_on(&server), &query) {
         (Some(served), Some(_)) => served.count(&text)?,
         (Some(served), None) => served.occurrences(bytes)?,
-        (None, Some(query)) => args.one.local.open()?.count(query)?,
+        (None, Some(query)) => {
+            let (dataset, bar) = args.work.observe(args.one.local.open()?);
+            work::warn_of_unknown(&dataset, query)?;
+            let count = dataset.count(query);
+            bar.finish_and_clear();
+            count?
+        }
         (None, None) => args.one.local.open()?.occurrences(bytes.as_bytes()),
     };
     print_result(&args.one, json!({ "count": count }), &count.to_string())
@@ -406,7 +442,7 @@ fn print_result(
     if one.local.json { print::value(&value) } else { print::line(text) }
 }
 
-/// Reads a file, or standard input for `-`. Reads at most one byte more than can be appended at
+/// Reads a file, or standard input for `-`, decompressed. Reads at most one byte more than can be appended at
 /// once, which suffices to reject longer input.
 fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::new();
@@ -462,6 +498,6 @@ fn seal(one: &DatasetArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// Parses a format, for `--format`.
-pub(super) fn format(text: &str) -> Result<Format, String> {
-    text.parse::<Format>().map_err(|error| error.to_string())
+pub(super) fn format(text: &str) -> Result<shard::record::Format, String> {
+    text.parse::<shard::record::Format>().map_err(|error| error.to_string())
 }

@@ -79,9 +79,20 @@ pub(super) fn info(info: &Value, as_json: bool) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// How records are printed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Format {
+    /// Their bytes.
+    Plain,
+    /// One JSON value with all of them, at the end.
+    Json,
+    /// A JSON object for each, on a line of its own.
+    JsonLines,
+}
+
 /// Prints records: immediately, or as one JSON value at the end.
 pub(super) struct Records {
-    as_json: bool,
+    format: Format,
     out: BufWriter<Output>,
     /// The records to print as JSON.
     all: Vec<Record>,
@@ -89,16 +100,28 @@ pub(super) struct Records {
 }
 
 impl Records {
-    pub(super) fn new(as_json: bool) -> Records {
+    pub(super) fn new(format: Format) -> Records {
         let out = BufWriter::new(output());
-        Records { as_json, out, all: Vec::new(), count: 0 }
+        Records { format, out, all: Vec::new(), count: 0 }
+    }
+
+    /// Shows what was printed so far.
+    pub(super) fn flush(&mut self) -> anyhow::Result<()> {
+        Ok(self.out.flush()?)
     }
 
     pub(super) fn push(&mut self, record: Record) -> anyhow::Result<()> {
         self.count += 1;
-        if self.as_json {
-            self.all.push(record);
-            return Ok(());
+        match self.format {
+            Format::Plain => {}
+            Format::Json => {
+                self.all.push(record);
+                return Ok(());
+            }
+            Format::JsonLines => {
+                serde_json::to_writer(&mut self.out, &record).map_err(io::Error::from)?;
+                return Ok(self.out.write_all(b"\n")?);
+            }
         }
         self.out.write_all(record.bytes())?;
         if !record.bytes().ends_with(b"\n") {
@@ -111,14 +134,14 @@ impl Records {
     /// prints how to continue.
     pub(super) fn finish(mut self, page: Option<&Page>) -> anyhow::Result<ExitCode> {
         let Some(page) = page else {
-            if self.as_json {
+            if self.format == Format::Json {
                 let value = json!({ "records": self.all });
                 writeln!(self.out, "{}", serde_json::to_string_pretty(&value)?)?;
             }
             self.out.flush()?;
             return Ok(ExitCode::SUCCESS);
         };
-        if self.as_json {
+        if self.format == Format::Json {
             let mut value = json!({ "records": self.all, "next": page.next,
                 "has_more": page.has_more, "located": page.located, "verified": page.verified });
             if let (false, Some(value)) = (page.missing.is_empty(), value.as_object_mut()) {
@@ -130,7 +153,7 @@ impl Records {
         for part in &page.missing {
             errln!("concertina: no node answered for part {part}: its records are missing");
         }
-        if !self.as_json && io::stderr().is_terminal() {
+        if self.format != Format::Json && io::stderr().is_terminal() {
             match page.next {
                 Some(next) => errln!("{} records; more: --after {next}", self.count),
                 None if page.has_more => errln!("{} records; there are more", self.count),

@@ -18,6 +18,7 @@ mod data_layers;
 mod data_print;
 mod data_push;
 mod data_server;
+mod data_work;
 mod demo;
 mod device;
 mod doctor;

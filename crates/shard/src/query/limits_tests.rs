@@ -15,19 +15,73 @@ fn too_much_work_is_refused_by_name() {
     let refused = |searcher: Searcher<'_, naive::Text>, text: &str| {
         matches!(searcher.count(&query(text)), Err(Error::TooMuchWork { .. }))
     };
-    assert!(refused(with(Limits { scanned_max: 3, ..usual }), "line:~[^x]"));
-    assert!(!refused(with(Limits { scanned_max: 4, ..usual }), "line:~[^x]"));
+    // A record has four bytes.
+    assert!(refused(with(Limits { read_bytes_max: 15, ..usual }), "line:~[^x]"));
+    assert!(!refused(with(Limits { read_bytes_max: 16, ..usual }), "line:~[^x]"));
     // Too many occurrences to locate: the records are read, unless they are too many as well.
-    assert!(refused(with(Limits { located_max: 2, scanned_max: 3, ..usual }), "a"));
-    assert!(!refused(with(Limits { located_max: 3, scanned_max: 3, ..usual }), "a"));
+    assert!(refused(with(Limits { located_max: 2, verified_max: 3, ..usual }), "a"));
+    assert!(!refused(with(Limits { located_max: 3, verified_max: 3, ..usual }), "a"));
     let scanned = with(Limits { located_max: 2, ..usual });
     let answer = scanned.search(&query("a"), &Page::default()).unwrap();
     assert_eq!((&answer.records[..], answer.located, answer.verified), (&[0, 2, 3][..], 0, 4));
     assert!(refused(with(Limits { verified_max: 2, ..usual }), "line:a"));
     assert!(!refused(with(Limits { verified_max: 3, ..usual }), "line:a"));
     // What the index alone decides reads no record, and all records need not be looked for.
-    assert!(!refused(with(Limits { verified_max: 0, scanned_max: 0, ..usual }), "a"));
-    assert!(!refused(with(Limits { verified_max: 0, scanned_max: 0, located_max: 0 }), ""));
+    let none = Limits { verified_max: 0, read_bytes_max: 0, ..usual };
+    assert!(!refused(with(none), "a"));
+    assert!(!refused(with(Limits { located_max: 0, ..none }), ""));
+}
+
+/// A scan that meets its limit is a page with a place to go on from, however small the limit is.
+#[test]
+fn a_scan_goes_on_where_it_ended() {
+    let text: Vec<u8> = (0..100).flat_map(|n| format!("{n}\n").into_bytes()).collect();
+    let records = build(Schema::new(Format::Lines), &text, 1 << 20);
+    let index = naive::Text::new(text);
+    for read_bytes_max in [1, 10, 1000] {
+        let limits = Limits { read_bytes_max, ..Limits::default() };
+        let searcher = Searcher::new(&index, &records).unwrap().with_limits(limits);
+        let (mut found, mut page, mut pages) = (Vec::new(), Page::default(), 0);
+        loop {
+            let answer = searcher.search(&query("NOT line:~[1-9]"), &page).unwrap();
+            assert!(answer.read_bytes <= read_bytes_max.max(3));
+            found.extend(answer.records);
+            pages += 1;
+            page.after = answer.next;
+            if page.after.is_none() {
+                break;
+            }
+        }
+        assert_eq!((found, pages == 1), (vec![0], read_bytes_max == 1000));
+    }
+}
+
+/// The first page of a common word reads the records that it shows and locates nothing, wherever it begins; the
+/// same page by locating is its twin.
+#[test]
+fn pages_of_a_common_word_are_read_off() {
+    let line =
+        |n: usize| format!("{} line {n}\n", if n % 3 == 0 || n < 200 { "word" } else { "x" });
+    let text: Vec<u8> = (0..100_000).flat_map(|n| line(n).into_bytes()).collect();
+    let records = build(Schema::new(Format::Lines), &text, 1 << 20);
+    let index = naive::Text::new(text);
+    let searcher = Searcher::new(&index, &records).unwrap();
+    let twin: Vec<usize> = (0..100_000).filter(|n| n % 3 == 0 || *n < 200).collect();
+    let mut page = Page { limit: 100, ..Page::default() };
+    for from in (0..twin.len()).step_by(100).take(50) {
+        let answer = searcher.search(&query("word"), &page).unwrap();
+        assert_eq!(answer.records, twin[from..from + 100]);
+        assert!(answer.located == 0 && answer.verified < 1000, "{answer:?}");
+        page.after = answer.next;
+    }
+    // Where the word is missing it is located after all.
+    let line = |n: usize| format!("{} line {n}\n", if n > 60_000 { "word" } else { "x" });
+    let text: Vec<u8> = (0..100_000).flat_map(|n| line(n).into_bytes()).collect();
+    let records = build(Schema::new(Format::Lines), &text, 1 << 20);
+    let index = naive::Text::new(text);
+    let searcher = Searcher::new(&index, &records).unwrap();
+    let answer = searcher.search(&query("word"), &Page { limit: 2, ..Page::default() }).unwrap();
+    assert_eq!((answer.records, answer.located), (vec![60_001, 60_002], 39_999));
 }
 
 #[test]

@@ -62,7 +62,7 @@ use std::ops::Bound;
 
 use crate::record::Number;
 pub use pattern::Pattern;
-pub use search::{Answer, Limits, Page, Searcher};
+pub use search::{Answer, Limits, Page, Searcher, Watch};
 
 /// A condition on records, or a combination of conditions.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,6 +78,23 @@ pub enum Query {
     And(Vec<Query>),
     /// Matches records that at least one of these matches.
     Or(Vec<Query>),
+}
+
+impl Query {
+    /// The names of the attributes that it tests, once each.
+    pub fn attributes(&self) -> Vec<String> {
+        let mut names = match self {
+            Self::All => Vec::new(),
+            Self::Test(test) => test.attribute.iter().cloned().collect(),
+            Self::Not(query) => query.attributes(),
+            Self::And(queries) | Self::Or(queries) => {
+                queries.iter().flat_map(Self::attributes).collect()
+            }
+        };
+        names.sort();
+        names.dedup();
+        names
+    }
 }
 
 /// A condition on an attribute or on the whole record.

@@ -234,6 +234,16 @@ impl Plan {
         self.cost().saturating_add(reads.saturating_mul(OCCURRENCES_PER_RECORD))
     }
 
+    /// Whether the occurrences counted say little of how many records match: all of several
+    /// conditions must hold.
+    pub fn is_conjunction(&self) -> bool {
+        match self {
+            Self::All | Self::And(_) => true,
+            Self::Leaf(_) => false,
+            Self::Or(plans) => plans.iter().any(Self::is_conjunction),
+        }
+    }
+
     /// An alternative plan for a page far smaller than the number of occurrences of a word of an
     /// attribute: does not read the bytes before each occurrence, and limits the number of records
     /// read (at an eighth of that cost). If most of the word's records match, the page needs few

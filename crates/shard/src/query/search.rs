@@ -7,7 +7,9 @@
 //!
 //! A query that has nothing to look up, or for which more occurrences than [`Limits::located_max`]
 //! would have to be located, is answered by a scan: records are read in order, in batches, until
-//! the page is full. So is one for which a sorted page takes less time that way.
+//! the page is full or [`Limits::read_bytes_max`] are read. So is one for which a sorted page takes
+//! less time that way: a count of very many occurrences, or the first page of a common word, which is
+//! read off the records from where it begins ([`Searcher::pages_by_reading`]).
 //!
 //! For a word of an attribute of stanzas, a small sorted page is first tried by reading the first
 //! few candidates. If they do not fill the page, the bytes before each occurrence decide which
@@ -37,24 +39,32 @@ const LOCATED_ALWAYS: usize = 1 << 12;
 
 /// Limits on the work of one search. The defaults are for interactive use: a search takes seconds
 /// at worst, or tens of seconds for a word of an attribute that occurs millions of times, because
-/// each occurrence is examined.
+/// each occurrence is examined. A scan is not refused but ends: a page with a place to go on from,
+/// a count with an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Maximum number of occurrences to locate. A query that needs more is answered by a scan of
-    /// the records, within `scanned_max`.
+    /// the records.
     pub located_max: usize,
     /// Maximum number of records to read. At the limit, a page ends early and can be continued; a
     /// count is an error.
     pub verified_max: usize,
-    /// Maximum number of records of a text that may be scanned. In a text with more records, a
-    /// query that needs a scan is an error.
-    pub scanned_max: usize,
+    /// The same in bytes of these records. By default the largest shard that an import makes unless
+    /// told otherwise, so that each of its queries is answered.
+    pub read_bytes_max: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { located_max: 10_000_000, verified_max: 1_000_000, scanned_max: 1_000_000 }
+        let (located_max, verified_max) = (10_000_000, usize::MAX);
+        Self { located_max, verified_max, read_bytes_max: 256 << 20 }
     }
+}
+
+impl Limits {
+    /// No limits: for a process that a person waits for, and can end.
+    pub const NONE: Self =
+        Self { located_max: 10_000_000, verified_max: usize::MAX, read_bytes_max: usize::MAX };
 }
 
 /// The part of the answer to return.
@@ -90,14 +100,19 @@ pub struct Answer {
     pub located: usize,
     /// Number of records that were read.
     pub verified: usize,
+    /// Bytes of the records that were read.
+    pub read_bytes: usize,
 }
 
+/// Told of each batch of records that a search has read: their bytes.
+pub type Watch<'a> = &'a dyn Fn(usize);
+
 /// Finds records in a text. Borrows everything, so that one can be created for each request.
-#[derive(Debug)]
 pub struct Searcher<'a, T: ?Sized> {
     text: &'a T,
     records: &'a Records,
     limits: Limits,
+    watch: Option<Watch<'a>>,
 }
 
 impl<'a, T: Text + ?Sized> Searcher<'a, T> {
@@ -113,13 +128,20 @@ impl<'a, T: Text + ?Sized> Searcher<'a, T> {
             );
             return Err(Error::Damaged { section: "records", what });
         }
-        Ok(Self { text, records, limits: Limits::default() })
+        Ok(Self { text, records, limits: Limits::default(), watch: None })
     }
 
     /// Searches with other limits.
     #[must_use]
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
+        self
+    }
+
+    /// Tells `watch` the progress of searches.
+    #[must_use]
+    pub fn watched(mut self, watch: Option<Watch<'a>>) -> Self {
+        self.watch = watch;
         self
     }
 
@@ -174,11 +196,11 @@ impl<'a, T: Text + ?Sized> Searcher<'a, T> {
     ///
     /// # Errors
     ///
-    /// [`Error::NoAttribute`] for a name that no record can have; [`Error::TooMuchWork`] past the
-    /// limits.
+    /// [`Error::NoAttribute`] for a name that no record can have.
     pub fn search(&self, query: &Query, page: &Page) -> Result<Answer, Error> {
         let filter = self.prepare(query)?;
-        let plan = Plan::of_all(self.text, &[filter]).pop().unwrap_or(Plan::All);
+        let plan =
+            Plan::of_all(self.text, &[filter]).pop().unwrap_or(Plan::All);
         self.answer(query, &plan, page)
     }
 
@@ -186,22 +208,31 @@ impl<'a, T: Text + ?Sized> Searcher<'a, T> {
     ///
     /// # Errors
     ///
-    /// As [`search`](Self::search); and [`Error::TooMuchWork`] if more records than
-    /// [`Limits::verified_max`] would have to be read.
+    /// As [`search`](Self::search); and [`Error::TooMuchWork`] if more than the limits allow would
+    /// have to be read.
     pub fn count(&self, query: &Query) -> Result<usize, Error> {
         if *query == Query::All {
             return Ok(self.records.len());
         }
         let answer = self.search(query, &Page { limit: usize::MAX, after: None, sorted: true })?;
         if answer.has_more {
+            let is_bytes = answer.verified < self.limits.verified_max;
             return Err(Error::TooMuchWork {
-                what: "records to read",
-                count: answer.verified.saturating_add(1),
-                max: self.limits.verified_max,
-                remedy: "narrow the query, or raise the limit",
+                what: if is_bytes { "bytes of records to read" } else { "records to read" },
+                count: if is_bytes { self.text.len() } else { self.records.len() },
+                max: if is_bytes { self.limits.read_bytes_max } else { self.limits.verified_max },
+                remedy: "add a word that matching records contain",
             });
         }
         Ok(answer.records.len())
+    }
+
+    /// Whether certainly no record has the attribute: its name occurs nowhere.
+    pub fn lacks(&self, attribute: &str) -> bool {
+        let condition = Condition::Contains(Vec::new());
+        let query = Query::Test(Test { attribute: Some(attribute.to_owned()), condition });
+        let plans = Plan::of_all(self.text, &[filter(&query, self.records)]);
+        plans.iter().all(|plan| plan.cost() == 0)
     }
 
     fn prepare(&self, query: &Query) -> Result<Filter, Error> {
@@ -241,6 +272,9 @@ impl<'a, T: Text + ?Sized> Searcher<'a, T> {
         if page.sorted && self.is_faster_scanned(plan) {
             return self.scan(query, page);
         }
+        if let Some(answer) = self.pages_by_reading(query, plan, page)? {
+            return Ok(answer);
+        }
         let mut lookup = Lookup::new(self.text, self.records, self.limits.located_max);
         let leaves = if page.sorted { None } else { plan.leaves() };
         let found = match leaves {
@@ -269,8 +303,40 @@ impl<'a, T: Text + ?Sized> Searcher<'a, T> {
     /// Whether a scan of all records takes less time than the look-ups of a plan, and is within the
     /// limits.
     fn is_faster_scanned(&self, plan: &Plan) -> bool {
-        self.records.len() <= self.limits.scanned_max.min(self.limits.verified_max)
+        self.records.len() <= self.limits.verified_max
+            && self.text.len() <= self.limits.read_bytes_max
             && plan.work() > (self.text.len() / BYTES_PER_OCCURRENCE).max(LOCATED_ALWAYS)
+    }
+
+    /// A sorted page of a common word, read off the records from where the page begins, if that most
+    /// likely takes less than half of the time in which all occurrences are located: a page then costs
+    /// what it shows. Gives up once it took that time, because the word is rare there, so that the
+    /// whole takes at most half as long again.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfRange`] if the records belong to another text.
+    fn pages_by_reading(
+        &self,
+        query: &Query,
+        plan: &Plan,
+        page: &Page,
+    ) -> Result<Option<Answer>, Error> {
+        let (occurrences, work) = (plan.cost(), plan.work());
+        if !page.sorted || plan.is_conjunction() || work <= LOCATED_ALWAYS {
+            return Ok(None);
+        }
+        let read_bytes_max = work.saturating_mul(BYTES_PER_OCCURRENCE) / 2;
+        let between = self.text.len() / occurrences.max(1);
+        let expected = between.max(self.text.len() / self.records.len().max(1));
+        if expected.saturating_mul(2).saturating_mul(page.limit) > read_bytes_max {
+            return Ok(None);
+        }
+        let read_bytes_max = read_bytes_max.min(self.limits.read_bytes_max);
+        let reader = Searcher { limits: Limits { read_bytes_max, ..self.limits }, ..*self };
+        let answer = reader.scan(query, page)?;
+        let is_whole = answer.records.len() == page.limit || !answer.has_more;
+        Ok(is_whole.then_some(answer))
     }
 
     /// Reads the records one after the other: those of a query that has nothing to look up, or for
@@ -278,24 +344,9 @@ impl<'a, T: Text + ?Sized> Searcher<'a, T> {
     /// batch.
     fn scan(&self, query: &Query, page: &Page) -> Result<Answer, Error> {
         let is_certain = *query == Query::All;
-        if !is_certain {
-            self.check_scan()?;
-        }
         let from = page.after.map_or(0, |after| after.saturating_add(1));
         let all = (from..self.records.len()).map(|record| Candidate::new(record, is_certain));
         self.sorted(query, all, page)
-    }
-
-    fn check_scan(&self) -> Result<(), Error> {
-        if self.records.len() > self.limits.scanned_max {
-            return Err(Error::TooMuchWork {
-                what: "records to scan, because the query contains no rare literal",
-                count: self.records.len(),
-                max: self.limits.scanned_max,
-                remedy: "add a rarer word that matching records contain, or raise the limit",
-            });
-        }
-        Ok(())
     }
 
     /// Reads candidates in order until the page is full or the work done.
@@ -389,13 +440,17 @@ impl<'a, T: Text + ?Sized> Searcher<'a, T> {
         batch.clear();
         let (mut records, mut bytes) = (0, 0);
         let records_max = most.min(self.limits.verified_max - answer.verified);
+        let bytes_left = self.limits.read_bytes_max.saturating_sub(answer.read_bytes);
+        // A record that is longer than the limit is read nevertheless, or no page would get past it.
+        let is_first = answer.read_bytes == 0;
         while let Some(&candidate) = candidates.peek() {
             if batch.len() >= most {
                 break;
             }
             if !candidate.is_certain() {
                 bytes += self.records.range(candidate.record()).map_or(0, |range| range.len());
-                if records >= records_max || (bytes > BATCH_BYTES && records > 0) {
+                let is_full = bytes > BATCH_BYTES.min(bytes_left);
+                if records >= records_max || (is_full && (records > 0 || !is_first)) {
                     break;
                 }
                 records += 1;
@@ -413,11 +468,16 @@ impl<'a, T: Text + ?Sized> Searcher<'a, T> {
         let doubtful: Vec<usize> = doubtful.map(|candidate| candidate.record()).collect();
         answer.verified += doubtful.len();
         let mut fit = HashSet::new();
+        let before = answer.read_bytes;
         self.read(&doubtful, |record, bytes| {
+            answer.read_bytes += bytes.len();
             if query.matches(schema, bytes) {
                 fit.insert(record);
             }
         })?;
+        if let Some(watch) = self.watch {
+            watch(answer.read_bytes - before);
+        }
         let taken = batch.iter().filter(|c| c.is_certain() || fit.contains(&c.record()));
         answer.records.extend(taken.map(|candidate| candidate.record()));
         Ok(())
