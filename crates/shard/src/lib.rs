@@ -22,6 +22,7 @@ pub mod record;
 mod sample;
 mod shard;
 mod text;
+mod words;
 
 pub use self::shard::{Report, Shard};
 pub use error::Error;

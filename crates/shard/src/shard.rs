@@ -1,10 +1,12 @@
-//! A shard: the index of a text and the boundaries of the text's records, in one container.
+//! A shard: the index of a text, the boundaries of the text's records, and the lists of frequent words, in one
+//! container.
 
 use std::io::Write;
 
 use crate::index::{self, Index, Options, Progress};
 use crate::query::Searcher;
 use crate::record::{self, Builder, Format, Records, Schema};
+use crate::words::{self, Lists, Words};
 use crate::{Error, format};
 
 /// The name of the section with the records.
@@ -32,6 +34,7 @@ const RECORDS: &str = "records";
 pub struct Shard {
     index: Index,
     records: Records,
+    words: Words,
 }
 
 /// The result of a build.
@@ -103,7 +106,9 @@ impl Shard {
         })?;
         let records = Records::decode(section)?;
         Searcher::new(&index, &records)?;
-        Ok(Self { index, records })
+        // Shards of earlier versions have none, and some texts have no frequent word.
+        let words = index.reader().section(words::SECTION).map(Words::decode).transpose()?;
+        Ok(Self { index, records, words: words.unwrap_or_default() })
     }
 
     /// The index of the text.
@@ -122,7 +127,9 @@ impl Shard {
     ///
     /// None in practice: [`open`](Self::open) makes the same checks.
     pub fn searcher(&self) -> Result<Searcher<'_, Index>, Error> {
-        Searcher::new(&self.index, &self.records)
+        let section = self.index.reader().section(words::SECTION).unwrap_or_default();
+        let lists = Lists { words: &self.words, section, records: self.records.len() };
+        Ok(Searcher::new(&self.index, &self.records)?.with_lists(lists))
     }
 }
 
@@ -141,6 +148,9 @@ fn write(
     let mut writer = format::Writer::new(out)?;
     let index = index::write_sections(text, options, &mut writer, progress)?;
     writer.section(RECORDS, &records.encode())?;
+    if let Some(words) = words::encode(text, &records, words::Bounds::for_text(text.len()))? {
+        writer.section(words::SECTION, &words)?;
+    }
     writer.finish()?;
     Ok(Report { records: report, index, schema: records.schema().clone() })
 }

@@ -113,8 +113,19 @@ impl EliasFano {
 
     /// All elements in order, each in constant amortised time.
     pub fn iter(&self) -> impl Iterator<Item = u64> + '_ {
-        let ones = self.high.iter().enumerate().flat_map(|(word_index, &word)| {
-            let mut rest = word;
+        self.iter_from(0)
+    }
+
+    /// The elements from number `first` on, found in `O(log n)` steps.
+    pub fn iter_from(&self, first: usize) -> impl Iterator<Item = u64> + '_ {
+        // Its bit, or past all of them.
+        let start = if first < self.len { self.select_one(first as u64) } else { u64::MAX };
+        let (word, below) = ((start / 64) as usize, (1_u64 << (start % 64)) - 1);
+        let from = word.min(self.high.len());
+        let words = self.high.get(from..).unwrap_or_default();
+        let ones = words.iter().enumerate().flat_map(move |(index, &word)| {
+            let word_index = from + index;
+            let mut rest = if index == 0 { word & !below } else { word };
             std::iter::from_fn(move || {
                 if rest == 0 {
                     return None;
@@ -124,8 +135,8 @@ impl EliasFano {
                 Some(64 * word_index as u64 + u64::from(bit))
             })
         });
-        ones.enumerate()
-            .map(|(index, bit)| ((bit - index as u64) << self.low_bits) | self.low(index))
+        ones.zip(first..)
+            .map(|(bit, index)| ((bit - index as u64) << self.low_bits) | self.low(index))
     }
 
     /// Encodes the sequence, little-endian: count (8), last value (8), low bits (4), zero (4), the

@@ -9,12 +9,15 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use memchr::memchr;
 
 use super::filter::{Beside, Filter, Literal, Numbers};
 use super::pattern::{Bounds, is_of_words};
+use crate::bits::elias_fano::EliasFano;
 use crate::record::{Records, stanza};
+use crate::words::Lists;
 use crate::{Error, Text};
 
 /// The number of occurrences that take as long to locate as one record takes to read.
@@ -27,6 +30,8 @@ const OCCURRENCES_PER_VALUE: usize = 4;
 /// The number of bytes read before an occurrence to find the start of its field: most lines of
 /// package records are shorter.
 const FIELD_BYTES: usize = 128;
+/// The number of records of a list that take as long to read off as one occurrence takes to locate.
+const LISTED_PER_OCCURRENCE: usize = 64;
 /// Maximum number of rows to locate at once: it bounds the memory of a look-up.
 const ROWS_MAX: usize = 1 << 16;
 
@@ -82,6 +87,12 @@ pub enum Leaf {
     },
     /// Entries of an attribute's table of numbers.
     Numbers(Numbers),
+    /// The part `range` of the list of a frequent word's records.
+    List {
+        list: Arc<EliasFano>,
+        range: Range<usize>,
+        is_certain: bool,
+    },
 }
 
 impl Leaf {
@@ -91,6 +102,8 @@ impl Leaf {
             Self::Record(_) => 1,
             Self::Rows { rows, .. } => rows.len(),
             Self::Numbers(numbers) => numbers.entries.len(),
+            // Read off in order, where an occurrence is walked to.
+            Self::List { range, .. } => range.len().div_ceil(LISTED_PER_OCCURRENCE),
         }
     }
 
@@ -100,6 +113,7 @@ impl Leaf {
             Self::Record(_) => false,
             Self::Rows { is_certain, .. } => *is_certain,
             Self::Numbers(numbers) => numbers.certain == numbers.entries,
+            Self::List { is_certain, .. } => *is_certain,
         }
     }
 
@@ -118,6 +132,12 @@ impl Leaf {
             Self::Numbers(numbers) => {
                 Self::Numbers(Numbers { entries: part(&numbers.entries), ..numbers.clone() })
             }
+            Self::List { list, range, is_certain } => {
+                let (done, len) = (done * LISTED_PER_OCCURRENCE, len * LISTED_PER_OCCURRENCE);
+                let start = range.end.min(range.start + done);
+                let range = start..range.end.min(start + len);
+                Self::List { list: list.clone(), range, is_certain: *is_certain }
+            }
         }
     }
 
@@ -128,14 +148,19 @@ impl Leaf {
                 Self::Rows { rows, skip, len, is_certain: false, beside }
             }
             Self::Numbers(numbers) => Self::Numbers(Numbers { certain: 0..0, ..numbers }),
+            Self::List { list, range, .. } => Self::List { list, range, is_certain: false },
             leaf @ Self::Record(_) => leaf,
         }
     }
 }
 
 impl Plan {
-    /// Counts the literals of all filters in one batch.
-    pub fn of_all<T: Text + ?Sized>(text: &T, filters: &[Filter]) -> Vec<Self> {
+    /// Counts the literals of all filters in one batch. Of frequent words that have a list, the list is taken.
+    pub fn of_all<T: Text + ?Sized>(
+        text: &T,
+        filters: &[Filter],
+        lists: Option<&Lists<'_>>,
+    ) -> Vec<Self> {
         let mut ids = HashMap::new();
         filters.iter().for_each(|filter| collect(filter, &mut ids));
         let mut patterns = vec![&[][..]; ids.len()];
@@ -143,18 +168,27 @@ impl Plan {
             patterns[id] = bytes;
         }
         let rows = text.rows_of_all(&patterns);
-        filters.iter().map(|filter| Self::from_filter(filter, &ids, &rows)).collect()
+        filters.iter().map(|filter| Self::of(filter, &ids, &rows, lists)).collect()
     }
 
-    fn from_filter(filter: &Filter, ids: &HashMap<&[u8], usize>, rows: &[Range<usize>]) -> Self {
+    fn of(
+        filter: &Filter,
+        ids: &HashMap<&[u8], usize>,
+        rows: &[Range<usize>],
+        lists: Option<&Lists<'_>>,
+    ) -> Self {
         let each = |filters: &[Filter]| -> Vec<Self> {
-            filters.iter().map(|filter| Self::from_filter(filter, ids, rows)).collect()
+            filters.iter().map(|filter| Self::of(filter, ids, rows, lists)).collect()
         };
         match filter {
             Filter::All => Self::All,
             Filter::Record(record) => Self::Leaf(Leaf::Record(*record)),
             Filter::Numbers(numbers) => Self::Leaf(Leaf::Numbers(numbers.clone())),
-            Filter::Literal(Literal { bytes, skip, doubts, beside }) => {
+            Filter::Literal(literal) => {
+                if let Some(list) = list_of(literal, lists) {
+                    return Self::Leaf(list);
+                }
+                let Literal { bytes, skip, doubts, beside } = literal;
                 let rows_of = |bytes: &[u8]| {
                     ids.get(bytes).and_then(|&id| rows.get(id)).cloned().unwrap_or_default()
                 };
@@ -278,6 +312,18 @@ impl Plan {
     }
 }
 
+/// The list of the records with a literal, if it has one and the place of an occurrence does not matter.
+fn list_of(literal: &Literal, lists: Option<&Lists<'_>>) -> Option<Leaf> {
+    let Literal { bytes, skip: 0, doubts, beside: None } = literal else { return None };
+    let is_certain = doubts.as_ref().is_some_and(Vec::is_empty);
+    if !is_certain && doubts.is_some() {
+        return None;
+    }
+    let list = Arc::new(lists?.get(bytes)?);
+    let range = 0..list.len();
+    Some(Leaf::List { list, range, is_certain })
+}
+
 fn collect<'a>(filter: &'a Filter, ids: &mut HashMap<&'a [u8], usize>) {
     match filter {
         Filter::All | Filter::Record(_) | Filter::Numbers(_) => {}
@@ -376,6 +422,10 @@ impl<'a, T: Text + ?Sized> Lookup<'a, T> {
                 found.extend(entries.clone().filter_map(|entry| {
                     Some(Candidate::new(order?.record(entry)?, certain.contains(&entry)))
                 }));
+            }
+            Leaf::List { list, range, is_certain } => {
+                let listed = list.iter_from(range.start).take(range.len());
+                found.extend(listed.map(|record| Candidate::new(record as usize, *is_certain)));
             }
             Leaf::Rows { rows, skip, len, is_certain, beside } => {
                 let mut start = rows.start;

@@ -22,6 +22,7 @@ use super::filter::{Filter, filter};
 use super::plan::{Candidate, Leaf, Lookup, Plan};
 use super::{Condition, Query, Test};
 use crate::record::Records;
+use crate::words::Lists;
 use crate::{Error, Text};
 
 /// Maximum number of records that an unsorted search extracts together.
@@ -113,6 +114,7 @@ pub struct Searcher<'a, T: ?Sized> {
     records: &'a Records,
     limits: Limits,
     watch: Option<Watch<'a>>,
+    lists: Option<Lists<'a>>,
 }
 
 impl<'a, T: Text + ?Sized> Searcher<'a, T> {
@@ -128,13 +130,20 @@ impl<'a, T: Text + ?Sized> Searcher<'a, T> {
             );
             return Err(Error::Damaged { section: "records", what });
         }
-        Ok(Self { text, records, limits: Limits::default(), watch: None })
+        Ok(Self { text, records, limits: Limits::default(), watch: None, lists: None })
     }
 
     /// Searches with other limits.
     #[must_use]
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
+        self
+    }
+
+    /// Uses the lists of frequent words.
+    #[must_use]
+    pub(crate) fn with_lists(mut self, lists: Lists<'a>) -> Self {
+        self.lists = Some(lists);
         self
     }
 
@@ -200,7 +209,7 @@ impl<'a, T: Text + ?Sized> Searcher<'a, T> {
     pub fn search(&self, query: &Query, page: &Page) -> Result<Answer, Error> {
         let filter = self.prepare(query)?;
         let plan =
-            Plan::of_all(self.text, &[filter]).pop().unwrap_or(Plan::All);
+            Plan::of_all(self.text, &[filter], self.lists.as_ref()).pop().unwrap_or(Plan::All);
         self.answer(query, &plan, page)
     }
 
@@ -231,7 +240,7 @@ impl<'a, T: Text + ?Sized> Searcher<'a, T> {
     pub fn lacks(&self, attribute: &str) -> bool {
         let condition = Condition::Contains(Vec::new());
         let query = Query::Test(Test { attribute: Some(attribute.to_owned()), condition });
-        let plans = Plan::of_all(self.text, &[filter(&query, self.records)]);
+        let plans = Plan::of_all(self.text, &[filter(&query, self.records)], None);
         plans.iter().all(|plan| plan.cost() == 0)
     }
 
