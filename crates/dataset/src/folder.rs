@@ -82,6 +82,33 @@ fn remove(folder: &Path) -> anyhow::Result<bool> {
     Ok(marker::remove_own(folder, FolderKind::Dataset, &is_own)?)
 }
 
+/// Removes the dataset `name` of the folder `datasets`: it is gone at once, also if the removal of its files is interrupted.
+///
+/// # Errors
+///
+/// If there is no such dataset, if something writes to it, or if its folder holds what is not part of a dataset: then
+/// nothing was changed. Those of the system.
+pub fn drop_dataset(datasets: &Path, name: &str) -> anyhow::Result<()> {
+    let place = datasets.join(name);
+    let is_there = super::is_name(name) && place.join(manifest::FILE).is_file();
+    ensure!(is_there, "there is no dataset {name} in {}", datasets.display());
+    let old = datasets.join(format!(".replaced-{name}"));
+    require_own(&place)?;
+    require_own(&old)?;
+    let left =
+        || format!("{} holds what is not part of a dataset; move it elsewhere", old.display());
+    ensure!(remove(&old)?, left());
+    claim().take(&place)?;
+    {
+        // No writer may have it open.
+        let _writer = Lock::take(&place)?;
+        std::fs::rename(&place, &old)?;
+    }
+    File::open(datasets)?.sync_all()?;
+    ensure!(remove(&old)?, "the dataset was dropped, but {}", left());
+    Ok(())
+}
+
 /// Removes a folder into which abandoned threads may still write. Retries because they may add
 /// files; their writes fail once the folder is gone.
 pub(crate) fn remove_unfinished(folder: &Path) {

@@ -36,6 +36,7 @@ use shard::record::Schema;
 use shard::{Shard, Text};
 
 use chunk::{Chunk, Entry};
+pub use folder::drop_dataset;
 pub use import::{Imported, Options, Step, discard, import};
 use manifest::{Manifest, ShardEntry};
 use part::{Part, RUN_BYTES, Run, Work, search_log};

@@ -209,6 +209,28 @@ impl Remote {
         }
     }
 
+    /// Removes the dataset: its manifest first, so that it is gone at once, then the files of that manifest. `false` if
+    /// there is none. What an interruption leaves is listed by no manifest, and `push` of another one does not touch it.
+    ///
+    /// # Errors
+    ///
+    /// Those of the origin; or if the manifest is invalid.
+    pub async fn drop_all(&self) -> anyhow::Result<bool> {
+        let Some(Current { manifest, .. }) = self.current().await? else { return Ok(false) };
+        self.origin.delete(&key_of_manifest(&self.name)).await?;
+        let prefix = format!("{PREFIX}{}/{}/", self.name, manifest.id);
+        loop {
+            // From the start each time: what was listed is removed.
+            let page = self.origin.list(prefix.as_bytes(), None, LIST_MAX).await?;
+            if page.is_empty() {
+                return Ok(true);
+            }
+            for listed in page {
+                self.origin.delete(&listed.key).await?;
+            }
+        }
+    }
+
     /// Whether a file is there.
     ///
     /// # Errors

@@ -249,7 +249,8 @@ impl Datasets {
         if place.rest == "layers" {
             return self.layers_of(&served, &request);
         }
-        if *request.method() != Method::GET || place.rest == "seal" {
+        let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+        if !is_read || place.rest == "seal" {
             return self.change(&served, place.rest, request).await;
         }
         let view = served.view().ok_or_else(|| no_dataset(place.name))?;
@@ -389,7 +390,7 @@ impl Datasets {
         Ok(json_reply(StatusCode::OK, &status, None))
     }
 
-    /// Serves a request that appends, deletes or seals.
+    /// Serves a request that appends, deletes, seals or drops.
     pub async fn change(
         &self,
         served: &Arc<Served>,
@@ -442,9 +443,25 @@ impl Datasets {
                     Err(error) => Err(unavailable(&error.into())),
                 }
             }
-            (_, "records") => Err(only("GET, POST, DELETE")),
+            (Method::DELETE, "") => {
+                let served = served.clone();
+                // In a task of its own, as above: its files are to be removed with it.
+                let dropped = tokio::spawn(async move {
+                    let dropped = served.remote.drop_all().await?;
+                    served.refresh().await?;
+                    anyhow::Ok(dropped)
+                });
+                match dropped.await.map_err(Into::into).and_then(|dropped| dropped) {
+                    Ok(dropped) => {
+                        Ok(json_reply(StatusCode::OK, &json!({ "dropped": dropped }), None))
+                    }
+                    Err(error) => Err(unavailable(&error)),
+                }
+            }
+            (_, "") => Err(only("GET, HEAD, DELETE")),
+            (_, "records") => Err(only("GET, HEAD, POST, DELETE")),
             (_, "seal") => Err(only("POST")),
-            _ => Err(only("GET")),
+            _ => Err(only("GET, HEAD")),
         }
     }
 }

@@ -191,12 +191,12 @@ impl Gateway {
         let served = self.datasets.find(place.name).await.map_err(|error| unavailable(&error))?;
         let served = served.ok_or_else(|| no_dataset(place.name))?;
         match (request.method(), place.rest) {
-            (&Method::GET, "") => self.datasets.status(&served),
+            (&Method::GET | &Method::HEAD, "") => self.datasets.status(&served),
             (&Method::GET | &Method::PUT, "layers") => self.layers(place.name, &request).await,
             (_, "layers") => Err(only("GET, PUT")),
             (&Method::POST, "seal") => self.seal(&served).await,
             (_, "seal") => Err(only("POST")),
-            (&Method::GET, rest) => self.question(&served, rest, &request).await,
+            (&Method::GET | &Method::HEAD, rest) => self.question(&served, rest, &request).await,
             (_, rest) => self.datasets.change(&served, rest, request).await,
         }
     }

@@ -80,6 +80,8 @@ enum Command {
     Delete(DeleteArgs),
     /// Make a shard of the appended records
     Seal(DatasetArgs),
+    /// Remove a dataset with all its records
+    Drop(DatasetArgs),
     /// Copy a dataset to a server, which shows it once the copy is complete
     Push(push::PushArgs),
     /// Copy a server's dataset into a folder
@@ -245,6 +247,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Command::Append(args) => append(&args),
         Command::Delete(args) => delete(&args),
         Command::Seal(args) => seal(&args),
+        Command::Drop(args) => drop_dataset(&args),
         Command::Push(args) => push::push(&args),
         Command::Pull(args) => push::pull(&args),
         Command::Layers(args) => layers::run(&args),
@@ -495,6 +498,15 @@ fn seal(one: &DatasetArgs) -> anyhow::Result<ExitCode> {
     };
     let text = if sealed { "sealed" } else { "nothing to seal" };
     print_result(one, json!({ "sealed": sealed }), text)
+}
+
+fn drop_dataset(one: &DatasetArgs) -> anyhow::Result<ExitCode> {
+    let server = one.server.find()?;
+    match one.served_on(&server) {
+        Some(served) => served.drop_all()?,
+        None => dataset::drop_dataset(&one.local.folder, &one.local.name)?,
+    }
+    print_result(one, json!({ "dropped": true }), &format!("{} dropped", one.local.name))
 }
 
 /// Parses a format, for `--format`.

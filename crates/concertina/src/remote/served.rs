@@ -301,6 +301,12 @@ impl<'a> Served<'a> {
         Ok(deleted)
     }
 
+    /// Removes the dataset.
+    pub(crate) fn drop_all(&self) -> anyhow::Result<()> {
+        let _: Value = self.server.json(&Method::DELETE, &self.path, None)?;
+        Ok(())
+    }
+
     pub(crate) fn seal(&self) -> anyhow::Result<bool> {
         let path = format!("{}/seal", self.path);
         Ok(self.server.json::<OfSeal>(&Method::POST, &path, None)?.sealed)
