@@ -16,6 +16,7 @@
 //! | `Section:=admin` | whose `Section` is `admin` |
 //! | `Package:^lib` | whose `Package` starts with `lib` |
 //! | `Package:~"^lib.*-dev$"` | whose `Package` has a match of the regular expression (`~…` alone: the record) |
+//! | `i"python"`, `Maintainer:w"Python"`, `iw"cat"` | that contain it whatever its case (`i`), as a whole word (`w`) |
 //! | `Installed-Size:1000..2000`, `Size:..10`, `Size:>=5` | in a range of numbers, ends included |
 //! | `Package:"a".."b"`, `Version:<"2x"` | in a range of byte strings: quoted ends |
 //! | `Tag:` | that have a `Tag` |

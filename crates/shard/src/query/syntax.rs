@@ -5,8 +5,9 @@
 //! or        = and { "OR" and }
 //! and       = not { [ "AND" ] not }
 //! not       = "NOT" not | "(" [ or ] ")" | term
-//! term      = name ":" condition | "~" text | text
-//! condition = "=" text | "^" text | "~" text | ( "<=" | "<" | ">=" | ">" ) text
+//! term      = name ":" condition | flags quoted | "~" text | text
+//! flags     = "i" | "w" | "iw" | "wi"
+//! condition = flags quoted | "=" text | "^" text | "~" text | ( "<=" | "<" | ">=" | ">" ) text
 //!           | [ text ] ".." [ text ] | [ text ]
 //! text      = word | quoted
 //! ```
@@ -172,7 +173,9 @@ impl<'a> Parser<'a> {
             return Err(self.wrong(format!("more than {TERMS_MAX} terms")));
         }
         let start = self.at;
-        let test = if self.take("~") {
+        let test = if let Some(condition) = self.flagged_text()? {
+            Test { attribute: None, condition }
+        } else if self.take("~") {
             Test { attribute: None, condition: Condition::Matches(self.pattern()?) }
         } else {
             let text = self.text_until(|c| is_word_end(c) || c == ':')?;
@@ -207,6 +210,9 @@ impl<'a> Parser<'a> {
         if self.take("~") {
             return Ok(Condition::Matches(self.pattern()?));
         }
+        if let Some(condition) = self.flagged_text()? {
+            return Ok(condition);
+        }
         for operator in ["<=", "<", ">=", ">"] {
             if self.take(operator) {
                 let start = self.at;
@@ -221,6 +227,33 @@ impl<'a> Parser<'a> {
             }
         }
         self.contains_or_range()
+    }
+
+    /// `i"text"`, whatever its case; `w"text"`, as a whole word; `iw"text"`.
+    fn flagged_text(&mut self) -> Result<Option<Condition>, Error> {
+        let flags = self.word_until(|c| !matches!(c, 'i' | 'w'));
+        let is_quoted = self.rest()[flags.len()..].starts_with('"');
+        let is_once = matches!(flags, "i" | "w" | "iw" | "wi");
+        if !is_quoted || !is_once {
+            return Ok(None);
+        }
+        let start = self.at;
+        self.at += flags.len();
+        let text = String::from_utf8(self.quoted()?);
+        let text = text.map_err(|_| self.wrong("a text with i or w must be UTF-8"))?;
+        let (case, edge) = (flags.contains('i'), flags.contains('w'));
+        let (case, edge) = (if case { "(?i)" } else { "" }, if edge { r"\b" } else { "" });
+        self.count_pattern()?;
+        let pattern = Pattern::new(&format!("{case}{edge}{}{edge}", regex_syntax::escape(&text)));
+        Ok(Some(Condition::Matches(pattern.map_err(|error| placed(error, start))?)))
+    }
+
+    fn count_pattern(&mut self) -> Result<(), Error> {
+        self.patterns += 1;
+        if self.patterns > PATTERNS_MAX {
+            return Err(self.wrong(format!("more than {PATTERNS_MAX} regular expressions")));
+        }
+        Ok(())
     }
 
     fn contains_or_range(&mut self) -> Result<Condition, Error> {
@@ -310,10 +343,7 @@ impl<'a> Parser<'a> {
 
     /// Reads a regular expression. It has its own escapes, so only `\"` is unescaped here.
     fn pattern(&mut self) -> Result<Pattern, Error> {
-        self.patterns += 1;
-        if self.patterns > PATTERNS_MAX {
-            return Err(self.wrong(format!("more than {PATTERNS_MAX} regular expressions")));
-        }
+        self.count_pattern()?;
         let start = self.at;
         let source = if self.take("\"") {
             self.quoted_pattern(start)?
@@ -322,10 +352,7 @@ impl<'a> Parser<'a> {
             self.at += word.len();
             word.to_owned()
         };
-        Pattern::new(&source).map_err(|error| match error {
-            Error::Syntax { what, .. } => Error::Syntax { at: start, what },
-            other => other,
-        })
+        Pattern::new(&source).map_err(|error| placed(error, start))
     }
 
     fn quoted_pattern(&mut self, start: usize) -> Result<String, Error> {
@@ -349,6 +376,14 @@ impl<'a> Parser<'a> {
         }
         self.at = start;
         Err(self.wrong("unclosed quote"))
+    }
+}
+
+/// An error of an expression, at its place in the query.
+fn placed(error: Error, at: usize) -> Error {
+    match error {
+        Error::Syntax { what, .. } => Error::Syntax { at, what },
+        other => other,
     }
 }
 

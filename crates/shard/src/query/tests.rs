@@ -303,6 +303,9 @@ fn queries_are_read() {
             r#"A:~"\d \" \\""#,
             test(Some("A"), Condition::Matches(Pattern::new(r#"\d " \\"#).unwrap())),
         ),
+        ("A:i\"x.y\"", test(Some("A"), Condition::Matches(Pattern::new(r"(?i)x\.y").unwrap()))),
+        ("iw\"cat\"", test(None, Condition::Matches(Pattern::new(r"(?i)\bcat\b").unwrap()))),
+        ("w\"cat\"", test(None, Condition::Matches(Pattern::new(r"\bcat\b").unwrap()))),
         ("a b", Query::And(vec![word("a"), word("b")])),
         (
             "a AND b OR NOT c d",
