@@ -232,7 +232,7 @@ impl<'a> Parser<'a> {
     /// `i"text"`, whatever its case; `w"text"`, as a whole word; `iw"text"`.
     fn flagged_text(&mut self) -> Result<Option<Condition>, Error> {
         let flags = self.word_until(|c| !matches!(c, 'i' | 'w'));
-        let is_quoted = self.rest()[flags.len()..].starts_with('"');
+        let is_quoted = self.remaining()[flags.len()..].starts_with('"');
         let is_once = matches!(flags, "i" | "w" | "iw" | "wi");
         if !is_quoted || !is_once {
             return Ok(None);
@@ -258,7 +258,7 @@ impl<'a> Parser<'a> {
 
     fn contains_or_range(&mut self) -> Result<Condition, Error> {
         let start = self.at;
-        let from = if self.rest().starts_with('"') {
+        let from = if self.remaining().starts_with('"') {
             let text = self.text()?;
             if !self.take("..") {
                 return Ok(Condition::Contains(text.into_bytes()));

@@ -121,7 +121,7 @@ impl Schema {
             return self;
         }
         if self.names.is_empty() && !matches!(self.format, Format::Csv { .. }) {
-            self.names = self.seen(sample);
+            self.names = self.names_in(sample);
         }
         self.key = self.likely_key(sample);
         self
