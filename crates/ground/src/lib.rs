@@ -1,4 +1,5 @@
-//! What the crates above need of each other: keys, versions, times, the records of observations, identities of origins.
+//! What the crates above need of each other: keys, versions, times, the records of observations, identities of origins, when
+//! outages are told.
 //!
 //! Values and pure functions alone: no clock, socket, file or thread. A type belongs here if crates that must not depend on
 //! each other exchange it; everything else belongs to the crate that uses it.
@@ -6,6 +7,7 @@
 pub mod hex;
 pub mod number;
 pub mod origin;
+pub mod outage;
 pub mod window;
 
 use std::sync::Arc;

@@ -3,11 +3,9 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use engine::pool::Outage;
-use ground::window::{Nanos, SECOND};
+use ground::outage::OutageLine;
+use ground::window::Nanos;
 use tracing::{info, warn};
-
-/// Time between two lines about failures of one server.
-const EVERY: Nanos = 10 * SECOND;
 
 /// Why servers failed, by server.
 pub(crate) struct Reasons(Mutex<Vec<Option<String>>>);
@@ -43,20 +41,15 @@ impl Reasons {
 
 /// What the log says of one server.
 #[derive(Clone, Default)]
-struct Line {
-    /// Since when it does not answer.
-    since: Option<Nanos>,
+struct ServerLine {
+    outage: OutageLine,
+    /// How often it had failed at the last look.
     failures: u64,
-    /// When its failure was last told; 0: never.
-    told: Nanos,
-    /// Whether the outage under way was.
-    tells: bool,
-    left_out: u64,
 }
 
 /// The log of all servers' outages: each once with its end, of one server at most one every ten seconds.
 #[derive(Default)]
-pub(crate) struct OutageLog(Vec<Line>);
+pub(crate) struct OutageLog(Vec<ServerLine>);
 
 impl OutageLog {
     /// Looks at the servers: `outages` has one for each name.
@@ -67,31 +60,20 @@ impl OutageLog {
         names: &[String],
         reasons: &Reasons,
     ) {
-        self.0.resize(outages.len(), Line::default());
+        self.0.resize(outages.len(), ServerLine::default());
         for (at, (line, outage)) in self.0.iter_mut().zip(outages).enumerate() {
             let name = names.get(at).map_or("", String::as_str);
             let failed = outage.failures > line.failures;
             line.failures = outage.failures;
-            if failed && line.since.is_none() {
-                line.since = Some(now);
-                line.tells = line.told == 0 || now.saturating_sub(line.told) >= EVERY;
-                if line.tells {
-                    line.told = now;
-                    let before = match std::mem::take(&mut line.left_out) {
-                        0 => String::new(),
-                        n => format!(" ({n} shorter failures since the last line are left out)"),
-                    };
-                    warn!("the server {name} failed: {}{before}", reasons.reason(at));
-                } else {
-                    line.left_out += 1;
-                }
+            // One that goes on may be due for its line since another came before it.
+            let goes_on = line.outage.is_out() && !outage.is_up;
+            if (failed || goes_on)
+                && let Some(start) = line.outage.fail(now)
+            {
+                warn!("the server {name} failed: {}{start}", reasons.reason(at));
             }
-            if !outage.is_up {
-                continue;
-            }
-            if let Some(since) = line.since.take() {
-                if std::mem::take(&mut line.tells) {
-                    let seconds = now.saturating_sub(since) as f64 * 1e-9;
+            if outage.is_up && line.outage.is_out() {
+                if let Some(seconds) = line.outage.answer(now, now) {
                     info!("the server {name} answers again after {seconds:.1} s");
                 }
                 reasons.forget(at);
