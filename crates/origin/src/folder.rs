@@ -387,6 +387,13 @@ impl Origin for Folder {
         Box::pin(async move { self.pool.run(move || tree.entries(range, limit)).await })
     }
 
+    fn created_unix_us(&self) -> BoxFuture<'_, Option<u64>> {
+        let tree = self.tree.clone();
+        Box::pin(async move {
+            self.pool.run(move || Ok(tree.identity()?.created_unix_us())).await.ok().flatten()
+        })
+    }
+
     fn check(&self) -> BoxFuture<'_, Result<(), Error>> {
         let tree = self.tree.clone();
         Box::pin(async move { self.pool.run(move || tree.identity()?.check()).await })

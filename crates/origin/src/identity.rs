@@ -80,6 +80,13 @@ pub(super) fn place(root: &Path, is_own: &dyn Fn(&Path) -> bool) -> Result<Place
 }
 
 impl Identity {
+    /// When the file was written, which is when the folder was first used, microseconds since 1970.
+    pub(super) fn created_unix_us(&self) -> Option<u64> {
+        let modified = fs::metadata(&self.path).and_then(|stat| stat.modified()).ok()?;
+        let since = modified.duration_since(std::time::UNIX_EPOCH).ok()?;
+        u64::try_from(since.as_micros()).ok()
+    }
+
     /// Draws an identity for a folder that has none. The caller holds the lock that keeps other openers out;
     /// `temporary` is a path in `tmp/` that nobody else uses.
     pub(super) fn create(root: &Path, temporary: &Path) -> Result<OriginId, Error> {

@@ -15,6 +15,7 @@ mod identity_record;
 mod lock;
 pub mod marker;
 mod metadata;
+mod monitor;
 mod name;
 mod nowhere;
 mod open_error;
@@ -40,6 +41,7 @@ pub use folder::Folder;
 pub use identity_record::{IdentityRecord, Recorder, RecorderError, Recording};
 pub use lock::Lock;
 pub use metadata::{Attributes, KEPT_PREFIX, Metadata, VersionHasher, version_of_sha256};
+pub use monitor::Monitor;
 pub use nowhere::Nowhere;
 pub use open_error::OpenError;
 pub use s3::S3;
@@ -70,7 +72,7 @@ pub async fn within<T>(
 /// time; it does not matter for an S3-compatible store.
 ///
 /// `record` is what the process remembers of its origin; where that is missing, or another one is in its place, requests fail
-/// with [`Error::Lost`] until it is there.
+/// with [`Error::Lost`] until it is there. Its outages are logged.
 ///
 /// # Errors
 ///
@@ -80,13 +82,16 @@ pub fn open(
     sharing: Sharing,
     record: Arc<IdentityRecord>,
 ) -> Result<Arc<dyn Origin>, OpenError> {
-    Ok(match settings.kind {
-        Kind::None => Arc::new(Nowhere),
+    let origin: Arc<dyn Origin> = match settings.kind {
+        // It has no outages.
+        Kind::None => return Ok(Arc::new(Nowhere)),
         Kind::S3 => Arc::new(S3::open_recorded(settings, record)?),
         Kind::Folder => {
             Arc::new(Folder::open_recorded(&settings.path, settings.parallel, sharing, record)?)
         }
-    })
+    };
+    let timeout = Duration::from_secs_f64(settings.timeout_s);
+    Ok(Arc::new(Monitor::new(origin, timeout)))
 }
 
 /// Whether `text` is a valid prefix (before a slash) of object names in a store.
@@ -393,6 +398,11 @@ pub trait Origin: Send + Sync {
     /// Why the origin takes no writes now, as far as that is known without a write.
     fn read_only(&self) -> Option<String> {
         None
+    }
+
+    /// When the origin was first used, microseconds since 1970-01-01 UTC, as far as it is known.
+    fn created_unix_us(&self) -> BoxFuture<'_, Option<u64>> {
+        Box::pin(std::future::ready(None))
     }
 
     /// [`Error::Lost`] if what is there is not the origin that was opened.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use ground::origin::{OriginId, Place, Refusal, Verdict};
 use object_store::path::Path;
-use object_store::{ObjectStore, PutMode, PutOptions, UpdateVersion};
+use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, UpdateVersion};
 use tracing::warn;
 
 use super::super::Error;
@@ -194,6 +194,12 @@ impl Store {
                 Err(Trouble::without_reply(self.record.lost(refusal, &place)))
             }
         }
+    }
+
+    /// When the marker was put, microseconds since 1970.
+    pub(super) async fn created_unix_us(&self) -> Option<u64> {
+        let meta = self.client.head(&self.marker_path()).await.ok()?;
+        u64::try_from(meta.last_modified.timestamp_micros()).ok()
     }
 
     /// The marker's text; `None` if there is none.

@@ -503,6 +503,10 @@ impl Origin for S3 {
         })
     }
 
+    fn created_unix_us(&self) -> BoxFuture<'_, Option<u64>> {
+        Box::pin(self.store.created_unix_us())
+    }
+
     fn check(&self) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async { self.store.look_lately().await.map(|_| ()) })
     }
