@@ -190,6 +190,9 @@ pub struct OriginStatus {
     /// Why nothing is served from it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lost: Option<String>,
+    /// Why it did not answer when it was last looked at, if it may be the right one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failing: Option<String>,
     /// Why it takes no writes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read_only: Option<String>,

@@ -43,6 +43,25 @@ pub async fn status(access: &Arc<Gateway>) -> Response<ReplyBody> {
     json(StatusCode::OK, &ProcessStatus::Gateway(Box::new(status)), None)
 }
 
+/// What keeps the gateway from serving: no node answers, and the origin keeps nothing; and what is less than it should be: nodes
+/// that do not answer.
+pub fn silent_nodes(access: &Arc<Gateway>) -> (Option<String>, Option<String>) {
+    let (silent, members) = access.router.drive.silent();
+    if silent.is_empty() {
+        return (None, None);
+    }
+    let name = |node| access.router.name(Some(node));
+    let nodes: Vec<String> =
+        silent.iter().map(|(node, why)| format!("{}: {why}", name(*node))).collect();
+    let count = nodes.len();
+    let text = format!("{count} of {members} nodes fail ({})", nodes.join(", "));
+    // Otherwise reads go on from the origin.
+    match count == members && !access.origin().is_durable() {
+        true => (Some(text), None),
+        false => (None, Some(text)),
+    }
+}
+
 /// Replies with the gateway's metrics in Prometheus text format.
 pub fn metrics(access: &Arc<Gateway>) -> Response<ReplyBody> {
     let (status, _) = access.router.drive.status(clock::now());

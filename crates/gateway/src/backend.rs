@@ -93,7 +93,11 @@ pub trait Backend: Send + Sync + 'static {
         epoch: u64,
     ) -> impl Future<Output = Result<Self::Reply, NotSent<Self::BodyError>>> + Send;
 
-    /// Asks a server whether it is well; `None` if it is not. `hot_version` is that of its directory of
+    /// Asks a server whether it is well; the reason if it is not. `hot_version` is that of its directory of
     /// hot keys that this gateway has.
-    fn ping(&self, node: NodeId, hot_version: u64) -> impl Future<Output = Option<Pong>> + Send;
+    fn ping(
+        &self,
+        node: NodeId,
+        hot_version: u64,
+    ) -> impl Future<Output = Result<Pong, String>> + Send;
 }

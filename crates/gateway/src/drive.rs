@@ -20,6 +20,7 @@ use engine::route::NodeId;
 use ground::window::{Nanos, Window};
 use tokio::sync::Notify;
 
+use super::outages::{OutageLog, OutageNews};
 use record::clock;
 
 /// Maximum time between two ticks.
@@ -60,6 +61,7 @@ struct State {
     attempts: Numbers<RequestId>,
     /// By node, why this gateway must not use it.
     misfits: Vec<Option<String>>,
+    outages: OutageLog,
     /// Empty: the memory of the last event's actions.
     actions: Vec<Action>,
 }
@@ -92,6 +94,7 @@ impl Drive {
                 requests: HashMap::default(),
                 attempts: HashMap::default(),
                 misfits: vec![None; nodes],
+                outages: OutageLog::default(),
                 actions: Vec::new(),
             }),
             next_request: AtomicU64::new(0),
@@ -216,10 +219,40 @@ impl Drive {
         true
     }
 
+    /// Notes why an attempt at a node, or a ping, failed.
+    pub fn note_failure(&self, node: NodeId, reason: String) {
+        self.lock().outages.note(node, reason);
+    }
+
+    /// What is to be logged of nodes that failed or answer again.
+    pub fn outage_news(&self, now: Nanos) -> Vec<(NodeId, OutageNews)> {
+        let mut state = self.lock();
+        let State { gateway, outages, .. } = &mut *state;
+        outages.look(now, gateway.outages())
+    }
+
+    /// The members that do not answer, with the reasons, and the number of all.
+    pub fn silent(&self) -> (Vec<(NodeId, String)>, usize) {
+        let state = self.lock();
+        let members = state.gateway.outages().enumerate();
+        let members: Vec<(NodeId, bool)> =
+            members.filter_map(|(node, outage)| Some((node, outage?.is_up))).collect();
+        let silent = members.iter().filter(|(_, is_up)| !is_up);
+        let silent = silent.map(|(node, _)| (*node, state.outages.reason(*node))).collect();
+        (silent, members.len())
+    }
+
     /// The engine's status, and by node why this gateway must not use it.
     pub fn status(&self, now: Nanos) -> (GatewayStatus, Vec<Option<String>>) {
         let state = self.lock();
-        (state.gateway.status(now), state.misfits.clone())
+        let mut status = state.gateway.status(now);
+        for (node, outage) in state.gateway.outages().enumerate() {
+            let silent = outage.filter(|outage| !outage.is_up);
+            if let (Some(_), Some(told)) = (silent, status.nodes.get_mut(node)) {
+                told.failure = Some(state.outages.reason(node));
+            }
+        }
+        (status, state.misfits.clone())
     }
 
     /// Where the bound of requests wants to go, and the mean response at it, seconds (NaN if unknown).

@@ -11,6 +11,7 @@ mod copies;
 mod drive;
 mod knobs;
 mod nodes;
+mod outages;
 mod pending;
 mod questions;
 mod quick;
@@ -160,7 +161,11 @@ impl Gateway {
         if path == "/healthz" || path == "/readyz" {
             only_get(&request)?;
             return Ok(match path {
-                "/readyz" => front::health::ready(&self.front, &self.router.backend.origin).await,
+                "/readyz" => {
+                    let (lost, degraded) = admin::silent_nodes(self);
+                    let origin = &self.router.backend.origin;
+                    front::health::ready(&self.front, origin, lost, degraded).await
+                }
                 _ => front::health::alive(),
             });
         }

@@ -20,6 +20,7 @@ use tracing::{info, warn};
 
 use super::backend::{Backend, Body as _, Failure, NotSent, Reply as _};
 use super::drive::{Drive, Mailbox};
+use super::outages::OutageNews;
 use super::pending::Pending;
 
 /// How an attempt ends.
@@ -99,6 +100,22 @@ impl<B: Backend> Router<B> {
         loop {
             let decided = self.drive.tick().await;
             self.ping_all(decided.pings);
+            self.tell_outages();
+        }
+    }
+
+    /// Logs which servers failed and which answer again.
+    fn tell_outages(&self) {
+        for (node, news) in self.drive.outage_news(clock::now()) {
+            let name = self.backend.name(node);
+            match news {
+                OutageNews::Failed(reason, start) => {
+                    warn!("the node {name} failed: {reason}{start}")
+                }
+                OutageNews::Answers(seconds) => {
+                    info!("the node {name} answers again after {seconds:.1} s");
+                }
+            }
         }
     }
 
@@ -178,7 +195,10 @@ impl<B: Backend> Router<B> {
                     }
                     reason = self.named_reason(node, &reply).or(reason);
                 }
-                News::Ended(attempt, _, Err(failure)) => {
+                News::Ended(attempt, node, Err(failure)) => {
+                    if let Some(node) = node {
+                        self.drive.note_failure(node, failure.reason.clone());
+                    }
                     reason = Some(failure.reason);
                     pending.failed(attempt, failure.kind);
                 }
@@ -246,6 +266,7 @@ impl<B: Backend> Router<B> {
                 }
                 Ok(Err(NotSent::Body(error))) => return Err(NotWritten::Body(error)),
                 Ok(Err(NotSent::Failed(failure))) => {
+                    self.drive.note_failure(node, failure.reason.clone());
                     reason = Some(failure.reason);
                     pending.failed(attempt, failure.kind);
                 }
@@ -276,7 +297,15 @@ impl<B: Backend> Router<B> {
     async fn ping(&self, node: NodeId) -> Vec<Event> {
         let ping = self.backend.ping(node, self.drive.hot_version(node));
         let pong = tokio::time::timeout(self.ping_timeout, ping).await;
-        let Ok(Some(pong)) = pong else { return vec![Event::PingFailed { node }] };
+        let seconds = self.ping_timeout.as_secs_f64();
+        let late = |_| Err(format!("no reply to a ping within {seconds} s"));
+        let pong = match pong.unwrap_or_else(late) {
+            Ok(pong) => pong,
+            Err(why) => {
+                self.drive.note_failure(node, why);
+                return vec![Event::PingFailed { node }];
+            }
+        };
         let fits = pong.misfit.is_none();
         if self.drive.note(node, pong.misfit.clone()) {
             match pong.misfit {

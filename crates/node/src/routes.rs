@@ -56,7 +56,7 @@ async fn route(
     if is_health(path) {
         only_get(&request)?;
         return Ok(match path {
-            "/readyz" => health::ready(shared, shared.drive.origin()).await,
+            "/readyz" => health::ready(shared, shared.drive.origin(), None, None).await,
             _ => health::alive(),
         });
     }

@@ -10,7 +10,7 @@ use super::{Action, Gateway, IntegerHash, Operation, Settings, Spread};
 use crate::attempts::{End, Endpoint};
 use crate::mutant::{self, Mutant};
 use crate::node::{HOT_KEYS_MAX, HotDirectory};
-use crate::route::{Health, NodeId, Replicas, View};
+use crate::route::{Health, NodeId, Outage, Replicas, View};
 
 /// A node as seen from here.
 pub(super) struct Node {
@@ -22,6 +22,8 @@ pub(super) struct Node {
     ping_at: Nanos,
     /// The time after which a read is cancelled and sent to another node.
     pub(super) timeout: Nanos,
+    /// How often it stopped answering.
+    failures: u64,
     /// The version of its directory of hot keys; 0 for none.
     hot_version: u64,
     /// The number of hot nodes of each of its keys that has some.
@@ -38,6 +40,7 @@ impl Node {
             pinged: None,
             ping_at: now,
             timeout: settings.attempt_timeout_max,
+            failures: 0,
             hot_version: 0,
             hot: HashMap::default(),
         }
@@ -49,6 +52,13 @@ impl Node {
             Some(sent) => sent.saturating_add(settings.ping_timeout.saturating_mul(2)),
             None => self.ping_at,
         }
+    }
+
+    /// Notes that what was sent at `sent` failed.
+    fn fail(&mut self, now: Nanos, sent: Nanos, settings: &Settings) {
+        let answered = self.health.answers();
+        self.health.fail(now, sent, &settings.health);
+        self.failures += u64::from(answered && !self.health.answers());
     }
 
     /// Sets its timeout by what its reads take.
@@ -148,9 +158,18 @@ impl Gateway {
         // The ping's failure was already reported, or assumed after twice the timeout: ignores a
         // late report.
         let Some(sent) = node.pinged.take() else { return };
-        node.health.fail(now, sent, &self.settings.health);
+        node.fail(now, sent, &self.settings);
         self.nodes_due = self.first_due();
         self.leave_node(now, at, actions);
+    }
+
+    /// Whether each node answers, and how often it stopped; `None` for one that is not a member any more.
+    pub fn outages(&self) -> impl Iterator<Item = Option<Outage>> {
+        self.nodes.iter().enumerate().map(|(at, node)| {
+            let is_member = self.settings.ring.has_keys(at) || self.view.is_live(at);
+            let outage = Outage { is_up: node.health.answers(), failures: node.failures };
+            is_member.then_some(outage)
+        })
     }
 
     /// The version of a node's directory of hot keys that this gateway has; 0 for none. Drivers tell it
@@ -206,7 +225,7 @@ impl Gateway {
         // The origin has no health: its failures end the request.
         let Target::Node(at) = attempt.target else { return };
         let Some(node) = self.nodes.get_mut(at) else { return self.invariants.broken() };
-        node.health.fail(now, attempt.sent.at, &self.settings.health);
+        node.fail(now, attempt.sent.at, &self.settings);
         if node.pinged.is_none() && !node.health.answers() {
             node.ping_at = node.ping_at.min(now);
             self.nodes_due = self.nodes_due.min(now);

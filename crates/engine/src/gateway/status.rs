@@ -47,6 +47,9 @@ pub struct NodeStatus {
     pub name: String,
     /// Its assumed state.
     pub state: State,
+    /// Why it does not answer, as its driver knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
     /// Whether it is live according to the membership.
     pub live: bool,
     /// The share of its normal load that it gets.
@@ -120,6 +123,7 @@ impl Gateway {
         NodeStatus {
             name: self.settings.ring.name(at).to_owned(),
             state: node.health.state(now, &self.settings.health),
+            failure: None,
             live: self.view.is_live(at),
             share: node.health.share(now, &self.settings.health),
             relapses: node.health.relapses(),

@@ -44,6 +44,7 @@ mod warm;
 mod writes;
 
 pub use crate::attempts::AttemptCounts;
+pub use crate::route::Outage;
 pub use event::{
     Action, Answer, AttemptId, Command, Event, Failed, KeyHash, Keys, Operation, Part, Refusal,
     RequestId, RouteId, ServerId,
@@ -51,7 +52,6 @@ pub use event::{
 pub use hash::Hash;
 pub use ketama::{Distribution, Ketama, KetamaError, Server};
 pub use routes::Routes;
-pub use servers::Outage;
 pub use settings::{
     MultiGet, OnFailure, PoolSettings, Route, Routing, Settings, SettingsError, TIMEOUT,
 };

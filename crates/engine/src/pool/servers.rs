@@ -5,8 +5,8 @@ use ground::window::{self, Nanos, QueueName, Recorder};
 use super::{Action, Pools, Role, ServerId};
 use crate::attempts::Endpoint;
 use crate::mutant::{self, Mutant};
-use crate::route::Health;
 use crate::route::health::{self, State};
+use crate::route::{Health, Outage};
 
 /// A server.
 pub(super) struct ServerState {
@@ -32,15 +32,6 @@ pub(super) struct ServerState {
     pub(super) flushes: u64,
     /// How often it was suspected.
     failures: u64,
-}
-
-/// Whether a server is out of reach, for the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outage {
-    /// Whether it gets requests.
-    pub is_up: bool,
-    /// How often it failed since the start.
-    pub failures: u64,
 }
 
 impl ServerState {

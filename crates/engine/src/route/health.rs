@@ -66,6 +66,15 @@ impl State {
     }
 }
 
+/// Whether a node or a server is out of reach, for the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outage {
+    /// Whether it gets requests.
+    pub is_up: bool,
+    /// How often it failed since the start.
+    pub failures: u64,
+}
+
 /// A node's health.
 #[derive(Clone, Debug)]
 pub struct Health {

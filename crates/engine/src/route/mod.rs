@@ -17,7 +17,7 @@ mod view;
 
 pub(crate) use budget::Budget;
 pub use budget::Hedge;
-pub use health::Health;
+pub use health::{Health, Outage};
 pub(crate) use load::stale;
 pub use load::{Load, Ratio, Responses};
 pub use prequal::{Pool, PoolSettings, Probe, c3_score, hot_cold};

@@ -219,7 +219,7 @@ impl Backend for Nodes {
         }
     }
 
-    async fn ping(&self, node: NodeId, hot_version: u64) -> Option<Pong> {
+    async fn ping(&self, node: NodeId, hot_version: u64) -> Result<Pong, String> {
         ping::ping(self, node, hot_version).await
     }
 }

@@ -12,16 +12,22 @@ use cluster::identity;
 use peer::Outgoing;
 use wire::headers;
 
-/// Pings a node; `None` if it does not reply, or replies with a server error.
-pub async fn ping(nodes: &Nodes, node: NodeId, hot_version: u64) -> Option<Pong> {
-    let pool = nodes.roll.pool(node)?;
+/// Pings a node.
+///
+/// # Errors
+///
+/// Why it does not reply, or the server error that it replies with.
+pub async fn ping(nodes: &Nodes, node: NodeId, hot_version: u64) -> Result<Pong, String> {
+    let pool = nodes.roll.pool(node).ok_or_else(|| "unknown node".to_owned())?;
     let known = [(headers::HOT_VERSION.clone(), HeaderValue::from(hot_version))];
     // Where there are no hot nodes, there is nothing to know.
     let known = if nodes.roll.ring().hot_count() > 0 { &known[..] } else { &[] };
-    let reply = pool.send(&Method::GET, "/cluster/ping", known, Outgoing::Empty).await.ok()?;
-    let reply = NodeReply::receive(node, reply).await.ok()?;
+    let reply = pool.send(&Method::GET, "/cluster/ping", known, Outgoing::Empty).await;
+    let reply = reply.map_err(|fault| fault.to_string())?;
+    let reply = NodeReply::receive(node, reply).await.map_err(|fault| fault.to_string())?;
     if reply.status.is_server_error() {
-        return None;
+        let reason = reply.reason().unwrap_or_default();
+        return Err(format!("it replies to a ping with {}: {reason}", reply.status));
     }
     nodes.note_clock(node, &reply.headers, clock::now());
     let misfit = nodes.misfit(&reply);
@@ -32,7 +38,7 @@ pub async fn ping(nodes: &Nodes, node: NodeId, hot_version: u64) -> Option<Pong>
         }
         _ => None,
     };
-    Some(Pong { node_length: reply.head().node_length, misfit, hot })
+    Ok(Pong { node_length: reply.head().node_length, misfit, hot })
 }
 
 impl Nodes {
