@@ -1,5 +1,7 @@
 //! The errors of S3's clients, made from those of HTTP's.
 
+use std::cell::RefCell;
+
 use http::StatusCode;
 use http::header::{CONTENT_RANGE, HeaderMap, HeaderValue};
 use s3s::{S3Error, S3ErrorCode, S3Result};
@@ -26,7 +28,7 @@ pub fn of_error(error: &Error) -> S3Error {
 }
 
 /// The error that a client gets for a failure behind. It does not say where the store is and under which name it has the object; the log
-/// does, in a line before that with the id of the request.
+/// does, in the line with the id of the request.
 fn hidden(error: &Error) -> Option<(S3ErrorCode, &'static str)> {
     let (code, what, text) = match error {
         Error::Unavailable(text) => (
@@ -50,8 +52,23 @@ fn hidden(error: &Error) -> Option<(S3ErrorCode, &'static str)> {
         ),
         _ => return None,
     };
-    tracing::warn!("an S3 request fails: {text}");
+    let noted = REASON.try_with(|reason| *reason.borrow_mut() = Some(text.clone()));
+    if noted.is_err() {
+        // On another task than its request, whose id is not known here.
+        tracing::warn!("an S3 request fails: {text}");
+    }
     Some((code, what))
+}
+
+tokio::task_local! {
+    /// The reason of a failure of the request that this task answers, for its line in the log: `s3s` passes on the code and the
+    /// message of an error alone.
+    pub static REASON: RefCell<Option<String>>;
+}
+
+/// Takes the reason that was noted for the request that this task answers.
+pub fn take_reason() -> Option<String> {
+    REASON.try_with(|reason| reason.borrow_mut().take()).ok().flatten()
 }
 
 /// The error of an origin's.

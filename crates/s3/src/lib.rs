@@ -27,6 +27,7 @@ mod payload;
 mod puts;
 mod query_headers;
 mod repeated;
+mod request_id;
 pub mod seal;
 mod shortcut;
 mod tags;
@@ -34,6 +35,7 @@ mod timed;
 mod uploads;
 mod xml;
 
+use std::cell::RefCell;
 use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -62,6 +64,7 @@ use guard::{Authenticated, Guard};
 use host::Domain;
 use keys::{Files, Keys};
 use payload::{Differs, Hashed};
+use request_id::RequestId;
 use store::Store;
 use timed::Timed;
 use wire::body::{Budget, ReplyBody};
@@ -238,7 +241,7 @@ impl Ready {
     }
 }
 
-fn response_of(mut from: HttpResponse, request_id: &str) -> Response<ReplyBody> {
+fn response_of(mut from: HttpResponse, request_id: RequestId) -> Response<ReplyBody> {
     let ready = from.extensions_mut().remove::<Ready>();
     let ready =
         ready.and_then(|ready| ready.0.lock().unwrap_or_else(PoisonError::into_inner).take());
@@ -252,7 +255,7 @@ fn response_of(mut from: HttpResponse, request_id: &str) -> Response<ReplyBody> 
             *response.body_mut() = body;
         }
         (None, Some(bytes)) => {
-            let bytes = xml::finish(bytes, request_id);
+            let bytes = xml::finish(bytes, request_id.as_str());
             tell(response.status(), &bytes, request_id);
             let had_length = response.headers_mut().remove(CONTENT_LENGTH).is_some();
             if had_length {
@@ -267,17 +270,22 @@ fn response_of(mut from: HttpResponse, request_id: &str) -> Response<ReplyBody> 
     response
 }
 
-/// Draws the id of a request, by which a client and the log speak of the same one.
-fn draw_request_id() -> String {
-    format!("{:016X}", rand::random::<u64>())
-}
-
-/// Logs a failure of the server's, which its client sees in other words.
-fn tell(status: StatusCode, body: &[u8], request_id: &str) {
-    if let Some((code, message)) = xml::words(body)
-        .filter(|_| status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED)
-    {
-        tracing::warn!("an S3 request failed with {code}: {message} (request {request_id})");
+/// Logs a failure of the server's in one line: with the reason, which its client sees in other words, and the id, which it sees too.
+fn tell(status: StatusCode, body: &[u8], request_id: RequestId) {
+    let reason = errors::take_reason();
+    let words = xml::words(body)
+        .filter(|_| status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED);
+    match (reason, words) {
+        (Some(reason), Some((code, _))) => {
+            tracing::warn!("an S3 request failed with {code} (request {request_id}): {reason}");
+        }
+        (Some(reason), None) => {
+            tracing::warn!("an S3 request failed (request {request_id}): {reason}");
+        }
+        (None, Some((code, message))) => {
+            tracing::warn!("an S3 request failed with {code} (request {request_id}): {message}");
+        }
+        (None, None) => {}
     }
 }
 
@@ -334,7 +342,7 @@ impl Quick for S3 {
         head.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
         head.extend_from_slice(object.other_head(headers::lines));
         add_date(received, head);
-        for part in [REQUEST_ID.as_str(), ": ", &draw_request_id(), "\r\n\r\n"] {
+        for part in [REQUEST_ID.as_str(), ": ", RequestId::draw().as_str(), "\r\n\r\n"] {
             head.extend_from_slice(part.as_bytes());
         }
         let body = if line.is_head { Bytes::new() } else { object.body().clone() };
@@ -356,7 +364,7 @@ impl S3 {
         &self,
         lane: &Arc<ThreadRecorder>,
         mut request: Request<Incoming>,
-        request_id: &str,
+        request_id: RequestId,
     ) -> S3Result<Response<ReplyBody>> {
         if let Some(Allowed(key)) = web::resumed::<S3, _>(&mut request) {
             return self.inner.read_plain(lane, Ok(key), &request).await;
@@ -404,16 +412,21 @@ impl Service for S3 {
             return front::health::alive();
         }
         let is_head = request.method() == Method::HEAD;
-        let request_id = draw_request_id();
-        let mut response = match self.reply(lane, request, &request_id).await {
-            Ok(response) => response,
-            Err(error) => response_of(error.to_http_response().unwrap_or_default(), &request_id),
+        let request_id = RequestId::draw();
+        let reply = async {
+            let response = match self.reply(lane, request, request_id).await {
+                Ok(response) => response,
+                Err(error) => response_of(error.to_http_response().unwrap_or_default(), request_id),
+            };
+            // Of a reply without a body, or of one of several keys.
+            tell(response.status(), b"", request_id);
+            response
         };
+        let mut response = errors::REASON.scope(RefCell::default(), reply).await;
         if is_head && !response.status().is_success() {
             *response.body_mut() = ReplyBody::empty(None);
         }
-        let id = HeaderValue::try_from(request_id);
-        response.headers_mut().extend(id.ok().map(|id| (REQUEST_ID, id)));
+        response.headers_mut().extend(request_id.header().map(|id| (REQUEST_ID, id)));
         response
     }
 
@@ -433,7 +446,7 @@ impl Service for S3 {
         let mut error = S3Error::with_message(code, refusal.text);
         error.set_status_code(refusal.status);
         match error.to_http_response() {
-            Ok(reply) => response_of(reply, &draw_request_id()),
+            Ok(reply) => response_of(reply, RequestId::draw()),
             Err(_) => Problem::new(refusal.status, refusal.text).response(),
         }
     }
@@ -442,7 +455,7 @@ impl Service for S3 {
         let what = format!("too many requests or bytes of one client: come again in {wait_s} s");
         let reply = S3Error::with_message(S3ErrorCode::SlowDown, what).to_http_response();
         let mut reply = match reply {
-            Ok(reply) => response_of(reply, &draw_request_id()),
+            Ok(reply) => response_of(reply, RequestId::draw()),
             Err(_) => Problem::new(StatusCode::SERVICE_UNAVAILABLE, "slow down").response(),
         };
         reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from(wait_s));
