@@ -8,18 +8,23 @@ use engine::Payload;
 use ground::Etag;
 use ground::window::Outcome;
 use http::header::{
-    ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG,
+    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE,
+    CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, EXPIRES,
     LAST_MODIFIED, X_CONTENT_TYPE_OPTIONS,
 };
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
 use super::arena;
 use super::disk::Assembly;
-use origin::{Attributes, Metadata, VersionHasher};
+use origin::{Attributes, KEPT_PREFIX, Metadata, VersionHasher};
 use wire::headers;
 
 /// The prefix of headers with user metadata.
 pub const META_PREFIX: &str = "concertina-meta-";
+
+/// What S3 keeps with an object beside its type, as user metadata whose names begin with [`KEPT_PREFIX`].
+pub static KEPT: [HeaderName; 5] =
+    [CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, EXPIRES];
 
 /// An object in memory. Clones share it.
 #[derive(Clone, Debug)]
@@ -185,6 +190,12 @@ pub fn headers_of(metadata: &Metadata) -> Vec<(HeaderName, HeaderValue)> {
         add(CONTENT_SECURITY_POLICY, "sandbox");
     }
     for (name, value) in &metadata.attributes.user {
+        // What S3's clients and other tools stored is what any client of HTTP needs to read the object by: without its encoding
+        // the bytes mean something else. As metadata it is told too, by which a gateway knows it.
+        let kept = name.strip_prefix(KEPT_PREFIX);
+        if let Some(header) = kept.and_then(|kept| KEPT.iter().find(|name| *name == kept)) {
+            add(header.clone(), value);
+        }
         if let Ok(name) = HeaderName::from_bytes(format!("{META_PREFIX}{name}").as_bytes()) {
             add(name, value);
         }

@@ -8,10 +8,9 @@
 use ground::Key;
 use ground::window::Outcome;
 use http::header::{
-    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE,
-    CONTENT_LENGTH, CONTENT_TYPE, ETAG, EXPIRES, HeaderMap, HeaderName, HeaderValue, IF_MATCH,
-    IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, LAST_MODIFIED, RANGE,
-    X_CONTENT_TYPE_OPTIONS,
+    ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderMap, HeaderName,
+    HeaderValue, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE,
+    LAST_MODIFIED, RANGE, X_CONTENT_TYPE_OPTIONS,
 };
 use origin::{Attributes, KEPT_PREFIX, Metadata};
 use s3s::dto::Checksum;
@@ -21,7 +20,7 @@ use super::checksums::{self, ALGORITHMS};
 use super::errors::of_error;
 use super::messages::METADATA_TOO_LARGE;
 use super::tags::Tags;
-use device::object::{add_line, headers_of};
+use device::object::{KEPT, add_line, headers_of};
 use store::ReadRequest;
 use store::header_text;
 use wire::condition::Conditions;
@@ -37,9 +36,6 @@ const MARK: &str = "upload";
 const TAGGING: &str = "tagging";
 /// The longest value of a header that is kept, and the most bytes of all user metadata, as at AWS.
 const VALUE_BYTES_MAX: usize = 2048;
-/// What S3 keeps with an object beside its type.
-static KEPT: [HeaderName; 5] =
-    [CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, EXPIRES];
 
 /// The etag that clients see.
 pub fn etag(ours: &str) -> String {

@@ -1,5 +1,7 @@
 //! Which operations there are. All others are `s3s`'s `NotImplemented`.
 
+use std::time::{Duration, SystemTime};
+
 use s3s::dto::*;
 use s3s::{S3, S3Request, S3Response, S3Result};
 
@@ -16,10 +18,12 @@ impl S3 for Operations {
         let shown = request.credentials.as_ref().and_then(|shown| self.keys.get(&shown.access_key));
         let may = |name: &str| shown.as_ref().is_some_and(|key| key.allows(name, Level::Read));
         let buckets = self.buckets.iter().filter(|bucket| may(&bucket.name));
+        // The buckets are prefixes of one origin, and as old as that. Clients need a date even where nobody knows.
+        let created = self.store.origin().created_unix_us().await.unwrap_or(0);
+        let created = SystemTime::UNIX_EPOCH + Duration::from_micros(created);
         let bucket = |bucket: &super::Bucket| Bucket {
             name: Some(bucket.name.clone()),
-            // Nobody knows when a bucket of the origin was made; clients need a date.
-            creation_date: Some(Timestamp::default()),
+            creation_date: Some(Timestamp::from(created)),
             ..Bucket::default()
         };
         Ok(S3Response::new(ListBucketsOutput {

@@ -501,6 +501,10 @@ impl StagedUpload {
             // What was seen is what the next attempt replaces; without an object the store is asked again.
             known = head.and_then(|head| head.meta.e_tag);
         }
+        if let Some(refused @ Error::Refused(_)) = last {
+            // The folder in its place did not go: nobody else wrote.
+            return Err(refused);
+        }
         let told = last.map_or_else(String::new, |error| format!(" ({error})"));
         let path = &self.path;
         Err(Error::Failed(format!("others wrote {path} meanwhile: write it again{told}")))
