@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use engine::node::Contents;
 use engine::status::MemoryDivision;
-use ground::window::Window;
+use ground::window::{Outcome, Times, Window};
 
 use wire::exposition::{Exposition, Kind};
 
@@ -102,14 +102,26 @@ impl Metrics {
                 ];
                 let [q, op, out] = labels;
                 let bucket = format!("{name}_bucket");
-                for (objective, within) in window.objectives_ms.iter().zip(&times.within) {
-                    let le = (objective / 1e3).to_string();
-                    page.sample(&bucket, &[q, op, out, ("le", &le)], *within as f64);
+                for (bound_s, count) in buckets(&window.objectives_ms, times) {
+                    let le = bound_s.to_string();
+                    page.sample(&bucket, &[q, op, out, ("le", &le)], count as f64);
                 }
                 let (count, sum) = (times.response.count(), times.response.sum_s());
                 page.sample(&bucket, &[q, op, out, ("le", "+Inf")], count as f64);
                 page.sample(&format!("{name}_sum"), &labels, sum);
                 page.sample(&format!("{name}_count"), &labels, count as f64);
+            }
+        }
+        let name = "concertina_within_objective_total";
+        let help = "Requests answered without an error within an objective; failures are not.";
+        page.family(name, Kind::Counter, help);
+        for (queue, window) in queues.iter() {
+            for (at, objective_ms) in window.objectives_ms.iter().enumerate() {
+                let good = window.times.iter().filter(|times| times.outcome != Outcome::Error);
+                let within: u64 = good.filter_map(|times| times.within.get(at)).sum();
+                let objective = (objective_ms / 1e3).to_string();
+                let labels = [("queue", queue.as_str()), ("objective", &objective)];
+                page.sample(name, &labels, within as f64);
             }
         }
         page.single(
@@ -122,7 +134,38 @@ impl Metrics {
     }
 }
 
-const COUNTERS: [Counter; 8] = [
+/// Bounds of the buckets of response times beside the objectives, seconds: a cache in memory answers in tens of microseconds, a
+/// disk in tens of milliseconds.
+const BOUNDS_S: [f64; 16] = [
+    10e-6, 25e-6, 50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 0.1,
+    0.25, 0.5, 1.0,
+];
+
+/// The number of responses at or below each bound, ascending. Those at objectives are counted; the others are read off the
+/// histogram, to the width of its buckets, and never contradict the counted ones.
+fn buckets(objectives_ms: &[f64], times: &Times) -> Vec<(f64, u64)> {
+    let counted = objectives_ms.iter().zip(&times.within).map(|(ms, n)| (ms / 1e3, *n));
+    let mut counted: Vec<(f64, u64)> = counted.collect();
+    counted.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let count = times.response.count();
+    let mut all = counted.clone();
+    for bound_s in BOUNDS_S {
+        if counted.iter().any(|(objective_s, _)| (objective_s / bound_s - 1.0).abs() < 1e-9) {
+            continue;
+        }
+        let share = times.response.share_within(bound_s).unwrap_or(0.0);
+        // The product of what was divided before may lack a little.
+        let read = (share * count as f64 + 1e-6) as u64;
+        let at = counted.partition_point(|(objective_s, _)| *objective_s < bound_s);
+        let low = at.checked_sub(1).and_then(|at| counted.get(at)).map_or(0, |(_, n)| *n);
+        let high = counted.get(at).map_or(count, |(_, n)| *n);
+        all.push((bound_s, read.clamp(low, high.max(low))));
+    }
+    all.sort_by(|a, b| a.0.total_cmp(&b.0));
+    all
+}
+
+const COUNTERS: [Counter; 11] = [
     ("concertina_queue_arrivals_total", "Requests that arrived, including refused ones.", |w| {
         w.arrivals as f64
     }),
@@ -134,7 +177,68 @@ const COUNTERS: [Counter; 8] = [
     ("concertina_queue_joined_total", "Requests that joined one in progress.", |w| w.joined as f64),
     ("concertina_queue_bytes_total", "Bytes of replies.", |w| w.bytes as f64),
     ("concertina_queue_busy_seconds_total", "Time in service, over all servers.", |w| w.busy_s),
+    ("concertina_queue_waiting_seconds_total", "Time that answered requests waited.", |w| {
+        w.times.iter().map(|times| times.waiting.sum_s()).sum()
+    }),
+    ("concertina_queue_service_seconds_total", "Time that answered requests were served.", |w| {
+        w.times.iter().map(|times| times.service.sum_s()).sum()
+    }),
+    (
+        "concertina_queue_observed_seconds_total",
+        "Time that the other sums of the queue cover.",
+        |w| w.length_s,
+    ),
     ("concertina_queue_length_seconds_total", "Integral of the queue length over time.", |w| {
         w.length_integral_s
     }),
 ];
+
+#[cfg(test)]
+mod tests {
+    use ground::window::{Operation, Recorder, Settings};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The times of the responses, nanoseconds.
+    fn times_of(responses: &[u64]) -> (Settings, Times) {
+        let settings = Settings { objectives_ms: vec![50.0, 0.3, 20.0], ..Settings::default() };
+        let mut recorder = Recorder::new("gateway", 0, settings.clone(), 0);
+        for &response in responses {
+            let finished = ground::window::Finished {
+                operation: Operation::Get,
+                outcome: Outcome::Memory,
+                waiting: 0,
+                service: response,
+                response,
+                bytes: 0,
+            };
+            recorder.arrive(0);
+            recorder.start(0);
+            recorder.finish(0, &finished);
+        }
+        let windows = recorder.flush(1);
+        let times = windows.into_iter().flat_map(|window| window.times).next();
+        (settings, times.unwrap_or(Times::new(Operation::Get, Outcome::Memory, 3)))
+    }
+
+    proptest! {
+        /// Buckets ascend, those of objectives are exact, and the others are off by what is in one bucket of the histogram.
+        #[test]
+        fn buckets_are_cumulative(responses in prop::collection::vec(1_000_u64..5_000_000_000, 0..200)) {
+            let (settings, times) = times_of(&responses);
+            let all = buckets(&settings.objectives_ms, &times);
+            prop_assert_eq!(all.len(), BOUNDS_S.len() + 2);
+            prop_assert!(all.is_sorted_by(|a, b| a.0 < b.0 && a.1 <= b.1), "{:?}", all);
+            for (bound_s, count) in all {
+                let within = |bound_s: f64| {
+                    responses.iter().filter(|&&r| r as f64 * 1e-9 <= bound_s).count() as u64
+                };
+                if settings.objectives_ms.contains(&(bound_s * 1e3)) {
+                    prop_assert_eq!(count, within(bound_s));
+                }
+                prop_assert!(within(bound_s * 0.98) <= count && count <= within(bound_s * 1.02));
+            }
+        }
+    }
+}
