@@ -46,6 +46,13 @@ impl Endpoint {
         self.server()?.json(method, path, None)
     }
 
+    /// Requests a path and returns the text of its reply.
+    pub fn text(&self, path: &str) -> anyhow::Result<String> {
+        let bytes = self.server()?.bytes(path)?;
+        String::from_utf8(bytes.to_vec())
+            .with_context(|| format!("the reply of {}{path} is not text", self.server))
+    }
+
     /// Parses a reply that was fetched as it is.
     pub fn parse<T: DeserializeOwned>(&self, path: &str, reply: &Value) -> anyhow::Result<T> {
         T::deserialize(reply).with_context(|| {

@@ -57,6 +57,7 @@ mod sheet;
 mod simulate;
 mod status;
 mod status_node;
+mod status_watch;
 mod tiers;
 
 /// A read-optimised storage tier that predicts its own response times.

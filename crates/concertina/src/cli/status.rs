@@ -1,6 +1,7 @@
 //! `concertina status`: what a running server predicts of itself, its devices, and what is hot.
 
 use std::fmt::Write;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use engine::gateway::GatewayStatus;
@@ -15,6 +16,7 @@ use super::data_print as print;
 use super::figures::{ABSENT, bytes};
 use super::live::{Endpoint, model_text};
 use super::status_node::node_text;
+use super::status_watch;
 use crate::remote::server::Refused;
 
 /// Arguments of the command.
@@ -23,22 +25,47 @@ use crate::remote::server::Refused;
 Examples:
   concertina status
   concertina status --server http://127.0.0.1:7071 --json
+  concertina status --watch
+  concertina status --watch --queue device/0 --lines 60
+  concertina status --watch --run results/2026-11-28
 
 Shows the share of requests within the objective (model.objective_ms) as measured and as predicted at 1,
 1.5 and 2 times the load, the load up to which the objective holds (headroom), what saturates first, and
 how wrong past predictions were. Figures marked * are past the confidence limit, where queues are long.
 Then the pools and servers of a proxy, the members of the cluster with their versions and the keys that they move, the devices of a node, what is hot and
-why, and what was moved.")]
+why, and what was moved.
+
+--watch prints a line each second instead: the mean length of a queue, requests that arrive and replies in a second,
+misses, failures (errors and refusals), and the mean times of waiting and of service; with --run, of each window
+that a run folder has.")]
 pub struct Args {
     #[command(flatten)]
     at: Endpoint,
-    /// Print JSON: the replies of /model, /admin/status, /admin/members and /admin/tiers
+    /// Print JSON: the replies of /model, /admin/status, /admin/members and /admin/tiers; with --watch, an object a line
     #[arg(long)]
     json: bool,
+    /// Print a line of a queue each second, until interrupted
+    #[arg(long)]
+    watch: bool,
+    /// The queue to watch; `gateway` is that of the clients, whatever the server's role
+    #[arg(long, value_name = "NAME", default_value = "gateway", requires = "watch")]
+    queue: String,
+    /// End after this number of lines
+    #[arg(long, value_name = "N", requires = "watch")]
+    lines: Option<u64>,
+    /// Take the lines from a run folder in place of a server
+    #[arg(long, value_name = "DIR", requires = "watch", conflicts_with = "lines")]
+    run: Option<PathBuf>,
 }
 
 /// Runs the command.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if let Some(dir) = &args.run {
+        return status_watch::run_folder(dir, &args.queue, args.json);
+    }
+    if args.watch {
+        return status_watch::server(&args.at, &args.queue, args.lines, args.json);
+    }
     // Fetched as they are, for `--json`: it prints what this version does not know too.
     let fetch = |path: &str| args.at.json::<Value>(&Method::GET, path);
     let live = fetch("/model")?;
@@ -70,6 +97,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     text += &members_text(&status, &reports);
     if let Some(gateway) = status.gateway() {
+        text += &nodes_text(gateway);
         text += &hot_reads_text(gateway);
     }
     if let (Some(node), Some(tiers)) = (status.node(), tiers) {
@@ -146,7 +174,7 @@ fn origin_text(origin: &OriginStatus) -> String {
     if let Some(id) = &origin.id {
         let _ = writeln!(text, "origin {id}");
     }
-    if let Some(why) = &origin.lost {
+    for why in origin.lost.iter().chain(&origin.failing) {
         let _ = writeln!(text, "  {why}");
     }
     if let Some(why) = &origin.read_only {
@@ -247,6 +275,27 @@ fn shared_text(shared: &SharedConfiguration) -> String {
     if !shared.at_next_start.is_empty() {
         let later = shared.at_next_start.join(", ");
         let _ = writeln!(text, "  from this process's next start on: {later}");
+    }
+    text
+}
+
+/// The nodes as a gateway sees them.
+fn nodes_text(gateway: &GatewayStatus) -> String {
+    let mut text = String::new();
+    for node in &gateway.nodes {
+        let _ = write!(
+            text,
+            "node {:<20} {:<10} {} outstanding, {} in its queues, {:.3} ms expected",
+            node.name,
+            node.state.as_str(),
+            node.outstanding,
+            node.reported_length,
+            node.expected_response_ms,
+        );
+        match &node.failure {
+            Some(why) => _ = writeln!(text, "; failed: {why}"),
+            None => text.push('\n'),
+        }
     }
     text
 }
