@@ -82,6 +82,10 @@ impl Simulation {
                 self.origin.dead += 1;
                 time
             }
+            FaultKind::OriginRefuses { time } => {
+                self.origin.refuses += 1;
+                time
+            }
             FaultKind::OriginSlow { factor, time } => {
                 self.origin.factor *= factor;
                 time
@@ -152,6 +156,7 @@ impl Simulation {
                 }
             }
             FaultKind::OriginDead { .. } => self.origin.dead -= 1,
+            FaultKind::OriginRefuses { .. } => self.origin.refuses -= 1,
             FaultKind::OriginSlow { factor, .. } => self.origin.factor /= factor,
         }
     }

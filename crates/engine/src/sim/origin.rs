@@ -38,6 +38,8 @@ pub(super) struct Store {
     objects: Vec<Object>,
     /// Number of active faults that keep it down.
     pub dead: u32,
+    /// Number of active faults by which it answers errors alone.
+    pub refuses: u32,
     /// Factor on its service times.
     pub factor: f64,
     /// Bytes of an object's metadata.
@@ -59,7 +61,7 @@ impl Store {
         };
         let objects = (0..settings.clients.keys).map(object).collect();
         let metadata_bytes = settings.origin.metadata_bytes;
-        Store { objects, dead: 0, factor: 1.0, metadata_bytes }
+        Store { objects, dead: 0, refuses: 0, factor: 1.0, metadata_bytes }
     }
 
     /// The number of a client's next write of a key.
@@ -101,6 +103,7 @@ impl Simulation {
         let number = key_number(key);
         let failures = self.settings.origin.failures;
         let fails = failures > 0.0 && self.random.faults.random_bool(failures);
+        let fails = fails || self.origin.refuses > 0;
         let (fails, found) = match from {
             Reader::Fetch { node, .. } | Reader::Stream { node, .. } => {
                 match self.origin_of(node) {
@@ -187,7 +190,8 @@ impl Simulation {
     }
 
     pub(super) fn origin_look(&mut self, mut put: Put, extra: Nanos) {
-        if self.origin.dead > 0 || (self.faulty && self.is_cut(ORIGIN, put.node as Process)) {
+        let answers = self.origin.dead == 0 && self.origin.refuses == 0;
+        if !answers || (self.faulty && self.is_cut(ORIGIN, put.node as Process)) {
             return self.look_lost(put);
         }
         let present = match self.origin_of_put(&put) {
@@ -286,6 +290,11 @@ impl Simulation {
                 let over = Happening::PutOver { node, life, request, done: reached.is_some() };
                 return self.schedule.push(self.now + after, over);
             }
+        }
+        if self.origin.refuses > 0 {
+            let after = self.half_origin();
+            let over = Happening::PutOver { node, life, request, done: false };
+            return self.schedule.push(self.now + after, over);
         }
         let failures = self.settings.origin.failures;
         let fails = failures > 0.0 && self.random.faults.random_bool(failures);

@@ -41,6 +41,10 @@ pub const WEIGHT_SEEDS: u64 = 1 << 41;
 /// The seeds from this one on are as those from 0 on, with nodes that come up on a wrong or empty origin.
 pub const ORIGIN_SEEDS: u64 = 1 << 42;
 
+/// The seeds from this one on are as those from 0 on, with a store that fails in every way that it can here: down, refusing, slow,
+/// cut off, emptied or replaced for all nodes at once.
+pub const STORE_SEEDS: u64 = 1 << 43;
+
 /// The severity of a seed's faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {

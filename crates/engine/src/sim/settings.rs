@@ -293,6 +293,12 @@ pub enum FaultKind {
         /// The duration.
         time: Nanos,
     },
+    /// The origin answers everything with an error and does nothing, as one that denies access or is damaged; another program in
+    /// its place, whose replies are not taken for its own, is the same to nodes.
+    OriginRefuses {
+        /// The duration.
+        time: Nanos,
+    },
     /// The origin becomes slower by a factor.
     OriginSlow {
         /// The factor.

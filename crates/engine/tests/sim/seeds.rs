@@ -7,7 +7,7 @@ use std::sync::{LazyLock, Mutex};
 
 use engine::sim::Breakage;
 use engine::sim::seeds::{
-    HOT_SEEDS, Level, Mode, ORIGIN_SEEDS, Rings, Verdict, WEIGHT_SEEDS, explain, run,
+    HOT_SEEDS, Level, Mode, ORIGIN_SEEDS, Rings, STORE_SEEDS, Verdict, WEIGHT_SEEDS, explain, run,
 };
 
 /// Seeds of a test run; `make simulate` runs more.
@@ -172,6 +172,18 @@ fn no_older_version_where_origins_are_misplaced() {
         panic!("SIM_SEED={seed}: {violations:#?}");
     }
     println!("{sums}");
+}
+
+/// The same where the store fails in every way that it can here, again and again: seeds of their own.
+#[test]
+fn no_older_version_while_the_store_fails() {
+    let seeds = STORE_SEEDS..STORE_SEEDS + env("SIM_SEEDS").unwrap_or(1_000);
+    let (found, sums) = search(seeds, None);
+    if let Some(Verdict { seed, violations, .. }) = found {
+        panic!("SIM_SEED={seed}: {violations:#?}");
+    }
+    println!("{sums}");
+    assert!(sums.requests() > 10_000, "{sums}");
 }
 
 /// The same where weights of members change: seeds of their own.

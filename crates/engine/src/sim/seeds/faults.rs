@@ -53,6 +53,10 @@ pub(super) fn clocks_and_faults(
         let mut places = SmallRng::seed_from_u64(seed ^ 0x0412);
         faults.extend(wrong_origins(&drawn, &mut places));
     }
+    if shape.store_fails {
+        let mut stores = SmallRng::seed_from_u64(seed ^ 0x5704);
+        faults.extend(store_faults(&drawn, &mut stores));
+    }
     faults.sort_by_key(|fault| fault.at);
     (clocks, faults)
 }
@@ -173,6 +177,37 @@ fn wrong_origins(drawn: &FaultParameters, random: &mut SmallRng) -> Vec<Fault> {
             };
             faults.push(Fault { at: at + random.random_range(0..time / 10), kind });
         }
+    }
+    faults
+}
+
+/// Outages of the store, one after another: down, refusing, slow, cut off from some, emptied or replaced for all.
+fn store_faults(drawn: &FaultParameters, random: &mut SmallRng) -> Vec<Fault> {
+    let most = if drawn.level == Level::Light { 3 } else { 8 };
+    let mut faults = Vec::new();
+    for _ in 0..random.random_range(1..=most) {
+        let (at, time) = (random.random_range(0..drawn.until), random.random_range(5..400) * MS);
+        let nodes = 0..drawn.nodes as Process;
+        let kind = match random.random_range(0..5) {
+            0 => FaultKind::OriginDead { time },
+            1 => FaultKind::OriginRefuses { time },
+            2 => FaultKind::OriginSlow { factor: random.random_range(2.0..100.0), time },
+            3 => {
+                let process = random.random_range(0..drawn.nodes) as Process;
+                match random.random_bool(0.5) {
+                    true => FaultKind::CutOneWay { process: ORIGIN, to: vec![process], time },
+                    false => FaultKind::CutOneWay { process, to: vec![ORIGIN], time },
+                }
+            }
+            _ => {
+                let empty = random.random_bool(0.5);
+                let wrong =
+                    |process| Fault { at, kind: FaultKind::WrongOrigin { process, empty, time } };
+                faults.extend(nodes.map(wrong));
+                continue;
+            }
+        };
+        faults.push(Fault { at, kind });
     }
     faults
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rand::RngExt;
 use rand::rngs::SmallRng;
 
-use super::{HOT_SEEDS, ORIGIN_SEEDS, WEIGHT_SEEDS};
+use super::{HOT_SEEDS, ORIGIN_SEEDS, STORE_SEEDS, WEIGHT_SEEDS};
 use crate::route::{Member, Ring, RingError};
 
 /// Maximum number of nodes of a seed's cluster.
@@ -101,6 +101,8 @@ pub(super) struct Shape {
     pub alone: bool,
     pub weighted: bool,
     pub misplaced: bool,
+    /// Whether the store fails again and again.
+    pub store_fails: bool,
 }
 
 impl Shape {
@@ -110,15 +112,17 @@ impl Shape {
         let alone = nodes == 1 && random.random_bool(0.75);
         let replicas = random.random_range(1..=REPLICAS_MAX.min(nodes).max(1));
         let replicas = if nodes > 1 { replicas.max(2) } else { replicas };
-        let misplaced = seed >= ORIGIN_SEEDS;
-        let weighted = seed >= WEIGHT_SEEDS && !misplaced;
-        let (nodes, hot) = match seed >= HOT_SEEDS && !misplaced {
+        let store_fails = seed >= STORE_SEEDS;
+        let misplaced = seed >= ORIGIN_SEEDS && !store_fails;
+        let special = seed < ORIGIN_SEEDS;
+        let weighted = seed >= WEIGHT_SEEDS && special;
+        let (nodes, hot) = match seed >= HOT_SEEDS && special {
             false => (nodes, 0),
             true if weighted => (nodes.max(3), 0),
             true if nodes < 3 => (3, 1),
             true => (nodes, hot_draw.random_range(1..=2)),
         };
         let alone = alone && hot == 0 && !weighted;
-        Shape { nodes, replicas, hot, alone, weighted, misplaced }
+        Shape { nodes, replicas, hot, alone, weighted, misplaced, store_fails }
     }
 }
