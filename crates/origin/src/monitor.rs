@@ -21,8 +21,8 @@ use tokio::runtime::Handle;
 use tracing::{info, warn};
 
 use super::{
-    Attributes, BoxFuture, Chunks, Condition, Entry, Error, Fence, Found, KeyRange, Metadata,
-    Origin, Staged,
+    Attributes, BoxFuture, Chunks, Condition, Entry, Error, Fence, KeyRange, Metadata, Origin,
+    Staged, StoredObject,
 };
 
 /// The time between two looks at an origin that failed.
@@ -280,11 +280,11 @@ impl Origin for Monitor {
         &self,
         key: &Key,
         range: Option<Range<u64>>,
-    ) -> BoxFuture<'_, Result<Option<Found>, Error>> {
+    ) -> BoxFuture<'_, Result<Option<StoredObject>, Error>> {
         let get = self.origin.get(key, range);
         Box::pin(async move {
             let found = self.noted(false, get).await?;
-            Ok(found.map(|Found { metadata, body }| Found {
+            Ok(found.map(|StoredObject { metadata, body }| StoredObject {
                 metadata,
                 body: Box::new(Body { chunks: body, monitor: self.clone() }),
             }))
