@@ -15,11 +15,11 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
 use engine::route::{Member, Ring};
 use model::{ClusterModel, ClusterNode, HeldOut, Parameter};
 use serde::{Deserialize, Serialize};
 
+use super::Error;
 use super::cluster::FittedCluster;
 use super::popularity::{self, Law};
 use super::read_model;
@@ -80,34 +80,33 @@ impl ClusterFile {
     ///
     /// # Errors
     /// If a file cannot be read, or the cluster file mixes shares and weights.
-    pub fn read(path: &Path) -> anyhow::Result<ClusterFile> {
+    pub fn read(path: &Path) -> Result<ClusterFile, Error> {
         let shown = path.display();
         let text = record::file::read_text(path)
-            .with_context(|| format!("cannot read the cluster {shown}"))?;
-        let file: File = toml::from_str(&text).with_context(|| {
-            format!("invalid cluster file {shown} (docs/models.md describes them)")
-        })?;
+            .map_err(|source| Error::File { file: format!("the cluster {shown}"), source })?;
+        let place = format!("invalid cluster file {shown}");
+        let described = format!("{place} (docs/models.md describes them)");
+        let file: File = toml::from_str(&text).map_err(Error::content(described))?;
         let folder = path.parent().unwrap_or(Path::new(""));
-        ClusterFile::from_file(file, folder)
-            .with_context(|| format!("invalid cluster file {shown}"))
+        ClusterFile::from_file(file, folder).map_err(Error::content(place))
     }
 
     /// Makes a cluster from arguments of the form `FILE:SHARE`.
     ///
     /// # Errors
     /// If a model cannot be read, or an argument does not have that form.
-    pub fn of_arguments(nodes: &[String]) -> anyhow::Result<ClusterFile> {
-        let entry = |text: &String| -> anyhow::Result<Entry> {
+    pub fn of_arguments(nodes: &[String]) -> Result<ClusterFile, Error> {
+        let entry = |text: &String| -> Result<Entry, Error> {
             let parts = text.rsplit_once(':');
             let parts = parts.and_then(|(model, share)| Some((model, share.parse().ok()?)));
             let Some((model, share)) = parts else {
-                bail!(
+                return Err(Error::input(format!(
                     "invalid node `{text}`: write a model file and its share of the requests, like a.toml:0.5"
-                );
+                )));
             };
             Ok(Entry { name: None, model: model.into(), share: Some(share), weight: None })
         };
-        let node = nodes.iter().map(entry).collect::<Result<_, _>>()?;
+        let node = nodes.iter().map(entry).collect::<Result<_, Error>>()?;
         ClusterFile::from_file(
             File {
                 delay_ms: 0.0,
@@ -121,11 +120,11 @@ impl ClusterFile {
         )
     }
 
-    fn from_file(file: File, folder: &Path) -> anyhow::Result<ClusterFile> {
+    fn from_file(file: File, folder: &Path) -> Result<ClusterFile, Error> {
         let shares = file.node.iter().filter(|e| e.share.is_some()).count();
         let weights = file.node.iter().filter(|e| e.weight.is_some()).count();
         if shares.max(weights) != file.node.len() || shares.min(weights) > 0 {
-            bail!("give every node a `share`, or every node a `weight`");
+            return Err(Error::input("give every node a `share`, or every node a `weight`"));
         }
         let mut nodes = Vec::new();
         for entry in &file.node {
@@ -150,12 +149,13 @@ impl ClusterFile {
         let mut delay = Parameter::exact(file.delay_ms * 1e-3, "s");
         if let Some([low, high]) = file.delay_ms_95 {
             if !(low <= file.delay_ms && file.delay_ms <= high && low >= 0.0 && high.is_finite()) {
-                bail!("delay_ms_95 = [{low}, {high}] does not contain delay_ms");
+                let reason = format!("delay_ms_95 = [{low}, {high}] does not contain delay_ms");
+                return Err(Error::input(reason));
             }
             (delay.low, delay.high) = (low * 1e-3, high * 1e-3);
         }
         let popularity = file.popularity.as_deref().map(|text| popularity::read(text, folder));
-        let popularity = popularity.transpose().context("invalid popularity")?;
+        let popularity = popularity.transpose().map_err(Error::content("invalid popularity"))?;
         Ok(ClusterFile { nodes, delay, ring, popularity, held_out: file.held_out })
     }
 

@@ -1,8 +1,12 @@
 //! The errors of this crate. Each message says what to do next.
 
+use std::io;
 use std::path::PathBuf;
 
-/// Why no steps could be taken from runs, or no report could be made from them.
+/// Why something that is read cannot be used: the error of whoever reads it.
+pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why no steps could be taken from runs, no report could be made from them, or a file could not be read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -19,9 +23,78 @@ pub enum Error {
         /// By how much, seconds.
         seconds: f64,
     },
-    /// A run folder cannot be read.
+    /// A run folder or a trace cannot be read.
     #[error(transparent)]
     Read(#[from] record::Error),
+    /// A file cannot be read.
+    #[error("cannot read {file}")]
+    File {
+        /// What it is, its path, and what to do.
+        file: String,
+        /// The cause.
+        source: io::Error,
+    },
+    /// A file or an argument was read, and has no valid content.
+    #[error("{place}")]
+    Content {
+        /// What is invalid, with its path or name.
+        place: String,
+        /// What is wrong in it.
+        source: Cause,
+    },
+    /// An option, an argument or a file contradicts another or what it is applied to, or is invalid by itself.
+    #[error("{reason}")]
+    Input {
+        /// What is wrong, and what to write.
+        reason: String,
+    },
+    /// Runs cannot be compared as the runs of one experiment.
+    #[error("{reason}")]
+    Experiment {
+        /// Which runs, what is wrong with them, and what to do.
+        reason: String,
+    },
+    /// A file is not overwritten.
+    #[error("{path} exists{what}; name another{}, or remove it first", if *.is_file { " file" } else { "" })]
+    Exists {
+        /// The file.
+        path: PathBuf,
+        /// What else is said of it.
+        what: &'static str,
+        /// Whether the message says that it is a file.
+        is_file: bool,
+    },
+    /// A file cannot be written.
+    #[error("cannot write {path}")]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: Cause,
+    },
+    /// A folder for files cannot be made.
+    #[error("cannot make the folder {path}")]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// A table cannot be written as CSV.
+    #[error(transparent)]
+    Csv(#[from] csv::Error),
+    /// A table as CSV is not text.
+    #[error(transparent)]
+    Text(#[from] std::string::FromUtf8Error),
+    /// A file cannot be written as TOML.
+    #[error(transparent)]
+    Toml(#[from] toml::ser::Error),
+    /// A number cannot be represented in JSON.
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    /// The nodes of a cluster are not the members of a ring.
+    #[error(transparent)]
+    Ring(#[from] engine::route::RingError),
     /// The model rejected its input.
     #[error(transparent)]
     Model(#[from] model::Error),
@@ -174,4 +247,21 @@ pub enum Error {
         /// The steps of the runs.
         available: String,
     },
+}
+
+impl Error {
+    /// Invalid input: what is wrong, and what to write.
+    pub(crate) fn input(reason: impl Into<String>) -> Error {
+        Error::Input { reason: reason.into() }
+    }
+
+    /// Runs that are not those of one experiment: which, what is wrong with them, and what to do.
+    pub(crate) fn experiment(reason: impl Into<String>) -> Error {
+        Error::Experiment { reason: reason.into() }
+    }
+
+    /// Invalid content of `place`, for the cause of [`Result::map_err`].
+    pub(crate) fn content<E: Into<Cause>>(place: impl Into<String>) -> impl FnOnce(E) -> Error {
+        |source| Error::Content { place: place.into(), source: source.into() }
+    }
 }

@@ -4,12 +4,11 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use model::Parameter;
 use serde::Serialize;
 
 use super::compare::Comparison;
-use super::{figures, state_rates, svg};
+use super::{Error, figures, state_rates, svg};
 
 /// The first line of every file that is written here, by which an earlier one is recognised.
 const MADE: &str = "# concertina report: ";
@@ -118,10 +117,10 @@ struct ObjectiveRow {
 ///
 /// # Errors
 /// If a file cannot be written, or what it would replace was not written here.
-pub fn write_csv(comparison: &Comparison, folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+pub fn write_csv(comparison: &Comparison, folder: &Path) -> Result<Vec<PathBuf>, Error> {
     make(folder)?;
     let mut written = Vec::new();
-    let mut add = |name: &str, table: anyhow::Result<String>| -> anyhow::Result<()> {
+    let mut add = |name: &str, table: Result<String, Error>| -> Result<(), Error> {
         let path = folder.join(format!("{name}.csv"));
         let text = format!("{MADE}{name}\n{}", table?);
         super::write_whole(&path, &text, |old| old.starts_with(MADE))?;
@@ -143,7 +142,7 @@ pub fn write_csv(comparison: &Comparison, folder: &Path) -> anyhow::Result<Vec<P
 ///
 /// # Errors
 /// As [`write_csv`].
-pub fn write_plots(comparison: &Comparison, folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+pub fn write_plots(comparison: &Comparison, folder: &Path) -> Result<Vec<PathBuf>, Error> {
     make(folder)?;
     let mut plots = Vec::new();
     let mut add = |name: &str, found: Vec<svg::Plot>| {
@@ -171,21 +170,22 @@ pub fn write_plots(comparison: &Comparison, folder: &Path) -> anyhow::Result<Vec
     Ok(written)
 }
 
-fn make(folder: &Path) -> anyhow::Result<()> {
-    std::fs::create_dir_all(folder)
-        .with_context(|| format!("cannot make the folder {}", folder.display()))
+fn make(folder: &Path) -> Result<(), Error> {
+    let failed = |source| Error::Folder { path: folder.to_owned(), source };
+    std::fs::create_dir_all(folder).map_err(failed)
 }
 
 /// Rows as CSV, below the names of their fields.
-fn text<R: Serialize>(rows: impl IntoIterator<Item = R>) -> anyhow::Result<String> {
+fn text<R: Serialize>(rows: impl IntoIterator<Item = R>) -> Result<String, Error> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     for row in rows {
         writer.serialize(row)?;
     }
-    Ok(String::from_utf8(writer.into_inner()?)?)
+    let bytes = writer.into_inner().map_err(|error| csv::Error::from(error.into_error()))?;
+    Ok(String::from_utf8(bytes)?)
 }
 
-fn shares(comparison: &Comparison) -> anyhow::Result<String> {
+fn shares(comparison: &Comparison) -> Result<String, Error> {
     text(comparison.rows.iter().map(|row| {
         let ours = row.concertina.as_ref();
         ShareRow {
@@ -210,7 +210,7 @@ fn shares(comparison: &Comparison) -> anyhow::Result<String> {
     }))
 }
 
-fn percentiles(comparison: &Comparison) -> anyhow::Result<String> {
+fn percentiles(comparison: &Comparison) -> Result<String, Error> {
     let of = |p: Option<&Parameter>, end: fn(&Parameter) -> f64| p.map(end);
     text(comparison.steps.iter().flat_map(|step| {
         step.percentiles.iter().map(move |p| PercentileRow {
@@ -226,7 +226,7 @@ fn percentiles(comparison: &Comparison) -> anyhow::Result<String> {
     }))
 }
 
-fn steps(comparison: &Comparison) -> anyhow::Result<String> {
+fn steps(comparison: &Comparison) -> Result<String, Error> {
     text(comparison.steps.iter().map(|step| {
         let (m, generator) = (&step.measured, &step.step.generator);
         StepRow {
@@ -252,7 +252,7 @@ fn steps(comparison: &Comparison) -> anyhow::Result<String> {
     }))
 }
 
-fn parameters(comparison: &Comparison) -> anyhow::Result<String> {
+fn parameters(comparison: &Comparison) -> Result<String, Error> {
     text(comparison.parameters.iter().map(|named| ParameterRow {
         parameter: &named.name,
         value: named.parameter.value,
@@ -296,7 +296,7 @@ fn fitted(comparison: &Comparison) -> impl Iterator<Item = FittedRow<'_>> {
     })
 }
 
-fn held_out(comparison: &Comparison) -> anyhow::Result<String> {
+fn held_out(comparison: &Comparison) -> Result<String, Error> {
     text(comparison.model.held_out.iter().map(|held| HeldOutRow {
         step: super::steps::short_name(&held.name),
         rate: held.rate,
@@ -306,7 +306,7 @@ fn held_out(comparison: &Comparison) -> anyhow::Result<String> {
     }))
 }
 
-fn objectives(comparison: &Comparison) -> anyhow::Result<String> {
+fn objectives(comparison: &Comparison) -> Result<String, Error> {
     text(comparison.largest_rates.iter().map(|largest| ObjectiveRow {
         objective: largest.objective.to_string(),
         servers: largest.servers,
@@ -319,7 +319,7 @@ fn objectives(comparison: &Comparison) -> anyhow::Result<String> {
     }))
 }
 
-fn laws(comparison: &Comparison) -> anyhow::Result<String> {
+fn laws(comparison: &Comparison) -> Result<String, Error> {
     text(comparison.steps.iter().flat_map(|step| {
         step.measured.laws.iter().map(|check| LawRow {
             step: &step.name,

@@ -11,7 +11,6 @@
 
 use std::path::Path;
 
-use anyhow::{Context, ensure};
 use ground::window::Operation;
 use model::cache::Catalogue;
 use model::storage::Imbalance;
@@ -19,6 +18,7 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use serde::Serialize;
 
+use crate::Error;
 use crate::objective::digits;
 use crate::popularity;
 use record::trace::Trace;
@@ -63,12 +63,12 @@ impl Placement {
     /// # Errors
     /// If there is one server, the law does not describe single objects, or the trace cannot be
     /// read.
-    pub fn read(law: &str, servers: u32, server_limit: f64) -> anyhow::Result<Placement> {
-        ensure!(
-            servers > 1,
-            "--popularity needs several servers to place objects on: add --servers"
-        );
-        let objects = catalogue(law).context("--popularity")?;
+    pub fn read(law: &str, servers: u32, server_limit: f64) -> Result<Placement, Error> {
+        if servers <= 1 {
+            let reason = "--popularity needs several servers to place objects on: add --servers";
+            return Err(Error::input(reason));
+        }
+        let objects = catalogue(law).map_err(Error::content("--popularity"))?;
         let imbalance = Imbalance::new(servers, &objects)?;
         let (mean, p95, placements) = match imbalance.share_max_quantile(CHANCE) {
             Ok(p95) => (imbalance.share_max_mean(), p95, None),
@@ -111,7 +111,7 @@ impl Placement {
 
 /// The mean and the 95 % quantile of the fullest server's share in random placements, and the
 /// number of placements drawn.
-fn fullest_share(imbalance: &Imbalance, servers: u32) -> anyhow::Result<(f64, f64, Option<u32>)> {
+fn fullest_share(imbalance: &Imbalance, servers: u32) -> Result<(f64, f64, Option<u32>), Error> {
     let placements = placements_of(servers);
     let shares = imbalance.sample_shares(placements, &mut StdRng::seed_from_u64(SEED))?;
     let mean = shares.iter().sum::<f64>() / f64::from(placements);
@@ -126,15 +126,16 @@ fn placements_of(servers: u32) -> u32 {
 }
 
 /// The objects of a law.
-fn catalogue(law: &str) -> anyhow::Result<Catalogue> {
+fn catalogue(law: &str) -> Result<Catalogue, Error> {
     if let Some(objects) = popularity::zipf(law)? {
         return Ok(objects);
     }
     let path = Path::new(law);
-    ensure!(
-        path.is_file(),
-        "`{law}` does not state the popularity of single objects: write zipf:0.8:1000000, or a trace"
-    );
+    if !path.is_file() {
+        return Err(Error::input(format!(
+            "`{law}` does not state the popularity of single objects: write zipf:0.8:1000000, or a trace"
+        )));
+    }
     let trace = Trace::open(path, None, true)?;
     let mut counts = vec![0u64; trace.keys()];
     for row in trace.rows.iter().filter(|row| row.operation == Operation::Get) {
@@ -142,7 +143,7 @@ fn catalogue(law: &str) -> anyhow::Result<Catalogue> {
             *count += 1;
         }
     }
-    Catalogue::from_counts(counts).with_context(|| format!("{law} has no reads"))
+    Catalogue::from_counts(counts).map_err(Error::content(format!("{law} has no reads")))
 }
 
 #[cfg(test)]

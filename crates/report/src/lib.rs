@@ -51,7 +51,6 @@ pub use table::{model_text, table};
 
 use std::path::Path;
 
-use anyhow::Context;
 use model::fit::{ClosedAt, ClosedLoop, ServersFound, Worked};
 use model::{Coarse, Model};
 
@@ -59,17 +58,17 @@ use model::{Coarse, Model};
 ///
 /// # Errors
 /// If the file cannot be read or is not a valid model.
-pub fn read_model(path: &Path) -> anyhow::Result<Model> {
+pub fn read_model(path: &Path) -> Result<Model, Error> {
     let shown = path.display();
-    let text = record::file::read_text(path).with_context(|| {
+    let text = record::file::read_text(path).map_err(|source| {
         let hint = if path.is_dir() {
             ": it is a folder; `concertina fit` makes a model from run folders"
         } else {
             ""
         };
-        format!("cannot read the model {shown}{hint}")
+        Error::File { file: format!("the model {shown}{hint}"), source }
     })?;
-    Model::from_toml(&text).with_context(|| format!("{shown} is not a usable model file"))
+    Model::from_toml(&text).map_err(Error::content(format!("{shown} is not a usable model file")))
 }
 
 /// Fits a model to the steps that are not held out, and computes its errors on those that are. The
@@ -135,17 +134,15 @@ pub fn fit_service(
 ///
 /// # Errors
 /// If it exists, or cannot be written.
-pub fn write_new(path: &Path, text: &str) -> anyhow::Result<()> {
-    let shown = path.display();
+pub fn write_new(path: &Path, text: &str) -> Result<(), Error> {
     let written = std::fs::File::create_new(path)
         .and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()));
     match written {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-            anyhow::bail!(
-                "{shown} exists, and is not overwritten; name another, or remove it first"
-            )
+            let what = ", and is not overwritten";
+            Err(Error::Exists { path: path.to_owned(), what, is_file: false })
         }
-        written => written.with_context(|| format!("cannot write {shown}")),
+        written => written.map_err(cannot_write(path)),
     }
 }
 
@@ -154,20 +151,18 @@ pub fn write_new(path: &Path, text: &str) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// If the file cannot be written, or what it would replace is not a regular file that `ours` accepts.
-pub fn write_whole(path: &Path, text: &str, ours: impl Fn(&str) -> bool) -> anyhow::Result<()> {
-    let shown = path.display();
+pub fn write_whole(path: &Path, text: &str, ours: impl Fn(&str) -> bool) -> Result<(), Error> {
     match record::file::read(path, record::file::RUN_BYTES_MAX) {
         Ok(old) if !old.is_empty() && !ours(&String::from_utf8_lossy(&old)) => {
-            anyhow::bail!(
-                "{shown} exists and is another kind of file; name another file, or remove it first"
-            )
+            let what = " and is another kind of file";
+            return Err(Error::Exists { path: path.to_owned(), what, is_file: true });
         }
         Ok(_) => {}
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
-        Err(e) => return Err(e).with_context(|| format!("cannot write {shown}")),
+        Err(error) => return Err(cannot_write(path)(error)),
     }
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let written = || -> anyhow::Result<()> {
+    let written = || -> Result<(), error::Cause> {
         let mut builder = tempfile::Builder::new();
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644));
         let mut file = builder.tempfile_in(folder)?;
@@ -175,7 +170,11 @@ pub fn write_whole(path: &Path, text: &str, ours: impl Fn(&str) -> bool) -> anyh
         file.persist(path)?;
         Ok(())
     };
-    written().with_context(|| format!("cannot write {shown}"))
+    written().map_err(cannot_write(path))
+}
+
+fn cannot_write<E: Into<error::Cause>>(path: &Path) -> impl FnOnce(E) -> Error {
+    |cause| Error::Write { path: path.to_owned(), source: cause.into() }
 }
 
 #[cfg(test)]

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use anyhow::{Context, bail};
 use model::Model;
 
+use crate::Error;
 use crate::cluster_file::ClusterFile;
 use crate::objective::Objective;
 
@@ -27,7 +27,7 @@ impl PlanBasis {
     ///
     /// # Errors
     /// If a file cannot be read, or the delay of gateway and network alone exceeds the objective.
-    pub fn read(path: &Path, objective: Objective) -> anyhow::Result<PlanBasis> {
+    pub fn read(path: &Path, objective: Objective) -> Result<PlanBasis, Error> {
         let is_cluster = record::file::read_text(path)
             .is_ok_and(|text| text.lines().any(|line| line.trim() == "[[node]]"));
         if !is_cluster {
@@ -35,16 +35,19 @@ impl PlanBasis {
             return Ok(PlanBasis { model, delay_s: 0.0, of: None, note: None });
         }
         let file = ClusterFile::read(path)?;
-        file.model().with_context(|| format!("invalid cluster file {}", path.display()))?;
+        let place = format!("invalid cluster file {}", path.display());
+        file.model().map_err(Error::content(place))?;
         let delay_s = file.delay.value;
         let within_s = objective.within_s - delay_s;
         if within_s <= 0.0 {
-            bail!("the delay of gateway and network alone exceeds {objective}");
+            let reason = format!("the delay of gateway and network alone exceeds {objective}");
+            return Err(Error::input(reason));
         }
         let holds = |model: &Model| model.largest_rate(within_s, objective.share).unwrap_or(0.0);
         let slowest = file.nodes.into_iter().filter(|node| node.share > 0.0);
         let slowest = slowest.min_by(|a, b| holds(&a.model).total_cmp(&holds(&b.model)));
-        let node = slowest.context("no node of the cluster has a share of the requests")?;
+        let node = slowest
+            .ok_or_else(|| Error::input("no node of the cluster has a share of the requests"))?;
         let note = format!(
             "Every server is assumed to be like {}, the slowest node of the cluster, which received {} % of \
              its requests.",

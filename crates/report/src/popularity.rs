@@ -12,11 +12,11 @@
 
 use std::path::Path;
 
-use anyhow::{Context, bail, ensure};
 use ground::window::{Operation, QueueName};
 use model::cache::{Cache, Catalogue, Curve, Eviction, HitCurve, Shards};
 use model::storage::{HitLaw, Popularity};
 
+use crate::Error;
 use record::RunFolder;
 use record::trace::Trace;
 
@@ -55,7 +55,7 @@ impl HitLaw for Law {
 ///
 /// # Errors
 /// If the text is invalid, or the trace or the run cannot be read or has too few requests.
-pub fn read(text: &str, folder: &Path) -> anyhow::Result<Law> {
+pub fn read(text: &str, folder: &Path) -> Result<Law, Error> {
     if let Ok(exponent) = text.parse() {
         return Ok(Law::Power(Popularity::new(exponent)?));
     }
@@ -69,15 +69,15 @@ pub fn read(text: &str, folder: &Path) -> anyhow::Result<Law> {
     } else if path.is_file() {
         of_trace(&path)
     } else {
-        bail!(
+        return Err(Error::input(format!(
             "invalid popularity `{text}`: write an exponent, zipf:0.8:1000000, a trace, or a run folder"
-        );
+        )));
     };
-    let curve = curve.with_context(|| format!("cannot derive a popularity from {shown}"))?;
-    ensure!(
-        curve.point(curve.memory_max())?.hit_ratio.value > 0.0,
-        "cannot derive a popularity from {shown}: no object was requested twice"
-    );
+    let place = format!("cannot derive a popularity from {shown}");
+    let curve = curve.map_err(Error::content(&place))?;
+    if curve.point(curve.memory_max())?.hit_ratio.value <= 0.0 {
+        return Err(Error::experiment(format!("{place}: no object was requested twice")));
+    }
     Ok(Law::Stream(curve))
 }
 
@@ -85,19 +85,19 @@ pub fn read(text: &str, folder: &Path) -> anyhow::Result<Law> {
 ///
 /// # Errors
 /// If a number is invalid, or out of range for a catalogue.
-pub fn zipf(text: &str) -> anyhow::Result<Option<Catalogue>> {
+pub fn zipf(text: &str) -> Result<Option<Catalogue>, Error> {
     let Some(zipf) = text.strip_prefix("zipf:") else { return Ok(None) };
     let parts = zipf.split_once(':');
     let parts = parts.and_then(|(s, n)| Some((s.parse().ok()?, n.parse().ok()?)));
     let Some((exponent, objects)) = parts else {
-        bail!(
+        return Err(Error::input(format!(
             "invalid popularity `{text}`: write zipf, its exponent and the number of objects: zipf:0.8:1000000"
-        );
+        )));
     };
     Ok(Some(Catalogue::zipf(objects, exponent)?))
 }
 
-fn of_trace(path: &Path) -> anyhow::Result<Curve> {
+fn of_trace(path: &Path) -> Result<Curve, Error> {
     let trace = Trace::open(path, None, true)?;
     let mut shards = Shards::fixed_size(KEYS_MAX)?;
     for row in trace.rows.iter().filter(|row| row.operation == Operation::Get) {
@@ -106,7 +106,7 @@ fn of_trace(path: &Path) -> anyhow::Result<Curve> {
     Ok(shards.curve()?)
 }
 
-fn of_run(path: &Path) -> anyhow::Result<Curve> {
+fn of_run(path: &Path) -> Result<Curve, Error> {
     let run = RunFolder::read(path)?;
     let asked = &run.run.asked;
     let said = asked.get("sample_one_in").or_else(|| asked.get("observe")?.get("sample_one_in"));
@@ -114,7 +114,9 @@ fn of_run(path: &Path) -> anyhow::Result<Curve> {
     let one_in = one_in.filter(|n| *n > 0).unwrap_or(ONE_IN);
     let mut samples: Vec<_> =
         run.samples.iter().filter(|sample| sample.operation == Operation::Get).collect();
-    ensure!(!samples.is_empty(), "the run has no samples of reads");
+    if samples.is_empty() {
+        return Err(Error::experiment("the run has no samples of reads"));
+    }
     samples.sort_by_key(|sample| sample.received_unix_us);
     let mut shards = Shards::fixed_size(KEYS_MAX)?.sampled_before(1.0 / one_in as f64)?;
     let bytes: u64 = samples.iter().map(|sample| sample.size.min(1 << 40)).sum();

@@ -7,7 +7,6 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
 use model::design::{
     Advice, Anova, Bootstrap, Factor, Factorial, Form, Fraction, Judged, Residuals, Table, letter,
     roman,
@@ -16,6 +15,7 @@ use model::regression::Estimated;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
+use crate::Error;
 use crate::grid::{Grid, printable};
 use crate::objective::digits;
 use crate::steps::Selection;
@@ -69,16 +69,16 @@ pub fn of_run_folders(
     response: &str,
     needs_logarithms: bool,
     selection: &Selection,
-) -> anyhow::Result<(Table, Source)> {
+) -> Result<(Table, Source), Error> {
     let found = runs::read(dirs, names, response, selection)?;
     if needs_logarithms
         && let Some((run, (dir, step))) =
             found.runs.iter().zip(&found.places).find(|(run, _)| run.response <= 0.0)
     {
         let (value, dir) = (run.response, dir.display());
-        bail!(
+        return Err(Error::experiment(format!(
             "{dir}, step {step}: {response} is {value}, and the multiplicative model takes logarithms"
-        );
+        )));
     }
     let rows = found.runs.iter().zip(&found.places).map(|(run, (dir, step))| {
         let dir = dir.display().to_string();
@@ -90,7 +90,7 @@ pub fn of_run_folders(
         many => format!("{} in {} folders", steps(found.runs.len()), many.len()),
     };
     let source = Source { name, runs: Some(rows.collect()), warnings: found.warnings };
-    let table = Table::new(names, &found.runs).with_context(|| source.name.clone())?;
+    let table = Table::new(names, &found.runs).map_err(Error::content(&source.name))?;
     Ok((table, source))
 }
 
@@ -117,7 +117,7 @@ pub struct Options {
 /// # Errors
 /// If combinations of levels are missing or have different numbers of runs, or the responses do not
 /// suit the form.
-pub fn analyse(table: &Table, options: &Options) -> anyhow::Result<Findings> {
+pub fn analyse(table: &Table, options: &Options) -> Result<Findings, Error> {
     let fraction = table.fraction();
     if fraction.is_none() {
         table.complete()?;
@@ -164,7 +164,9 @@ pub fn analyse(table: &Table, options: &Options) -> anyhow::Result<Findings> {
         (Some(samples), Analysis::Two(found, _)) => {
             Some(Bootstrap::new(found, samples, &mut StdRng::seed_from_u64(options.seed))?)
         }
-        (Some(_), Analysis::Any(_)) => bail!("--bootstrap is for two levels of each factor"),
+        (Some(_), Analysis::Any(_)) => {
+            return Err(Error::input("--bootstrap is for two levels of each factor"));
+        }
         (None, _) => None,
     };
     let factors = table.factors().to_vec();
@@ -194,7 +196,7 @@ impl Findings {
         response: &str,
         options: &Options,
         file: Option<&Path>,
-    ) -> anyhow::Result<serde_json::Value> {
+    ) -> Result<serde_json::Value, Error> {
         let found = self;
         let letters = found.factors.iter().enumerate().map(|(i, factor)| {
         serde_json::json!({ "letter": letter(i), "name": factor.name, "levels": factor.levels })

@@ -4,10 +4,10 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail, ensure};
 use ground::window::{Histogram, Outcome, Window};
 use model::design::Run;
 
+use crate::Error;
 use crate::steps::{Observed, Selection, difference};
 use record::{RunFolder, Step};
 
@@ -25,7 +25,7 @@ enum Response {
 }
 
 impl Response {
-    fn parse(text: &str) -> anyhow::Result<Response> {
+    fn parse(text: &str) -> Result<Response, Error> {
         let time = |service, figure: &str| {
             if figure == "mean" {
                 return Some(Response::Time { service, quantile: None });
@@ -45,16 +45,16 @@ impl Response {
                 _ => None,
             },
         };
-        known.with_context(|| {
-            format!(
+        known.ok_or_else(|| {
+            Error::input(format!(
                 "unknown --response {text}: run folders have throughput_per_s, error_share, \
                  response_ms_mean, response_ms_p50 (p95, p999 …), service_ms_mean and service_ms_p50 …"
-            )
+            ))
         })
     }
 
     /// Its value over the windows of a step; `None` if no request was answered.
-    fn of(self, windows: &[Window]) -> Option<f64> {
+    fn value(self, windows: &[Window]) -> Option<f64> {
         let (mut seconds, mut completions, mut errors) = (0.0, 0, 0);
         let mut times = Histogram::default();
         for window in windows {
@@ -109,29 +109,30 @@ pub(super) fn read(
     factors: &[String],
     response: &str,
     selection: &Selection,
-) -> anyhow::Result<RunSet> {
+) -> Result<RunSet, Error> {
     let measured = Response::parse(response)?;
     let mut paths = Vec::new();
     for dir in dirs {
         let before = paths.len();
         find(dir, DEPTH, &mut paths)?;
-        let shown = dir.display();
-        ensure!(
-            paths.len() > before,
-            "{shown} is not a run folder and contains none (no run.toml)"
-        );
+        if paths.len() == before {
+            let dir = dir.display();
+            let reason = format!("{dir} is not a run folder and contains none (no run.toml)");
+            return Err(Error::experiment(reason));
+        }
     }
     let (folders, mut observations) = observe(&paths, measured, response, selection)?;
-    ensure!(
-        !observations.is_empty(),
-        "no step of a load was completed in {}: give the folders of `concertina load` or `measure`",
-        paths.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", ")
-    );
+    if observations.is_empty() {
+        return Err(Error::experiment(format!(
+            "no step of a load was completed in {}: give the folders of `concertina load` or `measure`",
+            paths.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", ")
+        )));
+    }
     observations.sort_by_key(|o| o.step.start_unix_us);
     let level = |o: &Observation, name: &String| level(&folders, o, name);
     let mut found = RunSet { runs: Vec::new(), places: Vec::new(), warnings: Vec::new() };
     for o in &observations {
-        let levels = factors.iter().map(|name| level(o, name)).collect::<anyhow::Result<_>>()?;
+        let levels = factors.iter().map(|name| level(o, name)).collect::<Result<_, Error>>()?;
         found.runs.push(Run { levels, response: o.response });
         found.places.push((folders[o.folder].dir.clone(), o.step.index));
     }
@@ -154,17 +155,17 @@ pub(super) fn read(
 
 /// Appends the run folders inside a folder, in order of their names. A run folder is not searched
 /// further.
-fn find(dir: &Path, depth: usize, found: &mut Vec<PathBuf>) -> anyhow::Result<()> {
+fn find(dir: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Result<(), Error> {
     if dir.join("run.toml").exists() {
-        ensure!(
-            found.len() < FOLDERS_MAX,
-            "more than {FOLDERS_MAX} run folders: give fewer at a time"
-        );
+        if found.len() >= FOLDERS_MAX {
+            let reason = format!("more than {FOLDERS_MAX} run folders: give fewer at a time");
+            return Err(Error::experiment(reason));
+        }
         found.push(dir.to_owned());
         return Ok(());
     }
-    let entries =
-        std::fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))?;
+    let failed = |source| Error::File { file: dir.display().to_string(), source };
+    let entries = std::fs::read_dir(dir).map_err(failed)?;
     let mut inner: Vec<PathBuf> =
         entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
     inner.sort();
@@ -180,7 +181,7 @@ fn observe(
     measured: Response,
     name: &str,
     selection: &Selection,
-) -> anyhow::Result<(Vec<Folder>, Vec<Observation>)> {
+) -> Result<(Vec<Folder>, Vec<Observation>), Error> {
     let mut folders: Vec<Folder> = Vec::new();
     let mut observations = Vec::new();
     let mut first = None;
@@ -191,21 +192,21 @@ fn observe(
         if let (Some(what), false) =
             (difference(machine, &run.run.machine), selection.across_machines)
         {
-            bail!(
+            return Err(Error::experiment(format!(
                 "{} and {} were recorded on different machines ({what}), whose effect would be mistaken for \
                  that of a factor: give runs of one machine, or add --across-machines if the machine does \
                  not matter",
                 other.display(),
                 path.display()
-            );
+            )));
         }
         let start_unix_us = run.run.start_unix_us;
         let same = |f: &&Folder| f.start_unix_us == start_unix_us && f.kind == run.run.kind;
         if let Some(other) = folders.iter().find(same) {
             let (path, other) = (path.display(), other.dir.display());
-            bail!(
+            return Err(Error::experiment(format!(
                 "{path} and {other} are the same run; list each run once (a copy is not a replication)"
-            );
+            )));
         }
         folders.push(Folder {
             dir: path.clone(),
@@ -221,9 +222,10 @@ fn observe(
         for seen in observed.steps {
             let folder = folders.len() - 1;
             let step = seen.step;
-            let response = measured.of(&seen.windows.load).with_context(|| {
+            let response = measured.value(&seen.windows.load).ok_or_else(|| {
                 let (path, step) = (path.display(), step.index);
-                format!("{path}, step {step}: no reply was recorded, so there is no {name}")
+                let what = format!("no reply was recorded, so there is no {name}");
+                Error::experiment(format!("{path}, step {step}: {what}"))
             })?;
             observations.push(Observation { folder, step, response });
         }
@@ -236,15 +238,17 @@ fn place(folders: &[Folder], o: &Observation) -> String {
 }
 
 /// The level of a factor in a step.
-fn level(folders: &[Folder], o: &Observation, name: &str) -> anyhow::Result<String> {
-    let missing = |what: &str| format!("{} was {what}; it has no {name}", place(folders, o));
+fn level(folders: &[Folder], o: &Observation, name: &str) -> Result<String, Error> {
+    let missing = |what: &str| {
+        Error::experiment(format!("{} was {what}; it has no {name}", place(folders, o)))
+    };
     match name {
         "rate" => {
-            let rate = o.step.rate.with_context(|| missing("a closed loop"))?;
+            let rate = o.step.rate.ok_or_else(|| missing("a closed loop"))?;
             return Ok(rate.to_string());
         }
         "clients" => {
-            let clients = o.step.clients.with_context(|| missing("an open loop"))?;
+            let clients = o.step.clients.ok_or_else(|| missing("an open loop"))?;
             return Ok(clients.to_string());
         }
         _ => {}
@@ -252,18 +256,18 @@ fn level(folders: &[Folder], o: &Observation, name: &str) -> anyhow::Result<Stri
     let own = &folders[o.folder];
     match name.split_once('.') {
         Some((kind, path)) if folders.iter().any(|f| f.kind == kind) => {
-            configured(folders, o, kind, path).with_context(|| format!("factor {name}"))
+            configured(folders, o, kind, path).map_err(Error::content(format!("factor {name}")))
         }
-        _ => named(&own.dir, name).with_context(|| {
+        _ => named(&own.dir, name).ok_or_else(|| {
             let mut kinds: Vec<&str> = folders.iter().map(|f| &*f.kind).collect();
             kinds.sort_unstable();
             kinds.dedup();
-            format!(
+            Error::input(format!(
                 "unknown factor {name}: it is neither `rate` nor `clients`, nor in run.toml ({}), and {} \
                  has no `{name}=LEVEL` in its name",
                 kinds.iter().map(|k| format!("`{k}.…`")).collect::<Vec<_>>().join(", "),
                 own.dir.display()
-            )
+            ))
         }),
     }
 }
@@ -282,7 +286,7 @@ fn configured(
     o: &Observation,
     kind: &str,
     path: &str,
-) -> anyhow::Result<String> {
+) -> Result<String, Error> {
     let own = &folders[o.folder];
     let meanwhile = |f: &&Folder| {
         f.kind == kind
@@ -294,24 +298,27 @@ fn configured(
         false => folders.iter().filter(meanwhile).collect(),
     };
     let Some(first) = runs.first() else {
-        bail!("no run of kind `{kind}` was recorded during {}", place(folders, o));
+        let place = place(folders, o);
+        let reason = format!("no run of kind `{kind}` was recorded during {place}");
+        return Err(Error::experiment(reason));
     };
     let level = text(first, kind, path, folders)?;
     for other in &runs[1..] {
         let differs = text(other, kind, path, folders)?;
-        ensure!(
-            differs == level,
-            "during {} it was {level} in {} and {differs} in {}: name a setting that is the same in both",
-            place(folders, o),
-            first.dir.display(),
-            other.dir.display()
-        );
+        if differs != level {
+            return Err(Error::experiment(format!(
+                "during {} it was {level} in {} and {differs} in {}: name a setting that is the same in both",
+                place(folders, o),
+                first.dir.display(),
+                other.dir.display()
+            )));
+        }
     }
     Ok(level)
 }
 
 /// The configured value at a path, as written; `unset` if only other runs have it.
-fn text(folder: &Folder, kind: &str, path: &str, folders: &[Folder]) -> anyhow::Result<String> {
+fn text(folder: &Folder, kind: &str, path: &str, folders: &[Folder]) -> Result<String, Error> {
     let there = match lookup(&folder.asked, path) {
         Ok(value) => return Ok(value_text(value)),
         Err(there) => there,
@@ -320,7 +327,8 @@ fn text(folder: &Folder, kind: &str, path: &str, folders: &[Folder]) -> anyhow::
     if others.any(|f| lookup(&f.asked, path).is_ok()) {
         return Ok("unset".to_owned());
     }
-    bail!("{}/run.toml has no {path} under [asked]: {there}", folder.dir.display())
+    let dir = folder.dir.display();
+    Err(Error::experiment(format!("{dir}/run.toml has no {path} under [asked]: {there}")))
 }
 
 fn value_text(value: &toml::Value) -> String {
@@ -356,7 +364,7 @@ fn lookup<'a>(asked: &'a toml::Value, path: &str) -> Result<&'a toml::Value, Str
 
 /// Checks that steps with the same levels have the same load, whose effect would otherwise be
 /// mistaken for noise.
-fn same_loads(folders: &[Folder], all: &[Observation], runs: &[Run]) -> anyhow::Result<()> {
+fn same_loads(folders: &[Folder], all: &[Observation], runs: &[Run]) -> Result<(), Error> {
     let load = |step: &Step| match (step.rate, step.clients) {
         (Some(rate), _) => format!("{rate}/s"),
         (_, Some(clients)) => format!("{clients} clients"),
@@ -366,13 +374,14 @@ fn same_loads(folders: &[Folder], all: &[Observation], runs: &[Run]) -> anyhow::
     for (o, run) in all.iter().zip(runs) {
         let before: &Observation = first.entry(&run.levels).or_insert(o);
         let (a, b) = (load(&before.step), load(&o.step));
-        ensure!(
-            a == b,
-            "{} had {a} and {} had {b}, although their levels are the same: make the load a factor (rate or \
-             clients), or select one with --steps",
-            place(folders, before),
-            place(folders, o)
-        );
+        if a != b {
+            return Err(Error::experiment(format!(
+                "{} had {a} and {} had {b}, although their levels are the same: make the load a factor (rate or \
+                 clients), or select one with --steps",
+                place(folders, before),
+                place(folders, o)
+            )));
+        }
     }
     Ok(())
 }

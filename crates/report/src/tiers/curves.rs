@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use anyhow::{Context, ensure};
 use model::plan::Curves;
 use serde::{Deserialize, Serialize};
 
 use super::{Node, Sampled, Shares};
+use crate::Error;
 
 /// What the second line of a file says.
 const WRITTEN_BY: &str = "Written by `concertina tiers --curves`";
@@ -97,19 +97,21 @@ impl CurvesFile {
     ///
     /// # Errors
     /// If the file cannot be read, is of a later version, or its curves are not curves.
-    pub fn read(path: &Path) -> anyhow::Result<CurvesFile> {
+    pub fn read(path: &Path) -> Result<CurvesFile, Error> {
         let shown = path.display();
-        let text = record::file::read_text(path).with_context(|| {
-            format!("cannot read the curves {shown} (`concertina tiers --curves` writes them)")
+        let text = record::file::read_text(path).map_err(|source| {
+            let file = format!("the curves {shown} (`concertina tiers --curves` writes them)");
+            Error::File { file, source }
         })?;
-        let file: CurvesFile =
-            toml::from_str(&text).with_context(|| format!("invalid curves file {shown}"))?;
-        ensure!(
-            file.format == FORMAT,
-            "{shown} has format {}, and this version reads {FORMAT}: write it again with `concertina tiers --curves`",
-            file.format
-        );
-        file.curves.check().with_context(|| format!("invalid curves file {shown}"))?;
+        let place = format!("invalid curves file {shown}");
+        let file: CurvesFile = toml::from_str(&text).map_err(Error::content(&place))?;
+        if file.format != FORMAT {
+            return Err(Error::input(format!(
+                "{shown} has format {}, and this version reads {FORMAT}: write it again with `concertina tiers --curves`",
+                file.format
+            )));
+        }
+        file.curves.check().map_err(Error::content(place))?;
         Ok(file)
     }
 
@@ -122,7 +124,7 @@ impl CurvesFile {
     ///
     /// # Errors
     /// If it cannot be written as TOML.
-    pub fn text(&self) -> anyhow::Result<String> {
+    pub fn text(&self) -> Result<String, Error> {
         Ok(format!(
             "# Shares of all requests that memory and hot devices serve, by their bytes in all nodes together.\n\
              # {WRITTEN_BY}; read by `concertina plan --curves`.\n{}",
