@@ -65,6 +65,62 @@ pub fn exact(value: f64) -> String {
     }
 }
 
+/// Formats a number with a fixed number of decimals, for columns in which all have as many; from a billion on like [`digits`].
+///
+/// ```
+/// assert_eq!(ground::number::decimals(1234.5, 2), "1,234.50");
+/// assert_eq!(ground::number::decimals(-0.001, 1), "0.0");
+/// assert_eq!(ground::number::decimals(f64::NAN, 1), "–");
+/// ```
+pub fn decimals(value: f64, places: usize) -> String {
+    if !value.is_finite() || value.abs() >= 1e9 {
+        return digits(value, 4);
+    }
+    let text = with_commas(&format!("{value:.places$}"));
+    // What is rounded to nothing has no sign.
+    match text.strip_prefix('−') {
+        Some(size) if size.bytes().all(|byte| matches!(byte, b'0' | b'.')) => size.to_owned(),
+        _ => text,
+    }
+}
+
+/// The same with the sign of what is added: `+1.5`, `−1.5`, `+0.0`.
+pub fn difference(value: f64, places: usize) -> String {
+    let text = decimals(value, places);
+    if value.is_nan() || text.starts_with('−') { text } else { format!("+{text}") }
+}
+
+/// Formats a share in percent, with a fixed number of decimals.
+///
+/// ```
+/// assert_eq!(ground::number::percent(0.1 + 0.2, 2), "30.00 %");
+/// ```
+pub fn percent(share: f64, places: usize) -> String {
+    format!("{} %", decimals(100.0 * share, places))
+}
+
+/// Formats a number of bytes in the largest unit of which there is one.
+///
+/// ```
+/// assert_eq!(ground::number::bytes(1_500_000), "1.5 MB");
+/// assert_eq!(ground::number::bytes(999_999), "1 MB");
+/// ```
+pub fn bytes(bytes: u64) -> String {
+    let size = bytes as f64;
+    // As rounded, so that no unit is reached by its number only.
+    let units = [
+        (999.5e12, 1e15, "PB"),
+        (999.5e9, 1e12, "TB"),
+        (999.5e6, 1e9, "GB"),
+        (999.5e3, 1e6, "MB"),
+        (999.5, 1e3, "kB"),
+    ];
+    match units.iter().find(|(from, ..)| size >= *from) {
+        Some((_, unit, name)) => format!("{} {name}", digits(size / unit, 3)),
+        None => format!("{bytes} B"),
+    }
+}
+
 /// Formats a duration in seconds with three significant digits and a suitable unit: µs, ms, s, min or h.
 ///
 /// ```
@@ -97,8 +153,12 @@ pub fn time(seconds: f64) -> String {
 
 /// Formats a value with a fixed number of decimals, without trailing zeros, with commas between the thousands.
 fn fixed(value: f64, decimals: usize) -> String {
-    let text = format!("{value:.decimals$}");
-    let text = signed(trimmed(&text));
+    with_commas(trimmed(&format!("{value:.decimals$}")))
+}
+
+/// A decimal fraction with commas between the thousands.
+fn with_commas(text: &str) -> String {
+    let text = signed(text);
     let digits_at = usize::from(text.starts_with('−')) * '−'.len_utf8();
     let (sign, rest) = text.split_at(digits_at);
     let (whole, fraction) = rest.find('.').map_or((rest, ""), |point| rest.split_at(point));
@@ -178,7 +238,15 @@ mod tests {
             (given[7].as_str(), given[8].as_str(), given[6].as_str()),
             ("999.9995", "0.3", "1e300")
         );
-        for text in shown.iter().chain(&times).chain(&given) {
+        let fixed = EXTREMES.map(|value| decimals(value, 3));
+        assert_eq!(&fixed[..6], ["0.000", "0.000", "–", "∞", "−∞", "0.000"]);
+        assert_eq!((fixed[8].as_str(), fixed[11].as_str()), ("0.300", "−1e15"));
+        let added = EXTREMES.map(|value| difference(value, 1));
+        assert_eq!((added[2].as_str(), added[3].as_str(), added[5].as_str()), ("–", "+∞", "+0.0"));
+        let sizes = [0, 999, 1_000, 999_600, 123_456_789_012, u64::MAX].map(bytes);
+        assert_eq!(sizes, ["0 B", "999 B", "1 kB", "1 MB", "123 GB", "18,447 PB"]);
+        let all = shown.iter().chain(&times).chain(&given).chain(&fixed).chain(&added);
+        for text in all.chain(&sizes) {
             assert!(text.chars().count() <= 18, "{text}");
         }
     }
