@@ -20,6 +20,7 @@
 //! | several large closed classes | [`Method::Linearizer`], with very many customers [`Method::Schweitzer`] | no |
 //! | open classes | M/M/m and its special cases at each station ([`Method::Open`]) | yes |
 //! | open classes, stations that fork | fork-join queues ([`Method::Fork`], [`Station::fork`]) | no |
+//! | open classes, stations whose service is not exponential | M/G/m at each ([`Method::Decomposition`], [`Station::with_scv`]) | no |
 //! | open and closed | closed classes get the capacity that open classes leave at each station | as the closed |
 //!
 //! Load-dependent mean value analysis is deliberately missing: it subtracts, and published solvers
@@ -51,6 +52,7 @@ mod bounds;
 mod convolution;
 mod cycle;
 mod fork;
+mod general;
 mod lattice;
 mod mva;
 mod open;

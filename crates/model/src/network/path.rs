@@ -5,8 +5,9 @@ use std::sync::Arc;
 use crate::distribution::{AnyLaw, Complex64, Empirical, Exponential, ServiceTime, inversion};
 use crate::error::{Error, check};
 use crate::fork_join::ForkJoin;
-use crate::queue::{Mmm, Queue, quantile};
+use crate::queue::{Mgm, Mmm, Queue, quantile};
 
+use super::general::service_law;
 use super::station::Kind;
 use super::{Class, Load, Network};
 
@@ -18,7 +19,7 @@ const SAME_SERVICE: f64 = 1e-9;
 
 /// The distribution of the response time of an open class, from [`Network::path_time`].
 ///
-/// The time at each station (M/M/m, a delay of exponential times, a fork) is independent of those at the others, so that the
+/// The time at each station (M/M/m, M/G/m, a delay of exponential times, a fork) is independent of those at the others, so that the
 /// transform of the sum is the product. A class that visits a station V times on average spends ⌊V⌋ or ⌊V⌋ + 1 such times
 /// there, with the probabilities that give V: a station with 0.2 visits is visited by a fifth of the requests.
 ///
@@ -59,6 +60,8 @@ struct Part {
 enum StationTime {
     /// M/M/m: with probability `waits` an exponential wait of rate `excess`, then service of rate `service`.
     Servers { waits: f64, excess: f64, service: f64 },
+    /// M/G/1: the transform of Pollaczek and Khinchine.
+    Single { service: AnyLaw, utilisation: f64 },
     /// Any law with a transform.
     Law(AnyLaw),
 }
@@ -69,6 +72,11 @@ impl StationTime {
             StationTime::Servers { waits, excess, service } => {
                 let wait = (1.0 - waits) + waits * excess / (s + *excess);
                 wait * *service / (s + *service)
+            }
+            StationTime::Single { service, utilisation } => {
+                let work = service.transform(s);
+                let rest = (Complex64::new(1.0, 0.0) - work) / (s * service.mean());
+                work * (1.0 - utilisation) / (Complex64::new(1.0, 0.0) - rest * *utilisation)
             }
             StationTime::Law(law) => law.transform(s),
         }
@@ -112,7 +120,11 @@ impl Network {
         let middle = visited.get(1..visited.len().saturating_sub(1)).unwrap_or_default();
         let in_order = middle.iter().all(|&k| matches!(self.stations[k].inner(), Kind::Servers(1)));
         let alone = self.classes.len() == 1 || visited.len() == 1;
-        once && !fork && in_order && alone
+        // What leaves such a station is not Poisson: only where nothing follows is anything known.
+        let general = visited.iter().any(|&k| self.stations[k].scv().is_some());
+        let queue =
+            || matches!(visited, [k] if matches!(self.stations[*k].inner(), Kind::Servers(1)));
+        once && !fork && in_order && alone && (!general || self.classes.len() == 1 && queue())
     }
 
     /// The law of a visit to a station.
@@ -132,22 +144,32 @@ impl Network {
             ));
         }
         let rate: f64 = visitors.iter().map(|class| class.rate() * class.visits[k]).sum();
-        match station.inner() {
-            Kind::Servers(m) => {
+        match (station.inner(), station.scv()) {
+            (Kind::Servers(m), Some(scv)) => {
+                let law = service_law(service, scv)?;
+                if *m == 1 {
+                    return Ok(StationTime::Single { service: law, utilisation: rate * service });
+                }
+                let queue = Mgm::new(rate, *m, law)?;
+                let mean = queue.response_mean();
+                let law = Empirical::from_cdf(mean, &[], |t| queue.response_cdf(t))?;
+                Ok(StationTime::Law(Arc::new(law)))
+            }
+            (Kind::Servers(m), None) => {
                 let queue = Mmm::new(rate, 1.0 / service, *m)?;
                 let waits = 1.0 - queue.waiting_cdf(0.0);
                 let excess = f64::from(*m) / service - rate;
                 Ok(StationTime::Servers { waits, excess, service: 1.0 / service })
             }
-            Kind::Delay => Ok(StationTime::Law(Arc::new(Exponential::new(service)?))),
-            Kind::Fork(fan_out) => {
+            (Kind::Delay, _) => Ok(StationTime::Law(Arc::new(Exponential::new(service)?))),
+            (Kind::Fork(fan_out), _) => {
                 let (parts, needed) = (fan_out.parts(), fan_out.needed());
                 let law = ForkJoin::new(rate, Arc::new(Exponential::new(service)?), parts, parts)?;
                 let mean = law.kth_mean(needed);
                 let law = Empirical::from_cdf(mean, &[], |t| law.kth_cdf(needed, t))?;
                 Ok(StationTime::Law(Arc::new(law)))
             }
-            Kind::Rates(_) | Kind::Curve(_) => Err(wrong(
+            (Kind::Rates(_) | Kind::Curve(_), _) => Err(wrong(
                 "its speed depends on the number present, for which the law of responses is not known".to_owned(),
             )),
         }

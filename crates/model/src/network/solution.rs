@@ -45,6 +45,9 @@ pub enum Method {
     Open,
     /// Open classes only, with stations that fork ([`super::Station::fork`]): these are approximated, the others exact.
     Fork,
+    /// Open classes only, with stations whose service is not exponential ([`super::Station::with_scv`]): each station is solved
+    /// as if its arrivals were Poisson.
+    Decomposition,
 }
 
 impl Method {
@@ -62,6 +65,7 @@ impl Method {
             Method::Schweitzer => "Bard-Schweitzer",
             Method::Open => "open queues",
             Method::Fork => "open queues and fork-join",
+            Method::Decomposition => "open queues, each by itself",
         }
     }
 }

@@ -76,6 +76,7 @@ impl Network {
 
     fn solved(&self, asked: Option<Method>) -> Result<Solution, Error> {
         let residual = self.residual_stations()?;
+        let general = self.general_responses()?;
         let closed: Vec<usize> =
             (0..self.classes.len()).filter(|&c| self.classes[c].customers() > 0).collect();
         let method = match asked {
@@ -85,7 +86,9 @@ impl Network {
         let forks = self.forks()?;
         let mut parts = match method {
             _ if closed.is_empty() => self.only_open(&residual),
-            Method::Open | Method::Fork => return Err(no_way(method, "has closed classes")),
+            Method::Open | Method::Fork | Method::Decomposition => {
+                return Err(no_way(method, "has closed classes"));
+            }
             Method::Mva => self.by_mva(&residual, &closed)?,
             Method::Convolution => match self.by_convolution(&residual, &closed) {
                 Err(Error::TooMuchWork { .. }) if asked.is_none() => {
@@ -100,13 +103,15 @@ impl Network {
         for ((k, fork), extra) in forks.iter().enumerate().zip(&mut parts.extra) {
             // By Little's law, of requests whose needed parts have not answered.
             let visits: f64 = self.classes.iter().map(|c| c.rate() * c.visits[k]).sum();
-            extra.open = fork.map_or(extra.open, |fork| visits * fork.response_s);
+            let response = fork.map(|fork| fork.response_s).or(general[k]);
+            extra.open = response.map_or(extra.open, |response_s| visits * response_s);
         }
         Ok(self.put_together(&residual, parts, &forks))
     }
 
     /// What open classes leave of the stations, which are checked for it.
     fn residual_stations(&self) -> Result<Vec<ResidualStation>, Error> {
+        self.check_general()?;
         let customers: usize = self.classes.iter().map(|c| c.customers() as usize).sum();
         let loads = (0..self.stations.len())
             .map(|k| self.classes.iter().map(|c| c.rate() * c.demands_s[k]).sum::<f64>());
@@ -168,7 +173,11 @@ impl Network {
     fn only_open(&self, residual: &[ResidualStation]) -> Parts {
         let open = |s: &ResidualStation| Extra { idle: Some(1.0), open: s.open / s.law.alpha(1) };
         Parts {
-            method: if self.has_forks() { Method::Fork } else { Method::Open },
+            method: match (self.has_general(), self.has_forks()) {
+                (true, _) => Method::Decomposition,
+                (false, true) => Method::Fork,
+                (false, false) => Method::Open,
+            },
             throughput: vec![0.0; self.classes.len()],
             numbers: vec![vec![0.0; residual.len()]; self.classes.len()],
             extra: residual

@@ -6,6 +6,9 @@ use crate::fork_join::FanOut;
 /// The largest number of servers and of tabulated rates: more would only cost memory.
 const RATES_MAX: usize = 1_000_000;
 
+/// The largest squared coefficient of variation: gamma laws of more have nearly all their work in one request of thousands.
+const SCV_MAX: f64 = 100.0;
+
 /// A station of a network: a name, and its speed as a function of the number of customers present.
 ///
 /// A class needs `demand` seconds of work at the station (visits × mean service time of one
@@ -28,6 +31,8 @@ const RATES_MAX: usize = 1_000_000;
 pub struct Station {
     name: String,
     kind: Kind,
+    /// The squared coefficient of variation of service, if it is not exponential.
+    scv: Option<f64>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -90,27 +95,58 @@ impl Law {
 }
 
 impl Station {
+    fn new(name: &str, kind: Kind) -> Station {
+        Station { name: name.to_owned(), kind, scv: None }
+    }
+
+    /// The same servers with another law of service: one with this squared coefficient of variation (variance over mean²; 0 is
+    /// constant, 1 exponential), a gamma law. Only for networks of open classes, all with the same service time here. The station is
+    /// then an M/G/m queue by itself ([`crate::queue::Mgm`]): an approximation, because what leaves a station whose
+    /// service is not exponential does not arrive at the next as Poisson does. Exact for one server that is the only station.
+    ///
+    /// ```
+    /// use model::network::{Class, Network, Station};
+    /// let disk = Station::queue("disk").with_scv(0.25)?;
+    /// let network = Network::new(vec![disk], vec![Class::open("reads", 90.0, &[0.01])?])?;
+    /// // Pollaczek and Khinchine.
+    /// assert!((network.solve()?.classes[0].response_s - 0.066_25).abs() < 1e-9);
+    /// # Ok::<(), model::Error>(())
+    /// ```
+    pub fn with_scv(self, scv: f64) -> Result<Station, Error> {
+        check("the scv of service", scv, 0.0..=SCV_MAX, "a number from 0 to 100")?;
+        if self.server_count().is_none() {
+            let what = "has an scv, which is for stations with servers and a queue".to_owned();
+            return Err(Error::Network { place: format!("station {:?}", self.name), what });
+        }
+        Ok(Station { scv: (scv != 1.0).then_some(scv), ..self })
+    }
+
+    /// The squared coefficient of variation of service; `None` if it is exponential, or any.
+    pub fn scv(&self) -> Option<f64> {
+        self.scv
+    }
+
     /// One server with a queue: α(n) = 1.
     pub fn queue(name: &str) -> Station {
-        Station { name: name.to_owned(), kind: Kind::Servers(1) }
+        Station::new(name, Kind::Servers(1))
     }
 
     /// m servers with one queue: α(n) = min(n, m).
     pub fn servers(name: &str, servers: u32) -> Result<Station, Error> {
         let must = "a number from 1 to 1,000,000";
         check("the number of servers", f64::from(servers), 1.0..=RATES_MAX as f64, must)?;
-        Ok(Station { name: name.to_owned(), kind: Kind::Servers(servers) })
+        Ok(Station::new(name, Kind::Servers(servers)))
     }
 
     /// A delay: nobody waits, α(n) = n.
     pub fn delay(name: &str) -> Station {
-        Station { name: name.to_owned(), kind: Kind::Delay }
+        Station::new(name, Kind::Delay)
     }
 
     /// A station with any rates α(1), α(2), …: its speed relative to one server with 1, 2, …
     /// customers present. The last rate is assumed to hold for all larger numbers.
     pub fn load_dependent(name: &str, rates: &[f64]) -> Result<Station, Error> {
-        Ok(Station { name: name.to_owned(), kind: Kind::Rates(checked(name, rates)?) })
+        Ok(Station::new(name, Kind::Rates(checked(name, rates)?)))
     }
 
     /// A flow-equivalent server: a whole system as one station, given its measured throughputs X(n)
@@ -167,7 +203,7 @@ impl Station {
             rates.push(x);
             before = x;
         }
-        Ok(Station { name: name.to_owned(), kind: Kind::Curve(checked(name, &rates)?) })
+        Ok(Station::new(name, Kind::Curve(checked(name, &rates)?)))
     }
 
     /// Equal queues of one server each, into which every visit forks: one part for each queue, at the same moment. The
@@ -187,7 +223,7 @@ impl Station {
     /// # Ok::<(), model::Error>(())
     /// ```
     pub fn fork(name: &str, fan_out: FanOut) -> Station {
-        Station { name: name.to_owned(), kind: Kind::Fork(fan_out) }
+        Station::new(name, Kind::Fork(fan_out))
     }
 
     /// The station's name.
@@ -197,14 +233,16 @@ impl Station {
 
     /// A short description of its kind.
     pub fn kind(&self) -> String {
-        match &self.kind {
+        let scv = self.scv.map(|scv| format!(", scv {}", ground::number::exact(scv)));
+        let kind = match &self.kind {
             Kind::Servers(1) => "queue".to_owned(),
             Kind::Servers(m) => format!("{m} servers"),
             Kind::Delay => "delay".to_owned(),
             Kind::Rates(_) => "load-dependent".to_owned(),
             Kind::Curve(_) => "measured curve".to_owned(),
             Kind::Fork(fan_out) => format!("fork: {fan_out}"),
-        }
+        };
+        kind + &scv.unwrap_or_default()
     }
 
     /// α(n): its speed relative to one server with `n` customers present; 0 if `n` is 0.

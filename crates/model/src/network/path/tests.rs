@@ -118,3 +118,91 @@ fn what_is_not_known_is_refused() {
     let full = Network::new(vec![Station::queue("disk")], vec![open(10.0, &[0.1])]).unwrap();
     assert!(full.path_time(0).is_err());
 }
+
+/// A network of one station is the queue that its scv says: simulations of the references, and formulas.
+#[test]
+fn stations_of_any_service_are_their_queues() {
+    let rows = [
+        ("mg1_gamma25_70", 1, 70.0, 0.25),
+        ("mg3_gamma25_80", 3, 240.0, 0.25),
+        ("md1_80", 1, 80.0, 0.0),
+    ];
+    for (name, servers, rate, scv) in rows {
+        let station = Station::servers("disk", servers).unwrap().with_scv(scv).unwrap();
+        let network = Network::new(vec![station], vec![open(rate, &[0.01])]).unwrap();
+        let path = network.path_time(0).unwrap();
+        assert_eq!(path.is_exact(), servers == 1, "{name}");
+        let Some(gold) = crate::gold::json(&format!("ciw/{name}.json")) else { return };
+        let number = |value: &serde_json::Value| value.as_f64().unwrap();
+        let (mean, half) = (number(&gold["mean"]), number(&gold["mean_ci95_half"]));
+        assert!((path.mean() - mean).abs() < 2.0 * half, "{name}: {} {mean} ± {half}", path.mean());
+        for row in gold["cdf"].as_array().unwrap() {
+            let (t, expected, half) = (number(&row[0]), number(&row[1]), number(&row[2]));
+            let off = (path.cdf(t) - expected).abs();
+            assert!(off < 2.0 * half + 1e-3, "{name} at {t}: {off} ± {half}");
+        }
+    }
+}
+
+/// Two stations in a row whose service is not exponential: each by itself, against a simulation. What the first lets through is not
+/// Poisson: the second waits less behind constant service, more behind service that varies much.
+#[test]
+fn stations_of_any_service_in_a_row_are_near() {
+    let mut random = StdRng::seed_from_u64(11);
+    let mut exponential = |mean: f64| -mean * (1.0 - random.random::<f64>()).ln();
+    for (scv, utilisation, off_max) in
+        [(0.25, 0.7, 0.16), (0.0, 0.7, 0.40), (4.0, 0.7, 0.16), (2.0, 0.5, 0.06)]
+    {
+        let rate = utilisation / 0.01;
+        let count = 400_000;
+        let (mut now, mut free) = (0.0f64, [0.0f64; 2]);
+        let mut sum = 0.0;
+        for _ in 0..count {
+            now += exponential(1.0 / rate);
+            let mut at = now;
+            for free in &mut free {
+                // Erlang below an scv of 1, two branches with balanced means above.
+                let work = if scv == 0.0 {
+                    0.01
+                } else if scv < 1.0 {
+                    let phases = (1.0 / scv) as usize;
+                    (0..phases).map(|_| exponential(0.01 * scv)).sum::<f64>()
+                } else {
+                    let p = 0.5 * (1.0 + ((scv - 1.0) / (scv + 1.0f64)).sqrt());
+                    let is_first = exponential(1.0) < -(1.0 - p).ln();
+                    let p = if is_first { p } else { 1.0 - p };
+                    exponential(0.01 / (2.0 * p))
+                };
+                *free = at.max(*free) + work;
+                at = *free;
+            }
+            sum += at - now;
+        }
+        let simulated = sum / f64::from(count);
+        let station = |name: &str| Station::queue(name).with_scv(scv).unwrap();
+        let stations = vec![station("front"), station("disk")];
+        let network = Network::new(stations, vec![open(rate, &[0.01, 0.01])]).unwrap();
+        let (path, solution) = (network.path_time(0).unwrap(), network.solve().unwrap());
+        assert!(!path.is_exact() && !solution.method.is_exact());
+        assert!((solution.classes[0].response_s / path.mean() - 1.0).abs() < 1e-12);
+        let off = path.mean() / simulated - 1.0;
+        println!("scv {scv}, {utilisation} busy: {off:+.3}");
+        // Longer than simulated where service varies less than exponential service, shorter where more.
+        assert!(off.abs() < off_max && (off > -0.01) == (scv < 1.0), "{scv}: {off}");
+    }
+}
+
+#[test]
+fn stations_of_any_service_are_for_open_classes_of_one_law() {
+    let disk = || Station::queue("disk").with_scv(0.5).unwrap();
+    let closed = Class::closed("clients", 3, 1.0, &[0.01]).unwrap();
+    let error = Network::new(vec![disk()], vec![closed]).unwrap().solve().unwrap_err().to_string();
+    assert!(error.contains("open classes only"), "{error}");
+    let other = Class::open("writes", 1.0, &[0.02]).unwrap();
+    let network = Network::new(vec![disk()], vec![open(1.0, &[0.01]), other]).unwrap();
+    assert!(network.solve().unwrap_err().to_string().contains("give both the same"));
+    assert!(Station::delay("net").with_scv(0.5).is_err() && disk().with_scv(-1.0).is_err());
+    // Exponential service is what a station has without it.
+    assert_eq!(Station::queue("disk").with_scv(1.0).unwrap(), Station::queue("disk"));
+    assert_eq!(disk().kind(), "queue, scv 0.5");
+}

@@ -1,0 +1,81 @@
+//! Stations whose service is not exponential: each is an M/G/m queue by itself.
+
+use std::sync::Arc;
+
+use crate::distribution::{AnyLaw, Deterministic, Exponential, Gamma};
+use crate::error::Error;
+use crate::queue::{Md1, Mg1, Mgm, Queue};
+
+use super::{Class, Network};
+
+/// Largest relative difference of two classes' service times that counts as none.
+const SAME_SERVICE: f64 = 1e-9;
+
+/// The law of service with this mean, seconds, and squared coefficient of variation: a gamma law, of which the constant
+/// and the exponential one are cases.
+pub(super) fn service_law(mean_s: f64, scv: f64) -> Result<AnyLaw, Error> {
+    Ok(match scv {
+        0.0 => Arc::new(Deterministic::new(mean_s)?),
+        1.0 => Arc::new(Exponential::new(mean_s)?),
+        scv => Arc::new(Gamma::new(mean_s, scv)?),
+    })
+}
+
+impl Network {
+    /// Whether service at a station is stated not to be exponential.
+    pub(super) fn has_general(&self) -> bool {
+        self.stations.iter().any(|station| station.scv().is_some())
+    }
+
+    /// [`Error::Network`] for closed classes beside stations whose service is not exponential, without which first come, first
+    /// served has no product form.
+    pub(super) fn check_general(&self) -> Result<(), Error> {
+        let Some(station) = self.stations.iter().find(|station| station.scv().is_some()) else {
+            return Ok(());
+        };
+        match self.classes.iter().find(|class| class.customers() > 0) {
+            Some(class) => Err(class.wrong(&format!(
+                "is closed, but service at station {:?} is not exponential (scv), which is solved for open classes only; \
+                 give the class a rate, or leave scv out",
+                station.name()
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// The mean response time in seconds of a visit to each station whose service is not exponential and that is visited.
+    pub(super) fn general_responses(&self) -> Result<Vec<Option<f64>>, Error> {
+        (0..self.stations.len()).map(|k| self.general_response(k)).collect()
+    }
+
+    fn general_response(&self, k: usize) -> Result<Option<f64>, Error> {
+        let station = &self.stations[k];
+        let (Some(scv), Some(servers)) = (station.scv(), station.server_count()) else {
+            return Ok(None);
+        };
+        let service_s = |class: &Class| class.demands_s[k] / class.visits[k];
+        let visitors: Vec<&Class> =
+            self.classes.iter().filter(|class| class.demands_s[k] > 0.0).collect();
+        let Some(first) = visitors.first() else { return Ok(None) };
+        let service = service_s(first);
+        for class in &visitors {
+            if (service_s(class) / service - 1.0).abs() > SAME_SERVICE {
+                let what = format!(
+                    "has a service time of {} s at station {:?}, whose scv is that of one law, and class {:?} one of \
+                     {service} s; give both the same, with the scv of all",
+                    service_s(class),
+                    station.name(),
+                    first.name(),
+                );
+                return Err(class.wrong(&what));
+            }
+        }
+        let rate: f64 = visitors.iter().map(|class| class.rate() * class.visits[k]).sum();
+        let law = service_law(service, scv)?;
+        Ok(Some(match servers {
+            1 if scv == 0.0 => Md1::new(rate, service)?.response_mean(),
+            1 => Mg1::new(rate, law)?.response_mean(),
+            m => Mgm::new(rate, m, law)?.response_mean(),
+        }))
+    }
+}
