@@ -15,7 +15,7 @@
 //! - `generator`: the event loop of a thread. `phase`: what the thread records.
 //! - `streams`: players at a bit rate, and how often they stall.
 //! - `reach`: whether the service is there. `run`: merges the records of all threads and writes the run folder. `summary`: derives the
-//!   result.
+//!   result; `listed`: that of each request of a list.
 
 mod arrivals;
 pub mod client;
@@ -25,8 +25,10 @@ mod generator;
 #[cfg(test)]
 mod http2_tests;
 mod keys;
+mod listed;
 mod phase;
 mod plan;
+mod quantiles;
 mod reach;
 mod run;
 mod source;
@@ -34,7 +36,9 @@ mod streams;
 mod summary;
 
 pub use error::Error;
+pub use listed::ListedSummary;
 pub use plan::{Arrivals, Keys, Length, Load, Plan, Popularity, Size, Speed, Think};
+pub use quantiles::Quantiles;
 pub use run::{Progress, Session, UNSETTLED, run};
 pub use streams::{Stalls, Streams, streams};
-pub use summary::{Fill, Quantiles, StepSummary, Summary, simulated_step};
+pub use summary::{Fill, StepSummary, Summary, simulated_step};

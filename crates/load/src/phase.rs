@@ -13,6 +13,8 @@ use ground::window::{
 use record::{Times, short_key};
 use rustix::time::{ClockId, clock_gettime};
 
+use super::listed::ListedAccounts;
+
 /// A message from a generator thread to the writer of the run folder.
 pub(super) enum Message {
     /// A window of a phase; `index` is its number within this thread's phase.
@@ -42,6 +44,8 @@ pub(super) struct Account {
     pub cut: bool,
     /// The number of errors by message; at most [`FAULTS_MAX`] + 1 entries.
     pub faults: BTreeMap<String, u64>,
+    /// The requests of a list.
+    pub listed: ListedAccounts,
 }
 
 /// The most distinct error messages that are counted separately.

@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use ground::window::{Histogram, Outcome, Window};
 use serde::Serialize;
 
+use super::listed::{self, ListedSummary};
 use super::phase::Account;
+use super::quantiles::{Quantiles, time};
 use record::{Generator, Step};
 
 /// The generator complains if 1 % of the requests were sent later than this.
@@ -79,49 +81,9 @@ pub struct StepSummary {
     pub cpu_us_per_request: f64,
     /// Errors by message.
     pub faults: BTreeMap<String, u64>,
-}
-
-/// Summary statistics of a distribution, ms.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Quantiles {
-    /// Mean.
-    pub mean: f64,
-    /// Median.
-    pub p50: f64,
-    /// 90 %.
-    pub p90: f64,
-    /// 99 %.
-    pub p99: f64,
-    /// 99.9 %.
-    pub p999: f64,
-    /// Largest.
-    pub max: f64,
-}
-
-impl Quantiles {
-    /// The statistics of a histogram; not a number (`null` in JSON) if it is empty.
-    pub fn from_histogram(histogram: &Histogram) -> Quantiles {
-        let at = |p| histogram.quantile_s(p).unwrap_or(f64::NAN) * 1e3;
-        if histogram.quantile_s(0.5).is_none() {
-            let none = f64::NAN;
-            return Quantiles {
-                mean: none,
-                p50: none,
-                p90: none,
-                p99: none,
-                p999: none,
-                max: none,
-            };
-        }
-        Quantiles {
-            mean: histogram.mean_s() * 1e3,
-            p50: at(0.5),
-            p90: at(0.9),
-            p99: at(0.99),
-            p999: at(0.999),
-            max: histogram.max_s() * 1e3,
-        }
-    }
+    /// Each request of a list with several, of the whole step.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub requests: Vec<ListedSummary>,
 }
 
 /// What may be wrong where a service refuses to store objects.
@@ -147,6 +109,7 @@ pub(super) fn join(accounts: &[Account]) -> Account {
         all.cpu_ns += account.cpu_ns;
         all.mismatches += account.mismatches;
         all.retries += account.retries;
+        all.listed.merge(&account.listed);
         for (reason, count) in &account.faults {
             *all.faults.entry(reason.clone()).or_insert(0) += count;
         }
@@ -231,6 +194,7 @@ pub(super) fn step_summary(step: Step, total: &Window, account: Account) -> Step
         mismatches: account.mismatches,
         retries: account.retries,
         cpu_us_per_request: account.cpu_ns as f64 * 1e-3 / arrivals,
+        requests: account.listed.summaries(),
         faults: account.faults,
     }
 }
@@ -329,11 +293,6 @@ impl Summary {
     }
 }
 
-/// A time of the table, ms.
-fn time(ms: f64) -> String {
-    if ms.is_nan() { "–".to_owned() } else { format!("{ms:.3}") }
-}
-
 impl StepSummary {
     fn notes(&self, out: &mut String) {
         let index = self.step.index;
@@ -348,6 +307,9 @@ impl StepSummary {
             self.cpu_us_per_request,
             g.outstanding_max
         );
+        if !self.requests.is_empty() {
+            *out += &listed::table(index, &self.requests);
+        }
         for complaint in &g.complaints {
             let _ = writeln!(out, "step {index}: the generator was in the way: {complaint}");
         }

@@ -20,6 +20,8 @@ pub(super) struct Forms {
 pub(super) struct Form {
     /// What messages call it.
     name: String,
+    /// What tables call it.
+    label: String,
     method: String,
     pub operation: Operation,
     /// Path and query; those of the target if `None`.
@@ -103,6 +105,11 @@ impl Form {
             .map(|body| Body { text: Template::parse(&body.text), escape: escape_of(media_type) });
         Form {
             name: request.name.clone().unwrap_or_default(),
+            label: request.name.clone().unwrap_or_else(|| {
+                // Without the query, which may hold secrets.
+                let path = request.path.as_deref().unwrap_or_default();
+                format!("{} {}", request.method, path.split('?').next().unwrap_or_default())
+            }),
             method: request.method.clone(),
             operation: operation_of(&request.method),
             path: request.path.as_ref().map(|path| Template::parse(path.as_bytes())),
@@ -115,6 +122,10 @@ impl Form {
 
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    pub fn label(&self) -> &str {
+        &self.label
     }
 
     pub fn method(&self) -> &str {

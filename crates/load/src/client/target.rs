@@ -304,6 +304,11 @@ impl Target {
         self.forms().filter(|forms| forms.len() > 1)?.get(form).map(|form| form.name())
     }
 
+    /// What tables call a listed request: its name, or its method and path; `None` if there is only one.
+    pub(crate) fn label_of(&self, form: u32) -> Option<&str> {
+        self.forms().filter(|forms| forms.len() > 1)?.get(form).map(|form| form.label())
+    }
+
     fn forms(&self) -> Option<&Forms> {
         match &self.protocol {
             Protocol::Http(heads) => Some(heads.forms()).filter(|forms| !forms.is_empty()),

@@ -481,6 +481,11 @@ impl Generator {
             return course.source.retry(job, now);
         }
         record.finish(now, &finished, completion.refused, request.hash);
+        if let Some(form) = request.form
+            && let Some(label) = self.shared.target.label_of(form)
+        {
+            record.account.listed.add(form, label, &finished);
+        }
         if !retry_failed && is_sampled(request.hash, self.shared.sample_one_in) {
             let offset = self.shared.settings.unix_offset_ns;
             record.samples.push(sample_of(&exchange, &completion, &finished, offset));
