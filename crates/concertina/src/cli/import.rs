@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use super::load::seconds;
 use crate::cli::output::{out, outln};
 use report::import::{self, Cut, Options};
+use report::objective::time;
 
 /// Arguments of the command.
 #[derive(clap::Args)]
@@ -116,9 +117,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let imported = &summary.imported;
     if imported.resolution_s > 0.0 {
         outln!(
-            "Response times are known to ±{} ms, completions to {} s.",
-            imported.resolution_s * 1e3,
-            imported.clock_s
+            "Response times are known to ±{}, completions to {}.",
+            time(imported.resolution_s),
+            time(imported.clock_s)
         );
     }
     if !imported.edges_s.is_empty() {

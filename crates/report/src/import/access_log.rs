@@ -12,14 +12,17 @@ use ground::window::{Nanos, Operation, Outcome, QueueName, SECOND};
 use super::collector::{Collector, Request, WINDOWS_MAX};
 use super::error::Error;
 use super::filter::Filter;
-use super::known::{self, Described};
+use super::known::Described;
 use super::layout::{Cache, Entry, Layout, Line, Role, Shape, Side};
+use super::open;
 use super::sense;
+use super::shown;
 use super::source::Source;
 use super::split::Fault;
 use super::spread::{Even, between_ticks};
 use super::tally::Tally;
 use super::time::Unit;
+use crate::objective::time;
 
 /// The longest accepted line, bytes.
 const LINE_MAX: u64 = 64 * 1024;
@@ -151,12 +154,12 @@ pub(super) fn read(sources: Vec<Source>, settings: &Settings) -> Result<Log, Err
         Described { format: settings.format.as_deref(), fields: settings.fields.as_deref() };
     let mut log = Log::default();
     let (mut files, count) = (Vec::new(), sources.len());
-    for source in sources {
+    for mut source in sources {
         if count > 1 && source.head.trim_ascii().is_empty() {
             log.taken.push(format!("{} is empty.", source.path.display()));
             continue;
         }
-        let layout = known::recognise(&source.path, &source.head, described)?;
+        let layout = open::recognise(&mut source, described)?;
         let layout = overridden(layout, settings);
         files.push((begins(&source.head, layout.clone()), source, layout));
     }
@@ -288,10 +291,10 @@ impl FileReader {
         let median = taken.get(taken.len() / 2).copied().unwrap_or(0);
         if self.clock_ns > median.max(1) && self.clock_ns > 1_000_000 {
             self.layout.remarks.push(format!(
-                "Its stamps are known to {} s, coarser than the median response ({} s): the law of responses at each load can \
+                "Its stamps are known to {}, coarser than the median response ({}): the law of responses at each load can \
                  be fitted, and not which request met which (servers, discipline, time outside).",
-                self.clock_ns as f64 / 1e9,
-                median as f64 / 1e9
+                time(self.clock_ns as f64 / 1e9),
+                time(median as f64 / 1e9)
             ));
         }
     }
@@ -309,10 +312,10 @@ impl FileReader {
             side => format!("stamps are the {side} of a request{}", why(stamp_why)),
         };
         format!(
-            "{}: {format}; {duration}, known to {} s; {stamps}, known to {} s.",
+            "{}: {format}; {duration}, known to {}; {stamps}, known to {}.",
             path.display(),
-            self.summary.resolution_s,
-            self.summary.clock_s
+            time(self.summary.resolution_s),
+            time(self.summary.clock_s)
         )
     }
 }
@@ -358,6 +361,12 @@ impl Reader<'_> {
             self.begin(is_cut)?;
         }
         self.judge()?;
+        let left_out = source.left_out();
+        if left_out > 0 {
+            let lines = shown::count(left_out, "line");
+            let text = format!("{lines} of other programs or streams were left out.");
+            self.file.layout.remarks.push(text);
+        }
         self.finish();
         Ok(())
     }
@@ -384,10 +393,10 @@ impl Reader<'_> {
         if clock > window && self.file.summary.broken < self.file.summary.lines {
             return Err(Error::Format {
                 reason: format!(
-                    "its times have a resolution of {} s, but windows of {} s are requested; log $msec, or \
+                    "its times have a resolution of {}, but windows of {} are requested; log $msec, or \
                      give a --window of at least that",
-                    clock as f64 / 1e9,
-                    window as f64 / 1e9
+                    time(clock as f64 / 1e9),
+                    time(window as f64 / 1e9)
                 ),
             });
         }

@@ -63,8 +63,9 @@ pub enum Error {
     },
     /// The source covers more windows than are kept in memory.
     #[error(
-        "{path} covers {windows} windows of {window_s} s, and at most {most} are imported at \
-         once; give a longer --window, or less of it"
+        "{path} covers {windows} windows of {}, and at most {most} are imported at \
+         once; give a longer --window, or less of it",
+        crate::objective::time(*.window_s)
     )]
     Windows {
         /// The file.

@@ -1,6 +1,8 @@
 //! What the values of a line mean: a layout says where a request's times, status and key stand, in which units, and at
 //! which of its ends its stamp was taken. Every format, known or described by options, is one.
 
+use std::cell::RefCell;
+
 use ground::window::{Nanos, Operation, key_hash};
 
 use super::filter::{Filter, Verdict};
@@ -163,6 +165,24 @@ pub(super) struct Layout {
     pub remarks: Vec<String>,
     /// Where each column's value stands, as far as that does not change from line to line.
     places: Vec<Option<usize>>,
+    last: LastMoment,
+}
+
+/// The moment that was parsed last: hundreds of lines have the same second, and some formats look for it twice in a line. (A fifth of
+/// an import was parsing times.)
+#[derive(Clone, Debug, Default, PartialEq)]
+struct LastMoment(RefCell<(String, Option<Unit>, Option<(Reading, bool)>)>);
+
+impl LastMoment {
+    /// As [`time::moment`].
+    fn parse(&self, text: &str, unit: Option<Unit>) -> Option<(Reading, bool)> {
+        let mut last = self.0.borrow_mut();
+        if last.0 != text || last.1 != unit {
+            text.clone_into(&mut last.0);
+            (last.1, last.2) = (unit, time::moment(text, unit));
+        }
+        last.2
+    }
 }
 
 /// A request as it stands in a log.
@@ -224,6 +244,7 @@ impl Layout {
             others: &[],
             remarks: Vec::new(),
             places: Vec::new(),
+            last: LastMoment::default(),
         };
         layout.settle();
         layout
@@ -309,7 +330,7 @@ impl Layout {
                 let words = split::words(line);
                 let is_time = |word: &split::Word<'_>| {
                     word.quote == split::Quote::Bracketed
-                        && time::moment(&word.text, None).is_some()
+                        && self.last.parse(&word.text, None).is_some()
                 };
                 let first = if *from_time {
                     words.iter().position(is_time).ok_or_else(|| {
@@ -501,7 +522,7 @@ impl Layout {
             Fault::new("an invalid time", detail)
         };
         let unit = column.and_then(|column| column.unit);
-        let (mut reading, zone_assumed) = time::moment(text, unit).ok_or_else(invalid)?;
+        let (mut reading, zone_assumed) = self.last.parse(text, unit).ok_or_else(invalid)?;
         reading.ns = reading.ns.checked_add(self.base).ok_or_else(invalid)?;
         // The extended format is always in UTC.
         let is_utc = matches!(self.shape, Shape::Extended { .. });

@@ -10,6 +10,7 @@
 mod access_log;
 mod checks;
 mod collector;
+mod envelope;
 mod error;
 mod filter;
 mod iostat;
@@ -17,6 +18,7 @@ mod known;
 mod layout;
 mod levels;
 mod names;
+mod open;
 mod prometheus;
 mod sense;
 mod shown;
@@ -43,6 +45,7 @@ use serde::Serialize;
 
 use record::{FORMAT, Machine, Run, RunWriter, Step};
 
+use crate::objective::{digits, time};
 use filter::Filter;
 use layout::Side;
 use shown::{count, length, share};
@@ -307,8 +310,10 @@ impl Sources {
             let share = range.above as f64 / range.responses.max(1) as f64 * 100.0;
             let largest = range.edges_s.last().copied().unwrap_or(0.0);
             self.note(format!(
-                "{share:.2} % of the responses are above the largest bound, {largest} s, and are \
-                 treated as equal to it: means are too low, and quantiles past it are unknown."
+                "{} % of the responses are above the largest bound, {}, and are \
+                 treated as equal to it: means are too low, and quantiles past it are unknown.",
+                digits(share, 3),
+                time(largest)
             ));
         }
         self.imported.edges_s = range.edges_s;
@@ -451,13 +456,14 @@ fn check(options: &Options) -> anyhow::Result<()> {
         bail!("only one file can be `-`, the standard input");
     }
     if !(1e-3..=86_400.0).contains(&options.window_s) {
-        bail!("invalid --window {} s: it must be between 1 ms and one day", options.window_s);
+        bail!("invalid --window {}: it must be between 1 ms and one day", time(options.window_s));
     }
     match options.steps {
         Cut::Every(s) if !(options.window_s..=1e9).contains(&s) => {
             bail!(
-                "invalid --steps {s} s: a step must last at least one window, {} s",
-                options.window_s
+                "invalid --steps {}: a step must last at least one window, {}",
+                time(s),
+                time(options.window_s)
             )
         }
         _ => Ok(()),
@@ -491,7 +497,8 @@ pub fn import(options: &Options) -> anyhow::Result<Summary> {
     if !client.is_empty() {
         sources.note(format!(
             "It is unknown which requests read a disk: the slowest are assumed to, as many as the \
-             disks read (at most {reads:.3} reads for each request of a step)."
+             disks read (at most {} reads for each request of a step).",
+            digits(reads, 3)
         ));
     }
     if reads > 1.0 {

@@ -3,9 +3,12 @@
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use record::compressed::{Unreadable, decompressed};
 
+use super::envelope::{Envelope, Unwrapped};
 use super::error::Error;
 
 /// Bytes from a file's beginning by which its format is recognised: some hundred lines.
@@ -17,10 +20,13 @@ const BUFFER_BYTES: usize = 1 << 17;
 pub(super) struct Source {
     /// As it was named; `-` is the standard input.
     pub path: PathBuf,
-    /// Its first bytes, decompressed, and at least a line unless it is longer than that.
+    /// Its first bytes, decompressed and without envelopes, and at least a line unless it is longer than that.
     pub head: Vec<u8>,
-    /// What follows, of a stream that cannot be opened again.
-    rest: Option<Box<dyn BufRead>>,
+    /// The first bytes, and what follows them, of a stream that cannot be opened again.
+    stream: Option<Box<dyn BufRead>>,
+    /// What carried its lines, the outermost first.
+    envelopes: Vec<Envelope>,
+    left_out: Arc<AtomicU64>,
 }
 
 impl Source {
@@ -32,27 +38,56 @@ impl Source {
         input.by_ref().take(HEAD_BYTES).read_to_end(&mut head).map_err(failed)?;
         // A regular file is opened again when its turn comes: hundreds of rotated logs are not open at once.
         let is_file = path != Path::new("-") && std::fs::metadata(path).is_ok_and(|m| m.is_file());
-        Ok(Source { path: path.to_owned(), head, rest: (!is_file).then_some(input) })
+        let stream = (!is_file).then(|| chained(&head, input));
+        Ok(Source::new(path, head, stream))
+    }
+
+    fn new(path: &Path, head: Vec<u8>, stream: Option<Box<dyn BufRead>>) -> Source {
+        let (envelopes, left_out) = (Vec::new(), Arc::default());
+        Source { path: path.to_owned(), head, stream, envelopes, left_out }
     }
 
     /// A source of bytes in memory.
     pub fn memory(path: &Path, bytes: &[u8]) -> Source {
         let length = bytes.len().min(HEAD_BYTES as usize);
         let (head, rest) = bytes.split_at(length);
-        let rest = Box::new(io::Cursor::new(rest.to_vec()));
-        Source { path: path.to_owned(), head: head.to_vec(), rest: Some(rest) }
+        let stream = chained(head, Box::new(io::Cursor::new(rest.to_vec())));
+        Source::new(path, head.to_vec(), Some(stream))
+    }
+
+    /// Takes the lines out of envelopes, the outermost first; `head` is the beginning without them.
+    pub fn wrap(&mut self, envelopes: &[Envelope], head: &[u8]) {
+        (self.envelopes, self.head) = (envelopes.to_vec(), head.to_vec());
+    }
+
+    /// What carried its lines, the outermost first.
+    pub fn envelopes(&self) -> &[Envelope] {
+        &self.envelopes
+    }
+
+    /// Lines of other programs or streams that were left out so far.
+    pub fn left_out(&self) -> u64 {
+        self.left_out.load(Ordering::Relaxed)
     }
 
     /// The file from its beginning.
     pub fn lines(&mut self) -> Result<Box<dyn BufRead>, Error> {
-        match self.rest.take() {
-            Some(rest) => {
-                let head = io::Cursor::new(std::mem::take(&mut self.head));
-                Ok(Box::new(BufReader::with_capacity(BUFFER_BYTES, head.chain(rest))))
-            }
-            None => open(&self.path, true),
+        let mut input = match self.stream.take() {
+            Some(stream) => stream,
+            None => open(&self.path, true)?,
+        };
+        for envelope in &self.envelopes {
+            let inner = Unwrapped::new(envelope.clone(), input, Arc::clone(&self.left_out));
+            input = Box::new(BufReader::with_capacity(BUFFER_BYTES, inner));
         }
+        Ok(input)
     }
+}
+
+/// A stream with its beginning, which was read, before it.
+fn chained(head: &[u8], rest: Box<dyn BufRead>) -> Box<dyn BufRead> {
+    let head = io::Cursor::new(head.to_vec());
+    Box::new(BufReader::with_capacity(BUFFER_BYTES, head.chain(rest)))
 }
 
 /// Opens a source for reading; a stream may be a pipe.

@@ -107,10 +107,12 @@ impl Tally {
             "requests have no duration: they count as refused, without a response time",
         );
         if self.other > 0 {
-            notes.push(format!(
-                "{} further lines are no requests (headers, comments, other metrics).",
-                self.other
-            ));
+            let (lines, are) = (
+                super::shown::count(self.other, "further line"),
+                if self.other == 1 { "is" } else { "are" },
+            );
+            notes
+                .push(format!("{lines} {are} not of requests (headers, comments, other metrics)."));
         }
         notes
     }

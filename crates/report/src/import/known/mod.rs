@@ -82,6 +82,11 @@ pub(super) fn recognise(
     Err(content(tail::advice(&sample)))
 }
 
+/// Whether a file's first bytes are of a report that holds no requests.
+pub(super) fn is_summary(head: &[u8]) -> bool {
+    summaries::reason(&Sample::new(head), head).is_some()
+}
+
 /// A layout that options describe in full, or an error that says what is missing.
 fn finished(layout: Layout, fields: Option<&str>, path: &Path) -> Result<Layout, Error> {
     let layout = match fields {
