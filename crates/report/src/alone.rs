@@ -10,12 +10,13 @@ use serde::Serialize;
 use super::compare::{RunInfo, counted_at};
 use super::error::Error;
 use super::grid::{Grid, escape, printable};
-use super::html::{CSS, GENERATOR, Page};
+use super::html::{CSS, GENERATOR, Page, verdict_html};
 use super::measured::{StepFigures, measure};
-use super::objective::{digits, time};
+use super::objective::{Objective, digits, time};
 use super::steps::{Observed, run_name};
 use super::svg::{Axis, COLOURS, Mark, Plot, PlotPoint, STYLE, Shape};
 use super::table::{percent, tenths, warnings_text};
+use super::verdict::Verdict;
 use record::Step;
 
 /// A step with what was measured in it.
@@ -36,6 +37,8 @@ pub struct MeasuredStep {
 pub struct Measurements {
     /// Emulation notes of the runs. Show them with the figures.
     pub laboratory: Vec<String>,
+    /// What they answer.
+    pub verdict: Verdict,
     /// The times, seconds.
     pub within_s: Vec<f64>,
     /// The steps in order of rate.
@@ -48,12 +51,22 @@ pub struct Measurements {
 
 impl Measurements {
     /// Measures the steps of runs. If `within_s` is empty, the objectives at which the runs counted
-    /// are used.
+    /// are used, and always the times of `objectives`.
     ///
     /// # Errors
     /// [`Error::Empty`] if the runs have no steps.
-    pub fn new(observed: &Observed, within_s: &[f64]) -> Result<Measurements, Error> {
-        let within_s = if within_s.is_empty() { counted_at(observed) } else { within_s.to_vec() };
+    pub fn new(
+        observed: &Observed,
+        within_s: &[f64],
+        objectives: &[Objective],
+    ) -> Result<Measurements, Error> {
+        let mut within_s =
+            if within_s.is_empty() { counted_at(observed) } else { within_s.to_vec() };
+        for objective in objectives {
+            if !within_s.contains(&objective.within_s) {
+                within_s.push(objective.within_s);
+            }
+        }
         let steps: Vec<MeasuredStep> = observed
             .steps
             .iter()
@@ -78,7 +91,9 @@ impl Measurements {
         }
         let info = |r: &record::RunFolder| RunInfo { name: run_name(r), run: r.run.clone() };
         let runs = observed.runs.iter().map(info).collect();
-        Ok(Measurements { laboratory: observed.laboratory(), within_s, steps, warnings, runs })
+        let laboratory = observed.laboratory();
+        let verdict = verdict(&steps, &within_s, objectives, &warnings);
+        Ok(Measurements { laboratory, verdict, within_s, steps, warnings, runs })
     }
 
     fn grid(&self) -> Grid {
@@ -117,8 +132,8 @@ impl Measurements {
         for note in &self.laboratory {
             let _ = writeln!(out, "EMULATED: {}", printable(note));
         }
-        out += &self.grid().text();
-        let _ = writeln!(out, "{NO_MODEL}");
+        out += &self.verdict.text();
+        let _ = writeln!(out, "\n{}", self.grid().text());
         out + &warnings_text(&self.warnings)
     }
 
@@ -141,7 +156,7 @@ impl Measurements {
                 escape(note)
             );
         }
-        let _ = writeln!(out, "<p class=\"lead\">{}</p>", escape(NO_MODEL));
+        out += &verdict_html(&self.verdict);
         out += &self.grid().html(|_| "");
         if !self.warnings.is_empty() {
             let count = self.warnings.len();
@@ -229,8 +244,105 @@ impl Measurements {
     }
 }
 
-const NO_MODEL: &str = "Measured only: no model was given. `concertina fit RUN --servers auto --out model.toml` makes one \
-     of at least two loads, and `concertina report RUN model.toml` shows its predictions beside this.";
+/// The steps in the order of their loads.
+fn by_rate(steps: &[MeasuredStep]) -> Vec<&MeasuredStep> {
+    let mut all: Vec<&MeasuredStep> = steps.iter().collect();
+    all.sort_by(|a, b| a.measured.rate.total_cmp(&b.measured.rate));
+    all
+}
+
+/// What measurements answer by themselves: which measured loads met the objectives, and how responses lengthened.
+fn verdict(
+    steps: &[MeasuredStep],
+    within_s: &[f64],
+    objectives: &[Objective],
+    warnings: &[String],
+) -> Verdict {
+    let steps = by_rate(steps);
+    let asked = match objectives {
+        [] => "How fast was the service at the measured loads?".to_owned(),
+        all => {
+            let all: Vec<String> = all.iter().map(ToString::to_string).collect();
+            format!("Which measured loads were answered {}?", all.join(", or "))
+        }
+    };
+    let mut answer: Vec<String> =
+        objectives.iter().filter_map(|objective| met(&steps, within_s, *objective)).collect();
+    if answer.is_empty() {
+        answer.extend(steps.last().map(|step| {
+            let Measured { rate, response_mean, response_p99, .. } = &step.measured;
+            let (mean, p99) = (time(response_mean.value), time(*response_p99));
+            format!("{} requests/s took {mean} in the mean, 99 % at most {p99}.", digits(*rate, 4))
+        }));
+    }
+    let loads = match (steps.first(), steps.last()) {
+        (Some(first), Some(last)) if steps.len() > 1 => Some((&first.measured, &last.measured)),
+        _ => None,
+    };
+    let more_load = match loads {
+        Some((low, high)) => format!(
+            "From {} to {} requests/s the mean went from {} to {}, p99 from {} to {}.",
+            digits(low.rate, 4),
+            digits(high.rate, 4),
+            time(low.response_mean.value),
+            time(high.response_mean.value),
+            time(low.response_p99),
+            time(high.response_p99)
+        ),
+        None => "Not known: one load was measured.".to_owned(),
+    };
+    let busiest = steps.iter().filter(|step| step.has_devices).map(|s| s.measured.utilisation_mean);
+    let breaks_first = match busiest.reduce(f64::max) {
+        Some(busy) => {
+            format!("Not known without a model; the devices were at most {} % busy.", tenths(busy))
+        }
+        None => "Not known without a model: how busy the servers were was not measured.".to_owned(),
+    };
+    let checked =
+        match warnings.len() {
+            0 => "Measured only: no model was given. Nothing speaks against the measurements."
+                .to_owned(),
+            1 => "Measured only: no model was given. A note below is about the measurements."
+                .to_owned(),
+            n => format!(
+                "Measured only: no model was given. {n} notes below are about the measurements."
+            ),
+        };
+    let next = match loads {
+        Some(_) => {
+            "`concertina fit RUN --servers auto --out model.toml` predicts other loads (of a run with device queues \
+             without --servers); `concertina report RUN model.toml` shows them beside this."
+        }
+        None => "Measure a second load: one does not tell how responses lengthen with load.",
+    };
+    Verdict { asked, answer, breaks_first, more_load, checked, next: next.to_owned() }
+}
+
+/// The largest measured load up to which all met an objective, and the first that did not.
+fn met(steps: &[&MeasuredStep], within_s: &[f64], objective: Objective) -> Option<String> {
+    let at = within_s.iter().position(|t| *t == objective.within_s)?;
+    let share = |step: &MeasuredStep| step.measured.within.get(at).map(|within| within.share);
+    let shown = |step: &MeasuredStep| {
+        let share = share(step)?;
+        let half = share.half_width.map_or(String::new(), |half| format!(" ± {}", percent(half)));
+        let rate = digits(step.measured.rate, 4);
+        Some(format!("{rate} requests/s ({}{half} %)", percent(share.value)))
+    };
+    let keeps = |step: &MeasuredStep| share(step).is_some_and(|s| s.value >= objective.share);
+    let missed = steps.iter().position(|step| !keeps(step));
+    let kept = missed.unwrap_or(steps.len()).checked_sub(1).and_then(|last| steps.get(last));
+    let missed = missed.and_then(|at| steps.get(at));
+    Some(match (kept.and_then(|s| shown(s)), missed.and_then(|s| shown(s))) {
+        (Some(kept), None) => format!("All measured loads kept {objective}, up to {kept}."),
+        (Some(kept), Some(missed)) => {
+            format!("{kept} kept {objective}; {missed} did not.")
+        }
+        (None, Some(missed)) => {
+            format!("No measured load kept {objective}: the smallest missed it, {missed}.")
+        }
+        (None, None) => return None,
+    })
+}
 
 fn plots(plots: &[Plot], out: &mut String) {
     out.push_str("<div class=\"plots\">\n");

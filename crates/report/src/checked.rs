@@ -61,10 +61,13 @@ pub fn trust_text(trust: &Trust) -> String {
         (None, _) => {
             let misfit =
                 trust.misfit_points.map(|misfit| format!(" (at most {} off)", points(misfit)));
-            format!(
-                "on the fitted loads alone{}; `concertina fit --hold-out` tests predictions",
-                misfit.unwrap_or_default()
-            )
+            // Where a held-out load was missed, predictions were tested.
+            let advice = if trust.end == TrustEnd::Error {
+                ""
+            } else {
+                "; `concertina fit --hold-out` tests predictions"
+            };
+            format!("on the fitted loads alone{}{advice}", misfit.unwrap_or_default())
         }
     };
     if let Some(wrong) = wrong {

@@ -94,13 +94,18 @@ fn laboratory(comparison: &Comparison, out: &mut String) {
     }
 }
 
+/// A verdict as a list of names and sentences.
+pub(crate) fn verdict_html(verdict: &Verdict) -> String {
+    let mut out = "<dl class=\"verdict\">\n".to_owned();
+    for (name, text) in verdict.lines() {
+        let _ = writeln!(out, "<dt>{name}</dt><dd>{}</dd>", escape(&text));
+    }
+    out + "</dl>\n"
+}
+
 fn summary(comparison: &Comparison, out: &mut String) {
     if let Ok(verdict) = Verdict::new(comparison) {
-        out.push_str("<dl class=\"verdict\">\n");
-        for (name, text) in verdict.lines() {
-            let _ = writeln!(out, "<dt>{name}</dt><dd>{}</dd>", escape(&text));
-        }
-        out.push_str("</dl>\n");
+        *out += &verdict_html(&verdict);
     }
     let opening = table::opening_text(comparison);
     if !opening.is_empty() {

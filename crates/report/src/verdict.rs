@@ -64,8 +64,13 @@ impl Verdict {
 
     /// The verdict as text.
     pub fn text(&self) -> String {
-        self.lines().iter().map(|(name, text)| format!("{name:<13}{text}\n")).collect()
+        labelled_text(&self.lines())
     }
+}
+
+/// Sentences with their names before them, a line each: how every verdict is printed.
+pub fn labelled_text(lines: &[(&'static str, String)]) -> String {
+    lines.iter().map(|(name, text)| format!("{name:<13}{text}\n")).collect()
 }
 
 fn question(largest: &[LargestRate]) -> String {
@@ -161,7 +166,10 @@ fn more_load(comparison: &Comparison, heaviest: f64) -> Result<String, Error> {
             format!("{text} {beyond}")
         }
     };
-    Ok(format!("{}.", text.trim_end().trim_end_matches('.')))
+    // The mark stands behind the sentence.
+    let text = text.trim_end();
+    let (text, end) = text.strip_suffix(MARK).map_or((text, "."), |text| (text.trim_end(), ". ?"));
+    Ok(format!("{}{end}", text.trim_end_matches('.')))
 }
 
 /// The one thing that would tell most next.

@@ -13,10 +13,12 @@ use model::regression::Estimated;
 use model::statistics::student;
 
 use super::capacity_live as live;
+use super::capacity_verdict::{self as verdict, error_percent, interval};
 use super::sheet::{Sheet, confidence};
 use crate::cli::output::{out, outln};
 use report::grid::Grid;
 use report::objective::{digits, time};
+use report::verdict::labelled_text;
 
 /// Arguments of the command.
 #[derive(clap::Args)]
@@ -134,21 +136,6 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         out!("{text}");
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Formats a number with its interval.
-pub(super) fn interval(e: Estimated) -> String {
-    let bound = |b: Option<f64>| b.map_or("?".to_owned(), |b| digits(b, 4));
-    match (e.low, e.high) {
-        (None, None) => digits(e.value, 4),
-        (low, high) => format!("{} [{}, {}]", digits(e.value, 4), bound(low), bound(high)),
-    }
-}
-
-/// Formats a signed error in percent.
-fn error_percent(error: f64) -> String {
-    // + 0.0 turns a rounded −0 into 0.
-    format!("{:+.1}", (1e3 * error).round() / 10.0 + 0.0).replace('-', "−")
 }
 
 fn warnings_text(warnings: &[String]) -> String {
@@ -308,6 +295,7 @@ fn storage_text(
         system.sizes().len(),
         digits(100.0 * args.confidence, 4)
     );
+    out = format!("{}\n{out}", labelled_text(&verdict::of_storage(system, answers)));
     let head = ["bytes", "C: reads/s", "writes/s", "f_rw", "measured at reads", "worst error %"];
     let mut grid = Grid::new("rrrrrr", &head);
     for size in system.sizes() {
@@ -432,6 +420,7 @@ fn scaling_text(
         points.len(),
         digits(100.0 * args.confidence, 4)
     );
+    out = format!("{}\n{out}", labelled_text(&verdict::of_scaling(points, law)));
     let _ = writeln!(out, "γ, throughput of one: {} per s", interval(law.unit()));
     let _ = writeln!(out, "α, contention:        {}", interval(law.contention()));
     let _ = writeln!(out, "β, coherency:         {}", interval(law.coherency()));

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, ensure};
 use clap::Parser;
+use ground::number::decimals;
 use model::capacity::MixPart;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -160,7 +161,7 @@ pub(super) fn run(
     let mut progress = |p: &Progress| {
         bar.set_position((p.done * 1000.0) as u64);
         bar.set_prefix(p.stage.clone());
-        bar.set_message(format!("{:.0}/s, {} errors", p.rate, p.errors));
+        bar.set_message(format!("{}/s, {} errors", decimals(p.rate, 0), p.errors));
     };
     if reads_only {
         let found = reads(&settings, &stop, &mut progress);
@@ -261,7 +262,7 @@ fn text(url: &str, survey: &Survey) -> String {
     );
     let head = ["bytes", "C: reads/s", "writes/s", "f_rw"];
     let mut grid = Grid::new("rrrr", &head);
-    let interval = super::capacity::interval;
+    let interval = super::capacity_verdict::interval;
     for size in survey.law.sizes() {
         grid.row([
             digits(size.size_bytes, 15),

@@ -6,7 +6,7 @@ use anyhow::ensure;
 use model::Model;
 use report::compare::warnings_of;
 use report::objective::{digits, time};
-use report::table::percent;
+use report::table::{percent, trust_text};
 use report::{Comparison, Objective, Observed, Page, Selection, Service, ServiceFacts, StepChoice};
 use serde::Serialize;
 
@@ -135,7 +135,7 @@ pub fn learn(
     let saturation = fitted.model.limits()?.saturation;
     let mut lines = vec![
         service_text(&fitted),
-        held_out_text(&held_out),
+        trust_text(&fitted.model.trust()?).trim_end().to_owned(),
         predicted_text(&predicted, saturation.value, fitted.model.unknown_beyond),
     ];
     let tipping = fitted.model.tipping()?;
@@ -226,25 +226,6 @@ fn service_text(fitted: &Service) -> String {
         time(first.work.value),
         time(first.outside.value)
     )
-}
-
-/// How well the held-out load was predicted.
-fn held_out_text(held_out: &[model::HeldOut]) -> String {
-    let worst =
-        held_out.iter().max_by(|a, b| a.error_points.abs().total_cmp(&b.error_points.abs()));
-    match worst {
-        None => "Not judged: measure three loads or more.".to_owned(),
-        Some(worst) => {
-            let noise = worst.half_width_points;
-            let noise =
-                noise.map_or(String::new(), |n| format!(" (measured to ± {})", digits(n, 2)));
-            format!(
-                "Judged at {}/s, which the fit had not seen: {} points off at most{noise}.",
-                digits(worst.rate, 4),
-                digits(worst.error_points.abs(), 2)
-            )
-        }
-    }
 }
 
 /// Where the service tips over.

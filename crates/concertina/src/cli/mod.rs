@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand};
 
 mod capacity;
 mod capacity_live;
+mod capacity_verdict;
 mod check;
 mod cluster;
 mod config;

@@ -113,8 +113,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let fitted = report::read_model(model)?;
     let within_s: Vec<f64> = args.within.iter().map(|within| within.time_s).collect();
-    let mut objectives = args.objective.clone();
-    objectives.extend(args.within.iter().filter_map(|within| within.objective));
+    let mut objectives = objectives_of(&args);
     if objectives.is_empty() {
         objectives.push(OBJECTIVE);
     }
@@ -152,6 +151,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The objectives that were given.
+fn objectives_of(args: &Args) -> Vec<Objective> {
+    let within = args.within.iter().filter_map(|within| within.objective);
+    args.objective.iter().copied().chain(within).collect()
+}
+
 /// The option with which the runs can be fitted.
 fn servers(observed: &Observed) -> &'static str {
     let has_devices = observed.steps.iter().all(|step| !step.windows.devices.is_empty());
@@ -165,7 +170,7 @@ fn report_measurements(
     observed: &Observed,
 ) -> anyhow::Result<ExitCode> {
     let within_s: Vec<f64> = args.within.iter().map(|within| within.time_s).collect();
-    let measurements = Measurements::new(observed, &within_s)?;
+    let measurements = Measurements::new(observed, &within_s, &objectives_of(args))?;
     let shown: Vec<String> = runs.iter().map(|r| r.display().to_string()).collect();
     let out = args.out.display();
     let page = Page {

@@ -291,7 +291,7 @@ fn other_loads_are_predicted_from_what_was_measured() {
         let lines: Vec<&str> =
             prediction["lines"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
         assert!(lines.len() == 3 && lines[0].starts_with("Learnt"), "{lines:?}");
-        assert!(lines[1].starts_with("Judged at ") && lines[2].contains("past saturation"));
+        assert!(lines[1].starts_with("Checked up to ") && lines[2].contains("past saturation"));
         let predicted = prediction["predicted"].as_array().unwrap();
         assert_eq!(predicted.len(), 4);
         let share = |i: usize| predicted[i]["share"][0].as_f64().unwrap();

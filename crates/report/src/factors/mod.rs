@@ -7,11 +7,11 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
+use ground::number::{decimals, difference};
 use model::design::{
     Advice, Anova, Bootstrap, Factor, Factorial, Form, Fraction, Judged, Residuals, Table, letter,
     roman,
 };
-use model::regression::Estimated;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
@@ -20,8 +20,12 @@ use crate::grid::{Grid, printable};
 use crate::objective::digits;
 use crate::steps::Selection;
 use crate::table::percent;
+use crate::verdict::labelled_text;
 
 mod runs;
+mod verdict;
+
+use verdict::interval;
 
 /// An analysis, as the levels of the factors allow.
 enum Analysis {
@@ -181,6 +185,15 @@ fn name(form: Form) -> &'static str {
 }
 
 impl Findings {
+    /// What is said first, as named sentences.
+    fn verdict(&self, response: &str) -> Vec<(&'static str, String)> {
+        let found = match &self.analysis {
+            Analysis::Two(two, _) => verdict::of_two(two, &self.factors),
+            Analysis::Any(any) => verdict::of_any(any, &self.factors),
+        };
+        verdict::lines(found, &self.factors, response)
+    }
+
     /// The warnings of the source and of the analysis.
     fn warnings(&self, source: &Source) -> Vec<String> {
         [&source.warnings[..], &self.warnings[..]].concat()
@@ -228,6 +241,7 @@ impl Findings {
             "analysis": analysis,
             "residuals": found.residuals,
             "bootstrap": found.bootstrap,
+            "verdict": verdict_json(&found.verdict(response)),
             "warnings": self.warnings(source),
         }))
     }
@@ -240,6 +254,7 @@ impl Findings {
             let levels = shortened(&factor.levels.join(", "), 60);
             let _ = writeln!(out, "  {} = {}: {levels}", letter(i), factor.name);
         }
+        let _ = writeln!(out, "\n{}", labelled_text(&found.verdict(response)));
         let _ = writeln!(out, "Design {}.", design(found));
         let chosen = if options.form.is_some() { "as requested" } else { "advised" };
         let _ = writeln!(out, "Model: {} ({chosen}).", name(found.form));
@@ -256,15 +271,15 @@ impl Findings {
         if let Some(residuals) = &found.residuals {
             let judged = |j: Option<Judged>| {
                 j.map_or("–".to_owned(), |j| {
-                    format!("{:+.2} (chance {})", j.correlation, digits(j.p, 2)).replace('-', "−")
+                    format!("{} (chance {})", difference(j.correlation, 2), digits(j.p, 2))
                 })
             };
             let _ = writeln!(
                 out,
-                "\nResiduals: normal correlation {:.3} (5 % point {:.3}); spread against fitted {}; trend with \
+                "\nResiduals: normal correlation {} (5 % point {}); spread against fitted {}; trend with \
              the order of runs {}.",
-                residuals.normal,
-                residuals.normal_critical,
+                decimals(residuals.normal, 3),
+                decimals(residuals.normal_critical, 3),
                 judged(residuals.spread),
                 judged(residuals.trend)
             );
@@ -272,6 +287,12 @@ impl Findings {
         out.extend(self.warnings(source).iter().map(|w| format!("Warning: {w}.\n")));
         printable(&out)
     }
+}
+
+/// A verdict for programs: a list of names and sentences.
+fn verdict_json(lines: &[(&'static str, String)]) -> Vec<serde_json::Value> {
+    let line = |(name, text): &(&str, String)| serde_json::json!({ "name": name, "text": text });
+    lines.iter().map(line).collect()
 }
 
 /// Names the design.
@@ -310,16 +331,6 @@ fn shortened(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         Some((at, _)) => format!("{} …", &text[..at]),
         None => text.to_owned(),
-    }
-}
-
-/// Formats a number with its interval.
-fn interval(e: Estimated) -> String {
-    match (e.low, e.high) {
-        (Some(low), Some(high)) => {
-            format!("{} [{}, {}]", digits(e.value, 4), digits(low, 4), digits(high, 4))
-        }
-        _ => digits(e.value, 4),
     }
 }
 
