@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use ground::number;
 use indicatif::{ProgressBar, ProgressStyle};
 use shard::index::{self, Progress};
 use shard::record::{Format, Header};
@@ -122,11 +123,16 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         writeln!(out, "{}", serde_json::to_string_pretty(&made)?)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let percent = 100.0 * made.shard_bytes as f64 / (made.input_bytes as f64).max(1.0);
+    let share = made.shard_bytes as f64 / (made.input_bytes as f64).max(1.0);
     writeln!(
         out,
-        "{}: {} records, {} B in {} shards of {} B ({percent:.1} % of the input)",
-        args.name, made.records, made.input_bytes, made.shards, made.shard_bytes
+        "{}: {} records, {} B in {} shards of {} B ({} of the input)",
+        args.name,
+        made.records,
+        made.input_bytes,
+        made.shards,
+        made.shard_bytes,
+        number::percent(share, 1)
     )?;
     let key = made.schema.key.as_deref().unwrap_or("none");
     let format = described(made.schema.format);

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use ground::number::decimals;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -101,7 +102,7 @@ fn table(layers: &Value) -> anyhow::Result<String> {
             part.records.to_string(),
             part.file_bytes.to_string(),
             part.queue_length.to_string(),
-            or_none(part.queue_length_average.map(|average| format!("{average:.2}"))),
+            or_none(part.queue_length_average.map(|average| decimals(average, 2))),
             or_none(held.map(|held| rates(&held.sa))),
             or_none(held.map(|held| rates(&held.isa))),
             or_none(held.map(|held| held.text_bytes.to_string())),

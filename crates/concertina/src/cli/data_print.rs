@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use crate::cli::output::{Output, errln, output, unless_unread};
 use crate::remote::served::{Page, Record};
 use anyhow::Context;
+use ground::number::{decimals, percent};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -46,8 +47,11 @@ pub(super) fn list(items: Vec<Value>, as_json: bool) -> anyhow::Result<ExitCode>
         match item.get("info") {
             Some(info) if !as_json => {
                 let Described { records, shard_bytes, footprint, .. } = described(info)?;
-                let percent = 100.0 * footprint;
-                writeln!(out, "{name}\t{records} records\t{shard_bytes} B\t{percent:.1} %")?;
+                writeln!(
+                    out,
+                    "{name}\t{records} records\t{shard_bytes} B\t{}",
+                    percent(footprint, 1)
+                )?;
             }
             Some(_) => {}
             None => {
@@ -72,7 +76,7 @@ pub(super) fn info(info: &Value, as_json: bool) -> anyhow::Result<ExitCode> {
     writeln!(out, "deleted     {}", info.deleted)?;
     writeln!(out, "input       {} B", info.input_bytes)?;
     writeln!(out, "shards      {} of {} B", info.shards.len(), info.shard_bytes)?;
-    writeln!(out, "footprint   {:.3} of the input", info.footprint)?;
+    writeln!(out, "footprint   {} of the input", decimals(info.footprint, 3))?;
     writeln!(out, "key         {}", info.key.as_deref().unwrap_or("none"))?;
     writeln!(out, "attributes  {}", info.attributes.join(", "))?;
     out.flush()?;

@@ -2,6 +2,10 @@
 
 use std::fmt::Display;
 
+use ground::number::{self, digits, time};
+
+pub use ground::number::bytes;
+
 /// In place of a figure that the server does not report.
 pub const ABSENT: &str = "-";
 
@@ -12,27 +16,15 @@ pub fn figure(value: Option<impl Display>) -> String {
 
 /// A number in three digits.
 pub fn number(value: impl Into<Option<f64>>) -> String {
-    figure(value.into().map(|value| match value.abs() {
-        size if size >= 100.0 => format!("{value:.0}"),
-        size if size >= 1.0 => format!("{value:.2}"),
-        _ => format!("{value:.3}"),
-    }))
+    figure(value.into().map(|value| digits(value, 3)))
 }
 
 /// A share in percent.
 pub fn percent(share: impl Into<Option<f64>>) -> String {
-    figure(share.into().map(|share| format!("{:.2} %", share * 100.0)))
+    figure(share.into().map(|share| number::percent(share, 2)))
 }
 
-/// Seconds in milliseconds.
-pub fn ms(seconds: impl Into<Option<f64>>) -> String {
-    figure(seconds.into().map(|seconds| format!("{:.3} ms", seconds * 1e3)))
-}
-
-/// Bytes in the largest unit of which there is one.
-pub fn bytes(bytes: u64) -> String {
-    let size = bytes as f64;
-    let units = [(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")];
-    let unit = units.iter().find(|(unit, _)| size >= *unit);
-    unit.map_or_else(|| format!("{bytes} B"), |(unit, name)| format!("{:.1} {name}", size / unit))
+/// Seconds in a suitable unit.
+pub fn seconds(seconds: impl Into<Option<f64>>) -> String {
+    figure(seconds.into().map(time))
 }

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::data_print as print;
-use super::figures::{bytes, figure, ms, number, percent};
+use super::figures::{bytes, figure, number, percent, seconds};
 use crate::remote::server::Server;
 
 /// The server that a command connects to.
@@ -132,12 +132,12 @@ pub fn model_text(reply: &ModelReport) -> String {
     let mut out = format!(
         "objective   {} within {}\nload        {} requests/s over {} s\nmeasured    {} within, median {}, p99 {}\n",
         percent(model.share),
-        ms(model.objective_s),
+        seconds(model.objective_s),
         number(model.rate),
         number(model.window_s),
         percent(measured.within),
-        ms(measured.p50_s),
-        ms(measured.p99_s),
+        seconds(measured.p50_s),
+        seconds(measured.p99_s),
     );
     for load in &model.loads {
         out += &load_text(load);
@@ -190,8 +190,8 @@ fn load_text(load: &AtLoad) -> String {
         percent(within.value),
         percent(within.low),
         percent(within.high),
-        ms(load.p50_s),
-        ms(load.p99_s),
+        seconds(load.p50_s),
+        seconds(load.p99_s),
     )
 }
 
@@ -239,7 +239,7 @@ fn station_text(station: &Station, layers_bytes: Option<u64>) -> String {
         "{}: {} requests/s of {}, {} busy, mean queue length {}, expected {}, layers {}\n",
         station.queue,
         number(station.rate),
-        ms(station.service_mean_s),
+        seconds(station.service_mean_s),
         percent(utilisation),
         number(station.length),
         number(station.length_ahead),
@@ -324,12 +324,12 @@ mod tests {
             "saturated *",
             "* past the confidence limit",
             "service time of bulk_device: 7.50 ms instead of 5.00 ms",
-            "median -, p99 40.000 ms",
+            "median -, p99 40 ms",
             "not known: few requests",
-            "at 100 requests/s (80.00 to 300)",
+            "at 100 requests/s (80 to 300)",
             "may reach saturation",
             "withheld: 0 of 3",
-            "shard/names/000001: 207 requests/s of 3.660 ms, 99.32 % busy, mean queue length 7.80, expected -, layers 6.2",
+            "shard/names/000001: 207 requests/s of 3.66 ms, 99.32 % busy, mean queue length 7.8, expected -, layers 6.2",
         ] {
             assert!(text.contains(part), "{part} in {text}");
         }

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use anyhow::Context;
 use chrono::DateTime;
 use clap::ValueEnum;
+use ground::number::{self, decimals, time};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::load_options::{LoadOptions, TARGETS, claim};
@@ -180,7 +181,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         bar.set_position((p.done * 1000.0) as u64);
         bar.set_prefix(p.stage.clone());
         let Progress { rate, p99_ms, errors, .. } = p;
-        bar.set_message(format!("{rate:.0}/s, p99 {p99_ms:.1} ms, {errors} errors"));
+        bar.set_message(format!(
+            "{}/s, p99 {}, {errors} errors",
+            decimals(*rate, 0),
+            time(1e-3 * p99_ms)
+        ));
     });
     bar.finish_and_clear();
     let summary = summary?;
@@ -289,16 +294,16 @@ impl Flags {
             outln!("{}", serde_json::to_string_pretty(&stalls)?);
         } else {
             outln!(
-                "{} streams, {} without a stall; {} stalls, {:.1} s of {:.1} s played; first byte within {:.1} ms; \
-                 {} objects, {:.1} MB; {} failed{}",
+                "{} streams, {} without a stall; {} stalls, {} of {} played; first byte within {}; \
+                 {} objects, {}; {} failed{}",
                 stalls.streams,
                 stalls.without_stall,
                 stalls.stalls,
-                stalls.stalled_s,
-                stalls.played_s,
-                stalls.first_byte_max_s * 1e3,
+                time(stalls.stalled_s),
+                time(stalls.played_s),
+                time(stalls.first_byte_max_s),
                 stalls.objects,
-                stalls.bytes as f64 / 1e6,
+                number::bytes(stalls.bytes),
                 stalls.failed,
                 stalls.error.as_ref().map_or(String::new(), |error| format!(": {error}")),
             );

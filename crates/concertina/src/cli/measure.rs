@@ -7,6 +7,8 @@ use std::sync::atomic::AtomicBool;
 
 use clap::ValueEnum;
 
+use ground::number::{decimals, time};
+
 use super::load::{bar, interrupted, missing, seconds, watch_interrupts};
 use super::load_options::{LoadOptions, TARGETS, claim};
 use super::measure_predict::{LoadChoice, learn, parse_load_choice};
@@ -152,7 +154,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         bar.set_position((p.done * 1000.0) as u64);
         bar.set_prefix(p.stage.clone());
         let Progress { rate, p99_ms, errors, .. } = p;
-        bar.set_message(format!("of the budget; {rate:.0}/s, p99 {p99_ms:.1} ms, {errors} errors"));
+        bar.set_message(format!(
+            "of the budget; {}/s, p99 {}, {errors} errors",
+            decimals(*rate, 0),
+            time(1e-3 * p99_ms)
+        ));
     };
     let mut tell = |line: &str| {
         if !flags.options.quiet {

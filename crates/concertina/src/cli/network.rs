@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
+use ground::number::{decimals, difference};
 use model::network::{CycleTime, Limits, Load, Method, Network, Sojourn, Solution};
 use serde_json::{Value, json};
 
@@ -33,7 +34,7 @@ Examples:
 A file has stations and classes:
 
   [station.front]
-  servers = 16                # kind = \"delay\", rates = [1.0, 1.8, 2.4], or curve = [[1, 90.0], [8, 500.0]]
+  servers = 16                # scv = 0.25 (service not exponential), kind = \"delay\", rates = [1.0, 1.8, 2.4], or curve = [[1, 90.0], [8, 500.0]]
   [station.disk]              # one server
   [station.caches]
   fork = 10                   # every visit: a part for each of ten queues; needed = 8 for any eight (open classes only)
@@ -219,6 +220,12 @@ fn how(solution: &Solution) -> String {
              within 5 %. The other stations are exact.\n"
         );
     }
+    if solution.method == Method::Decomposition {
+        return format!(
+            "! APPROXIMATE ({name}): arrivals at each station are taken for Poisson, which those from a station whose service \
+             is not exponential are not. Exact for one station of one server. docs/network.md has the errors.\n"
+        );
+    }
     // The deviations that the tests of `model::network` enforce for each method.
     let within = if solution.method == Method::Schweitzer { "5 %" } else { "2 %" };
     match solution.method.is_exact() {
@@ -232,7 +239,7 @@ fn how(solution: &Solution) -> String {
 }
 
 fn percent(share: f64) -> String {
-    format!("{:.1}", share * 100.0)
+    decimals(share * 100.0, 1)
 }
 
 /// The utilisation of a station; a delay station has none.
@@ -304,7 +311,7 @@ fn forks(solution: &Solution) -> String {
 fn compared(changes: &[String], old: &Solution, new: &Solution) -> String {
     let mut grid = Grid::new("llrrr", &["", "", "before", "after", "change"]);
     let change = |a: f64, b: f64| match a > 0.0 {
-        true => format!("{:+.1} %", (b / a - 1.0) * 100.0).replace('-', "−"),
+        true => format!("{} %", difference((b / a - 1.0) * 100.0, 1)),
         false => String::new(),
     };
     let mut row = |name: &str, what: &str, a: f64, b: f64, show: fn(f64) -> String| {

@@ -29,6 +29,8 @@ struct StationKeys {
     curve: Option<Vec<(u32, f64)>>,
     fork: Option<u32>,
     needed: Option<u32>,
+    scv: Option<f64>,
+    room: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
@@ -137,8 +139,8 @@ fn set(table: &mut Table, change: &str) -> anyhow::Result<()> {
         at = entry.as_table_mut().with_context(|| format!("`{section}` is not a section"))?;
     }
     at.insert((*last).to_owned(), value);
-    // A station has one kind, so the new one replaces the old; `needed` belongs to `fork`.
-    if kind == "station" && *last != "needed" {
+    // A station has one kind, so the new one replaces the old; `needed` belongs to `fork`, `scv` to servers.
+    if kind == "station" && !["needed", "scv", "room"].contains(last) {
         for other in KINDS.iter().filter(|key| *key != last) {
             at.remove(*other);
         }
@@ -178,13 +180,24 @@ fn described(file: File, order: &Order) -> anyhow::Result<Described> {
 }
 
 fn station(name: &str, keys: &StationKeys) -> anyhow::Result<Station> {
-    let StationKeys { kind, servers, rates, curve, fork, needed } = keys;
+    let StationKeys { kind, servers, rates, curve, fork, needed, scv, room } = keys;
+    if let Some(room) = room {
+        let m = servers.unwrap_or(1);
+        bail!(
+            "a queue with room for {room} loses requests, and which of the other stations these have visited is not \
+             described here; solve it by itself: concertina network --queue M/M/{m}/{room} --service TIME --rate RATE \
+             (erlang-b:{m} where nobody waits), or leave room out"
+        );
+    }
     let given = [servers.is_some(), rates.is_some(), curve.is_some(), fork.is_some()];
     let kinds = given.into_iter().chain([kind == &Some(Kind::Delay)]);
     if kinds.filter(|kind| *kind).count() > 1 {
         bail!("several kinds given; use one of kind = \"delay\", servers, rates, curve, fork");
     }
     if let Some(parts) = *fork {
+        if scv.is_some() {
+            bail!("service at a station that forks is exponential; leave scv out");
+        }
         return Ok(Station::fork(name, FanOut::new(parts, needed.unwrap_or(parts))?));
     }
     if needed.is_some() {
@@ -192,12 +205,16 @@ fn station(name: &str, keys: &StationKeys) -> anyhow::Result<Station> {
             "needed is the number of parts of a fork that must answer; give fork, the number of parts, too"
         );
     }
-    Ok(match (servers, rates, curve) {
+    let station = match (servers, rates, curve) {
         (Some(m), ..) => Station::servers(name, *m)?,
         (_, Some(rates), _) => Station::load_dependent(name, rates)?,
         (.., Some(curve)) => Station::flow_equivalent(name, curve)?,
         _ if kind == &Some(Kind::Delay) => Station::delay(name),
         _ => Station::queue(name),
+    };
+    Ok(match scv {
+        Some(scv) => station.with_scv(*scv)?,
+        None => station,
     })
 }
 

@@ -5,6 +5,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use ground::number::{digits, time};
+
 use super::load::{bar, default_out, interrupted, popularity, seconds, size, watch_interrupts};
 use crate::cli::output::{out, outln};
 use crate::simulate::{AskedFault, Messages, Plan, run as go};
@@ -148,10 +150,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     } else {
         out!("{}", outcome.summary.table());
         outln!(
-            "a simulation, not a measurement: {} requests in {:.2} s, {:.0} requests/s",
+            "a simulation, not a measurement: {} requests in {}, {} requests/s",
             outcome.simulated_requests,
-            outcome.seconds,
-            outcome.speed()
+            time(outcome.seconds),
+            digits(outcome.speed(), 4)
         );
         if let Some(violations) = &outcome.violations {
             let more = if violations.is_empty() { "no consistency violations" } else { "BROKEN:" };

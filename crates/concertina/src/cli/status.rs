@@ -13,6 +13,8 @@ use http::{Method, StatusCode};
 use serde_json::Value;
 
 use super::data_print as print;
+use ground::number::{percent, time};
+
 use super::figures::{ABSENT, bytes};
 use super::live::{Endpoint, model_text};
 use super::status_node::node_text;
@@ -144,11 +146,11 @@ fn pools_text(status: &engine::pool::Status) -> String {
         for server in pool.servers.iter().filter_map(|&at| status.servers.get(at)) {
             let _ = write!(
                 text,
-                "  {:<24} {:<10} {} outstanding, {:.3} ms expected, emptied {} times",
+                "  {:<24} {:<10} {} outstanding, {} expected, emptied {} times",
                 server.name,
                 server.state.as_str(),
                 server.outstanding,
-                server.expected_response_ms,
+                time(1e-3 * server.expected_response_ms),
                 server.flushes
             );
             match (&server.failure, server.stale) {
@@ -189,7 +191,7 @@ fn members_text(status: &ProcessStatus, reports: &[MemberReport]) -> String {
     let Some(membership) = status.membership() else { return text };
     let _ = write!(text, "members ({}), epoch {}", membership.kind, membership.epoch);
     match membership.confirmed_s_ago {
-        Some(ago) => _ = writeln!(text, ", confirmed {ago:.1} s ago"),
+        Some(ago) => _ = writeln!(text, ", confirmed {} ago", time(ago)),
         None => text.push('\n'),
     }
     if let Some(problem) = &membership.problem {
@@ -223,7 +225,7 @@ fn member_text(member: &MemberStatus) -> String {
     };
     let share = match (member.hot, member.share) {
         (Some(true), _) => "hot node".to_owned(),
-        (_, Some(share)) => format!("{:.1} % of the keys", 100.0 * share),
+        (_, Some(share)) => format!("{} of the keys", percent(share, 1)),
         (_, None) => format!("{ABSENT} of the keys"),
     };
     format!("  {} at {}: {state}, {share}{suspected}", member.name, member.address)
@@ -347,7 +349,7 @@ mod tests {
         .unwrap();
         let text = members_text(&status, &reports);
         for part in [
-            "members (etcd), epoch 7, confirmed 0.1 s ago\n  etcd has not",
+            "members (etcd), epoch 7, confirmed 100 ms ago\n  etcd has not",
             "a at 127.0.0.1:1: not live, 25.0 % of the keys, does not answer b; it does not answer within",
             "b at 127.0.0.1:1: draining, 25.0 % of the keys, version 0.2.0, epoch 6\n    warmed: 7 objects (1.5 kB) offered",
         ] {

@@ -5,6 +5,8 @@ use std::fmt::Write;
 use engine::node::{DeviceState, DeviceTier, HotNodes, HotTier, Tiers};
 use engine::status::NodeProcess;
 
+use ground::number::{decimals, digits, percent, time};
+
 use super::figures::{bytes, figure};
 
 /// Objects that are listed as hot, and moves.
@@ -55,7 +57,7 @@ pub fn node_text(url: &str, node: &NodeProcess, tiers: &Tiers) -> String {
 fn device_text(device: &DeviceTier) -> String {
     let state = match (device.state, device.out_for_s) {
         (DeviceState::In, _) => String::new(),
-        (DeviceState::Out, Some(out_for_s)) => format!(", OUT for {out_for_s:.0} s"),
+        (DeviceState::Out, Some(out_for_s)) => format!(", OUT for {}", time(out_for_s)),
         (DeviceState::Out, None) => ", OUT".to_owned(),
     };
     // Of a block device, which has a place for each.
@@ -63,11 +65,11 @@ fn device_text(device: &DeviceTier) -> String {
         format!(" in {} of {segments_max} segments", device.segments)
     });
     format!(
-        "  {} {:4}  {:.3} ms expected, {} queued of {} at once; {} of {}{places}, {} live in {} objects; {} written \
+        "  {} {:4}  {} expected, {} queued of {} at once; {} of {}{places}, {} live in {} objects; {} written \
          ({} again){}{state}\n",
         device.name,
         device.class.as_str(),
-        device.expected_s * 1e3,
+        time(device.expected_s),
         device.queue_length,
         device.parallel,
         bytes(device.bytes),
@@ -88,7 +90,7 @@ fn depth_text(device: &DeviceTier) -> String {
     let measured: Vec<String> = measured
         .iter()
         .flatten()
-        .map(|(depth, reads)| format!("{reads:.0}/s at {depth}"))
+        .map(|(depth, reads)| format!("{}/s at {depth}", digits(*reads, 4)))
         .collect();
     format!("; depth {} of measured {}", reason.depth, measured.join(", "))
 }
@@ -101,14 +103,14 @@ fn hot_nodes_text(hot: &HotNodes) -> String {
     let mut text = String::new();
     let _ = writeln!(
         text,
-        "hot nodes: {} keys, {} of {}; they served {} reads, {:.1} s of this node's devices saved; worth it from \
-         {:?} of a device",
+        "hot nodes: {} keys, {} of {}; they served {} reads, {} of this node's devices saved; worth it from \
+         {} of a device",
         hot.keys,
         bytes(hot.bytes),
         bytes(hot.bytes_max),
         hot.bought.reads,
-        hot.bought.device_s,
-        hot.load_min,
+        time(hot.bought.device_s),
+        digits(hot.load_min, 3),
     );
     let minute = &hot.last_minute;
     let _ = writeln!(
@@ -122,11 +124,11 @@ fn hot_nodes_text(hot: &HotNodes) -> String {
     for object in hot.hottest.iter().take(LISTED) {
         let _ = writeln!(
             text,
-            "  {:?} on {}: {:.2} reads/s x {:.3} ms of a device, {}{}",
+            "  {:?} on {}: {} reads/s x {} of a device, {}{}",
             object.key,
             object.nodes.join(", "),
-            object.reads_per_s,
-            object.device_s * 1e3,
+            decimals(object.reads_per_s, 2),
+            time(object.device_s),
             bytes(object.bytes),
             if object.pinned { ", pinned" } else { "" },
         );
@@ -141,13 +143,13 @@ fn hot_text(hot: &HotTier) -> String {
     let reads = bought.hot_reads + bought.bulk_reads;
     let _ = writeln!(
         text,
-        "hot: {:.1} % of {reads} device reads, {:.1} s of waiting saved; {} objects; worth it from {:.3e} s/s per byte; \
-         reads count for {:.0} s",
-        100.0 * bought.hot_reads as f64 / reads.max(1) as f64,
-        bought.saved_s,
+        "hot: {} of {reads} device reads, {} of waiting saved; {} objects; worth it from {} s/s per byte; \
+         reads count for {}",
+        percent(bought.hot_reads as f64 / reads.max(1) as f64, 1),
+        time(bought.saved_s),
         hot.objects,
-        hot.promote_from,
-        hot.remembered_s,
+        digits(hot.promote_from, 4),
+        time(hot.remembered_s),
     );
     let minute = &hot.last_minute;
     let _ = writeln!(
@@ -159,16 +161,16 @@ fn hot_text(hot: &HotTier) -> String {
         minute.demoted,
         minute.put_off,
     );
-    let share = |(times, share): &(f64, f64)| format!("{:.1} % with {times}x", 100.0 * share);
+    let share = |(times, share): &(f64, f64)| format!("{} with {times}x", percent(*share, 1));
     let shares: Vec<String> = hot.share_at.iter().map(share).collect();
     let _ = writeln!(text, "  of the bytes, the best placement serves: {}", shares.join(", "));
     for object in hot.hottest.iter().take(LISTED) {
         let _ = writeln!(
             text,
-            "  {:?}: {:.2} reads/s x {:.3} ms saved, {}{}",
+            "  {:?}: {} reads/s x {} saved, {}{}",
             object.key,
-            object.reads_per_s,
-            object.saved_s * 1e3,
+            decimals(object.reads_per_s, 2),
+            time(object.saved_s),
             bytes(object.bytes),
             if object.pinned { ", pinned" } else { "" },
         );
@@ -240,9 +242,9 @@ mod tests {
         let tiers = Tiers { devices: vec![device()], ..Tiers::default() };
         let parts = [
             "3 objects in memory (4.1 kB), 0 on devices; requests waiting: -\n",
-            "device/0 bulk  12.500 ms expected",
+            "device/0 bulk  12.5 ms expected",
             "OUT for 7 s",
-            "1.0 MB of 1.0 GB in 3 of 15 segments",
+            "1 MB of 1 GB in 3 of 15 segments",
             "depth 8 of measured 801/s at 8, 640/s at 6",
             "no hot copies",
         ];
@@ -279,10 +281,10 @@ mod tests {
         let tiers = Tiers { hot: Some(hot), ..Tiers::default() };
         let parts = [
             "60.0 % of 100",
-            "4 promoted (5.0 kB)",
-            "reads count for 2400 s",
+            "4 promoted (5 kB)",
+            "reads count for 40 min",
             "62.5 % with 1x",
-            "10.000 ms saved, 900 B, pinned",
+            "10 ms saved, 900 B, pinned",
         ];
         assert_has(&node_text("http://a", &node(), &tiers), &parts);
     }
@@ -313,10 +315,10 @@ mod tests {
             moved: Vec::new(),
         };
         let parts = [
-            "1 keys, 1.8 kB of 5.0 kB; they served 70 reads, 0.7 s of",
+            "1 keys, 1.8 kB of 5 kB; they served 70 reads, 700 ms of",
             "worth it from 0.001 of a device",
             "2 named (1.8 kB), 0 dropped, 3 put off",
-            "\"a\" on h, i: 20.00 reads/s x 10.000 ms of a device, 900 B, pinned",
+            "\"a\" on h, i: 20.00 reads/s x 10 ms of a device, 900 B, pinned",
         ];
         assert_has(&hot_nodes_text(&hot), &parts);
         hot.is_hot = true;

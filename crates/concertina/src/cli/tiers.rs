@@ -7,6 +7,7 @@ use anyhow::{Context, ensure};
 use configuration::Size;
 use engine::node::TierSettings;
 use engine::tier::Eviction;
+use ground::number::{decimals, percent, time};
 use ground::window::{Operation, SECOND};
 use record::trace::Trace;
 use report::grid::Grid;
@@ -162,11 +163,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     for row in &rows {
         grid.row([
             row.what.to_owned(),
-            format!("{:.1} %", row.memory_share * 100.0),
-            format!("{:.1} %", row.hot_share * 100.0),
-            format!("{:.1} %", row.bulk_share * 100.0),
-            format!("{:.2} x", row.bulk_reads_per_node),
-            format!("{:.3} ms", row.mean_read_ms),
+            percent(row.memory_share, 1),
+            percent(row.hot_share, 1),
+            percent(row.bulk_share, 1),
+            format!("{} x", decimals(row.bulk_reads_per_node, 2)),
+            time(1e-3 * row.mean_read_ms),
         ]);
     }
     out!("{}", grid.text());
@@ -176,9 +177,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         "hot devices with the best placement, as the requests have no times"
     };
     outln!(
-        "from {} requests, {:.1} % of the keys sampled; {hot}; without queueing, which `plan` and `predict` compute",
+        "from {} requests, {} of the keys sampled; {hot}; without queueing, which `plan` and `predict` compute",
         trace.rows.len(),
-        sampled.rate() * 100.0
+        percent(sampled.rate(), 1)
     );
     if others > 0 {
         outln!(

@@ -1,6 +1,7 @@
 //! The law, its error, and how far off both are for mixes, from what was measured.
 
 use anyhow::Context as _;
+use ground::number::{decimals, percent};
 use model::capacity::{IoCapacity, IoPoint, JudgedMix, MixError, MixPart, Shares};
 use model::statistics::{batch_means, student};
 
@@ -127,9 +128,9 @@ fn warnings(
         let how =
             if refused > 0.5 * errors { "refused (503 or 429): it throttles" } else { "errors" };
         texts.push(format!(
-            "Up to {:.1} % of the replies of a point were {how}; only successes are counted, and what a \
+            "Up to {} of the replies of a point were {how}; only successes are counted, and what a \
              refusal costs is not part of the law.",
-            errors * 100.0
+            percent(errors, 1)
         ));
     }
     let full = all().filter(|m| m.generator > GENERATOR).count();
@@ -152,9 +153,9 @@ fn warnings(
         let off = (drift.mean - 1.0).abs();
         if off > DRIFT && off > drift.half_width {
             texts.push(format!(
-                "The store drifted: its throughput in the later repetitions is {:.0} % {} than in the first. \
+                "The store drifted: its throughput in the later repetitions is {} {} than in the first. \
                  A cache that fills, or the machine: measure longer.",
-                100.0 * off,
+                percent(off, 0),
                 if drift.mean < 1.0 { "less" } else { "more" }
             ));
         }
@@ -171,8 +172,8 @@ fn warnings(
             false => ("more", "they use parts of the store that work side by side"),
         };
         texts.push(format!(
-            "The law fails: reads and writes of one size have {:.1} % {less} throughput than it says ({why}).",
-            100.0 * error.mean.abs()
+            "The law fails: reads and writes of one size have {} {less} throughput than it says ({why}).",
+            percent(error.mean.abs(), 1)
         ));
     }
     texts
@@ -189,10 +190,10 @@ fn disturbed(error: &MixError) -> Option<String> {
             false => ("more", "they use parts of the store that work side by side"),
         };
         format!(
-            "Conservation of capacity fails: mixes of several sizes have {:.1} ± {:.1} % {less} throughput than it \
+            "Conservation of capacity fails: mixes of several sizes have {} ± {} {less} throughput than it \
              says ({why}). Predictions of such mixes are corrected by it.",
-            100.0 * by.abs(),
-            100.0 * half
+            decimals(100.0 * by.abs(), 1),
+            percent(half, 1)
         )
     })
 }

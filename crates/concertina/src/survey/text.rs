@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use ground::number::{difference, percent};
 use model::capacity::MixPart;
 use report::grid::Grid;
 use report::objective::digits;
@@ -29,7 +30,7 @@ impl Survey {
                 words(&judged.measured.parts),
                 format!("{}{half}", digits(judged.measured.throughput, 4)),
                 interval([judged.predicted, judged.low, judged.high]),
-                format!("{:+.1}", 100.0 * judged.error),
+                difference(100.0 * judged.error, 1),
                 if judged.inside { "" } else { "outside" }.to_owned(),
                 digits(judged.law, 4),
                 digits(judged.arithmetic, 4),
@@ -46,11 +47,11 @@ impl Survey {
             let inside = self.judged.iter().filter(|j| j.inside).count();
             let _ = writeln!(
                 out,
-                "Judged on {} mixes, each predicted without itself: {:.1} % off in the median, {:.1} % at worst; \
+                "Judged on {} mixes, each predicted without itself: {} off in the median, {} at worst; \
                  {inside} within their intervals.",
                 errors.len(),
-                100.0 * median,
-                100.0 * worst
+                percent(*median, 1),
+                percent(*worst, 1)
             );
         }
         for warning in &self.warnings {
