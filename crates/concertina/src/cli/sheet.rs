@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use csv::{ErrorKind, ReaderBuilder, Trim};
+use ground::number::exact;
 
 /// The largest number of rows.
 const ROWS_MAX: usize = 1 << 20;
@@ -134,8 +135,8 @@ impl Sheet {
         }
         bail!(
             "{place}: {name} is {text}, but must lie between {} and {}",
-            range.start(),
-            range.end()
+            exact(*range.start()),
+            exact(*range.end())
         )
     }
 }

@@ -1,5 +1,6 @@
 //! Decides whether effects add or multiply ([`Advice`] has the method).
 
+use ground::number::digits;
 use serde::Serialize;
 
 use super::{Anova, Form, Residuals};
@@ -95,7 +96,7 @@ fn decide(ratio: f64, additive: &FormFigures, log: &FormFigures) -> (Form, Vec<S
         let words = "sums describe orders of magnitude badly";
         votes.push((
             Form::Multiplicative,
-            format!("the largest observation is {ratio:.1} times the smallest: {words}"),
+            format!("the largest observation is {} times the smallest: {words}", digits(ratio, 3)),
         ));
     }
     let spread = |figures: &FormFigures| figures.residuals.as_ref().and_then(|r| r.spread);
@@ -128,8 +129,9 @@ fn decide(ratio: f64, additive: &FormFigures, log: &FormFigures) -> (Form, Vec<S
     votes.extend(simpler(Form::Multiplicative, log, additive));
     let Some(form) = votes.first().map(|(form, _)| *form) else {
         let words = format!(
-            "observations differ by a factor of {ratio:.2} and residuals do not decide: both forms \
-             describe them, and sums are simpler"
+            "observations differ by a factor of {} and residuals do not decide: both forms \
+             describe them, and sums are simpler",
+            digits(ratio, 3)
         );
         return (Form::Additive, vec![words]);
     };
