@@ -10,6 +10,7 @@ mod datasets_cluster;
 mod deploy;
 mod device_kills;
 mod disk;
+mod extremes;
 mod factors;
 mod factors_runs;
 mod import;
