@@ -20,8 +20,8 @@
 //! each other's replies. [`parse`] therefore accepts only what every 1.6 release reads in the same
 //! way, and refuses, with the text that memcached has for such mistakes:
 //!
-//! - keys and arguments with control characters (`doc/protocol.txt` forbids them in keys; to
-//!   memcached a zero byte ended a line until 1.6.22),
+//! - lines with a zero byte (to memcached it ended a line until 1.6.22; other control characters are in keys what other bytes
+//!   are, though `doc/protocol.txt` forbids them),
 //! - numbers that are anything but decimal digits, with a minus sign where one has a meaning,
 //! - arguments that a command does not have,
 //! - flags of meta commands that are not letters, that occur twice, or that are too many,

@@ -3,7 +3,7 @@
 use memchr::memchr;
 
 use crate::Verb;
-use crate::token::{Tokens, is_base64, number, number_i32, number_u64, split_word, trim_end};
+use crate::token::{Tokens, is_base64, number, number_i64, number_u64, split_word, trim_end};
 
 /// The longest line of a command other than `get` and `gets`, in bytes with its end. Past it
 /// memcached closes the connection (`try_read_command_ascii` in `proto_text.c`).
@@ -12,6 +12,8 @@ const LINE_BYTES_MAX: usize = 2048;
 /// options flags are too long`, and some releases then read the value as requests
 /// (`MFLAG_MAX_OPT_LENGTH`, from which 1.6.18 counts one more than there are).
 const META_WORDS_MAX: usize = 19;
+/// The flags of meta commands that releases of 1.6 know.
+const META_FLAGS: &[u8] = b"bCcDEFfhIJklLMNOPqRsTtuvx";
 /// The length of a value for which memcached's own arithmetic has room (`INT_MAX - 2`).
 pub(crate) const VALUE_BYTES_MAX: u64 = i32::MAX as u64 - 2;
 /// The digits of a length that every release accepts.
@@ -264,7 +266,7 @@ impl<'a, 'l> Line<'a, 'l> {
             words.clone().fold((0, 0), |(count, longest), key| (count + 1, key.len().max(longest)));
         if count == 0 {
             self.refuse(BAD_FORMAT)
-        } else if touches && number_i32(exptime).is_none() {
+        } else if touches && number_i64(exptime).is_none() {
             self.refuse(BAD_EXPTIME)
         } else if longest > self.limits.key_bytes_max {
             self.refuse(BAD_FORMAT)
@@ -285,9 +287,14 @@ impl<'a, 'l> Line<'a, 'l> {
             return self.refuse(BAD_FORMAT);
         }
         let cas = words.next();
+        if verb == Verb::Cas && cas.is_none() && !self.noreply {
+            // As every release: the line is none of `cas`, and what follows is read as requests.
+            self.block = 0;
+            return self.refuse(ERROR);
+        }
         let valid = key.len() <= self.limits.key_bytes_max
             && number(flags, 10, u64::from(u32::MAX)).is_some()
-            && number_i32(exptime).is_some()
+            && number_i64(exptime).is_some()
             && cas.map(|cas| number_u64(cas).is_some()) == (verb == Verb::Cas).then_some(true)
             && words.next().is_none();
         if valid { self.finish(verb, key, arguments, 0) } else { self.refuse(BAD_FORMAT) }
@@ -321,7 +328,7 @@ impl<'a, 'l> Line<'a, 'l> {
             (Verb::Delete, Some(_)) => Some(BAD_DELETE),
             (_, None) => Some(BAD_FORMAT),
             (Verb::Touch | Verb::FlushAll, Some(exptime)) => {
-                number_i32(exptime).is_none().then_some(BAD_EXPTIME)
+                number_i64(exptime).is_none().then_some(BAD_EXPTIME)
             }
             (Verb::Verbosity, Some(level)) => {
                 number(level, 10, u64::from(u32::MAX)).is_none().then_some(BAD_FORMAT)
@@ -349,7 +356,7 @@ impl<'a, 'l> Line<'a, 'l> {
         if key.is_empty() || key.len() > self.limits.key_bytes_max {
             return self.refuse(BAD_FORMAT);
         }
-        let mut seen = 0;
+        let (mut seen, mut is_known) = (0, true);
         for flag in words.clone() {
             let letter = flag.first().copied().unwrap_or_default();
             count += 1;
@@ -358,9 +365,11 @@ impl<'a, 'l> Line<'a, 'l> {
             } else if !letter.is_ascii_alphabetic() {
                 return self.refuse(BAD_FLAG);
             } else if seen & flag_bit(letter) != 0 {
-                return self.refuse(DUPLICATE_FLAG);
+                // A server names the first mistake. (It may know flags that this does not, so these alone are left to it.)
+                return self.refuse(if is_known { DUPLICATE_FLAG } else { BAD_FLAG });
             }
             seen |= flag_bit(letter);
+            is_known &= META_FLAGS.contains(&letter);
         }
         if seen & flag_bit(b'b') != 0 && !is_base64(key) {
             return self.refuse(BAD_BASE64);
@@ -423,8 +432,8 @@ impl<'a, 'l> Line<'a, 'l> {
     }
 }
 
-/// Whether there is no control character. Without a branch in the loop, so that the compiler takes
-/// many bytes at once.
+/// Whether every release reads the line to its end: until 1.6.22 a zero byte ended it. Other control characters are bytes
+/// as any to memcached, in keys too (`doc/protocol.txt` forbids them there).
 fn is_clean(line: &[u8]) -> bool {
-    !line.iter().fold(false, |found, byte| found | (*byte < b' ') | (*byte == 0x7f))
+    memchr(0, line).is_none()
 }

@@ -72,11 +72,12 @@ pub(crate) fn number_u64(token: &[u8]) -> Option<u64> {
     number(token, 20, u64::MAX)
 }
 
-/// A decimal number of 32 bits with a sign, such as an expiry.
-pub(crate) fn number_i32(token: &[u8]) -> Option<i32> {
+/// A decimal number of 64 bits with a sign, such as an expiry. Of a larger number than 32 bits hold memcached takes the lower ones,
+/// in every release: a date after 2038 is long past for it.
+pub(crate) fn number_i64(token: &[u8]) -> Option<i64> {
     match token {
-        [b'-', digits @ ..] => i32::try_from(-(number(digits, 10, 1 << 31)?.cast_signed())).ok(),
-        digits => i32::try_from(number(digits, 10, 1 << 31)?).ok(),
+        [b'-', digits @ ..] => 0i64.checked_sub_unsigned(number(digits, 19, 1 << 63)?),
+        digits => number(digits, 19, i64::MAX as u64).map(u64::cast_signed),
     }
 }
 

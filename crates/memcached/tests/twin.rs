@@ -31,7 +31,10 @@ fn word() -> impl Strategy<Value = Vec<u8>> {
         "007",
         "2147483647",
         "2147483648",
-        "-2147483648",
+        "9223372036854775807",
+        "9223372036854775808",
+        "-9223372036854775808",
+        "-9223372036854775809",
         "-2147483649",
         "4294967295",
         "4294967296",
@@ -130,7 +133,7 @@ fn sound() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         (get, vec(key, 1..5))
             .prop_map(move |(verb, keys)| { line(format!("{verb} {}\r\n", keys.join(" "))) }),
-        (store, key, any::<u32>(), any::<i32>(), noreply.clone(), bytes()).prop_map(
+        (store, key, any::<u32>(), any::<i64>(), noreply.clone(), bytes()).prop_map(
             move |(verb, key, flags, time, noreply, value)| {
                 let length = value.len();
                 with(format!("{verb} {key} {flags} {time} {length}{noreply}\r\n"), value)

@@ -92,7 +92,7 @@ fn item(rest: &[u8], limits: &Limits) -> (Item, usize) {
     let quiet = meta && all.iter().skip(if verb == "ms" { 2 } else { 1 }).any(|w| w[0] == b'q');
     let mut value = Vec::new();
     let mut used = end + 1;
-    let said = match line_says(&verb, &all, line, limits) {
+    let said = match line_says(&verb, &all, noreply, line, limits) {
         Err(Wrong(reply, more)) => {
             let reply = if noreply { "" } else { reply };
             return (Item::Mistake(reply.to_owned()), used + more);
@@ -123,18 +123,19 @@ fn is_command(verb: &str) -> bool {
 
 fn is_expiry(word: &[u8]) -> bool {
     match word.strip_prefix(b"-") {
-        Some(number) => digits(number, 10, 1 << 31).is_some(),
-        None => digits(word, 10, (1 << 31) - 1).is_some(),
+        Some(number) => digits(number, 19, 1 << 63).is_some(),
+        None => digits(word, 19, (1 << 63) - 1).is_some(),
     }
 }
 
 fn line_says(
     verb: &str,
     words: &[&[u8]],
+    noreply: bool,
     line: &[u8],
     limits: &Limits,
 ) -> Result<ParsedLine, Wrong> {
-    let clean = line.iter().all(|byte| *byte >= b' ' && *byte != 0x7f);
+    let clean = line.iter().all(|byte| *byte != 0);
     let owned = |words: &[&[u8]]| words.iter().map(|word| word.to_vec()).collect::<Vec<_>>();
     let wrong = |reply| Err(Wrong(reply, 0));
     let key_fits = |key: &[u8]| !key.is_empty() && key.len() <= limits.key_bytes_max;
@@ -155,6 +156,10 @@ fn line_says(
             ParsedLine { keys: owned(keys), arguments: owned(times), value: None, kind }
         }
         "set" | "add" | "replace" | "append" | "prepend" | "cas" => {
+            if verb == "cas" && words.len() == 4 && !noreply {
+                length(words.get(3))?;
+                return wrong("ERROR\r\n");
+            }
             return store(verb, words, clean, limits);
         }
         "mg" | "ms" | "md" | "ma" | "me" => return meta(verb, words, clean, limits),
@@ -257,7 +262,12 @@ fn meta(verb: &str, words: &[&[u8]], clean: bool, limits: &Limits) -> Result<Par
         } else if !flag[0].is_ascii_alphabetic() {
             return wrong("CLIENT_ERROR invalid flag\r\n");
         } else if flags[..at].iter().any(|other| other[0] == flag[0]) {
-            return wrong("CLIENT_ERROR duplicate flag\r\n");
+            let known = |flag: &&[u8]| "bCcDEFfhIJklLMNOPqRsTtuvx".contains(char::from(flag[0]));
+            return wrong(if flags[..at].iter().all(known) {
+                "CLIENT_ERROR duplicate flag\r\n"
+            } else {
+                "CLIENT_ERROR invalid flag\r\n"
+            });
         }
     }
     let has = |letters: &str| flags.iter().any(|flag| letters.contains(char::from(flag[0])));
