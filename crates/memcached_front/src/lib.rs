@@ -5,18 +5,19 @@
 //! expires are metadata of the object. What a read finds comes from the tiers or from the
 //! origin behind them; what a write acknowledges is in the origin. The compare-and-swap number of a
 //! value is derived from its etag, so it changes with the bytes, the flags and the expiry, and not
-//! with the number of writes. With `origin.kind = "none"` the node is a cache: what is written is in its
+//! with the number of writes; it is metadata where a client chose it, or where it outlives a change of the metadata. With `origin.kind = "none"` the node is a cache: what is written is in its
 //! tiers.
 //!
 //! A connection's requests are carried out one after another; the keys of a `get` are read side by side.
 
 mod change;
 mod meta;
+mod stats;
 mod values;
 
 use std::ops::Deref;
 use std::os::fd::AsFd as _;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -28,36 +29,48 @@ use record::clock;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
+use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use front::{Front, Protocol};
+use stats::{Count, Stats};
 use store::{Error, ReadRequest, Recorded, Store, Version};
+use values::Notes;
 use wire::connections::{Activity, Seat};
 use wire::inherited;
 use wire::lane::ThreadRecorder;
 
 const END: &[u8] = b"END\r\n";
-/// What a command gets that a node does not have.
-const UNSUPPORTED: &[u8] = b"CLIENT_ERROR a Concertina node does not have this command\r\n";
+/// The version that clients are told: they read memcached's from its beginning.
+const VERSION: &str = concat!("1.6.38-concertina-", env!("CARGO_PKG_VERSION"));
 /// Replies that are kept until they are sent.
 const OUT_BYTES: usize = 256 << 10;
 /// Bytes of one read.
 const READ: usize = 64 << 10;
 
 /// A store as clients of memcached see it.
-pub struct Memcached(Arc<dyn Store>);
+pub struct Memcached(Arc<Shared>);
+
+/// What the connections have in common.
+struct Shared {
+    store: Arc<dyn Store>,
+    stats: Stats,
+    /// The `flush_all` that is to come: one, as in memcached, where a later one takes the place of an earlier one.
+    flush: Mutex<Option<AbortHandle>>,
+}
 
 impl Memcached {
     /// In front of a store.
     pub fn new(store: Arc<dyn Store>) -> Arc<Memcached> {
-        Arc::new(Memcached(store))
+        let stats = Stats::new(store.front().lanes.len());
+        Arc::new(Memcached(Arc::new(Shared { store, stats, flush: Mutex::default() })))
     }
 }
 
 impl Deref for Memcached {
     type Target = Front;
     fn deref(&self) -> &Front {
-        self.0.front()
+        self.0.store.front()
     }
 }
 
@@ -84,18 +97,24 @@ impl Protocol for Memcached {
             ..Limits::default()
         };
         let stall = Duration::from_secs_f64(config.stall_s);
-        let mut session = Session { store: self.0.clone(), lane, activity, out: Vec::new() };
+        let thread = self.lanes.iter().position(|other| Arc::ptr_eq(other, &lane)).unwrap_or(0);
+        let (shared, store) = (self.0.clone(), self.0.store.clone());
+        let mut session = Session { shared, store, thread, lane, activity, out: Vec::new() };
+        session.note(Count::Connection, 1);
         session.run(&mut stream, &limits, stall, stop).await;
     }
 
     fn under_way(&self) -> usize {
-        self.0.under_way()
+        self.0.store.under_way()
     }
 }
 
 /// A connection.
 struct Session {
+    shared: Arc<Shared>,
     store: Arc<dyn Store>,
+    /// The place of its thread among those of the front.
+    thread: usize,
     lane: Arc<ThreadRecorder>,
     activity: Arc<Activity>,
     /// Replies that were not sent yet.
@@ -196,8 +215,9 @@ impl Session {
             if !owes {
                 began = Instant::now();
             }
-            if !matches!(count, Ok(1..)) {
-                return;
+            match count {
+                Ok(count @ 1..) => self.note(Count::BytesRead, count as u64),
+                _ => return,
             }
         }
     }
@@ -211,6 +231,7 @@ impl Session {
                 _ => return Err(()),
             }
         }
+        self.note(Count::BytesWritten, self.out.len() as u64);
         self.out.clear();
         self.out.shrink_to(READ);
         Ok(())
@@ -240,6 +261,8 @@ impl Session {
             Verb::MetaSet => self.meta_set(request).await,
             Verb::Delete => self.delete(request).await,
             Verb::MetaDelete => self.meta_delete(request).await,
+            Verb::MetaArithmetic => self.meta_arithmetic(request).await,
+            Verb::MetaDebug => self.meta_debug(request).await,
             Verb::Append | Verb::Prepend => self.join(request).await,
             Verb::Incr | Verb::Decr => self.count(request).await,
             Verb::Touch => self.touch(request).await,
@@ -248,13 +271,12 @@ impl Session {
             Verb::MetaNoop => self.out.extend_from_slice(b"MN\r\n"),
             Verb::Verbosity => self.out.extend_from_slice(b"OK\r\n"),
             Verb::Version => {
-                let line = concat!("VERSION 1.6.38-concertina-", env!("CARGO_PKG_VERSION"), "\r\n");
-                self.out.extend_from_slice(line.as_bytes());
+                self.out.extend_from_slice(format!("VERSION {VERSION}\r\n").as_bytes());
             }
-            Verb::Stats if request.arguments().is_empty() => self.stats(),
-            _ => self.out.extend_from_slice(UNSUPPORTED),
+            Verb::Stats => self.stats(request),
         }
         let said = self.out.get(start..).unwrap_or_default();
+        self.note_reply(request, said);
         let answers = request.kind() != Kind::Local || request.noreply;
         if answers && memcached::is_suppressed(request.verb, request.quiet, request.noreply, said) {
             self.out.truncate(start);
@@ -262,17 +284,33 @@ impl Session {
         Then::GoOn
     }
 
-    fn stats(&mut self) {
-        let front = self.store.front();
-        let connections = front.connections.count();
-        let text = format!(
-            "STAT pid {}\r\nSTAT version concertina-{}\r\nSTAT threads {}\r\n\
-             STAT curr_connections {connections}\r\nEND\r\n",
-            std::process::id(),
-            env!("CARGO_PKG_VERSION"),
-            front.lanes.len(),
-        );
-        self.out.extend_from_slice(text.as_bytes());
+    /// `flush_all [DELAY]`: drops a node's copies, at once or later. A cache is empty then; what is in the origin remains.
+    fn flush(&mut self, request: &Request<'_>) {
+        let delay = match change::exptime(request) {
+            ..=0 => 0,
+            exptime => values::expiry(exptime).map_or(0, |at| (at - unix_s()).max(0)),
+        };
+        let mut pending = self.shared.flush.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(earlier) = pending.take() {
+            earlier.abort();
+        }
+        // Where nothing can be dropped the client is told so now.
+        if delay == 0 || !self.store.has_memory() {
+            drop(pending);
+            if let Err(error) = self.store.clear() {
+                let line = format!("CLIENT_ERROR {}\r\n", error.text());
+                return self.out.extend_from_slice(line.as_bytes());
+            }
+        } else {
+            let store = self.store.clone();
+            let later = tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_secs(delay.unsigned_abs())).await;
+                // A node has no reason to refuse it.
+                let _ = store.clear();
+            });
+            *pending = Some(later.abort_handle());
+        }
+        self.out.extend_from_slice(b"OK\r\n");
     }
 
     /// Appends an error of the server, in one line.
@@ -309,8 +347,12 @@ impl Session {
         for key in request.keys() {
             let Some(found) = values.next().await else { break };
             match value_of(found, max).await {
-                Ok(Some(value)) => self.put_value(key, &value, request.verb == Verb::Gets),
-                Ok(None) => {}
+                Ok(Some(value)) => {
+                    let number = values::number_of(&value.version);
+                    self.put_value(key, &value, (request.verb == Verb::Gets).then_some(number));
+                    self.note(Count::GetHit, 1);
+                }
+                Ok(None) => self.note(Count::GetMiss, 1),
                 Err(error) => {
                     // An error is the whole reply, or the end of one.
                     self.out.truncate(start);
@@ -326,13 +368,13 @@ impl Session {
         Then::GoOn
     }
 
-    fn put_value(&mut self, key: &[u8], value: &Value, with_cas: bool) {
-        let (flags, size) = (values::flags(&value.version), value.bytes.len());
+    fn put_value(&mut self, key: &[u8], value: &Value, number: Option<u64>) {
+        let (flags, size) = (Notes::read(&value.version).flags, value.bytes.len());
         self.out.extend_from_slice(b"VALUE ");
         self.out.extend_from_slice(key);
         let mut rest = format!(" {flags} {size}");
-        if with_cas {
-            rest += &format!(" {}", values::cas_of(&value.version.etag));
+        if let Some(number) = number {
+            rest += &format!(" {number}");
         }
         self.out.extend_from_slice(rest.as_bytes());
         self.out.extend_from_slice(b"\r\n");
@@ -350,7 +392,7 @@ struct Value {
 /// The value that a read found, if it has not expired.
 async fn value_of((found, mut record): Recorded, bytes_max: u64) -> Result<Option<Value>, Error> {
     match found {
-        Ok(found) if !values::is_expired(&found.version) => {
+        Ok(found) if !Notes::read(&found.version).is_expired() => {
             let version = found.version.clone();
             Ok(Some(Value { version, bytes: found.gather(bytes_max).await? }))
         }

@@ -1,10 +1,8 @@
 //! Values as objects: what is kept beside the bytes, and how values are written.
 
-use std::borrow::Cow;
-
 use bytes::Bytes;
-use ground::Key;
 use ground::window::{Operation, Outcome};
+use ground::{Etag, Key};
 use memcached::{Drops, Request, Verb};
 use origin::{Attributes, Metadata, SingleChunk};
 
@@ -16,41 +14,97 @@ use wire::body::RequestBody;
 use wire::condition::Conditions;
 use wire::lane::RequestRecord;
 
-/// The names of the metadata that hold what memcached keeps beside a value.
-const FLAGS: &str = "memcached-flags";
+/// The names of the metadata that hold what memcached keeps beside a value, in their order.
+const NUMBER: &str = "memcached-cas";
 const EXPIRES: &str = "memcached-expires";
+const FLAGS: &str = "memcached-flags";
+const STALE: &str = "memcached-stale";
+const WON: &str = "memcached-won";
 
 /// Expiry times up to this count from now, in seconds; larger ones are dates.
 const RELATIVE_MAX: i64 = 60 * 60 * 24 * 30;
 
-fn noted<'m>(metadata: &'m Metadata, name: &str) -> Option<&'m str> {
-    let mut user = metadata.attributes.user.iter();
-    user.find_map(|(other, value)| (other == name).then_some(&**value))
+/// The bits of a compare-and-swap number that is derived from an etag. libmemcached (1.0.16 of pylibmc 1.6.3, 1.1.4 of Debian 12)
+/// has room for 18 digits and fails with "MEMORY ALLOCATION FAILURE" on more; a client in JavaScript loses what is past 53 bits.
+const NUMBER_BITS: u32 = 53;
+
+/// What memcached keeps beside a value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Notes {
+    /// The number that the client stored with the value.
+    pub(super) flags: u32,
+    /// When the value expires, in seconds since 1970; `None` if it does not.
+    pub(super) expires: Option<i64>,
+    /// The compare-and-swap number, if it is not the one that is derived from the etag.
+    pub(super) number: Option<u64>,
+    /// Whether the value was marked as stale (`md` with `I`).
+    pub(super) is_stale: bool,
+    /// Whether a reader was told to replace the value (`W` of `mg`).
+    pub(super) is_won: bool,
 }
 
-/// The number that the client stored with the value.
-pub(super) fn flags(metadata: &Metadata) -> u32 {
-    noted(metadata, FLAGS).and_then(|text| text.parse().ok()).unwrap_or(0)
+impl Notes {
+    pub(super) fn read(metadata: &Metadata) -> Notes {
+        let mut notes = Notes::default();
+        for (name, value) in &metadata.attributes.user {
+            match &**name {
+                NUMBER => notes.number = value.parse().ok(),
+                EXPIRES => notes.expires = value.parse().ok(),
+                FLAGS => notes.flags = value.parse().unwrap_or(0),
+                STALE => notes.is_stale = true,
+                WON => notes.is_won = true,
+                _ => {}
+            }
+        }
+        notes
+    }
+
+    /// With a client's flags and expiry, in memcached's form.
+    pub(super) fn new(flags: u32, exptime: i64) -> Notes {
+        Notes { flags, expires: expiry(exptime), ..Notes::default() }
+    }
+
+    pub(super) fn is_expired(&self) -> bool {
+        self.expires.is_some_and(|at| at <= unix_s())
+    }
+
+    fn attributes(&self) -> Attributes {
+        // In the order of their names, as they are hashed into the version.
+        let notes = [
+            (NUMBER, self.number.map(|number| number.to_string())),
+            (EXPIRES, self.expires.map(|at| at.to_string())),
+            (FLAGS, (self.flags > 0).then(|| self.flags.to_string())),
+            (STALE, self.is_stale.then(|| "1".to_owned())),
+            (WON, self.is_won.then(|| "1".to_owned())),
+        ];
+        let user = notes.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+        Attributes { content_type: None, user: user.collect() }
+    }
 }
 
-/// When the value expires, in seconds since 1970; `None` if it does not.
-pub(super) fn expires(metadata: &Metadata) -> Option<i64> {
-    noted(metadata, EXPIRES).and_then(|text| text.parse().ok())
-}
-
-pub(super) fn is_expired(metadata: &Metadata) -> bool {
-    expires(metadata).is_some_and(|at| at <= unix_s())
+/// The time at which a value expires whose expiry is given in memcached's form; `None` for 0.
+pub(super) fn expiry(exptime: i64) -> Option<i64> {
+    match exptime {
+        0 => None,
+        ..0 => Some(0),
+        1..=RELATIVE_MAX => Some(unix_s().saturating_add(exptime)),
+        date => Some(date),
+    }
 }
 
 /// The compare-and-swap number of a version.
-pub(super) fn cas_of(etag: &str) -> u64 {
+pub(super) fn number_of(metadata: &Metadata) -> u64 {
+    Notes::read(metadata).number.unwrap_or_else(|| derived_number(&metadata.etag))
+}
+
+/// The number that is derived from an etag; not 0, which clients take for none.
+fn derived_number(etag: &str) -> u64 {
     let [a, b, c, d, e, f, g, h, ..] = *blake3::hash(etag.as_bytes()).as_bytes();
-    // 63 bits: libmemcached (1.0.16, of pylibmc 1.6.3) has no room for 20 digits, and fails with "MEMORY ALLOCATION FAILURE".
-    u64::from_be_bytes([a, b, c, d, e, f, g, h]) >> 1
+    (u64::from_be_bytes([a, b, c, d, e, f, g, h]) >> (u64::BITS - NUMBER_BITS)).max(1)
 }
 
 /// What has to hold for a write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
     /// Nothing.
     Set,
@@ -60,6 +114,8 @@ pub(super) enum Mode {
     Replace,
     /// That it has this number.
     Cas(u64),
+    /// That it is this version, which was just read.
+    Version(Etag),
 }
 
 /// What became of a write.
@@ -75,31 +131,17 @@ pub(super) enum Stored {
     NotFound,
 }
 
-/// A value to be stored, as the client gives it.
-pub(super) struct NewValue<'a> {
-    pub(super) bytes: Cow<'a, [u8]>,
-    pub(super) flags: u32,
-    /// In memcached's form.
-    pub(super) exptime: i64,
+/// A value to be stored.
+#[derive(Clone, Debug, Default)]
+pub(super) struct NewValue {
+    pub(super) bytes: Bytes,
+    pub(super) notes: Notes,
 }
 
-impl NewValue<'_> {
-    fn attributes(&self) -> Attributes {
-        let expires = match self.exptime {
-            0 => None,
-            ..0 => Some(0),
-            1..=RELATIVE_MAX => Some(unix_s().saturating_add(self.exptime)),
-            date => Some(date),
-        };
-        // In the order of their names, as they are hashed into the version.
-        let mut user = Vec::new();
-        if let Some(at) = expires {
-            user.push((EXPIRES.to_owned(), at.to_string()));
-        }
-        if self.flags > 0 {
-            user.push((FLAGS.to_owned(), self.flags.to_string()));
-        }
-        Attributes { content_type: None, user }
+impl NewValue {
+    /// The value of a request.
+    pub(super) fn sent(request: &Request<'_>, notes: Notes) -> NewValue {
+        NewValue { bytes: Bytes::copy_from_slice(request.value()), notes }
     }
 }
 
@@ -108,8 +150,8 @@ impl Session {
     pub(super) async fn write(
         &self,
         key: &[u8],
-        value: &NewValue<'_>,
-        mode: Mode,
+        value: NewValue,
+        mode: &Mode,
     ) -> Result<Stored, Error> {
         refuse_reserved(key)?;
         let key = Key::from(key);
@@ -122,22 +164,26 @@ impl Session {
             }
         };
         record.size = value.bytes.len() as u64;
-        let body = SingleChunk::new(Bytes::copy_from_slice(&value.bytes));
         let put = PutRequest {
-            key,
-            attributes: value.attributes(),
-            body: RequestBody::Stream(Box::new(body)),
+            key: key.clone(),
+            attributes: value.notes.attributes(),
+            body: RequestBody::Stream(Box::new(SingleChunk::new(value.bytes))),
             sha256: None,
             terms: WriteTerms { conditions, ..WriteTerms::default() },
         };
         match self.store.put(put, &mut record).await {
             Ok(etag) => {
                 record.outcome = self.written();
-                Ok(Stored::Yes(cas_of(&etag)))
+                Ok(Stored::Yes(value.notes.number.unwrap_or_else(|| derived_number(&etag))))
             }
             Err(Error::PreconditionFailed(_)) => {
                 record.outcome = Outcome::Miss;
-                Ok(if matches!(mode, Mode::Cas(_)) { Stored::Exists } else { Stored::No })
+                if let Mode::Version(_) = mode {
+                    // A copy here would be compared in vain until it is looked at again.
+                    self.store.revalidate(&key);
+                }
+                let is_compared = matches!(mode, Mode::Cas(_) | Mode::Version(_));
+                Ok(if is_compared { Stored::Exists } else { Stored::No })
             }
             Err(error) => Err(error),
         }
@@ -148,11 +194,13 @@ impl Session {
     async fn conditions_of(
         &self,
         key: &Key,
-        mode: Mode,
+        mode: &Mode,
         record: &mut RequestRecord,
     ) -> Result<Result<Conditions, Stored>, Error> {
-        if mode == Mode::Set {
-            return Ok(Ok(Conditions::default()));
+        match mode {
+            Mode::Set => return Ok(Ok(Conditions::default())),
+            Mode::Version(etag) => return Ok(Ok(Conditions::is_version(etag))),
+            Mode::Add | Mode::Replace | Mode::Cas(_) => {}
         }
         // As the origin has it: it decides. A copy that is looked at seldom could refuse a client for long.
         let read = ReadRequest { freshness: Freshness::Origin, ..ReadRequest::head(key.clone()) };
@@ -161,9 +209,9 @@ impl Session {
             Err(Error::NotFound) => None,
             Err(error) => return Err(error),
         };
-        let live = found.as_ref().filter(|version| !is_expired(version));
+        let live = found.as_ref().filter(|version| !Notes::read(version).is_expired());
         if let Mode::Cas(number) = mode
-            && live.is_none_or(|version| cas_of(&version.etag) != number)
+            && live.is_none_or(|version| number_of(version) != *number)
         {
             // Another process may have written it: a copy here would be compared in vain until it is looked at again.
             self.store.revalidate(key);
@@ -171,7 +219,7 @@ impl Session {
         Ok(match (mode, live, &found) {
             (Mode::Add, Some(_), _) | (Mode::Replace, None, _) => Err(Stored::No),
             (Mode::Cas(_), None, _) => Err(Stored::NotFound),
-            (Mode::Cas(number), Some(version), _) if cas_of(&version.etag) != number => {
+            (Mode::Cas(number), Some(version), _) if number_of(version) != *number => {
                 Err(Stored::Exists)
             }
             (Mode::Add, None, None) => Ok(Conditions::is_absent()),
@@ -187,12 +235,40 @@ impl Session {
         if self.store.is_durable() { Outcome::Origin } else { Outcome::Memory }
     }
 
-    /// Deletes a value; returns whether it was there.
+    /// Deletes a value; returns whether there was one. One that has expired is removed, and was not there.
     pub(super) async fn remove(&self, key: &[u8]) -> Result<bool, Error> {
         refuse_reserved(key)?;
         let mut record = self.lane.received(Operation::Delete, key);
-        let delete = DeleteRequest { key: Key::from(key), terms: WriteTerms::default() };
-        let there = self.store.delete(delete, &mut record).await?;
+        let mut delete = DeleteRequest { key: Key::from(key), terms: WriteTerms::default() };
+        let read = ReadRequest::head(delete.key.clone());
+        let expired = match self.store.get(&read, &mut record).await {
+            Ok(found) if Notes::read(&found.version).is_expired() => Some(found.version),
+            Ok(_) | Err(Error::NotFound) => None,
+            Err(error) => return Err(error),
+        };
+        if let Some(version) = &expired {
+            // Not a value that another client stores in its place just now.
+            delete.terms.conditions = Conditions::is_version(&version.etag);
+        }
+        let there = match self.store.delete(delete, &mut record).await {
+            Err(Error::PreconditionFailed(_)) if expired.is_some() => false,
+            removed => removed? && expired.is_none(),
+        };
+        record.outcome = if there { self.written() } else { Outcome::Miss };
+        Ok(there)
+    }
+
+    /// Deletes a value if it is a version that was just read; returns whether it was.
+    pub(super) async fn remove_version(&self, key: &[u8], etag: &str) -> Result<bool, Error> {
+        refuse_reserved(key)?;
+        let mut record = self.lane.received(Operation::Delete, key);
+        let conditions = Conditions::is_version(etag);
+        let terms = WriteTerms { conditions, ..WriteTerms::default() };
+        let delete = DeleteRequest { key: Key::from(key), terms };
+        let there = match self.store.delete(delete, &mut record).await {
+            Err(Error::PreconditionFailed(_)) => false,
+            removed => removed?,
+        };
         record.outcome = if there { self.written() } else { Outcome::Miss };
         Ok(there)
     }
@@ -206,15 +282,14 @@ impl Session {
             .map(|word| std::str::from_utf8(word).unwrap_or_default())
             .collect();
         let number = |at: usize| words.get(at).copied().unwrap_or_default();
-        let (flags, exptime) = (number(0).parse().unwrap_or(0), number(1).parse().unwrap_or(0));
+        let notes = Notes::new(number(0).parse().unwrap_or(0), number(1).parse().unwrap_or(0));
         let mode = match request.verb {
             Verb::Add => Mode::Add,
             Verb::Replace => Mode::Replace,
             Verb::Cas => Mode::Cas(number(3).parse().unwrap_or(0)),
             _ => Mode::Set,
         };
-        let value = NewValue { bytes: request.value().into(), flags, exptime };
-        let stored = self.write(request.key(), &value, mode).await;
+        let stored = self.write(request.key(), NewValue::sent(request, notes), &mode).await;
         let line: &[u8] = match stored {
             Ok(Stored::Yes(_)) => b"STORED\r\n",
             Ok(Stored::No) => b"NOT_STORED\r\n",

@@ -12,7 +12,7 @@ use tokio::runtime::Handle;
 use super::Node;
 use device::object::Object;
 use front::Front;
-use store::{DeleteRequest, Error, FoundObject, PutRequest, ReadRequest, Store};
+use store::{DeleteRequest, Error, FoundObject, MemoryUse, PutRequest, ReadRequest, Store};
 use wire::lane::RequestRecord;
 
 impl Store for Node {
@@ -50,6 +50,15 @@ impl Store for Node {
 
     fn has_memory(&self) -> bool {
         true
+    }
+
+    fn memory(&self) -> Option<MemoryUse> {
+        let (contents, _) = self.drive.contents();
+        Some(MemoryUse {
+            objects: contents.memory_objects,
+            bytes: contents.memory_bytes,
+            bytes_max: contents.memory_bytes_max,
+        })
     }
 
     fn hit(&self, now: Nanos, key: &[u8]) -> Option<Hit<Object>> {

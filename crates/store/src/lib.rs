@@ -46,6 +46,17 @@ const PARALLEL: usize = 16;
 /// The result of a read, with its record.
 pub type Recorded = (Result<FoundObject, Error>, RequestRecord);
 
+/// What a process holds in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryUse {
+    /// Objects.
+    pub objects: usize,
+    /// Their bytes, overhead included.
+    pub bytes: u64,
+    /// The bytes that they may have at present.
+    pub bytes_max: u64,
+}
+
 /// Objects that can be read, written and listed.
 pub trait Store: Send + Sync + 'static {
     /// What the threads behind the process's address share.
@@ -90,6 +101,11 @@ pub trait Store: Send + Sync + 'static {
     /// Whether this process holds objects in memory itself.
     fn has_memory(&self) -> bool {
         false
+    }
+
+    /// What this process holds in memory; `None` where it holds no objects itself.
+    fn memory(&self) -> Option<MemoryUse> {
+        None
     }
 
     /// An object that memory holds and may serve as it is.
