@@ -412,7 +412,8 @@ impl Shared {
     /// Appends the reply to `stats settings`.
     pub(crate) fn put_settings(&self, out: &mut Vec<u8>) {
         let text = format!(
-            "STAT maxconns {}\r\nSTAT item_size_max {}\r\nSTAT num_threads {}\r\nEND\r\n",
+            "STAT maxconns {}\r\nSTAT item_size_max {}\r\nSTAT num_threads {}\r\n\
+             STAT client_flags_size 4\r\nEND\r\n",
             self.connections_max,
             self.limits.value_bytes_max,
             self.mailboxes.len()
