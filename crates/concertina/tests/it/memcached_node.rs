@@ -1,11 +1,13 @@
 //! `concertina serve` with memcached's protocol in front of a node.
 
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 
 use crate::measure::Running;
 use crate::memcached_proxy::{serve, talk};
+use crate::serve_client::until;
 
 /// A node on a folder, its HTTP address and that of memcached's protocol.
 fn node(folder: &Path) -> (Running, String, String) {
@@ -113,6 +115,63 @@ fn a_node_answers_memcacheds_protocol() {
         ask(&cache, "get c later\r\n"),
         "VALUE c 0 1\r\ne\r\nVALUE later 9 1\r\nz\r\nEND\r\n"
     );
+}
+
+/// The counts of `stats` add up and begin anew, and `flush_all` comes when it was announced.
+#[test]
+fn a_cache_counts_what_it_does_and_is_emptied_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let sets = ["memcached.node_listen=127.0.0.1:0", "origin.kind=none", "device=[]"];
+    let (_process, _, cache) = serve(folder.path(), &sets);
+    let stats = || {
+        let reply = ask(&cache, "stats\r\n");
+        let lines = reply.lines().filter_map(|line| line.strip_prefix("STAT ")?.split_once(' '));
+        let stats: BTreeMap<String, String> =
+            lines.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        move |name: &str| stats[name].parse::<u64>().unwrap()
+    };
+    let script = "set k 0 0 1\r\na\r\nget k none k\r\ndelete k\r\ndelete k\r\nset n 0 0 1\r\n1\r\n\
+        incr n 1\r\ndecr none 1\r\ncas n 0 0 1 1\r\n2\r\ntouch n 0\r\ngat 0 n none\r\nmg n v\r\nmg none v q\r\n";
+    ask(&cache, script);
+    let counts = stats();
+    for (name, count) in [
+        ("get_hits", 4),
+        ("get_misses", 3),
+        ("cmd_get", 7),
+        ("cmd_set", 3),
+        ("cmd_touch", 3),
+        ("touch_hits", 2),
+        ("touch_misses", 1),
+        ("delete_hits", 1),
+        ("delete_misses", 1),
+        ("incr_hits", 1),
+        ("decr_misses", 1),
+        ("cas_badval", 1),
+        ("cas_hits", 0),
+        ("cmd_meta", 2),
+        ("failed_requests", 0),
+        ("curr_items", 1),
+        ("total_connections", 2),
+    ] {
+        assert_eq!(counts(name), count, "{name}");
+    }
+    assert!(counts("bytes_read") >= script.len() as u64 && counts("bytes_written") > 0);
+    assert_eq!(
+        ask(&cache, "stats reset\r\nstats items\r\nstats slabs\r\n"),
+        "RESET\r\nEND\r\nEND\r\n"
+    );
+    assert_eq!(stats()("cmd_get"), 0);
+
+    // Of two that are to come the later one counts; a value is there until then.
+    let found = "VALUE v 0 1\r\na\r\nEND\r\n";
+    assert_eq!(
+        ask(&cache, "set v 0 0 1\r\na\r\nflush_all 100000\r\nget v\r\nflush_all 1\r\n"),
+        format!("STORED\r\nOK\r\n{found}OK\r\n")
+    );
+    until("a later flush", || ask(&cache, "get v\r\n") == "END\r\n");
+    // A date that memcached has no room for.
+    let later = ask(&cache, "set v 0 4102444800 1\r\na\r\nget v\r\n");
+    assert_eq!(later, format!("STORED\r\n{found}"));
 }
 
 /// A get of many large values is sent as it is read.
