@@ -133,6 +133,26 @@ struct Length {
 /// Where files are in memory.
 const MEMORY: &str = "/dev/shm";
 
+/// A store of another project, as a service of one process without a limit.
+fn foreign_service(store: &Store, kind: Kind) -> Service {
+    Service {
+        name: store.name.clone(),
+        kind,
+        workers: 1,
+        mbit_per_s: None,
+        disk_mb_per_s: None,
+        service_ms: None,
+        capacity: None,
+        closed_others: Vec::new(),
+        closed_s: None,
+        fit_s: 0.0,
+        judge_s: 0.0,
+        short_fit_s: None,
+        short_judge_s: None,
+        expected: None,
+    }
+}
+
 /// Starts a store and measures it.
 fn survey(
     context: &Context,
@@ -154,22 +174,7 @@ fn survey(
     let share = store.processor_share.unwrap_or(config.processor_share);
     let quota = |pids: &[u32]| Quota::new(&store.name, pids, share);
     let foreign = |kind: Kind| {
-        let service = Service {
-            name: store.name.clone(),
-            kind,
-            workers: 1,
-            mbit_per_s: None,
-            disk_mb_per_s: None,
-            service_ms: None,
-            capacity: None,
-            closed_others: Vec::new(),
-            closed_s: None,
-            fit_s: 0.0,
-            judge_s: 0.0,
-            short_fit_s: None,
-            short_judge_s: None,
-            expected: None,
-        };
+        let service = foreign_service(store, kind);
         placement.of_servers(|| services::start(&service, &context.folder, &in_memory))
     };
     match store.kind {

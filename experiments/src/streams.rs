@@ -177,11 +177,77 @@ impl<'a> World<'a> {
     }
 }
 
+/// The most streams that were played without a stall.
+struct MostStreams {
+    of_small: usize,
+    of_bulk: usize,
+    of_hot: usize,
+    /// The share of the devices' reads that the hot device served.
+    share_hot: f64,
+}
+
+fn claims(settings: &Settings, most: &MostStreams, stalls: &Stalls) -> Vec<Claim> {
+    let begun = |levels: &[usize]| levels.last().copied().unwrap_or(0) as u64;
+    let claim = |what: &str, count: usize, published: Option<f64>, levels: &[usize]| Claim {
+        published,
+        ..Claim::counted(
+            format!("streams of {} kbit/s without a stall: {what}", settings.kbit_per_s),
+            count as f64,
+            "streams",
+            begun(levels),
+        )
+    };
+    let sound = stalls.without_stall as f64 / settings.connections.max(1) as f64;
+    vec![
+        claim(
+            "one emulated disk read in small pieces",
+            most.of_small,
+            Some(PUBLISHED[0]),
+            &settings.small_pieces,
+        ),
+        claim("one emulated disk that reads whole tracks", most.of_bulk, None, &settings.bulk),
+        claim(
+            &format!("with a hot device of {} % of the bytes", 100.0 * settings.hot_share),
+            most.of_hot,
+            Some(PUBLISHED[1]),
+            &settings.hot,
+        ),
+        Claim::counted(
+            "streams with a hot device / streams of the disk alone",
+            most.of_hot as f64 / most.of_bulk.max(1) as f64,
+            "",
+            begun(&settings.hot),
+        )
+        .with_goal(Goal::AtLeast(1.5)),
+        Claim::counted(
+            "streams: share of reads of devices served hot",
+            100.0 * most.share_hot,
+            "%",
+            stalls.streams,
+        ),
+        Claim {
+            published: Some(30_000.0),
+            ..Claim::counted(
+                "streams: connections of one server",
+                settings.connections as f64,
+                "connections",
+                stalls.streams,
+            )
+        },
+        Claim::counted(
+            "streams: of these connections, played from memory without a stall",
+            100.0 * sound,
+            "%",
+            stalls.streams,
+        )
+        .with_goal(Goal::AtLeast(99.9)),
+    ]
+}
+
 pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     let settings: &Settings = &context.config()?;
     let report = &mut String::new();
     let folder = context.scratch.join("streams");
-    let begun = |levels: &[usize]| levels.last().copied().unwrap_or(0) as u64;
     let small =
         World::start(settings, &folder, "small pieces", settings.small_piece_bytes, false, 0)?;
     let of_small = small.most(context, &settings.small_pieces, report)?;
@@ -213,58 +279,6 @@ pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     let path = context.out.join("streams.txt");
     std::fs::write(&path, report.as_str())
         .with_context(|| format!("cannot write {}", path.display()))?;
-    let claim = |what: &str, most: usize, published: Option<f64>, levels: &[usize]| Claim {
-        published,
-        ..Claim::counted(
-            format!("streams of {} kbit/s without a stall: {what}", settings.kbit_per_s),
-            most as f64,
-            "streams",
-            begun(levels),
-        )
-    };
-    let sound = stalls.without_stall as f64 / settings.connections.max(1) as f64;
-    Ok(vec![
-        claim(
-            "one emulated disk read in small pieces",
-            of_small,
-            Some(PUBLISHED[0]),
-            &settings.small_pieces,
-        ),
-        claim("one emulated disk that reads whole tracks", of_bulk, None, &settings.bulk),
-        claim(
-            &format!("with a hot device of {} % of the bytes", 100.0 * settings.hot_share),
-            of_hot,
-            Some(PUBLISHED[1]),
-            &settings.hot,
-        ),
-        Claim::counted(
-            "streams with a hot device / streams of the disk alone",
-            of_hot as f64 / of_bulk.max(1) as f64,
-            "",
-            begun(&settings.hot),
-        )
-        .with_goal(Goal::AtLeast(1.5)),
-        Claim::counted(
-            "streams: share of reads of devices served hot",
-            100.0 * share,
-            "%",
-            stalls.streams,
-        ),
-        Claim {
-            published: Some(30_000.0),
-            ..Claim::counted(
-                "streams: connections of one server",
-                settings.connections as f64,
-                "connections",
-                stalls.streams,
-            )
-        },
-        Claim::counted(
-            "streams: of these connections, played from memory without a stall",
-            100.0 * sound,
-            "%",
-            stalls.streams,
-        )
-        .with_goal(Goal::AtLeast(99.9)),
-    ])
+    let most = MostStreams { of_small, of_bulk, of_hot, share_hot: share };
+    Ok(claims(settings, &most, &stalls))
 }

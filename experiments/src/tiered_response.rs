@@ -1,6 +1,8 @@
 //! `experiments/tiered-response`: predicted against measured responses of a node whose requests are answered by
 //! memory, a hot device and disks.
 
+use std::path::Path;
+
 use anyhow::Context as _;
 use configuration::{Class, Device, Size};
 use record::RunFolder;
@@ -37,9 +39,8 @@ struct Config {
 /// The largest error that is allowed, points.
 const GOAL: f64 = 3.0;
 
-pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
-    let config: Config = context.config()?;
-    let scratch = &context.scratch;
+/// A node with memory, disks and a hot device in front of them.
+fn server_config(config: &Config, scratch: &Path) -> anyhow::Result<configuration::Config> {
     let total = config.objects * (config.object_bytes + ENTRY_BYTES);
     let device = |class: Class, mean_ms: f64, bytes: u64| -> anyhow::Result<Device> {
         Ok(Device {
@@ -56,7 +57,37 @@ pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     let bulk = Device { count: config.disks, ..device(Class::Bulk, config.bulk_ms, 2 * total)? };
     let devices = vec![bulk, device(Class::Hot, config.hot_ms, hot_bytes)?];
     let memory = (total as f64 * config.memory_share) as u64;
-    let mut server = lab::server(memory, devices, &scratch.join("origin"));
+    Ok(lab::server(memory, devices, &scratch.join("origin")))
+}
+
+/// Writes the model, the comparison and what the tiers did, without the path of this machine.
+fn write_files(
+    context: &Context,
+    model: &model::Model,
+    comparison: &Comparison,
+    tiers: &engine::node::Tiers,
+) -> anyhow::Result<()> {
+    let here = context.scratch.display().to_string();
+    let write = |name: &str, text: String| {
+        let path = context.out.join(name);
+        std::fs::write(&path, text.replace(&here, "scratch"))
+            .with_context(|| format!("cannot write {}", path.display()))
+    };
+    let page = Page {
+        title: "tiered-response".to_owned(),
+        commands: vec!["experiments run experiments/tiered-response".to_owned()],
+    };
+    write("model.toml", model.to_toml()?)?;
+    write("comparison.json", serde_json::to_string_pretty(comparison)?)?;
+    write("comparison.html", report::html(comparison, &page))?;
+    write("tiers.json", serde_json::to_string_pretty(tiers)?)?;
+    Ok(())
+}
+
+pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
+    let config: Config = context.config()?;
+    let scratch = &context.scratch;
+    let mut server = server_config(&config, scratch)?;
     server.observe.run_dir = Some(scratch.join("server"));
     let path = scratch.join("server.toml");
     lab::write_config(&path, &server)?;
@@ -94,20 +125,7 @@ pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     let model = report::fit(&Observed::new(fit, &Selection::default())?, "tiered")?;
     let observed = Observed::new(held_out, &Selection::default())?;
     let comparison = Comparison::new(&observed, &model, &[], &[])?;
-    let here = scratch.display().to_string();
-    let write = |name: &str, text: String| {
-        let path = context.out.join(name);
-        std::fs::write(&path, text.replace(&here, "scratch"))
-            .with_context(|| format!("cannot write {}", path.display()))
-    };
-    let page = Page {
-        title: "tiered-response".to_owned(),
-        commands: vec!["experiments run experiments/tiered-response".to_owned()],
-    };
-    write("model.toml", model.to_toml()?)?;
-    write("comparison.json", serde_json::to_string_pretty(&comparison)?)?;
-    write("comparison.html", report::html(&comparison, &page))?;
-    write("tiers.json", serde_json::to_string_pretty(&tiers)?)?;
+    write_files(context, &model, &comparison, &tiers)?;
     context.say(report::table(&comparison));
     let loads: Vec<MarkedLoad> = config
         .held_out

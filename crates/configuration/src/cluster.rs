@@ -330,6 +330,27 @@ impl Config {
     /// Checks the members, and the place of this process among them.
     pub fn check_cluster(&self, checks: &mut Checks<'_>) {
         self.check_members(checks);
+        self.check_own_name(checks);
+        self.check_token(checks);
+        let listen: Option<SocketAddr> = self.serve.listen.parse().ok();
+        let Ok(mine) = self.node_address().parse::<SocketAddr>() else { return };
+        if self.is_node() && self.is_clustered() {
+            checks.must(
+                !self.is_gateway() || Some(mine) != listen,
+                "serve.listen",
+                "is the address of this node; its gateway needs another one (or no gateway: set \
+                 serve.role to \"node\")",
+            );
+            checks.must(
+                mine.ip().is_loopback() || self.serve.token.is_some(),
+                "serve.token",
+                format!("must be set, the same in every process: {mine} is reachable from outside"),
+            );
+        }
+    }
+
+    /// Checks that this process is one of the members, or none as a gateway.
+    fn check_own_name(&self, checks: &mut Checks<'_>) {
         let names: Vec<&str> = self.members.iter().map(|m| m.name.as_str()).collect();
         let known = names.join(", ");
         match (self.serve.role, self.cluster.name.as_deref()) {
@@ -368,6 +389,10 @@ impl Config {
                 format!("is missing; write which member this node is, one of: {known}"),
             ),
         }
+    }
+
+    /// Checks the token by which the processes of a cluster know each other.
+    fn check_token(&self, checks: &mut Checks<'_>) {
         let token = self.cluster.token.as_ref().map(Secret::expose);
         let clients = self.serve.token.as_ref().map(Secret::expose);
         checks.must(
@@ -389,21 +414,6 @@ impl Config {
             "must be set, the same in every process and not the same as serve.token: the members are \
              reachable from outside, or clients need a token",
         );
-        let listen: Option<SocketAddr> = self.serve.listen.parse().ok();
-        let Ok(mine) = self.node_address().parse::<SocketAddr>() else { return };
-        if self.is_node() && self.is_clustered() {
-            checks.must(
-                !self.is_gateway() || Some(mine) != listen,
-                "serve.listen",
-                "is the address of this node; its gateway needs another one (or no gateway: set \
-                 serve.role to \"node\")",
-            );
-            checks.must(
-                mine.ip().is_loopback() || self.serve.token.is_some(),
-                "serve.token",
-                format!("must be set, the same in every process: {mine} is reachable from outside"),
-            );
-        }
     }
 
     fn check_members(&self, checks: &mut Checks<'_>) {
@@ -416,7 +426,7 @@ impl Config {
             "all members are hot nodes: at least one must have keys (class = \"bulk\")",
         );
         for (index, member) in self.members.iter().enumerate() {
-            let mut checks = checks.of(&format!("member.{index}"));
+            let mut checks = checks.part(&format!("member.{index}"));
             let name = member.name.as_str();
             checks.must(is_name(name), "name", invalid_name(name));
             if let Some(other) = names.insert(name, index).filter(|_| !name.is_empty()) {

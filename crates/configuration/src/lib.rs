@@ -169,29 +169,29 @@ impl Config {
     }
 
     fn check(&self, checks: &mut Checks<'_>) {
-        self.serve.check(checks.of("serve"));
-        self.node.check(checks.of("node"));
-        self.origin.check(checks.of("origin"));
-        self.datasets.check(checks.of("datasets"));
-        self.observe.check(checks.of("observe"));
-        self.model.check(checks.of("model"));
-        self.act.check(self.is_in_etcd(), checks.of("act"));
-        self.tiers.check(self, checks.of("tiers"));
-        self.check_membership(checks.of("membership"));
+        self.serve.check(checks.part("serve"));
+        self.node.check(checks.part("node"));
+        self.origin.check(checks.part("origin"));
+        self.datasets.check(checks.part("datasets"));
+        self.observe.check(checks.part("observe"));
+        self.model.check(checks.part("model"));
+        self.act.check(self.is_in_etcd(), checks.part("act"));
+        self.tiers.check(self, checks.part("tiers"));
+        self.check_membership(checks.part("membership"));
         self.check_cluster(checks);
         self.check_folders(checks);
-        self.cluster.check(checks.of("cluster"));
-        self.gateway.check(checks.of("gateway"));
-        self.check_s3(checks.of("s3"));
+        self.cluster.check(checks.part("cluster"));
+        self.gateway.check(checks.part("gateway"));
+        self.check_s3(checks.part("s3"));
         self.memcached.check(self, checks);
         let cache = self.origin.kind == origin::Kind::None;
-        checks.of("origin").must(
+        checks.part("origin").must(
             !cache || (!self.is_clustered() && self.datasets.path.is_none()),
             "kind",
             "\"none\" is for a node alone, without members of a cluster and without datasets",
         );
         for (index, device) in self.devices.iter().enumerate() {
-            device.check(checks.of(&format!("device.{index}")));
+            device.check(checks.part(&format!("device.{index}")));
         }
     }
 

@@ -59,6 +59,32 @@ section! {
     }
 }
 
+impl Membership {
+    /// Checks the address of one of etcd's servers.
+    fn check_endpoint(&self, endpoint: &str, checks: &mut Checks<'_>) {
+        // The other messages, the log and the status would show it.
+        if endpoint.contains('@') {
+            let what = "must not contain a user or a password, which are not used: show etcd a certificate (tls_certificate)";
+            checks.must(false, "endpoints", what);
+            return;
+        }
+        let https = endpoint.starts_with("https://");
+        let rest = endpoint.strip_prefix("http://").or(endpoint.strip_prefix("https://"));
+        let rest = rest.map(|rest| rest.strip_suffix('/').unwrap_or(rest));
+        let port = rest.and_then(|rest| rest.rsplit_once(':')).map(|(_, port)| port);
+        checks.must(
+            port.is_some_and(|port| port.parse::<u16>().is_ok()),
+            "endpoints",
+            format!("{endpoint:?} is not http://HOST:PORT or https://HOST:PORT"),
+        );
+        checks.must(
+            !https || self.tls_ca.is_some(),
+            "tls_ca",
+            format!("is missing: {endpoint} shows a certificate that must be checked"),
+        );
+    }
+}
+
 impl Config {
     /// Whether the list of nodes is in etcd.
     pub fn is_in_etcd(&self) -> bool {
@@ -89,28 +115,7 @@ impl Config {
             "endpoints",
             "is missing; write where etcd's servers are, for instance [\"http://127.0.0.1:2379\"]",
         );
-        for endpoint in &it.endpoints {
-            // The other messages, the log and the status would show it.
-            if endpoint.contains('@') {
-                let what = "must not contain a user or a password, which are not used: show etcd a certificate (tls_certificate)";
-                checks.must(false, "endpoints", what);
-                continue;
-            }
-            let https = endpoint.starts_with("https://");
-            let rest = endpoint.strip_prefix("http://").or(endpoint.strip_prefix("https://"));
-            let rest = rest.map(|rest| rest.strip_suffix('/').unwrap_or(rest));
-            let port = rest.and_then(|rest| rest.rsplit_once(':')).map(|(_, port)| port);
-            checks.must(
-                port.is_some_and(|port| port.parse::<u16>().is_ok()),
-                "endpoints",
-                format!("{endpoint:?} is not http://HOST:PORT or https://HOST:PORT"),
-            );
-            checks.must(
-                !https || it.tls_ca.is_some(),
-                "tls_ca",
-                format!("is missing: {endpoint} shows a certificate that must be checked"),
-            );
-        }
+        it.endpoints.iter().for_each(|endpoint| it.check_endpoint(endpoint, &mut checks));
         checks.must(
             it.tls_certificate.is_some() == it.tls_key.is_some(),
             "tls_key",
@@ -127,7 +132,12 @@ impl Config {
                 it.prefix
             ),
         );
-        match &it.address {
+        self.check_own_address(&mut checks);
+    }
+
+    /// Checks the address on which other processes reach this node.
+    fn check_own_address(&self, checks: &mut Checks<'_>) {
+        match &self.membership.address {
             None => checks.must(
                 !self.is_node(),
                 "address",

@@ -177,7 +177,23 @@ const UNAUTHENTICATED: &str = "memcached's protocol has no credentials, so every
 
 impl Memcached {
     pub(crate) fn check(&self, config: &Config, checks: &mut Checks<'_>) {
-        let mut own = checks.of("memcached");
+        let mut own = checks.part("memcached");
+        self.check_listen(config, &mut own);
+        own.between("threads", self.threads, 0, 512);
+        own.at_least("connections_max", self.connections_max, 1);
+        own.between("value_bytes_max", self.value_bytes_max, Size(1), Size(128 << 20));
+        own.between("keys_max", self.keys_max, 1, 65_535);
+        own.between("deadline_s", self.deadline_s, 0.001, 3600.0);
+        own.between("stall_s", self.stall_s, 0.01, 1e6);
+        own.between("ping_s", self.ping_s, 0.001, 3600.0);
+        own.between("ping_timeout_s", self.ping_timeout_s, 0.001, 3600.0);
+        own.between("recovery_s", self.recovery_s, 0.0, 3600.0);
+        check_pools(config, checks);
+        check_routes(config, checks);
+    }
+
+    /// Checks who can reach the addresses, and whether this process is one that listens there.
+    fn check_listen(&self, config: &Config, own: &mut Checks<'_>) {
         match Address::parse(&self.listen) {
             Err(error) => own.must(false, "listen", with_causes(error.into())),
             Ok(Address::Tcp(address)) => own.must(
@@ -218,50 +234,49 @@ impl Memcached {
             "listen",
             "a proxy needs servers; list them in a [[pool]]",
         );
-        own.between("threads", self.threads, 0, 512);
-        own.at_least("connections_max", self.connections_max, 1);
-        own.between("value_bytes_max", self.value_bytes_max, Size(1), Size(128 << 20));
-        own.between("keys_max", self.keys_max, 1, 65_535);
-        own.between("deadline_s", self.deadline_s, 0.001, 3600.0);
-        own.between("stall_s", self.stall_s, 0.01, 1e6);
-        own.between("ping_s", self.ping_s, 0.001, 3600.0);
-        own.between("ping_timeout_s", self.ping_timeout_s, 0.001, 3600.0);
-        own.between("recovery_s", self.recovery_s, 0.0, 3600.0);
-        for (index, pool) in config.pools.iter().enumerate() {
-            pool.check(checks.of(&format!("pool.{index}")));
-            let before = config.pools[..index].iter().any(|other| other.name == pool.name);
-            checks.of(&format!("pool.{index}")).must(
-                !before,
-                "name",
-                format!("{:?} is the name of two pools", pool.name),
-            );
-        }
-        for (index, route) in config.routes.iter().enumerate() {
-            let mut own = checks.of(&format!("route.{index}"));
-            let known: Vec<&str> = config.pools.iter().map(|pool| pool.name.as_str()).collect();
-            let named = [
-                ("pool", Some(&route.pool)),
-                ("gutter", route.gutter.as_ref()),
-                ("warm_from", route.warm_from.as_ref()),
-                ("copy_to", route.copy_to.as_ref()),
-            ];
-            for (key, name) in named {
-                let Some(name) = name else { continue };
-                own.must(
-                    known.contains(&name.as_str()),
-                    key,
-                    format!("there is no pool {name:?}; write one of: {}", known.join(", ")),
-                );
-            }
-            let before = config.routes[..index].iter().any(|other| other.prefix == route.prefix);
-            own.must(!before, "prefix", format!("{:?} has two routes", route.prefix));
-        }
-        checks.of("route").must(
-            config.routes.is_empty() || config.routes.iter().any(|route| route.prefix.is_empty()),
-            "prefix",
-            "no route has the empty prefix; write which pool all other keys belong to",
+    }
+}
+
+/// Checks each pool, and that no two have one name.
+fn check_pools(config: &Config, checks: &mut Checks<'_>) {
+    for (index, pool) in config.pools.iter().enumerate() {
+        pool.check(checks.part(&format!("pool.{index}")));
+        let before = config.pools[..index].iter().any(|other| other.name == pool.name);
+        checks.part(&format!("pool.{index}")).must(
+            !before,
+            "name",
+            format!("{:?} is the name of two pools", pool.name),
         );
     }
+}
+
+/// Checks that routes lead to pools that there are, and that every key has one.
+fn check_routes(config: &Config, checks: &mut Checks<'_>) {
+    for (index, route) in config.routes.iter().enumerate() {
+        let mut own = checks.part(&format!("route.{index}"));
+        let known: Vec<&str> = config.pools.iter().map(|pool| pool.name.as_str()).collect();
+        let named = [
+            ("pool", Some(&route.pool)),
+            ("gutter", route.gutter.as_ref()),
+            ("warm_from", route.warm_from.as_ref()),
+            ("copy_to", route.copy_to.as_ref()),
+        ];
+        for (key, name) in named {
+            let Some(name) = name else { continue };
+            own.must(
+                known.contains(&name.as_str()),
+                key,
+                format!("there is no pool {name:?}; write one of: {}", known.join(", ")),
+            );
+        }
+        let before = config.routes[..index].iter().any(|other| other.prefix == route.prefix);
+        own.must(!before, "prefix", format!("{:?} has two routes", route.prefix));
+    }
+    checks.part("route").must(
+        config.routes.is_empty() || config.routes.iter().any(|route| route.prefix.is_empty()),
+        "prefix",
+        "no route has the empty prefix; write which pool all other keys belong to",
+    );
 }
 
 impl Route {
@@ -346,6 +361,40 @@ fn nanos(seconds: f64) -> Nanos {
     (seconds * 1e9) as Nanos
 }
 
+/// The settings of a pool: `members` are its servers' places among those of all pools, `of_ring` their names on the ring.
+fn pool_settings(
+    pool: &Pool,
+    members: Vec<usize>,
+    of_ring: &[Server],
+) -> anyhow::Result<PoolSettings> {
+    let tag = pool.hash_tag.as_bytes().try_into().ok();
+    let hedge = Hedge {
+        quantile: pool.hedge_quantile,
+        after_min: nanos(pool.hedge_after_min_s),
+        share: pool.hedge_share,
+        burst: pool.hedge_burst,
+    };
+    Ok(PoolSettings {
+        name: pool.name.clone(),
+        servers: members,
+        ring: Ketama::new(pool.ring, pool.hash, tag, of_ring)?,
+        routing: match pool.routing {
+            Kind::Hash => Routing::Hash,
+            Kind::Replicated => Routing::Replicated,
+            Kind::HashReplicas => Routing::HashReplicas(pool.replicas as u8),
+        },
+        policy: pool.policy,
+        multi_get: pool.multi_get,
+        hedge: (pool.hedge_share > 0.0).then_some(hedge),
+        workers: pool.workers,
+        waiting_max: pool.waiting_max,
+        on_failure: pool.on_failure,
+        flush_on_return: pool.flush_on_return,
+        timeout: nanos(pool.timeout_s),
+        retry_share: pool.retry_share,
+    })
+}
+
 impl Config {
     /// Whether this process is a proxy for memcached's protocol.
     pub fn is_proxy(&self) -> bool {
@@ -375,32 +424,7 @@ impl Config {
                 tls.push(pool.tls_to(text)?);
                 addresses.push(listed.address);
             }
-            let tag = pool.hash_tag.as_bytes().try_into().ok();
-            let hedge = Hedge {
-                quantile: pool.hedge_quantile,
-                after_min: nanos(pool.hedge_after_min_s),
-                share: pool.hedge_share,
-                burst: pool.hedge_burst,
-            };
-            pools.push(PoolSettings {
-                name: pool.name.clone(),
-                servers: members,
-                ring: Ketama::new(pool.ring, pool.hash, tag, &of_ring)?,
-                routing: match pool.routing {
-                    Kind::Hash => Routing::Hash,
-                    Kind::Replicated => Routing::Replicated,
-                    Kind::HashReplicas => Routing::HashReplicas(pool.replicas as u8),
-                },
-                policy: pool.policy,
-                multi_get: pool.multi_get,
-                hedge: (pool.hedge_share > 0.0).then_some(hedge),
-                workers: pool.workers,
-                waiting_max: pool.waiting_max,
-                on_failure: pool.on_failure,
-                flush_on_return: pool.flush_on_return,
-                timeout: nanos(pool.timeout_s),
-                retry_share: pool.retry_share,
-            });
+            pools.push(pool_settings(pool, members, &of_ring)?);
         }
         let place = |name: &str| self.pools.iter().position(|pool| pool.name == name);
         let route = |route: &Route| pool::Route {

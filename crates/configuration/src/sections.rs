@@ -424,7 +424,7 @@ impl Device {
             "depth",
             "a device with a service profile is one server; leave depth out",
         );
-        service.check(checks.of("service"));
+        service.check(checks.part("service"));
     }
 }
 

@@ -130,7 +130,7 @@ pub fn reply(view: &View, answer: Answer, mut seen: RequestRecord, ask: &Ask) ->
                 Ask::Record { id } => format!("there is no record {id}, or it was deleted"),
                 _ => "the text has no such range".to_owned(),
             };
-            return Err(Problem::new(StatusCode::NOT_FOUND, &what).of(seen));
+            return Err(Problem::new(StatusCode::NOT_FOUND, &what).with_record(seen));
         }
         Answer::Run(Run { bytes, records, next }) => {
             let kind = "application/octet-stream";
@@ -271,8 +271,8 @@ impl Datasets {
                 reply(&view, answer, seen, &ask)
             }
             // Its own parts are of its own view.
-            Ok(None) => Err(another_version().of(seen)),
-            Err(problem) => Err(problem.of(seen)),
+            Ok(None) => Err(another_version().with_record(seen)),
+            Err(problem) => Err(problem.with_record(seen)),
         }
     }
 
@@ -324,7 +324,7 @@ impl Datasets {
                 to.insert(headers::WARM.clone(), HeaderValue::from(warm));
                 Ok(response)
             }
-            Err(problem) => Err(problem.of(seen)),
+            Err(problem) => Err(problem.with_record(seen)),
         }
     }
 
@@ -404,11 +404,11 @@ impl Datasets {
                 // Held until the chunk is written, because the chunk is a second copy of the bytes.
                 let room = match self.room(request.headers()) {
                     Ok(room) => room,
-                    Err(problem) => return Err(problem.of(seen)),
+                    Err(problem) => return Err(problem.with_record(seen)),
                 };
                 let body = match gather(request.into_body(), self.pace).await {
                     Ok(body) => body,
-                    Err(problem) => return Err(problem.of(seen)),
+                    Err(problem) => return Err(problem.with_record(seen)),
                 };
                 let done = served
                     .append(&body, Some(room))
@@ -420,11 +420,11 @@ impl Datasets {
                 let seen = self.lane.received(Operation::Delete, served.name().as_bytes());
                 let ids = match ids(query.as_deref().unwrap_or("")) {
                     Ok(ids) => ids,
-                    Err(error) => return Err(bad(&error).of(seen)),
+                    Err(error) => return Err(bad(&error).with_record(seen)),
                 };
                 let room = match self.room_of(ids.len().saturating_mul(DELETION_BYTES)) {
                     Ok(room) => room,
-                    Err(problem) => return Err(problem.of(seen)),
+                    Err(problem) => return Err(problem.with_record(seen)),
                 };
                 let done = served.delete(ids, Some(room)).await;
                 changed(
@@ -510,7 +510,7 @@ fn changed(done: anyhow::Result<Done>, mut seen: RequestRecord) -> HttpResult {
         }
         Err(error) => {
             let problem = if error.is::<Unwritten>() { unavailable(&error) } else { bad(&error) };
-            Err(problem.of(seen))
+            Err(problem.with_record(seen))
         }
     }
 }

@@ -238,15 +238,15 @@ impl Gateway {
                     seen.outcome = Outcome::Shard;
                     return reply(&view, answer, seen, &ask);
                 }
-                Err(problem) => return Err(problem.of(seen)),
+                Err(problem) => return Err(problem.with_record(seen)),
                 Ok(None) => {}
             }
             let left = nodes.deadline.saturating_add(GRACE).saturating_sub(clock::now());
             let refreshed = tokio::time::timeout(Duration::from_nanos(left), served.refresh());
             match refreshed.await {
                 Ok(Ok(())) => asked = Some((seen, question)),
-                Ok(Err(error)) => return Err(unavailable(&error).of(seen)),
-                Err(_) => return Err(nodes.too_late(None).of(seen)),
+                Ok(Err(error)) => return Err(unavailable(&error).with_record(seen)),
+                Err(_) => return Err(nodes.too_late(None).with_record(seen)),
             }
         }
     }

@@ -297,7 +297,7 @@ impl Gateway {
         let Resumed { pending, sent, seen: mut record } = resumed;
         let read = match read_request(key, request.method(), request.headers(), &record) {
             Ok(read) => read,
-            Err(problem) => return Err(problem.of(record)),
+            Err(problem) => return Err(problem.with_record(record)),
         };
         let wanted = NodeRequest::read(&read);
         let nodes = &self.router.backend;

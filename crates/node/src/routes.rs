@@ -42,7 +42,7 @@ async fn object(
     let headers = request.headers();
     let read = match objects::read_request(key, request.method(), headers, &pending.record) {
         Ok(read) => read,
-        Err(problem) => return Err(problem.of(pending.record)),
+        Err(problem) => return Err(problem.with_record(pending.record)),
     };
     objects::reply(pending.finish(node, &read).await, read.is_timed)
 }

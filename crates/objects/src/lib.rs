@@ -91,7 +91,7 @@ pub async fn object(
         Operation::Get | Operation::Head => {
             let read = match read_request(key, request.method(), request.headers(), &record) {
                 Ok(read) => ReadRequest { asker: caller.asker, ..read },
-                Err(problem) => return Err(problem.of(record)),
+                Err(problem) => return Err(problem.with_record(record)),
             };
             let found = store.get(&read, &mut record).await;
             reply((found, record), read.is_timed)
@@ -168,7 +168,7 @@ async fn put(
 ) -> HttpResult {
     let put = match put_request(key, request, &record) {
         Ok(put) => put,
-        Err(problem) => return Err(problem.of(record)),
+        Err(problem) => return Err(problem.with_record(record)),
     };
     let is_timed = put.terms.is_timed;
     match store.put(put, &mut record).await {
@@ -193,7 +193,7 @@ async fn delete(
 ) -> HttpResult {
     let terms = match terms(headers, &record) {
         Ok(terms) => terms,
-        Err(problem) => return Err(problem.of(record)),
+        Err(problem) => return Err(problem.with_record(record)),
     };
     let is_timed = terms.is_timed;
     match store.delete(DeleteRequest { key, terms }, &mut record).await {
@@ -308,7 +308,7 @@ fn refused(error: Error, record: RequestRecord, is_timed: bool) -> HttpResult {
         Error::NotModified(version) => (StatusCode::NOT_MODIFIED, version),
         Error::PreconditionFailed(Some(version)) => (StatusCode::PRECONDITION_FAILED, version),
         Error::Unsatisfiable(version) => (StatusCode::RANGE_NOT_SATISFIABLE, version),
-        error => return Err(store::problem_of(&error).of(record)),
+        error => return Err(store::problem_of(&error).with_record(record)),
     };
     let mut response = head(status, &version, &record, is_timed);
     let headers = response.headers_mut();

@@ -58,7 +58,7 @@ struct Stated {
 
 impl Stated {
     /// What the headers of a request state; `None` if its body is none in XML, or in signed chunks.
-    fn of(request: &Parts) -> Option<Stated> {
+    fn in_headers(request: &Parts) -> Option<Stated> {
         let text = |name: &str| request.headers.get(name)?.to_str().ok().map(str::to_owned);
         let query = request.uri.query().unwrap_or("");
         let has = |name: &str| query.split('&').any(|pair| pair.split('=').next() == Some(name));
@@ -97,7 +97,8 @@ impl<B: Body> Hashed<B> {
     ///
     /// The body, if it is none in XML or has no length.
     pub fn new(body: B, request: &Parts, differs: Differs) -> Result<Hashed<B>, B> {
-        let (Some(stated), Some(left)) = (Stated::of(request), body.size_hint().exact()) else {
+        let (Some(stated), Some(left)) = (Stated::in_headers(request), body.size_hint().exact())
+        else {
             return Err(body);
         };
         let hasher = hasher(|name| stated.checksums.iter().any(|(of, _)| *of == name));

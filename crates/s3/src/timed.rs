@@ -98,7 +98,7 @@ mod tests {
 
     /// Reads a body of pieces, each a delay in ms and a number of bytes. Returns whether the body was read to its end, and
     /// whether `Differs` has an error.
-    async fn of(rate: u64, pieces: Vec<(u64, usize)>) -> (bool, bool) {
+    async fn read_timed(rate: u64, pieces: Vec<(u64, usize)>) -> (bool, bool) {
         let ms = Duration::from_millis;
         let pace = Pace { idle: ms(300), stall: ms(100), rate };
         let stream = futures_util::stream::unfold(pieces.into_iter(), |mut pieces| async {
@@ -114,11 +114,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_slow_body_is_given_up_and_another_is_not() {
-        assert_eq!(of(1000, vec![]).await, (true, false));
+        assert_eq!(read_timed(1000, vec![]).await, (true, false));
         // Nothing at all, too little, and what was enough once.
-        assert_eq!(of(1000, vec![(100_000, 1)]).await, (false, true));
-        assert_eq!(of(1_000_000, vec![(5, 1); 1000]).await, (false, true));
-        assert_eq!(of(1000, vec![(0, 10_000), (100_000, 1)]).await, (false, true));
-        assert_eq!(of(1, vec![(20, 1500); 20]).await, (true, false));
+        assert_eq!(read_timed(1000, vec![(100_000, 1)]).await, (false, true));
+        assert_eq!(read_timed(1_000_000, vec![(5, 1); 1000]).await, (false, true));
+        assert_eq!(read_timed(1000, vec![(0, 10_000), (100_000, 1)]).await, (false, true));
+        assert_eq!(read_timed(1, vec![(20, 1500); 20]).await, (true, false));
     }
 }

@@ -78,7 +78,7 @@ impl Problem {
     }
 
     /// Ties it to the request's record.
-    pub fn of(mut self, seen: RequestRecord) -> Problem {
+    pub fn with_record(mut self, seen: RequestRecord) -> Problem {
         let outcome = HeaderValue::from_static(seen.outcome.as_str());
         self.headers.push((headers::OUTCOME.clone(), outcome));
         let stages = seen.stages.unwrap_or_default();

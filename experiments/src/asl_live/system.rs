@@ -138,9 +138,9 @@ impl Lab {
             command.args(["-p", &MEMCACHED.to_string()]);
             let log = scratch.join(format!("memcached-{i}.log"));
             lab.servers.push(Process::start(command, log, false)?);
-            wait_for(lab.at(member, MEMCACHED))?;
+            wait_for(lab.address(member, MEMCACHED))?;
             let mut command = lab.network.command(member, &own);
-            command.arg("distance").arg(lab.at(member, DISTANCE).to_string());
+            command.arg("distance").arg(lab.address(member, DISTANCE).to_string());
             command.arg(format!("127.0.0.1:{MEMCACHED}"));
             command.arg(format!("{:.0}", settings.distance_ms * 1000.0));
             let log = scratch.join(format!("distance-{i}.log"));
@@ -149,7 +149,7 @@ impl Lab {
         Ok(lab)
     }
 
-    fn at(&self, member: u8, port: u16) -> SocketAddr {
+    fn address(&self, member: u8, port: u16) -> SocketAddr {
         SocketAddr::new(self.ip(member), port)
     }
 
@@ -165,7 +165,7 @@ impl Lab {
 
     /// Sends a server a command and reads up to the end of its reply.
     fn ask(&self, server: usize, command: &str, end: &str) -> anyhow::Result<String> {
-        let mut stream = TcpStream::connect(self.at(SERVERS[server], MEMCACHED))?;
+        let mut stream = TcpStream::connect(self.address(SERVERS[server], MEMCACHED))?;
         stream.set_read_timeout(Some(Duration::from_secs(5)))?;
         stream.write_all(command.as_bytes())?;
         let (mut text, mut piece) = (Vec::new(), [0; 4096]);
@@ -256,9 +256,10 @@ impl Lab {
         let mut command = self.network.command(member, &lab::program()?);
         let port = if system.limited { DISTANCE } else { MEMCACHED };
         let servers = SERVERS[..usize::from(system.servers)].iter();
-        let servers: Vec<String> = servers.map(|&s| format!("\"{}\"", self.at(s, port))).collect();
+        let servers: Vec<String> =
+            servers.map(|&s| format!("\"{}\"", self.address(s, port))).collect();
         let mode = if system.sharded { "sharded" } else { "whole" };
-        let listen = self.at(member, MIDDLEWARE);
+        let listen = self.address(member, MIDDLEWARE);
         command.args(["serve", "--role", "proxy", "--json"]);
         for text in [
             "serve.listen=\"127.0.0.1:0\"".to_owned(),
@@ -298,8 +299,13 @@ impl Lab {
         let Some(system) = self.system else { return Vec::new() };
         let port = if system.limited { DISTANCE } else { MEMCACHED };
         match system.middlewares {
-            0 => SERVERS[..usize::from(system.servers)].iter().map(|&s| self.at(s, port)).collect(),
-            m => MIDDLEWARES[..usize::from(m)].iter().map(|&m| self.at(m, MIDDLEWARE)).collect(),
+            0 => SERVERS[..usize::from(system.servers)]
+                .iter()
+                .map(|&s| self.address(s, port))
+                .collect(),
+            m => {
+                MIDDLEWARES[..usize::from(m)].iter().map(|&m| self.address(m, MIDDLEWARE)).collect()
+            }
         }
     }
 
@@ -359,9 +365,9 @@ impl Lab {
     pub fn bandwidth(&mut self, member: u8, write: bool, seconds: f64) -> anyhow::Result<f64> {
         // The clients' own link is filled on the way to a server, a middleware's by writes to it.
         let target = match member {
-            CLIENT => self.at(SERVERS[0], MEMCACHED),
-            member if MIDDLEWARES.contains(&member) => self.at(member, MIDDLEWARE),
-            member => self.at(member, MEMCACHED),
+            CLIENT => self.address(SERVERS[0], MEMCACHED),
+            member if MIDDLEWARES.contains(&member) => self.address(member, MIDDLEWARE),
+            member => self.address(member, MEMCACHED),
         };
         let share = if write { "0" } else { "1" };
         let large = ["--count", LARGE_KEYS, "--size", LARGE_BYTES, "--key-format", "large{i}"];

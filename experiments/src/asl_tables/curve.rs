@@ -107,7 +107,7 @@ impl Curve {
     }
 
     /// X(n).
-    fn at(&self, n: f64) -> f64 {
+    fn rate_of(&self, n: f64) -> f64 {
         let mut before = (0.0, 0.0);
         for &knot in &self.knots {
             if n <= knot.0 {
@@ -120,7 +120,8 @@ impl Curve {
 
     /// Requests/s with `clients` clients, the station's rate limited to `ceiling` requests/s.
     fn throughput(&self, clients: u32, ceiling: f64) -> anyhow::Result<f64> {
-        let rates: Vec<f64> = (1..=clients).map(|n| self.at(f64::from(n)).min(ceiling)).collect();
+        let rates: Vec<f64> =
+            (1..=clients).map(|n| self.rate_of(f64::from(n)).min(ceiling)).collect();
         let network = Network::new(
             vec![Station::load_dependent("middlewares", &rates)?],
             vec![Class::closed("clients", clients, self.think_s, &[1.0])?],

@@ -70,7 +70,7 @@ pub(super) fn compute(folder: &Path, tables: &[Printed]) -> anyhow::Result<Outco
             let clients = row.text("num_clients")?;
             let name = |column: &str| format!("{clients} clients, {column}");
             let mut line = vec![clients.to_owned(), row.text("lambda")?.to_owned()];
-            for (column, is) in COLUMNS.into_iter().zip(printed.at(&row)?) {
+            for (column, is) in COLUMNS.into_iter().zip(printed.compute_columns(&row)?) {
                 let cell = row.text(column)?;
                 line.push(cell.to_owned());
                 line.push(outcome.models.computed(printed.table, &name(column), cell, is));
@@ -103,7 +103,7 @@ pub(super) fn compute(folder: &Path, tables: &[Printed]) -> anyhow::Result<Outco
 
 impl Printed {
     /// Computes each column.
-    fn at(&self, row: &Row) -> anyhow::Result<[Range; 5]> {
+    fn compute_columns(&self, row: &Row) -> anyhow::Result<[Range; 5]> {
         let (rate, half) = row.number_and_half("lambda")?;
         let columns = |lambda: f64, mu: f64| -> anyhow::Result<[f64; 5]> {
             let queue = Mmm::new(lambda, mu, self.servers)

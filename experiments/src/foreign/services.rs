@@ -39,7 +39,7 @@ pub(crate) struct Service {
     pub name: String,
     pub kind: Kind,
     /// Processes, or connections to PostgreSQL.
-    #[serde(default = "one")]
+    #[serde(default = "default_workers")]
     pub workers: u32,
     /// Its link.
     pub mbit_per_s: Option<f64>,
@@ -62,7 +62,7 @@ pub(crate) struct Service {
     pub expected: Option<ServiceDescription>,
 }
 
-fn one() -> u32 {
+fn default_workers() -> u32 {
     1
 }
 

@@ -318,8 +318,19 @@ fn zipf(context: &Context, config: &Config, report: &mut String) -> anyhow::Resu
             1,
         ),
     ];
-    let (world, _) = serve(config, &catalogue, load, Choice::Wait, true);
-    let half = seconds / 2.0;
+    claims.push(adaptation(config, &catalogue, load, report)?);
+    Ok(claims)
+}
+
+/// How long it takes until what became popular at once, at half of the time, is served hot.
+fn adaptation(
+    config: &Config,
+    catalogue: &Catalogue,
+    load: ConstantLoad,
+    report: &mut String,
+) -> anyhow::Result<Claim> {
+    let (world, _) = serve(config, catalogue, load, Choice::Wait, true);
+    let half = load.seconds / 2.0;
     let window_s = 20.0;
     let windows: Vec<(f64, f64)> = (0..(half / window_s) as usize)
         .map(|i| {
@@ -338,13 +349,15 @@ fn zipf(context: &Context, config: &Config, report: &mut String) -> anyhow::Resu
         report,
         "after all popular objects changed at once ({before:.3} before): {windows:.3?}"
     )?;
-    claims.push(Claim::counted(
-        format!("Zipf: seconds until 90 % of the share is reached again after a change (popularity_s {})", config.popularity_s),
+    Ok(Claim::counted(
+        format!(
+            "Zipf: seconds until 90 % of the share is reached again after a change (popularity_s {})",
+            config.popularity_s
+        ),
         adapted.map_or(f64::NAN, |(at, _)| *at + window_s),
         "s",
         1,
-    ));
-    Ok(claims)
+    ))
 }
 
 fn choices(context: &Context, config: &Config, report: &mut String) -> anyhow::Result<Vec<Claim>> {

@@ -267,8 +267,8 @@ pub(super) fn run(
     };
     let mean_s = setting.work_ms * 1e-3 * CUT_MEAN;
     let rate = load * setting.cores * setting.servers as f64 / mean_s;
-    world.at(0.0, Event::Arrive);
-    (0..setting.servers).for_each(|server| world.at(0.0, Event::Antagonists { server }));
+    world.schedule(0.0, Event::Arrive);
+    (0..setting.servers).for_each(|server| world.schedule(0.0, Event::Antagonists { server }));
     world.go(rate, warm_s + measured_s);
     let mut sorted = world.responses;
     sorted.sort_by(f64::total_cmp);
@@ -278,7 +278,7 @@ pub(super) fn run(
 }
 
 impl World<'_> {
-    fn at(&mut self, s: f64, event: Event) {
+    fn schedule(&mut self, s: f64, event: Event) {
         self.sequence += 1;
         self.events.push(Reverse((nanos(s), self.sequence, event)));
     }
@@ -292,7 +292,7 @@ impl World<'_> {
             match event {
                 Event::Arrive => {
                     let gap: f64 = Exp1.sample(&mut self.random);
-                    self.at(now_s + gap / rate, Event::Arrive);
+                    self.schedule(now_s + gap / rate, Event::Arrive);
                     self.arrive(now_s);
                 }
                 Event::Depart { server, version } => self.depart(now_s, server, version),
@@ -322,7 +322,7 @@ impl World<'_> {
         on.advance(now_s);
         let (ends_at, met) = (on.progress + work_s, on.jobs.len());
         on.jobs.push(Job { id, client, ends_at, arrived_s: now_s, met, work_s });
-        self.at(now_s + self.setting.deadline_s, Event::Deadline { server, job: id });
+        self.schedule(now_s + self.setting.deadline_s, Event::Deadline { server, job: id });
         self.plan(server);
         self.probe(now_s, client);
     }
@@ -385,7 +385,7 @@ impl World<'_> {
         let version = on.version;
         if let Some((_, at_s)) = on.next() {
             // Never before now: nanoseconds are cut.
-            self.at(at_s + 1e-9, Event::Depart { server, version });
+            self.schedule(at_s + 1e-9, Event::Depart { server, version });
         }
     }
 
@@ -468,7 +468,7 @@ impl World<'_> {
                 1.0 + spare_max * part
             };
         let gap: f64 = Exp1.sample(&mut self.draws);
-        self.at(now_s + gap * antagonists_s, Event::Antagonists { server });
+        self.schedule(now_s + gap * antagonists_s, Event::Antagonists { server });
         self.plan(server);
     }
 }

@@ -184,23 +184,29 @@ impl Systems {
             varnish,
             haproxy,
         ];
-        // Every object once through each, so that memory, page cache and proxy cache hold it.
-        let every = Request {
-            objects: config.objects,
-            connections: config.connections,
-            warmup_s: 0.0,
-            measure_s: 1.0,
-        };
-        for (name, target) in NAMES.iter().zip(&targets) {
-            let Some(target) = target else { continue };
-            bench.load(target, &every).context(*name)?;
-        }
+        warm(config, bench, &targets)?;
         Ok(Systems {
             targets,
             _peers: peers.into_iter().chain([relay, ceiling, cached, fixed, hyper]).collect(),
             _servers: vec![gateway, behind, alone],
         })
     }
+}
+
+/// Reads from each system for a second.
+fn warm(config: &Config, bench: &Bench, targets: &[Option<Target>]) -> anyhow::Result<()> {
+    // Every object once through each, so that memory, page cache and proxy cache hold it.
+    let every = Request {
+        objects: config.objects,
+        connections: config.connections,
+        warmup_s: 0.0,
+        measure_s: 1.0,
+    };
+    for (name, target) in NAMES.iter().zip(targets) {
+        let Some(target) = target else { continue };
+        bench.load(target, &every).context(*name)?;
+    }
+    Ok(())
 }
 
 /// The catalogue as files.

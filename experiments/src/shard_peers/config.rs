@@ -134,7 +134,7 @@ impl Class {
 
 impl<T: Copy> PerClass<T> {
     /// The value for a class.
-    pub fn of(&self, class: Class) -> T {
+    pub fn for_class(&self, class: Class) -> T {
         match class {
             Class::Rare => self.rare,
             Class::Medium => self.medium,
@@ -157,7 +157,7 @@ impl Config {
     /// The class of a query by the number of records that match it.
     pub fn class_of(&self, records: u64) -> Option<Class> {
         Class::ALL.into_iter().find(|class| {
-            let (from, to) = self.classes.of(*class);
+            let (from, to) = self.classes.for_class(*class);
             RangeInclusive::new(from, to).contains(&records)
         })
     }

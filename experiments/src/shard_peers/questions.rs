@@ -101,7 +101,7 @@ impl<'a> Drawer<'a> {
 
     fn has_room(&self, kind: Kind, class: Class) -> bool {
         let there = self.queries.iter().filter(|a| a.question.kind == kind && a.class == class);
-        there.count() < self.wanted.of(class)
+        there.count() < self.wanted.for_class(class)
     }
 
     fn push(

@@ -89,13 +89,8 @@ struct Line {
 /// A warning.
 const CACHED: &str = "The file system has no O_DIRECT: reads may come from memory, and each write ends with fdatasync.";
 
-/// Measures, fits, judges and prints.
-pub(super) fn run(
-    url: &str,
-    flags: &Flags,
-    wanted: Vec<Vec<MixPart>>,
-    json: bool,
-) -> anyhow::Result<ExitCode> {
+/// The plan of a load with the options of this command.
+fn plan(url: &str, flags: &Flags) -> anyhow::Result<Plan> {
     let mut words = vec!["load".to_owned(), url.to_owned()];
     let given =
         [("prefix", &flags.prefix), ("credentials", &flags.credentials), ("out", &flags.out)];
@@ -105,18 +100,30 @@ pub(super) fn run(
     words.push(format!("--threads={}", flags.threads));
     words.push(format!("--seed={}", flags.seed));
     let options = Line::try_parse_from(words)?.options;
-    let mut plan: Plan = options.plan(Load::Nothing, options.generated(), 1)?;
+    let mut plan = options.plan(Load::Nothing, options.generated(), 1)?;
     flags.http.apply(&mut plan, None)?;
-    let mut sizes = flags.sizes.clone();
-    sizes.sort_unstable();
-    sizes.dedup();
-    let path = url.strip_prefix("file://").map(Path::new);
-    ensure!(path.is_some() || !flags.destroy, "--destroy is for file:///PATH");
-    let mut folder = None;
-    let mut reads_only = false;
-    let stop = Arc::new(AtomicBool::new(false));
-    watch_interrupts(&stop)?;
-    if let Some(path) = path {
+    Ok(plan)
+}
+
+/// What is measured of the paths of this machine.
+#[derive(Default)]
+struct Target {
+    /// A folder that was made for the objects; it is removed with this value.
+    #[expect(dead_code, reason = "held, not used")]
+    folder: Option<Folder>,
+    /// Whether nothing may be written.
+    reads_only: bool,
+}
+
+impl Target {
+    /// Makes a folder for objects, or checks that a device or a file holds one of each size.
+    fn prepare(
+        path: &Path,
+        plan: &mut Plan,
+        flags: &Flags,
+        sizes: &[u64],
+        wanted: &[Vec<MixPart>],
+    ) -> anyhow::Result<Target> {
         let kind = path.metadata().with_context(|| format!("cannot use {}", path.display()))?;
         if kind.is_dir() {
             ensure!(!flags.destroy, "--destroy is for a block device or a file, not for a folder");
@@ -127,10 +134,10 @@ pub(super) fn run(
             let made = Folder::create(path, bytes_of_objects(&all))?;
             plan.url = format!("file://{}", made.path().display());
             plan.destroy = true;
-            folder = Some(made);
+            Ok(Target { folder: Some(made), reads_only: false })
         } else {
             plan.destroy = flags.destroy;
-            reads_only = !flags.destroy;
+            let reads_only = !flags.destroy;
             let of_mixes = wanted.iter().flatten().map(|part| part.size_bytes as u64);
             let largest = sizes.iter().copied().chain(of_mixes).max().unwrap_or(0);
             let bytes = plan.device_bytes()?.unwrap_or(u64::MAX);
@@ -144,8 +151,30 @@ pub(super) fn run(
                 "{} is only read, so mixes cannot be predicted; --destroy overwrites it",
                 path.display()
             );
+            Ok(Target { folder: None, reads_only })
         }
     }
+}
+
+/// Measures, fits, judges and prints.
+pub(super) fn run(
+    url: &str,
+    flags: &Flags,
+    wanted: Vec<Vec<MixPart>>,
+    json: bool,
+) -> anyhow::Result<ExitCode> {
+    let mut plan = plan(url, flags)?;
+    let mut sizes = flags.sizes.clone();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let path = url.strip_prefix("file://").map(Path::new);
+    ensure!(path.is_some() || !flags.destroy, "--destroy is for file:///PATH");
+    let stop = Arc::new(AtomicBool::new(false));
+    watch_interrupts(&stop)?;
+    let target = match path {
+        Some(path) => Target::prepare(path, &mut plan, flags, &sizes, &wanted)?,
+        None => Target::default(),
+    };
     let cached = plan.is_cached();
     let settings = Settings {
         plan,
@@ -163,7 +192,7 @@ pub(super) fn run(
         bar.set_prefix(p.stage.clone());
         bar.set_message(format!("{}/s, {} errors", decimals(p.rate, 0), p.errors));
     };
-    if reads_only {
+    if target.reads_only {
         let found = reads(&settings, &stop, &mut progress);
         bar.finish_and_clear();
         let found = match found {
@@ -179,7 +208,7 @@ pub(super) fn run(
     }
     let survey = go(&settings, &stop, &mut progress);
     bar.finish_and_clear();
-    drop(folder);
+    drop(target);
     let mut survey = match survey {
         Err(error) if stop.load(Ordering::Relaxed) => return Ok(interrupted(&error)),
         survey => survey?,

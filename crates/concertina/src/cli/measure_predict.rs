@@ -117,21 +117,7 @@ pub fn learn(
     let drawn = draw(&fitted, dir, &rates, within_s);
     let ours = |old: &str| Model::from_toml(old).is_ok();
     report::write_whole(&path, &fitted.model.to_toml()?, ours)?;
-    let mut predicted = Vec::new();
-    for load in wanted {
-        let rate = match load {
-            LoadChoice::Times(times) => times * rates[0],
-            LoadChoice::Rate(rate) => *rate,
-        };
-        for &within_s in within_s {
-            let share = match fitted.model.within(rate, within_s) {
-                Ok(p) => Some([p.value, p.low, p.high]),
-                Err(model::Error::Unstable { .. }) => None,
-                Err(error) => return Err(error.into()),
-            };
-            predicted.push(Share { rate, within_s, share });
-        }
-    }
+    let predicted = predict_loads(&fitted.model, wanted, rates[0], within_s)?;
     let saturation = fitted.model.limits()?.saturation;
     let mut lines = vec![
         service_text(&fitted),
@@ -156,6 +142,31 @@ pub fn learn(
     });
     let report = drawn.ok();
     Ok(Learnt { lines, below, model: path, report, predicted, held_out, tipping, warnings })
+}
+
+/// Predicts which shares of the requests are answered within each time, at each load.
+fn predict_loads(
+    model: &Model,
+    wanted: &[LoadChoice],
+    lightest: f64,
+    within_s: &[f64],
+) -> anyhow::Result<Vec<Share>> {
+    let mut predicted = Vec::new();
+    for load in wanted {
+        let rate = match load {
+            LoadChoice::Times(times) => times * lightest,
+            LoadChoice::Rate(rate) => *rate,
+        };
+        for &within_s in within_s {
+            let share = match model.within(rate, within_s) {
+                Ok(p) => Some([p.value, p.low, p.high]),
+                Err(model::Error::Unstable { .. }) => None,
+                Err(error) => return Err(error.into()),
+            };
+            predicted.push(Share { rate, within_s, share });
+        }
+    }
+    Ok(predicted)
 }
 
 /// Draws the report of a fit beside it: what was measured and predicted at each load.

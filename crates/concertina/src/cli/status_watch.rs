@@ -14,7 +14,7 @@ use ground::window::{Outcome, Window};
 use record::RunFolder;
 use serde_json::json;
 
-use super::figures::{ms, number, percent};
+use super::figures::{number, percent, seconds};
 use super::live::Endpoint;
 use super::output::output;
 
@@ -134,7 +134,7 @@ impl QueueSums {
     fn row(&self, time: &str) -> String {
         let a_second = |sum: f64| number(QueueSums::ratio(sum, self.observed_s));
         let share = |sum: f64| percent(QueueSums::ratio(sum, self.completions));
-        let mean = |sum: f64| ms(QueueSums::ratio(sum, self.completions));
+        let mean = |sum: f64| seconds(QueueSums::ratio(sum, self.completions));
         let failed =
             QueueSums::ratio(self.errors + self.refusals, self.completions + self.refusals);
         format!(

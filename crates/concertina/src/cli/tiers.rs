@@ -86,6 +86,44 @@ struct Row {
     mean_read_ms: f64,
 }
 
+impl Args {
+    fn eviction(&self) -> Eviction {
+        if self.lru { Eviction::Lru } else { Eviction::S3Fifo }
+    }
+
+    /// The tiers of `nodes` nodes, as one node with these bytes.
+    fn node(&self, memory: f64, hot: f64, nodes: f64) -> Node {
+        let mut tiers = TierSettings {
+            memory: (self.popularity_s * SECOND as f64) as u64,
+            counters: COUNTERS,
+            ..TierSettings::default()
+        };
+        tiers.promote_bytes_per_s = (tiers.promote_bytes_per_s as f64 * nodes) as u64;
+        // The mean of all reads, whatever their bytes.
+        let line = |ms: f64| (ms * 1e-3, f64::INFINITY);
+        let (bulk, of_hot) = (line(self.bulk_ms), line(self.hot_ms));
+        let eviction = self.eviction();
+        Node { eviction, memory_bytes: memory, hot_bytes: hot, tiers, bulk, hot: of_hot }
+    }
+}
+
+/// The table of the choices.
+fn grid(rows: &[Row]) -> Grid {
+    let head = ["", "memory", "hot", "bulk", "bulk reads of a node", "mean read"];
+    let mut grid = Grid::new("lrrrrr", &head);
+    for row in rows {
+        grid.row([
+            row.what.to_owned(),
+            percent(row.memory_share, 1),
+            percent(row.hot_share, 1),
+            percent(row.bulk_share, 1),
+            format!("{} x", decimals(row.bulk_reads_per_node, 2)),
+            time(1e-3 * row.mean_read_ms),
+        ]);
+    }
+    grid
+}
+
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     ensure!(args.nodes > 0, "--nodes must be at least 1");
@@ -105,7 +143,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         at: row.time.unwrap_or(0),
     });
     let sampled = Sampled::new(requests, args.keys);
-    let eviction = if args.lru { Eviction::Lru } else { Eviction::S3Fifo };
+    let eviction = args.eviction();
     let nodes = f64::from(args.nodes);
     let (memory, hot_now) = (args.memory.0 as f64, args.hot_now.0 as f64);
     let more = hot_now + args.hot.0 as f64;
@@ -115,18 +153,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         ("one more node", nodes + 1.0, memory, hot_now),
         ("twice the memory", nodes, 2.0 * memory, hot_now),
     ];
-    let node = |memory: f64, hot: f64, nodes: f64| {
-        let mut tiers = TierSettings {
-            memory: (args.popularity_s * SECOND as f64) as u64,
-            counters: COUNTERS,
-            ..TierSettings::default()
-        };
-        tiers.promote_bytes_per_s = (tiers.promote_bytes_per_s as f64 * nodes) as u64;
-        // The mean of all reads, whatever their bytes.
-        let line = |ms: f64| (ms * 1e-3, f64::INFINITY);
-        let (bulk, of_hot) = (line(args.bulk_ms), line(args.hot_ms));
-        Node { eviction, memory_bytes: memory, hot_bytes: hot, tiers, bulk, hot: of_hot }
-    };
+    let node = |memory, hot, nodes| args.node(memory, hot, nodes);
     let mut now = None;
     let rows = choices.map(|(what, nodes, memory, hot)| {
         // The nodes share the keys, so together they are one of all their bytes.
@@ -158,19 +185,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         outln!("{}", serde_json::to_string_pretty(&rows)?);
         return Ok(ExitCode::SUCCESS);
     }
-    let head = ["", "memory", "hot", "bulk", "bulk reads of a node", "mean read"];
-    let mut grid = Grid::new("lrrrrr", &head);
-    for row in &rows {
-        grid.row([
-            row.what.to_owned(),
-            percent(row.memory_share, 1),
-            percent(row.hot_share, 1),
-            percent(row.bulk_share, 1),
-            format!("{} x", decimals(row.bulk_reads_per_node, 2)),
-            time(1e-3 * row.mean_read_ms),
-        ]);
-    }
-    out!("{}", grid.text());
+    out!("{}", grid(&rows).text());
     let hot = if timed {
         "hot devices as a node fills them, from empty"
     } else {

@@ -177,18 +177,7 @@ pub fn run(plan: &Plan) -> anyhow::Result<Finished> {
         of(true),
         of(false)
     ));
-    let mut runs = Vec::new();
-    let mut from = 0;
-    for (rate, _) in rates {
-        let requests = (rate * f64::from(STEP_S) * 1.05) as usize;
-        let warmup = if runs.is_empty() { WARMUP_ROWS } else { (rate * WARMUP_S) as usize };
-        // A trace that is too short for a fast machine begins anew.
-        if from + warmup + requests > rows {
-            from = 0;
-        }
-        runs.push(sweep.step(&server, service_ms, rate, from..from + warmup, requests)?);
-        from += warmup + requests;
-    }
+    let mut runs = load_steps(&sweep, &server, service_ms, rates.map(|(rate, _)| rate), rows)?;
     server.stop()?;
     runs.push(RunFolder::read(&server_run)?);
 
@@ -202,6 +191,29 @@ pub fn run(plan: &Plan) -> anyhow::Result<Finished> {
     let page = Page { title: "Demo".to_owned(), commands: vec![plan.command()] };
     report::write_new(&report_file, &report::html(&comparison, &page))?;
     Ok(Finished { comparison, model, report: report_file, model_file })
+}
+
+/// Measures each load, with the rows of the trace that follow those of the load before.
+fn load_steps(
+    sweep: &Sweep,
+    server: &Server,
+    service_ms: f64,
+    rates: impl IntoIterator<Item = f64>,
+    rows: usize,
+) -> anyhow::Result<Vec<RunFolder>> {
+    let mut runs = Vec::new();
+    let mut from = 0;
+    for rate in rates {
+        let requests = (rate * f64::from(STEP_S) * 1.05) as usize;
+        let warmup = if runs.is_empty() { WARMUP_ROWS } else { (rate * WARMUP_S) as usize };
+        // A trace that is too short for a fast machine begins anew.
+        if from + warmup + requests > rows {
+            from = 0;
+        }
+        runs.push(sweep.step(server, service_ms, rate, from..from + warmup, requests)?);
+        from += warmup + requests;
+    }
+    Ok(runs)
 }
 
 /// The largest load of which a step and its warm-up are within a trace of `rows` rows, requests/s.

@@ -238,22 +238,7 @@ pub fn run(
     settings.check()?;
     let mut settings = settings.clone();
     settings.plan.trim = true;
-    let mut budget = None;
-    let mut search = None;
-    let mut loads: Vec<OfferedLoad> = match &settings.sweep {
-        Sweep::Rates(rates) => rates.iter().map(|&rate| OfferedLoad::Rate(rate)).collect(),
-        Sweep::Clients(clients) => clients.iter().map(|&n| OfferedLoad::Clients(n)).collect(),
-        Sweep::Shares(shares, clients_max) => {
-            let (found, begun) = search::search(&settings, *clients_max, stop, progress)?;
-            let rates =
-                shares.iter().map(|share| OfferedLoad::Rate(rounded(share * found.throughput_max)));
-            let known =
-                |at: &OfferedLoad| !found.missing && at.rate().is_some_and(|rate| rate > 0.0);
-            let rates = rates.filter(known).collect();
-            (budget, search) = (Some(begun), Some(found));
-            rates
-        }
-    };
+    let Offered { mut loads, mut search, mut budget } = offered_loads(&settings, stop, progress)?;
     if search.is_some() {
         // The search has already filled the service.
         settings.plan.fill = None;
@@ -305,6 +290,39 @@ pub fn run(
         until: pursuit,
         missing,
     })
+}
+
+/// The loads of a measurement, and how they were found.
+struct Offered {
+    loads: Vec<OfferedLoad>,
+    search: Option<Search>,
+    /// The time that the search began to spend.
+    budget: Option<Budget>,
+}
+
+/// The loads that the settings name, or shares of a saturation that is searched for.
+fn offered_loads(
+    settings: &Settings,
+    stop: &Arc<AtomicBool>,
+    progress: &mut dyn FnMut(&Progress),
+) -> anyhow::Result<Offered> {
+    let mut budget = None;
+    let mut search = None;
+    let loads: Vec<OfferedLoad> = match &settings.sweep {
+        Sweep::Rates(rates) => rates.iter().map(|&rate| OfferedLoad::Rate(rate)).collect(),
+        Sweep::Clients(clients) => clients.iter().map(|&n| OfferedLoad::Clients(n)).collect(),
+        Sweep::Shares(shares, clients_max) => {
+            let (found, begun) = search::search(settings, *clients_max, stop, progress)?;
+            let rates =
+                shares.iter().map(|share| OfferedLoad::Rate(rounded(share * found.throughput_max)));
+            let known =
+                |at: &OfferedLoad| !found.missing && at.rate().is_some_and(|rate| rate > 0.0);
+            let rates = rates.filter(known).collect();
+            (budget, search) = (Some(begun), Some(found));
+            rates
+        }
+    };
+    Ok(Offered { loads, search, budget })
 }
 
 /// Rounds a rate to three digits, the precision of a search.

@@ -12,29 +12,34 @@ use report::table::points;
 /// A change of the saturation that is worth saying, as a share.
 const CHANGED: f64 = 0.1;
 
+/// The search for the saturation, as a table.
+fn add_search(search: &Search, out: &mut String) {
+    let mut grid = Grid::new("rrr", &["clients", "throughput/s", "mean"]);
+    for step in &search.steps {
+        grid.row([
+            step.clients.to_string(),
+            digits(step.throughput, 5),
+            time(step.response_mean_s),
+        ]);
+    }
+    *out += "search for the saturation (closed loop):\n";
+    *out += &grid.text();
+    if !search.saturated && !search.missing {
+        *out += "more clients would have gained more: the saturation is higher\n";
+    }
+    if let Some(after) = &search.after {
+        let (rate, clients) = (digits(after.throughput, 5), after.clients);
+        let _ = writeln!(out, "after the loads, {clients} clients carried {rate}/s");
+    }
+    out.push('\n');
+}
+
 impl Measurement {
     /// Formats the points as a table, then the saturation, the knee and reasons for doubt.
     pub fn table(&self) -> String {
         let mut out = String::new();
         if let Some(search) = &self.search {
-            let mut grid = Grid::new("rrr", &["clients", "throughput/s", "mean"]);
-            for step in &search.steps {
-                grid.row([
-                    step.clients.to_string(),
-                    digits(step.throughput, 5),
-                    time(step.response_mean_s),
-                ]);
-            }
-            out += "search for the saturation (closed loop):\n";
-            out += &grid.text();
-            if !search.saturated && !search.missing {
-                out += "more clients would have gained more: the saturation is higher\n";
-            }
-            if let Some(after) = &search.after {
-                let (rate, clients) = (digits(after.throughput, 5), after.clients);
-                let _ = writeln!(out, "after the loads, {clients} clients carried {rate}/s");
-            }
-            out.push('\n');
+            add_search(search, &mut out);
         }
         if !self.points.is_empty() {
             out += "response times from the intended send time, ± half of the 95 % interval:\n";
@@ -69,6 +74,17 @@ impl Measurement {
                 if change > 0.0 { "faster" } else { "slower" }
             );
         }
+        self.add_end(&mut out);
+        let dir = match (&self.search, self.points.is_empty()) {
+            (Some(search), true) => &search.dir,
+            _ => &self.dir,
+        };
+        let _ = writeln!(out, "run folder: {}", dir.display());
+        out
+    }
+
+    /// Why the measurement ended, in a line.
+    fn add_end(&self, out: &mut String) {
         let wide = self.points.iter().filter(|p| p.steady && !p.narrow).count();
         let asked = digits(self.half_width * 100.0, 3);
         let seconds = digits(self.seconds, 3);
@@ -91,12 +107,6 @@ impl Measurement {
             }
             Ended::Missing => writeln!(out, "Ended after {seconds} s: every reply was 404."),
         };
-        let dir = match (&self.search, self.points.is_empty()) {
-            (Some(search), true) => &search.dir,
-            _ => &self.dir,
-        };
-        let _ = writeln!(out, "run folder: {}", dir.display());
-        out
     }
 
     fn grid(&self) -> Grid {

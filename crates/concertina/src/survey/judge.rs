@@ -73,25 +73,8 @@ pub fn judge(
     let mut judged = Vec::new();
     for (i, (measured, by)) in mixes.into_iter().zip(&found).enumerate() {
         let expected = error_but(Some(i))?.expected(by.law, by.several, scatter, CONFIDENCE)?;
-        let predicted = expected.value;
-        let or = |end: Option<f64>| end.unwrap_or(predicted);
-        let (low, high) = (or(expected.low), or(expected.high));
-        let over = |predicted: f64| predicted / measured.throughput.max(f64::MIN_POSITIVE) - 1.0;
-        let (error, law_error) = (over(predicted), over(by.law.value));
-        let inside = (low..=high).contains(&measured.throughput);
         let arithmetic = law.mix(&measured.parts, Shares::Capacity)?.total.value;
-        let law = by.law.value;
-        judged.push(Judged {
-            measured,
-            predicted,
-            low,
-            high,
-            error,
-            inside,
-            law,
-            law_error,
-            arithmetic,
-        });
+        judged.push(Judged::new(measured, by.law.value, &expected, arithmetic));
     }
     let mix_error = error_but(None)?;
     let mut predicted = Vec::new();
@@ -104,6 +87,24 @@ pub fn judge(
     let warnings = warnings(search, &law, &mix_error, &points, &judged);
     let ClientSearch { clients, saturated } = search;
     Ok(Survey { clients, saturated, points, law, mix_error, judged, wanted: predicted, warnings })
+}
+
+impl Judged {
+    /// A mix beside what the law says of it, and what is expected by the law and the error of other mixes.
+    fn new(
+        measured: MeasuredPoint,
+        law: f64,
+        expected: &model::regression::Estimated,
+        arithmetic: f64,
+    ) -> Judged {
+        let predicted = expected.value;
+        let or = |end: Option<f64>| end.unwrap_or(predicted);
+        let (low, high) = (or(expected.low), or(expected.high));
+        let over = |predicted: f64| predicted / measured.throughput.max(f64::MIN_POSITIVE) - 1.0;
+        let (error, law_error) = (over(predicted), over(law));
+        let inside = (low..=high).contains(&measured.throughput);
+        Judged { measured, predicted, low, high, error, inside, law, law_error, arithmetic }
+    }
 }
 
 /// What the user should know: sentences.
@@ -141,25 +142,7 @@ fn warnings(
             100.0 * GENERATOR
         ));
     }
-    let ratios: Vec<f64> = all()
-        .filter(|m| m.repetitions.len() >= 2)
-        .map(|m| {
-            let (first, last) = m.repetitions.split_at(m.repetitions.len() / 2);
-            let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
-            mean(last) / mean(first).max(f64::MIN_POSITIVE)
-        })
-        .collect();
-    if let Some(drift) = batch_means(&ratios) {
-        let off = (drift.mean - 1.0).abs();
-        if off > DRIFT && off > drift.half_width {
-            texts.push(format!(
-                "The store drifted: its throughput in the later repetitions is {} {} than in the first. \
-                 A cache that fills, or the machine: measure longer.",
-                percent(off, 0),
-                if drift.mean < 1.0 { "less" } else { "more" }
-            ));
-        }
-    }
+    texts.extend(drifted(all()));
     texts.extend(disturbed(error));
     // The factor applies to mixes of several sizes only.
     let one = judged.iter().filter(|j| !MixError::has_several(&j.measured.parts));
@@ -177,6 +160,28 @@ fn warnings(
         ));
     }
     texts
+}
+
+/// That the store was faster or slower in the later repetitions, if it was beyond chance.
+fn drifted<'a>(all: impl Iterator<Item = &'a MeasuredPoint>) -> Option<String> {
+    let ratios: Vec<f64> = all
+        .filter(|m| m.repetitions.len() >= 2)
+        .map(|m| {
+            let (first, last) = m.repetitions.split_at(m.repetitions.len() / 2);
+            let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
+            mean(last) / mean(first).max(f64::MIN_POSITIVE)
+        })
+        .collect();
+    let drift = batch_means(&ratios)?;
+    let off = (drift.mean - 1.0).abs();
+    (off > DRIFT && off > drift.half_width).then(|| {
+        format!(
+            "The store drifted: its throughput in the later repetitions is {} {} than in the first. \
+             A cache that fills, or the machine: measure longer.",
+            percent(off, 0),
+            if drift.mean < 1.0 { "less" } else { "more" }
+        )
+    })
 }
 
 /// That mixes of several sizes differ from the law, if they do beyond chance.

@@ -166,50 +166,8 @@ impl Model {
                 self.format
             )));
         }
-        let r = &self.requests;
-        for (what, parameter) in [
-            ("q0", &r.q0),
-            ("alpha", &r.alpha),
-            ("other_share", &r.other_share),
-            ("front_delay", &r.front_delay),
-            ("joining", &r.joining),
-            ("joining_knee", &r.joining_knee),
-            ("spotify.q0", &self.spotify.q0),
-            ("spotify.alpha", &self.spotify.alpha),
-            ("spotify.mu_d", &self.spotify.mu_d),
-        ] {
-            parameter.check(what)?;
-        }
-        if let Some(scv) = &r.front_delay_scv {
-            scv.check("front_delay_scv")?;
-        }
-        if let Some(front) = &self.front {
-            front.check()?;
-        }
-        positive("rate_high", r.rate_high)?;
-        if let Some(rate) = self.unknown_beyond {
-            positive("unknown_beyond", rate)?;
-        }
-        check("rate_low", r.rate_low, 0.0..=r.rate_high, "0 to rate_high")?;
-        for law in
-            self.memory.iter().chain(&self.other).chain(self.classes.iter().map(|c| &c.service))
-        {
-            law.check()?;
-        }
-        for work in self.classes.iter().filter_map(|class| class.background.as_ref()) {
-            work.check()?;
-        }
-        if let Some(class) = self.classes.iter().find(|c| c.discipline == Discipline::Lines) {
-            let what =
-                format!("the class {:?}: separate lines are devices of one server", class.name);
-            return Err(Error::File(what));
-        }
-        self.classes.iter().filter_map(|c| c.in_order.as_ref()).try_for_each(InOrder::check)?;
-        self.classes.iter().filter_map(|c| c.by_load.as_ref()).try_for_each(WorkByLoad::check)?;
-        self.classes
-            .iter()
-            .filter_map(|c| c.by_number.as_ref())
-            .try_for_each(SpeedByNumber::check)?;
+        self.check_requests()?;
+        self.check_classes()?;
         for step in &self.fitted {
             step.check()?;
         }
@@ -243,6 +201,56 @@ impl Model {
             return Err(Error::File("it has no devices; add [[devices]] or fit again".into()));
         }
         Ok(())
+    }
+
+    /// Checks what holds of all requests: where they are answered, and the loads of the fit.
+    fn check_requests(&self) -> Result<(), Error> {
+        let r = &self.requests;
+        for (what, parameter) in [
+            ("q0", &r.q0),
+            ("alpha", &r.alpha),
+            ("other_share", &r.other_share),
+            ("front_delay", &r.front_delay),
+            ("joining", &r.joining),
+            ("joining_knee", &r.joining_knee),
+            ("spotify.q0", &self.spotify.q0),
+            ("spotify.alpha", &self.spotify.alpha),
+            ("spotify.mu_d", &self.spotify.mu_d),
+        ] {
+            parameter.check(what)?;
+        }
+        if let Some(scv) = &r.front_delay_scv {
+            scv.check("front_delay_scv")?;
+        }
+        if let Some(front) = &self.front {
+            front.check()?;
+        }
+        positive("rate_high", r.rate_high)?;
+        if let Some(rate) = self.unknown_beyond {
+            positive("unknown_beyond", rate)?;
+        }
+        check("rate_low", r.rate_low, 0.0..=r.rate_high, "0 to rate_high")?;
+        Ok(())
+    }
+
+    /// Checks the classes of devices and the laws of their times.
+    fn check_classes(&self) -> Result<(), Error> {
+        for law in
+            self.memory.iter().chain(&self.other).chain(self.classes.iter().map(|c| &c.service))
+        {
+            law.check()?;
+        }
+        for work in self.classes.iter().filter_map(|class| class.background.as_ref()) {
+            work.check()?;
+        }
+        if let Some(class) = self.classes.iter().find(|c| c.discipline == Discipline::Lines) {
+            let what =
+                format!("the class {:?}: separate lines are devices of one server", class.name);
+            return Err(Error::File(what));
+        }
+        self.classes.iter().filter_map(|c| c.in_order.as_ref()).try_for_each(InOrder::check)?;
+        self.classes.iter().filter_map(|c| c.by_load.as_ref()).try_for_each(WorkByLoad::check)?;
+        self.classes.iter().filter_map(|c| c.by_number.as_ref()).try_for_each(SpeedByNumber::check)
     }
 
     /// The model with one more class, which has no devices yet. Its service has the law of the first class,

@@ -109,7 +109,7 @@ impl<'a> Checks<'a> {
     }
 
     /// Checks of a part: a section, or the table that is the value of a key.
-    pub fn of(&mut self, part: &str) -> Checks<'_> {
+    pub fn part(&mut self, part: &str) -> Checks<'_> {
         Checks { prefix: format!("{}{part}.", self.prefix), mistakes: self.mistakes }
     }
 

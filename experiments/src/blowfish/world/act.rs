@@ -52,7 +52,7 @@ impl World {
 
     pub(super) fn decide(&mut self) {
         let now = self.now;
-        self.at(now + self.setting.layers.interval, Event::Decide);
+        self.schedule(now + self.setting.layers.interval, Event::Decide);
         let lengths: Vec<f64> = self.replicas.iter_mut().map(|r| r.length(now)).collect();
         self.fill();
         let mut of_node: BTreeMap<usize, Vec<Shard>> = BTreeMap::new();
@@ -141,7 +141,7 @@ impl World {
                 }
                 // A layer that is folded while it is swept is known by its number.
                 let version = replica.layers.len() as u64;
-                self.at(done, Event::Swept { replica: index, version });
+                self.schedule(done, Event::Swept { replica: index, version });
             }
             (false, _) if replica.sweeping => replica.sweeping = false,
             (false, _) => {
@@ -215,7 +215,7 @@ impl World {
             *free = copied;
         }
         self.copied_bytes += bytes;
-        self.at(copied + nanos(sweep_s), Event::Ready { replica });
+        self.schedule(copied + nanos(sweep_s), Event::Ready { replica });
     }
 
     fn remove_replica(&mut self, shard: usize) {
@@ -246,7 +246,7 @@ impl World {
             }
         }
         waiting.into_iter().for_each(|job| self.send(job));
-        self.at(self.now + nanos(DETECTED_S), Event::Rebuild { node });
+        self.schedule(self.now + nanos(DETECTED_S), Event::Rebuild { node });
     }
 
     /// Copies each replica of a lost node to the node with the fewest that has none of that shard.

@@ -297,10 +297,10 @@ impl World {
         }
         for index in 0..world.phases.len() {
             let from = world.phases.get(index).map_or(0.0, |phase| phase.from_s);
-            world.at(nanos(from), Event::Phase { index });
+            world.schedule(nanos(from), Event::Phase { index });
         }
-        world.at(world.setting.layers.interval, Event::Decide);
-        world.at(1_000_000_000, Event::Second);
+        world.schedule(world.setting.layers.interval, Event::Decide);
+        world.schedule(1_000_000_000, Event::Second);
         for _ in 0..world.setting.clients {
             world.ask();
         }
@@ -309,7 +309,7 @@ impl World {
 
     /// Loses a node at a time: what waits there is asked of others, and its replicas are copied to others.
     pub fn lose(&mut self, at_s: f64, node: usize) {
-        self.at(nanos(at_s), Event::Fail { node });
+        self.schedule(nanos(at_s), Event::Fail { node });
     }
 
     fn add_node(&mut self) -> anyhow::Result<usize> {
@@ -356,7 +356,7 @@ impl World {
         replica
     }
 
-    fn at(&mut self, at: Nanos, event: Event) {
+    fn schedule(&mut self, at: Nanos, event: Event) {
         self.sequence += 1;
         self.events.push(Reverse((at, self.sequence, event)));
     }
@@ -413,7 +413,7 @@ impl World {
         if total > 0.0 && self.setting.clients == 0 {
             let gap: f64 = Exp1.sample(&mut self.arrivals_random);
             let version = self.phase;
-            self.at(self.now + nanos(gap / total), Event::Arrive { version });
+            self.schedule(self.now + nanos(gap / total), Event::Arrive { version });
         }
     }
 
@@ -489,7 +489,7 @@ impl World {
         let service = nanos(mean_s * *slower * if search { varied } else { 1.0 });
         replica.started = self.now;
         let version = replica.version;
-        self.at(self.now + service, Event::Depart { replica: index, version });
+        self.schedule(self.now + service, Event::Depart { replica: index, version });
     }
 
     fn depart(&mut self, index: usize, version: u64) {
@@ -523,7 +523,7 @@ impl World {
 
     fn note(&mut self) {
         let now = self.now;
-        self.at(now + 1_000_000_000, Event::Second);
+        self.schedule(now + 1_000_000_000, Event::Second);
         let mut second = Second {
             at_s: now as f64 * 1e-9,
             arrivals: std::mem::take(&mut self.arrived),

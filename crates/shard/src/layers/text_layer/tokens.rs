@@ -75,13 +75,13 @@ impl Classes {
     }
 
     /// The class of a token.
-    fn of(&self, token: u32) -> usize {
+    fn class_of(&self, token: u32) -> usize {
         self.firsts[1..].iter().filter(|&&first| first <= token).count()
     }
 
     /// A token's code and its width.
     fn code(&self, token: u32) -> (u64, u32) {
-        let class = self.of(token);
+        let class = self.class_of(token);
         let within = u64::from(token - self.firsts[class]);
         (within << CLASS_BITS | class as u64, CLASS_BITS + self.widths[class])
     }
