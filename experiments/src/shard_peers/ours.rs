@@ -97,6 +97,8 @@ pub(super) fn build(
     };
     let options = dataset::Options {
         format: Some(task.format.parse()?),
+        columns: Vec::new(),
+        header: shard::record::Header::Auto,
         key: task.key.clone(),
         orders: Vec::new(),
         index: shard::index::Options { sa_sampling, isa_sampling },

@@ -93,6 +93,8 @@ pub fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     context.say(format!("making a shard of {} bytes", text.bytes()));
     let options = dataset::Options {
         format: Some(Format::Stanzas),
+        columns: Vec::new(),
+        header: shard::record::Header::Auto,
         key: Some(KEY.to_owned()),
         orders: Vec::new(),
         index: index::Options { sa_sampling: config.sampling, isa_sampling: config.sampling },
