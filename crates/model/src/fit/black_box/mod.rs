@@ -18,6 +18,11 @@
 //! log likelihoods). The interval is wide if the lightest and the largest load are similar; a
 //! single load leaves the number undetermined.
 //!
+//! Responses depend on each other, and a law that is fitted to the lightest load may miss the others by chance, so that the difference
+//! of two likelihoods says less than it would of independent responses. Each candidate has the weight exp(−Δ/φ), Δ what its log
+//! likelihood is below the best and φ the overdispersion of the best (as in [`super::work()`]), and so many of the replicates. With those of
+//! the winner alone, a log of one server that is taken for two had no true share inside its intervals.
+//!
 //! The intervals of mean and SCV come from fits of the resampled blocks, including the shape.
 //!
 //! Limitations: time that a request spends without holding a server (network, a fixed delay) counts
@@ -49,6 +54,10 @@ const EDGES: usize = 24;
 const GRID: usize = 48;
 /// The smallest number of resamplings of an interval.
 const REPLICATES_MIN: usize = 8;
+/// Candidates of less weight have no replicates.
+const WEIGHT_MIN: f64 = 0.01;
+/// Candidates of at least this weight are in the interval of the number of servers.
+const WEIGHT_INSIDE: f64 = 0.025;
 
 /// The name of the only class in such a model's file.
 pub const CLASS: &str = "server";
@@ -201,27 +210,68 @@ pub fn black_box(
         each.max_by(|a, b| a.1.total_cmp(&b.1)).map_or(0, |best| best.0)
     };
     let drawn = resample(&all, options);
-    let chosen = best(&all.totals());
+    let totals = all.totals();
+    let chosen = best(&totals);
+    let weights = weights(&candidates, chosen, &totals);
     let mut winners: Vec<Option<u32>> =
         drawn.iter().map(|steps| candidates[best(steps)].servers).collect();
     // No limit sorts after every number.
-    winners.sort_by_key(|w| w.unwrap_or(u32::MAX));
-    let Some(winner) = candidates.into_iter().nth(chosen) else { return Err(Error::NoSteps) };
+    let rank = |servers: &Option<u32>| servers.unwrap_or(u32::MAX);
+    winners.sort_by_key(rank);
+    let Some(winner) = candidates.get(chosen) else { return Err(Error::NoSteps) };
     let found = match winners.len() {
         n if n >= REPLICATES_MIN && (all.groups.len() > 1 || servers.is_some()) => {
             let at = |p: f64| winners[((n as f64 * p) as usize).min(n - 1)];
+            let inside = || {
+                let each = candidates.iter().zip(&weights).filter(|c| *c.1 >= WEIGHT_INSIDE);
+                each.map(|c| c.0.servers)
+            };
             ServersFound {
                 likeliest: winner.servers,
-                low: at(0.025),
-                high: at(0.975),
+                low: inside().chain([at(0.025)]).min_by_key(rank).flatten(),
+                high: inside().chain([at(0.975)]).max_by_key(rank).flatten(),
                 given: false,
             }
         }
         _ => ServersFound { likeliest: winner.servers, low: Some(1), high: None, given: false },
     };
     let found = ServersFound { given: servers.is_some(), ..found };
-    let model = write::model(&all, &winner, &drawn, &found, options)?;
+    let drawn = by_weight(&candidates, &weights, chosen, drawn);
+    let model = write::model(&all, winner, &drawn, &found, options)?;
     Ok(BlackBox { model, servers: found })
+}
+
+/// The weight of each candidate; they add to 1.
+fn weights(candidates: &[Candidate], chosen: usize, totals: &Drawn) -> Vec<f64> {
+    let likelihoods: Vec<f64> = candidates.iter().map(|c| c.likelihood(totals)).collect();
+    let (Some(best), Some(most)) = (candidates.get(chosen), likelihoods.get(chosen)) else {
+        return Vec::new();
+    };
+    let dispersion = best.overdispersion(totals);
+    let each = likelihoods.iter().map(|own| ((own - most) / dispersion).exp());
+    let each: Vec<f64> = each.map(|w| if w >= WEIGHT_MIN { w } else { 0.0 }).collect();
+    let all: f64 = each.iter().sum();
+    each.into_iter().map(|w| w / all).collect()
+}
+
+/// Draws, each with the candidate that it is fitted by, of which each has its share.
+fn by_weight<'a>(
+    candidates: &'a [Candidate],
+    weights: &[f64],
+    chosen: usize,
+    drawn: Vec<Drawn>,
+) -> Vec<(&'a Candidate, Drawn)> {
+    let n = drawn.len() as f64;
+    let of = |(i, drawn): (usize, Drawn)| {
+        let mut left = (i as f64 + 0.5) / n;
+        let reached = |weight: &f64| {
+            left -= weight;
+            left <= 0.0
+        };
+        let at = weights.iter().position(reached).unwrap_or(chosen);
+        (&candidates[at], drawn)
+    };
+    drawn.into_iter().enumerate().map(of).collect()
 }
 
 fn dot(a: &[f64], b: &[f64]) -> f64 {

@@ -44,6 +44,26 @@ impl Candidate {
         };
         drawn.iter().map(of).sum()
     }
+
+    /// Pearson's statistic of the predicted steps over its degrees of freedom, at least 1: by how much the counts vary more than
+    /// those of independent responses would, and the queue misses them.
+    pub fn overdispersion(&self, drawn: &Drawn) -> f64 {
+        let fitted_alone = self.held_out.iter().all(Option::is_none);
+        let (mut statistic, mut degrees) = (0.0, 0.0);
+        for (i, sums) in drawn {
+            let log = match &self.held_out[*i] {
+                Some(log) => log,
+                None if fitted_alone => &self.shares[*i].log,
+                None => continue,
+            };
+            let n: f64 = sums.counts.iter().sum();
+            let off = |(count, log): (&f64, &f64)| (count - n * log.exp()).powi(2) / log.exp();
+            statistic +=
+                sums.counts.iter().zip(log).map(off).sum::<f64>() / n.max(f64::MIN_POSITIVE);
+            degrees += log.len().saturating_sub(1) as f64;
+        }
+        (statistic / f64::max(degrees, 1.0)).max(1.0)
+    }
 }
 
 #[derive(Clone)]
@@ -239,7 +259,6 @@ fn start(law: Empirical, m: u32, rate: f64) -> Result<Empirical, Error> {
 /// A law after a number of rounds; with `stop`, the law after the round whose responses are nearest
 /// to the measured ones. Rounds undo a convolution, and each amplifies the noise in the quantiles,
 /// so rounds that come no nearer fit noise.
-/// every one: what is not nearer is noise.
 fn settled(
     law: &Empirical,
     m: u32,

@@ -90,6 +90,31 @@ fn the_number_of_servers_shows_in_responses_at_several_loads() {
     assert!(said && off(&fitted.model, 3, 1.0, 280.0) < 8.0, "{:?}", fitted.model.warnings);
 }
 
+/// At light loads responses hardly show how many servers there are: each number that they allow has its share of the replicates, so
+/// that the interval of a heavier load has what either does.
+#[test]
+fn numbers_of_servers_that_are_not_told_apart_share_the_replicates() {
+    let steps: Vec<Step> = [30.0, 50.0]
+        .iter()
+        .enumerate()
+        .map(|(i, rate)| simulated("load", 2, 1.0, *rate, 3_000.0 / rate, 90 + i as u64))
+        .collect();
+    let model = black_box(&steps, None, &Options::default()).unwrap().model;
+    let replicates = &model.replicates;
+    let column = replicates.columns.iter().position(|c| c.starts_with("servers.")).unwrap();
+    let mut servers: Vec<u32> = replicates.rows.iter().map(|row| row[column] as u32).collect();
+    servers.sort_unstable();
+    servers.dedup();
+    println!("{servers:?} {:?}", model.warnings);
+    assert!(servers.len() > 1 && servers.contains(&model.classes[0].servers), "{servers:?}");
+    assert!(model.warnings.iter().any(|w| w.contains("do not tell these numbers of servers")));
+    let truth = Mgm::new(150.0, 2, Gamma::new(0.01, 1.0).unwrap()).unwrap();
+    for t in [0.01, 0.02, 0.05] {
+        let p = model.within(150.0, t).unwrap();
+        assert!((p.low..=p.high).contains(&truth.response_cdf(t)), "{t}: {p:?}");
+    }
+}
+
 #[test]
 fn servers_between_what_is_refused_and_what_is_tried_are_found() {
     // 8 are too few for 8.5 that are busy; 10 are between 8 and 12.

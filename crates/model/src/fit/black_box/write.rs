@@ -13,47 +13,78 @@ use super::super::{Options, law_of};
 use super::queue::{Candidate, refit};
 use super::{All, CLASS, Data, Drawn, GRID, ServersFound};
 
+/// A draw as its candidate fits it.
+struct Row {
+    mean: f64,
+    scv: f64,
+    hits: f64,
+    servers: u32,
+}
+
+/// Servers of a service without a limit: more than it can ever keep busy.
+const UNLIMITED: u32 = 10_000;
+
+fn hit_ratio(steps: &Drawn) -> f64 {
+    let (hits, n) = steps.iter().fold((0.0, 0.0), |a, s| (a.0 + s.1.hits, a.1 + s.1.answered));
+    if n > 0.0 { hits / n } else { 0.0 }
+}
+
+/// The draws; one of hits only, or one that its own law cannot carry, is left out.
+fn rows(all: &All, drawn: &[(&Candidate, Drawn)]) -> Result<Vec<Row>, Error> {
+    let totals = all.totals();
+    let mut rows = Vec::with_capacity(drawn.len());
+    for part in drawn.chunk_by(|a, b| a.0.servers == b.0.servers) {
+        let Some((own, _)) = part.first() else { continue };
+        // Refitting all data gives nearly the same law; draws are relative to that refit.
+        let (mean, scv) = (own.law.mean(), own.law.scv());
+        let again = refit(all, own, &totals)?;
+        let row = |(own, drawn): &(&Candidate, Drawn)| {
+            let law = refit(all, own, drawn).ok()?;
+            Some(Row {
+                mean: mean * law.mean() / again.mean(),
+                scv: scv * law.scv() / again.scv().max(1e-9),
+                hits: hit_ratio(drawn),
+                servers: own.servers.unwrap_or(UNLIMITED),
+            })
+        };
+        rows.extend(part.iter().filter_map(row));
+    }
+    Ok(rows)
+}
+
 /// Writes the model.
 pub(super) fn model(
     all: &All,
     winner: &Candidate,
-    drawn: &[Drawn],
+    drawn: &[(&Candidate, Drawn)],
     found: &ServersFound,
     options: &Options,
 ) -> Result<Model, Error> {
     let totals = all.totals();
-    let hit_ratio = |steps: &Drawn| {
-        let (hits, n) = steps.iter().fold((0.0, 0.0), |a, s| (a.0 + s.1.hits, a.1 + s.1.answered));
-        if n > 0.0 { hits / n } else { 0.0 }
-    };
-    // Refitting all data gives nearly the same law; draws are relative to that refit.
     let (mean, scv) = (winner.law.mean(), winner.law.scv());
-    let again = refit(all, winner, &totals)?;
-    // A draw of hits only, or one that its own law cannot carry, is left out.
-    let moments = |d: &Drawn| {
-        let law = refit(all, winner, d).ok()?;
-        let moments = (mean * law.mean() / again.mean(), scv * law.scv() / again.scv().max(1e-9));
-        Some((moments, hit_ratio(d)))
-    };
-    let (moments, hits): (Vec<(f64, f64)>, Vec<f64>) = drawn.iter().filter_map(moments).unzip();
-    let left_out = drawn.len() - moments.len();
-    let means: Vec<f64> = moments.iter().map(|m| m.0).collect();
-    let scvs: Vec<f64> = moments.iter().map(|m| m.1).collect();
-    // A service without a limit is modelled with more servers than it can ever keep busy.
-    let servers = winner.servers.unwrap_or(10_000);
+    let rows = rows(all, drawn)?;
+    let servers = winner.servers.unwrap_or(UNLIMITED);
+    let own = || rows.iter().filter(|row| row.servers == servers);
+    let hits: Vec<f64> = rows.iter().map(|row| row.hits).collect();
+    let means: Vec<f64> = own().map(|row| row.mean).collect();
+    let scvs: Vec<f64> = own().map(|row| row.scv).collect();
     let rates = all.steps.iter().map(|s| s.total.arrivals / s.total.seconds);
     let none = |unit: &str| Parameter::exact(0.0, unit);
     let q0 = Parameter::from_replicates(hit_ratio(&totals), &hits, "1");
     let inverse: Vec<f64> = means.iter().map(|b| 1.0 / b).collect();
-    let row = |((mean, scv), hits): (&(f64, f64), &f64)| {
-        vec![*hits, 0.0, 0.0, 0.0, 0.0, 1e9, *hits, 0.0, 1.0 / mean, *mean, *scv]
+    let mixed = own().count() < rows.len();
+    let row = |r: &Row| {
+        let first = [r.hits, 0.0, 0.0, 0.0, 0.0, 1e9, r.hits, 0.0, 1.0 / r.mean, r.mean, r.scv];
+        let more = [f64::from(r.servers), 0.0].into_iter().filter(|_| mixed);
+        first.into_iter().chain(more).collect()
     };
     let mut columns: Vec<String> = Replicates::COLUMNS.map(String::from).to_vec();
     columns.extend([format!("mean_s.{CLASS}"), format!("scv.{CLASS}")]);
+    columns.extend(["servers", "shared"].iter().filter(|_| mixed).map(|c| format!("{c}.{CLASS}")));
     let mean = Parameter::from_replicates(mean, &means, "s");
     let mut model = Model {
         format: FORMAT,
-        warnings: warnings(all, found, (left_out, drawn.len())),
+        warnings: warnings(all, found, &rows, drawn.len() - rows.len()),
         about: options.about.clone(),
         requests: Requests {
             q0: q0.clone(),
@@ -96,7 +127,7 @@ pub(super) fn model(
         devices: vec![Devices { class: CLASS.to_owned(), count: 1, share: 1.0, factor: 1.0 }],
         fitted: Vec::new(),
         held_out: Vec::new(),
-        replicates: Replicates { columns, rows: moments.iter().zip(&hits).map(row).collect() },
+        replicates: Replicates { columns, rows: rows.iter().map(row).collect() },
     };
     model.fitted = all.fitted(&model)?;
     for step in &model.fitted {
@@ -158,7 +189,7 @@ fn fitted(model: &Model, step: &Data) -> Result<FittedStep, Error> {
 }
 
 /// The warnings for the user of the model.
-fn warnings(all: &All, found: &ServersFound, left_out: (usize, usize)) -> Vec<String> {
+fn warnings(all: &All, found: &ServersFound, rows: &[Row], left_out: usize) -> Vec<String> {
     let mut texts = vec![
         "Fitted to response times alone: waiting outside of the servers counts as service, and the \
          utilisations of fitted steps are the model's."
@@ -172,11 +203,27 @@ fn warnings(all: &All, found: &ServersFound, left_out: (usize, usize)) -> Vec<St
              If you know the number, give it (--servers)."
         ));
     }
-    if 20 * left_out.0 > left_out.1 {
+    let each: Vec<String> = rows
+        .chunk_by(|a, b| a.servers == b.servers)
+        .map(|of| {
+            let percent = 100.0 * of.len() as f64 / rows.len() as f64;
+            let number = Some(of[0].servers).filter(|n| *n < UNLIMITED);
+            format!("{} ({percent:.0} %)", shown(number))
+        })
+        .collect();
+    if each.len() > 1 {
+        texts.push(format!(
+            "The responses do not tell these numbers of servers apart: {}. Predictions are of the first number above, their intervals \
+             of all. Stamps as fine as the responses, or a load nearer to saturation, tell.",
+            each.join("; ")
+        ));
+    }
+    let all_drawn = rows.len() + left_out;
+    if 20 * left_out > all_drawn {
         texts.push(format!(
             "{} of {} resamplings could not be fitted: the intervals are too narrow. Measure longer, and a lighter \
              load.",
-            left_out.0, left_out.1
+            left_out, all_drawn
         ));
     }
     if all.steps.len() < 2 {
