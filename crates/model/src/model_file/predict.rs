@@ -6,7 +6,7 @@ use crate::error::{Error, not_negative, positive};
 use crate::queue::HORIZON_S;
 use crate::storage::{BETA, Limit, Node, NodeAt, Operating, Spotify, balls_into_bins_limit};
 
-use super::{Model, Parameter};
+use super::{ClassParameters, Model, Parameter};
 
 /// The share of requests answered within a time, by both models.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -75,6 +75,8 @@ struct AtLoad {
     replicates: Vec<(Node, Operating)>,
     /// By how much shares are less known than by the replicates, on either side.
     unknown: f64,
+    /// By how much the laws of queues are known to be off about shares of a half.
+    approximate: f64,
 }
 
 impl AtLoad {
@@ -85,7 +87,10 @@ impl AtLoad {
         let others = self.replicates.iter().map(|(n, o)| n.at_beside(&at).cdf(o));
         let within =
             Parameter::from_replicates(at.cdf(operating), &others.collect::<Vec<_>>(), "1");
-        let (low, high) = (within.low - self.unknown, within.high + self.unknown);
+        // Less towards the tails, whose decay is exact.
+        let off = self.approximate * 4.0 * within.value * (1.0 - within.value);
+        let low = within.value - (within.value - within.low).hypot(off) - self.unknown;
+        let high = within.value + (within.high - within.value).hypot(off) + self.unknown;
         Parameter { low: low.max(0.0), high: high.min(1.0), ..within }
     }
 
@@ -205,7 +210,21 @@ impl Model {
             Err(Error::Unstable { .. }) if perhaps => node.operating_unchecked(rate),
             found => found?,
         };
-        Ok(AtLoad { node: (node, operating), replicates, unknown: self.unknown_at(rate) })
+        let unknown = self.unknown_at(rate);
+        let approximate = if replicates.is_empty() { 0.0 } else { self.approximate() };
+        Ok(AtLoad { node: (node, operating), replicates, unknown, approximate })
+    }
+
+    /// By how much the laws of the queues of a service that was fitted by its times are off, as a share. Works that hardly vary are known to
+    /// a thousandth, and then this is the interval. Other fits know less by far.
+    fn approximate(&self) -> f64 {
+        let of = |class: &ClassParameters| {
+            let scv = class.service.scv.value;
+            let is_exact = class.servers == 1 || EXACT_SCV.contains(&scv);
+            if is_exact && !class.discipline.is_shared() { OFF } else { OFF_SEVERAL }
+        };
+        let fitted = self.classes.iter().filter(|_| !self.hypotheses.is_empty());
+        fitted.map(of).fold(0.0, f64::max)
     }
 
     /// Share of one server's requests that memory answers at `rate` requests/s, with its 95 %
@@ -322,6 +341,12 @@ impl Model {
         Ok((node, at))
     }
 }
+
+/// What the law of responses of one server is off by: laws of work are kept in bins of 1.6 %. And of several: by the table of
+/// [`crate::queue::Mgm`], but for laws of nearly exponential work.
+const OFF: f64 = 0.001;
+const OFF_SEVERAL: f64 = 0.004;
+const EXACT_SCV: std::ops::RangeInclusive<f64> = 0.5..=1.2;
 
 /// Beyond the fitted loads by less than this is the same load.
 const SLACK: f64 = 1.01;
