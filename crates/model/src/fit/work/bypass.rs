@@ -4,8 +4,13 @@
 //! humps of log response with a valley between. What is answered faster than the valley is taken
 //! out of the queue, and the hypotheses are judged with and without that.
 //!
-//! A request with little work that met no other is answered as fast. Of those that waited the law of works is
-//! known, so that it is known how many of the fast ones were at the servers: so many, by chance, are put back.
+//! A request with little work that met no other is answered as fast. Servers in line cannot answer fast while all are busy and more
+//! wait, so fast replies then are hits, whatever the law of work: they give the share of hits and the law of their responses, and
+//! what else is fast was at the servers. So many of each response, by chance, are put back. Of other disciplines the law of works of those
+//! that waited is continued to 0, which says how many of the fast ones were at the servers.
+//!
+//! A hit is shown by a clock as one tick more than it took, if a tick ends meanwhile, and may be drawn as two: where the valley is within
+//! two ticks, it is taken to be there. Cut at one tick, each tenth hit of 0.1 ms by a clock of 1 ms was taken for a work that overtakes.
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -25,8 +30,15 @@ const DEPTH: f64 = 0.5;
 
 /// The share of the requests that used the servers from which on those that were taken for hits are put back.
 const RETURNED: f64 = 0.002;
-/// The fewest fast requests that tell who overtakes.
+/// The fewest fast requests that tell who overtakes, and the law of hits.
 const OVERTAKERS: f64 = 40.0;
+const HITS: f64 = 100.0;
+/// Others that wait where a fast reply is no work: all of them would have had to be served meanwhile.
+const WAITING: u32 = 2;
+/// Responses up to the valley that are told apart.
+const PARTS: usize = 8;
+/// Ticks that a hit is drawn within.
+const TICKS: f64 = 2.0;
 /// A time outside of so many valleys is not made by the cut.
 const LONGER: f64 = 1.2;
 
@@ -39,7 +51,14 @@ pub(super) fn candidates(lines: &[Line]) -> Vec<(f64, Vec<Line>)> {
         line.counted() as f64 / (to - from).max(1e-9)
     };
     let lightest = lines.iter().min_by(|a, b| rate(a).total_cmp(&rate(b)));
-    if let Some(valley) = lightest.and_then(valley) {
+    let raised = |line: &Line| {
+        let taken = line.departures.iter().zip(&line.arrivals).map(|(end, from)| end - from);
+        let mean = taken.sum::<f64>() / line.arrivals.len().max(1) as f64;
+        // Of a clock whose ticks are about a response that would be every other request.
+        let least = TICKS * line.ticks.coarsest();
+        valley(line).map(|valley| if least < 0.5 * mean { valley.max(least) } else { valley })
+    };
+    if let Some(valley) = lightest.and_then(raised) {
         all.push((valley, lines.iter().map(|line| line.without(valley, |_| false)).collect()));
     }
     all
@@ -115,6 +134,9 @@ pub(super) fn evidence(lines: &[Line], found: &Search, valley: f64) -> Option<St
 /// Of separate lines each gets back its own: hits have few keys, as popular ones, and would else all be taken for work of the
 /// lines of those keys.
 pub(super) fn returned(lines: &[Line], found: &Search, valley: f64) -> Option<Vec<Line>> {
+    if let Some(lines) = returned_by_overtakers(lines, found, valley) {
+        return Some(lines).filter(|lines| !lines.is_empty());
+    }
     let (kind, outside) = (found.best.kind, found.best.outside);
     let servers = kind.servers.filter(|_| outside.mean < LONGER * valley)?;
     let queue = if kind.lines() > 0 { 1 } else { servers };
@@ -151,6 +173,82 @@ pub(super) fn returned(lines: &[Line], found: &Search, valley: f64) -> Option<Ve
     let without =
         |line: &Line| line.without(valley, |i| random.random::<f64>() < each[place(line.keys[i])]);
     Some(lines.iter().map(without).collect())
+}
+
+/// How many slow requests were present when each came, slow or fast.
+fn met_slow(line: &Line, valley: f64) -> Vec<u32> {
+    let is_slow = |i: usize| line.departures[i] - line.arrivals[i] > valley;
+    let mut ends = line.by_end.iter().map(|i| *i as usize).filter(|i| is_slow(*i)).peekable();
+    let mut inside = 0;
+    let of = |i: usize| {
+        while ends.next_if(|end| line.departures[*end] <= line.arrivals[i]).is_some() {
+            inside -= 1;
+        }
+        let met = inside;
+        inside += u32::from(is_slow(i));
+        met
+    };
+    (0..line.arrivals.len()).map(of).collect()
+}
+
+/// Requests by how many they met: fewer than there are servers, some more, and so many that a fast one is a hit.
+#[derive(Clone, Copy, Default)]
+struct Counts {
+    all: f64,
+    /// Fast ones by their response.
+    fast: [f64; PARTS],
+}
+
+/// The steps with the requests back that were at servers in line, by the hits among those that overtook: none where these are few; `None`
+/// where too few overtook to tell.
+fn returned_by_overtakers(lines: &[Line], found: &Search, valley: f64) -> Option<Vec<Line>> {
+    let kind = found.best.kind;
+    let servers = kind.servers.filter(|_| kind.discipline == Discipline::Fifo)?;
+    let part = |response: f64| ((response / valley * PARTS as f64) as usize).min(PARTS - 1);
+    let class = |met: u32| match met {
+        met if met < servers => 0,
+        met if met < servers + WAITING => 1,
+        _ => 2,
+    };
+    let met: Vec<Vec<u32>> = lines.iter().map(|line| met_slow(line, valley)).collect();
+    let mut classes = [Counts::default(); 3];
+    for (line, met) in lines.iter().zip(&met) {
+        for i in (0..met.len()).filter(|i| line.counted[*i]) {
+            let response = line.departures[i] - line.arrivals[i];
+            let of = &mut classes[class(met[i])];
+            of.all += 1.0;
+            if response <= valley {
+                of.fast[part(response)] += 1.0;
+            }
+        }
+    }
+    let [free, some, full] = classes;
+    if full.fast.iter().sum::<f64>() < HITS {
+        return None;
+    }
+    // Of a fast request of each response, the chance that it was at the servers.
+    let chance = |of: Counts, i: usize| {
+        let hits = full.fast[i] / full.all * of.all;
+        if of.fast[i] > 0.0 { (1.0 - hits / of.fast[i]).max(0.0) } else { 0.0 }
+    };
+    let chances: Vec<[f64; PARTS]> =
+        [free, some].map(|of| std::array::from_fn(|i| chance(of, i))).to_vec();
+    let back = |of: &Counts, chances: &[f64; PARTS]| -> f64 {
+        of.fast.iter().zip(chances).map(|(fast, chance)| fast * chance).sum()
+    };
+    let all: usize = found.lines.iter().map(Line::counted).sum();
+    if back(&free, &chances[0]) + back(&some, &chances[1]) < RETURNED * all as f64 {
+        return Some(Vec::new());
+    }
+    let mut random = StdRng::seed_from_u64(0xb1a5);
+    let each = lines.iter().zip(&met).map(|(line, met)| {
+        line.without(valley, |i| {
+            let response = line.departures[i] - line.arrivals[i];
+            let chance = chances.get(class(met[i])).map_or(0.0, |of| of[part(response)]);
+            random.random::<f64>() < chance
+        })
+    });
+    Some(each.collect())
 }
 
 /// The deepest valley between two humps of the logarithm of the response.
