@@ -7,9 +7,8 @@
 //! Rejected: drawing latent times given the law of work (data augmentation). It needs a conditional law for each discipline,
 //! where this needs a replay alone.
 //!
-//! Limitation: the time outside and the statistic of the test are those of the blurred times. To compare the statistic with that
-//! of replays was tried for a tick of a mean work: the right hypothesis then fits, and intervals are too narrow by what the time
-//! outside is off. Cost: [`ROUNDS`] replays.
+//! The time outside and the statistic of the test are those of the blurred times here; where ticks are long they are corrected too
+//! ([`super::likeness`]). Cost: [`ROUNDS`] replays.
 
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
@@ -119,20 +118,47 @@ fn replayed(
     law: &[f64],
     random: &mut StdRng,
 ) -> Vec<f64> {
+    let mut again = Vec::with_capacity(law.len());
+    for line in &done_again(lines, kind, outside, law, random).lines {
+        judged_works(line, kind, outside, &mut again);
+    }
+    again.sort_by(f64::total_cmp);
+    again
+}
+
+/// Steps that were done again.
+pub(super) struct Rerun {
+    /// What a log shows of them.
+    pub lines: Vec<Line>,
+    /// The mean of the works of the judged requests of each that were done, seconds.
+    pub means: Vec<f64>,
+}
+
+/// The steps as they would be logged if the works of a law were done in any order at the recorded arrivals.
+pub(super) fn done_again(
+    lines: &[Line],
+    kind: Kind,
+    outside: Outside,
+    law: &[f64],
+    random: &mut StdRng,
+) -> Rerun {
     let mut order = law.to_vec();
     order.shuffle(random);
     let mut next = order.iter().copied().cycle();
-    let mut again = Vec::with_capacity(law.len());
+    let mut again = Rerun { lines: Vec::new(), means: Vec::new() };
     for line in lines {
         let mut works = vec![0.0; line.arrivals.len()];
+        let (mut sum, mut count) = (0.0, 0.0);
         // All of the law for those that are judged, so that its mean is exact; others get any.
         for (work, is_judged) in works.iter_mut().zip(&line.counted) {
-            *work = if *is_judged {
-                next.next().unwrap_or(0.0)
+            if *is_judged {
+                *work = next.next().unwrap_or(0.0);
+                (sum, count) = (sum + *work, count + 1.0);
             } else {
-                law[random.random_range(0..law.len())]
-            };
+                *work = law[random.random_range(0..law.len())];
+            }
         }
+        again.means.push(sum / f64::max(count, 1.0));
         let ends = replay(kind, &line.arrivals, &works, &kind.places(line));
         let read = line.arrivals.iter().zip(ends).map(|(arrival, end)| {
             let beyond =
@@ -141,8 +167,7 @@ fn replayed(
         });
         let read: Vec<(f64, f64)> = read.collect();
         let drawn = line.ticks.draw(&read, random.random());
-        judged_works(&line.retimed(&drawn), kind, outside, &mut again);
+        again.lines.push(line.retimed(&drawn));
     }
-    again.sort_by(f64::total_cmp);
     again
 }

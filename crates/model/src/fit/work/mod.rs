@@ -33,6 +33,7 @@
 //! | `replay`, `rates` | departures by the number inside, measured and by hypotheses |
 //! | `ticks` | times within the ticks of a clock |
 //! | `correction` | what a coarse clock does to works |
+//! | `likeness` | hypotheses by how like their replays are, where ticks are long |
 //! | `too_coarse` | what the times of a coarser clock tell |
 //! | `prospect` | which load narrows a prediction most |
 //! | `write` | the model |
@@ -48,6 +49,7 @@ mod correction;
 mod doubts;
 mod full;
 mod kinds;
+mod likeness;
 mod line;
 mod lines;
 mod outside;

@@ -185,12 +185,11 @@ fn bins(numbers: &[u32]) -> Vec<u32> {
     edges
 }
 
-fn add(all: &mut Score, of: Of, works: &[f64], numbers: &[u32], scores: &[[f64; DEGREES]]) {
-    let edges = bins(numbers);
-    if edges.len() < 2 {
-        return;
-    }
-    let mut sums = vec![(0.0, 0.0, [0.0; DEGREES]); edges.len()];
+/// What a bin holds: requests, their work, and their polynomials, summed.
+type Bin = (f64, f64, [f64; DEGREES]);
+
+fn binned(edges: &[u32], works: &[f64], numbers: &[u32], scores: &[[f64; DEGREES]]) -> Vec<Bin> {
+    let mut sums: Vec<Bin> = vec![(0.0, 0.0, [0.0; DEGREES]); edges.len()];
     let mut bin = [0; FROM_LAST];
     for (number, bin) in bin.iter_mut().enumerate() {
         *bin = edges.partition_point(|e| *e as usize <= number) - 1;
@@ -200,21 +199,89 @@ fn add(all: &mut Score, of: Of, works: &[f64], numbers: &[u32], scores: &[[f64; 
         (sum.0, sum.1) = (sum.0 + 1.0, sum.1 + work);
         sum.2.iter_mut().zip(ranks).for_each(|(sum, x)| *sum += x);
     }
+    sums
+}
+
+/// The numbers in a bin, inclusive.
+fn numbers_in(edges: &[u32], i: usize) -> (u32, u32) {
+    (edges[i], edges.get(i + 1).map_or(u32::MAX, |next| next - 1))
+}
+
+/// The mean work of each bin over that of the others.
+fn ratios(sums: &[Bin]) -> impl Iterator<Item = f64> + '_ {
+    let (n, total) = sums.iter().fold((0.0, 0.0), |t, s| (t.0 + s.0, t.1 + s.1));
+    sums.iter().map(move |(count, sum, _)| {
+        let rest = (total - sum) / (n - count).max(1.0);
+        sum / f64::max(*count, 1.0) / rest.max(f64::MIN_POSITIVE)
+    })
+}
+
+fn add(all: &mut Score, of: Of, works: &[f64], numbers: &[u32], scores: &[[f64; DEGREES]]) {
+    let edges = bins(numbers);
+    if edges.len() < 2 {
+        return;
+    }
+    let sums = binned(&edges, works, numbers, scores);
     for degree in 0..DEGREES {
         all.statistic += sums.iter().map(|s| s.2[degree] * s.2[degree] / s.0).sum::<f64>();
         all.degrees += (edges.len() - 1) as f64;
     }
-    let (n, total) = sums.iter().fold((0.0, 0.0), |t, s| (t.0 + s.0, t.1 + s.1));
-    for (i, (count, sum, ranks)) in sums.iter().enumerate() {
+    for ((i, (count, _, ranks)), ratio) in sums.iter().enumerate().zip(ratios(&sums)) {
         // A rank's standard deviation is 1/√12 of all.
         let rank = ranks[0] / count / 12f64.sqrt();
-        let rest = (total - sum) / (n - count).max(1.0);
-        let ratio = sum / count / rest.max(f64::MIN_POSITIVE);
-        let numbers = (edges[i], edges.get(i + 1).map_or(u32::MAX, |next| next - 1));
+        let numbers = numbers_in(&edges, i);
         if all.apart.is_none_or(|known| rank.abs() > known.rank.abs()) {
             all.apart = Some(Apart { of, numbers, ratio, rank });
         }
     }
+}
+
+/// A bin with what its works differ by.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Contrast {
+    pub of: Of,
+    pub numbers: (u32, u32),
+    pub requests: f64,
+    /// Sums of the polynomials over the root of the number of requests: of variance 1 where works depend on nothing.
+    pub values: [f64; DEGREES],
+    /// Mean work over that of the others.
+    pub ratio: f64,
+}
+
+/// The bins of numbers, by what they are of.
+pub(super) type Edges = Vec<(Of, Vec<u32>)>;
+
+/// The bins in which works are compared.
+pub(super) fn edges(met: &[u32], own: &[u32], followed: &[u32]) -> Edges {
+    let each = [(Of::Met, met), (Of::Own, own), (Of::Followed, followed)];
+    each.into_iter().map(|(of, numbers)| (of, bins(numbers))).filter(|e| e.1.len() > 1).collect()
+}
+
+/// What the works of each of these bins differ by.
+pub(super) fn contrasts(
+    works: &[f64],
+    met: &[u32],
+    own: &[u32],
+    followed: &[u32],
+    edges: &Edges,
+    untied: &Untied,
+) -> Vec<Contrast> {
+    let scores = polynomials(works, untied);
+    let mut all = Vec::new();
+    for (of, edges) in edges {
+        let numbers = match of {
+            Of::Met => met,
+            Of::Own => own,
+            Of::Followed => followed,
+        };
+        let sums = binned(edges, works, numbers, &scores);
+        for ((i, (requests, _, ranks)), ratio) in sums.iter().enumerate().zip(ratios(&sums)) {
+            let values = ranks.map(|sum| sum / requests.max(1.0).sqrt());
+            let numbers = numbers_in(edges, i);
+            all.push(Contrast { of: *of, numbers, requests: *requests, values, ratio });
+        }
+    }
+    all
 }
 
 impl Apart {

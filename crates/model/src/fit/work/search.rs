@@ -6,10 +6,11 @@ use crate::queue::{Discipline, Slowdown};
 
 use super::super::Options;
 use super::correction::{Correction, corrected};
+use super::likeness;
 use super::line::{Kind, Line};
 use super::lines::{Partition, partitions};
 use super::outside::{Coarse, Outside, Reach, around, coarse, nearly_fits, refined, varying};
-use super::score::{Score, Untied, score};
+use super::score::{Contrast, Edges, Score, Untied, contrasts, edges, score};
 use super::speeds::Congestion;
 
 /// Numbers of servers to try first.
@@ -75,8 +76,17 @@ pub(super) fn excess(score: &Score) -> f64 {
 pub(super) struct Judge {
     lines: Vec<Line>,
     followed: Vec<u32>,
+    soon_s: f64,
     block_s: f64,
     untied: Untied,
+}
+
+/// Works of the judged requests, and how many others each met, at the servers and in its own line.
+#[derive(Default)]
+struct WorksByMet {
+    works: Vec<f64>,
+    met: Vec<u32>,
+    own: Vec<u32>,
 }
 
 impl Judge {
@@ -90,7 +100,7 @@ impl Judge {
             }
         }
         let untied = Untied::new(lines.iter().map(Line::counted).sum());
-        Judge { lines, followed, block_s, untied }
+        Judge { lines, followed, soon_s, block_s, untied }
     }
 
     /// With the options of a fit.
@@ -113,27 +123,49 @@ impl Judge {
     }
 
     /// The first requests of each step.
-    fn part(&self, most: usize, soon_s: f64) -> Judge {
+    pub fn part(&self, most: usize, soon_s: f64) -> Judge {
         let each = most / self.lines.len().max(1);
         let lines = self.lines.iter().map(|line| line.first(each)).collect();
         Judge::new(lines, soon_s, self.block_s)
     }
 
-    pub fn judge(&self, kind: Kind, outside: Outside) -> Score {
-        let (mut works, mut met, mut own) = (Vec::new(), Vec::new(), Vec::new());
+    /// The same of other lines.
+    pub fn of_others(&self, lines: Vec<Line>) -> Judge {
+        Judge::new(lines, self.soon_s, self.block_s)
+    }
+
+    fn judged(&self, kind: Kind, outside: Outside) -> WorksByMet {
+        let mut all = WorksByMet::default();
         for line in &self.lines {
             if kind.lines() > 0 {
                 let each =
                     line.met_in_line(kind.lines(), outside.mean).into_iter().zip(&line.counted);
-                own.extend(each.filter(|r| *r.1).map(|r| r.0));
+                all.own.extend(each.filter(|r| *r.1).map(|r| r.0));
             }
-            let all = line.evened(kind, outside).into_iter().zip(line.met(outside.mean));
-            for ((work, number), _) in all.zip(&line.counted).filter(|r| *r.1) {
-                works.push(work);
-                met.push(number);
+            let each = line.evened(kind, outside).into_iter().zip(line.met(outside.mean));
+            for ((work, number), _) in each.zip(&line.counted).filter(|r| *r.1) {
+                all.works.push(work);
+                all.met.push(number);
             }
         }
+        all
+    }
+
+    pub fn judge(&self, kind: Kind, outside: Outside) -> Score {
+        let WorksByMet { works, met, own } = self.judged(kind, outside);
         score(&works, &met, &own, &self.followed, &self.untied)
+    }
+
+    /// The bins in which works are compared.
+    pub fn edges(&self, kind: Kind, outside: Outside) -> Edges {
+        let WorksByMet { met, own, .. } = self.judged(kind, outside);
+        edges(&met, &own, &self.followed)
+    }
+
+    /// What the works of these bins differ by.
+    pub fn contrasts(&self, kind: Kind, outside: Outside, edges: &Edges) -> Vec<Contrast> {
+        let WorksByMet { works, met, own } = self.judged(kind, outside);
+        contrasts(&works, &met, &own, &self.followed, edges, &self.untied)
     }
 
     pub fn point(&self, kind: Kind, outside: Outside) -> Point {
@@ -254,6 +286,16 @@ pub(super) fn search(mut lines: Vec<Line>, among: Among<'_>, options: &Options) 
     };
     let mut kinds: Vec<Point> = kinds.into_iter().map(of).collect();
     kinds.sort_by(|a, b| excess(&a.score).total_cmp(&excess(&b.score)));
+    if let Some((kinds, points, best)) = likeness::by_replays(&judge, &kinds, reach) {
+        return Search {
+            lines: judge.lines,
+            kinds,
+            points,
+            best,
+            limited: false,
+            congestion: None,
+        };
+    }
     let phi = kinds[0].score.ratio().max(1.0);
     let least = excess(&kinds[0].score);
     let mut points = Vec::new();
