@@ -507,7 +507,11 @@ impl Reader<'_> {
 
     fn take(&mut self, entry: &Entry) -> Result<(), Error> {
         let (clock, resolution) = (self.file.clock_ns, self.file.resolution_ns);
-        let end = entry.end.saturating_add((self.even.0.next() * clock as f64) as u64);
+        // A duration that was rounded down is short by half a tick in the mean: with it, it is one that was rounded to the nearest.
+        let short = if self.file.layout.cuts { resolution / 2 } else { 0 };
+        let late = if self.file.layout.side == Some(Side::Start) { short } else { 0 };
+        let entry_end = entry.end.saturating_add(late);
+        let end = entry_end.saturating_add((self.even.0.next() * clock as f64) as u64);
         let outcome = self.outcome(entry);
         let tally = &mut self.log.tally;
         match (entry.status, entry.response) {
@@ -518,9 +522,9 @@ impl Reader<'_> {
         }
         self.file.summary.requests += 1;
         let u = self.even.1.next();
-        let taken = entry.response.map_or(0, |response| response.ns);
+        let taken = entry.response.map_or(0, |response| response.ns.saturating_add(short));
         if let Some(outcome) = outcome.filter(|_| self.log.times.len() < TIMES_MAX) {
-            let (end, operation) = (entry.end, entry.operation);
+            let (end, operation) = (entry_end, entry.operation);
             let (bytes, key) = (entry.bytes, entry.key);
             self.log.times.push(Logged { end, taken, operation, outcome, bytes, key });
         }

@@ -155,6 +155,8 @@ pub(super) struct Layout {
     pub unit_why: String,
     /// Units that the duration may have, if it is not known.
     pub units: Vec<Unit>,
+    /// Whether durations are known to be rounded down rather than to the nearest.
+    pub cuts: bool,
     /// Moments count from this, nanoseconds since 1970, of a log without dates.
     pub base: Nanos,
     /// Whether a status that is no number means that no reply came, as load generators write it.
@@ -239,6 +241,7 @@ impl Layout {
             unit: None,
             unit_why: String::new(),
             units: Unit::ALL.to_vec(),
+            cuts: false,
             base: 0,
             is_tester: false,
             others: &[],
@@ -259,6 +262,12 @@ impl Layout {
     /// The same, whose durations are known to be of a unit.
     pub fn timed(mut self, unit: Unit, why: &str) -> Layout {
         (self.unit, self.unit_why) = (Some(unit), why.to_owned());
+        self
+    }
+
+    /// The same, whose durations are rounded down.
+    pub fn rounded_down(mut self) -> Layout {
+        self.cuts = true;
         self
     }
 

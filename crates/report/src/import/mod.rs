@@ -186,11 +186,14 @@ fn times_of(mut logged: Vec<Logged>, clock_ns: u64, resolution_ns: u64) -> Vec<r
     // By a second first, so that a reader of a part needs a part of the file.
     let order = |r: &Logged| (r.end / SECOND, r.operation.as_str(), r.outcome.as_str(), r.end);
     logged.sort_by_key(order);
+    let tick = clock_ns.min(resolution_ns).max(1);
+    // Half a tick is added to durations that a format rounds down.
+    let is_halved = logged.iter().any(|r| r.taken % tick != 0);
+    let unit = if is_halved { (tick / 2).max(1) } else { tick };
     let mut all = Vec::new();
     for same in logged.chunk_by(|a, b| kind(a) == kind(b)) {
         for part in same.chunks(TIMES_LINE) {
             let Some(first) = part.first() else { continue };
-            let unit = clock_ns.min(resolution_ns);
             let mut times = record::Times::new("gateway", first.operation, first.outcome, unit);
             (times.clock_ns, times.resolution_ns) = (clock_ns, resolution_ns);
             times.extend(part.iter().map(|r| (r.end, r.taken)));

@@ -150,7 +150,10 @@ pub(super) fn of_template(text: &str, fields: Option<&str>) -> Result<Layout, Er
     let template = Template::parse(text)?;
     let failed = |reason: &str| Error::Format { reason: reason.to_owned() };
     let (columns, side) = columns_of(template.names.iter().map(String::as_str));
-    let layout = Layout::new("the given format", Shape::Template(template), columns);
+    // Envoy's.
+    let cuts = template.names.iter().any(|name| name == "DURATION");
+    let mut layout = Layout::new("the given format", Shape::Template(template), columns);
+    layout.cuts = cuts;
     let mut layout = match side {
         Some(side) => layout.stamped(side, "as the server's variable is defined"),
         None => layout,

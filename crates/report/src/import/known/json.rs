@@ -73,7 +73,9 @@ fn by_keys(object: &Map<String, Value>) -> Option<Layout> {
         return Some(
             layout("Envoy, JSON", columns)
                 .stamped(Side::Start, "Envoy's START_TIME")
-                .timed(Unit::Millis, "Envoy's DURATION is in ms"),
+                .timed(Unit::Millis, "Envoy's DURATION is in ms")
+                // A `duration_cast` to whole milliseconds.
+                .rounded_down(),
         );
     }
     None

@@ -198,7 +198,9 @@ fn envoy(sample: &Sample) -> Option<Layout> {
     Some(
         Layout::new("Envoy, text", Shape::Words { from_time: true }, columns)
             .stamped(Side::Start, "Envoy's START_TIME")
-            .timed(Unit::Millis, "Envoy's DURATION is in ms"),
+            .timed(Unit::Millis, "Envoy's DURATION is in ms")
+            // A `duration_cast` to whole milliseconds.
+            .rounded_down(),
     )
 }
 
