@@ -1,25 +1,13 @@
 //! Stations whose service is not exponential: each is an M/G/m queue by itself.
 
-use std::sync::Arc;
-
-use crate::distribution::{AnyLaw, Deterministic, Exponential, Gamma};
 use crate::error::Error;
 use crate::queue::{Md1, Mg1, Mgm, Queue};
 
+use super::station::service_law;
 use super::{Class, Network};
 
 /// Largest relative difference of two classes' service times that counts as none.
 const SAME_SERVICE: f64 = 1e-9;
-
-/// The law of service with this mean, seconds, and squared coefficient of variation: a gamma law, of which the constant
-/// and the exponential one are cases.
-pub(super) fn service_law(mean_s: f64, scv: f64) -> Result<AnyLaw, Error> {
-    Ok(match scv {
-        0.0 => Arc::new(Deterministic::new(mean_s)?),
-        1.0 => Arc::new(Exponential::new(mean_s)?),
-        scv => Arc::new(Gamma::new(mean_s, scv)?),
-    })
-}
 
 impl Network {
     /// Whether service at a station is stated not to be exponential.

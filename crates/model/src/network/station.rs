@@ -1,5 +1,8 @@
 //! Stations: places of service, and their speed as a function of the number of customers present.
 
+use std::sync::Arc;
+
+use crate::distribution::{AnyLaw, Deterministic, Exponential, Gamma};
 use crate::error::{Error, check, positive};
 use crate::fork_join::FanOut;
 
@@ -321,4 +324,14 @@ fn checked(name: &str, rates: &[f64]) -> Result<Vec<f64>, Error> {
         check("a rate of a station", rate, 1e-12..=1e12, "a number from 1e-12 to 1e12")?;
     }
     Ok(rates.to_vec())
+}
+
+/// The law of service with this mean, seconds, and squared coefficient of variation: a gamma law, of which the constant
+/// and the exponential one are cases.
+pub(crate) fn service_law(mean_s: f64, scv: f64) -> Result<AnyLaw, Error> {
+    Ok(match scv {
+        0.0 => Arc::new(Deterministic::new(mean_s)?),
+        1.0 => Arc::new(Exponential::new(mean_s)?),
+        scv => Arc::new(Gamma::new(mean_s, scv)?),
+    })
 }
