@@ -15,7 +15,6 @@ mod identity_record;
 mod lock;
 pub mod marker;
 mod metadata;
-mod monitor;
 mod name;
 mod nowhere;
 mod open_error;
@@ -41,7 +40,6 @@ pub use folder::Folder;
 pub use identity_record::{IdentityRecord, Recorder, RecorderError, Recording};
 pub use lock::Lock;
 pub use metadata::{Attributes, KEPT_PREFIX, Metadata, VersionHasher, version_of_sha256};
-pub use monitor::Monitor;
 pub use nowhere::Nowhere;
 pub use open_error::OpenError;
 pub use s3::S3;
@@ -72,7 +70,7 @@ pub async fn within<T>(
 /// time; it does not matter for an S3-compatible store.
 ///
 /// `record` is what the process remembers of its origin; where that is missing, or another one is in its place, requests fail
-/// with [`Error::Lost`] until it is there. Its outages are logged.
+/// with [`Error::Lost`] until it is there.
 ///
 /// # Errors
 ///
@@ -82,16 +80,13 @@ pub fn open(
     sharing: Sharing,
     record: Arc<IdentityRecord>,
 ) -> Result<Arc<dyn Origin>, OpenError> {
-    let origin: Arc<dyn Origin> = match settings.kind {
-        // It has no outages.
-        Kind::None => return Ok(Arc::new(Nowhere)),
+    Ok(match settings.kind {
+        Kind::None => Arc::new(Nowhere),
         Kind::S3 => Arc::new(S3::open_recorded(settings, record)?),
         Kind::Folder => {
             Arc::new(Folder::open_recorded(&settings.path, settings.parallel, sharing, record)?)
         }
-    };
-    let timeout = Duration::from_secs_f64(settings.timeout_s);
-    Ok(Arc::new(Monitor::new(origin, timeout)))
+    })
 }
 
 /// Whether `text` is a valid prefix (before a slash) of object names in a store.

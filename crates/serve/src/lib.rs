@@ -8,6 +8,7 @@ mod components;
 #[doc(hidden)]
 pub mod fuzzing;
 mod middleware;
+mod monitor;
 mod server;
 
 pub use announce::announce;

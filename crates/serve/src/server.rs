@@ -16,13 +16,14 @@ use front::{Front, Running};
 use ground::window::{self, Nanos, QueueName};
 use live::{Controls, LiveModel};
 use membership::{Common, Follower, Membership};
-use origin::{self, IdentityRecord, Origin, Sharing};
+use origin::{IdentityRecord, Origin, Sharing};
 use record::clock;
 use record::{FORMAT, Machine, Run, RunWriter};
 use wire::tls::Tls;
 
 use super::components::{Component, Components};
 use super::middleware::Middleware;
+use super::monitor;
 use cluster::Mismatches;
 use cluster::identity;
 use gateway::Gateway;
@@ -142,7 +143,7 @@ impl Server {
         let record = identity::record(config, membership.as_deref(), create_origin)?;
         let origin = match origin {
             Some(origin) => origin,
-            None => origin::open(&config.origin, sharing, record.clone())?,
+            None => monitor::open(&config.origin, sharing, record.clone())?,
         };
         let (now, unix_offset_ns) = (clock::now(), clock::unix_offset_ns());
         let run = create_run(config, now, unix_offset_ns)?;

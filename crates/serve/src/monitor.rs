@@ -17,13 +17,12 @@ use ground::Key;
 use ground::origin::OriginId;
 use ground::outage::OutageLine;
 use ground::window::{Nanos, SECOND};
+use origin::{
+    Attributes, BoxFuture, Chunks, Condition, Entry, Error, Fence, StoredObject, IdentityRecord, KeyRange,
+    Metadata, Origin, Sharing, Staged,
+};
 use tokio::runtime::Handle;
 use tracing::{info, warn};
-
-use super::{
-    Attributes, BoxFuture, Chunks, Condition, Entry, Error, Fence, KeyRange, Metadata, Origin,
-    Staged, StoredObject,
-};
 
 /// The time between two looks at an origin that failed.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -47,11 +46,7 @@ fn part_of(error: &Error) -> Option<Part> {
     match error {
         Error::Lost(_) | Error::TimedOut(_) | Error::Failed(_) => Some(Part::All),
         Error::Full(_) | Error::ReadOnly(_) => Some(Part::Writes),
-        Error::Damaged(_)
-        | Error::Upload(_)
-        | Error::Condition(_)
-        | Error::Refused(_)
-        | Error::Fenced(_) => None,
+        _ => None,
     }
 }
 
@@ -148,7 +143,7 @@ pub struct Monitor {
     timeout: Duration,
 }
 
-/// An operation under way. Callers drop the future of one that takes too long ([`within`](super::within)), and so it is its end
+/// An operation under way. Callers drop the future of one that takes too long ([`origin::within`]), and so it is its end
 /// that says so.
 struct Operation<'a> {
     monitor: &'a Monitor,
@@ -176,6 +171,25 @@ impl Drop for Operation<'_> {
             self.end(Some(&Error::TimedOut(format!("no answer within {seconds} s"))));
         }
     }
+}
+
+/// Opens the configured origin, and logs its outages.
+///
+/// # Errors
+///
+/// As [`origin::open`].
+pub fn open(
+    settings: &origin::Settings,
+    sharing: Sharing,
+    record: Arc<IdentityRecord>,
+) -> anyhow::Result<Arc<dyn Origin>> {
+    let origin = origin::open(settings, sharing, record)?;
+    // That of a cache has no outages.
+    if !origin.is_durable() {
+        return Ok(origin);
+    }
+    let timeout = Duration::from_secs_f64(settings.timeout_s);
+    Ok(Arc::new(Monitor::new(origin, timeout)))
 }
 
 impl Monitor {
