@@ -98,7 +98,7 @@ pub(super) fn build(
     let options = dataset::Options {
         format: Some(task.format.parse()?),
         columns: Vec::new(),
-        header: dataset::Header::Given,
+        header: shard::record::Header::Given,
         key: task.key.clone(),
         orders: Vec::new(),
         index: shard::index::Options { sa_sampling, isa_sampling },

@@ -94,7 +94,7 @@ pub fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     let options = dataset::Options {
         format: Some(Format::Stanzas),
         columns: Vec::new(),
-        header: dataset::Header::Given,
+        header: shard::record::Header::Given,
         key: Some(KEY.to_owned()),
         orders: Vec::new(),
         index: index::Options { sa_sampling: config.sampling, isa_sampling: config.sampling },
