@@ -45,7 +45,7 @@ pub struct OutageStart {
 impl std::fmt::Display for OutageStart {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.ago >= SECOND / 10 {
-            write!(f, " (for {:.1} s already)", self.ago as f64 * 1e-9)?;
+            write!(f, " (for {:.1} s already)", self.ago as f64 / 1e9)?;
         }
         match self.left_out {
             0 => Ok(()),
@@ -76,7 +76,7 @@ impl OutageLine {
         }
         let since = self.since.take()?;
         if std::mem::take(&mut self.is_told) {
-            return Some(now.saturating_sub(since) as f64 * 1e-9);
+            return Some(now.saturating_sub(since) as f64 / 1e9);
         }
         self.left_out += 1;
         None
