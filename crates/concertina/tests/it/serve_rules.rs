@@ -153,6 +153,120 @@ fn judged(at: SocketAddr) {
     );
 }
 
+/// Whole messages, and the statuses that RFC 9110 and 9112 allow. 0: the connection closes without a reply.
+const MESSAGES: &[(&str, &[u16])] = &[
+    // 9112, 2.2: an empty line before a request is ignored; a bare line feed may end a line, a bare carriage return may not.
+    ("\r\nGET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n", &[200]),
+    ("GET /healthz HTTP/1.1\nhost: localhost\n\n", &[200, 400]),
+    ("GET /healthz HTTP/1.1\rhost: localhost\r\r", &[400]),
+    ("GET /healthz HTTP/1.1\r\nhost: localhost\rx: b\r\n\r\n", &[400]),
+    // 2.2: nothing between the request line and the first field.
+    ("GET /healthz HTTP/1.1\r\n host: localhost\r\n\r\n", &[400]),
+    ("GET /healthz HTTP/1.1\r\n \r\nhost: localhost\r\n\r\n", &[400]),
+    // 2.3: versions.
+    ("GET /healthz HTTP/1.0\r\n\r\n", &[200]),
+    ("GET /healthz HTTP/9.9\r\nhost: localhost\r\n\r\n", &[400, 505]),
+    ("GET /healthz HTTP/1.1.1\r\nhost: localhost\r\n\r\n", &[400, 505]),
+    ("GET /healthz http/1.1\r\nhost: localhost\r\n\r\n", &[400, 505]),
+    ("GET /healthz HTP/1.1\r\nhost: localhost\r\n\r\n", &[400, 505]),
+    ("GET /healthz\r\nhost: localhost\r\n\r\n", &[400]),
+    ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &[0, 400, 505]),
+    // 3: one space between the parts of a request line.
+    ("GET/healthz HTTP/1.1\r\nhost: localhost\r\n\r\n", &[400]),
+    ("GET /objects/a b HTTP/1.1\r\nhost: localhost\r\n\r\n", &[400]),
+    ("G\u{1}T /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n", &[400]),
+    ("GET /he\u{1}lthz HTTP/1.1\r\nhost: localhost\r\n\r\n", &[400]),
+    // 9110, 9.1: methods are told apart by case; one that is not known is 501, one that is not allowed 405.
+    ("get /objects/kept HTTP/1.1\r\nhost: localhost\r\n\r\n", &[400, 403, 405, 501]),
+    ("BREW /objects/kept HTTP/1.1\r\nhost: localhost\r\n\r\n", &[403, 405, 501]),
+    // 3.2: forms of the target.
+    ("GET http://localhost/healthz HTTP/1.1\r\nhost: localhost\r\n\r\n", &[200]),
+    ("GET http://b/healthz HTTP/1.1\r\nhost: localhost\r\n\r\n", &[200, 403]),
+    ("GET http://localhost/healthz HTTP/1.1\r\n\r\n", &[400]),
+    ("GET healthz HTTP/1.1\r\nhost: localhost\r\n\r\n", &[400, 404]),
+    ("GET * HTTP/1.1\r\nhost: localhost\r\n\r\n", &[400, 404]),
+    ("CONNECT a:80 HTTP/1.1\r\nhost: a:80\r\n\r\n", &[400, 404, 405, 501]),
+    // 5: fields.
+    ("GET /healthz HTTP/1.1\r\nhost : localhost\r\n\r\n", &[400]),
+    ("GET /healthz HTTP/1.1\r\nhost: localhost\r\nx y: z\r\n\r\n", &[400]),
+    ("GET /healthz HTTP/1.1\r\nhost: localhost\r\n: z\r\n\r\n", &[400]),
+    ("GET /healthz HTTP/1.1\r\nhost: localhost\r\nx\r\n\r\n", &[400]),
+    ("GET /healthz HTTP/1.1\r\nhost: localhost\r\nx: \0\r\n\r\n", &[400]),
+    ("GET /healthz HTTP/1.1\r\nhost: localhost\r\nx: \u{7f}\r\n\r\n", &[200, 400]),
+    ("GET /healthz HTTP/1.1\r\nhost: localhost\r\nx:y\r\n\r\n", &[200]),
+    ("GET /healthz HTTP/1.1\r\nhost: localhost\r\nx: \t y \t\r\n\r\n", &[200]),
+    ("GET /healthz HTTP/1.1\r\nhost: localhost\r\nx:\r\n\r\n", &[200]),
+    // 5.2: a folded line is refused.
+    ("GET /healthz HTTP/1.1\r\nhost: localhost\r\nx: y\r\n z\r\n\r\n", &[400]),
+    // 6.1 and 6.3: lengths. hyper reads a body that is not wanted, or closes.
+    ("GET /healthz HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\r\nab", &[200]),
+    (
+        "GET /healthz HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        &[400],
+    ),
+    ("PUT /objects/h1 HTTP/1.1\r\nhost: localhost\r\n\r\n", &[403, 411]),
+    (
+        "PUT /objects/h1 HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99999999999999\r\n\r\n",
+        &[413],
+    ),
+    // 7.1: chunks.
+    (
+        "GET /healthz HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n2;a=\"b\"\r\nab\r\n0\r\nx: y\r\n\r\n",
+        &[200],
+    ),
+    // 9110, 10.1.4: what a client takes of codings is not how its body is coded.
+    ("GET /healthz HTTP/1.1\r\nhost: localhost\r\nte: identity\r\n\r\n", &[200]),
+    (
+        "GET /healthz HTTP/1.1\r\nhost: localhost\r\nte: trailers, deflate;q=0.5\r\nconnection: te\r\n\r\n",
+        &[200],
+    ),
+    // 9110, 10.1.1 and 7.8: expectations and upgrades that are not known.
+    ("GET /healthz HTTP/1.1\r\nhost: localhost\r\nexpect: 200-ok\r\n\r\n", &[200, 417]),
+    (
+        "GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABkAAQAAP__\r\n\r\n",
+        &[200],
+    ),
+];
+
+/// Bodies in chunks that are none: a write with them is refused, and nothing is stored.
+const CHUNKS: &[&str] = &[
+    "x\r\nab\r\n0\r\n\r\n",
+    "-1\r\nab\r\n0\r\n\r\n",
+    "2\r\nabc\r\n0\r\n\r\n",
+    "2\r\nab0\r\n\r\n",
+    "2 2\r\nab\r\n0\r\n\r\n",
+    "ffffffffffffffffff\r\nab\r\n0\r\n\r\n",
+    "\r\nab\r\n0\r\n\r\n",
+];
+
+/// What RFC 9110 and 9112 ask of a server, on whole messages.
+fn conforms(at: SocketAddr) {
+    for (message, allowed) in MESSAGES {
+        let found = status(at, message);
+        assert!(allowed.contains(&found), "{message:?} is answered {found}, not {allowed:?}");
+    }
+    let fields = |count: usize| (0..count).map(|n| format!("x{n}: y\r\n")).collect::<String>();
+    let head = |fields: String| format!("GET /healthz HTTP/1.1\r\nhost: localhost\r\n{fields}\r\n");
+    assert_eq!(status(at, &head(fields(60))), 200);
+    for (what, fields) in
+        [("200 fields", fields(200)), ("a long field", format!("x: {}\r\n", "y".repeat(200_000)))]
+    {
+        let found = status(at, &head(fields));
+        assert!(matches!(found, 431 | 400), "{what}: {found}");
+    }
+}
+
+/// A write whose chunks are malformed.
+fn chunked(at: SocketAddr) {
+    for body in CHUNKS {
+        let head =
+            "PUT /objects/chunks HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n";
+        let found = status(at, &format!("{head}{body}"));
+        assert!(matches!(found, 400 | 0), "{body:?}: {found}");
+        assert_eq!(Client::connect(at).get("/objects/chunks").status, 404, "{body:?}");
+    }
+}
+
 /// What a page of another site may not do at a server without a token.
 fn browsed(at: SocketAddr) {
     let port = at.port();
@@ -199,6 +313,8 @@ fn a_node_keeps_to_the_rules() {
     let at = server.address();
     assert_eq!(Client::connect(at).put("/objects/kept", b"kept").status, 200);
     judged(at);
+    conforms(at);
+    chunked(at);
     browsed(at);
     reserved(at);
     server.stop();
@@ -214,6 +330,8 @@ fn a_gateway_keeps_to_the_rules() {
     let at = server.address();
     assert_eq!(Client::connect(at).put("/objects/kept", b"kept").status, 200);
     judged(at);
+    conforms(at);
+    chunked(at);
     browsed(at);
     reserved(at);
     server.stop();
@@ -223,6 +341,7 @@ fn a_gateway_keeps_to_the_rules() {
 fn the_s3_front_keeps_to_the_rules() {
     let front = crate::serve_s3::Front::start(&[]);
     judged(front.address.parse().unwrap());
+    conforms(front.address.parse().unwrap());
     let at = front.http.parse().unwrap();
     assert_eq!(Client::connect(at).put("/objects/kept", b"kept").status, 200);
     judged(at);
