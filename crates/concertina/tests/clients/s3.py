@@ -4,6 +4,7 @@ Each check prints one line; the first that fails ends the program with a traceba
 """
 
 import base64
+import datetime
 import hashlib
 import os
 import sys
@@ -197,7 +198,11 @@ def listings():
     assert one["Size"] == 1 and one["ETag"] == s3.head_object(Bucket=BUCKET, Key=one["Key"])["ETag"]
     assert s3.list_objects_v2(Bucket=BUCKET, Prefix="nothing/")["KeyCount"] == 0
     assert s3.list_objects_v2(Bucket=BUCKET, MaxKeys=0)["KeyCount"] == 0
-    assert [b["Name"] for b in s3.list_buckets()["Buckets"]] == [BUCKET, "photos"]
+    buckets = s3.list_buckets()["Buckets"]
+    assert [b["Name"] for b in buckets] == [BUCKET, "photos"]
+    now = datetime.datetime.now(datetime.timezone.utc)
+    ages = [now - b["CreationDate"] for b in buckets]
+    assert all(abs(age) < datetime.timedelta(days=1) for age in ages), buckets
     s3.head_bucket(Bucket=BUCKET)
     refused("404", s3.head_bucket, Bucket="elsewhere")
     assert "LocationConstraint" in s3.get_bucket_location(Bucket=BUCKET)

@@ -61,6 +61,7 @@ mod serve_lost;
 mod serve_memory;
 mod serve_misplaced;
 mod serve_mutual;
+mod serve_outages;
 mod serve_pieces;
 mod serve_quick;
 mod serve_replay;

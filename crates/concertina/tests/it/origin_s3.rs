@@ -1,6 +1,7 @@
 //! The S3 origin against a real store, `versitygw`, on a folder that vanishes.
 
 mod again;
+mod drawn;
 mod early;
 mod endless;
 mod late;
@@ -329,7 +330,7 @@ fn client(store: &Store, access: &str, secret: &str) -> object_store::aws::Amazo
         .unwrap()
 }
 
-async fn put_as_another_tool(store: &Store, name: &str, body: &[u8]) {
+pub async fn put_as_another_tool(store: &Store, name: &str, body: &[u8]) {
     use object_store::{Attribute, ObjectStore, PutOptions};
     let attributes = object_store::Attributes::from_iter([
         (Attribute::ContentType, "text/x-theirs"),

@@ -1,6 +1,8 @@
 //! The S3 front before real clients, with a real store behind.
 
 mod attacks;
+mod backup;
+mod behind;
 mod clients;
 mod sealed;
 mod suite;

@@ -14,7 +14,7 @@ use crate::origin_s3::{self, Store};
 use crate::serve_client::free;
 
 /// The folder into which `.ci/setup` installs clients.
-fn installed() -> PathBuf {
+pub fn installed() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("clients")
 }
 
@@ -54,7 +54,7 @@ fn output_text(output: &Output) -> String {
     format!("{}\n{}\n{}", output.status, text(&output.stdout), text(&output.stderr))
 }
 
-fn succeed(command: &mut Command, front: &Front) -> String {
+pub fn succeed(command: &mut Command, front: &Front) -> String {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{command:?}: {}\n{}", output_text(&output), front.log());
     String::from_utf8(output.stdout).unwrap()
@@ -80,7 +80,7 @@ pub fn gateway(more: &[&str]) -> Front {
 }
 
 /// A gateway and its node before an S3-compatible store, as users have them, and the store.
-fn gateway_before_a_store(test: &str) -> Option<(Front, Store)> {
+pub fn gateway_before_a_store(test: &str) -> Option<(Front, Store)> {
     let store = Store::start(test)?;
     let before = before(&store);
     Some((gateway(&before.iter().map(String::as_str).collect::<Vec<_>>()), store))
