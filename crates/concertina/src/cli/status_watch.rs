@@ -37,11 +37,21 @@ struct QueueSums {
     misses: f64,
 }
 
-/// A sample of a page of metrics: its name, labels and value. `None` for comments and what is malformed.
-fn sample(line: &str) -> Option<(&str, Vec<(&str, String)>, f64)> {
+/// A sample of a page of metrics.
+#[derive(Debug, PartialEq)]
+struct MetricSample<'a> {
+    name: &'a str,
+    labels: Vec<(&'a str, String)>,
+    value: f64,
+}
+
+/// Reads a line of a page of metrics; `None` for comments and what is malformed.
+fn sample(line: &str) -> Option<MetricSample<'_>> {
     let (head, value) = line.rsplit_once(' ').filter(|_| !line.starts_with('#'))?;
     let value = value.parse().ok()?;
-    let Some((name, mut rest)) = head.split_once('{') else { return Some((head, vec![], value)) };
+    let Some((name, mut rest)) = head.split_once('{') else {
+        return Some(MetricSample { name: head, labels: Vec::new(), value });
+    };
     let mut labels = Vec::new();
     while let Some((label, text)) = rest.split_once("=\"") {
         let (mut plain, mut end, mut escaped) = (String::new(), None, false);
@@ -61,7 +71,7 @@ fn sample(line: &str) -> Option<(&str, Vec<(&str, String)>, f64)> {
         labels.push((label.trim_start_matches(','), plain));
         rest = text.get(end? + 1..)?;
     }
-    Some((name, labels, value))
+    Some(MetricSample { name, labels, value })
 }
 
 impl QueueSums {
@@ -69,7 +79,7 @@ impl QueueSums {
     fn from_page(page: &str, queue: &str) -> Option<QueueSums> {
         let mut sums = QueueSums::default();
         let mut is_there = false;
-        for (name, labels, value) in page.lines().filter_map(sample) {
+        for MetricSample { name, labels, value } in page.lines().filter_map(sample) {
             let has =
                 |label: &str, text: &str| labels.iter().any(|(l, t)| *l == label && t == text);
             if !has("queue", queue) {
@@ -251,9 +261,9 @@ pub(super) fn server(
 
 /// The queues that a page of metrics has.
 fn queues_of(page: &str) -> Vec<String> {
-    let arrivals = page.lines().filter_map(sample);
-    let arrivals = arrivals.filter(|(name, ..)| *name == "concertina_queue_arrivals_total");
-    arrivals.flat_map(|(_, labels, _)| labels.into_iter().map(|(_, queue)| queue)).collect()
+    let samples = page.lines().filter_map(sample);
+    let arrivals = samples.filter(|it| it.name == "concertina_queue_arrivals_total");
+    arrivals.flat_map(|it| it.labels.into_iter().map(|(_, queue)| queue)).collect()
 }
 
 /// Prints what a run folder has of a queue: a line for each of its windows.
@@ -336,6 +346,6 @@ mod tests {
         ] {
             let _ = sample(line);
         }
-        assert_eq!(sample("a 1e9"), Some(("a", vec![], 1e9)));
+        assert_eq!(sample("a 1e9"), Some(MetricSample { name: "a", labels: vec![], value: 1e9 }));
     }
 }

@@ -183,9 +183,9 @@ const MESSAGES: &[(&str, &[u16])] = &[
     ("GET http://localhost/healthz HTTP/1.1\r\nhost: localhost\r\n\r\n", &[200]),
     ("GET http://b/healthz HTTP/1.1\r\nhost: localhost\r\n\r\n", &[200, 403]),
     ("GET http://localhost/healthz HTTP/1.1\r\n\r\n", &[400]),
-    ("GET healthz HTTP/1.1\r\nhost: localhost\r\n\r\n", &[400, 404]),
-    ("GET * HTTP/1.1\r\nhost: localhost\r\n\r\n", &[400, 404]),
-    ("CONNECT a:80 HTTP/1.1\r\nhost: a:80\r\n\r\n", &[400, 404, 405, 501]),
+    ("GET healthz HTTP/1.1\r\nhost: localhost\r\n\r\n", &[400, 403, 404]),
+    ("GET * HTTP/1.1\r\nhost: localhost\r\n\r\n", &[400, 403, 404]),
+    ("CONNECT a:80 HTTP/1.1\r\nhost: a:80\r\n\r\n", &[400, 403, 404, 405, 501]),
     // 5: fields.
     ("GET /healthz HTTP/1.1\r\nhost : localhost\r\n\r\n", &[400]),
     ("GET /healthz HTTP/1.1\r\nhost: localhost\r\nx y: z\r\n\r\n", &[400]),
