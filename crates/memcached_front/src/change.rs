@@ -1,13 +1,16 @@
 //! Commands that change a value in place. Each reads the value and writes the new one on the condition
 //! that the value is still the one that was read; otherwise it begins again.
 
+use std::sync::PoisonError;
+use std::time::Duration;
+
 use bytes::Bytes;
 use ground::Key;
 use memcached::{Request, Verb};
 
-use super::stats::Count;
+use super::counts::Count;
 use super::values::{Mode, NewValue, Notes, Stored, expiry, number_of};
-use super::{END, Session, Then, To, Value};
+use super::{END, Session, Then, To, Value, unix_s};
 use store::{Error, Freshness, ReadRequest};
 
 /// How often a change begins again: so many others would have to change the value meanwhile.
@@ -163,6 +166,35 @@ impl Session {
         self.out.extend_from_slice(END);
         Then::GoOn
     }
+
+    /// `flush_all [DELAY]`: drops a node's copies, at once or later. A cache is empty then; what is in the origin remains.
+    pub(super) fn flush(&mut self, request: &Request<'_>) {
+        let delay = match exptime(request) {
+            ..=0 => 0,
+            exptime => expiry(exptime).map_or(0, |at| (at - unix_s()).max(0)),
+        };
+        let mut pending = self.shared.flush.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(earlier) = pending.take() {
+            earlier.abort();
+        }
+        // Where nothing can be dropped the client is told so now.
+        if delay == 0 || !self.store.has_memory() {
+            drop(pending);
+            if let Err(error) = self.store.clear() {
+                let line = format!("CLIENT_ERROR {}\r\n", error.text());
+                return self.out.extend_from_slice(line.as_bytes());
+            }
+        } else {
+            let store = self.store.clone();
+            let later = tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_secs(delay.unsigned_abs())).await;
+                // A node has no reason to refuse it.
+                let _ = store.clear();
+            });
+            *pending = Some(later.abort_handle());
+        }
+        self.out.extend_from_slice(b"OK\r\n");
+    }
 }
 
 impl Value {
@@ -202,7 +234,7 @@ fn leading_number(value: &[u8]) -> Option<u64> {
 }
 
 /// The expiry of `touch` and `gat`, or the delay of `flush_all`.
-pub(super) fn exptime(request: &Request<'_>) -> i64 {
+fn exptime(request: &Request<'_>) -> i64 {
     let text = std::str::from_utf8(request.arguments().trim_ascii()).unwrap_or_default();
     text.parse().unwrap_or(0)
 }

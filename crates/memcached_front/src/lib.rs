@@ -11,13 +11,14 @@
 //! A connection's requests are carried out one after another; the keys of a `get` are read side by side.
 
 mod change;
+mod counts;
 mod meta;
 mod stats;
 mod values;
 
 use std::ops::Deref;
 use std::os::fd::AsFd as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -32,8 +33,8 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use counts::{Count, Stats};
 use front::{Front, Protocol};
-use stats::{Count, Stats};
 use store::{Error, ReadRequest, Recorded, Store, Version};
 use values::Notes;
 use wire::connections::{Activity, Seat};
@@ -282,35 +283,6 @@ impl Session {
             self.out.truncate(start);
         }
         Then::GoOn
-    }
-
-    /// `flush_all [DELAY]`: drops a node's copies, at once or later. A cache is empty then; what is in the origin remains.
-    fn flush(&mut self, request: &Request<'_>) {
-        let delay = match change::exptime(request) {
-            ..=0 => 0,
-            exptime => values::expiry(exptime).map_or(0, |at| (at - unix_s()).max(0)),
-        };
-        let mut pending = self.shared.flush.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(earlier) = pending.take() {
-            earlier.abort();
-        }
-        // Where nothing can be dropped the client is told so now.
-        if delay == 0 || !self.store.has_memory() {
-            drop(pending);
-            if let Err(error) = self.store.clear() {
-                let line = format!("CLIENT_ERROR {}\r\n", error.text());
-                return self.out.extend_from_slice(line.as_bytes());
-            }
-        } else {
-            let store = self.store.clone();
-            let later = tokio::spawn(async move {
-                tokio::time::sleep(Duration::from_secs(delay.unsigned_abs())).await;
-                // A node has no reason to refuse it.
-                let _ = store.clear();
-            });
-            *pending = Some(later.abort_handle());
-        }
-        self.out.extend_from_slice(b"OK\r\n");
     }
 
     /// Appends an error of the server, in one line.

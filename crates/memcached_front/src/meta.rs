@@ -198,7 +198,7 @@ impl Session {
                 Ok(Some(value)) if Notes::read(&value.version).is_to_win(&flags) => {
                     self.get_changing(&key, &flags).await
                 }
-                found => found.map(|found| found.map(|value| Gotten::unchanged(value))),
+                found => found.map(|found| found.map(Gotten::unchanged)),
             },
         };
         let gotten = match found {

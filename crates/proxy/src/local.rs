@@ -35,6 +35,7 @@ pub(crate) fn reply(shared: &Shared, request: &memcached::Request<'_>, out: &mut
             }
             // The items are the servers'.
             b"items" | b"slabs" | b"sizes" => out.extend_from_slice(b"END\r\n"),
+            kind if kind.starts_with(b"cachedump ") => out.extend_from_slice(b"END\r\n"),
             _ => out.extend_from_slice(
                 // Short: memcapable reads lines of 80 bytes.
                 b"CLIENT_ERROR stats of this kind are the servers'\r\n",
