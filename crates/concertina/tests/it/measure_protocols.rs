@@ -28,12 +28,17 @@ pub fn memcached_with(test: &str, more: &[&str]) -> Option<(Running, String)> {
         left_out(test, "memcached cannot be run (apt-get install memcached)");
         return None;
     }
+    Some(start_memcached(Path::new("memcached"), more))
+}
+
+/// A memcached of 64 MiB by this program, and its address.
+pub fn start_memcached(program: &Path, more: &[&str]) -> (Running, String) {
     // Another process may take the port in between: then the next try has another.
     for _ in 0..5 {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         drop(listener);
-        let mut child = Command::new("memcached")
+        let mut child = Command::new(program)
             .args(["-l", "127.0.0.1", "-p", &address.port().to_string(), "-U", "0"])
             .args(["-m", "64", "-t", "1", "-u", "root"])
             .args(more)
@@ -44,7 +49,7 @@ pub fn memcached_with(test: &str, more: &[&str]) -> Option<(Running, String)> {
         let start = Instant::now();
         while start.elapsed() < Duration::from_secs(90) && child.try_wait().unwrap().is_none() {
             if TcpStream::connect(address).is_ok() {
-                return Some((Running(child), address.to_string()));
+                return (Running(child), address.to_string());
             }
             std::thread::sleep(Duration::from_millis(20));
         }

@@ -1,6 +1,5 @@
 //! Clients that know nothing of the proxy: memcapable, pymemcache, pylibmc, gomemcache. `.ci/setup`
-//! installs them. (A client in Java: `tests/clients/java`; memcached's own test scripts:
-//! `tests/clients/memcached-t`.)
+//! installs them. (A client in Java: `tests/clients/java`; the clients' own tests and memcached's: `memcached_suites`.)
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -53,12 +52,12 @@ fn memcapable_finds_nothing_to_object_to() {
 }
 
 /// The folder with clients' sources.
-fn sources() -> PathBuf {
+pub fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients")
 }
 
 /// The folder into which `.ci/setup` installs them.
-fn installed() -> PathBuf {
+pub fn installed() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("clients")
 }
 
