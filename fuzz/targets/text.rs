@@ -6,6 +6,7 @@ mod datasets;
 
 use libfuzzer_sys::fuzz_target;
 use shard::layers::{TextBuild, TextOptions};
+use shard::record::detect::Hints;
 use shard::record::{Format, Schema};
 use shard::{Shard, Text as _};
 
@@ -17,6 +18,8 @@ fuzz_target!(|data: &[u8]| {
         Some(format) => Schema::new(*format),
         None => Schema::detect(text),
     };
+    // A format or a reason, of any bytes.
+    let _ = Schema::detect_with(text, &Hints::default());
     let shard = Shard::open(datasets::build(text, schema)).expect("what was built");
     let searcher = shard.searcher().expect("what was built");
     let all: Vec<usize> = (0..shard.records().len()).collect();

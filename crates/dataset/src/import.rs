@@ -12,7 +12,8 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, ensure};
 use shard::index::{self, Progress};
-use shard::record::{Builder, Detection, Format, Header, Hints, RECORD_BYTES_MAX, Schema};
+use shard::record::detect::{Detection, Header, Hints};
+use shard::record::{Builder, Format, RECORD_BYTES_MAX, Schema};
 use shard::{Shard, record};
 
 use super::files;

@@ -260,7 +260,7 @@ mod tests {
     fn options() -> Options {
         Options {
             format: None,
-            header: shard::record::Header::Given,
+            header: shard::record::detect::Header::Given,
             columns: Vec::new(),
             key: None,
             orders: Vec::new(),

@@ -8,7 +8,7 @@ use super::*;
 pub(super) fn options() -> Options {
     Options {
         format: None,
-        header: shard::record::Header::Given,
+        header: shard::record::detect::Header::Given,
         columns: Vec::new(),
         key: None,
         orders: Vec::new(),

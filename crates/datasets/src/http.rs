@@ -443,21 +443,7 @@ impl Datasets {
                     Err(error) => Err(unavailable(&error.into())),
                 }
             }
-            (Method::DELETE, "") => {
-                let served = served.clone();
-                // In a task of its own, as above: its files are to be removed with it.
-                let dropped = tokio::spawn(async move {
-                    let dropped = served.remote.drop_all().await?;
-                    served.refresh().await?;
-                    anyhow::Ok(dropped)
-                });
-                match dropped.await.map_err(Into::into).and_then(|dropped| dropped) {
-                    Ok(dropped) => {
-                        Ok(json_reply(StatusCode::OK, &json!({ "dropped": dropped }), None))
-                    }
-                    Err(error) => Err(unavailable(&error)),
-                }
-            }
+            (Method::DELETE, "") => drop_dataset(served).await,
             (_, "") => Err(only("GET, HEAD, DELETE")),
             (_, "records") => Err(only("GET, HEAD, POST, DELETE")),
             (_, "seal") => Err(only("POST")),
@@ -487,6 +473,21 @@ impl Datasets {
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, &what)
                 .with(RETRY_AFTER, HeaderValue::from_static("1"))
         })
+    }
+}
+
+/// Removes a dataset from the origin.
+async fn drop_dataset(served: &Arc<Served>) -> HttpResult {
+    let served = served.clone();
+    // In a task of its own, so that a client that disconnects does not leave its files there.
+    let dropped = tokio::spawn(async move {
+        let dropped = served.remote.drop_all().await?;
+        served.refresh().await?;
+        anyhow::Ok(dropped)
+    });
+    match dropped.await.map_err(Into::into).and_then(|dropped| dropped) {
+        Ok(dropped) => Ok(json_reply(StatusCode::OK, &json!({ "dropped": dropped }), None)),
+        Err(error) => Err(unavailable(&error)),
     }
 }
 

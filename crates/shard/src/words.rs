@@ -249,6 +249,9 @@ fn lists<'a>(text: &[u8], records: &Records, words: Vec<&'a [u8]>) -> Result<Vec
 }
 
 #[cfg(test)]
+#[path = "words_tests.rs"]
+mod search_tests;
+#[cfg(test)]
 mod tests {
     use memchr::memmem;
     use proptest::prelude::*;

@@ -9,7 +9,8 @@ use anyhow::Context as _;
 use ground::number;
 use indicatif::{ProgressBar, ProgressStyle};
 use shard::index::{self, Progress};
-use shard::record::{Format, Header};
+use shard::record::Format;
+use shard::record::detect::Header;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::output::{errln, output};

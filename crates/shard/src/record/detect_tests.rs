@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use super::detect::{Header, Hints};
 use super::*;
 
 /// A table as its writer meant it.

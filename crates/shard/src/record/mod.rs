@@ -33,7 +33,7 @@
 
 mod build;
 mod csv;
-mod detect;
+pub mod detect;
 #[cfg(test)]
 mod detect_tests;
 mod header;
@@ -51,7 +51,6 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 pub use build::{BadRecord, Builder, Report};
-pub use detect::{Detection, Header, Hints};
 pub use number::Number;
 pub(crate) use order::Order;
 pub use records::Records;

@@ -110,12 +110,15 @@ pub fn missing_separator(format: Format, before: &[u8], record: &[u8]) -> &'stat
         },
         _ => usize::from(!record.ends_with(b"\n")),
     };
-    match (lines, is_crlf) {
-        (0, _) => b"",
-        (1, false) => b"\n",
-        (1, true) => b"\r\n",
-        (_, false) => b"\n\n",
-        (_, true) => b"\r\n\r\n",
+    // The half of a line end that a cut left.
+    let is_half = record.ends_with(b"\r");
+    match (lines, is_crlf || is_half, is_half) {
+        (0, ..) => b"",
+        (1, false, _) | (1, true, true) => b"\n",
+        (1, true, false) => b"\r\n",
+        (_, false, _) => b"\n\n",
+        (_, true, true) => b"\n\r\n",
+        (_, true, false) => b"\r\n\r\n",
     }
 }
 

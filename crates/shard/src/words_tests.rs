@@ -1,0 +1,113 @@
+//! Searches with the lists of frequent words find what searches without them find.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::Shard;
+use crate::index::Options;
+use crate::query::{Page, Query, Searcher};
+use crate::record::{Format, Schema};
+
+/// Lines of words, of which a few are in most lines, and others are rare.
+fn text(seed: u64, format: Format) -> Vec<u8> {
+    let mut state = seed;
+    let mut random = move |below: u64| {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let mut text = if matches!(format, Format::Csv { .. }) {
+        "name,words\n".to_owned()
+    } else {
+        String::new()
+    };
+    for record in 0..4000 {
+        let mut words = String::new();
+        for _ in 0..random(6) {
+            let word = match random(10) {
+                0..5 => "often",
+                5..8 => "oftentimes",
+                8 => "rare",
+                _ => "other",
+            };
+            words.push_str(word);
+            words.push(' ');
+        }
+        match format {
+            Format::Csv { .. } => text.push_str(&format!("n{record},{words}\n")),
+            Format::Stanzas => text.push_str(&format!("name: n{record}\nwords: {words}\n\n")),
+            _ => text.push_str(&format!("{words}n{record}\n")),
+        }
+    }
+    text.into_bytes()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+
+    #[test]
+    fn lists_change_no_answer(
+        seed: u64,
+        limit in prop_oneof![Just(1_usize), 2..50_usize, Just(usize::MAX)],
+        after in proptest::option::of(0..4000_usize),
+        format in proptest::sample::select(
+            &[Format::Lines, Format::Stanzas, Format::Csv { delimiter: b',', header: true }][..]
+        ),
+    ) {
+        let text = text(seed, format);
+        let mut file = Vec::new();
+        let schema = Schema::detect_as(format, &text);
+        Shard::build(&text, schema, &[], &Options::default(), &mut file, &mut |_| ()).unwrap();
+        let shard = Shard::open(file).unwrap();
+        let with = shard.searcher().unwrap();
+        prop_assert!(shard.index().reader().section(SECTION).is_some());
+        let without = Searcher::new(shard.index(), shard.records()).unwrap();
+        let attribute = if format == Format::Lines { "line" } else { "words" };
+        for query in [
+            "often".to_owned(),
+            "rare often".to_owned(),
+            "often oftentimes NOT rare".to_owned(),
+            "often OR rare".to_owned(),
+            format!("{attribute}:often"),
+            format!("{attribute}:often rare n12"),
+            format!("{attribute}:=often"),
+            "NOT often".to_owned(),
+            "w\"often\"".to_owned(),
+        ] {
+            let query: Query = query.parse().unwrap();
+            prop_assert_eq!(with.count(&query).unwrap(), without.count(&query).unwrap(), "{}", query);
+            let page = Page { limit, after, sorted: true };
+            let (a, b) = (with.search(&query, &page).unwrap(), without.search(&query, &page).unwrap());
+            // Whether there may be more may differ: a scan does not know what it has not read.
+            prop_assert_eq!(&a.records, &b.records, "{}", query);
+            // Unsorted pages may differ, but hold only what matches, once each.
+            let page = Page { limit, after: None, sorted: false };
+            let all = Page { limit: usize::MAX, after: None, sorted: true };
+            let all = without.search(&query, &all).unwrap().records;
+            let mut some = with.search(&query, &page).unwrap().records;
+            prop_assert_eq!(some.len(), all.len().min(limit), "{}", query);
+            some.sort_unstable();
+            some.dedup();
+            prop_assert_eq!(some.len(), all.len().min(limit), "{}", query);
+            prop_assert!(some.iter().all(|record| all.binary_search(record).is_ok()), "{}", query);
+        }
+    }
+}
+
+/// A count of a frequent word reads and locates nothing.
+#[test]
+fn a_frequent_word_is_counted_by_its_list() {
+    let text = text(7, Format::Lines);
+    let mut file = Vec::new();
+    let schema = Schema::detect_as(Format::Lines, &text);
+    Shard::build(&text, schema, &[], &Options::default(), &mut file, &mut |_| ()).unwrap();
+    let shard = Shard::open(file).unwrap();
+    let searcher = shard.searcher().unwrap();
+    let page = Page { limit: 10, ..Page::default() };
+    let answer = searcher.search(&"often".parse().unwrap(), &page).unwrap();
+    let occurrences = crate::Text::count(shard.index(), b"often");
+    assert!(
+        answer.verified == 0 && answer.located * 20 < occurrences,
+        "{answer:?} of {occurrences}"
+    );
+}
