@@ -112,3 +112,125 @@ fn what_cannot_be_is_refused_with_a_word() {
     std::fs::write(&shard, bytes).unwrap();
     refused(folder, &["search", "packages", "ed"], "", "000001.shard");
 }
+
+/// The records of an import whose file lacks its last separator, and of an append, are the same after an export.
+#[test]
+fn an_export_of_appended_records_is_imported_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for (name, format, import, append) in [
+        ("json", "json", "{\"a\":1}", "{\"a\":2}\n"),
+        ("rows", "csv", "a,b\n1,x\n2,y", "3,z\n"),
+        ("stanzas", "stanzas", "A: 1\nB: x\n\nA: 2\nB: y\n", "A: 3\nB: z\n"),
+    ] {
+        let imported = run(folder, &["import", "-", "--name", name, "--format", format], import);
+        assert!(imported.status.success());
+        assert!(run(folder, &["append", name, "-"], append).status.success());
+        let count = answer(folder, &["count", name]);
+        for _ in 0..2 {
+            let exported = answer(folder, &["export", name]);
+            let again = ["import", "-", "--name", "again", "--format", format, "--replace"];
+            assert!(run(folder, &again, &exported).status.success());
+            assert_eq!(answer(folder, &["count", "again"]), count, "{exported}");
+            answer(folder, &["seal", name]);
+        }
+    }
+}
+
+#[test]
+fn an_import_says_what_it_took_and_refuses_to_guess() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let import = |args: &[&str], input: &str| {
+        let args = [&["import", "-", "--name", "d", "--replace"], args].concat();
+        let output = run(folder, &args, input);
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        (text(&output.stdout), text(&output.stderr))
+    };
+    let (said, _) = import(&[], "id,price (USD)\n1,2\n3,4\n");
+    assert!(said.contains("each of the first 3 rows has 2 fields; header: "), "{said}");
+    assert_eq!(answer(folder, &["count", "d", "\"price (USD)\":>2"]), "1\n");
+    let (said, _) = import(&["--format", "csv"], "ann,31\nbob,22\n");
+    assert!(said.contains("2 records") && said.contains("no header"), "{said}");
+    import(&["--header", "no", "--columns", "who,where"], "ann,london\nbob,paris\n");
+    assert_eq!(answer(folder, &["search", "d", "who:=ann"]), "ann,london\n");
+    let (_, warned) = import(&[], "one, two\nthree\n");
+    assert!(
+        warned.contains("warning: imported as lines") && warned.contains("--format csv"),
+        "{warned}"
+    );
+    import(&[], "\u{feff}{\"id\":1}\n{\"id\":2}\n");
+    assert_eq!(answer(folder, &["count", "d", "id:=1"]), "1\n");
+    assert_eq!(answer(folder, &["export", "d"]), "\u{feff}{\"id\":1}\n{\"id\":2}\n");
+    let bad = ["import", "-", "--name", "x"];
+    refused(folder, &bad, "{\"id\":1}\n{\"id\":2}\noops\n", "the one at line 3 is not");
+    refused(folder, &bad, "a\0b", "not text");
+    refused(folder, &[&bad[..], &["--header", "maybe"]].concat(), "a,b\n", "yes or no");
+    let level = ruzstd::encoding::CompressionLevel::Fastest;
+    std::fs::write(
+        folder.join("a.zst"),
+        ruzstd::encoding::compress_to_vec(&b"a,b\n1,2\n"[..], level),
+    )
+    .unwrap();
+    answer(folder, &["import", "a.zst", "--name", "z"]);
+    assert_eq!(answer(folder, &["count", "z", "a:=1"]), "1\n");
+}
+
+#[test]
+fn queries_say_what_is_wrong_with_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let lines: String = (0..300).map(|n| format!("{{\"m\":{n},\"t\":\"Word{n}\"}}\n")).collect();
+    assert!(run(folder, &["import", "-", "--name", "n"], &lines).status.success());
+    refused(folder, &["count", "n", "m:>10O"], "", "10O is not a number");
+    refused(folder, &["count", "n", "m:>1e309"], "", "beyond the largest number");
+    let warned = run(folder, &["count", "n", "mm:=1"], "");
+    assert_eq!(warned.stdout, b"0\n");
+    assert!(String::from_utf8_lossy(&warned.stderr).contains("no record has the attribute \"mm\""));
+    assert_eq!(run(folder, &["count", "n", "m:=1"], "").stderr, b"");
+    assert_eq!(answer(folder, &["count", "n", "t:i\"word1\""]), "111\n");
+    assert_eq!(answer(folder, &["count", "n", "iw\"word1\""]), "1\n");
+    assert_eq!(answer(folder, &["count", "n"]), "300\n");
+    // All of a result, as lines.
+    let all = answer(folder, &["search", "n", "NOT m:=7", "--all", "--json"]);
+    let ids: Vec<u64> = all
+        .lines()
+        .map(|line| {
+            serde_json::from_str::<serde_json::Value>(line).unwrap()["id"].as_u64().unwrap()
+        })
+        .collect();
+    assert_eq!(ids, (0..300).filter(|id| *id != 7).collect::<Vec<_>>());
+    // A limit ends a page with a place to go on from, and refuses a count.
+    let page = ["search", "n", "NOT m:>5", "--read-max", "1KiB", "--limit", "300", "--json"];
+    let page: serde_json::Value = serde_json::from_str(&answer(folder, &page)).unwrap();
+    assert!(page["next"].as_u64().unwrap() < 100 && page["has_more"] == true, "{page}");
+    refused(
+        folder,
+        &["count", "n", "NOT m:>5", "--read-max", "1KiB"],
+        "",
+        "bytes of records to read",
+    );
+    // Records of several lines that end with CRLF.
+    let stanzas = "Package: a-dev\r\nSection: x\r\n\r\nPackage: b\r\nSection: y\r\n";
+    assert!(run(folder, &["import", "-", "--name", "s"], stanzas).status.success());
+    assert!(answer(folder, &["grep", "s", "^Package.*-dev$"]).starts_with("Package: a-dev\r\n"));
+}
+
+#[test]
+fn a_dataset_is_dropped_by_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for name in ["one", "two"] {
+        assert!(run(folder, &["import", "-", "--name", name], STANZAS).status.success());
+    }
+    let precious = folder.join("datasets/two/precious.txt");
+    std::fs::write(&precious, "mine").unwrap();
+    refused(folder, &["drop", "two"], "", "precious.txt");
+    refused(folder, &["drop", "three"], "", "there is no dataset three");
+    refused(folder, &["drop", "../datasets/one"], "", "there is no dataset");
+    assert_eq!(answer(folder, &["drop", "one"]), "one dropped\n");
+    assert!(answer(folder, &["list"]).starts_with("two\t3 records"));
+    let left = std::fs::read_dir(folder.join("datasets")).unwrap();
+    assert_eq!((left.count(), std::fs::read(&precious).unwrap()), (1, b"mine".to_vec()));
+}
