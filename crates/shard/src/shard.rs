@@ -156,6 +156,10 @@ fn write(
 }
 
 #[cfg(test)]
+#[path = "words_tests.rs"]
+mod words_tests;
+
+#[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 

@@ -22,9 +22,9 @@ use std::ops::Range;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 
-use crate::Error;
 use crate::bits::elias_fano::EliasFano;
 use crate::bits::load::{u16_at, u32_at};
+use crate::error::Error;
 use crate::record::Records;
 
 /// The version of the encoding.
@@ -249,9 +249,6 @@ fn lists<'a>(text: &[u8], records: &Records, words: Vec<&'a [u8]>) -> Result<Vec
 }
 
 #[cfg(test)]
-#[path = "words_tests.rs"]
-mod search_tests;
-#[cfg(test)]
 mod tests {
     use memchr::memmem;
     use proptest::prelude::*;
@@ -316,7 +313,8 @@ mod tests {
 
     #[test]
     fn frequent_words_are_never_lost_among_many_others() {
-        let word = |n: usize| if n % 7 == 0 { "often".to_owned() } else { format!("w{n}") };
+        let word =
+            |n: usize| if n.is_multiple_of(7) { "often".to_owned() } else { format!("w{n}") };
         let text: String = (0..300_000).map(|n| word(n) + "\n").collect();
         assert_eq!(frequent(text.as_bytes(), 10_000), [b"often"]);
         assert_eq!(check(Format::Lines, text.as_bytes(), Bounds::for_text(text.len())), 1);

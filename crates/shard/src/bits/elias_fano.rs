@@ -17,7 +17,7 @@
 //! [`predecessor`]: EliasFano::predecessor
 //! [`iter`]: EliasFano::iter
 
-use crate::Error;
+use crate::error::Error;
 
 /// The number of words of the bit vector per directory entry.
 const WORDS_PER_BLOCK: usize = 8;

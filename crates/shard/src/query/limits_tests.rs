@@ -60,8 +60,9 @@ fn a_scan_goes_on_where_it_ended() {
 /// same page by locating is its twin.
 #[test]
 fn pages_of_a_common_word_are_read_off() {
-    let line =
-        |n: usize| format!("{} line {n}\n", if n % 3 == 0 || n < 200 { "word" } else { "x" });
+    let line = |n: usize| {
+        format!("{} line {n}\n", if n.is_multiple_of(3) || n < 200 { "word" } else { "x" })
+    };
     let text: Vec<u8> = (0..100_000).flat_map(|n| line(n).into_bytes()).collect();
     let records = build(Schema::new(Format::Lines), &text, 1 << 20);
     let index = naive::Text::new(text);

@@ -11,7 +11,7 @@ use super::split::{forced_len, record_len};
 use super::{
     BYTE_ORDER_MARK, Field, Format, Number, Problem, RECORD_BYTES_MAX, Records, Schema, csv,
 };
-use crate::Error;
+use crate::error::Error;
 
 /// The most malformed records listed in a report, which counts all of them.
 const REPORTED_MAX: usize = 100;

@@ -12,7 +12,7 @@ use memchr::memchr_iter;
 use super::header::Row;
 use super::split::record_len;
 use super::{BYTE_ORDER_MARK, Format, Schema, csv, header};
-use crate::Error;
+use crate::error::Error;
 
 /// The number of records of the sample that are examined.
 const RECORDS_MAX: usize = 1000;

@@ -55,7 +55,7 @@ pub use number::Number;
 pub(crate) use order::Order;
 pub use records::Records;
 
-use crate::Error;
+use crate::error::Error;
 
 /// The byte-order mark that some programs write at the start of a text. It is no character of it.
 pub const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";

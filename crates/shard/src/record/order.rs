@@ -13,8 +13,8 @@
 use std::ops::{Bound, Range};
 
 use super::Number;
-use crate::Error;
 use crate::bits::elias_fano::{self, EliasFano};
+use crate::error::Error;
 
 /// The sorted numbers of one attribute, and their records.
 #[derive(Clone, Debug, PartialEq, Eq)]

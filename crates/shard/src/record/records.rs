@@ -9,8 +9,8 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use super::{Format, Order, Schema};
-use crate::Error;
 use crate::bits::elias_fano::EliasFano;
+use crate::error::Error;
 
 /// The version of the encoding.
 const VERSION: u32 = 1;
