@@ -8,6 +8,7 @@
 //! nothing. *Committing* replaces the object atomically. Only the commit holds the key's lock, so a
 //! slow upload delays no other request, and an aborted one leaves nothing behind.
 
+mod error;
 mod file;
 mod folder;
 mod identity;
@@ -17,7 +18,6 @@ pub mod marker;
 mod metadata;
 mod name;
 mod nowhere;
-mod open_error;
 mod pool;
 mod s3;
 mod settings;
@@ -36,12 +36,12 @@ use bytes::Bytes;
 use ground::origin::OriginId;
 use ground::{Etag, Key};
 
+pub use error::{Error, OpenError};
 pub use folder::Folder;
 pub use identity_record::{IdentityRecord, Recorder, RecorderError, Recording};
 pub use lock::Lock;
 pub use metadata::{Attributes, KEPT_PREFIX, Metadata, VersionHasher, version_of_sha256};
 pub use nowhere::Nowhere;
-pub use open_error::OpenError;
 pub use s3::S3;
 #[doc(hidden)]
 pub use settings::as_secret;
@@ -99,57 +99,6 @@ pub const KEY_BYTES_MAX: usize = 1024;
 
 /// A boxed future, so that the trait can be an object.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
-
-/// Why an operation of the origin failed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// No space is left for a write.
-    #[error("the origin is full: {0}")]
-    Full(String),
-    /// The origin does not accept writes.
-    #[error("the origin is read-only: {0}")]
-    ReadOnly(String),
-    /// The stored bytes are not those that were written.
-    #[error("the origin's copy is damaged: {0}")]
-    Damaged(String),
-    /// The operation took too long.
-    #[error("the origin timed out: {0}")]
-    TimedOut(String),
-    /// The client disconnected during an upload, or sent a different number of bytes than
-    /// announced.
-    #[error("the upload broke off: {0}")]
-    Upload(String),
-    /// The condition of a write does not hold.
-    #[error("the condition of the write does not hold: {0}")]
-    Condition(String),
-    /// The origin does not support such an object; retrying is useless.
-    #[error("the origin cannot store this object: {0}")]
-    Refused(String),
-    /// What is there is not the origin that was opened: it vanished, or another is in its place. What it
-    /// does not hold is not known to be absent.
-    #[error("the origin is not there: {0}")]
-    Lost(String),
-    /// The write's fence forbade it before anything was sent: it was not made.
-    #[error("{0}")]
-    Fenced(String),
-    /// Anything else.
-    #[error("the origin failed: {0}")]
-    Failed(String),
-}
-
-impl Error {
-    /// Converts an error of the operating system; `action` describes the failed operation.
-    pub fn of_io(error: &std::io::Error, action: &str) -> Error {
-        use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
-        let text = format!("{action}: {error}");
-        match error.kind() {
-            StorageFull | QuotaExceeded | FileTooLarge => Error::Full(text),
-            ReadOnlyFilesystem => Error::ReadOnly(text),
-            _ => Error::Failed(text),
-        }
-    }
-}
 
 /// A stream of bytes in pieces: an upload, or an object being read.
 pub trait Chunks: Send {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use super::OpenError;
+use super::error::OpenError;
 
 /// How long a lock may be held by a process that is about to let go of it: a child has its parent's locks from the fork until it
 /// executes its program, and the last thread of a process that was killed may end after its parent has heard of it.

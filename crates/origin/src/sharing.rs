@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::retry_on_intr;
 
+use super::error::{Error, OpenError};
 use super::lock::{Lock, open_to_lock};
 use super::marker::remove_files;
-use super::{Error, OpenError};
 
 /// How long a lock on a folder `XX` is waited for. Its holder has it for a check and a rename, so only a
 /// process that stands still (a debugger, a frozen container) or a hung file system keeps it for longer.

@@ -13,12 +13,12 @@ use ground::origin::{OriginId, Verdict};
 use rustix::fs::Access as Permission;
 use tracing::{info, warn};
 
+use super::error::{Error, OpenError};
 use super::identity::{self, Identity};
 use super::identity_record::IdentityRecord;
 use super::lock::Lock;
 use super::sharing::{Entered, Sharing, Turns};
 use super::temporary::Temporary;
-use super::{Error, OpenError};
 
 /// The folder, shared with the jobs of the pool.
 pub(super) struct Tree {

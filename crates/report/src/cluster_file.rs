@@ -19,8 +19,8 @@ use engine::route::{Member, Ring};
 use model::{ClusterModel, ClusterNode, HeldOut, Parameter};
 use serde::{Deserialize, Serialize};
 
-use super::Error;
 use super::cluster::FittedCluster;
+use super::error::Error;
 use super::popularity::{self, Law};
 use super::read_model;
 

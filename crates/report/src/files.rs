@@ -8,7 +8,8 @@ use model::Parameter;
 use serde::Serialize;
 
 use super::compare::Comparison;
-use super::{Error, figures, state_rates, svg};
+use super::error::Error;
+use super::{figures, state_rates, svg};
 
 /// The first line of every file that is written here, by which an earlier one is recognised.
 const MADE: &str = "# concertina report: ";

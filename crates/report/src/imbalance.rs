@@ -18,7 +18,7 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use serde::Serialize;
 
-use crate::Error;
+use crate::error::Error;
 use crate::objective::digits;
 use crate::popularity;
 use record::trace::Trace;

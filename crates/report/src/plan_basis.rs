@@ -4,8 +4,8 @@ use std::path::Path;
 
 use model::Model;
 
-use crate::Error;
 use crate::cluster_file::ClusterFile;
+use crate::error::Error;
 use crate::objective::Objective;
 
 /// The server that a plan is based on.

@@ -16,7 +16,7 @@ use ground::window::{Operation, QueueName};
 use model::cache::{Cache, Catalogue, Curve, Eviction, HitCurve, Shards};
 use model::storage::{HitLaw, Popularity};
 
-use crate::Error;
+use crate::error::Error;
 use record::RunFolder;
 use record::trace::Trace;
 

@@ -15,7 +15,7 @@ use model::design::{
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
-use crate::Error;
+use crate::error::Error;
 use crate::grid::{Grid, printable};
 use crate::objective::digits;
 use crate::steps::Selection;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use ground::window::{Histogram, Outcome, Window};
 use model::design::Run;
 
-use crate::Error;
+use crate::error::Error;
 use crate::steps::{Observed, Selection, difference};
 use record::{RunFolder, Step};
 

@@ -6,7 +6,7 @@ use model::plan::Curves;
 use serde::{Deserialize, Serialize};
 
 use super::{Node, Sampled, Shares};
-use crate::Error;
+use crate::error::Error;
 
 /// What the second line of a file says.
 const WRITTEN_BY: &str = "Written by `concertina tiers --curves`";

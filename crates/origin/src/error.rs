@@ -1,7 +1,6 @@
-//! Why an origin cannot be opened, a folder not be locked, or an identity not be remembered.
+//! The errors of this crate: [`Error`] of operations, and [`OpenError`] of what precedes them.
 //!
-//! Apart from [`Error`], which operations of an open origin fail with: that one is copied to all who wait for the same
-//! request, and these have causes that cannot be.
+//! They are apart because the error of a request is copied to all who wait for it, and the causes of the others cannot be.
 
 use std::fmt::Write as _;
 use std::io;
@@ -11,8 +10,58 @@ use std::path::PathBuf;
 use ground::origin::OriginId;
 use rustix::io::Errno;
 
-use super::Error;
 use super::marker::Unclaimed;
+
+/// Why an operation of the origin failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No space is left for a write.
+    #[error("the origin is full: {0}")]
+    Full(String),
+    /// The origin does not accept writes.
+    #[error("the origin is read-only: {0}")]
+    ReadOnly(String),
+    /// The stored bytes are not those that were written.
+    #[error("the origin's copy is damaged: {0}")]
+    Damaged(String),
+    /// The operation took too long.
+    #[error("the origin timed out: {0}")]
+    TimedOut(String),
+    /// The client disconnected during an upload, or sent a different number of bytes than
+    /// announced.
+    #[error("the upload broke off: {0}")]
+    Upload(String),
+    /// The condition of a write does not hold.
+    #[error("the condition of the write does not hold: {0}")]
+    Condition(String),
+    /// The origin does not support such an object; retrying is useless.
+    #[error("the origin cannot store this object: {0}")]
+    Refused(String),
+    /// What is there is not the origin that was opened: it vanished, or another is in its place. What it
+    /// does not hold is not known to be absent.
+    #[error("the origin is not there: {0}")]
+    Lost(String),
+    /// The write's fence forbade it before anything was sent: it was not made.
+    #[error("{0}")]
+    Fenced(String),
+    /// Anything else.
+    #[error("the origin failed: {0}")]
+    Failed(String),
+}
+
+impl Error {
+    /// Converts an error of the operating system; `action` describes the failed operation.
+    pub fn of_io(error: &io::Error, action: &str) -> Error {
+        use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+        let text = format!("{action}: {error}");
+        match error.kind() {
+            StorageFull | QuotaExceeded | FileTooLarge => Error::Full(text),
+            ReadOnlyFilesystem => Error::ReadOnly(text),
+            _ => Error::Failed(text),
+        }
+    }
+}
 
 /// Why an origin cannot be opened, a folder not be locked, or an identity not be remembered.
 #[derive(Debug, thiserror::Error)]
