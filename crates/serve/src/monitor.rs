@@ -18,8 +18,8 @@ use ground::origin::OriginId;
 use ground::outage::OutageLine;
 use ground::window::{Nanos, SECOND};
 use origin::{
-    Attributes, BoxFuture, Chunks, Condition, Entry, Error, Fence, StoredObject, IdentityRecord, KeyRange,
-    Metadata, Origin, Sharing, Staged,
+    Attributes, BoxFuture, Chunks, Condition, Entry, Error, Fence, IdentityRecord, KeyRange,
+    Metadata, Origin, Sharing, Staged, StoredObject,
 };
 use tokio::runtime::Handle;
 use tracing::{info, warn};

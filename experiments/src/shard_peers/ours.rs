@@ -12,7 +12,7 @@ use shard::layers::{TextBuild, TextOptions};
 use shard::query::Query;
 
 use super::oracle::summed;
-use super::protocol::{Built, FIRST, Form, Held, Kind, Opened, Question, Reply, Task};
+use super::protocol::{Built, FIRST, Form, Kind, MemoryUse, Opened, Question, Reply, Task};
 use dataset::{self, Dataset, Wanted};
 use record::clock;
 
@@ -97,8 +97,8 @@ pub(super) fn build(
     };
     let options = dataset::Options {
         format: Some(task.format.parse()?),
-        header: shard::record::detect::Header::Given,
         columns: Vec::new(),
+        header: shard::record::detect::Header::Given,
         key: task.key.clone(),
         orders: Vec::new(),
         index: shard::index::Options { sa_sampling, isa_sampling },
@@ -133,7 +133,7 @@ pub(super) fn serve(
         let line = line?;
         if line == "\"memory\"" {
             let anonymous_bytes = Some(memory()?.2.saturating_sub(before));
-            say(out, &Held { anonymous_bytes })?;
+            say(out, &MemoryUse { anonymous_bytes })?;
             continue;
         }
         let question: Question =

@@ -93,8 +93,8 @@ pub fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     context.say(format!("making a shard of {} bytes", text.bytes()));
     let options = dataset::Options {
         format: Some(Format::Stanzas),
-        header: shard::record::detect::Header::Given,
         columns: Vec::new(),
+        header: shard::record::detect::Header::Given,
         key: Some(KEY.to_owned()),
         orders: Vec::new(),
         index: index::Options { sa_sampling: config.sampling, isa_sampling: config.sampling },
@@ -105,7 +105,7 @@ pub fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     };
     let made = dataset::import(&datasets, NAME, &[file], &options, &mut |_| {})?;
     ensure!(made.shards == 1, "{} shards in place of one", made.shards);
-    let words = Words::of(&text, config.words);
+    let words = Words::of_text(&text, config.words);
     let questions = text.questions(Kind::FirstOfMedium, config.questions, &words, 7)?;
     let trace = oracle::write_trace(context.scratch.join("trace.csv"), &questions)?;
     let case = Case {
