@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 use crate::left_out::left_out;
 use crate::measure::Running;
 use crate::measure_protocols::start_memcached;
-use crate::memcached_proxy::clients::{installed, said, sources};
+use crate::memcached_proxy::clients::{installed, output_text, sources};
 use crate::memcached_proxy::{serve, talk};
 
 /// The columns of the table in docs/memcached.md: what is tested.
@@ -211,7 +211,7 @@ fn memcacheds_own_scripts_pass_but_for_what_is_documented() {
         command.arg(format!("t/{script}.t"));
         let output = run_bounded(&command, &[("T_MEMD_USE_DAEMON", &face.address)], &folder);
         // The Test Anything Protocol: a line for each check. Those of subtests are indented.
-        let text = said(&output);
+        let text = output_text(&output);
         let failures = text.lines().filter(|line| line.starts_with("not ok "));
         let mut failures: Vec<String> = failures.map(str::to_owned).collect();
         if !output.status.success() {
@@ -245,7 +245,7 @@ fn tests_of_clients_in_python_pass_but_for_what_is_documented() {
         let tests: Result<BTreeMap<String, Option<String>>, _> =
             serde_json::from_slice(&output.stdout);
         let Ok(tests) = tests else {
-            return Results { passed: 0, failures: vec![said(&output)] };
+            return Results { passed: 0, failures: vec![output_text(&output)] };
         };
         let failed =
             tests.iter().filter_map(|(name, why)| Some(format!("{name}: {}", why.as_ref()?)));

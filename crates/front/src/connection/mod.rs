@@ -129,12 +129,10 @@ where
     /// Serves until the connection ends.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         loop {
-            if let Some(step) = ready!(self.poll_plain(context)) {
-                if step == Step::End {
-                    // What is left of a connection whose client is gone, or gets nothing more: no reason to wait.
-                    let _ = self.link().socket.stream.poll_shutdown(context);
-                    return Poll::Ready(());
-                }
+            if ready!(self.poll_plain(context)) == Some(Step::End) {
+                // What is left of a connection whose client is gone, or gets nothing more: no reason to wait.
+                let _ = self.link().socket.stream.poll_shutdown(context);
+                return Poll::Ready(());
             }
             let Some(hyper) = self.hyper() else { return Poll::Ready(()) };
             // What goes wrong on a connection (a client that leaves, a malformed head, which hyper answers) is

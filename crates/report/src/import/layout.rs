@@ -173,17 +173,26 @@ pub(super) struct Layout {
 /// The moment that was parsed last: hundreds of lines have the same second, and some formats look for it twice in a line. (A fifth of
 /// an import was parsing times.)
 #[derive(Clone, Debug, Default, PartialEq)]
-struct LastMoment(RefCell<(String, Option<Unit>, Option<(Reading, bool)>)>);
+struct LastMoment(RefCell<ParsedMoment>);
+
+/// A moment as it stood in a log, and what it was read as.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct ParsedMoment {
+    text: String,
+    unit: Option<Unit>,
+    /// The moment, and whether its zone was assumed.
+    moment: Option<(Reading, bool)>,
+}
 
 impl LastMoment {
     /// As [`time::moment`].
     fn parse(&self, text: &str, unit: Option<Unit>) -> Option<(Reading, bool)> {
         let mut last = self.0.borrow_mut();
-        if last.0 != text || last.1 != unit {
-            text.clone_into(&mut last.0);
-            (last.1, last.2) = (unit, time::moment(text, unit));
+        if last.text != text || last.unit != unit {
+            text.clone_into(&mut last.text);
+            (last.unit, last.moment) = (unit, time::moment(text, unit));
         }
-        last.2
+        last.moment
     }
 }
 
