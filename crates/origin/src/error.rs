@@ -153,8 +153,8 @@ pub enum OpenError {
     #[error(transparent)]
     UploadsLimit(#[from] TryFromIntError),
     /// The threads for the files of a folder cannot be started.
-    #[error(transparent)]
-    Start(io::Error),
+    #[error("cannot start the threads that read and write the folder")]
+    Start(#[source] io::Error),
     /// The thread of requests to a store cannot be started.
     #[error("cannot start the origin's thread")]
     Thread(#[source] io::Error),

@@ -90,7 +90,7 @@ fn depth_text(device: &DeviceTier) -> String {
     let measured: Vec<String> = measured
         .iter()
         .flatten()
-        .map(|(depth, reads)| format!("{}/s at {depth}", digits(*reads, 4)))
+        .map(|(depth, reads)| format!("{}/s at {depth}", digits(*reads, 3)))
         .collect();
     format!("; depth {} of measured {}", reason.depth, measured.join(", "))
 }

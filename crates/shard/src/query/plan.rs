@@ -168,17 +168,17 @@ impl Plan {
             patterns[id] = bytes;
         }
         let rows = text.rows_of_all(&patterns);
-        filters.iter().map(|filter| Self::of(filter, &ids, &rows, lists)).collect()
+        filters.iter().map(|filter| Self::from_filter(filter, &ids, &rows, lists)).collect()
     }
 
-    fn of(
+    fn from_filter(
         filter: &Filter,
         ids: &HashMap<&[u8], usize>,
         rows: &[Range<usize>],
         lists: Option<&Lists<'_>>,
     ) -> Self {
         let each = |filters: &[Filter]| -> Vec<Self> {
-            filters.iter().map(|filter| Self::of(filter, ids, rows, lists)).collect()
+            filters.iter().map(|filter| Self::from_filter(filter, ids, rows, lists)).collect()
         };
         match filter {
             Filter::All => Self::All,

@@ -5,7 +5,8 @@ use crate::fit::Step;
 use crate::model_file::Hypothesis;
 use ground::window::Outcome;
 
-use super::search::{Search, Sums};
+use super::judge::Sums;
+use super::search::Search;
 use super::spells::{Spells, alike, spread_by_met};
 use super::write::{moments, rate, sum};
 use super::{EFFECT, LEVEL};

@@ -32,9 +32,10 @@ use crate::storage::ByLoad;
 use super::super::{ClosedAt, ClosedLoop, Options};
 use super::between::Between;
 use super::clock::Clock;
+use super::judge::{Judge, Point, block_of, excess};
 use super::line::{Kind, Line};
 use super::outside::Reach;
-use super::search::{Among, Judge, Point, Search, block_of, excess, search};
+use super::search::{Among, Search, search};
 use super::speeds::{Beyond, Congestion, Equations, Speeds, hats};
 use super::write::{moments, rate, sum};
 

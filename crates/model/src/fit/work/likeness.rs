@@ -19,10 +19,10 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 
 use super::correction::{Correction, corrected, done_again};
+use super::judge::{Judge, Point, excess};
 use super::line::{Kind, Line};
 use super::outside::{Outside, Reach};
 use super::score::{Apart, Contrast, Edges, Score};
-use super::search::{Judge, Point, excess};
 use super::write::{moments, rate, sum};
 
 /// Ticks of this part of a mean work or more are long, and those in which so many requests come: of four servers a clock of 1 ms made

@@ -48,6 +48,7 @@ mod clock;
 mod correction;
 mod doubts;
 mod full;
+mod judge;
 mod kinds;
 mod likeness;
 mod line;

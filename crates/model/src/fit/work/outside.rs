@@ -11,9 +11,9 @@
 
 use crate::queue::Discipline;
 
+use super::judge::{Judge, Point, excess};
 use super::line::{Kind, Line};
 use super::score::Score;
-use super::search::{Judge, Point, excess};
 
 /// A law of the time outside of the servers: a gamma law, or a constant.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

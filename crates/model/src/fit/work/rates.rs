@@ -11,9 +11,10 @@ use rand::seq::SliceRandom;
 
 use crate::model_file::{StateRate, StateRates, title};
 
+use super::judge::Point;
 use super::line::Line;
 use super::replay::replay;
-use super::search::{Point, Search};
+use super::search::Search;
 use super::write::{moments, sum};
 
 /// Numbers inside that are told apart.

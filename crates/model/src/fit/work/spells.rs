@@ -12,8 +12,9 @@ use rand::{RngExt, SeedableRng};
 
 use crate::queue::{Discipline, InOrder};
 
+use super::judge::Sums;
 use super::line::Line;
-use super::search::{Search, Sums};
+use super::search::Search;
 use super::write::{moments, rate};
 use super::{EFFECT, REQUESTS_MIN};
 
