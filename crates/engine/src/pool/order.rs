@@ -5,6 +5,10 @@
 //! write already when the read comes: as a hedge, as a retry, or because a read of several keys waits
 //! for an update of one of them while a later write of another is under way. So a read with such a
 //! write behind it is sent nowhere else, and such a write waits until that read is sent.
+//!
+//! A read whose item may be marked at its first server asks there at once after an invalidation that came by this
+//! proxy: of several that a client sends without waiting, the first one then wins. (If the first asked another server, whose
+//! miss sends it on, the second would come before it.)
 
 use std::collections::HashMap;
 
@@ -23,6 +27,9 @@ pub(super) struct Order {
     /// The last write of a client and a key, by a hash of both, as its number among all requests.
     /// Empty until there is a write.
     writes: Vec<u64>,
+    /// The last invalidation of a key since it was written, likewise, by a hash of the key alone. Two keys that share a place cost
+    /// a choice of servers. Empty until there is one.
+    invalidations: Vec<u64>,
     /// Reads of several keys that wait, as their numbers, by client and key.
     waiting: HashMap<(u64, u64), Vec<u64>, IntegerHash>,
     /// The key for which each of them waits now.
@@ -49,12 +56,33 @@ impl Order {
             for key in keys.as_slice() {
                 self.writes[place(client, key)] = self.came;
             }
+            self.note_mark(operation, keys);
         }
         self.came
+    }
+
+    /// Notes an invalidation, or the write that ends it.
+    fn note_mark(&mut self, operation: Operation, keys: &Keys) {
+        match operation {
+            Operation::Invalidate => self.invalidations.resize(PLACES, 0),
+            Operation::Write if !self.invalidations.is_empty() => {}
+            _ => return,
+        }
+        let mark = if operation == Operation::Invalidate { self.came } else { 0 };
+        for key in keys.as_slice() {
+            self.invalidations[place(0, key)] = mark;
+        }
     }
 }
 
 impl Pools {
+    /// Whether a read's item was marked by an invalidation that came before it, for all that is known here.
+    pub(super) fn is_marked(&self, request: &Request) -> bool {
+        let marks = &self.order.invalidations;
+        let last = |key: &KeyHash| marks.get(place(0, key)).copied().unwrap_or(0);
+        request.keys.as_slice().iter().any(|key| (1..request.came).contains(&last(key)))
+    }
+
     /// Whether a write of one of a read's keys came after it from the same client.
     pub(super) fn is_overtaken(&self, request: &Request) -> bool {
         let writes = &self.order.writes;

@@ -193,8 +193,13 @@ impl Pools {
 
     /// Whether a read goes to the server where updates of its keys run, and nowhere beside it.
     fn asks_first(&self, request: &Request) -> bool {
-        let first = request.operation == Operation::ReadFirst;
-        first && !mutant::is(Mutant::PoolNumberOfAny)
+        match request.operation {
+            Operation::ReadFirst => !mutant::is(Mutant::PoolNumberOfAny),
+            Operation::ReadMarked => {
+                self.is_marked(request) && !mutant::is(Mutant::PoolMissNotAskedAtFirst)
+            }
+            _ => false,
+        }
     }
 
     /// Whether another server's miss does not count as one: the item of a marked read may be at its first server alone.
