@@ -243,7 +243,7 @@ mod tests {
         let parts = [
             "3 objects in memory (4.1 kB), 0 on devices; requests waiting: -\n",
             "device/0 bulk  12.5 ms expected",
-            "OUT for 7 s",
+            "OUT for 7.2 s",
             "1 MB of 1 GB in 3 of 15 segments",
             "depth 8 of measured 801/s at 8, 640/s at 6",
             "no hot copies",

