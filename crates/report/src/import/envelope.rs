@@ -144,7 +144,7 @@ impl Envelope {
             Kind::Array => "an array of JSON objects",
         };
         match &self.only {
-            Some(only) => format!("{name}, {}", super::source::shown(only)),
+            Some(only) => format!("{name}, {}", super::excerpt::excerpt(only)),
             None => name.to_owned(),
         }
     }

@@ -5,8 +5,8 @@ use std::cell::RefCell;
 
 use ground::window::{Nanos, Operation, key_hash};
 
+use super::excerpt::excerpt;
 use super::filter::{Filter, Verdict};
-use super::source::shown;
 use super::split::{self, Fault};
 use super::template::Template;
 use super::time::{self, Reading, Unit};
@@ -352,7 +352,7 @@ impl Layout {
                 };
                 let first = if *from_time {
                     words.iter().position(is_time).ok_or_else(|| {
-                        let detail = format!("no time in brackets in `{}`", shown(line));
+                        let detail = format!("no time in brackets in `{}`", excerpt(line));
                         Fault::new("a line has no time", detail)
                     })?
                 } else {
@@ -419,7 +419,7 @@ impl Layout {
         let bytes = match get(Role::Bytes) {
             None | Some("-" | "") => 0,
             Some(text) => text.parse::<u64>().map(|bytes| bytes.min(1 << 40)).map_err(|_| {
-                let detail = format!("the bytes sent are not a number: `{}`", shown(text));
+                let detail = format!("the bytes sent are not a number: `{}`", excerpt(text));
                 Fault::new("invalid bytes", detail)
             })?,
         };
@@ -458,7 +458,7 @@ impl Layout {
         let column = self.columns.iter().find(|column| column.role == Role::Upstream);
         let unit = column.and_then(|c| c.unit).or(self.unit).unwrap_or(Unit::Seconds);
         time::durations(text, unit).map_err(|()| {
-            let detail = format!("the servers' time is not valid: `{}`", shown(text));
+            let detail = format!("the servers' time is not valid: `{}`", excerpt(text));
             Fault::new("an invalid time of the servers behind", detail)
         })
     }
@@ -472,7 +472,7 @@ impl Layout {
             Ok(0) => Ok(None),
             _ if matches!(last, "-" | "" | "-1") || self.is_tester => Ok(None),
             _ => {
-                let detail = format!("the status is not valid: `{}`", shown(text));
+                let detail = format!("the status is not valid: `{}`", excerpt(text));
                 Err(Fault::new("an invalid status", detail))
             }
         }
@@ -494,7 +494,7 @@ impl Layout {
             }
             let unit = column.unit.or(self.unit).unwrap_or(Unit::Seconds);
             let Ok(Some(one)) = time::durations(text, unit) else {
-                let detail = format!("the duration is not a valid time: `{}`", shown(text));
+                let detail = format!("the duration is not a valid time: `{}`", excerpt(text));
                 return Err(Fault::new("an invalid duration", detail));
             };
             let sum = response.unwrap_or(Reading { ns: 0, decimals: 0 });
@@ -535,7 +535,7 @@ impl Layout {
             let detail = if text.is_empty() {
                 "the time is missing".to_owned()
             } else {
-                format!("not a valid time: `{}`", shown(text))
+                format!("not a valid time: `{}`", excerpt(text))
             };
             Fault::new("an invalid time", detail)
         };

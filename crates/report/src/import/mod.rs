@@ -12,6 +12,7 @@ mod checks;
 mod collector;
 mod envelope;
 mod error;
+mod excerpt;
 mod filter;
 mod iostat;
 mod known;

@@ -132,11 +132,6 @@ pub(super) fn text(path: &Path) -> Result<String, Error> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The beginning of a text, for messages: no byte of a file reaches a terminal as it is.
-pub(super) fn shown(text: &str) -> String {
-    text.chars().take(40).flat_map(char::escape_default).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -176,6 +171,9 @@ mod tests {
         let mut all = String::new();
         source.lines().unwrap().read_to_string(&mut all).unwrap();
         assert_eq!(all, bytes);
-        assert_eq!(shown("a\u{1b}[31m\x00é"), "a\\u{1b}[31m\\u{0}\\u{e9}");
+        assert_eq!(
+            crate::import::excerpt::excerpt("a\u{1b}[31m\x00é"),
+            "a\\u{1b}[31m\\u{0}\\u{e9}"
+        );
     }
 }

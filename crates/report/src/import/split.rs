@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::source::shown;
+use super::excerpt::excerpt;
 
 /// A line that cannot be used.
 #[derive(Clone, Debug, PartialEq)]
@@ -198,7 +198,7 @@ pub(super) fn pairs(line: &str) -> Vec<(&str, &str)> {
 
 /// The fault of a line that is too short.
 pub(super) fn too_short(line: &str) -> Fault {
-    Fault::new("a line is too short", format!("it ends too early: `{}`", shown(line)))
+    Fault::new("a line is too short", format!("it ends too early: `{}`", excerpt(line)))
 }
 
 #[cfg(test)]

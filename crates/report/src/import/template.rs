@@ -2,7 +2,7 @@
 //! `%{ms}T`), Envoy (`%DURATION%`), HAProxy (`%Ta`) and `curl -w` (`%{time_total}`).
 
 use super::error::Error;
-use super::source::shown;
+use super::excerpt::excerpt;
 use super::split::Fault;
 
 /// A piece of a format.
@@ -193,14 +193,14 @@ impl Template {
         while let Some(part) = parts.next() {
             match part {
                 Part::Literal(text) => {
-                    rest = rest
-                        .strip_prefix(text.as_str())
-                        .ok_or_else(|| fault(format!("`{text}` expected at `{}`", shown(rest))))?;
+                    rest = rest.strip_prefix(text.as_str()).ok_or_else(|| {
+                        fault(format!("`{text}` expected at `{}`", excerpt(rest)))
+                    })?;
                 }
                 Part::Variable(index) => {
                     let end = match parts.peek() {
                         Some(Part::Literal(text)) => rest.find(text.as_str()).ok_or_else(|| {
-                            fault(format!("`{text}` expected after `{}`", shown(rest)))
+                            fault(format!("`{text}` expected after `{}`", excerpt(rest)))
                         })?,
                         _ => rest.len(),
                     };
@@ -215,7 +215,7 @@ impl Template {
         if rest.is_empty() {
             Ok(values)
         } else {
-            Err(fault(format!("unexpected text after the last variable: `{}`", shown(rest))))
+            Err(fault(format!("unexpected text after the last variable: `{}`", excerpt(rest))))
         }
     }
 }

@@ -2,8 +2,8 @@
 //! words with a time, a request and a duration in any order.
 
 use super::sample::{Sample, from_time};
+use crate::import::excerpt::excerpt;
 use crate::import::layout::{Column, Layout, Place, Role, Shape, Side};
-use crate::import::source::shown;
 use crate::import::split::{self, Quote, Word};
 use crate::import::time::{self, Unit};
 
@@ -251,7 +251,7 @@ fn has_three_decimals(places: &Places<'_>, at: usize) -> bool {
 
 /// What to do with a file that no format fits.
 pub(super) fn advice(sample: &Sample) -> String {
-    let first = format!("`{}`", shown(sample.first()));
+    let first = format!("`{}`", excerpt(sample.first()));
     if sample.first().starts_with("[{") || sample.first().trim() == "[" {
         return "it is a JSON array; write an object on each line: `jq -c '.[]' FILE | concertina import -`".to_owned();
     }
