@@ -110,7 +110,7 @@ impl Chunk {
             computed == stored,
             "checksum mismatch: {computed:08x} computed, {stored:08x} stored"
         );
-        let mut rest = Rest(&content[MAGIC.len()..]);
+        let mut rest = ChunkReader(&content[MAGIC.len()..]);
         let number = u64::from_le_bytes(rest.take()?);
         let first_id = u64::from_le_bytes(rest.take()?);
         let count = u32::from_le_bytes(rest.take()?);
@@ -131,9 +131,9 @@ impl Chunk {
 }
 
 /// The bytes still to be decoded.
-struct Rest<'a>(&'a [u8]);
+struct ChunkReader<'a>(&'a [u8]);
 
-impl<'a> Rest<'a> {
+impl<'a> ChunkReader<'a> {
     fn take<const N: usize>(&mut self) -> anyhow::Result<[u8; N]> {
         let (taken, rest) =
             self.0.split_first_chunk::<N>().context("the chunk ends within an entry")?;

@@ -121,7 +121,7 @@ pub fn import(
     tell: &mut dyn FnMut(Step),
 ) -> anyhow::Result<Imported> {
     check_name(name)?;
-    let plan = Plan::new(options, Machine::here()?)?;
+    let plan = Plan::new(options, Machine::current()?)?;
     let place = datasets.join(name);
     ensure!(
         options.replace || !place.exists(),
@@ -362,7 +362,7 @@ impl<'a> State<'a> {
         let (orders, index) = (self.options.orders.clone(), self.options.index.clone());
         self.jobs.start(shard, memory_bytes, move |progress| {
             // The first id is set later, when all earlier shards are complete.
-            write_shard(&folder, (shard, 0), |out| work(Build { orders, index, out }, progress))
+            write_shard(&folder, shard, 0, |out| work(Build { orders, index, out }, progress))
         })
     }
 
@@ -415,7 +415,8 @@ impl<'a> State<'a> {
 /// Builds a shard into its file, given its number and the id of its first record.
 pub(super) fn write_shard(
     folder: &Path,
-    (number, first_id): (u64, u64),
+    number: u64,
+    first_id: u64,
     build: impl FnOnce(&mut dyn Write) -> Result<shard::Report, shard::Error>,
 ) -> anyhow::Result<(ShardEntry, shard::Report)> {
     let file = shard_file(number);

@@ -64,7 +64,7 @@ pub struct Dataset {
 
 /// The requested page of a search result.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Wanted {
+pub struct PageRequest {
     /// The most records to return.
     pub limit: usize,
     /// Return only records with a greater id.
@@ -75,10 +75,10 @@ pub struct Wanted {
 
 /// Records that match a query.
 #[derive(Clone, Debug, Default, serde::Serialize)]
-pub struct Found {
+pub struct SearchResult {
     /// The ids of the records.
     pub ids: Vec<u64>,
-    /// The value of [`Wanted::after`] for the next page; `None` after the last page, or if the page
+    /// The value of [`PageRequest::after`] for the next page; `None` after the last page, or if the page
     /// is unsorted.
     pub next: Option<u64>,
     /// Whether more records may match.
@@ -129,12 +129,12 @@ impl Dataset {
         // A writer may seal meanwhile and remove files listed in the manifest that was just read.
         for _ in 0..3 {
             let manifest = Manifest::read(path)?;
-            match Dataset::of(path, manifest.clone()) {
+            match Dataset::from_manifest(path, manifest.clone()) {
                 Err(_) if Manifest::read(path).is_ok_and(|now| now != manifest) => {}
                 result => return result,
             }
         }
-        Dataset::of(path, Manifest::read(path)?)
+        Dataset::from_manifest(path, Manifest::read(path)?)
     }
 
     fn open_file(path: &Path) -> anyhow::Result<Dataset> {
@@ -160,7 +160,7 @@ impl Dataset {
         })
     }
 
-    fn of(folder: &Path, manifest: Manifest) -> anyhow::Result<Dataset> {
+    fn from_manifest(folder: &Path, manifest: Manifest) -> anyhow::Result<Dataset> {
         let mut dataset = Dataset::of_parts(folder, manifest, &[], |_| true)?;
         while let Some(chunk) = dataset.read_chunk(dataset.last_chunk + 1)? {
             dataset.take(chunk)?;
@@ -331,8 +331,8 @@ impl Dataset {
     /// # Errors
     ///
     /// As the search of a shard.
-    pub fn search(&self, query: &Query, wanted: &Wanted) -> anyhow::Result<Found> {
-        let mut found = Found::default();
+    pub fn search(&self, query: &Query, wanted: &PageRequest) -> anyhow::Result<SearchResult> {
+        let mut found = SearchResult::default();
         for part in &self.parts {
             if found.stopped_at.is_some() {
                 break;
@@ -343,7 +343,7 @@ impl Dataset {
             }
             let limit = wanted.limit - found.ids.len();
             let further =
-                part.search(query, &Wanted { limit, ..*wanted }, &self.deleted, &self.work)?;
+                part.search(query, &PageRequest { limit, ..*wanted }, &self.deleted, &self.work)?;
             found.append(further, wanted.limit);
         }
         let limit = wanted.limit.saturating_sub(found.ids.len());
@@ -351,13 +351,13 @@ impl Dataset {
             found.close(wanted);
             return Ok(found);
         }
-        found.append(self.search_log(query, &Wanted { limit, ..*wanted }), wanted.limit);
+        found.append(self.search_log(query, &PageRequest { limit, ..*wanted }), wanted.limit);
         found.close(wanted);
         Ok(found)
     }
 
     /// Returns a page of the matching records of the log.
-    pub fn search_log(&self, query: &Query, wanted: &Wanted) -> Found {
+    pub fn search_log(&self, query: &Query, wanted: &PageRequest) -> SearchResult {
         search_log(self.log(), self.schema(), query, wanted, &self.deleted)
     }
 
@@ -403,7 +403,7 @@ impl Dataset {
     /// If the records have no key.
     pub fn id_of(&self, key: &str) -> anyhow::Result<Option<u64>> {
         let query = key_query(self.schema(), key)?;
-        let wanted = Wanted { limit: 1, after: None, sorted: true };
+        let wanted = PageRequest { limit: 1, after: None, sorted: true };
         Ok(self.search(&query, &wanted)?.ids.first().copied())
     }
 

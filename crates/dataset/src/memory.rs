@@ -58,7 +58,7 @@ pub(super) struct Counts {
 
 impl Counts {
     /// Counts a text.
-    pub fn of(text: &[u8]) -> Counts {
+    pub fn from_text(text: &[u8]) -> Counts {
         let mut counts = Counts::default();
         counts.add(text);
         counts
@@ -220,7 +220,7 @@ impl Machine {
     /// # Errors
     ///
     /// If /proc/meminfo cannot be read.
-    pub fn here() -> anyhow::Result<Machine> {
+    pub fn current() -> anyhow::Result<Machine> {
         let memory = Meminfo::current().context("cannot read /proc/meminfo")?;
         let available = memory.mem_available.unwrap_or(memory.mem_free);
         let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -317,7 +317,7 @@ mod tests {
         assert!(plan.fits(&Counts { bytes, lines: bytes / 1000, commas: 0 }));
         assert!(!plan.fits(&Counts { bytes, lines: bytes, commas: 0 }));
         assert!(plan.fits(&Counts { bytes: bytes / 8, lines: bytes / 8, commas: 0 }));
-        assert_eq!(Counts::of(b"a,b\n\n,"), Counts { bytes: 6, lines: 2, commas: 2 });
+        assert_eq!(Counts::from_text(b"a,b\n\n,"), Counts { bytes: 6, lines: 2, commas: 2 });
     }
 
     #[test]
@@ -334,6 +334,6 @@ mod tests {
         assert_eq!(group_limit(root, "4:memory:/c"), Some(2000));
         assert_eq!(group_limit(root, "3:cpu:/c"), None);
         assert_eq!(group_limit(root, "nonsense"), None);
-        assert!(Machine::here().unwrap().memory_bytes > 0);
+        assert!(Machine::current().unwrap().memory_bytes > 0);
     }
 }

@@ -10,7 +10,7 @@ use shard::record::{Format, RECORD_BYTES_MAX, Schema};
 use shard::{Shard, Text};
 
 use super::manifest::ShardEntry;
-use super::{Found, Wanted};
+use super::{PageRequest, SearchResult};
 
 /// The number of deleted records read together when they are subtracted from a count.
 const DELETED_AT_ONCE: usize = 32;
@@ -94,11 +94,11 @@ impl Part {
     pub fn search(
         &self,
         query: &Query,
-        wanted: &Wanted,
+        wanted: &PageRequest,
         deleted: &BTreeSet<u64>,
         work: &Work,
-    ) -> anyhow::Result<Found> {
-        let mut found = Found::default();
+    ) -> anyhow::Result<SearchResult> {
+        let mut found = SearchResult::default();
         let ids = self.ids();
         if wanted.after.is_some_and(|after| after.saturating_add(1) >= ids.end) {
             return Ok(found);
@@ -254,10 +254,10 @@ pub fn search_log<'a>(
     log: impl Iterator<Item = (u64, &'a [u8])>,
     schema: &Schema,
     query: &Query,
-    wanted: &Wanted,
+    wanted: &PageRequest,
     deleted: &BTreeSet<u64>,
-) -> Found {
-    let mut found = Found::default();
+) -> SearchResult {
+    let mut found = SearchResult::default();
     for (id, record) in log {
         if wanted.after.is_some_and(|after| id <= after) || deleted.contains(&id) {
             continue;
@@ -283,10 +283,10 @@ impl Run {
     }
 }
 
-impl Found {
+impl SearchResult {
     /// Appends the result of the next part, up to the limit. Parts must come in the order of their
     /// ids.
-    pub fn append(&mut self, further: Found, limit: usize) {
+    pub fn append(&mut self, further: SearchResult, limit: usize) {
         let room = limit.saturating_sub(self.ids.len());
         self.has_more |= further.has_more || further.ids.len() > room;
         // A page that is full goes on after its last record.
@@ -297,7 +297,7 @@ impl Found {
     }
 
     /// Sets the start of the next page, after all parts have been appended.
-    pub(crate) fn close(&mut self, wanted: &Wanted) {
+    pub(crate) fn close(&mut self, wanted: &PageRequest) {
         let last = self.stopped_at.or(self.ids.last().copied());
         self.next = last.filter(|_| self.has_more && wanted.sorted);
     }

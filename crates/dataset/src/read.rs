@@ -100,7 +100,7 @@ impl Joined {
         plan: &Plan,
         buffer: &mut Vec<u8>,
     ) -> anyhow::Result<(Counts, bool)> {
-        let mut counts = Counts::of(buffer);
+        let mut counts = Counts::from_text(buffer);
         while buffer.len() < plan.shard_bytes && plan.fits(&counts) {
             let from = buffer.len();
             if buffer.capacity() - from < PIECE_BYTES {

@@ -20,8 +20,8 @@ pub(super) fn options() -> Options {
     }
 }
 
-fn all() -> Wanted {
-    Wanted { limit: usize::MAX, after: None, sorted: true }
+fn all() -> PageRequest {
+    PageRequest { limit: usize::MAX, after: None, sorted: true }
 }
 
 /// A dataset `d` of some text, in a folder that vanishes.
@@ -124,7 +124,7 @@ fn an_input_larger_than_a_shard_is_split_between_records() {
     let whole = dataset.search(&query, &all()).unwrap().ids;
     let (mut pages, mut after) = (Vec::<u64>::new(), None);
     loop {
-        let wanted = Wanted { limit: 7, after, sorted: true };
+        let wanted = PageRequest { limit: 7, after, sorted: true };
         let page = dataset.search(&query, &wanted).unwrap();
         pages.extend(&page.ids);
         after = page.next;
@@ -202,7 +202,7 @@ fn reading_takes_no_more_room_than_a_shard_has() {
         let mut buffer = b"rest".to_vec();
         joined.follow(Format::Lines, b"");
         let (counts, ended) = joined.read_shard(&plan, &mut buffer).unwrap();
-        assert_eq!(counts, memory::Counts::of(&buffer));
+        assert_eq!(counts, memory::Counts::from_text(&buffer));
         assert!(ended || buffer.len() == plan.shard_bytes, "{} B", buffer.len());
         assert!(buffer.capacity() <= plan.shard_bytes + 2, "{} B of room", buffer.capacity());
         read_bytes += buffer.len() - 4;
@@ -345,7 +345,7 @@ fn deleted_records_leave_no_hole_in_a_page() {
     for to in [1, 30, 97] {
         writer.delete(&(0..to).collect::<Vec<u64>>()).unwrap();
         for sorted in [true, false] {
-            let wanted = Wanted { limit: 5, after: None, sorted };
+            let wanted = PageRequest { limit: 5, after: None, sorted };
             let mut found = writer.dataset().search(&query, &wanted).unwrap();
             let there = (100 - to) as usize;
             assert_eq!(found.ids.len(), there.min(5), "{to} deleted, sorted: {sorted}");

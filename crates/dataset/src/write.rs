@@ -114,7 +114,7 @@ impl Writer {
         dataset.seal_into(&folder, &mut manifest, &self.options)?;
         manifest.write(&folder)?;
         remove_left_over(&folder, &manifest)?;
-        self.dataset = Dataset::of(&folder, manifest)?;
+        self.dataset = Dataset::from_manifest(&folder, manifest)?;
         Ok(true)
     }
 }
@@ -143,8 +143,8 @@ impl Dataset {
         if self.appended.is_empty() {
             return Ok(());
         }
-        let place = (manifest.next_shard, manifest.end_id());
-        let entry = super::import::write_shard(folder, place, |out| {
+        let (number, first_id) = (manifest.next_shard, manifest.end_id());
+        let entry = super::import::write_shard(folder, number, first_id, |out| {
             build(self.schema(), &self.appended, options, out)
         })?;
         ensure!(

@@ -14,7 +14,7 @@ use shard::query::{Condition, Pattern, Query, Test};
 
 use dataset::manifest::Manifest;
 use dataset::part::{Part, Run};
-use dataset::{Dataset, Found, Wanted, key_query};
+use dataset::{Dataset, PageRequest, SearchResult, key_query};
 
 /// Records in a page when the request has no `limit`.
 const LIMIT: usize = 10;
@@ -35,7 +35,7 @@ pub enum Ask {
         /// What they match.
         query: Query,
         /// Where the page begins, and how much it may hold.
-        wanted: Wanted,
+        wanted: PageRequest,
     },
     /// One record.
     Record {
@@ -205,7 +205,7 @@ impl Ask {
                     Some(b"false") => bail!("sorted=false has no next page; leave out after"),
                     Some(_) => bail!("sorted must be true or false"),
                 };
-                Ask::Records { query, wanted: Wanted { limit, after, sorted } }
+                Ask::Records { query, wanted: PageRequest { limit, after, sorted } }
             }
             "count" => match (value("query"), value("bytes")) {
                 (Some(query), None) => Ask::Count { query: text("query", query)?.parse()? },
@@ -371,10 +371,10 @@ fn record(
 
 fn page(
     dataset: &Dataset,
-    found: Found,
+    found: SearchResult,
     stored: impl Fn(u64) -> anyhow::Result<Vec<u8>>,
 ) -> anyhow::Result<Answer> {
-    let Found { ids, has_more, located, verified, stopped_at, .. } = found;
+    let SearchResult { ids, has_more, located, verified, stopped_at, .. } = found;
     let mut page = Page { has_more, located, verified, ..Page::default() };
     let mut bytes = 0;
     for id in ids {

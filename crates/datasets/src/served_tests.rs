@@ -12,7 +12,7 @@ use shard::record::{Format, Schema};
 
 use super::*;
 use configuration::Overload;
-use dataset::Wanted;
+use dataset::PageRequest;
 use dataset::manifest::Manifest;
 use dataset::part::Work;
 use dataset::remote::{key_of_file, key_of_manifest};
@@ -62,7 +62,7 @@ async fn open(origin: &Arc<dyn Origin>, folder: &Path, name: &str) -> Arc<Served
 
 fn all_of(served: &Served) -> BTreeMap<u64, String> {
     let dataset = served.view().unwrap().dataset.clone();
-    let wanted = Wanted { limit: usize::MAX, after: None, sorted: true };
+    let wanted = PageRequest { limit: usize::MAX, after: None, sorted: true };
     let ids = dataset.search(&Query::All, &wanted).unwrap().ids;
     let text = |id: u64| String::from_utf8(dataset.get(id).unwrap()).unwrap();
     ids.into_iter().map(|id| (id, text(id))).collect()

@@ -13,7 +13,7 @@ use shard::query::Query;
 
 use super::oracle::summed;
 use super::protocol::{Built, FIRST, Form, Kind, MemoryUse, Opened, Question, Reply, Task};
-use dataset::{self, Dataset, Wanted};
+use dataset::{self, Dataset, PageRequest};
 use record::clock;
 
 /// The task of the process, read before any question.
@@ -176,7 +176,7 @@ fn ask(dataset: &Dataset, question: &Question) -> anyhow::Result<Answer> {
             let query: Query = question.query.parse()?;
             let first = form == Form::First;
             let limit = if first { FIRST as usize } else { usize::MAX };
-            dataset.search(&query, &Wanted { limit, after: None, sorted: !first })?.ids
+            dataset.search(&query, &PageRequest { limit, after: None, sorted: !first })?.ids
         }
     };
     let records = ids.into_iter().map(|id| dataset.get(id));

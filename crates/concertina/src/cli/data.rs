@@ -20,7 +20,7 @@ use crate::cli::output::output;
 use crate::remote::served::{self, Page, Record, Search, Served};
 use crate::remote::server::Server;
 use dataset::chunk::CHUNK_BYTES_MAX;
-use dataset::{Dataset, Wanted, Writer};
+use dataset::{Dataset, PageRequest, Writer};
 
 /// The records of the first page of all that match, which are printed together.
 const PAGE_RECORDS_MIN: usize = 100;
@@ -369,7 +369,8 @@ fn search(args: &SearchArgs, query: &Query, search: &Search<'_>) -> anyhow::Resu
     // Of all records growing pages, so that the first are printed at once, and little is looked up twice.
     let mut at_once = if page.all { PAGE_RECORDS_MIN } else { limit };
     loop {
-        let found = dataset.search(query, &Wanted { limit: at_once, after: all.next, sorted })?;
+        let found =
+            dataset.search(query, &PageRequest { limit: at_once, after: all.next, sorted })?;
         bar.suspend(|| {
             let mut ids = found.ids.iter();
             ids.try_for_each(|id| records.push(Record::new(*id, dataset.get(*id)?)))

@@ -126,7 +126,7 @@ impl std::fmt::Display for Change {
 
 /// The observation of a parameter in an interval.
 #[derive(Clone, Copy, Debug)]
-enum Seen {
+enum Observation {
     /// A deviation from the fitted value, nearly normal, with its variance.
     Normal { x: f64, variance: f64, fitted: f64 },
     /// A ratio to the fitted value, distributed as a gamma law of this shape.
@@ -149,13 +149,20 @@ struct Cusum {
 
 impl Cusum {
     /// Adds an interval; with `open` the start is still searched.
-    fn add(&mut self, ratio: f64, seen: Seen, at_us: u64, threshold: f64, open: bool) {
+    fn add(
+        &mut self,
+        ratio: f64,
+        observation: Observation,
+        at_us: u64,
+        threshold: f64,
+        open: bool,
+    ) {
         if !ratio.is_finite() {
             return;
         }
-        let (x, weight, fitted) = match seen {
-            Seen::Normal { x, variance, fitted } => (x, 1.0 / variance, fitted),
-            Seen::Gamma { x, shape } => (x, shape, 0.0),
+        let (x, weight, fitted) = match observation {
+            Observation::Normal { x, variance, fitted } => (x, 1.0 / variance, fitted),
+            Observation::Gamma { x, shape } => (x, shape, 0.0),
         };
         if open {
             if self.score <= 0.0 {
@@ -182,18 +189,19 @@ impl Direction {
     fn add(
         &mut self,
         ratio: impl Fn(f64) -> f64,
-        seen: Seen,
-        (start, end): (u64, u64),
+        observation: Observation,
+        start_us: u64,
+        end_us: u64,
         threshold: f64,
     ) {
         let open = self.certain.is_none();
         for (cusum, size) in self.sizes.iter_mut().zip(SIZES) {
-            cusum.add(ratio(size), seen, start, threshold, open);
+            cusum.add(ratio(size), observation, start_us, threshold, open);
         }
         if open {
             let scores = self.sizes.iter().map(|cusum| cusum.score).enumerate();
             let best = scores.max_by(|a, b| a.1.total_cmp(&b.1));
-            self.certain = best.filter(|b| b.1 >= threshold).map(|(size, _)| (size, end));
+            self.certain = best.filter(|b| b.1 >= threshold).map(|(size, _)| (size, end_us));
         }
     }
 }
@@ -226,18 +234,26 @@ fn gamma_ratio(x: f64, shape: f64, zero: f64, one: f64) -> f64 {
 }
 
 impl Chart {
-    fn add(&mut self, seen: Seen, time: (u64, u64), threshold: f64) {
+    fn add(&mut self, observation: Observation, time: (u64, u64), threshold: f64) {
         let (low, high, change) = (self.low, self.high, self.change);
-        let up = |size: f64| match seen {
-            Seen::Normal { x, variance, .. } => normal_ratio(x, variance, high, size * change),
-            Seen::Gamma { x, shape } => gamma_ratio(x, shape, high, high * (1.0 + size * change)),
+        let up = |size: f64| match observation {
+            Observation::Normal { x, variance, .. } => {
+                normal_ratio(x, variance, high, size * change)
+            }
+            Observation::Gamma { x, shape } => {
+                gamma_ratio(x, shape, high, high * (1.0 + size * change))
+            }
         };
-        let down = |size: f64| match seen {
-            Seen::Normal { x, variance, .. } => normal_ratio(x, variance, low, -size * change),
-            Seen::Gamma { x, shape } => gamma_ratio(x, shape, low, low / (1.0 + size * change)),
+        let down = |size: f64| match observation {
+            Observation::Normal { x, variance, .. } => {
+                normal_ratio(x, variance, low, -size * change)
+            }
+            Observation::Gamma { x, shape } => {
+                gamma_ratio(x, shape, low, low / (1.0 + size * change))
+            }
         };
-        self.up.add(up, seen, time, threshold);
-        self.down.add(down, seen, time, threshold);
+        self.up.add(up, observation, time.0, time.1, threshold);
+        self.down.add(down, observation, time.0, time.1, threshold);
     }
 
     /// The changes that are certain.
@@ -407,12 +423,12 @@ impl Watch {
     /// of the devices. Returns the changes that it made certain, each parameter and direction once.
     pub fn push(&mut self, client: Option<&Window>, devices: &[&Window]) -> Vec<Change> {
         self.intervals = self.intervals.saturating_add(1);
-        let seen = Pending::of(client, devices, &self.classes);
+        let seen = Pending::from_windows(client, devices, &self.classes);
         let before: Vec<Watched> = self.certain();
         for index in 0..self.pending.len() {
             let Some(mut pending) = self.pending.get(index).cloned() else { continue };
             pending.add(&seen);
-            let found = self.seen(index, &pending);
+            let found = self.observation(index, &pending);
             let chart = match index.checked_sub(self.services.len()) {
                 None => self.services.get_mut(index),
                 Some(0) => Some(&mut self.hits),
@@ -462,7 +478,7 @@ impl Watch {
     }
 
     /// The observation of a chart's parameter from sums; `None` if there are too few.
-    fn seen(&self, index: usize, sums: &Pending) -> Option<Seen> {
+    fn observation(&self, index: usize, sums: &Pending) -> Option<Observation> {
         if let Some((chart, (_, scv))) = self.services.get(index).zip(self.classes.get(index)) {
             let (n, sum) = *sums.services.get(index)?;
             // The skewness of a mean of n falls with √n.
@@ -471,7 +487,7 @@ impl Watch {
             }
             let (x, fitted) = (sum / n / chart.value - 1.0, chart.value);
             let variance = scv.max(1e-6) * chart.overdispersion / n;
-            return x.is_finite().then_some(Seen::Normal { x, variance, fitted });
+            return x.is_finite().then_some(Observation::Normal { x, variance, fitted });
         }
         if index == self.services.len() {
             let rate = sums.arrivals / sums.time_s;
@@ -483,7 +499,7 @@ impl Watch {
             }
             let x = sums.hits / sums.requests - fitted;
             let variance = binomial * self.hits.overdispersion / sums.requests;
-            return x.is_finite().then_some(Seen::Normal { x, variance, fitted });
+            return x.is_finite().then_some(Observation::Normal { x, variance, fitted });
         }
         let chart = self.arrivals.as_ref()?;
         let intervals = sums.dispersion.intervals as f64;
@@ -492,7 +508,7 @@ impl Watch {
         }
         let x = sums.dispersion.index()? / chart.value;
         let shape = 0.5 * (intervals - 1.0) / chart.overdispersion;
-        (x.is_finite() && x >= 0.0).then_some(Seen::Gamma { x, shape })
+        (x.is_finite() && x >= 0.0).then_some(Observation::Gamma { x, shape })
     }
 }
 
@@ -537,7 +553,11 @@ impl Pending {
     }
 
     /// The sums of an interval.
-    fn of(client: Option<&Window>, devices: &[&Window], classes: &[(String, f64)]) -> Self {
+    fn from_windows(
+        client: Option<&Window>,
+        devices: &[&Window],
+        classes: &[(String, f64)],
+    ) -> Self {
         let mut sums = Pending::new(classes.len());
         let all = client.into_iter().chain(devices.iter().copied());
         sums.start_us = all.clone().map(|w| w.start_unix_us).min();

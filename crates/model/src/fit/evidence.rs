@@ -53,20 +53,20 @@ const STEP: f64 = 0.005;
 
 /// An estimate of ln b, and the estimate of each resampling.
 #[derive(Clone, Debug)]
-struct Known {
+struct ResampledEstimate {
     value: f64,
     replicates: Vec<f64>,
     /// Lower bound of the variance.
     floor: f64,
 }
 
-impl Known {
+impl ResampledEstimate {
     fn variance(&self) -> f64 {
         covariance(&self.replicates, &self.replicates).unwrap_or(0.0).max(self.floor).max(1e-16)
     }
 
     /// (1 − weight)·self + weight·other, with `shared` their covariance.
-    fn mix(&self, other: &Known, weight: f64, shared: f64) -> Known {
+    fn mix(&self, other: &ResampledEstimate, weight: f64, shared: f64) -> ResampledEstimate {
         let rest = 1.0 - weight;
         let mix = |a: f64, b: f64| rest * a + weight * b;
         let floor = rest * rest * self.variance()
@@ -74,7 +74,7 @@ impl Known {
             + 2.0 * rest * weight * shared;
         let pairs = self.replicates.iter().zip(&other.replicates);
         let replicates = pairs.map(|(a, b)| mix(*a, *b)).collect();
-        Known { value: mix(self.value, other.value), replicates, floor }
+        ResampledEstimate { value: mix(self.value, other.value), replicates, floor }
     }
 
     fn parameter(&self) -> Parameter {
@@ -84,7 +84,7 @@ impl Known {
 
     /// Whether it differs from another estimate by more than chance, with `shared` their
     /// covariance.
-    fn contradicts(&self, other: &Known, shared: f64) -> bool {
+    fn contradicts(&self, other: &ResampledEstimate, shared: f64) -> bool {
         let difference = (self.value - other.value).abs();
         let variance = (self.variance() + other.variance() - 2.0 * shared).max(0.0);
         difference > SMALL && difference > CONTRADICTS * variance.sqrt()
@@ -131,7 +131,7 @@ pub(super) fn combine(
         let (name, scv, mean) = (class.name.clone(), class.service.scv.value, &class.service.mean);
         let count: f64 = gathered.steps.iter().map(|s| s.total.classes[index].n).sum();
         let of = |r: &Replicate| r.estimates.classes[index].0.ln();
-        let services = Known {
+        let services = ResampledEstimate {
             value: mean.value.ln(),
             replicates: replicates.iter().map(of).collect(),
             floor: scv / count.max(1.0),
@@ -194,7 +194,7 @@ fn throughput(
     factors: &[f64],
     left: f64,
     replicates: &[Replicate],
-) -> Option<Known> {
+) -> Option<ResampledEstimate> {
     let ours = |device: usize| gathered.devices.get(device).is_some_and(|d| d.class == class);
     let factor = |device: usize| factors.get(device).copied().unwrap_or(1.0);
     let log =
@@ -222,7 +222,11 @@ fn throughput(
     };
     let replicates = replicates.iter().map(of).collect();
     // A uniform error over the slack has the variance slack²/12.
-    Some(Known { value, replicates, floor: scv / count.max(1.0) + slack * slack / 12.0 })
+    Some(ResampledEstimate {
+        value,
+        replicates,
+        floor: scv / count.max(1.0) + slack * slack / 12.0,
+    })
 }
 
 /// The model's shares between edges in a step, and their derivatives by ln b and by the logarithm
@@ -302,7 +306,7 @@ fn responses(
     model: &Model,
     gathered: &Gathered,
     replicates: &[Replicate],
-) -> Result<Option<Known>, Error> {
+) -> Result<Option<ResampledEstimate>, Error> {
     if replicates.len() < REPLICATES_MIN || gathered.edges_s.len() < 4 {
         return Ok(None);
     }
@@ -341,7 +345,11 @@ fn responses(
     };
     let replicates: Vec<f64> = replicates.iter().map(of).collect();
     let chance = covariance(&replicates, &replicates).unwrap_or(0.0);
-    Ok(Some(Known { value: base + rest, replicates, floor: chance + SHAPE_ERROR.powi(2) }))
+    Ok(Some(ResampledEstimate {
+        value: base + rest,
+        replicates,
+        floor: chance + SHAPE_ERROR.powi(2),
+    }))
 }
 
 #[cfg(test)]

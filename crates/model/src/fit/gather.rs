@@ -334,7 +334,8 @@ fn gather_step(
         block(window, &mut |sums| {
             sums.add_client(window);
             if (window.length_s - window_s).abs() <= 0.01 * window_s {
-                sums.counts[1].add(&Counts::one(window.length_s, window.arrivals as f64), 1.0);
+                sums.counts[1]
+                    .add(&Counts::from_interval(window.length_s, window.arrivals as f64), 1.0);
             }
         });
         if window.objectives_ms == merged.objectives_ms {
@@ -363,7 +364,7 @@ fn gather_step(
     let (block_numbers, mut blocks): (Vec<u64>, Vec<Sums>) = blocks.into_iter().unzip();
     let longest = blocks.iter().map(|b| b.time).fold(0.0, f64::max);
     for block in blocks.iter_mut().filter(|b| b.time >= 0.99 * longest) {
-        block.counts[2] = Counts::one(block.time, block.arrivals);
+        block.counts[2] = Counts::from_interval(block.time, block.arrivals);
     }
     let mut total = Sums::new(classes);
     blocks.iter().for_each(|b| total.add(b));

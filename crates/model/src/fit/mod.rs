@@ -48,7 +48,7 @@ pub use black_box::{BlackBox, CLASS, ServersFound, black_box};
 pub use change::{Change, Watch, WatchOptions, Watched};
 pub use front::{FrontStep, front_delay};
 pub use work::{
-    Goal, Known, Prospect, Request, Times, Worked, half_width_points, has_times, mean_work,
+    Goal, Precision, Prospect, Request, Times, Worked, half_width_points, has_times, mean_work,
     prospects, too_coarse, work,
 };
 

@@ -38,7 +38,7 @@ pub(super) struct Replicate {
 }
 
 /// A drawn step, its weight, and its drawn blocks.
-pub(super) struct Drawn {
+pub(super) struct StepDraw {
     pub step: usize,
     pub weight: f64,
     pub blocks: Vec<usize>,
@@ -63,7 +63,7 @@ pub(super) fn draw(
     random: &mut StdRng,
     groups: &[Vec<usize>],
     blocks: &dyn Fn(usize) -> usize,
-) -> Vec<Drawn> {
+) -> Vec<StepDraw> {
     let mut drawn = Vec::new();
     for group in groups {
         let repeated = group.len();
@@ -74,7 +74,7 @@ pub(super) fn draw(
             let whole = repeated >= WHOLE || n == 0;
             let block = |i: usize| if whole { i } else { random.random_range(0..n) };
             let blocks = (0..n).map(block).collect();
-            drawn.push(Drawn { step, weight: repeated as f64 / count as f64, blocks });
+            drawn.push(StepDraw { step, weight: repeated as f64 / count as f64, blocks });
         }
     }
     drawn
@@ -148,7 +148,7 @@ mod tests {
             for _ in 0..worlds {
                 // Uniform observations of variance 1/12, one block each.
                 let seen: Vec<f64> = (0..repeated).map(|_| random.random::<f64>()).collect();
-                let mean_of = |drawn: Vec<Drawn>| {
+                let mean_of = |drawn: Vec<StepDraw>| {
                     let n: f64 = drawn.iter().map(|d| d.weight).sum();
                     assert!((n - repeated as f64).abs() < 1e-9, "a load keeps its weight");
                     drawn.iter().map(|d| d.weight * seen[d.step]).sum::<f64>() / n

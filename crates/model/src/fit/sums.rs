@@ -81,7 +81,7 @@ impl Counts {
     }
 
     /// The counts of a single interval.
-    pub(super) fn one(seconds: f64, count: f64) -> Counts {
+    pub(super) fn from_interval(seconds: f64, count: f64) -> Counts {
         Counts { n: 1.0, seconds, sum: count, squares: count * count }
     }
 }

@@ -191,7 +191,7 @@ pub(super) fn read(text: &str, path: &Path, objectives_ms: &[f64]) -> Result<Ran
         // Skip an interval in which some bound has no samples.
         if bounds.iter().all(|b| counts.contains_key(&b.to_bits())) {
             let counts: Vec<f64> = counts.into_values().collect();
-            range.window(interval, &bounds, &counts, objectives_ms);
+            range.window(interval.0, interval.1, &bounds, &counts, objectives_ms);
         }
     }
     if range.responses == 0 {
@@ -206,13 +206,7 @@ pub(super) fn read(text: &str, path: &Path, objectives_ms: &[f64]) -> Result<Ran
 const PARTS: u64 = 64;
 
 impl Range {
-    fn window(
-        &mut self,
-        (from, to): (u64, u64),
-        bounds: &[f64],
-        counts: &[f64],
-        objectives: &[f64],
-    ) {
+    fn window(&mut self, from: u64, to: u64, bounds: &[f64], counts: &[f64], objectives: &[f64]) {
         let mut window = Window::new(&QueueName::Gateway.to_string(), from * 1000, 0, objectives);
         window.length_s = (to - from) as f64 * 1e-3;
         let times = window.times_mut(Operation::Get, Outcome::Unknown);

@@ -99,7 +99,7 @@ struct Sums {
 }
 
 /// Steps by index, with their sums.
-type Drawn = Vec<(usize, Sums)>;
+type StepDraws = Vec<(usize, Sums)>;
 
 impl Sums {
     fn add(&mut self, other: &Sums, weight: f64) {
@@ -147,7 +147,7 @@ pub(super) struct All {
 }
 
 impl All {
-    fn totals(&self) -> Drawn {
+    fn totals(&self) -> StepDraws {
         self.steps.iter().map(|s| s.total.clone()).enumerate().collect()
     }
 
@@ -167,7 +167,7 @@ impl All {
     }
 
     /// The drawn blocks of the lightest load: their rate and their responses.
-    fn lightest(&self, drawn: &Drawn) -> (f64, Histogram) {
+    fn lightest(&self, drawn: &StepDraws) -> (f64, Histogram) {
         let mut all = Sums::default();
         for (_, sums) in drawn.iter().filter(|(i, _)| !self.is_heavier(*i)) {
             all.add(sums, 1.0);
@@ -205,7 +205,7 @@ pub fn black_box(
         Some(_) => vec![fit_servers(&all, servers)?],
         None => candidates(&all)?,
     };
-    let best = |drawn: &Drawn| {
+    let best = |drawn: &StepDraws| {
         let each = candidates.iter().map(|c: &Candidate| c.likelihood(drawn)).enumerate();
         each.max_by(|a, b| a.1.total_cmp(&b.1)).map_or(0, |best| best.0)
     };
@@ -242,7 +242,7 @@ pub fn black_box(
 }
 
 /// The weight of each candidate; they add to 1.
-fn weights(candidates: &[Candidate], chosen: usize, totals: &Drawn) -> Vec<f64> {
+fn weights(candidates: &[Candidate], chosen: usize, totals: &StepDraws) -> Vec<f64> {
     let likelihoods: Vec<f64> = candidates.iter().map(|c| c.likelihood(totals)).collect();
     let (Some(best), Some(most)) = (candidates.get(chosen), likelihoods.get(chosen)) else {
         return Vec::new();
@@ -259,10 +259,10 @@ fn by_weight<'a>(
     candidates: &'a [Candidate],
     weights: &[f64],
     chosen: usize,
-    drawn: Vec<Drawn>,
-) -> Vec<(&'a Candidate, Drawn)> {
+    drawn: Vec<StepDraws>,
+) -> Vec<(&'a Candidate, StepDraws)> {
     let n = drawn.len() as f64;
-    let of = |(i, drawn): (usize, Drawn)| {
+    let of = |(i, drawn): (usize, StepDraws)| {
         let mut left = (i as f64 + 0.5) / n;
         let reached = |weight: &f64| {
             left -= weight;
@@ -365,12 +365,12 @@ fn between(within: &[f64], all: f64) -> Vec<f64> {
 }
 
 /// Draws blocks of the steps by the same rules as for any fit.
-fn resample(all: &All, options: &Options) -> Vec<Drawn> {
+fn resample(all: &All, options: &Options) -> Vec<StepDraws> {
     let mut random = StdRng::seed_from_u64(options.seed);
     let mut draws = Vec::new();
     for _ in 0..options.replicates.min(10_000) {
         let drawn = draw(&mut random, &all.groups, &|i| all.steps[i].blocks.len());
-        let of = |drawn: super::resample::Drawn| {
+        let of = |drawn: super::resample::StepDraw| {
             let mut total = Sums::default();
             for block in &drawn.blocks {
                 total.add(&all.steps[drawn.step].blocks[*block], drawn.weight);

@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::queue::MgmLoads;
 use ground::window::Histogram;
 
-use super::{All, Drawn, GRID, Sums, between, dot};
+use super::{All, GRID, StepDraws, Sums, between, dot};
 
 /// Numbers of servers to try first; a larger number cannot be told from no limit.
 const SERVERS: [u32; 12] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
@@ -35,7 +35,7 @@ pub(super) struct Candidate {
 impl Candidate {
     /// The log likelihood of the steps that are predicted from the others; of the fitted steps, if
     /// there is only one load.
-    pub fn likelihood(&self, drawn: &Drawn) -> f64 {
+    pub fn likelihood(&self, drawn: &StepDraws) -> f64 {
         let fitted_alone = self.held_out.iter().all(Option::is_none);
         let of = |(i, sums): &(usize, Sums)| match &self.held_out[*i] {
             Some(log) => dot(&sums.counts, log),
@@ -47,7 +47,7 @@ impl Candidate {
 
     /// Pearson's statistic of the predicted steps over its degrees of freedom, at least 1: by how much the counts vary more than
     /// those of independent responses would, and the queue misses them.
-    pub fn overdispersion(&self, drawn: &Drawn) -> f64 {
+    pub fn overdispersion(&self, drawn: &StepDraws) -> f64 {
         let fitted_alone = self.held_out.iter().all(Option::is_none);
         let (mut statistic, mut degrees) = (0.0, 0.0);
         for (i, sums) in drawn {
@@ -154,7 +154,7 @@ pub(super) fn fit_servers(all: &All, servers: Option<u32>) -> Result<Candidate, 
         }
     }
     for group in all.groups.iter().skip(1) {
-        let others: Drawn = totals.iter().filter(|s| !group.contains(&s.0)).cloned().collect();
+        let others: StepDraws = totals.iter().filter(|s| !group.contains(&s.0)).cloned().collect();
         let shift = shift_of(&others, all, &found.shares);
         let law = found.law.with_moments(found.law.mean() * shift.exp(), found.law.scv())?;
         for &i in group {
@@ -172,7 +172,7 @@ pub(super) fn fit_servers(all: &All, servers: Option<u32>) -> Result<Candidate, 
 /// The law of a draw: its shape fitted in the same number of rounds to the drawn blocks of the
 /// lightest load, its mean to all drawn blocks. Slopes are the candidate's. Cost: some evaluations
 /// of the queue.
-pub(super) fn refit(all: &All, from: &Candidate, drawn: &Drawn) -> Result<Empirical, Error> {
+pub(super) fn refit(all: &All, from: &Candidate, drawn: &StepDraws) -> Result<Empirical, Error> {
     let (lightest, measured) = all.lightest(drawn);
     let Some(m) = from.servers else { return Empirical::from_histogram(&measured) };
     let law = start(Empirical::from_histogram(&measured)?, m, lightest)?;
@@ -322,7 +322,7 @@ fn settle(
 }
 
 /// ln b of a draw by one step of scoring: its responses belong to its own load.
-fn shift_of(drawn: &Drawn, all: &All, shares: &[Shares]) -> f64 {
+fn shift_of(drawn: &StepDraws, all: &All, shares: &[Shares]) -> f64 {
     let (mut score, mut information) = (0.0, 0.0);
     for (i, sums) in drawn {
         let (of, n) = (&shares[*i], sums.counts.iter().sum::<f64>());

@@ -11,7 +11,7 @@ use crate::storage::SolvedQueues;
 
 use super::super::{Options, law_of};
 use super::queue::{Candidate, refit};
-use super::{All, CLASS, Data, Drawn, GRID, ServersFound};
+use super::{All, CLASS, Data, GRID, ServersFound, StepDraws};
 
 /// A draw as its candidate fits it.
 struct Row {
@@ -24,13 +24,13 @@ struct Row {
 /// Servers of a service without a limit: more than it can ever keep busy.
 const UNLIMITED: u32 = 10_000;
 
-fn hit_ratio(steps: &Drawn) -> f64 {
+fn hit_ratio(steps: &StepDraws) -> f64 {
     let (hits, n) = steps.iter().fold((0.0, 0.0), |a, s| (a.0 + s.1.hits, a.1 + s.1.answered));
     if n > 0.0 { hits / n } else { 0.0 }
 }
 
 /// The draws; one of hits only, or one that its own law cannot carry, is left out.
-fn rows(all: &All, drawn: &[(&Candidate, Drawn)]) -> Result<Vec<Row>, Error> {
+fn rows(all: &All, drawn: &[(&Candidate, StepDraws)]) -> Result<Vec<Row>, Error> {
     let totals = all.totals();
     let mut rows = Vec::with_capacity(drawn.len());
     for part in drawn.chunk_by(|a, b| a.0.servers == b.0.servers) {
@@ -38,7 +38,7 @@ fn rows(all: &All, drawn: &[(&Candidate, Drawn)]) -> Result<Vec<Row>, Error> {
         // Refitting all data gives nearly the same law; draws are relative to that refit.
         let (mean, scv) = (own.law.mean(), own.law.scv());
         let again = refit(all, own, &totals)?;
-        let row = |(own, drawn): &(&Candidate, Drawn)| {
+        let row = |(own, drawn): &(&Candidate, StepDraws)| {
             let law = refit(all, own, drawn).ok()?;
             Some(Row {
                 mean: mean * law.mean() / again.mean(),
@@ -56,7 +56,7 @@ fn rows(all: &All, drawn: &[(&Candidate, Drawn)]) -> Result<Vec<Row>, Error> {
 pub(super) fn model(
     all: &All,
     winner: &Candidate,
-    drawn: &[(&Candidate, Drawn)],
+    drawn: &[(&Candidate, StepDraws)],
     found: &ServersFound,
     options: &Options,
 ) -> Result<Model, Error> {

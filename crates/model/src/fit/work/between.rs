@@ -38,18 +38,18 @@ pub(super) struct Between {
 }
 
 /// A step: its load, requests/s, its mean work over that of all, and the variance of that by chance.
-type Of = (f64, f64, f64);
+type StepWork = (f64, f64, f64);
 
 impl Between {
     /// Between the steps of a search, of which the last `imagined` were not measured. Those have the works of the
     /// fit, so that what one of them differs by is the chance of one draw; they make the spread of the others
     /// better known.
-    pub fn of(found: &Search, blur: f64, imagined: usize) -> Between {
+    pub fn from_search(found: &Search, blur: f64, imagined: usize) -> Between {
         let all = moments(sum(found.best.blocks.iter().flatten()), blur).0;
         let steps = found.lines.iter().zip(&found.best.blocks);
         let steps = steps.take(found.lines.len().saturating_sub(imagined));
         let each = steps.filter_map(|(line, b)| of_step(b, all).map(|(m, v)| (rate(line), m, v)));
-        let each: Vec<Of> = each.collect();
+        let each: Vec<StepWork> = each.collect();
         if all > 0.0 { of_steps(&each, imagined) } else { of_steps(&[], 0) }
     }
 
@@ -72,7 +72,7 @@ impl Between {
 }
 
 /// `more`: steps that are not among them, but will be known.
-fn of_steps(each: &[Of], more: usize) -> Between {
+fn of_steps(each: &[StepWork], more: usize) -> Between {
     let none = Between { deviation: 0.0, further: 0.0, shift: 1.0, trend: 0.0 };
     if each.len() < 2 {
         return none;
@@ -98,7 +98,7 @@ fn of_steps(each: &[Of], more: usize) -> Between {
 }
 
 /// A straight line through the mean works by the load; `None` if its slope may be chance.
-fn trend(each: &[Of]) -> Option<Between> {
+fn trend(each: &[StepWork]) -> Option<Between> {
     if each.len() < STEPS {
         return None;
     }
@@ -146,7 +146,8 @@ mod tests {
     fn works_that_follow_the_load_are_those_of_the_heaviest_load() {
         let of = |works: [f64; 6]| {
             let loads = [30.0, 45.0, 60.0, 60.0, 45.0, 30.0];
-            let each: Vec<Of> = loads.into_iter().zip(works).map(|(r, w)| (r, w, 1e-6)).collect();
+            let each: Vec<StepWork> =
+                loads.into_iter().zip(works).map(|(r, w)| (r, w, 1e-6)).collect();
             of_steps(&each, 0)
         };
         // Falling with the load by 10 %, the same before and after.
@@ -166,7 +167,7 @@ mod tests {
         // A seventh step like these makes their spread better known, and no more.
         let loads = [30.0, 45.0, 60.0, 60.0, 45.0, 30.0];
         let works = [1.05, 1.03, 1.01, 0.99, 0.97, 0.95];
-        let each: Vec<Of> = loads.into_iter().zip(works).map(|(r, w)| (r, w, 1e-6)).collect();
+        let each: Vec<StepWork> = loads.into_iter().zip(works).map(|(r, w)| (r, w, 1e-6)).collect();
         let more = of_steps(&each, 1);
         let ratio = more.deviation / drift.deviation;
         assert!((0.9..0.99).contains(&ratio) && more.shift == 1.0, "{more:?} {drift:?}");

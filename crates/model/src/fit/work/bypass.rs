@@ -292,7 +292,7 @@ mod tests {
 
     fn line(responses: impl Iterator<Item = f64>) -> Line {
         let departures: Vec<f64> = responses.collect();
-        Line::of(vec![0.0; departures.len()], departures)
+        Line::from_times(vec![0.0; departures.len()], departures)
     }
 
     #[test]

@@ -17,7 +17,7 @@ const JUDGED: usize = 40_000;
 
 /// A service: what a fit has to find.
 #[derive(Clone, Copy, Debug)]
-struct Drawn {
+struct TestService {
     discipline: Discipline,
     servers: u32,
     /// The law of work: 0 exponential, 1 lognormal with an SCV of 2, 2 uniform on a half to one and a half means.
@@ -29,8 +29,8 @@ struct Drawn {
     bypass: f64,
 }
 
-impl Drawn {
-    fn of(seed: u64) -> Drawn {
+impl TestService {
+    fn from_seed(seed: u64) -> TestService {
         let mut random = StdRng::seed_from_u64(9_000 + seed);
         let discipline =
             [Discipline::Fifo, Discipline::Shared, Discipline::Lines][random.random_range(0..3)];
@@ -40,7 +40,7 @@ impl Drawn {
         let outside = [0.0, 0.2, 0.5][random.random_range(0..3)] * MEAN;
         let varies = outside > 0.0 && random.random_range(0..2) == 0;
         let bypass = if random.random_range(0..3) == 0 { 0.3 } else { 0.0 };
-        Drawn { discipline, servers, law, outside, varies, bypass }
+        TestService { discipline, servers, law, outside, varies, bypass }
     }
 
     /// Arrivals, departures and keys.
@@ -103,7 +103,7 @@ impl Drawn {
 
 /// Judged shares inside their intervals and all of them, and the worst error up to 80 % and at 90 %, points.
 #[derive(Clone, Copy, Debug, Default)]
-struct Found {
+struct Coverage {
     inside: u32,
     rows: u32,
     /// Shares at loads that the model calls unstable, so that it predicts nothing; they are not among the rows.
@@ -113,8 +113,8 @@ struct Found {
 }
 
 /// Fits a service at 25 to 60 % of its saturation and judges it at 70, 80 and 90 %.
-fn judge(seed: u64) -> Found {
-    let service = Drawn::of(seed);
+fn judge(seed: u64) -> Coverage {
+    let service = TestService::from_seed(seed);
     let rhos = [0.25, 0.4, 0.6];
     let all: f64 = rhos.iter().sum();
     let steps: Vec<Step> = rhos
@@ -124,11 +124,11 @@ fn judge(seed: u64) -> Found {
         .collect();
     let fitted = work(&steps, None, &Options::default()).unwrap();
     let first = &fitted.hypotheses[0];
-    let mut found = Found {
+    let mut found = Coverage {
         right: u32::from(
             (first.discipline, first.servers) == (service.discipline, Some(service.servers)),
         ),
-        ..Found::default()
+        ..Coverage::default()
     };
     let mut told = String::new();
     for rho in [0.7, 0.8, 0.9] {
@@ -179,8 +179,8 @@ fn judge(seed: u64) -> Found {
     found
 }
 
-fn judged(seeds: std::ops::Range<u64>) -> Found {
-    let mut all = Found::default();
+fn judged(seeds: std::ops::Range<u64>) -> Coverage {
+    let mut all = Coverage::default();
     let (mut light, mut heavy) = (Vec::new(), Vec::new());
     for seed in seeds {
         let one = judge(seed);
@@ -214,7 +214,7 @@ fn judged(seeds: std::ops::Range<u64>) -> Found {
 /// taken for one that serves hits among its requests in any order.
 #[test]
 fn hits_that_overtake_pass_the_server_by() {
-    let service = Drawn {
+    let service = TestService {
         discipline: Discipline::Fifo,
         servers: 1,
         law: 0,
@@ -236,7 +236,7 @@ fn hits_that_overtake_pass_the_server_by() {
 /// Fast requests that were taken for hits are given back to their own lines, not to those of the hits' keys.
 #[test]
 fn each_line_gets_its_fast_requests_back() {
-    let service = Drawn {
+    let service = TestService {
         discipline: Discipline::Lines,
         servers: 2,
         law: 0,

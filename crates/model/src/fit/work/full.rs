@@ -82,7 +82,7 @@ pub(super) struct Full {
 impl Full {
     /// Of a fit with a mean work. `None` without a closed loop, or a limit of servers, or if it was not at full
     /// load.
-    pub fn of(
+    pub fn from_fit(
         found: &Search,
         closed: Option<ClosedLoop>,
         mean: f64,
@@ -325,7 +325,7 @@ pub(super) fn search_with_speeds(plain: &Search, bypass: f64, options: &Options)
         all.iter().map(|c| excess(&c.point.score)).fold(f64::INFINITY, f64::min)
     };
     for kind in kinds {
-        let (low, high) = reach.of(kind, 0.0);
+        let (low, high) = reach.range(kind, 0.0);
         let step = (high - low) / (OUTSIDES - 1) as f64;
         let own = plain.kinds.iter().find(|p| p.kind == kind).map(|p| p.outside.mean);
         let grid = (0..OUTSIDES).map(|i| low + step * i as f64).chain(own);

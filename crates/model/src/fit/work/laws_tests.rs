@@ -148,7 +148,7 @@ fn works_of_shared_processors_vary_as_is_said() {
         for _ in 0..times {
             let mut late = || OUTSIDE + deviation * write::normal(&mut random);
             let departures = run.iter().map(|r| r.1 + late()).collect();
-            let line = Line::of(arrivals.clone(), departures);
+            let line = Line::from_times(arrivals.clone(), departures);
             said = line.shaken(kind, outside);
             for (i, work) in line.works(kind, outside).iter().enumerate() {
                 let off = (work - (run[i].1 - run[i].0)) / deviation;

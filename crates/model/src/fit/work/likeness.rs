@@ -105,7 +105,7 @@ pub(super) fn by_replays(
         };
         let own = weight(f) / all;
         named.push(point(f.outside, own));
-        let (low, high) = reach.of(f.kind, 0.0);
+        let (low, high) = reach.range(f.kind, 0.0);
         let deviation = f.deviation * phi.sqrt();
         let normal = |i: i32| f64::from(i - POINTS / 2) * 2.0 * REACH / f64::from(POINTS - 1);
         let each: Vec<(f64, f64)> = (0..POINTS)
@@ -128,7 +128,7 @@ pub(super) fn by_replays(
 
 /// The best time outside of a kind; `None` where works are too few or all alike.
 fn best_of(part: &Judge, kind: &Point, reach: Reach, step: f64) -> Option<BestOutside> {
-    let (low, high) = reach.of(kind.kind, 0.0);
+    let (low, high) = reach.range(kind.kind, 0.0);
     let mut middle = kind.outside.mean.clamp(low, high);
     let edges = part.edges(kind.kind, middle.into());
     let degrees: usize = edges.iter().map(|(_, e)| 3 * (e.len() - 1)).sum();

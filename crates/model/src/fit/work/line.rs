@@ -157,7 +157,7 @@ impl Line {
 
     /// Requests in the order of arrival, all of them judged.
     #[cfg(test)]
-    pub fn of(arrivals: Vec<f64>, departures: Vec<f64>) -> Line {
+    pub fn from_times(arrivals: Vec<f64>, departures: Vec<f64>) -> Line {
         let counted = vec![true; arrivals.len()];
         let what = vec![(Operation::Get, 0); arrivals.len()];
         let keys = vec![0; arrivals.len()];

@@ -90,7 +90,7 @@ impl Pairs {
 type ByKeys = HashMap<(u32, u32), Pairs>;
 
 /// Keys, by numbers, and what is known of their pairs from the first halves of steps and from the second.
-struct Seen {
+struct KeyPairs {
     keys: Vec<u32>,
     first: ByKeys,
     second: ByKeys,
@@ -99,7 +99,7 @@ struct Seen {
 /// The partitions that the test of independence may choose from: none unless keys are known, come often enough, and
 /// tell who overtakes whom.
 pub(super) fn partitions(lines: &[Line]) -> Vec<Partition> {
-    let Some(seen) = Seen::of(lines) else { return Vec::new() };
+    let Some(seen) = KeyPairs::from_lines(lines) else { return Vec::new() };
     let different = different(&seen.first);
     if different.overtook < OVERTAKINGS || different.rate() < OVERTAKING {
         return Vec::new();
@@ -134,8 +134,8 @@ fn different(pairs: &ByKeys) -> Pairs {
     all
 }
 
-impl Seen {
-    fn of(lines: &[Line]) -> Option<Seen> {
+impl KeyPairs {
+    fn from_lines(lines: &[Line]) -> Option<KeyPairs> {
         let each = REQUESTS / lines.len().max(1);
         let mut counts: HashMap<u32, usize> = HashMap::new();
         let mut responses = Vec::new();
@@ -155,7 +155,7 @@ impl Seen {
         let mut keys: Vec<u32> = counts.into_keys().filter(|key| *key > 0).collect();
         keys.sort_unstable();
         let number: HashMap<u32, u32> = keys.iter().zip(0..).map(|(k, i)| (*k, i)).collect();
-        let mut seen = Seen { keys, first: ByKeys::new(), second: ByKeys::new() };
+        let mut seen = KeyPairs { keys, first: ByKeys::new(), second: ByKeys::new() };
         for line in lines {
             let n = line.arrivals.len().min(each);
             let mut inside: Vec<usize> = Vec::new();
@@ -196,7 +196,7 @@ impl Seen {
 }
 
 /// The line of each key, by number.
-fn search(seen: &Seen, lines: u32, overtaking: f64) -> Vec<u32> {
+fn search(seen: &KeyPairs, lines: u32, overtaking: f64) -> Vec<u32> {
     let n = seen.keys.len();
     // Of two keys at random one in so many is in the same line.
     let by_different = (overtaking * f64::from(lines) / f64::from(lines - 1)).min(0.9);

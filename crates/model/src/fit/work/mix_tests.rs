@@ -50,7 +50,7 @@ fn steps(servers: usize, rates: &[f64], puts: f64) -> Vec<Step> {
     rates.iter().enumerate().map(of).collect()
 }
 
-fn asked(gets: f64) -> [MixShare; 2] {
+fn mix_shares(gets: f64) -> [MixShare; 2] {
     let get = MixShare { operation: Operation::Get, bytes: Some(2 << 10), share: gets };
     [get, MixShare { operation: Operation::Put, bytes: None, share: 1.0 - gets }]
 }
@@ -66,7 +66,7 @@ fn a_mix_that_was_not_measured_is_predicted() {
         let fitted = work(&steps(servers, &rates, 0.2), None, &Options::default()).unwrap();
         let model = Model::from_toml(&fitted.model.to_toml().unwrap()).unwrap();
         assert_eq!(model, fitted.model);
-        let mixed = model.with_mix(&asked(0.4)).unwrap();
+        let mixed = model.with_mix(&mix_shares(0.4)).unwrap();
         let mean = 0.4 * GET_MEAN + 0.6 * PUT_MEAN;
         let found = &mixed.classes[0].service.mean;
         assert!((found.value / mean - 1.0).abs() < 0.04, "{found:?}, not {mean}");
@@ -99,7 +99,7 @@ fn a_mix_that_was_not_measured_is_predicted() {
         );
         // The measured mix itself changes nothing.
         let gets = model.kinds.iter().find(|k| k.operation == Operation::Get).unwrap().share;
-        let same = model.with_mix(&asked(gets)).unwrap();
+        let same = model.with_mix(&mix_shares(gets)).unwrap();
         let rate = 0.6 * before;
         let (a, b) = (model.within(rate, 0.02).unwrap(), same.within(rate, 0.02).unwrap());
         assert!((a.value - b.value).abs() < 0.003 && (a.low - b.low).abs() < 0.01, "{a:?} {b:?}");
@@ -117,9 +117,9 @@ fn hits_pass_by_in_proportion_to_reads() {
     model.replicates.change("q0", |_, _| 0.5);
     let gets = model.kinds.iter().find(|k| k.operation == Operation::Get).unwrap().share;
     let passes = 0.5 / (0.5 + 0.5 * gets);
-    let writes = model.with_mix(&asked(0.0)).unwrap();
+    let writes = model.with_mix(&mix_shares(0.0)).unwrap();
     assert_eq!(writes.requests.q0.value, 0.0);
-    let reads = model.with_mix(&asked(1.0)).unwrap();
+    let reads = model.with_mix(&mix_shares(1.0)).unwrap();
     assert!((reads.requests.q0.value - passes).abs() < 1e-9, "{:?}", reads.requests.q0);
     assert!((reads.classes[0].service.mean.value / GET_MEAN - 1.0).abs() < 0.05);
     assert!((writes.classes[0].service.mean.value / PUT_MEAN - 1.0).abs() < 0.05);
@@ -133,7 +133,7 @@ fn mixes_that_cannot_be_predicted_are_named() {
         let error = model.with_mix(mix).unwrap_err().to_string();
         assert!(error.contains(words), "{error}");
     };
-    let get = asked(1.0)[0];
+    let get = mix_shares(1.0)[0];
     wrong(
         &[MixShare { bytes: Some(1 << 30), ..get }],
         "nothing is known of get of 1073741824 bytes: measured were get of 2000",

@@ -140,14 +140,14 @@ pub struct Worked {
     /// Why no hypothesis fits; `None` if the first does.
     pub misfit: Option<String>,
     /// How well the prediction is known at 80 % of the saturation.
-    pub known: Known,
+    pub known: Precision,
     /// The line of each key, from 0, where the likeliest hypothesis is separate lines; else empty.
     pub lines: BTreeMap<u32, u32>,
 }
 
 /// What the number of requests is good for.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Known {
+pub struct Precision {
     /// Requests that were fitted.
     pub requests: u64,
     /// Half the width of the 95 % band of P(T ≤ t) at 80 % of the saturation where it is widest,

@@ -107,7 +107,7 @@ impl Reach {
 
     /// The least and the largest mean of a time outside with a coefficient of variation. A constant is allowed a
     /// twentieth of the responses below it; a law that varies, no more variance than the responses have.
-    pub fn of(self, kind: Kind, cv: f64) -> (f64, f64) {
+    pub fn range(self, kind: Kind, cv: f64) -> (f64, f64) {
         let unit = |normal: f64| 1.0 + Outside { mean: 1.0, cv }.beyond(normal);
         let each = QUANTILES.iter().zip(self.alone);
         let high = each.map(|((_, normal), alone)| alone / unit(*normal).max(1e-9));
@@ -124,7 +124,7 @@ impl Reach {
     }
 
     fn allows(self, kind: Kind, outside: Outside) -> bool {
-        let (low, high) = self.of(kind, outside.cv);
+        let (low, high) = self.range(kind, outside.cv);
         let varies = outside.cv > 0.0;
         (low..=high).contains(&outside.mean) && (!varies || may_vary(kind) && outside.mean > 0.0)
     }
@@ -143,7 +143,7 @@ fn least(all: impl Iterator<Item = Coarse>) -> Option<Coarse> {
 
 /// The best constant of those that are tried first.
 pub(super) fn coarse(judge: &Judge, kind: Kind, reach: Reach) -> Coarse {
-    let (low, high) = reach.of(kind, 0.0);
+    let (low, high) = reach.range(kind, 0.0);
     let part = |k: usize, of: usize| (k as f64 / of as f64).powf(1.5);
     let of = |at: f64| (kind, judge.judge(kind, at.into()), at.into());
     let above = (0..=MEANS).map(|k| high * part(k, MEANS));
@@ -154,7 +154,7 @@ pub(super) fn coarse(judge: &Judge, kind: Kind, reach: Reach) -> Coarse {
 /// The best law that varies of those that are tried first; `None` if none may.
 pub(super) fn varying(judge: &Judge, kind: Kind, reach: Reach) -> Option<Outside> {
     let laws = FIRST.iter().filter(|_| may_vary(kind)).flat_map(|cv| {
-        let high = reach.of(kind, *cv).1;
+        let high = reach.range(kind, *cv).1;
         (1..=MEANS).map(move |k| Outside { mean: high * k as f64 / MEANS as f64, cv: *cv })
     });
     let laws = laws.filter(|law| law.mean > 0.0).map(|law| (kind, judge.judge(kind, law), law));
@@ -163,7 +163,7 @@ pub(super) fn varying(judge: &Judge, kind: Kind, reach: Reach) -> Option<Outside
 
 /// The best time outside near one with its statistic, by ever finer steps.
 pub(super) fn refined(judge: &Judge, kind: Kind, near: Outside, reach: Reach) -> (f64, Outside) {
-    let (low, high) = reach.of(kind, near.cv);
+    let (low, high) = reach.range(kind, near.cv);
     let mut best = (excess(&judge.judge(kind, near)), near);
     let mut step = (if near.mean < 0.0 { -low } else { high }) / MEANS as f64;
     let mut further = if near.cv > 0.0 { 0.2 } else { 0.0 };
@@ -234,7 +234,7 @@ pub(super) fn around(judge: &Judge, kind: &Point, reach: Reach, phi: f64) -> Vec
 
 /// Those of one coefficient of variation.
 fn along(judge: &Judge, kind: &Point, reach: Reach, phi: f64, cv: f64) -> Vec<Scored> {
-    let (lowest, highest) = reach.of(kind.kind, cv);
+    let (lowest, highest) = reach.range(kind.kind, cv);
     let least = excess(&kind.score);
     let apart = |mean: f64| excess(&judge.judge(kind.kind, Outside { mean, cv })) - least;
     // The best mean with this variation.
@@ -298,11 +298,11 @@ mod tests {
         let kind = Kind { discipline: Discipline::Fifo, servers: Some(4) };
         let spread = (0.017 - 0.0153) / 12f64.sqrt();
         for cv in [0.15, 0.33, 0.6] {
-            let most = reach.of(kind, cv).1;
+            let most = reach.range(kind, cv).1;
             assert!(most * cv <= 1.3 * spread && most > 0.0, "{cv}: {most}");
         }
         // A constant is bounded by the responses alone.
-        assert!((0.0145..0.0155).contains(&reach.of(kind, 0.0).1));
+        assert!((0.0145..0.0155).contains(&reach.range(kind, 0.0).1));
         assert!(!reach.allows(kind, Outside { mean: 0.0107, cv: 0.6 }));
     }
 }

@@ -118,7 +118,7 @@ pub fn prospects(
 }
 
 /// A value of a law.
-fn drawn(pieces: &[Piece], random: &mut StdRng) -> f64 {
+fn draw_value(pieces: &[Piece], random: &mut StdRng) -> f64 {
     let mut left = random.random::<f64>();
     let reached = |piece: &&Piece| {
         left -= piece.share;
@@ -144,7 +144,7 @@ fn imagined(worked: &Worked, rate: f64, seconds: f64, seed: u64) -> Result<Times
         arrivals.push(now);
     }
     let pieces = law.pieces();
-    let works: Vec<f64> = (0..n).map(|_| drawn(pieces, &mut random)).collect();
+    let works: Vec<f64> = (0..n).map(|_| draw_value(pieces, &mut random)).collect();
     let kind = Kind { discipline: first.discipline, servers: first.servers };
     let request = |(arrival_s, end): (&f64, f64)| Request {
         arrival_s: *arrival_s,

@@ -101,7 +101,7 @@ mod tests {
                 let works: Vec<f64> =
                     works.iter().map(|w| w * f64::from(servers.unwrap_or(2)) * 0.8).collect();
                 let departures = replay(kind, &arrivals, &works, &[]);
-                let line = Line::of(arrivals.clone(), departures);
+                let line = Line::from_times(arrivals.clone(), departures);
                 for (found, known) in line.works(kind, 0.0.into()).iter().zip(&works) {
                     assert!((found - known).abs() < 1e-9, "{kind:?}: {found} {known}");
                 }

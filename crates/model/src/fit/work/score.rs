@@ -22,7 +22,7 @@ const FROM_LAST: usize = EDGES[EDGES.len() - 1] as usize + 1;
 
 /// What a bin is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Of {
+pub(super) enum BinSubject {
     Met,
     /// Others met in the own line.
     Own,
@@ -32,7 +32,7 @@ pub(super) enum Of {
 /// A bin whose works differ from the rest.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Apart {
-    pub of: Of,
+    pub of: BinSubject,
     /// Numbers in the bin, inclusive; `u32::MAX` for no upper end.
     pub numbers: (u32, u32),
     /// Mean work in the bin over that of the others.
@@ -87,7 +87,9 @@ pub(super) fn score(
 ) -> Score {
     let scores = polynomials(works, untied);
     let mut all = Score { statistic: 0.0, degrees: 0.0, apart: None };
-    for (of, numbers) in [(Of::Met, met), (Of::Own, own), (Of::Followed, followed)] {
+    for (of, numbers) in
+        [(BinSubject::Met, met), (BinSubject::Own, own), (BinSubject::Followed, followed)]
+    {
         if numbers.len() == works.len() {
             add(&mut all, of, works, numbers, &scores);
         }
@@ -216,7 +218,7 @@ fn ratios(sums: &[Bin]) -> impl Iterator<Item = f64> + '_ {
     })
 }
 
-fn add(all: &mut Score, of: Of, works: &[f64], numbers: &[u32], scores: &[[f64; DEGREES]]) {
+fn add(all: &mut Score, of: BinSubject, works: &[f64], numbers: &[u32], scores: &[[f64; DEGREES]]) {
     let edges = bins(numbers);
     if edges.len() < 2 {
         return;
@@ -239,7 +241,7 @@ fn add(all: &mut Score, of: Of, works: &[f64], numbers: &[u32], scores: &[[f64; 
 /// A bin with what its works differ by.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Contrast {
-    pub of: Of,
+    pub of: BinSubject,
     pub numbers: (u32, u32),
     pub requests: f64,
     /// Sums of the polynomials over the root of the number of requests: of variance 1 where works depend on nothing.
@@ -249,11 +251,11 @@ pub(super) struct Contrast {
 }
 
 /// The bins of numbers, by what they are of.
-pub(super) type Edges = Vec<(Of, Vec<u32>)>;
+pub(super) type Edges = Vec<(BinSubject, Vec<u32>)>;
 
 /// The bins in which works are compared.
 pub(super) fn edges(met: &[u32], own: &[u32], followed: &[u32]) -> Edges {
-    let each = [(Of::Met, met), (Of::Own, own), (Of::Followed, followed)];
+    let each = [(BinSubject::Met, met), (BinSubject::Own, own), (BinSubject::Followed, followed)];
     each.into_iter().map(|(of, numbers)| (of, bins(numbers))).filter(|e| e.1.len() > 1).collect()
 }
 
@@ -270,9 +272,9 @@ pub(super) fn contrasts(
     let mut all = Vec::new();
     for (of, edges) in edges {
         let numbers = match of {
-            Of::Met => met,
-            Of::Own => own,
-            Of::Followed => followed,
+            BinSubject::Met => met,
+            BinSubject::Own => own,
+            BinSubject::Followed => followed,
         };
         let sums = binned(edges, works, numbers, &scores);
         for ((i, (requests, _, ranks)), ratio) in sums.iter().enumerate().zip(ratios(&sums)) {
@@ -294,9 +296,9 @@ impl Apart {
             (a, b) => format!("{a} to {b}"),
         };
         let what = match self.of {
-            Of::Own => format!("that met {numbers} others in their line"),
-            Of::Met => format!("that met {numbers} others"),
-            Of::Followed => format!("that were soon followed by {numbers} others"),
+            BinSubject::Own => format!("that met {numbers} others in their line"),
+            BinSubject::Met => format!("that met {numbers} others"),
+            BinSubject::Followed => format!("that were soon followed by {numbers} others"),
         };
         let percent = (self.ratio - 1.0) * 100.0;
         let how = if percent < 0.0 { "less" } else { "more" };
@@ -311,7 +313,7 @@ mod tests {
 
     use super::*;
 
-    /// Of independent works the p-value is uniform, also where ties are many; of dependent ones it
+    /// BinSubject independent works the p-value is uniform, also where ties are many; of dependent ones it
     /// is small, and the bin is named.
     #[test]
     fn p_values_are_uniform_under_independence_and_small_otherwise() {

@@ -26,7 +26,7 @@ use super::lines::shares;
 use super::search::Search;
 use super::speeds::Congestion;
 use super::spells::{Spells, spells, spread_by_met};
-use super::{Known, Worked, kinds, rates};
+use super::{Precision, Worked, kinds, rates};
 
 /// Servers that a service without limit is modelled with: more than it can ever keep busy.
 const UNLIMITED: u32 = 10_000;
@@ -100,7 +100,7 @@ impl Fitted {
         let blur = blur(found);
         let not_work = blur + best.varies;
         let law = law_of_works(found, blur, best.varies)?;
-        let runs = Between::of(found, blur, imagined);
+        let runs = Between::from_search(found, blur, imagined);
         let mut between = runs;
         let spells = spells(found, options.seed);
         let explained = spells.as_ref().filter(|s| s.explain());
@@ -113,7 +113,7 @@ impl Fitted {
         let mean = (between.shift * law.mean()).max(TIME_MIN_S);
         // A closed loop is a run like the others. What does not fit in the works is no doubt of its throughput.
         let closed = options.closed_loop.filter(|_| found.congestion.is_none());
-        let full = Full::of(found, closed, mean, runs, q0);
+        let full = Full::from_fit(found, closed, mean, runs, q0);
         let further = full.map_or(between.further, Full::form);
         between.deviation = between.deviation.hypot(further);
         let rows = rows(found, blur, between, full, options);
@@ -311,7 +311,7 @@ pub(super) fn worked(
     model.warnings.extend(errors(steps));
     model.warnings.extend(all.not_poisson());
     model.check()?;
-    let known = known(&model, found)?;
+    let known = precision(&model, found)?;
     let servers = servers_found(&hypotheses, given);
     let lines = found.lines.first().and_then(|line| {
         let partition = line.partitions.iter().find(|p| p.lines == best.kind.lines());
@@ -553,7 +553,7 @@ fn servers_found(hypotheses: &[Hypothesis], given: Option<u32>) -> ServersFound 
 }
 
 /// How well the prediction at 80 % of the saturation is known.
-fn known(model: &Model, found: &Search) -> Result<Known, Error> {
+fn precision(model: &Model, found: &Search) -> Result<Precision, Error> {
     let requests: usize = found.lines.iter().map(|l| l.counted() + l.bypassed.len()).sum();
     let rate = 0.8 * model.node()?.saturation();
     let mean = model.classes.first().map_or(0.0, |c| c.service.mean.value);
@@ -572,7 +572,7 @@ fn known(model: &Model, found: &Search) -> Result<Known, Error> {
     // More requests at the same loads tell nothing of loads at which anything may happen.
     let more = if model.unknown_beyond.is_some() { 1.0 } else { (half / 2.0).powi(2) };
     let wanted = (requests as f64 * more).ceil();
-    Ok(Known {
+    Ok(Precision {
         requests: requests as u64,
         half_width_points: half,
         requests_for_2_points: wanted as u64,
