@@ -177,7 +177,7 @@ fn run_bounded(command: &Command, environment: &[(&str, &str)], folder: &Path) -
 }
 
 /// Those of memcached's scripts that are about the protocol; docs/memcached.md has the others, and why.
-const SCRIPTS: [&str; 22] = [
+const SCRIPTS: [&str; 21] = [
     "bogus-commands",
     "cas",
     "expirations",
@@ -187,7 +187,6 @@ const SCRIPTS: [&str; 22] = [
     "getset",
     "incrdecr",
     "issue_108",
-    "issue_14",
     "issue_152",
     "issue_192",
     "issue_3",

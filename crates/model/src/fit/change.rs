@@ -126,7 +126,7 @@ impl std::fmt::Display for Change {
 
 /// The observation of a parameter in an interval.
 #[derive(Clone, Copy, Debug)]
-enum Observation {
+enum Sample {
     /// A deviation from the fitted value, nearly normal, with its variance.
     Normal { x: f64, variance: f64, fitted: f64 },
     /// A ratio to the fitted value, distributed as a gamma law of this shape.
@@ -149,20 +149,13 @@ struct Cusum {
 
 impl Cusum {
     /// Adds an interval; with `open` the start is still searched.
-    fn add(
-        &mut self,
-        ratio: f64,
-        observation: Observation,
-        at_us: u64,
-        threshold: f64,
-        open: bool,
-    ) {
+    fn add(&mut self, ratio: f64, sample: Sample, at_us: u64, threshold: f64, open: bool) {
         if !ratio.is_finite() {
             return;
         }
-        let (x, weight, fitted) = match observation {
-            Observation::Normal { x, variance, fitted } => (x, 1.0 / variance, fitted),
-            Observation::Gamma { x, shape } => (x, shape, 0.0),
+        let (x, weight, fitted) = match sample {
+            Sample::Normal { x, variance, fitted } => (x, 1.0 / variance, fitted),
+            Sample::Gamma { x, shape } => (x, shape, 0.0),
         };
         if open {
             if self.score <= 0.0 {
@@ -189,14 +182,14 @@ impl Direction {
     fn add(
         &mut self,
         ratio: impl Fn(f64) -> f64,
-        observation: Observation,
+        sample: Sample,
         start_us: u64,
         end_us: u64,
         threshold: f64,
     ) {
         let open = self.certain.is_none();
         for (cusum, size) in self.sizes.iter_mut().zip(SIZES) {
-            cusum.add(ratio(size), observation, start_us, threshold, open);
+            cusum.add(ratio(size), sample, start_us, threshold, open);
         }
         if open {
             let scores = self.sizes.iter().map(|cusum| cusum.score).enumerate();
@@ -223,37 +216,29 @@ struct Chart {
     down: Direction,
 }
 
-/// ln f₁/f₀ of a normal observation: means `zero` and `zero + change`.
+/// ln f₁/f₀ of a normal sample: means `zero` and `zero + change`.
 fn normal_ratio(x: f64, variance: f64, zero: f64, change: f64) -> f64 {
     change / variance * (x - zero - 0.5 * change)
 }
 
-/// ln f₁/f₀ of a gamma observation: means `zero` and `one`.
+/// ln f₁/f₀ of a gamma sample: means `zero` and `one`.
 fn gamma_ratio(x: f64, shape: f64, zero: f64, one: f64) -> f64 {
     shape * (x * (1.0 / zero - 1.0 / one) - (one / zero).ln())
 }
 
 impl Chart {
-    fn add(&mut self, observation: Observation, time: (u64, u64), threshold: f64) {
+    fn add(&mut self, sample: Sample, time: (u64, u64), threshold: f64) {
         let (low, high, change) = (self.low, self.high, self.change);
-        let up = |size: f64| match observation {
-            Observation::Normal { x, variance, .. } => {
-                normal_ratio(x, variance, high, size * change)
-            }
-            Observation::Gamma { x, shape } => {
-                gamma_ratio(x, shape, high, high * (1.0 + size * change))
-            }
+        let up = |size: f64| match sample {
+            Sample::Normal { x, variance, .. } => normal_ratio(x, variance, high, size * change),
+            Sample::Gamma { x, shape } => gamma_ratio(x, shape, high, high * (1.0 + size * change)),
         };
-        let down = |size: f64| match observation {
-            Observation::Normal { x, variance, .. } => {
-                normal_ratio(x, variance, low, -size * change)
-            }
-            Observation::Gamma { x, shape } => {
-                gamma_ratio(x, shape, low, low / (1.0 + size * change))
-            }
+        let down = |size: f64| match sample {
+            Sample::Normal { x, variance, .. } => normal_ratio(x, variance, low, -size * change),
+            Sample::Gamma { x, shape } => gamma_ratio(x, shape, low, low / (1.0 + size * change)),
         };
-        self.up.add(up, observation, time.0, time.1, threshold);
-        self.down.add(down, observation, time.0, time.1, threshold);
+        self.up.add(up, sample, time.0, time.1, threshold);
+        self.down.add(down, sample, time.0, time.1, threshold);
     }
 
     /// The changes that are certain.
@@ -285,7 +270,7 @@ impl Chart {
     }
 }
 
-/// Sums of an interval that was too short for an observation, and of those that follow it.
+/// Sums of an interval that was too short for an sample, and of those that follow it.
 #[derive(Clone, Debug)]
 struct Pending {
     start_us: Option<u64>,
@@ -428,7 +413,7 @@ impl Watch {
         for index in 0..self.pending.len() {
             let Some(mut pending) = self.pending.get(index).cloned() else { continue };
             pending.add(&seen);
-            let found = self.observation(index, &pending);
+            let found = self.sample(index, &pending);
             let chart = match index.checked_sub(self.services.len()) {
                 None => self.services.get_mut(index),
                 Some(0) => Some(&mut self.hits),
@@ -478,7 +463,7 @@ impl Watch {
     }
 
     /// The observation of a chart's parameter from sums; `None` if there are too few.
-    fn observation(&self, index: usize, sums: &Pending) -> Option<Observation> {
+    fn sample(&self, index: usize, sums: &Pending) -> Option<Sample> {
         if let Some((chart, (_, scv))) = self.services.get(index).zip(self.classes.get(index)) {
             let (n, sum) = *sums.services.get(index)?;
             // The skewness of a mean of n falls with √n.
@@ -487,7 +472,7 @@ impl Watch {
             }
             let (x, fitted) = (sum / n / chart.value - 1.0, chart.value);
             let variance = scv.max(1e-6) * chart.overdispersion / n;
-            return x.is_finite().then_some(Observation::Normal { x, variance, fitted });
+            return x.is_finite().then_some(Sample::Normal { x, variance, fitted });
         }
         if index == self.services.len() {
             let rate = sums.arrivals / sums.time_s;
@@ -499,7 +484,7 @@ impl Watch {
             }
             let x = sums.hits / sums.requests - fitted;
             let variance = binomial * self.hits.overdispersion / sums.requests;
-            return x.is_finite().then_some(Observation::Normal { x, variance, fitted });
+            return x.is_finite().then_some(Sample::Normal { x, variance, fitted });
         }
         let chart = self.arrivals.as_ref()?;
         let intervals = sums.dispersion.intervals as f64;
@@ -508,7 +493,7 @@ impl Watch {
         }
         let x = sums.dispersion.index()? / chart.value;
         let shape = 0.5 * (intervals - 1.0) / chart.overdispersion;
-        (x.is_finite() && x >= 0.0).then_some(Observation::Gamma { x, shape })
+        (x.is_finite() && x >= 0.0).then_some(Sample::Gamma { x, shape })
     }
 }
 

@@ -272,7 +272,7 @@ proptest! {
     ) {
         let mut cusum = Cusum::default();
         for (i, ratio) in ratios.iter().enumerate() {
-            let seen = Observation::Normal { x: *ratio, variance: 1.0, fitted: 0.0 };
+            let seen = Sample::Normal { x: *ratio, variance: 1.0, fitted: 0.0 };
             cusum.add(*ratio, seen, i as u64, 1e9, true);
             let best = (0..=i)
                 .map(|from| (from, ratios[from..=i].iter().sum::<f64>()))
