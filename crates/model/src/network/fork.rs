@@ -7,10 +7,8 @@ use crate::error::Error;
 use crate::fork_join::{FanOut, ForkJoin};
 
 use super::station::Kind;
-use super::{Class, ForkResult, Network};
-
-/// Largest relative difference of two classes' service times that counts as none.
-const SAME_SERVICE: f64 = 1e-9;
+use super::visits::Visits;
+use super::{ForkResult, Network};
 
 impl Network {
     /// Whether a station forks.
@@ -39,26 +37,10 @@ impl Network {
     }
 
     fn fork(&self, k: usize, fan_out: FanOut) -> Result<Option<ForkResult>, Error> {
-        let service_s = |class: &Class| class.demands_s[k] / class.visits[k];
-        let visitors: Vec<&Class> =
-            self.classes.iter().filter(|class| class.demands_s[k] > 0.0).collect();
-        let Some(first) = visitors.first() else { return Ok(None) };
-        let service = service_s(first);
-        for class in &visitors {
-            if (service_s(class) / service - 1.0).abs() > SAME_SERVICE {
-                let what = format!(
-                    "has a service time of {} s at station {:?}, which forks, and class {:?} one of {service} s; give \
-                     both the same",
-                    service_s(class),
-                    self.stations[k].name(),
-                    first.name(),
-                );
-                return Err(class.wrong(&what));
-            }
-        }
-        let visits: f64 = visitors.iter().map(|class| class.rate() * class.visits[k]).sum();
+        let visits = self.visits(k, "which forks", "give both the same")?;
+        let Some(Visits { rate, service_s }) = visits else { return Ok(None) };
         let (parts, needed) = (fan_out.parts(), fan_out.needed());
-        let law = ForkJoin::new(visits, Arc::new(Exponential::new(service)?), parts, parts)?;
+        let law = ForkJoin::new(rate, Arc::new(Exponential::new(service_s)?), parts, parts)?;
         Ok(Some(ForkResult {
             fan_out,
             part_response_s: law.part_mean(),

@@ -3,11 +3,9 @@
 use crate::error::Error;
 use crate::queue::{Md1, Mg1, Mgm, Queue};
 
+use super::Network;
 use super::station::service_law;
-use super::{Class, Network};
-
-/// Largest relative difference of two classes' service times that counts as none.
-const SAME_SERVICE: f64 = 1e-9;
+use super::visits::Visits;
 
 impl Network {
     /// Whether service at a station is stated not to be exponential.
@@ -41,27 +39,14 @@ impl Network {
         let (Some(scv), Some(servers)) = (station.scv(), station.server_count()) else {
             return Ok(None);
         };
-        let service_s = |class: &Class| class.demands_s[k] / class.visits[k];
-        let visitors: Vec<&Class> =
-            self.classes.iter().filter(|class| class.demands_s[k] > 0.0).collect();
-        let Some(first) = visitors.first() else { return Ok(None) };
-        let service = service_s(first);
-        for class in &visitors {
-            if (service_s(class) / service - 1.0).abs() > SAME_SERVICE {
-                let what = format!(
-                    "has a service time of {} s at station {:?}, whose scv is that of one law, and class {:?} one of \
-                     {service} s; give both the same, with the scv of all",
-                    service_s(class),
-                    station.name(),
-                    first.name(),
-                );
-                return Err(class.wrong(&what));
-            }
-        }
-        let rate: f64 = visitors.iter().map(|class| class.rate() * class.visits[k]).sum();
-        let law = service_law(service, scv)?;
+        let (why, remedy) =
+            ("whose scv is that of one law", "give both the same, with the scv of all");
+        let Some(Visits { rate, service_s }) = self.visits(k, why, remedy)? else {
+            return Ok(None);
+        };
+        let law = service_law(service_s, scv)?;
         Ok(Some(match servers {
-            1 if scv == 0.0 => Md1::new(rate, service)?.response_mean(),
+            1 if scv == 0.0 => Md1::new(rate, service_s)?.response_mean(),
             1 => Mg1::new(rate, law)?.response_mean(),
             m => Mgm::new(rate, m, law)?.response_mean(),
         }))

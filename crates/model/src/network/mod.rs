@@ -61,6 +61,7 @@ mod response;
 mod solution;
 mod solve;
 mod station;
+mod visits;
 
 pub use bounds::{Bottleneck, Bounds, Limits, Sector};
 pub use cycle::CycleTime;
