@@ -53,7 +53,7 @@ pub(super) fn of_storage(system: &IoCapacity, answers: &[(String, IoThroughput)]
     ));
     let is_far = answers.iter().any(|(_, found)| !found.extrapolated.is_empty());
     let next = if is_far {
-        "Measure near what was asked: a part of the answer is extrapolated."
+        "Measure closer to the sizes and mixes asked for: part of the answer is extrapolated."
     } else if worst.abs() > CLOSE {
         "Measure a third share of reads for each size: the law is far off a point."
     } else if answers.iter().any(|(_, found)| found.total.low.is_none()) {

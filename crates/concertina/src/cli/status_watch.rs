@@ -219,7 +219,7 @@ fn now_unix_us() -> u64 {
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Watches a queue of a running server, for ever, or for so many lines.
+/// Prints a line of a running server's queue each second, until interrupted or for `lines` lines.
 pub(super) fn server(
     at: &Endpoint,
     queue: &str,
