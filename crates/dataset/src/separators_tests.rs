@@ -21,7 +21,7 @@ fn inputs() -> impl Strategy<Value = Input> {
     let csv = |delimiter, header| Format::Csv { delimiter, header };
     let format = prop_oneof![
         Just((Format::Lines, "", "[ab ]{0,6}", 1)),
-        Just((Format::JsonLines, "", r#"\{"a":([0-9]{1,2}|\[[0-9]\]|"[\]:\{]{0,4}") ?\}"#, 1)),
+        Just((Format::JsonLines, "", r#"\{"a":(0|[1-9][0-9]?|\[[0-9]\]|"[\]:\{]{0,4}") ?\}"#, 1)),
         Just((Format::Stanzas, "", "A: [ab]{0,4}(\nB:[a:]{0,3}){0,2}(\n more){0,1}", 2)),
         Just((csv(b',', true), "x,y", "([a1]|\"(\n|,|\"\"|a){2}\"),[0-9]{1,2}", 1)),
         Just((csv(b';', false), "", "[ab]{1,3};(\"[;a]{0,3}\"|[0-9])", 1)),
