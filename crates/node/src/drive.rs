@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use engine::invariant::Invariants;
 use engine::node::{
-    Action, Asker, Checked, Contents, Event, Failure, Fetched, Hit, HotDirectory, Node, Part,
-    PeerStatus, Reply, RequestId, RestoredSegment, Settings, Stages, Take, Warmed,
+    Action, Asker, Checked, Contents, Event, Failure, FailureKind, Fetched, Hit, HotDirectory,
+    Node, Part, PeerStatus, Reply, RequestId, RestoredSegment, Settings, Stages, Take, Warmed,
 };
 use engine::route::NodeId;
 use ground::Key;
@@ -523,10 +523,13 @@ impl State {
 
 /// The engine's form of an error of the origin.
 fn origin_failure(error: &Error) -> Failure {
-    match error {
-        Error::TimedOut(_) => Failure::timed_out(error.to_string()),
-        _ => Failure::unavailable(error.to_string()),
-    }
+    let kind = match error {
+        Error::TimedOut(_) => FailureKind::TimedOut,
+        Error::Denied(_) => FailureKind::Denied,
+        Error::Damaged(_) => FailureKind::Damaged,
+        _ => FailureKind::Unavailable,
+    };
+    Failure { kind, reason: error.to_string() }
 }
 
 fn is_answer(action: &Action<Object>, to: RequestId) -> bool {

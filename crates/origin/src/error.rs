@@ -22,6 +22,9 @@ pub enum Error {
     /// The origin does not accept writes.
     #[error("the origin is read-only: {0}")]
     ReadOnly(String),
+    /// The origin does not allow a read, whatever the object: retrying is useless until its operator changes that.
+    #[error("the origin denies access: {0}")]
+    Denied(String),
     /// The stored bytes are not those that were written.
     #[error("the origin's copy is damaged: {0}")]
     Damaged(String),

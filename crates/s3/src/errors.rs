@@ -42,8 +42,12 @@ fn hidden(error: &Error) -> Option<(S3ErrorCode, &'static str)> {
             text,
         ),
         // To try again would not help.
-        Error::Denied(text) => {
+        Error::Denied(text) | Error::Unreadable(text) => {
             (S3ErrorCode::AccessDenied, "The object store behind does not allow this.", text)
+        }
+        // Not `SlowDown`: there is nothing to wait for.
+        Error::Damaged(text) => {
+            (S3ErrorCode::InternalError, "The object store behind has a damaged copy.", text)
         }
         Error::Full(text) => (
             S3ErrorCode::ServiceUnavailable,

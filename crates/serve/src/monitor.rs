@@ -44,7 +44,9 @@ enum Part {
 /// Which part of the origin an error shows to be out of service; `None` for what is a fault of the request, or of one object.
 fn part_of(error: &Error) -> Option<Part> {
     match error {
-        Error::Lost(_) | Error::TimedOut(_) | Error::Failed(_) => Some(Part::All),
+        Error::Lost(_) | Error::TimedOut(_) | Error::Failed(_) | Error::Denied(_) => {
+            Some(Part::All)
+        }
         Error::Full(_) | Error::ReadOnly(_) => Some(Part::Writes),
         _ => None,
     }

@@ -37,6 +37,10 @@ pub enum Error {
     Full(String),
     /// The origin does not allow it, and will not.
     Denied(String),
+    /// The origin does not allow the read, and will not.
+    Unreadable(String),
+    /// The origin's copy is not what was written.
+    Damaged(String),
     /// The store does not have this operation.
     Unsupported(&'static str),
     /// The process ends.
@@ -78,7 +82,9 @@ impl Error {
             | Error::TooLarge(text)
             | Error::Invalid(text)
             | Error::Full(text)
-            | Error::Denied(text) => text,
+            | Error::Denied(text)
+            | Error::Unreadable(text)
+            | Error::Damaged(text) => text,
         }
     }
 }
@@ -88,6 +94,8 @@ impl From<Failure> for Error {
         match failure.kind {
             FailureKind::TimedOut => Error::TimedOut(failure.reason),
             FailureKind::Unavailable => Error::Unavailable(failure.reason),
+            FailureKind::Denied => Error::Unreadable(failure.reason),
+            FailureKind::Damaged => Error::Damaged(failure.reason),
         }
     }
 }
@@ -101,6 +109,8 @@ impl From<origin::Error> for Error {
             origin::Error::Upload(_) | origin::Error::Refused(_) => Error::Invalid(text),
             origin::Error::Fenced(_) => Error::Misdirected(text),
             origin::Error::TimedOut(_) => Error::TimedOut(text),
+            origin::Error::Denied(_) => Error::Unreadable(text),
+            origin::Error::Damaged(_) => Error::Damaged(text),
             _ => Error::Unavailable(text),
         }
     }

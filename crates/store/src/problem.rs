@@ -18,6 +18,7 @@ fn status_of(error: &Error) -> StatusCode {
             StatusCode::SERVICE_UNAVAILABLE
         }
         Error::TooLate | Error::TimedOut(_) => StatusCode::GATEWAY_TIMEOUT,
+        Error::Unreadable(_) | Error::Damaged(_) => StatusCode::BAD_GATEWAY,
         Error::Misdirected(_) => StatusCode::MISDIRECTED_REQUEST,
         Error::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
         Error::Invalid(_) => StatusCode::BAD_REQUEST,

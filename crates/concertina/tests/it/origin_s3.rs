@@ -1,7 +1,7 @@
 //! The S3 origin against a real store, `versitygw`, on a folder that vanishes.
 
 mod again;
-mod drawn;
+pub mod drawn;
 mod early;
 mod endless;
 mod late;

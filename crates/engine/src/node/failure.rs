@@ -25,8 +25,8 @@ impl Failure {
     }
 }
 
-/// Whether a failure was reported or only waited for. A client may repeat a request at once after the first; after the second
-/// it has waited already, and the operation may still take place.
+/// What a client can do after a failure. After one that was reported it may repeat the request at once; after a time limit it has
+/// waited already, and the operation may still take place; after a refusal for good a repetition fails as well.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FailureKind {
@@ -35,6 +35,10 @@ pub enum FailureKind {
     Unavailable,
     /// No reply came within the time limit: 504 in HTTP.
     TimedOut,
+    /// The origin does not allow the read: 502 in HTTP, `AccessDenied` in S3.
+    Denied,
+    /// The origin's copy is damaged: 502 in HTTP, `InternalError` in S3.
+    Damaged,
 }
 
 #[cfg(test)]

@@ -71,7 +71,7 @@ pub fn trouble(error: &object_store::Error, place: &str, action: &str, access: A
             "{at}: access is denied ({reason}); give the key of origin.access_key_id the right to \
              write"
         )),
-        (_, Some(403)) => Error::Failed(format!(
+        (_, Some(403)) => Error::Denied(format!(
             "{at}: access is denied ({reason}); give the key of origin.access_key_id the right to \
              list and read"
         )),

@@ -13,7 +13,7 @@ use crate::serve_client::{Client, Process, spawn, until, until_or};
 
 /// What the relay does with a request and its reply.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Fault {
+pub enum Fault {
     /// Passes both on.
     None,
     /// Closes the connection.
@@ -55,13 +55,13 @@ const FAULTS: [Fault; 13] = [
 ];
 
 /// A relay in front of a store.
-struct Relay {
-    address: String,
+pub struct Relay {
+    pub address: String,
     fault: Arc<Mutex<Fault>>,
 }
 
 impl Relay {
-    fn start(store: &str) -> Relay {
+    pub fn start(store: &str) -> Relay {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let fault = Arc::new(Mutex::new(Fault::None));
@@ -76,7 +76,7 @@ impl Relay {
         Relay { address, fault }
     }
 
-    fn set(&self, fault: Fault) {
+    pub fn set(&self, fault: Fault) {
         *self.fault.lock().unwrap() = fault;
     }
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::origin::run;
+use crate::origin_s3::drawn::{Fault, Relay};
 use crate::origin_s3::put_as_another_tool;
 use crate::serve_client::{Client, Reply};
 
@@ -61,6 +62,36 @@ fn a_failure_behind_is_one_line_with_its_reason_and_id() {
     assert_eq!(lines.len(), 1, "{log}");
     assert!(lines[0].contains(&format!("(request {id}): the origin failed: ")), "{log}");
     assert!(lines[0].contains(&address), "{log}");
+}
+
+/// A read that the store forbids will fail again: the client is told so, and not to come again.
+#[test]
+fn a_read_that_the_store_denies_is_denied() {
+    const TEST: &str = "serve_s3::behind::a_read_that_the_store_denies_is_denied";
+    let Some(mut store) = Store::start(TEST) else { return };
+    let relay = Relay::start(&store.address);
+    store.address.clone_from(&relay.address);
+    let front = front_before(&store);
+    assert_eq!(put(&front, "held", &[]).status, 200);
+    relay.set(Fault::Status(403));
+    for method in ["GET", "HEAD"] {
+        let path = presigned(&front.address, method, "never-read");
+        let mut client = Client::connect(front.address.parse().unwrap());
+        let denied = client.send(method, &path, &[], None).unwrap();
+        assert_eq!(denied.status, 403, "{method}: {denied:?}");
+        assert!(denied.header("retry-after").is_none(), "{denied:?}");
+        assert!(!denied.text().contains(&relay.address), "{denied:?}");
+        if method == "GET" {
+            assert_eq!(code(&denied), "AccessDenied", "{denied:?}");
+        }
+    }
+    let mut http = Client::connect(front.http.parse().unwrap());
+    let denied = http.get("/objects/never-read");
+    assert_eq!(denied.status, 502, "{denied:?}");
+    // It is the store that refuses: what is in memory is the client's to read.
+    assert_eq!(http.get("/objects/held").status, 200);
+    relay.set(Fault::None);
+    assert_eq!(http.get("/objects/never-read").status, 404);
 }
 
 /// Without its encoding, an object's bytes mean something else.
