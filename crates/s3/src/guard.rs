@@ -67,6 +67,7 @@ fn level_of(operation: &str) -> Option<Level> {
         | "CopyObject"
         | "DeleteObject"
         | "DeleteObjects"
+        | "CreateBucket"
         | "CreateMultipartUpload"
         | "UploadPart"
         | "UploadPartCopy"

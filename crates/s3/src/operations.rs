@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use s3s::dto::*;
-use s3s::{S3, S3Request, S3Response, S3Result};
+use s3s::{S3, S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
 use super::Operations;
 use super::keys::Level;
@@ -42,6 +42,24 @@ impl S3 for Operations {
             bucket_region: Some(self.region.clone()),
             ..HeadBucketOutput::default()
         }))
+    }
+
+    /// Clients make their bucket before they write, and take this answer for success. A 501 stops them.
+    async fn create_bucket(
+        &self,
+        request: S3Request<CreateBucketInput>,
+    ) -> S3Result<S3Response<CreateBucketOutput>> {
+        let name = &request.input.bucket;
+        Err(match self.bucket(name) {
+            Ok(_) => S3Error::with_message(
+                S3ErrorCode::BucketAlreadyOwnedByYou,
+                format!("the bucket {name} exists, and the access key may write to it"),
+            ),
+            Err(_) => S3Error::with_message(
+                S3ErrorCode::NotImplemented,
+                "buckets are those of the server's configuration (s3.buckets): add it there",
+            ),
+        })
     }
 
     async fn get_bucket_location(

@@ -513,6 +513,8 @@ def unsupported():
     refused("NotImplemented", s3.put_object, Bucket=BUCKET, Key="x", Body=b"", StorageClass="GLACIER")
     refused("NotImplemented", s3.get_object_acl, Bucket=BUCKET, Key="x")
     refused("NotImplemented", s3.create_bucket, Bucket="another", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
+    # Clients make their bucket before they write, and take this for success.
+    refused("BucketAlreadyOwnedByYou", s3.create_bucket, Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
     refused("NotImplemented", s3.delete_bucket, Bucket=BUCKET)
     refused("NoSuchVersion", s3.get_object, Bucket=BUCKET, Key="plain", VersionId="abc")
     assert "Status" not in s3.get_bucket_versioning(Bucket=BUCKET)
