@@ -74,6 +74,8 @@ fn put_dataset(to: SocketAddr) {
         records: 3,
         input_bytes: text.len() as u64,
         file_bytes: file.len() as u64,
+        gone: 0,
+        gaps: Vec::new(),
     });
     manifest.next_shard = 2;
     let mut client = Client::default();

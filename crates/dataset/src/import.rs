@@ -432,6 +432,8 @@ pub(super) fn write_shard(
         records: report.records.records as u64,
         input_bytes: report.index.text_bytes as u64,
         file_bytes: std::fs::metadata(folder.join(&file))?.len(),
+        gone: 0,
+        gaps: Vec::new(),
         file,
     };
     Ok((entry, report))

@@ -5,16 +5,19 @@
 //! [`Writer::delete`]. Sealing builds a shard from the log's records and replaces the manifest.
 //! Every file is written atomically ([`files`]), so a crash at any moment loses no acknowledged
 //! change; files that the manifest does not list are leftovers, which the next writer removes.
-//! Record ids are assigned in ascending order and never reused: a deleted record leaves a gap.
+//! Record ids are assigned in ascending order and never reused: a deleted record leaves a gap. Compaction
+//! ([`Writer::compact`]) makes one shard of several small ones, without the bytes of deleted records; ids stay.
 //!
 //! One process writes at a time. Any number of processes read, and each sees the dataset as it was
 //! when opened.
 
 mod attributes;
 pub mod chunk;
+mod compact;
 pub mod copies;
 pub mod files;
 pub mod folder;
+mod gaps;
 mod import;
 mod jobs;
 pub mod manifest;
@@ -36,6 +39,7 @@ use shard::record::Schema;
 use shard::{Shard, Text};
 
 use chunk::{Chunk, Entry};
+pub use compact::{CompactOptions, CompactStep, Compacted};
 pub use folder::drop_dataset;
 pub use import::{Imported, Options, Step, discard, import};
 use manifest::{Manifest, ShardEntry};
@@ -145,6 +149,8 @@ impl Dataset {
             records: shard.records().len() as u64,
             input_bytes: shard.index().len() as u64,
             file_bytes: shard.index().reader().len_bytes() as u64,
+            gone: 0,
+            gaps: Vec::new(),
         };
         let mut manifest = Manifest::new(shard.records().schema().clone());
         manifest.shards.push(entry.clone());
@@ -313,7 +319,7 @@ impl Dataset {
         let (input_bytes, shard_bytes) = (sum(|s| s.input_bytes), sum(|s| s.file_bytes));
         Info {
             records: self.end_id() - self.deleted.len() as u64,
-            deleted: self.deleted.len() as u64,
+            deleted: self.deleted.len() as u64 - sum(|s| s.gone),
             in_log: self.appended.len() as u64,
             input_bytes,
             shard_bytes,

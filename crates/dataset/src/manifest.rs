@@ -1,5 +1,6 @@
 //! The manifest of a dataset: one file, replaced atomically, that lists all others.
 
+use std::ops::Range;
 use std::path::Path;
 
 use anyhow::{Context, ensure};
@@ -8,8 +9,11 @@ use shard::record::Schema;
 
 /// The name of the manifest in a dataset's folder.
 pub const FILE: &str = "dataset.json";
-/// The version that is written, and the only one that is read.
+/// The version of manifests whose shards have no gaps.
 const VERSION: u32 = 1;
+/// The version of manifests of which a shard has gaps. Builds that do not know gaps refuse it by its number, and do not take
+/// ids for others.
+const VERSION_WITH_GAPS: u32 = 2;
 /// The most shards of a dataset.
 const SHARDS_MAX: usize = 100_000;
 /// The largest manifest that is accepted.
@@ -21,7 +25,7 @@ pub const BYTES_MAX: u64 = 64 << 20;
 pub struct ShardEntry {
     /// The name of its file in the dataset's folder.
     pub file: String,
-    /// The id of its first record; the others follow without gaps.
+    /// The first of its ids; the others follow, up to the first id of the next shard.
     pub first_id: u64,
     /// The number of its records.
     pub records: u64,
@@ -29,6 +33,53 @@ pub struct ShardEntry {
     pub input_bytes: u64,
     /// Size of the file, bytes.
     pub file_bytes: u64,
+    /// The number of its ids without a record: those of deleted records whose bytes a compaction left out.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub gone: u64,
+    /// These ids: ranges, ascending, not adjacent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gaps: Vec<Range<u64>>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde passes it")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+impl ShardEntry {
+    /// Its ids, those of deleted records included.
+    pub fn ids(&self) -> Range<u64> {
+        self.first_id..self.first_id.saturating_add(self.records).saturating_add(self.gone)
+    }
+
+    /// Checks its gaps against its ids and the deleted records, which are ascending.
+    fn check_gaps(&self, deleted: &[u64]) -> anyhow::Result<()> {
+        let (file, ids) = (&self.file, self.ids());
+        let (mut next, mut gone) = (ids.start, 0_u64);
+        for (at, gap) in self.gaps.iter().enumerate() {
+            // Adjacent ones would be one, and their order is what look-ups rely on.
+            let is_apart = gap.start > next || (at == 0 && gap.start == next);
+            ensure!(
+                is_apart && gap.start < gap.end && gap.end <= ids.end,
+                "the gap {} to {} is not among the ids of {file}, or not ascending",
+                gap.start,
+                gap.end
+            );
+            let len = gap.end - gap.start;
+            let first = deleted.partition_point(|id| *id < gap.start);
+            let last =
+                usize::try_from(len - 1).ok().and_then(|len| deleted.get(first.checked_add(len)?));
+            ensure!(
+                deleted.get(first) == Some(&gap.start) && last == Some(&(gap.end - 1)),
+                "{file} has no record for ids that are not deleted, from {} to {}",
+                gap.start,
+                gap.end
+            );
+            (next, gone) = (gap.end, gone + len);
+        }
+        ensure!(gone == self.gone, "the gaps of {file} have {gone} ids, and not {}", self.gone);
+        Ok(())
+    }
 }
 
 /// The manifest of a dataset.
@@ -73,7 +124,7 @@ impl Manifest {
 
     /// The first id after those of the shards.
     pub fn end_id(&self) -> u64 {
-        self.shards.last().map_or(0, |shard| shard.first_id + shard.records)
+        self.shards.last().map_or(0, |shard| shard.ids().end)
     }
 
     /// Reads the manifest of a dataset's folder.
@@ -101,8 +152,8 @@ impl Manifest {
         let manifest = Manifest { checksum: String::new(), ..manifest };
         let version = manifest.version;
         ensure!(
-            version == VERSION,
-            "unsupported version {version}; this build reads version {VERSION}"
+            (VERSION..=VERSION_WITH_GAPS).contains(&version),
+            "unsupported version {version}; this build reads versions {VERSION} and {VERSION_WITH_GAPS}"
         );
         let id = &manifest.id;
         // Clients upload manifests, and ids and names of shards become paths.
@@ -117,7 +168,8 @@ impl Manifest {
                 "the records of {file} begin with id {}, but {next} is next",
                 shard.first_id
             );
-            next = next.checked_add(shard.records).context("the ids exceed 64 bits")?;
+            let ids = shard.records.checked_add(shard.gone);
+            next = ids.and_then(|ids| next.checked_add(ids)).context("the ids exceed 64 bits")?;
         }
         let ascending = manifest.deleted.is_sorted_by(|a, b| a < b);
         ensure!(ascending, "the ids of deleted records are not ascending");
@@ -125,7 +177,21 @@ impl Manifest {
             manifest.deleted.last().is_none_or(|last| *last < next),
             "a deleted record is not in any shard"
         );
+        manifest.shards.iter().try_for_each(|shard| shard.check_gaps(&manifest.deleted))?;
         Ok(manifest)
+    }
+
+    /// Lists one shard in place of several with the same ids.
+    pub(crate) fn replace_shards(&mut self, which: Range<usize>, by: ShardEntry) {
+        debug_assert_eq!(
+            self.shards
+                .get(which.clone())
+                .map(|old| old.iter().map(|shard| shard.records + shard.gone).sum()),
+            Some(by.records + by.gone)
+        );
+        self.shards.splice(which, [by]);
+        let has_gaps = self.shards.iter().any(|shard| shard.gone > 0);
+        self.version = if has_gaps { VERSION_WITH_GAPS } else { VERSION };
     }
 
     fn checksum_now(&self) -> serde_json::Result<String> {
@@ -174,8 +240,13 @@ pub fn shard_file(number: u64) -> String {
 
 /// Whether a name is one that [`shard_file`] makes.
 pub fn is_shard_file(name: &str) -> bool {
-    let number = name.strip_suffix(".shard").and_then(|digits| digits.parse().ok());
-    number.is_some_and(|number| shard_file(number) == name)
+    shard_number(name).is_some()
+}
+
+/// The number from which [`shard_file`] makes a name.
+pub(crate) fn shard_number(name: &str) -> Option<u64> {
+    let number = name.strip_suffix(".shard")?.parse().ok()?;
+    (shard_file(number) == name).then_some(number)
 }
 
 /// Whether a text can be the id of a dataset.
@@ -198,6 +269,8 @@ mod tests {
                 records: 10,
                 input_bytes: 100,
                 file_bytes: 60,
+                gone: 0,
+                gaps: Vec::new(),
             });
         }
         manifest.deleted = vec![3, 19];
@@ -246,7 +319,7 @@ mod tests {
             let error = format!("{:#}", Manifest::parse(&text).unwrap_err());
             assert!(error.contains(says), "{error}");
         };
-        check(&|m| m.version = 2, "version 2");
+        check(&|m| m.version = 3, "version 3");
         check(&|m| m.id = "../0123456789abc".to_owned(), "not the id");
         check(&|m| m.shards[1].first_id = 11, "but 10 is next");
         check(&|m| m.shards[0].file = "../x.shard".to_owned(), "not a valid name");
@@ -263,6 +336,28 @@ mod tests {
         check(&|m| m.deleted = vec![5, 5], "not ascending");
         check(&|m| m.deleted = vec![20], "not in any shard");
         check(&|m| m.shards[1].records = u64::MAX, "exceed 64 bits");
+        check(&|m| m.shards[1].gone = u64::MAX - 3, "exceed 64 bits");
+        let gaps = |m: &mut Manifest, gaps: &[Range<u64>]| {
+            m.shards[1].gaps = gaps.to_vec();
+            m.shards[1].gone = gaps.iter().map(|gap| gap.end.saturating_sub(gap.start)).sum();
+            m.shards[1].records = 10 - m.shards[1].gone;
+            m.deleted = vec![3, 12, 13, 15, 18, 19];
+        };
+        check(&|m| gaps(m, &[12..13, 13..14]), "not ascending");
+        check(&|m| gaps(m, &[15..16, 12..13]), "not ascending");
+        check(&|m| gaps(m, &[3..4]), "not among the ids");
+        check(&|m| gaps(m, &[18..20, 20..21]), "not among the ids");
+        check(&|m| gaps(m, &[13..13]), "not among the ids");
+        check(&|m| gaps(m, &[12..15]), "not deleted");
+        check(&|m| gaps(m, &[17..19]), "not deleted");
+        check(
+            &|m| (gaps(m, &[12..14]), m.shards[1].gone = 1, m.shards[1].records = 9).0,
+            "have 2 ids",
+        );
+        let mut fits = manifest();
+        gaps(&mut fits, &[12..14, 18..20]);
+        let read = Manifest::parse(&fits.encode().unwrap()).unwrap();
+        assert_eq!((read.end_id(), read), (20, fits));
         assert!(Manifest::parse(b"{}").is_err());
     }
 }

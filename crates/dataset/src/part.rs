@@ -9,6 +9,7 @@ use shard::query::{Limits, Page, Query, Searcher};
 use shard::record::{Format, RECORD_BYTES_MAX, Schema};
 use shard::{Shard, Text};
 
+use super::gaps::RecordIds;
 use super::manifest::ShardEntry;
 use super::{PageRequest, SearchResult};
 
@@ -52,6 +53,7 @@ impl Work {
 pub struct Part {
     entry: ShardEntry,
     shard: Shard,
+    ids: RecordIds,
 }
 
 impl Part {
@@ -68,7 +70,8 @@ impl Part {
             entry.file,
             entry.records
         );
-        Ok(Part { entry, shard })
+        let ids = RecordIds::new(entry.ids(), &entry.gaps);
+        Ok(Part { entry, shard, ids })
     }
 
     /// The manifest entry.
@@ -83,7 +86,14 @@ impl Part {
 
     /// The ids of its records, including deleted ones.
     pub fn ids(&self) -> Range<u64> {
-        self.entry.first_id..self.entry.first_id + self.entry.records
+        self.ids.all()
+    }
+
+    /// Bytes of its records that are deleted.
+    pub(crate) fn deleted_bytes(&self, deleted: &BTreeSet<u64>) -> u64 {
+        let gone = deleted.range(self.ids()).filter_map(|id| self.ids.record_of(*id));
+        let ranges = gone.filter_map(|record| self.shard.records().range(record));
+        ranges.map(|range| range.len() as u64).sum()
     }
 
     /// Returns a page of the matching records that are not deleted.
@@ -100,19 +110,22 @@ impl Part {
     ) -> anyhow::Result<SearchResult> {
         let mut found = SearchResult::default();
         let ids = self.ids();
-        if wanted.after.is_some_and(|after| after.saturating_add(1) >= ids.end) {
+        let passed =
+            wanted.after.map_or(0, |after| self.ids.records_before(after.saturating_add(1)));
+        if wanted.after.is_some() && passed >= self.entry.records {
             return Ok(found);
         }
         let searcher = work.bound(self.shard.searcher()?);
-        let after = wanted.after.and_then(|after| after.checked_sub(ids.start));
-        let mut page = Page { limit: 0, after: after.map(|a| a as usize), sorted: wanted.sorted };
+        let after = usize::try_from(passed)?.checked_sub(1);
+        let mut page = Page { limit: 0, after, sorted: wanted.sorted };
         // Extra room in the page for deleted records. None at first, since most matching records
         // exist.
-        let (mut extra, gone) = (0, deleted.range(ids.clone()).count());
+        let gone = deleted.range(ids).count().saturating_sub(usize::try_from(self.entry.gone)?);
+        let mut extra = 0;
         loop {
             page.limit = (wanted.limit - found.ids.len()).saturating_add(extra);
             let answer = searcher.search(query, &page)?;
-            let of_all = answer.records.iter().map(|record| ids.start + *record as u64);
+            let of_all = answer.records.iter().map(|record| self.ids.id_of(*record));
             found.ids.extend(of_all.filter(|id| !deleted.contains(id)));
             found.located += answer.located;
             found.verified += answer.verified;
@@ -124,7 +137,7 @@ impl Part {
             match answer.next {
                 // Not full: the limits of the work are reached.
                 Some(next) if answer.records.len() < page.limit => {
-                    found.stopped_at = Some(ids.start + next as u64);
+                    found.stopped_at = Some(self.ids.id_of(next));
                     return Ok(found);
                 }
                 Some(next) => page.after = Some(next),
@@ -150,7 +163,8 @@ impl Part {
     ) -> anyhow::Result<u64> {
         let mut count = work.bound(self.shard.searcher()?).count(query)? as u64;
         let schema = self.shard.records().schema();
-        let gone: Vec<u64> = deleted.range(self.ids()).copied().collect();
+        let there = deleted.range(self.ids()).filter(|id| self.ids.record_of(**id).is_some());
+        let gone: Vec<u64> = there.copied().collect();
         for some in gone.chunks(DELETED_AT_ONCE) {
             let ranges = some.iter().map(|id| self.range(*id)).collect::<Result<Vec<_>, _>>()?;
             let mut bytes = Vec::new();
@@ -179,6 +193,17 @@ impl Part {
         deleted: &BTreeSet<u64>,
         end_id: u64,
     ) -> anyhow::Result<Run> {
+        self.run_marked(ids, deleted, end_id, &mut |_| ())
+    }
+
+    /// A [`run`](Part::run); `mark` is told where each of its records starts in the run's bytes.
+    pub(crate) fn run_marked(
+        &self,
+        ids: Range<u64>,
+        deleted: &BTreeSet<u64>,
+        end_id: u64,
+        mark: &mut dyn FnMut(usize),
+    ) -> anyhow::Result<Run> {
         let mine = self.ids();
         let start = ids.start.max(mine.start);
         let mut run = Run { next: start, ..Run::default() };
@@ -196,18 +221,20 @@ impl Part {
         let (mut there, mut bytes) = (Vec::new(), run.bytes.len());
         for id in (start..mine.end.min(ids.end)).take(RUN_IDS) {
             if !deleted.contains(&id) {
+                let record = self.ids.record_of(id).context("only deleted records are missing")?;
                 bytes += self.range(id)?.len();
                 if bytes > RUN_BYTES && !there.is_empty() {
                     break;
                 }
-                there.push((id - mine.start) as usize);
+                there.push(record);
             }
             run.next = id + 1;
         }
         run.records = there.len() as u64;
         for (&number, record) in there.iter().zip(self.shard.searcher()?.get_all(&there)?) {
+            mark(run.bytes.len());
             run.bytes.extend_from_slice(&record);
-            let next = mine.start + number as u64 + 1;
+            let next = self.ids.id_of(number) + 1;
             // The parts of a record that was cut are joined again, even across two shards.
             let is_joined =
                 !deleted.contains(&next) && (next < mine.end || record.len() >= RECORD_BYTES_MAX);
@@ -242,10 +269,8 @@ impl Part {
 
     /// The position of a record in the text.
     fn range(&self, id: u64) -> anyhow::Result<Range<usize>> {
-        let record =
-            id.checked_sub(self.entry.first_id).context("the id is before those of the shard")?;
-        let range = self.shard.records().range(usize::try_from(record)?);
-        range.context("the id is after those of the shard")
+        let record = self.ids.record_of(id).context("the id is not one of the shard's")?;
+        self.shard.records().range(record).context("the id is after those of the shard")
     }
 }
 

@@ -10,14 +10,14 @@ use super::*;
 
 /// A format, its header, and records of it without the separator at their end.
 #[derive(Clone, Debug)]
-struct Input {
-    format: Format,
-    header: &'static str,
-    separator: String,
-    records: Vec<String>,
+pub(super) struct Input {
+    pub format: Format,
+    pub header: &'static str,
+    pub separator: String,
+    pub records: Vec<String>,
 }
 
-fn inputs() -> impl Strategy<Value = Input> {
+pub(super) fn inputs() -> impl Strategy<Value = Input> {
     let csv = |delimiter, header| Format::Csv { delimiter, header };
     let format = prop_oneof![
         Just((Format::Lines, "", "[ab ]{0,6}", 1)),
@@ -45,7 +45,7 @@ fn records(dataset: &Dataset) -> Vec<String> {
     texts.map(|text| text.trim_end_matches(['\r', '\n']).to_owned()).collect()
 }
 
-fn imported(folder: &Path, name: &str, text: &[u8], format: Format) -> PathBuf {
+pub(super) fn imported(folder: &Path, name: &str, text: &[u8], format: Format) -> PathBuf {
     let input = folder.join("input");
     std::fs::write(&input, text).unwrap();
     let options = Options { format: Some(format), ..tests::options() };

@@ -425,6 +425,7 @@ enum Change {
     Append(Vec<String>),
     Delete(prop::sample::Index),
     Seal,
+    Compact,
     Reopen,
 }
 
@@ -433,6 +434,7 @@ fn change() -> impl Strategy<Value = Change> {
         proptest::collection::vec("[ab]{0,3}", 1..4).prop_map(Change::Append),
         any::<prop::sample::Index>().prop_map(Change::Delete),
         Just(Change::Seal),
+        Just(Change::Compact),
         Just(Change::Reopen),
     ]
 }
@@ -465,6 +467,12 @@ proptest! {
                     prop_assert_eq!(writer.delete(&[id]).unwrap(), u64::from(was));
                 }
                 Change::Seal => drop(writer.seal().unwrap()),
+                Change::Compact => {
+                    let plan = memory::Plan::default_of(&options);
+                    writer.seal().unwrap();
+                    let done = writer.compact_to(0.0, 12, &plan, &mut |_| ()).unwrap();
+                    prop_assert!(done.skipped.is_empty(), "{done:?}");
+                }
                 Change::Reopen => {
                     drop(writer);
                     writer = Writer::open(&place).unwrap();

@@ -11,7 +11,7 @@ use tracing::warn;
 
 use super::chunk::{CHUNK_BYTES_MAX, Chunk, Entry};
 use super::folder::{chunk_of, is_temporary};
-use super::manifest::{self, Manifest, shard_file};
+use super::manifest::{self, Manifest};
 use super::{Dataset, chunk_file, files};
 use origin::Lock;
 
@@ -20,7 +20,7 @@ pub const SEAL_BYTES: usize = 32 << 20;
 
 /// A dataset opened for writing, by this process only.
 pub struct Writer {
-    dataset: Dataset,
+    pub(crate) dataset: Dataset,
     options: Options,
     _lock: Lock,
 }
@@ -159,7 +159,7 @@ impl Dataset {
     }
 }
 
-fn build(
+pub(crate) fn build(
     schema: &Schema,
     records: &[Arc<[u8]>],
     options: &Options,
@@ -296,13 +296,15 @@ fn is_header(schema: &Schema, record: &[u8]) -> bool {
 }
 
 /// Removes sealed chunks, shards that the manifest does not list, and temporary files.
-fn remove_left_over(folder: &Path, manifest: &Manifest) -> anyhow::Result<()> {
+pub(crate) fn remove_left_over(folder: &Path, manifest: &Manifest) -> anyhow::Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let name = entry?.file_name();
         let Some(name) = name.to_str() else { continue };
         let sealed = chunk_of(name).is_some_and(|number| number <= manifest.sealed_chunks);
-        // A seal builds the next shard, and nothing else makes one that is not listed.
-        let unnamed = name == shard_file(manifest.next_shard);
+        // A seal or a compaction builds the next shard, and a compaction takes others off the list: these alone are
+        // shards of this dataset that are not listed.
+        let is_ours = manifest::shard_number(name).is_some_and(|n| n <= manifest.next_shard);
+        let unnamed = is_ours && manifest.shards.iter().all(|shard| shard.file != name);
         if sealed || unnamed || is_temporary(name, files::WRITING) {
             let path = folder.join(name);
             std::fs::remove_file(&path)

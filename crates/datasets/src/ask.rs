@@ -253,9 +253,7 @@ impl Ask {
         };
         let mut parts = match self {
             Ask::Record { id } => {
-                let holds = |s: &&dataset::manifest::ShardEntry| {
-                    (s.first_id..s.first_id + s.records).contains(id)
-                };
+                let holds = |s: &&dataset::manifest::ShardEntry| s.ids().contains(id);
                 names(&mut all().filter(holds).map(|s| s.file.as_str()))
             }
             Ask::Extract { range } => {
@@ -270,14 +268,15 @@ impl Ask {
             Ask::Export { ids } => {
                 // A shard without records may still hold a header.
                 let holds = |s: &&dataset::manifest::ShardEntry| {
-                    (s.first_id..s.first_id.saturating_add(s.records.max(1))).contains(&ids.start)
+                    let all = s.ids();
+                    (all.start..all.end.max(all.start.saturating_add(1))).contains(&ids.start)
                 };
                 names(&mut all().filter(holds).map(|s| s.file.as_str()))
             }
             Ask::Records { wanted, .. } => {
                 let after = wanted.after;
                 let further = |s: &&dataset::manifest::ShardEntry| {
-                    after.is_none_or(|after| after.saturating_add(1) < s.first_id + s.records)
+                    after.is_none_or(|after| after.saturating_add(1) < s.ids().end)
                 };
                 names(&mut all().filter(further).map(|s| s.file.as_str()))
             }

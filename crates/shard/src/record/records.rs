@@ -60,6 +60,11 @@ impl Records {
         self.orders.push(order);
     }
 
+    /// The attributes with tables of numbers.
+    pub fn ordered(&self) -> &[String] {
+        &self.about.orders
+    }
+
     /// The table of an attribute's numbers, if one was built.
     pub(crate) fn order(&self, attribute: &str) -> Option<&Order> {
         let at = self.about.orders.iter().position(|name| name == attribute)?;
