@@ -1,8 +1,9 @@
-//! A shard: the index of a text, the boundaries of the text's records, and the lists of frequent words, in one
+//! A shard: the index of a text, the boundaries of the text's records, and the lists and counts of frequent words, in one
 //! container.
 
 use std::io::Write;
 
+use crate::counts::{self, Counts};
 use crate::index::{self, Index, Options, Progress};
 use crate::query::Searcher;
 use crate::record::{self, Builder, Format, Records, Schema};
@@ -108,6 +109,9 @@ impl Shard {
         Searcher::new(&index, &records)?;
         // Shards of earlier versions have none, and some texts have no frequent word.
         let words = index.reader().section(words::SECTION).map(Words::decode).transpose()?;
+        if let Some(section) = index.reader().section(counts::SECTION) {
+            Counts::read(section)?.check(records.len())?;
+        }
         Ok(Self { index, records, words: words.unwrap_or_default() })
     }
 
@@ -128,7 +132,9 @@ impl Shard {
     /// None in practice: [`open`](Self::open) makes the same checks.
     pub fn searcher(&self) -> Result<Searcher<'_, Index>, Error> {
         let section = self.index.reader().section(words::SECTION).unwrap_or_default();
-        let lists = Lists { words: &self.words, section, records: self.records.len() };
+        let counts = self.index.reader().section(counts::SECTION);
+        let counts = counts.map(Counts::read).transpose()?.unwrap_or_default();
+        let lists = Lists { words: &self.words, section, records: self.records.len(), counts };
         Ok(Searcher::new(&self.index, &self.records)?.with_lists(lists))
     }
 }
@@ -148,8 +154,12 @@ fn write(
     let mut writer = format::Writer::new(out)?;
     let index = index::write_sections(text, options, &mut writer, progress)?;
     writer.section(RECORDS, &records.encode())?;
-    if let Some(words) = words::encode(text, &records, words::Bounds::for_text(text.len()))? {
-        writer.section(words::SECTION, &words)?;
+    let frequent = words::encode(text, &records, words::Bounds::for_text(text.len()))?;
+    if let Some(lists) = frequent.lists {
+        writer.section(words::SECTION, &lists)?;
+    }
+    if let Some(counts) = frequent.counts {
+        writer.section(counts::SECTION, &counts)?;
     }
     writer.finish()?;
     Ok(Report { records: report, index, schema: records.schema().clone() })

@@ -15,7 +15,8 @@
 //! first, up to one in [`BYTES_ONE_IN`] bytes of the text.
 //!
 //! A list is decoded when it is asked for, because decoding checks it, and opening a shard would
-//! otherwise take as long as hundreds of searches.
+//! otherwise take as long as hundreds of searches. Of words without a list, and of short strings, the number of
+//! records is kept ([`counts`](super::counts)); the same passes find it.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -24,6 +25,7 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 
 use crate::bits::elias_fano::EliasFano;
 use crate::bits::load::{u16_at, u32_at};
+use crate::counts::{self, Counted, Counts};
 use crate::error::Error;
 use crate::record::Records;
 
@@ -73,6 +75,8 @@ pub(crate) struct Lists<'a> {
     pub section: &'a [u8],
     /// The number of records of the text.
     pub records: usize,
+    /// The number of records with words that have no list.
+    pub counts: Counts<'a>,
 }
 
 impl Lists<'_> {
@@ -87,17 +91,31 @@ impl Lists<'_> {
     }
 }
 
+/// What is kept of the frequent words of a text.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sections {
+    /// The section of this module; `None` if no word is frequent.
+    pub lists: Option<Vec<u8>>,
+    /// The section of [`counts`].
+    pub counts: Option<Vec<u8>>,
+}
+
 /// Encodes the section of a text: version (4), number of words (4), for each word its length (2), the
 /// length of its list (4) and the word, then the lists (`EliasFano::encode`); words ascending, numbers
-/// little-endian. `None` if no word is frequent.
-pub(crate) fn encode(
-    text: &[u8],
-    records: &Records,
-    bounds: Bounds,
-) -> Result<Option<Vec<u8>>, Error> {
-    let words = frequent(text, bounds.occurrences_min);
-    let mut lists = lists(text, records, words)?;
-    lists.retain(|list| list.occurrences >= bounds.occurrences_min);
+/// little-endian. And the counts of what has no list.
+pub(crate) fn encode(text: &[u8], records: &Records, bounds: Bounds) -> Result<Sections, Error> {
+    let words = frequent(text, bounds.occurrences_min.min(counts::OCCURRENCES_MIN));
+    let mut counted = counts::short_strings(text, records);
+    let mut lists = lists(text, records, words, bounds.occurrences_min)?;
+    let long = lists
+        .iter()
+        .filter(|list| list.word.len() > 2 && list.occurrences >= counts::OCCURRENCES_MIN);
+    counted.extend(long.map(|list| Counted {
+        bytes: list.word.into(),
+        occurrences: list.occurrences,
+        records: list.in_records,
+    }));
+    lists.retain(|list| list.is_listed && list.occurrences >= bounds.occurrences_min);
     lists.sort_by(|a, b| b.occurrences.cmp(&a.occurrences).then_with(|| a.word.cmp(b.word)));
     let mut bytes = 0;
     let mut kept: Vec<(&[u8], Vec<u8>)> = Vec::new();
@@ -109,10 +127,13 @@ pub(crate) fn encode(
         }
         kept.push((list.word, encoded));
     }
-    if kept.is_empty() {
-        return Ok(None);
-    }
     kept.sort();
+    // A list says how many it has.
+    counted.retain(|one| kept.binary_search_by(|(word, _)| (*word).cmp(&one.bytes)).is_err());
+    let counts = counts::encode(counted, text.len());
+    if kept.is_empty() {
+        return Ok(Sections { lists: None, counts });
+    }
     let mut section = VERSION.to_le_bytes().to_vec();
     section.extend_from_slice(&(kept.len() as u32).to_le_bytes());
     for (word, list) in &kept {
@@ -121,7 +142,7 @@ pub(crate) fn encode(
         section.extend_from_slice(word);
     }
     kept.iter().for_each(|(_, list)| section.extend_from_slice(list));
-    Ok(Some(section))
+    Ok(Sections { lists: Some(section), counts })
 }
 
 impl Words {
@@ -179,8 +200,18 @@ fn is_of_words(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80
 }
 
-/// All words that occur at least `min` times by themselves, and few others.
-fn frequent(text: &[u8], min: usize) -> Vec<&[u8]> {
+/// How often a word of this length occurs by itself where it may occur `min` times in other words, too: `917` is in 15 words
+/// of its own and in 2,151 numbers of Debian's package records, `python` in few words but `pythonic`.
+fn least_alone(min: usize, len: usize) -> usize {
+    match len {
+        ..=3 => min.div_ceil(32),
+        4 => min.div_ceil(8),
+        _ => min,
+    }
+}
+
+/// All words that occur at least `min` times by themselves (short ones less often), each with how often, and few others.
+fn frequent(text: &[u8], min: usize) -> Vec<(&[u8], usize)> {
     let counted_max = (text.len() / COUNTED_ONE_IN).max(COUNTED_MIN);
     let mut counts: HashMap<&[u8], usize> = HashMap::new();
     // What a word may have lost: one in each round.
@@ -199,32 +230,49 @@ fn frequent(text: &[u8], min: usize) -> Vec<&[u8]> {
         }
     }
     let mut words: Vec<(&[u8], usize)> =
-        counts.into_iter().filter(|(_, count)| count + rounds >= min).collect();
+        counts.into_iter().map(|(word, count)| (word, count + rounds)).collect();
+    words.retain(|(word, count)| *count >= least_alone(min, word.len()));
     words.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(b.0)));
     words.truncate(WORDS_MAX);
-    words.into_iter().map(|(word, _)| word).collect()
+    words
 }
 
 /// The records that contain a word.
 struct List<'a> {
     word: &'a [u8],
     occurrences: usize,
+    in_records: u32,
+    last: Option<u64>,
+    /// Whether they are collected: of the words that are frequent by themselves.
+    is_listed: bool,
     records: Vec<u64>,
 }
 
-/// The lists of some words. None if they would take more memory than the index took before: in texts of few symbols
-/// words contain each other.
-fn lists<'a>(text: &[u8], records: &Records, words: Vec<&'a [u8]>) -> Result<Vec<List<'a>>, Error> {
+/// The lists of some words that occur `listed_min` times, and the numbers of all. No lists if they would take more memory
+/// than the index took before: in texts of few symbols words contain each other.
+fn lists<'a>(
+    text: &[u8],
+    records: &Records,
+    words: Vec<(&'a [u8], usize)>,
+    listed_min: usize,
+) -> Result<Vec<List<'a>>, Error> {
     let entries_max = text.len() / 4;
     let automaton = AhoCorasick::builder()
         .match_kind(MatchKind::Standard)
         .kind(Some(AhoCorasickKind::ContiguousNFA))
-        .build(&words)
+        .build(words.iter().map(|(word, _)| word))
         .map_err(|error| Error::Damaged { section: SECTION, what: error.to_string() })?;
-    let new = |word| List { word, occurrences: 0, records: Vec::new() };
+    let new = |(word, count): (&'a [u8], usize)| List {
+        word,
+        occurrences: 0,
+        in_records: 0,
+        last: None,
+        is_listed: count >= listed_min,
+        records: Vec::new(),
+    };
     let mut lists: Vec<List<'a>> = words.into_iter().map(new).collect();
     let (mut record, mut range) = (0, records.range(0).unwrap_or_default());
-    let mut entries = 0;
+    let (mut entries, mut has_lists) = (0, true);
     for found in automaton.find_overlapping_iter(text) {
         while found.end() > range.end {
             record += 1;
@@ -237,13 +285,18 @@ fn lists<'a>(text: &[u8], records: &Records, words: Vec<&'a [u8]>) -> Result<Vec
             continue;
         }
         list.occurrences += 1;
-        if list.records.last() != Some(&(record as u64)) {
-            list.records.push(record as u64);
-            entries += 1;
-            if entries > entries_max {
-                return Ok(Vec::new());
+        if list.last != Some(record as u64) {
+            list.last = Some(record as u64);
+            list.in_records += 1;
+            if list.is_listed && has_lists {
+                list.records.push(record as u64);
+                entries += 1;
+                has_lists = entries <= entries_max;
             }
         }
+    }
+    if !has_lists {
+        lists.iter_mut().for_each(|list| list.is_listed = false);
     }
     Ok(lists)
 }
@@ -265,17 +318,28 @@ mod tests {
     /// The twin searches every record for every word.
     fn check(format: Format, text: &[u8], bounds: Bounds) -> usize {
         let records = records_of(Schema::new(format), text);
-        let Some(section) = encode(text, &records, bounds).unwrap() else { return 0 };
+        let Sections { lists, counts } = encode(text, &records, bounds).unwrap();
+        let has = |word: &[u8], record: u64| {
+            let range = records.range(record as usize).unwrap();
+            memmem::find(&text[range], word).is_some()
+        };
+        let counts = counts.unwrap_or_default();
+        let counts =
+            if counts.is_empty() { Counts::default() } else { Counts::read(&counts).unwrap() };
+        counts.check(records.len()).unwrap();
+        for word in counts.iter() {
+            let expected = (0..records.len() as u64).filter(|record| has(word, *record)).count();
+            assert_eq!(counts.get(word), Some(expected), "{:?}", String::from_utf8_lossy(word));
+        }
+        let Some(section) = lists else { return 0 };
         assert!(section.len() <= bounds.bytes_max + 8);
         let words = Words::decode(&section).unwrap();
-        let lists = Lists { words: &words, section: &section, records: records.len() };
+        let lists = Lists { words: &words, section: &section, records: records.len(), counts };
         for word in words.iter() {
+            assert_eq!(counts.get(word), None, "its list says it");
             let found: Vec<u64> = lists.get(word).unwrap().iter().collect();
-            let has = |record: &u64| {
-                let range = records.range(*record as usize).unwrap();
-                memmem::find(&text[range], word).is_some()
-            };
-            let expected: Vec<u64> = (0..records.len() as u64).filter(has).collect();
+            let all = 0..records.len() as u64;
+            let expected: Vec<u64> = all.filter(|record| has(word, *record)).collect();
             assert_eq!(found, expected, "{:?}", String::from_utf8_lossy(word));
         }
         assert!(lists.get(b"!").is_none());
@@ -305,7 +369,8 @@ mod tests {
             section.extend(count.to_le_bytes());
             section.extend(bytes);
             if let Ok(words) = Words::decode(&section) {
-                let lists = Lists { words: &words, section: &section, records: 3 };
+                let counts = Counts::default();
+                let lists = Lists { words: &words, section: &section, records: 3, counts };
                 words.iter().for_each(|word| drop(lists.get(word)));
             }
         }
@@ -316,7 +381,9 @@ mod tests {
         let word =
             |n: usize| if n.is_multiple_of(7) { "often".to_owned() } else { format!("w{n}") };
         let text: String = (0..300_000).map(|n| word(n) + "\n").collect();
-        assert_eq!(frequent(text.as_bytes(), 10_000), [b"often"]);
+        let found: Vec<&[u8]> =
+            frequent(text.as_bytes(), 10_000).into_iter().map(|(word, _)| word).collect();
+        assert_eq!(found, [b"often"]);
         assert_eq!(check(Format::Lines, text.as_bytes(), Bounds::for_text(text.len())), 1);
     }
 
