@@ -39,7 +39,7 @@ pub const COMMAND: &str = "concertina-process";
 
 /// The peers by their names in `peer.py`: whether each returns lines where a record has several, and
 /// whose files it reads.
-const PEERS: [(&str, bool, Option<&str>); 9] = [
+const PEERS: [(&str, bool, Option<&str>); 10] = [
     (COMMAND, false, Some("shard")),
     ("rg", true, None),
     ("rg-records", false, Some("rg")),
@@ -49,6 +49,7 @@ const PEERS: [(&str, bool, Option<&str>); 9] = [
     ("sqlite-words", false, None),
     ("tantivy", false, None),
     ("tantivy-small", false, None),
+    ("duckdb", false, None),
 ];
 
 /// All available engines, ours first, and the reasons why others are missing.
