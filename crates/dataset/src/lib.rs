@@ -6,14 +6,14 @@
 //! Every file is written atomically ([`files`]), so a crash at any moment loses no acknowledged
 //! change; files that the manifest does not list are leftovers, which the next writer removes.
 //! Record ids are assigned in ascending order and never reused: a deleted record leaves a gap. Compaction
-//! ([`Writer::compact`]) makes one shard of several small ones, without the bytes of deleted records; ids stay.
+//! ([`compact`]) makes one shard of several small ones, without the bytes of deleted records; ids stay.
 //!
 //! One process writes at a time. Any number of processes read, and each sees the dataset as it was
 //! when opened.
 
 mod attributes;
 pub mod chunk;
-mod compact;
+pub mod compact;
 pub mod copies;
 pub mod files;
 pub mod folder;
@@ -39,7 +39,6 @@ use shard::record::Schema;
 use shard::{Shard, Text};
 
 use chunk::{Chunk, Entry};
-pub use compact::{CompactOptions, CompactStep, Compacted};
 pub use folder::drop_dataset;
 pub use import::{Imported, Options, Step, discard, import};
 use manifest::{Manifest, ShardEntry};

@@ -14,7 +14,8 @@ use super::data_print::{self as print, Format, Records};
 use super::data_server::ServerArgs;
 use super::data_work::{self as work, WorkArgs};
 use super::{
-    data_export as export, data_import as import, data_layers as layers, data_push as push,
+    data_compact as compact, data_export as export, data_import as import, data_layers as layers,
+    data_push as push,
 };
 use crate::cli::output::output;
 use crate::remote::served::{self, Page, Record, Search, Served};
@@ -80,6 +81,8 @@ enum Command {
     Delete(DeleteArgs),
     /// Make a shard of the appended records
     Seal(DatasetArgs),
+    /// Join small shards, and leave out the bytes of deleted records
+    Compact(compact::Args),
     /// Remove a dataset with all its records
     Drop(DatasetArgs),
     /// Copy a dataset to a server, which shows it once the copy is complete
@@ -247,6 +250,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Command::Append(args) => append(&args),
         Command::Delete(args) => delete(&args),
         Command::Seal(args) => seal(&args),
+        Command::Compact(args) => compact::run(&args),
         Command::Drop(args) => drop_dataset(&args),
         Command::Push(args) => push::push(&args),
         Command::Pull(args) => push::pull(&args),

@@ -13,6 +13,7 @@ mod check;
 mod cluster;
 mod config;
 mod data;
+mod data_compact;
 mod data_export;
 mod data_import;
 mod data_layers;

@@ -4,6 +4,7 @@ mod capacity;
 mod check;
 mod cluster_report;
 mod data;
+mod data_compact;
 mod data_import;
 mod data_served;
 mod datasets_cluster;

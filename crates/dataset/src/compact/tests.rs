@@ -37,7 +37,7 @@ fn exported(dataset: &Dataset) -> Vec<u8> {
 }
 
 /// What queries find, page by page of several sizes, and how many.
-fn found(dataset: &Dataset) -> Vec<(Vec<u64>, u64)> {
+fn search_results(dataset: &Dataset) -> Vec<(Vec<u64>, u64)> {
     let queries = ["a", "A:=b", "x:a", "NOT a", "1 OR b", "a:"];
     let mut all = Vec::new();
     for text in queries {
@@ -78,7 +78,7 @@ fn listed(dataset: &Dataset) -> Vec<String> {
 }
 
 /// A dataset of drawn records: some imported, the others appended and sealed one by one, some deleted.
-fn drawn(folder: &Path, input: &Input, deleted: &[prop::sample::Index]) -> PathBuf {
+fn make_dataset(folder: &Path, input: &Input, deleted: &[prop::sample::Index]) -> PathBuf {
     let Input { format, header, separator, records } = input;
     let line_end = if separator.starts_with('\r') { "\r\n" } else { "\n" };
     let (first, later) = records.split_at(records.len().div_ceil(3));
@@ -114,18 +114,18 @@ proptest! {
         deleted_share in prop_oneof![Just(0.0), Just(0.3), Just(1.1)],
     ) {
         let folder = tempfile::tempdir().unwrap();
-        let place = drawn(folder.path(), &input, &deleted);
+        let place = make_dataset(folder.path(), &input, &deleted);
         let mut writer = Writer::open(&place).unwrap();
         for round in 0..3 {
             writer.seal().unwrap();
-            let (expected, answers) = (records(writer.dataset()), found(writer.dataset()));
+            let (expected, answers) = (records(writer.dataset()), search_results(writer.dataset()));
             let (export, end) = (exported(writer.dataset()), writer.dataset().end_id());
             let done = compact(&mut writer, shard_bytes, deleted_share);
             prop_assert!(done.skipped.is_empty(), "{done:?}");
             let opened = Dataset::open(&place).unwrap();
             for dataset in [writer.dataset(), &opened] {
                 prop_assert_eq!(&records(dataset), &expected);
-                prop_assert_eq!(&found(dataset), &answers);
+                prop_assert_eq!(&search_results(dataset), &answers);
                 prop_assert_eq!(&exported(dataset), &export);
                 prop_assert_eq!(dataset.end_id(), end);
                 prop_assert_eq!(dataset.info().records, expected.len() as u64);
@@ -161,10 +161,10 @@ proptest! {
         steps in 0_usize..12,
     ) {
         let folder = tempfile::tempdir().unwrap();
-        let place = drawn(folder.path(), &input, &deleted);
+        let place = make_dataset(folder.path(), &input, &deleted);
         let mut writer = Writer::open(&place).unwrap();
         writer.seal().unwrap();
-        let (expected, answers) = (records(writer.dataset()), found(writer.dataset()));
+        let (expected, answers) = (records(writer.dataset()), search_results(writer.dataset()));
         let mut left = steps;
         // Files stay as a killed process leaves them: nothing of ours is removed on the way out.
         let cut = catch_unwind(AssertUnwindSafe(|| {
@@ -177,7 +177,7 @@ proptest! {
         drop(writer);
         let dataset = Dataset::open(&place).unwrap();
         prop_assert_eq!(&records(&dataset), &expected, "cut off: {}", cut.is_err());
-        prop_assert_eq!(&found(&dataset), &answers);
+        prop_assert_eq!(&search_results(&dataset), &answers);
         let mut writer = Writer::open(&place).unwrap();
         prop_assert_eq!(files(&place), listed(writer.dataset()));
         compact(&mut writer, shard_bytes, 0.0);
