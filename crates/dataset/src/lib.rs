@@ -12,6 +12,7 @@
 //! when opened.
 
 mod attributes;
+mod batch;
 pub mod chunk;
 pub mod compact;
 pub mod copies;

@@ -267,6 +267,33 @@ impl Part {
         Ok(bytes)
     }
 
+    /// Returns the first of some records as stored in the text: as many as have `bytes_max` together, and at least one.
+    /// Their bytes are extracted together, which takes about a third of the time of one after the other.
+    ///
+    /// # Errors
+    ///
+    /// If one of them is not in this shard.
+    pub fn stored_all(&self, ids: &[u64], bytes_max: usize) -> anyhow::Result<Vec<Vec<u8>>> {
+        let (mut ranges, mut len) = (Vec::with_capacity(ids.len()), 0_usize);
+        for id in ids {
+            let range = self.range(*id)?;
+            len = len.saturating_add(range.len());
+            if len > bytes_max && !ranges.is_empty() {
+                break;
+            }
+            ranges.push(range);
+        }
+        let mut bytes = Vec::new();
+        self.shard.index().extract_all(&ranges, &mut bytes)?;
+        let (mut all, mut rest) = (Vec::with_capacity(ranges.len()), &bytes[..]);
+        for range in ranges {
+            let (record, after) = rest.split_at_checked(range.len()).context("a record")?;
+            all.push(record.to_vec());
+            rest = after;
+        }
+        Ok(all)
+    }
+
     /// The position of a record in the text.
     fn range(&self, id: u64) -> anyhow::Result<Range<usize>> {
         let record = self.ids.record_of(id).context("the id is not one of the shard's")?;

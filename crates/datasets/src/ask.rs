@@ -22,6 +22,8 @@ const LIMIT: usize = 10;
 const LIMIT_MAX: usize = 10_000;
 /// Maximum bytes of a page's records. A page that reaches it ends early, with `has_more` set.
 pub const PAGE_BYTES_MAX: usize = 16 << 20;
+/// Records of a page that are read together, in bytes.
+const RECORDS_BYTES_AT_ONCE: usize = 1 << 20;
 /// Maximum bytes of one extract.
 const EXTRACT_BYTES_MAX: u64 = 16 << 20;
 /// Name of the part that holds the records not yet sealed into a shard.
@@ -74,6 +76,8 @@ pub enum Answer {
     Count {
         /// Those of the part, or their sum.
         count: u64,
+        /// Attributes of the query that no record has.
+        unknown_attributes: Vec<String>,
     },
     /// Answers [`Ask::Record`] and [`Ask::Extract`]; `None` if the record does not exist.
     Bytes(Option<Vec<u8>>),
@@ -97,6 +101,10 @@ pub struct Page {
     /// Parts that did not answer; only filled for queries with `partial=true`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
+    /// Attributes of the query that no record has: most often typing errors. Of the first page alone, and only if every
+    /// part answered.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unknown_attributes: Vec<String>,
     /// Whether the page ended early at the byte limit. Records of later parts must not be appended
     /// then: the records in between would be missing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -119,8 +127,25 @@ pub struct Record {
 pub enum Content {
     /// Valid UTF-8.
     Record(String),
-    /// Any other bytes.
-    Bytes(Vec<u8>),
+    /// Any other bytes, as base64 (RFC 4648, with padding).
+    #[serde(with = "base64_text")]
+    Base64(Vec<u8>),
+}
+
+/// Bytes as base64 in JSON: four characters for three bytes, where a list of numbers takes eleven.
+mod base64_text {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+    use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
+
+    pub(super) fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&STANDARD.encode(bytes))
+    }
+
+    pub(super) fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<Vec<u8>, D::Error> {
+        let text = std::borrow::Cow::<str>::deserialize(from)?;
+        STANDARD.decode(text.as_bytes()).map_err(D::Error::custom)
+    }
 }
 
 /// Splits a query string into its names and percent-decoded values.
@@ -303,14 +328,20 @@ impl Ask {
         Ok(match self {
             Ask::Records { query, wanted } => {
                 let found = part.search(query, wanted, dataset.deleted(), dataset.work())?;
-                page(dataset, found, |id| part.stored(id))?
+                let mut page =
+                    page(dataset, found, &|ids| part.stored_all(ids, RECORDS_BYTES_AT_ONCE))?;
+                if wanted.after.is_none() {
+                    page.unknown_attributes = dataset.unknown_in(part, query)?;
+                }
+                Answer::Page(page)
             }
             Ask::Record { id } => record(dataset, *id, || part.stored(*id))?,
-            Ask::Count { query } => {
-                Answer::Count { count: part.count(query, dataset.deleted(), dataset.work())? }
-            }
+            Ask::Count { query } => Answer::Count {
+                count: part.count(query, dataset.deleted(), dataset.work())?,
+                unknown_attributes: dataset.unknown_in(part, query)?,
+            },
             Ask::Occurrences { bytes } => {
-                Answer::Count { count: part.shard().index().count(bytes) as u64 }
+                Answer::of_occurrences(part.shard().index().count(bytes) as u64)
             }
             Ask::Extract { range } => {
                 let before = dataset.manifest().shards.iter();
@@ -339,13 +370,23 @@ impl Ask {
     pub fn of_log(&self, dataset: &Dataset) -> anyhow::Result<Answer> {
         Ok(match self {
             Ask::Records { query, wanted } => {
-                page(dataset, dataset.search_log(query, wanted), |id| dataset.stored(id))?
+                let found = dataset.search_log(query, wanted);
+                let mut page = page(dataset, found, &|ids| {
+                    ids.iter().take(1).map(|id| dataset.stored(*id)).collect()
+                })?;
+                if wanted.after.is_none() {
+                    page.unknown_attributes = dataset.unknown_in_log(query);
+                }
+                Answer::Page(page)
             }
             Ask::Record { id } if *id < dataset.end_id() => {
                 record(dataset, *id, || dataset.stored(*id))?
             }
-            Ask::Count { query } => Answer::Count { count: dataset.count_log(query) },
-            Ask::Occurrences { .. } => Answer::Count { count: 0 },
+            Ask::Count { query } => Answer::Count {
+                count: dataset.count_log(query),
+                unknown_attributes: dataset.unknown_in_log(query),
+            },
+            Ask::Occurrences { .. } => Answer::of_occurrences(0),
             Ask::Record { .. } | Ask::Extract { .. } => Answer::Bytes(None),
             Ask::Export { ids } => Answer::Run(dataset.run_of_log(ids.clone())),
         })
@@ -368,39 +409,50 @@ fn record(
     Ok(Answer::Bytes(Some(dataset.schema().original(&stored()?).to_vec())))
 }
 
+/// A page of the records found. `stored` reads the first of some records, at least one.
 fn page(
     dataset: &Dataset,
     found: SearchResult,
-    stored: impl Fn(u64) -> anyhow::Result<Vec<u8>>,
-) -> anyhow::Result<Answer> {
+    stored: &dyn Fn(&[u64]) -> anyhow::Result<Vec<Vec<u8>>>,
+) -> anyhow::Result<Page> {
     let SearchResult { ids, has_more, located, verified, stopped_at, .. } = found;
     let mut page = Page { has_more, located, verified, ..Page::default() };
-    let mut bytes = 0;
-    for id in ids {
-        let stored = stored(id)?;
-        let original = dataset.schema().original(&stored).to_vec();
-        let content = String::from_utf8(original).map(Content::Record);
-        let content = content.unwrap_or_else(|error| Content::Bytes(error.into_bytes()));
-        if !page.push(Record { id, content }, &mut bytes) {
-            break;
+    let (mut bytes, mut ids) = (0, &ids[..]);
+    while !ids.is_empty() && !page.broke_off {
+        let some = stored(ids)?;
+        ensure!(!some.is_empty(), "no record was read");
+        let (now, later) = ids.split_at(some.len());
+        for (id, stored) in now.iter().zip(some) {
+            let original = dataset.schema().original(&stored).to_vec();
+            let content = String::from_utf8(original).map(Content::Record);
+            let content = content.unwrap_or_else(|error| Content::Base64(error.into_bytes()));
+            if !page.push(Record { id: *id, content }, &mut bytes) {
+                break;
+            }
         }
+        ids = later;
     }
     if let (Some(_), false) = (stopped_at, page.broke_off) {
         (page.next, page.broke_off) = (stopped_at, true);
     }
-    Ok(Answer::Page(page))
+    Ok(page)
 }
 
 impl Record {
     fn bytes(&self) -> usize {
         match &self.content {
             Content::Record(text) => text.len(),
-            Content::Bytes(bytes) => bytes.len(),
+            Content::Base64(bytes) => bytes.len(),
         }
     }
 }
 
 impl Answer {
+    /// Answers [`Ask::Occurrences`].
+    fn of_occurrences(count: u64) -> Answer {
+        Answer::Count { count, unknown_attributes: Vec::new() }
+    }
+
     /// Approximate size in bytes.
     pub fn bytes(&self) -> u64 {
         match self {

@@ -92,7 +92,17 @@ pub async fn ask_parts<P: AskParts>(
                     answers.truncate(used);
                     let missing = missing.iter().filter_map(|part| names.get(*part).cloned());
                     let answers = answers.into_iter().flatten();
-                    return Ok(Some(merge(ask, answers, missing.collect(), more)));
+                    let missing: Vec<String> = missing.collect();
+                    let is_whole = used == names.len() && missing.is_empty();
+                    let answers: Vec<Answer> = answers.collect();
+                    let unknown = if is_whole { unknown_in_all(&answers) } else { Vec::new() };
+                    let mut whole = merge(ask, answers.into_iter(), missing, more);
+                    if let Answer::Page(Page { unknown_attributes, .. })
+                    | Answer::Count { unknown_attributes, .. } = &mut whole
+                    {
+                        *unknown_attributes = unknown;
+                    }
+                    return Ok(Some(whole));
                 }
                 Action::Fail { part } => {
                     let error = errors.get_mut(part).and_then(Option::take);
@@ -143,6 +153,22 @@ fn part_answer(answer: &Answer) -> PartAnswer {
     }
 }
 
+/// The attributes that no part knows: one that a single part has is no typing error.
+fn unknown_in_all(answers: &[Answer]) -> Vec<String> {
+    let unknown = |answer: &Answer| match answer {
+        Answer::Page(Page { unknown_attributes, .. })
+        | Answer::Count { unknown_attributes, .. } => unknown_attributes.clone(),
+        _ => Vec::new(),
+    };
+    let Some((first, others)) = answers.split_first() else { return Vec::new() };
+    let mut all = unknown(first);
+    for other in others {
+        let other = unknown(other);
+        all.retain(|name| other.contains(name));
+    }
+    all
+}
+
 /// Merges the answers of parts, in their order. `more`: parts were left out that may have matches.
 fn merge(
     ask: &Ask,
@@ -166,10 +192,10 @@ fn merge(
         }
         Ask::Count { .. } | Ask::Occurrences { .. } => {
             let count = |answer| match answer {
-                Answer::Count { count } => count,
+                Answer::Count { count, .. } => count,
                 _ => 0,
             };
-            Answer::Count { count: answers.map(count).sum() }
+            Answer::Count { count: answers.map(count).sum(), unknown_attributes: Vec::new() }
         }
         Ask::Record { .. } | Ask::Extract { .. } => {
             let mut all = None;

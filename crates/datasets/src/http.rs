@@ -8,14 +8,12 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use engine::dataset::{DatasetVersion, Serves, serves};
 use engine::node::Stages;
 use engine::question::Failed;
 use ground::window::{Nanos, Operation, Outcome};
 use http::header::{ALLOW, CONTENT_LENGTH, HeaderMap, HeaderValue, RETRY_AFTER};
 use http::{Method, Request, StatusCode};
-use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use serde::Serialize;
 use serde_json::json;
@@ -24,6 +22,8 @@ use super::Datasets;
 use super::ask::{Answer, Ask, LOG, ids, pairs, part_of, text};
 use super::asking::{AskParts, ask_parts, question};
 use super::layers::{LayerSummary, summary_of_layers};
+use super::question_text::{BodyLimit, QuestionText, gather, is_posted_question, question_text};
+use super::reply_form::ReplyForm;
 use super::room::Reserved;
 use super::served::{Changed, Copied, Served, Unwritten, View};
 use dataset::Info;
@@ -31,7 +31,7 @@ use dataset::chunk::CHUNK_BYTES_MAX;
 use dataset::part::Run;
 use wire::headers;
 use wire::lane::RequestRecord;
-use wire::pace::{Meter, Pace};
+use wire::pace::Pace;
 use wire::problem::HttpResult;
 use wire::problem::{Problem, json as json_reply, typed};
 
@@ -118,8 +118,12 @@ pub fn reply(view: &View, answer: Answer, mut seen: RequestRecord, ask: &Ask) ->
     seen.size = seen.bytes;
     let mut response = match answer {
         Answer::Page(page) => json_reply(StatusCode::OK, &page, Some(seen)),
-        Answer::Count { count } => {
+        Answer::Count { count, unknown_attributes } if unknown_attributes.is_empty() => {
             json_reply(StatusCode::OK, &json!({ "count": count }), Some(seen))
+        }
+        Answer::Count { count, unknown_attributes } => {
+            let text = json!({ "count": count, "unknown_attributes": unknown_attributes });
+            json_reply(StatusCode::OK, &text, Some(seen))
         }
         Answer::Bytes(Some(bytes)) => {
             typed(StatusCode::OK, "application/octet-stream", bytes, Some(seen))
@@ -236,6 +240,11 @@ pub enum Done {
 impl Datasets {
     /// Serves a client's request, or a gateway's request for a part.
     pub async fn answer(self: &Arc<Self>, request: Request<Incoming>) -> HttpResult {
+        let form = ReplyForm::from_headers(request.headers());
+        form.applied(self.answer_plainly(request).await).await
+    }
+
+    async fn answer_plainly(self: &Arc<Self>, request: Request<Incoming>) -> HttpResult {
         let path = request.uri().path().to_owned();
         let Some(place) = place(&path) else { return self.list(&request).await };
         let served = self.find(place.name).await.map_err(|error| unavailable(&error))?;
@@ -243,13 +252,14 @@ impl Datasets {
             // The gateway knows this dataset, or knew it, so the versions differ. A 404 would
             // be taken for "no such record".
             let served = served.ok_or_else(another_version)?;
-            return self.part(&served, part, &request).await;
+            return self.part(&served, part, request).await;
         }
         let served = served.ok_or_else(|| no_dataset(place.name))?;
         if place.rest == "layers" {
             return self.layers_of(&served, &request);
         }
-        let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+        let is_read = matches!(*request.method(), Method::GET | Method::HEAD)
+            || is_posted_question(request.method(), place.rest);
         if !is_read || place.rest == "seal" {
             return self.change(&served, place.rest, request).await;
         }
@@ -257,11 +267,14 @@ impl Datasets {
         if place.rest.is_empty() {
             return self.status(&served);
         }
-        let query = request.uri().query().unwrap_or("");
+        if place.rest == "search" && *request.method() != Method::POST {
+            return Err(only("POST"));
+        }
+        let QuestionText { rest, query } = question_text(place.rest, request, self.pace).await?;
         let manifest = view.dataset.manifest();
-        let ask = Ask::parse(place.rest, query, manifest).map_err(|error| bad(&error))?;
+        let ask = Ask::parse(&rest, &query, manifest).map_err(|error| bad(&error))?;
         let ask = ask.ok_or_else(nothing_here)?;
-        let partial = is_partial(query);
+        let partial = is_partial(&query);
         let mut seen = self.lane.received(ask.operation(), place.name.as_bytes());
         let names = ask.parts(manifest);
         let mut question = question(&ask, partial, Nanos::MAX);
@@ -298,15 +311,16 @@ impl Datasets {
         &self,
         served: &Arc<Served>,
         path: &str,
-        request: &Request<Incoming>,
+        request: Request<Incoming>,
     ) -> HttpResult {
-        if *request.method() != Method::GET {
-            return Err(only("GET"));
+        if !matches!(*request.method(), Method::GET | Method::POST) {
+            return Err(only("GET, POST"));
         }
         let (part, rest) = path.split_once('/').ok_or_else(nothing_here)?;
         let view = same_version(served, request.headers()).await?.ok_or_else(another_version)?;
-        let query = request.uri().query().unwrap_or("");
-        let ask = Ask::parse(rest, query, view.dataset.manifest()).map_err(|error| bad(&error))?;
+        let QuestionText { rest, query } = question_text(rest, request, self.pace).await?;
+        let ask =
+            Ask::parse(&rest, &query, view.dataset.manifest()).map_err(|error| bad(&error))?;
         let ask = ask.ok_or_else(nothing_here)?;
         let mut seen = self.lane.received(ask.operation(), served.name().as_bytes());
         let local = Local { view };
@@ -406,7 +420,8 @@ impl Datasets {
                     Ok(room) => room,
                     Err(problem) => return Err(problem.with_record(seen)),
                 };
-                let body = match gather(request.into_body(), self.pace).await {
+                let limit = BodyLimit { of: "an append", bytes: APPEND_BYTES_MAX };
+                let body = match gather(request.into_body(), self.pace, limit).await {
                     Ok(body) => body,
                     Err(problem) => return Err(problem.with_record(seen)),
                 };
@@ -446,13 +461,19 @@ impl Datasets {
             (Method::DELETE, "") => drop_dataset(served).await,
             (_, "") => Err(only("GET, HEAD, DELETE")),
             (_, "records") => Err(only("GET, HEAD, POST, DELETE")),
-            (_, "seal") => Err(only("POST")),
+            (_, "seal" | "search") => Err(only("POST")),
+            (_, "count") => Err(only("GET, HEAD, POST")),
             _ => Err(only("GET, HEAD")),
         }
     }
 }
 
 impl Datasets {
+    /// How long a silent client is waited for.
+    pub fn pace(&self) -> Pace {
+        self.pace
+    }
+
     /// Reserves memory for an append: its `Content-Length`, or [`APPEND_BYTES_MAX`] without one.
     ///
     /// # Errors
@@ -498,7 +519,7 @@ pub fn is_partial(query: &str) -> bool {
 
 /// 404 Not Found: names the paths that exist below a dataset.
 pub fn nothing_here() -> Problem {
-    let what = "there is nothing here; the paths below a dataset are records, records/ID, count, \
+    let what = "there is nothing here; the paths below a dataset are records, records/ID, search, count, \
                 extract, export, layers and seal";
     Problem::new(StatusCode::NOT_FOUND, what)
 }
@@ -557,26 +578,4 @@ async fn same_version(
     }
     served.refresh().await.map_err(|error| unavailable(&error))?;
     Ok(served.view().and_then(as_of))
-}
-
-/// The bytes of a request, as many as a chunk of the log may hold.
-async fn gather(mut incoming: Incoming, pace: Pace) -> Result<Bytes, Problem> {
-    let (mut all, mut meter) = (Vec::new(), Meter::new(pace));
-    loop {
-        let piece = match meter.wait(incoming.frame()).await {
-            Ok(None) => return Ok(all.into()),
-            Ok(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
-            Ok(Some(Err(error))) => {
-                let what = format!("the body broke off: {error}");
-                return Err(Problem::new(StatusCode::BAD_REQUEST, &what));
-            }
-            Err(slow) => return Err(Problem::new(StatusCode::REQUEST_TIMEOUT, &slow)),
-        };
-        meter.took(piece.len());
-        if all.len() + piece.len() > APPEND_BYTES_MAX {
-            let what = format!("an append may have at most {APPEND_BYTES_MAX} bytes");
-            return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, &what));
-        }
-        all.extend_from_slice(&piece);
-    }
 }

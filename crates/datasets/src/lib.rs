@@ -11,6 +11,8 @@ pub mod copies;
 mod drive;
 pub mod http;
 mod layers;
+pub mod question_text;
+pub mod reply_form;
 mod room;
 pub mod served;
 mod station;

@@ -32,6 +32,8 @@ use datasets::asking::{AskParts, ask_parts, question};
 use datasets::http::{
     Local, bad, is_partial, no_dataset, nothing_here, only, place, reply, unavailable,
 };
+use datasets::question_text::{QuestionText, is_posted_question, question_text};
+use datasets::reply_form::ReplyForm;
 use datasets::served::{Served, View};
 use peer::Outgoing;
 use record::clock;
@@ -43,6 +45,8 @@ use wire::problem::{Problem, json as json_reply};
 
 /// Maximum bytes of a part's answer: those of a page as JSON, which may escape every byte.
 const ANSWER_BYTES_MAX: usize = 128 << 20;
+/// Longer parameters are sent to nodes as a body: a node's limit of heads (`serve.header_bytes_max`) is at least twice as much.
+const QUERY_IN_PATH_BYTES_MAX: usize = 4 << 10;
 /// How long after its deadline a query ends whatever is under way: the parts' own ends say more.
 const GRACE: Nanos = 100_000_000;
 
@@ -51,8 +55,8 @@ struct Parts<'a> {
     access: &'a Arc<Gateway>,
     name: &'a str,
     view: Arc<View>,
-    /// Path and query string after the part's name.
-    rest: String,
+    /// The question, as nodes parse it.
+    text: QuestionText,
     deadline: Nanos,
     patience: Nanos,
     /// Whether a node had another version of the dataset.
@@ -69,11 +73,19 @@ impl Parts<'_> {
             let what = "the manifest's etag in the origin is not a valid header value";
             return Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, what));
         };
+        let QuestionText { rest, query } = &self.text;
+        let path = format!("/datasets/{}/parts/{part}/{rest}", self.name);
+        let (method, path, body) = if query.len() <= QUERY_IN_PATH_BYTES_MAX {
+            (Method::GET, format!("{path}?{query}"), None)
+        } else {
+            (Method::POST, path, Some(query.clone().into()))
+        };
         let request = NodeRequest {
-            method: Method::GET,
+            method,
             key: key_of_file(self.name, id, &format!("{part}.shard")),
-            path: format!("/datasets/{}/parts/{part}/{}", self.name, self.rest),
+            path,
             headers: vec![(headers::VIEW.clone(), view), (headers::CHUNK.clone(), chunk)],
+            body,
             read: None,
         };
         let answered = self.access.router.read(&request.key, &request, self.deadline, &[]).await;
@@ -111,7 +123,9 @@ impl Parts<'_> {
                     serde_json::from_slice(&bytes).map_err(|error| broken(error.to_string()))?;
                 let count = value.get("count").and_then(Value::as_u64);
                 let count = count.ok_or_else(|| broken("missing count".to_owned()))?;
-                Ok(Answer::Count { count })
+                let unknown = value.get("unknown_attributes").and_then(Value::as_array);
+                let names = unknown.into_iter().flatten().filter_map(Value::as_str);
+                Ok(Answer::Count { count, unknown_attributes: names.map(str::to_owned).collect() })
             }
             (StatusCode::OK, Ask::Export { .. }) => {
                 let run = run.ok_or_else(|| {
@@ -186,6 +200,11 @@ async fn gather(answer: NodeReply) -> Result<Vec<u8>, String> {
 impl Gateway {
     /// Serves a request below `/datasets`.
     pub(super) async fn dataset(self: &Arc<Self>, request: Request<Incoming>) -> HttpResult {
+        let form = ReplyForm::from_headers(request.headers());
+        form.applied(self.dataset_plainly(request).await).await
+    }
+
+    async fn dataset_plainly(self: &Arc<Self>, request: Request<Incoming>) -> HttpResult {
         let path = request.uri().path().to_owned();
         let Some(place) = place(&path) else { return self.datasets.list(&request).await };
         let served = self.datasets.find(place.name).await.map_err(|error| unavailable(&error))?;
@@ -196,7 +215,11 @@ impl Gateway {
             (_, "layers") => Err(only("GET, PUT")),
             (&Method::POST, "seal") => self.seal(&served).await,
             (_, "seal") => Err(only("POST")),
-            (&Method::GET | &Method::HEAD, rest) => self.question(&served, rest, &request).await,
+            (&Method::GET | &Method::HEAD, "search") => Err(only("POST")),
+            (&Method::GET | &Method::HEAD, rest) => self.question(&served, rest, request).await,
+            (method, rest) if is_posted_question(method, rest) => {
+                self.question(&served, rest, request).await
+            }
             (_, rest) => self.datasets.change(&served, rest, request).await,
         }
     }
@@ -205,29 +228,29 @@ impl Gateway {
         self: &Arc<Self>,
         served: &Arc<Served>,
         rest: &str,
-        request: &Request<Incoming>,
+        request: Request<Incoming>,
     ) -> HttpResult {
         let max = self.router.backend.deadline.as_nanos() as Nanos;
         let (patience, _) = patience(request.headers(), max)?;
-        let query = request.uri().query().unwrap_or("");
+        let text = question_text(rest, request, self.datasets.pace()).await?;
         // The record of the request and the question, kept while views change.
         let mut asked: Option<(RequestRecord, Question)> = None;
         loop {
             let view = served.view().ok_or_else(|| no_dataset(served.name()))?;
             let manifest = view.dataset.manifest();
-            let ask = Ask::parse(rest, query, manifest).map_err(|error| bad(&error))?;
+            let ask = Ask::parse(&text.rest, &text.query, manifest).map_err(|error| bad(&error))?;
             let ask = ask.ok_or_else(nothing_here)?;
             let (seen, mut question) = asked.take().unwrap_or_else(|| {
                 let seen = self.datasets.received(ask.operation(), served.name());
                 let ends = seen.received.saturating_add(patience).saturating_add(GRACE);
-                (seen, question(&ask, is_partial(query), ends))
+                (seen, question(&ask, is_partial(&text.query), ends))
             });
             let names = ask.parts(manifest);
             let nodes = Parts {
                 access: self,
                 name: served.name(),
                 view: view.clone(),
-                rest: format!("{rest}?{query}"),
+                text: text.clone(),
                 deadline: seen.received.saturating_add(patience),
                 patience,
                 stale: AtomicBool::new(false),

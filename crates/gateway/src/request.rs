@@ -1,5 +1,6 @@
 //! A client's request in the form that is sent to nodes.
 
+use bytes::Bytes;
 use ground::Key;
 use ground::hex;
 use ground::window::Nanos;
@@ -22,6 +23,8 @@ pub struct NodeRequest {
     pub path: String,
     /// What a node needs to know beside them.
     pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// The body, of a question that is too long for a path.
+    pub body: Option<Bytes>,
     /// The read of an object that it is, which the origin could answer too.
     pub read: Option<ReadRequest>,
 }
@@ -33,7 +36,7 @@ impl NodeRequest {
         if is_timed {
             headers.push((headers::STAGES.clone(), HeaderValue::from_static("1")));
         }
-        NodeRequest { method, key: key.clone(), path, headers, read: None }
+        NodeRequest { method, key: key.clone(), path, headers, body: None, read: None }
     }
 
     /// A read as nodes are sent it.

@@ -90,6 +90,19 @@ impl ReplyBody {
 }
 
 impl ReplyBody {
+    /// The bytes, if they are all there in one piece.
+    pub fn whole_bytes(&self) -> Option<Bytes> {
+        match &self.kind {
+            Kind::Bytes(bytes) => Some(bytes.clone().unwrap_or_default()),
+            Kind::Two(..) | Kind::Stream { .. } => None,
+        }
+    }
+
+    /// Sends other bytes instead.
+    pub fn replace(&mut self, bytes: Bytes) {
+        self.kind = Kind::Bytes(Some(bytes).filter(|bytes| !bytes.is_empty()));
+    }
+
     /// Keeps a mark on its connection that a reply is under way.
     pub fn hold(&mut self, replying: Replying) {
         self._replying = Some(replying);

@@ -365,6 +365,7 @@ fn search(args: &SearchArgs, query: &Query, search: &Search<'_>) -> anyhow::Resu
         let (after, partial) = (page.after, page.partial);
         let wanted = served::PageRequest { limit, after, sorted, partial };
         let page = served.search(search, &wanted, &mut |record| records.push(record))?;
+        work::warn_of_unknown_on(&served, &page.unknown_attributes)?;
         return records.finish(Some(&page));
     }
     let (dataset, bar) = work.observe(one.local.open()?);
@@ -376,8 +377,7 @@ fn search(args: &SearchArgs, query: &Query, search: &Search<'_>) -> anyhow::Resu
         let found =
             dataset.search(query, &PageRequest { limit: at_once, after: all.next, sorted })?;
         bar.suspend(|| {
-            let mut ids = found.ids.iter();
-            ids.try_for_each(|id| records.push(Record::new(*id, dataset.get(*id)?)))
+            dataset.get_each(&found.ids, &mut |id, bytes| records.push(Record::new(id, bytes)))
         })?;
         all.next = found.next;
         all.has_more = found.has_more;
@@ -400,7 +400,11 @@ fn count(args: &CountArgs) -> anyhow::Result<ExitCode> {
     let server = args.one.server.find()?;
     let bytes = args.bytes.as_deref().unwrap_or_default();
     let count = match (args.one.served_on(&server), &query) {
-        (Some(served), Some(_)) => served.count(&text)?,
+        (Some(served), Some(_)) => {
+            let found = served.count(&text)?;
+            work::warn_of_unknown_on(&served, &found.unknown_attributes)?;
+            found.count
+        }
         (Some(served), None) => served.occurrences(bytes)?,
         (None, Some(query)) => {
             let (dataset, bar) = args.work.observe(args.one.local.open()?);

@@ -8,9 +8,11 @@ use configuration::Size;
 use dataset::Dataset;
 use dataset::part::Work;
 use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::Value;
 use shard::query::{Limits, Query};
 
 use crate::cli::output::errln;
+use crate::remote::served::Served;
 
 /// The time after which the progress of a query is shown: most end before.
 const SHOWN_AFTER: Duration = Duration::from_secs(1);
@@ -49,11 +51,27 @@ impl WorkArgs {
 /// Warns of attributes that no record has: most often they are typing errors, and find nothing or, after `NOT`,
 /// everything.
 pub(super) fn warn_of_unknown(dataset: &Dataset, query: &Query) -> anyhow::Result<()> {
-    for name in dataset.unknown_attributes(query)? {
-        let known = dataset.schema().names.join(", ");
+    warn_of(&dataset.unknown_attributes(query)?, &dataset.schema().names);
+    Ok(())
+}
+
+/// The same, of those that a server found.
+pub(super) fn warn_of_unknown_on(served: &Served<'_>, unknown: &[String]) -> anyhow::Result<()> {
+    if unknown.is_empty() {
+        return Ok(());
+    }
+    let info = served.info()?;
+    let known = info.get("attributes").and_then(Value::as_array).into_iter().flatten();
+    let known: Vec<String> = known.filter_map(Value::as_str).map(str::to_owned).collect();
+    warn_of(unknown, &known);
+    Ok(())
+}
+
+fn warn_of(unknown: &[String], known: &[String]) {
+    for name in unknown {
+        let known = known.join(", ");
         errln!(
             "concertina: warning: no record has the attribute {name:?}; among the attributes are: {known}"
         );
     }
-    Ok(())
 }

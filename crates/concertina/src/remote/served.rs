@@ -15,15 +15,38 @@ use super::server::{Refused, Server, encoded};
 const RECORDS_AT_ONCE: usize = 1000;
 /// The most bytes of the text that a server sends at once.
 const EXTRACT_BYTES_MAX: u64 = 16 << 20;
-/// The most bytes of ids in one URL, well below the longest head that a server accepts.
+/// The most bytes of ids, or of a query, in one URL, well below the longest head that a server accepts.
 const IDS_BYTES_MAX: usize = 6 << 10;
 
-/// A record with its id. A record need not be text; other records are shown as their bytes.
+/// A record with its id. A record need not be text; other records are shown in base64.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Record {
-    Text { id: u64, record: String },
-    Bytes { id: u64, bytes: Vec<u8> },
+    Text {
+        id: u64,
+        record: String,
+    },
+    Bytes {
+        id: u64,
+        #[serde(with = "base64_text")]
+        base64: Vec<u8>,
+    },
+}
+
+/// Bytes as base64 in JSON (RFC 4648, with padding).
+mod base64_text {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+    use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
+
+    pub(super) fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&STANDARD.encode(bytes))
+    }
+
+    pub(super) fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<Vec<u8>, D::Error> {
+        let text = std::borrow::Cow::<str>::deserialize(from)?;
+        STANDARD.decode(text.as_bytes()).map_err(D::Error::custom)
+    }
 }
 
 impl Record {
@@ -31,7 +54,7 @@ impl Record {
     pub(crate) fn new(id: u64, bytes: Vec<u8>) -> Record {
         match String::from_utf8(bytes) {
             Ok(record) => Record::Text { id, record },
-            Err(error) => Record::Bytes { id, bytes: error.into_bytes() },
+            Err(error) => Record::Bytes { id, base64: error.into_bytes() },
         }
     }
 
@@ -39,7 +62,7 @@ impl Record {
     pub(crate) fn bytes(&self) -> &[u8] {
         match self {
             Record::Text { record, .. } => record.as_bytes(),
-            Record::Bytes { bytes, .. } => bytes,
+            Record::Bytes { base64, .. } => base64,
         }
     }
 }
@@ -54,6 +77,18 @@ pub(crate) struct Page {
     /// Parts of the dataset that no node answered for.
     #[serde(default)]
     pub(crate) missing: Vec<String>,
+    /// Attributes of the query that no record has.
+    #[serde(default)]
+    pub(crate) unknown_attributes: Vec<String>,
+}
+
+/// How many records match a query.
+#[derive(Deserialize)]
+pub(crate) struct Count {
+    pub(crate) count: u64,
+    /// Attributes of the query that no record has.
+    #[serde(default)]
+    pub(crate) unknown_attributes: Vec<String>,
 }
 
 /// A search.
@@ -124,11 +159,6 @@ struct OfRecords {
 }
 
 #[derive(Deserialize)]
-struct OfCount {
-    count: u64,
-}
-
-#[derive(Deserialize)]
 struct OfAppend {
     first_id: u64,
     records: u64,
@@ -189,20 +219,21 @@ impl<'a> Served<'a> {
         loop {
             let left = wanted.limit.saturating_sub(count);
             let limit = if wanted.sorted { left.min(RECORDS_AT_ONCE) } else { left };
-            let mut rest = format!("/records?{search}&limit={limit}&sorted={}", wanted.sorted);
+            let mut query = format!("{search}&limit={limit}&sorted={}", wanted.sorted);
             if let Some(after) = all.next {
-                rest.push_str(&format!("&after={after}"));
+                query.push_str(&format!("&after={after}"));
             }
             if wanted.partial {
-                rest.push_str("&partial=true");
+                query.push_str("&partial=true");
             }
-            let OfRecords { records: found, page } = self.get(&rest)?;
+            let OfRecords { records: found, page } = self.answer("records", "search", query)?;
             ensure!(found.len() <= limit, "{} sent more records than requested", self.server.url());
             count += found.len();
             found.into_iter().try_for_each(&mut *take)?;
             let goes_on = page.next > all.next && page.next.is_some();
             all.next = page.next;
             all.has_more = page.has_more;
+            all.unknown_attributes.extend(page.unknown_attributes);
             all.located += page.located;
             all.verified += page.verified;
             for part in page.missing {
@@ -216,12 +247,26 @@ impl<'a> Served<'a> {
         }
     }
 
-    pub(crate) fn count(&self, query: &str) -> anyhow::Result<u64> {
-        Ok(self.get::<OfCount>(&format!("/count?query={}", encoded(query)))?.count)
+    pub(crate) fn count(&self, query: &str) -> anyhow::Result<Count> {
+        self.answer("count", "count", format!("query={}", encoded(query)))
     }
 
     pub(crate) fn occurrences(&self, bytes: &str) -> anyhow::Result<u64> {
-        Ok(self.get::<OfCount>(&format!("/count?bytes={}", encoded(bytes)))?.count)
+        Ok(self.answer::<Count>("count", "count", format!("bytes={}", encoded(bytes)))?.count)
+    }
+
+    /// Asks a question: by an address or, where that would be too long for a server, by a body.
+    fn answer<T: serde::de::DeserializeOwned>(
+        &self,
+        get: &str,
+        post: &str,
+        query: String,
+    ) -> anyhow::Result<T> {
+        if query.len() <= IDS_BYTES_MAX {
+            return self.get(&format!("/{get}?{query}"));
+        }
+        let path = format!("{}/{post}", self.path);
+        self.server.json(&Method::POST, &path, Some(query.into_bytes()))
     }
 
     /// Passes bytes of the text on, in pieces.

@@ -5,6 +5,7 @@ mod check;
 mod cluster_report;
 mod data;
 mod data_compact;
+mod data_http;
 mod data_import;
 mod data_served;
 mod datasets_cluster;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use ground::number::exact;
 use serde::{Deserialize, Serialize};
 
 use super::ShardId;
@@ -103,17 +104,22 @@ impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Why::Busy { average, high } => {
-                write!(f, "its queue is {average:.2} on average, above the mark of {high}")
+                write!(
+                    f,
+                    "its queue is {average:.2} on average, above the mark of {}",
+                    exact(*high)
+                )
             }
             Why::Ahead { average, expected, high } => {
                 write!(
                     f,
                     "its queue is {average:.2} on average and expected to be {expected:.2}, above the \
-                     mark of {high}"
+                     mark of {}",
+                    exact(*high)
                 )
             }
             Why::Idle { average, low } => {
-                write!(f, "its queue is {average:.2} on average, below the mark of {low}")
+                write!(f, "its queue is {average:.2} on average, below the mark of {}", exact(*low))
             }
             Why::Taken { average, by } => {
                 write!(

@@ -159,7 +159,8 @@ impl Backend for Nodes {
         let pool = self.roll.pool(node).ok_or_else(|| self.no_such_node())?;
         let left = deadline.saturating_sub(clock::now());
         let headers = request.headers(avoid.and_then(|node| self.roll.header(node)), Some(left));
-        let sent = pool.send(&request.method, &request.path, &headers, Outgoing::Empty).await;
+        let body = request.body.clone().map_or(Outgoing::Empty, Outgoing::Bytes);
+        let sent = pool.send(&request.method, &request.path, &headers, body).await;
         let reply = NodeReply::receive(node, sent.map_err(failed)?).await;
         let is_get = request.read.as_ref().is_some_and(|read| !read.is_head);
         self.verified(reply, is_get).map_err(failed)
