@@ -78,9 +78,28 @@ pub(super) fn info(info: &Value, as_json: bool) -> anyhow::Result<ExitCode> {
     writeln!(out, "shards      {} of {} B", info.shards.len(), info.shard_bytes)?;
     writeln!(out, "footprint   {} of the input", decimals(info.footprint, 3))?;
     writeln!(out, "key         {}", info.key.as_deref().unwrap_or("none"))?;
-    writeln!(out, "attributes  {}", info.attributes.join(", "))?;
+    for (number, line) in listed(&info.attributes).iter().enumerate() {
+        writeln!(out, "{:12}{line}", if number == 0 { "attributes" } else { "" })?;
+    }
     out.flush()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Names in lines of up to 88 characters, at least one.
+fn listed(names: &[String]) -> Vec<String> {
+    const WIDTH: usize = 88;
+    let mut lines = vec![String::new()];
+    for (number, name) in names.iter().enumerate() {
+        let comma = if number + 1 < names.len() { "," } else { "" };
+        match lines.last_mut() {
+            Some(line) if line.is_empty() => *line = format!("{name}{comma}"),
+            Some(line) if line.chars().count() + name.chars().count() + 2 <= WIDTH => {
+                line.push_str(&format!(" {name}{comma}"));
+            }
+            _ => lines.push(format!("{name}{comma}")),
+        }
+    }
+    lines
 }
 
 /// How records are printed.
@@ -172,6 +191,18 @@ impl Records {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_are_listed_in_lines() {
+        let check = |names: &[&str], expected: &[&str]| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            assert_eq!(listed(&names), expected);
+        };
+        check(&[], &[""]);
+        check(&["a", "b"], &["a, b"]);
+        let long = "x".repeat(60);
+        check(&[&long, "a", &long], &[&format!("{long}, a,"), &long]);
+    }
 
     #[test]
     fn records_are_text_or_bytes_in_json_and_come_back() {
