@@ -1,5 +1,5 @@
-//! In how many records the frequent strings of a text are: short strings, and words without a list of their records
-//! ([`words`](super::words)).
+//! In how many records the frequent strings of a text are: short strings, and words, those with a list of their records
+//! ([`words`](super::words)) included, because a list takes a millisecond to decode.
 //!
 //! An index counts occurrences at once, but to count the records that hold a string with 30,000 occurrences it locates each:
 //! 40 ms, for an answer of four bytes. A list of these records takes ten kilobytes, so that only few strings can have one;
@@ -22,6 +22,8 @@ pub(crate) const SECTION: &str = "counts";
 pub(crate) const OCCURRENCES_MIN: usize = 256;
 /// The section takes at most one byte for this many of the text.
 const BYTES_ONE_IN: usize = 256;
+/// Of a short text, up to this many bytes if they are a 64th of it.
+const BYTES_MIN: usize = 32 << 10;
 /// Bytes before the table.
 const HEADER_BYTES: usize = 8;
 /// Bytes of a string's entries, besides the string.
@@ -117,11 +119,15 @@ impl<'a> Counts<'a> {
     }
 }
 
+fn bytes_max(text_bytes: usize) -> usize {
+    (text_bytes / BYTES_ONE_IN).max(BYTES_MIN.min(text_bytes / 64))
+}
+
 /// Encodes those strings that occur most often, as many as there is room for in a shard of `text_bytes`. `None` if there is
 /// none.
 pub(crate) fn encode(mut strings: Vec<Counted>, text_bytes: usize) -> Option<Vec<u8>> {
     strings.sort_by(|a, b| b.occurrences.cmp(&a.occurrences).then_with(|| a.bytes.cmp(&b.bytes)));
-    let bytes_max = text_bytes / BYTES_ONE_IN;
+    let bytes_max = bytes_max(text_bytes);
     let mut bytes = HEADER_BYTES;
     let kept = strings.iter().take_while(|counted| {
         bytes += ENTRY_BYTES + counted.bytes.len();
@@ -207,7 +213,7 @@ mod tests {
                 Counted { bytes: bytes.as_bytes().into(), occurrences: *occurrences, records: *records }
             }).collect();
             let Some(section) = encode(counted, text_bytes) else { return Ok(()) };
-            prop_assert!(section.len() <= text_bytes / BYTES_ONE_IN);
+            prop_assert!(section.len() <= bytes_max(text_bytes));
             let counts = Counts::read(&section).unwrap();
             counts.check(9).unwrap();
             let kept: BTreeMap<&[u8], usize> =

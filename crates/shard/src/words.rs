@@ -15,8 +15,8 @@
 //! first, up to one in [`BYTES_ONE_IN`] bytes of the text.
 //!
 //! A list is decoded when it is asked for, because decoding checks it, and opening a shard would
-//! otherwise take as long as hundreds of searches. Of words without a list, and of short strings, the number of
-//! records is kept ([`counts`](super::counts)); the same passes find it.
+//! otherwise take as long as hundreds of searches. The number of records with a word or a
+//! short string is kept apart ([`counts`](super::counts)); the same passes find it.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -75,7 +75,7 @@ pub(crate) struct Lists<'a> {
     pub section: &'a [u8],
     /// The number of records of the text.
     pub records: usize,
-    /// The number of records with words that have no list.
+    /// The number of records with words and short strings.
     pub counts: Counts<'a>,
 }
 
@@ -128,8 +128,6 @@ pub(crate) fn encode(text: &[u8], records: &Records, bounds: Bounds) -> Result<S
         kept.push((list.word, encoded));
     }
     kept.sort();
-    // A list says how many it has.
-    counted.retain(|one| kept.binary_search_by(|(word, _)| (*word).cmp(&one.bytes)).is_err());
     let counts = counts::encode(counted, text.len());
     if kept.is_empty() {
         return Ok(Sections { lists: None, counts });
@@ -336,7 +334,6 @@ mod tests {
         let words = Words::decode(&section).unwrap();
         let lists = Lists { words: &words, section: &section, records: records.len(), counts };
         for word in words.iter() {
-            assert_eq!(counts.get(word), None, "its list says it");
             let found: Vec<u64> = lists.get(word).unwrap().iter().collect();
             let all = 0..records.len() as u64;
             let expected: Vec<u64> = all.filter(|record| has(word, *record)).collect();

@@ -129,8 +129,11 @@ pub fn hold(args: &HoldArgs, on: bool) -> anyhow::Result<ExitCode> {
 pub fn model_text(reply: &ModelReport) -> String {
     let model = &reply.model;
     let measured = &model.measured;
+    // The model is of objects. Without these words, 0 stands beside the queries that the stations below count.
+    let serves_datasets = model.stations.iter().any(|station| is_of_queries(&station.queue));
+    let of_objects = if serves_datasets { " for objects" } else { "" };
     let mut out = format!(
-        "objective   {} within {}\nload        {} requests/s over {} s\nmeasured    {} within, median {}, p99 {}\n",
+        "objective   {} within {}\nload        {} requests/s{of_objects} over {} s\nmeasured    {} within, median {}, p99 {}\n",
         percent(model.share),
         seconds(model.objective_s),
         number(model.rate),
@@ -162,7 +165,7 @@ pub fn model_text(reply: &ModelReport) -> String {
     }
     for station in &model.stations {
         // Queries have no model as a whole, so that each of their queues has a line.
-        if station.queue == "datasets" || station.queue.starts_with("shard/") {
+        if is_of_queries(&station.queue) {
             out += &station_text(station, reply.footprints.get(&station.queue).copied());
         }
     }
@@ -173,6 +176,11 @@ pub fn model_text(reply: &ModelReport) -> String {
         out += "* past the confidence limit, where queues are long\n";
     }
     out
+}
+
+/// Whether a queue is one of queries of datasets.
+fn is_of_queries(queue: &str) -> bool {
+    queue == "datasets" || queue.starts_with("shard/")
 }
 
 fn extrapolated(beyond_limit: bool) -> &'static str {
