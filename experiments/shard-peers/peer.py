@@ -258,8 +258,9 @@ class Duckdb:
         if kind in ("equals", "key"):
             condition = f"{column} = $1"
         elif kind in ("word", "regex"):
-            # Within a line, as ripgrep is asked; RE2 knows the same syntax.
-            condition, value = "regexp_matches(text, $1)", "(?m)" + question["line"]
+            # Within a line, as ripgrep is asked. RE2 knows the same syntax but for the flag `u`; its `\\b` is of ASCII alone.
+            line = question["line"].replace(r"(?-u:\b)", r"\b")
+            condition, value = "regexp_matches(text, $1)", "(?m)" + line
         else:
             condition = f"contains({column}, $1)"
         if question["form"] == "count":

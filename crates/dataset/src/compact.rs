@@ -89,8 +89,9 @@ fn groups(shards: &[Content], shard_bytes: u64, deleted_share: f64) -> Vec<Range
     for (at, shard) in shards.iter().enumerate() {
         match all.last_mut() {
             Some((group, there))
+                // One that is full is alone: of a longer group the sum may be.
                 if !is_full(shard.there)
-                    && !(group.len() == 1 && is_full(*there))
+                    && (group.len() > 1 || !is_full(*there))
                     && *there + shard.there <= shard_bytes =>
             {
                 (group.end, *there) = (at + 1, *there + shard.there);

@@ -409,12 +409,11 @@ fn record(
     Ok(Answer::Bytes(Some(dataset.schema().original(&stored()?).to_vec())))
 }
 
+/// Reads the first of some records as they are stored.
+type RecordReader<'a> = &'a dyn Fn(&[u64]) -> anyhow::Result<Vec<Vec<u8>>>;
+
 /// A page of the records found. `stored` reads the first of some records, at least one.
-fn page(
-    dataset: &Dataset,
-    found: SearchResult,
-    stored: &dyn Fn(&[u64]) -> anyhow::Result<Vec<Vec<u8>>>,
-) -> anyhow::Result<Page> {
+fn page(dataset: &Dataset, found: SearchResult, stored: RecordReader<'_>) -> anyhow::Result<Page> {
     let SearchResult { ids, has_more, located, verified, stopped_at, .. } = found;
     let mut page = Page { has_more, located, verified, ..Page::default() };
     let (mut bytes, mut ids) = (0, &ids[..]);
