@@ -326,7 +326,7 @@ impl World {
     /// Each outage that the log tells of has one beginning and one end.
     fn check_log(&self) {
         let ends = |log: &str| log.matches("INFO the origin answers again after ").count();
-        let starts = ["failed: ", "timed out: ", "is not there: "];
+        let starts = ["failed: ", "timed out: ", "is not there: ", "denies access: "];
         let begins = |log: &str| -> usize {
             starts
                 .iter()
