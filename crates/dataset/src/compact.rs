@@ -56,7 +56,7 @@ pub enum CompactStep {
 /// The result of a compaction.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
-pub struct Compacted {
+pub struct CompactionReport {
     /// The shards before, that of a sealed log included.
     pub shards_before: usize,
     /// The shards now.
@@ -120,7 +120,7 @@ impl Writer {
         &mut self,
         options: &CompactOptions,
         tell: &mut dyn FnMut(CompactStep),
-    ) -> anyhow::Result<Compacted> {
+    ) -> anyhow::Result<CompactionReport> {
         self.seal()?;
         let plan = Plan::new(&self.import_options(options), Machine::current()?)?;
         let shard_bytes = plan.shard_bytes as u64;
@@ -134,7 +134,7 @@ impl Writer {
         shard_bytes: u64,
         plan: &Plan,
         tell: &mut dyn FnMut(CompactStep),
-    ) -> anyhow::Result<Compacted> {
+    ) -> anyhow::Result<CompactionReport> {
         let before = self.dataset.info();
         let contents: Vec<Content> =
             self.dataset.parts.iter().map(|part| content_of(part, &self.dataset.deleted)).collect();
@@ -148,7 +148,7 @@ impl Writer {
             }
         }
         let now = self.dataset.info();
-        Ok(Compacted {
+        Ok(CompactionReport {
             shards_before: before.shards.len(),
             shards: now.shards.len(),
             shard_bytes_before: before.shard_bytes,

@@ -14,7 +14,7 @@ fn plan() -> Plan {
     Plan::default_of(&options())
 }
 
-fn compact(writer: &mut Writer, shard_bytes: u64, deleted_share: f64) -> Compacted {
+fn compact(writer: &mut Writer, shard_bytes: u64, deleted_share: f64) -> CompactionReport {
     writer.seal().unwrap();
     writer.compact_to(deleted_share, shard_bytes, &plan(), &mut |_| ()).unwrap()
 }
