@@ -21,7 +21,7 @@ static SEED: LazyLock<Vec<u8>> = LazyLock::new(|| {
             input_bytes: 100,
             file_bytes: 60,
             gone: u64::from(number == 2),
-            gaps: if number == 2 { vec![20..21] } else { Vec::new() },
+            gaps: (number == 2).then_some(20..21).into_iter().collect(),
         });
     }
     manifest.deleted = vec![3, 20];
