@@ -50,10 +50,6 @@ const SERVERS: usize = 3;
 /// Bytes of one read of requests.
 const READ: usize = 64 << 10;
 
-/// Connections that are read before what they caused is written: about 100 microseconds' work, which is what the first of them
-/// waits at most.
-const GATHERED_MAX: usize = 32;
-
 /// Time between two looks at connections that do not move.
 const SWEEP: Nanos = SECOND / 10;
 
@@ -185,8 +181,31 @@ impl Thread {
                 warn!("cannot wait for connections: {error}");
                 std::thread::sleep(Duration::from_millis(20));
             }
-            let mut closed = self.take(&events, &mut ready);
-            self.gather(&mut events, |thread, events| closed = thread.take(events, &mut ready));
+            self.now = clock::now();
+            let first_client = SERVERS + self.servers.len();
+            ready.append(&mut self.again);
+            for event in &events {
+                match event.token() {
+                    WAKER => {}
+                    LISTENER => self.accept(),
+                    TIMER => self.timer.acknowledge(),
+                    Token(token) if token < first_client => {
+                        self.server_ready(token - SERVERS, event.is_read_closed());
+                    }
+                    Token(token) => {
+                        let place = (token - first_client) as u32;
+                        if self.client_ready(place, event) {
+                            ready.push(place);
+                        }
+                    }
+                }
+            }
+            // Before the mail is looked at: none comes after it.
+            let closed = self.shared.is_closed();
+            self.inbox();
+            for place in ready.drain(..) {
+                self.read_client(place);
+            }
             if self.timer.is_due(self.now) {
                 self.tell(Event::Tick, None);
             }
@@ -212,56 +231,6 @@ impl Thread {
             }
         }
         self.end();
-    }
-
-    /// Takes what the kernel reported: replies of servers, mail of other threads, then requests of clients. Nothing is written.
-    /// Returns whether the mail that it looked at was the last.
-    fn take(&mut self, events: &Events, ready: &mut Vec<u32>) -> bool {
-        self.now = clock::now();
-        let first_client = SERVERS + self.servers.len();
-        ready.append(&mut self.again);
-        for event in events {
-            match event.token() {
-                WAKER => {}
-                LISTENER => self.accept(),
-                TIMER => self.timer.acknowledge(),
-                Token(token) if token < first_client => {
-                    self.server_ready(token - SERVERS, event.is_read_closed());
-                }
-                Token(token) => {
-                    let place = (token - first_client) as u32;
-                    if self.client_ready(place, event) {
-                        ready.push(place);
-                    }
-                }
-            }
-        }
-        // Before the mail is looked at: none comes after it.
-        let closed = self.shared.is_closed();
-        self.inbox();
-        for place in ready.drain(..) {
-            self.read_client(place);
-        }
-        closed
-    }
-
-    /// While several connections are ready at once, takes what has become ready meanwhile before anything is written. A write to
-    /// a server costs most of a request's time, and wakes the server: with 192 clients, two requests shared one (three and a half
-    /// with twemproxy) while each report was written off at once. A thread that has one connection at a time to serve does not
-    /// look again, and its replies leave at once.
-    fn gather(&mut self, events: &mut Events, mut take: impl FnMut(&mut Thread, &Events)) {
-        let mut reported = events.iter().count();
-        let mut taken = reported;
-        while reported > 1 && taken < GATHERED_MAX {
-            if self.poll.poll(events, Some(Duration::ZERO)).is_err() {
-                return;
-            }
-            reported = events.iter().count();
-            taken += reported;
-            if reported > 0 {
-                take(self, events);
-            }
-        }
     }
 
     /// Notes what a client's socket is ready for. Returns whether it has bytes to read, which the caller does after all events of
