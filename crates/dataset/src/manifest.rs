@@ -71,7 +71,7 @@ impl ShardEntry {
                 usize::try_from(len - 1).ok().and_then(|len| deleted.get(first.checked_add(len)?));
             ensure!(
                 deleted.get(first) == Some(&gap.start) && last == Some(&(gap.end - 1)),
-                "{file} has no record for ids that are not deleted, from {} to {}",
+                "{file} lists a gap from id {} to {}, but not all of these records are deleted",
                 gap.start,
                 gap.end
             );
@@ -348,8 +348,8 @@ mod tests {
         check(&|m| gaps(m, &[(3, 4)]), "not among the ids");
         check(&|m| gaps(m, &[(18, 20), (20, 21)]), "not among the ids");
         check(&|m| gaps(m, &[(13, 13)]), "not among the ids");
-        check(&|m| gaps(m, &[(12, 15)]), "not deleted");
-        check(&|m| gaps(m, &[(17, 19)]), "not deleted");
+        check(&|m| gaps(m, &[(12, 15)]), "not all of these records");
+        check(&|m| gaps(m, &[(17, 19)]), "not all of these records");
         check(
             &|m| (gaps(m, &[(12, 14)]), m.shards[1].gone = 1, m.shards[1].records = 9).0,
             "have 2 ids",
