@@ -153,7 +153,7 @@ fn part_answer(answer: &Answer) -> PartAnswer {
     }
 }
 
-/// The attributes that no part knows: one that a single part has is no typing error.
+/// The attributes that every part reports as unknown. One that a single part has exists.
 fn unknown_in_all(answers: &[Answer]) -> Vec<String> {
     let unknown = |answer: &Answer| match answer {
         Answer::Page(Page { unknown_attributes, .. })

@@ -92,7 +92,7 @@ fn is_gzip(element: &str) -> bool {
     name.eq_ignore_ascii_case("gzip") && !is_refused
 }
 
-/// `None` if there is no memory for it.
+/// The bytes as gzip; `None` if the encoder fails, which writing to memory does not.
 fn compressed(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 4), Compression::fast());
     encoder.write_all(bytes).ok()?;

@@ -102,7 +102,7 @@ pub(crate) struct Sections {
 
 /// Encodes the section of a text: version (4), number of words (4), for each word its length (2), the
 /// length of its list (4) and the word, then the lists (`EliasFano::encode`); words ascending, numbers
-/// little-endian. And the counts of what has no list.
+/// little-endian. Beside it, the section of [`counts`]: of short strings and of words, with or without a list.
 pub(crate) fn encode(text: &[u8], records: &Records, bounds: Bounds) -> Result<Sections, Error> {
     let words = frequent(text, bounds.occurrences_min.min(counts::OCCURRENCES_MIN));
     let mut counted = counts::short_strings(text, records);

@@ -35,7 +35,7 @@ pub enum Error {
     Reserved,
     /// The origin takes no writes.
     Full(String),
-    /// The origin does not allow it, and will not.
+    /// The origin does not allow writes, and will not.
     Denied(String),
     /// The origin does not allow the read, and will not.
     Unreadable(String),
