@@ -110,11 +110,25 @@ impl Layers {
             Ok(None) => {}
             Err(error) => warn!("{}: cannot add a layer: {error}", order.name),
         }
+        self.lock().end_filling(order);
+    }
+
+    /// Publishes what was built, unless it was cancelled; returns whether it did. Both the layer and what was granted for it
+    /// count as held, and a fold cancels the build. So the layer appears and the grant ends under the lock under which others
+    /// look and fold: between the two, the bytes would count twice, and a build that was cancelled would add its layer after
+    /// its bytes were given to others.
+    fn publish(
+        &self,
+        order: &Order,
+        publish: impl FnOnce() -> Result<(), Error>,
+    ) -> Result<bool, Error> {
         let mut state = self.lock();
-        let same = |filling: &Filling| Arc::ptr_eq(&filling.cancelled, &order.cancelled);
-        if state.filling.get(&order.id).is_some_and(same) {
-            state.filling.remove(&order.id);
+        if self.is_off(order) {
+            return Ok(false);
         }
+        publish()?;
+        state.end_filling(order);
+        Ok(true)
     }
 
     fn is_off(&self, order: &Order) -> bool {
@@ -127,8 +141,9 @@ impl Layers {
         let mut sweep = index.layers().sweep(rates)?;
         while !self.is_off(order) {
             if sweep.step(index, SEGMENTS).is_finished() {
-                index.layers().publish(sweep)?;
-                return Ok(Some(format!("layers with rates {:?} and {:?}", rates.sa, rates.isa)));
+                let is_there = self.publish(order, || index.layers().publish(sweep))?;
+                let what = format!("layers with rates {:?} and {:?}", rates.sa, rates.isa);
+                return Ok(is_there.then_some(what));
             }
         }
         Ok(None)
@@ -148,9 +163,9 @@ impl Layers {
         let mut build = TextBuild::of_regions(index, options, regional.order.clone())?;
         while !self.is_off(order) {
             if build.step(index, BLOCKS)?.is_finished() {
-                index.layers().publish_text(build)?;
+                let is_there = self.publish(order, || index.layers().publish_text(build))?;
                 let bytes = index.layers().footprint().text_bytes;
-                return Ok(Some(format!("a text layer of {bytes} bytes")));
+                return Ok(is_there.then(|| format!("a text layer of {bytes} bytes")));
             }
             self.fill_some(completions);
         }
@@ -159,6 +174,14 @@ impl Layers {
 }
 
 impl State {
+    /// What was granted for an order is not held any more, unless it is another's.
+    fn end_filling(&mut self, order: &Order) {
+        let same = |filling: &Filling| Arc::ptr_eq(&filling.cancelled, &order.cancelled);
+        if self.filling.get(&order.id).is_some_and(same) {
+            self.filling.remove(&order.id);
+        }
+    }
+
     /// Marks layers of the arrays, which are there at once, and has them made whole if that is how they are filled.
     pub(super) fn mark(&mut self, candidate: &Candidate, rates: &Rates) {
         if let Err(error) = candidate.part.shard().index().layers().mark(rates) {
