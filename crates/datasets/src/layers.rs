@@ -40,7 +40,7 @@ use dataset::part::Part;
 use live::LiveModel;
 use live::memory::Memory;
 use record::{IdleSampler, clock};
-use steps::{Demand, Step, drop_layer, text_guess};
+use steps::{Demand, Step, drop_layer, held_bytes, text_guess};
 use worker::Order;
 
 /// The layers that a shard has.
@@ -362,7 +362,7 @@ impl State {
 
     /// The layer that a shard drops first, and its bytes.
     fn first_dropped(&self, candidate: &Candidate) -> Option<(Layer, u64)> {
-        self.asked.get(&candidate.id)?.first_dropped(candidate.part.shard().index())
+        self.asked.get(&candidate.id)?.first_dropped(candidate.part.shard().index(), self.fill)
     }
 
     /// Which layer a change adds or drops.
@@ -385,7 +385,7 @@ impl State {
         let filling = self.filling.get(&candidate.id);
         let asked = self.asked.entry(candidate.id).or_default();
         asked.look(clock::now(), index, filling.is_some());
-        let footprint = index.layers().footprint();
+        let held_bytes = held_bytes(&index.layers().footprint(), self.fill);
         let next = if filling.is_none() { self.next(candidate) } else { None };
         let lowest_bytes = match filling {
             Some(filling) => Some(filling.bytes),
@@ -394,7 +394,7 @@ impl State {
         Observed {
             id: candidate.id,
             queue_length: candidate.station.take_length(clock::now()),
-            held_bytes: footprint.total_bytes() as u64 + filling.map_or(0, |f| f.bytes),
+            held_bytes: held_bytes + filling.map_or(0, |f| f.bytes),
             next_bytes: next.map(|(_, bytes)| bytes),
             lowest_bytes,
             growing: filling.is_some() || self.filler.fills(candidate.id),
@@ -406,7 +406,12 @@ impl State {
         let said = match change {
             Change::Grow { bytes, why, .. } => {
                 // Queries may have ended a layer meanwhile, so that the next one is larger than what was granted.
-                match self.next(candidate).filter(|(_, needed)| needed <= bytes) {
+                let step = self.next(candidate).filter(|(_, needed)| needed <= bytes);
+                if step.is_some() {
+                    // Else a copy of a shard could be granted the same bytes before the next look.
+                    self.room_bytes = self.room_bytes.saturating_sub(*bytes);
+                }
+                match step {
                     Some((Step::Arrays(rates), _)) if self.fill != Fill::Sweep => {
                         self.mark(candidate, &rates);
                     }

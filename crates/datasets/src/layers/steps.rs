@@ -9,7 +9,7 @@ use engine::layers::regions::{Chosen, Heat};
 use ground::window::Nanos;
 use shard::Text;
 use shard::index::{self, Index};
-use shard::layers::{Array, Layers, Rates, Regions};
+use shard::layers::{Array, Footprint, LayerFootprint, Layers, Rates, Regions};
 
 use configuration::Fill;
 
@@ -115,11 +115,15 @@ impl Demand {
         let layers = index.layers();
         let mut steps = Vec::new();
         for array in [Array::Sa, Array::Isa] {
-            let Some((rate, mut bytes)) = layers.next_layer(array) else { continue };
-            if fill != Fill::Sweep {
-                // A marked layer has four bytes for each value; a whole one the bits of a row.
-                bytes = bytes.saturating_mul(32).div_ceil(index.len().max(1).ilog2() as usize + 1);
-            }
+            let Some((rate, packed)) = layers.next_layer(array) else { continue };
+            // A marked layer has four bytes for each value; a whole one the bits of a row.
+            let marked =
+                packed.saturating_mul(32).div_ceil(index.len().max(1).ilog2() as usize + 1);
+            let bytes = match fill {
+                Fill::Sweep => packed,
+                Fill::Queries => marked,
+                Fill::Both => marked.saturating_add(packed),
+            };
             steps.push((layer_of(array, rate), bytes as u64));
         }
         let text = self.text(index);
@@ -177,10 +181,11 @@ impl Demand {
     }
 
     /// The layer that saves least, and its bytes; `None` if there is none.
-    pub(super) fn first_dropped(&self, index: &Index) -> Option<(Layer, u64)> {
+    pub(super) fn first_dropped(&self, index: &Index, fill: Fill) -> Option<(Layer, u64)> {
         let held = index.layers().footprint();
-        let lowest = |array, layers: &[shard::layers::LayerFootprint]| {
-            layers.last().map(|layer| (layer_of(array, layer.rate), layer.bytes as u64))
+        let lowest = |array, layers: &[LayerFootprint]| {
+            let bytes = |layer: &LayerFootprint| layer.bytes as u64 + packing_bytes(layer, fill);
+            layers.last().map(|layer| (layer_of(array, layer.rate), bytes(layer)))
         };
         let of_text = || Layer::Text { isa: isa_rate(index), covered: 1.0 };
         let text = (held.text_bytes > 0).then(|| (of_text(), held.text_bytes as u64));
@@ -190,6 +195,19 @@ impl Demand {
             .collect();
         lowest.get(self.mix.least(&lowest)?).copied()
     }
+}
+
+/// The most bytes that these layers take until the next step. A marked layer that is whole is packed: until the last query that
+/// reads it has ended, both it and its copy are held. If only the one were counted, the layers would exceed their budget then,
+/// because nobody asks for the bytes of the copy.
+pub(super) fn held_bytes(held: &Footprint, fill: Fill) -> u64 {
+    let layers = held.sa.iter().chain(&held.isa);
+    held.total_bytes() as u64 + layers.map(|layer| packing_bytes(layer, fill)).sum::<u64>()
+}
+
+/// Layers that queries alone fill stay as they are.
+fn packing_bytes(layer: &LayerFootprint, fill: Fill) -> u64 {
+    if fill == Fill::Both { layer.packing_bytes as u64 } else { 0 }
 }
 
 fn layer_of(array: Array, rate: u32) -> Layer {
@@ -224,7 +242,7 @@ pub(super) fn drop_layer(layers: &Layers, layer: Layer) {
 mod tests {
     use ground::window::SECOND;
     use shard::index::Options;
-    use shard::layers::{TextBuild, TextOptions};
+    use shard::layers::{Completion, TextBuild, TextOptions};
 
     use super::*;
 
@@ -329,7 +347,7 @@ mod tests {
             asked.look(SECOND, &index, false);
             serve(&index, searches, gets);
             asked.look(2 * SECOND, &index, false);
-            while let Some((layer, _)) = asked.first_dropped(&index) {
+            while let Some((layer, _)) = asked.first_dropped(&index, Fill::Sweep) {
                 drop_layer(index.layers(), layer);
             }
             assert_eq!(index.layers().footprint().total_bytes(), 0);
@@ -345,11 +363,37 @@ mod tests {
         asked.look(0, &index, false);
         asked.look(SECOND, &index, false);
         assert!(asked.next(&index, Fill::Sweep).is_none());
-        assert!(asked.first_dropped(&index).is_none());
+        assert!(asked.first_dropped(&index, Fill::Sweep).is_none());
         // Counting reads no layer.
         index.rows(b"w1");
         asked.look(2 * SECOND, &index, false);
         assert!(asked.next(&index, Fill::Sweep).is_none());
+    }
+
+    #[test]
+    fn a_marked_layer_takes_no_more_than_was_asked_for_even_while_it_is_packed() {
+        let index = opened();
+        let mut asked = Demand::default();
+        asked.look(0, &index, false);
+        serve(&index, 1000, 0);
+        asked.look(SECOND, &index, false);
+        let (step, bytes) = asked.next(&index, Fill::Both).unwrap();
+        let Step::Arrays(rates) = step else { panic!("{step}") };
+        let layers = index.layers();
+        layers.mark(&rates).unwrap();
+        let marked = held_bytes(&layers.footprint(), Fill::Both);
+        assert!(marked <= bytes, "{marked} of {bytes}");
+        // A query that reads the marked layer until after it was packed.
+        let view = layers.view();
+        let mut completion = Completion::default();
+        while !completion.step(layers, &index, 1024).is_finished() {}
+        assert_eq!(layers.pack().unwrap(), 1);
+        let both = layers.footprint().total_bytes() as u64;
+        assert!(both <= marked && both > layers.footprint().sa[0].bytes as u64, "{both}, {marked}");
+        assert_eq!(held_bytes(&layers.footprint(), Fill::Both), both);
+        drop(view);
+        let packed = layers.footprint().sa[0].bytes as u64;
+        assert_eq!(held_bytes(&layers.footprint(), Fill::Both), packed);
     }
 
     #[test]

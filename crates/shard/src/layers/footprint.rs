@@ -43,6 +43,9 @@ pub struct LayerFootprint {
     pub rate: u32,
     /// Size in bytes.
     pub bytes: usize,
+    /// Bytes of the packed copy that [`Layers::pack`](super::Layers::pack) makes of a marked layer before it drops that; 0
+    /// for a packed layer.
+    pub packing_bytes: usize,
     /// Capacity in values.
     pub values: usize,
     /// Known values; all of them, unless the layer is marked and queries are still filling it.

@@ -287,6 +287,7 @@ impl Group {
                 Some(LayerFootprint {
                     rate: 1 << log2,
                     bytes: values.bytes(),
+                    packing_bytes: values.packing_bytes(self.end.saturating_sub(1)),
                     values: values.len(),
                     known: values.known_count(),
                 })

@@ -191,6 +191,14 @@ impl Values {
             Self::Partial(partial) => size_of_val::<[_]>(&partial.values),
         }
     }
+
+    /// The bytes that [`Values::packed`] takes, of values up to `max`.
+    pub(super) fn packing_bytes(&self, max: u32) -> usize {
+        match self {
+            Self::Packed(_) => 0,
+            Self::Partial(partial) => packed_bytes(partial.values.len(), max),
+        }
+    }
 }
 
 #[cfg(test)]
