@@ -3,6 +3,7 @@
 use super::super::slices::{Blocks, Interval};
 use super::super::{Claim, Goal, Peer};
 use super::client::Slice;
+use super::values::{ValueSize, Values};
 
 /// A kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,15 +48,21 @@ pub const OWN: usize = 0;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cell {
     pub kind: Kind,
+    pub values: ValueSize,
     pub connections: u32,
     pub servers: usize,
 }
 
 impl std::fmt::Display for Cell {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Cell { kind, connections, servers } = self;
+        let Cell { kind, values, connections, servers } = self;
         let plural = if *servers == 1 { "" } else { "s" };
-        write!(f, "{}, {connections} connections, {servers} server{plural}", kind.name())
+        write!(f, "{}", kind.name())?;
+        // The study's values go without saying: cells of earlier records have the same names.
+        if *values != ValueSize::Bytes(4096) {
+            write!(f, " of {values}")?;
+        }
+        write!(f, ", {connections} connections, {servers} server{plural}")
     }
 }
 
@@ -82,13 +89,17 @@ impl Cell {
     }
 }
 
-/// Every cell.
-pub fn grid(connections: &[u32], servers: &[usize]) -> Vec<Cell> {
+/// Every cell of one size of values.
+pub fn grid(values: &Values) -> Vec<Cell> {
+    let size = values.size();
     let mut cells = Vec::new();
-    for &servers in servers {
+    for &servers in &values.servers {
         for kind in Kind::ALL {
-            let cell = |&connections: &u32| Cell { kind, connections, servers };
-            cells.extend(connections.iter().map(cell));
+            if size == ValueSize::Trace && matches!(kind, Kind::Set | Kind::Mix) {
+                continue;
+            }
+            let cell = |&connections: &u32| Cell { kind, values: size, connections, servers };
+            cells.extend(values.connections.iter().map(cell));
         }
     }
     cells
@@ -153,17 +164,32 @@ mod tests {
 
     #[test]
     fn every_kind_is_measured_with_every_number_of_connections_and_servers() {
-        let cells = grid(&[12, 48, 192], &[1, 3]);
+        let values = |bytes| Values {
+            bytes,
+            trace: None,
+            connections: vec![12, 48, 192],
+            servers: vec![1, 3],
+        };
+        let cells = grid(&values(Some(4096)));
         assert_eq!(cells.len(), 24);
         let with_goals = cells.iter().filter(|cell| cell.goals().is_some()).count();
         assert_eq!(with_goals, 21, "all but multi-gets from one server");
         let easier = cells.iter().filter_map(Cell::goals).filter(|goals| goals.rate == 1.0);
         assert_eq!(easier.count(), 6, "12 connections");
+        assert_eq!(cells[0].to_string(), "get, 12 connections, 1 server");
+        assert_eq!(
+            grid(&values(Some(100)))[0].to_string(),
+            "get of 100 B, 12 connections, 1 server"
+        );
+        // The load client's sets would change the sizes.
+        let cells = grid(&values(None));
+        assert!(cells.len() == 12 && cells.iter().all(|cell| cell.kind != Kind::Set), "{cells:?}");
     }
 
     #[test]
     fn a_cell_is_compared_with_the_rival_that_is_faster_there() {
-        let cell = Cell { kind: Kind::Get, connections: 48, servers: 3 };
+        let values = ValueSize::Bytes(4096);
+        let cell = Cell { kind: Kind::Get, values, connections: 48, servers: 3 };
         let each = [(120.0, 5.0, 3.0), (90.0, 9.0, 4.0), (100.0, 8.0, 2.0)];
         let slices = slices::run(3, 12, 1, |block, system| {
             let machine = 1.0 + block as f64;

@@ -9,7 +9,9 @@ mod cells;
 mod client;
 mod stall;
 mod systems;
+mod values;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
@@ -28,17 +30,16 @@ use record::HostSampler;
 use report::grid::Grid;
 use stall::Stall;
 use systems::{Process, Programs};
+use values::{ValueSize, Values};
 
 /// `config.toml`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Config {
     keys: u64,
-    value_bytes: u64,
+    values: Vec<Values>,
     multi_get_keys: u32,
     set_percent: u32,
-    connections: Vec<u32>,
-    servers: Vec<usize>,
     warmup_s: f64,
     slice_s: f64,
     blocks: usize,
@@ -51,6 +52,7 @@ struct Config {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct StallConfig {
+    value_bytes: u64,
     stopped_ms: f64,
     period_ms: f64,
     connections: u32,
@@ -98,8 +100,8 @@ pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
 
 /// Every process that is measured.
 struct Lab {
-    /// For each number of servers, in the configuration's order, the systems of [`SYSTEMS`].
-    grid: Vec<Vec<Target>>,
+    /// For each number of servers the systems of [`SYSTEMS`].
+    grid: BTreeMap<usize, Vec<Target>>,
     /// This project's proxy with replicas, and twemproxy; both over three servers.
     stalls: Vec<Target>,
     /// The server that is stopped.
@@ -109,8 +111,10 @@ struct Lab {
 
 impl Lab {
     fn start(context: &Context, config: &Config, programs: &Programs) -> anyhow::Result<Lab> {
-        context.say("starting and filling");
-        let count = config.servers.iter().copied().max().unwrap_or(0).max(SERVERS);
+        context.say("starting");
+        let counts: BTreeSet<usize> =
+            config.values.iter().flat_map(|values| values.servers.iter().copied()).collect();
+        let count = counts.last().copied().unwrap_or(0).max(SERVERS);
         let (mut addresses, mut processes, mut pids) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..count {
             let (address, server) = systems::memcached(context, config.server_memory_mib)?;
@@ -118,8 +122,8 @@ impl Lab {
             pids.push(server.pid());
             processes.push(server);
         }
-        let mut grid = Vec::new();
-        for &count in &config.servers {
+        let mut grid = BTreeMap::new();
+        for count in counts {
             let (servers, pids) = (&addresses[..count], &pids[..count]);
             let all = [
                 systems::own(context, &format!("own-{count}"), servers, 1)?,
@@ -127,7 +131,7 @@ impl Lab {
                 systems::memcached_proxy(context, programs, servers)?,
             ];
             let of = |(address, proxy): &(String, Process)| systems::target(address, proxy, pids);
-            grid.push(all.iter().map(of).collect::<Vec<_>>());
+            grid.insert(count, all.iter().map(of).collect::<Vec<_>>());
             processes.extend(all.into_iter().map(|(_, process)| process));
         }
         let servers = &addresses[..SERVERS];
@@ -137,19 +141,24 @@ impl Lab {
         let (address, twemproxy) = systems::twemproxy(context, servers)?;
         stalls.push(systems::target(&address, &twemproxy, &pids[..SERVERS]));
         processes.push(twemproxy);
-        for target in grid.iter().flatten().chain(&stalls) {
-            systems::fill(target.port, config)?;
-        }
         Ok(Lab { grid, stalls, victim: pids[0], _processes: processes })
+    }
+
+    /// Stores every key through every proxy: each places keys at servers in a way of its own.
+    fn fill(&self, sizes: &[usize]) -> anyhow::Result<()> {
+        for target in self.grid.values().flatten().chain(&self.stalls) {
+            systems::fill(target.port, sizes)?;
+        }
+        Ok(())
     }
 }
 
-fn load(config: &Config, kind: Kind, connections: u32) -> Load {
+fn load(config: &Config, kind: Kind, connections: u32, value_bytes: u64) -> Load {
     Load {
         kind,
         connections,
         keys: config.keys,
-        value_bytes: config.value_bytes,
+        value_bytes,
         multi_get_keys: config.multi_get_keys,
         set_percent: config.set_percent,
         rate: None,
@@ -169,22 +178,38 @@ fn measure_grid(
     lab: &Lab,
     measure: &Measure<'_>,
 ) -> anyhow::Result<Vec<Slices>> {
-    let cells = cells::grid(&config.connections, &config.servers);
     let count = if context.short { config.blocks_short } else { config.blocks };
-    let (wide, slice_s) = (cells.len(), config.slice_s);
-    let systems = SYSTEMS.len();
-    context.say(format!("{count} blocks of {wide} cells of {systems} slices of {slice_s} s"));
-    let place = |servers: usize| config.servers.iter().position(|&s| s == servers).unwrap_or(0);
-    let found = slices::grid(cells.len(), systems, count, config.seed, |_, cell, system| {
-        let cell = &cells[cell];
-        let target = &lab.grid[place(cell.servers)][system];
-        measure(target, &load(config, cell.kind, cell.connections))
-            .with_context(|| format!("{}, {cell}", SYSTEMS[system]))
-    })?;
-    for block in 0..count {
-        context.provenance.round(Round::new(&format!("block {}", block + 1), 1, true))?;
+    let (systems, slice_s) = (SYSTEMS.len(), config.slice_s);
+    let mut all = Vec::new();
+    for values in &config.values {
+        let (cells, size) = (cells::grid(values), values.size());
+        let wide = cells.len();
+        let traces = context.folder.join("../../../shared/data/traces");
+        let Some(sizes) = values.sizes(&traces, config.keys)? else {
+            context.say(format!("values of {size}: not there, left out"));
+            continue;
+        };
+        context.say(format!("values of {size}: filling"));
+        lab.fill(&sizes)?;
+        context.say(format!("{count} blocks of {wide} cells of {systems} slices of {slice_s} s"));
+        // Of a trace's sizes nothing is set, and what is read has the size that it has.
+        let value_bytes = values.bytes.unwrap_or(0);
+        let found = slices::grid(wide, systems, count, config.seed, |_, cell, system| {
+            let cell = &cells[cell];
+            let target = &lab.grid[&cell.servers][system];
+            measure(target, &load(config, cell.kind, cell.connections, value_bytes))
+                .with_context(|| format!("{}, {cell}", SYSTEMS[system]))
+        })?;
+        for block in 0..count {
+            let name = match size {
+                ValueSize::Bytes(4096) => format!("block {}", block + 1),
+                _ => format!("block {}, values of {size}", block + 1),
+            };
+            context.provenance.round(Round::new(&name, 1, true))?;
+        }
+        all.extend(cells.into_iter().zip(found));
     }
-    Ok(cells.into_iter().zip(found).collect())
+    Ok(all)
 }
 
 /// Gets and multi-gets beside healthy servers and a stalled one.
@@ -197,6 +222,8 @@ fn measure_stalls(
     let stall = &config.stall;
     let count = if context.short { stall.blocks_short } else { stall.blocks };
     context.say(format!("{count} blocks beside a server that is stopped"));
+    let value_bytes = usize::try_from(stall.value_bytes)?;
+    lab.fill(&vec![value_bytes; usize::try_from(config.keys)?])?;
     let ms = |ms: f64| Duration::from_secs_f64(ms * 1e-3);
     let kinds = [(Kind::Get, stall.get_rate), (Kind::MultiGet, stall.multi_get_rate)];
     let found = slices::grid(kinds.len(), STALLS.len(), count, config.seed, |_, kind, system| {
@@ -205,7 +232,7 @@ fn measure_stalls(
         let load = Load {
             rate: Some(rate),
             measure_s: stall.slice_s,
-            ..load(config, kind, stall.connections)
+            ..load(config, kind, stall.connections, stall.value_bytes)
         };
         let stalls = system % 2 == STALLED;
         let begin = || Stall::begin(lab.victim, ms(stall.stopped_ms), ms(stall.period_ms));

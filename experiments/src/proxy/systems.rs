@@ -13,7 +13,6 @@ use configuration::{Config as ServerConfig, Pool, PoolRouting, Role};
 use super::super::Context;
 use super::super::lab;
 use super::super::serve_objects::peers::Peer;
-use super::Config;
 use super::client::Target;
 
 /// Programs of the rivals.
@@ -170,23 +169,22 @@ pub fn target(address: &str, proxy: &Process, servers: &[i32]) -> Target {
 }
 
 /// Sets that are sent before their replies are read.
-const BATCH: u64 = 32;
+const BATCH: usize = 32;
 
-/// Stores every key through a proxy, and reads each back.
-pub fn fill(port: u16, config: &Config) -> anyhow::Result<()> {
+/// Stores every key through a proxy; `sizes` are the bytes of their values.
+pub fn fill(port: u16, sizes: &[usize]) -> anyhow::Result<()> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(Duration::from_secs(20)))?;
     let mut replies = BufReader::new(stream.try_clone()?);
-    let value = vec![b'x'; config.value_bytes as usize];
     let mut line = String::new();
-    for first in (0..config.keys).step_by(BATCH as usize) {
-        let keys = first..(first + BATCH).min(config.keys);
+    for first in (0..sizes.len()).step_by(BATCH) {
+        let keys = first..(first + BATCH).min(sizes.len());
         let mut batch = Vec::new();
         for key in keys.clone() {
             // The load client's keys.
-            write!(batch, "set memtier-{key} 0 0 {}\r\n", value.len())?;
-            batch.extend_from_slice(&value);
+            write!(batch, "set memtier-{key} 0 0 {}\r\n", sizes[key])?;
+            batch.resize(batch.len() + sizes[key], b'x');
             batch.extend_from_slice(b"\r\n");
         }
         stream.write_all(&batch).with_context(|| format!("cannot fill through port {port}"))?;
