@@ -60,7 +60,7 @@ fn a_node_that_fails_and_returns_is_told_once_with_its_end() {
     };
     let node =
         |name: &str| Member::start(common(&["serve.role=node", &format!("cluster.name={name}")]));
-    let _a = node("a");
+    let a = node("a");
     let mut b = node("b");
     let gateway = Member::start(common(&["serve.role=gateway"]));
     let mut client = gateway.client();
@@ -69,6 +69,8 @@ fn a_node_that_fails_and_returns_is_told_once_with_its_end() {
 
     drop(b.process.take());
     until_or("the failure", || gateway.log(), || gateway.log().contains("the node b failed: "));
+    // The other node asks it for leases.
+    until_or("the failure at a", || a.log(), || a.log().contains("the node b failed: "));
     let ready = client.get("/readyz");
     let text = ready.text();
     assert!(ready.status == 200 && text.contains("1 of 2 nodes fail (b: "), "{text}");
@@ -83,7 +85,10 @@ fn a_node_that_fails_and_returns_is_told_once_with_its_end() {
         || gateway.log(),
         || gateway.log().contains("the node b answers again after "),
     );
-    assert_eq!(gateway.log().matches("the node b failed: ").count(), 1, "{}", gateway.log());
+    until_or("its return at a", || a.log(), || a.log().contains("the node b answers again after "));
+    for told in [gateway.log(), a.log()] {
+        assert_eq!(told.matches("the node b failed: ").count(), 1, "{told}");
+    }
     assert!(!gateway.log().contains("the node a"), "{}", gateway.log());
     until_or(
         "a ready gateway",

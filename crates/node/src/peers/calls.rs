@@ -165,17 +165,30 @@ impl Peers {
     }
 
     /// Requests a lease from a peer; returns its term in nanoseconds if the peer grants it in time.
+    ///
+    /// Nodes send each other such requests all the time, so that these tell also who fails.
     async fn ask_lease(&self, peer: NodeId, epoch: u64) -> Option<Nanos> {
+        let sent = clock::now();
         let ask = async {
             let path = "/cluster/lease";
             let epoch = [(headers::EPOCH.clone(), HeaderValue::from(epoch))];
-            let reply = self.send(peer, &Method::POST, path, &epoch, Outgoing::Empty).await.ok()?;
+            let reply = self.send(peer, &Method::POST, path, &epoch, Outgoing::Empty).await?;
             let term = number(&reply.headers, &headers::TERM_NS);
             let granted = reply.status == StatusCode::OK;
             let _ = reply.body.gather(REASON_BYTES_MAX).await;
-            term.filter(|_| granted)
+            Ok(term.filter(|_| granted))
         };
-        tokio::time::timeout(self.lease, ask).await.ok().flatten()
+        let answered: Result<Result<Option<Nanos>, Fault>, _> =
+            tokio::time::timeout(self.lease, ask).await;
+        let failure = match &answered {
+            Ok(Ok(_)) => None,
+            // One whose configuration differs is there; `mismatches` says so.
+            Ok(Err(Fault::Request(_))) => return None,
+            Ok(Err(fault)) => Some(fault.to_string()),
+            Err(_) => Some(format!("no answer within {} s", self.lease.as_secs_f64())),
+        };
+        self.outages.note(peer, self.roll.name(peer), sent, clock::now(), failure);
+        answered.ok()?.ok()?
     }
 
     /// Tells a peer to drop its copies of a key; returns whether the peer confirmed it. The limit

@@ -8,6 +8,7 @@ mod beat;
 mod calls;
 mod endpoints;
 mod metrics;
+mod outages;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -53,6 +54,7 @@ pub struct Peers {
     mismatches: Arc<Mismatches>,
     /// Which origin this process serves.
     record: Arc<IdentityRecord>,
+    outages: outages::OutageLog,
 }
 
 /// What all processes of a cluster must agree on, as header values.
@@ -164,6 +166,7 @@ impl Peers {
             counts: Counts::default(),
             mismatches,
             record,
+            outages: outages::OutageLog::default(),
         })
     }
 
