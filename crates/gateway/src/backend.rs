@@ -6,7 +6,7 @@
 
 use engine::gateway::{Failed, Head};
 use engine::node::HotDirectory;
-use engine::route::NodeId;
+use engine::route::{LoadReport, NodeId};
 use ground::window::Nanos;
 
 /// A server's reply, as far as the driver needs it.
@@ -44,8 +44,8 @@ pub enum NotSent<E> {
 
 /// The answer to a ping.
 pub struct Pong {
-    /// Requests that wait in the server's queues.
-    pub node_length: u32,
+    /// What it reports of its load.
+    pub load: LoadReport,
     /// Why this gateway must not use the server; `None` if it may.
     pub misfit: Option<String>,
     /// Its directory of hot keys, if it has another version of it than the gateway.

@@ -313,7 +313,7 @@ impl<B: Backend> Router<B> {
                 None => info!("{} fits again", self.backend.name(node)),
             }
         }
-        let mut events = vec![Event::Ponged { node, node_length: pong.node_length, fits }];
+        let mut events = vec![Event::Ponged { node, load: pong.load, fits }];
         let hot = pong.hot.map(|hot| Event::HotKeys { node, directory: Arc::new(hot) });
         events.extend(hot);
         events

@@ -17,7 +17,7 @@ use engine::node::{
     Action, Asker, Checked, Contents, Event, Failure, FailureKind, Fetched, Hit, HotDirectory,
     Node, Part, PeerStatus, Reply, RequestId, RestoredSegment, Settings, Stages, Take, Warmed,
 };
-use engine::route::NodeId;
+use engine::route::{LoadReport, NodeId};
 use ground::Key;
 use ground::window::{Nanos, Window};
 use tokio::runtime::Handle;
@@ -490,6 +490,11 @@ impl Drive {
     pub fn contents(&self) -> (Contents, usize) {
         let state = self.lock();
         (state.node.contents(), state.waiters.len())
+    }
+
+    /// What gateways are told of the node's load.
+    pub fn load(&self, now: Nanos) -> LoadReport {
+        self.lock().node.load(now)
     }
 
     /// The state of each peer as this node sees it.

@@ -46,6 +46,9 @@ pub static OUTCOME: HeaderName = HeaderName::from_static("concertina-outcome");
 pub static QUEUE_LENGTH: HeaderName = HeaderName::from_static("concertina-queue-length");
 /// Number of requests waiting in the node.
 pub static NODE_LENGTH: HeaderName = HeaderName::from_static("concertina-node-length");
+/// Answer to a ping: nanoseconds that a read takes for each request in the node, itself included.
+pub static RESPONSE_PER_LENGTH_NS: HeaderName =
+    HeaderName::from_static("concertina-response-per-length-ns");
 /// Which of the key's nodes have the object: a bit mask by their places in the key's order.
 pub static WARM: HeaderName = HeaderName::from_static("concertina-warm");
 /// Name of the full queue that refused the request.

@@ -126,7 +126,7 @@ fn claims(hundred: &[Case], four: &[Case]) -> Vec<Claim> {
             claims.push(Claim { published: published.filter(|p| p.is_finite()), ..claim });
         }
         let prequal = find(hundred, Policy::Prequal, load);
-        let (c3, ours) = (find(hundred, Policy::C3, load), find(hundred, Policy::Ours, load));
+        let (c3, ours) = (find(hundred, Policy::C3, load), find(hundred, Policy::Gateways, load));
         let of_c3 = |what: &str| {
             ratio(&format!("C3 over Prequal at {percent} %, {what}"), c3, prequal, Some(1.06))
         };
@@ -136,7 +136,7 @@ fn claims(hundred: &[Case], four: &[Case]) -> Vec<Claim> {
         claims.push(ratio(&name, ours, prequal, None).with_goal(Goal::AtMost(0.85)));
     }
     for (policy, published) in
-        [(Policy::RoundRobin, Some(25.0)), (Policy::Prequal, Some(0.0)), (Policy::Ours, None)]
+        [(Policy::RoundRobin, Some(25.0)), (Policy::Prequal, Some(0.0)), (Policy::Gateways, None)]
     {
         let rounds = find(hundred, policy, 1.74).map_or(&[][..], |case| &case.rounds);
         let errors: Vec<f64> = rounds.iter().map(error_percent).collect();
@@ -146,14 +146,14 @@ fn claims(hundred: &[Case], four: &[Case]) -> Vec<Claim> {
             "%",
         );
         let claim = Claim { published, ..claim };
-        claims.push(if policy == Policy::Ours {
+        claims.push(if policy == Policy::Gateways {
             claim.with_goal(Goal::AtMost(0.0))
         } else {
             claim
         });
     }
     let robin = find(four, Policy::RoundRobin, 0.7);
-    let (prequal, ours) = (find(four, Policy::Prequal, 0.7), find(four, Policy::Ours, 0.7));
+    let (prequal, ours) = (find(four, Policy::Prequal, 0.7), find(four, Policy::Gateways, 0.7));
     claims.push(ratio("Prequal over round robin, four servers", prequal, robin, Some(1.48)));
     let ours = ratio("ours over round robin, four servers", ours, robin, None);
     claims.push(ours.with_goal(Goal::AtMost(1.0)));

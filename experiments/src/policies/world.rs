@@ -8,7 +8,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
-use engine::route::{Load, Pool, PoolSettings, Probe, Ratio, SplitMix64, c3_score};
+use engine::route::{Load, LoadReport, Pool, PoolSettings, Probe, Speed, SplitMix64, c3_score};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Exp1, StandardNormal};
@@ -45,12 +45,11 @@ pub(super) enum Policy {
     LeastLoaded,
     C3,
     Prequal,
-    /// The smallest expected response, by [`Load`], as a gateway chooses among a key's nodes, with as many
-    /// probes as Prequal sends. Each client learns each server's speed by itself.
-    Load,
-    /// The same over Prequal's probes: servers tell their response per unit of length beside the length, and
-    /// the least product of both is chosen.
-    Ours,
+    /// What gateways do: the smallest expected response, by [`Load`], of three servers, those of a request's key. They ping
+    /// every server ten times a second, and servers report their lengths and speeds.
+    Gateways,
+    /// The same, but each client learns each server's speed from its own replies alone.
+    Learnt,
 }
 
 impl Policy {
@@ -59,8 +58,8 @@ impl Policy {
         Policy::LeastLoaded,
         Policy::C3,
         Policy::Prequal,
-        Policy::Load,
-        Policy::Ours,
+        Policy::Gateways,
+        Policy::Learnt,
     ];
 
     pub fn name(self) -> &'static str {
@@ -69,8 +68,8 @@ impl Policy {
             Policy::LeastLoaded => "least loaded",
             Policy::C3 => "C3",
             Policy::Prequal => "Prequal",
-            Policy::Load => "smallest expected response, learnt",
-            Policy::Ours => "smallest expected response, told",
+            Policy::Gateways => "gateways",
+            Policy::Learnt => "gateways without reported speeds",
         }
     }
 }
@@ -87,6 +86,9 @@ pub(super) struct Outcome {
 
 /// Probes for each request.
 const PROBES: usize = 3;
+/// Servers of a key, and the time between two pings of a server by a client: `cluster.replicas`, `gateway.ping_s`.
+const REPLICAS: usize = 3;
+const PING_S: f64 = 0.1;
 /// Weight of the newest in C3's averages.
 const C3_SMOOTHING: f64 = 0.1;
 /// Latencies that a server remembers for each number in flight, and for how long: antagonists change.
@@ -103,6 +105,10 @@ enum Event {
     },
     Antagonists {
         server: usize,
+    },
+    /// A client pings all servers.
+    Ping {
+        client: usize,
     },
     Deadline {
         server: usize,
@@ -133,7 +139,7 @@ struct Server {
     /// Latest latencies by number in flight met, each with its time.
     latencies: BTreeMap<usize, VecDeque<(f64, f64)>>,
     /// Response per unit of length.
-    ratio: Ratio,
+    speed: Speed,
 }
 
 impl Server {
@@ -228,16 +234,12 @@ pub(super) fn run(
         turn: index * 7919 % setting.servers,
         known: vec![ServerEstimate::default(); setting.servers],
         loads: match policy {
-            Policy::Load => vec![Load::new(0); setting.servers],
+            Policy::Gateways | Policy::Learnt => vec![Load::new(0); setting.servers],
             _ => Vec::new(),
         },
-        pool: Pool::new(match policy {
-            // None is hot, so the least latency wins; a second use would need another estimate.
-            Policy::Ours => PoolSettings { quantile: 1.0, uses: 1.0, ..PoolSettings::default() },
-            _ => PoolSettings {
-                uses: PoolSettings::reuse(16, setting.servers, PROBES as f64, 1.0),
-                ..PoolSettings::default()
-            },
+        pool: Pool::new(PoolSettings {
+            uses: PoolSettings::reuse(16, setting.servers, PROBES as f64, 1.0),
+            ..PoolSettings::default()
         }),
     };
     let server = |_| Server {
@@ -247,7 +249,7 @@ pub(super) fn run(
         at_s: 0.0,
         version: 0,
         latencies: BTreeMap::new(),
-        ratio: Ratio::default(),
+        speed: Speed::default(),
     };
     let mut world = World {
         setting,
@@ -269,6 +271,12 @@ pub(super) fn run(
     let rate = load * setting.cores * setting.servers as f64 / mean_s;
     world.schedule(0.0, Event::Arrive);
     (0..setting.servers).for_each(|server| world.schedule(0.0, Event::Antagonists { server }));
+    if matches!(policy, Policy::Gateways | Policy::Learnt) {
+        // Not all at once, as processes that started at different times.
+        let first = |client: usize| PING_S * client as f64 / setting.clients as f64;
+        (0..setting.clients)
+            .for_each(|client| world.schedule(first(client), Event::Ping { client }));
+    }
     world.go(rate, warm_s + measured_s);
     let mut sorted = world.responses;
     sorted.sort_by(f64::total_cmp);
@@ -298,6 +306,7 @@ impl World<'_> {
                 Event::Depart { server, version } => self.depart(now_s, server, version),
                 Event::Antagonists { server } => self.antagonists(now_s, server),
                 Event::Deadline { server, job } => self.expire(now_s, server, job),
+                Event::Ping { client } => self.ping(now_s, client),
             }
         }
     }
@@ -329,28 +338,27 @@ impl World<'_> {
 
     /// Sends a client's probes; what they say counts from its next request on.
     fn probe(&mut self, now_s: f64, client: usize) {
-        if !matches!(self.policy, Policy::Prequal | Policy::Load | Policy::Ours) {
+        if self.policy != Policy::Prequal {
             return;
         }
         for _ in 0..PROBES {
             let node = self.choices.below(self.servers.len());
             let server = &self.servers[node];
-            let in_flight = server.jobs.len();
-            let of = &mut self.clients[client];
-            match of.loads.get_mut(node) {
-                Some(load) => load.report(nanos(now_s), in_flight as u32),
-                None => {
-                    let latency_s = match self.policy {
-                        Policy::Ours => {
-                            (in_flight + 1) as f64 * server.ratio.value_s().unwrap_or(0.0)
-                        }
-                        _ => server.latency_s(now_s),
-                    };
-                    of.pool
-                        .add(nanos(now_s), Probe { node, in_flight: in_flight as f64, latency_s });
-                }
-            }
+            let (in_flight, latency_s) = (server.jobs.len() as f64, server.latency_s(now_s));
+            self.clients[client].pool.add(nanos(now_s), Probe { node, in_flight, latency_s });
         }
+    }
+
+    /// A client's pings, and the next ones. The way takes no time here.
+    fn ping(&mut self, now_s: f64, client: usize) {
+        let now = nanos(now_s);
+        let reports_speed = self.policy == Policy::Gateways;
+        for (load, server) in self.clients[client].loads.iter_mut().zip(&self.servers) {
+            let speed = server.speed.response_per_length(now).filter(|_| reports_speed);
+            let length = server.jobs.len() as u32;
+            load.pong(now, LoadReport { length, response_per_length: speed }, 0);
+        }
+        self.schedule(now_s + PING_S, Event::Ping { client });
     }
 
     fn choose(&mut self, now_s: f64, client: usize) -> usize {
@@ -373,8 +381,21 @@ impl World<'_> {
                 let ServerEstimate { response_s, service_s, queue, outstanding } = of.known[node];
                 c3_score(response_s, service_s, queue, outstanding, clients)
             }),
-            Policy::Prequal | Policy::Ours => of.pool.choose(nanos(now_s)).unwrap_or(from),
-            Policy::Load => least(&|node| of.loads[node].expected_s(nanos(now_s), 1e-3)),
+            Policy::Prequal => of.pool.choose(nanos(now_s)).unwrap_or(from),
+            Policy::Gateways | Policy::Learnt => {
+                // A key's servers: neighbours would share their other clients.
+                let count = REPLICAS.min(count);
+                let mut key = vec![from];
+                while key.len() < count {
+                    let node = self.choices.below(of.loads.len());
+                    if !key.contains(&node) {
+                        key.push(node);
+                    }
+                }
+                let expected = |node: usize| of.loads[node].expected_s(nanos(now_s), 1e-3);
+                let best = key.into_iter().min_by(|&a, &b| expected(a).total_cmp(&expected(b)));
+                best.unwrap_or(from)
+            }
         }
     }
 
@@ -403,7 +424,7 @@ impl World<'_> {
             latencies.pop_front();
         }
         latencies.push_back((now_s, response_s));
-        on.ratio.record(nanos(response_s), job.met as f64);
+        on.speed.respond(nanos(now_s), nanos(response_s), job.met as u32);
         let in_flight = on.jobs.len();
         self.tell_client(now_s, server, &job, response_s, in_flight);
         self.count(&job, response_s, false);
@@ -531,7 +552,7 @@ mod tests {
             ..one_core()
         };
         for load in [0.7, 0.9] {
-            for policy in [Policy::C3, Policy::Prequal, Policy::Ours] {
+            for policy in [Policy::C3, Policy::Prequal, Policy::Gateways, Policy::Learnt] {
                 let p99 = |seed| run(&setting, policy, load, 10.0, 20.0, seed).p99_s * 1e3;
                 println!("{load}, {}: {:.0} and {:.0} ms", policy.name(), p99(1), p99(2));
             }

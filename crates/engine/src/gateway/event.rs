@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::act::concurrency::Order;
 use crate::node::HotDirectory;
-use crate::route::{NodeId, View};
+use crate::route::{LoadReport, NodeId, View};
 use ground::Key;
 
 /// Names a client's request; chosen by the driver, never used twice.
@@ -68,8 +68,8 @@ pub enum Event {
     Ponged {
         /// The node.
         node: NodeId,
-        /// Requests that wait in its queues.
-        node_length: u32,
+        /// What it reports of its load.
+        load: LoadReport,
         /// Whether its configuration and version equal this gateway's; if not, nothing is sent to
         /// it.
         fits: bool,

@@ -125,8 +125,8 @@ impl Gateway {
             }
             Event::Failed { attempt, why } => self.failed(now, attempt, why, actions),
             Event::Over { request } => self.over(now, request, actions),
-            Event::Ponged { node, node_length, fits } => {
-                self.ponged(now, node, node_length, fits, actions);
+            Event::Ponged { node, load, fits } => {
+                self.ponged(now, node, load, fits, actions);
             }
             Event::PingFailed { node } => self.ping_failed(now, node, actions),
             Event::HotKeys { node, directory } => self.hot_keys(node, &directory),

@@ -10,7 +10,7 @@ use super::{Action, Gateway, IntegerHash, Operation, Settings, Spread};
 use crate::attempts::{End, Endpoint};
 use crate::mutant::{self, Mutant};
 use crate::node::{HOT_KEYS_MAX, HotDirectory};
-use crate::route::{Health, NodeId, Outage, Replicas, View};
+use crate::route::{Health, LoadReport, NodeId, Outage, Replicas, View};
 
 /// A node as seen from here.
 pub(super) struct Node {
@@ -136,16 +136,14 @@ impl Gateway {
         &mut self,
         now: Nanos,
         at: NodeId,
-        node_length: u32,
+        load: LoadReport,
         fits: bool,
         actions: &mut Vec<Action>,
     ) {
         let Some(node) = self.nodes.get_mut(at) else { return self.invariants.broken() };
         // A late or repeated reply says nothing about the present.
-        if node.pinged.take().is_none() {
-            return;
-        }
-        node.endpoint.load.report(now, node_length);
+        let Some(sent) = node.pinged.take() else { return };
+        node.endpoint.load.pong(now, load, now.saturating_sub(sent));
         node.health.answer(now, fits);
         self.nodes_due = self.first_due();
         if !fits {

@@ -11,7 +11,7 @@ use ground::window::SECOND;
 
 use super::*;
 use crate::route::health::State;
-use crate::route::{Member, NodeId, Policy, Ring, SplitMix64};
+use crate::route::{LoadReport, Member, NodeId, Policy, Ring, SplitMix64};
 
 const MS: Nanos = 1_000_000;
 
@@ -71,7 +71,7 @@ impl Desk {
             let actions = self.tell(Event::Tick);
             for node in pings(&actions) {
                 if !silent.contains(&node) {
-                    self.tell(Event::Ponged { node, node_length: 0, fits: true });
+                    self.tell(Event::Ponged { node, load: LoadReport::default(), fits: true });
                 }
             }
             all.extend(actions);
@@ -82,7 +82,7 @@ impl Desk {
 
     fn all_well(&mut self) {
         for node in 0..self.gateway.nodes.len() {
-            self.tell(Event::Ponged { node, node_length: 0, fits: true });
+            self.tell(Event::Ponged { node, load: LoadReport::default(), fits: true });
         }
     }
 
@@ -91,7 +91,7 @@ impl Desk {
         self.now += self.gateway.settings.ping_interval;
         let mut actions = self.tell(Event::Tick);
         for other in pings(&actions).into_iter().filter(|&other| other != node) {
-            self.tell(Event::Ponged { node: other, node_length: 0, fits: true });
+            self.tell(Event::Ponged { node: other, load: LoadReport::default(), fits: true });
         }
         actions.extend(self.tell(Event::PingFailed { node }));
         actions.into_iter().filter(|action| !matches!(action, Action::Ping { .. })).collect()
@@ -213,7 +213,7 @@ fn without_the_origin_a_read_that_nobody_answers_is_refused() {
     assert_eq!(refused(&desk.fail(attempt, Failed::Connect)), Some(Refusal::Unavailable));
     // Later ones are refused at once, until a node answers a ping.
     assert_eq!(refused(&desk.read()), Some(Refusal::Unavailable));
-    desk.tell(Event::Ponged { node: 0, node_length: 0, fits: true });
+    desk.tell(Event::Ponged { node: 0, load: LoadReport::default(), fits: true });
     assert_eq!(sent(&desk.read()).1, 0);
 }
 
@@ -300,7 +300,8 @@ fn an_unfit_node_gets_nothing_and_is_named_so() {
     let (attempt, _) = sent(&desk.read());
     desk.now += SECOND / 10;
     desk.tell(Event::Tick);
-    let actions = desk.tell(Event::Ponged { node: order[0], node_length: 0, fits: false });
+    let actions =
+        desk.tell(Event::Ponged { node: order[0], load: LoadReport::default(), fits: false });
     assert!(actions.contains(&Action::Cancel { attempt }));
     assert_eq!(sent(&actions).1, order[1]);
     assert_eq!(desk.state(order[0]), State::Unfit);

@@ -21,6 +21,8 @@ pub(super) struct Waiter {
     pub request: RequestId,
     pub received: Nanos,
     pub length_met: u32,
+    /// Length of all queues of the node when it came.
+    pub node_length_met: u32,
     pub deadline: Option<Nanos>,
     /// The reader is a peer, which is answered from the tiers alone.
     pub peer: bool,

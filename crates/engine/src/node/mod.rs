@@ -78,6 +78,7 @@ use crate::Payload;
 use crate::invariant::Invariants;
 use crate::mutant::{self, Mutant};
 use crate::queue::Queue;
+use crate::route::{LoadReport, Speed};
 use crate::tier::{Location, Memory, Work};
 use cluster::{Authority, Cluster, Verified};
 use device::{Device, Service};
@@ -211,6 +212,8 @@ pub struct Node<P> {
     writers: HashMap<Key, Writers>,
     writes_waiting: u32,
     recorder: Recorder,
+    /// Of the reads of clients.
+    speed: Speed,
     /// Present if it was asked for.
     reuse: Option<Reuse>,
     invariants: Invariants,
@@ -267,6 +270,7 @@ impl<P: Payload> Node<P> {
             writers: HashMap::new(),
             writes_waiting: 0,
             recorder: Recorder::new(&QueueName::Node.to_string(), 0, settings.windows.clone(), now),
+            speed: Speed::default(),
             reuse: None,
             invariants: Invariants::default(),
             next_job: 0,
@@ -401,6 +405,12 @@ impl<P: Payload> Node<P> {
     pub fn bound(&self, device: DeviceId) -> Option<(u32, u32)> {
         let present = self.devices.get(device)?.queue.length_max();
         Some((present, self.settings.devices.get(device)?.queue_length_max))
+    }
+
+    /// What gateways are told of the node's load.
+    pub fn load(&self, now: Nanos) -> LoadReport {
+        let length = self.flights.len() as u32;
+        LoadReport { length, response_per_length: self.speed.response_per_length(now) }
     }
 
     /// What the node holds. Cost: a look at each flight.

@@ -56,8 +56,16 @@ impl<P: Payload> Node<P> {
             return;
         }
         let received = now;
-        let waiter =
-            Waiter { request, received, length_met: 0, deadline, peer, take, opened: false };
+        let waiter = Waiter {
+            request,
+            received,
+            length_met: 0,
+            node_length_met: self.flights.len() as u32,
+            deadline,
+            peer,
+            take,
+            opened: false,
+        };
         // Before the way is chosen: a reader that joins a flight counts for the hot class as well.
         self.count_read(&key, now);
         let way = self.way(&key, authority, peer, now);
@@ -141,6 +149,7 @@ impl<P: Payload> Node<P> {
         let warm = if again { self.offer(now, key, &payload, actions) } else { warm };
         let age = verified.map_or(0, |verified| now.saturating_sub(verified.at));
         let reply = Reply::Found { payload, outcome: Outcome::Memory, age, warm };
+        self.speed.respond(now, 0, self.flights.len() as u32);
         self.answer_at_once(now, request, reply, actions);
         true
     }
@@ -173,6 +182,7 @@ impl<P: Payload> Node<P> {
             bytes: payload.bytes(),
         };
         self.recorder.pass(now, now, &finished);
+        self.speed.respond(now, 0, self.flights.len() as u32);
         Some(Hit { payload, warm, length: self.flights.len() as u32 })
     }
 
@@ -542,6 +552,12 @@ impl<P: Payload> Node<P> {
                 let service = served.saturating_sub(flight.started);
                 let service = (*outcome != Outcome::Memory).then_some(service);
                 self.count_reuse(now, &flight.key, payload, service);
+            }
+            // What other nodes fetch says little of what clients wait for: a miss is refused at once.
+            let is_read = matches!(reply, Reply::Found { .. } | Reply::Stream | Reply::NotFound);
+            if is_read && !waiter.peer {
+                let response = stages.served.saturating_sub(stages.received);
+                self.speed.respond(now, response, waiter.node_length_met);
             }
             self.answer(now, waiter.request, reply, stages, actions);
         }

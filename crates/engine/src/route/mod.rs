@@ -19,7 +19,7 @@ pub(crate) use budget::Budget;
 pub use budget::Hedge;
 pub use health::{Health, Outage};
 pub(crate) use load::stale;
-pub use load::{Load, Ratio, Responses};
+pub use load::{Load, LoadReport, Ratio, Responses, Speed};
 pub use prequal::{Pool, PoolSettings, Probe, c3_score, hot_cold};
 pub use random::SplitMix64;
 pub use ring::{HOT_NODES_MAX, Member, NodeId, PLACEMENT, REPLICAS_MAX, Replicas, Ring, RingError};

@@ -207,8 +207,8 @@ impl Simulation {
 
     fn ping_at_node(&mut self, at: usize, from: Caller, hot_version: u64) {
         let Caller::Ping { gateway, life } = from else { return };
-        let node_length = self.nodes[at].node.contents().flights as u32;
-        let event = gateway::Event::Ponged { node: at, node_length, fits: true };
+        let load = self.nodes[at].node.load(self.now);
+        let event = gateway::Event::Ponged { node: at, load, fits: true };
         let what = Happening::Gateway { gateway, life, event, answer: None };
         self.send(at as Process, self.gateway_end(gateway), what);
         let directory = self.nodes[at].node.hot_directory();

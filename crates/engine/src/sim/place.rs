@@ -14,6 +14,7 @@ use super::happening::{Caller, ClientReply, Happening};
 use super::settings::Process;
 use crate::gateway::{self, Failed, Head, Status};
 use crate::mutant::{self, Mutant};
+use crate::route::LoadReport;
 use ground::origin::{Creation, OriginId, Place, Verdict, agree, judge, yields};
 
 /// A version of a key in a wrong origin: its number and, unless it was deleted, its bytes.
@@ -158,7 +159,8 @@ impl Simulation {
                 self.answer_from(at, from, &ClientReply::FAILED, Some(refused));
             }
             Caller::Ping { gateway, life } => {
-                let event = gateway::Event::Ponged { node: at, node_length: 0, fits: false };
+                let event =
+                    gateway::Event::Ponged { node: at, load: LoadReport::default(), fits: false };
                 let what = Happening::Gateway { gateway, life, event, answer: None };
                 self.send(at as Process, self.gateway_end(gateway), what);
             }

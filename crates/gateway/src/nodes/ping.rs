@@ -1,6 +1,6 @@
 //! Checks whether a node is healthy and belongs to this gateway's cluster.
 
-use engine::route::NodeId;
+use engine::route::{LoadReport, NodeId};
 use ground::window::Nanos;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use record::clock;
@@ -38,7 +38,11 @@ pub async fn ping(nodes: &Nodes, node: NodeId, hot_version: u64) -> Result<Pong,
         }
         _ => None,
     };
-    Ok(Pong { node_length: reply.head().node_length, misfit, hot })
+    let told = reply.headers.get(&headers::RESPONSE_PER_LENGTH_NS);
+    let response_per_length =
+        told.and_then(|value| value.to_str().ok()).and_then(|text| text.parse().ok());
+    let load = LoadReport { length: reply.head().node_length, response_per_length };
+    Ok(Pong { load, misfit, hot })
 }
 
 impl Nodes {

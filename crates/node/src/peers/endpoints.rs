@@ -227,8 +227,11 @@ fn ping(shared: &Arc<Node>, peers: &Peers, given: &HeaderMap) -> Response<ReplyB
     if let Some(origin) = origin {
         to.insert(headers::ORIGIN_ID.clone(), origin);
     }
-    let length = shared.drive.contents().0.flights;
-    to.insert(headers::NODE_LENGTH.clone(), HeaderValue::from(length));
+    let load = shared.drive.load(clock::now());
+    to.insert(headers::NODE_LENGTH.clone(), HeaderValue::from(load.length));
+    if let Some(response) = load.response_per_length {
+        to.insert(headers::RESPONSE_PER_LENGTH_NS.clone(), HeaderValue::from(response));
+    }
     to.insert(headers::CLOCK_NS.clone(), HeaderValue::from(clock::now()));
     response
 }

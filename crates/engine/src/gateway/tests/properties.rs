@@ -7,7 +7,7 @@ use ground::window::SECOND;
 use proptest::prelude::*;
 
 use super::*;
-use crate::route::{NodeId, Policy};
+use crate::route::{LoadReport, NodeId, Policy};
 
 /// A step of a random history; numbers choose among what is there.
 #[derive(Clone, Debug)]
@@ -213,8 +213,8 @@ impl Run {
                 self.tell(Event::Over { request });
             }
             Step::Pong { node, fits, length } => {
-                let node_length = u32::from(length);
-                self.tell(Event::Ponged { node: node.into(), node_length, fits });
+                let load = LoadReport { length: length.into(), response_per_length: None };
+                self.tell(Event::Ponged { node: node.into(), load, fits });
             }
             Step::PingFails { node } => self.tell(Event::PingFailed { node: node.into() }),
             Step::View { epoch, live } => {

@@ -11,7 +11,7 @@ fn a_write_is_sent_once_and_its_doubt_is_told() {
     assert_eq!(refused(&desk.fail(attempt, Failed::Broken)), Some(Refusal::Unknown));
     // The node is suspect now, and has not answered since: the next write waits until it does.
     assert!(desk.write().is_empty());
-    desk.tell(Event::Ponged { node: primary, node_length: 0, fits: true });
+    desk.tell(Event::Ponged { node: primary, load: LoadReport::default(), fits: true });
     let (attempt, _) = sent(&desk.pass(25 * MS));
     assert_eq!(refused(&desk.answer(attempt, Status::Busy)), Some(Refusal::Busy));
     let (attempt, _) = sent(&desk.write());
@@ -27,7 +27,7 @@ fn a_write_that_was_not_taken_is_tried_again() {
     let primary = desk.order()[0];
     let (attempt, _) = sent(&desk.write());
     assert!(desk.fail(attempt, Failed::Connect).is_empty());
-    desk.tell(Event::Ponged { node: primary, node_length: 0, fits: true });
+    desk.tell(Event::Ponged { node: primary, load: LoadReport::default(), fits: true });
     let (attempt, node) = sent(&desk.pass(25 * MS));
     assert_eq!(node, primary);
     assert!(desk.fail(attempt, Failed::Connect).is_empty());

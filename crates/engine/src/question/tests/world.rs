@@ -11,7 +11,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::{Action, Event, Failed, Kind, PartAnswer, Question, Settings};
 use crate::gateway::{self, Gateway, Head, Operation, Status};
-use crate::route::{Member, NodeId, Policy, Ring};
+use crate::route::{LoadReport, Member, NodeId, Policy, Ring};
 use crate::sim::schedule::Schedule;
 
 const MS: Nanos = SECOND / 1000;
@@ -247,8 +247,9 @@ impl World {
                 self.tell(gateway::Event::Answered { attempt, head })
             }
             What::Pong { node } => {
-                let node_length = self.nodes[node].length;
-                self.tell(gateway::Event::Ponged { node, node_length, fits: true })
+                let length = self.nodes[node].length;
+                let load = LoadReport { length, response_per_length: None };
+                self.tell(gateway::Event::Ponged { node, load, fits: true })
             }
             What::PingLost { node } => self.tell(gateway::Event::PingFailed { node }),
             What::Wake => {
