@@ -95,11 +95,12 @@ fn moves_of_memory(client: &mut Client) -> Vec<Value> {
     std::mem::take(actions)
 }
 
-/// Whether the journal says that objects gave memory to layers, and `why` as well. The journal keeps the last actions only, and
-/// on a busy machine layers grow long after they may, so it is asked all the time.
+/// Whether the journal says that objects gave memory up, and `why` as well: to layers, or, where these ask for it late, to nobody,
+/// from whom layers take it. The journal keeps the last actions only, and on a busy machine layers grow long after they may, so
+/// it is asked all the time.
 fn journal_tells_of_the_move(client: &mut Client, address: SocketAddr) -> bool {
     let is_from_objects =
-        |entry: &Value| entry["change"].as_str().unwrap().contains("from objects to");
+        |entry: &Value| entry["change"].as_str().unwrap().contains("from objects");
     if !moves_of_memory(client).iter().any(is_from_objects) {
         return false;
     }
@@ -108,7 +109,7 @@ fn journal_tells_of_the_move(client: &mut Client, address: SocketAddr) -> bool {
         .output()
         .unwrap();
     let why = String::from_utf8_lossy(&why.stdout).into_owned();
-    why.contains("from objects to layers") && why.contains("ms of service")
+    why.contains("from objects") && why.contains("ms of service")
 }
 
 fn while_loaded(address: SocketAddr, what: &AtomicU64) {
