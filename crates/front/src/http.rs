@@ -6,7 +6,6 @@ use std::convert::Infallible;
 use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::Poll;
 use std::time::Duration;
 
 use http::header::{CONNECTION, EXPECT, HeaderValue, RETRY_AFTER};
@@ -221,98 +220,95 @@ fn too_many(front: &Front) -> Problem {
         .with(RETRY_AFTER, HeaderValue::from_static("1"))
 }
 
+/// What hyper calls on one connection.
+struct ConnectionService<S: Service> {
+    server: Arc<S>,
+    lane: Arc<ThreadRecorder>,
+    phase: Arc<Phase>,
+    slot: Slot<S::Flight>,
+    seat: Seat,
+    from: Option<IpAddr>,
+    /// Whether another process can go on with the connection, so that its client need not make another.
+    stays: bool,
+}
+
+impl<S: Service> ConnectionService<S> {
+    fn reply(
+        &self,
+        mut request: Request<Incoming>,
+    ) -> impl Future<Output = Result<Response<ReplyBody>, Infallible>> + use<S> {
+        let resumed = self.slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(resumed) = resumed {
+            request.extensions_mut().insert(Resumed::<S>::new(resumed));
+        }
+        let (server, lane, seat, from) =
+            (self.server.clone(), self.lane.clone(), self.seat, self.from);
+        let replying = self.phase.begin();
+        let phase = self.phase.clone();
+        let stays = self.stays && !phase.is_handed();
+        // A client that waits for `100 Continue` sends no body after an error, so the connection ends. If the reply does
+        // not say so, botocore sends its next request on it and takes this reply for the answer.
+        let waits = request.headers().contains_key(EXPECT);
+        async move {
+            let mut response = admitted(&server, &lane, seat, from, request).await;
+            let ends = waits && !response.status().is_success();
+            if ends || server.is_stopping() && !(stays && inherited::keeps()) {
+                let close = HeaderValue::from_static("close");
+                response.headers_mut().insert(CONNECTION, close);
+            }
+            if response.headers().contains_key(CONNECTION) {
+                phase.hand();
+            }
+            response.body_mut().hold(replying);
+            Ok(response)
+        }
+    }
+}
+
 /// Serves a connection until it ends, or the process drains.
 async fn connection<S: Service>(
-    shared: Arc<S>,
+    server: Arc<S>,
     lane: Arc<ThreadRecorder>,
     stream: TcpStream,
     activity: Arc<Activity>,
-    mut stopping: watch::Receiver<bool>,
+    stopping: watch::Receiver<bool>,
 ) {
     let _ = stream.set_nodelay(true);
     let from = stream.peer_addr().ok().map(|from| from.ip());
-    let serve = &shared.config.serve;
+    let serve = &server.config.serve;
     let seat = activity.seat();
     let pace = Pace::from_settings(serve);
-    let silent = if seat == Seat::Spare { pace.idle.min(SPARE_SILENT_MAX) } else { pace.idle };
-    let stream = match shared.tls.get() {
+    let silent_max = if seat == Seat::Spare { pace.idle.min(SPARE_SILENT_MAX) } else { pace.idle };
+    let stream = match server.tls.get() {
         None => Stream::Plain(stream),
-        Some(tls) => match tls.accept(stream, silent).await {
+        Some(tls) => match tls.accept(stream, silent_max).await {
             Ok(stream) => Stream::Encrypted(Box::new(stream)),
             // A client that does not speak TLS, or does not trust the certificate.
             Err(_) => return,
         },
     };
-    // Where another process can go on with the connection, its client need not make another.
-    let regular = seat == Seat::Regular;
-    let stays = regular && !stream.is_encrypted();
+    let stays = seat == Seat::Regular && !stream.is_encrypted();
+    let head_bytes_max = serve.header_bytes_max.0 as usize;
+    let terms = Terms { silent_max, pace, head_bytes_max, seat, from };
     let phase = Arc::new(Phase::new(activity));
     let slot: Slot<S::Flight> = Slot::<S::Flight>::default();
-    let service = {
-        let (shared, lane, phase) = (shared.clone(), lane.clone(), phase.clone());
-        let slot = slot.clone();
-        service_fn(move |mut request: Request<Incoming>| {
-            let resumed = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
-            if let Some(resumed) = resumed {
-                request.extensions_mut().insert(Resumed::<S>::new(resumed));
-            }
-            let (shared, lane) = (shared.clone(), lane.clone());
-            let replying = phase.begin();
-            let phase = phase.clone();
-            let stays = stays && !phase.is_handed();
-            // A client that waits for `100 Continue` sends no body after an error, so the connection ends. If the reply does
-            // not say so, botocore sends its next request on it and takes this reply for the answer.
-            let waits = request.headers().contains_key(EXPECT);
-            async move {
-                let mut response = admitted(&shared, &lane, seat, from, request).await;
-                let ends = waits && !response.status().is_success();
-                if ends || shared.is_stopping() && !(stays && inherited::keeps()) {
-                    let close = HeaderValue::from_static("close");
-                    response.headers_mut().insert(CONNECTION, close);
-                }
-                if response.headers().contains_key(CONNECTION) {
-                    phase.hand();
-                }
-                response.body_mut().hold(replying);
-                Ok::<_, Infallible>(response)
-            }
-        })
-    };
-    let terms = Terms {
-        silent_max: silent,
-        pace,
-        head_bytes_max: serve.header_bytes_max.0 as usize,
+    let service = ConnectionService {
+        server: server.clone(),
+        lane: lane.clone(),
+        phase: phase.clone(),
+        slot: slot.clone(),
         seat,
         from,
+        stays,
     };
-    let mut connection =
-        Connection::new(shared.clone(), lane, stream, phase.clone(), slot, service, terms);
-    let seen = stopping.clone();
-    let mut stop = std::pin::pin!(stopping.wait_for(|stopping| *stopping));
-    let mut waits = false;
-    let ended = std::future::poll_fn(|context| {
-        if connection.poll(context).is_ready() {
-            return Poll::Ready(true);
-        }
-        // Registered once: to look at the future after each request would cost more than the flag.
-        if waits && !seen.has_changed().unwrap_or(true) {
-            return Poll::Pending;
-        }
-        waits = true;
-        stop.as_mut().poll(context).map(|_| false)
-    });
-    if ended.await {
+    let service = service_fn(move |request| service.reply(request));
+    let mut connection = Connection::new(server.clone(), lane, stream, phase, slot, service, terms);
+    if connection.serve_until(stopping).await {
         return;
     }
-    let lingers = shared.lingers();
-    if !lingers.is_zero() {
-        let last = std::future::poll_fn(|context| {
-            let is_over = connection.poll(context).is_ready() || stays && connection.pass_on();
-            if is_over { Poll::Ready(()) } else { Poll::Pending }
-        });
-        if tokio::time::timeout(lingers, last).await.is_ok() {
-            return;
-        }
+    let lingers = server.lingers();
+    if !lingers.is_zero() && connection.linger(lingers, stays).await {
+        return;
     }
     connection.end();
     std::future::poll_fn(|context| connection.poll(context)).await;

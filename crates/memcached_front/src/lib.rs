@@ -24,7 +24,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use ground::Key;
-use ground::window::{Operation, Outcome};
+use ground::window::{Nanos, Operation, Outcome};
 use memcached::{Kind, Limits, Parsed, Request, Verb};
 use record::clock;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -129,10 +129,58 @@ enum Then {
     Close,
 }
 
-/// Where replies go, and how long a client may take no byte of them.
+/// The client, and how long it may take no byte of a reply, or send none of a request.
 struct To<'a> {
     stream: &'a mut TcpStream,
     stall: Duration,
+}
+
+/// What a client has sent that is not answered.
+struct Input {
+    bytes: Vec<u8>,
+    /// Bytes of a refused value that are still to come.
+    skip: u64,
+    /// The bytes that the next request has at least, as far as its beginning says so.
+    least: usize,
+    /// When its first line, or the last part of a value, came.
+    began: Instant,
+    /// When a request was last answered, on the monotonic clock; 0: none was.
+    answered: Nanos,
+}
+
+impl Input {
+    fn new() -> Input {
+        Input { bytes: Vec::new(), skip: 0, least: 0, began: Instant::now(), answered: 0 }
+    }
+
+    fn drop_skipped(&mut self) {
+        let dropped = self.skip.min(self.bytes.len() as u64);
+        self.bytes.drain(..dropped as usize);
+        self.skip -= dropped;
+    }
+
+    fn drop_answered(&mut self, used: usize) {
+        self.bytes.drain(..used);
+        self.bytes.shrink_to(READ);
+        self.began = Instant::now();
+        self.answered = clock::now();
+    }
+
+    /// Whether the client has begun something that it has to finish.
+    fn owes(&self) -> bool {
+        !self.bytes.is_empty() || self.skip > 0
+    }
+
+    /// Whether no value is under way. A part of a line is no request yet, a part of a value is.
+    fn is_line(&self) -> bool {
+        self.least == 0 && self.skip == 0
+    }
+
+    /// Until when more must have come: a line within the time as a whole; of a value, every part.
+    fn until(&self, stall: Duration) -> Instant {
+        let whole_line = !self.bytes.is_empty() && self.is_line();
+        if whole_line { self.began + stall } else { Instant::now() + stall }
+    }
 }
 
 impl Session {
@@ -143,83 +191,105 @@ impl Session {
         stall: Duration,
         mut stop: watch::Receiver<bool>,
     ) {
-        let (mut input, mut skip, mut least): (Vec<u8>, u64, usize) = (Vec::new(), 0, 0);
-        let mut began = Instant::now();
-        let mut answered = 0;
+        let mut input = Input::new();
         loop {
-            let dropped = skip.min(input.len() as u64);
-            input.drain(..dropped as usize);
-            skip -= dropped;
-            let mut used = 0;
-            let mut then = Then::GoOn;
-            while then == Then::GoOn && used < input.len() && input.len() - used >= least {
-                match memcached::parse(&input[used..], limits) {
-                    Parsed::Incomplete { needed } => {
-                        least = needed;
-                        break;
-                    }
-                    Parsed::Request(request) => {
-                        then = self.request(&request, &mut To { stream, stall }).await;
-                        used += request.whole.len();
-                    }
-                    Parsed::Invalid { reply, consumed, skip: more, close, drops } => {
-                        if let Some(drops) = drops {
-                            self.drop_value(&drops).await;
-                        }
-                        self.out.extend_from_slice(reply.as_bytes());
-                        let here = more.min((input.len() - used - consumed) as u64);
-                        used += consumed + here as usize;
-                        skip = more - here;
-                        then = if close { Then::Close } else { Then::GoOn };
-                    }
-                }
-                least = 0;
-                if self.out.len() >= OUT_BYTES && self.send(stream, stall).await.is_err() {
-                    return;
-                }
-            }
-            if used > 0 {
-                input.drain(..used);
-                input.shrink_to(READ);
-                began = Instant::now();
-                answered = clock::now();
-            }
+            input.drop_skipped();
+            let Ok(then) = self.answer(&mut input, limits, &mut To { stream, stall }).await else {
+                return;
+            };
             if self.send(stream, stall).await.is_err() || then == Then::Close {
                 return;
             }
-            // A line has to come within the time as a whole; of a value, every part.
-            let owes = !input.is_empty() || skip > 0;
-            let whole_line = !input.is_empty() && least == 0 && skip == 0;
-            let until = if whole_line { began } else { Instant::now() } + stall;
-            input.reserve(READ);
-            // A part of a line is no request yet, a part of a value is.
-            if least == 0 && skip == 0 {
-                self.activity.wait(answered);
+            if self.receive(&mut input, &mut To { stream, stall }, &mut stop).await.is_err() {
+                return;
             }
-            let read = async {
-                match owes {
-                    true => timeout_at(until, stream.read_buf(&mut input)).await.unwrap_or(Ok(0)),
-                    false => stream.read_buf(&mut input).await,
+        }
+    }
+
+    /// Answers the requests that are complete. Fails if the client does not take the replies.
+    async fn answer(
+        &mut self,
+        input: &mut Input,
+        limits: &Limits,
+        to: &mut To<'_>,
+    ) -> Result<Then, ()> {
+        let mut used = 0;
+        let mut then = Then::GoOn;
+        while then == Then::GoOn
+            && used < input.bytes.len()
+            && input.bytes.len() - used >= input.least
+        {
+            match memcached::parse(&input.bytes[used..], limits) {
+                Parsed::Incomplete { needed } => {
+                    input.least = needed;
+                    break;
                 }
-            };
-            let count = tokio::select! {
-                count = read => count,
-                // Where connections are passed on, the rest of a request is waited for.
-                _ = stop.wait_for(|stop| *stop), if !(owes && inherited::keeps()) => {
-                    if !owes {
-                        inherited::pass_on(stream.as_fd());
+                Parsed::Request(request) => {
+                    then = self.request(&request, to).await;
+                    used += request.whole.len();
+                }
+                Parsed::Invalid { reply, consumed, skip: more, close, drops } => {
+                    if let Some(drops) = drops {
+                        self.drop_value(&drops).await;
                     }
-                    return;
+                    self.out.extend_from_slice(reply.as_bytes());
+                    let here = more.min((input.bytes.len() - used - consumed) as u64);
+                    used += consumed + here as usize;
+                    input.skip = more - here;
+                    then = if close { Then::Close } else { Then::GoOn };
                 }
-            };
-            self.activity.begin();
-            if !owes {
-                began = Instant::now();
             }
-            match count {
-                Ok(count @ 1..) => self.note(Count::BytesRead, count as u64),
-                _ => return,
+            input.least = 0;
+            if self.out.len() >= OUT_BYTES {
+                self.send(to.stream, to.stall).await?;
             }
+        }
+        if used > 0 {
+            input.drop_answered(used);
+        }
+        Ok(then)
+    }
+
+    /// Waits for more of the client. Fails at the end of the connection.
+    async fn receive(
+        &mut self,
+        input: &mut Input,
+        from: &mut To<'_>,
+        stop: &mut watch::Receiver<bool>,
+    ) -> Result<(), ()> {
+        let owes = input.owes();
+        let until = input.until(from.stall);
+        input.bytes.reserve(READ);
+        if input.is_line() {
+            self.activity.wait(input.answered);
+        }
+        let read = async {
+            let bytes = &mut input.bytes;
+            match owes {
+                true => timeout_at(until, from.stream.read_buf(bytes)).await.unwrap_or(Ok(0)),
+                false => from.stream.read_buf(bytes).await,
+            }
+        };
+        let count = tokio::select! {
+            count = read => count,
+            // Where connections are passed on, the rest of a request is waited for.
+            _ = stop.wait_for(|stop| *stop), if !(owes && inherited::keeps()) => {
+                if !owes {
+                    inherited::pass_on(from.stream.as_fd());
+                }
+                return Err(());
+            }
+        };
+        self.activity.begin();
+        if !owes {
+            input.began = Instant::now();
+        }
+        match count {
+            Ok(count @ 1..) => {
+                self.note(Count::BytesRead, count as u64);
+                Ok(())
+            }
+            _ => Err(()),
         }
     }
 

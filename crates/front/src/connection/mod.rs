@@ -14,6 +14,7 @@ mod hyper_side;
 mod plain;
 
 use std::error::Error;
+use std::future::poll_fn;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
@@ -27,6 +28,7 @@ use hyper::server::conn::http1;
 use hyper::service::HttpService;
 use hyper_util::rt::TokioIo;
 use record::clock;
+use tokio::sync::watch;
 use tokio::time::{Instant, Sleep};
 use wire::body::ReplyBody;
 use wire::connections::Seat;
@@ -116,7 +118,7 @@ where
     }
 
     /// Has the next process go on with the connection, if no request is here. Returns whether it does.
-    pub(crate) fn pass_on(&self) -> bool {
+    fn pass_on(&self) -> bool {
         let link = self.link();
         let is_idle = link.turn == Turn::Plain && link.held.is_empty() && self.reads.is_idle();
         is_idle && inherited::keeps() && {
@@ -124,6 +126,35 @@ where
             inherited::pass_on(socket);
             true
         }
+    }
+
+    /// Serves until the connection ends, or the process stops. Returns whether it has ended.
+    pub(crate) async fn serve_until(&mut self, mut stopping: watch::Receiver<bool>) -> bool {
+        let seen = stopping.clone();
+        let mut stop = std::pin::pin!(stopping.wait_for(|stopping| *stopping));
+        let mut waits = false;
+        poll_fn(|context| {
+            if self.poll(context).is_ready() {
+                return Poll::Ready(true);
+            }
+            // Registered once: to look at the future after each request would cost more than the flag.
+            if waits && !seen.has_changed().unwrap_or(true) {
+                return Poll::Pending;
+            }
+            waits = true;
+            stop.as_mut().poll(context).map(|_| false)
+        })
+        .await
+    }
+
+    /// Serves on for a while after the process was told to stop, or until the next process goes on with the connection
+    /// where it `stays`. Returns whether it has ended, or was passed on.
+    pub(crate) async fn linger(&mut self, time: Duration, stays: bool) -> bool {
+        let last = poll_fn(|context| {
+            let is_over = self.poll(context).is_ready() || stays && self.pass_on();
+            if is_over { Poll::Ready(()) } else { Poll::Pending }
+        });
+        tokio::time::timeout(time, last).await.is_ok()
     }
 
     /// Serves until the connection ends.
