@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use engine::question::{Failed, Question};
 use ground::window::{Nanos, Outcome};
-use http::header::{HeaderName, HeaderValue};
+use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
 use serde_json::{Value, json};
@@ -65,6 +65,32 @@ struct Parts<'a> {
 
 impl Parts<'_> {
     async fn ask_nodes(&self, part: &str, ask: &Ask) -> Result<Answer, Problem> {
+        let request = self.request(part)?;
+        let answered = self.access.router.read(&request.key, &request, self.deadline, &[]).await;
+        // `_pending` is held until the answer is complete: the engine counts the request until
+        // then.
+        let (answer, _pending, _) = answered.map_err(|refused| {
+            let problem = problem_of(&self.access.error(refused, &request.key, self.patience));
+            problem.about(&format!("part {part}"))
+        })?;
+        let node = self.access.router.name(answer.node).to_owned();
+        let reply = PartReply::receive(answer, node, part).await?;
+        match (reply.status, ask) {
+            (StatusCode::OK, _) => reply.answer(ask),
+            (StatusCode::NOT_FOUND, Ask::Record { .. }) if reply.is_of_record() => {
+                Ok(Answer::Bytes(None))
+            }
+            (StatusCode::PRECONDITION_FAILED, _) => {
+                self.stale.store(true, Ordering::Relaxed);
+                let what = "the dataset changes faster than it can be queried; try again";
+                Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, what))
+            }
+            _ => Err(reply.refusal()),
+        }
+    }
+
+    /// The question as a node's request: of the version of the dataset that this process has read.
+    fn request(&self, part: &str) -> Result<NodeRequest, Problem> {
         let id = &self.view.current.manifest.id;
         let header = |text: String| HeaderValue::from_str(&text);
         let view = header(self.view.current.etag.to_string());
@@ -80,74 +106,92 @@ impl Parts<'_> {
         } else {
             (Method::POST, path, Some(query.clone().into()))
         };
-        let request = NodeRequest {
+        Ok(NodeRequest {
             method,
             key: key_of_file(self.name, id, &format!("{part}.shard")),
             path,
             headers: vec![(headers::VIEW.clone(), view), (headers::CHUNK.clone(), chunk)],
             body,
             read: None,
-        };
-        let answered = self.access.router.read(&request.key, &request, self.deadline, &[]).await;
-        // `_pending` is held until the answer is complete: the engine counts the request until
-        // then.
-        let (answer, _pending, _) = answered.map_err(|refused| {
-            let problem = problem_of(&self.access.error(refused, &request.key, self.patience));
-            problem.about(&format!("part {part}"))
-        })?;
-        let who = self.access.router.name(answer.node).to_owned();
-        let status = answer.status;
-        let number = |name: &HeaderName| {
-            let value = answer.headers.get(name).and_then(|value| value.to_str().ok());
-            value.and_then(|value| value.parse::<u64>().ok())
-        };
-        let run = number(&headers::NEXT).zip(number(&headers::RECORDS));
-        // Said of the record, and not of a path that the node does not know.
-        let misses = answer.headers.contains_key(&headers::OUTCOME);
-        let bytes = gather(answer).await.map_err(|why| {
-            let what = format!("the reply of {who} for part {part} broke off: {why}");
+        })
+    }
+}
+
+/// A node's whole reply for a part.
+struct PartReply<'a> {
+    node: String,
+    part: &'a str,
+    status: StatusCode,
+    headers: HeaderMap,
+    bytes: Vec<u8>,
+}
+
+impl PartReply<'_> {
+    async fn receive(
+        mut reply: NodeReply,
+        node: String,
+        part: &str,
+    ) -> Result<PartReply<'_>, Problem> {
+        let (status, headers) = (reply.status, std::mem::take(&mut reply.headers));
+        let bytes = gather(reply).await.map_err(|why| {
+            let what = format!("the reply of {node} for part {part} broke off: {why}");
             Problem::new(StatusCode::BAD_GATEWAY, &what)
         })?;
-        let broken = |what: String| {
-            let what = format!("invalid reply of {who} for part {part}: {what}");
-            Problem::new(StatusCode::BAD_GATEWAY, &what)
-        };
-        match (status, ask) {
-            (StatusCode::OK, Ask::Records { .. }) => {
-                let page: Page =
-                    serde_json::from_slice(&bytes).map_err(|error| broken(error.to_string()))?;
-                Ok(Answer::Page(page))
+        Ok(PartReply { node, part, status, headers, bytes })
+    }
+
+    /// The answer to a query that the node has answered.
+    fn answer(self, ask: &Ask) -> Result<Answer, Problem> {
+        match ask {
+            Ask::Records { .. } => {
+                let page = serde_json::from_slice::<Page>(&self.bytes);
+                Ok(Answer::Page(page.map_err(|error| self.malformed(&error))?))
             }
-            (StatusCode::OK, Ask::Count { .. } | Ask::Occurrences { .. }) => {
-                let value: Value =
-                    serde_json::from_slice(&bytes).map_err(|error| broken(error.to_string()))?;
+            Ask::Count { .. } | Ask::Occurrences { .. } => {
+                let value = serde_json::from_slice::<Value>(&self.bytes);
+                let value = value.map_err(|error| self.malformed(&error))?;
                 let count = value.get("count").and_then(Value::as_u64);
-                let count = count.ok_or_else(|| broken("missing count".to_owned()))?;
+                let count = count.ok_or_else(|| self.broken("missing count"))?;
                 let unknown = value.get("unknown_attributes").and_then(Value::as_array);
                 let names = unknown.into_iter().flatten().filter_map(Value::as_str);
                 Ok(Answer::Count { count, unknown_attributes: names.map(str::to_owned).collect() })
             }
-            (StatusCode::OK, Ask::Export { .. }) => {
-                let run = run.ok_or_else(|| {
-                    broken(format!("missing header {} or {}", headers::NEXT, headers::RECORDS))
-                });
-                let (next, records) = run?;
-                Ok(Answer::Run(Run { bytes, records, next }))
+            Ask::Export { .. } => {
+                let run = self.number(&headers::NEXT).zip(self.number(&headers::RECORDS));
+                let (next, records) = run.ok_or_else(|| {
+                    let (next, records) = (&headers::NEXT, &headers::RECORDS);
+                    self.broken(&format!("missing header {next} or {records}"))
+                })?;
+                Ok(Answer::Run(Run { bytes: self.bytes, records, next }))
             }
-            (StatusCode::OK, _) => Ok(Answer::Bytes(Some(bytes))),
-            (StatusCode::NOT_FOUND, Ask::Record { .. }) if misses => Ok(Answer::Bytes(None)),
-            (StatusCode::PRECONDITION_FAILED, _) => {
-                self.stale.store(true, Ordering::Relaxed);
-                let what = "the dataset changes faster than it can be queried; try again";
-                Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, what))
-            }
-            _ => {
-                let error: Option<Value> = serde_json::from_slice(&bytes).ok();
-                let error = error.as_ref().and_then(|e| e.get("error")).and_then(Value::as_str);
-                let error = error.unwrap_or("no reason given");
-                Err(Problem::new(status, &format!("{who}, part {part}: {error}")))
-            }
+            _ => Ok(Answer::Bytes(Some(self.bytes))),
         }
+    }
+
+    /// Whether a 404 is said of the record, and not of a path that the node does not know.
+    fn is_of_record(&self) -> bool {
+        self.headers.contains_key(&headers::OUTCOME)
+    }
+
+    /// The node's refusal, for the client.
+    fn refusal(&self) -> Problem {
+        let error: Option<Value> = serde_json::from_slice(&self.bytes).ok();
+        let error = error.as_ref().and_then(|e| e.get("error")).and_then(Value::as_str);
+        let error = error.unwrap_or("no reason given");
+        Problem::new(self.status, &format!("{}, part {}: {error}", self.node, self.part))
+    }
+
+    fn malformed(&self, error: &serde_json::Error) -> Problem {
+        self.broken(&error.to_string())
+    }
+
+    fn number(&self, name: &HeaderName) -> Option<u64> {
+        self.headers.get(name)?.to_str().ok()?.parse().ok()
+    }
+
+    fn broken(&self, what: &str) -> Problem {
+        let what = format!("invalid reply of {} for part {}: {what}", self.node, self.part);
+        Problem::new(StatusCode::BAD_GATEWAY, &what)
     }
 }
 

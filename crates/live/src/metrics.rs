@@ -50,6 +50,16 @@ fn add_model(page: &mut Exposition, state: &State) {
             page.sample(name, &[("load", load), ("quantile", quantile)], or_nan(value));
         }
     }
+    add_outlook(page, state);
+    let withheld = f64::from(u8::from(state.withheld.is_some()));
+    let help = "1 while the model's advice is not followed.";
+    page.single("concertina_model_withheld", Kind::Gauge, help, withheld);
+    let help = "Fits of the live model.";
+    page.single("concertina_model_fits_total", Kind::Counter, help, state.fits as f64);
+}
+
+/// Adds the single figures: what was measured, what is expected of the objective, and how far past predictions were off.
+fn add_outlook(page: &mut Exposition, state: &State) {
     let headroom = state.headroom.as_ref();
     let errors = &state.errors;
     for (name, help, value) in [
@@ -99,11 +109,11 @@ fn add_model(page: &mut Exposition, state: &State) {
         ),
         ("coverage_ratio", "Share of past predictions whose interval held.", errors.coverage),
     ] {
-        page.single(&format!("concertina_model_{name}"), Kind::Gauge, help, or_nan(value));
+        page.single(
+            &format!("concertina_model_{name}"),
+            Kind::Gauge,
+            help,
+            value.unwrap_or(f64::NAN),
+        );
     }
-    let withheld = f64::from(u8::from(state.withheld.is_some()));
-    let help = "1 while the model's advice is not followed.";
-    page.single("concertina_model_withheld", Kind::Gauge, help, withheld);
-    let help = "Fits of the live model.";
-    page.single("concertina_model_fits_total", Kind::Counter, help, state.fits as f64);
 }

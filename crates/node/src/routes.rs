@@ -95,6 +95,17 @@ async fn route(
             return answer;
         }
     }
+    if path == "/objects" {
+        only_get(&request)?;
+        let query = request.uri().query().unwrap_or("").to_owned();
+        return list::list(&**shared, lane, &query).await;
+    }
+    administration(shared, request).await
+}
+
+/// Answers a request for the model, the membership, or the state of the process.
+async fn administration(shared: &Arc<Node>, request: Request<Incoming>) -> HttpResult {
+    let path = request.uri().path();
     if let Some(answer) = live::http::answer(&shared.live, request.method(), path) {
         return answer;
     }
@@ -110,11 +121,6 @@ async fn route(
         return Ok(peers.members(shared.drive.warmed()).await);
     }
     match path {
-        "/objects" => {
-            only_get(&request)?;
-            let query = request.uri().query().unwrap_or("").to_owned();
-            list::list(&**shared, lane, &query).await
-        }
         "/metrics" => {
             only_get(&request)?;
             Ok(admin::metrics(shared))

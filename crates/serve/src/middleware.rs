@@ -113,7 +113,9 @@ impl Middleware {
     fn metrics(&self) -> Response<ReplyBody> {
         let mut page = self.metrics.queues();
         self.live.add_metrics(&mut page);
-        add(&mut page, &self.proxy().status(clock::now()));
+        let status = self.proxy().status(clock::now());
+        add_pools(&mut page, &status);
+        add_servers(&mut page, &status);
         membership::add_metrics(&mut page, self.follower.as_ref().map(Follower::common));
         page.connections(self.proxy().connections(), self.proxy().connections_max());
         typed(StatusCode::OK, "text/plain; version=0.0.4", page.finish().into_bytes(), None)
@@ -195,7 +197,7 @@ fn lost(status: &Pools) -> (Option<String>, Option<String>) {
 /// The end of a metric's name, its explanation, and its value.
 type Metric<T, V> = (&'static str, &'static str, fn(&T) -> V);
 
-fn add(page: &mut Exposition, status: &Pools) {
+fn add_pools(page: &mut Exposition, status: &Pools) {
     let counts: [Metric<Counts, u64>; 8] = [
         ("retries", "Attempts of reads after the first.", |c| c.attempts.retries),
         ("retries_left_out", "Retries that the budget did not allow.", |c| {
@@ -240,6 +242,9 @@ fn add(page: &mut Exposition, status: &Pools) {
             page.sample(&name, &[("pool", pool.name.as_str())], f64::from(value(pool)));
         }
     }
+}
+
+fn add_servers(page: &mut Exposition, status: &Pools) {
     let name = "concertina_pool_server_state";
     page.family(name, Kind::Gauge, "1 for the state that a server is in.");
     for server in &status.servers {

@@ -28,6 +28,11 @@ pub fn add_metrics(
     ] {
         page.single(name, Kind::Gauge, help, value as f64);
     }
+    add_warmed(page, warmed);
+    add_traffic(page, counts);
+}
+
+fn add_warmed(page: &mut Exposition, warmed: &Warmed) {
     for (name, kind, help, value) in [
         (
             "concertina_warm_objects_total",
@@ -51,6 +56,9 @@ pub fn add_metrics(
     ] {
         page.single(name, kind, help, value as f64);
     }
+}
+
+fn add_traffic(page: &mut Exposition, counts: &Counts) {
     let counters: [Counter<'_>; 5] = [
         (
             "concertina_leases_refused_total",
