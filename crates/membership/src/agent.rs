@@ -57,6 +57,93 @@ struct Me {
     backoff: Backoff,
 }
 
+/// The weights that the common configuration gives to members.
+type Weights = BTreeMap<String, f64>;
+
+impl Me {
+    /// The list as it should be, as far as this node may say so.
+    ///
+    /// # Errors
+    ///
+    /// If this node cannot be a member, with the reason.
+    fn amended(
+        &self,
+        before: &Roster,
+        snapshot: &Snapshot,
+        weights: Option<&Weights>,
+    ) -> Result<Roster, String> {
+        let mut next = before.clone();
+        if self.entered(&next).is_none() && !self.leaves {
+            self.enter(&mut next, snapshot, weights)?;
+        }
+        let may = self.serves
+            && !self.leaves
+            && self.backoff.is_over(clock::now())
+            && !snapshot.is_suspected(before, &self.name);
+        if let (true, Some(at)) = (may, next.find(&self.name)) {
+            next.members[at].live = true;
+        }
+        // Only who is live itself says that others are not, or what they weigh.
+        let speaks = self.entered(before) == Some(true);
+        self.weigh(&mut next, weights, speaks);
+        if speaks {
+            for entry in next.members.iter_mut().filter(|e| e.live && e.name != self.name) {
+                let there = snapshot.alive.get(&entry.name);
+                let gone = there.is_none_or(|(alive, ..)| alive.instance != entry.instance);
+                entry.live = !gone && !snapshot.is_suspected(before, &entry.name);
+            }
+        }
+        Ok(next)
+    }
+
+    /// Whether this process is live in a list; `None` if the list does not have it.
+    fn entered(&self, roster: &Roster) -> Option<bool> {
+        let entry = &roster.members[roster.find(&self.name)?];
+        (entry.instance == self.alive.instance).then_some(entry.live)
+    }
+
+    fn enter(
+        &self,
+        next: &mut Roster,
+        snapshot: &Snapshot,
+        weights: Option<&Weights>,
+    ) -> Result<(), String> {
+        if let Some(why) = snapshot.disagreement(next, &self.name, &self.alive) {
+            return Err(why);
+        }
+        snapshot.free(next, &self.name, self.alive.address);
+        let listed = next.find(&self.name).map(|at| &next.members[at]);
+        let drains = listed.map(|it| it.state) == Some(State::Draining);
+        let weight = match weights {
+            Some(all) => all.get(&self.name).copied().unwrap_or(self.weight),
+            None => listed.map_or(self.weight, |it| it.weight),
+        };
+        next.enter(Entry {
+            name: self.name.clone(),
+            address: self.alive.address,
+            weight,
+            hot: self.hot,
+            state: if drains { State::Draining } else { State::In },
+            live: false,
+            handed_over: false,
+            instance: self.alive.instance.clone(),
+        })
+    }
+
+    fn weigh(&self, next: &mut Roster, weights: Option<&Weights>, speaks: bool) {
+        let Some(weights) = weights else { return };
+        for entry in next.members.iter_mut().filter(|entry| entry.state != State::Left) {
+            let mine = entry.name == self.name && entry.instance == self.alive.instance;
+            let meant = match weights.get(&entry.name) {
+                Some(weight) if mine || speaks => Some(*weight),
+                None if mine => Some(self.weight),
+                _ => None,
+            };
+            entry.weight = meant.unwrap_or(entry.weight);
+        }
+    }
+}
+
 /// See the module.
 pub struct Agent {
     prefix: String,
@@ -426,11 +513,10 @@ impl Agent {
         if !snapshot.alive.get(&me.name).is_some_and(|(alive, ..)| *alive == me.alive) {
             return Ok(false);
         }
-        let mut next = match &snapshot.roster {
+        let before = match &snapshot.roster {
             Some(Ok(roster)) => roster.clone(),
             _ => Roster::empty(self.replicas),
         };
-        let before = next.clone();
         if before.epoch > 0 && before.replicas != self.replicas {
             let what = format!(
                 "the cluster keeps {} nodes for each key, this node's cluster.replicas is {}",
@@ -441,61 +527,13 @@ impl Agent {
         }
         // `None`: nobody knows which weights are meant, and they stay as they are.
         let weights = self.common.weights();
-        let shared =
-            |all: &BTreeMap<String, f64>, name: &str| all.get(name).copied().unwrap_or(me.weight);
-        let entered = |next: &Roster| {
-            let entry = &next.members[next.find(&me.name)?];
-            (entry.instance == me.alive.instance).then_some(entry.live)
+        let next = match me.amended(&before, snapshot, weights.as_ref()) {
+            Ok(next) => next,
+            Err(why) => {
+                self.complain(why);
+                return Ok(false);
+            }
         };
-        if entered(&next).is_none() && !me.leaves {
-            if let Some(why) = snapshot.disagreement(&next, &me.name, &me.alive) {
-                self.complain(why);
-                return Ok(false);
-            }
-            snapshot.free(&mut next, &me.name, me.alive.address);
-            let listed = next.find(&me.name).map(|at| &next.members[at]);
-            let drains = listed.map(|it| it.state) == Some(State::Draining);
-            let own = || listed.map_or(me.weight, |it| it.weight);
-            let entry = Entry {
-                name: me.name.clone(),
-                address: me.alive.address,
-                weight: weights.as_ref().map_or_else(own, |all| shared(all, &me.name)),
-                hot: me.hot,
-                state: if drains { State::Draining } else { State::In },
-                live: false,
-                handed_over: false,
-                instance: me.alive.instance.clone(),
-            };
-            if let Err(why) = next.enter(entry) {
-                self.complain(why);
-                return Ok(false);
-            }
-        }
-        let may = me.serves
-            && !me.leaves
-            && me.backoff.is_over(clock::now())
-            && !snapshot.is_suspected(&before, &me.name);
-        if let (true, Some(at)) = (may, next.find(&me.name)) {
-            next.members[at].live = true;
-        }
-        // Only who is live itself says that others are not, or what they weigh.
-        let speaks = entered(&before) == Some(true);
-        for entry in next.members.iter_mut().filter(|entry| entry.state != State::Left) {
-            let mine = entry.name == me.name && entry.instance == me.alive.instance;
-            let meant = weights.as_ref().and_then(|all| match all.get(&entry.name) {
-                Some(weight) if mine || speaks => Some(*weight),
-                None if mine => Some(me.weight),
-                _ => None,
-            });
-            entry.weight = meant.unwrap_or(entry.weight);
-        }
-        if speaks {
-            for entry in next.members.iter_mut().filter(|e| e.live && e.name != me.name) {
-                let there = snapshot.alive.get(&entry.name);
-                let gone = there.is_none_or(|(alive, ..)| alive.instance != entry.instance);
-                entry.live = !gone && !snapshot.is_suspected(&before, &entry.name);
-            }
-        }
         let name = me.name.clone();
         if next != before {
             return self.replace(snapshot, next).await;

@@ -102,6 +102,18 @@ struct Device {
     cursors: Mutex<HashMap<JobId, Box<Cursor>>>,
 }
 
+impl Device {
+    fn new(segments: Segments, profile: Option<Profile>) -> Device {
+        Device {
+            segments,
+            profile: profile.map(Mutex::new),
+            complained: AtomicBool::new(false),
+            scrubbed: scrub::Scrubbed::default(),
+            cursors: Mutex::default(),
+        }
+    }
+}
+
 struct Read {
     device: Arc<Device>,
     segment: Option<Arc<segments::Segment>>,
@@ -207,13 +219,7 @@ impl Disks {
             let profile = profile.transpose().with_context(|| format!("device {id}"))?;
             let Some((segments, segments_found)) = opened else { continue };
             found.insert(id, segments_found);
-            let device = Arc::new(Device {
-                segments,
-                profile: profile.map(Mutex::new),
-                complained: AtomicBool::new(false),
-                cursors: Mutex::default(),
-                scrubbed: scrub::Scrubbed::default(),
-            });
+            let device = Arc::new(Device::new(segments, profile));
             if *scrub_bytes_per_s > 0.0 {
                 scrubs.push(scrub::Task::new(id, device.clone(), *scrub_bytes_per_s));
             }
@@ -224,10 +230,7 @@ impl Disks {
         // Bounded by the engine: at most `parallel` reads of each device are in service.
         let reads = Arc::new(Queue::<Read>::default());
         let mut threads = Vec::new();
-        let real = folders.iter().filter(|device| device.service.is_none());
-        let readers = real.map(|device| device.parallel as usize).sum::<usize>() + READERS;
-        let readers = readers.min(READERS_MAX);
-        for index in 0..readers {
+        for index in 0..reader_count(folders) {
             let (reads, told, pacer) = (reads.clone(), told.clone(), pacer.clone());
             let reader = move || {
                 let mut buffer = Buffer::default();
@@ -363,6 +366,12 @@ impl Disks {
             device.segments.close();
         }
     }
+}
+
+fn reader_count(folders: &[DeviceFolder]) -> usize {
+    let real = folders.iter().filter(|device| device.service.is_none());
+    let readers = real.map(|device| device.parallel as usize).sum::<usize>() + READERS;
+    readers.min(READERS_MAX)
 }
 
 fn spawn(name: String, run: impl FnOnce() + Send + 'static) -> anyhow::Result<JoinHandle<()>> {

@@ -197,6 +197,24 @@ fn whole_blocks(bytes: u64) -> u64 {
     (bytes - bytes % BLOCK_BYTES).max(BLOCK_BYTES)
 }
 
+/// Bytes of the object that are read with the head of its record: none if the part begins past the first piece.
+fn bytes_beside_head(part: Option<&Part>, piece_bytes: u64) -> u64 {
+    match part {
+        None => piece_bytes,
+        Some(Part::Bytes { first, last }) if *first < piece_bytes => {
+            let end = last.map_or(piece_bytes, |last| last.saturating_add(1));
+            end.div_ceil(BLOCK_BYTES).saturating_mul(BLOCK_BYTES).min(piece_bytes)
+        }
+        Some(_) => 0,
+    }
+}
+
+/// The metadata in a head, if they are nothing but that and agree with the object's size.
+fn metadata_in(encoded: &[u8], object_bytes: u64) -> Option<Metadata> {
+    let (metadata, rest) = Metadata::decode(encoded)?;
+    (rest.is_empty() && metadata.size == object_bytes).then_some(metadata)
+}
+
 impl Segments {
     /// Reads the head of a record and the first bytes of its object, or of a part of it.
     ///
@@ -214,15 +232,7 @@ impl Segments {
     ) -> Result<Piece, Unread> {
         let error_at = |what: &str| self.unread(location, what);
         let piece_bytes = whole_blocks(bytes);
-        let first = HEAD_BYTES
-            + match part {
-                None => piece_bytes,
-                Some(Part::Bytes { first, last }) if first < piece_bytes => {
-                    let end = last.map_or(piece_bytes, |last| last.saturating_add(1));
-                    end.div_ceil(BLOCK_BYTES).saturating_mul(BLOCK_BYTES).min(piece_bytes)
-                }
-                Some(_) => 0,
-            };
+        let first = HEAD_BYTES + bytes_beside_head(part.as_ref(), piece_bytes);
         let read = |from: u64, length: u64, buffer: &mut Buffer| {
             let length = length.min(location.bytes().saturating_sub(from));
             let place = Location::new(location.segment(), location.offset() + from, length);
@@ -246,10 +256,8 @@ impl Segments {
         if head.key != key {
             return Err(Unread::OtherKey);
         }
-        let metadata = Metadata::decode(head.metadata).filter(|(_, rest)| rest.is_empty());
-        let metadata = metadata.map(|(metadata, _)| metadata);
-        let metadata = metadata.filter(|metadata| metadata.size == head.object_bytes);
-        let metadata = metadata.ok_or_else(|| error_at("has malformed metadata"))?;
+        let metadata = metadata_in(head.metadata, head.object_bytes)
+            .ok_or_else(|| error_at("has malformed metadata"))?;
         let is_whole = part.is_none();
         let left = match part.map(|part| part.range_in(metadata.size)) {
             None => 0..metadata.size,

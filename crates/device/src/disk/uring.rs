@@ -252,7 +252,7 @@ mod tests {
     use origin::{Attributes, Metadata};
 
     use super::*;
-    use crate::disk::{DeviceFolder, Disks, Opened};
+    use crate::disk::{DeviceFolder, Disks, Opened, Segments};
     use crate::object::Object;
 
     fn object(number: usize, size: usize) -> Object {
@@ -302,6 +302,37 @@ mod tests {
         reads_the_same(&path, &|| (path.clone(), superblock.segment_at(0)));
     }
 
+    /// Fills and seals the first segment, and returns what is where.
+    fn write_records(segments: &Segments) -> Vec<(Location, Key)> {
+        let mut at = 0;
+        let sizes = [0, 1, 700, 4096, 33_000, 81_920, 100_000, 250_000, 300_000];
+        let mut written = Vec::new();
+        for (number, size) in sizes.into_iter().cycle().take(300).enumerate() {
+            let (key, object) =
+                (Key::from(format!("key-{number}").as_bytes()), object(number, size));
+            let bytes = record_bytes(key.len(), object.bytes(), object.stored_bytes());
+            let location = Location::new(0, at, bytes);
+            segments.append(location, &key, &object).unwrap();
+            at += bytes;
+            written.push((location, key));
+        }
+        segments.seal(0).unwrap();
+        written
+    }
+
+    /// More than a ring holds are under way, and their completions wait for the runtime.
+    async fn ring_is_idle() {
+        for _ in 0..1_000 {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+            let left = RING.with_borrow(|ring| {
+                ring.as_ref().is_some_and(|ring| ring.free.len() < READS_MAX as usize)
+            });
+            if !left {
+                break;
+            }
+        }
+    }
+
     /// `first`: the file of the first segment, and its offset there.
     fn reads_the_same(path: &Path, first: &dyn Fn() -> (PathBuf, u64)) {
         crate::arena::open(64 << 20);
@@ -324,19 +355,8 @@ mod tests {
         let opened = Opened::open(&devices, None, &origin::IdentityRecord::default()).unwrap();
         let (disks, _) = Disks::start(&devices, opened, tell).unwrap();
         let segments = &disks.devices[&0].segments;
-        let mut at = 0;
-        let sizes = [0, 1, 700, 4096, 33_000, 81_920, 100_000, 250_000, 300_000];
-        let mut written: Vec<(Location, Key)> = Vec::new();
-        for (number, size) in sizes.into_iter().cycle().take(300).enumerate() {
-            let (key, object) =
-                (Key::from(format!("key-{number}").as_bytes()), object(number, size));
-            let bytes = record_bytes(key.len(), object.bytes(), object.stored_bytes());
-            let location = Location::new(0, at, bytes);
-            segments.append(location, &key, &object).unwrap();
-            at += bytes;
-            written.push((location, key));
-        }
-        segments.seal(0).unwrap();
+        let mut written = write_records(segments);
+        let end = written.last().map_or(0, |(last, _)| last.offset() + last.bytes());
         let is_direct = segments.segment(0).unwrap().direct().is_some();
         // A record that is damaged, one of another key, one past the end, and one of a segment that is gone.
         let (path, base) = first();
@@ -344,7 +364,7 @@ mod tests {
         file.write_all_at(b"damage", base + written[5].0.offset() + 40_000).unwrap();
         file.sync_all().unwrap();
         let other = (written[1].0, written[2].1.clone());
-        let past = (Location::new(0, at + 5_000, 700), written[2].1.clone());
+        let past = (Location::new(0, end + 5_000, 700), written[2].1.clone());
         let gone = (Location::new(9, 0, 700), written[2].1.clone());
         written.extend([other, past, gone]);
         let begin = || {
@@ -359,16 +379,7 @@ mod tests {
         runtime.block_on(async {
             tokio::task::yield_now().await;
             begin();
-            // More than a ring holds are under way, and their completions wait for the runtime.
-            for _ in 0..1_000 {
-                tokio::time::sleep(Duration::from_millis(2)).await;
-                let left = RING.with_borrow(|ring| {
-                    ring.as_ref().is_some_and(|ring| ring.free.len() < READS_MAX as usize)
-                });
-                if !left {
-                    break;
-                }
-            }
+            ring_is_idle().await;
         });
         let by_ring = ended(&told, written.len());
         let this = thread::current().id();

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::Payload;
 use crate::node::depth::Depth;
 use crate::node::device::DeviceState;
-use crate::node::{DepthReason, HotNodes, Node};
+use crate::node::{DepthReason, DeviceId, HotNodes, Node};
 use crate::tier::SCALES;
 use ground::Key;
 
@@ -214,74 +214,79 @@ impl<P: Payload> Node<P> {
     /// What is hot, why, what moved, and what it bought. Changes no decision. Cost: a
     /// look at each device.
     pub fn tiers(&mut self, now: Nanos) -> Tiers {
-        let settings = &self.settings;
-        let devices = self.devices.iter().enumerate().map(|(id, device)| {
-            let live = self.index.live(id);
-            let mean = live.bytes / live.objects.max(1);
-            DeviceTier {
-                name: settings.devices[id].name.clone(),
-                class: match device.outcome {
-                    Outcome::HotDevice => DeviceClass::Hot,
-                    _ => DeviceClass::Bulk,
-                },
-                state: device.health.state(),
-                out_for_s: device
-                    .health
-                    .out_since()
-                    .map(|since| now.saturating_sub(since) as f64 / SECOND as f64),
-                queue_length: device.queue.length(),
-                parallel: device.servers,
-                depth: device.depth.as_ref().and_then(Depth::reason),
-                expected_s: device.expected_s(mean, now),
-                service_s: device.service.line(),
-                bytes: device.log.bytes(),
-                bytes_max: device.log.bytes_max(),
-                segments: device.log.segments().0,
-                segments_max: device.log.segments().1,
-                objects: live.objects,
-                live_bytes: live.bytes.min(device.log.bytes()),
-                written_bytes: device.written_bytes,
-                reinserted_bytes: device.reinserted_bytes,
-                damaged: device.damaged,
-            }
-        });
-        let devices: Vec<DeviceTier> = devices.collect();
-        let hysteresis = settings.tiers.hysteresis;
-        let remembered_s = settings.tiers.memory as f64 / SECOND as f64;
-        let hot = self.hot.as_mut().map(|hot| {
-            hot.roll(now);
-            // Per second instead of per remembered time, so that it compares with other settings.
-            // As of the last read that asked: to look at it must not change what is decided.
-            let level = hot.rate(hot.level, now);
-            let of = devices.iter().filter(|device| device.class == DeviceClass::Hot);
-            let (objects, bytes) =
-                of.fold((0, 0), |(n, b), device| (n + device.objects, b + device.live_bytes));
-            let there = |key: &Key| self.index.get(key).is_some_and(|on| on.hot().is_some());
-            let listed = hot.hottest.iter().filter(|(key, _)| there(key));
-            let mut hottest: Vec<Hottest> = listed.map(|(_, listed)| listed.clone()).collect();
-            hottest.sort_by(|a, b| b.benefit.total_cmp(&a.benefit));
-            let moved = hot.moved.iter().rev().map(|noted| Moved {
-                ago_s: now.saturating_sub(noted.at) as f64 / SECOND as f64,
-                key: String::from_utf8_lossy(&noted.key).into_owned(),
-                what: noted.what,
-                benefit: hot.rate(noted.benefit, now),
-                level: hot.rate(noted.level, now),
-            });
-            HotTier {
-                level,
-                promote_from: level * hysteresis,
-                objects,
-                bytes,
-                bought: hot.bought,
-                moves: hot.moves,
-                last_minute: hot.moves.since(&hot.minutes[0]),
-                share_at: hot.share_at.clone(),
-                held: hot.worth.held_share(),
-                remembered_s: remembered_s * SCALES[hot.worth.scale()],
-                hottest,
-                moved: moved.collect(),
-            }
-        });
+        let devices: Vec<DeviceTier> =
+            (0..self.devices.len()).map(|id| self.device_tier(id, now)).collect();
+        let hot = self.hot_tier(&devices, now);
         Tiers { devices, other_keys: self.other_keys, hot, hot_nodes: self.hot_nodes(now) }
+    }
+
+    fn device_tier(&self, id: DeviceId, now: Nanos) -> DeviceTier {
+        let device = &self.devices[id];
+        let live = self.index.live(id);
+        let mean = live.bytes / live.objects.max(1);
+        DeviceTier {
+            name: self.settings.devices[id].name.clone(),
+            class: match device.outcome {
+                Outcome::HotDevice => DeviceClass::Hot,
+                _ => DeviceClass::Bulk,
+            },
+            state: device.health.state(),
+            out_for_s: device
+                .health
+                .out_since()
+                .map(|since| now.saturating_sub(since) as f64 / SECOND as f64),
+            queue_length: device.queue.length(),
+            parallel: device.servers,
+            depth: device.depth.as_ref().and_then(Depth::reason),
+            expected_s: device.expected_s(mean, now),
+            service_s: device.service.line(),
+            bytes: device.log.bytes(),
+            bytes_max: device.log.bytes_max(),
+            segments: device.log.segments().0,
+            segments_max: device.log.segments().1,
+            objects: live.objects,
+            live_bytes: live.bytes.min(device.log.bytes()),
+            written_bytes: device.written_bytes,
+            reinserted_bytes: device.reinserted_bytes,
+            damaged: device.damaged,
+        }
+    }
+
+    fn hot_tier(&mut self, devices: &[DeviceTier], now: Nanos) -> Option<HotTier> {
+        let tiers = &self.settings.tiers;
+        let remembered_s = tiers.memory as f64 / SECOND as f64;
+        let hot = self.hot.as_mut()?;
+        hot.roll(now);
+        // Per second instead of per remembered time, so that it compares with other settings.
+        // As of the last read that asked: to look at it must not change what is decided.
+        let level = hot.rate(hot.level, now);
+        let of = devices.iter().filter(|device| device.class == DeviceClass::Hot);
+        let (objects, bytes) =
+            of.fold((0, 0), |(n, b), device| (n + device.objects, b + device.live_bytes));
+        let there = |key: &Key| self.index.get(key).is_some_and(|on| on.hot().is_some());
+        let listed = hot.hottest.iter().filter(|(key, _)| there(key));
+        let mut hottest: Vec<Hottest> = listed.map(|(_, listed)| listed.clone()).collect();
+        hottest.sort_by(|a, b| b.benefit.total_cmp(&a.benefit));
+        let moved = hot.moved.iter().rev().map(|noted| Moved {
+            ago_s: now.saturating_sub(noted.at) as f64 / SECOND as f64,
+            key: String::from_utf8_lossy(&noted.key).into_owned(),
+            what: noted.what,
+            benefit: hot.rate(noted.benefit, now),
+            level: hot.rate(noted.level, now),
+        });
+        Some(HotTier {
+            level,
+            promote_from: level * tiers.hysteresis,
+            objects,
+            bytes,
+            bought: hot.bought,
+            moves: hot.moves,
+            last_minute: hot.moves.since(&hot.minutes[0]),
+            share_at: hot.share_at.clone(),
+            held: hot.worth.held_share(),
+            remembered_s: remembered_s * SCALES[hot.worth.scale()],
+            hottest,
+            moved: moved.collect(),
+        })
     }
 }
