@@ -176,6 +176,64 @@ fn number<T: std::str::FromStr>(name: &str, value: &[u8]) -> anyhow::Result<T> {
     text.parse().ok().with_context(|| format!("{name} must be a whole number, not {text:?}"))
 }
 
+/// The parameters of a query string.
+struct Parameters(Vec<(String, Vec<u8>)>);
+
+impl Parameters {
+    fn new(query: &str, known: &[&str]) -> anyhow::Result<Parameters> {
+        let given = pairs(query);
+        if let Some((name, _)) = given.iter().find(|(name, _)| !known.contains(&name.as_str())) {
+            bail!("unknown parameter {name:?}; expected one of: {}", known.join(", "));
+        }
+        Ok(Parameters(given))
+    }
+
+    fn value(&self, name: &str) -> Option<&[u8]> {
+        self.0.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_slice())
+    }
+
+    fn number<T: std::str::FromStr>(&self, name: &str) -> anyhow::Result<Option<T>> {
+        self.value(name).map(|value| number(name, value)).transpose()
+    }
+
+    fn required_number(&self, name: &str) -> anyhow::Result<u64> {
+        self.number(name)?.with_context(|| format!("parameter {name} is missing"))
+    }
+
+    fn records(&self, manifest: &Manifest) -> anyhow::Result<Ask> {
+        let query = match (self.value("query"), self.value("key"), self.value("pattern")) {
+            (Some(query), None, None) => text("query", query)?.parse()?,
+            (None, Some(key), None) => key_query(&manifest.schema, text("key", key)?)?,
+            (None, None, Some(pattern)) => {
+                let pattern = Pattern::new(text("pattern", pattern)?)?;
+                let condition = Condition::Matches(pattern);
+                Query::Test(Test { attribute: None, condition })
+            }
+            _ => bail!("give exactly one of query, key and pattern"),
+        };
+        let limit = self.number("limit")?.unwrap_or(LIMIT);
+        ensure!((1..=LIMIT_MAX).contains(&limit), "limit must be a number from 1 to {LIMIT_MAX}");
+        let after = self.number("after")?;
+        let sorted = match self.value("sorted") {
+            None | Some(b"true") => true,
+            Some(b"false") if after.is_none() => false,
+            Some(b"false") => bail!("sorted=false has no next page; leave out after"),
+            Some(_) => bail!("sorted must be true or false"),
+        };
+        Ok(Ask::Records { query, wanted: PageRequest { limit, after, sorted } })
+    }
+
+    fn extract(&self, manifest: &Manifest) -> anyhow::Result<Ask> {
+        let start = self.required_number("offset")?;
+        let len = self.required_number("len")?;
+        ensure!(len <= EXTRACT_BYTES_MAX, "len must be at most {EXTRACT_BYTES_MAX}");
+        let end = start.checked_add(len).context("offset + len exceeds 2^64 - 1")?;
+        let all: u64 = manifest.shards.iter().map(|shard| shard.input_bytes).sum();
+        ensure!(end <= all, "bytes {start} to {end} are not within the {all} bytes of the shards");
+        Ok(Ask::Extract { range: start..end })
+    }
+}
+
 impl Ask {
     /// Parses `records`, `records/ID`, `count`, `extract` or `export` and its query string. Returns
     /// `None` for any other path. The schema of `manifest` defines the attribute that `key`
@@ -185,7 +243,6 @@ impl Ask {
     ///
     /// If a parameter is unknown, missing or invalid. The message is meant for the client.
     pub fn parse(path: &str, query: &str, manifest: &Manifest) -> anyhow::Result<Option<Ask>> {
-        let given = pairs(query);
         let known: &[&str] = match path {
             "records" => &["query", "key", "pattern", "limit", "after", "sorted", "partial"],
             "count" => &["query", "bytes"],
@@ -197,66 +254,24 @@ impl Ask {
         if known.is_empty() && is_record.is_none() {
             return Ok(None);
         }
-        if let Some((name, _)) = given.iter().find(|(name, _)| !known.contains(&name.as_str())) {
-            bail!("unknown parameter {name:?}; expected one of: {}", known.join(", "));
-        }
-        let value = |name: &str| given.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_slice());
-        let required =
-            |name: &str| value(name).with_context(|| format!("parameter {name} is missing"));
+        let given = Parameters::new(query, known)?;
         if let Some(id) = is_record {
             return Ok(Some(Ask::Record { id: number("the id", id.as_bytes())? }));
         }
         Ok(Some(match path {
-            "records" => {
-                let query = match (value("query"), value("key"), value("pattern")) {
-                    (Some(query), None, None) => text("query", query)?.parse()?,
-                    (None, Some(key), None) => key_query(&manifest.schema, text("key", key)?)?,
-                    (None, None, Some(pattern)) => {
-                        let pattern = Pattern::new(text("pattern", pattern)?)?;
-                        let condition = Condition::Matches(pattern);
-                        Query::Test(Test { attribute: None, condition })
-                    }
-                    _ => bail!("give exactly one of query, key and pattern"),
-                };
-                let limit = value("limit").map_or(Ok(LIMIT), |limit| number("limit", limit))?;
-                ensure!(
-                    (1..=LIMIT_MAX).contains(&limit),
-                    "limit must be a number from 1 to {LIMIT_MAX}"
-                );
-                let after = value("after").map(|after| number("after", after)).transpose()?;
-                let sorted = match value("sorted") {
-                    None | Some(b"true") => true,
-                    Some(b"false") if after.is_none() => false,
-                    Some(b"false") => bail!("sorted=false has no next page; leave out after"),
-                    Some(_) => bail!("sorted must be true or false"),
-                };
-                Ask::Records { query, wanted: PageRequest { limit, after, sorted } }
-            }
-            "count" => match (value("query"), value("bytes")) {
+            "records" => given.records(manifest)?,
+            "count" => match (given.value("query"), given.value("bytes")) {
                 (Some(query), None) => Ask::Count { query: text("query", query)?.parse()? },
                 (None, Some(bytes)) => Ask::Occurrences { bytes: bytes.to_vec() },
                 _ => bail!("give exactly one of query and bytes"),
             },
             "export" => {
-                let id = |name: &str, none: u64| {
-                    value(name).map_or(Ok(none), |given| number::<u64>(name, given))
-                };
-                let (from, to) = (id("from", 0)?, id("to", u64::MAX)?);
+                let (from, to) = (given.number("from")?, given.number("to")?);
+                let (from, to) = (from.unwrap_or(0), to.unwrap_or(u64::MAX));
                 ensure!(from <= to, "from must not be greater than to");
                 Ask::Export { ids: from..to }
             }
-            _ => {
-                let start: u64 = number("offset", required("offset")?)?;
-                let len: u64 = number("len", required("len")?)?;
-                ensure!(len <= EXTRACT_BYTES_MAX, "len must be at most {EXTRACT_BYTES_MAX}");
-                let end = start.checked_add(len).context("offset + len exceeds 2^64 - 1")?;
-                let all: u64 = manifest.shards.iter().map(|shard| shard.input_bytes).sum();
-                ensure!(
-                    end <= all,
-                    "bytes {start} to {end} are not within the {all} bytes of the shards"
-                );
-                Ask::Extract { range: start..end }
-            }
+            _ => given.extract(manifest)?,
         }))
     }
 

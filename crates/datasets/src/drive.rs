@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::future::Future;
+use std::ops::RangeInclusive;
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -273,18 +274,7 @@ impl Served {
                 self.state().draft = Some((dataset, current));
                 Event::Opened(Ok(tail))
             }
-            Action::ReadChunk { number } => {
-                let draft = self.state().draft.take();
-                let (mut dataset, current) = draft.context("there is no draft")?;
-                let chunk = self.remote.chunk(&current.manifest.id, number).await?;
-                let found = chunk.is_some();
-                if let Some(chunk) = chunk {
-                    dataset.take(chunk)?;
-                }
-                let tail = tail(&dataset);
-                self.state().draft = Some((dataset, current));
-                Event::Chunk(Ok(found.then_some(tail)))
-            }
+            Action::ReadChunk { number } => self.read_chunk(number).await?,
             Action::PutChunk { number, first_id, changes } => {
                 Event::Put(self.put_chunk(number, first_id, &changes).await?)
             }
@@ -313,22 +303,39 @@ impl Served {
                 let found = futures_util::future::try_join_all(looks).await?;
                 Event::Looked { found: found.contains(&true) }
             }
-            Action::RemoveChunks { from, to } => {
-                let id = &self.sealing(|sealing| sealing.manifest.id.clone())?;
-                let removals = (from..=to).map(|number| async move {
-                    let chunk = chunk_file(number);
-                    let removed = self.remote.remove(id, &chunk).await;
-                    if let Err(error) = &removed {
-                        warn!("dataset {}: cannot remove the sealed {chunk}: {error}", self.name);
-                    }
-                    removed
-                });
-                let removed = futures_util::future::join_all(removals).await;
-                removed.into_iter().collect::<Result<(), _>>()?;
-                Event::ChunksRemoved(Ok(()))
-            }
+            Action::RemoveChunks { from, to } => self.remove_chunks(from..=to).await?,
             _ => Event::Tick,
         })
+    }
+
+    /// Takes a chunk of the log into the draft, if there is such a chunk.
+    async fn read_chunk(&self, number: u64) -> anyhow::Result<Event> {
+        let draft = self.state().draft.take();
+        let (mut dataset, current) = draft.context("there is no draft")?;
+        let chunk = self.remote.chunk(&current.manifest.id, number).await?;
+        let found = chunk.is_some();
+        if let Some(chunk) = chunk {
+            dataset.take(chunk)?;
+        }
+        let tail = tail(&dataset);
+        self.state().draft = Some((dataset, current));
+        Ok(Event::Chunk(Ok(found.then_some(tail))))
+    }
+
+    /// Removes chunks whose records are sealed. One that cannot be removed does not keep the others.
+    async fn remove_chunks(&self, numbers: RangeInclusive<u64>) -> anyhow::Result<Event> {
+        let id = &self.sealing(|sealing| sealing.manifest.id.clone())?;
+        let removals = numbers.map(|number| async move {
+            let chunk = chunk_file(number);
+            let removed = self.remote.remove(id, &chunk).await;
+            if let Err(error) = &removed {
+                warn!("dataset {}: cannot remove the sealed {chunk}: {error}", self.name);
+            }
+            removed
+        });
+        let removed = futures_util::future::join_all(removals).await;
+        removed.into_iter().collect::<Result<(), _>>()?;
+        Ok(Event::ChunksRemoved(Ok(())))
     }
 
     fn read(&self) -> anyhow::Result<Current> {

@@ -15,7 +15,7 @@ use super::coverage::{self, Between};
 use super::error::Error;
 use super::measured::{StepFigures, measure};
 use super::objective::{Objective, digits};
-use super::steps::{Observed, Selection, run_name, same_step};
+use super::steps::{Observed, ObservedStep, Selection, run_name, same_step};
 use record::RunFolder;
 
 /// The runs of a cluster.
@@ -46,6 +46,21 @@ impl ClusterRuns {
             Ok(shared(Observed::new(steps().chain([run.clone()]).collect(), selection)?))
         };
         self.nodes.iter().map(observe).collect()
+    }
+
+    /// The figures of a step for each node, in the order of the nodes.
+    fn nodes_measured(&self, figures: &[StepFigures]) -> Vec<NodeMeasured> {
+        let all: f64 = figures.iter().map(|m| m.rate).sum::<f64>().max(f64::MIN_POSITIVE);
+        let names = self.nodes.iter().map(|(name, _)| name);
+        let of_node = |(name, m): (&String, &StepFigures)| NodeMeasured {
+            name: name.clone(),
+            rate: m.rate,
+            share: m.rate / all,
+            hit_ratio: m.hit_ratio.value,
+            utilisation: m.utilisation_mean,
+            device_queue_length_mean: m.device_length_mean,
+        };
+        names.zip(figures).map(of_node).collect()
     }
 }
 
@@ -159,6 +174,45 @@ pub struct ClusterStep {
     pub unstable: Option<String>,
 }
 
+impl ClusterStep {
+    /// A step as the clients measured it, with its prediction.
+    fn predicted(
+        observed: &ObservedStep,
+        model: &ClusterModel,
+        within_s: &[f64],
+    ) -> Result<ClusterStep, Error> {
+        let measured = measure(observed, within_s);
+        let (prediction, unstable) = match model.predict(measured.rate, within_s) {
+            Ok(prediction) => (Some(prediction), None),
+            Err(error @ model::Error::Unstable { .. }) => (None, Some(error.to_string())),
+            Err(error) => return Err(error.into()),
+        };
+        Ok(ClusterStep {
+            name: observed.name().to_owned(),
+            used_for_fit: false,
+            measured,
+            nodes: Vec::new(),
+            prediction,
+            unstable,
+        })
+    }
+
+    fn data(&self) -> StepData<'_> {
+        let prediction = self.prediction.as_ref();
+        let utilisation = self.nodes.iter().map(|n| n.utilisation).sum::<f64>();
+        StepData {
+            step: &self.name,
+            measured: &self.measured,
+            utilisation: utilisation / self.nodes.len().max(1) as f64,
+            points: prediction.map(|p| p.points.as_slice()),
+            beyond_limit: prediction.is_none_or(|p| p.beyond_limit),
+            beyond_fitted: prediction.is_none_or(|p| p.beyond_fitted),
+            beyond_trust: prediction.is_none_or(|p| p.beyond_trust),
+            used_for_fit: self.used_for_fit,
+        }
+    }
+}
+
 /// A comparison of a cluster's runs with a model.
 #[derive(Clone, Debug, Serialize)]
 pub struct ClusterComparison {
@@ -191,52 +245,23 @@ pub fn compare(
     let clients = runs.clients(selection)?;
     let nodes = runs.nodes(selection)?;
     let (mut rows, mut steps, mut warnings) = (Vec::new(), Vec::new(), Vec::new());
-    for (i, step) in clients.steps.iter().enumerate() {
-        let measured = measure(step, within_s);
-        let each: Vec<StepFigures> = nodes.iter().map(|n| measure(&n.steps[i], &[])).collect();
-        let all: f64 = each.iter().map(|m| m.rate).sum::<f64>().max(f64::MIN_POSITIVE);
-        let of_node = |((name, _), m): (&(String, RunFolder), &StepFigures)| NodeMeasured {
-            name: name.clone(),
-            rate: m.rate,
-            share: m.rate / all,
-            hit_ratio: m.hit_ratio.value,
-            utilisation: m.utilisation_mean,
-            device_queue_length_mean: m.device_length_mean,
-        };
-        let each: Vec<NodeMeasured> = runs.nodes.iter().zip(&each).map(of_node).collect();
-        let (prediction, unstable) = match model.predict(measured.rate, within_s) {
-            Ok(prediction) => (Some(prediction), None),
-            Err(error @ model::Error::Unstable { .. }) => (None, Some(error.to_string())),
-            Err(error) => return Err(error.into()),
-        };
-        let used_for_fit = fitted.steps.iter().any(|name| same_step(name, &step.windows.name));
-        let utilisation = each.iter().map(|n| n.utilisation).sum::<f64>();
-        let mut here = rows_of(
-            &StepData {
-                step: step.name(),
-                measured: &measured,
-                utilisation: utilisation / each.len().max(1) as f64,
-                points: prediction.as_ref().map(|p| p.points.as_slice()),
-                beyond_limit: prediction.as_ref().is_none_or(|p| p.beyond_limit),
-                beyond_fitted: prediction.as_ref().is_none_or(|p| p.beyond_fitted),
-                beyond_trust: prediction.as_ref().is_none_or(|p| p.beyond_trust),
-                used_for_fit,
-            },
-            within_s,
-        );
-        coverage::expect(&mut here, &between, measured.rate, |rate| {
+    for (i, observed) in clients.steps.iter().enumerate() {
+        let figures: Vec<StepFigures> = nodes.iter().map(|n| measure(&n.steps[i], &[])).collect();
+        let mut step = ClusterStep::predicted(observed, model, within_s)?;
+        step.used_for_fit = fitted.steps.iter().any(|name| same_step(name, &observed.windows.name));
+        step.nodes = runs.nodes_measured(&figures);
+        let mut rows_of_step = rows_of(&step.data(), within_s);
+        coverage::expect(&mut rows_of_step, &between, step.measured.rate, |rate| {
             match model.predict(rate, within_s) {
                 Ok(shifted) => Ok(shifted.points.iter().map(|p| p.concertina.value).collect()),
                 Err(model::Error::Unstable { .. }) => Ok(vec![0.0; within_s.len()]),
                 Err(error) => Err(error.into()),
             }
         })?;
-        rows.append(&mut here);
-        let hints = measured.hints.iter();
-        warnings.extend(hints.map(|hint| format!("Step {}: {hint}.", step.name())));
-        let name = step.name().to_owned();
-        let nodes = each;
-        steps.push(ClusterStep { name, used_for_fit, measured, nodes, prediction, unstable });
+        rows.append(&mut rows_of_step);
+        let hints = step.measured.hints.iter();
+        warnings.extend(hints.map(|hint| format!("Step {}: {hint}.", step.name)));
+        steps.push(step);
     }
     let mut laboratory = clients.laboratory();
     for note in nodes.iter().flat_map(Observed::laboratory) {

@@ -396,30 +396,14 @@ fn observe(
 ) -> Result<ObservedStep, Error> {
     let load = &runs[run];
     let name = format!("{}#{}@{}", run_name(load), step.index, step.start_unix_us);
-    let mut queues: BTreeMap<String, (usize, Vec<Window>)> = BTreeMap::new();
     let reached = |h: &&Host| {
         let length_us = (h.length_s.clamp(0.0, 1e6) * 1e6) as u64;
         h.unix_us >= step.start_unix_us && h.unix_us <= step.end_unix_us.saturating_add(length_us)
     };
     let disturbed = Disturbed::new(runs.iter().flat_map(|r| r.host.iter().filter(reached)));
-    for (index, folder) in runs.iter().enumerate() {
-        // Windows of another generator's requests do not belong to this step.
-        let other_load = index != run && !folder.steps.is_empty();
-        for window in folder.windows.iter().filter(|w| within(w, &step)) {
-            if other_load && window.is_of(QueueName::Load) {
-                continue;
-            }
-            let entry = queues.entry(window.queue.clone()).or_insert((index, Vec::new()));
-            if entry.0 != index {
-                let (a, b) = (run_name(&runs[entry.0]), run_name(folder));
-                let (step, queue) = (short_name(&name).to_owned(), window.queue.clone());
-                return Err(Error::TwoServers { step, a, b, queue });
-            }
-            entry.1.push(window.clone());
-        }
-    }
+    let mut queues = queues_within(runs, run, &step, &name)?;
     let mut left_out = BTreeMap::new();
-    for (queue, (_, windows)) in &mut queues {
+    for (queue, windows) in &mut queues {
         let length_s = |windows: &[Window]| windows.iter().map(|w| w.length_s).sum::<f64>();
         *windows = parallel(std::mem::take(windows));
         let before = length_s(windows);
@@ -429,8 +413,7 @@ fn observe(
     let disturbed = QueueName::REQUESTS.iter().find_map(|queue| left_out.get(&queue.to_string()));
     let length_s = step.end_unix_us.saturating_sub(step.start_unix_us) as f64 * 1e-6;
     let disturbed_s = length_s * disturbed.unwrap_or(&0.0);
-    let mut take =
-        |queue: QueueName<'_>| queues.remove(&queue.to_string()).map_or(Vec::new(), |q| q.1);
+    let mut take = |queue: QueueName<'_>| queues.remove(&queue.to_string()).unwrap_or_default();
     let mut windows = model::fit::Step {
         load: take(QueueName::Load),
         gateway: take(QueueName::Gateway),
@@ -441,11 +424,8 @@ fn observe(
     };
     windows.times = times_of(load, &step, &windows);
     let origin = take(QueueName::Origin);
-    let mut devices: Vec<(String, Vec<Window>)> = queues
-        .into_iter()
-        .filter(|(queue, _)| is_device(queue))
-        .map(|(queue, (_, windows))| (queue, windows))
-        .collect();
+    let mut devices: Vec<(String, Vec<Window>)> =
+        queues.into_iter().filter(|(queue, _)| is_device(queue)).collect();
     // Sort by number, not by text: device/10 follows device/9.
     devices.sort_by_key(|(queue, _)| (queue.len(), queue.clone()));
     windows.devices = devices.into_iter().map(|d| d.1).collect();
@@ -470,6 +450,33 @@ fn observe(
         held_out: false,
         disturbed_s,
     })
+}
+
+/// The windows of each queue that lie within a step of the run `run`, which was called `name`.
+fn queues_within(
+    runs: &[RunFolder],
+    run: usize,
+    step: &Step,
+    name: &str,
+) -> Result<BTreeMap<String, Vec<Window>>, Error> {
+    let mut queues: BTreeMap<String, (usize, Vec<Window>)> = BTreeMap::new();
+    for (index, folder) in runs.iter().enumerate() {
+        // Windows of another generator's requests do not belong to this step.
+        let other_load = index != run && !folder.steps.is_empty();
+        for window in folder.windows.iter().filter(|w| within(w, step)) {
+            if other_load && window.is_of(QueueName::Load) {
+                continue;
+            }
+            let entry = queues.entry(window.queue.clone()).or_insert((index, Vec::new()));
+            if entry.0 != index {
+                let (a, b) = (run_name(&runs[entry.0]), run_name(folder));
+                let (step, queue) = (short_name(name).to_owned(), window.queue.clone());
+                return Err(Error::TwoServers { step, a, b, queue });
+            }
+            entry.1.push(window.clone());
+        }
+    }
+    Ok(queues.into_iter().map(|(queue, (_, windows))| (queue, windows)).collect())
 }
 
 /// Whether there is exactly one server, it is not a member of a cluster, and no other load
