@@ -77,23 +77,7 @@ pub fn learn(
     wanted: &[LoadChoice],
     within_s: &[f64],
 ) -> anyhow::Result<Learnt> {
-    let steady = |at: &OfferedLoad| match at {
-        OfferedLoad::Rate(rate) => Some(*rate),
-        OfferedLoad::Clients(_) => None,
-    };
-    let points = measured.points.iter().filter(|p| p.steady && !p.is_past_saturation());
-    let mut rates: Vec<f64> = points.filter_map(|p| steady(&p.at)).collect();
-    rates.sort_by(f64::total_cmp);
-    ensure!(
-        rates.len() >= 2,
-        "{} measured: --predict needs two or more (--rates), the largest above half of the \
-         saturation{}",
-        match rates.len() {
-            0 => "no steady load of an open loop was",
-            _ => "one steady load of an open loop was",
-        },
-        left_out(measured).map_or(String::new(), |why| format!(". {why}"))
-    );
+    let rates = steady_rates(measured)?;
     let closed_loop = measured.search.as_ref().and_then(Search::closed_loop);
     let closed_loops = measured.search.as_ref().map_or_else(Vec::new, Search::closed_loops);
     let fit = |hold_out: &[f64]| -> anyhow::Result<Service> {
@@ -142,6 +126,28 @@ pub fn learn(
     });
     let report = drawn.ok();
     Ok(Learnt { lines, below, model: path, report, predicted, held_out, tipping, warnings })
+}
+
+/// The steady loads of an open loop in rising order, at least two.
+fn steady_rates(measured: &Measurement) -> anyhow::Result<Vec<f64>> {
+    let steady = |at: &OfferedLoad| match at {
+        OfferedLoad::Rate(rate) => Some(*rate),
+        OfferedLoad::Clients(_) => None,
+    };
+    let points = measured.points.iter().filter(|p| p.steady && !p.is_past_saturation());
+    let mut rates: Vec<f64> = points.filter_map(|p| steady(&p.at)).collect();
+    rates.sort_by(f64::total_cmp);
+    ensure!(
+        rates.len() >= 2,
+        "{} measured: --predict needs two or more (--rates), the largest above half of the \
+         saturation{}",
+        match rates.len() {
+            0 => "no steady load of an open loop was",
+            _ => "one steady load of an open loop was",
+        },
+        left_out(measured).map_or(String::new(), |why| format!(". {why}"))
+    );
+    Ok(rates)
 }
 
 /// Predicts which shares of the requests are answered within each time, at each load.

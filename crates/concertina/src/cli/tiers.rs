@@ -1,6 +1,6 @@
 //! `concertina tiers`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, ensure};
@@ -105,6 +105,52 @@ impl Args {
         let eviction = self.eviction();
         Node { eviction, memory_bytes: memory, hot_bytes: hot, tiers, bulk, hot: of_hot }
     }
+
+    /// Hot bytes of a node to which hot devices were added.
+    fn hot_bytes_after(&self) -> f64 {
+        self.hot_now.0 as f64 + self.hot.0 as f64
+    }
+
+    /// What each way to spend money would bring.
+    fn choices(&self, sampled: &Sampled, timed: bool) -> [Row; 4] {
+        let nodes = f64::from(self.nodes);
+        let (memory, hot_now) = (self.memory.0 as f64, self.hot_now.0 as f64);
+        let choices = [
+            ("as it is", nodes, memory, hot_now),
+            ("hot devices added", nodes, memory, self.hot_bytes_after()),
+            ("one more node", nodes + 1.0, memory, hot_now),
+            ("twice the memory", nodes, 2.0 * memory, hot_now),
+        ];
+        let mut now = None;
+        choices.map(|(what, nodes, memory, hot)| {
+            // The nodes share the keys, so together they are one of all their bytes.
+            let (memory, hot) = (memory * nodes, hot * nodes);
+            let shares = if timed && hot > 0.0 {
+                sampled.node_shares(&self.node(memory, hot, nodes))
+            } else {
+                sampled.shares(self.eviction(), memory, hot)
+            };
+            let Shares { memory, hot, rest } = shares;
+            let each = rest / nodes;
+            let bulk_reads_per_node = each / now.get_or_insert(each).max(1e-12);
+            let mean_read_ms = hot * self.hot_ms + rest * self.bulk_ms;
+            let (memory_share, hot_share, bulk_share) = (memory, hot, rest);
+            Row { what, memory_share, hot_share, bulk_share, bulk_reads_per_node, mean_read_ms }
+        })
+    }
+
+    fn write_curves(&self, path: &Path, sampled: &Sampled, timed: bool) -> anyhow::Result<()> {
+        let nodes = f64::from(self.nodes);
+        let node = self.node(self.memory.0 as f64 * nodes, self.hot_bytes_after() * nodes, nodes);
+        // Shown on terminals alone.
+        let bar = indicatif::ProgressBar::new(0).with_message("curves");
+        let file = CurvesFile::compute(sampled, &node, timed, |rows| {
+            bar.set_length(rows as u64);
+            bar.inc(1);
+        });
+        bar.finish_and_clear();
+        Ok(report::write_whole(path, &file.text()?, CurvesFile::is_text)?)
+    }
 }
 
 /// The table of the choices.
@@ -143,43 +189,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         at: row.time.unwrap_or(0),
     });
     let sampled = Sampled::new(requests, args.keys);
-    let eviction = args.eviction();
-    let nodes = f64::from(args.nodes);
-    let (memory, hot_now) = (args.memory.0 as f64, args.hot_now.0 as f64);
-    let more = hot_now + args.hot.0 as f64;
-    let choices = [
-        ("as it is", nodes, memory, hot_now),
-        ("hot devices added", nodes, memory, more),
-        ("one more node", nodes + 1.0, memory, hot_now),
-        ("twice the memory", nodes, 2.0 * memory, hot_now),
-    ];
-    let node = |memory, hot, nodes| args.node(memory, hot, nodes);
-    let mut now = None;
-    let rows = choices.map(|(what, nodes, memory, hot)| {
-        // The nodes share the keys, so together they are one of all their bytes.
-        let (memory, hot) = (memory * nodes, hot * nodes);
-        let shares = if timed && hot > 0.0 {
-            sampled.node_shares(&node(memory, hot, nodes))
-        } else {
-            sampled.shares(eviction, memory, hot)
-        };
-        let Shares { memory, hot, rest } = shares;
-        let each = rest / nodes;
-        let bulk_reads_per_node = each / now.get_or_insert(each).max(1e-12);
-        let mean_read_ms = hot * args.hot_ms + rest * args.bulk_ms;
-        let (memory_share, hot_share, bulk_share) = (memory, hot, rest);
-        Row { what, memory_share, hot_share, bulk_share, bulk_reads_per_node, mean_read_ms }
-    });
+    let rows = args.choices(&sampled, timed);
     if let Some(path) = &args.curves {
-        let node = node(memory * nodes, more * nodes, nodes);
-        // Shown on terminals alone.
-        let bar = indicatif::ProgressBar::new(0).with_message("curves");
-        let file = CurvesFile::compute(&sampled, &node, timed, |rows| {
-            bar.set_length(rows as u64);
-            bar.inc(1);
-        });
-        bar.finish_and_clear();
-        report::write_whole(path, &file.text()?, CurvesFile::is_text)?;
+        args.write_curves(path, &sampled, timed)?;
     }
     if args.json {
         outln!("{}", serde_json::to_string_pretty(&rows)?);

@@ -113,6 +113,18 @@ pub struct Finished {
     pub model_file: PathBuf,
 }
 
+impl Finished {
+    /// Writes the model and the report into the folder of the demo.
+    fn write(plan: &Plan, model: model::Model, comparison: Comparison) -> anyhow::Result<Finished> {
+        let model_file = plan.dir.join("model.toml");
+        report::write_new(&model_file, &model.to_toml()?)?;
+        let report = plan.dir.join("report.html");
+        let page = Page { title: "Demo".to_owned(), commands: vec![plan.command()] };
+        report::write_new(&report, &report::html(&comparison, &page))?;
+        Ok(Finished { comparison, model, report, model_file })
+    }
+}
+
 /// Runs the demo.
 ///
 /// # Errors
@@ -185,12 +197,7 @@ pub fn run(plan: &Plan) -> anyhow::Result<Finished> {
     let judged: Vec<f64> =
         rates.iter().filter(|(_, fitted)| !fitted).map(|(rate, _)| *rate).collect();
     let (model, comparison) = judge(runs, &judged)?;
-    let model_file = plan.dir.join("model.toml");
-    report::write_new(&model_file, &model.to_toml()?)?;
-    let report_file = plan.dir.join("report.html");
-    let page = Page { title: "Demo".to_owned(), commands: vec![plan.command()] };
-    report::write_new(&report_file, &report::html(&comparison, &page))?;
-    Ok(Finished { comparison, model, report: report_file, model_file })
+    Finished::write(plan, model, comparison)
 }
 
 /// Measures each load, with the rows of the trace that follow those of the load before.

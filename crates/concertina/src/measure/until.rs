@@ -5,7 +5,7 @@ use std::path::Path;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use model::fit::{ClosedLoop, Goal, Options, Prospect, half_width_points, prospects};
+use model::fit::{ClosedLoop, Goal, Options, Prospect, Worked, half_width_points, prospects};
 use report::objective::{digits, time};
 use report::{Observed, Selection, Service, ServiceFacts, StepChoice};
 use serde::Serialize;
@@ -151,6 +151,156 @@ fn bounded(saturation: f64, closed_loop: Option<ClosedLoop>) -> f64 {
     closed_loop.map_or(saturation, |closed| saturation.min(closed.throughput))
 }
 
+/// What is known of the goal after some loads were measured.
+struct Knowledge<'a> {
+    settings: &'a Settings,
+    points: &'a [Repeated],
+    until: &'a Until,
+    closed_loop: Option<ClosedLoop>,
+    worked: &'a Worked,
+    saturation: f64,
+    /// The goal at its load, requests/s.
+    goal: Goal,
+    /// Half the width of the widest interval there, points.
+    half_width_points: f64,
+}
+
+impl Knowledge<'_> {
+    fn new<'a>(
+        settings: &'a Settings,
+        points: &'a [Repeated],
+        worked: &'a Worked,
+        goal: PursuitGoal<'a>,
+    ) -> anyhow::Result<Knowledge<'a>> {
+        let PursuitGoal { until, closed_loop } = goal;
+        let saturation = bounded(worked.model.node()?.saturation(), closed_loop);
+        let rate = match until.at {
+            Place::Share(share) => share * saturation,
+            Place::Rate(rate) => rate,
+        };
+        let goal = Goal { rate, within_s: until.within_s.clone() };
+        let half_width_points = half_width_points(&worked.model, &goal)?;
+        Ok(Knowledge {
+            settings,
+            points,
+            until,
+            closed_loop,
+            worked,
+            saturation,
+            goal,
+            half_width_points,
+        })
+    }
+
+    fn round(&self) -> Round {
+        Round {
+            requests: self.worked.known.requests,
+            hypothesis: self.worked.hypotheses.first().map(model::Hypothesis::title),
+            rate: Some(self.goal.rate),
+            half_width_points: Some(self.half_width_points),
+            next: None,
+        }
+    }
+
+    /// What loads would narrow the goal to if each was measured for some seconds, the best first.
+    fn prospects(
+        &self,
+        steps: &[model::fit::Step],
+        loads: &[f64],
+        seconds: f64,
+    ) -> anyhow::Result<Vec<Prospect>> {
+        let options = Options { closed_loop: self.closed_loop, ..Options::default() };
+        Ok(prospects(steps, self.worked, loads, seconds, &self.goal, &options)?)
+    }
+
+    /// The verdict where the budget is spent: what the goal lacks.
+    fn lacking(
+        &self,
+        now: &str,
+        steps: &[model::fit::Step],
+        best: Option<Prospect>,
+    ) -> anyhow::Result<String> {
+        let Some(best) = best else { return Ok(format!("{now}; the budget is spent.")) };
+        let times = (self.half_width_points / self.until.points).powi(2) - 1.0;
+        let seconds = times.clamp(0.1, FARTHEST) * seconds(self.points);
+        let then = self.prospects(steps, &[best.rate], seconds)?;
+        Ok(lacking(now, self.until, best.rate, seconds, then.first()))
+    }
+}
+
+/// What follows from what is known.
+enum Decision {
+    End(Ended),
+    /// A load to measure, requests/s, if one would narrow the goal.
+    Measure(Option<f64>),
+}
+
+impl Pursuit {
+    fn decide(
+        &mut self,
+        known: &Knowledge<'_>,
+        budget: &Budget,
+        tell: &mut dyn FnMut(&str),
+    ) -> anyhow::Result<Decision> {
+        let mut round = known.round();
+        let half = known.half_width_points;
+        let now = format!(
+            "{} requests: {}; ± {} points at {}/s",
+            round.requests,
+            round.hypothesis.as_deref().unwrap_or("nothing"),
+            digits(half, 2),
+            digits(known.goal.rate, 4)
+        );
+        if half <= known.until.points {
+            self.verdict = format!("{now}{}: reached.", times_text(&known.until.within_s));
+            self.reached = true;
+            self.rounds.push(round);
+            tell(&self.verdict);
+            return Ok(Decision::End(Ended::Known));
+        }
+        let loads = loads(known.settings, known.points, known.saturation);
+        let steps = steps(known.settings, known.points);
+        let next = known.prospects(&steps, &loads, known.settings.step_s())?.first().copied();
+        round.next = next;
+        self.rounds.push(round);
+        if !budget.allows() {
+            self.verdict = known.lacking(&now, &steps, next)?;
+            tell(&self.verdict);
+            return Ok(Decision::End(Ended::Budget));
+        }
+        if let Some(next) = next {
+            tell(&format!(
+                "{now}; next {}/s, which should make it ± {}",
+                digits(next.rate, 4),
+                digits(next.half_width_points, 2)
+            ));
+        }
+        Ok(Decision::Measure(next.map(|next| next.rate)))
+    }
+
+    /// Notes that too little was measured for a fit.
+    fn note_too_little(
+        &mut self,
+        settings: &Settings,
+        points: &[Repeated],
+        tell: &mut dyn FnMut(&str),
+    ) {
+        let requests = points.iter().map(|p| p.point(settings).completions).sum();
+        let (hypothesis, rate, half_width_points, next) = (None, None, None, None);
+        self.rounds.push(Round { requests, hypothesis, rate, half_width_points, next });
+        let why = if is_any_steady(settings, points) {
+            "too few for a fit, which needs 500; the loads are measured for longer"
+        } else {
+            "no load was steady"
+        };
+        tell(&format!("{requests} requests: {why}"));
+    }
+}
+
+fn is_any_steady(settings: &Settings, points: &[Repeated]) -> bool {
+    points.iter().any(|p| p.point(settings).steady)
+}
+
 /// Measures the first loads once, then what narrows the goal most.
 pub(super) fn pursue(
     settings: &Settings,
@@ -161,7 +311,6 @@ pub(super) fn pursue(
     stop: &AtomicBool,
     reporter: &mut Reporter<'_>,
 ) -> anyhow::Result<(Ended, Pursuit)> {
-    let PursuitGoal { until, closed_loop } = goal;
     let Reporter { progress, tell } = reporter;
     let mut pursuit = Pursuit::default();
     for number in 0..points.len() {
@@ -172,94 +321,26 @@ pub(super) fn pursue(
     }
     loop {
         session.flush()?;
-        let step_s = settings.step_s();
-        let known = fitted(settings, points, closed_loop);
-        let next = match known.as_ref().and_then(|f| f.worked.as_ref()) {
-            Some(worked) => {
-                let saturation = bounded(worked.model.node()?.saturation(), closed_loop);
-                let rate = match until.at {
-                    Place::Share(share) => share * saturation,
-                    Place::Rate(rate) => rate,
-                };
-                let goal = Goal { rate, within_s: until.within_s.clone() };
-                let half = half_width_points(&worked.model, &goal)?;
-                let first = worked.hypotheses.first();
-                let mut round = Round {
-                    requests: worked.known.requests,
-                    hypothesis: first.map(model::Hypothesis::title),
-                    rate: Some(rate),
-                    half_width_points: Some(half),
-                    next: None,
-                };
-                let now = format!(
-                    "{} requests: {}; ± {} points at {}/s",
-                    round.requests,
-                    round.hypothesis.as_deref().unwrap_or("nothing"),
-                    digits(half, 2),
-                    digits(rate, 4)
-                );
-                if half <= until.points {
-                    pursuit.verdict = format!("{now}{}: reached.", times_text(&until.within_s));
-                    pursuit.reached = true;
-                    pursuit.rounds.push(round);
-                    tell(&pursuit.verdict);
-                    return Ok((Ended::Known, pursuit));
-                }
-                let loads = loads(settings, points, saturation);
-                let options = Options { closed_loop, ..Options::default() };
-                let all = steps(settings, points);
-                let found = prospects(&all, worked, &loads, step_s, &goal, &options)?;
-                round.next = found.first().copied();
-                if !budget.allows() {
-                    pursuit.verdict = match round.next {
-                        None => format!("{now}; the budget is spent."),
-                        Some(best) => {
-                            let times = (half / until.points).powi(2) - 1.0;
-                            let seconds = times.clamp(0.1, FARTHEST) * seconds(points);
-                            let then =
-                                prospects(&all, worked, &[best.rate], seconds, &goal, &options)?;
-                            lacking(&now, until, best.rate, seconds, then.first())
-                        }
-                    };
-                    pursuit.rounds.push(round);
-                    tell(&pursuit.verdict);
-                    return Ok((Ended::Budget, pursuit));
-                }
-                let next = round.next;
-                if let Some(next) = next {
-                    tell(&format!(
-                        "{now}; next {}/s, which should make it ± {}",
-                        digits(next.rate, 4),
-                        digits(next.half_width_points, 2)
-                    ));
-                }
-                pursuit.rounds.push(round);
-                next.map(|next| next.rate)
+        let service = fitted(settings, points, goal.closed_loop);
+        let next = if let Some(worked) = service.as_ref().and_then(|f| f.worked.as_ref()) {
+            let known = Knowledge::new(settings, points, worked, goal)?;
+            match pursuit.decide(&known, budget, *tell)? {
+                Decision::End(ended) => return Ok((ended, pursuit)),
+                Decision::Measure(rate) => rate,
             }
-            None => {
-                let requests = points.iter().map(|p| p.point(settings).completions).sum();
-                let (hypothesis, rate, half_width_points, next) = (None, None, None, None);
-                pursuit.rounds.push(Round { requests, hypothesis, rate, half_width_points, next });
-                let why = if points.iter().any(|p| p.point(settings).steady) {
-                    "too few for a fit, which needs 500; the loads are measured for longer"
-                } else {
-                    "no load was steady"
-                };
-                tell(&format!("{requests} requests: {why}"));
-                None
-            }
+        } else {
+            pursuit.note_too_little(settings, points, *tell);
+            None
         };
         // Without a prospect, the largest steady load, or half of the smallest.
         let rate = next.or_else(|| fallback(settings, points));
         let Some(rate) = rate.filter(|_| budget.allows()) else {
-            pursuit.verdict = format!(
-                "Too little is known for a prediction{}: the budget is spent.",
-                if points.iter().any(|p| p.point(settings).steady) {
-                    ""
-                } else {
-                    ", because no load was steady"
-                }
-            );
+            let why = match is_any_steady(settings, points) {
+                true => "",
+                false => ", because no load was steady",
+            };
+            pursuit.verdict =
+                format!("Too little is known for a prediction{why}: the budget is spent.");
             tell(&pursuit.verdict);
             return Ok((Ended::Budget, pursuit));
         };

@@ -214,16 +214,10 @@ pub(crate) fn push(
         if there.contains(&part.file) {
             skipped += part.size;
             bar.inc(part.size);
-            continue;
+        } else {
+            let prefix = format!("{}{}/", prefix_of(name), manifest.id);
+            upload(server, &folder, part, &prefix, bar)?;
         }
-        bar.set_message(part.file.clone());
-        let key = format!("{}{}/{}", prefix_of(name), manifest.id, part.file);
-        let file = File::open(folder.join(&part.file));
-        let file = file.with_context(|| format!("cannot read {}", part.file))?;
-        let mut upload = Upload { file, left: part.size, bar: bar.clone() };
-        server
-            .put_object(&key, None, &mut upload, &|| bar.position())
-            .with_context(|| format!("cannot push {}", part.file))?;
     }
     let condition = match present {
         Some(present) => (IF_MATCH, present.if_match()?),
@@ -247,6 +241,24 @@ pub(crate) fn push(
         skipped_bytes: skipped,
         removed_files: removed,
     })
+}
+
+fn upload(
+    server: &Server,
+    folder: &Path,
+    part: &Part,
+    prefix: &str,
+    bar: &ProgressBar,
+) -> anyhow::Result<()> {
+    bar.set_message(part.file.clone());
+    let key = format!("{prefix}{}", part.file);
+    let file = File::open(folder.join(&part.file));
+    let file = file.with_context(|| format!("cannot read {}", part.file))?;
+    let mut upload = Upload { file, left: part.size, bar: bar.clone() };
+    server
+        .put_object(&key, None, &mut upload, &|| bar.position())
+        .with_context(|| format!("cannot push {}", part.file))?;
+    Ok(())
 }
 
 /// Removes the files that no manifest refers to any more, if they existed before this push: newer

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
+use engine::route::Ring;
 use engine::sim::{Clients, Fault, FaultKind, Law, Network, Origin, Process, Settings, Simulation};
 use ground::window::{self, Nanos, SECOND, Window};
 use serde::Serialize;
@@ -321,25 +322,8 @@ fn settings(
         let cluster = if several { cluster_of(&own) } else { None };
         nodes.push(settings_of(&own, cluster, windows.clone()));
     }
-    let find = |name: &str| ring.find(name).unwrap_or(0) as Process;
-    let mut faults: Vec<Fault> = Vec::new();
-    for name in &plan.lost {
-        let clock = engine::sim::Clock::default();
-        let (process, down) = (find(name), Nanos::MAX);
-        let kind = FaultKind::Kill { process, down, devices_lost: true, clock };
-        faults.push(Fault { at: 1, kind });
-    }
-    for (name, speed) in &plan.slow {
-        ensure!(*speed > 0.0, "--slow {name}: the speed must be positive, not {speed}");
-        let (process, factor, time) = (find(name), 1.0 / speed, Nanos::MAX);
-        faults.push(Fault { at: 1, kind: FaultKind::Slow { process, factor, time } });
-    }
     let gateways = if several { plan.gateways } else { 0 };
-    let names: Vec<&str> = ring.members().iter().map(|member| member.name.as_str()).collect();
-    for fault in &plan.faults {
-        faults.push(fault.fault(&names, gateways as usize, plan.warmup_s)?);
-    }
-    faults.sort_by_key(|fault| fault.at);
+    let faults = faults(plan, &ring, gateways as usize)?;
     let clock = |process: u32| engine::sim::Clock {
         ppm: if process.is_multiple_of(2) { plan.drift_ppm } else { -plan.drift_ppm },
         ..engine::sim::Clock::default()
@@ -385,6 +369,29 @@ fn settings(
         check: plan.check,
         windows,
     })
+}
+
+/// What is to fail, in order of time.
+fn faults(plan: &Plan, ring: &Ring, gateways: usize) -> anyhow::Result<Vec<Fault>> {
+    let find = |name: &str| ring.find(name).unwrap_or(0) as Process;
+    let mut faults: Vec<Fault> = Vec::new();
+    for name in &plan.lost {
+        let clock = engine::sim::Clock::default();
+        let (process, down) = (find(name), Nanos::MAX);
+        let kind = FaultKind::Kill { process, down, devices_lost: true, clock };
+        faults.push(Fault { at: 1, kind });
+    }
+    for (name, speed) in &plan.slow {
+        ensure!(*speed > 0.0, "--slow {name}: the speed must be positive, not {speed}");
+        let (process, factor, time) = (find(name), 1.0 / speed, Nanos::MAX);
+        faults.push(Fault { at: 1, kind: FaultKind::Slow { process, factor, time } });
+    }
+    let names: Vec<&str> = ring.members().iter().map(|member| member.name.as_str()).collect();
+    for fault in &plan.faults {
+        faults.push(fault.fault(&names, gateways, plan.warmup_s)?);
+    }
+    faults.sort_by_key(|fault| fault.at);
+    Ok(faults)
 }
 
 /// Size of the metadata of an object that `concertina load` stores, bytes.
