@@ -284,19 +284,7 @@ fn zipf(context: &Context, config: &Config, report: &mut String) -> anyhow::Resu
         hot.bought.saved_s
     )?;
     let mut claims = vec![
-        Claim {
-            published: Some(PUBLISHED_SHARE * 100.0),
-            peer: Some(Peer { name: "best static placement".to_owned(), value: best * 100.0 }),
-            ..Claim::of_rounds(
-                format!(
-                    "Zipf: share of reads served hot, {} % of the bytes",
-                    config.hot_share * 100.0
-                ),
-                &all,
-                "%",
-            )
-        }
-        .with_goal(Goal::AtLeast(PUBLISHED_SHARE * 100.0)),
+        share_claim(config, &all, best),
         Claim::of_rounds(
             "Zipf: points below the best static placement of the same bytes",
             &points,
@@ -320,6 +308,20 @@ fn zipf(context: &Context, config: &Config, report: &mut String) -> anyhow::Resu
     ];
     claims.push(adaptation(config, &catalogue, load, report)?);
     Ok(claims)
+}
+
+/// The share of reads served hot, beside the published one and that of the best placement.
+fn share_claim(config: &Config, percents: &[f64], best: f64) -> Claim {
+    Claim {
+        published: Some(PUBLISHED_SHARE * 100.0),
+        peer: Some(Peer { name: "best static placement".to_owned(), value: best * 100.0 }),
+        ..Claim::of_rounds(
+            format!("Zipf: share of reads served hot, {} % of the bytes", config.hot_share * 100.0),
+            percents,
+            "%",
+        )
+    }
+    .with_goal(Goal::AtLeast(PUBLISHED_SHARE * 100.0))
 }
 
 /// How long it takes until what became popular at once, at half of the time, is served hot.
@@ -407,22 +409,10 @@ fn traced(
     report: &mut String,
 ) -> anyhow::Result<Vec<Claim>> {
     let trace = Trace::open(path, None, true)?;
-    let size = |row: &record::trace::Row| u64::from(row.size.unwrap_or(1000)).max(1);
     let times = trace.times_spread();
-    // Requests of all and of the second half but each key's first, and bytes.
-    let mut objects = vec![Object::default(); trace.keys()];
+    let objects = objects_of(&trace);
     let half = trace.rows.len() / 2;
     let last = trace.rows.iter().filter_map(|row| row.time).max().unwrap_or(SECOND).max(SECOND);
-    for (index, row) in trace.rows.iter().enumerate() {
-        let object = &mut objects[row.key as usize];
-        if object.record == 0 {
-            object.bytes = size(row);
-            object.record = record_bytes(trace.key(row.key).len(), object.bytes, object.bytes);
-            continue;
-        }
-        object.again += 1.0;
-        object.again_late += if index >= half { 1.0 } else { 0.0 };
-    }
     let total: u64 = objects.iter().map(|object| object.record).sum();
     let budget = (total as f64 * config.hot_share) as u64;
     // The first request of a key cannot be served hot, whatever the placement.
@@ -461,37 +451,63 @@ fn traced(
          {online:.4?}; PFOO misses at least {least:.4}; {bulk} disks, {hot:?}",
         recorded.name,
     )?;
-    let points = (best - share) * 100.0;
-    let samples = trace.rows.len() as u64;
-    let claim = |what: &str, value: f64, unit: &str| {
-        Claim::counted(format!("{}: {what}", recorded.name), value, unit, samples)
-    };
-    let beside =
-        |name: &str, value: f64| Some(Peer { name: name.to_owned(), value: value * 100.0 });
-    let placement = "best static placement";
-    Ok(vec![
-        Claim {
-            peer: beside(placement, best),
-            ..claim("share of requests served hot", share * 100.0, "%")
-        },
-        claim("points below the best static placement, which knows all requests", points, "points")
-            .with_goal(Goal::AtMost(1.0)),
-        claim("misses / PFOO's lower bound of misses", (1.0 - share) / least, "")
-            .with_goal(Goal::AtMost(1.2)),
-        Claim {
-            peer: beside(placement, best_late),
-            ..claim("second half: share of requests served hot", share_late * 100.0, "%")
-        },
-        Claim {
-            peer: beside(most.0, most.1),
-            ..claim(
-                "points below the best of LRU, S3-FIFO and W-TinyLFU in the same bytes",
-                (most.1 - share) * 100.0,
+    let placed = TracedShares { share, share_late, best, best_late, least, online: most, written };
+    Ok(placed.claims(&recorded.name, trace.rows.len() as u64))
+}
+
+/// Shares of a trace's requests.
+struct TracedShares<'a> {
+    /// Served hot: of all, and of the second half.
+    share: f64,
+    share_late: f64,
+    /// The same of the best static placement, which knows all requests.
+    best: f64,
+    best_late: f64,
+    /// Misses at least, by PFOO.
+    least: f64,
+    /// The best policy of a cache of the same bytes, and its share.
+    online: (&'a str, f64),
+    /// Bytes written to the hot device for each byte that it holds.
+    written: f64,
+}
+
+impl TracedShares<'_> {
+    fn claims(&self, name: &str, samples: u64) -> Vec<Claim> {
+        let points = (self.best - self.share) * 100.0;
+        let claim = |what: &str, value: f64, unit: &str| {
+            Claim::counted(format!("{name}: {what}"), value, unit, samples)
+        };
+        let beside =
+            |name: &str, value: f64| Some(Peer { name: name.to_owned(), value: value * 100.0 });
+        let placement = "best static placement";
+        vec![
+            Claim {
+                peer: beside(placement, self.best),
+                ..claim("share of requests served hot", self.share * 100.0, "%")
+            },
+            claim(
+                "points below the best static placement, which knows all requests",
+                points,
                 "points",
             )
-        },
-        claim("bytes written to the hot device for each byte that it holds", written, ""),
-    ])
+            .with_goal(Goal::AtMost(1.0)),
+            claim("misses / PFOO's lower bound of misses", (1.0 - self.share) / self.least, "")
+                .with_goal(Goal::AtMost(1.2)),
+            Claim {
+                peer: beside(placement, self.best_late),
+                ..claim("second half: share of requests served hot", self.share_late * 100.0, "%")
+            },
+            Claim {
+                peer: beside(self.online.0, self.online.1),
+                ..claim(
+                    "points below the best of LRU, S3-FIFO and W-TinyLFU in the same bytes",
+                    (self.online.1 - self.share) * 100.0,
+                    "points",
+                )
+            },
+            claim("bytes written to the hot device for each byte that it holds", self.written, ""),
+        ]
+    }
 }
 
 /// An object of a trace.
@@ -502,4 +518,21 @@ struct Object {
     again_late: f64,
     bytes: u64,
     record: u64,
+}
+
+/// The objects of a trace by their keys' numbers.
+fn objects_of(trace: &Trace) -> Vec<Object> {
+    let mut objects = vec![Object::default(); trace.keys()];
+    let half = trace.rows.len() / 2;
+    for (index, row) in trace.rows.iter().enumerate() {
+        let object = &mut objects[row.key as usize];
+        if object.record == 0 {
+            object.bytes = u64::from(row.size.unwrap_or(1000)).max(1);
+            object.record = record_bytes(trace.key(row.key).len(), object.bytes, object.bytes);
+            continue;
+        }
+        object.again += 1.0;
+        object.again_late += if index >= half { 1.0 } else { 0.0 };
+    }
+    objects
 }

@@ -24,6 +24,79 @@ fn goals(object_bytes: u64) -> Goals {
     }
 }
 
+/// The figures of objects of some size.
+struct Figures<'a> {
+    object_bytes: u64,
+    /// Where the slices of a system are, if it ran.
+    column: &'a dyn Fn(usize) -> Option<usize>,
+    blocks: &'a Blocks<Slice>,
+    marks: &'a [Mark],
+}
+
+impl Figures<'_> {
+    fn claim(&self, name: &str, found: Interval, unit: &str) -> Claim {
+        Claim {
+            low: found.low,
+            high: found.high,
+            marks: self.marks.to_vec(),
+            ..Claim::new(
+                format!("{} KiB, {name}", self.object_bytes / 1024),
+                found.value,
+                0.0,
+                unit,
+                self.blocks.len() as u64,
+            )
+        }
+    }
+
+    /// The place of a system that ran.
+    fn place(&self, system: usize) -> usize {
+        (self.column)(system).unwrap_or(usize::MAX)
+    }
+
+    fn cpu(&self, system: usize) -> Interval {
+        self.blocks.figure(self.place(system), Slice::cpu_us_sum)
+    }
+
+    /// Without the processes behind the system.
+    fn own_cpu(&self, system: usize) -> Interval {
+        self.blocks.figure(self.place(system), own_cpu_us)
+    }
+
+    fn cpus(&self, over: usize, under: usize) -> Interval {
+        self.blocks.ratio(self.place(over), self.place(under), Slice::cpu_us_sum)
+    }
+
+    fn own_cpus(&self, over: usize, under: usize) -> Interval {
+        self.blocks.ratio(self.place(over), self.place(under), own_cpu_us)
+    }
+
+    fn rates(&self, over: usize, under: usize) -> Interval {
+        self.blocks.ratio(self.place(over), self.place(under), |m| m.rate)
+    }
+
+    /// Of the caches that are not installed everywhere.
+    fn other_caches(&self) -> Vec<Claim> {
+        let mut all = Vec::new();
+        if (self.column)(VARNISH).is_some() {
+            let over = "node: requests in a CPU second over Varnish's";
+            let over = self.claim(over, self.cpus(VARNISH, NODE), "×");
+            all.push(over.with_goal(Goal::AtLeast(2.5)));
+            all.push(self.claim("Varnish: CPU of a request", self.cpu(VARNISH), "µs"));
+        }
+        if (self.column)(HAPROXY).is_some() {
+            let over = "node: requests in a CPU second over HAProxy's cache";
+            all.push(self.claim(over, self.cpus(HAPROXY, NODE), "×"));
+            all.push(self.claim("HAProxy's cache: CPU of a request", self.cpu(HAPROXY), "µs"));
+        }
+        all
+    }
+}
+
+fn own_cpu_us(slice: &Slice) -> f64 {
+    slice.cpu_us.first().copied().unwrap_or(f64::NAN)
+}
+
 /// The claims of objects of some size; `column` says where the slices of a system are, if it ran.
 pub(super) fn claims(
     object_bytes: u64,
@@ -31,27 +104,13 @@ pub(super) fn claims(
     blocks: &Blocks<Slice>,
     marks: &[Mark],
 ) -> Vec<Claim> {
-    let claim = |name: &str, found: Interval, unit: &str| Claim {
-        low: found.low,
-        high: found.high,
-        marks: marks.to_vec(),
-        ..Claim::new(
-            format!("{} KiB, {name}", object_bytes / 1024),
-            found.value,
-            0.0,
-            unit,
-            blocks.len() as u64,
-        )
-    };
-    // These run always.
-    let of = |system: usize| column(system).unwrap_or(usize::MAX);
-    let cpu = |system| blocks.figure(of(system), Slice::cpu_us_sum);
-    let cpus = |over, under| blocks.ratio(of(over), of(under), Slice::cpu_us_sum);
-    // Without the processes behind it.
-    let own = |m: &Slice| m.cpu_us.first().copied().unwrap_or(f64::NAN);
-    let own_cpu = |system| blocks.figure(of(system), own);
-    let rates = |over, under| blocks.ratio(of(over), of(under), |m| m.rate);
+    let figures = Figures { object_bytes, column, blocks, marks };
     let goals = goals(object_bytes);
+    let claim = |name: &str, found: Interval, unit: &str| figures.claim(name, found, unit);
+    let cpu = |system| figures.cpu(system);
+    let own_cpu = |system| figures.own_cpu(system);
+    let cpus = |over, under| figures.cpus(over, under);
+    let rates = |over, under| figures.rates(over, under);
     let node = claim("node: CPU over the ceiling's", cpus(NODE, CEILING), "×");
     let mut all = vec![
         claim("node: requests/s over nginx static's", rates(NODE, NGINX), "×")
@@ -59,7 +118,7 @@ pub(super) fn claims(
         if goals.node_cpu.is_nan() { node } else { node.with_goal(Goal::AtMost(goals.node_cpu)) },
         claim(
             "gateway: CPU over the raw relay's, without what is behind",
-            blocks.ratio(of(GATEWAY), of(RELAY), own),
+            figures.own_cpus(GATEWAY, RELAY),
             "×",
         )
         .with_goal(Goal::AtMost(goals.gateway_cpu)),
@@ -85,20 +144,7 @@ pub(super) fn claims(
         )
         .with_goal(Goal::AtLeast(1.6)),
     ];
-    for (system, name, goal) in
-        [(VARNISH, "Varnish", Some(2.5)), (HAPROXY, "HAProxy's cache", None)]
-    {
-        if column(system).is_none() {
-            continue;
-        }
-        let over = format!("node: requests in a CPU second over {name}'s");
-        let over = claim(&over.replace("cache's", "cache"), cpus(system, NODE), "×");
-        all.push(match goal {
-            Some(goal) => over.with_goal(Goal::AtLeast(goal)),
-            None => over,
-        });
-        all.push(claim(&format!("{name}: CPU of a request"), cpu(system), "µs"));
-    }
+    all.extend(figures.other_caches());
     all
 }
 

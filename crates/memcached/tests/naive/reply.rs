@@ -45,66 +45,78 @@ pub fn first_reply(stream: &[u8], expect: Expect, limits: &Limits) -> FirstReply
                     let answer = if hits > 0 { Answer::Hit } else { Answer::Miss };
                     return reply(answer, hits);
                 }
-                let words = words(line);
-                let numbers = |at: usize, max: u64| {
-                    words.get(at).and_then(|word| digits(word, 20, u128::from(max)))
-                };
-                let valid = first == b"VALUE"
-                    && (words.len() == 4 || words.len() == 5 && numbers(4, u64::MAX).is_some())
-                    && numbers(2, u64::MAX).is_some();
-                let Some(length) = numbers(3, u64::MAX).filter(|_| valid) else {
+                let Some(length) = length_of_value(line, limits) else {
                     return FirstReply::Nonsense;
                 };
-                if length > limits.value_bytes_max as u128 || hits as usize >= limits.keys_max {
+                if hits as usize >= limits.keys_max {
                     return FirstReply::Nonsense;
                 }
-                match value(&stream[bytes..], length as usize) {
+                match value(&stream[bytes..], length) {
                     Ok(length) => (at, hits) = (bytes + length, hits + 1),
                     Err(reply) => return reply,
                 }
             }
-            Expect::Meta { get } => {
-                let there = if get { (Answer::Hit, 1) } else { (Answer::Done, 0) };
-                match first {
-                    b"HD" | b"ME" => return reply(there.0, there.1),
-                    b"EN" => return reply(Answer::Miss, 0),
-                    b"NS" | b"EX" | b"NF" => return reply(Answer::Unchanged, 0),
-                    b"MN" => return reply(Answer::Done, 0),
-                    b"VA" => {
-                        let length =
-                            words(line).get(1).and_then(|word| digits(word, 20, u128::MAX));
-                        let length = length.filter(|n| *n <= limits.value_bytes_max as u128);
-                        let Some(length) = length else { return FirstReply::Nonsense };
-                        return match value(&stream[bytes..], length as usize) {
-                            Ok(length) => {
-                                let bytes = bytes + length;
-                                FirstReply::Reply(Reply { bytes, answer: there.0, hits: there.1 })
-                            }
-                            Err(reply) => reply,
-                        };
-                    }
-                    _ => return FirstReply::Nonsense,
-                }
-            }
+            Expect::Meta { get } => return meta_reply(stream, bytes, line, get, limits),
             Expect::Lines => match first {
                 b"END" | b"RESET" | b"OK" => return reply(Answer::Done, 0),
                 b"STAT" | b"ITEM" | b"PREFIX" => at = bytes,
                 _ => return FirstReply::Nonsense,
             },
             Expect::Line => {
-                let line = String::from_utf8_lossy(line);
-                let number = line.trim_end_matches(' ').as_bytes();
-                return match &*line {
-                    "STORED" | "DELETED" | "TOUCHED" | "OK" => reply(Answer::Done, 0),
-                    "NOT_STORED" | "EXISTS" | "NOT_FOUND" => reply(Answer::Unchanged, 0),
-                    _ if first == b"VERSION" => reply(Answer::Done, 0),
-                    _ if digits(number, 20, u128::from(u64::MAX)).is_some() => {
-                        reply(Answer::Done, 0)
-                    }
-                    _ => FirstReply::Nonsense,
-                };
+                return answer_of_line(line)
+                    .map_or(FirstReply::Nonsense, |answer| reply(answer, 0));
             }
         }
+    }
+}
+
+/// The bytes that a line `VALUE` announces, if it is one and they may be so many.
+fn length_of_value(line: &[u8], limits: &Limits) -> Option<usize> {
+    let words = words(line);
+    let number = |at: usize| words.get(at).and_then(|word| digits(word, 20, u64::MAX.into()));
+    let valid = line.split(|byte| *byte == b' ').next() == Some(b"VALUE")
+        && (words.len() == 4 || words.len() == 5 && number(4).is_some())
+        && number(2).is_some();
+    let length = number(3).filter(|_| valid)?;
+    (length <= limits.value_bytes_max as u128).then_some(length as usize)
+}
+
+/// The reply to a meta command, whose first line ends before `bytes`.
+fn meta_reply(stream: &[u8], bytes: usize, line: &[u8], get: bool, limits: &Limits) -> FirstReply {
+    let reply = |answer, hits| FirstReply::Reply(Reply { bytes, answer, hits });
+    let there = if get { (Answer::Hit, 1) } else { (Answer::Done, 0) };
+    match line.split(|byte| *byte == b' ').next().unwrap_or_default() {
+        b"HD" | b"ME" => reply(there.0, there.1),
+        b"EN" => reply(Answer::Miss, 0),
+        b"NS" | b"EX" | b"NF" => reply(Answer::Unchanged, 0),
+        b"MN" => reply(Answer::Done, 0),
+        b"VA" => {
+            let length = words(line).get(1).and_then(|word| digits(word, 20, u128::MAX));
+            let length = length.filter(|n| *n <= limits.value_bytes_max as u128);
+            let Some(length) = length else { return FirstReply::Nonsense };
+            match value(&stream[bytes..], length as usize) {
+                Ok(length) => {
+                    let bytes = bytes + length;
+                    FirstReply::Reply(Reply { bytes, answer: there.0, hits: there.1 })
+                }
+                Err(reply) => reply,
+            }
+        }
+        _ => FirstReply::Nonsense,
+    }
+}
+
+/// What a reply of one line says.
+fn answer_of_line(line: &[u8]) -> Option<Answer> {
+    let first = line.split(|byte| *byte == b' ').next().unwrap_or_default();
+    let text = String::from_utf8_lossy(line);
+    let number = text.trim_end_matches(' ').as_bytes();
+    match &*text {
+        "STORED" | "DELETED" | "TOUCHED" | "OK" => Some(Answer::Done),
+        "NOT_STORED" | "EXISTS" | "NOT_FOUND" => Some(Answer::Unchanged),
+        _ if first == b"VERSION" => Some(Answer::Done),
+        _ if digits(number, 20, u128::from(u64::MAX)).is_some() => Some(Answer::Done),
+        _ => None,
     }
 }
 

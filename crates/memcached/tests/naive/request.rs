@@ -179,26 +179,7 @@ fn line_says(
                     FORMAT
                 });
             }
-            let argument = arguments.first().copied();
-            let (needed, valid, reply) = match verb {
-                "delete" => (false, argument.is_none_or(|word| word == b"0"), DELETE),
-                "flush_all" => (false, argument.is_none_or(is_expiry), EXPTIME),
-                "touch" => (true, argument.is_some_and(is_expiry), EXPTIME),
-                "verbosity" => {
-                    let level = |word| digits(word, 10, u128::from(u32::MAX)).is_some();
-                    (true, argument.is_some_and(level), FORMAT)
-                }
-                _ => {
-                    let delta = |word| digits(word, 20, u128::from(u64::MAX)).is_some();
-                    let reply = "CLIENT_ERROR invalid numeric delta argument\r\n";
-                    (true, argument.is_some_and(delta), reply)
-                }
-            };
-            if needed && argument.is_none() {
-                return wrong(FORMAT);
-            } else if !valid {
-                return wrong(reply);
-            }
+            check_argument(verb, arguments.first().copied())?;
             let kind = match verb {
                 "verbosity" => Kind::Local,
                 "incr" | "decr" => Kind::Update,
@@ -209,6 +190,31 @@ fn line_says(
         _ => return wrong("ERROR\r\n"),
     };
     if clean { Ok(said) } else { wrong(FORMAT) }
+}
+
+/// Checks the argument of a command that has at most one.
+fn check_argument(verb: &str, argument: Option<&[u8]>) -> Result<(), Wrong> {
+    let (needed, valid, reply) = match verb {
+        "delete" => (false, argument.is_none_or(|word| word == b"0"), DELETE),
+        "flush_all" => (false, argument.is_none_or(is_expiry), EXPTIME),
+        "touch" => (true, argument.is_some_and(is_expiry), EXPTIME),
+        "verbosity" => {
+            let level = |word| digits(word, 10, u128::from(u32::MAX)).is_some();
+            (true, argument.is_some_and(level), FORMAT)
+        }
+        _ => {
+            let delta = |word| digits(word, 20, u128::from(u64::MAX)).is_some();
+            let reply = "CLIENT_ERROR invalid numeric delta argument\r\n";
+            (true, argument.is_some_and(delta), reply)
+        }
+    };
+    if needed && argument.is_none() {
+        Err(Wrong(FORMAT, 0))
+    } else if !valid {
+        Err(Wrong(reply, 0))
+    } else {
+        Ok(())
+    }
 }
 
 const TOO_LARGE: &str = "SERVER_ERROR object too large for cache\r\n";

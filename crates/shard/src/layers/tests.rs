@@ -338,6 +338,26 @@ fn what_is_dropped_is_counted_until_the_last_view_of_it_is_gone() {
     assert_eq!(layers.view().offset(4), Some(arrays.sa[4]), "the layer above stays");
 }
 
+/// Whatever a view knows of a row is right.
+fn reads_right(view: &View, arrays: &Arrays, text: &[u8], at: usize) {
+    let row = at as u32;
+    if let Some(offset) = view.offset(row) {
+        assert_eq!(offset, arrays.sa[at]);
+    }
+    if let Some((position, row)) = view.row_before(at as u32, 0) {
+        assert_eq!(row, arrays.isa[position as usize]);
+    }
+    view.learn(arrays.sa[at], row);
+    if view.is_learning() && at.is_multiple_of(2) {
+        assert_eq!(view.offset(row), Some(arrays.sa[at]), "learnt, not known");
+    }
+    let len = 100.min(text.len() - at.min(text.len()));
+    let mut bytes = Vec::new();
+    if view.text(at, len, &mut bytes) {
+        assert_eq!(bytes, text[at..at + len]);
+    }
+}
+
 #[test]
 fn readers_never_see_a_wrong_value_while_layers_come_and_go() {
     let mut state = 1u32;
@@ -364,22 +384,7 @@ fn readers_never_see_a_wrong_value_while_layers_come_and_go() {
                     let view = layers.view();
                     for _ in 0..20 {
                         at = (at + 769) % arrays.sa.len();
-                        let row = at as u32;
-                        if let Some(offset) = view.offset(row) {
-                            assert_eq!(offset, arrays.sa[at]);
-                        }
-                        if let Some((position, row)) = view.row_before(at as u32, 0) {
-                            assert_eq!(row, arrays.isa[position as usize]);
-                        }
-                        view.learn(arrays.sa[at], row);
-                        if view.is_learning() && at.is_multiple_of(2) {
-                            assert_eq!(view.offset(row), Some(arrays.sa[at]), "learnt, not known");
-                        }
-                        let len = 100.min(text.len() - at.min(text.len()));
-                        let mut bytes = Vec::new();
-                        if view.text(at, len, &mut bytes) {
-                            assert_eq!(bytes, text[at..at + len]);
-                        }
+                        reads_right(&view, arrays, text, at);
                     }
                 }
             });
