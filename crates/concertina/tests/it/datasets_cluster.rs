@@ -2,6 +2,7 @@
 //! nodes go.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use configuration::Config;
@@ -217,6 +218,17 @@ fn a_dataset_through_gateways_is_what_a_scan_says_while_nodes_go() {
     cluster.stop();
 }
 
+/// Has the files of a folder look as if they had been written an hour ago.
+fn make_old(folder: &Path) {
+    let an_hour_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
+    for entry in std::fs::read_dir(folder).unwrap() {
+        // A node may remove the file, or give a fetched one its name, at this moment.
+        if let Ok(file) = std::fs::File::open(entry.unwrap().path()) {
+            file.set_modified(an_hour_ago).unwrap();
+        }
+    }
+}
+
 /// Nothing changes in the dataset, which is all that a node waited for once.
 #[test]
 fn a_node_that_joins_copies_the_shards_that_are_its_own_now() {
@@ -264,7 +276,6 @@ fn a_node_that_joins_copies_the_shards_that_are_its_own_now() {
     // The two others remove what the third holds now, once it has lain for some time: at a refresh after they have learned of
     // the third. When that is depends on the machine, so the dataset is changed until they have, and what was copied
     // between is made old too.
-    let an_hour_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
     let mut rounds = 6;
     let mut last = std::time::Instant::now();
     until("two copies of each shard", || {
@@ -277,13 +288,7 @@ fn a_node_that_joins_copies_the_shards_that_are_its_own_now() {
             last = std::time::Instant::now();
         }
         for name in ["a", "b"] {
-            let folder = copies(name, &world).join("lines").join(format!("{ID:016x}"));
-            for entry in std::fs::read_dir(folder).unwrap() {
-                // A node may remove the file, or give a fetched one its name, at this moment.
-                if let Ok(file) = std::fs::File::open(entry.unwrap().path()) {
-                    file.set_modified(an_hour_ago).unwrap();
-                }
-            }
+            make_old(&copies(name, &world).join("lines").join(format!("{ID:016x}")));
         }
         held("a", &world) + held("b", &world) + held("c", &world) == 2 * rounds
     });

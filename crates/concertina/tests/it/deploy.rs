@@ -107,6 +107,21 @@ fn manifests(file: &str) -> Option<Vec<Value>> {
     read(&clients.join("s3/bin/python")).or_else(|| read(Path::new("python3")))
 }
 
+/// What the containers of a pod mount is a volume of the pod, or a claim.
+fn mounts_are_known(pod: &Value, volumes: &[Value], claims: &[Value]) {
+    let known: Vec<&Value> = volumes
+        .iter()
+        .map(|volume| &volume["name"])
+        .chain(claims.iter().map(|claim| &claim["metadata"]["name"]))
+        .collect();
+    let first = pod["initContainers"].as_array().into_iter().flatten();
+    for one in first.chain([&pod["containers"][0]]) {
+        for mount in one["volumeMounts"].as_array().unwrap() {
+            assert!(known.contains(&&mount["name"]), "{mount}");
+        }
+    }
+}
+
 #[test]
 fn manifests_fit_together() {
     let Some(all) = manifests("concertina.yaml") else {
@@ -115,7 +130,7 @@ fn manifests_fit_together() {
             "no PyYAML; .ci/setup installs it with the AWS CLI",
         );
     };
-    let of = |kind: &'static str| all.iter().filter(move |one| one["kind"] == kind);
+    let of = |kind: &'static str| of_kind(&all, kind);
     let named =
         |kind: &'static str, name: &Value| of(kind).any(|one| one["metadata"]["name"] == *name);
     assert_eq!((all.len(), of("StatefulSet").count(), of("Deployment").count()), (12, 2, 1));
@@ -130,17 +145,7 @@ fn manifests_fit_together() {
         let container = &pod["containers"][0];
         let claims = spec["volumeClaimTemplates"].as_array().cloned().unwrap_or_default();
         let volumes = pod["volumes"].as_array().cloned().unwrap_or_default();
-        let known: Vec<&Value> = volumes
-            .iter()
-            .map(|volume| &volume["name"])
-            .chain(claims.iter().map(|claim| &claim["metadata"]["name"]))
-            .collect();
-        let first = pod["initContainers"].as_array().into_iter().flatten();
-        for one in first.chain([container]) {
-            for mount in one["volumeMounts"].as_array().unwrap() {
-                assert!(known.contains(&&mount["name"]), "{mount}");
-            }
-        }
+        mounts_are_known(pod, &volumes, &claims);
         for volume in volumes.iter().filter(|volume| volume["emptyDir"].is_null()) {
             let secret = volume["secret"]["secretName"] == "concertina";
             assert!(secret || named("ConfigMap", &volume["configMap"]["name"]), "{volume}");
@@ -170,15 +175,29 @@ fn manifests_fit_together() {
             accepted(rest, text, &env.collect());
         }
     }
-    for service in of("Service") {
+    services_reach_ports(&all, &ports);
+    each_etcd_is_listed(&all, text);
+    rules_are_of_pods(&all, &ports);
+}
+
+fn of_kind<'a>(all: &'a [Value], kind: &'static str) -> impl Iterator<Item = &'a Value> {
+    all.iter().filter(move |one| one["kind"] == kind)
+}
+
+fn services_reach_ports(all: &[Value], ports: &HashMap<String, Vec<String>>) {
+    for service in of_kind(all, "Service") {
         let app = service["spec"]["selector"]["app"].as_str().unwrap();
         for port in service["spec"]["ports"].as_array().unwrap() {
             let target = port["targetPort"].as_str().unwrap();
             assert!(ports[app].iter().any(|name| name == target), "{app}: {target}");
         }
     }
-    // Each etcd is one of the list's, and of those that know each other.
-    let etcd = of("StatefulSet").find(|one| one["metadata"]["name"] == "concertina-etcd").unwrap();
+}
+
+/// Each etcd is one of the list's, and of those that know each other.
+fn each_etcd_is_listed(all: &[Value], text: &str) {
+    let mut sets = of_kind(all, "StatefulSet");
+    let etcd = sets.find(|one| one["metadata"]["name"] == "concertina-etcd").unwrap();
     let arguments = etcd["spec"]["template"]["spec"]["containers"][0]["args"].to_string();
     let replicas = etcd["spec"]["replicas"].as_u64().unwrap();
     for at in 0..replicas {
@@ -188,9 +207,12 @@ fn manifests_fit_together() {
         assert!(arguments.contains(&format!("concertina-etcd-{at}=http://{host}:2380")), "{host}");
     }
     assert_eq!(text.matches("-etcd:2379").count() as u64, replicas);
-    // Budgets and policies are of pods that there are, and of ports that those have.
+}
+
+/// Budgets and policies are of pods that there are, and of ports that those have.
+fn rules_are_of_pods(all: &[Value], ports: &HashMap<String, Vec<String>>) {
     for kind in ["PodDisruptionBudget", "NetworkPolicy"] {
-        for one in of(kind) {
+        for one in of_kind(all, kind) {
             let spec = &one["spec"];
             let select = if spec["selector"].is_null() { "podSelector" } else { "selector" };
             let app =

@@ -166,6 +166,35 @@ pub struct History {
     pub stale: Mutex<Vec<String>>,
 }
 
+impl History {
+    /// Waits until a newer value of each key is acknowledged: all keys can be written.
+    pub fn all_written(&self, what: &str, at: SocketAddr) {
+        let before = self.acknowledged.lock().unwrap().clone();
+        self.refused.lock().unwrap().clear();
+        let missing = || {
+            let now = self.acknowledged.lock().unwrap();
+            (0..8).filter(|key| now.get(key) <= before.get(key)).collect::<Vec<u64>>()
+        };
+        let told = || {
+            let refused = self.refused.lock().unwrap().clone();
+            format!("no write of {:?}; {refused:?}; {}", missing(), json(at, "/admin/status"))
+        };
+        until_or(what, told, || missing().is_empty());
+    }
+
+    fn reads_go_on(&self, what: &str) {
+        let reads = self.reads.load(Ordering::Relaxed);
+        until(what, || self.reads.load(Ordering::Relaxed) > reads + 20);
+    }
+
+    /// Fails if a read failed, or returned a value older than what was acknowledged.
+    pub fn is_right(&self) {
+        let (stale, failed) = (self.stale.lock().unwrap(), self.failed_reads.lock().unwrap());
+        assert!(stale.is_empty(), "{stale:?}");
+        assert!(failed.is_empty(), "{} reads failed: {:?}", failed.len(), failed.first());
+    }
+}
+
 /// Ends the clients when a check fails, so that this is what the test reports.
 pub struct Stopped(pub Arc<History>);
 
@@ -261,20 +290,7 @@ fn members_come_and_go_while_clients_write_and_read() {
     let history = Arc::new(History::default());
     let _stopped = Stopped(history.clone());
     let clients = clients(&history, at);
-    // All keys can be written: the count rises for each.
-    let all_written = |what: &str| {
-        let before = history.acknowledged.lock().unwrap().clone();
-        history.refused.lock().unwrap().clear();
-        let missing = || {
-            let now = history.acknowledged.lock().unwrap();
-            (0..8).filter(|key| now.get(key) <= before.get(key)).collect::<Vec<u64>>()
-        };
-        let told = || {
-            let refused = history.refused.lock().unwrap().clone();
-            format!("no write of {:?}; {refused:?}; {}", missing(), json(at, "/admin/status"))
-        };
-        until_or(what, told, || missing().is_empty());
-    };
+    let all_written = |what: &str| history.all_written(what, at);
     all_written("the first writes");
 
     let c = world.node("c");
@@ -302,17 +318,7 @@ fn members_come_and_go_while_clients_write_and_read() {
     c.signal("-CONT");
     until("the member that stood still", || live(&["a", "b", "c"]));
 
-    // Without etcd reads go on, and the processes say what is wrong.
-    world.etcd.kill();
-    until("the loss of etcd to be said", || {
-        let text = json(at, "/readyz")["degraded"].to_string();
-        text.contains("etcd has not confirmed") && Client::connect(at).get("/readyz").status == 200
-    });
-    let reads = history.reads.load(Ordering::Relaxed);
-    until("reads without etcd", || history.reads.load(Ordering::Relaxed) > reads + 20);
-    world.etcd.run();
-    all_written("writes after etcd is back");
-    until("etcd to confirm again", || json(at, "/readyz")["degraded"].is_null());
+    etcd_is_lost_for_a_while(&mut world.etcd, &history, at);
 
     // Drained, then stopped: it has left.
     let told = Command::new(env!("CARGO_BIN_EXE_concertina"))
@@ -327,8 +333,33 @@ fn members_come_and_go_while_clients_write_and_read() {
     until("the member to leave", || members(at).len() == 2 && live(&["b", "c"]));
     all_written("writes after a leave");
 
-    // A node's own port takes the operator's orders as a gateway does, and shows what the processes share.
-    let (of_b, of_c) = (world.addresses["b"], world.addresses["c"]);
+    nodes_take_orders(world.addresses["b"], world.addresses["c"], at);
+    all_written("writes after orders to nodes");
+
+    a_hostile_list_is_refused(world.etcd.client, &history, at);
+
+    history.stop.store(true, Ordering::Relaxed);
+    clients.into_iter().for_each(|client| client.join().unwrap());
+    history.is_right();
+    drop((b, c));
+    gateway.stop();
+}
+
+/// Without etcd reads go on, and the processes say what is wrong.
+fn etcd_is_lost_for_a_while(etcd: &mut Etcd, history: &History, at: SocketAddr) {
+    etcd.kill();
+    until("the loss of etcd to be said", || {
+        let text = json(at, "/readyz")["degraded"].to_string();
+        text.contains("etcd has not confirmed") && Client::connect(at).get("/readyz").status == 200
+    });
+    history.reads_go_on("reads without etcd");
+    etcd.run();
+    history.all_written("writes after etcd is back", at);
+    until("etcd to confirm again", || json(at, "/readyz")["degraded"].is_null());
+}
+
+/// A node's own port takes the operator's orders as a gateway does, and shows what the processes share.
+fn nodes_take_orders(of_b: SocketAddr, of_c: SocketAddr, at: SocketAddr) {
     let order = |more: &[&str], at: SocketAddr| {
         let server = format!("http://{at}");
         let run = Command::new(env!("CARGO_BIN_EXE_concertina"))
@@ -346,29 +377,16 @@ fn members_come_and_go_while_clients_write_and_read() {
     assert!(order(&["drain", "b", "--resume"], of_b).contains("b takes keys again from epoch"));
     until("the end of the drain", || members(at)[0].1 == "in");
     assert!(order(&["cluster", "get", "--json"], of_c).contains("version"));
-    all_written("writes after orders to nodes");
+}
 
-    // A hostile list is refused by name, and changes nothing.
+/// A hostile list is refused by name, and changes nothing.
+fn a_hostile_list_is_refused(etcd: SocketAddr, history: &History, at: SocketAddr) {
     let hostile = r#"{"key":"L2NvbmNlcnRpbmEvdmlldw==","value":"WyJub3QgYSBsaXN0Il0="}"#;
-    let put = Client::connect(world.etcd.client).send(
-        "POST",
-        "/v3/kv/put",
-        &[],
-        Some(hostile.as_bytes()),
-    );
+    let put = Client::connect(etcd).send("POST", "/v3/kv/put", &[], Some(hostile.as_bytes()));
     assert_eq!(put.unwrap().status, 200);
     until("the refusal to be said", || {
         let text = json(at, "/readyz")["degraded"].to_string();
         text.contains("/concertina/view") && text.contains("refused")
     });
-    let reads = history.reads.load(Ordering::Relaxed);
-    until("reads with a hostile list", || history.reads.load(Ordering::Relaxed) > reads + 20);
-
-    history.stop.store(true, Ordering::Relaxed);
-    clients.into_iter().for_each(|client| client.join().unwrap());
-    let (stale, failed) = (history.stale.lock().unwrap(), history.failed_reads.lock().unwrap());
-    assert!(stale.is_empty(), "{stale:?}");
-    assert!(failed.is_empty(), "{} reads failed: {:?}", failed.len(), failed.first());
-    drop((b, c));
-    gateway.stop();
+    history.reads_go_on("reads with a hostile list");
 }

@@ -41,22 +41,8 @@ pub fn get(etcd: SocketAddr, key: &str) -> Value {
     etcd_value(etcd, key).unwrap_or_else(|| panic!("no {key}"))
 }
 
-#[test]
-fn hostile_values_in_etcd_end_nothing_and_move_no_key() {
-    const PREFIX: &str = "/concertina";
-    let folder = tempfile::tempdir().unwrap();
-    let Some(etcd) = Etcd::start(folder.path()) else { return };
-    let at = etcd.client;
-    let mut world = World::new(folder, etcd, &CALM);
-    let mut nodes = [world.node("a"), world.node("b")];
-    let server = world.gateway();
-    let gateway = server.address();
-    let mut client = Client::connect(gateway);
-    let status = || page(gateway, "/admin/status");
-    let told = || status().to_string();
-    until_or("the first write", told, || client.put("/objects/kept", b"kept").status == 200);
-    let view = format!("{PREFIX}/view");
-    let good = get(at, &view);
+/// Values of the list's key that are to be refused, with what is wrong with each.
+fn hostile_lists(good: &Value) -> Vec<(&'static str, Vec<u8>)> {
     let with = |change: &dyn Fn(&mut Value)| {
         let mut value = good.clone();
         // Newer than what is known: it would count.
@@ -72,7 +58,7 @@ fn hostile_values_in_etcd_end_nothing_and_move_no_key() {
             one
         })
         .collect();
-    for (what, value) in [
+    vec![
         ("nothing", Vec::new()),
         ("no JSON", b"\xff\xfe{{{".to_vec()),
         ("deep JSON", "[".repeat(100_000).into_bytes()),
@@ -92,7 +78,26 @@ fn hostile_values_in_etcd_end_nothing_and_move_no_key() {
         ("an address of nobody", with(&|v| v["members"][0]["address"] = json!("0.0.0.0:1"))),
         ("no weight", with(&|v| v["members"][0]["weight"] = json!(0))),
         ("a weight without end", with(&|v| v["members"][0]["weight"] = json!(1e300))),
-    ] {
+    ]
+}
+
+#[test]
+fn hostile_values_in_etcd_end_nothing_and_move_no_key() {
+    const PREFIX: &str = "/concertina";
+    let folder = tempfile::tempdir().unwrap();
+    let Some(etcd) = Etcd::start(folder.path()) else { return };
+    let at = etcd.client;
+    let mut world = World::new(folder, etcd, &CALM);
+    let mut nodes = [world.node("a"), world.node("b")];
+    let server = world.gateway();
+    let gateway = server.address();
+    let mut client = Client::connect(gateway);
+    let status = || page(gateway, "/admin/status");
+    let told = || status().to_string();
+    until_or("the first write", told, || client.put("/objects/kept", b"kept").status == 200);
+    let view = format!("{PREFIX}/view");
+    let good = get(at, &view);
+    for (what, value) in hostile_lists(&good) {
         put(at, &view, &value);
         until_or(what, told, || status()["problem"].is_string());
         // Reads go on with the members last known.

@@ -58,14 +58,7 @@ fn weights_move_keys_while_clients_write_and_read() {
     let history = Arc::new(History::default());
     let _stopped = Stopped(history.clone());
     let clients = clients(&history, at);
-    let all_written = |what: &str| {
-        let before = history.acknowledged.lock().unwrap().clone();
-        let missing = || {
-            let now = history.acknowledged.lock().unwrap();
-            (0..8).filter(|key| now.get(key) <= before.get(key)).collect::<Vec<u64>>()
-        };
-        until_or(what, || format!("no write of {:?}", missing()), || missing().is_empty());
-    };
+    let all_written = |what: &str| history.all_written(what, at);
     all_written("the first writes");
     assert!((member(at, "c").0 - 1.0 / 3.0).abs() < 0.01);
 
@@ -101,25 +94,13 @@ fn weights_move_keys_while_clients_write_and_read() {
 
     history.stop.store(true, Ordering::Relaxed);
     clients.into_iter().for_each(|client| client.join().unwrap());
-    let (stale, failed) = (history.stale.lock().unwrap(), history.failed_reads.lock().unwrap());
-    assert!(stale.is_empty(), "{stale:?}");
-    assert!(failed.is_empty(), "{} reads failed: {:?}", failed.len(), failed.first());
+    history.is_right();
     drop((a, b, c));
     gateway.stop();
 }
 
-#[test]
-fn what_is_wrong_is_refused_by_name_and_the_last_good_version_stays() {
-    let folder = tempfile::tempdir().unwrap();
-    let Some(etcd) = Etcd::start(folder.path()) else { return };
-    let etcd_at = etcd.client;
-    let mut world = World::new(folder, etcd, &CALM);
-    let nodes = [world.node("a"), world.node("b")];
-    let gateway = world.gateway();
-    let at = gateway.address();
-    until("two members", || members(at).iter().filter(|(_, _, live)| *live).count() == 2);
-
-    // A client's mistakes are refused before anything is written.
+/// A client's mistakes are refused before anything is written.
+fn mistakes_are_refused(at: SocketAddr) {
     for (args, says) in [
         (["set", "weight.a=-1"], "above 0"),
         (["set", "weight.nobody=2"], "no member \"nobody\""),
@@ -136,6 +117,51 @@ fn what_is_wrong_is_refused_by_name_and_the_last_good_version_stays() {
     let reply = Client::connect(at).send("PUT", "/admin/cluster", &[], Some(body.as_bytes()));
     let reply = reply.unwrap();
     assert_eq!(reply.status, 409, "{}", reply.text());
+}
+
+/// Values of the configuration's key that are to be refused, with what the refusal says.
+fn invalid_configurations(good: &Value) -> Vec<(&'static str, Vec<u8>)> {
+    let with = |change: &dyn Fn(&mut Value)| {
+        let mut value = good.clone();
+        value["version"] = json!(good["version"].as_u64().unwrap() + 1);
+        change(&mut value);
+        value.to_string().into_bytes()
+    };
+    vec![
+        ("malformed", Vec::new()),
+        ("malformed", b"\xff\xfe{{{".to_vec()),
+        ("malformed", "[".repeat(100_000).into_bytes()),
+        ("malformed", with(&|v| v["more"] = json!(1))),
+        ("format is 2", with(&|v| v["format"] = json!(2))),
+        ("out of range", with(&|v| v["version"] = json!(u64::MAX))),
+        // The same version with other content.
+        ("its version is", {
+            let mut other = good.clone();
+            other["weights"]["b"] = json!(3);
+            other.to_string().into_bytes()
+        }),
+        ("above 0", with(&|v| v["weights"]["b"] = json!(0))),
+        ("at most 1e9", with(&|v| v["weights"]["b"] = json!(1e300))),
+        ("not a member's name", with(&|v| v["weights"]["a\r\nx: y"] = json!(1))),
+        ("cannot be shared", with(&|v| v["settings"]["cluster"]["token"] = json!("x"))),
+        ("gateway.hedge_share", with(&|v| v["settings"]["gateway"]["hedge_share"] = json!(9))),
+        ("more than", vec![b' '; 200 << 10]),
+        ("more than", vec![b' '; 1 << 20]),
+    ]
+}
+
+#[test]
+fn what_is_wrong_is_refused_by_name_and_the_last_good_version_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(etcd) = Etcd::start(folder.path()) else { return };
+    let etcd_at = etcd.client;
+    let mut world = World::new(folder, etcd, &CALM);
+    let nodes = [world.node("a"), world.node("b")];
+    let gateway = world.gateway();
+    let at = gateway.address();
+    until("two members", || members(at).iter().filter(|(_, _, live)| *live).count() == 2);
+
+    mistakes_are_refused(at);
     let shared = |at: SocketAddr| page(at, "/admin/cluster");
     assert_eq!(shared(at)["version"], 0);
 
@@ -154,36 +180,8 @@ fn what_is_wrong_is_refused_by_name_and_the_last_good_version_stays() {
 
     let good = get(etcd_at, KEY);
     let share = member(at, "b").0;
-    let with = |change: &dyn Fn(&mut Value)| {
-        let mut value = good.clone();
-        value["version"] = json!(good["version"].as_u64().unwrap() + 1);
-        change(&mut value);
-        value.to_string().into_bytes()
-    };
-    for (what, value) in [
-        ("malformed", Vec::new()),
-        ("malformed", b"\xff\xfe{{{".to_vec()),
-        ("malformed", "[".repeat(100_000).into_bytes()),
-        ("malformed", with(&|v| v["more"] = json!(1))),
-        ("format is 2", with(&|v| v["format"] = json!(2))),
-        ("out of range", with(&|v| v["version"] = json!(u64::MAX))),
-        ("its version is", with(&|v| v["version"] = good["version"].clone())),
-        ("above 0", with(&|v| v["weights"]["b"] = json!(0))),
-        ("at most 1e9", with(&|v| v["weights"]["b"] = json!(1e300))),
-        ("not a member's name", with(&|v| v["weights"]["a\r\nx: y"] = json!(1))),
-        ("cannot be shared", with(&|v| v["settings"]["cluster"]["token"] = json!("x"))),
-        ("gateway.hedge_share", with(&|v| v["settings"]["gateway"]["hedge_share"] = json!(9))),
-        ("more than", vec![b' '; 200 << 10]),
-        ("more than", vec![b' '; 1 << 20]),
-    ] {
-        if what == "its version is" {
-            // The same version with other content.
-            let mut other = good.clone();
-            other["weights"]["b"] = json!(3);
-            put(etcd_at, KEY, other.to_string().as_bytes());
-        } else {
-            put(etcd_at, KEY, &value);
-        }
+    for (what, value) in invalid_configurations(&good) {
+        put(etcd_at, KEY, &value);
         for at in [at, later.address()] {
             let refused = || shared(at)["refused"].clone();
             let said = || refused().as_str().is_some_and(|why| why.contains(what));

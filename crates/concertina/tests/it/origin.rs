@@ -186,7 +186,7 @@ async fn conditions(origin: &dyn Origin, other: &dyn Origin) {
     assert!(origin.delete(&key("c")).await.unwrap());
 }
 
-async fn unusual_keys(origin: &dyn Origin, other: &dyn Origin) {
+fn unusual_names() -> Vec<Vec<u8>> {
     let mut keys: Vec<Vec<u8>> = [
         "/",
         "//",
@@ -220,6 +220,11 @@ async fn unusual_keys(origin: &dyn Origin, other: &dyn Origin) {
     keys.extend([vec![0], vec![0xff; 3], vec![0xc3], vec![0xff; 1024], vec![b'k'; 1024]]);
     // Two keys that differ only far behind what a name holds.
     keys.extend([b'1', b'0'].map(|last| [&[0xfe; 1023][..], &[last]].concat()));
+    keys
+}
+
+async fn unusual_keys(origin: &dyn Origin, other: &dyn Origin) {
+    let mut keys = unusual_names();
     for (number, name) in keys.iter().enumerate() {
         let key = Key::from(name.clone());
         let mut body = SingleChunk::new(Bytes::from(number.to_string()));

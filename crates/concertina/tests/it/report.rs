@@ -193,12 +193,19 @@ fn step(
     for (i, events) in devices.into_iter().enumerate() {
         server.windows(&windows(&format!("device/{i}"), 1, from, events)).unwrap();
     }
-    let unix_us = |ns: Nanos| START_US + ns / 1000;
     for second in 0..STEP_S + 2 {
         let unix_us = unix_us(from + (second + 1) * SECOND);
         let host = Host { unix_us, length_s: 1.0, cpu_user: 0.2 + rate * 5e-5, ..Host::default() };
         server.host(&host).unwrap();
     }
+    load.step(&recorded_step(index, rate, from)).unwrap();
+}
+
+fn unix_us(at: Nanos) -> u64 {
+    START_US + at / 1000
+}
+
+fn recorded_step(index: usize, rate: f64, from: Nanos) -> Step {
     let complaints = match index {
         2 => vec!["the generator was <late>".to_owned()],
         _ => Vec::new(),
@@ -210,15 +217,14 @@ fn step(
         complaints,
         ..Generator::default()
     };
-    load.step(&Step {
+    Step {
         index,
         rate: Some(rate),
         clients: None,
         start_unix_us: unix_us(from + 2 * SECOND),
         end_unix_us: unix_us(from + (STEP_S + 2) * SECOND),
         generator,
-    })
-    .unwrap();
+    }
 }
 
 /// P(T ≤ t) of the simulated laboratory: M/M/1 devices behind a memory.
@@ -258,6 +264,25 @@ fn what_is_fitted_light_predicts_heavy_load() {
     assert_eq!(fit["held_out"], Value::Array(Vec::new()));
     assert_eq!(fit["trust"]["bias_points"], Value::Null);
     assert!((fit["trust"]["limit"].as_f64().unwrap() / 2020.0 - 1.0).abs() < 0.02);
+    let limit = heavy_load_is_predicted(&lab);
+    text_says_what_is_past_its_limits(&lab);
+    let cluster =
+        lab.json(&["predict", "model.toml", "--rate", "20000", "--servers", "20", "--json"]);
+    assert_eq!(cluster["predictions"][0]["servers"], 20);
+    assert!(cluster["confidence_limit"].as_f64().unwrap() < 20.0 * limit);
+    let report = lab.json(&["report", "load", "server", "model.toml", "--json"]);
+    rows_are_right(report["rows"].as_array().unwrap(), limit);
+    laws_hold(report["steps"][0]["measured"]["laws"].as_array().unwrap());
+    let html = std::fs::read_to_string(lab.path("report.html")).unwrap();
+    page(&html);
+    browser(&lab.path("report.html"), &html);
+    let table = lab.succeeds(&["report", "load", "server", "model.toml"]);
+    assert!(table.contains("generator: the generator was <late>"), "{table}");
+    lab.succeeds(&["report", "load", "server", "model.toml", "--within", "7ms", "--steps", "1"]);
+}
+
+/// Returns the confidence limit.
+fn heavy_load_is_predicted(lab: &Lab) -> f64 {
     let predicted = lab.json(&[
         "predict",
         "model.toml",
@@ -291,7 +316,10 @@ fn what_is_fitted_light_predicts_heavy_load() {
     let plot = std::fs::read_to_string(lab.path("plot.svg")).unwrap();
     well_formed(&plot);
     assert!(plot.contains("confidence limit") && plot.contains("class=\"untrusted\""));
+    limit
+}
 
+fn text_says_what_is_past_its_limits(lab: &Lab) {
     let text = lab.succeeds(&["predict", "model.toml", "--rate", "1000,3200,9000"]);
     for word in
         ["Past the confidence limit", "? past the loads", "unstable", "saturates at", "EMULATED"]
@@ -299,13 +327,9 @@ fn what_is_fitted_light_predicts_heavy_load() {
         assert!(text.contains(word), "{word} is missing in\n{text}");
     }
     assert!(!text.contains("NaN"));
-    let cluster =
-        lab.json(&["predict", "model.toml", "--rate", "20000", "--servers", "20", "--json"]);
-    assert_eq!(cluster["predictions"][0]["servers"], 20);
-    assert!(cluster["confidence_limit"].as_f64().unwrap() < 20.0 * limit);
+}
 
-    let report = lab.json(&["report", "load", "server", "model.toml", "--json"]);
-    let rows = report["rows"].as_array().unwrap();
+fn rows_are_right(rows: &[Value], limit: f64) {
     assert_eq!(rows.len(), RATES.len() * 3);
     for row in rows {
         let (rate, t) = (row["rate"].as_f64().unwrap(), row["within_s"].as_f64().unwrap());
@@ -319,7 +343,9 @@ fn what_is_fitted_light_predicts_heavy_load() {
         assert_eq!(row["beyond_limit"], rate > limit);
     }
     assert!(rows.iter().all(|row| row["beyond_trust"] == (row["rate"].as_f64() > Some(2500.0))));
-    let laws = report["steps"][0]["measured"]["laws"].as_array().unwrap();
+}
+
+fn laws_hold(laws: &[Value]) {
     let of = |law: &str| laws.iter().filter(|l| l["law"] == law).count();
     assert_eq!(of("little"), 3, "load, node and devices: {laws:?}");
     assert_eq!((of("utilisation"), of("demand_bound")), (1, 1), "{laws:?}");
@@ -328,12 +354,6 @@ fn what_is_fitted_light_predicts_heavy_load() {
         assert!(law["deviation_percent"].as_f64().unwrap().abs() < 1.0, "{law}");
         assert_eq!(law["verdict"], "holds");
     }
-    let html = std::fs::read_to_string(lab.path("report.html")).unwrap();
-    page(&html);
-    browser(&lab.path("report.html"), &html);
-    let table = lab.succeeds(&["report", "load", "server", "model.toml"]);
-    assert!(table.contains("generator: the generator was <late>"), "{table}");
-    lab.succeeds(&["report", "load", "server", "model.toml", "--within", "7ms", "--steps", "1"]);
 }
 
 #[test]
@@ -504,6 +524,34 @@ fn copy(from: &Path, to: &Path) {
 #[test]
 fn what_is_wrong_is_said_with_what_to_do() {
     let lab = Lab::new(2);
+    lab.succeeds(&["fit", "load", "server"]);
+    lab.succeeds(&["fit", "load", "server"]);
+    lab.fails(&["report", "model.toml"], &["no run folder"]);
+    lab.fails(&["report", "load", "model.toml", "model.toml"], &["2 model files", "one is needed"]);
+    std::fs::write(lab.path("notes.txt"), "mine").unwrap();
+    lab.fails(&["fit", "load", "server", "--out", "notes.txt"], &["is another kind of file"]);
+    assert_eq!(std::fs::read_to_string(lab.path("notes.txt")).unwrap(), "mine");
+    lab.fails(&["predict", "notes.txt"], &["notes.txt", "not a usable model"]);
+    lab.fails(&["predict", "load"], &["it is a folder"]);
+    lab.fails(&["predict", "model.toml", "--rate", "-5"], &["requests/s above 0"]);
+    lab.fails(&["predict", "model.toml", "--rate", "NaN"], &["requests/s above 0"]);
+    lab.fails(
+        &["predict", "model.toml", "--rate", "1e308"],
+        &["invalid load `1e308`", "at most 1e12"],
+    );
+    lab.fails(&["predict", "model.toml", "--within", "50"], &["with its unit"]);
+    lab.fails(&["predict", "model.toml", "--objective", "fast"], &["99% within 50ms"]);
+    lab.fails(&["predict", "model.toml", "--servers", "0"], &["servers"]);
+    let never = lab.succeeds(&["predict", "model.toml", "--objective", "99.999% within 1ms"]);
+    assert!(never.contains("No load meets 99.999 % within 1 ms"), "{never}");
+    let text = std::fs::read_to_string(lab.path("model.toml")).unwrap();
+    std::fs::write(lab.path("bent.toml"), text.replacen("value = ", "value = nan # ", 1)).unwrap();
+    lab.fails(&["predict", "bent.toml"], &["bent.toml"]);
+}
+
+#[test]
+fn runs_that_cannot_be_fitted_are_refused_by_name() {
+    let lab = Lab::new(2);
     lab.fails(&["fit"], &["RUN"]);
     lab.fails(&["fit", "nowhere"], &["nowhere is not a run folder: it does not exist"]);
     lab.fails(&["fit", "load"], &["load has windows of device queues", "give the server's run"]);
@@ -538,22 +586,12 @@ fn what_is_wrong_is_said_with_what_to_do() {
     let reversed = |text: String| text.replace("\"end_unix_us\":176", "\"end_unix_us\":156");
     changed(&lab, "load", "reversed", "steps", reversed);
     lab.fails(&["fit", "reversed", "server"], &["ends before it begins"]);
+}
 
-    std::fs::write(lab.path("notes.txt"), "mine").unwrap();
-    lab.fails(&["fit", "load", "server", "--out", "notes.txt"], &["is another kind of file"]);
-    assert_eq!(std::fs::read_to_string(lab.path("notes.txt")).unwrap(), "mine");
-    lab.fails(&["predict", "notes.txt"], &["notes.txt", "not a usable model"]);
-    lab.fails(&["predict", "load"], &["it is a folder"]);
+#[test]
+fn devices_and_pipes_are_not_read_as_files() {
+    let lab = Lab::new(2);
     lab.succeeds(&["fit", "load", "server"]);
-    lab.succeeds(&["fit", "load", "server"]);
-    lab.fails(&["report", "model.toml"], &["no run folder"]);
-    lab.fails(&["report", "load", "model.toml", "model.toml"], &["2 model files", "one is needed"]);
-    lab.fails(&["predict", "model.toml", "--rate", "-5"], &["requests/s above 0"]);
-    lab.fails(&["predict", "model.toml", "--rate", "NaN"], &["requests/s above 0"]);
-    lab.fails(
-        &["predict", "model.toml", "--rate", "1e308"],
-        &["invalid load `1e308`", "at most 1e12"],
-    );
     rustix::fs::mknodat(
         rustix::fs::CWD,
         lab.path("pipe"),
@@ -581,12 +619,4 @@ fn what_is_wrong_is_said_with_what_to_do() {
     ] {
         lab.fails(args, &[words]);
     }
-    lab.fails(&["predict", "model.toml", "--within", "50"], &["with its unit"]);
-    lab.fails(&["predict", "model.toml", "--objective", "fast"], &["99% within 50ms"]);
-    lab.fails(&["predict", "model.toml", "--servers", "0"], &["servers"]);
-    let never = lab.succeeds(&["predict", "model.toml", "--objective", "99.999% within 1ms"]);
-    assert!(never.contains("No load meets 99.999 % within 1 ms"), "{never}");
-    let text = std::fs::read_to_string(lab.path("model.toml")).unwrap();
-    std::fs::write(lab.path("bent.toml"), text.replacen("value = ", "value = nan # ", 1)).unwrap();
-    lab.fails(&["predict", "bent.toml"], &["bent.toml"]);
 }

@@ -147,12 +147,7 @@ fn what_cannot_be_simulated_is_said() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("unknown member"));
 }
 
-/// A disk and a hot device for a tenth of the bytes, with memory beside: a model fitted at three loads predicts
-/// the shares within times at two others.
-#[test]
-fn the_response_of_a_node_with_hot_devices_is_predicted() {
-    let dir = tempfile::tempdir().unwrap();
-    let config = "
+const HOT_DEVICES: &str = "
 [node]
 memory_bytes = \"600KiB\"
 revalidate_s = 0.0
@@ -174,7 +169,13 @@ segment_bytes = \"64KiB\"
 queue_length_max = 100000
 service = { kind = \"gamma\", mean_ms = 2.0, scv = 0.4 }
 ";
-    std::fs::write(dir.path().join("c.toml"), config).unwrap();
+
+/// A disk and a hot device for a tenth of the bytes, with memory beside: a model fitted at three loads predicts
+/// the shares within times at two others.
+#[test]
+fn the_response_of_a_node_with_hot_devices_is_predicted() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("c.toml"), HOT_DEVICES).unwrap();
     let simulate = |rates: &str, seed: &str, out: &str| -> serde_json::Value {
         let args = [
             "simulate",
