@@ -10,6 +10,8 @@ pub mod origin;
 pub mod outage;
 pub mod window;
 
+use std::error::Error;
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 /// A key: any bytes.
@@ -17,3 +19,14 @@ pub type Key = Arc<[u8]>;
 
 /// The version of an object's bytes, as named by the origin. Only compared for equality.
 pub type Etag = Arc<str>;
+
+/// The message of an error with those of all its causes, in one line.
+pub fn with_causes(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let _ = write!(text, ": {error}");
+        cause = error.source();
+    }
+    text
+}

@@ -9,6 +9,7 @@ pub mod condition;
 pub mod connections;
 pub mod date;
 pub mod descriptors;
+mod error;
 pub mod exposition;
 pub mod framing;
 pub mod head;
@@ -22,3 +23,5 @@ pub mod range;
 pub mod refusal;
 pub mod tls;
 pub mod trim;
+
+pub use error::Error;

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use anyhow::Context;
 use arc_swap::ArcSwap;
+use ground::with_causes;
 use record::{file, read_roots};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -20,6 +20,7 @@ use tokio_rustls::server::TlsStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector, client};
 use tracing::{info, warn};
 
+use crate::error::Error;
 use configuration::Config;
 
 /// How often the files are looked at.
@@ -44,7 +45,7 @@ fn stamps(paths: [Option<&Path>; 3]) -> [Option<Stamp>; 3] {
     paths.map(|path| stamp(path?).ok())
 }
 
-fn read(certificate: &Path, key: &Path, ca: Option<&Path>) -> anyhow::Result<Arc<ServerConfig>> {
+fn read(certificate: &Path, key: &Path, ca: Option<&Path>) -> Result<Arc<ServerConfig>, Error> {
     let (chain, secret) = pair(certificate, key)?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ServerConfig::builder_with_provider(provider.clone())
@@ -54,10 +55,10 @@ fn read(certificate: &Path, key: &Path, ca: Option<&Path>) -> anyhow::Result<Arc
         Some(ca) => {
             let roots = Arc::new(read_roots(ca)?);
             let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider).build();
-            config.with_client_cert_verifier(verifier.with_context(|| wrong(ca))?)
+            config.with_client_cert_verifier(verifier.map_err(unusable(ca))?)
         }
     };
-    let config = config.with_single_cert(chain, secret).with_context(|| wrong(certificate))?;
+    let config = config.with_single_cert(chain, secret).map_err(unusable(certificate))?;
     Ok(Arc::new(config))
 }
 
@@ -68,7 +69,7 @@ impl Tls {
     /// # Errors
     ///
     /// If one cannot be read or used, they do not fit each other, or others than its owner may read the key.
-    pub fn open(certificate: &Path, key: &Path, ca: Option<&Path>) -> anyhow::Result<Arc<Tls>> {
+    pub fn open(certificate: &Path, key: &Path, ca: Option<&Path>) -> Result<Arc<Tls>, Error> {
         let current = ArcSwap::new(read(certificate, key, ca)?);
         let (certificate, key, ca) =
             (certificate.to_owned(), key.to_owned(), ca.map(Path::to_owned));
@@ -92,7 +93,7 @@ impl Tls {
                     self.current.store(config);
                     info!("a new certificate from {}", self.certificate.display());
                 }
-                Err(error) => warn!("the certificate stays as it was: {error:#}"),
+                Err(error) => warn!("the certificate stays as it was: {}", with_causes(&error)),
             }
         }
     }
@@ -129,7 +130,7 @@ impl Dialer {
     /// # Errors
     ///
     /// If a file cannot be read or used.
-    pub fn open(ca: &Path, own: Option<(&Path, &Path)>) -> anyhow::Result<Arc<Dialer>> {
+    pub fn open(ca: &Path, own: Option<(&Path, &Path)>) -> Result<Arc<Dialer>, Error> {
         let owned = own.map(|(certificate, key)| (certificate.to_owned(), key.to_owned()));
         let current = Mutex::new((look(ca, own), connector(ca, own)?));
         Ok(Arc::new(Dialer { ca: ca.to_owned(), own: owned, current }))
@@ -144,7 +145,7 @@ impl Dialer {
             current.0 = now;
             match connector(&self.ca, own) {
                 Ok(config) => current.1 = config,
-                Err(error) => warn!("the certificate stays as it was: {error:#}"),
+                Err(error) => warn!("the certificate stays as it was: {}", with_causes(&error)),
             }
         }
         current.1.clone()
@@ -170,7 +171,7 @@ impl Dialer {
 /// # Errors
 ///
 /// If a certificate cannot be used.
-pub fn dialer(config: &Config) -> anyhow::Result<Option<Arc<Dialer>>> {
+pub fn dialer(config: &Config) -> Result<Option<Arc<Dialer>>, Error> {
     let Some((ca, own)) = config.cluster.certificates() else { return Ok(None) };
     Dialer::open(ca, Some(own)).map(Some)
 }
@@ -179,7 +180,7 @@ fn look(ca: &Path, own: Option<(&Path, &Path)>) -> [Option<Stamp>; 3] {
     stamps([Some(ca), own.map(|(certificate, _)| certificate), own.map(|(_, key)| key)])
 }
 
-fn connector(ca: &Path, own: Option<(&Path, &Path)>) -> anyhow::Result<Arc<ClientConfig>> {
+fn connector(ca: &Path, own: Option<(&Path, &Path)>) -> Result<Arc<ClientConfig>, Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
@@ -188,25 +189,27 @@ fn connector(ca: &Path, own: Option<(&Path, &Path)>) -> anyhow::Result<Arc<Clien
         None => config.with_no_client_auth(),
         Some((certificate, key)) => {
             let (chain, secret) = pair(certificate, key)?;
-            config.with_client_auth_cert(chain, secret).with_context(|| wrong(certificate))?
+            config.with_client_auth_cert(chain, secret).map_err(unusable(certificate))?
         }
     };
     Ok(Arc::new(config))
 }
 
-fn wrong(path: &Path) -> String {
-    format!("cannot use {}", path.display())
+fn unusable<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
+    path: &Path,
+) -> impl FnOnce(E) -> Error {
+    move |cause| Error::File { path: path.to_owned(), source: cause.into() }
 }
 
 type Pair = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
 /// A chain of certificates and its key, which nobody but its owner may read.
-fn pair(certificate: &Path, key: &Path) -> anyhow::Result<Pair> {
-    let text = file::read(certificate, file::PEM_BYTES_MAX).with_context(|| wrong(certificate))?;
+fn pair(certificate: &Path, key: &Path) -> Result<Pair, Error> {
+    let text = file::read(certificate, file::PEM_BYTES_MAX).map_err(unusable(certificate))?;
     let chain = CertificateDer::pem_slice_iter(&text);
-    let chain: Vec<_> = chain.collect::<Result<_, _>>().with_context(|| wrong(certificate))?;
+    let chain: Vec<_> = chain.collect::<Result<_, _>>().map_err(unusable(certificate))?;
     let secret = file::read_private(key, file::PEM_BYTES_MAX, 0o077);
-    let secret = secret.map_err(|error| anyhow::anyhow!("{}: {error}", wrong(key)))?;
-    let secret = PrivateKeyDer::from_pem_slice(&secret).with_context(|| wrong(key))?;
+    let secret = secret.map_err(unusable(key))?;
+    let secret = PrivateKeyDer::from_pem_slice(&secret).map_err(unusable(key))?;
     Ok((chain, secret))
 }
