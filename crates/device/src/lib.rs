@@ -5,5 +5,8 @@
 
 pub mod arena;
 pub mod disk;
+mod error;
 pub mod object;
 pub mod system;
+
+pub use error::Error;

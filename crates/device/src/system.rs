@@ -1,5 +1,6 @@
 //! What the system lets this process have of address space and threads; of files, see [`wire::descriptors`].
 
+use std::error::Error;
 use std::io;
 
 use rustix::process::{Resource, getrlimit};
@@ -37,18 +38,18 @@ fn bound_allocator() {
     }
 }
 
-/// Says what a start lacked, if the system refused memory or a thread: its own words are "Resource temporarily unavailable",
-/// for a limit of address space too.
-pub fn explained(error: anyhow::Error) -> anyhow::Error {
-    let lacks = error.chain().any(|cause| {
+/// What a start lacked, if one of its error's causes is that the system refused memory or a thread: its own words are
+/// "Resource temporarily unavailable", for a limit of address space too.
+pub fn shortage(error: &(dyn Error + 'static)) -> Option<String> {
+    let lacks = std::iter::successors(Some(error), |error| (*error).source()).any(|cause| {
         let code = cause.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error);
         let code = code.map(rustix::io::Errno::from_raw_os_error);
         matches!(code, Some(rustix::io::Errno::AGAIN | rustix::io::Errno::NOMEM))
     });
     if !lacks {
-        return error;
+        return None;
     }
-    error.context(match address_space_max() {
+    Some(match address_space_max() {
         Some(bytes) => format!(
             "not enough address space for memory and threads: this process may have {} MiB (ulimit -v, or LimitAS of \
              systemd); raise the limit, or lower serve.threads and node.memory_bytes",
@@ -67,10 +68,10 @@ mod tests {
     #[test]
     fn a_refusal_of_memory_or_threads_says_what_is_lacking() {
         for (code, is_lacking) in [(11, true), (12, true), (2, false), (98, false)] {
-            let error = anyhow::Error::new(io::Error::from_raw_os_error(code));
-            let told = format!("{:#}", explained(error.context("cannot start a thread")));
-            assert_eq!(told.contains("serve.threads"), is_lacking, "{told}");
-            assert!(told.contains("cannot start a thread"), "{told}");
+            let error = crate::Error::Thread(io::Error::from_raw_os_error(code));
+            let told = shortage(&error);
+            assert_eq!(told.is_some(), is_lacking, "{code}: {told:?}");
+            assert!(told.is_none_or(|told| told.contains("serve.threads")), "{code}");
         }
     }
 }

@@ -128,7 +128,10 @@ impl Server {
             true => Server::start_proxy(&config, common),
             false => Server::start_parts(&config, common, origin, create_origin),
         };
-        started.map_err(device::system::explained)
+        started.map_err(|error| match device::system::shortage(&*error) {
+            Some(lacking) => error.context(lacking),
+            None => error,
+        })
     }
 
     fn start_parts(

@@ -347,7 +347,10 @@ fn folders_that_cannot_be_used_are_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let refused = |path: &std::path::Path, me: Option<&str>, part: &str| {
         let error = Segments::open(path, me).err().unwrap();
-        assert!(error.is::<Unusable>() && error.to_string().contains(part), "{error}");
+        assert!(
+            matches!(error, device::Error::Unusable(_)) && error.to_string().contains(part),
+            "{error}"
+        );
     };
     let device = folder.path().join("device");
     let (segments, _) = Segments::open(&device, Some("a")).unwrap();

@@ -14,12 +14,13 @@ use tracing::{info, warn};
 
 use super::format::{self, Entry};
 use super::place::{
-    FoundSegment, Listed, Place, Slots, Unusable, Writer, block_of, leave_page_cache, restored,
+    FoundSegment, Listed, Place, Slots, Writer, block_of, leave_page_cache, restored,
 };
 use super::scan::{Bounds, scan};
 use super::segments::Segment;
 use super::start::{self, side_by_side};
 use super::summary::{self, Block};
+use crate::error::{Error, Unusable};
 use ::record::clock;
 use origin::Lock;
 use origin::marker::{Claim, FolderKind, Unclaimed};
@@ -38,7 +39,7 @@ impl Folder {
     /// # Errors
     ///
     /// [`Unusable`], or an error that should end the process: another process uses the folder.
-    pub fn open(folder: &Path, me: Option<&str>) -> anyhow::Result<Folder> {
+    pub fn open(folder: &Path, me: Option<&str>) -> Result<Folder, Error> {
         let shown = folder.display();
         let io = |error| Unusable::Io(shown.to_string(), error);
         if is_missing_device(folder) {
@@ -122,25 +123,28 @@ impl Folder {
     }
 
     /// The records of a segment, from its index or else from a scan.
-    fn find_one(&self, number: u64) -> anyhow::Result<Vec<Entry>> {
+    fn find_one(&self, number: u64) -> io::Result<Result<Vec<Entry>, Unusable>> {
         let path = self.file(number, "seg");
         let length = fs::metadata(&path)?.len();
         let within = |entries: &Vec<Entry>| {
             entries.iter().all(|e| e.offset.checked_add(e.bytes).is_some_and(|end| end <= length))
         };
         if let Some(entries) = self.index(number).filter(within) {
-            return Ok(entries);
+            return Ok(Ok(entries));
         }
         let bounds = Bounds { base: 0, length, mark: number, is_reused: false };
-        let entries = scan(&File::open(&path)?, bounds)?.map_err(|version| {
-            let path = path.display().to_string();
-            Unusable::Version { path, version }
-        })?;
+        let entries = match scan(&File::open(&path)?, bounds)? {
+            Ok(entries) => entries,
+            Err(version) => {
+                let path = path.display().to_string();
+                return Ok(Err(Unusable::Version { path, version }));
+            }
+        };
         info!("{}: scanned segment {number}: {} records", self.name(), entries.len());
         if !entries.is_empty() {
             self.write_index(number, &entries)?;
         }
-        Ok(entries)
+        Ok(Ok(entries))
     }
 
     fn unlink(&self, number: u64) {
@@ -166,7 +170,7 @@ impl Place for Folder {
 
     /// In the summary, or else by the segment's index, or else by a scan up to its last complete record.
     /// A segment without a record is removed. Afterwards the summary has them all.
-    fn find(&self) -> anyhow::Result<Vec<FoundSegment>> {
+    fn find(&self) -> Result<Vec<FoundSegment>, Unusable> {
         let numbers = self.numbers()?;
         let path = self.path.join("summary");
         let (shown, begun) = (path.display(), clock::now());
@@ -192,20 +196,18 @@ impl Place for Folder {
                 continue;
             }
             match self.find_one(number) {
-                Ok(entries) if entries.is_empty() => self.unlink(number),
-                Ok(entries) => {
+                Ok(Err(unusable)) => return Err(unusable),
+                Ok(Ok(entries)) if entries.is_empty() => self.unlink(number),
+                Ok(Ok(entries)) => {
                     added.push(found.len());
                     let records = restored(&entries);
                     found.push(FoundSegment { number, records });
                 }
-                Err(error) => match error.downcast::<Unusable>() {
-                    Ok(unusable) => return Err(unusable.into()),
-                    Err(error) => {
-                        let name = self.name();
-                        warn!("{name}: removing segment {number}, which cannot be read: {error}");
-                        self.unlink(number);
-                    }
-                },
+                Err(error) => {
+                    let name = self.name();
+                    warn!("{name}: removing segment {number}, which cannot be read: {error}");
+                    self.unlink(number);
+                }
             }
         }
         if !found.is_empty() {
@@ -290,9 +292,9 @@ fn is_missing_device(path: &Path) -> bool {
 
 /// The error of a folder that is not taken. One that strangers use is a mistake in the configuration, and ends the start; one
 /// of another node, or a damaged one, is a disk that was swapped or broke, and the others go on.
-fn unclaimed(why: Unclaimed) -> anyhow::Error {
+fn unclaimed(why: Unclaimed) -> Error {
     match why {
-        Unclaimed::NotEmpty { .. } | Unclaimed::OtherKind { .. } => why.into(),
+        Unclaimed::NotEmpty { .. } | Unclaimed::OtherKind { .. } => Error::Unclaimed(why),
         why => Unusable::Unclaimed(why).into(),
     }
 }

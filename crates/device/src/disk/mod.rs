@@ -33,7 +33,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use anyhow::Context;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use engine::node::{DeviceId, DeviceSettings, Event, Extent, Failure, JobId, Restored, Unread};
 use engine::status::Lateness;
@@ -45,13 +44,16 @@ use tracing::{error, warn};
 
 pub use pacer::Pacer;
 pub use pieces::Assembly;
-pub use place::{FoundSegment, Listed, Slots, Unusable, is_raw};
+pub use place::{FoundSegment, Listed, Slots, is_raw};
 pub use profile::Profile;
 pub use profile::empirical;
 pub use segments::Segments;
 
+pub use crate::error::Unusable;
+
 pub use start::side_by_side;
 
+use crate::error::Error;
 use crate::object::Object;
 use ::record::clock;
 use configuration::Service;
@@ -159,7 +161,7 @@ impl Opened {
         folders: &[DeviceFolder],
         me: Option<&str>,
         record: &IdentityRecord,
-    ) -> anyhow::Result<Opened> {
+    ) -> Result<Opened, Error> {
         let mut devices = Vec::new();
         for (id, device) in folders.iter().enumerate() {
             let opened = Segments::open(&device.folder, me).and_then(|opened| {
@@ -173,7 +175,7 @@ impl Opened {
                     }
                     Some(opened)
                 }
-                Err(why) if why.is::<Unusable>() => {
+                Err(Error::Unusable(why)) => {
                     error!("device {id} is not used: {why}");
                     None
                 }
@@ -208,7 +210,7 @@ impl Disks {
         folders: &[DeviceFolder],
         opened: Opened,
         told: EventSink,
-    ) -> anyhow::Result<(Disks, FoundOn)> {
+    ) -> Result<(Disks, FoundOn), Error> {
         let mut devices = HashMap::new();
         let mut found = HashMap::new();
         let mut scrubs = Vec::new();
@@ -216,7 +218,9 @@ impl Disks {
             folders.iter().zip(opened.0).enumerate()
         {
             let profile = service.as_ref().map(|(service, i)| Profile::new(service, *i));
-            let profile = profile.transpose().with_context(|| format!("device {id}"))?;
+            let profile = profile.transpose();
+            let profile =
+                profile.map_err(|source| Error::Emulated { id, source: source.into() })?;
             let Some((segments, segments_found)) = opened else { continue };
             found.insert(id, segments_found);
             let device = Arc::new(Device::new(segments, profile));
@@ -226,7 +230,8 @@ impl Disks {
             devices.insert(id, device);
         }
         let deliver = told.clone();
-        let pacer = Arc::new(Pacer::start(move |at, done: Done| done.tell(at, &deliver))?);
+        let pacer = Pacer::start(move |at, done: Done| done.tell(at, &deliver));
+        let pacer = Arc::new(pacer.map_err(Error::Thread)?);
         // Bounded by the engine: at most `parallel` reads of each device are in service.
         let reads = Arc::new(Queue::<Read>::default());
         let mut threads = Vec::new();
@@ -374,8 +379,8 @@ fn reader_count(folders: &[DeviceFolder]) -> usize {
     readers.min(READERS_MAX)
 }
 
-fn spawn(name: String, run: impl FnOnce() + Send + 'static) -> anyhow::Result<JoinHandle<()>> {
-    std::thread::Builder::new().name(name).spawn(run).context("cannot start a thread")
+fn spawn(name: String, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Error> {
+    std::thread::Builder::new().name(name).spawn(run).map_err(Error::Thread)
 }
 
 /// A read that ended.

@@ -8,14 +8,12 @@ use std::sync::{Arc, Weak};
 use engine::node::Restored;
 use engine::tier::Location;
 use ground::Key;
-use origin::marker::Unclaimed;
 use rustix::fs::{Advice, fadvise};
-use thiserror::Error;
 
 use super::format::Entry;
-use super::record::RECORD_VERSION;
 use super::segments::Segment;
 use super::summary::Block;
+use crate::error::Unusable;
 
 /// A segment found at start.
 pub struct FoundSegment {
@@ -43,31 +41,6 @@ pub struct Slots {
     pub segments_max: u64,
 }
 
-/// Why a device cannot be used, though the others can.
-#[derive(Debug, Error)]
-pub enum Unusable {
-    /// The folder cannot be made, read or written.
-    #[error("the device's folder {0} cannot be used: {1}")]
-    Io(String, io::Error),
-    /// Another node wrote it, or its marker cannot be read.
-    #[error("the device cannot be used: {0}")]
-    Unclaimed(Unclaimed),
-    /// A newer program wrote it.
-    #[error(
-        "{path} has format version {version}, and this program knows {RECORD_VERSION}; use the program that \
-         wrote it, or empty the folder"
-    )]
-    Version {
-        /// The file.
-        path: String,
-        /// Its version.
-        version: u8,
-    },
-    /// What the path names is used as a block device, and cannot be.
-    #[error("the device {0} cannot be used: {1}")]
-    Raw(String, String),
-}
-
 /// Where a device's segments are.
 pub(super) trait Place: Send + Sync {
     /// The device in messages.
@@ -77,7 +50,7 @@ pub(super) trait Place: Send + Sync {
     fn mark(&self, segment: u64) -> u64;
 
     /// The segments that are there, in ascending order; called once, before anything else.
-    fn find(&self) -> anyhow::Result<Vec<FoundSegment>>;
+    fn find(&self) -> Result<Vec<FoundSegment>, Unusable>;
 
     /// The file in which a segment is, for reads that bypass the page cache or do not, and the segment's
     /// offset in it, a multiple of the alignment of such reads.

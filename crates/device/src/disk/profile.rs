@@ -1,11 +1,11 @@
 //! The service times of an emulated device: how long it holds each read.
 
-use anyhow::{Context, ensure};
 use ground::window::Nanos;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Exp, Gamma, LogNormal};
 
+use crate::error::Error;
 use configuration::{Kind, Service};
 
 enum Shape {
@@ -28,14 +28,15 @@ impl Profile {
     /// # Errors
     ///
     /// If a parameter of the distribution is invalid, or those of [`empirical`].
-    pub fn new(service: &Service, index: u64) -> anyhow::Result<Profile> {
+    pub fn new(service: &Service, index: u64) -> Result<Profile, Error> {
         let (mean, scv) = (service.mean_ms, service.scv);
         let shape = match service.kind {
-            Kind::Exponential => Shape::Exponential(Exp::new(1.0 / mean)?),
-            Kind::Gamma => Shape::Gamma(Gamma::new(1.0 / scv, mean * scv)?),
+            Kind::Exponential => Shape::Exponential(Exp::new(1.0 / mean).map_err(invalid)?),
+            Kind::Gamma => Shape::Gamma(Gamma::new(1.0 / scv, mean * scv).map_err(invalid)?),
             Kind::Lognormal => {
                 let variance = (1.0 + scv).ln();
-                Shape::Lognormal(LogNormal::new(mean.ln() - variance / 2.0, variance.sqrt())?)
+                let law = LogNormal::new(mean.ln() - variance / 2.0, variance.sqrt());
+                Shape::Lognormal(law.map_err(invalid)?)
             }
             Kind::Empirical => Shape::Empirical(empirical(service)?),
         };
@@ -61,24 +62,31 @@ impl Profile {
     }
 }
 
+fn invalid(error: impl std::error::Error) -> Error {
+    Error::Distribution(error.to_string())
+}
+
 /// Reads the service times of an empirical profile, in milliseconds, one per line. If `mean_ms` is
 /// positive, scales them to that mean.
 ///
 /// # Errors
 /// If no file is configured, it cannot be read, a line is not a time, or there are no times.
-pub fn empirical(service: &Service) -> anyhow::Result<Vec<f64>> {
-    let path = service.file.as_deref().context("an empirical profile needs a file")?;
-    let shown = path.display();
-    let text = record::file::read_text(path).with_context(|| format!("cannot read {shown}"))?;
+pub fn empirical(service: &Service) -> Result<Vec<f64>, Error> {
+    let path = service.file.as_deref().ok_or(Error::NoServiceTimesFile)?;
+    let unread = |source| Error::Read { path: path.to_owned(), source };
+    let text = record::file::read_text(path).map_err(unread)?;
     let mut times = Vec::new();
     for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let ms = line.trim().parse::<f64>().ok().filter(|ms| ms.is_finite() && *ms >= 0.0);
-        let number = number + 1;
-        times.push(ms.with_context(|| {
-            format!("{shown}, line {number}: {line:?} is not a time in milliseconds")
+        times.push(ms.ok_or_else(|| Error::ServiceTime {
+            path: path.to_owned(),
+            line: number + 1,
+            text: line.to_owned(),
         })?);
     }
-    ensure!(!times.is_empty(), "{shown} contains no service times");
+    if times.is_empty() {
+        return Err(Error::NoServiceTimes(path.to_owned()));
+    }
     if service.mean_ms > 0.0 {
         let mean = times.iter().sum::<f64>() / times.len() as f64;
         times.iter_mut().for_each(|time| *time *= service.mean_ms / mean);

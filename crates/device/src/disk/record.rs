@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use engine::tier::{BLOCK_BYTES, RECORD_OVERHEAD_BYTES};
 
-use super::KEY_BYTES_MAX;
+use origin::KEY_BYTES_MAX;
 
 /// Bytes of a record's header.
 pub const HEADER_BYTES: usize = RECORD_OVERHEAD_BYTES as usize;

@@ -18,9 +18,10 @@ use tracing::warn;
 use super::block::BlockDevice;
 use super::folder::Folder;
 use super::format::Entry;
-use super::place::{FoundSegment, Listed, Place, Slots, Unusable, Writer, is_raw};
+use super::place::{FoundSegment, Listed, Place, Slots, Writer, is_raw};
 use super::record::{self, HEADER_BYTES, Header};
 use super::room::{ALIGNMENT, Buffer, Room, Span};
+use crate::error::{Error, Unusable};
 use crate::object::Object;
 
 /// Bytes appended between two syncs, each of which also drops them from the page cache.
@@ -63,7 +64,7 @@ impl Segments {
     /// # Errors
     ///
     /// [`Unusable`], or an error that should end the process: another process uses the device.
-    pub fn open(path: &Path, me: Option<&str>) -> anyhow::Result<(Segments, Vec<FoundSegment>)> {
+    pub fn open(path: &Path, me: Option<&str>) -> Result<(Segments, Vec<FoundSegment>), Error> {
         let place: Box<dyn Place> = if is_raw(path) {
             Box::new(BlockDevice::open(path, me)?)
         } else {

@@ -4,12 +4,11 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use anyhow::{Context, bail, ensure};
-
 use super::foreign::{self, LOOKED_AT};
 use super::open::{exclusively, read, size};
 use super::superblock::{BLOCK, FIRST_MAX, SLOTS, Superblock};
 use crate::disk::summary;
+use crate::error::Error;
 use configuration::Size;
 
 /// How a device is to be prepared.
@@ -75,41 +74,40 @@ pub fn look(path: &Path) -> Result<Shape, String> {
 /// # Errors
 ///
 /// If the device is in use, has something on it that may not be destroyed, or is too small.
-pub fn format(path: &Path, wanted: FormatOptions) -> anyhow::Result<Formatted> {
-    let name = path.display();
-    ensure!(!path.is_dir(), "{name} is a folder, which needs no preparation; name a block device");
+pub fn format(path: &Path, wanted: FormatOptions) -> Result<Formatted, Error> {
+    let named = || path.to_owned();
+    if path.is_dir() {
+        return Err(Error::Folder(named()));
+    }
     let (file, _lock) = exclusively(path)?;
-    let device_bytes = size(&file).with_context(|| format!("{name}: its size"))?;
+    let device_bytes = size(&file).map_err(|source| Error::Size { path: named(), source })?;
     let there = match read(&file) {
         Ok(superblock) if superblock.owner.is_empty() => Some("a device of Concertina".to_owned()),
         Ok(superblock) => Some(format!("a device of Concertina's node {}", superblock.owner)),
-        Err(_) => {
-            foreign::look(&file, device_bytes).with_context(|| format!("cannot read {name}"))?
-        }
+        Err(_) => foreign::look(&file, device_bytes)
+            .map_err(|source| Error::Read { path: named(), source })?,
     };
-    if let Some(there) = there.as_ref().filter(|_| !wanted.destroy) {
-        bail!("{name} holds {there}: nothing is changed; --destroy overwrites it");
+    if let Some(there) = there.clone().filter(|_| !wanted.destroy) {
+        return Err(Error::Occupied { path: named(), there });
     }
     let segment_bytes = match wanted.segment_bytes {
         // In whole MiB, which is shorter to write.
         0 => configuration::segment_of(device_bytes).next_multiple_of(1 << 20),
         bytes => bytes,
     };
-    ensure!(
-        (BLOCK..=u64::from(u32::MAX)).contains(&segment_bytes),
-        "a segment of {segment_bytes} bytes: between 4096 and 4294967295 expected"
-    );
+    if !(BLOCK..=u64::from(u32::MAX)).contains(&segment_bytes) {
+        return Err(Error::SegmentBytes(segment_bytes));
+    }
     let records = segment_bytes / wanted.record_bytes.max(32);
     let summary_bytes = summary::BLOCK_BYTES as u64 + records * summary::RECORD_BYTES as u64;
     // Drawn: what an earlier life of the device left in its slots has other numbers.
     let first = rand::random::<u64>() % FIRST_MAX;
     let superblock = Superblock::plan(device_bytes, segment_bytes, summary_bytes, first);
-    let superblock = superblock.with_context(|| {
-        let least = SLOTS.start();
-        format!(
-            "{name} has {device_bytes} bytes: too few for {least} segments of {segment_bytes}; name a larger device, or \
-             give smaller segments"
-        )
+    let superblock = superblock.ok_or_else(|| Error::TooSmall {
+        path: named(),
+        bytes: device_bytes,
+        segments: *SLOTS.start(),
+        segment_bytes,
     })?;
     let written = || -> std::io::Result<()> {
         // Signatures at the beginning and the end, before there is a superblock.
@@ -120,7 +118,7 @@ pub fn format(path: &Path, wanted: FormatOptions) -> anyhow::Result<Formatted> {
         file.write_all_at(&superblock.encode(), 0)?;
         file.sync_data()
     };
-    written().with_context(|| format!("cannot write {name}"))?;
+    written().map_err(|source| Error::Write { path: named(), source })?;
     Ok(Formatted {
         segments_max: superblock.slots - 1,
         segment_bytes: superblock.segment_bytes,

@@ -34,12 +34,13 @@ pub use make::{FormatOptions, Formatted, Shape, format, look};
 
 use super::KEY_BYTES_MAX;
 use super::format::Entry;
-use super::place::{FoundSegment, Listed, Place, Slots, Unusable, Writer, block_of, restored};
+use super::place::{FoundSegment, Listed, Place, Slots, Writer, block_of, restored};
 use super::record::{HEADER_BYTES, Header};
 use super::scan::{Bounds, scan};
 use super::segments::Segment;
 use super::start::side_by_side;
 use super::summary;
+use crate::error::Unusable;
 use ::record::clock;
 use origin::Lock;
 use superblock::{BLOCK, Superblock};
@@ -215,7 +216,7 @@ impl Place for BlockDevice {
         self.superblock.mark(segment)
     }
 
-    fn find(&self) -> anyhow::Result<Vec<FoundSegment>> {
+    fn find(&self) -> Result<Vec<FoundSegment>, Unusable> {
         let begun = clock::now();
         let (mut found, mut in_use) = (Vec::new(), InUse::default());
         let (mut free, mut lost, mut newest) = (Vec::new(), 0, None);
@@ -243,7 +244,7 @@ impl Place for BlockDevice {
                          that wrote it, or format the device again",
                         super::record::RECORD_VERSION
                     );
-                    return Err(Unusable::Raw(self.name.clone(), why).into());
+                    return Err(Unusable::Raw(self.name.clone(), why));
                 }
                 Err(error) => {
                     warn!(

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use rustix::fs::OFlags;
 
-use super::super::place::Unusable;
 use super::BlockDevice;
 use super::foreign;
 use super::superblock::{BLOCK, Refused, Superblock};
+use crate::error::{Error, Unusable};
 use origin::Lock;
 
 /// How often a lock is tried, and the time between two tries: what looks at new devices (udev) locks them for
@@ -28,7 +28,7 @@ impl BlockDevice {
     /// # Errors
     ///
     /// [`Unusable`], or an error that should end the process: another process uses the device.
-    pub fn open(path: &Path, me: Option<&str>) -> anyhow::Result<BlockDevice> {
+    pub fn open(path: &Path, me: Option<&str>) -> Result<BlockDevice, Error> {
         let name = path.display().to_string();
         let raw = |why: String| Unusable::Raw(name.clone(), why);
         let (file, lock) = exclusively(path)?;
@@ -105,7 +105,7 @@ pub(super) fn size(file: &File) -> io::Result<u64> {
 
 /// Opens a device so that nothing else uses it meanwhile: the kernel refuses what is mounted or a part of another
 /// device, and the lock another process.
-pub(super) fn exclusively(path: &Path) -> anyhow::Result<(File, Lock)> {
+pub(super) fn exclusively(path: &Path) -> Result<(File, Lock), Error> {
     let raw = |why: String| Unusable::Raw(path.display().to_string(), why);
     let metadata = fs::metadata(path).map_err(|error| raw(error.to_string()))?;
     let is_block = metadata.file_type().is_block_device();
@@ -123,17 +123,15 @@ pub(super) fn exclusively(path: &Path) -> anyhow::Result<(File, Lock)> {
                 ))
                 .into());
             }
-            anyhow::bail!(
-                "{} is in use: by another process, or a part of it is mounted, or it is a part of another device; \
-                 name another, or stop what uses it",
-                path.display()
-            );
+            return Err(Error::InUse(path.to_owned()));
         }
         opened => opened.map_err(|error| raw(error.to_string()))?,
     };
     let mut tries = 1;
     let lock = loop {
-        let lock = Lock::on_file(file.try_clone()?, path);
+        let copy = file.try_clone();
+        let copy = copy.map_err(|source| Error::Read { path: path.to_owned(), source })?;
+        let lock = Lock::on_file(copy, path);
         if lock.is_ok() || !is_block || tries == TRIES {
             break lock?;
         }
