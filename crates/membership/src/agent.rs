@@ -14,7 +14,6 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use anyhow::Context;
 use engine::route::{NodeId, Ring};
 use ground::window::Nanos;
 use record::clock;
@@ -22,6 +21,7 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tracing::{info, warn};
 
 use super::common::{Common, Document, NotWritten};
+use super::error;
 use super::etcd::{Error, Etcd, If, Put};
 use super::probes::Probes;
 use super::roster::{Entry, Roster, State};
@@ -185,13 +185,16 @@ impl Agent {
         common: Arc<Common>,
         orders: mpsc::UnboundedReceiver<Order>,
         first: First,
-    ) -> anyhow::Result<Agent> {
+    ) -> Result<Agent, error::Error> {
         let of = &config.membership;
         let prefix = of.prefix.clone();
         let valid = (of.valid_s * 1e9) as Nanos;
         let me = match (config.is_node(), &config.cluster.name) {
             (true, Some(name)) => {
-                let address: SocketAddr = config.node_address().parse().context("no address")?;
+                let address = config.node_address();
+                let address: SocketAddr = address.parse().map_err(|source| {
+                    error::Error::Address { address: address.to_owned(), source }
+                })?;
                 Some(Me {
                     key: format!("{prefix}/live/{name}"),
                     name: name.clone(),

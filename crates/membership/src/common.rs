@@ -10,10 +10,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use engine::status::SharedConfiguration;
+use ground::with_causes;
 use serde::{Deserialize, Serialize};
 use toml::Table;
 use tracing::{info, warn};
 
+use super::error::Error;
 use super::etcd::Etcd;
 use super::roster::{EPOCH_MAX, MEMBERS_MAX, Roster, State};
 use configuration::{Config, check_shared, is_name};
@@ -150,7 +152,7 @@ impl Common {
     /// # Errors
     ///
     /// As [`Common::start`].
-    pub fn load(own: Config) -> anyhow::Result<(Option<Common>, Config)> {
+    pub fn load(own: Config) -> Result<(Option<Common>, Config), Error> {
         match own.is_in_etcd() {
             true => Common::start(&own).map(|(common, config)| (Some(common), config)),
             false => Ok((None, own)),
@@ -163,12 +165,13 @@ impl Common {
     /// # Errors
     ///
     /// If etcd does not answer in that time. What is refused is logged, and the process's own configuration counts.
-    fn start(own: &Config) -> anyhow::Result<(Common, Config)> {
+    fn start(own: &Config) -> Result<(Common, Config), Error> {
         let found = match first(own) {
             Ok(found) => found,
             // A proxy can do without the list of members.
             Err(error) if own.is_proxy() && !own.pools.is_empty() => {
-                warn!("starting with this process's own configuration: {error:#}");
+                let why = with_causes(&error);
+                warn!("starting with this process's own configuration: {why}");
                 None
             }
             Err(error) => return Err(error),
@@ -309,9 +312,10 @@ fn by_name(settings: &Table) -> BTreeMap<String, &toml::Value> {
 }
 
 /// The value as etcd has it, from a thread of its own; `None` if there is none.
-fn first(own: &Config) -> anyhow::Result<Option<Result<Document, String>>> {
-    let work = || -> anyhow::Result<Option<Result<Document, String>>> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+fn first(own: &Config) -> Result<Option<Result<Document, String>>, Error> {
+    let work = || -> Result<Option<Result<Document, String>>, Error> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(Error::Thread)?;
         let of = &own.membership;
         let mut etcd = Etcd::new(of, Duration::from_secs_f64(of.valid_s.max(0.2)))?;
         let (key, began) = (key(&of.prefix), Instant::now());
@@ -319,16 +323,13 @@ fn first(own: &Config) -> anyhow::Result<Option<Result<Document, String>>> {
             match runtime.block_on(etcd.get(&key)) {
                 Ok(pair) => return Ok(pair.map(|pair| Document::parse(&pair.value))),
                 Err(error) if began.elapsed().as_secs_f64() >= of.start_s => {
-                    return Err(anyhow::Error::new(error).context(super::none_in_time(of)));
+                    return Err(Error::not_in_time(of, error));
                 }
                 Err(_) => std::thread::sleep(Duration::from_millis(100)),
             }
         }
     };
-    std::thread::scope(|scope| {
-        let ended = || anyhow::anyhow!("the thread that asks etcd has ended");
-        scope.spawn(work).join().map_err(|_| ended())?
-    })
+    std::thread::scope(|scope| scope.spawn(work).join().map_err(|_| Error::Ended)?)
 }
 
 /// Adds the metrics of a process's common configuration; those without one export 0.

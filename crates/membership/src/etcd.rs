@@ -26,6 +26,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
+use super::error;
 use super::roster::BYTES_MAX;
 use configuration as config;
 use wire::tls::Dialer;
@@ -274,10 +275,12 @@ impl Etcd {
     /// # Errors
     ///
     /// If a certificate cannot be used.
-    pub fn new(of: &config::Membership, within: Duration) -> anyhow::Result<Etcd> {
+    pub fn new(of: &config::Membership, within: Duration) -> Result<Etcd, error::Error> {
         let endpoints: Vec<Endpoint> =
             of.endpoints.iter().filter_map(|it| Endpoint::parse(it)).collect();
-        anyhow::ensure!(!endpoints.is_empty(), "there are no etcd servers");
+        if endpoints.is_empty() {
+            return Err(error::Error::NoServers);
+        }
         let tls = of.tls_ca.as_ref().map(|ca| {
             let own = of.tls_certificate.as_deref().zip(of.tls_key.as_deref());
             Dialer::open(ca, own)

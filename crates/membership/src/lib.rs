@@ -8,6 +8,7 @@
 
 mod agent;
 mod common;
+mod error;
 mod etcd;
 mod orders;
 mod probes;
@@ -19,7 +20,6 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use anyhow::Context;
 use engine::route::{NodeId, Ring, View};
 use engine::status::{MemberStatus, MembershipStatus};
 use ground::window::Nanos;
@@ -29,6 +29,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use agent::{Agent, Written};
 pub use common::{Common, Document, NotWritten, add_metrics};
 use configuration::Config;
+pub use error::Error;
 pub use etcd::{Etcd, If, Put, pairs as etcd_pairs, parse_change_reply};
 pub use orders::{answer, configure};
 pub use roster::{Roster, State};
@@ -153,16 +154,17 @@ impl Follower {
         common: Arc<Common>,
         contact: Arc<Mutex<Contact>>,
         first: agent::First,
-    ) -> anyhow::Result<(Follower, JoinHandle<()>)> {
+    ) -> Result<(Follower, JoinHandle<()>), Error> {
         let (orders, received) = mpsc::unbounded_channel();
         let agent = Agent::new(config, contact, common.clone(), received, first)?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let thread =
-            std::thread::Builder::new().name("membership".to_owned()).spawn(move || {
-                runtime.block_on(agent.run());
-                runtime.shutdown_background();
-            })?;
-        Ok((Follower { common, orders }, thread))
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(Error::Thread)?;
+        let thread = std::thread::Builder::new().name("membership".to_owned());
+        let thread = thread.spawn(move || {
+            runtime.block_on(agent.run());
+            runtime.shutdown_background();
+        });
+        Ok((Follower { common, orders }, thread.map_err(Error::Thread)?))
     }
 
     /// That of a process that needs no list of members. Its thread ends with it.
@@ -170,7 +172,7 @@ impl Follower {
     /// # Errors
     ///
     /// If a certificate cannot be used.
-    pub fn alone(config: &Config, common: Common) -> anyhow::Result<Follower> {
+    pub fn alone(config: &Config, common: Common) -> Result<Follower, Error> {
         let (first, _) = std::sync::mpsc::channel();
         Follower::start(config, Arc::new(common), Arc::default(), first).map(|(it, _)| it)
     }
@@ -201,16 +203,6 @@ const LOOK: Duration = Duration::from_millis(250);
 /// Maximum time that an operator waits for etcd.
 const CONFIGURE_MAX: Duration = Duration::from_secs(10);
 
-/// What is said where etcd does not show members, or what they share, in time.
-fn none_in_time(of: &configuration::Membership) -> String {
-    format!(
-        "no membership in etcd ({}, prefix {}) within {} s (membership.start_s)",
-        of.endpoints.join(", "),
-        of.prefix,
-        of.start_s
-    )
-}
-
 fn lock(contact: &Mutex<Contact>) -> MutexGuard<'_, Contact> {
     contact.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -225,7 +217,7 @@ impl Membership {
     pub fn start(
         config: &Config,
         common: Option<Common>,
-    ) -> anyhow::Result<Option<Arc<Membership>>> {
+    ) -> Result<Option<Arc<Membership>>, Error> {
         if let Some(common) = common {
             return Membership::in_etcd(config, common).map(Some);
         }
@@ -251,19 +243,17 @@ impl Membership {
         })))
     }
 
-    fn in_etcd(config: &Config, common: Common) -> anyhow::Result<Arc<Membership>> {
+    fn in_etcd(config: &Config, common: Common) -> Result<Arc<Membership>, Error> {
         let valid = (config.membership.valid_s * 1e9) as Nanos;
         let contact: Arc<Mutex<Contact>> = Arc::default();
         let (first, begun) = std::sync::mpsc::channel();
         let (follower, thread) = Follower::start(config, Arc::new(common), contact.clone(), first)?;
         let patience = Duration::from_secs_f64(config.membership.start_s);
-        let (seen, me) = begun
-            .recv_timeout(patience)
-            .map_err(|_| {
-                let why = lock(&contact).error.clone();
-                anyhow::anyhow!(why.unwrap_or_else(|| "no node has joined".to_owned()))
-            })
-            .with_context(|| none_in_time(&config.membership))?;
+        let (seen, me) = begun.recv_timeout(patience).map_err(|_| {
+            let why = lock(&contact).error.clone();
+            let why = why.unwrap_or_else(|| "no node has joined".to_owned());
+            Error::not_in_time(&config.membership, why)
+        })?;
         Ok(Arc::new(Membership {
             seen,
             me,
