@@ -13,9 +13,10 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use engine::act::Line;
 use tracing::warn;
+
+use crate::error::Error;
 
 /// Bytes at the start of a file that tell whether it is a journal. No line has as many.
 const HEAD_BYTES: u64 = 64 << 10;
@@ -37,26 +38,25 @@ impl Journal {
     /// # Errors
     ///
     /// If it cannot be created, read or appended to; if it, or `NAME.old`, is another kind of file.
-    pub fn open(path: &Path, bytes_max: u64) -> anyhow::Result<(Journal, Vec<Line>)> {
-        let cannot = || format!("cannot use the journal {}", path.display());
+    pub fn open(path: &Path, bytes_max: u64) -> Result<(Journal, Vec<Line>), Error> {
+        let unusable = |source| Error::Journal { path: path.to_owned(), source };
+        Journal::open_file(path, bytes_max).map_err(unusable)
+    }
+
+    fn open_file(path: &Path, bytes_max: u64) -> io::Result<(Journal, Vec<Line>)> {
         for file in [path.to_owned(), old_of(path)] {
-            require_journal(&file).with_context(cannot)?;
+            require_journal(&file)?;
         }
-        let mut file = OpenOptions::new()
-            .read(true)
-            .append(true)
-            .create(true)
-            .open(path)
-            .with_context(cannot)?;
-        let bytes = file.metadata().with_context(cannot)?.len();
+        let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
+        let bytes = file.metadata()?.len();
         // The file may have grown under another limit; only its end matters.
         let from = bytes.saturating_sub(bytes_max);
-        file.seek(SeekFrom::Start(from)).with_context(cannot)?;
+        file.seek(SeekFrom::Start(from))?;
         let mut text = Vec::new();
-        (&file).take(bytes_max).read_to_end(&mut text).with_context(cannot)?;
+        (&file).take(bytes_max).read_to_end(&mut text)?;
         let lines = lines_of(&text);
         if !text.is_empty() && !text.ends_with(b"\n") {
-            file.write_all(b"\n").with_context(cannot)?;
+            file.write_all(b"\n")?;
         }
         let path = path.to_owned();
         Ok((Journal { path, file, bytes, bytes_max, complained: false }, lines))
@@ -254,7 +254,8 @@ mod tests {
             for file in [&path, &old] {
                 std::fs::write(file, text).unwrap();
                 let error = Journal::open(&path, 1 << 20).err().expect(text);
-                assert!(format!("{error:#}").contains("is not a journal"), "{error:#}");
+                let told = ground::with_causes(&error);
+                assert!(told.contains("is not a journal"), "{told}");
                 assert_eq!(std::fs::read_to_string(file).unwrap(), text);
                 std::fs::remove_file(file).unwrap();
             }

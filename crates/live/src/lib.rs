@@ -14,6 +14,7 @@
 
 mod bounds;
 mod controls;
+mod error;
 mod hot;
 pub mod http;
 mod journal;
@@ -22,6 +23,7 @@ mod metrics;
 mod told;
 
 pub use controls::Controls;
+pub use error::Error;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -87,7 +89,7 @@ impl LiveModel {
     /// # Errors
     ///
     /// If the journal cannot be opened, or the thread not be started.
-    pub fn start(config: &Config, unix_offset_ns: i128) -> anyhow::Result<Arc<LiveModel>> {
+    pub fn start(config: &Config, unix_offset_ns: i128) -> Result<Arc<LiveModel>, Error> {
         let act = &config.act;
         let mut governor = Governor::new(act.settings());
         let journal = match &act.journal {
@@ -126,7 +128,8 @@ impl LiveModel {
             let (sender, receiver) = sync_channel(WAITING_MAX);
             let (of, cost_max) = (Arc::downgrade(&this), config.model.cost_max);
             let thread = std::thread::Builder::new().name("live".to_owned());
-            thread.spawn(move || run(&of, live, &receiver, cost_max))?;
+            let started = thread.spawn(move || run(&of, live, &receiver, cost_max));
+            started.map_err(|source| Error::Thread { name: "live", source })?;
             *lock(&this.windows) = Some(sender);
         }
         Ok(this)

@@ -18,6 +18,7 @@ use ground::window::{Nanos, SECOND};
 use origin::Size;
 use record::clock;
 
+use super::error::Error;
 use super::{Controls, LiveModel};
 
 /// The name of the budget in the journal.
@@ -109,13 +110,14 @@ impl Memory {
     /// # Errors
     ///
     /// If it cannot be started.
-    pub fn start(self: &Arc<Memory>, node: &Arc<dyn Controls>) -> anyhow::Result<Running> {
+    pub fn start(self: &Arc<Memory>, node: &Arc<dyn Controls>) -> Result<Running, Error> {
         node.sample_reuse();
         let (memory, node) = (self.clone(), node.clone());
         let stopping = Arc::new((Mutex::new(false), Condvar::new()));
         let (stop, stopped) = (stopping.clone(), Arc::new(AtomicBool::new(false)));
         let ended = stopped.clone();
-        let thread = std::thread::Builder::new().name("memory".to_owned()).spawn(move || {
+        let thread = std::thread::Builder::new().name("memory".to_owned());
+        let thread = thread.spawn(move || {
             let (is_stopping, told) = &*stop;
             loop {
                 let guard = is_stopping.lock().unwrap_or_else(PoisonError::into_inner);
@@ -125,7 +127,8 @@ impl Memory {
                 }
                 memory.look(&node, &ended);
             }
-        })?;
+        });
+        let thread = thread.map_err(|source| Error::Thread { name: "memory", source })?;
         Ok(Running { stopping, stopped, thread: Some(thread) })
     }
 
