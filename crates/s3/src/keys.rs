@@ -22,8 +22,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, bail, ensure};
 use arc_swap::{ArcSwap, ArcSwapOption};
+use ground::with_causes;
 use origin::Secret;
 use record::file;
 use ring::hmac;
@@ -31,6 +31,7 @@ use serde::Deserialize;
 use toml::Spanned;
 use tracing::{info, warn};
 
+use super::error::Error;
 use super::seal::{MasterKey, SealError, is_sealed};
 use super::shortcut;
 
@@ -146,7 +147,7 @@ impl Files {
     }
 
     /// Reads the access keys; the number of those whose secrets lie there as they are.
-    fn read(&self) -> anyhow::Result<(Table, usize)> {
+    fn read(&self) -> Result<(Table, usize), Error> {
         let master = MasterKey::find(self.master.as_deref(), credentials().as_deref())?;
         let text = read_private(&self.keys, credentials().as_deref())?;
         let written = parse(&text)?;
@@ -174,9 +175,10 @@ impl Keys {
     ///
     /// If it or the master key cannot be read, others than its owner may read it, it is malformed, or a sealed
     /// secret cannot be opened. No message repeats a secret.
-    pub fn open(files: Files) -> anyhow::Result<Arc<Keys>> {
-        let of = || format!("the access keys in {}", files.keys.display());
-        let (table, plain) = files.read().with_context(of)?;
+    pub fn open(files: Files) -> Result<Arc<Keys>, Error> {
+        let unusable =
+            |source: Error| Error::Keys { path: files.keys.clone(), source: source.into() };
+        let (table, plain) = files.read().map_err(unusable)?;
         files.tell(&table, plain);
         Ok(Arc::new(Keys { files, table: ArcSwap::from_pointee(table) }))
     }
@@ -204,7 +206,8 @@ impl Keys {
                 }
                 Err(error) => {
                     let path = self.files.keys.display();
-                    warn!("the access keys stay as they were: {path}: {error:#}");
+                    let why = with_causes(&error);
+                    warn!("the access keys stay as they were: {path}: {why}");
                 }
             }
         }
@@ -212,18 +215,18 @@ impl Keys {
 }
 
 /// Reads a file of secrets. A credential of systemd's may be readable for its group, as [`MasterKey::find`](super::seal::MasterKey::find) says.
-fn read_private(path: &Path, credentials: Option<&OsStr>) -> anyhow::Result<String> {
+fn read_private(path: &Path, credentials: Option<&OsStr>) -> Result<String, Error> {
     let is_credential = credentials.is_some_and(|folder| path.starts_with(folder));
     let refused = if is_credential { 0o027 } else { 0o077 };
     let bytes = file::read_private(path, FILE_BYTES_MAX, refused)?;
-    String::from_utf8(bytes).ok().context("it is not UTF-8")
+    String::from_utf8(bytes).map_err(|_| Error::NotUtf8)
 }
 
-fn parse(text: &str) -> anyhow::Result<Written> {
+fn parse(text: &str) -> Result<Written, Error> {
     // The message of a TOML error quotes the line, which may be the secret's.
     toml::from_str(text).map_err(|error| {
         let line = error.span().map_or(0, |span| text[..span.start].matches('\n').count() + 1);
-        anyhow::anyhow!("line {line} is not as docs/s3.md says: [[key]] with id, secret, scopes")
+        Error::Malformed { line }
     })
 }
 
@@ -232,7 +235,7 @@ fn parse(text: &str) -> anyhow::Result<Written> {
 /// # Errors
 ///
 /// As for [`Keys::open`] of a file with that text.
-pub fn ids(text: &str, master: Option<&MasterKey>) -> anyhow::Result<Vec<String>> {
+pub fn ids(text: &str, master: Option<&MasterKey>) -> Result<Vec<String>, Error> {
     let written = parse(text)?;
     let ids = written.key.iter().map(|key| key.id.clone()).collect();
     table_of(written, master)?;
@@ -240,36 +243,36 @@ pub fn ids(text: &str, master: Option<&MasterKey>) -> anyhow::Result<Vec<String>
 }
 
 /// The secret of an id, opened if it is sealed.
-fn opened(id: &str, secret: &Secret, master: Option<&MasterKey>) -> anyhow::Result<Secret> {
+fn opened(id: &str, secret: &Secret, master: Option<&MasterKey>) -> Result<Secret, Error> {
     let plain = match secret.expose() {
         text if is_sealed(text) => {
             let master = master.ok_or(SealError::NoMasterKey);
             let opened = master.and_then(|master| master.open(id, text));
-            opened.with_context(|| format!("the secret of {id:?}"))?
+            opened.map_err(|source| Error::Secret { id: id.to_owned(), source })?
         }
         _ => secret.clone(),
     };
-    ensure!(
-        plain.expose().len() >= SECRET_MIN,
-        "the secret of {id:?} is shorter than {SECRET_MIN} characters"
-    );
+    if plain.expose().len() < SECRET_MIN {
+        return Err(Error::ShortSecret { id: id.to_owned(), least: SECRET_MIN });
+    }
     Ok(plain)
 }
 
-fn table_of(written: Written, master: Option<&MasterKey>) -> anyhow::Result<Table> {
+fn table_of(written: Written, master: Option<&MasterKey>) -> Result<Table, Error> {
     let mut table = Table::new();
     for WrittenKey { id, secret, scopes } in written.key {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        ensure!(
-            (1..=128).contains(&id.len()) && id.chars().all(plain),
-            "invalid id {id:?}; write 1 to 128 letters, digits, `-`, `_` or `.`"
-        );
+        if !(1..=128).contains(&id.len()) || !id.chars().all(plain) {
+            return Err(Error::Id(id));
+        }
         let secret = opened(&id, secret.get_ref(), master)?;
-        ensure!(!scopes.is_empty(), "{id:?} has no scopes, such as \"photos:read\"");
+        if scopes.is_empty() {
+            return Err(Error::NoScopes(id));
+        }
         let scopes = scopes.iter().map(|scope| scope_of(scope)).collect::<Result<_, _>>()?;
         let key = Arc::new(AccessKey { secret, scopes, signing: ArcSwapOption::empty() });
         if table.insert(id.clone(), key).is_some() {
-            bail!("the id {id:?} is there twice");
+            return Err(Error::Duplicate(id));
         }
     }
     Ok(table)
@@ -291,7 +294,7 @@ pub struct Listed {
 /// # Errors
 ///
 /// As for [`Keys::open`].
-pub fn list(files: &Files) -> anyhow::Result<Vec<Listed>> {
+pub fn list(files: &Files) -> Result<Vec<Listed>, Error> {
     files.read()?;
     let listed = |WrittenKey { id, secret, scopes }| {
         let sealed = is_sealed(secret.get_ref().expose());
@@ -325,7 +328,7 @@ pub fn seal_file(
     path: &Path,
     master: &MasterKey,
     previous: Option<&MasterKey>,
-) -> anyhow::Result<Sealed> {
+) -> Result<Sealed, Error> {
     // What a link leads to is replaced, not the link.
     let path = path.canonicalize()?;
     let mut text = read_private(&path, credentials().as_deref())?;
@@ -348,7 +351,7 @@ pub fn seal_file(
                     opened(&id, &secret, Some(previous))?
                 }
                 (Err(error), _) => {
-                    return Err(error).with_context(|| format!("the secret of {id:?}"));
+                    return Err(Error::Secret { id, source: error });
                 }
             },
         };
@@ -360,28 +363,29 @@ pub fn seal_file(
     // What is written must be what a server reads.
     table_of(parse(&text)?, Some(master))?;
     let before = std::fs::metadata(&path)?;
-    let folder = path.parent().context("it is in no folder")?;
+    let folder = path.parent().ok_or(Error::NoFolder)?;
     let mut file = tempfile::NamedTempFile::new_in(folder)?;
     file.write_all(text.as_bytes())?;
     std::os::unix::fs::fchown(&file, Some(before.uid()), Some(before.gid()))?;
     file.as_file().set_permissions(before.permissions())?;
     file.as_file().sync_all()?;
-    file.persist(&path)?;
+    file.persist(&path).map_err(|error| error.error)?;
     std::fs::File::open(folder)?.sync_all()?;
     Ok(done)
 }
 
-fn scope_of(scope: &str) -> anyhow::Result<(Option<String>, Level)> {
-    let wrong =
-        || format!("invalid scope {scope:?}; write BUCKET:read, :write or :admin, or *:read");
-    let (bucket, level) = scope.split_once(':').with_context(wrong)?;
+fn scope_of(scope: &str) -> Result<(Option<String>, Level), Error> {
+    let wrong = || Error::Scope(scope.to_owned());
+    let (bucket, level) = scope.split_once(':').ok_or_else(wrong)?;
     let level = match level {
         "read" => Level::Read,
         "write" => Level::Write,
         "admin" => Level::Admin,
-        _ => bail!(wrong()),
+        _ => return Err(wrong()),
     };
-    ensure!(!bucket.is_empty(), wrong());
+    if bucket.is_empty() {
+        return Err(wrong());
+    }
     Ok(((bucket != "*").then(|| bucket.to_owned()), level))
 }
 
@@ -397,7 +401,7 @@ mod tests {
         format!("[[key]]\nid = \"a\"\nsecret = \"{SECRET}\"\nscopes = {scopes}\n")
     }
 
-    fn table(text: &str, master: Option<&MasterKey>) -> anyhow::Result<Table> {
+    fn table(text: &str, master: Option<&MasterKey>) -> Result<Table, Error> {
         table_of(parse(text)?, master)
     }
 
@@ -432,7 +436,7 @@ mod tests {
             "[[key]]\nid = \"a\"\nsecret = \"hush\"\nscopes = [\"*:read\"]".to_owned(),
             format!("{}{}", text("[\"*:read\"]"), text("[\"*:read\"]")),
         ] {
-            let error = format!("{:#}", table(&wrong, None).expect_err(&wrong));
+            let error = with_causes(&table(&wrong, None).expect_err(&wrong));
             assert!(!error.contains("hush"), "{error}");
         }
     }
@@ -483,7 +487,7 @@ mod tests {
         let open = |master: &Path| {
             Keys::open(Files { keys: path.clone(), master: Some(master.to_owned()) })
         };
-        let seals = |done: anyhow::Result<Sealed>| done.map(|d| (d.plain, d.previous, d.same));
+        let seals = |done: Result<Sealed, Error>| done.map(|d| (d.plain, d.previous, d.same));
         assert_eq!(seals(seal_file(&path, &one, None)).unwrap(), (2, 0, 0));
         let sealed = std::fs::read_to_string(&path).unwrap();
         assert!(!sealed.contains("hush"), "{sealed}");
@@ -501,9 +505,9 @@ mod tests {
         assert_eq!(seals(seal_file(&path, &one, None)).unwrap(), (0, 0, 2));
         assert_eq!(std::fs::read_to_string(&path).unwrap(), sealed);
         // Another key cannot open them, and changes nothing without the one before.
-        let refused = |done: anyhow::Result<Sealed>| {
+        let refused = |done: Result<Sealed, Error>| {
             let error = done.unwrap_err();
-            matches!(error.downcast_ref(), Some(SealError::OtherMasterKey { .. }))
+            matches!(error, Error::Secret { source: SealError::OtherMasterKey { .. }, .. })
         };
         assert!(refused(seal_file(&path, &other, None)));
         assert!(refused(seal_file(&path, &other, Some(&other))));
@@ -525,9 +529,9 @@ mod tests {
         let with = |secret: &str| {
             format!("[[key]]\nid = \"a\"\nsecret = \"{secret}\"\nscopes = [\"*:read\"]")
         };
-        let code = |secret: &str, master| {
-            let error = table(&with(secret), master).unwrap_err();
-            error.downcast_ref::<SealError>().cloned()
+        let code = |secret: &str, master| match table(&with(secret), master).unwrap_err() {
+            Error::Secret { source, .. } => Some(source),
+            _ => None,
         };
         assert_eq!(code(&sealed, None), Some(SealError::NoMasterKey));
         assert!(matches!(code(&sealed, Some(&other)), Some(SealError::OtherMasterKey { .. })));

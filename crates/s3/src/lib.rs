@@ -12,6 +12,7 @@ mod checksums;
 mod chunks;
 mod completed;
 mod described;
+mod error;
 mod errors;
 mod guard;
 mod headers;
@@ -56,6 +57,7 @@ use tokio::runtime::Handle;
 
 use chunks::Divided;
 use configuration::Config;
+pub use error::Error;
 use front::Front;
 use front::http as web;
 use front::http::Service;
@@ -163,7 +165,7 @@ impl S3 {
     /// # Errors
     ///
     /// If the file of access keys cannot be used.
-    pub fn new(config: &Config, store: Arc<dyn Store>) -> anyhow::Result<Arc<S3>> {
+    pub fn new(config: &Config, store: Arc<dyn Store>) -> Result<Arc<S3>, Error> {
         let master = config.s3.master_key.clone();
         let keys = Keys::open(Files { keys: config.s3.keys.clone().unwrap_or_default(), master })?;
         let buckets = config.s3_buckets();
