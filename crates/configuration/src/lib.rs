@@ -7,6 +7,7 @@
 mod cluster;
 mod common;
 mod datasets;
+mod error;
 mod folders;
 mod live;
 mod membership;
@@ -30,6 +31,7 @@ pub use ::origin::{Mistake, Secret, Settings as Origin, Size};
 pub use cluster::{Cluster, Concurrency, Gateway, Member, Role, Verify};
 pub use common::{check_shared, set_shared};
 pub use datasets::{Fill, Overload};
+pub use error::Error;
 pub use live::{Act, Model};
 pub use membership::{Listed, Membership};
 pub use memcached::{Kind as PoolRouting, Memcached, Pool, Route};

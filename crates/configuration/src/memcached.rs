@@ -9,11 +9,13 @@ use engine::pool::{
 };
 use engine::route::{Policy, health};
 use ground::window::{self, Nanos};
+use ground::with_causes;
 use origin::{Checks, Size, section};
 use serde::{Deserialize, Serialize};
 
 use super::Config;
 use super::cluster::Role;
+use super::error::Error;
 use proxy::{Address, Limits, Tls};
 
 section! {
@@ -167,7 +169,7 @@ fn listed(text: &str) -> Result<Listed, String> {
             _ => return Err(format!("{word:?} is not known; write weight=2 or name=a")),
         }
     }
-    let address = Address::parse_server(address).map_err(|error| with_causes(error.into()))?;
+    let address = Address::parse_server(address).map_err(|error| with_causes(&error))?;
     Ok(Listed { address, server: Server { name, weight } })
 }
 
@@ -195,7 +197,7 @@ impl Memcached {
     /// Checks who can reach the addresses, and whether this process is one that listens there.
     fn check_listen(&self, config: &Config, own: &mut Checks<'_>) {
         match Address::parse(&self.listen) {
-            Err(error) => own.must(false, "listen", with_causes(error.into())),
+            Err(error) => own.must(false, "listen", with_causes(&error)),
             Ok(Address::Tcp(address)) => own.must(
                 address.ip().is_loopback() || self.unauthenticated,
                 "listen",
@@ -340,13 +342,9 @@ impl Pool {
     }
 }
 
-fn with_causes(error: anyhow::Error) -> String {
-    format!("{error:#}")
-}
-
 impl Pool {
     /// How connections to one of its servers, as listed, are encrypted.
-    fn tls_to(&self, listed: &str) -> anyhow::Result<Option<Tls>> {
+    fn tls_to(&self, listed: &str) -> Result<Option<Tls>, Error> {
         if !self.tls {
             return Ok(None);
         }
@@ -366,7 +364,7 @@ fn pool_settings(
     pool: &Pool,
     members: Vec<usize>,
     of_ring: &[Server],
-) -> anyhow::Result<PoolSettings> {
+) -> Result<PoolSettings, Error> {
     let tag = pool.hash_tag.as_bytes().try_into().ok();
     let hedge = Hedge {
         quantile: pool.hedge_quantile,
@@ -405,11 +403,10 @@ impl Config {
     ///
     /// # Errors
     /// There is no pool, or a server's name cannot be resolved.
-    pub fn proxy(&self, windows: window::Settings, seed: u64) -> anyhow::Result<proxy::Settings> {
-        anyhow::ensure!(
-            !self.pools.is_empty(),
-            "a proxy needs servers; list them in a [[pool]], or share one (concertina cluster apply)"
-        );
+    pub fn proxy(&self, windows: window::Settings, seed: u64) -> Result<proxy::Settings, Error> {
+        if self.pools.is_empty() {
+            return Err(Error::NoServers);
+        }
         let own = &self.memcached;
         let (mut servers, mut addresses): (Vec<Server>, Vec<Address>) = Default::default();
         let (mut pools, mut tls) = (Vec::new(), Vec::new());
@@ -417,7 +414,7 @@ impl Config {
             let mut members = Vec::new();
             let mut of_ring = Vec::new();
             for text in &pool.servers {
-                let listed = listed(text).map_err(anyhow::Error::msg)?;
+                let listed = listed(text).map_err(Error::Server)?;
                 members.push(servers.len());
                 of_ring.push(listed.server.clone());
                 servers.push(listed.server);

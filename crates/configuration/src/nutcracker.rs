@@ -6,9 +6,10 @@
 
 use std::fmt::Write as _;
 
-use anyhow::{Context as _, bail, ensure};
 use engine::pool::{Distribution, Hash};
 use saphyr_parser::{Event, Parser};
+
+use super::error::Error;
 
 /// A translation.
 #[derive(Debug)]
@@ -57,46 +58,49 @@ const IDLE: [(&str, &str, &str); 6] = [
 /// # Errors
 /// The text is not YAML of twemproxy's form, has several pools of which none was chosen, or asks for something that this
 /// proxy does not have. The message says where and what to do.
-pub fn translate(text: &str, pool: Option<&str>) -> anyhow::Result<Translation> {
+pub fn translate(text: &str, pool: Option<&str>) -> Result<Translation, Error> {
     let pools = read(text)?;
     let names = || pools.iter().map(|pool| pool.name.as_str()).collect::<Vec<_>>().join(", ");
     let chosen = match (pool, &*pools) {
-        (_, []) => bail!("the file has no pools"),
+        (_, []) => return Err(Error::NoPools),
         (Some(name), pools) => pools
             .iter()
             .find(|pool| pool.name == name)
-            .with_context(|| format!("there is no pool {name:?}; write one of: {}", names()))?,
+            .ok_or_else(|| Error::UnknownPool { name: name.to_owned(), names: names() })?,
         (None, [one]) => one,
-        (None, pools) => bail!(
-            "the file has {} pools, each with a port of its own, and one proxy listens on one: translate them one by one with \
-             --pool NAME and start a process for each ({})",
-            pools.len(),
-            names()
-        ),
+        (None, pools) => {
+            return Err(Error::SeveralPools { count: pools.len(), names: names() });
+        }
     };
-    chosen.translate().with_context(|| format!("in the pool {:?}", chosen.name))
+    let unusable = |source: Error| Error::Pool { name: chosen.name.clone(), source: source.into() };
+    chosen.translate().map_err(unusable)
 }
 
 /// The pools of a file.
-fn read(text: &str) -> anyhow::Result<Vec<YamlPool>> {
+fn read(text: &str) -> Result<Vec<YamlPool>, Error> {
     let mut pools: Vec<YamlPool> = Vec::new();
     // How many mappings and sequences are open, and the key whose value comes next.
     let (mut depth, mut key) = (0, None::<String>);
     for next in Parser::new_from_str(text) {
-        let (event, span) = next.map_err(|error| anyhow::anyhow!("not YAML: {error}"))?;
+        let (event, span) = next.map_err(|error| Error::Yaml(error.to_string()))?;
         let line = span.start.line();
+        let wrong = |what: String| Err(Error::Line { line, what });
+        let misplaced = |what: &str| Error::Line { line, what: what.to_owned() };
         match event {
             Event::MappingStart(..) => {
-                ensure!(depth < 2, "line {line}: a mapping inside of a pool");
+                if depth >= 2 {
+                    return Err(misplaced("a mapping inside of a pool"));
+                }
                 if depth == 1 {
-                    let name = key.take().context("a pool without a name")?;
+                    let name = key.take().ok_or_else(|| misplaced("a pool without a name"))?;
                     pools.push(YamlPool { name, ..YamlPool::default() });
                 }
                 depth += 1;
             }
             Event::SequenceStart(..) => {
-                let of = key.as_deref();
-                ensure!(depth == 2 && of == Some("servers"), "line {line}: an unexpected list");
+                if depth != 2 || key.as_deref() != Some("servers") {
+                    return Err(misplaced("an unexpected list"));
+                }
                 depth += 1;
             }
             Event::MappingEnd | Event::SequenceEnd => {
@@ -106,19 +110,22 @@ fn read(text: &str) -> anyhow::Result<Vec<YamlPool>> {
             Event::Scalar(text, ..) => match (depth, key.take()) {
                 (1 | 2, None) => key = Some(text.into_owned()),
                 (2, Some(key)) => {
-                    let pool = pools.last_mut().context("a directive outside of a pool")?;
-                    let twice = pool.directives.iter().any(|other| other.key == key);
-                    ensure!(!twice, "line {line}: {key:?} is a duplicate");
+                    let pool = pools.last_mut();
+                    let pool = pool.ok_or_else(|| misplaced("a directive outside of a pool"))?;
+                    if pool.directives.iter().any(|other| other.key == key) {
+                        return wrong(format!("{key:?} is a duplicate"));
+                    }
                     pool.directives.push(Directive { key, value: text.into_owned(), line });
                 }
                 (3, of) => {
-                    let pool = pools.last_mut().context("a server outside of a pool")?;
+                    let pool = pools.last_mut();
+                    let pool = pool.ok_or_else(|| misplaced("a server outside of a pool"))?;
                     pool.servers.push(text.into_owned());
                     key = of;
                 }
-                _ => bail!("line {line}: {text:?} is not expected here; pools have directives"),
+                _ => return wrong(format!("{text:?} is not expected here; pools have directives")),
             },
-            Event::Alias(_) => bail!("line {line}: aliases are not supported"),
+            Event::Alias(_) => return Err(misplaced("aliases are not supported")),
             _ => {}
         }
     }
@@ -126,19 +133,23 @@ fn read(text: &str) -> anyhow::Result<Vec<YamlPool>> {
 }
 
 impl YamlPool {
-    fn translate(&self) -> anyhow::Result<Translation> {
+    fn translate(&self) -> Result<Translation, Error> {
         let mut warnings = Vec::new();
         for directive in &self.directives {
             directive.check(&mut warnings)?;
         }
-        let listen = self.value("listen").context("\"listen\" is missing")?;
+        let listen = self.value("listen").ok_or_else(|| invalid("\"listen\" is missing"))?;
         let listen = listen_address(listen, &mut warnings)?;
         let hash: Hash = parse_value("hash", self.value("hash").unwrap_or("fnv1a_64"))?;
         let distribution = self.value("distribution").unwrap_or("ketama");
         let ring: Distribution = parse_value("distribution", distribution)?;
         let tag = self.value("hash_tag").unwrap_or_default();
-        ensure!(tag.is_empty() || tag.len() == 2, "hash_tag {tag:?} must have two characters");
-        ensure!(!self.servers.is_empty(), "the pool has no servers");
+        if !tag.is_empty() && tag.len() != 2 {
+            return Err(invalid(format!("hash_tag {tag:?} must have two characters")));
+        }
+        if self.servers.is_empty() {
+            return Err(invalid("the pool has no servers"));
+        }
         let mut servers = Vec::new();
         for text in &self.servers {
             servers.push(server(text)?.listed(&mut warnings));
@@ -183,15 +194,15 @@ impl YamlPool {
         found.map(|directive| directive.value.as_str())
     }
 
-    fn is(&self, key: &str) -> anyhow::Result<bool> {
+    fn is(&self, key: &str) -> Result<bool, Error> {
         match self.value(key) {
             None | Some("false") => Ok(false),
             Some("true") => Ok(true),
-            Some(other) => bail!("{key} is {other:?}; write true or false"),
+            Some(other) => Err(invalid(format!("{key} is {other:?}; write true or false"))),
         }
     }
 
-    fn timeout_s(&self, warnings: &mut Vec<String>) -> anyhow::Result<f64> {
+    fn timeout_s(&self, warnings: &mut Vec<String>) -> Result<f64, Error> {
         let Some(text) = self.value("timeout") else {
             warnings.push(
                 "twemproxy without a timeout waits for ever; here a request to a server fails after timeout_s, and a client's \
@@ -202,7 +213,7 @@ impl YamlPool {
         };
         let milliseconds: u32 = text
             .parse()
-            .with_context(|| format!("timeout is {text:?}; write a number of milliseconds"))?;
+            .map_err(|_| invalid(format!("timeout is {text:?}; write a number of milliseconds")))?;
         Ok(f64::from(milliseconds.clamp(1, 3_600_000)) / 1e3)
     }
 
@@ -228,13 +239,17 @@ impl YamlPool {
 }
 
 impl Directive {
-    fn check(&self, warnings: &mut Vec<String>) -> anyhow::Result<()> {
+    fn check(&self, warnings: &mut Vec<String>) -> Result<(), Error> {
         let Directive { key, value, line } = self;
+        let wrong = |what: String| Err(Error::Line { line: *line, what });
         match key.as_str() {
-            "redis" if value == "true" => bail!(
-                "line {line}: redis: true: this proxy speaks memcached's protocol; keep twemproxy for this pool"
-            ),
-            "redis_auth" | "redis_db" => bail!("line {line}: {key} is only valid for a Redis pool"),
+            "redis" if value == "true" => {
+                let what = "redis: true: this proxy speaks memcached's protocol; keep twemproxy for this pool";
+                return wrong(what.to_owned());
+            }
+            "redis_auth" | "redis_db" => {
+                return wrong(format!("{key} is only valid for a Redis pool"));
+            }
             "listen"
             | "hash"
             | "hash_tag"
@@ -249,7 +264,7 @@ impl Directive {
                     warnings.push(format!("{key}: {value} has no counterpart: {why}"));
                 }
                 Some(_) => {}
-                None => bail!("line {line}: {key:?} is not a directive of twemproxy"),
+                None => return wrong(format!("{key:?} is not a directive of twemproxy")),
             },
         }
         Ok(())
@@ -263,7 +278,7 @@ struct Listen {
     is_open: bool,
 }
 
-fn listen_address(text: &str, warnings: &mut Vec<String>) -> anyhow::Result<Listen> {
+fn listen_address(text: &str, warnings: &mut Vec<String>) -> Result<Listen, Error> {
     if text.starts_with('/') {
         let (path, mode) = text.rsplit_once(' ').unwrap_or((text, ""));
         if !mode.is_empty() {
@@ -273,8 +288,10 @@ fn listen_address(text: &str, warnings: &mut Vec<String>) -> anyhow::Result<List
         }
         return Ok(Listen { address: format!("unix:{path}"), is_open: false });
     }
-    let (host, port) = text.rsplit_once(':').context("listen needs a host and a port")?;
-    let port = port.parse::<u16>().with_context(|| format!("listen has the port {port:?}"))?;
+    let host_port = text.rsplit_once(':');
+    let (host, port) = host_port.ok_or_else(|| invalid("listen needs a host and a port"))?;
+    let wrong = |error| invalid(format!("listen has the port {port:?}: {error}"));
+    let port = port.parse::<u16>().map_err(wrong)?;
     let host = host.trim_matches(['[', ']']);
     let is_loopback = |ip: std::net::IpAddr| ip.is_loopback();
     let is_open = host != "localhost" && !host.parse().is_ok_and(is_loopback);
@@ -289,27 +306,27 @@ fn listen_address(text: &str, warnings: &mut Vec<String>) -> anyhow::Result<List
 }
 
 /// Reads `host:port:weight [name]` or `/path:weight [name]`, from the end as twemproxy does.
-fn server(text: &str) -> anyhow::Result<YamlServer> {
-    let usage = || {
-        format!(
-            "the server {text:?} is not of the form host:port:weight [name] or /path:weight [name]"
-        )
-    };
+fn server(text: &str) -> Result<YamlServer, Error> {
+    let other_form = || Error::YamlServer(text.to_owned());
     let (place, name) = match text.rsplit_once(' ') {
         Some((place, name)) => (place, Some(name.to_owned())),
         None => (text, None),
     };
-    let (address, weight) = place.rsplit_once(':').with_context(usage)?;
-    let weight = weight.parse::<u32>().ok().filter(|weight| *weight > 0).with_context(usage)?;
-    ensure!(weight <= 1000, "the weight {weight} of the server {text:?} is above 1000");
+    let (address, weight) = place.rsplit_once(':').ok_or_else(other_form)?;
+    let weight = weight.parse::<u32>().ok().filter(|weight| *weight > 0).ok_or_else(other_form)?;
+    if weight > 1000 {
+        return Err(Error::Weight { text: text.to_owned(), weight });
+    }
     if let Some(path) = address.strip_prefix('/') {
         // Its name without one: with the colon, which a port would follow.
         let name = name.unwrap_or_else(|| format!("{address}:"));
-        ensure!(!path.is_empty(), usage());
+        if path.is_empty() {
+            return Err(other_form());
+        }
         return Ok(YamlServer { address: format!("unix:{address}"), weight, name: Some(name) });
     }
-    let (host, port) = address.rsplit_once(':').with_context(usage)?;
-    let port = port.parse::<u16>().with_context(usage)?;
+    let (host, port) = address.rsplit_once(':').ok_or_else(other_form)?;
+    let port = port.parse::<u16>().map_err(|_| other_form())?;
     if host.contains(':') {
         // Without brackets in its name, as the file has it.
         let plain = if port == 11211 { host.to_owned() } else { address.to_owned() };
@@ -337,13 +354,19 @@ impl YamlServer {
     }
 }
 
-/// A value that has the same name in both configurations.
-fn parse_value<T: serde::de::DeserializeOwned>(key: &str, name: &str) -> anyhow::Result<T> {
-    let value = toml::Value::from(name);
-    value.try_into().map_err(|error: toml::de::Error| anyhow::anyhow!("{key}: {}", error.message()))
+fn invalid(what: impl Into<String>) -> Error {
+    Error::Directive(what.into())
 }
 
-fn serde_name(value: impl serde::Serialize) -> anyhow::Result<String> {
+/// A value that has the same name in both configurations.
+fn parse_value<T: serde::de::DeserializeOwned>(key: &str, name: &str) -> Result<T, Error> {
+    let value = toml::Value::from(name);
+    value
+        .try_into()
+        .map_err(|error: toml::de::Error| invalid(format!("{key}: {}", error.message())))
+}
+
+fn serde_name(value: impl serde::Serialize) -> Result<String, Error> {
     let value = toml::Value::try_from(value)?;
     Ok(value.as_str().unwrap_or_default().to_owned())
 }
@@ -416,7 +439,7 @@ gamma:
     fn what_cannot_be_meant_here_is_refused() {
         let check = |text: &str, said: &str| {
             let error = translate(text, None).map(|it| it.text).unwrap_err();
-            let error = format!("{error:#}");
+            let error = ground::with_causes(&error);
             assert!(error.contains(said), "{said}: {error}");
         };
         check(FILE, "(alpha, gamma)");
