@@ -7,6 +7,7 @@
 //! process could listen on the same port without an error.
 
 mod connection;
+mod error;
 pub mod health;
 pub mod http;
 pub mod metrics;
@@ -21,7 +22,6 @@ use std::sync::{Arc, OnceLock, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
 use ground::window::{Nanos, QueueName, Settings};
 use socket2::{Domain, SockRef, Socket, Type};
 use tokio::net::TcpStream;
@@ -31,6 +31,7 @@ use tracing::warn;
 
 use configuration::Config;
 use configuration::token;
+pub use error::Error;
 use live::LiveModel;
 use membership::Membership;
 use metrics::Metrics;
@@ -158,10 +159,12 @@ struct Worker<P: Protocol> {
 }
 
 /// Listens on an address, which the configuration has under `key`.
-pub fn listen(address: &str, key: &str) -> anyhow::Result<TcpListener> {
-    let address: SocketAddr = address.parse()?;
+pub fn listen(address: &str, key: &'static str) -> Result<TcpListener, Error> {
+    let text = address;
+    let unusable = |source| Error::Address { key, text: text.to_owned(), source };
+    let address: SocketAddr = text.parse().map_err(unusable)?;
     if let Some(listener) = inherited::take(address) {
-        listener.set_nonblocking(true)?;
+        listener.set_nonblocking(true).map_err(Error::Listener)?;
         return Ok(listener);
     }
     let bind = || -> std::io::Result<TcpListener> {
@@ -173,14 +176,8 @@ pub fn listen(address: &str, key: &str) -> anyhow::Result<TcpListener> {
         socket.listen(4096)?;
         Ok(socket.into())
     };
-    let listener = bind().with_context(|| {
-        format!(
-            "cannot listen on {address}; if another process has the port, stop it or choose another \
-             with --set {key}={}:PORT",
-            address.ip()
-        )
-    })?;
-    listener.set_nonblocking(true)?;
+    let listener = bind().map_err(|source| Error::Port { address, key, source })?;
+    listener.set_nonblocking(true).map_err(Error::Listener)?;
     Ok(listener)
 }
 
@@ -228,8 +225,8 @@ impl Running {
 }
 
 /// Starts the threads of a service.
-pub fn run<P: Protocol>(shared: &Arc<P>, listener: TcpListener) -> anyhow::Result<Running> {
-    let address = listener.local_addr()?;
+pub fn run<P: Protocol>(shared: &Arc<P>, listener: TcpListener) -> Result<Running, Error> {
+    let address = listener.local_addr().map_err(Error::Listener)?;
     let (stopping, stop) = watch::channel(false);
     let (send_handle, handles) = mpsc::channel();
     let mut workers = Vec::new();
@@ -253,15 +250,15 @@ pub fn run<P: Protocol>(shared: &Arc<P>, listener: TcpListener) -> anyhow::Resul
             stop: stop.clone(),
         };
         let send_handle = send_handle.clone();
-        let spawned = std::thread::Builder::new()
-            .name(format!("serve/{index}"))
-            .spawn(move || thread.run(send_handle))?;
-        threads.push(spawned);
+        let name = format!("serve/{index}");
+        let spawned = std::thread::Builder::new().name(name.clone());
+        let spawned = spawned.spawn(move || thread.run(send_handle));
+        threads.push(spawned.map_err(|source| Error::Thread { name, source })?);
     }
     drop(send_handle);
     let runtimes: Vec<Handle> = handles.iter().collect();
     if runtimes.len() < threads.len() {
-        bail!("a runtime did not start");
+        return Err(Error::Runtime);
     }
     Ok(Running { address, stopping, threads, runtimes })
 }

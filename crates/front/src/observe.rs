@@ -7,9 +7,11 @@ use std::thread::JoinHandle;
 
 use engine::invariant::Invariants;
 use ground::window::{KernelDevice, Nanos, QueueName, Sample, Window};
+use ground::with_causes;
 use tracing::{error, warn};
 
 use super::Front;
+use super::error::Error;
 use live::LiveModel;
 use record::clock;
 use record::{HostSampler, RunWriter};
@@ -52,13 +54,14 @@ impl Observer {
         run: Option<RunWriter>,
         live: Arc<LiveModel>,
         start: Nanos,
-    ) -> anyhow::Result<Observer> {
+    ) -> Result<Observer, Error> {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let window_s = observed.first().map_or(1.0, |o| o.front().config.observe.window_s);
         let kernel = kernel_disks(&observed);
         let mut watch = Watch { kernel, observed, run, live, complained: false, peak: 0 };
-        let thread = std::thread::Builder::new().name("observe".to_owned()).spawn(move || {
+        let thread = std::thread::Builder::new().name("observe".to_owned());
+        let thread = thread.spawn(move || {
             let window = (window_s * 1e9) as Nanos;
             let mut host = HostSampler::start();
             let (mut next, mut next_host) = (start + window, start + 1_000_000_000);
@@ -78,8 +81,9 @@ impl Observer {
             }
             watch.roll(clock::now(), true);
             watch.host(&mut host);
-        })?;
-        Ok(Observer { stop, thread })
+        });
+        let failed = |source| Error::Thread { name: "observe".to_owned(), source };
+        Ok(Observer { stop, thread: thread.map_err(failed)? })
     }
 
     /// Writes the last windows and ends the thread.
@@ -145,8 +149,8 @@ impl Watch {
         if let Err(error) = written
             && !std::mem::replace(&mut self.complained, true)
         {
-            let error = anyhow::Error::from(error);
-            warn!("{error:#}; serving continues, but the run folder is incomplete");
+            let error = with_causes(&error);
+            warn!("{error}; serving continues, but the run folder is incomplete");
         }
     }
 

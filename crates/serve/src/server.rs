@@ -64,7 +64,7 @@ struct Listeners {
 
 impl Listeners {
     fn open(config: &Config) -> anyhow::Result<Listeners> {
-        let listen = |address: &str, key: &str, wanted: bool| {
+        let listen = |address: &str, key: &'static str, wanted: bool| {
             wanted.then(|| front::listen(address, key)).transpose()
         };
         let memcached = config.memcached.node_listen.as_deref();
