@@ -5,6 +5,7 @@ use ground::window::key_hash;
 use http::HeaderName;
 use http::header::{AUTHORIZATION, HeaderValue};
 
+use super::error::Error;
 use configuration::Config;
 use membership::Members;
 use wire::headers;
@@ -36,7 +37,7 @@ pub fn fingerprint(known: &Members, config: &Config) -> u64 {
 pub fn ask_headers(
     known: &Members,
     config: &Config,
-) -> anyhow::Result<Vec<(HeaderName, HeaderValue)>> {
+) -> Result<Vec<(HeaderName, HeaderValue)>, Error> {
     let mut common = vec![
         (headers::PROTOCOL.clone(), HeaderValue::from_static(headers::PROTOCOL_VERSION)),
         (headers::RING.clone(), hexadecimal(fingerprint(known, config))),
@@ -47,9 +48,10 @@ pub fn ask_headers(
 }
 
 /// The header by which processes of a cluster know each other, if there is a token.
-pub fn authorization(config: &Config) -> anyhow::Result<Option<(HeaderName, HeaderValue)>> {
+pub fn authorization(config: &Config) -> Result<Option<(HeaderName, HeaderValue)>, Error> {
     let Some(token) = &config.cluster.token else { return Ok(None) };
-    let mut value = HeaderValue::from_str(&format!("Bearer {}", token.expose()))?;
+    let value = HeaderValue::from_str(&format!("Bearer {}", token.expose()));
+    let mut value = value.map_err(Error::Token)?;
     value.set_sensitive(true);
     Ok(Some((AUTHORIZATION, value)))
 }

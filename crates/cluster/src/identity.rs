@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use anyhow::Context as _;
 use futures_util::future::join_all;
 use ground::origin::{Creation, OriginId};
 use http::{HeaderValue, Method};
@@ -16,6 +15,7 @@ use origin::{IdentityRecord, Kind, Recording};
 use tracing::{info, warn};
 
 use super::about::{BYTES_MAX as ABOUT_BYTES_MAX, parse_report};
+use super::error::Error;
 use super::header::ask_headers;
 use configuration::Config;
 use membership::{Etcd, If, Members, Membership, Put};
@@ -37,7 +37,7 @@ pub fn record(
     config: &Config,
     membership: Option<&Membership>,
     create: bool,
-) -> anyhow::Result<Arc<IdentityRecord>> {
+) -> Result<Arc<IdentityRecord>, Error> {
     let creation = match (create, config.is_node()) {
         (true, _) => Creation::Ordered,
         (false, true) => Creation::FirstStart,
@@ -87,18 +87,17 @@ fn key(prefix: &str) -> String {
 }
 
 /// Reads what etcd has recorded, and has the identity recorded there once it is known.
-fn remember_etcd(config: &Config, record: &IdentityRecord, create: bool) -> anyhow::Result<()> {
+fn remember_etcd(config: &Config, record: &IdentityRecord, create: bool) -> Result<(), Error> {
     let of = config.membership.clone();
     let key = key(&of.prefix);
     let read = {
         let key = key.clone();
         with_etcd(of.clone(), move |mut etcd| async move { Ok(etcd.get(&key).await?) })
     };
-    if let Some(pair) = read.context("cannot read the identity of the origin from etcd")? {
+    if let Some(pair) = read.map_err(|error| Error::Identity(error.into()))? {
         let text = String::from_utf8_lossy(&pair.value);
-        let id = text.trim().parse::<OriginId>().with_context(|| {
-            format!("the key {key} in etcd is not the identity of an origin; remove it if the origin is the right one")
-        })?;
+        let unusable = |source| Error::NotIdentity { key: key.clone(), source };
+        let id = text.trim().parse::<OriginId>().map_err(unusable)?;
         record.remember(id, &format!("etcd ({key})"))?;
     }
     record.add_recorder(Box::new(move |id| {
@@ -131,19 +130,19 @@ fn remember_etcd(config: &Config, record: &IdentityRecord, create: bool) -> anyh
 fn with_etcd<T, F>(
     of: configuration::Membership,
     call: impl FnOnce(Etcd) -> F + Send + 'static,
-) -> anyhow::Result<T>
+) -> Result<T, Error>
 where
     T: Send + 'static,
-    F: Future<Output = anyhow::Result<T>>,
+    F: Future<Output = Result<T, Error>>,
 {
-    let work = move || -> anyhow::Result<T> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let work = move || -> Result<T, Error> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(Error::Thread)?;
         let etcd = Etcd::new(&of, Duration::from_secs_f64(of.valid_s.max(0.2)))?;
         let timed = async { tokio::time::timeout(RECORDING_MAX, call(etcd)).await };
-        runtime.block_on(timed).context("etcd does not answer")?
+        runtime.block_on(timed).map_err(|_| Error::NoAnswer)?
     };
-    let ended = |_| anyhow::anyhow!("the thread that asks etcd has ended");
-    std::thread::spawn(work).join().map_err(ended)?
+    std::thread::spawn(work).join().map_err(|_| Error::Ended("etcd"))?
 }
 
 /// Asks the other members which origin they serve.
@@ -151,7 +150,7 @@ fn ask_members(
     config: &Config,
     membership: &Membership,
     record: &IdentityRecord,
-) -> anyhow::Result<()> {
+) -> Result<(), Error> {
     let known = membership.members();
     let told = origins_of_members(config, &known, membership.me())?;
     let Some((first, id)) = told.first() else { return Ok(()) };
@@ -171,7 +170,7 @@ fn origins_of_members(
     config: &Config,
     known: &Members,
     me: Option<usize>,
-) -> anyhow::Result<Vec<(String, OriginId)>> {
+) -> Result<Vec<(String, OriginId)>, Error> {
     let head = RequestHead { common: ask_headers(known, config)?, ..RequestHead::default() };
     let dialer = dialer(config)?;
     let limits = Limits { connect: PATIENCE, ..Limits::default() };
@@ -188,8 +187,9 @@ fn origins_of_members(
         let body = reply.body.gather(ABOUT_BYTES_MAX).await.ok()?;
         parse_report(status, &body).ok()?.origin
     };
-    let work = || -> anyhow::Result<_> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let work = || -> Result<Vec<Option<(String, OriginId)>>, Error> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(Error::Thread)?;
         Ok(runtime.block_on(join_all(pools.iter().map(async |(name, pool)| {
             let told = tokio::time::timeout(PATIENCE, ask(pool)).await.ok().flatten()?;
             Some((name.clone(), told))
@@ -197,8 +197,7 @@ fn origins_of_members(
     };
     // On a thread of its own, as the caller may be in a runtime.
     let told = std::thread::scope(|scope| {
-        let ended = |_| anyhow::anyhow!("the thread that asks the members has ended");
-        scope.spawn(work).join().map_err(ended)?
+        scope.spawn(work).join().map_err(|_| Error::Ended("the members"))?
     })?;
     Ok(told.into_iter().flatten().collect())
 }

@@ -7,6 +7,7 @@ use arc_swap::{ArcSwap, Guard};
 use engine::route::{NodeId, Ring};
 use http::HeaderValue;
 
+use super::error::Error;
 use membership::{Members, Roster};
 use peer::{Limits, Pool, RequestHead};
 use wire::tls::Dialer;
@@ -42,10 +43,11 @@ impl Roll {
         head: RequestHead,
         limits: Limits,
         dialer: Option<Arc<Dialer>>,
-    ) -> anyhow::Result<Roll> {
+    ) -> Result<Roll, Error> {
         let members = known.ring.members();
         for member in members {
-            HeaderValue::from_str(&member.name)?;
+            let invalid = |source| Error::Name { name: member.name.clone(), source };
+            HeaderValue::from_str(&member.name).map_err(invalid)?;
         }
         let room = if is_leased { Roster::members_max() } else { members.len() };
         let roll = Roll {

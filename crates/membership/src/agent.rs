@@ -21,8 +21,8 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tracing::{info, warn};
 
 use super::common::{Common, Document, NotWritten};
-use super::error;
-use super::etcd::{Error, Etcd, If, Put};
+use super::error::Error;
+use super::etcd::{Etcd, EtcdError, If, Put};
 use super::probes::Probes;
 use super::roster::{Entry, Roster, State};
 use super::snapshot::{Alive, Snapshot};
@@ -185,16 +185,16 @@ impl Agent {
         common: Arc<Common>,
         orders: mpsc::UnboundedReceiver<Order>,
         first: First,
-    ) -> Result<Agent, error::Error> {
+    ) -> Result<Agent, Error> {
         let of = &config.membership;
         let prefix = of.prefix.clone();
         let valid = (of.valid_s * 1e9) as Nanos;
         let me = match (config.is_node(), &config.cluster.name) {
             (true, Some(name)) => {
                 let address = config.node_address();
-                let address: SocketAddr = address.parse().map_err(|source| {
-                    error::Error::Address { address: address.to_owned(), source }
-                })?;
+                let address: SocketAddr = address
+                    .parse()
+                    .map_err(|source| Error::Address { address: address.to_owned(), source })?;
                 Some(Me {
                     key: format!("{prefix}/live/{name}"),
                     name: name.clone(),
@@ -302,7 +302,7 @@ impl Agent {
     }
 
     /// One round. Returns whether something was changed, so that the next should follow at once.
-    async fn round(&mut self) -> Result<bool, Error> {
+    async fn round(&mut self) -> Result<bool, EtcdError> {
         let asked = clock::now();
         let pairs = self.etcd.all(&format!("{}/", self.prefix)).await?;
         let snapshot = Snapshot::from_pairs(&self.prefix, pairs);
@@ -349,7 +349,7 @@ impl Agent {
 
     /// etcd lost what it had confirmed: a node puts back the list that it knows. The epoch leaves one out,
     /// so that all take every key for changed.
-    async fn restore(&mut self, snapshot: &Snapshot) -> Result<bool, Error> {
+    async fn restore(&mut self, snapshot: &Snapshot) -> Result<bool, EtcdError> {
         let Some(last) = self.last.clone() else { return Ok(false) };
         self.complain(format!("etcd has lost the members of epoch {}", last.epoch));
         if self.me.is_none() {
@@ -463,7 +463,7 @@ impl Agent {
     }
 
     /// Keeps this node's lease, and its key.
-    async fn own(&mut self, snapshot: &Snapshot) -> Result<bool, Error> {
+    async fn own(&mut self, snapshot: &Snapshot) -> Result<bool, EtcdError> {
         let now = clock::now();
         let Some(me) = &mut self.me else { return Ok(false) };
         let is_due = now.saturating_sub(me.renewed) as f64 > self.lease_s / 4.0 * 1e9;
@@ -500,7 +500,7 @@ impl Agent {
     }
 
     /// Changes the list where it is not as it should be, and says whom this node suspects.
-    async fn entries(&mut self, snapshot: &Snapshot) -> Result<bool, Error> {
+    async fn entries(&mut self, snapshot: &Snapshot) -> Result<bool, EtcdError> {
         if let Some(Ok(roster)) = &snapshot.roster
             && self.misnumbered(roster).is_some()
         {
@@ -545,7 +545,7 @@ impl Agent {
     }
 
     /// Takes this process off the list: others order its keys' writes.
-    async fn withdraw(&mut self, snapshot: &Snapshot, roster: &Roster) -> Result<bool, Error> {
+    async fn withdraw(&mut self, snapshot: &Snapshot, roster: &Roster) -> Result<bool, EtcdError> {
         let Some(me) = &self.me else { return Ok(false) };
         let mut next = roster.clone();
         if next.find(&me.name).is_some_and(|at| next.members[at].instance == me.alive.instance) {
@@ -559,7 +559,7 @@ impl Agent {
         snapshot: &Snapshot,
         roster: &Roster,
         name: &str,
-    ) -> Result<bool, Error> {
+    ) -> Result<bool, EtcdError> {
         self.probes.watch(&snapshot.watched(roster, name));
         let suspected = self.probes.suspected();
         let is_now = |whom: &str| suspected.iter().any(|(other, late)| other == whom && *late);
@@ -589,7 +589,7 @@ impl Agent {
     }
 
     /// Replaces the list by compare-and-set.
-    async fn replace(&mut self, snapshot: &Snapshot, next: Roster) -> Result<bool, Error> {
+    async fn replace(&mut self, snapshot: &Snapshot, next: Roster) -> Result<bool, EtcdError> {
         let next = Roster { epoch: next.epoch + 1, ..next };
         let value = match next.write() {
             Ok(value) => value,

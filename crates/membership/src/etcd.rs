@@ -26,7 +26,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::error;
+use super::error::Error;
 use super::roster::BYTES_MAX;
 use configuration as config;
 use wire::tls::Dialer;
@@ -43,7 +43,7 @@ const KEYS_MAX: usize = 8192;
 
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum EtcdError {
     /// No server answered.
     #[error("{0}")]
     Unreachable(String),
@@ -275,11 +275,11 @@ impl Etcd {
     /// # Errors
     ///
     /// If a certificate cannot be used.
-    pub fn new(of: &config::Membership, within: Duration) -> Result<Etcd, error::Error> {
+    pub fn new(of: &config::Membership, within: Duration) -> Result<Etcd, Error> {
         let endpoints: Vec<Endpoint> =
             of.endpoints.iter().filter_map(|it| Endpoint::parse(it)).collect();
         if endpoints.is_empty() {
-            return Err(error::Error::NoServers);
+            return Err(Error::NoServers);
         }
         let tls = of.tls_ca.as_ref().map(|ca| {
             let own = of.tls_certificate.as_deref().zip(of.tls_key.as_deref());
@@ -315,7 +315,7 @@ impl Etcd {
         &mut self,
         path: &str,
         body: &Value,
-    ) -> Result<T, Error> {
+    ) -> Result<T, EtcdError> {
         let (body, within) = (Bytes::from(body.to_string()), self.within);
         let mut reasons = Vec::new();
         for _ in 0..self.endpoints.len() {
@@ -331,12 +331,12 @@ impl Etcd {
             let shown = self.endpoints[self.current].shown.clone();
             match answered {
                 Ok((StatusCode::OK, bytes)) => {
-                    let malformed = |error| Error::Malformed(shown, error);
+                    let malformed = |error| EtcdError::Malformed(shown, error);
                     return serde_json::from_slice(&bytes).map_err(|e| malformed(e.to_string()));
                 }
                 Ok((status, bytes)) if status.is_client_error() => {
                     let text: String = String::from_utf8_lossy(&bytes).chars().take(200).collect();
-                    return Err(Error::Refused(shown, format!("{status}: {text}")));
+                    return Err(EtcdError::Refused(shown, format!("{status}: {text}")));
                 }
                 Ok((status, _)) => reasons.push(format!("{shown}: {status}")),
                 Err(error) => reasons.push(format!("{shown}: {error}")),
@@ -344,19 +344,19 @@ impl Etcd {
             self.open = None;
             self.current = (self.current + 1) % self.endpoints.len();
         }
-        Err(Error::Unreachable(reasons.join("; ")))
+        Err(EtcdError::Unreachable(reasons.join("; ")))
     }
 
-    fn malformed(&self, what: String) -> Error {
-        Error::Malformed(self.endpoints[self.current].shown.clone(), what)
+    fn malformed(&self, what: String) -> EtcdError {
+        EtcdError::Malformed(self.endpoints[self.current].shown.clone(), what)
     }
 
     /// All keys that begin with `prefix`, as they are when most servers have agreed (linearizable).
     ///
     /// # Errors
     ///
-    /// See [`Error`]; also if there are more keys than a membership can have.
-    pub async fn all(&mut self, prefix: &str) -> Result<Vec<Pair>, Error> {
+    /// See [`EtcdError`]; also if there are more keys than a membership can have.
+    pub async fn all(&mut self, prefix: &str) -> Result<Vec<Pair>, EtcdError> {
         let body = json!({
             "key": base64(prefix.as_bytes()),
             "range_end": base64(&after(prefix)),
@@ -369,13 +369,13 @@ impl Etcd {
     ///
     /// # Errors
     ///
-    /// See [`Error`].
-    pub async fn get(&mut self, key: &str) -> Result<Option<Pair>, Error> {
+    /// See [`EtcdError`].
+    pub async fn get(&mut self, key: &str) -> Result<Option<Pair>, EtcdError> {
         let body = json!({ "key": base64(key.as_bytes()) });
         Ok(self.range(&body, key).await?.pop())
     }
 
-    async fn range(&mut self, body: &Value, shown: &str) -> Result<Vec<Pair>, Error> {
+    async fn range(&mut self, body: &Value, shown: &str) -> Result<Vec<Pair>, EtcdError> {
         let found: Ranged = self.call("/v3/kv/range", body).await?;
         found.pairs().map_err(|what| self.malformed(format!("{what} (below {shown})")))
     }
@@ -384,8 +384,12 @@ impl Etcd {
     ///
     /// # Errors
     ///
-    /// See [`Error`]. The changes may have been made if no server answered.
-    pub async fn change(&mut self, conditions: &[If<'_>], puts: &[Put<'_>]) -> Result<bool, Error> {
+    /// See [`EtcdError`]. The changes may have been made if no server answered.
+    pub async fn change(
+        &mut self,
+        conditions: &[If<'_>],
+        puts: &[Put<'_>],
+    ) -> Result<bool, EtcdError> {
         let compare: Vec<Value> = conditions
             .iter()
             .map(|If::Revision(key, revision)| {
@@ -415,8 +419,8 @@ impl Etcd {
     ///
     /// # Errors
     ///
-    /// See [`Error`].
-    pub async fn grant(&mut self, seconds: i64) -> Result<i64, Error> {
+    /// See [`EtcdError`].
+    pub async fn grant(&mut self, seconds: i64) -> Result<i64, EtcdError> {
         let leased: Leased =
             self.call("/v3/lease/grant", &json!({"TTL": seconds.to_string()})).await?;
         leased.lease().map_err(|what| self.malformed(what))
@@ -426,8 +430,8 @@ impl Etcd {
     ///
     /// # Errors
     ///
-    /// See [`Error`].
-    pub async fn renew(&mut self, lease: i64) -> Result<bool, Error> {
+    /// See [`EtcdError`].
+    pub async fn renew(&mut self, lease: i64) -> Result<bool, EtcdError> {
         let body = json!({"ID": lease.to_string()});
         let kept: Streamed = self.call("/v3/lease/keepalive", &body).await?;
         kept.lives().map_err(|what| self.malformed(what))
@@ -437,8 +441,8 @@ impl Etcd {
     ///
     /// # Errors
     ///
-    /// See [`Error`].
-    pub async fn revoke(&mut self, lease: i64) -> Result<(), Error> {
+    /// See [`EtcdError`].
+    pub async fn revoke(&mut self, lease: i64) -> Result<(), EtcdError> {
         let body = json!({"ID": lease.to_string()});
         self.call::<Value>("/v3/lease/revoke", &body).await.map(|_| ())
     }
@@ -449,7 +453,7 @@ impl Etcd {
     /// # Errors
     ///
     /// Why it could not begin.
-    pub async fn watch(&mut self, prefix: &str, rings: impl Fn()) -> Result<(), Error> {
+    pub async fn watch(&mut self, prefix: &str, rings: impl Fn()) -> Result<(), EtcdError> {
         let body = json!({"create_request": {
             "key": base64(prefix.as_bytes()), "range_end": base64(&after(prefix)),
         }});
@@ -462,8 +466,8 @@ impl Etcd {
         let open = self.open.take();
         let mut events = match sent {
             Ok(reply) if reply.status() == StatusCode::OK => reply.into_body(),
-            Ok(reply) => return Err(Error::Refused(shown, reply.status().to_string())),
-            Err(error) => return Err(Error::Unreachable(format!("{shown}: {error}"))),
+            Ok(reply) => return Err(EtcdError::Refused(shown, reply.status().to_string())),
+            Err(error) => return Err(EtcdError::Unreachable(format!("{shown}: {error}"))),
         };
         // What changed is read anew, so that an event is nothing but a bell.
         let all = async {

@@ -30,7 +30,7 @@ use agent::{Agent, Written};
 pub use common::{Common, Document, NotWritten, add_metrics};
 use configuration::Config;
 pub use error::Error;
-pub use etcd::{Etcd, If, Put, pairs as etcd_pairs, parse_change_reply};
+pub use etcd::{Etcd, EtcdError, If, Put, pairs as etcd_pairs, parse_change_reply};
 pub use orders::{answer, configure};
 pub use roster::{Roster, State};
 

@@ -2,12 +2,12 @@
 
 use super::{Agent, Written};
 use crate::common::{self, NotWritten};
-use crate::etcd::{Error, If, Put};
+use crate::etcd::{EtcdError, If, Put};
 use crate::snapshot::Snapshot;
 
 impl Agent {
     /// Writes a new version of the common configuration, or puts back the one that etcd has lost.
-    pub(super) async fn configure(&mut self, snapshot: &Snapshot) -> Result<bool, Error> {
+    pub(super) async fn configure(&mut self, snapshot: &Snapshot) -> Result<bool, EtcdError> {
         let roster = snapshot.roster.as_ref().and_then(|roster| roster.as_ref().ok());
         let (new, done) = match self.configures.pop_front() {
             Some((new, done)) => (new, Some(done)),

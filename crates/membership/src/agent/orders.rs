@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use super::Agent;
-use crate::etcd::{Error, If, Put};
+use crate::etcd::{EtcdError, If, Put};
 use crate::roster::Roster;
 use crate::snapshot::Snapshot;
 
 impl Agent {
     /// Carries out the operator's orders in turn, but for those that nobody waits for any more.
-    pub(super) async fn drain(&mut self, snapshot: &Snapshot) -> Result<bool, Error> {
+    pub(super) async fn drain(&mut self, snapshot: &Snapshot) -> Result<bool, EtcdError> {
         self.drains.retain(|(.., done)| !done.is_closed());
         let Some((name, drains, done)) = self.drains.pop_front() else { return Ok(false) };
         let Some(Ok(roster)) = &snapshot.roster else {
