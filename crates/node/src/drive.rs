@@ -115,7 +115,7 @@ impl Drive {
         self: &Arc<Self>,
         folders: &[DeviceFolder],
         devices: Opened,
-    ) -> anyhow::Result<()> {
+    ) -> Result<(), device::Error> {
         let drive = Arc::downgrade(self);
         let told: EventSink = Arc::new(move |now, event| {
             if let Some(drive) = drive.upgrade() {

@@ -7,17 +7,18 @@
 //! makes.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::path::Path;
 use std::thread::JoinHandle;
 
-use anyhow::{Context, bail};
 use crossbeam_channel::{Sender, bounded};
 use engine::Size;
 use engine::node::{Action, DeviceId, Event, Node, Restored, RestoredSegment, Settings};
 use ground::window::Nanos;
 use serde::{Deserialize, Serialize};
 use tracing::warn;
+
+use crate::error::Error;
 
 /// A line of the log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -67,18 +68,19 @@ pub struct EventLog {
 
 impl EventLog {
     /// Creates the file and starts its writer.
-    pub fn create(path: &Path, settings: &Settings, now: Nanos) -> anyhow::Result<EventLog> {
+    pub fn create(path: &Path, settings: &Settings, now: Nanos) -> Result<EventLog, Error> {
         let shown = path.display().to_string();
-        let mut file = BufWriter::new(
-            File::create_new(path).with_context(|| format!("cannot create {shown}"))?,
-        );
+        let file = File::create_new(path);
+        let file = file.map_err(|source| Error::Create { path: path.to_owned(), source })?;
+        let mut file = BufWriter::new(file);
         let (lines, queue) = bounded(LINES_MAX);
-        let writer = std::thread::Builder::new().name("events".to_owned()).spawn(move || {
+        let writer = std::thread::Builder::new().name("events".to_owned());
+        let writer = writer.spawn(move || {
             let mut failed = false;
             for line in queue {
                 let written = serde_json::to_writer(&mut file, &line)
-                    .map_err(anyhow::Error::from)
-                    .and_then(|()| Ok(file.write_all(b"\n")?));
+                    .map_err(io::Error::from)
+                    .and_then(|()| file.write_all(b"\n"));
                 if let Err(error) = written
                     && !std::mem::replace(&mut failed, true)
                 {
@@ -86,7 +88,8 @@ impl EventLog {
                 }
             }
             let _ = file.flush();
-        })?;
+        });
+        let writer = writer.map_err(|source| Error::Thread { name: "events", source })?;
         let log = EventLog { lines, writer };
         log.push(Line::Start { settings: settings.clone(), now });
         Ok(log)
@@ -147,17 +150,20 @@ pub struct Replayed {
 /// # Errors
 /// If the file is unreadable or malformed, or if the engine's actions differ from the recorded
 /// ones; the error names the first line that differs.
-pub fn replay(path: &Path) -> anyhow::Result<Replayed> {
-    let shown = path.display();
-    let file = record::file::open(path).with_context(|| format!("cannot open {shown}"))?;
+pub fn replay(path: &Path) -> Result<Replayed, Error> {
+    let unread = |source| Error::Read { path: path.to_owned(), source };
+    let file = record::file::open(path).map_err(unread)?;
     let mut node: Option<Node<Size>> = None;
     let mut replayed = Replayed::default();
     let mut restored = Vec::new();
     for (number, line) in BufReader::new(file).lines().enumerate() {
-        let number = number + 1;
-        let line: Line = serde_json::from_str(&line?)
-            .with_context(|| format!("{shown}, line {number}: malformed event"))?;
-        match (line, &mut node) {
+        let (path, number) = (path.to_owned(), number + 1);
+        let read: Result<Line, _> = serde_json::from_str(&line.map_err(unread)?);
+        let event = match read {
+            Ok(event) => event,
+            Err(source) => return Err(Error::Malformed { path, line: number, source }),
+        };
+        match (event, &mut node) {
             (Line::Start { settings, now }, None) => node = Some(Node::new(settings, now)),
             (Line::Restore { device, segment, records }, Some(_)) => {
                 restored.push((device, segment, records));
@@ -171,17 +177,20 @@ pub fn replay(path: &Path) -> anyhow::Result<Replayed> {
                 let told = format!("{event:?}");
                 node.handle(now, event, &mut decided);
                 if decided != actions {
-                    bail!(
-                        "{shown}, line {number}: the actions after {told} differ from the recorded \
-                         ones: replayed\n{decided:?}\nrecorded\n{actions:?}"
-                    );
+                    return Err(Error::Differs {
+                        path,
+                        line: number,
+                        event: told,
+                        decided: format!("{decided:?}"),
+                        recorded: format!("{actions:?}"),
+                    });
                 }
                 replayed.events += 1;
                 replayed.actions += actions.len() as u64;
                 let dropped = |a: &&Action<Size>| matches!(a, Action::DropSegment { .. });
                 replayed.drops += actions.iter().filter(dropped).count() as u64;
             }
-            _ => bail!("{shown}, line {number}: the start must be the first line, and only that"),
+            _ => return Err(Error::Start { path, line: number }),
         }
     }
     Ok(replayed)

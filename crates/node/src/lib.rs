@@ -3,6 +3,7 @@
 mod admin;
 mod controls;
 pub mod drive;
+mod error;
 pub mod events;
 pub mod handover;
 mod node_reads;
@@ -30,6 +31,7 @@ use wire::lane::ThreadRecorder;
 
 use cluster::Mismatches;
 use drive::Drive;
+pub use error::Error;
 
 /// What all threads of a node share.
 pub struct Node {

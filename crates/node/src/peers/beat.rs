@@ -9,6 +9,7 @@ use tokio::sync::oneshot;
 use tokio::time::MissedTickBehavior;
 
 use crate::drive::Drive;
+use crate::error::Error;
 use membership::Membership;
 use record::clock;
 
@@ -29,14 +30,17 @@ impl Beat {
         drive: Arc<Drive>,
         membership: Arc<Membership>,
         tick: Duration,
-    ) -> anyhow::Result<Beat> {
+    ) -> Result<Beat, Error> {
         let (stop, stopped) = oneshot::channel();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let thread = std::thread::Builder::new().name("cluster".to_owned()).spawn(move || {
+        let failed = |source| Error::Thread { name: "cluster", source };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(failed)?;
+        let thread = std::thread::Builder::new().name("cluster".to_owned());
+        let thread = thread.spawn(move || {
             runtime.block_on(run(drive, membership, tick, stopped));
             runtime.shutdown_background();
-        })?;
-        Ok(Beat { stop, thread })
+        });
+        Ok(Beat { stop, thread: thread.map_err(failed)? })
     }
 
     /// Stops the thread and waits for its end.

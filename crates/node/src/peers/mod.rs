@@ -135,15 +135,17 @@ impl Peers {
         membership: Arc<Membership>,
         mismatches: Arc<Mismatches>,
         record: Arc<IdentityRecord>,
-    ) -> anyhow::Result<Peers> {
+    ) -> Result<Peers, cluster::Error> {
         let (known, me) = (membership.members(), settings.me);
         let identity = Identity::of_node(&known, config);
+        let name = known.ring.name(me);
+        let invalid = |source| cluster::Error::Name { name: name.to_owned(), source };
         let mut common = vec![
             (headers::PROTOCOL.clone(), HeaderValue::from_static(headers::PROTOCOL_VERSION)),
             (headers::RING.clone(), identity.ring.clone()),
             (headers::MEMBERS.clone(), identity.members.clone()),
             (headers::ORIGIN.clone(), identity.origin.clone()),
-            (headers::FROM.clone(), HeaderValue::from_str(known.ring.name(me))?),
+            (headers::FROM.clone(), HeaderValue::from_str(name).map_err(invalid)?),
         ];
         common.extend(authorization(config)?);
         let lease = Duration::from_nanos(settings.lease);
