@@ -9,6 +9,7 @@ mod admin;
 mod backend;
 mod copies;
 mod drive;
+mod error;
 mod knobs;
 mod nodes;
 mod outages;
@@ -23,6 +24,7 @@ mod upload;
 mod verify;
 
 pub use copies::Picture;
+pub use error::StartError;
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -104,7 +106,7 @@ impl Gateway {
         record: Arc<IdentityRecord>,
         live: &Arc<LiveModel>,
         now: Nanos,
-    ) -> anyhow::Result<Gateway> {
+    ) -> Result<Gateway, StartError> {
         let nodes = Nodes::new(config, &membership, origin.clone(), record)?;
         let ring = membership.members().ring.clone();
         let settings = gateway::Settings {
@@ -116,7 +118,8 @@ impl Gateway {
         Ok(Gateway {
             front: Front::new(config, QueueName::Gateway, windows.clone(), live, now),
             router: Arc::new(Router::new(settings, nodes, ping_timeout, now)),
-            datasets: Datasets::without_shards(config, origin, windows, live, now)?,
+            datasets: Datasets::without_shards(config, origin, windows, live, now)
+                .map_err(|error| StartError::Datasets(error.into()))?,
             membership,
             uploads: Budget::new(config.serve.uploads_bytes_max.0),
         })

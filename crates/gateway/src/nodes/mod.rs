@@ -58,7 +58,7 @@ impl Nodes {
         membership: &Membership,
         origin: Arc<dyn Origin>,
         record: Arc<IdentityRecord>,
-    ) -> anyhow::Result<Nodes> {
+    ) -> Result<Nodes, cluster::Error> {
         let known = membership.members();
         let fingerprint = format!("{:016x}", fingerprint(&known, config));
         let common = ask_headers(&known, config)?;
