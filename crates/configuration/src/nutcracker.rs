@@ -84,22 +84,21 @@ fn read(text: &str) -> Result<Vec<YamlPool>, Error> {
     for next in Parser::new_from_str(text) {
         let (event, span) = next.map_err(|error| Error::Yaml(error.to_string()))?;
         let line = span.start.line();
-        let wrong = |what: String| Err(Error::Line { line, what });
-        let misplaced = |what: &str| Error::Line { line, what: what.to_owned() };
+        let wrong = |what: &str| Error::Line { line, what: what.to_owned() };
         match event {
             Event::MappingStart(..) => {
                 if depth >= 2 {
-                    return Err(misplaced("a mapping inside of a pool"));
+                    return Err(wrong("a mapping inside of a pool"));
                 }
                 if depth == 1 {
-                    let name = key.take().ok_or_else(|| misplaced("a pool without a name"))?;
+                    let name = key.take().ok_or_else(|| wrong("a pool without a name"))?;
                     pools.push(YamlPool { name, ..YamlPool::default() });
                 }
                 depth += 1;
             }
             Event::SequenceStart(..) => {
                 if depth != 2 || key.as_deref() != Some("servers") {
-                    return Err(misplaced("an unexpected list"));
+                    return Err(wrong("an unexpected list"));
                 }
                 depth += 1;
             }
@@ -111,21 +110,24 @@ fn read(text: &str) -> Result<Vec<YamlPool>, Error> {
                 (1 | 2, None) => key = Some(text.into_owned()),
                 (2, Some(key)) => {
                     let pool = pools.last_mut();
-                    let pool = pool.ok_or_else(|| misplaced("a directive outside of a pool"))?;
+                    let pool = pool.ok_or_else(|| wrong("a directive outside of a pool"))?;
                     if pool.directives.iter().any(|other| other.key == key) {
-                        return wrong(format!("{key:?} is a duplicate"));
+                        return Err(wrong(&format!("{key:?} is a duplicate")));
                     }
                     pool.directives.push(Directive { key, value: text.into_owned(), line });
                 }
                 (3, of) => {
                     let pool = pools.last_mut();
-                    let pool = pool.ok_or_else(|| misplaced("a server outside of a pool"))?;
+                    let pool = pool.ok_or_else(|| wrong("a server outside of a pool"))?;
                     pool.servers.push(text.into_owned());
                     key = of;
                 }
-                _ => return wrong(format!("{text:?} is not expected here; pools have directives")),
+                _ => {
+                    let what = format!("{text:?} is not expected here; pools have directives");
+                    return Err(wrong(&what));
+                }
             },
-            Event::Alias(_) => return Err(misplaced("aliases are not supported")),
+            Event::Alias(_) => return Err(wrong("aliases are not supported")),
             _ => {}
         }
     }
