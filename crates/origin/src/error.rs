@@ -162,11 +162,11 @@ pub enum OpenError {
     #[error("cannot start the origin's thread")]
     Thread(#[source] io::Error),
     /// TLS, or the client that uses it, cannot be set up.
-    #[error("cannot create an HTTP client with TLS")]
-    Client(#[source] reqwest::Error),
-    /// The store's client refuses its settings.
-    #[error("invalid [origin] in the configuration")]
-    Settings(#[source] object_store::Error),
+    #[error("cannot set up TLS to the store")]
+    Client(#[source] rustls::Error),
+    /// The address of a store, or the access to it, is malformed.
+    #[error("invalid [origin] in the configuration: {0}")]
+    Settings(String),
 }
 
 impl OpenError {

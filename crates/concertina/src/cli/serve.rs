@@ -56,10 +56,8 @@ pub(super) fn tokens(variable: impl Fn(&str) -> Option<String>) -> Vec<String> {
 
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    // The object store's client logs every retried request, possibly thousands a second.
     let levels = Targets::new()
         .with_default(LevelFilter::INFO)
-        .with_target("object_store", LevelFilter::WARN)
         // It tells of every request that a client got wrong, which is for the client to know.
         .with_target("s3s", LevelFilter::OFF);
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(false);

@@ -320,6 +320,8 @@ fn now_us() -> u64 {
 }
 
 fn client(store: &Store, access: &str, secret: &str) -> object_store::aws::AmazonS3 {
+    // Its HTTP client demands one, even without TLS.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     object_store::aws::AmazonS3Builder::new()
         .with_endpoint(format!("http://{}", store.address))
         .with_bucket_name("objects")

@@ -11,7 +11,7 @@ use crate::tidy::{all_sources, relative_name};
 /// How many of each kind there are today. Lower a number as soon as a test says that it can be.
 const COUNTS: [(&str, usize, &str); 4] = [
     ("fn", 0, "a function is named only by a preposition, a pronoun or a participle"),
-    ("long", 14, "a function has more than 70 lines"),
+    ("long", 13, "a function has more than 70 lines"),
     ("tuple", 0, "a parameter is a tuple of two or more parts: name a struct, or pass them apart"),
     ("type", 0, "a type is named by a participle or a pronoun: name the thing"),
 ];

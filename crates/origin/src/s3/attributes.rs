@@ -8,19 +8,30 @@
 
 use std::borrow::Cow;
 
+use ::http::header::{
+    CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_TYPE,
+    HeaderMap, HeaderName, HeaderValue,
+};
 use ground::Etag;
-use object_store::{Attribute, ObjectMeta};
 use percent_encoding::{AsciiSet, percent_decode_str, utf8_percent_encode};
 
-use super::super::{Attributes, Error, KEPT_PREFIX, Metadata, VersionHasher};
 use super::name;
+use super::stored::{StoredHead, text};
+use crate::error::Error;
+use crate::metadata::{Attributes, KEPT_PREFIX, Metadata, VersionHasher};
 
+/// What the name of a header with an attribute begins with.
+const META: &str = "x-amz-meta-";
+/// Headers that a store keeps with an object, and that change what its bytes mean to a client. (Our own objects have theirs as user
+/// metadata.)
+const KEPT: [HeaderName; 4] =
+    [CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE];
 /// The prefix of our own attributes.
 const OURS: &str = "concertina-";
 const VERSION: &str = "concertina-version";
 const MODIFIED: &str = "concertina-modified-us";
 const KEY: &str = "concertina-key";
-const CONTENT_TYPE: &str = "concertina-content-type";
+const TYPE: &str = "concertina-content-type";
 const USER: &str = "concertina-user-";
 /// The most bytes of metadata that a store accepts, names and values.
 const META_BYTES_MAX: usize = 2048;
@@ -31,13 +42,13 @@ const OTHER_TYPE: &str = "application/octet-stream";
 /// The characters to escape: `%`, and all but visible ASCII and the space.
 const ESCAPED: &AsciiSet = &percent_encoding::CONTROLS.add(b'%');
 
-/// Encodes the attributes of an object. [`Error::Refused`] if they are larger than stores accept.
+/// Encodes the attributes of an object as headers of its PUT. [`Error::Refused`] if they are larger than stores accept.
 pub fn to_store(
     etag: &Etag,
     modified_unix_us: u64,
     attributes: &Attributes,
     key: Option<&[u8]>,
-) -> Result<object_store::Attributes, Error> {
+) -> Result<HeaderMap, Error> {
     let mut pairs = vec![
         (VERSION.to_owned(), etag.to_string()),
         (MODIFIED.to_owned(), modified_unix_us.to_string()),
@@ -45,12 +56,12 @@ pub fn to_store(
     if let Some(key) = key {
         pairs.push((KEY.to_owned(), name::digits_of(key)));
     }
-    let mut stored = object_store::Attributes::new();
+    let mut stored = HeaderMap::with_capacity(pairs.len() + attributes.user.len() + 2);
     let content_type = attributes.content_type.as_deref();
     let shown = content_type.filter(|text| escape(text) == *text).unwrap_or(OTHER_TYPE);
-    stored.insert(Attribute::ContentType, shown.to_owned().into());
+    stored.insert(CONTENT_TYPE, value_of(shown)?);
     if content_type != Some(shown) {
-        pairs.push((CONTENT_TYPE.to_owned(), escape(content_type.unwrap_or("")).into_owned()));
+        pairs.push((TYPE.to_owned(), escape(content_type.unwrap_or("")).into_owned()));
     }
     for (index, (name, value)) in attributes.user.iter().enumerate() {
         let before = attributes.user[..index].iter().filter(|(other, _)| other == name).count();
@@ -68,59 +79,64 @@ pub fn to_store(
         )));
     }
     for (name, value) in pairs {
-        stored.insert(Attribute::Metadata(name.into()), value.into());
+        let header = HeaderName::try_from(format!("{META}{name}"));
+        let header = header.map_err(|_| {
+            Error::Refused(format!("the name {name:?} of user metadata cannot be one in a store"))
+        })?;
+        stored.append(header, value_of(&value)?);
     }
     Ok(stored)
 }
 
+fn value_of(text: &str) -> Result<HeaderValue, Error> {
+    let odd = |_| Error::Refused(format!("{text:?} cannot be metadata in a store"));
+    HeaderValue::from_str(text).map_err(odd)
+}
+
 /// The attributes of the bucket's marker.
-pub fn of_marker() -> object_store::Attributes {
-    let mut stored = object_store::Attributes::new();
-    stored.insert(Attribute::ContentType, "text/plain".into());
-    stored
+pub fn of_marker() -> HeaderMap {
+    HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("text/plain"))])
+}
+
+/// The last value of an attribute, without the prefix of its header.
+fn attribute<'a>(head: &'a StoredHead, name: &str) -> Option<&'a str> {
+    let values = head.headers.get_all(format!("{META}{name}"));
+    values.iter().next_back()?.to_str().ok()
 }
 
 /// Decodes the metadata of an object from the store's reply.
-pub fn from_store(meta: &ObjectMeta, stored: &object_store::Attributes) -> Metadata {
-    let get =
-        |name: &'static str| stored.get(&Attribute::Metadata(name.into())).map(|v| v.as_ref());
-    let written = written_unix_us(meta);
-    let version = get(VERSION).filter(|text| is_version(text));
-    let attributes = attributes_of(stored, version.is_some());
+pub fn from_store(head: &StoredHead) -> Metadata {
+    let version = attribute(head, VERSION).filter(|text| is_version(text));
+    let attributes = attributes_of(head, version.is_some());
     let (etag, modified_unix_us) = match version {
-        Some(version) => (
-            Etag::from(version),
-            get(MODIFIED).and_then(|text| text.parse().ok()).unwrap_or(written),
-        ),
-        None => (version_of_store(meta, &attributes), written),
+        Some(version) => {
+            let modified = attribute(head, MODIFIED).and_then(|text| text.parse().ok());
+            (Etag::from(version), modified.unwrap_or(head.modified_unix_us))
+        }
+        None => (version_of_store(head, &attributes), head.modified_unix_us),
     };
-    Metadata { size: meta.size, etag, modified_unix_us, attributes }
+    Metadata { size: head.size, etag, modified_unix_us, attributes }
 }
 
 /// The metadata of an object that another tool wrote, with our metadata of the bytes before.
-pub fn of_another_tool(meta: &ObjectMeta, ours: Metadata) -> Metadata {
-    let etag = version_of_store(meta, &ours.attributes);
-    let modified_unix_us = written_unix_us(meta);
-    Metadata { etag, modified_unix_us, ..ours }
-}
-
-fn written_unix_us(meta: &ObjectMeta) -> u64 {
-    u64::try_from(meta.last_modified.timestamp_micros()).unwrap_or(0)
+pub fn of_another_tool(head: &StoredHead, ours: Metadata) -> Metadata {
+    let etag = version_of_store(head, &ours.attributes);
+    Metadata { etag, modified_unix_us: head.modified_unix_us, ..ours }
 }
 
 /// The version of an object that has none of ours: a hash of the store's etag and of its attributes.
-fn version_of_store(meta: &ObjectMeta, attributes: &Attributes) -> Etag {
+fn version_of_store(head: &StoredHead, attributes: &Attributes) -> Etag {
     let mut hasher = VersionHasher::default();
-    match &meta.e_tag {
+    match &head.etag {
         Some(etag) => hasher.update(etag.as_bytes()),
-        None => hasher.update(format!("{} {}", written_unix_us(meta), meta.size).as_bytes()),
+        None => hasher.update(format!("{} {}", head.modified_unix_us, head.size).as_bytes()),
     }
     Etag::from(&*format!("s3-{}", hasher.finish(attributes)))
 }
 
 /// The whole key of an object whose name does not hold it completely.
-pub fn key_of(stored: &object_store::Attributes) -> Option<Vec<u8>> {
-    name::bytes_of(stored.get(&Attribute::Metadata(KEY.into()))?.as_ref())
+pub fn key_of(head: &StoredHead) -> Option<Vec<u8>> {
+    name::bytes_of(attribute(head, KEY)?)
 }
 
 /// Draws a random version for an upload in parts: the attributes are sent before the bytes, so the
@@ -134,43 +150,32 @@ fn is_version(text: &str) -> bool {
     VersionHasher::for_etag(text).or_else(|| VersionHasher::for_etag(drawn)).is_some()
 }
 
-fn attributes_of(stored: &object_store::Attributes, ours: bool) -> Attributes {
-    let mut content_type = stored
-        .get(&Attribute::ContentType)
-        .map(|v| v.as_ref().to_owned())
-        .filter(|t| !t.is_empty());
+fn attributes_of(head: &StoredHead, ours: bool) -> Attributes {
+    let headers = &head.headers;
+    let content_type = text(headers, CONTENT_TYPE);
+    let mut content_type = content_type.map(str::to_owned).filter(|t| !t.is_empty());
     let mut user = Vec::new();
-    for (attribute, value) in stored {
-        let value = value.as_ref();
-        if let Some(header) = kept_header(attribute).filter(|_| !ours && !value.is_empty()) {
+    for header in KEPT.iter().filter(|_| !ours) {
+        if let Some(value) = text(headers, header).filter(|value| !value.is_empty()) {
             user.push((format!("{KEPT_PREFIX}{header}"), value.to_owned()));
         }
-        let Attribute::Metadata(name) = attribute else { continue };
+    }
+    for name in headers.keys() {
+        let Some(name) = name.as_str().strip_prefix(META) else { continue };
+        let Some(value) = attribute(head, name) else { continue };
         if !ours {
-            user.push((name.to_string(), value.to_owned()));
+            user.push((name.to_owned(), value.to_owned()));
         } else if let Some(rest) = name.strip_prefix(USER) {
             let name = rest.split_once('-').map_or(rest, |(_, name)| name);
             user.push((name.to_owned(), unescape(value)));
-        } else if name == CONTENT_TYPE {
+        } else if name == TYPE {
             content_type = Some(unescape(value)).filter(|text| !text.is_empty());
         } else if !name.starts_with(OURS) {
-            user.push((name.to_string(), unescape(value)));
+            user.push((name.to_owned(), unescape(value)));
         }
     }
     user.sort();
     Attributes { content_type, user }
-}
-
-/// The header that a store keeps with an object, and that changes what its bytes mean to a client. (Our own objects have theirs as
-/// user metadata.)
-fn kept_header(attribute: &Attribute) -> Option<&'static str> {
-    match attribute {
-        Attribute::CacheControl => Some("cache-control"),
-        Attribute::ContentDisposition => Some("content-disposition"),
-        Attribute::ContentEncoding => Some("content-encoding"),
-        Attribute::ContentLanguage => Some("content-language"),
-        _ => None,
-    }
 }
 
 /// Escapes a text so that a header carries it unchanged: visible ASCII, and single inner spaces.
@@ -198,14 +203,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn meta(size: u64) -> ObjectMeta {
-        ObjectMeta {
-            location: object_store::path::Path::from("x"),
-            last_modified: Default::default(),
-            size,
-            e_tag: Some("\"abc\"".to_owned()),
-            version: None,
-        }
+    fn head(size: u64, headers: HeaderMap) -> StoredHead {
+        StoredHead { size, etag: Some("\"abc\"".to_owned()), modified_unix_us: 0, headers }
     }
 
     fn check(attributes: Attributes, key: Option<Vec<u8>>) {
@@ -214,14 +213,15 @@ mod tests {
             Err(Error::Refused(_)) => return,
             stored => stored.unwrap(),
         };
-        for (_, value) in &stored {
-            let value = value.as_ref();
+        for value in stored.values() {
+            let value = value.to_str().unwrap();
             assert!(value.bytes().all(|byte| (32..127).contains(&byte)), "{value:?}");
             assert!(!value.is_empty() && value.trim() == value && !value.contains("  "));
         }
-        let metadata = from_store(&meta(7), &stored);
+        let head = head(7, stored);
+        let metadata = from_store(&head);
         assert_eq!(metadata, Metadata { size: 7, etag, modified_unix_us: 5, attributes });
-        assert_eq!(key_of(&stored), key);
+        assert_eq!(key_of(&head), key);
     }
 
     proptest! {
@@ -244,22 +244,33 @@ mod tests {
         let content_type = Some("text/plain; charset=utf-8".to_owned());
         let attributes = Attributes { content_type, user: Vec::new() };
         let stored = to_store(&drawn_version(), u64::MAX, &attributes, Some(&[0xff; 1024]));
-        assert_eq!(key_of(&stored.unwrap()).unwrap(), [0xff; 1024]);
+        assert_eq!(key_of(&head(0, stored.unwrap())).unwrap(), [0xff; 1024]);
     }
 
     #[test]
     fn what_another_tool_wrote_has_a_version_of_all_that_is_served() {
-        let mut stored = object_store::Attributes::new();
-        stored.insert(Attribute::ContentType, "text/plain".into());
-        let first = from_store(&meta(3), &stored);
+        let mut stored = head(3, of_marker());
+        let first = from_store(&stored);
         assert!(first.etag.starts_with("s3-") && VersionHasher::for_etag(&first.etag).is_none());
-        assert_eq!(from_store(&meta(3), &stored), first);
-        stored.insert(Attribute::Metadata("owner".into()), "me%20".into());
-        let second = from_store(&meta(3), &stored);
+        assert_eq!(from_store(&stored), first);
+        stored.headers.insert("x-amz-meta-owner", HeaderValue::from_static("me%20"));
+        let second = from_store(&stored);
         assert_ne!(first.etag, second.etag);
         assert_eq!(second.attributes.user, [("owner".to_owned(), "me%20".to_owned())]);
         // A malformed version was written by another tool.
-        stored.insert(Attribute::Metadata(VERSION.into()), "1.2".into());
-        assert!(from_store(&meta(3), &stored).etag.starts_with("s3-"));
+        let version = HeaderName::try_from(format!("{META}{VERSION}")).unwrap();
+        stored.headers.insert(version, HeaderValue::from_static("1.2"));
+        assert!(from_store(&stored).etag.starts_with("s3-"));
+    }
+
+    #[test]
+    fn a_name_that_no_header_can_have_is_refused() {
+        let etag = Etag::from("0123456789abcdef0123456789abcdef");
+        for name in ["a b", "", "ä", "a\n"] {
+            let user = vec![(name.to_owned(), "x".to_owned())];
+            let attributes = Attributes { content_type: None, user };
+            let refused = to_store(&etag, 5, &attributes, None);
+            assert_eq!(refused.is_err(), !name.is_empty(), "{name:?}: {refused:?}");
+        }
     }
 }

@@ -5,15 +5,15 @@
 //! came within the resolution of that time (a second, at some stores). So only objects older than [`SETTLED_S`] are
 //! remembered: a later write has a later time.
 
-use object_store::ObjectMeta;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
-use super::super::Metadata;
+use super::stored::StoredHead;
+use crate::metadata::Metadata;
 
 /// The least age of an object that is remembered, seconds. It exceeds by far the resolution of a store's times and the difference
 /// between synchronised clocks.
-const SETTLED_S: i64 = 60;
+const SETTLED_S: u64 = 60;
 /// The memory of an entry beside its texts, bytes: both keys, the metadata's fixed part, and the cache's own.
 const ENTRY_BYTES: u64 = 192;
 /// The memory of a typical entry, bytes.
@@ -40,10 +40,10 @@ impl ListingEntry {
     }
 
     /// Whether a HEAD's reply is of the same version, and that version is settled at the time `now_unix_s`.
-    fn is_settled(&self, meta: &ObjectMeta, now_unix_s: i64) -> bool {
-        let same = meta.e_tag.as_deref().is_some_and(|etag| bare(etag) == bare(&self.etag));
-        let age_s = now_unix_s.saturating_sub(meta.last_modified.timestamp());
-        same && meta.size == self.size && age_s >= SETTLED_S
+    fn is_settled(&self, head: &StoredHead, now_unix_s: u64) -> bool {
+        let same = head.etag.as_deref().is_some_and(|etag| bare(etag) == bare(&self.etag));
+        let age_s = now_unix_s.saturating_sub(head.modified_unix_us / 1_000_000);
+        same && head.size == self.size && age_s >= SETTLED_S
     }
 }
 
@@ -86,12 +86,12 @@ impl Described {
     pub fn set(
         &self,
         seen: &ListingEntry,
-        meta: &ObjectMeta,
+        head: &StoredHead,
         metadata: &Metadata,
-        now_unix_s: i64,
+        now_unix_s: u64,
     ) {
         if let Some(cache) = &self.0
-            && seen.is_settled(meta, now_unix_s)
+            && seen.is_settled(head, now_unix_s)
         {
             cache.insert(seen.mark, metadata.clone());
         }

@@ -1,11 +1,7 @@
 //! Translates errors of the store into [`Error`]: what failed, where, and what to do.
 
-use std::error::Error as _;
-
-use object_store::client::HttpErrorKind;
-
-use super::super::Error;
-use super::http::kind_of;
+use super::failure::{Failure, FailureKind};
+use crate::error::Error;
 
 /// A parsed error of the store.
 #[derive(Debug)]
@@ -35,14 +31,17 @@ pub enum Access {
 }
 
 /// Parses an error. `place` names the bucket and the endpoint, `action` the failed operation.
-pub fn trouble(error: &object_store::Error, place: &str, action: &str, access: Access) -> Trouble {
-    let text = innermost(error);
-    let status = status_of(&text);
-    let code = shorten(between(&text, "<Code>", "</Code>").unwrap_or_default());
-    let message = between(&text, "<Message>", "</Message>").unwrap_or_default();
+pub fn trouble(failure: &Failure, place: &str, action: &str, access: Access) -> Trouble {
+    let (text, status, kind) = match failure {
+        Failure::Status { status, text } => (text, Some(status.as_u16()), None),
+        Failure::ErrorText(text) => (text, None, None),
+        Failure::Transport { kind, text } => (text, None, Some(*kind)),
+    };
+    let code = shorten(between(text, "<Code>", "</Code>").unwrap_or_default());
+    let message = between(text, "<Message>", "</Message>").unwrap_or_default();
     let reason = match (code.as_str(), status) {
         ("", Some(status)) => format!("status {status}"),
-        ("", None) => shorten(&text),
+        ("", None) => shorten(text),
         (code, _) => format!("{code}: {}", shorten(message)),
     };
     let at = format!("{action} at {place}");
@@ -78,9 +77,9 @@ pub fn trouble(error: &object_store::Error, place: &str, action: &str, access: A
         (_, Some(301 | 307 | 308)) => Error::Failed(format!(
             "{at}: the bucket is elsewhere; correct origin.endpoint and origin.region"
         )),
-        _ => match kind_of(error) {
-            Some(HttpErrorKind::Timeout) => Error::TimedOut(format!("{at}: {reason}")),
-            Some(HttpErrorKind::Connect) => Error::Failed(format!(
+        _ => match kind {
+            Some(FailureKind::Timeout) => Error::TimedOut(format!("{at}: {reason}")),
+            Some(FailureKind::Connect) => Error::Failed(format!(
                 "{at}: no connection ({reason}); start the store, or correct origin.endpoint"
             )),
             _ => Error::Failed(format!("{at}: {reason}")),
@@ -93,28 +92,6 @@ pub fn trouble(error: &object_store::Error, place: &str, action: &str, access: A
 fn is_full(code: &str, status: Option<u16>) -> bool {
     let codes = ["Quota", "StorageFull", "NoSpaceLeft"];
     status == Some(507) || codes.iter().any(|part| code.contains(part))
-}
-
-/// Returns the text of the innermost error with a status or code. The outer errors add nothing of
-/// use to an operator.
-fn innermost(error: &object_store::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let inner = error.to_string();
-        // Some errors omit the text of their source, and some have the status only in the outer
-        // text.
-        if !text.contains("<Code>") && status_of(&text).is_none() {
-            text = inner;
-        }
-        source = error.source();
-    }
-    text
-}
-
-fn status_of(text: &str) -> Option<u16> {
-    let rest = text.split_once("non-2xx status code: ").map(|(_, rest)| rest)?;
-    rest.get(..3)?.parse().ok()
 }
 
 fn between<'a>(text: &'a str, start: &str, end: &str) -> Option<&'a str> {

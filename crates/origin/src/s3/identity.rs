@@ -10,17 +10,40 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use ground::origin::{OriginId, Place, Refusal, Verdict};
-use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, UpdateVersion};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use tracing::warn;
 
 use super::super::Error;
+use super::client::Attempts;
 use super::errors::{Access, Trouble};
+use super::failure::Failure;
 use super::name::ESCAPED;
+use super::object_reader::ObjectReader;
+use super::operations::{NewObject, OpenObject};
+use super::pieces::Payload;
+use super::precondition::Precondition;
 use super::{Store, attributes};
 
 /// The marker's name after the prefix and [`ESCAPED`]: no key's name, since `y` is not a digit.
 const NAME: &str = "identity";
+/// What is escaped in the marker's name, and in no other: buckets have markers whose prefix was written so by earlier versions.
+const ESCAPED_IN_PREFIX: &AsciiSet = &CONTROLS
+    .add(b'\\')
+    .add(b'{')
+    .add(b'^')
+    .add(b'}')
+    .add(b'%')
+    .add(b'`')
+    .add(b']')
+    .add(b'"')
+    .add(b'>')
+    .add(b'[')
+    .add(b'~')
+    .add(b'<')
+    .add(b'#')
+    .add(b'|')
+    .add(b'*')
+    .add(b'?');
 /// What precedes the number.
 const START: &str = "concertina-origin 1 ";
 /// The most bytes that are read of a marker.
@@ -117,20 +140,20 @@ impl Store {
             Some(_) => Err(Error::Lost(format!(
                 "the object {} of {} has another number than when it was opened: this is another \
                  bucket; point origin.endpoint and origin.bucket to the right one",
-                self.marker_path(),
+                self.marker_name(),
                 self.place
             ))),
             None => Err(Error::Lost(format!(
                 "the object {} of {} is missing: the bucket was emptied, or another one took its \
                  place; restore it, or start once with --create-origin to begin with what is there",
-                self.marker_path(),
+                self.marker_name(),
                 self.place
             ))),
         }
     }
 
-    fn marker_path(&self) -> Path {
-        Path::from(format!("{}{ESCAPED}{NAME}", self.prefix))
+    fn marker_name(&self) -> String {
+        marker_name(&self.prefix)
     }
 
     async fn learn_properties(&self) -> Result<StoreProperties, Trouble> {
@@ -145,14 +168,14 @@ impl Store {
         }
         self.judge(Place::Empty)?;
         let drawn = format!("{START}{:032x}\n", rand::random::<u128>());
-        if let Err(error) = self.put_marker(&drawn, PutMode::Create).await {
-            let trouble = self.trouble(&error, "the bucket's marker", Access::Write);
+        if let Err(failure) = self.put_marker(&drawn, &Precondition::Absent).await {
+            let trouble = self.trouble(&failure, "the bucket's marker", Access::Write);
             match trouble {
                 Trouble { error: Error::ReadOnly(reason), .. } => {
                     warn!(
                         "{reason}; without the object {}, a bucket that is emptied looks like one \
                          without objects",
-                        self.marker_path()
+                        self.marker_name()
                     );
                     self.record.take(self.stated_id());
                     return Ok(StoreProperties { identity: None, conditions: true });
@@ -190,7 +213,7 @@ impl Store {
                 Ok(())
             }
             refusal => {
-                let place = format!("the object {} of {}", self.marker_path(), self.place);
+                let place = format!("the object {} of {}", self.marker_name(), self.place);
                 Err(Trouble::without_reply(self.record.lost(refusal, &place)))
             }
         }
@@ -198,47 +221,53 @@ impl Store {
 
     /// When the marker was put, microseconds since 1970.
     pub(super) async fn created_unix_us(&self) -> Option<u64> {
-        let meta = self.client.head(&self.marker_path()).await.ok()?;
-        u64::try_from(meta.last_modified.timestamp_micros()).ok()
+        Some(self.client.head(&self.marker_name()).await.ok()?.modified_unix_us)
     }
 
     /// The marker's text; `None` if there is none.
     async fn marker(&self) -> Result<Option<String>, Trouble> {
-        let read = async {
-            let path = self.marker_path();
-            let got = self.client.get_opts(&path, object_store::GetOptions::default()).await?;
-            if got.meta.size > BYTES_MAX {
-                return Ok(Bytes::new());
-            }
-            got.bytes().await
-        };
-        match read.await {
+        match self.read_marker().await {
             Ok(bytes) => match std::str::from_utf8(&bytes).ok().filter(|t| t.starts_with(START)) {
                 Some(text) => Ok(Some(text.to_owned())),
                 None => Err(Trouble::without_reply(Error::Lost(format!(
                     "the object {} of {} is not an origin's marker; remove it if this is the right \
                      bucket",
-                    self.marker_path(),
+                    self.marker_name(),
                     self.place
                 )))),
             },
-            Err(error) => {
-                let trouble = self.trouble(&error, "a look at the bucket", Access::Read);
+            Err(failure) => {
+                let trouble = self.trouble(&failure, "a look at the bucket", Access::Read);
                 let missing = trouble.status == Some(404) && trouble.code != "NoSuchBucket";
                 if missing { Ok(None) } else { Err(trouble) }
             }
         }
     }
 
+    /// The marker's bytes; none of an object that is too large for one.
+    async fn read_marker(&self) -> Result<Vec<u8>, Failure> {
+        let (client, name) = (self.client.clone(), self.marker_name());
+        let mut attempts = Attempts::new();
+        let OpenObject { part, body } = client.get(&name, None, &mut attempts).await?;
+        let mut bytes = Vec::new();
+        if part.head.size <= BYTES_MAX {
+            let (etag, rest) = (part.head.etag, part.range);
+            let mut reader = ObjectReader { client, name, etag, body, rest, attempts };
+            while let Some(piece) = reader.next().await? {
+                bytes.extend_from_slice(&piece);
+            }
+        }
+        Ok(bytes)
+    }
+
     /// Whether a PUT is refused if the object exists, and if its etag is another. Both are tried on the
     /// marker with its own text, so that a store that ignores them changes nothing.
     async fn evaluates_conditions(&self, text: &str) -> Result<bool, Trouble> {
-        let other = UpdateVersion { e_tag: Some("\"0\"".to_owned()), version: None };
-        for mode in [PutMode::Create, PutMode::Update(other)] {
-            let accepted = match self.put_marker(text, mode).await {
+        for condition in [Precondition::Absent, Precondition::Is("\"0\"".to_owned())] {
+            let accepted = match self.put_marker(text, &condition).await {
                 Ok(()) => true,
-                Err(error) => {
-                    let trouble = self.trouble(&error, "a conditional write", Access::Write);
+                Err(failure) => {
+                    let trouble = self.trouble(&failure, "a conditional write", Access::Write);
                     match (trouble.status, &trouble.error) {
                         (Some(304 | 409 | 412), _) => false,
                         (Some(400 | 501), _) => true,
@@ -260,12 +289,16 @@ impl Store {
         Ok(true)
     }
 
-    async fn put_marker(&self, text: &str, mode: PutMode) -> object_store::Result<()> {
-        let attributes = attributes::of_marker();
-        let options = PutOptions { mode, attributes, ..PutOptions::default() };
-        let body = Bytes::from(text.to_owned());
-        self.client.put_opts(&self.marker_path(), body.into(), options).await.map(|_| ())
+    async fn put_marker(&self, text: &str, condition: &Precondition) -> Result<(), Failure> {
+        let payload = Payload::from_iter([Bytes::from(text.to_owned())]);
+        let sha256 = payload.sha256();
+        let marker = NewObject { payload, sha256, headers: attributes::of_marker() };
+        self.client.put(&self.marker_name(), marker, condition).await.map(|_| ())
     }
+}
+
+fn marker_name(prefix: &str) -> String {
+    format!("{}{ESCAPED}{NAME}", utf8_percent_encode(prefix, ESCAPED_IN_PREFIX))
 }
 
 /// The identity in a marker's text. One of a form that this version does not write is compared all the same.
@@ -288,7 +321,10 @@ mod tests {
     #[test]
     fn the_marker_is_no_keys_object() {
         for prefix in ["", "some/where/"] {
-            assert_eq!(key_of(&format!("{prefix}{ESCAPED}{NAME}"), prefix), None);
+            assert_eq!(marker_name(prefix), format!("{prefix}{ESCAPED}{NAME}"));
+            assert_eq!(key_of(&marker_name(prefix), prefix), None);
         }
+        // As the crate `object_store` wrote it, through which earlier versions reached the store.
+        assert_eq!(marker_name("a~ b/ä%/"), "a%7E b/%C3%A4%25/!key/identity");
     }
 }

@@ -12,9 +12,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use object_store::path::Path;
-
-use super::super::Metadata;
+use crate::metadata::Metadata;
 
 /// Objects whose etags are remembered, at most: some 2 MB.
 const SLOTS: usize = 16_384;
@@ -63,8 +61,8 @@ impl Default for EtagTable {
 }
 
 impl EtagTable {
-    fn slot(&self, path: &Path) -> (&Mutex<Slot>, [u8; 16]) {
-        let hash = blake3::hash(path.as_ref().as_bytes());
+    fn slot(&self, path: &str) -> (&Mutex<Slot>, [u8; 16]) {
+        let hash = blake3::hash(path.as_bytes());
         let mut name = [0; 16];
         name.copy_from_slice(&hash.as_bytes()[..16]);
         let at = u16::from_le_bytes([name[0], name[1]]) as usize % SLOTS;
@@ -72,21 +70,21 @@ impl EtagTable {
     }
 
     /// Takes the etag of an object as it was seen last, if it is known: the next write makes another.
-    pub fn take(&self, path: &Path) -> Option<String> {
+    pub fn take(&self, path: &str) -> Option<String> {
         let (slot, name) = self.slot(path);
         let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
         slot.take_if(|sight| sight.name == name).map(|sight| sight.etag.into_string())
     }
 
     /// The etag of an object as it was seen last, if it is known.
-    pub fn get(&self, path: &Path) -> Option<String> {
+    pub fn get(&self, path: &str) -> Option<String> {
         let (slot, name) = self.slot(path);
         let slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
         slot.as_ref().filter(|sight| sight.name == name).map(|sight| sight.etag.to_string())
     }
 
     /// Remembers the etag that the store gave a write, with the metadata that was sent.
-    pub fn set(&self, path: &Path, etag: String, seal: Option<Seal>) {
+    pub fn set(&self, path: &str, etag: String, seal: Option<Seal>) {
         if etag.len() > ETAG_BYTES_MAX {
             return;
         }
@@ -97,7 +95,7 @@ impl EtagTable {
 
     /// Remembers an object that was read, and tells whether another tool wrote it and kept our metadata: `None` if not,
     /// otherwise whether this is seen for the first time.
-    pub fn is_rewritten(&self, path: &Path, etag: &str, seal: Seal) -> Option<bool> {
+    pub fn is_rewritten(&self, path: &str, etag: &str, seal: Seal) -> Option<bool> {
         if etag.len() > ETAG_BYTES_MAX {
             return None;
         }
@@ -114,7 +112,7 @@ impl EtagTable {
     }
 
     /// Notes that an object's bytes are not those of our metadata.
-    pub fn mismatched(&self, path: &Path, etag: &str, seal: Seal) {
+    pub fn mismatched(&self, path: &str, etag: &str, seal: Seal) {
         if etag.len() <= ETAG_BYTES_MAX {
             let (slot, name) = self.slot(path);
             let sight = Sight { name, etag: etag.into(), seal: Some(seal), is_rewritten: true };
@@ -130,7 +128,7 @@ mod tests {
     #[test]
     fn an_etag_is_taken_once_and_of_its_own_path() {
         let known = EtagTable::default();
-        let paths: Vec<Path> = (0..1000).map(|i| Path::from(format!("o/{i}"))).collect();
+        let paths: Vec<String> = (0..1000).map(|i| format!("o/{i}")).collect();
         for (i, path) in paths.iter().enumerate() {
             known.set(path, format!("\"{i}\""), None);
         }
@@ -152,20 +150,20 @@ mod tests {
     #[test]
     fn an_object_that_keeps_our_metadata_under_another_etag_was_rewritten() {
         let known = EtagTable::default();
-        let path = Path::from("o");
+        let path = "o";
         let (ours, later) = (Seal([1; 16]), Seal([2; 16]));
-        assert_eq!(known.is_rewritten(&path, "a", ours), None);
-        assert_eq!(known.is_rewritten(&path, "a", ours), None);
-        assert_eq!(known.is_rewritten(&path, "b", ours), Some(true));
-        assert_eq!(known.is_rewritten(&path, "b", ours), Some(false));
+        assert_eq!(known.is_rewritten(path, "a", ours), None);
+        assert_eq!(known.is_rewritten(path, "a", ours), None);
+        assert_eq!(known.is_rewritten(path, "b", ours), Some(true));
+        assert_eq!(known.is_rewritten(path, "b", ours), Some(false));
         // Another process of ours wrote it.
-        assert_eq!(known.is_rewritten(&path, "c", later), None);
-        known.set(&path, "d".to_owned(), Some(ours));
-        assert_eq!(known.is_rewritten(&path, "d", ours), None);
-        assert_eq!(known.is_rewritten(&path, "e", ours), Some(true));
+        assert_eq!(known.is_rewritten(path, "c", later), None);
+        known.set(path, "d".to_owned(), Some(ours));
+        assert_eq!(known.is_rewritten(path, "d", ours), None);
+        assert_eq!(known.is_rewritten(path, "e", ours), Some(true));
         // Nothing was seen before, but the bytes differ.
-        let other = Path::from("p");
-        known.mismatched(&other, "a", ours);
-        assert_eq!(known.is_rewritten(&other, "a", ours), Some(false));
+        let other = "p";
+        known.mismatched(other, "a", ours);
+        assert_eq!(known.is_rewritten(other, "a", ours), Some(false));
     }
 }

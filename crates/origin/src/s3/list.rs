@@ -11,15 +11,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use ground::Key;
-use object_store::list::{PaginatedListOptions, PaginatedListStore};
-use object_store::path::Path;
 use quick_xml::events::Event;
 use serde::Deserialize;
 
 use super::super::{Entry, Error, KEY_BYTES_MAX, KeyRange, Listed, behind};
 use super::described::ListingEntry;
 use super::errors::{Access, Trouble};
-use super::http::Page;
+use super::failure::{Failure, FailureKind};
 use super::name::{ESCAPED, Named, is_plain, key_of, name_of, shared_digits};
 use super::{Head, Store, attributes};
 
@@ -238,11 +236,11 @@ impl Store {
         if let Some(metadata) = seen.as_ref().and_then(|seen| self.described.get(seen)) {
             return object(key, metadata);
         }
-        let (path, _) = self.path(&key)?;
-        let Some(Head { meta, metadata, .. }) = self.head(&path).await? else { return Ok(None) };
+        let (name, _) = name_of(&key, &self.prefix);
+        let Some(Head { stored, metadata }) = self.head(&name).await? else { return Ok(None) };
         if let Some(seen) = seen {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            self.described.set(&seen, &meta, &metadata, now.as_secs() as i64);
+            self.described.set(&seen, &stored, &metadata, now.as_secs());
         }
         object(key, metadata)
     }
@@ -426,9 +424,8 @@ impl Group {
     /// Reads the whole keys of the collected names and keeps the smallest `limit`.
     async fn look(&mut self, store: &Store, selection: &Selection) -> Result<(), Error> {
         let key_of = async |name: String| -> Result<Option<Vec<u8>>, Error> {
-            let Ok(path) = Path::parse(&name) else { return Ok(None) };
-            let head = store.head(&path).await?;
-            let key = head.and_then(|head| attributes::key_of(&head.attributes));
+            let head = store.head(&name).await?;
+            let key = head.and_then(|head| attributes::key_of(&head.stored));
             Ok(key
                 .filter(|key| name_of(key, &store.prefix).0 == name && selection.range.holds(key)))
         };
@@ -461,29 +458,30 @@ impl Store {
         of: PageOf,
         limit: usize,
     ) -> Result<ListBucketResult, Trouble> {
-        let options = PaginatedListOptions {
-            offset: of.after,
-            max_keys: Some(limit),
-            page_token: of.token,
-            delimiter: of.delimiter.map(Into::into),
-            ..PaginatedListOptions::default()
-        };
-        let start = Some(start).filter(|start| !start.is_empty());
-        let page = async {
-            let listed = self.client.list_paginated(start, options).await?;
-            let page = listed.result.extensions.get::<Page>().map(|page| page.0.clone());
-            let page = page.ok_or_else(|| odd("the reply has no page".into()))?;
-            if !is_listing(&page) {
-                return Err(odd(
-                    "the reply is XML, but not a listing: something else answers at its address"
-                        .into(),
-                ));
-            }
-            quick_xml::de::from_reader(&page[..])
-                .map_err(|error| odd(format!("invalid listing: {error}").into()))
-        };
-        page.await.map_err(|error| self.trouble(&error, "a listing", Access::Read))
+        let limit = limit.to_string();
+        // In the order of their names, as they are signed.
+        let parameters = [
+            ("continuation-token", of.token.as_deref()),
+            ("delimiter", of.delimiter),
+            ("list-type", Some("2")),
+            ("max-keys", Some(&*limit)),
+            ("prefix", Some(start).filter(|start| !start.is_empty())),
+            ("start-after", of.after.as_deref()),
+        ];
+        let parameters: Vec<(&str, &str)> =
+            parameters.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+        let page = self.client.page(&parameters).await.and_then(|page| parse_page(&page));
+        page.map_err(|failure| self.trouble(&failure, "a listing", Access::Read))
     }
+}
+
+fn parse_page(page: &[u8]) -> Result<ListBucketResult, Failure> {
+    let odd = |what: String| Failure::new(FailureKind::Malformed, what);
+    if !is_listing(page) {
+        let what = "the reply is XML, but not a listing: something else answers at its address";
+        return Err(odd(what.to_owned()));
+    }
+    quick_xml::de::from_reader(page).map_err(|error| odd(format!("invalid listing: {error}")))
 }
 
 /// Whether XML is a listing's. Its fields may all be missing, so that any other document would pass for an empty one.
@@ -498,8 +496,4 @@ fn is_listing(page: &[u8]) -> bool {
             Ok(_) => {}
         }
     }
-}
-
-fn odd(source: Box<dyn std::error::Error + Send + Sync>) -> object_store::Error {
-    object_store::Error::Generic { store: "S3", source }
 }

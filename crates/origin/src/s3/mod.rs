@@ -1,41 +1,46 @@
-//! The S3 origin: objects in a bucket of any S3-compatible store, through the crate `object_store`.
+//! The S3 origin: objects in a bucket of any S3-compatible store.
 //!
-//! `name` maps keys to names, `attributes` stores our metadata with the object, `http` sends
-//! requests on a separate thread, `upload` sends objects (over 8 MiB in parts) and keeps writes in
-//! order, `sending` sends an object while it arrives, `known` are the etags that were seen last, `described` the metadata of listed objects, `identity` recognises the bucket, and `list` merges the two kinds of names. A request is retried after a transient error, at most three times and not
-//! after `origin.timeout_s`; the last attempt may take as long again.
+//! *The protocol*: `signer` signs requests, `endpoint` writes their targets, `connections` keeps connections, `client` sends a request
+//! and tries it again after a transient failure, `reply` tells a store's success from a stranger's, `operations` are those of S3,
+//! `stored` reads the head of an object, `object_reader` its bytes. `failure` says why a request has no success, and `errors` what
+//! that means to who asked. All of it is on the thread of `thread`.
+//!
+//! *The origin*: `name` maps keys to names, `attributes` stores our metadata with the object, `upload` sends objects (over 8 MiB in
+//! parts) and keeps writes in order, `sending` sends an object while it arrives, `known` are the etags that were seen last,
+//! `described` the metadata of listed objects, `identity` recognises the bucket, and `list` merges the two kinds of names.
 
 mod attributes;
-mod crypto;
+mod body;
+mod client;
+mod connections;
 mod described;
+mod endpoint;
 mod errors;
-mod http;
+mod failure;
 mod identity;
 mod known;
 mod list;
 mod name;
+mod object_reader;
+mod operations;
 mod pieces;
 mod precondition;
 mod reply;
 mod sending;
+mod signer;
+mod stored;
+mod thread;
 mod upload;
 
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ::http::header::{HeaderValue, IF_MATCH};
+use ::http::StatusCode;
 use bytes::Bytes;
-use futures_util::StreamExt;
-use futures_util::stream::BoxStream;
 use ground::Key;
 use ground::origin::OriginId;
-use object_store::aws::{AmazonS3, AmazonS3Builder};
-use object_store::path::Path;
-use object_store::{
-    BackoffConfig, GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, RetryConfig,
-};
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::{Mutex, Semaphore, mpsc};
 use tracing::warn;
 
 use super::{
@@ -43,16 +48,23 @@ use super::{
     OpenError, Origin, SingleChunk, Staged, StoredObject, VersionHasher, fenced,
 };
 use crate::Settings;
+use client::{Attempts, Client};
+use connections::Connections;
 use described::Described;
+use endpoint::Endpoint;
 use errors::{Access, Trouble, trouble};
-use http::{Connector, EXTRA, Thread};
+use failure::Failure;
 use identity::Looks;
 use known::{EtagTable, Seal};
 use list::PageOf;
 pub(super) use name::is_plain;
+use object_reader::ObjectReader;
+use operations::OpenObject;
+use precondition::Precondition;
+use signer::Signer;
+use stored::StoredHead;
+use thread::{Thread, Worker};
 
-/// The most retries of a request.
-const RETRIES_MAX: usize = 3;
 /// The most attempts of a write whose condition is refused because the object changed meanwhile.
 const ORDER_ATTEMPTS: usize = 5;
 
@@ -63,7 +75,7 @@ pub struct S3 {
 
 /// State shared by all requests.
 struct Store {
-    client: AmazonS3,
+    client: Arc<Client>,
     thread: Thread,
     /// The prefix of all names.
     prefix: String,
@@ -85,8 +97,7 @@ struct Store {
 
 /// The store's reply to a HEAD.
 struct Head {
-    meta: ObjectMeta,
-    attributes: object_store::Attributes,
+    stored: StoredHead,
     metadata: Metadata,
 }
 
@@ -145,40 +156,24 @@ impl Store {
         let id = id.ok_or_else(|| missing("access_key_id", "AWS_ACCESS_KEY_ID"))?;
         let secret = settings.secret_access_key.as_ref();
         let secret = secret.ok_or_else(|| missing("secret_access_key", "AWS_SECRET_ACCESS_KEY"))?;
+        let token = settings.session_token.as_ref().map(|token| token.expose());
+        let signer = Signer::new(&settings.region, id, secret.expose(), token);
+        let signer = signer.map_err(|_| {
+            let what = "origin.session_token has characters that no header can have";
+            OpenError::Settings(what.to_owned())
+        })?;
+        let url = settings.endpoint.clone();
+        let url = url.unwrap_or_else(|| format!("https://s3.{}.amazonaws.com", settings.region));
+        let endpoint = Endpoint::parse(&url, &settings.bucket, settings.allow_http);
+        let endpoint =
+            endpoint.map_err(|what| OpenError::Settings(format!("origin.endpoint: {what}")))?;
         let timeout = Duration::from_secs_f64(settings.timeout_s);
+        let connections = Connections::new(&endpoint, timeout).map_err(OpenError::Client)?;
         let thread = Thread::start().map_err(OpenError::Thread)?;
-        let connector = Connector::new(thread.handle().clone(), timeout, settings.allow_http)
-            .map_err(OpenError::Client)?;
-        let retry = RetryConfig {
-            backoff: BackoffConfig {
-                init_backoff: Duration::from_millis(50),
-                max_backoff: Duration::from_millis(500),
-                base: 2.0,
-            },
-            max_retries: RETRIES_MAX,
-            retry_timeout: timeout,
-        };
-        let mut builder = AmazonS3Builder::new()
-            .with_bucket_name(&settings.bucket)
-            .with_region(&settings.region)
-            .with_access_key_id(id)
-            .with_secret_access_key(secret.expose())
-            .with_allow_http(settings.allow_http)
-            .with_retry(retry)
-            // Not every store supports bulk deletes.
-            .with_disable_bulk_delete(true)
-            .with_crypto_provider(Arc::new(crypto::Crypto))
-            .with_http_connector(connector);
-        if let Some(token) = &settings.session_token {
-            builder = builder.with_token(token.expose());
-        }
-        if let Some(endpoint) = &settings.endpoint {
-            builder = builder.with_endpoint(endpoint.trim_end_matches('/'));
-        }
         let held_bytes_max = settings.uploads_bytes_max.0;
         let held_kib = usize::try_from(held_bytes_max >> 10)?.min(Semaphore::MAX_PERMITS);
         Ok(Store {
-            client: builder.build().map_err(OpenError::Settings)?,
+            client: Arc::new(Client::new(endpoint, signer, connections, timeout)),
             thread,
             prefix: settings.prefix.clone(),
             place: settings.in_words(),
@@ -197,84 +192,72 @@ impl Store {
         self.page(&self.prefix, PageOf::default(), 1).await.map(|_| ())
     }
 
-    fn trouble(&self, error: &object_store::Error, what: &str, access: Access) -> Trouble {
-        trouble(error, &self.place, what, access)
+    fn trouble(&self, failure: &Failure, what: &str, access: Access) -> Trouble {
+        trouble(failure, &self.place, what, access)
     }
 
-    fn failed(&self, error: &object_store::Error, what: &str, access: Access) -> Error {
-        self.trouble(error, what, access).error
+    fn failed(&self, failure: &Failure, what: &str, access: Access) -> Error {
+        self.trouble(failure, what, access).error
     }
 
-    /// Returns the name of a key, and whether the metadata must hold the whole key.
-    fn path(&self, key: &[u8]) -> Result<(Path, bool), Error> {
-        let (name, cut) = name::name_of(key, &self.prefix);
-        let path = Path::parse(&name);
-        Ok((
-            path.map_err(|e| {
-                Error::Refused(format!("the key cannot be a name in the store: {e}"))
-            })?,
-            cut,
-        ))
+    /// What the store has under a name; `None` if that is nothing, or the bucket is missing.
+    async fn stored(&self, name: &str) -> Result<Option<StoredHead>, Error> {
+        match self.client.head(name).await {
+            Ok(stored) => Ok(Some(stored)),
+            Err(Failure::Status { status: StatusCode::NOT_FOUND, .. }) => Ok(None),
+            Err(failure) => Err(self.failed(&failure, &format!("a look at {name}"), Access::Read)),
+        }
     }
 
-    async fn head(&self, path: &Path) -> Result<Option<Head>, Error> {
-        let options = GetOptions { head: true, ..GetOptions::default() };
-        match self.client.get_opts(path, options).await {
-            Ok(found) => {
-                let metadata = self.judge_metadata(path, &found.meta, &found.attributes).await?;
-                Ok(Some(Head { meta: found.meta, attributes: found.attributes, metadata }))
+    async fn head(&self, name: &str) -> Result<Option<Head>, Error> {
+        match self.stored(name).await? {
+            Some(stored) => {
+                let metadata = self.judge_metadata(name, &stored).await?;
+                Ok(Some(Head { stored, metadata }))
             }
             // The answer to a HEAD has no text: it does not say whether the object or the bucket is missing.
-            Err(object_store::Error::NotFound { .. }) => {
+            None => {
                 self.look(Instant::now()).await?;
                 Ok(None)
             }
-            Err(error) => Err(self.failed(&error, &format!("a look at {path}"), Access::Read)),
         }
     }
 
     /// The metadata of an object that was read. Remembers its etag, for a write of it that may follow. What another tool
     /// wrote and left our metadata with is that tool's object.
-    async fn judge_metadata(
-        &self,
-        path: &Path,
-        meta: &ObjectMeta,
-        stored: &object_store::Attributes,
-    ) -> Result<Metadata, Error> {
-        let metadata = attributes::from_store(meta, stored);
-        let Some(etag) = &meta.e_tag else { return Ok(metadata) };
+    async fn judge_metadata(&self, name: &str, stored: &StoredHead) -> Result<Metadata, Error> {
+        let metadata = attributes::from_store(stored);
+        let Some(etag) = &stored.etag else { return Ok(metadata) };
         let seal = Seal::of_metadata(&metadata);
-        match self.known.is_rewritten(path, etag, seal) {
+        match self.known.is_rewritten(name, etag, seal) {
             None => return Ok(metadata),
             Some(false) => {}
             // While a write is under way, a store that keeps metadata apart from bytes may pair those before it with the etag
             // after it (as for `consistent_head`). A second look does not find that pair again.
             Some(true) => {
-                let options = GetOptions { head: true, ..GetOptions::default() };
-                let again = self.client.get_opts(path, options).await;
-                let again = again.map_err(|error| {
-                    self.failed(&error, &format!("a look at {path}"), Access::Read)
+                let again = self.client.head(name).await;
+                let again = again.map_err(|failure| {
+                    self.failed(&failure, &format!("a look at {name}"), Access::Read)
                 })?;
-                let now =
-                    Seal::of_metadata(&attributes::from_store(&again.meta, &again.attributes));
-                if (&again.meta.e_tag, now) != (&meta.e_tag, seal) {
-                    if let Some(etag) = again.meta.e_tag {
-                        self.known.set(path, etag, Some(now));
+                let now = Seal::of_metadata(&attributes::from_store(&again));
+                if (&again.etag, now) != (&stored.etag, seal) {
+                    if let Some(etag) = again.etag {
+                        self.known.set(name, etag, Some(now));
                     }
                     return Ok(metadata);
                 }
                 warn!(
-                    "another tool wrote {path} at {} and kept Concertina's metadata; it is served as that tool's object",
+                    "another tool wrote {name} at {} and kept Concertina's metadata; it is served as that tool's object",
                     self.place
                 );
             }
         }
-        Ok(attributes::of_another_tool(meta, metadata))
+        Ok(attributes::of_another_tool(stored, metadata))
     }
 
     /// Returns the metadata without bytes, for an empty range.
-    async fn nothing_of(&self, path: &Path) -> Result<Option<StoredObject>, Error> {
-        let head = self.head(path).await?;
+    async fn nothing_of(&self, name: &str) -> Result<Option<StoredObject>, Error> {
+        let head = self.head(name).await?;
         let found = |head: Head| StoredObject {
             metadata: head.metadata,
             body: Box::new(SingleChunk::new(Bytes::new())),
@@ -287,101 +270,104 @@ impl Store {
         key: &[u8],
         range: Option<Range<u64>>,
     ) -> Result<Option<StoredObject>, Error> {
-        let (path, _) = self.path(key)?;
+        let (name, _) = name::name_of(key, &self.prefix);
         if range.as_ref().is_some_and(|range| range.start >= range.end) {
-            return self.nothing_of(&path).await;
+            return self.nothing_of(&name).await;
         }
-        let options = GetOptions { range: range.map(GetRange::Bounded), ..GetOptions::default() };
-        let got = match self.client.get_opts(&path, options).await {
-            Ok(got) => got,
-            Err(error) => {
-                let trouble = self.trouble(&error, &format!("a read of {path}"), Access::Read);
-                return match (trouble.status, trouble.code.as_str()) {
-                    (Some(404), "NoSuchBucket") => Err(trouble.error),
-                    // Absent in this bucket; but is it the bucket that was opened?
-                    (Some(404), _) => {
-                        self.look(Instant::now()).await?;
-                        Ok(None)
-                    }
-                    // The range begins past the end.
-                    (Some(416), _) => self.nothing_of(&path).await,
-                    _ => Err(trouble.error),
-                };
-            }
-        };
-        let metadata = self.judge_metadata(&path, &got.meta, &got.attributes).await?;
-        let (left, whole) = (got.range.end - got.range.start, got.range == (0..metadata.size));
+        let mut attempts = Attempts::new();
+        let OpenObject { part, body } =
+            match self.client.get(&name, range.as_ref(), &mut attempts).await {
+                Ok(open) => open,
+                Err(failure) => {
+                    let what = format!("a read of {name}");
+                    let trouble = self.trouble(&failure, &what, Access::Read);
+                    return match (trouble.status, trouble.code.as_str()) {
+                        (Some(404), "NoSuchBucket") => Err(trouble.error),
+                        // Absent in this bucket; but is it the bucket that was opened?
+                        (Some(404), _) => {
+                            self.look(Instant::now()).await?;
+                            Ok(None)
+                        }
+                        // The range begins past the end.
+                        (Some(416), _) => self.nothing_of(&name).await,
+                        _ => Err(trouble.error),
+                    };
+                }
+            };
+        let metadata = self.judge_metadata(&name, &part.head).await?;
+        let (rest, etag) = (part.range, part.head.etag);
+        let (left, whole) = (rest.end - rest.start, rest == (0..metadata.size));
         let hasher = VersionHasher::for_etag(&metadata.etag).filter(|_| whole);
         let version = hasher.map(|hasher| Version {
             hasher,
             metadata: metadata.clone(),
-            path: path.clone(),
-            etag: got.meta.e_tag.clone(),
+            name: name.clone(),
+            etag: etag.clone(),
         });
-        let body = Body { store: self.clone(), stream: got.into_stream(), left, version };
+        let client = self.client.clone();
+        let reader = ObjectReader { client, name, etag, body, rest, attempts };
+        let (send, pieces) = mpsc::channel(object_reader::PIECES_MAX);
+        let worker = Worker(tokio::spawn(reader.pump(send)));
+        let body = Body { store: self.clone(), pieces, left, version, _worker: worker };
         Ok(Some(StoredObject { metadata, body: Box::new(body) }))
     }
 
     /// The store's own etag of an object, which its conditions compare; `None` if there is no object.
-    async fn etag(&self, path: &Path) -> Result<Option<String>, Error> {
-        let options = GetOptions { head: true, ..GetOptions::default() };
-        match self.client.get_opts(path, options).await {
-            Ok(found) => found.meta.e_tag.map(Some).ok_or_else(|| {
-                let what = "the store returns no etag, which a conditional write needs";
-                Error::Failed(what.to_owned())
-            }),
-            Err(object_store::Error::NotFound { .. }) => Ok(None),
-            Err(error) => Err(self.failed(&error, &format!("a look at {path}"), Access::Read)),
-        }
+    async fn etag(&self, name: &str) -> Result<Option<String>, Error> {
+        let Some(stored) = self.stored(name).await? else { return Ok(None) };
+        stored.etag.map(Some).ok_or_else(|| {
+            let what = "the store returns no etag, which a conditional write needs";
+            Error::Failed(what.to_owned())
+        })
     }
 
     /// Removes an object, of the version that is there now: a removal that arrives late, after a later
     /// write, is refused by stores that evaluate `If-Match` of a DELETE. Others ignore the condition.
     async fn delete(&self, key: &[u8], fence: Option<Fence>) -> Result<bool, Error> {
-        let (path, _) = self.path(key)?;
-        self.known.take(&path);
+        let (name, _) = name::name_of(key, &self.prefix);
+        self.known.take(&name);
         let began = Instant::now();
         let mut last = None;
         for _ in 0..ORDER_ATTEMPTS {
             // The store's reply does not tell whether the object existed. Whether this is the bucket is asked beside it: a removal
             // that another bucket acknowledges is none.
-            let (etag, known) = tokio::try_join!(self.etag(&path), self.look(began))?;
-            let conditions = known.conditions;
+            let (etag, known) = tokio::try_join!(self.etag(&name), self.look(began))?;
             if fence.as_ref().is_some_and(|fence| !fence()) {
                 return Err(last.unwrap_or_else(fenced));
             }
             let Some(etag) = etag else { return Ok(false) };
-            let condition = HeaderValue::from_str(&etag).ok().filter(|_| conditions);
-            let deleted = match condition {
-                Some(etag) => EXTRA.scope((IF_MATCH, etag), self.client.delete(&path)).await,
-                None => self.client.delete(&path).await,
+            let condition = match known.conditions {
+                true => Precondition::Is(etag),
+                false => Precondition::None,
             };
-            let Err(error) = deleted else { return Ok(true) };
-            let trouble = self.trouble(&error, &format!("a delete of {path}"), Access::Write);
+            let deleted = self.client.delete(&name, &condition).await;
+            let Err(failure) = deleted else { return Ok(true) };
+            let trouble = self.trouble(&failure, &format!("a delete of {name}"), Access::Write);
             match (trouble.status, trouble.code.as_str()) {
                 (Some(404), code) if code != "NoSuchBucket" => return Ok(false),
                 (Some(409 | 412), _) => last = Some(trouble.error),
                 _ => return Err(trouble.error),
             }
         }
-        Err(Error::Failed(format!("{path} was written by others during {ORDER_ATTEMPTS} deletes")))
+        Err(Error::Failed(format!("{name} was written by others during {ORDER_ATTEMPTS} deletes")))
     }
 }
 
 /// The body of an object that is being read.
 struct Body {
     store: Arc<Store>,
-    stream: BoxStream<'static, object_store::Result<Bytes>>,
+    pieces: mpsc::Receiver<Result<Bytes, Failure>>,
     left: u64,
     /// The expected version of a read of the whole object, if it is a hash. Verified at the end.
     version: Option<Version>,
+    _worker: Worker,
 }
 
 /// What the bytes of a whole object are compared with.
 struct Version {
     hasher: VersionHasher,
     metadata: Metadata,
-    path: Path,
+    name: String,
     /// The store's own.
     etag: Option<String>,
 }
@@ -389,9 +375,9 @@ struct Version {
 impl Chunks for Body {
     fn next(&mut self) -> BoxFuture<'_, Option<Result<Bytes, Error>>> {
         Box::pin(async move {
-            let piece = match self.stream.next().await {
+            let piece = match self.pieces.recv().await {
                 Some(Ok(piece)) => Ok(piece),
-                Some(Err(error)) => Err(self.store.failed(&error, "a read", Access::Read)),
+                Some(Err(failure)) => Err(self.store.failed(&failure, "a read", Access::Read)),
                 None if self.left > 0 => {
                     Err(Error::Failed(format!("a read at {} broke off", self.store.place)))
                 }
@@ -412,12 +398,12 @@ impl Body {
         self.left = self.left.checked_sub(piece.len() as u64).ok_or_else(|| {
             Error::Damaged("the store sent more bytes than it announced".to_owned())
         })?;
-        if let Some(Version { hasher, metadata, path, etag }) = &mut self.version {
+        if let Some(Version { hasher, metadata, name, etag }) = &mut self.version {
             hasher.update(&piece);
             if self.left == 0 && hasher.finish(&metadata.attributes) != metadata.etag {
                 // If another tool wrote it, the next read finds that tool's object.
                 if let Some(etag) = etag {
-                    self.store.known.mismatched(path, etag, Seal::of_metadata(metadata));
+                    self.store.known.mismatched(name, etag, Seal::of_metadata(metadata));
                 }
                 return Err(Error::Damaged(format!(
                     "the bytes at {} do not match the object's version: another tool changed them \
@@ -430,6 +416,17 @@ impl Body {
     }
 }
 
+impl S3 {
+    /// Runs an operation on the thread of the store's connections.
+    fn run<T, F>(&self, operation: impl FnOnce(Arc<Store>) -> F) -> BoxFuture<'_, Result<T, Error>>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Error>> + Send + 'static,
+    {
+        Box::pin(self.store.thread.run(operation(self.store.clone())))
+    }
+}
+
 impl Origin for S3 {
     fn id(&self) -> Option<OriginId> {
         self.store.record.id()
@@ -437,11 +434,11 @@ impl Origin for S3 {
 
     fn head(&self, key: &Key) -> BoxFuture<'_, Result<Option<Metadata>, Error>> {
         let key = key.clone();
-        Box::pin(async move {
-            self.store.ready().await?;
-            let (path, _) = self.store.path(&key)?;
+        self.run(async move |store: Arc<Store>| {
+            store.ready().await?;
+            let (name, _) = name::name_of(&key, &store.prefix);
             // What another bucket has under this name is not the object. The look costs a request every two seconds, beside the read.
-            let (head, _) = tokio::try_join!(self.store.head(&path), self.store.look_lately())?;
+            let (head, _) = tokio::try_join!(store.head(&name), store.look_lately())?;
             Ok(head.map(|head| head.metadata))
         })
     }
@@ -452,11 +449,10 @@ impl Origin for S3 {
         range: Option<Range<u64>>,
     ) -> BoxFuture<'_, Result<Option<StoredObject>, Error>> {
         let key = key.clone();
-        Box::pin(async move {
-            self.store.ready().await?;
+        self.run(async move |store: Arc<Store>| {
+            store.ready().await?;
             // As for `head`.
-            let read = self.store.get(&key, range);
-            let (found, _) = tokio::try_join!(read, self.store.look_lately())?;
+            let (found, _) = tokio::try_join!(store.get(&key, range), store.look_lately())?;
             Ok(found)
         })
     }
@@ -476,38 +472,39 @@ impl Origin for S3 {
 
     fn delete(&self, key: &Key) -> BoxFuture<'_, Result<bool, Error>> {
         let key = key.clone();
-        Box::pin(async move {
-            self.store.ready().await?;
-            self.store.delete(&key, None).await
+        self.run(async move |store: Arc<Store>| {
+            store.ready().await?;
+            store.delete(&key, None).await
         })
     }
 
     fn delete_fenced(&self, key: &Key, fence: Fence) -> BoxFuture<'_, Result<bool, Error>> {
         let key = key.clone();
-        Box::pin(async move {
-            self.store.ready().await?;
-            self.store.delete(&key, Some(fence)).await
+        self.run(async move |store: Arc<Store>| {
+            store.ready().await?;
+            store.delete(&key, Some(fence)).await
         })
     }
 
     fn entries(&self, range: &KeyRange, limit: usize) -> BoxFuture<'_, Result<Vec<Entry>, Error>> {
         let range = range.clone();
-        Box::pin(async move {
-            self.store.ready().await?;
-            let entries = self.store.entries(range, limit).await?;
+        self.run(async move |store: Arc<Store>| {
+            store.ready().await?;
+            let entries = store.entries(range, limit).await?;
             // A listing of another bucket, or of one that was emptied, looks like any other: clients that synchronise would
             // remove what it lacks. So the marker is read after the last page, and not only every two seconds: one
             // request of a few bytes, where a page costs at least two.
-            self.store.look(Instant::now()).await?;
+            store.look(Instant::now()).await?;
             Ok(entries)
         })
     }
 
     fn created_unix_us(&self) -> BoxFuture<'_, Option<u64>> {
-        Box::pin(self.store.created_unix_us())
+        let created = self.run(async |store: Arc<Store>| Ok(store.created_unix_us().await));
+        Box::pin(async move { created.await.ok().flatten() })
     }
 
     fn check(&self) -> BoxFuture<'_, Result<(), Error>> {
-        Box::pin(async { self.store.look_lately().await.map(|_| ()) })
+        self.run(async |store: Arc<Store>| store.look_lately().await.map(|_| ()))
     }
 }

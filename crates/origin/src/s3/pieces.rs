@@ -1,10 +1,45 @@
 //! Bytes of an upload as they came, without copying the larger pieces together.
 
+use std::sync::Arc;
+
 use bytes::{Bytes, BytesMut};
-use object_store::PutPayload;
+
+use super::signer::{Sha256, sha256};
 
 /// Pieces below this size are copied together: each costs an entry, and may be a small part of a buffer that it keeps.
 const LARGE: usize = 16 << 10;
+
+/// The body of a request. A clone shares the pieces.
+#[derive(Clone, Default)]
+pub struct Payload {
+    pieces: Arc<[Bytes]>,
+    bytes: usize,
+}
+
+impl Payload {
+    /// The pieces.
+    pub fn pieces(&self) -> &[Bytes] {
+        &self.pieces
+    }
+
+    /// The number of bytes.
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// The SHA-256 of the bytes.
+    pub fn sha256(&self) -> Sha256 {
+        sha256(self.pieces.iter().map(|piece| &piece[..]))
+    }
+}
+
+impl FromIterator<Bytes> for Payload {
+    fn from_iter<I: IntoIterator<Item = Bytes>>(pieces: I) -> Payload {
+        let pieces: Arc<[Bytes]> = pieces.into_iter().filter(|piece| !piece.is_empty()).collect();
+        let bytes = pieces.iter().map(Bytes::len).sum();
+        Payload { pieces, bytes }
+    }
+}
 
 /// A sequence of bytes in pieces.
 #[derive(Default)]
@@ -48,7 +83,7 @@ impl Pieces {
     }
 
     /// Removes and returns the first `most` bytes, or all.
-    pub fn take(&mut self, most: usize) -> PutPayload {
+    pub fn take(&mut self, most: usize) -> Payload {
         self.flush();
         let (mut taken, mut bytes) = (0, 0);
         while let Some(piece) = self.list.get(taken)
@@ -64,7 +99,7 @@ impl Pieces {
             bytes = most;
         }
         self.bytes -= bytes;
-        PutPayload::from_iter(first)
+        Payload::from_iter(first)
     }
 }
 
@@ -88,7 +123,8 @@ mod tests {
             for most in most.iter().cycle() {
                 proptest::prop_assert_eq!(pieces.len(), all.len() - at);
                 let part = pieces.take(*most);
-                let bytes: Vec<u8> = part.iter().flatten().copied().collect();
+                let bytes: Vec<u8> = part.pieces().iter().flatten().copied().collect();
+                proptest::prop_assert_eq!(part.len(), bytes.len());
                 proptest::prop_assert_eq!(bytes.len(), (*most).min(all.len() - at));
                 proptest::prop_assert_eq!(&bytes[..], &all[at..at + bytes.len()]);
                 if bytes.is_empty() {

@@ -1,9 +1,8 @@
 //! The condition of a write, for the store to judge.
 
-use ::http::header::{HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH};
-use object_store::{PutMode, UpdateVersion};
+use ::http::header::{HeaderMap, HeaderValue, IF_MATCH, IF_NONE_MATCH};
 
-use super::super::Error;
+use super::failure::{Failure, FailureKind};
 
 /// What the store must find for a write to take effect.
 pub enum Precondition {
@@ -21,28 +20,23 @@ impl Precondition {
         etag.map_or(Precondition::Absent, Precondition::Is)
     }
 
-    /// The same for a PUT.
-    pub fn mode(self) -> PutMode {
-        match self {
-            Precondition::None => PutMode::Overwrite,
-            Precondition::Absent => PutMode::Create,
-            Precondition::Is(etag) => {
-                PutMode::Update(UpdateVersion { e_tag: Some(etag), version: None })
-            }
-        }
-    }
-
-    /// The same as a header.
+    /// Adds it to the headers of a request.
     ///
     /// # Errors
     ///
     /// If the store's etag cannot be one.
-    pub fn header(self) -> Result<Option<(HeaderName, HeaderValue)>, Error> {
-        let odd = |_| Error::Failed("the store's etag is not a valid header value".to_owned());
-        Ok(match self {
-            Precondition::None => None,
-            Precondition::Absent => Some((IF_NONE_MATCH, HeaderValue::from_static("*"))),
-            Precondition::Is(etag) => Some((IF_MATCH, HeaderValue::from_str(&etag).map_err(odd)?)),
-        })
+    pub fn write(&self, headers: &mut HeaderMap) -> Result<(), Failure> {
+        let odd =
+            |_| Failure::new(FailureKind::Unknown, "the store's etag is not a valid header value");
+        match self {
+            Precondition::None => {}
+            Precondition::Absent => {
+                drop(headers.insert(IF_NONE_MATCH, HeaderValue::from_static("*")))
+            }
+            Precondition::Is(etag) => {
+                headers.insert(IF_MATCH, HeaderValue::from_str(etag).map_err(odd)?);
+            }
+        }
+        Ok(())
     }
 }

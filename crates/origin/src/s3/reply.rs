@@ -4,12 +4,11 @@
 //! 200 is no object, no listing and no write, and must not be taken for one. A status that is no success is the store's word
 //! or not; either way nothing was read or written by it.
 
-use http::header::{CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, RANGE};
+use http::StatusCode;
+use http::header::{CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG};
 use http::response::Parts;
-use http::{Method, StatusCode};
-use object_store::client::{HttpError, HttpErrorKind, HttpRequest};
 
-use super::http::failed;
+use super::failure::{Failure, FailureKind};
 
 /// The request that a reply is to, as far as its form depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,31 +24,19 @@ pub enum Expected {
     Write,
     /// A removal.
     Removal,
-    /// The beginning or the end of an upload in parts. Its XML is read, and says whether it is one.
+    /// The beginning of an upload in parts. Its XML is read, and says whether it is one.
     Upload,
+    /// The end of an upload in parts, of which the XML says whether it is a success.
+    Completion,
 }
 
 impl Expected {
-    /// What a request is answered by.
-    pub fn from_request(request: &HttpRequest) -> Expected {
-        let lists = || request.uri().query().is_some_and(|query| query.contains("list-type=2"));
-        match *request.method() {
-            Method::GET if lists() => Expected::Listing,
-            Method::GET | Method::HEAD => {
-                Expected::Object { is_range: request.headers().contains_key(RANGE) }
-            }
-            Method::PUT => Expected::Write,
-            Method::DELETE => Expected::Removal,
-            _ => Expected::Upload,
-        }
-    }
-
     /// Refuses a success that S3 does not give this request.
     ///
     /// # Errors
     ///
     /// Of a kind that is not tried again at once, with what is missing.
-    pub fn check(self, reply: &Parts) -> Result<(), HttpError> {
+    pub fn check(self, reply: &Parts) -> Result<(), Failure> {
         if !reply.status.is_success() {
             return Ok(());
         }
@@ -78,7 +65,7 @@ impl Expected {
             (Expected::Removal, StatusCode::OK) if is_empty() && !has(CONTENT_TYPE) => {
                 return Ok(());
             }
-            (Expected::Upload, StatusCode::OK) => return Ok(()),
+            (Expected::Upload | Expected::Completion, StatusCode::OK) => return Ok(()),
             (Expected::Object { .. } | Expected::Write, StatusCode::OK) => "without an etag",
             (Expected::Object { is_range: true }, StatusCode::PARTIAL_CONTENT) => {
                 "without an etag and a range"
@@ -89,7 +76,7 @@ impl Expected {
             "the reply is not an S3-compatible store's (status {}, {missing}): something else answers at its address",
             reply.status.as_u16()
         );
-        Err(failed(HttpErrorKind::Decode, &what))
+        Err(Failure::new(FailureKind::Malformed, what))
     }
 }
 
@@ -122,15 +109,15 @@ mod tests {
         assert!(is_stores(Expected::Listing, 200, &[xml]));
         assert!(is_stores(Expected::Write, 200, &[etag]));
         assert!(is_stores(Expected::Removal, 204, &[]) && is_stores(Expected::Removal, 200, &[]));
-        for expected in
-            [object, part, Expected::Listing, Expected::Write, Expected::Removal, Expected::Upload]
-        {
+        let stores = [Expected::Listing, Expected::Write, Expected::Removal];
+        let uploads = [Expected::Upload, Expected::Completion];
+        for expected in [object, part].into_iter().chain(stores).chain(uploads) {
             for status in [201, 202, 203, 205, 207, 226] {
                 assert!(!is_stores(expected, status, &[page]), "{expected:?} {status}");
             }
             // What is no success is judged by its status and code.
             assert!([301, 404, 503].iter().all(|status| is_stores(expected, *status, &[page])));
-            if expected != Expected::Upload {
+            if !uploads.contains(&expected) {
                 assert!(!is_stores(expected, 200, &[page, ("content-length", "9")]));
             }
         }

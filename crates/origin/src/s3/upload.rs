@@ -5,30 +5,28 @@
 //! The parts become an object only when the upload is completed. A dropped upload is aborted. The
 //! parts that a crash leaves are removed by the bucket's lifecycle rule for incomplete uploads.
 
-use std::cell::Cell;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
-use ::http::header::{HeaderName, HeaderValue};
+use ::http::header::HeaderMap;
 use bytes::Bytes;
 use futures_util::future::{Either, select};
-use object_store::path::Path;
-use object_store::{MultipartUpload, ObjectStore, PutMultipartOptions, PutOptions, PutPayload};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::super::{
     Attributes, BoxFuture, Chunks, Condition, Error, Fence, Metadata, Staged, VersionHasher,
     fenced, now_unix_us, version_of_sha256,
 };
-use super::crypto::PAYLOAD;
 use super::errors::Access;
-use super::http::EXTRA;
+use super::failure::Failure;
 use super::known::Seal;
-use super::pieces::Pieces;
+use super::operations::{NewObject, UploadedPart};
+use super::pieces::{Payload, Pieces};
 use super::precondition::Precondition;
 use super::sending::{Outcome, Sending};
-use super::{Head, ORDER_ATTEMPTS, Store, Trouble, attributes};
+use super::signer::Sha256;
+use super::{Head, ORDER_ATTEMPTS, Store, Trouble, attributes, name};
 
 /// Size of all parts but the last; some stores require equal sizes. An object up to this size is
 /// one PUT.
@@ -108,7 +106,7 @@ impl Source<'_> {
         store: &Store,
         held: &mut Reservation,
         beside: usize,
-    ) -> Result<PutPayload, Error> {
+    ) -> Result<Payload, Error> {
         while !self.ended && self.pieces.len() < PART_BYTES {
             self.next(store, held, beside).await?;
         }
@@ -127,7 +125,7 @@ pub async fn stage(
     attributes: Attributes,
     body: &mut dyn Chunks,
 ) -> Result<Box<dyn Staged>, Error> {
-    let (path, cut) = store.path(key)?;
+    let (name, cut) = name::name_of(key, &store.prefix);
     let key = cut.then_some(key);
     if body.bytes_left().is_some_and(|bytes| bytes > PARTS_MAX * PART_BYTES as u64) {
         return Err(too_large());
@@ -136,71 +134,42 @@ pub async fn stage(
     let (sha256, length) = (body.sha256(), body.bytes_left());
     let mut source = Source { body, pieces: Pieces::default(), ended: false };
     let modified_unix_us = now_unix_us();
-    if let (Some(sha256), Some(length @ SENT_EARLY_BYTES_MIN..=PART_LENGTH)) = (sha256, length) {
-        let etag = version_of_sha256(&sha256, &attributes);
-        let stored = attributes::to_store(&etag, modified_unix_us, &attributes, key)?;
-        let early = Early { sha256, length, attributes: &stored };
-        let sending = early.send(store, &path, &mut source, &mut held).await?;
-        let metadata = Metadata { size: length, etag, modified_unix_us, attributes };
-        let payload = source.pieces.take(PART_BYTES);
-        let sha256 = Some(sha256);
-        let content = Content::Whole { payload, sha256, attributes: stored, _held: held };
-        return Ok(Box::new(StagedUpload {
-            store: store.clone(),
-            path,
-            metadata,
-            content,
-            sending,
-            fence: None,
-        }));
-    }
-    let first = source.part(store, &mut held, 0).await?;
-    if source.is_empty() {
-        let mut hasher = VersionHasher::default();
-        first.iter().for_each(|piece| hasher.update(piece));
-        let (etag, size) = (hasher.finish(&attributes), first.content_length() as u64);
-        let stored = attributes::to_store(&etag, modified_unix_us, &attributes, key)?;
-        let metadata = Metadata { size, etag, modified_unix_us, attributes };
-        let content = Content::Whole { payload: first, sha256, attributes: stored, _held: held };
-        return Ok(Box::new(StagedUpload {
-            store: store.clone(),
-            path,
-            metadata,
-            content,
-            sending: None,
-            fence: None,
-        }));
-    }
-    let etag = attributes::drawn_version();
-    let stored = attributes::to_store(&etag, modified_unix_us, &attributes, key)?;
-    let mut parts = Parts::create(store, &path, stored).await?;
-    let mut size = 0;
-    let mut part = first;
-    // One part is sent while the next is received.
-    for number in 1.. {
-        if number > PARTS_MAX {
-            return Err(too_large());
-        }
-        let beside = part.content_length();
-        size += beside as u64;
-        let sent = parts.send(part);
-        let (next, ()) = tokio::try_join!(source.part(store, &mut held, beside), sent)?;
-        if next.content_length() == 0 {
-            break;
-        }
-        part = next;
-    }
-    let metadata = Metadata { size, etag, modified_unix_us, attributes };
-    let content = Content::Parts(parts);
-    let (store, sending, fence) = (store.clone(), None, None);
-    Ok(Box::new(StagedUpload { store, path, metadata, content, sending, fence }))
+    let mut sending = None;
+    let (metadata, content) =
+        if let (Some(hash), Some(length @ SENT_EARLY_BYTES_MIN..=PART_LENGTH)) = (sha256, length) {
+            let etag = version_of_sha256(&hash, &attributes);
+            let headers = attributes::to_store(&etag, modified_unix_us, &attributes, key)?;
+            let early = Early { sha256: hash, length, headers: &headers };
+            sending = early.send(store, &name, &mut source, &mut held).await?;
+            let metadata = Metadata { size: length, etag, modified_unix_us, attributes };
+            let payload = source.pieces.take(PART_BYTES);
+            (metadata, Content::Whole { payload, sha256, headers, _held: held })
+        } else {
+            let payload = source.part(store, &mut held, 0).await?;
+            if source.is_empty() {
+                let mut hasher = VersionHasher::default();
+                payload.pieces().iter().for_each(|piece| hasher.update(piece));
+                let (etag, size) = (hasher.finish(&attributes), payload.len() as u64);
+                let headers = attributes::to_store(&etag, modified_unix_us, &attributes, key)?;
+                let metadata = Metadata { size, etag, modified_unix_us, attributes };
+                (metadata, Content::Whole { payload, sha256, headers, _held: held })
+            } else {
+                let etag = attributes::drawn_version();
+                let headers = attributes::to_store(&etag, modified_unix_us, &attributes, key)?;
+                let mut parts = Parts::create(store, &name, headers).await?;
+                let size = parts.send_all(payload, &mut source, &mut held).await?;
+                (Metadata { size, etag, modified_unix_us, attributes }, Content::Parts(parts))
+            }
+        };
+    let store = store.clone();
+    Ok(Box::new(StagedUpload { store, name, metadata, content, sending, fence: None }))
 }
 
 /// An object whose hash and length are known before its bytes.
 struct Early<'a> {
-    sha256: [u8; 32],
+    sha256: Sha256,
     length: u64,
-    attributes: &'a object_store::Attributes,
+    headers: &'a HeaderMap,
 }
 
 impl Early<'_> {
@@ -208,7 +177,7 @@ impl Early<'_> {
     async fn send(
         self,
         store: &Arc<Store>,
-        path: &Path,
+        name: &str,
         source: &mut Source<'_>,
         held: &mut Reservation,
     ) -> Result<Option<(Sending, Vec<Bytes>)>, Error> {
@@ -219,10 +188,11 @@ impl Early<'_> {
         while source.next(store, held, 0).await? {
             // A connection to the store is not spent on a client that sends nothing.
             if !begun && source.pieces.len() >= BEGUN_BYTES {
-                let Early { sha256, length, attributes } = &self;
-                let attributes = (*attributes).clone();
+                let Early { sha256, length, headers } = &self;
+                let (headers, sha256) = ((*headers).clone(), *sha256);
+                let object = NewObject { payload: Payload::default(), sha256, headers };
                 begun = true;
-                sending = Sending::start(store, path, attributes, *sha256, *length);
+                sending = Sending::start(store, name, object, *length);
             }
             if let Some(sending) = &sending {
                 let pieces = source.pieces.list().get(given..followed).unwrap_or_default();
@@ -252,56 +222,77 @@ fn too_large() -> Error {
 /// An upload in parts. Aborted on drop unless it was completed.
 struct Parts {
     store: Arc<Store>,
-    path: Path,
-    upload: Option<Box<dyn MultipartUpload>>,
+    name: String,
+    /// What the store calls it; `None` once it is completed.
+    upload_id: Option<String>,
+    /// The parts that the store has.
+    list: Vec<UploadedPart>,
 }
 
 impl Parts {
-    async fn create(
-        store: &Arc<Store>,
-        path: &Path,
-        attributes: object_store::Attributes,
-    ) -> Result<Parts, Error> {
-        let options = PutMultipartOptions { attributes, ..PutMultipartOptions::default() };
-        let upload = store.client.put_multipart_opts(path, options).await;
-        let what = || format!("the start of an upload of {path}");
-        let upload = upload.map_err(|e| store.failed(&e, &what(), Access::Write))?;
-        Ok(Parts { store: store.clone(), path: path.clone(), upload: Some(upload) })
+    async fn create(store: &Arc<Store>, name: &str, headers: HeaderMap) -> Result<Parts, Error> {
+        let (of, name) = (store.clone(), name.to_owned());
+        let start = async move {
+            let started = of.client.start_upload(&name, headers).await;
+            let what = || format!("the start of an upload of {name}");
+            let upload_id = started.map_err(|e| of.failed(&e, &what(), Access::Write))?;
+            Ok(Parts { store: of, name, upload_id: Some(upload_id), list: Vec::new() })
+        };
+        store.thread.run(start).await
     }
 
-    async fn send(&mut self, part: PutPayload) -> Result<(), Error> {
-        let Some(upload) = &mut self.upload else { return Ok(()) };
-        let what = || format!("an upload of {}", self.path);
-        let sent = self.store.thread.run(upload.put_part(part)).await;
-        sent.map_err(|e| self.store.failed(&e, &what(), Access::Write))
+    /// Sends all parts, each while the next is received. Returns the number of bytes.
+    async fn send_all(
+        &mut self,
+        first: Payload,
+        source: &mut Source<'_>,
+        held: &mut Reservation,
+    ) -> Result<u64, Error> {
+        let (mut size, mut part) = (0, first);
+        let store = self.store.clone();
+        for number in 1..=PARTS_MAX {
+            let beside = part.len();
+            size += beside as u64;
+            let sent = self.send(number, part);
+            let (next, ()) = tokio::try_join!(source.part(&store, held, beside), sent)?;
+            if next.len() == 0 {
+                return Ok(size);
+            }
+            part = next;
+        }
+        Err(too_large())
+    }
+
+    async fn send(&mut self, number: u64, part: Payload) -> Result<(), Error> {
+        let Some(upload_id) = self.upload_id.clone() else { return Ok(()) };
+        let (store, name) = (self.store.clone(), self.name.clone());
+        let sent = self.store.thread.run(async move {
+            let sent = store.client.put_part(&name, &upload_id, number, part).await;
+            let what = || format!("an upload of {name}");
+            sent.map_err(|e| store.failed(&e, &what(), Access::Write))
+        });
+        self.list.push(sent.await?);
+        Ok(())
     }
 
     /// Completes the upload, under a condition that the store checks.
-    async fn complete(
-        &mut self,
-        condition: Option<(HeaderName, HeaderValue)>,
-    ) -> Result<(), object_store::Error> {
-        let Some(upload) = &mut self.upload else { return Ok(()) };
-        match condition {
-            Some(header) => EXTRA.scope(header, upload.complete()).await?,
-            None => upload.complete().await?,
-        };
-        self.upload = None;
+    async fn complete(&mut self, precondition: &Precondition) -> Result<(), Failure> {
+        let Some(upload_id) = &self.upload_id else { return Ok(()) };
+        let Parts { store, name, list, .. } = self;
+        store.client.complete_upload(name, upload_id, list, precondition).await?;
+        self.upload_id = None;
         Ok(())
     }
 }
 
 impl Drop for Parts {
     fn drop(&mut self) {
-        let Some(mut upload) = self.upload.take() else { return };
-        let (store, path) = (self.store.clone(), self.path.clone());
+        let Some(upload_id) = self.upload_id.take() else { return };
+        let (store, name) = (self.store.clone(), std::mem::take(&mut self.name));
         self.store.thread.handle().spawn(async move {
-            if let Err(error) = upload.abort().await {
-                let error = store.failed(
-                    &error,
-                    &format!("the abort of an upload of {path}"),
-                    Access::Write,
-                );
+            if let Err(failure) = store.client.abort_upload(&name, &upload_id).await {
+                let what = format!("the abort of an upload of {name}");
+                let error = store.failed(&failure, &what, Access::Write);
                 tracing::warn!(
                     "an upload could not be aborted, and its parts are left to the bucket's \
                      lifecycle rule: {error}"
@@ -313,10 +304,11 @@ impl Drop for Parts {
 
 enum Content {
     Whole {
-        payload: PutPayload,
-        /// Their SHA-256, if it is known.
-        sha256: Option<[u8; 32]>,
-        attributes: object_store::Attributes,
+        payload: Payload,
+        /// That of the payload, if it is known.
+        sha256: Option<Sha256>,
+        /// The content type, and our metadata.
+        headers: HeaderMap,
         _held: Reservation,
     },
     Parts(Parts),
@@ -325,7 +317,7 @@ enum Content {
 /// A write whose bytes have all been received.
 struct StagedUpload {
     store: Arc<Store>,
-    path: Path,
+    name: String,
     metadata: Metadata,
     content: Content,
     /// The request that is under way, and the last pieces, which it lacks.
@@ -346,7 +338,9 @@ impl Staged for StagedUpload {
         self: Box<Self>,
         condition: Option<Condition>,
     ) -> BoxFuture<'static, Result<(), Error>> {
-        Box::pin(async move {
+        let store = self.store.clone();
+        // On the thread as a whole: it crosses over once, not with each request.
+        let commit = async move {
             let (store, began) = (self.store.clone(), Instant::now());
             // What another bucket acknowledges is no write, and a look of two seconds ago does not say which one this is. The look is
             // beside the write, not before it: it costs no time, and writes that come together share one.
@@ -362,7 +356,8 @@ impl Staged for StagedUpload {
                     looked.map(|_| ())
                 }
             }
-        })
+        };
+        Box::pin(async move { store.thread.run(commit).await })
     }
 }
 
@@ -402,10 +397,10 @@ impl StagedUpload {
         match condition {
             Some(condition) => self.write_if(condition).await,
             None if conditions => self.write_in_order(unknown).await,
-            None => match self.send(Precondition::None).await? {
+            None => match self.send(Precondition::None).await {
                 Ok(()) => Ok(()),
                 Err(trouble) => {
-                    settle(&self.store, &self.path, &self.metadata, None, trouble).await
+                    settle(&self.store, &self.name, &self.metadata, None, trouble).await
                 }
             },
         }
@@ -414,18 +409,18 @@ impl StagedUpload {
     /// Completes the request under way. If it has not made the write, that is to be made with another request: this one named
     /// what is there no more, the store did not want to wait for the body, or the reply was lost.
     async fn finish(&mut self, sending: Sending, rest: Vec<Bytes>) -> Result<Finished, Error> {
-        self.store.known.take(&self.path);
+        self.store.known.take(&self.name);
         match sending.finish(rest).await {
-            Outcome::Written(put) => {
-                if let Some(etag) = put.e_tag {
-                    self.store.known.set(&self.path, etag, Some(Seal::of_metadata(&self.metadata)));
+            Outcome::Written(etag) => {
+                if let Some(etag) = etag {
+                    self.store.known.set(&self.name, etag, Some(Seal::of_metadata(&self.metadata)));
                 }
                 Ok(Finished::Made)
             }
             Outcome::NotSent => Ok(Finished::NotMade),
-            Outcome::Failed(error) => {
-                let what = format!("a write of {}", self.path);
-                let trouble = self.store.trouble(&error, &what, Access::Write);
+            Outcome::Failed(failure) => {
+                let what = format!("a write of {}", self.name);
+                let trouble = self.store.trouble(&failure, &what, Access::Write);
                 match (trouble.status, trouble.error) {
                     // It may still be carried out, and must not be sent again.
                     (_, error @ Error::TimedOut(_)) => Err(error),
@@ -442,20 +437,20 @@ impl StagedUpload {
         let mut precondition = Precondition::Absent;
         let parts = matches!(self.content, Content::Parts(_));
         if parts || matches!(condition, Condition::Is(_)) {
-            let head = consistent_head(&self.store, &self.path).await?;
+            let head = consistent_head(&self.store, &self.name).await?;
             condition.judge(head.as_ref().map(|head| &head.metadata))?;
             if let Some(head) = head {
                 let missing = || {
                     let what = "the store returns no etag, which a conditional write needs";
                     Error::Failed(what.to_owned())
                 };
-                precondition = Precondition::Is(head.meta.e_tag.ok_or_else(missing)?);
+                precondition = Precondition::Is(head.stored.etag.ok_or_else(missing)?);
             }
         }
-        match self.send(precondition).await? {
+        match self.send(precondition).await {
             Ok(()) => Ok(()),
             Err(trouble) => {
-                settle(&self.store, &self.path, &self.metadata, Some(condition), trouble).await
+                settle(&self.store, &self.name, &self.metadata, Some(condition), trouble).await
             }
         }
     }
@@ -468,17 +463,17 @@ impl StagedUpload {
     async fn write_in_order(&mut self, mut last: Option<Error>) -> Result<(), Error> {
         // An upload in parts cannot be completed a second time after a refusal.
         let whole = matches!(self.content, Content::Whole { .. });
-        let mut known = self.store.known.take(&self.path).filter(|_| whole);
+        let mut known = self.store.known.take(&self.name).filter(|_| whole);
         for _ in 0..ORDER_ATTEMPTS {
             let etag = match known.take() {
                 Some(etag) => Some(etag),
-                None => self.store.etag(&self.path).await?,
+                None => self.store.etag(&self.name).await?,
             };
             if self.fence.as_ref().is_some_and(|fence| !fence()) {
                 // A request before this one may have been carried out, and overtaken since.
                 return Err(last.unwrap_or_else(fenced));
             }
-            let Err(trouble) = self.send(Precondition::unchanged(etag)).await? else {
+            let Err(trouble) = self.send(Precondition::unchanged(etag)).await else {
                 return Ok(());
             };
             let changed = matches!(trouble.status, Some(304 | 404 | 409 | 412));
@@ -490,7 +485,7 @@ impl StagedUpload {
                 return Err(trouble.error);
             }
             // The store has refused it, or has done it already and the reply was lost.
-            let head = self.store.head(&self.path).await?;
+            let head = self.store.head(&self.name).await?;
             if head.as_ref().is_some_and(|head| head.metadata == self.metadata) {
                 return Ok(());
             }
@@ -499,44 +494,35 @@ impl StagedUpload {
                 break;
             }
             // What was seen is what the next attempt replaces; without an object the store is asked again.
-            known = head.and_then(|head| head.meta.e_tag);
+            known = head.and_then(|head| head.stored.etag);
         }
         if let Some(refused @ Error::Refused(_)) = last {
             // The folder in its place did not go: nobody else wrote.
             return Err(refused);
         }
         let told = last.map_or_else(String::new, |error| format!(" ({error})"));
-        let path = &self.path;
-        Err(Error::Failed(format!("others wrote {path} meanwhile: write it again{told}")))
+        let name = &self.name;
+        Err(Error::Failed(format!("others wrote {name} meanwhile: write it again{told}")))
     }
 
-    /// Sends the write once; the inner error is the store's reply.
-    async fn send(&mut self, precondition: Precondition) -> Result<Result<(), Trouble>, Error> {
-        let StagedUpload { store, path, content, metadata, .. } = self;
+    /// Sends the write once.
+    async fn send(&mut self, precondition: Precondition) -> Result<(), Trouble> {
+        let StagedUpload { store, name, content, metadata, .. } = self;
         let written = match content {
-            Content::Whole { payload, sha256, attributes, _held } => {
-                let (attributes, mode) = (attributes.clone(), precondition.mode());
-                let options = PutOptions { mode, attributes, ..PutOptions::default() };
-                let (client, to, payload) = (store.client.clone(), path.clone(), payload.clone());
-                let put = async move { client.put_opts(&to, payload, options).await };
-                let put = match *sha256 {
-                    Some(hash) => store.thread.run(PAYLOAD.scope(Cell::new(Some(hash)), put)).await,
-                    None => store.thread.run(put).await,
-                };
-                put.map(|put| put.e_tag)
+            Content::Whole { payload, sha256, headers, .. } => {
+                let sha256 = *sha256.get_or_insert_with(|| payload.sha256());
+                let (payload, headers) = (payload.clone(), headers.clone());
+                let object = NewObject { payload, sha256, headers };
+                store.client.put(name, object, &precondition).await
             }
-            Content::Parts(parts) => parts.complete(precondition.header()?).await.map(|()| None),
+            Content::Parts(parts) => parts.complete(&precondition).await.map(|()| None),
         };
-        let what = format!("a write of {path}");
-        Ok(match written {
-            Ok(etag) => {
-                if let Some(etag) = etag {
-                    store.known.set(path, etag, Some(Seal::of_metadata(metadata)));
-                }
-                Ok(())
-            }
-            Err(error) => Err(store.trouble(&error, &what, Access::Write)),
-        })
+        let what = || format!("a write of {name}");
+        let etag = written.map_err(|it| store.trouble(&it, &what(), Access::Write))?;
+        if let Some(etag) = etag {
+            store.known.set(name, etag, Some(Seal::of_metadata(metadata)));
+        }
+        Ok(())
     }
 }
 
@@ -545,12 +531,12 @@ impl StagedUpload {
 /// A store that keeps metadata apart from the bytes (`versitygw` does) may return our version from
 /// before a concurrent write together with its own etag from after it. A condition based on that
 /// pair would overwrite the concurrent write.
-async fn consistent_head(store: &Store, path: &Path) -> Result<Option<Head>, Error> {
-    let mut before = store.head(path).await?;
+async fn consistent_head(store: &Store, name: &str) -> Result<Option<Head>, Error> {
+    let mut before = store.head(name).await?;
     for _ in 0..LOOKS_MAX {
-        let now = store.head(path).await?;
+        let now = store.head(name).await?;
         let known = |head: &Option<Head>| {
-            head.as_ref().map(|head| (head.metadata.clone(), head.meta.e_tag.clone()))
+            head.as_ref().map(|head| (head.metadata.clone(), head.stored.etag.clone()))
         };
         if known(&before) == known(&now) {
             return Ok(now);
@@ -567,7 +553,7 @@ async fn consistent_head(store: &Store, path: &Path) -> Result<Option<Head>, Err
 /// is ours.
 async fn settle(
     store: &Store,
-    path: &Path,
+    name: &str,
     metadata: &Metadata,
     condition: Option<Condition>,
     trouble: Trouble,
@@ -576,7 +562,7 @@ async fn settle(
     if !answered || matches!(trouble.error, Error::Refused(_)) || trouble.code == "NoSuchBucket" {
         return Err(trouble.error);
     }
-    let head = store.head(path).await?;
+    let head = store.head(name).await?;
     if head.as_ref().is_some_and(|head| head.metadata == *metadata) {
         return Ok(());
     }
