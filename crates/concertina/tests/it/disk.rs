@@ -13,7 +13,7 @@ use device::disk::format::Entry;
 use device::disk::record;
 use device::disk::summary;
 use device::disk::summary::{Block, Refused};
-use device::disk::{Buffer, FoundSegment, Listed, Segments, Unusable};
+use device::disk::{Buffer, FoundSegment, Listed, Segments};
 use device::object::Object;
 use engine::Payload;
 use engine::node::{Restored, Unread};

@@ -48,6 +48,7 @@ mod output;
 mod plan;
 mod raw_device;
 mod report;
+mod report_mistakes;
 mod secrets;
 mod serve;
 mod serve_attacks;
