@@ -338,8 +338,9 @@ impl Process<'_> {
         let Some(membership) = self.membership.clone() else { return Ok(None) };
         let (origin, record) = (self.origin.clone(), self.record.clone());
         let (windows, live) = (self.windows.clone(), &self.live);
-        Gateway::new(self.config, membership, windows, origin, record, live, self.now)
-            .map(|gateway| Some(Arc::new(gateway)))
+        let gateway =
+            Gateway::new(self.config, membership, windows, origin, record, live, self.now)?;
+        Ok(Some(Arc::new(gateway)))
     }
 
     /// Starts what writes down the windows and changes of all others, and so ends after them.
