@@ -32,6 +32,7 @@ mod link;
 mod resample;
 mod saturated;
 mod sums;
+mod valley;
 mod work;
 
 use crate::distribution::{Empirical, ServiceTime};

@@ -1,93 +1,90 @@
 //! Fits an M/G/m queue with a given number of servers to responses ([`super`] has the method).
 
-use crate::distribution::{Empirical, Piece, ServiceTime};
+use crate::distribution::{Empirical, ServiceTime};
 use crate::error::Error;
 use crate::queue::MgmLoads;
+use crate::statistics::student_95;
 use ground::window::Histogram;
 
-use super::{All, GRID, StepDraws, Sums, between, dot};
+use super::StepDraws;
+use super::gather::{All, between};
+use super::noise::{Noise, solve};
+use super::shape::{Factors, KNOTS, Shape};
+use super::start::at_lightest;
 
 /// Numbers of servers to try first; a larger number cannot be told from no limit.
 const SERVERS: [u32; 12] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
-/// Largest number of rounds of fitting a law.
-const ROUNDS: usize = 8;
-/// Step in ln b of the differences that give a likelihood's slope.
-const STEP: f64 = 0.02;
-/// Largest number of rounds of scoring.
-const SCORINGS: usize = 4;
-/// Largest utilisation at the lightest load with the initial law.
-const START_MAX: f64 = 0.8;
+/// Step in a factor or a load of the differences that give slopes.
+const STEP: f64 = 0.01;
+/// Largest number of rounds of scoring, the largest change in one, and the change from which slopes are computed again.
+const SCORINGS: usize = 8;
+const CHANGE_MAX: f64 = 0.3;
+const CHANGED: f64 = 0.05;
+/// A gain in the likelihood that ends scoring.
+const GAIN: f64 = 0.05;
+/// The standard deviation that the factors of neighbouring knots differ by beforehand.
+const ROUGHNESS: f64 = 0.3;
+/// The largest share that passes the servers by.
+const PASSING_MAX: f64 = 0.99;
+/// How much more than what the servers can carry the law of the lightest load may make of the heaviest: it is known so
+/// roughly. Scoring begins where they are busy for so much of the time.
+const CARRIED: f64 = 1.3;
+const BUSY: f64 = 0.97;
+
+/// Which candidates are looked at.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Among {
+    /// Whether some of the requests up to the valley pass the servers by.
+    pub hits: bool,
+}
+
+/// What a candidate's shares follow from.
+#[derive(Clone, Copy)]
+struct Values {
+    factors: Factors,
+    /// The share of the requests that passes the servers by.
+    passing: f64,
+}
 
 /// A fitted queue with a number of servers; `None` is without limit.
-pub(super) struct Candidate {
+pub(super) struct Candidate<'a> {
     pub servers: Option<u32>,
     pub law: Empirical,
-    /// Number of rounds in which its shape was fitted.
-    rounds: usize,
-    /// For each step: logarithms of the shares between edges, and their slopes by ln b and by the
-    /// logarithm of the load.
-    pub shares: Vec<Shares>,
-    /// For each step whose load did not determine the shape: logarithms of the shares that the
-    /// queue predicts with the mean from all other loads.
-    pub held_out: Vec<Option<Vec<f64>>>,
+    /// The share of the requests that passes the servers by, without saying so.
+    pub passing: f64,
+    /// The logarithm of its likelihood, by what counts deviate by chance ([`Noise`]).
+    pub likelihood: f64,
+    /// Half of that by which counts deviate, over its expectation, at least 1: by how much the queue misses them.
+    pub dispersion: f64,
+    fit: Option<(Problem<'a>, Values)>,
 }
 
-impl Candidate {
-    /// The log likelihood of the steps that are predicted from the others; of the fitted steps, if
-    /// there is only one load.
-    pub fn likelihood(&self, drawn: &StepDraws) -> f64 {
-        let fitted_alone = self.held_out.iter().all(Option::is_none);
-        let of = |(i, sums): &(usize, Sums)| match &self.held_out[*i] {
-            Some(log) => dot(&sums.counts, log),
-            None if fitted_alone => dot(&sums.counts, &self.shares[*i].log),
-            None => 0.0,
-        };
-        drawn.iter().map(of).sum()
-    }
-
-    /// Pearson's statistic of the predicted steps over its degrees of freedom, at least 1: by how much the counts vary more than
-    /// those of independent responses would, and the queue misses them.
-    pub fn overdispersion(&self, drawn: &StepDraws) -> f64 {
-        let fitted_alone = self.held_out.iter().all(Option::is_none);
-        let (mut statistic, mut degrees) = (0.0, 0.0);
-        for (i, sums) in drawn {
-            let log = match &self.held_out[*i] {
-                Some(log) => log,
-                None if fitted_alone => &self.shares[*i].log,
-                None => continue,
-            };
-            let n: f64 = sums.counts.iter().sum();
-            let off = |(count, log): (&f64, &f64)| (count - n * log.exp()).powi(2) / log.exp();
-            statistic +=
-                sums.counts.iter().zip(log).map(off).sum::<f64>() / n.max(f64::MIN_POSITIVE);
-            degrees += log.len().saturating_sub(1) as f64;
-        }
-        (statistic / f64::max(degrees, 1.0)).max(1.0)
-    }
+/// How a fit follows counts that deviate.
+pub(super) struct Response<'a> {
+    candidate: &'a Candidate<'a>,
+    /// The columns of each step's slopes, and the information of all; none without limit.
+    follows: Option<(Vec<Vec<Vec<f64>>>, Vec<Vec<f64>>)>,
 }
 
-#[derive(Clone)]
-pub(super) struct Shares {
-    log: Vec<f64>,
-    by_mean: Vec<f64>,
-    by_load: Vec<f64>,
+/// A law and a share of hits, as a draw has them.
+pub(super) struct Drawn {
+    pub mean: f64,
+    pub scv: f64,
+    pub passing: f64,
 }
 
 /// Fitted queues with several numbers of servers: those of [`SERVERS`] that can carry the load,
 /// until the likelihood has fallen twice in a row; no limit; and the neighbours of the best.
-pub(super) fn candidates(all: &All) -> Result<Vec<Candidate>, Error> {
-    let totals = all.totals();
-    let likelihood = |c: &Candidate| c.likelihood(&totals);
-    let mut found: Vec<(f64, Candidate)> = Vec::new();
+pub(super) fn candidates<'a>(all: &'a All, among: Among) -> Result<Vec<Candidate<'a>>, Error> {
+    let mut found: Vec<Candidate<'_>> = Vec::new();
     // The largest number that cannot carry the load, and why.
     let (mut fallen, mut refused) = (0, None);
     for servers in SERVERS {
-        match fit_servers(all, Some(servers)) {
+        match fit_servers(all, Some(servers), among) {
             Ok(candidate) => {
-                let now = likelihood(&candidate);
-                let before = found.last().map_or(f64::NEG_INFINITY, |last| last.0);
-                fallen = if now < before { fallen + 1 } else { 0 };
-                found.push((now, candidate));
+                let before = found.last().map_or(f64::NEG_INFINITY, |last| last.likelihood);
+                fallen = if candidate.likelihood < before { fallen + 1 } else { 0 };
+                found.push(candidate);
                 if fallen == 2 {
                     break;
                 }
@@ -102,10 +99,11 @@ pub(super) fn candidates(all: &All) -> Result<Vec<Candidate>, Error> {
     let mut too_few = refused.map_or(0, |refused| refused.0);
     // Between the numbers tried, towards the larger likelihood.
     loop {
-        found.sort_by_key(|f| f.1.servers);
-        let best = (0..found.len()).max_by(|&a, &b| found[a].0.total_cmp(&found[b].0));
+        found.sort_by_key(|f| f.servers);
+        let likelihood = |i: &usize| found[*i].likelihood;
+        let best = (0..found.len()).max_by(|a, b| likelihood(a).total_cmp(&likelihood(b)));
         let Some(best) = best else { break };
-        let at = |i: usize| found.get(i).and_then(|f| f.1.servers);
+        let at = |i: usize| found.get(i).and_then(|f| f.servers);
         let Some(here) = at(best) else { break };
         let gaps = [
             at(best + 1).map(|up| (here, up)),
@@ -114,117 +112,353 @@ pub(super) fn candidates(all: &All) -> Result<Vec<Candidate>, Error> {
         let open = gaps.into_iter().flatten().find(|(low, high)| high - low > 1);
         let Some((low, high)) = open else { break };
         let middle = low.midpoint(high);
-        match fit_servers(all, Some(middle)) {
-            Ok(candidate) => found.push((likelihood(&candidate), candidate)),
+        match fit_servers(all, Some(middle), among) {
+            Ok(candidate) => found.push(candidate),
             Err(Error::Unstable { .. }) if low == too_few => too_few = middle,
             Err(error) => return Err(error),
         }
     }
-    let mut all_of: Vec<Candidate> = found.into_iter().map(|f| f.1).collect();
-    all_of.push(fit_servers(all, None)?);
-    Ok(all_of)
-}
-
-/// The law that reproduces the measured responses at the lightest load, with the mean of all loads.
-pub(super) fn fit_servers(all: &All, servers: Option<u32>) -> Result<Candidate, Error> {
-    let (totals, rates) = (all.totals(), all.rates());
-    let (lightest, measured) = all.lightest(&totals);
-    let law = Empirical::from_histogram(&measured)?;
-    let Some(m) = servers else {
-        let same = |_: &f64| Ok(all.edges.iter().map(|t| law.cdf(*t)).collect::<Vec<f64>>());
-        let within = rates.iter().map(same).collect::<Result<Vec<_>, Error>>()?;
-        let shares = within.iter().map(|w| Shares::new(w, w, w, w, w)).collect();
-        let held_out = (0..rates.len()).map(|i| all.is_heavier(i).then(|| logs(&within[i])));
-        return Ok(Candidate { servers, law, rounds: 0, shares, held_out: held_out.collect() });
-    };
-    let (rounds, law) = settled(&start(law, m, lightest)?, m, lightest, &measured, ROUNDS, true)?;
-    // The mean by all loads: Fisher's scoring, whose information is never negative even where the
-    // inversion is not smooth.
-    let mut found = candidate(servers, m, law, &rates, &all.edges)?;
-    found.rounds = rounds;
-    for _ in 0..SCORINGS {
-        let step = shift_of(&totals, all, &found.shares).clamp(-5.0 * STEP, 5.0 * STEP);
-        let most = rates.iter().copied().fold(0.0, f64::max);
-        let mean = (found.law.mean() * step.exp()).min(0.99 * f64::from(m) / most);
-        let law = found.law.with_moments(mean, found.law.scv())?;
-        found = candidate(servers, m, law, &rates, &all.edges)?;
-        found.rounds = rounds;
-        if step.abs() < 1e-3 {
-            break;
-        }
-    }
-    for group in all.groups.iter().skip(1) {
-        let others: StepDraws = totals.iter().filter(|s| !group.contains(&s.0)).cloned().collect();
-        let shift = shift_of(&others, all, &found.shares);
-        let law = found.law.with_moments(found.law.mean() * shift.exp(), found.law.scv())?;
-        for &i in group {
-            found.held_out[i] = Some(match within(&law, m, &[rates[i]], &all.edges) {
-                Ok(at) => at.first().map_or_else(Vec::new, |shares| logs(shares)),
-                // By the other loads this one cannot be carried: no response would be in time.
-                Err(Error::Unstable { .. }) => logs(&vec![0.0; all.edges.len()]),
-                Err(error) => return Err(error),
-            });
-        }
+    // Hits that pass by what has no limit are a part of its law.
+    if !among.hits {
+        found.push(without_limit(all)?);
     }
     Ok(found)
 }
 
-/// The law of a draw: its shape fitted in the same number of rounds to the drawn blocks of the
-/// lightest load, its mean to all drawn blocks. Slopes are the candidate's. Cost: some evaluations
-/// of the queue.
-pub(super) fn refit(all: &All, from: &Candidate, drawn: &StepDraws) -> Result<Empirical, Error> {
-    let (lightest, measured) = all.lightest(drawn);
-    let Some(m) = from.servers else { return Empirical::from_histogram(&measured) };
-    let law = start(Empirical::from_histogram(&measured)?, m, lightest)?;
-    let (_, law) = settled(&law, m, lightest, &measured, from.rounds, false)?;
-    let here = within(&law, m, &all.rates(), &all.edges)?;
-    let with = |(shares, here): (&Shares, &Vec<f64>)| Shares { log: logs(here), ..shares.clone() };
-    let shares: Vec<Shares> = from.shares.iter().zip(&here).map(with).collect();
-    law.with_moments(law.mean() * shift_of(drawn, all, &shares).exp(), law.scv())
-}
-
-/// A candidate from a law and a number of servers, with its shares at each load.
-fn candidate(
+/// The queue with a number of servers that is likeliest by all loads; `None`: without limit.
+pub(super) fn fit_servers<'a>(
+    all: &'a All,
     servers: Option<u32>,
-    m: u32,
-    law: Empirical,
-    rates: &[f64],
-    edges: &[f64],
-) -> Result<Candidate, Error> {
-    let scaled = |h: f64| law.with_moments(law.mean() * h.exp(), law.scv());
-    let loads = |h: f64| rates.iter().map(|r| r * h.exp()).collect::<Vec<f64>>();
-    let here = within(&law, m, rates, edges)?;
-    // Past saturation there is no upward slope: the downward one is used for both.
-    let or = |of: Result<Vec<Vec<f64>>, Error>| of.unwrap_or_else(|_| here.clone());
-    let slow = or(within(&scaled(STEP)?, m, rates, edges));
-    let fast = within(&scaled(-STEP)?, m, rates, edges)?;
-    let more = or(within(&law, m, &loads(STEP), edges));
-    let less = within(&law, m, &loads(-STEP), edges)?;
-    let each = (0..rates.len())
-        .map(|i| Shares::new(&here[i], &slow[i], &fast[i], &more[i], &less[i]))
-        .collect();
-    Ok(Candidate { servers, law, rounds: 0, shares: each, held_out: vec![None; rates.len()] })
-}
-
-/// Logarithms of the shares between edges; a bin that is nearly empty by the model must not decide
-/// alone.
-fn logs(within: &[f64]) -> Vec<f64> {
-    let least = 0.01 / (within.len() + 1) as f64;
-    between(within, 1.0).into_iter().map(|share| share.max(least).ln()).collect()
-}
-
-impl Shares {
-    fn new(here: &[f64], slow: &[f64], fast: &[f64], more: &[f64], less: &[f64]) -> Self {
-        let slope = |up: &[f64], down: &[f64]| -> Vec<f64> {
-            let (up, down) = (between(up, 1.0), between(down, 1.0));
-            up.iter().zip(down).map(|(u, d)| (u - d) / (2.0 * STEP)).collect()
-        };
-        Shares { log: logs(here), by_mean: slope(slow, fast), by_load: slope(more, less) }
+    among: Among,
+) -> Result<Candidate<'a>, Error> {
+    match servers {
+        Some(m) => {
+            let [settled, plain] = Problem::both(all, m, among)?;
+            let (settled, plain) = (settled.fitted()?, plain.fitted()?);
+            Ok(if plain.likelihood > settled.likelihood { plain } else { settled })
+        }
+        None => without_limit(all),
     }
 }
 
+/// One law of responses at all loads.
+fn without_limit<'a>(all: &'a All) -> Result<Candidate<'a>, Error> {
+    let mut pooled = Histogram::default();
+    all.steps.iter().for_each(|step| pooled.merge(&step.responses));
+    let law = Empirical::from_histogram(&pooled)?;
+    let mut counts = vec![0.0; all.edges.len() + 1];
+    for step in &all.steps {
+        counts.iter_mut().zip(&step.total.counts).for_each(|(sum, count)| *sum += count);
+    }
+    let n: f64 = counts.iter().sum();
+    let own: Vec<f64> = counts.iter().map(|count| count / n).collect();
+    let shares: Vec<Vec<f64>> = all.steps.iter().map(|_| floored(own.clone())).collect();
+    Ok(Candidate {
+        servers: None,
+        law,
+        passing: 0.0,
+        likelihood: -0.5 * squares(&missed(all, &shares)),
+        dispersion: dispersion(&missed(all, &shares), counts.len()),
+        fit: None,
+    })
+}
+
+/// A bin that is nearly empty by the model must not decide alone.
+fn floored(shares: Vec<f64>) -> Vec<f64> {
+    let least = 0.01 / shares.len() as f64;
+    shares.into_iter().map(|share| share.max(least)).collect()
+}
+
+/// What shares miss the counts of each step by, whitened.
+fn missed(all: &All, shares: &[Vec<f64>]) -> Vec<Vec<f64>> {
+    let each = all.steps.iter().zip(&all.noise).zip(shares);
+    each.map(|((step, noise), shares)| noise.missed(&step.total.counts, shares)).collect()
+}
+
+fn squares(all: &[Vec<f64>]) -> f64 {
+    all.iter().flatten().map(|x| x * x).sum()
+}
+
+/// The sum of squares over its degrees of freedom, at least 1. A step has one fewer than it has bins.
+fn dispersion(missed: &[Vec<f64>], parameters: usize) -> f64 {
+    let degrees: usize = missed.iter().map(|step| step.len().saturating_sub(1)).sum();
+    (squares(missed) / degrees.saturating_sub(parameters).max(1) as f64).max(1.0)
+}
+
+/// The fit of one candidate.
+struct Problem<'a> {
+    all: &'a All,
+    servers: u32,
+    hits: bool,
+    rates: Vec<f64>,
+    shape: Shape,
+    /// The share of the requests that passes by, to begin with.
+    passing: f64,
+}
+
+impl<'a> Problem<'a> {
+    /// From the law that the lightest load's responses settle to, and from that of these responses with another mean. The one
+    /// suits laws that end suddenly or have atoms, but has the noise of few responses many times over: of exponential work it
+    /// made lumps, and the wrong number of servers then fitted better. The other is as smooth as the responses.
+    fn both(all: &'a All, servers: u32, among: Among) -> Result<[Problem<'a>; 2], Error> {
+        let (rate, measured) = all.lightest();
+        let valley = all.valley.filter(|_| among.hits);
+        let (measured, passing) = match valley {
+            Some(valley) => without_hits(&measured, valley),
+            None => (measured, 0.0),
+        };
+        let rate = rate * (1.0 - passing);
+        let law = at_lightest(&measured, servers, rate)?;
+        let rates = all.rates();
+        let most = rates.iter().copied().fold(0.0, f64::max) * (1.0 - passing);
+        let saturation = f64::from(servers) / law.mean();
+        if most > CARRIED * saturation {
+            return Err(Error::Unstable { rate: most, saturation });
+        }
+        let plain = Empirical::from_histogram(&measured)?;
+        // As of M/M/1, and less with more servers.
+        let m = f64::from(servers);
+        let busy = rate * plain.mean() / m;
+        let plain = plain.with_moments(plain.mean() / (1.0 + busy.powf(m) / m), plain.scv())?;
+        let problem = |law: Empirical| {
+            let busy = most * law.mean() / m;
+            let law = law.with_moments(law.mean() * (BUSY / busy).min(1.0), law.scv())?;
+            let (shape, hits, rates) = (Shape::new(&law), among.hits, rates.clone());
+            Ok(Problem { all, servers, hits, rates, shape, passing })
+        };
+        Ok([problem(law)?, problem(plain)?])
+    }
+
+    /// The shares between edges that are expected of each step, if all loads are multiplied by a factor.
+    /// [`Error::Unstable`] if one is too large.
+    fn shares(&self, values: &Values, factor: f64) -> Result<Vec<Vec<f64>>, Error> {
+        let law = self.shape.law(&values.factors)?;
+        let served = 1.0 - values.passing;
+        let loads: Vec<f64> = self.rates.iter().map(|rate| rate * served * factor).collect();
+        let all = within(&law, self.servers, &loads, &self.all.edges)?;
+        let of = |within: Vec<f64>| {
+            let mut shares = between(&within, 1.0);
+            shares.iter_mut().for_each(|share| *share *= served);
+            shares.iter_mut().take(1).for_each(|share| *share += values.passing);
+            floored(shares)
+        };
+        Ok(all.into_iter().map(of).collect())
+    }
+
+    /// How the whitened counts of each step follow each parameter: by step, parameter and bin. Differences are to the
+    /// side of less work, where no load is past saturation.
+    fn slopes(&self, values: &Values, here: &[Vec<f64>]) -> Result<Vec<Vec<Vec<f64>>>, Error> {
+        let slope = |low: Vec<Vec<f64>>| {
+            let of = |(here, low): (&Vec<f64>, Vec<f64>)| -> Vec<f64> {
+                here.iter().zip(low).map(|(here, low)| (here - low) / STEP).collect()
+            };
+            here.iter().zip(low).map(of).collect::<Vec<_>>()
+        };
+        let mut by = Vec::with_capacity(KNOTS + 1);
+        for knot in 0..KNOTS {
+            let mut changed = *values;
+            changed.factors[knot] -= STEP;
+            by.push(slope(self.shares(&changed, 1.0)?));
+        }
+        if self.hits {
+            let by_load = slope(self.shares(values, (-STEP).exp())?);
+            // Requests that pass by are no load.
+            let served = 1.0 - values.passing;
+            let of = |(here, by_load): (&Vec<f64>, Vec<f64>)| {
+                let each = here.iter().zip(by_load).enumerate();
+                let own = |(j, (share, by_load)): (usize, (&f64, f64))| {
+                    let more = if j == 0 { 1.0 } else { 0.0 };
+                    (more - share - by_load) / served
+                };
+                each.map(own).collect()
+            };
+            by.push(here.iter().zip(by_load).map(of).collect());
+        }
+        let of = |(step, noise): (usize, &Noise)| {
+            by.iter().map(|each: &Vec<Vec<f64>>| noise.slope(&each[step])).collect()
+        };
+        Ok(self.all.noise.iter().enumerate().map(of).collect())
+    }
+
+    /// The information of all counts, with what is known beforehand: factors of neighbouring knots are alike.
+    fn information(&self, slopes: &[Vec<Vec<f64>>]) -> Vec<Vec<f64>> {
+        let parameters = KNOTS + usize::from(self.hits);
+        let mut all = vec![vec![0.0; parameters]; parameters];
+        for step in slopes {
+            for (row, a) in all.iter_mut().zip(step) {
+                row.iter_mut().zip(step).for_each(|(cell, b)| *cell += dot(a, b));
+            }
+        }
+        let rough = 1.0 / (ROUGHNESS * ROUGHNESS);
+        for knot in 1..KNOTS {
+            all[knot][knot] += rough;
+            all[knot - 1][knot - 1] += rough;
+            all[knot][knot - 1] -= rough;
+            all[knot - 1][knot] -= rough;
+        }
+        all
+    }
+
+    /// The slope of the likelihood.
+    fn score(&self, values: &Values, slopes: &[Vec<Vec<f64>>], missed: &[Vec<f64>]) -> Vec<f64> {
+        let mut all = along(slopes, missed);
+        let rough = 1.0 / (ROUGHNESS * ROUGHNESS);
+        for knot in 1..KNOTS {
+            let apart = values.factors[knot] - values.factors[knot - 1];
+            all[knot] -= rough * apart;
+            all[knot - 1] += rough * apart;
+        }
+        all
+    }
+
+    /// The logarithm of the likelihood, with what is known beforehand.
+    fn likelihood(&self, values: &Values, missed: &[Vec<f64>]) -> f64 {
+        let apart = values.factors.windows(2).map(|pair| (pair[1] - pair[0]).powi(2));
+        -0.5 * squares(missed) - apart.sum::<f64>() / (2.0 * ROUGHNESS * ROUGHNESS)
+    }
+
+    /// Values changed by a step.
+    fn changed(&self, values: &Values, step: &[f64], part: f64) -> Values {
+        let mut changed = *values;
+        changed.factors.iter_mut().zip(step).for_each(|(value, step)| *value += part * step);
+        if let Some(step) = step.get(KNOTS) {
+            changed.passing = (values.passing + part * step).clamp(0.0, PASSING_MAX);
+        }
+        changed
+    }
+
+    fn fitted(self) -> Result<Candidate<'a>, Error> {
+        let mut values = Values { factors: [0.0; KNOTS], passing: self.passing };
+        let mut shares = self.shares(&values, 1.0)?;
+        let mut off = missed(self.all, &shares);
+        let mut slopes = self.slopes(&values, &shares)?;
+        let mut now = self.likelihood(&values, &off);
+        let mut moved = 0.0f64;
+        for _ in 0..SCORINGS {
+            if moved > CHANGED {
+                slopes = self.slopes(&values, &shares)?;
+                moved = 0.0;
+            }
+            let score = self.score(&values, &slopes, &off);
+            let Some(step) = solve(&self.information(&slopes), &score) else { break };
+            let longest = step.iter().copied().map(f64::abs).fold(0.0, f64::max);
+            let mut part = (CHANGE_MAX / longest).min(1.0);
+            let before = now;
+            for _ in 0..5 {
+                let next = self.changed(&values, &step, part);
+                if let Ok(found) = self.shares(&next, 1.0) {
+                    let next_off = missed(self.all, &found);
+                    let likelihood = self.likelihood(&next, &next_off);
+                    if likelihood > now {
+                        (values, shares, off, now) = (next, found, next_off, likelihood);
+                        moved += part * longest;
+                        break;
+                    }
+                }
+                part *= 0.3;
+            }
+            // Slopes from elsewhere may be why nothing is gained.
+            if now - before < GAIN && moved <= CHANGED {
+                break;
+            }
+        }
+        Ok(Candidate {
+            servers: Some(self.servers),
+            law: self.shape.law(&values.factors)?,
+            passing: values.passing,
+            likelihood: now,
+            dispersion: dispersion(&off, KNOTS + usize::from(self.hits)),
+            fit: Some((self, values)),
+        })
+    }
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+/// What whitened counts are along the slopes, of all steps.
+fn along(slopes: &[Vec<Vec<f64>>], off: &[Vec<f64>]) -> Vec<f64> {
+    let parameters = slopes.first().map_or(0, Vec::len);
+    let mut all = vec![0.0; parameters];
+    for (step, off) in slopes.iter().zip(off) {
+        all.iter_mut().zip(step).for_each(|(sum, slope)| *sum += dot(slope, off));
+    }
+    all
+}
+
+/// The responses of requests that were served, and the share of those that were not. A law that has works up to the valley
+/// has as many for each second as just above it.
+fn without_hits(measured: &Histogram, valley: f64) -> (Histogram, f64) {
+    let (below, mut served) = measured.split_at(valley);
+    let near = served.share_within(2.0 * valley).unwrap_or(0.0) * served.count() as f64;
+    let back = near.min(below.count() as f64).round();
+    let parts = 8u64;
+    for part in 0..parts {
+        let at = valley * (part as f64 + 0.5) / parts as f64;
+        served.record_many((at * 1e9) as u64, back as u64 / parts);
+    }
+    let passing = (below.count() as f64 - back) / measured.count().max(1) as f64;
+    (served, passing.clamp(0.0, PASSING_MAX))
+}
+
+impl Candidate<'_> {
+    /// How the fit follows counts that deviate.
+    pub fn response(&self) -> Result<Response<'_>, Error> {
+        let Some((problem, values)) = &self.fit else {
+            return Ok(Response { candidate: self, follows: None });
+        };
+        let slopes = problem.slopes(values, &problem.shares(values, 1.0)?)?;
+        let information = problem.information(&slopes);
+        Ok(Response { candidate: self, follows: Some((slopes, information)) })
+    }
+}
+
+impl Response<'_> {
+    /// The law of a draw, by one step of scoring from that of all data. `None` if nothing follows.
+    pub fn drawn(&self, all: &All, drawn: &StepDraws) -> Option<Drawn> {
+        let (Some((problem, values)), Some((slopes, information))) =
+            (&self.candidate.fit, &self.follows)
+        else {
+            return of_moments(drawn);
+        };
+        let mut score = vec![0.0; information.len()];
+        for (step, sums) in drawn {
+            let noise = &all.noise[*step];
+            let off = noise.whitened(&noise.off(sums));
+            let own = slopes[*step].iter().map(|slope| dot(slope, &off));
+            score.iter_mut().zip(own).for_each(|(sum, own)| *sum += own);
+        }
+        let step = solve(information, &score)?;
+        // Few blocks know their own variance roughly.
+        let fewest = all.steps.iter().map(|step| step.blocks.len()).min().unwrap_or(2).max(2);
+        let few = (fewest as f64 / (fewest as f64 - 1.0)).sqrt() * student_95(fewest - 1) / 1.96;
+        // What the queue misses the counts by beyond chance, it may miss by its parameters.
+        let wider = few * self.candidate.dispersion.sqrt();
+        let step: Vec<f64> = step.into_iter().map(|x| (wider * x).clamp(-1.0, 1.0)).collect();
+        let values = problem.changed(values, &step, 1.0);
+        let law = problem.shape.law(&values.factors).ok()?;
+        Some(Drawn { mean: law.mean(), scv: law.scv(), passing: values.passing })
+    }
+}
+
+/// A law by the moments of responses.
+fn of_moments(drawn: &StepDraws) -> Option<Drawn> {
+    let (n, sum, squares) = drawn.iter().fold((0.0, 0.0, 0.0), |all, (_, sums)| {
+        (all.0 + sums.responses(), all.1 + sums.sum_s, all.2 + sums.squares_s2)
+    });
+    let mean = sum / n;
+    let scv = (squares / n / (mean * mean) - 1.0).max(0.0);
+    (mean.is_finite() && mean > 0.0).then_some(Drawn { mean, scv, passing: 0.0 })
+}
+
 /// P(T ≤ edge) at each load. [`Error::Unstable`] if one is too large.
-fn within(law: &Empirical, m: u32, rates: &[f64], edges: &[f64]) -> Result<Vec<Vec<f64>>, Error> {
+pub(super) fn within(
+    law: &Empirical,
+    m: u32,
+    rates: &[f64],
+    edges: &[f64],
+) -> Result<Vec<Vec<f64>>, Error> {
     let saturation = f64::from(m) / law.mean();
     let utilisations: Vec<f64> = rates.iter().map(|r| r / saturation).collect();
     let most = rates.iter().copied().fold(0.0, f64::max);
@@ -238,102 +472,4 @@ fn within(law: &Empirical, m: u32, rates: &[f64], edges: &[f64]) -> Result<Vec<V
         all.iter_mut().zip(at).for_each(|(of, share)| of.push(share));
     }
     Ok(all)
-}
-
-/// Shares at which quantiles of `n` responses are compared: even in the middle, and denser towards
-/// the ends, which contribute much of a law's mean and variance.
-fn levels(n: f64) -> impl Iterator<Item = f64> {
-    let even = 0.5 / GRID as f64;
-    let middle = (0..GRID).map(move |i| (2 * i + 1) as f64 * even);
-    let rest = std::iter::successors(Some(0.5 * even), |p| Some(0.5 * p));
-    let rest = rest.take_while(move |p| *p >= 0.5 / n).take(30);
-    middle.chain(rest.flat_map(|p| [p, 1.0 - p]))
-}
-
-/// The initial law: that of the responses, with a mean for which the queue is stable.
-fn start(law: Empirical, m: u32, rate: f64) -> Result<Empirical, Error> {
-    let most = START_MAX * f64::from(m) / rate;
-    if law.mean() <= most { Ok(law) } else { law.with_moments(most, law.scv()) }
-}
-
-/// A law after a number of rounds; with `stop`, the law after the round whose responses are nearest
-/// to the measured ones. Rounds undo a convolution, and each amplifies the noise in the quantiles,
-/// so rounds that come no nearer fit noise.
-fn settled(
-    law: &Empirical,
-    m: u32,
-    rate: f64,
-    measured: &Histogram,
-    rounds: usize,
-    stop: bool,
-) -> Result<(usize, Empirical), Error> {
-    let mut law = law.clone();
-    let mut best: Option<(f64, usize, Empirical)> = None;
-    for round in 0..rounds {
-        let (distance, next) = settle(&law, m, rate, measured)?;
-        match &best {
-            Some(before) if stop && distance >= before.0 => break,
-            _ => best = Some((distance, round, law)),
-        }
-        law = next;
-    }
-    Ok(best.filter(|_| stop).map_or((rounds, law), |(_, round, law)| (round, law)))
-}
-
-/// One round: multiplies each of the law's pieces by the ratio of the measured to the model's
-/// response quantile at the piece's share. Also returns the largest difference of the model's share
-/// from the measured one before the round.
-fn settle(
-    law: &Empirical,
-    m: u32,
-    rate: f64,
-    measured: &Histogram,
-) -> Result<(f64, Empirical), Error> {
-    let n = measured.count() as f64;
-    let mut times: Vec<f64> = levels(n).filter_map(|p| measured.quantile_s(p)).collect();
-    let last = measured.quantile_s(1.0).unwrap_or(law.mean()).max(law.mean());
-    // An initial law that is too long gives responses past the measured ones.
-    times.extend([1.0, 2.0, 4.0].map(|f| f * last));
-    times.sort_by(f64::total_cmp);
-    times.dedup_by(|a, b| *a <= *b * (1.0 + 1e-6));
-    let found = within(law, m, &[rate], &times)?.pop().unwrap_or_default();
-    let apart = |(t, share): (&f64, &f64)| Some((measured.share_within(*t)? - share).abs());
-    let distance = times.iter().zip(&found).filter_map(apart).fold(0.0, f64::max);
-    let quantile = |p: f64| -> f64 {
-        let at = found.partition_point(|share| *share < p);
-        let point = |i: usize| match i.checked_sub(1) {
-            None => (0.0, 0.0),
-            Some(i) => (found[i.min(found.len() - 1)], times[i.min(times.len() - 1)]),
-        };
-        let ((low, a), (high, b)) = (point(at), point(at + 1));
-        if high > low { a + (b - a) * ((p - low) / (high - low)).clamp(0.0, 1.0) } else { b }
-    };
-    let mut pieces = Vec::with_capacity(law.pieces().len());
-    let mut below = 0.0;
-    for piece in law.pieces() {
-        let p = (below + 0.5 * piece.share).clamp(0.5 / n, 1.0 - 0.5 / n);
-        below += piece.share;
-        let (seen, model) = (measured.quantile_s(p).unwrap_or(piece.centre), quantile(p));
-        let factor = if model > 0.0 && seen > 0.0 { (seen / model).clamp(0.5, 2.0) } else { 1.0 };
-        let (centre, half_width) = (piece.centre * factor, piece.half_width * factor);
-        pieces.push(Piece { centre, half_width, share: piece.share });
-    }
-    Ok((distance, Empirical::from_pieces(pieces)?))
-}
-
-/// ln b of a draw by one step of scoring: its responses belong to its own load.
-fn shift_of(drawn: &StepDraws, all: &All, shares: &[Shares]) -> f64 {
-    let (mut score, mut information) = (0.0, 0.0);
-    for (i, sums) in drawn {
-        let (of, n) = (&shares[*i], sums.counts.iter().sum::<f64>());
-        let load = (sums.rate() / all.steps[*i].total.rate()).ln();
-        for (j, count) in sums.counts.iter().enumerate() {
-            let weight = of.by_mean[j] / of.log[j].exp();
-            let expected = of.log[j].exp() + of.by_load[j] * load;
-            score += weight * (count - n * expected);
-            information += n * weight * of.by_mean[j];
-        }
-    }
-    let step = score / information;
-    if step.is_finite() { step.clamp(-0.5, 0.5) } else { 0.0 }
 }

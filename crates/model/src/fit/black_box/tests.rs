@@ -4,6 +4,7 @@ use rand_distr::{Distribution, Exp, Gamma as GammaDraw};
 
 use crate::distribution::Gamma;
 use crate::queue::{Mgm, Queue};
+use ground::window::Outcome;
 
 use super::super::tests::windows;
 use super::*;
@@ -107,11 +108,83 @@ fn numbers_of_servers_that_are_not_told_apart_share_the_replicates() {
     servers.dedup();
     println!("{servers:?} {:?}", model.warnings);
     assert!(servers.len() > 1 && servers.contains(&model.classes[0].servers), "{servers:?}");
-    assert!(model.warnings.iter().any(|w| w.contains("do not tell these numbers of servers")));
+    assert!(model.warnings.iter().any(|w| w.contains("do not tell these services apart")));
     let truth = Mgm::new(150.0, 2, Gamma::new(0.01, 1.0).unwrap()).unwrap();
     for t in [0.01, 0.02, 0.05] {
         let p = model.within(150.0, t).unwrap();
         assert!((p.low..=p.high).contains(&truth.response_cdf(t)), "{t}: {p:?}");
+    }
+}
+
+/// Exponential work of one server at 30, 50 and 70 % of its capacity: deconvolved from the responses at the lightest load the law
+/// had lumps, with which two servers of 1.6 times the work fitted better, and no true share was inside its interval.
+#[test]
+fn one_server_is_not_taken_for_two_of_more_work() {
+    let mut inside = 0;
+    for seed in 0..3 {
+        let steps: Vec<Step> = [30.0, 50.0, 70.0]
+            .iter()
+            .enumerate()
+            .map(|(i, rate)| simulated("load", 1, 1.0, *rate, 150.0, 300 + 10 * seed + i as u64))
+            .collect();
+        let fitted = black_box(&steps, None, &Options::default()).unwrap();
+        println!("{:?} {:?}", fitted.servers, fitted.model.classes[0].service.mean);
+        assert_eq!(fitted.servers.likeliest, Some(1), "{seed}: {:?}", fitted.servers);
+        for rate in [80.0, 90.0] {
+            let truth = Mgm::new(rate, 1, Gamma::new(0.01, 1.0).unwrap()).unwrap();
+            for t in [0.02, 0.05, 0.1] {
+                let p = fitted.model.within(rate, t).unwrap();
+                inside += u32::from((p.low..=p.high).contains(&truth.response_cdf(t)));
+            }
+        }
+    }
+    // Shares of one fit are inside or outside together.
+    println!("{inside} of 18");
+    assert!(inside >= 12, "{inside}");
+}
+
+/// Hits of 0.2 ms that the source does not name pass the servers by: as a part of the law of service they made its mean 40 %
+/// too small.
+#[test]
+fn hits_that_are_not_named_pass_the_servers_by() {
+    let mut steps: Vec<Step> = [30.0, 50.0, 70.0]
+        .iter()
+        .enumerate()
+        .map(|(i, rate)| simulated("load", 1, 1.0, *rate, 150.0, 400 + i as u64))
+        .collect();
+    let mut random = StdRng::seed_from_u64(8);
+    for window in steps.iter_mut().flat_map(|s| &mut s.load) {
+        let n = window.completions * 2 / 3;
+        window.arrivals += n;
+        window.completions += n;
+        for times in window.times.iter_mut().take(1) {
+            (0..n).for_each(|_| times.response.record(150_000 + random.random_range(0..100_000)));
+            times.within.iter_mut().for_each(|within| *within += n);
+        }
+    }
+    let fitted = black_box(&steps, None, &Options::default()).unwrap();
+    let (q0, mean) = (&fitted.model.requests.q0, &fitted.model.classes[0].service.mean);
+    println!("{:?} {q0:?} {mean:?}", fitted.servers);
+    assert_eq!(fitted.servers.likeliest, Some(1));
+    assert!((q0.value - 0.4).abs() < 0.03, "{q0:?}");
+    assert!((mean.value / 0.01 - 1.0).abs() < 0.05, "{mean:?}");
+    // Who knows that there is no cache says so.
+    let options = Options { no_hits: true, ..Options::default() };
+    assert_eq!(black_box(&steps, None, &options).unwrap().model.requests.q0.value, 0.0);
+}
+
+/// A law that the lightest load alone makes too long for the heaviest is no reason to refuse what the service carried.
+#[test]
+fn a_load_that_was_carried_is_fitted() {
+    for seed in 0..4 {
+        let steps: Vec<Step> = [30.0, 50.0, 70.0]
+            .iter()
+            .enumerate()
+            .map(|(i, rate)| simulated("load", 1, 6.0, *rate, 60.0, 500 + 10 * seed + i as u64))
+            .collect();
+        let options = Options { replicates: 8, ..Options::default() };
+        let fitted = black_box(&steps, Some(1), &options);
+        assert!(fitted.is_ok(), "{seed}: {:?}", fitted.err());
     }
 }
 

@@ -21,13 +21,6 @@ use super::FITS;
 use super::line::Line;
 use super::search::Search;
 
-/// Bins of log response for each factor of 2, and the smoothing to either side.
-const BINS: f64 = 4.0;
-/// The smallest share on either side of a valley, and its depth: its density over that of the
-/// smaller hump.
-const SHARE: f64 = 0.02;
-const DEPTH: f64 = 0.5;
-
 /// The share of the requests that used the servers from which on those that were taken for hits are put back.
 const RETURNED: f64 = 0.002;
 /// The fewest fast requests that tell who overtakes, and the law of hits.
@@ -254,56 +247,8 @@ fn returned_by_overtakers(lines: &[Line], found: &Search, valley: f64) -> Option
 /// The deepest valley between two humps of the logarithm of the response.
 fn valley(line: &Line) -> Option<f64> {
     let each = line.arrivals.iter().zip(&line.departures).zip(&line.counted);
-    let log = |((a, d), c): ((&f64, &f64), &bool)| c.then(|| (d - a).max(1e-9).log2() * BINS);
-    let logs: Vec<f64> = each.filter_map(log).collect();
-    let least = logs.iter().copied().fold(f64::INFINITY, f64::min).floor();
-    let most = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let n = (most - least) as usize + 1;
-    if logs.len() < 200 || n > 10_000 {
-        return None;
-    }
-    let mut counts = vec![0.0; n];
-    logs.iter().for_each(|x| counts[(x - least) as usize] += 1.0 / logs.len() as f64);
-    let at = |i: usize, d: isize| {
-        i.checked_add_signed(d).and_then(|i| counts.get(i)).copied().unwrap_or(0.0)
-    };
-    let smooth: Vec<f64> =
-        (0..n).map(|i| 0.25 * at(i, -1) + 0.5 * at(i, 0) + 0.25 * at(i, 1)).collect();
-    let mut best: Option<(f64, usize)> = None;
-    for i in 1..n.saturating_sub(1) {
-        let below: f64 = counts[..i].iter().sum();
-        if !(SHARE..=1.0 - SHARE).contains(&below) {
-            continue;
-        }
-        let hump = |part: &[f64]| part.iter().copied().fold(0.0, f64::max);
-        let depth = smooth[i] / hump(&smooth[..i]).min(hump(&smooth[i + 1..])).max(1e-12);
-        if depth < DEPTH && best.is_none_or(|known| depth < known.0) {
-            best = Some((depth, i));
-        }
-    }
-    let found = best.map(|(_, i)| 2f64.powf((least + i as f64 + 0.5) / BINS));
+    let judged = each.filter(|r| *r.1).map(|((arrival, departure), _)| (departure - arrival, 1.0));
     // What a tick holds is not told apart.
-    found.filter(|valley| *valley > line.ticks.coarsest())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn line(responses: impl Iterator<Item = f64>) -> Line {
-        let departures: Vec<f64> = responses.collect();
-        Line::from_times(vec![0.0; departures.len()], departures)
-    }
-
-    #[test]
-    fn a_valley_is_found_between_hits_and_reads_and_not_in_one_law() {
-        let exponential = |i: usize| -0.008 * (1.0 - (i as f64 + 0.5) / 4_000.0).ln();
-        assert_eq!(valley(&line((0..4_000).map(exponential))), None);
-        let mixed = (0..4_000).map(|i| match i % 3 {
-            0 => 2e-4 + 1e-4 * (i as f64 / 4_000.0),
-            _ => 0.004 + exponential(i),
-        });
-        let found = valley(&line(mixed)).unwrap();
-        assert!((3e-4..4e-3).contains(&found), "{found}");
-    }
+    super::super::valley::valley(&judged.collect::<Vec<_>>())
+        .filter(|valley| *valley > line.ticks.coarsest())
 }

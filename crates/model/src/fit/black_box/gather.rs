@@ -1,0 +1,270 @@
+//! Counts the responses of each step between the times at which laws are compared.
+
+use std::collections::BTreeMap;
+
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+
+use crate::error::Error;
+use ground::window::{Dispersion, Histogram, Outcome, Window};
+
+use super::super::gather::{block_index, blocks_of};
+use super::super::resample::{draw, repetitions};
+use super::super::valley::valley;
+use super::super::{Options, Step, resample};
+use super::StepDraws;
+use super::noise::Noise;
+
+/// Number of quantiles at which responses are counted.
+const EDGES: usize = 20;
+/// A valley nearer to 0 than so many ticks of the response times is made by these.
+const TICKS: f64 = 2.0;
+
+/// Counts over an interval of time.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sums {
+    pub seconds: f64,
+    pub arrivals: f64,
+    pub answered: f64,
+    pub hits: f64,
+    /// Responses except hits, between edges.
+    pub counts: Vec<f64>,
+    /// Their sum, seconds, and that of their squares.
+    pub sum_s: f64,
+    pub squares_s2: f64,
+}
+
+impl Sums {
+    fn add(&mut self, other: &Sums, weight: f64) {
+        // Without `..`, so that a sum that is added to the struct and forgotten here does not
+        // compile.
+        let Sums { seconds, arrivals, answered, hits, counts, sum_s, squares_s2 } = other;
+        self.seconds += weight * seconds;
+        self.arrivals += weight * arrivals;
+        self.answered += weight * answered;
+        self.hits += weight * hits;
+        self.sum_s += weight * sum_s;
+        self.squares_s2 += weight * squares_s2;
+        self.counts.resize(self.counts.len().max(counts.len()), 0.0);
+        for (mine, theirs) in self.counts.iter_mut().zip(counts) {
+            *mine += weight * theirs;
+        }
+    }
+
+    pub fn hit_ratio(&self) -> f64 {
+        if self.answered > 0.0 { self.hits / self.answered } else { 0.0 }
+    }
+
+    /// Requests/s that are not hits.
+    pub fn rate(&self) -> f64 {
+        let rate = if self.seconds > 0.0 { self.arrivals / self.seconds } else { 0.0 };
+        rate * (1.0 - self.hit_ratio())
+    }
+
+    /// Responses except hits.
+    pub fn responses(&self) -> f64 {
+        self.counts.iter().sum()
+    }
+}
+
+/// A step, summed.
+pub(super) struct Data {
+    pub name: String,
+    pub total: Sums,
+    pub blocks: Vec<Sums>,
+    /// Its windows, each alone.
+    pub windows: Vec<Sums>,
+    /// Responses except hits.
+    pub responses: Histogram,
+    pub within: Vec<(f64, u64)>,
+    pub dispersion: Dispersion,
+}
+
+/// All steps, and the times at which responses are counted.
+pub(in super::super) struct All {
+    pub(super) steps: Vec<Data>,
+    pub(super) edges: Vec<f64>,
+    pub(super) memory: Histogram,
+    /// The longest response of hits that the source does not name, if there may be such.
+    pub(super) valley: Option<f64>,
+    /// The chance of each step's counts.
+    pub(super) noise: Vec<Noise>,
+    /// Steps of the same load, the lightest first.
+    groups: Vec<Vec<usize>>,
+}
+
+impl All {
+    pub(super) fn has_valley(&self) -> bool {
+        self.valley.is_some()
+    }
+
+    /// Whether there is more than one load.
+    pub(super) fn has_loads(&self) -> bool {
+        self.groups.len() > 1
+    }
+
+    pub(super) fn totals(&self) -> StepDraws {
+        self.steps.iter().map(|s| s.total.clone()).enumerate().collect()
+    }
+
+    /// Requests/s of each step that are not hits.
+    pub(super) fn rates(&self) -> Vec<f64> {
+        self.steps.iter().map(|s| s.total.rate()).collect()
+    }
+
+    /// Requests/s of each step.
+    pub(in super::super) fn offered(&self) -> Vec<f64> {
+        self.steps.iter().map(|s| s.total.arrivals / s.total.seconds).collect()
+    }
+
+    /// The lightest load: its rate and its responses.
+    pub(super) fn lightest(&self) -> (f64, Histogram) {
+        let (mut all, mut responses) = (Sums::default(), Histogram::default());
+        for step in self.groups.iter().take(1).flatten().map(|i| &self.steps[*i]) {
+            all.add(&step.total, 1.0);
+            responses.merge(&step.responses);
+        }
+        (all.rate(), responses)
+    }
+
+    /// Draws blocks of the steps by the same rules as for any fit.
+    pub(super) fn resample(&self, options: &Options) -> Vec<StepDraws> {
+        let mut random = StdRng::seed_from_u64(options.seed);
+        let mut draws = Vec::new();
+        for _ in 0..options.replicates.min(10_000) {
+            let drawn = draw(&mut random, &self.groups, &|i| self.steps[i].blocks.len());
+            let of = |drawn: resample::StepDraw| {
+                let mut total = Sums::default();
+                for block in &drawn.blocks {
+                    total.add(&self.steps[drawn.step].blocks[*block], drawn.weight);
+                }
+                (drawn.step, total)
+            };
+            draws.push(drawn.into_iter().map(of).collect());
+        }
+        draws
+    }
+}
+
+/// The windows nearest to the clients that contain responses.
+fn client_side(step: &Step) -> Result<&[Window], Error> {
+    let answered = |windows: &&Vec<Window>| {
+        windows.iter().flat_map(|w| &w.times).any(|t| !t.response.is_empty())
+    };
+    let side = [&step.load, &step.gateway, &step.node].into_iter().find(answered);
+    side.map(Vec::as_slice).ok_or_else(|| Error::NoClientWindows { step: step.name.clone() })
+}
+
+/// Responses except hits of all steps, and hits.
+fn pooled(steps: &[Step]) -> Result<(Histogram, Histogram), Error> {
+    let (mut pooled, mut memory) = (Histogram::default(), Histogram::default());
+    for step in steps {
+        for times in client_side(step)?.iter().flat_map(|w| &w.times) {
+            let hit = times.outcome == Outcome::Memory;
+            if hit { &mut memory } else { &mut pooled }.merge(&times.response);
+        }
+    }
+    if pooled.is_empty() || pooled.mean_s() <= 0.0 {
+        return Err(Error::NoCompletions);
+    }
+    Ok((pooled, memory))
+}
+
+pub(in super::super) fn gather(steps: &[Step], options: &Options) -> Result<All, Error> {
+    if steps.is_empty() {
+        return Err(Error::NoSteps);
+    }
+    let (pooled, memory) = pooled(steps)?;
+    let valley = hidden_hits(steps).filter(|_| memory.is_empty() && !options.no_hits);
+    // What lies below the valley is counted as one.
+    let above = valley.map_or_else(|| pooled.clone(), |valley| pooled.split_at(valley).1);
+    // The top of the bucket that contains the quantile, so that no bucket is split.
+    let edge = |i: usize| Some(above.quantile_s(i as f64 / EDGES as f64)? * (1.0 + 1.0 / 128.0));
+    let quantiles = (1..EDGES).filter_map(edge);
+    let mut edges: Vec<f64> = valley.into_iter().chain(quantiles).filter(|t| *t > 0.0).collect();
+    edges.dedup_by(|a, b| *a <= *b * (1.0 + 1.0 / 64.0));
+    let steps: Vec<Data> =
+        steps.iter().map(|step| gather_step(step, &edges, options)).collect::<Result<_, _>>()?;
+    let noise = steps.iter().map(Noise::new).collect();
+    let mut all = All { steps, edges, memory, valley, noise, groups: Vec::new() };
+    all.groups = repetitions(&all.rates());
+    Ok(all)
+}
+
+/// The valley between two humps of the responses at the lightest load.
+fn hidden_hits(steps: &[Step]) -> Option<f64> {
+    let rate = |windows: &&[Window]| {
+        let seconds: f64 = windows.iter().map(|w| w.length_s).sum();
+        windows.iter().map(|w| w.arrivals as f64).sum::<f64>() / seconds.max(f64::MIN_POSITIVE)
+    };
+    let sides = steps.iter().filter_map(|step| client_side(step).ok());
+    let lightest = sides.min_by(|a, b| rate(a).total_cmp(&rate(b)))?;
+    let mut responses = Histogram::default();
+    lightest.iter().flat_map(|w| &w.times).for_each(|times| responses.merge(&times.response));
+    let each = responses.buckets().map(|(low, high, n)| (f64::midpoint(low, high), n as f64));
+    let each: Vec<(f64, f64)> = each.collect();
+    let resolution = steps.iter().filter_map(|step| step.times.as_ref());
+    let resolution = resolution.map(|times| times.resolution_s).fold(0.0, f64::max);
+    let found = valley(&each).filter(|valley| *valley > resolution)?;
+    // Of a clock whose ticks are about a response that would be every other request.
+    let least = TICKS * resolution;
+    Some(if least < 0.5 * responses.mean_s() { found.max(least) } else { found })
+}
+
+fn gather_step(step: &Step, edges: &[f64], options: &Options) -> Result<Data, Error> {
+    let client = client_side(step)?;
+    let (start, block_us) = blocks_of(client.iter(), options);
+    let mut blocks: BTreeMap<u64, Sums> = BTreeMap::new();
+    let mut data = Data {
+        name: step.name.clone(),
+        total: Sums::default(),
+        blocks: Vec::new(),
+        windows: Vec::new(),
+        responses: Histogram::default(),
+        within: Vec::new(),
+        dispersion: Dispersion::default(),
+    };
+    for window in client {
+        data.dispersion.merge(&window.dispersion);
+        let mut sums =
+            Sums { seconds: window.length_s, arrivals: window.arrivals as f64, ..Sums::default() };
+        sums.counts = vec![0.0; edges.len() + 1];
+        for times in &window.times {
+            let n = times.response.count() as f64;
+            sums.answered += n;
+            if times.outcome == Outcome::Memory {
+                sums.hits += n;
+                continue;
+            }
+            data.responses.merge(&times.response);
+            let mean = times.response.mean_s();
+            sums.sum_s += times.response.sum_s();
+            sums.squares_s2 += times.response.variance_s2() * (n - 1.0).max(0.0) + n * mean * mean;
+            let within = |t: f64| n * times.response.share_within(t).unwrap_or(0.0);
+            let shares = between(&edges.iter().map(|t| within(*t)).collect::<Vec<_>>(), n);
+            sums.counts.iter_mut().zip(shares).for_each(|(count, more)| *count += more);
+        }
+        for (i, ms) in window.objectives_ms.iter().enumerate() {
+            let n = window.times.iter().filter_map(|t| t.within.get(i)).sum::<u64>();
+            match data.within.iter_mut().find(|w| w.0 == ms * 1e-3) {
+                Some(known) => known.1 = known.1.saturating_add(n),
+                None => data.within.push((ms * 1e-3, n)),
+            }
+        }
+        blocks.entry(block_index(window, start, block_us)).or_default().add(&sums, 1.0);
+        data.total.add(&sums, 1.0);
+        data.windows.push(sums);
+    }
+    data.blocks = blocks.into_values().collect();
+    if data.total.rate() <= 0.0 || data.responses.is_empty() {
+        return Err(Error::NoClientWindows { step: step.name.clone() });
+    }
+    Ok(data)
+}
+
+/// Differences of successive values, including those before the first and after the last.
+pub(super) fn between(within: &[f64], all: f64) -> Vec<f64> {
+    let ends = within.iter().copied().chain([all]);
+    let starts = [0.0].into_iter().chain(within.iter().copied());
+    ends.zip(starts).map(|(end, start)| end - start).collect()
+}
