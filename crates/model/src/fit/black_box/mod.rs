@@ -3,28 +3,27 @@
 //! The service is modelled as M/G/m: Poisson arrivals, one line, m equal servers, one law of
 //! service; some requests may pass the servers by (hits of a cache that the source does not name).
 //! For each candidate, a number of servers with or without such hits, *all* loads are fitted at
-//! once by the likelihood of their responses: counts between 24 times, multinomial, by Fisher's
-//! scoring. What is fitted:
+//! once by the likelihood of their responses: counts between some 20 times, by Fisher's scoring. What is fitted:
 //!
-//! - the law of service. It begins as the one for which the model's responses at the lightest load
-//!   match the measured ones: each of its quantiles is multiplied by the ratio of the measured
-//!   response quantile to the model's, and this is repeated until the responses come no nearer
-//!   (more rounds would fit noise, because they undo a convolution). Then its quantiles are
-//!   multiplied by a factor that changes slowly over the law ([`shape`]), so that its mean and its
-//!   tail are those which explain the heavier loads too.
+//! - the law of service. It begins as the responses at the lightest load with a shorter mean, or as the
+//!   law for which the model's responses at that load match the measured ones: each of its quantiles is
+//!   multiplied by the ratio of the measured response quantile to the model's, and this is repeated
+//!   until the responses come no nearer. The likelier of both fits counts: the second suits laws with
+//!   atoms or edges, and has the noise of the first many times over, because it undoes a convolution.
+//!   Then its quantiles are multiplied by a factor that changes slowly over the law (`shape`), so
+//!   that its mean and its tail are those which explain the heavier loads too.
 //! - the share of hits, if the responses at the lightest load have two humps: those below the
 //!   valley are counted as one, and are hits as far as they do not become fewer with the load.
-//! - a deviation of each step's load, because a queue is sometimes longer and sometimes shorter
-//!   than its load says for minutes at a time. Its variance is that of the blocks beyond what
-//!   independent responses would have. Without it the heaviest load, whose responses depend on each
-//!   other most, had the largest say.
+//!
+//! Responses in a queue depend on each other. Counts are weighed by their covariance, which windows and
+//! blocks show (`noise`): as if they were independent, a few long busy periods decided the mean.
 //!
 //! Candidates are the numbers of servers that can carry the largest load and "no limit" (responses
 //! that do not depend on load). Each has the weight exp(−Δ/φ), Δ what its log likelihood is below
-//! the best and φ ≥ 1 the overdispersion of the best (Pearson's statistic, as in
+//! the best and φ ≥ 1 the sum of squares that the best misses over its degrees of freedom (as in
 //! [`super::work()`]), and so many of the replicates, so that the intervals hold what is not known
 //! of the number of servers. The replicates are one step of scoring from the fit, by resampled
-//! blocks: their scores, and so all parameters together.
+//! blocks: their scores, and so all parameters together, √φ times as wide.
 //!
 //! Limitations: time that a request spends without holding a server (network, a fixed delay) counts
 //! as service, so the model saturates too early. Reads and writes share one law. A single load
