@@ -67,7 +67,7 @@ pub(super) struct Response<'a> {
 }
 
 /// A law and a share of hits, as a draw has them.
-pub(super) struct Drawn {
+pub(super) struct Replicate {
     pub mean: f64,
     pub scv: f64,
     pub passing: f64,
@@ -416,7 +416,7 @@ impl Candidate<'_> {
 
 impl Response<'_> {
     /// The law of a draw, by one step of scoring from that of all data. `None` if nothing follows.
-    pub fn drawn(&self, all: &All, drawn: &StepDraws) -> Option<Drawn> {
+    pub fn replicate(&self, all: &All, drawn: &StepDraws) -> Option<Replicate> {
         let (Some((problem, values)), Some((slopes, information))) =
             (&self.candidate.fit, &self.follows)
         else {
@@ -438,18 +438,18 @@ impl Response<'_> {
         let step: Vec<f64> = step.into_iter().map(|x| (wider * x).clamp(-1.0, 1.0)).collect();
         let values = problem.changed(values, &step, 1.0);
         let law = problem.shape.law(&values.factors).ok()?;
-        Some(Drawn { mean: law.mean(), scv: law.scv(), passing: values.passing })
+        Some(Replicate { mean: law.mean(), scv: law.scv(), passing: values.passing })
     }
 }
 
 /// A law by the moments of responses.
-fn of_moments(drawn: &StepDraws) -> Option<Drawn> {
+fn of_moments(drawn: &StepDraws) -> Option<Replicate> {
     let (n, sum, squares) = drawn.iter().fold((0.0, 0.0, 0.0), |all, (_, sums)| {
         (all.0 + sums.responses(), all.1 + sums.sum_s, all.2 + sums.squares_s2)
     });
     let mean = sum / n;
     let scv = (squares / n / (mean * mean) - 1.0).max(0.0);
-    (mean.is_finite() && mean > 0.0).then_some(Drawn { mean, scv, passing: 0.0 })
+    (mean.is_finite() && mean > 0.0).then_some(Replicate { mean, scv, passing: 0.0 })
 }
 
 /// P(T ≤ edge) at each load. [`Error::Unstable`] if one is too large.

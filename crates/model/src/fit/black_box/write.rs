@@ -57,7 +57,7 @@ fn rows(
     let mut random = StdRng::seed_from_u64(SHAPE_SEED);
     let mut row = |(at, draw): &(usize, StepDraws)| {
         let own = &weighted[*at].candidate;
-        let found = responses.get(*at)?.drawn(all, draw)?;
+        let found = responses.get(*at)?.replicate(all, draw)?;
         let named = hit_ratio(draw);
         Some(Row {
             mean: found.mean * (SHAPE_ERROR * random.sample::<f64, _>(StandardNormal)).exp(),
