@@ -230,7 +230,8 @@ mod tests {
         let mut total = Sums { counts: vec![0.0; blocks[0].len()], ..Sums::default() };
         let sums = |counts: Vec<f64>| {
             let n: f64 = counts.iter().sum();
-            Sums { seconds: 1.0, arrivals: n, answered: n, counts, ..Sums::default() }
+            // The load stays, so that it explains nothing.
+            Sums { seconds: 1.0, arrivals: 500.0, answered: n, counts, ..Sums::default() }
         };
         let blocks: Vec<Sums> = blocks.into_iter().map(sums).collect();
         for block in &blocks {
