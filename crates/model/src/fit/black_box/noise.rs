@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn a_bin_that_varies_from_block_to_block_says_little() {
         let block = |i: usize| {
-            let last = if i % 2 == 0 { 20.0 } else { 180.0 };
+            let last = if i.is_multiple_of(2) { 20.0 } else { 180.0 };
             // Counts of the others deviate by chance, as the root of 100.
             let other = |k: usize| 100.0 + 10.0 * ((i * (k + 3) * 7 % 11) as f64 / 5.0 - 1.0);
             vec![other(0), other(1), other(2), other(3), last]

@@ -62,8 +62,16 @@ pub(super) struct Candidate<'a> {
 /// How a fit follows counts that deviate.
 pub(super) struct Response<'a> {
     candidate: &'a Candidate<'a>,
-    /// The columns of each step's slopes, and the information of all; none without limit.
-    follows: Option<(Vec<Vec<Vec<f64>>>, Vec<Vec<f64>>)>,
+    /// None without limit.
+    scoring: Option<Scoring>,
+}
+
+/// What one step of scoring from a fit needs.
+struct Scoring {
+    /// The columns of each step's slopes.
+    slopes: Vec<Vec<Vec<f64>>>,
+    /// That of all steps.
+    information: Vec<Vec<f64>>,
 }
 
 /// A law and a share of hits, as a draw has them.
@@ -406,19 +414,19 @@ impl Candidate<'_> {
     /// How the fit follows counts that deviate.
     pub fn response(&self) -> Result<Response<'_>, Error> {
         let Some((problem, values)) = &self.fit else {
-            return Ok(Response { candidate: self, follows: None });
+            return Ok(Response { candidate: self, scoring: None });
         };
         let slopes = problem.slopes(values, &problem.shares(values, 1.0)?)?;
         let information = problem.information(&slopes);
-        Ok(Response { candidate: self, follows: Some((slopes, information)) })
+        Ok(Response { candidate: self, scoring: Some(Scoring { slopes, information }) })
     }
 }
 
 impl Response<'_> {
     /// The law of a draw, by one step of scoring from that of all data. `None` if nothing follows.
     pub fn replicate(&self, all: &All, drawn: &StepDraws) -> Option<Replicate> {
-        let (Some((problem, values)), Some((slopes, information))) =
-            (&self.candidate.fit, &self.follows)
+        let (Some((problem, values)), Some(Scoring { slopes, information })) =
+            (&self.candidate.fit, &self.scoring)
         else {
             return of_moments(drawn);
         };
