@@ -35,6 +35,7 @@ mod noise;
 mod queue;
 mod shape;
 mod start;
+mod sums;
 mod write;
 
 use serde::{Deserialize, Serialize};
@@ -43,8 +44,8 @@ use crate::error::{Error, check};
 use crate::model_file::Model;
 
 use super::{Options, Step};
-use gather::Sums;
 use queue::{Among, Candidate, candidates, fit_servers};
+use sums::StepDraws;
 
 pub(super) use gather::gather;
 
@@ -80,9 +81,6 @@ pub struct BlackBox {
     /// The number of servers, with its interval.
     pub servers: ServersFound,
 }
-
-/// Steps by index, with their sums.
-type StepDraws = Vec<(usize, Sums)>;
 
 /// A candidate and its weight.
 struct Weighted<'a> {

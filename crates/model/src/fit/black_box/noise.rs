@@ -15,7 +15,7 @@
 //! What blocks differ by because more requests came in some than in others is taken off first, by a regression on the
 //! logarithm of their loads: the load of a step is known.
 
-use super::gather::{Data, Sums};
+use super::sums::{Data, Sums};
 
 /// The most directions.
 const SPIKES: usize = 3;

@@ -2,15 +2,14 @@
 
 use crate::distribution::{Empirical, ServiceTime};
 use crate::error::Error;
-use crate::queue::MgmLoads;
 use crate::statistics::student_95;
 use ground::window::Histogram;
 
-use super::StepDraws;
 use super::gather::{All, between};
 use super::noise::{Noise, solve};
 use super::shape::{Factors, KNOTS, Shape};
-use super::start::at_lightest;
+use super::start::{at_lightest, within};
+use super::sums::StepDraws;
 
 /// Numbers of servers to try first; a larger number cannot be told from no limit.
 const SERVERS: [u32; 12] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
@@ -458,26 +457,4 @@ fn of_moments(drawn: &StepDraws) -> Option<Replicate> {
     let mean = sum / n;
     let scv = (squares / n / (mean * mean) - 1.0).max(0.0);
     (mean.is_finite() && mean > 0.0).then_some(Replicate { mean, scv, passing: 0.0 })
-}
-
-/// P(T ≤ edge) at each load. [`Error::Unstable`] if one is too large.
-pub(super) fn within(
-    law: &Empirical,
-    m: u32,
-    rates: &[f64],
-    edges: &[f64],
-) -> Result<Vec<Vec<f64>>, Error> {
-    let saturation = f64::from(m) / law.mean();
-    let utilisations: Vec<f64> = rates.iter().map(|r| r / saturation).collect();
-    let most = rates.iter().copied().fold(0.0, f64::max);
-    if most >= saturation {
-        return Err(Error::Unstable { rate: most, saturation });
-    }
-    let queues = MgmLoads::new(m, law.clone(), &utilisations)?;
-    let mut all = vec![Vec::with_capacity(edges.len()); rates.len()];
-    for t in edges {
-        let at = queues.response_cdfs_at(*t);
-        all.iter_mut().zip(at).for_each(|(of, share)| of.push(share));
-    }
-    Ok(all)
 }

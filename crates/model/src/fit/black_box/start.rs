@@ -2,9 +2,8 @@
 
 use crate::distribution::{Empirical, Piece, ServiceTime};
 use crate::error::Error;
+use crate::queue::MgmLoads;
 use ground::window::Histogram;
-
-use super::queue::within;
 
 /// Number of quantiles at which laws are compared.
 const GRID: usize = 48;
@@ -92,4 +91,26 @@ fn settle(
         pieces.push(Piece { centre, half_width, share: piece.share });
     }
     Ok((distance, Empirical::from_pieces(pieces)?))
+}
+
+/// P(T ≤ edge) at each load. [`Error::Unstable`] if one is too large.
+pub(super) fn within(
+    law: &Empirical,
+    m: u32,
+    rates: &[f64],
+    edges: &[f64],
+) -> Result<Vec<Vec<f64>>, Error> {
+    let saturation = f64::from(m) / law.mean();
+    let utilisations: Vec<f64> = rates.iter().map(|r| r / saturation).collect();
+    let most = rates.iter().copied().fold(0.0, f64::max);
+    if most >= saturation {
+        return Err(Error::Unstable { rate: most, saturation });
+    }
+    let queues = MgmLoads::new(m, law.clone(), &utilisations)?;
+    let mut all = vec![Vec::with_capacity(edges.len()); rates.len()];
+    for t in edges {
+        let at = queues.response_cdfs_at(*t);
+        all.iter_mut().zip(at).for_each(|(of, share)| of.push(share));
+    }
+    Ok(all)
 }

@@ -15,9 +15,10 @@ use crate::storage::SolvedQueues;
 use ground::window::Histogram;
 
 use super::super::law_of;
-use super::gather::{All, Data};
+use super::gather::All;
 use super::queue::Candidate;
-use super::{CLASS, ServersFound, StepDraws, Weighted};
+use super::sums::{Data, StepDraws};
+use super::{CLASS, ServersFound, Weighted};
 
 /// Number of quantiles at which laws are compared.
 const GRID: usize = 48;
