@@ -32,6 +32,30 @@ pub(super) struct Waiter {
     pub opened: bool,
 }
 
+impl Waiter {
+    /// A reader that came at `received`, when the node's queues had so many requests.
+    pub fn new(
+        request: RequestId,
+        received: Nanos,
+        node_length_met: usize,
+        deadline: Option<Nanos>,
+        peer: bool,
+        take: Take,
+    ) -> Waiter {
+        let node_length_met = node_length_met as u32;
+        Waiter {
+            request,
+            received,
+            length_met: 0,
+            node_length_met,
+            deadline,
+            peer,
+            take,
+            opened: false,
+        }
+    }
+}
+
 /// The queue in which a flight waits or is served.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum FlightQueue {

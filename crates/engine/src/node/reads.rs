@@ -55,17 +55,7 @@ impl<P: Payload> Node<P> {
         if in_memory {
             return;
         }
-        let received = now;
-        let waiter = Waiter {
-            request,
-            received,
-            length_met: 0,
-            node_length_met: self.flights.len() as u32,
-            deadline,
-            peer,
-            take,
-            opened: false,
-        };
+        let waiter = Waiter::new(request, now, self.flights.len(), deadline, peer, take);
         // Before the way is chosen: a reader that joins a flight counts for the hot class as well.
         self.count_read(&key, now);
         let way = self.way(&key, authority, peer, now);
