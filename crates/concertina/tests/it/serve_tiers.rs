@@ -65,10 +65,13 @@ fn what_is_read_again_is_served_hot_and_a_failing_device_is_taken_out() {
             std::fs::File::options().write(true).open(path).unwrap().set_len(0).unwrap();
         }
     }
-    for i in 4..10 {
-        assert_eq!(outcome(&mut client, i), "bulk_device");
-    }
-    assert_eq!(tiers(&mut client)["devices"][1]["state"], "out");
+    // A busy machine may make the hot device wait, and then the other one is read at once: only failed reads in a row count.
+    crate::serve_client::until("the hot device is taken out", || {
+        for i in (0..10).filter(|i| *i != 3) {
+            assert_eq!(outcome(&mut client, i), "bulk_device");
+        }
+        tiers(&mut client)["devices"][1]["state"] == "out"
+    });
     server.stop();
 }
 

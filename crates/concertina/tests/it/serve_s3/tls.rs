@@ -184,7 +184,8 @@ fn a_key_that_others_may_read_is_refused() {
     let mut sets: Vec<String> = sets;
     sets.extend(crate::serve_client::overrides(folder.path(), &[]));
     let config = configuration::Config::load(None, &sets).unwrap();
-    let error = serve::Server::start(config, None).err().expect("is refused").to_string();
+    let error = serve::Server::start(config, None).err().expect("is refused");
+    let error = format!("{error:#}");
     assert!(error.contains("chmod 600"), "{error}");
 }
 
