@@ -2,7 +2,6 @@
 //!
 //! They are apart because the error of a request is copied to all who wait for it, and the causes of the others cannot be.
 
-use std::fmt::Write as _;
 use std::io;
 use std::num::TryFromIntError;
 use std::path::PathBuf;
@@ -180,17 +179,6 @@ impl OpenError {
 
     /// The message with all its causes, in one line.
     pub(crate) fn in_full(&self) -> String {
-        with_causes(self)
+        ground::with_causes(self)
     }
-}
-
-/// The message of an error with all its causes, in one line.
-pub(crate) fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let _ = write!(text, ": {error}");
-        cause = error.source();
-    }
-    text
 }

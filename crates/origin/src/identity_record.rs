@@ -12,7 +12,6 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use ground::origin::{Creation, OriginId, Place, Refusal, Verdict, agree, judge, yields};
 use tracing::{info, warn};
 
-use crate::error::with_causes;
 use crate::marker::Marker;
 use crate::{Error, OpenError};
 
@@ -263,7 +262,7 @@ impl IdentityRecord {
                 self.disagreed.store(true, Ordering::Relaxed);
             }
             Err(error) => {
-                warn!("cannot record the identity of the origin: {}", with_causes(&*error));
+                warn!("cannot record the identity of the origin: {}", ground::with_causes(&*error));
             }
         }
     }
