@@ -54,7 +54,7 @@ pub enum Error {
     /// etcd did not answer in time.
     #[error("etcd does not answer")]
     NoAnswer,
-    /// The system has no thread for a question to others.
+    /// The system refuses a thread that would ask etcd or the other members.
     #[error("cannot start a thread that asks etcd or the members")]
     Thread(#[source] io::Error),
     /// A thread has panicked.

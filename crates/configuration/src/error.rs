@@ -2,7 +2,7 @@
 
 use engine::pool::KetamaError;
 
-/// Why there is no proxy of a configuration, or no configuration of a `nutcracker.yml`.
+/// Why a configuration describes no proxy, or why a `nutcracker.yml` cannot be translated.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
