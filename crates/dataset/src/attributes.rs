@@ -3,6 +3,7 @@
 use shard::query::Query;
 
 use super::Dataset;
+use super::error::Result;
 use super::part::Part;
 
 impl Dataset {
@@ -13,7 +14,7 @@ impl Dataset {
     /// # Errors
     ///
     /// Only if a shard is inconsistent.
-    pub fn unknown_attributes(&self, query: &Query) -> anyhow::Result<Vec<String>> {
+    pub fn unknown_attributes(&self, query: &Query) -> Result<Vec<String>> {
         let mut unknown = self.unknown_in_log(query);
         for part in self.parts() {
             self.retain_unknown(part, &mut unknown)?;
@@ -26,7 +27,7 @@ impl Dataset {
     /// # Errors
     ///
     /// Only if the shard is inconsistent.
-    pub fn unknown_in(&self, part: &Part, query: &Query) -> anyhow::Result<Vec<String>> {
+    pub fn unknown_in(&self, part: &Part, query: &Query) -> Result<Vec<String>> {
         let mut unknown = self.not_in_schema(query);
         self.retain_unknown(part, &mut unknown)?;
         Ok(unknown)
@@ -46,7 +47,7 @@ impl Dataset {
         names
     }
 
-    fn retain_unknown(&self, part: &Part, names: &mut Vec<String>) -> anyhow::Result<()> {
+    fn retain_unknown(&self, part: &Part, names: &mut Vec<String>) -> Result<()> {
         if names.is_empty() {
             return Ok(());
         }

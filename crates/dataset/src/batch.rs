@@ -1,8 +1,7 @@
 //! Many records at a time: bytes of a shard that are extracted together come several times as fast as one by one.
 
-use anyhow::ensure;
-
 use super::Dataset;
+use super::error::{Error, Result};
 
 impl Dataset {
     /// Passes records, byte for byte as they were added, to `take`: those of a shard are extracted together, a megabyte at a
@@ -11,11 +10,11 @@ impl Dataset {
     /// # Errors
     ///
     /// If no record has one of the ids, and those of `take`.
-    pub fn get_each(
+    pub fn get_each<E: From<Error>>(
         &self,
         ids: &[u64],
-        take: &mut dyn FnMut(u64, Vec<u8>) -> anyhow::Result<()>,
-    ) -> anyhow::Result<()> {
+        take: &mut dyn FnMut(u64, Vec<u8>) -> Result<(), E>,
+    ) -> Result<(), E> {
         const BYTES_AT_ONCE: usize = 1 << 20;
         let mut ids = ids;
         while let Some(first) = ids.first() {
@@ -25,10 +24,11 @@ impl Dataset {
                 Some(part) => {
                     let of_part = ids.partition_point(|id| *id < part.ids().end);
                     let (of_part, _) = ids.split_at(of_part);
-                    ensure!(
-                        !of_part.iter().any(|id| self.deleted.contains(id)),
-                        "one of the records was deleted"
-                    );
+                    if of_part.iter().any(|id| self.deleted.contains(id)) {
+                        return Err(
+                            Error::Missing("one of the records was deleted".to_owned()).into()
+                        );
+                    }
                     part.stored_all(of_part, BYTES_AT_ONCE)?
                 }
                 None => vec![self.stored(*first)?],

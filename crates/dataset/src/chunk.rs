@@ -17,7 +17,7 @@
 //! A chunk is a separate file, renamed into place once it is synced, so every existing chunk is
 //! complete. A chunk that cannot be decoded is damaged; it is reported, never skipped.
 
-use anyhow::{Context, bail, ensure};
+use super::error::{Error, Result, bail, ensure};
 
 /// The largest chunk, including header and checksum.
 pub const CHUNK_BYTES_MAX: usize = 64 << 20;
@@ -62,19 +62,19 @@ impl Chunk {
     /// # Errors
     ///
     /// If it is larger than [`CHUNK_BYTES_MAX`].
-    pub fn encode(&self) -> anyhow::Result<Vec<u8>> {
+    pub fn encode(&self) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         bytes.extend_from_slice(MAGIC);
         bytes.extend_from_slice(&self.number.to_le_bytes());
         bytes.extend_from_slice(&self.first_id.to_le_bytes());
-        let entries =
-            u32::try_from(self.entries.len()).context("too many entries for one chunk")?;
+        let entries = u32::try_from(self.entries.len())
+            .map_err(|_| Error::Invalid("too many entries for one chunk".to_owned()))?;
         bytes.extend_from_slice(&entries.to_le_bytes());
         for entry in &self.entries {
             match entry {
                 Entry::Append(record) => {
-                    let length =
-                        u32::try_from(record.len()).context("a record of 4 GiB or more")?;
+                    let length = u32::try_from(record.len())
+                        .map_err(|_| Error::Invalid("a record of 4 GiB or more".to_owned()))?;
                     bytes.push(APPEND);
                     bytes.extend_from_slice(&length.to_le_bytes());
                     bytes.extend_from_slice(record);
@@ -86,6 +86,7 @@ impl Chunk {
             }
             ensure!(
                 bytes.len() + 4 <= CHUNK_BYTES_MAX,
+                Invalid,
                 "more than {CHUNK_BYTES_MAX} bytes in one call; append fewer records at a time"
             );
         }
@@ -99,15 +100,24 @@ impl Chunk {
     /// # Errors
     ///
     /// If the bytes are not exactly an [encoded](Chunk::encode) chunk.
-    pub fn decode(bytes: &[u8]) -> anyhow::Result<Chunk> {
-        ensure!(bytes.len() <= CHUNK_BYTES_MAX, "the chunk is larger than {CHUNK_BYTES_MAX} bytes");
+    pub fn decode(bytes: &[u8]) -> Result<Chunk> {
+        ensure!(
+            bytes.len() <= CHUNK_BYTES_MAX,
+            Damaged,
+            "the chunk is larger than {CHUNK_BYTES_MAX} bytes"
+        );
         let Some((content, checksum)) = bytes.split_last_chunk::<4>() else {
-            bail!("the chunk has only {} bytes", bytes.len());
+            bail!(Damaged, "the chunk has only {} bytes", bytes.len());
         };
-        ensure!(content.starts_with(MAGIC), "wrong magic number at the start of the chunk");
+        ensure!(
+            content.starts_with(MAGIC),
+            Damaged,
+            "wrong magic number at the start of the chunk"
+        );
         let (computed, stored) = (crc32fast::hash(content), u32::from_le_bytes(*checksum));
         ensure!(
             computed == stored,
+            Damaged,
             "checksum mismatch: {computed:08x} computed, {stored:08x} stored"
         );
         let mut rest = ChunkReader(&content[MAGIC.len()..]);
@@ -122,10 +132,15 @@ impl Chunk {
                     Entry::Append(rest.slice(length)?.to_vec())
                 }
                 [DELETE] => Entry::Delete(u64::from_le_bytes(rest.take()?)),
-                [other] => bail!("the chunk has an entry of the unknown kind {other}"),
+                [other] => bail!(Damaged, "the chunk has an entry of the unknown kind {other}"),
             });
         }
-        ensure!(rest.0.is_empty(), "{} bytes follow the last entry of the chunk", rest.0.len());
+        ensure!(
+            rest.0.is_empty(),
+            Damaged,
+            "{} bytes follow the last entry of the chunk",
+            rest.0.len()
+        );
         Ok(Chunk { number, first_id, entries })
     }
 }
@@ -134,16 +149,20 @@ impl Chunk {
 struct ChunkReader<'a>(&'a [u8]);
 
 impl<'a> ChunkReader<'a> {
-    fn take<const N: usize>(&mut self) -> anyhow::Result<[u8; N]> {
-        let (taken, rest) =
-            self.0.split_first_chunk::<N>().context("the chunk ends within an entry")?;
+    fn take<const N: usize>(&mut self) -> Result<[u8; N]> {
+        let (taken, rest) = self
+            .0
+            .split_first_chunk::<N>()
+            .ok_or_else(|| Error::inconsistent("the chunk ends within an entry"))?;
         self.0 = rest;
         Ok(*taken)
     }
 
-    fn slice(&mut self, length: usize) -> anyhow::Result<&'a [u8]> {
-        let (taken, rest) =
-            self.0.split_at_checked(length).context("the chunk ends within a record")?;
+    fn slice(&mut self, length: usize) -> Result<&'a [u8]> {
+        let (taken, rest) = self
+            .0
+            .split_at_checked(length)
+            .ok_or_else(|| Error::inconsistent("the chunk ends within a record"))?;
         self.0 = rest;
         Ok(taken)
     }

@@ -13,10 +13,10 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-use anyhow::{Context, ensure};
 use shard::index;
 use shard::record::{Builder, Format, Schema};
 
+use super::error::{Error, Result, ensure};
 use super::gaps::ranges;
 use super::import::{Options, write_shard};
 use super::manifest::{Manifest, ShardEntry};
@@ -120,7 +120,7 @@ impl Writer {
         &mut self,
         options: &CompactOptions,
         tell: &mut dyn FnMut(CompactStep),
-    ) -> anyhow::Result<CompactionReport> {
+    ) -> Result<CompactionReport> {
         self.seal()?;
         let plan = Plan::new(&self.import_options(options), Machine::current()?)?;
         let shard_bytes = plan.shard_bytes as u64;
@@ -134,7 +134,7 @@ impl Writer {
         shard_bytes: u64,
         plan: &Plan,
         tell: &mut dyn FnMut(CompactStep),
-    ) -> anyhow::Result<CompactionReport> {
+    ) -> Result<CompactionReport> {
         let before = self.dataset.info();
         let contents: Vec<Content> =
             self.dataset.parts.iter().map(|part| content_of(part, &self.dataset.deleted)).collect();
@@ -181,10 +181,12 @@ impl Writer {
         group: Range<usize>,
         plan: &Plan,
         tell: &mut dyn FnMut(CompactStep),
-    ) -> anyhow::Result<Result<(), String>> {
+    ) -> Result<Result<(), String>> {
         let dataset = &self.dataset;
-        let parts =
-            dataset.parts.get(group.clone()).context("a group is of the dataset's shards")?;
+        let parts = dataset
+            .parts
+            .get(group.clone())
+            .ok_or_else(|| Error::inconsistent("a group is of the dataset's shards"))?;
         let joined = Joined::new(dataset, parts)?;
         let needed = plan.memory_bytes(&joined.counts());
         if !plan.fits(&joined.counts()) {
@@ -201,7 +203,7 @@ impl Writer {
         let mut manifest = Manifest::clone(&dataset.manifest);
         let ids =
             parts.first().zip(parts.last()).map(|(first, last)| first.ids().start..last.ids().end);
-        let ids = ids.context("a group is not empty")?;
+        let ids = ids.ok_or_else(|| Error::inconsistent("a group is not empty"))?;
         let (orders, index) = (ordered(parts), index_options(parts));
         let (made, _) =
             write_shard(&folder, manifest.next_shard, ids.start, |out| match &joined.records {
@@ -216,6 +218,7 @@ impl Writer {
         // What was checked before is checked again in what was written: nothing is removed for a shard that lacks records.
         ensure!(
             made.records == joined.count() && made.records + gone == ids.end - ids.start,
+            Damaged,
             "{} would have {} records instead of {}; nothing was replaced",
             made.file,
             made.records,
@@ -269,10 +272,15 @@ struct Joined {
 }
 
 impl Joined {
-    fn new(dataset: &Dataset, parts: &[Arc<Part>]) -> anyhow::Result<Joined> {
+    fn new(dataset: &Dataset, parts: &[Arc<Part>]) -> Result<Joined> {
         let (mut text, mut starts) = (Vec::new(), Vec::new());
         // Only the first shard of a table has a header.
-        let first = parts.first().context("at least one shard")?.shard().records().schema();
+        let first = parts
+            .first()
+            .ok_or_else(|| Error::inconsistent("at least one shard"))?
+            .shard()
+            .records()
+            .schema();
         let schema = Schema { format: first.format, ..dataset.schema().clone() };
         if schema.format == Format::Files {
             let mut records: Vec<Arc<[u8]>> = Vec::new();
@@ -319,7 +327,7 @@ impl Joined {
 
     /// Whether the text is split into the same records. A record that was cut for its length may be cut elsewhere, and
     /// the rest of an invalid one may join the next.
-    fn is_split_alike(&self) -> anyhow::Result<bool> {
+    fn is_split_alike(&self) -> Result<bool> {
         if self.records.is_some() {
             return Ok(true);
         }

@@ -7,11 +7,11 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, ensure};
 use origin::Lock;
 use origin::marker::{self, Claim, FolderKind, Marker, Unclaimed};
 use tracing::warn;
 
+use super::error::{Context as _, Result, ensure};
 use super::folder::is_temporary;
 use super::manifest::{is_id, is_shard_file};
 
@@ -36,11 +36,11 @@ impl Copies {
     ///
     /// If the folder holds anything else, belongs to another node, or is used by another process. Nothing in it was changed then,
     /// except that the file `lock` may be new.
-    pub fn open(folder: &Path, owner: Option<&str>) -> anyhow::Result<Copies> {
+    pub fn open(folder: &Path, owner: Option<&str>) -> Result<Copies> {
         let claim = Claim { is_earlier: &is_earlier, ..Claim::new(FolderKind::Copies, owner) };
         let found = claim.inspect(folder)?;
         std::fs::create_dir_all(folder)
-            .with_context(|| format!("cannot create {}", folder.display()))?;
+            .context(|| format!("cannot create {}", folder.display()))?;
         // Two processes would remove each other's copies: each removes the versions that it does not use.
         let lock = Lock::take(folder)?;
         if found.is_none() {
@@ -138,9 +138,9 @@ impl CopyFolder {
     /// # Errors
     ///
     /// Those of the system; or if a folder of this name exists that this project did not make.
-    pub fn create(copies: &Path, name: &str, id: &str) -> anyhow::Result<CopyFolder> {
-        ensure!(super::is_name(name), "invalid dataset name {name:?}");
-        ensure!(is_id(id), "invalid id {id:?} of the dataset {name}");
+    pub fn create(copies: &Path, name: &str, id: &str) -> Result<CopyFolder> {
+        ensure!(super::is_name(name), Invalid, "invalid dataset name {name:?}");
+        ensure!(is_id(id), Invalid, "invalid id {id:?} of the dataset {name}");
         let of_name = copies.join(name);
         let folder = of_name.join(id);
         Claim::new(FolderKind::Copy, None).take(&folder)?;
@@ -194,7 +194,7 @@ impl SealFolder {
     /// # Errors
     ///
     /// Those of the system.
-    pub fn create(copies: &Path) -> anyhow::Result<SealFolder> {
+    pub fn create(copies: &Path) -> Result<SealFolder> {
         let folder = copies.join(format!("{SEALING}{:016x}", rand::random::<u64>()));
         Claim::new(FolderKind::Copy, None).take(&folder)?;
         Ok(SealFolder(folder))

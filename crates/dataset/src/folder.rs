@@ -4,10 +4,10 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, ensure};
 use origin::Lock;
 use origin::marker::{self, Claim, FolderKind};
 
+use super::error::{Context as _, Error, Result, ensure};
 use super::manifest::{self, is_shard_file};
 use super::{chunk_file, files};
 
@@ -49,23 +49,25 @@ fn claim() -> Claim<'static> {
 /// # Errors
 ///
 /// If it is not, or holds what is not part of a dataset; the message names it.
-fn require_own(folder: &Path) -> anyhow::Result<()> {
+fn require_own(folder: &Path) -> Result<()> {
     let shown = folder.display();
     match std::fs::symlink_metadata(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error).with_context(|| format!("cannot use {shown}")),
+        Err(error) => return Err(error).context(|| format!("cannot use {shown}")),
         Ok(found) => ensure!(
             found.is_dir(),
+            Foreign,
             "{shown} is not a folder, or a link to one; choose another name"
         ),
     }
     claim().inspect(folder)?;
-    for entry in std::fs::read_dir(folder).with_context(|| format!("cannot list {shown}"))? {
+    for entry in std::fs::read_dir(folder).context(|| format!("cannot list {shown}"))? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
         let is_known = name == "lock" || name.starts_with(marker::NAME) || is_own(&name);
         ensure!(
             is_known && entry.file_type()?.is_file(),
+            Foreign,
             "{shown} holds {name:?}, which is not part of a dataset, and nothing in it is changed; move it elsewhere, or \
              choose another name"
         );
@@ -74,7 +76,7 @@ fn require_own(folder: &Path) -> anyhow::Result<()> {
 }
 
 /// Removes a dataset's folder, and nothing that is not part of a dataset. Returns whether nothing is left.
-fn remove(folder: &Path) -> anyhow::Result<bool> {
+fn remove(folder: &Path) -> Result<bool> {
     if !folder.exists() {
         return Ok(true);
     }
@@ -88,16 +90,16 @@ fn remove(folder: &Path) -> anyhow::Result<bool> {
 ///
 /// If there is no such dataset, if something writes to it, or if its folder holds what is not part of a dataset: then
 /// nothing was changed. Those of the system.
-pub fn drop_dataset(datasets: &Path, name: &str) -> anyhow::Result<()> {
+pub fn drop_dataset(datasets: &Path, name: &str) -> Result<()> {
     let place = datasets.join(name);
     let is_there = super::is_name(name) && place.join(manifest::FILE).is_file();
-    ensure!(is_there, "there is no dataset {name} in {}", datasets.display());
+    ensure!(is_there, Missing, "there is no dataset {name} in {}", datasets.display());
     let old = datasets.join(format!(".replaced-{name}"));
     require_own(&place)?;
     require_own(&old)?;
     let left =
         || format!("{} holds what is not part of a dataset; move it elsewhere", old.display());
-    ensure!(remove(&old)?, left());
+    ensure!(remove(&old)?, Foreign, "{}", left());
     claim().take(&place)?;
     {
         // No writer may have it open.
@@ -105,7 +107,7 @@ pub fn drop_dataset(datasets: &Path, name: &str) -> anyhow::Result<()> {
         std::fs::rename(&place, &old)?;
     }
     File::open(datasets)?.sync_all()?;
-    ensure!(remove(&old)?, "the dataset was dropped, but {}", left());
+    ensure!(remove(&old)?, Foreign, "the dataset was dropped, but {}", left());
     Ok(())
 }
 
@@ -137,9 +139,9 @@ impl Draft {
     ///
     /// If the subfolder holds what is not part of a dataset, or another process is filling it; if the dataset exists and holds
     /// such a thing. Nothing was changed then.
-    pub fn begin(datasets: &Path, verb: &str, name: &str, replace: bool) -> anyhow::Result<Draft> {
+    pub fn begin(datasets: &Path, verb: &str, name: &str, replace: bool) -> Result<Draft> {
         std::fs::create_dir_all(datasets)
-            .with_context(|| format!("cannot create {}", datasets.display()))?;
+            .context(|| format!("cannot create {}", datasets.display()))?;
         let folder = Draft::folder_of(datasets, verb, name);
         let place = datasets.join(name);
         let old = replace.then(|| datasets.join(format!(".replaced-{name}")));
@@ -171,7 +173,7 @@ impl Draft {
     /// # Errors
     ///
     /// Those of the system.
-    pub fn clear(&self) -> anyhow::Result<()> {
+    pub fn clear(&self) -> Result<()> {
         Ok(marker::remove_files(&self.folder, &is_own)?)
     }
 
@@ -185,13 +187,13 @@ impl Draft {
     /// # Errors
     ///
     /// Those of the system; or if what is in its place is being written to, or holds what is not part of a dataset.
-    pub fn publish(self) -> anyhow::Result<()> {
+    pub fn publish(self) -> Result<()> {
         let Draft { folder, place, old, lock } = self;
         let left = |old: &Path| {
             format!("{} holds what is not part of a dataset; move it elsewhere", old.display())
         };
         if let Some(old) = old.as_ref().filter(|_| place.exists()) {
-            ensure!(remove(old)?, left(old));
+            ensure!(remove(old)?, Foreign, "{}", left(old));
             // Again: something may have come in during the work. It is marked, so that it can be removed below.
             require_own(&place)?;
             claim().take(&place)?;
@@ -201,12 +203,13 @@ impl Draft {
         }
         // A folder that is not empty is not replaced by it.
         std::fs::rename(&folder, &place)
-            .with_context(|| format!("cannot create {}", place.display()))?;
-        let datasets = place.parent().context("a dataset is in a folder")?;
+            .context(|| format!("cannot create {}", place.display()))?;
+        let datasets =
+            place.parent().ok_or_else(|| Error::inconsistent("a dataset is in a folder"))?;
         File::open(datasets)?.sync_all()?;
         drop(lock);
         if let Some(old) = &old {
-            ensure!(remove(old)?, "the dataset was replaced, but {}", left(old));
+            ensure!(remove(old)?, Foreign, "the dataset was replaced, but {}", left(old));
         }
         Ok(())
     }

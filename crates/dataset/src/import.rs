@@ -10,12 +10,12 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use anyhow::{Context, ensure};
 use shard::index::{self, Progress};
 use shard::record::detect::{Detection, Header, Hints};
 use shard::record::{Builder, Format, RECORD_BYTES_MAX, Schema};
 use shard::{Shard, record};
 
+use super::error::{Context as _, Error, Result, ensure};
 use super::files;
 use super::folder::{self, Draft};
 use super::jobs::Jobs;
@@ -119,12 +119,13 @@ pub fn import(
     inputs: &[PathBuf],
     options: &Options,
     tell: &mut dyn FnMut(Step),
-) -> anyhow::Result<Imported> {
+) -> Result<Imported> {
     check_name(name)?;
     let plan = Plan::new(options, Machine::current()?)?;
     let place = datasets.join(name);
     ensure!(
         options.replace || !place.exists(),
+        Invalid,
         "dataset {name} exists already in {}: choose another name, or replace it (--replace)",
         datasets.display()
     );
@@ -160,9 +161,10 @@ pub fn discard() {
     }
 }
 
-fn check_name(name: &str) -> anyhow::Result<()> {
+fn check_name(name: &str) -> Result<()> {
     ensure!(
         super::is_name(name),
+        Invalid,
         "invalid dataset name {name:?}: use 1 to 100 letters, digits, `-`, `_` and `.`, without a \
          leading `.`"
     );
@@ -175,7 +177,7 @@ pub(super) fn fill(
     options: &Options,
     mut plan: Plan,
     tell: &mut dyn FnMut(Step),
-) -> anyhow::Result<Imported> {
+) -> Result<Imported> {
     if options.format == Some(Format::Files) {
         return fill_files(folder, inputs, options, plan, tell);
     }
@@ -219,17 +221,18 @@ fn fill_files(
     options: &Options,
     plan: Plan,
     tell: &mut dyn FnMut(Step),
-) -> anyhow::Result<Imported> {
+) -> Result<Imported> {
     let mut state = State::new(folder, options, plan, Schema::new(Format::Files));
     let (mut files, mut counts) = (Vec::new(), Counts::default());
     for path in inputs {
         ensure!(
             path.as_os_str() != "-",
+            Invalid,
             "standard input cannot be imported as a whole file: give paths"
         );
         let shown = path.display();
         let content = ::record::file::read(path, RECORD_BYTES_MAX as u64);
-        let content = content.with_context(|| format!("cannot read {shown} as one record"))?;
+        let content = content.context(|| format!("cannot read {shown} as one record"))?;
         let name = shown.to_string();
         let bytes = name.len() + 1 + content.len();
         let full = counts.bytes + bytes > state.plan.shard_bytes || !state.plan.fits(&counts);
@@ -266,7 +269,7 @@ struct State<'a> {
     /// The schema of the next shard.
     schema: Schema,
     manifest: Manifest,
-    jobs: Jobs<anyhow::Result<Made>>,
+    jobs: Jobs<Result<Made>>,
     /// Completed shards that wait for an earlier one. Small: each holds a manifest entry and a
     /// report.
     waiting: BTreeMap<u64, Made>,
@@ -301,7 +304,7 @@ impl<'a> State<'a> {
 
     /// Cuts the last record off a text and returns it, because it may continue in bytes not read
     /// yet. Passes the schema found in the records on to the next shard.
-    fn cut(&mut self, text: &mut Vec<u8>) -> anyhow::Result<Vec<u8>> {
+    fn cut(&mut self, text: &mut Vec<u8>) -> Result<Vec<u8>> {
         let mut builder = Builder::new(self.schema.clone());
         builder.push(text)?;
         let (records, _) = builder.finish()?;
@@ -309,6 +312,7 @@ impl<'a> State<'a> {
         let start = last.map_or(0, |range| range.start);
         ensure!(
             start > 0,
+            Invalid,
             "one record fills a whole shard: check the format, or allow more memory (--memory)"
         );
         self.follow(records.schema());
@@ -324,7 +328,7 @@ impl<'a> State<'a> {
     }
 
     /// Waits until another build may begin.
-    fn wait_for_room(&mut self, tell: &mut dyn FnMut(Step)) -> anyhow::Result<()> {
+    fn wait_for_room(&mut self, tell: &mut dyn FnMut(Step)) -> Result<()> {
         while self.jobs.len() >= self.plan.jobs {
             self.wait(tell)?;
         }
@@ -332,7 +336,7 @@ impl<'a> State<'a> {
     }
 
     /// Waits until a build ends. Returns whether one was under way.
-    fn wait(&mut self, tell: &mut dyn FnMut(Step)) -> anyhow::Result<bool> {
+    fn wait(&mut self, tell: &mut dyn FnMut(Step)) -> Result<bool> {
         let mut progress = |shard, progress| tell(Step::Progress { shard, progress });
         let Some((shard, made)) = self.jobs.next(&mut progress) else { return Ok(false) };
         self.waiting.insert(shard, made?);
@@ -351,7 +355,7 @@ impl<'a> State<'a> {
         work: impl FnOnce(Build<'_>, &mut dyn FnMut(Progress)) -> Result<shard::Report, shard::Error>
         + Send
         + 'static,
-    ) -> anyhow::Result<()> {
+    ) -> Result<()> {
         let shard = self.manifest.next_shard;
         self.manifest.next_shard += 1;
         let memory_bytes = self.plan.memory_bytes(&counts);
@@ -371,7 +375,7 @@ impl<'a> State<'a> {
         files: Vec<(String, Vec<u8>)>,
         counts: Counts,
         tell: &mut dyn FnMut(Step),
-    ) -> anyhow::Result<()> {
+    ) -> Result<()> {
         self.build(counts, tell, move |build, progress| {
             Shard::build_files(&files, &build.index, build.out, progress)
         })
@@ -394,7 +398,7 @@ impl<'a> State<'a> {
         self.manifest.schema = self.schema.clone();
     }
 
-    fn finish(mut self, tell: &mut dyn FnMut(Step)) -> anyhow::Result<Imported> {
+    fn finish(mut self, tell: &mut dyn FnMut(Step)) -> Result<Imported> {
         while self.wait(tell)? {}
         self.manifest.write(self.folder)?;
         Ok(Imported {
@@ -418,15 +422,16 @@ pub(super) fn write_shard(
     number: u64,
     first_id: u64,
     build: impl FnOnce(&mut dyn Write) -> Result<shard::Report, shard::Error>,
-) -> anyhow::Result<(ShardEntry, shard::Report)> {
+) -> Result<(ShardEntry, shard::Report)> {
     let file = shard_file(number);
     let mut report = None;
     let written = files::write(folder, &file, false, |out| {
         report = Some(build(out).map_err(io::Error::other)?);
         Ok(())
     });
-    written.with_context(|| format!("cannot build the shard {}", folder.join(&file).display()))?;
-    let report = report.context("a shard that is written has a report")?;
+    written.context(|| format!("cannot build the shard {}", folder.join(&file).display()))?;
+    let report =
+        report.ok_or_else(|| Error::inconsistent("a shard that is written has a report"))?;
     let entry = ShardEntry {
         first_id,
         records: report.records.records as u64,

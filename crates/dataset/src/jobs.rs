@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Builder, JoinHandle};
 
-use anyhow::Context as _;
 use shard::index::Progress;
+
+use super::error::{Context as _, Result};
 
 /// The most events that wait to be received. Progress beyond that is dropped: a later event
 /// replaces it.
@@ -70,7 +71,7 @@ impl<R: Send + 'static> Jobs<R> {
         shard: u64,
         memory_bytes: usize,
         work: impl FnOnce(&mut dyn FnMut(Progress)) -> R + Send + 'static,
-    ) -> anyhow::Result<()> {
+    ) -> Result<()> {
         let sender = self.sender.clone();
         let work = move || {
             let ending = Ending(shard, sender);
@@ -79,7 +80,7 @@ impl<R: Send + 'static> Jobs<R> {
             })
         };
         let named = Builder::new().name(format!("shard {shard}"));
-        let thread = named.spawn(work).context("cannot start a thread")?;
+        let thread = named.spawn(work).context(|| "cannot start a thread".to_owned())?;
         self.running.insert(shard, Job { thread, memory_bytes });
         Ok(())
     }

@@ -16,6 +16,7 @@ mod batch;
 pub mod chunk;
 pub mod compact;
 pub mod copies;
+mod error;
 pub mod files;
 pub mod folder;
 mod gaps;
@@ -34,12 +35,13 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, bail, ensure};
 use shard::query::Query;
 use shard::record::Schema;
 use shard::{Shard, Text};
 
 use chunk::{Chunk, Entry};
+use error::{Context as _, bail, ensure};
+pub use error::{Error, Result};
 pub use folder::drop_dataset;
 pub use import::{Imported, Options, Step, discard, import};
 use manifest::{Manifest, ShardEntry};
@@ -126,7 +128,7 @@ impl Dataset {
     /// # Errors
     ///
     /// If the path is neither, or is damaged.
-    pub fn open(path: &Path) -> anyhow::Result<Dataset> {
+    pub fn open(path: &Path) -> Result<Dataset> {
         if path.is_file() {
             return Dataset::open_file(path);
         }
@@ -141,7 +143,7 @@ impl Dataset {
         Dataset::from_manifest(path, Manifest::read(path)?)
     }
 
-    fn open_file(path: &Path) -> anyhow::Result<Dataset> {
+    fn open_file(path: &Path) -> Result<Dataset> {
         let shard = open_shard(path)?;
         let entry = ShardEntry {
             file: path.display().to_string(),
@@ -166,7 +168,7 @@ impl Dataset {
         })
     }
 
-    fn from_manifest(folder: &Path, manifest: Manifest) -> anyhow::Result<Dataset> {
+    fn from_manifest(folder: &Path, manifest: Manifest) -> Result<Dataset> {
         let mut dataset = Dataset::of_parts(folder, manifest, &[], |_| true)?;
         while let Some(chunk) = dataset.read_chunk(dataset.last_chunk + 1)? {
             dataset.take(chunk)?;
@@ -181,7 +183,7 @@ impl Dataset {
         manifest: Manifest,
         open: &[Arc<Part>],
         wanted: impl Fn(&ShardEntry) -> bool,
-    ) -> anyhow::Result<Dataset> {
+    ) -> Result<Dataset> {
         let mut parts = Vec::new();
         for entry in manifest.shards.iter().filter(|entry| wanted(entry)) {
             parts.push(match open.iter().find(|part| part.entry() == entry) {
@@ -204,19 +206,20 @@ impl Dataset {
         })
     }
 
-    fn read_chunk(&self, number: u64) -> anyhow::Result<Option<Chunk>> {
+    fn read_chunk(&self, number: u64) -> Result<Option<Chunk>> {
         let path = self.folder.join(chunk_file(number));
         let bytes = match record::file::read(&path, chunk::CHUNK_BYTES_MAX as u64) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => {
-                return Err(error).with_context(|| format!("cannot read {}", path.display()));
+                return Err(error).context(|| format!("cannot read {}", path.display()));
             }
         };
         let chunk = Chunk::decode(&bytes)
-            .with_context(|| format!("{} is damaged; restore it", path.display()))?;
+            .context(|| format!("{} is damaged; restore it", path.display()))?;
         ensure!(
             chunk.number == number && chunk.first_id == self.end_id(),
+            Damaged,
             "{} does not follow the previous chunk of the log; restore it",
             path.display()
         );
@@ -229,15 +232,16 @@ impl Dataset {
     ///
     /// If it does not follow, or appends or deletes what cannot be: nothing of it is applied then, except
     /// that a deletion of a record that does not exist ends it midway.
-    pub fn take(&mut self, chunk: Chunk) -> anyhow::Result<()> {
+    pub fn take(&mut self, chunk: Chunk) -> Result<()> {
         ensure!(
             chunk.number == self.last_chunk + 1 && chunk.first_id == self.end_id(),
+            Damaged,
             "chunk {} of the log does not follow chunk {}",
             chunk.number,
             self.last_chunk
         );
         let appended: Vec<&[u8]> = chunk.entries.iter().filter_map(Entry::appended).collect();
-        write::require_sealable(self.schema(), &appended).with_context(|| {
+        write::require_sealable(self.schema(), &appended).context(|| {
             format!(
                 "chunk {} of the log is not of this dataset; restore or remove it",
                 chunk.number
@@ -250,6 +254,7 @@ impl Dataset {
                 Entry::Delete(id) => {
                     ensure!(
                         id < self.end_id(),
+                        Damaged,
                         "the log deletes record {id}, which does not exist"
                     );
                     if Arc::make_mut(&mut self.deleted).insert(id) {
@@ -337,7 +342,7 @@ impl Dataset {
     /// # Errors
     ///
     /// As the search of a shard.
-    pub fn search(&self, query: &Query, wanted: &PageRequest) -> anyhow::Result<SearchResult> {
+    pub fn search(&self, query: &Query, wanted: &PageRequest) -> Result<SearchResult> {
         let mut found = SearchResult::default();
         for part in &self.parts {
             if found.stopped_at.is_some() {
@@ -372,7 +377,7 @@ impl Dataset {
     /// # Errors
     ///
     /// As [`shard::query::Searcher::count`].
-    pub fn count(&self, query: &Query) -> anyhow::Result<u64> {
+    pub fn count(&self, query: &Query) -> Result<u64> {
         let mut count = self.count_log(query);
         for part in &self.parts {
             count += part.count(query, &self.deleted, &self.work)?;
@@ -396,8 +401,8 @@ impl Dataset {
     /// # Errors
     ///
     /// If no record has this id.
-    pub fn get(&self, id: u64) -> anyhow::Result<Vec<u8>> {
-        ensure!(!self.deleted.contains(&id), "record {id} was deleted");
+    pub fn get(&self, id: u64) -> Result<Vec<u8>> {
+        ensure!(!self.deleted.contains(&id), Missing, "record {id} was deleted");
         let stored = self.stored(id)?;
         Ok(self.schema().original(&stored).to_vec())
     }
@@ -407,7 +412,7 @@ impl Dataset {
     /// # Errors
     ///
     /// If the records have no key.
-    pub fn id_of(&self, key: &str) -> anyhow::Result<Option<u64>> {
+    pub fn id_of(&self, key: &str) -> Result<Option<u64>> {
         let query = key_query(self.schema(), key)?;
         let wanted = PageRequest { limit: 1, after: None, sorted: true };
         Ok(self.search(&query, &wanted)?.ids.first().copied())
@@ -418,10 +423,11 @@ impl Dataset {
     /// # Errors
     ///
     /// If the range is not within them.
-    pub fn extract(&self, range: Range<u64>) -> anyhow::Result<Vec<u8>> {
+    pub fn extract(&self, range: Range<u64>) -> Result<Vec<u8>> {
         let all: u64 = self.manifest.shards.iter().map(|shard| shard.input_bytes).sum();
         ensure!(
             range.start <= range.end && range.end <= all,
+            Invalid,
             "bytes {} to {} are not within the {all} bytes of the shards",
             range.start,
             range.end
@@ -446,12 +452,12 @@ impl Dataset {
     /// # Errors
     ///
     /// Those of `out`.
-    pub fn export(&self, out: &mut dyn Write) -> anyhow::Result<u64> {
+    pub fn export(&self, out: &mut dyn Write) -> Result<u64> {
         let mut written = 0;
         self.runs(&mut |run| {
             out.write_all(&run.bytes)?;
             written += run.records;
-            Ok(())
+            Ok::<(), Error>(())
         })?;
         Ok(written)
     }
@@ -461,7 +467,10 @@ impl Dataset {
     /// # Errors
     ///
     /// Those of `take`.
-    pub fn runs(&self, take: &mut dyn FnMut(&Run) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    pub fn runs<E: From<Error>>(
+        &self,
+        take: &mut dyn FnMut(&Run) -> Result<(), E>,
+    ) -> Result<(), E> {
         for part in &self.parts {
             let mut ids = part.ids();
             // Runs once even without records: the shard may have a header.
@@ -509,17 +518,24 @@ impl Dataset {
     }
 
     /// Returns a record as stored in the text, even if it is deleted.
-    pub fn stored(&self, id: u64) -> anyhow::Result<Vec<u8>> {
+    pub fn stored(&self, id: u64) -> Result<Vec<u8>> {
         let end = self.end_id();
-        ensure!(id < end, "there is no record {id}: ids are 0 to {}", end.saturating_sub(1));
+        ensure!(
+            id < end,
+            Missing,
+            "there is no record {id}: ids are 0 to {}",
+            end.saturating_sub(1)
+        );
         if let Some(record) = id.checked_sub(self.manifest.end_id()) {
             let record = self.appended.get(usize::try_from(record)?);
-            return Ok(record.context("ids of the log have no gaps")?.to_vec());
+            return Ok(record
+                .ok_or_else(|| Error::inconsistent("ids of the log have no gaps"))?
+                .to_vec());
         }
         let after = self.parts.partition_point(|part| part.entry().first_id <= id);
         let part = after.checked_sub(1).and_then(|at| self.parts.get(at));
         part.filter(|part| part.ids().contains(&id))
-            .context("the shard of this record is not open here")?
+            .ok_or_else(|| Error::inconsistent("the shard of this record is not open here"))?
             .stored(id)
     }
 }
@@ -529,9 +545,9 @@ impl Dataset {
 /// # Errors
 ///
 /// If the records have no key.
-pub fn key_query(schema: &Schema, key: &str) -> anyhow::Result<Query> {
+pub fn key_query(schema: &Schema, key: &str) -> Result<Query> {
     let Some(attribute) = schema.key.clone() else {
-        bail!("the dataset has no key attribute; search for an attribute instead");
+        bail!(Invalid, "the dataset has no key attribute; search for an attribute instead");
     };
     let condition = shard::query::Condition::Equals(key.as_bytes().to_vec());
     Ok(Query::Test(shard::query::Test { attribute: Some(attribute), condition }))
@@ -548,16 +564,16 @@ pub fn chunk_file(number: u64) -> String {
     format!("{number:012}.log")
 }
 
-fn open_shard(path: &Path) -> anyhow::Result<Shard> {
+fn open_shard(path: &Path) -> Result<Shard> {
     let shown = path.display();
     let file = record::file::open(path);
-    let file = file.with_context(|| format!("cannot open {shown}"))?;
+    let file = file.context(|| format!("cannot open {shown}"))?;
     #[expect(unsafe_code, reason = "mapping a file")]
     // SAFETY: a shard's file is written once, under another name, and never changed. Only
     // truncation by another program could remove mapped pages.
     let map = unsafe { memmap2::Mmap::map(&file) };
-    let map = map.with_context(|| format!("cannot map {shown}"))?;
-    Shard::open(map).with_context(|| format!("cannot read {shown}"))
+    let map = map.context(|| format!("cannot map {shown}"))?;
+    Shard::open(map).context(|| format!("cannot read {shown}"))
 }
 
 #[cfg(test)]

@@ -3,9 +3,10 @@
 use std::ops::Range;
 use std::path::Path;
 
-use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize};
 use shard::record::Schema;
+
+use super::error::{Context as _, Error, Result, ensure};
 
 /// The name of the manifest in a dataset's folder.
 pub const FILE: &str = "dataset.json";
@@ -53,7 +54,7 @@ impl ShardEntry {
     }
 
     /// Checks its gaps against its ids and the deleted records, which are ascending.
-    fn check_gaps(&self, deleted: &[u64]) -> anyhow::Result<()> {
+    fn check_gaps(&self, deleted: &[u64]) -> Result<()> {
         let (file, ids) = (&self.file, self.ids());
         let (mut next, mut gone) = (ids.start, 0_u64);
         for (at, gap) in self.gaps.iter().enumerate() {
@@ -61,6 +62,7 @@ impl ShardEntry {
             let is_apart = gap.start > next || (at == 0 && gap.start == next);
             ensure!(
                 is_apart && gap.start < gap.end && gap.end <= ids.end,
+                Damaged,
                 "the gap {} to {} is not among the ids of {file}, or not ascending",
                 gap.start,
                 gap.end
@@ -71,13 +73,19 @@ impl ShardEntry {
                 usize::try_from(len - 1).ok().and_then(|len| deleted.get(first.checked_add(len)?));
             ensure!(
                 deleted.get(first) == Some(&gap.start) && last == Some(&(gap.end - 1)),
+                Damaged,
                 "{file} lists a gap from id {} to {}, but not all of these records are deleted",
                 gap.start,
                 gap.end
             );
             (next, gone) = (gap.end, gone + len);
         }
-        ensure!(gone == self.gone, "the gaps of {file} have {gone} ids, and not {}", self.gone);
+        ensure!(
+            gone == self.gone,
+            Damaged,
+            "the gaps of {file} have {gone} ids, and not {}",
+            self.gone
+        );
         Ok(())
     }
 }
@@ -132,12 +140,12 @@ impl Manifest {
     /// # Errors
     ///
     /// If it is missing or invalid.
-    pub fn read(folder: &Path) -> anyhow::Result<Manifest> {
+    pub fn read(folder: &Path) -> Result<Manifest> {
         let path = folder.join(FILE);
         let shown = path.display();
         let text = record::file::read(&path, BYTES_MAX);
-        let text = text.with_context(|| format!("cannot read {shown}"))?;
-        Manifest::parse(&text).with_context(|| format!("{shown} is not the manifest of a dataset"))
+        let text = text.context(|| format!("cannot read {shown}"))?;
+        Manifest::parse(&text).context(|| format!("{shown} is not the manifest of a dataset"))
     }
 
     /// Parses and checks a manifest.
@@ -145,36 +153,49 @@ impl Manifest {
     /// # Errors
     ///
     /// If it is malformed or inconsistent.
-    pub fn parse(text: &[u8]) -> anyhow::Result<Manifest> {
+    pub fn parse(text: &[u8]) -> Result<Manifest> {
         let manifest: Manifest = serde_json::from_slice(text)?;
         let (computed, stored) = (manifest.checksum_now()?, &manifest.checksum);
-        ensure!(computed == *stored, "checksum mismatch: {computed} computed, {stored} stored");
+        ensure!(
+            computed == *stored,
+            Damaged,
+            "checksum mismatch: {computed} computed, {stored} stored"
+        );
         let manifest = Manifest { checksum: String::new(), ..manifest };
         let version = manifest.version;
         ensure!(
             (VERSION..=VERSION_WITH_GAPS).contains(&version),
+            Damaged,
             "unsupported version {version}; this build reads versions {VERSION} and {VERSION_WITH_GAPS}"
         );
         let id = &manifest.id;
         // Clients upload manifests, and ids and names of shards become paths.
-        ensure!(is_id(id), "{id:?} is not the id of a dataset");
-        ensure!(manifest.shards.len() <= SHARDS_MAX, "it lists more than {SHARDS_MAX} shards");
+        ensure!(is_id(id), Damaged, "{id:?} is not the id of a dataset");
+        ensure!(
+            manifest.shards.len() <= SHARDS_MAX,
+            Damaged,
+            "it lists more than {SHARDS_MAX} shards"
+        );
         let mut next = 0_u64;
         for shard in &manifest.shards {
             let file = &shard.file;
-            ensure!(is_shard_file(file), "{file:?} is not a valid name of a shard's file");
+            ensure!(is_shard_file(file), Damaged, "{file:?} is not a valid name of a shard's file");
             ensure!(
                 shard.first_id == next,
+                Damaged,
                 "the records of {file} begin with id {}, but {next} is next",
                 shard.first_id
             );
             let ids = shard.records.checked_add(shard.gone);
-            next = ids.and_then(|ids| next.checked_add(ids)).context("the ids exceed 64 bits")?;
+            next = ids
+                .and_then(|ids| next.checked_add(ids))
+                .ok_or_else(|| Error::inconsistent("the ids exceed 64 bits"))?;
         }
         let ascending = manifest.deleted.is_sorted_by(|a, b| a < b);
-        ensure!(ascending, "the ids of deleted records are not ascending");
+        ensure!(ascending, Damaged, "the ids of deleted records are not ascending");
         ensure!(
             manifest.deleted.last().is_none_or(|last| *last < next),
+            Damaged,
             "a deleted record is not in any shard"
         );
         manifest.shards.iter().try_for_each(|shard| shard.check_gaps(&manifest.deleted))?;
@@ -204,10 +225,11 @@ impl Manifest {
     /// # Errors
     ///
     /// If [`parse`](Self::parse) would refuse it, for it lists too many shards or deleted records.
-    pub fn encode(&self) -> anyhow::Result<Vec<u8>> {
+    pub fn encode(&self) -> Result<Vec<u8>> {
         let (shards, deleted) = (self.shards.len(), self.deleted.len());
         ensure!(
             shards <= SHARDS_MAX,
+            Invalid,
             "the manifest would list {shards} shards; the most are {SHARDS_MAX}"
         );
         let checksum = self.checksum_now()?;
@@ -215,6 +237,7 @@ impl Manifest {
         let bytes = text.len() as u64;
         ensure!(
             bytes <= BYTES_MAX,
+            Invalid,
             "the manifest would have {bytes} bytes for {deleted} deleted records, of at most {BYTES_MAX}: export the \
              dataset, and import it anew"
         );
@@ -226,10 +249,10 @@ impl Manifest {
     /// # Errors
     ///
     /// Those of the file system; the old manifest is then unchanged.
-    pub fn write(&self, folder: &Path) -> anyhow::Result<()> {
+    pub fn write(&self, folder: &Path) -> Result<()> {
         let text = self.encode()?;
         super::files::write(folder, FILE, true, |writer| writer.write_all(&text))
-            .with_context(|| format!("cannot write {}", folder.join(FILE).display()))
+            .context(|| format!("cannot write {}", folder.join(FILE).display()))
     }
 }
 
@@ -316,7 +339,7 @@ mod tests {
             let mut manifest = manifest();
             change(&mut manifest);
             let text = manifest.encode().unwrap();
-            let error = format!("{:#}", Manifest::parse(&text).unwrap_err());
+            let error = ground::with_causes(&Manifest::parse(&text).unwrap_err());
             assert!(error.contains(says), "{error}");
         };
         check(&|m| m.version = 3, "version 3");

@@ -13,11 +13,11 @@
 
 use std::path::Path;
 
-use anyhow::{Context as _, ensure};
 use procfs::{Current as _, Meminfo};
 use shard::index;
 use shard::record::{Format, RECORD_BYTES_MAX};
 
+use super::error::{Context as _, Result, ensure};
 use super::import::Options;
 
 /// The smallest size of a shard: two of the longest records.
@@ -103,7 +103,7 @@ impl Plan {
     ///
     /// If the options need more memory than they allow (the message says how much); if a value is
     /// out of range.
-    pub fn new(options: &Options, machine: Machine) -> anyhow::Result<Plan> {
+    pub fn new(options: &Options, machine: Machine) -> Result<Plan> {
         let mut plan = Plan {
             shard_bytes: SHARD_BYTES_MIN,
             jobs: options.jobs.unwrap_or(1),
@@ -112,12 +112,17 @@ impl Plan {
             format: options.format,
             orders: options.orders.len(),
         };
-        ensure!((1..=1024).contains(&plan.jobs), "1 to 1024 shards can be built at the same time");
+        ensure!(
+            (1..=1024).contains(&plan.jobs),
+            Invalid,
+            "1 to 1024 shards can be built at the same time"
+        );
         let least = PROCESS_BYTES + plan.jobs * plan.of_length(SHARD_BYTES_MIN);
         // The default is half of the available memory, but at least the minimum.
         let memory = options.memory_bytes.unwrap_or((machine.memory_bytes / 2).max(least));
         ensure!(
             memory >= least,
+            Invalid,
             "{} MiB of memory are too little: the import needs at least {}",
             memory >> 20,
             least.div_ceil(1 << 20)
@@ -127,11 +132,13 @@ impl Plan {
             Some(bytes) => {
                 ensure!(
                     (SHARD_BYTES_MIN..=index::LEN_MAX - SEPARATOR_BYTES).contains(&bytes),
+                    Invalid,
                     "shard size out of range: a shard holds {SHARD_BYTES_MIN} to {} bytes of input",
                     index::LEN_MAX - SEPARATOR_BYTES
                 );
                 ensure!(
                     plan.of_length(bytes) <= each(plan.jobs),
+                    Invalid,
                     "{} shards of {} MiB at a time take up to {} MiB of memory, but only {} MiB \
                      are allowed: allow more (--memory), or choose smaller shards (--shard-size)",
                     plan.jobs,
@@ -220,8 +227,10 @@ impl Machine {
     /// # Errors
     ///
     /// If /proc/meminfo cannot be read.
-    pub fn current() -> anyhow::Result<Machine> {
-        let memory = Meminfo::current().context("cannot read /proc/meminfo")?;
+    pub fn current() -> Result<Machine> {
+        let memory = Meminfo::current()
+            .map_err(std::io::Error::other)
+            .context(|| "cannot read /proc/meminfo".to_owned())?;
         let available = memory.mem_available.unwrap_or(memory.mem_free);
         let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let limits =
@@ -272,7 +281,7 @@ mod tests {
         }
     }
 
-    fn plan(options: &Options, cores: usize, memory_bytes: usize) -> anyhow::Result<Plan> {
+    fn plan(options: &Options, cores: usize, memory_bytes: usize) -> Result<Plan> {
         Plan::new(options, Machine { cores, memory_bytes })
     }
 
@@ -297,7 +306,7 @@ mod tests {
     #[test]
     fn contradictory_options_are_refused_with_the_memory_they_need() {
         let refused = |options: Options, says: &str| {
-            let error = format!("{:#}", plan(&options, 2, 8 * GIB).unwrap_err());
+            let error = plan(&options, 2, 8 * GIB).unwrap_err().to_string();
             assert!(error.contains(says), "{error}");
         };
         refused(Options { memory_bytes: Some(100 << 20), ..options() }, "at least");

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-use anyhow::{Context, ensure};
 use shard::query::{Limits, Page, Query, Searcher};
 use shard::record::{Format, RECORD_BYTES_MAX, Schema};
 use shard::{Shard, Text};
 
+use super::error::{Error, Result, ensure};
 use super::gaps::RecordIds;
 use super::manifest::ShardEntry;
 use super::{PageRequest, SearchResult};
@@ -62,10 +62,11 @@ impl Part {
     /// # Errors
     ///
     /// If the number of records differs from the manifest's.
-    pub(crate) fn new(entry: ShardEntry, shard: Shard) -> anyhow::Result<Part> {
+    pub(crate) fn new(entry: ShardEntry, shard: Shard) -> Result<Part> {
         let records = shard.records().len() as u64;
         ensure!(
             records == entry.records,
+            Damaged,
             "{} has {records} records, and the manifest says {}",
             entry.file,
             entry.records
@@ -107,7 +108,7 @@ impl Part {
         wanted: &PageRequest,
         deleted: &BTreeSet<u64>,
         work: &Work,
-    ) -> anyhow::Result<SearchResult> {
+    ) -> Result<SearchResult> {
         let mut found = SearchResult::default();
         let ids = self.ids();
         let passed =
@@ -155,12 +156,7 @@ impl Part {
     /// # Errors
     ///
     /// As [`shard::query::Searcher::count`].
-    pub fn count(
-        &self,
-        query: &Query,
-        deleted: &BTreeSet<u64>,
-        work: &Work,
-    ) -> anyhow::Result<u64> {
+    pub fn count(&self, query: &Query, deleted: &BTreeSet<u64>, work: &Work) -> Result<u64> {
         let mut count = work.bound(self.shard.searcher()?).count(query)? as u64;
         let schema = self.shard.records().schema();
         let there = deleted.range(self.ids()).filter(|id| self.ids.record_of(**id).is_some());
@@ -171,7 +167,9 @@ impl Part {
             self.shard.index().extract_all(&ranges, &mut bytes)?;
             let mut rest = &bytes[..];
             for range in ranges {
-                let (record, after) = rest.split_at_checked(range.len()).context("a record")?;
+                let (record, after) = rest
+                    .split_at_checked(range.len())
+                    .ok_or_else(|| Error::inconsistent("a record"))?;
                 count -= u64::from(query.matches(schema, record));
                 rest = after;
             }
@@ -187,12 +185,7 @@ impl Part {
     /// # Errors
     ///
     /// Only if the shard is inconsistent.
-    pub fn run(
-        &self,
-        ids: Range<u64>,
-        deleted: &BTreeSet<u64>,
-        end_id: u64,
-    ) -> anyhow::Result<Run> {
+    pub fn run(&self, ids: Range<u64>, deleted: &BTreeSet<u64>, end_id: u64) -> Result<Run> {
         self.run_marked(ids, deleted, end_id, &mut |_| ())
     }
 
@@ -203,7 +196,7 @@ impl Part {
         deleted: &BTreeSet<u64>,
         end_id: u64,
         mark: &mut dyn FnMut(usize),
-    ) -> anyhow::Result<Run> {
+    ) -> Result<Run> {
         let mine = self.ids();
         let start = ids.start.max(mine.start);
         let mut run = Run { next: start, ..Run::default() };
@@ -221,7 +214,10 @@ impl Part {
         let (mut there, mut bytes) = (Vec::new(), run.bytes.len());
         for id in (start..mine.end.min(ids.end)).take(RUN_IDS) {
             if !deleted.contains(&id) {
-                let record = self.ids.record_of(id).context("only deleted records are missing")?;
+                let record = self
+                    .ids
+                    .record_of(id)
+                    .ok_or_else(|| Error::inconsistent("only deleted records are missing"))?;
                 bytes += self.range(id)?.len();
                 if bytes > RUN_BYTES && !there.is_empty() {
                     break;
@@ -247,8 +243,12 @@ impl Part {
     }
 
     /// The end of the line before a record.
-    fn before(&self, record: usize) -> anyhow::Result<Vec<u8>> {
-        let range = self.shard.records().range(record).context("a record of the shard")?;
+    fn before(&self, record: usize) -> Result<Vec<u8>> {
+        let range = self
+            .shard
+            .records()
+            .range(record)
+            .ok_or_else(|| Error::inconsistent("a record of the shard"))?;
         let len = range.start.min(2);
         let mut bytes = Vec::with_capacity(len);
         self.shard.index().extract(range.start - len, len, &mut bytes)?;
@@ -260,7 +260,7 @@ impl Part {
     /// # Errors
     ///
     /// If the record is not in this shard.
-    pub fn stored(&self, id: u64) -> anyhow::Result<Vec<u8>> {
+    pub fn stored(&self, id: u64) -> Result<Vec<u8>> {
         let range = self.range(id)?;
         let mut bytes = Vec::new();
         self.shard.index().extract(range.start, range.len(), &mut bytes)?;
@@ -273,7 +273,7 @@ impl Part {
     /// # Errors
     ///
     /// If one of them is not in this shard.
-    pub fn stored_all(&self, ids: &[u64], bytes_max: usize) -> anyhow::Result<Vec<Vec<u8>>> {
+    pub fn stored_all(&self, ids: &[u64], bytes_max: usize) -> Result<Vec<Vec<u8>>> {
         let (mut ranges, mut len) = (Vec::with_capacity(ids.len()), 0_usize);
         for id in ids {
             let range = self.range(*id)?;
@@ -287,7 +287,9 @@ impl Part {
         self.shard.index().extract_all(&ranges, &mut bytes)?;
         let (mut all, mut rest) = (Vec::with_capacity(ranges.len()), &bytes[..]);
         for range in ranges {
-            let (record, after) = rest.split_at_checked(range.len()).context("a record")?;
+            let (record, after) = rest
+                .split_at_checked(range.len())
+                .ok_or_else(|| Error::inconsistent("a record"))?;
             all.push(record.to_vec());
             rest = after;
         }
@@ -295,9 +297,15 @@ impl Part {
     }
 
     /// The position of a record in the text.
-    fn range(&self, id: u64) -> anyhow::Result<Range<usize>> {
-        let record = self.ids.record_of(id).context("the id is not one of the shard's")?;
-        self.shard.records().range(record).context("the id is after those of the shard")
+    fn range(&self, id: u64) -> Result<Range<usize>> {
+        let record = self
+            .ids
+            .record_of(id)
+            .ok_or_else(|| Error::inconsistent("the id is not one of the shard's"))?;
+        self.shard
+            .records()
+            .range(record)
+            .ok_or_else(|| Error::inconsistent("the id is after those of the shard"))
     }
 }
 

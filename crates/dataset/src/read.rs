@@ -3,10 +3,10 @@
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail, ensure};
 use record::compressed::decompressed;
 use shard::record::{BYTE_ORDER_MARK, Format};
 
+use super::error::{Context as _, Result, bail, ensure};
 use super::memory::{Counts, Plan, SEPARATOR_BYTES};
 
 /// The number of bytes read before their lines are counted.
@@ -31,16 +31,16 @@ pub(super) struct Joined {
 /// # Errors
 ///
 /// If it cannot be opened, or is compressed in another way.
-pub fn open(path: &Path) -> anyhow::Result<Box<dyn BufRead + Send>> {
+pub fn open(path: &Path) -> Result<Box<dyn BufRead + Send>> {
     let shown = path.display();
     let content = if path.as_os_str() == "-" {
         decompressed(BufReader::new(io::stdin()))
     } else {
         let file = record::file::open_stream(path);
-        let file = file.with_context(|| format!("cannot open {shown}"))?;
+        let file = file.context(|| format!("cannot open {shown}"))?;
         decompressed(BufReader::with_capacity(1 << 20, file))
     };
-    content.with_context(|| format!("cannot read {shown}"))
+    content.context(|| format!("cannot read {shown}"))
 }
 
 impl Joined {
@@ -49,8 +49,12 @@ impl Joined {
     /// # Errors
     ///
     /// If `inputs` is empty, or the file cannot be opened.
-    pub(super) fn open(inputs: &[PathBuf]) -> anyhow::Result<Joined> {
-        ensure!(!inputs.is_empty(), "nothing to import: name files, or - for standard input");
+    pub(super) fn open(inputs: &[PathBuf]) -> Result<Joined> {
+        ensure!(
+            !inputs.is_empty(),
+            Invalid,
+            "nothing to import: name files, or - for standard input"
+        );
         let to_come = inputs.iter().rev().cloned().collect();
         let mut joined = Joined { to_come, now: None, format: None, header: None, end: Vec::new() };
         joined.next_file()?;
@@ -66,7 +70,7 @@ impl Joined {
         }
     }
 
-    fn next_file(&mut self) -> anyhow::Result<bool> {
+    fn next_file(&mut self) -> Result<bool> {
         self.now = None;
         let Some(path) = self.to_come.pop() else { return Ok(false) };
         let mut reader = open(&path)?;
@@ -79,6 +83,7 @@ impl Joined {
             reader.by_ref().take(header.len() as u64).read_until(b'\n', &mut line)?;
             if !line.is_empty() && line != *header {
                 bail!(
+                    Invalid,
                     "{}: the first line is not the header of the first file; name files with the \
                      same columns",
                     path.display()
@@ -99,7 +104,7 @@ impl Joined {
         &mut self,
         plan: &Plan,
         buffer: &mut Vec<u8>,
-    ) -> anyhow::Result<(Counts, bool)> {
+    ) -> Result<(Counts, bool)> {
         let mut counts = Counts::from_text(buffer);
         while buffer.len() < plan.shard_bytes && plan.fits(&counts) {
             let from = buffer.len();
@@ -119,7 +124,7 @@ impl Joined {
 
     /// Fills a buffer up to `len` bytes; before [`follow`](Joined::follow), from the first file
     /// only. Returns whether the input has ended.
-    pub(super) fn read_up_to(&mut self, len: usize, buffer: &mut Vec<u8>) -> anyhow::Result<bool> {
+    pub(super) fn read_up_to(&mut self, len: usize, buffer: &mut Vec<u8>) -> Result<bool> {
         while buffer.len() < len {
             let Some((path, reader)) = &mut self.now else { return Ok(true) };
             let missing = (len - buffer.len()) as u64;
@@ -127,7 +132,7 @@ impl Joined {
                 .by_ref()
                 .take(missing)
                 .read_to_end(buffer)
-                .with_context(|| format!("cannot read {}", path.display()))?;
+                .context(|| format!("cannot read {}", path.display()))?;
             if count > 0 {
                 let end = buffer.len();
                 self.end = buffer.get(end.saturating_sub(2)..).unwrap_or_default().to_vec();

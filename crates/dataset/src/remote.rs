@@ -21,13 +21,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, bail, ensure};
 use bytes::Bytes;
 use ground::{Etag, Key};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::chunk::{CHUNK_BYTES_MAX, Chunk};
 use super::chunk_file;
+use super::error::{Context as _, Result, bail, ensure};
 use super::manifest::{self, Manifest};
 use origin::{
     Attributes, BoxFuture, Chunks, Condition, Error, Listed, Origin, SingleChunk, Staged,
@@ -100,14 +100,14 @@ impl Remote {
     /// # Errors
     ///
     /// Those of the origin; or if the manifest is invalid.
-    pub async fn current(&self) -> anyhow::Result<Option<Current>> {
+    pub async fn current(&self) -> Result<Option<Current>> {
         let key = key_of_manifest(&self.name);
         let Some(StoredObject { metadata, mut body }) = self.origin.get(&key, None).await? else {
             return Ok(None);
         };
         let text = gather(body.as_mut(), metadata.size, manifest::BYTES_MAX).await?;
         let manifest = Manifest::parse(&text)
-            .with_context(|| format!("the manifest of {} in the origin", self.name))?;
+            .context(|| format!("the manifest of {} in the origin", self.name))?;
         Ok(Some(Current { manifest, etag: metadata.etag }))
     }
 
@@ -126,14 +126,14 @@ impl Remote {
     /// # Errors
     ///
     /// Those of the origin; or if the chunk is damaged.
-    pub async fn chunk(&self, id: &str, number: u64) -> anyhow::Result<Option<Chunk>> {
+    pub async fn chunk(&self, id: &str, number: u64) -> Result<Option<Chunk>> {
         let key = key_of_file(&self.name, id, &chunk_file(number));
         let Some(StoredObject { metadata, mut body }) = self.origin.get(&key, None).await? else {
             return Ok(None);
         };
         let bytes = gather(body.as_mut(), metadata.size, CHUNK_BYTES_MAX as u64).await?;
         let chunk = Chunk::decode(&bytes)
-            .with_context(|| format!("chunk {number} of the log of {}", self.name))?;
+            .context(|| format!("chunk {number} of the log of {}", self.name))?;
         Ok(Some(chunk))
     }
 
@@ -142,14 +142,14 @@ impl Remote {
     /// # Errors
     ///
     /// Those of the origin and of the folder; or if the shard's size is not `bytes`.
-    pub async fn fetch(&self, id: &str, file: &str, bytes: u64, to: &Path) -> anyhow::Result<()> {
+    pub async fn fetch(&self, id: &str, file: &str, bytes: u64, to: &Path) -> Result<()> {
         let key = key_of_file(&self.name, id, file);
-        let found = self.origin.get(&key, None).await?;
-        let found =
-            found.with_context(|| format!("{file} of {} is missing in the origin", self.name))?;
-        let StoredObject { metadata, mut body } = found;
+        let Some(StoredObject { metadata, mut body }) = self.origin.get(&key, None).await? else {
+            bail!(Missing, "{file} of {} is missing in the origin", self.name);
+        };
         ensure!(
             metadata.size == bytes,
+            Damaged,
             "{file} of {} has {} bytes, and the manifest says {bytes}",
             self.name,
             metadata.size
@@ -161,8 +161,8 @@ impl Remote {
         }
         // Not synced: every byte of the copy is verified when it is opened.
         out.flush().await?;
-        ensure!(out.metadata().await?.len() == bytes, "{file} was cut off");
-        temporary.persist(to.join(file))?;
+        ensure!(out.metadata().await?.len() == bytes, Damaged, "{file} was cut off");
+        temporary.persist(to.join(file)).map_err(|error| error.error)?;
         Ok(())
     }
 
@@ -171,7 +171,7 @@ impl Remote {
     /// # Errors
     ///
     /// Those of the origin. It is then unknown whether the chunk was put.
-    pub async fn put_chunk(&self, id: &str, chunk: &Chunk) -> anyhow::Result<bool> {
+    pub async fn put_chunk(&self, id: &str, chunk: &Chunk) -> Result<bool> {
         let key = key_of_file(&self.name, id, &chunk_file(chunk.number));
         let bytes = Bytes::from(chunk.encode()?);
         match self.put(&key, &mut SingleChunk::new(bytes), Condition::Absent).await {
@@ -185,7 +185,7 @@ impl Remote {
     /// # Errors
     ///
     /// Those of the origin and of the folder.
-    pub async fn put_shard(&self, id: &str, file: &str, from: &Path) -> anyhow::Result<()> {
+    pub async fn put_shard(&self, id: &str, file: &str, from: &Path) -> Result<()> {
         let mut body = FileChunks::open(&from.join(file)).await?;
         let key = key_of_file(&self.name, id, file);
         Ok(self.put(&key, &mut body, Condition::Absent).await?)
@@ -197,7 +197,7 @@ impl Remote {
     /// # Errors
     ///
     /// Those of the origin. It is then unknown which manifest is current.
-    pub async fn replace(&self, there: &Etag, manifest: &Manifest) -> anyhow::Result<Option<Etag>> {
+    pub async fn replace(&self, there: &Etag, manifest: &Manifest) -> Result<Option<Etag>> {
         let text = Bytes::from(manifest.encode()?);
         let key = key_of_manifest(&self.name);
         let staged = self.stage(&key, &mut SingleChunk::new(text)).await?;
@@ -215,7 +215,7 @@ impl Remote {
     /// # Errors
     ///
     /// Those of the origin; or if the manifest is invalid.
-    pub async fn drop_all(&self) -> anyhow::Result<bool> {
+    pub async fn drop_all(&self) -> Result<bool> {
         let Some(Current { manifest, .. }) = self.current().await? else { return Ok(false) };
         self.origin.delete(&key_of_manifest(&self.name)).await?;
         let prefix = format!("{PREFIX}{}/{}/", self.name, manifest.id);
@@ -265,16 +265,16 @@ impl Remote {
 }
 
 /// Reads all bytes of a body of `size` bytes, at most `max`.
-async fn gather(body: &mut dyn Chunks, size: u64, max: u64) -> anyhow::Result<Vec<u8>> {
-    ensure!(size <= max, "{size} bytes, but at most {max} are allowed");
+async fn gather(body: &mut dyn Chunks, size: u64, max: u64) -> Result<Vec<u8>> {
+    ensure!(size <= max, Damaged, "{size} bytes, but at most {max} are allowed");
     let mut bytes = Vec::with_capacity(usize::try_from(size)?);
     while let Some(piece) = body.next().await {
         bytes.extend_from_slice(&piece?);
         if bytes.len() as u64 > size {
-            bail!("more than the announced {size} bytes");
+            bail!(Damaged, "more than the announced {size} bytes");
         }
     }
-    ensure!(bytes.len() as u64 == size, "only {} of {size} bytes", bytes.len());
+    ensure!(bytes.len() as u64 == size, Damaged, "only {} of {size} bytes", bytes.len());
     Ok(bytes)
 }
 

@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 
+use ground::with_causes;
 use proptest::prelude::*;
 use shard::record::Format;
 
@@ -80,7 +81,7 @@ fn an_export_comes_in_runs_of_whole_records() {
             assert!(run.next > last);
             (records, last) = (records + run.records, run.next);
             all.extend_from_slice(&run.bytes);
-            Ok(())
+            Ok::<(), Error>(())
         });
         runs.unwrap();
         assert_eq!((records, last), (22, 28));
@@ -234,7 +235,7 @@ fn several_files_are_one_input() {
     let other = path("e", "size,name\n1,x\n");
     let options = Options { replace: true, ..options() };
     let refused = import(folder.path(), "d", &[a, other], &options, &mut |_| ()).unwrap_err();
-    assert!(format!("{refused:#}").contains("header"), "{refused:#}");
+    assert!(with_causes(&refused).contains("header"), "{refused}");
     // What was there still is.
     assert!(Dataset::open(&folder.path().join("d")).is_ok());
 }
@@ -321,7 +322,7 @@ fn a_hostile_record_in_the_log_is_refused_and_does_not_keep_it_from_being_sealed
         let bytes = Chunk { number: 1, first_id: 3, entries }.encode().unwrap();
         std::fs::write(place.join(chunk_file(1)), bytes).unwrap();
         let Err(error) = Dataset::open(&place) else { panic!("{why}: it was taken") };
-        let error = format!("{error:#}");
+        let error = with_causes(&error);
         assert!(error.contains("chunk 1 of the log") && error.contains(why), "{error}");
         assert!(Writer::open(&place).is_err());
         // Removed, as the message says: the next append takes its number, and is sealed.
@@ -332,7 +333,7 @@ fn a_hostile_record_in_the_log_is_refused_and_does_not_keep_it_from_being_sealed
         assert_eq!(writer.dataset().get(3).unwrap(), b"sam,5\n");
     }
     let error = split(&Schema::new(Format::Lines), &long).unwrap_err();
-    assert!(format!("{error:#}").contains("nothing was appended"), "{error:#}");
+    assert!(with_causes(&error).contains("nothing was appended"), "{}", with_causes(&error));
 }
 
 /// However many of the records that match are deleted, a page has as many as there are.

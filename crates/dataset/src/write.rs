@@ -3,13 +3,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, ensure};
+use ground::with_causes;
 use shard::Shard;
 use shard::index::Options;
 use shard::record::{Builder, Format, RECORD_BYTES_MAX, Records, Report, Schema};
 use tracing::warn;
 
 use super::chunk::{CHUNK_BYTES_MAX, Chunk, Entry};
+use super::error::{Context as _, Error, Result, bail, ensure};
 use super::folder::{chunk_of, is_temporary};
 use super::manifest::{self, Manifest};
 use super::{Dataset, chunk_file, files};
@@ -31,10 +32,10 @@ impl Writer {
     /// # Errors
     ///
     /// As [`Dataset::open`]; or if another process has it open for writing.
-    pub fn open(folder: &Path) -> anyhow::Result<Writer> {
+    pub fn open(folder: &Path) -> Result<Writer> {
         // Before the lock, which makes a file.
         let is_dataset = folder.join(manifest::FILE).is_file();
-        ensure!(is_dataset, "{} is not a dataset's folder", folder.display());
+        ensure!(is_dataset, Missing, "{} is not a dataset's folder", folder.display());
         let lock = Lock::take(folder)?;
         let dataset = Dataset::open(folder)?;
         remove_left_over(folder, &dataset.manifest)?;
@@ -53,7 +54,7 @@ impl Writer {
     ///
     /// If a record cannot be read in the dataset's format, if there are more bytes than a chunk of the
     /// log holds, or if the chunk cannot be written: then nothing is appended.
-    pub fn append(&mut self, bytes: &[u8]) -> anyhow::Result<std::ops::Range<u64>> {
+    pub fn append(&mut self, bytes: &[u8]) -> Result<std::ops::Range<u64>> {
         let records = split(self.dataset.schema(), bytes)?;
         let first_id = self.dataset.end_id();
         let count = records.len() as u64;
@@ -62,7 +63,7 @@ impl Writer {
             && let Err(error) = self.seal()
         {
             // The append itself succeeded; the next one retries the seal.
-            warn!("the log could not be sealed, and the next append will retry: {error:#}");
+            warn!("the log could not be sealed, and the next append will retry: {}", with_causes(&error));
         }
         Ok(first_id..first_id + count)
     }
@@ -73,10 +74,10 @@ impl Writer {
     /// # Errors
     ///
     /// If an id was never assigned, or if the log cannot be written: then nothing is deleted.
-    pub fn delete(&mut self, ids: &[u64]) -> anyhow::Result<u64> {
+    pub fn delete(&mut self, ids: &[u64]) -> Result<u64> {
         let end = self.dataset.end_id();
         if let Some(id) = ids.iter().find(|id| **id >= end) {
-            anyhow::bail!("there is no record {id}: ids are less than {end}");
+            bail!(Missing, "there is no record {id}: ids are less than {end}");
         }
         let mut there: Vec<u64> =
             ids.iter().copied().filter(|id| !self.dataset.deleted.contains(id)).collect();
@@ -86,7 +87,7 @@ impl Writer {
         Ok(there.len() as u64)
     }
 
-    fn write(&mut self, entries: Vec<Entry>) -> anyhow::Result<()> {
+    fn write(&mut self, entries: Vec<Entry>) -> Result<()> {
         if entries.is_empty() {
             return Ok(());
         }
@@ -95,7 +96,7 @@ impl Writer {
         let bytes = chunk.encode()?;
         let file = chunk_file(number);
         files::write(&self.dataset.folder, &file, false, |writer| writer.write_all(&bytes))
-            .with_context(|| format!("cannot write {file} of the log"))?;
+            .context(|| format!("cannot write {file} of the log"))?;
         self.dataset.take(chunk)
     }
 
@@ -104,7 +105,7 @@ impl Writer {
     /// # Errors
     ///
     /// If a file cannot be written; the dataset is then unchanged.
-    pub fn seal(&mut self) -> anyhow::Result<bool> {
+    pub fn seal(&mut self) -> Result<bool> {
         let dataset = &self.dataset;
         let folder = dataset.folder.clone();
         let mut manifest = Manifest::clone(&dataset.manifest);
@@ -137,7 +138,7 @@ impl Dataset {
         folder: &Path,
         manifest: &mut Manifest,
         options: &Options,
-    ) -> anyhow::Result<()> {
+    ) -> Result<()> {
         manifest.deleted = self.deleted.iter().copied().collect();
         manifest.sealed_chunks = self.last_chunk;
         if self.appended.is_empty() {
@@ -149,6 +150,7 @@ impl Dataset {
         })?;
         ensure!(
             entry.0.records == self.appended.len() as u64,
+            Damaged,
             "{} records of the log would become {} records of a shard; nothing is sealed",
             self.appended.len(),
             entry.0.records
@@ -180,9 +182,10 @@ pub(crate) fn build(
 
 /// Splits bytes into records to append. Each is completed with the format's separator, so that it
 /// stays the same record when others follow.
-pub fn split(schema: &Schema, bytes: &[u8]) -> anyhow::Result<Vec<Vec<u8>>> {
+pub fn split(schema: &Schema, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
     ensure!(
         schema.format != Format::Files,
+        Invalid,
         "whole files cannot be appended: import them as a new dataset"
     );
     let all_bytes = bytes;
@@ -194,21 +197,27 @@ pub fn split(schema: &Schema, bytes: &[u8]) -> anyhow::Result<Vec<Vec<u8>>> {
     let chunk_bytes = bytes.len() as u64 + ENTRY_BYTES * records.len() as u64;
     ensure!(
         chunk_bytes <= CHUNK_BYTES_MAX as u64,
+        Invalid,
         "{} records of {} bytes exceed the limit of one append; append them in parts",
         records.len(),
         bytes.len()
     );
     if let Some(bad) = report.first_bad.first() {
         let bad_records = report.bad;
-        anyhow::bail!(
+        bail!(
+            Invalid,
             "{bad_records} records are malformed, the first at {bad}; nothing was appended"
         );
     }
     let mut all = Vec::with_capacity(records.len());
     for record in 0..records.len() {
-        let range = records.range(record).context("a record has a place")?;
+        let range =
+            records.range(record).ok_or_else(|| Error::inconsistent("a record has a place"))?;
         let start = range.start;
-        let mut record = bytes.get(range).context("a record is within the bytes")?.to_vec();
+        let mut record = bytes
+            .get(range)
+            .ok_or_else(|| Error::inconsistent("a record is within the bytes"))?
+            .to_vec();
         if all.is_empty() && is_header(schema, &record) {
             continue;
         }
@@ -222,6 +231,7 @@ pub fn split(schema: &Schema, bytes: &[u8]) -> anyhow::Result<Vec<Vec<u8>>> {
         .all(|at| again.range(at).map(|range| range.len()) == all.get(at).map(Vec::len));
     ensure!(
         same && report.bad == 0,
+        Invalid,
         "the records would change when appended to others (one is too long, or an empty line is \
          not a record by itself); nothing was appended"
     );
@@ -235,11 +245,12 @@ pub fn split(schema: &Schema, bytes: &[u8]) -> anyhow::Result<Vec<Vec<u8>>> {
 /// # Errors
 ///
 /// If one is not.
-pub(super) fn require_sealable(schema: &Schema, records: &[&[u8]]) -> anyhow::Result<()> {
+pub(super) fn require_sealable(schema: &Schema, records: &[&[u8]]) -> Result<()> {
     let Some(first) = records.first() else { return Ok(()) };
-    ensure!(schema.format != Format::Files, "it appends to whole files");
+    ensure!(schema.format != Format::Files, Damaged, "it appends to whole files");
     if let Some(long) = records.iter().find(|record| record.len() > RECORD_BYTES_MAX) {
-        anyhow::bail!(
+        bail!(
+            Damaged,
             "it appends a record of {} bytes; a record has at most {RECORD_BYTES_MAX}",
             long.len()
         );
@@ -254,6 +265,7 @@ pub(super) fn require_sealable(schema: &Schema, records: &[&[u8]]) -> anyhow::Re
             .all(|(at, record)| split.range(at).is_some_and(|range| range.len() == record.len()));
     ensure!(
         alone && ended && same && report.bad == 0,
+        Damaged,
         "it appends what is not a record of this dataset by itself"
     );
     Ok(())
@@ -296,7 +308,7 @@ fn is_header(schema: &Schema, record: &[u8]) -> bool {
 }
 
 /// Removes sealed chunks, shards that the manifest does not list, and temporary files.
-pub(crate) fn remove_left_over(folder: &Path, manifest: &Manifest) -> anyhow::Result<()> {
+pub(crate) fn remove_left_over(folder: &Path, manifest: &Manifest) -> Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let name = entry?.file_name();
         let Some(name) = name.to_str() else { continue };
@@ -307,8 +319,7 @@ pub(crate) fn remove_left_over(folder: &Path, manifest: &Manifest) -> anyhow::Re
         let unnamed = is_ours && manifest.shards.iter().all(|shard| shard.file != name);
         if sealed || unnamed || is_temporary(name, files::WRITING) {
             let path = folder.join(name);
-            std::fs::remove_file(&path)
-                .with_context(|| format!("cannot remove {}", path.display()))?;
+            std::fs::remove_file(&path).context(|| format!("cannot remove {}", path.display()))?;
         }
     }
     debug_assert!(folder.join(manifest::FILE).exists());

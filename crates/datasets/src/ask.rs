@@ -6,12 +6,12 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use anyhow::{Context, bail, ensure};
 use ground::window::Operation;
 use serde::{Deserialize, Serialize};
 use shard::Text;
 use shard::query::{Condition, Pattern, Query, Test};
 
+use super::error::{Error, Result};
 use dataset::manifest::Manifest;
 use dataset::part::{Part, Run};
 use dataset::{Dataset, PageRequest, SearchResult, key_query};
@@ -167,23 +167,31 @@ pub fn pairs(query: &str) -> Vec<(String, Vec<u8>)> {
 /// # Errors
 ///
 /// If the value is not valid UTF-8; the message names the parameter.
-pub fn text<'a>(name: &str, value: &'a [u8]) -> anyhow::Result<&'a str> {
-    std::str::from_utf8(value).with_context(|| format!("{name} is not text in UTF-8"))
+pub fn text<'a>(name: &str, value: &'a [u8]) -> Result<&'a str> {
+    std::str::from_utf8(value).map_err(|_| refused(format!("{name} is not text in UTF-8")))
 }
 
-fn number<T: std::str::FromStr>(name: &str, value: &[u8]) -> anyhow::Result<T> {
+fn number<T: std::str::FromStr>(name: &str, value: &[u8]) -> Result<T> {
     let text = text(name, value)?;
-    text.parse().ok().with_context(|| format!("{name} must be a whole number, not {text:?}"))
+    text.parse().map_err(|_| refused(format!("{name} must be a whole number, not {text:?}")))
+}
+
+/// The client is told what is wrong with its request.
+fn refused(what: impl Into<String>) -> Error {
+    Error::Parameter(what.into())
 }
 
 /// The parameters of a query string.
 struct Parameters(Vec<(String, Vec<u8>)>);
 
 impl Parameters {
-    fn new(query: &str, known: &[&str]) -> anyhow::Result<Parameters> {
+    fn new(query: &str, known: &[&str]) -> Result<Parameters> {
         let given = pairs(query);
         if let Some((name, _)) = given.iter().find(|(name, _)| !known.contains(&name.as_str())) {
-            bail!("unknown parameter {name:?}; expected one of: {}", known.join(", "));
+            return Err(refused(format!(
+                "unknown parameter {name:?}; expected one of: {}",
+                known.join(", ")
+            )));
         }
         Ok(Parameters(given))
     }
@@ -192,15 +200,15 @@ impl Parameters {
         self.0.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_slice())
     }
 
-    fn number<T: std::str::FromStr>(&self, name: &str) -> anyhow::Result<Option<T>> {
+    fn number<T: std::str::FromStr>(&self, name: &str) -> Result<Option<T>> {
         self.value(name).map(|value| number(name, value)).transpose()
     }
 
-    fn required_number(&self, name: &str) -> anyhow::Result<u64> {
-        self.number(name)?.with_context(|| format!("parameter {name} is missing"))
+    fn required_number(&self, name: &str) -> Result<u64> {
+        self.number(name)?.ok_or_else(|| refused(format!("parameter {name} is missing")))
     }
 
-    fn records(&self, manifest: &Manifest) -> anyhow::Result<Ask> {
+    fn records(&self, manifest: &Manifest) -> Result<Ask> {
         let query = match (self.value("query"), self.value("key"), self.value("pattern")) {
             (Some(query), None, None) => text("query", query)?.parse()?,
             (None, Some(key), None) => key_query(&manifest.schema, text("key", key)?)?,
@@ -209,27 +217,37 @@ impl Parameters {
                 let condition = Condition::Matches(pattern);
                 Query::Test(Test { attribute: None, condition })
             }
-            _ => bail!("give exactly one of query, key and pattern"),
+            _ => return Err(refused("give exactly one of query, key and pattern")),
         };
         let limit = self.number("limit")?.unwrap_or(LIMIT);
-        ensure!((1..=LIMIT_MAX).contains(&limit), "limit must be a number from 1 to {LIMIT_MAX}");
+        if !(1..=LIMIT_MAX).contains(&limit) {
+            return Err(refused(format!("limit must be a number from 1 to {LIMIT_MAX}")));
+        }
         let after = self.number("after")?;
         let sorted = match self.value("sorted") {
             None | Some(b"true") => true,
             Some(b"false") if after.is_none() => false,
-            Some(b"false") => bail!("sorted=false has no next page; leave out after"),
-            Some(_) => bail!("sorted must be true or false"),
+            Some(b"false") => {
+                return Err(refused("sorted=false has no next page; leave out after"));
+            }
+            Some(_) => return Err(refused("sorted must be true or false")),
         };
         Ok(Ask::Records { query, wanted: PageRequest { limit, after, sorted } })
     }
 
-    fn extract(&self, manifest: &Manifest) -> anyhow::Result<Ask> {
+    fn extract(&self, manifest: &Manifest) -> Result<Ask> {
         let start = self.required_number("offset")?;
         let len = self.required_number("len")?;
-        ensure!(len <= EXTRACT_BYTES_MAX, "len must be at most {EXTRACT_BYTES_MAX}");
-        let end = start.checked_add(len).context("offset + len exceeds 2^64 - 1")?;
+        if len > EXTRACT_BYTES_MAX {
+            return Err(refused(format!("len must be at most {EXTRACT_BYTES_MAX}")));
+        }
+        let end = start.checked_add(len).ok_or_else(|| refused("offset + len exceeds 2^64 - 1"))?;
         let all: u64 = manifest.shards.iter().map(|shard| shard.input_bytes).sum();
-        ensure!(end <= all, "bytes {start} to {end} are not within the {all} bytes of the shards");
+        if end > all {
+            let what =
+                format!("bytes {start} to {end} are not within the {all} bytes of the shards");
+            return Err(refused(what));
+        }
         Ok(Ask::Extract { range: start..end })
     }
 }
@@ -242,7 +260,7 @@ impl Ask {
     /// # Errors
     ///
     /// If a parameter is unknown, missing or invalid. The message is meant for the client.
-    pub fn parse(path: &str, query: &str, manifest: &Manifest) -> anyhow::Result<Option<Ask>> {
+    pub fn parse(path: &str, query: &str, manifest: &Manifest) -> Result<Option<Ask>> {
         let known: &[&str] = match path {
             "records" => &["query", "key", "pattern", "limit", "after", "sorted", "partial"],
             "count" => &["query", "bytes"],
@@ -263,12 +281,14 @@ impl Ask {
             "count" => match (given.value("query"), given.value("bytes")) {
                 (Some(query), None) => Ask::Count { query: text("query", query)?.parse()? },
                 (None, Some(bytes)) => Ask::Occurrences { bytes: bytes.to_vec() },
-                _ => bail!("give exactly one of query and bytes"),
+                _ => return Err(refused("give exactly one of query and bytes")),
             },
             "export" => {
                 let (from, to) = (given.number("from")?, given.number("to")?);
                 let (from, to) = (from.unwrap_or(0), to.unwrap_or(u64::MAX));
-                ensure!(from <= to, "from must not be greater than to");
+                if from > to {
+                    return Err(refused("from must not be greater than to"));
+                }
                 Ask::Export { ids: from..to }
             }
             _ => given.extract(manifest)?,
@@ -339,7 +359,7 @@ impl Ask {
     /// # Errors
     ///
     /// Those of the functions of [`Part`].
-    pub fn of_shard(&self, dataset: &Dataset, part: &Part) -> anyhow::Result<Answer> {
+    pub fn of_shard(&self, dataset: &Dataset, part: &Part) -> Result<Answer> {
         Ok(match self {
             Ask::Records { query, wanted } => {
                 let found = part.search(query, wanted, dataset.deleted(), dataset.work())?;
@@ -382,7 +402,7 @@ impl Ask {
     /// # Errors
     ///
     /// If a record cannot be read, which does not happen while the log in memory is consistent.
-    pub fn of_log(&self, dataset: &Dataset) -> anyhow::Result<Answer> {
+    pub fn of_log(&self, dataset: &Dataset) -> Result<Answer> {
         Ok(match self {
             Ask::Records { query, wanted } => {
                 let found = dataset.search_log(query, wanted);
@@ -416,8 +436,8 @@ pub fn part_of(file: &str) -> &str {
 fn record(
     dataset: &Dataset,
     id: u64,
-    stored: impl FnOnce() -> anyhow::Result<Vec<u8>>,
-) -> anyhow::Result<Answer> {
+    stored: impl FnOnce() -> dataset::Result<Vec<u8>>,
+) -> Result<Answer> {
     if dataset.deleted().contains(&id) {
         return Ok(Answer::Bytes(None));
     }
@@ -425,16 +445,18 @@ fn record(
 }
 
 /// Reads the first of some records as they are stored.
-type RecordReader<'a> = &'a dyn Fn(&[u64]) -> anyhow::Result<Vec<Vec<u8>>>;
+type RecordReader<'a> = &'a dyn Fn(&[u64]) -> dataset::Result<Vec<Vec<u8>>>;
 
 /// A page of the records found. `stored` reads the first of some records, at least one.
-fn page(dataset: &Dataset, found: SearchResult, stored: RecordReader<'_>) -> anyhow::Result<Page> {
+fn page(dataset: &Dataset, found: SearchResult, stored: RecordReader<'_>) -> Result<Page> {
     let SearchResult { ids, has_more, located, verified, stopped_at, .. } = found;
     let mut page = Page { has_more, located, verified, ..Page::default() };
     let (mut bytes, mut ids) = (0, &ids[..]);
     while !ids.is_empty() && !page.broke_off {
         let some = stored(ids)?;
-        ensure!(!some.is_empty(), "no record was read");
+        if some.is_empty() {
+            return Err(Error::Lacking("no record was read"));
+        }
         let (now, later) = ids.split_at(some.len());
         for (id, stored) in now.iter().zip(some) {
             let original = dataset.schema().original(&stored).to_vec();
@@ -524,13 +546,19 @@ impl Page {
 /// # Errors
 ///
 /// If there is no `ids`, another parameter, an invalid number, or more than 10,000 ids.
-pub fn ids(query: &str) -> anyhow::Result<BTreeSet<u64>> {
+pub fn ids(query: &str) -> Result<BTreeSet<u64>> {
     const IDS_MAX: usize = 10_000;
     let given = pairs(query);
-    let [(name, value)] = given.as_slice() else { bail!("give ids=1,2,3") };
-    ensure!(name == "ids", "unknown parameter {name:?}; give ids=1,2,3");
+    let [(name, value)] = given.as_slice() else {
+        return Err(refused("give ids=1,2,3"));
+    };
+    if name != "ids" {
+        return Err(refused(format!("unknown parameter {name:?}; give ids=1,2,3")));
+    }
     let ids = value.split(|byte| *byte == b',').map(|id| number("an id", id));
-    let ids: BTreeSet<u64> = ids.collect::<anyhow::Result<_>>()?;
-    ensure!(ids.len() <= IDS_MAX, "at most {IDS_MAX} ids at a time");
+    let ids: BTreeSet<u64> = ids.collect::<Result<_>>()?;
+    if ids.len() > IDS_MAX {
+        return Err(refused(format!("at most {IDS_MAX} ids at a time")));
+    }
     Ok(ids)
 }

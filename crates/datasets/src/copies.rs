@@ -19,6 +19,7 @@ use tracing::{info, warn};
 
 use super::Datasets;
 use super::ask::{pairs, part_of, text};
+use super::error::{Error, Result};
 use super::http::bad;
 use super::served::Served;
 use dataset::remote::key_of_file;
@@ -136,23 +137,27 @@ struct LeaseRequest {
 }
 
 impl LeaseRequest {
-    fn parse(query: &str) -> anyhow::Result<LeaseRequest> {
+    fn parse(query: &str) -> Result<LeaseRequest> {
         let mut asked =
             LeaseRequest { dataset: String::new(), file: String::new(), by: 0, lease: 0 };
         for (name, value) in pairs(query) {
             let value = text(&name, &value)?;
             let number = || {
                 let parsed = value.parse::<u64>();
-                parsed.map_err(|_| anyhow::anyhow!("{name} must be a whole number, not {value:?}"))
+                parsed.map_err(|_| {
+                    Error::Parameter(format!("{name} must be a whole number, not {value:?}"))
+                })
             };
             match name.as_str() {
                 "dataset" => asked.dataset = value.to_owned(),
                 "file" => asked.file = value.to_owned(),
                 "by" => asked.by = number()?,
                 "seconds" => asked.lease = number()?.saturating_mul(1_000_000_000),
-                _ => anyhow::bail!(
-                    "unknown parameter {name:?}; there are dataset, file, by, seconds"
-                ),
+                _ => {
+                    return Err(Error::Parameter(format!(
+                        "unknown parameter {name:?}; there are dataset, file, by, seconds"
+                    )));
+                }
             }
         }
         Ok(asked)
@@ -248,7 +253,7 @@ impl Datasets {
             info!("dataset {}: {} is leased: copying it", asked.dataset, asked.file);
             tokio::spawn(async move {
                 if let Err(error) = served.moved().await {
-                    warn!("{error:#}");
+                    warn!("{}", ground::with_causes(&error));
                 }
             });
         }
@@ -268,7 +273,7 @@ impl Datasets {
                 };
                 match served.moved().await {
                     Ok(()) => served.remove_copy(&file),
-                    Err(error) => warn!("{error:#}"),
+                    Err(error) => warn!("{}", ground::with_causes(&error)),
                 }
             }
         }
@@ -281,7 +286,7 @@ impl Served {
     /// # Errors
     ///
     /// Those of [`refresh`](Self::refresh).
-    pub async fn moved(self: &Arc<Self>) -> anyhow::Result<()> {
+    pub async fn moved(self: &Arc<Self>) -> Result<()> {
         self.want_view(|token| Event::Moved { token }).await
     }
 

@@ -12,14 +12,15 @@ use std::path::Path;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use anyhow::Context;
 use engine::dataset::{self as decide, Put, Settings, Tail, Token, Why};
 use futures_util::FutureExt;
+use ground::with_causes;
 use shard::index::Options;
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 use super::ask::part_of;
+use super::error::{Error, Result};
 use super::room::Reserved;
 use super::served::{Changed, Served, View};
 use dataset::chunk::{CHUNK_BYTES_MAX, Chunk, Entry};
@@ -30,9 +31,9 @@ use dataset::{Dataset, SEAL_BYTES, chunk_file};
 use record::clock;
 
 /// An error as the engine passes it on.
-type Error = Arc<str>;
-type Event = decide::Event<Error>;
-type Action = decide::Action<Error>;
+type Reason = Arc<str>;
+type Event = decide::Event<Reason>;
+type Action = decide::Action<Reason>;
 
 /// The bounds of a dataset.
 pub const SETTINGS: Settings = Settings {
@@ -69,7 +70,7 @@ struct Sealing {
 
 /// What the engine decides with, and what its actions work on.
 pub struct State {
-    pub engine: decide::Dataset<Error>,
+    pub engine: decide::Dataset<Reason>,
     tokens: Token,
     /// Changes that have not ended.
     pub changes: HashMap<Token, Change>,
@@ -105,8 +106,8 @@ impl State {
     }
 }
 
-fn to_message<T>(result: anyhow::Result<T>) -> Result<T, Error> {
-    result.map_err(|error| Error::from(format!("{error:#}")))
+fn to_message<T>(result: dataset::Result<T>) -> Result<T, Reason> {
+    result.map_err(|error| Reason::from(with_causes(&error)))
 }
 
 fn tail(dataset: &Dataset) -> Tail {
@@ -166,7 +167,11 @@ impl Served {
                     state.sealing.as_ref().map(|sealing| self.keep(sealing, number))
                 {
                     // The refresh that follows copies the shard from the origin.
-                    warn!("dataset {}: cannot keep the new shard {number}: {error:#}", self.name);
+                    warn!(
+                        "dataset {}: cannot keep the new shard {number}: {}",
+                        self.name,
+                        with_causes(&error)
+                    );
                 }
             }
             Action::Large => {
@@ -218,7 +223,7 @@ impl Served {
     fn begin(self: &Arc<Self>, action: Action) {
         let served = self.clone();
         self.later(async move {
-            let failed = |error: Error| match &action {
+            let failed = |error: Reason| match &action {
                 Action::Head => Event::Head(Err(error)),
                 Action::ReadManifest => Event::Manifest(Err(error)),
                 Action::Fetch => Event::Fetched(Err(error)),
@@ -240,7 +245,7 @@ impl Served {
             let done = AssertUnwindSafe(served.perform(action.clone())).catch_unwind().await;
             match done {
                 Ok(Ok(event)) => event,
-                Ok(Err(error)) => failed(format!("{error:#}").into()),
+                Ok(Err(error)) => failed(with_causes(&error).into()),
                 Err(_) => failed("internal error: see the server's log".into()),
             }
         });
@@ -254,7 +259,7 @@ impl Served {
         });
     }
 
-    async fn perform(self: &Arc<Self>, action: Action) -> anyhow::Result<Event> {
+    async fn perform(self: &Arc<Self>, action: Action) -> Result<Event> {
         Ok(match action {
             Action::Head => Event::Head(Ok(self.remote.etag().await?)),
             Action::ReadManifest => {
@@ -309,9 +314,9 @@ impl Served {
     }
 
     /// Takes a chunk of the log into the draft, if there is such a chunk.
-    async fn read_chunk(&self, number: u64) -> anyhow::Result<Event> {
+    async fn read_chunk(&self, number: u64) -> Result<Event> {
         let draft = self.state().draft.take();
-        let (mut dataset, current) = draft.context("there is no draft")?;
+        let (mut dataset, current) = draft.ok_or(Error::Lacking("there is no draft"))?;
         let chunk = self.remote.chunk(&current.manifest.id, number).await?;
         let found = chunk.is_some();
         if let Some(chunk) = chunk {
@@ -323,7 +328,7 @@ impl Served {
     }
 
     /// Removes chunks whose records are sealed. One that cannot be removed does not keep the others.
-    async fn remove_chunks(&self, numbers: RangeInclusive<u64>) -> anyhow::Result<Event> {
+    async fn remove_chunks(&self, numbers: RangeInclusive<u64>) -> Result<Event> {
         let id = &self.sealing(|sealing| sealing.manifest.id.clone())?;
         let removals = numbers.map(|number| async move {
             let chunk = chunk_file(number);
@@ -338,13 +343,14 @@ impl Served {
         Ok(Event::ChunksRemoved(Ok(())))
     }
 
-    fn read(&self) -> anyhow::Result<Current> {
-        self.state().read.clone().context("no manifest was read")
+    fn read(&self) -> Result<Current> {
+        self.state().read.clone().ok_or(Error::Lacking("no manifest was read"))
     }
 
     /// The folder of the copies of all datasets.
-    fn copies(&self) -> anyhow::Result<&Path> {
-        self.common.copies.as_deref().context("this process holds no shards (datasets.path)")
+    fn copies(&self) -> Result<&Path> {
+        let copies = self.common.copies.as_deref();
+        copies.ok_or(Error::Lacking("this process holds no shards (datasets.path)"))
     }
 
     /// The folder of the copy of a version, if there is one.
@@ -357,7 +363,7 @@ impl Served {
     }
 
     /// Copies those shards that this node holds and has no file of the right size of.
-    async fn fetch(&self, current: &Current) -> anyhow::Result<()> {
+    async fn fetch(&self, current: &Current) -> Result<()> {
         let manifest = &current.manifest;
         let mine = |entry: &&ShardEntry| self.is_mine(&manifest.id, entry);
         self.sweep(manifest);
@@ -408,12 +414,12 @@ impl Served {
     }
 
     /// Opens this node's shards of a manifest.
-    async fn open(&self, current: &Current) -> anyhow::Result<Dataset> {
+    async fn open(&self, current: &Current) -> Result<Dataset> {
         let manifest = current.manifest.clone();
         let mine = manifest.shards.iter().filter(|entry| self.is_mine(&manifest.id, entry));
         let files: Vec<String> = mine.map(|entry| entry.file.clone()).collect();
         if files.is_empty() {
-            return Dataset::of_parts(Path::new(""), manifest, &[], |_| false);
+            return Ok(Dataset::of_parts(Path::new(""), manifest, &[], |_| false)?);
         }
         let folder = self.copies()?.join(&self.name).join(&manifest.id);
         let same = self.view().filter(|view| view.current.manifest.id == manifest.id);
@@ -424,7 +430,7 @@ impl Served {
             let wanted = |entry: &ShardEntry| files.contains(&entry.file);
             Dataset::of_parts(&folder, manifest, &parts, wanted).map(|all| all.with_work(work))
         };
-        tokio::task::spawn_blocking(open).await?
+        Ok(tokio::task::spawn_blocking(open).await??)
     }
 
     /// Removes the copies of a manifest's shards, but those of the view's parts.
@@ -450,7 +456,7 @@ impl Served {
         number: u64,
         first_id: u64,
         changes: &[Token],
-    ) -> anyhow::Result<Put<Error>> {
+    ) -> Result<Put<Reason>> {
         let view = self.require_view()?;
         let chunk = Chunk { number, first_id, entries: self.entries(changes) };
         // Apply the chunk before putting it: an inapplicable chunk would block every process.
@@ -485,14 +491,15 @@ impl Served {
         entries.iter().any(|entry| entry.appended().is_some()) && same.all(|same| same)
     }
 
-    fn sealing<T>(&self, of: impl FnOnce(&mut Sealing) -> T) -> anyhow::Result<T> {
-        self.state().sealing.as_mut().map(of).context("nothing is being sealed")
+    fn sealing<T>(&self, of: impl FnOnce(&mut Sealing) -> T) -> Result<T> {
+        let mut state = self.state();
+        state.sealing.as_mut().map(of).ok_or(Error::Lacking("nothing is being sealed"))
     }
 
-    async fn build(&self) -> anyhow::Result<Event> {
+    async fn build(&self) -> Result<Event> {
         let view = self.sealing(|sealing| sealing.view.clone())?;
         let made = SealFolder::create(self.copies()?)?;
-        let build = move || -> anyhow::Result<_> {
+        let build = move || -> dataset::Result<_> {
             let mut manifest = view.current.manifest.clone();
             view.dataset.seal_into(made.path(), &mut manifest, &Options::default())?;
             let any = manifest.shards.len() > view.current.manifest.shards.len();
@@ -504,30 +511,28 @@ impl Served {
     }
 
     /// Puts the new shard under a number.
-    async fn put_shard(&self, number: u64) -> anyhow::Result<Event> {
+    async fn put_shard(&self, number: u64) -> Result<Event> {
         let file = shard_file(number);
         let (id, folder) = self.sealing(|Sealing { manifest, made, .. }| {
-            let folder = made.as_ref().context("no shard was built")?.path().to_owned();
-            let entry = manifest.shards.last_mut().context("no shard was built")?;
+            let folder =
+                made.as_ref().ok_or(Error::Lacking("no shard was built"))?.path().to_owned();
+            let entry = manifest.shards.last_mut().ok_or(Error::Lacking("no shard was built"))?;
             if entry.file != file {
                 std::fs::rename(folder.join(&entry.file), folder.join(&file))?;
                 entry.file.clone_from(&file);
             }
             manifest.next_shard = number + 1;
-            anyhow::Ok((manifest.id.clone(), folder))
+            Ok::<_, Error>((manifest.id.clone(), folder))
         })??;
         let put = self.remote.put_shard(&id, &file, &folder).await;
-        let is_taken = |error: &anyhow::Error| {
-            matches!(error.downcast_ref(), Some(origin::Error::Condition(_)))
-        };
         Ok(Event::ShardPut(match put {
-            Err(error) if is_taken(&error) => Ok(false),
+            Err(dataset::Error::Origin(origin::Error::Condition(_))) => Ok(false),
             put => to_message(put.map(|()| true)),
         }))
     }
 
     /// Moves the new shard to the copies, if this node is one of its nodes.
-    fn keep(&self, sealing: &Sealing, number: u64) -> anyhow::Result<()> {
+    fn keep(&self, sealing: &Sealing, number: u64) -> Result<()> {
         let Sealing { manifest, made: Some(made), .. } = sealing else { return Ok(()) };
         if manifest.shards.last().is_some_and(|entry| self.is_mine(&manifest.id, entry)) {
             let folder = CopyFolder::create(self.copies()?, &self.name, &manifest.id)?;
@@ -538,7 +543,7 @@ impl Served {
     }
 
     /// What a caller is told.
-    fn message(&self, why: Why<Error>) -> String {
+    fn message(&self, why: Why<Reason>) -> String {
         let unknown = "it is not known whether the change was written; check before you try again";
         match why {
             Why::Store(error) | Why::Inapplicable(error) => error.to_string(),

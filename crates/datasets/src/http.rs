@@ -12,6 +12,7 @@ use engine::dataset::{DatasetVersion, Serves, serves};
 use engine::node::Stages;
 use engine::question::Failed;
 use ground::window::{Nanos, Operation, Outcome};
+use ground::with_causes;
 use http::header::{ALLOW, CONTENT_LENGTH, HeaderMap, HeaderValue, RETRY_AFTER};
 use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
@@ -21,11 +22,12 @@ use serde_json::json;
 use super::Datasets;
 use super::ask::{Answer, Ask, LOG, ids, pairs, part_of, text};
 use super::asking::{AskParts, ask_parts, question};
+use super::error::{Error, Result};
 use super::layers::{LayerSummary, summary_of_layers};
 use super::question_text::{BodyLimit, QuestionText, gather, is_posted_question, question_text};
 use super::reply_form::ReplyForm;
 use super::room::Reserved;
-use super::served::{Changed, Copied, Served, Unwritten, View};
+use super::served::{Changed, Copied, Served, View};
 use dataset::Info;
 use dataset::chunk::CHUNK_BYTES_MAX;
 use dataset::part::Run;
@@ -83,20 +85,21 @@ pub fn is_below(path: &str) -> bool {
 }
 
 /// 400 Bad Request, with the error as its message; 413 if the query is valid but costs too much.
-pub fn bad(error: &anyhow::Error) -> Problem {
-    if let Some(shard::Error::TooMuchWork { .. }) = error.downcast_ref() {
+pub fn bad(error: &Error) -> Problem {
+    let text = with_causes(error);
+    if error.is_too_much_work() {
         let what = format!(
-            "{error:#} (datasets.query_read_bytes_max); or count a copy of the dataset (concertina data pull), which has no \
+            "{text} (datasets.query_read_bytes_max); or count a copy of the dataset (concertina data pull), which has no \
              limit"
         );
         return Problem::new(StatusCode::PAYLOAD_TOO_LARGE, &what);
     }
-    Problem::new(StatusCode::BAD_REQUEST, &format!("{error:#}"))
+    Problem::new(StatusCode::BAD_REQUEST, &text)
 }
 
 /// 503 Service Unavailable, with the error as its message. Most such errors come from the origin.
-pub fn unavailable(error: &anyhow::Error) -> Problem {
-    Problem::new(StatusCode::SERVICE_UNAVAILABLE, &format!("{error:#}"))
+pub fn unavailable(error: &Error) -> Problem {
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, &with_causes(error))
         .with(RETRY_AFTER, HeaderValue::from_static("1"))
 }
 
@@ -504,7 +507,7 @@ async fn drop_dataset(served: &Arc<Served>) -> HttpResult {
     let dropped = tokio::spawn(async move {
         let dropped = served.remote.drop_all().await?;
         served.refresh().await?;
-        anyhow::Ok(dropped)
+        Ok::<_, Error>(dropped)
     });
     match dropped.await.map_err(Into::into).and_then(|dropped| dropped) {
         Ok(dropped) => Ok(json_reply(StatusCode::OK, &json!({ "dropped": dropped }), None)),
@@ -524,14 +527,18 @@ pub fn nothing_here() -> Problem {
     Problem::new(StatusCode::NOT_FOUND, what)
 }
 
-fn changed(done: anyhow::Result<Done>, mut seen: RequestRecord) -> HttpResult {
+fn changed(done: Result<Done>, mut seen: RequestRecord) -> HttpResult {
     match done {
         Ok(done) => {
             seen.outcome = Outcome::Origin;
             Ok(json_reply(StatusCode::OK, &done, Some(seen)))
         }
         Err(error) => {
-            let problem = if error.is::<Unwritten>() { unavailable(&error) } else { bad(&error) };
+            let problem = if matches!(error, Error::Unwritten(_)) {
+                unavailable(&error)
+            } else {
+                bad(&error)
+            };
             Err(problem.with_record(seen))
         }
     }

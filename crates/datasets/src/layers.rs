@@ -35,6 +35,7 @@ use tracing::warn;
 use super::Datasets;
 use super::ask::part_of;
 use super::copies::Copies;
+use super::error::Result;
 use super::station::Station;
 use dataset::part::Part;
 use live::LiveModel;
@@ -144,11 +145,7 @@ impl Layers {
     /// # Errors
     ///
     /// If the settings are invalid.
-    pub fn new(
-        settings: Settings,
-        fill: Fill,
-        live: Arc<LiveModel>,
-    ) -> anyhow::Result<Arc<Layers>> {
+    pub fn new(settings: Settings, fill: Fill, live: Arc<LiveModel>) -> Result<Arc<Layers>> {
         let interval = Duration::from_nanos(settings.interval);
         let total_bytes = settings.budget_bytes;
         let state = State {
@@ -207,7 +204,7 @@ impl Layers {
     /// # Errors
     ///
     /// If a thread cannot be started.
-    pub fn start(self: &Arc<Layers>, datasets: &Arc<Datasets>) -> anyhow::Result<Running> {
+    pub fn start(self: &Arc<Layers>, datasets: &Arc<Datasets>) -> Result<Running> {
         let (orders, receive) = mpsc::channel::<Order>();
         let (watcher, worker) = (self.clone(), self.clone());
         let datasets = datasets.clone();

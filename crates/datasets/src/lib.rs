@@ -9,6 +9,7 @@ pub mod asking;
 mod complaints;
 pub mod copies;
 mod drive;
+mod error;
 pub mod http;
 mod layers;
 pub mod question_text;
@@ -22,7 +23,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
 use engine::dataset::{Lookup, Lookups};
 use ground::Key;
 use ground::window::{self, Nanos, Operation, Window};
@@ -36,11 +36,12 @@ use configuration::Config;
 use copies::Copies;
 use dataset::part::Work;
 use dataset::{Info, remote};
+pub use error::{Error, Result};
 use layers::Layers;
 use live::LiveModel;
 use live::memory::Memory;
 use membership::Membership;
-use origin::{Error, Origin};
+use origin::Origin;
 use record::clock;
 use room::Room;
 use served::{Common, Served};
@@ -139,10 +140,10 @@ impl Datasets {
         live: &Arc<LiveModel>,
         memory: Option<&Arc<Memory>>,
         now: Nanos,
-    ) -> anyhow::Result<Option<Arc<Datasets>>> {
+    ) -> Result<Option<Arc<Datasets>>> {
         let Some(path) = &config.datasets.path else { return Ok(None) };
         let folder = dataset::copies::Copies::open(path, config.cluster.name.as_deref())
-            .context("datasets.path")?;
+            .map_err(Error::Copies)?;
         let (nodes, leased) = (membership.clone(), Arc::new(Copies::default()));
         let more = leased.clone();
         let is_mine = move |key: &Key| match &nodes {
@@ -188,7 +189,7 @@ impl Datasets {
         windows: window::Settings,
         live: &Arc<LiveModel>,
         now: Nanos,
-    ) -> anyhow::Result<Arc<Datasets>> {
+    ) -> Result<Arc<Datasets>> {
         Self::make(config, None, origin, windows, Duties::none(), live, now).map(Arc::new)
     }
 
@@ -200,7 +201,7 @@ impl Datasets {
         duties: Duties,
         live: &Arc<LiveModel>,
         now: Nanos,
-    ) -> anyhow::Result<Datasets> {
+    ) -> Result<Datasets> {
         let one_in = config.observe.sample_one_in;
         let common = |copies: Option<PathBuf>, Duties { is_mine, seals }: Duties| {
             Arc::new(Common {
@@ -244,7 +245,7 @@ impl Datasets {
     /// # Errors
     ///
     /// If a thread cannot be started.
-    pub fn start(self: &Arc<Datasets>, runtime: Option<&Handle>) -> anyhow::Result<Running> {
+    pub fn start(self: &Arc<Datasets>, runtime: Option<&Handle>) -> Result<Running> {
         let datasets = self.clone();
         let refreshing = runtime.map(|runtime| {
             runtime.spawn(datasets.clone().keep_copies());
@@ -299,7 +300,7 @@ impl Datasets {
                 info!("dataset {name}: further shards belong here now");
                 refreshed = served.moved().await;
             }
-            let refreshed = refreshed.map_err(|error| format!("{error:#}"));
+            let refreshed = refreshed.map_err(|error| ground::with_causes(&error));
             let error = refreshed.as_ref().err().map(String::as_str);
             if self.complaints.is_news(&name, error, Instant::now()) {
                 match &refreshed {
@@ -329,7 +330,7 @@ impl Datasets {
     /// # Errors
     ///
     /// If the origin cannot be listed.
-    pub async fn listed(&self) -> anyhow::Result<Arc<Vec<Value>>> {
+    pub async fn listed(&self) -> Result<Arc<Vec<Value>>> {
         let called = clock::now();
         let mut last = self.listing.lock().await;
         let made = last.as_ref().filter(|(begun, _)| *begun >= called);
@@ -343,10 +344,10 @@ impl Datasets {
                 found
             }
         };
-        found.map_err(anyhow::Error::msg)
+        found.map_err(Error::Shared)
     }
 
-    async fn list_all(&self) -> Result<Vec<Value>, Error> {
+    async fn list_all(&self) -> Result<Vec<Value>, origin::Error> {
         let mut names = remote::names(&self.common.origin).await?;
         names.sort();
         let mut all = Vec::with_capacity(names.len());
@@ -356,7 +357,9 @@ impl Datasets {
             match self.info(&served).await {
                 Ok(Some(info)) => all.push(json!({ "name": name, "info": info })),
                 Ok(None) => self.forget(&name),
-                Err(error) => all.push(json!({ "name": name, "error": format!("{error:#}") })),
+                Err(error) => {
+                    all.push(json!({ "name": name, "error": ground::with_causes(&error) }))
+                }
             }
         }
         Ok(all)
@@ -364,7 +367,7 @@ impl Datasets {
 
     /// A dataset's size and contents; `None` if it does not exist. Does not wait for shards to be
     /// copied.
-    async fn info(&self, served: &Arc<Served>) -> anyhow::Result<Option<Info>> {
+    async fn info(&self, served: &Arc<Served>) -> Result<Option<Info>> {
         let mut read = served.clone();
         if served.view().is_none() {
             if self.looks_for_all {
@@ -394,7 +397,7 @@ impl Datasets {
     /// # Errors
     ///
     /// Those of the origin; a failed look-up is not repeated within a second.
-    pub async fn find(&self, name: &str) -> anyhow::Result<Option<Arc<Served>>> {
+    pub async fn find(&self, name: &str) -> Result<Option<Arc<Served>>> {
         let known = {
             let served = self.served.read().unwrap_or_else(PoisonError::into_inner);
             served.get(name).cloned()
@@ -410,7 +413,7 @@ impl Datasets {
             match self.lookups().may(clock::now(), name) {
                 Lookup::Yes => {}
                 Lookup::No => return Ok(None),
-                Lookup::Failed(error) => anyhow::bail!("{error}"),
+                Lookup::Failed(error) => return Err(Error::Shared(error.to_string())),
             }
         }
         let served = self.add(name);
@@ -422,7 +425,7 @@ impl Datasets {
             Ok(Some(_)) => return Ok(Some(served)),
             Ok(None) => self.lookups().failed(clock::now(), name, None),
             Err(error) => {
-                let told = format!("{error:#}").into();
+                let told = ground::with_causes(&error).into();
                 self.lookups().failed(clock::now(), name, Some(told));
                 return Err(error);
             }

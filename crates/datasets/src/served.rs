@@ -9,17 +9,17 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::{Context, bail};
 use arc_swap::ArcSwapOption;
 pub use engine::dataset::Changed;
 use engine::dataset::{Event, Token};
-use ground::Key;
 use ground::window::{Nanos, QueueName, Settings, Window};
+use ground::{Key, with_causes};
 use serde::Serialize;
 use tokio::sync::oneshot;
 
 use super::ask::{LOG, part_of};
 use super::drive::{Change, State};
+use super::error::{Error, Result};
 use super::room::Reserved;
 use super::station::{Bound, Station};
 use dataset::chunk::Entry;
@@ -29,7 +29,6 @@ use dataset::{Dataset, split};
 use origin::Origin;
 use record::clock;
 
-const STOPPING: &str = "the server is stopping";
 /// The largest log to which something is written: every process has it in memory, and a shard is built of all of it.
 const LOG_BYTES_MAX: u64 = 512 << 20;
 
@@ -68,11 +67,6 @@ impl View {
         self.dataset.parts().iter().find(|part| part_of(&part.entry().file) == name)
     }
 }
-
-/// A valid change that could not be written, or of which this is not known.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct Unwritten(String);
 
 /// What it took to get this process's shards of a dataset from the origin, since the process began: a node that
 /// takes over shards of a lost one copies them.
@@ -165,7 +159,7 @@ impl Served {
     /// # Errors
     ///
     /// Those of the origin and of the folder of copies. The previous view then stays.
-    pub async fn refresh(self: &Arc<Self>) -> anyhow::Result<()> {
+    pub async fn refresh(self: &Arc<Self>) -> Result<()> {
         self.want_view(|token| Event::Refresh { token }).await
     }
 
@@ -174,7 +168,7 @@ impl Served {
     /// # Errors
     ///
     /// Those of [`refresh`](Self::refresh).
-    pub async fn first_view(self: &Arc<Self>) -> anyhow::Result<Option<Arc<View>>> {
+    pub async fn first_view(self: &Arc<Self>) -> Result<Option<Arc<View>>> {
         self.want_view(|token| Event::First { token }).await?;
         Ok(self.view())
     }
@@ -182,7 +176,7 @@ impl Served {
     pub(crate) async fn want_view(
         self: &Arc<Self>,
         event: impl FnOnce(Token) -> Event<Arc<str>>,
-    ) -> anyhow::Result<()> {
+    ) -> Result<()> {
         let (done, told) = oneshot::channel();
         {
             let mut state = self.state();
@@ -190,7 +184,7 @@ impl Served {
             state.views.insert(token, done);
             self.tell(&mut state, event(token));
         }
-        told.await.context(STOPPING)?.map_err(anyhow::Error::msg)
+        told.await.map_err(|_| Error::Stopping)?.map_err(Error::Shared)
     }
 
     /// Makes a dataset the view. Queues of parts that the view before had stay.
@@ -217,13 +211,9 @@ impl Served {
     ///
     /// # Errors
     ///
-    /// If a record is invalid in the dataset's format. [`Unwritten`] if the origin fails: its
+    /// If a record is invalid in the dataset's format. [`Error::Unwritten`] if the origin fails: its
     /// message says whether the records may have been appended.
-    pub async fn append(
-        self: &Arc<Self>,
-        bytes: &[u8],
-        room: Option<Reserved>,
-    ) -> anyhow::Result<Changed> {
+    pub async fn append(self: &Arc<Self>, bytes: &[u8], room: Option<Reserved>) -> Result<Changed> {
         let view = self.require_view()?;
         let records = split(view.dataset.schema(), bytes)?;
         self.change(&view, records.into_iter().map(Entry::Append).collect(), room).await
@@ -238,25 +228,26 @@ impl Served {
         self: &Arc<Self>,
         ids: impl IntoIterator<Item = u64>,
         room: Option<Reserved>,
-    ) -> anyhow::Result<Changed> {
+    ) -> Result<Changed> {
         let mut view = self.require_view()?;
         let ids: Vec<u64> = ids.into_iter().collect();
         if ids.iter().any(|id| *id >= view.dataset.end_id()) {
             // Another node may have appended them.
-            self.refresh().await.map_err(|error| Unwritten(format!("{error:#}")))?;
+            self.refresh().await.map_err(|error| Error::Unwritten(with_causes(&error)))?;
             view = self.require_view()?;
         }
         let end = view.dataset.end_id();
         if let Some(id) = ids.iter().find(|id| **id >= end) {
-            bail!("there is no record {id}: ids are less than {end}");
+            let what = format!("there is no record {id}: ids are less than {end}");
+            return Err(Error::Parameter(what));
         }
         let deleted = view.dataset.deleted();
         let there = ids.into_iter().filter(|id| !deleted.contains(id));
         self.change(&view, there.map(Entry::Delete).collect(), room).await
     }
 
-    pub(crate) fn require_view(&self) -> anyhow::Result<Arc<View>> {
-        self.view().with_context(|| format!("there is no dataset {}", self.name))
+    pub(crate) fn require_view(&self) -> Result<Arc<View>> {
+        self.view().ok_or_else(|| Error::Unknown(self.name.clone()))
     }
 
     async fn change(
@@ -264,7 +255,7 @@ impl Served {
         view: &View,
         entries: Vec<Entry>,
         room: Option<Reserved>,
-    ) -> anyhow::Result<Changed> {
+    ) -> Result<Changed> {
         if entries.is_empty() {
             let dataset = &view.dataset;
             let (first_id, chunk) = (dataset.end_id(), dataset.last_chunk());
@@ -279,7 +270,7 @@ impl Served {
                     "nothing was written: the log has {log_bytes} bytes, more than {LOG_BYTES_MAX}, because the node that \
                      seals it does not; its log says why"
                 );
-                return Err(Unwritten(what).into());
+                return Err(Error::Unwritten(what));
             }
             let token = state.token();
             let appended = || entries.iter().filter_map(Entry::appended);
@@ -297,7 +288,7 @@ impl Served {
         }
         let stopping = "it is not known whether the change was written: the server is stopping";
         let told = told.await.unwrap_or_else(|_| Err(stopping.to_owned()));
-        Ok(told.map_err(Unwritten)?)
+        told.map_err(Error::Unwritten)
     }
 
     /// Seals the log into a new shard. Returns whether there was anything to seal.
@@ -305,7 +296,7 @@ impl Served {
     /// # Errors
     ///
     /// If the origin or the folder of copies fails, or another process seals first. The log stays.
-    pub async fn seal(self: &Arc<Self>) -> anyhow::Result<bool> {
+    pub async fn seal(self: &Arc<Self>) -> Result<bool> {
         let (done, told) = oneshot::channel();
         {
             let mut state = self.state();
@@ -313,7 +304,7 @@ impl Served {
             state.seals.insert(token, done);
             self.tell(&mut state, Event::Seal { token });
         }
-        told.await.context(STOPPING)?.map_err(anyhow::Error::msg)
+        told.await.map_err(|_| Error::Stopping)?.map_err(Error::Shared)
     }
 }
 

@@ -89,7 +89,7 @@ async fn whatever_was_acknowledged_is_there_once_however_many_write_and_seal() {
                     match served.append(line.as_bytes(), None).await {
                         Ok(changed) => acknowledged.push((changed.first_id, line)),
                         Err(error) => {
-                            assert!(format!("{error:#}").contains("try again"), "{error:#}")
+                            assert!(error.to_string().contains("try again"), "{error}")
                         }
                     }
                 }

@@ -148,6 +148,8 @@ fn catalogue(law: &str) -> Result<Catalogue, Error> {
 
 #[cfg(test)]
 mod tests {
+    use ground::with_causes;
+
     use super::*;
 
     #[test]
@@ -185,10 +187,7 @@ mod tests {
         assert!((0.75..=1.0).contains(&found.share_max_mean), "{found:?}");
         assert!(found.share_max_p95 > 0.999, "{found:?}");
         std::fs::write(&path, "time_ms,key,size,op\n0,c,100,put\n").unwrap();
-        let error = format!(
-            "{:#}",
-            anyhow::Error::from(Placement::read(path.to_str().unwrap(), 2, 1.0).unwrap_err())
-        );
+        let error = with_causes(&Placement::read(path.to_str().unwrap(), 2, 1.0).unwrap_err());
         assert!(error.contains("has no reads"), "{error}");
     }
 
@@ -202,10 +201,7 @@ mod tests {
             ("zipf:0.8:0", 5, "number of objects"),
             ("zipf:0.8:100", 1, "--servers"),
         ] {
-            let error = format!(
-                "{:#}",
-                anyhow::Error::from(Placement::read(law, servers, 1.0).unwrap_err())
-            );
+            let error = with_causes(&Placement::read(law, servers, 1.0).unwrap_err());
             assert!(error.contains(says), "{law}: {error}");
         }
     }

@@ -180,5 +180,5 @@ fn ask(dataset: &Dataset, question: &Question) -> anyhow::Result<Answer> {
         }
     };
     let records = ids.into_iter().map(|id| dataset.get(id));
-    Ok(Answer::Records(records.collect::<anyhow::Result<_>>()?))
+    Ok(Answer::Records(records.collect::<dataset::Result<_>>()?))
 }

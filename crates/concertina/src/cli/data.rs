@@ -308,7 +308,7 @@ fn list(args: &ListArgs) -> anyhow::Result<ExitCode> {
     names.sort();
     let of = |name: String| match Dataset::open(&args.folder.join(&name)) {
         Ok(dataset) => json!({ "name": name, "info": dataset.info() }),
-        Err(error) => json!({ "name": name, "error": format!("{error:#}") }),
+        Err(error) => json!({ "name": name, "error": ground::with_causes(&error) }),
     };
     print::list(names.into_iter().map(of).collect(), args.json)
 }
@@ -476,7 +476,7 @@ fn append(args: &AppendArgs) -> anyhow::Result<ExitCode> {
             Some(served) => Box::new(move |bytes| served.append(bytes)),
             None => {
                 let mut writer = args.one.local.write()?;
-                Box::new(move |bytes| writer.append(&bytes))
+                Box::new(move |bytes| Ok(writer.append(&bytes)?))
             }
         };
     for path in &args.files {

@@ -306,7 +306,7 @@ pub(crate) fn pull(
         Dataset::open(draft.path()).context("the copy is damaged; pull again, or push again")
     });
     match filled {
-        Ok(dataset) => draft.publish().map(|()| dataset.info()),
+        Ok(dataset) => Ok(draft.publish().map(|()| dataset.info())?),
         Err(error) => {
             draft.discard();
             Err(error)
@@ -327,7 +327,7 @@ fn fill(server: &Server, name: &str, draft: &Draft, bar: &ProgressBar) -> anyhow
         }
         draft.clear()?;
         if let Some(manifest) = copy(server, name, folder, bar)? {
-            return manifest.write(folder);
+            return Ok(manifest.write(folder)?);
         }
     }
     bail!("the dataset {name} changed during each of {ATTEMPTS} attempts to copy it; try again")

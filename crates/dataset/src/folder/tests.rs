@@ -14,13 +14,14 @@ fn dataset(folder: &Path, beside: &[&str]) {
     }
 }
 
-fn begin(datasets: &Path, replace: bool) -> anyhow::Result<Draft> {
+fn begin(datasets: &Path, replace: bool) -> Result<Draft> {
     Draft::begin(datasets, "importing", "d", replace)
 }
 
-fn refused<T>(what: anyhow::Result<T>, part: &str) {
+fn refused<T>(what: Result<T>, part: &str) {
     let error = what.err().expect(part);
-    assert!(format!("{error:#}").contains(part), "{error:#}");
+    let error = ground::with_causes(&error);
+    assert!(error.contains(part), "{error}");
 }
 
 fn names(folder: &Path) -> Vec<String> {

@@ -6,6 +6,18 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
+    /// An option is invalid by itself, or contradicts another.
+    #[error("{reason}")]
+    Option {
+        /// Which one, what is wrong, and what to write.
+        reason: String,
+    },
+    /// The run folder exists already, or cannot be written.
+    #[error(transparent)]
+    Run(#[from] record::Error),
+    /// What was found cannot be written as TOML.
+    #[error(transparent)]
+    Toml(#[from] toml::ser::Error),
     /// A file is missing or cannot be read.
     #[error("cannot read {path}: {source}")]
     File {

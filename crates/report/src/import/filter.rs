@@ -2,7 +2,7 @@
 
 use ground::window::Nanos;
 
-use super::time;
+use super::{Error, time};
 
 /// Which requests are wanted; all by default.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -37,20 +37,22 @@ impl Filter {
         to: Option<&str>,
         paths: &[String],
         statuses: &[String],
-    ) -> anyhow::Result<Filter> {
+    ) -> Result<Filter, Error> {
         let moment = |name: &str, text: Option<&str>| match text {
             None => Ok(None),
             Some(text) => match time::moment(text, None) {
                 Some((reading, _)) => Ok(Some(reading.ns)),
-                None => anyhow::bail!(
-                    "{name} {text} is not a time: write it like 2026-11-22T04:15:00Z, \
-                     '22/Nov/2026:04:15:00 +0000' or 1795320900"
-                ),
+                None => Err(Error::Option {
+                    reason: format!(
+                        "{name} {text} is not a time: write it like 2026-11-22T04:15:00Z, \
+                         '22/Nov/2026:04:15:00 +0000' or 1795320900"
+                    ),
+                }),
             },
         };
         let (from, to) = (moment("--from", from)?, moment("--to", to)?);
         if from.zip(to).is_some_and(|(from, to)| from >= to) {
-            anyhow::bail!("--from must be before --to");
+            return Err(Error::Option { reason: "--from must be before --to".to_owned() });
         }
         let statuses = statuses.iter().map(|text| range(text)).collect::<Result<_, _>>()?;
         Ok(Filter { from, to, paths: paths.to_vec(), statuses })
@@ -79,7 +81,7 @@ impl Filter {
 }
 
 /// `200`, `2xx`, `200-299`; 0 is no reply.
-fn range(text: &str) -> anyhow::Result<(u16, u16)> {
+fn range(text: &str) -> Result<(u16, u16), Error> {
     let parse = |text: &str| text.trim().parse::<u16>().ok().filter(|status| *status < 1000);
     let found = match text.split_once('-') {
         Some((low, high)) => parse(low).zip(parse(high)),
@@ -89,8 +91,8 @@ fn range(text: &str) -> anyhow::Result<(u16, u16)> {
         }
         None => parse(text).map(|status| (status, status)),
     };
-    found.filter(|(low, high)| low <= high).ok_or_else(|| {
-        anyhow::anyhow!("--status {text} is not one: write it like 200, 2xx or 200-299")
+    found.filter(|(low, high)| low <= high).ok_or_else(|| Error::Option {
+        reason: format!("--status {text} is not one: write it like 200, 2xx or 200-299"),
     })
 }
 

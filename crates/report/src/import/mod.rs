@@ -40,7 +40,6 @@ pub use steps::{Cut, InStep};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
 use ground::window::{Histogram, Operation, Outcome, QueueName, SECOND, Settings, Times, Window};
 use serde::Serialize;
 
@@ -225,7 +224,7 @@ impl Sources {
         self.imported.notes.push(text);
     }
 
-    fn access_logs(&mut self, options: &Options) -> anyhow::Result<()> {
+    fn access_logs(&mut self, options: &Options) -> Result<(), Error> {
         let settings = reader_settings(options)?;
         let sources = options.logs.iter().map(|path| Source::open(path));
         let sources = sources.collect::<Result<Vec<_>, _>>()?;
@@ -267,7 +266,7 @@ impl Sources {
             if finding.severe { &mut severe } else { &mut mild }.push(finding.text);
         }
         if !severe.is_empty() && !options.lenient {
-            return Err(Error::Senseless { path, findings: severe.join("\n") }.into());
+            return Err(Error::Senseless { path, findings: severe.join("\n") });
         }
         severe.append(&mut mild);
         self.warnings.extend(severe);
@@ -296,7 +295,7 @@ impl Sources {
         }
     }
 
-    fn prometheus(&mut self, path: &Path) -> anyhow::Result<()> {
+    fn prometheus(&mut self, path: &Path) -> Result<(), Error> {
         let objectives = Settings::default().objectives_ms;
         let range = prometheus::read(&text(path)?, path, &objectives)?;
         let (series, resets) = (range.series, range.resets);
@@ -328,7 +327,7 @@ impl Sources {
         Ok(())
     }
 
-    fn iostat(&mut self, path: &Path, only: &[String]) -> anyhow::Result<()> {
+    fn iostat(&mut self, path: &Path, only: &[String]) -> Result<(), Error> {
         let devices = iostat::read(&text(path)?, path, only)?;
         for (number, name) in devices.names.iter().enumerate() {
             self.note(format!("Queue device/{number} is {name}."));
@@ -359,19 +358,19 @@ impl Sources {
 }
 
 /// How the logs are read, as the options say.
-fn reader_settings(options: &Options) -> anyhow::Result<access_log::Settings> {
+fn reader_settings(options: &Options) -> Result<access_log::Settings, Error> {
     let unit = match options.unit.as_deref() {
         None => None,
         Some(name) => Some(
             Unit::parse(name)
-                .with_context(|| format!("--unit {name} is none of s, ms, us and ns"))?,
+                .ok_or_else(|| option(format!("--unit {name} is none of s, ms, us and ns")))?,
         ),
     };
     let side = match options.stamp.as_deref() {
         None => None,
         Some("start") => Some(Side::Start),
         Some("end") => Some(Side::End),
-        Some(other) => bail!("--stamp {other} is neither start nor end"),
+        Some(other) => return Err(option(format!("--stamp {other} is neither start nor end"))),
     };
     let (from, to) = (options.from.as_deref(), options.to.as_deref());
     Ok(access_log::Settings {
@@ -444,32 +443,37 @@ fn divide(windows: &mut [Window], step: &Step) -> Option<f64> {
     Some(share)
 }
 
-fn check(options: &Options) -> anyhow::Result<()> {
+fn option(reason: impl Into<String>) -> Error {
+    Error::Option { reason: reason.into() }
+}
+
+fn check(options: &Options) -> Result<(), Error> {
     let others = [&options.iostat, &options.prometheus].into_iter().flatten();
     let sources: Vec<&PathBuf> = options.logs.iter().chain(others).collect();
     if sources.is_empty() {
-        bail!("nothing to import: name the logs, or give --iostat or --prometheus");
+        return Err(option("nothing to import: name the logs, or give --iostat or --prometheus"));
     }
     if !options.logs.is_empty() && options.prometheus.is_some() {
-        bail!(
+        return Err(option(
             "an access log and Prometheus both describe the clients' side; import them into two run \
-             folders, and fit with the log's, which has the finer resolution"
-        );
+             folders, and fit with the log's, which has the finer resolution",
+        ));
     }
     if sources.iter().filter(|path| path.as_path() == Path::new("-")).count() > 1 {
-        bail!("only one file can be `-`, the standard input");
+        return Err(option("only one file can be `-`, the standard input"));
     }
     if !(1e-3..=86_400.0).contains(&options.window_s) {
-        bail!("invalid --window {}: it must be between 1 ms and one day", time(options.window_s));
+        let window = time(options.window_s);
+        return Err(option(format!(
+            "invalid --window {window}: it must be between 1 ms and one day"
+        )));
     }
     match options.steps {
-        Cut::Every(s) if !(options.window_s..=1e9).contains(&s) => {
-            bail!(
-                "invalid --steps {}: a step must last at least one window, {}",
-                time(s),
-                time(options.window_s)
-            )
-        }
+        Cut::Every(s) if !(options.window_s..=1e9).contains(&s) => Err(option(format!(
+            "invalid --steps {}: a step must last at least one window, {}",
+            time(s),
+            time(options.window_s)
+        ))),
         _ => Ok(()),
     }
 }
@@ -479,7 +483,7 @@ fn check(options: &Options) -> anyhow::Result<()> {
 /// # Errors
 /// Those of [`Error`], with the file and the line; contradictory options; a run folder that already
 /// exists.
-pub fn import(options: &Options) -> anyhow::Result<Summary> {
+pub fn import(options: &Options) -> Result<Summary, Error> {
     check(options)?;
     // Before a long log is read in vain.
     RunWriter::check_free(&options.out)?;
@@ -536,7 +540,7 @@ pub fn import(options: &Options) -> anyhow::Result<Summary> {
     })
 }
 
-fn describe(options: &Options, sources: &Sources) -> anyhow::Result<Run> {
+fn describe(options: &Options, sources: &Sources) -> Result<Run, Error> {
     let mut asked = toml::Table::new();
     let mut put = |name: &str, value: &Option<PathBuf>| {
         if let Some(path) = value {
@@ -569,7 +573,7 @@ fn describe(options: &Options, sources: &Sources) -> anyhow::Result<Run> {
         }
     }
     asked.insert("steps".to_owned(), options.steps.to_string().into());
-    let imported = toml::Value::try_from(&sources.imported).context("notes cannot be TOML")?;
+    let imported = toml::Value::try_from(&sources.imported)?;
     asked.insert("imported".to_owned(), imported);
     Ok(Run {
         format: FORMAT,

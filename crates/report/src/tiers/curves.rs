@@ -189,7 +189,7 @@ mod tests {
             ("timed", "timid", "timid"),
         ] {
             std::fs::write(&path, file.text().unwrap().replace(from, to)).unwrap();
-            let error = format!("{:#}", anyhow::Error::from(CurvesFile::read(&path).unwrap_err()));
+            let error = ground::with_causes(&CurvesFile::read(&path).unwrap_err());
             assert!(error.contains(says), "{error}");
         }
     }
