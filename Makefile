@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: demo test setup format lint unit docs simulate fuzz experiment clean
+.PHONY: demo test setup format lint unit docs simulate fuzz experiment reproduce clean
 
 # Build, start a node, load it, fit, predict, compare, report. About four minutes after the build.
 demo:
@@ -61,6 +61,13 @@ NAME ?= spotify-single
 experiment:
 	$(CARGO) build --release --locked -p concertina -p experiments $(addprefix -p ,$(HELPER_$(NAME)))
 	target/release/experiments run experiments/$(NAME) $(if $(SHORT),--short) $(if $(OUT),--out $(OUT))
+
+# Every figure and table of the sources, theirs beside ours, in one page: make reproduce [CHAPTER=spotify] [RUN=short|long]
+# Computes what follows from published parameters, and shows the newest records of what was measured, after measuring again with RUN.
+CHAPTER ?=
+reproduce:
+	$(CARGO) build --release --locked -p concertina -p experiments -p shard-queries-bench
+	target/release/experiments reproduce $(CHAPTER) $(if $(RUN),--run $(RUN))
 
 clean:
 	$(CARGO) clean

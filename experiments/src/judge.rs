@@ -54,6 +54,8 @@ pub struct Judged {
     pub commit: Option<String>,
     /// The claims that have a goal, with their verdicts.
     pub claims: Vec<Claim>,
+    /// The figures without a goal, which have no verdict.
+    pub shown: Vec<Claim>,
     /// Held-out measurements and their intervals.
     pub covered: Covered,
 }
@@ -120,6 +122,7 @@ pub fn judge(record: &Path) -> anyhow::Result<Judged> {
     };
     for Stored { mut claim, holds } in stored {
         if claim.goal.is_none() {
+            judged.shown.push(claim);
             continue;
         }
         if let Some(held) = holds {

@@ -33,6 +33,7 @@ pub mod provenance;
 mod proxy;
 mod queue_laws;
 mod quota;
+pub mod reproduce;
 mod requests_needed;
 mod s3;
 mod serve_objects;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
-use experiments::{Options, TooSmall, Verdict, claims, judge};
+use experiments::{Options, TooSmall, Verdict, claims, judge, reproduce};
 use record::Awake;
 
 /// Exit codes of `run`. 0: all claims hold.
@@ -30,6 +30,7 @@ const EXIT_ERROR: u8 = 4;
   experiments run experiments/spotify-single --out /tmp/again --json
   experiments judge                         # all records, and the table in docs/benchmarks.md
   experiments judge experiments/kill
+  experiments reproduce spotify             # target/reproduce/index.html
   make experiment NAME=spotify-single SHORT=1"
 )]
 struct Args {
@@ -46,6 +47,10 @@ enum Command {
     Run(Run),
     /// Judge the claims of existing records again
     Judge(Judge),
+    /// Gather every figure and table of the sources, theirs beside ours, in one page
+    ///
+    /// Computes what follows from published parameters, and shows the newest record of what was measured.
+    Reproduce(Reproduce),
     /// Run a command while the machine is taken at random instants, as by another guest of a hypervisor
     ///
     /// Example: experiments thief --share 0.1 -- target/release/concertina demo
@@ -93,6 +98,24 @@ struct Judge {
     claims: bool,
 }
 
+#[derive(clap::Args)]
+struct Reproduce {
+    /// Chapters: spotify, lastfm, att, blowfish, middleware [default: all]
+    chapters: Vec<String>,
+    /// Run the chapters' experiments first: short (about half an hour for all chapters) or long (hours)
+    #[arg(long, value_name = "FORM")]
+    run: Option<reproduce::Form>,
+    /// Where the page goes
+    #[arg(long, default_value = "target/reproduce")]
+    out: PathBuf,
+    /// The program whose commands compute
+    #[arg(long, default_value = "target/release/concertina")]
+    program: PathBuf,
+    /// Show no progress
+    #[arg(long)]
+    quiet: bool,
+}
+
 fn main() -> ExitCode {
     let args = match Args::try_parse() {
         Ok(args) => args,
@@ -104,6 +127,7 @@ fn main() -> ExitCode {
     let done = match args.command {
         Command::Run(args) => run(args),
         Command::Judge(args) => judge_records(&args),
+        Command::Reproduce(args) => reproduce_sources(args),
         Command::Thief(args) => experiments::thief::run(&args).map(|status| {
             status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(EXIT_ERROR).into()
         }),
@@ -141,6 +165,20 @@ fn run(run: Run) -> anyhow::Result<ExitCode> {
         Verdict::Fails => EXIT_FAILS.into(),
         Verdict::NotShown => EXIT_NOT_SHOWN.into(),
     })
+}
+
+fn reproduce_sources(args: Reproduce) -> anyhow::Result<ExitCode> {
+    let Reproduce { chapters, run, out, program, quiet } = args;
+    let experiments = PathBuf::from("experiments");
+    let awake = run.and_then(|_| Awake::hold());
+    let request = reproduce::Request { experiments, program, out, chapters, rerun: run, quiet };
+    let site = reproduce::reproduce(&request)?;
+    drop(awake);
+    for chapter in &site.chapters {
+        println!("{}: {}", chapter.title, chapter.count);
+    }
+    println!("page: {}", site.page.display());
+    Ok(ExitCode::SUCCESS)
 }
 
 fn judge_records(args: &Judge) -> anyhow::Result<ExitCode> {

@@ -88,7 +88,7 @@ pub fn printable(text: &str) -> String {
 
 /// Escapes text for HTML and SVG, in elements and in quoted attributes. Characters that XML forbids
 /// are replaced.
-pub(crate) fn escape(text: &str) -> String {
+pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
