@@ -23,6 +23,8 @@ mod data_server;
 mod data_work;
 mod demo;
 mod device;
+#[cfg(test)]
+mod documented;
 mod doctor;
 mod drain;
 mod factors;
