@@ -89,7 +89,7 @@ impl Error {
 /// Returns an error of a kind with a message.
 macro_rules! bail {
     ($kind:ident, $($message:tt)+) => {
-        return Err($crate::Error::$kind(format!($($message)+)))
+        return Err($crate::error::Error::$kind(format!($($message)+)))
     };
 }
 
@@ -97,7 +97,7 @@ macro_rules! bail {
 macro_rules! ensure {
     ($condition:expr, $kind:ident, $($message:tt)+) => {
         if !$condition {
-            return Err($crate::Error::$kind(format!($($message)+)));
+            return Err($crate::error::Error::$kind(format!($($message)+)));
         }
     };
 }
