@@ -30,7 +30,7 @@ pub struct Request {
     pub experiments: PathBuf,
     /// The program whose commands are run.
     pub program: PathBuf,
-    /// Where the site goes; its files there are replaced.
+    /// Where the page goes: a new or empty folder, or that of an earlier page, which is replaced.
     pub out: PathBuf,
     /// Names of chapters; all if empty.
     pub chapters: Vec<String>,
@@ -70,8 +70,7 @@ pub fn reproduce(request: &Request) -> anyhow::Result<Site> {
         rerun(request, &chapters, form)?;
     }
     let program = Program::new(&request.program)?;
-    std::fs::create_dir_all(&request.out)
-        .with_context(|| format!("cannot make the folder {}", request.out.display()))?;
+    page::claim_folder(&request.out)?;
     let (mut counts, mut bodies) = (Vec::new(), Vec::new());
     for chapter in chapters {
         say(request, &format!("{}:", chapter.title));

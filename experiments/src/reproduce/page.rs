@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use report::grid::escape;
 
 use super::catalogue::{Catalogue, Chapter};
@@ -27,10 +27,33 @@ code{font-size:.86em;overflow-wrap:anywhere}img{max-width:100%;height:auto}.plot
 @media print{h3,tr{break-inside:avoid}}
 ";
 
+/// What the page says of who made it: a page that says so is overwritten, and no other file.
+const GENERATOR: &str = "experiments reproduce";
+
+/// Makes the folder of the page, or takes one that has nothing else than an earlier page with its plots.
+///
+/// # Errors
+/// If the folder holds anything else, or cannot be made.
+pub fn claim_folder(out: &Path) -> anyhow::Result<()> {
+    let shown = out.display();
+    std::fs::create_dir_all(out).with_context(|| format!("cannot make the folder {shown}"))?;
+    let earlier = std::fs::read_to_string(out.join("index.html")).unwrap_or_default();
+    let is_ours = earlier.contains(&format!("<meta name=\"generator\" content=\"{GENERATOR}\">"));
+    for entry in std::fs::read_dir(out).with_context(|| format!("cannot list {shown}"))? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        ensure!(
+            is_ours && (name == "index.html" || name.ends_with(".svg")),
+            "{shown} holds {name:?}, which no earlier run wrote there; name an empty or a new folder (--out)"
+        );
+    }
+    Ok(())
+}
+
 /// The whole page.
 pub fn page(catalogue: &Catalogue, counts: &[ChapterCount], bodies: &[String]) -> String {
     let mut out = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"generator\" content=\"{GENERATOR}\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; img-src 'self'\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <title>Concertina: the sources reproduced</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n\

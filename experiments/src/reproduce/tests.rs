@@ -105,6 +105,23 @@ fn computed_numbers_and_curves_are_compared_with_printed_ones() {
 }
 
 #[test]
+fn only_an_earlier_page_is_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let request = request(folder.path(), "absent = \"no data\"", "{}");
+    for _ in 0..2 {
+        reproduce(&request).unwrap();
+    }
+    std::fs::write(request.out.join("letter.txt"), "precious").unwrap();
+    let error = reproduce(&request).err().unwrap().to_string();
+    assert!(error.contains("letter.txt"), "{error}");
+    let other = folder.path().join("other");
+    std::fs::create_dir(&other).unwrap();
+    std::fs::write(other.join("index.html"), "precious").unwrap();
+    assert!(reproduce(&Request { out: other.clone(), ..request }).is_err());
+    assert_eq!(std::fs::read_to_string(other.join("index.html")).unwrap(), "precious");
+}
+
+#[test]
 fn a_command_that_does_not_answer_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let body = "[[chapter.figure.computed]]\nwhat = \"a\"\ntheirs = 1\nrounding = 0.5\ncommand = \"x --json\"\nat = \"/a\"";
