@@ -7,7 +7,7 @@
 //! [`TextOptions::bytes_max`](super::TextOptions::bytes_max).
 
 use super::group::Group;
-use super::{Array, Base, Part, Rates, Set};
+use super::{Array, Base, Rates, Set};
 
 /// The largest rate that is added if the shard has no samples of its own.
 const RATE_MAX: u32 = 1024;

@@ -280,7 +280,23 @@ impl Layers {
     /// [`Error::Layers`] if the layer is not finished or belongs to a text of another length, or if
     /// memory is exhausted.
     pub fn publish_text(&self, build: TextBuild) -> Result<(), Error> {
-        let layer = build.finish()?;
+        self.replace_text(build.finish()?)
+    }
+
+    /// Publishes the regions that a build has finished, as a text layer that the next call or
+    /// [`publish_text`](Layers::publish_text) replaces by a larger one: blocks are shared, and queries need not wait for the last.
+    /// Returns whether there were further ones. A build that is not of regions is published when it is finished.
+    ///
+    /// # Errors
+    ///
+    /// As [`publish_text`](Layers::publish_text), unfinished builds excepted.
+    pub fn publish_text_so_far(&self, build: &mut TextBuild) -> Result<bool, Error> {
+        let Some(layer) = build.so_far()? else { return Ok(false) };
+        self.replace_text(layer)?;
+        Ok(true)
+    }
+
+    fn replace_text(&self, layer: TextLayer) -> Result<(), Error> {
         if layer.text_len() + 1 != self.rows as usize {
             return Err(Error::Layers(format!(
                 "a text layer of {} bytes does not belong to a text of {} rows",
@@ -290,8 +306,11 @@ impl Layers {
         }
         let change = self.change();
         let set = self.set.load();
+        // What the new layer shares with the old one is not dropped.
+        let mut dropped = set.text_parts();
+        dropped.retain(|old| !layer.parts().any(|new| Arc::ptr_eq(old, &new)));
         let next = Set { text: Some(Arc::new(layer)), hot: None, ..Set::clone(&set) };
-        drop(self.swap(change, next, set.text_parts()));
+        drop(self.swap(change, next, dropped));
         Ok(())
     }
 
@@ -369,7 +388,7 @@ trait Part: Debug + Send + Sync {
 
 impl Set {
     fn text_parts(&self) -> Vec<Arc<dyn Part>> {
-        let text = self.text.iter().map(|text| Arc::clone(text) as Arc<dyn Part>);
+        let text = self.text.iter().flat_map(|text| text.parts());
         text.chain(self.hot.iter().map(|hot| Arc::clone(hot) as Arc<dyn Part>)).collect()
     }
 }

@@ -5,13 +5,48 @@ use proptest::prelude::*;
 use super::tests::Plain;
 use super::*;
 
-/// Builds a layer of regions; `None` if not one fits.
-fn layers(text: &Plain, options: TextOptions, order: &[u32], step: usize) -> Option<Layers> {
+/// Builds a layer of regions; `None` if not one fits. Publishes what is finished after each `every` steps.
+fn layers(
+    text: &Plain,
+    options: TextOptions,
+    order: &[u32],
+    step: usize,
+    every: usize,
+) -> Option<Layers> {
     let layers = Layers::new(text.0.len() + 1);
     let mut build = TextBuild::of_regions(text, options, order.to_vec()).unwrap();
-    while !build.step(text, step).unwrap().is_finished() {}
+    let mut steps = 0;
+    while !build.step(text, step).unwrap().is_finished() {
+        steps += 1;
+        if every > 0 && steps % every == 0 {
+            let before = layers.view();
+            let more = layers.publish_text_so_far(&mut build).unwrap();
+            assert!(layers.view().text_len() > before.text_len() || !more);
+            // The blocks that both have are counted once, though the earlier layer is still read.
+            let footprint = layers.footprint();
+            let places = size_of::<u32>() * Regions::for_text(text.0.len()).count();
+            assert!(footprint.dropped_bytes <= places, "{footprint:?}");
+            check(&layers, text, options, order);
+        }
+    }
     layers.publish_text(build).ok()?;
     Some(layers)
+}
+
+/// What is published is the first regions of the order, and reads as the text.
+fn check(layers: &Layers, text: &Plain, options: TextOptions, order: &[u32]) {
+    let view = layers.view();
+    let Some(held) = view.text_regions() else { return };
+    let mut first = order[..held.len()].to_vec();
+    first.sort_unstable();
+    assert_eq!(held, first);
+    assert!(layers.footprint().text_bytes <= options.bytes_max);
+    let regions = Regions::for_text(text.0.len());
+    for region in held {
+        let (range, mut read) = (regions.range(region as usize), Vec::new());
+        assert!(view.text(range.start, range.len(), &mut read));
+        assert_eq!(read, text.0[range]);
+    }
 }
 
 proptest! {
@@ -24,7 +59,7 @@ proptest! {
         times in 1usize..60,
         noise in prop::collection::vec(any::<u8>(), 0..5000),
         block_log2 in 6u32..13,
-        step in 1usize..50,
+        (step, every) in (1usize..50, 0usize..4),
         bytes_max in prop::sample::select(vec![usize::MAX, 0, 5000, 12_000, 40_000]),
         hot_bytes in prop::sample::select(vec![0usize, 20_000]),
         (seed, taken) in (any::<u64>(), 0usize..40),
@@ -39,7 +74,7 @@ proptest! {
         order.sort_by_key(|region| u64::from(region + 1).wrapping_mul(seed | 1).rotate_left(17));
         order.truncate(taken);
         let options = TextOptions { block_bytes: 1 << block_log2, bytes_max, ..TextOptions::default() };
-        let Some(layers) = layers(&text, options, &order, step) else {
+        let Some(layers) = layers(&text, options, &order, step, every) else {
             prop_assert!(bytes_max < usize::MAX);
             return Ok(());
         };
@@ -80,7 +115,7 @@ fn wrong_regions_are_refused() {
         assert!(matches!(error, Error::Layers(_)), "{error}");
     }
     // A layer of nothing answers nothing.
-    let layers = layers(&text, TextOptions::default(), &[], 1);
+    let layers = layers(&text, TextOptions::default(), &[], 1, 1);
     let view = layers.as_ref().map(Layers::view);
     assert!(view.is_none_or(|view| view.text_len() == 0 && !view.text(0, 1, &mut Vec::new())));
 }

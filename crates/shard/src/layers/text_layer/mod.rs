@@ -21,6 +21,7 @@
 //!
 //! When not to use it: if nothing is extracted, and for text that does not compress.
 
+mod stored;
 mod strings;
 mod tokens;
 mod train;
@@ -28,15 +29,17 @@ mod trie;
 
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 
 use memmap2::MmapMut;
 
-use super::hot::Hot;
 use super::memory::{room, zeros};
-use super::{Part, Progress, Regions};
+use super::{Progress, Regions};
 use crate::bits::load::u32_at;
 use crate::{Error, Text};
-use tokens::{CODES_SLACK, Encoder, TOKEN_SLACK, Tokens};
+pub(super) use stored::TextLayer;
+use stored::{Blocks, MISSING, Places};
+use tokens::{CODES_SLACK, Encoder, Tokens};
 use train::{ROUNDS, Training};
 
 /// Bytes extracted at once while a layer is built.
@@ -83,134 +86,6 @@ impl Default for TextOptions {
     }
 }
 
-/// A text layer; see the module.
-pub(super) struct TextLayer {
-    text_len: usize,
-    /// The bytes of the text that it holds.
-    len: usize,
-    /// Where each region is; `None` if it holds the first `len` bytes.
-    places: Option<Places>,
-    block_bytes: usize,
-    /// The end of each block in `data`, four bytes each.
-    ends: MmapMut,
-    /// The blocks, and [`CODES_SLACK`] bytes.
-    data: MmapMut,
-    tokens: Tokens,
-}
-
-/// Where the regions of a text are in a layer.
-struct Places {
-    regions: Regions,
-    /// The number of the stored block that each region begins with; [`MISSING`] if it is not held.
-    first: Box<[u32]>,
-}
-
-/// The place of a region that a layer does not hold.
-const MISSING: u32 = u32::MAX;
-
-impl Places {
-    /// The stored block of a block of the text.
-    #[inline]
-    fn stored(&self, block: usize, block_bytes: usize) -> Option<usize> {
-        let region = self.regions.region_of(block * block_bytes);
-        let first = *self.first.get(region).filter(|first| **first != MISSING)?;
-        Some(first as usize + block - region * (self.regions.bytes() / block_bytes))
-    }
-}
-
-impl TextLayer {
-    pub(super) fn text_len(&self) -> usize {
-        self.text_len
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.len
-    }
-
-    pub(super) fn block_bytes(&self) -> usize {
-        self.block_bytes
-    }
-
-    pub(super) fn regions(&self) -> Option<Vec<u32>> {
-        let first = self.places.as_ref()?.first.iter().zip(0u32..);
-        Some(first.filter(|(first, _)| **first != MISSING).map(|(_, region)| region).collect())
-    }
-
-    /// The start and end of a stored block's bytes.
-    fn stored(&self, block: usize) -> (usize, usize) {
-        let end = |block: usize| u32_at(&self.ends, size_of::<u32>() * block) as usize;
-        (block.checked_sub(1).map_or(0, end), end(block))
-    }
-
-    /// Appends `len` bytes from `position` on. If that is impossible, returns `None`; some bytes
-    /// may have been appended.
-    pub(super) fn read(
-        &self,
-        position: usize,
-        len: usize,
-        hot: Option<&Hot>,
-        bytes: &mut Vec<u8>,
-    ) -> Option<()> {
-        let most = if self.places.is_some() { self.text_len } else { self.len };
-        let end = position.checked_add(len).filter(|&end| end <= most)?;
-        bytes.reserve(len + TOKEN_SLACK);
-        let mut at = position;
-        while at < end {
-            let block = at / self.block_bytes;
-            let first = block * self.block_bytes;
-            let part = at - first..(end - first).min(self.block_bytes);
-            at = first + part.end;
-            let Some(hot) = hot else {
-                self.decode(block, part.start, part.len(), bytes)?;
-                continue;
-            };
-            if !hot.read(block as u32, part.clone(), bytes) {
-                let mut decoded = Vec::new();
-                self.decode(block, 0, self.block_bytes.min(self.text_len - first), &mut decoded)?;
-                bytes.extend_from_slice(decoded.get(part)?);
-                hot.keep(block as u32, &decoded);
-            }
-        }
-        Some(())
-    }
-
-    /// Appends `len` bytes of a block, after skipping the first `skip`.
-    #[inline]
-    fn decode(&self, block: usize, skip: usize, len: usize, bytes: &mut Vec<u8>) -> Option<()> {
-        let place = match &self.places {
-            Some(places) => places.stored(block, self.block_bytes)?,
-            None => block,
-        };
-        let (start, end) = self.stored(place);
-        let block_len = self.block_bytes.min(self.text_len - block * self.block_bytes);
-        if end - start == block_len {
-            bytes.extend_from_slice(self.data.get(start + skip..start + skip + len)?);
-            return Some(());
-        }
-        let before = bytes.len();
-        bytes.resize(before + len + TOKEN_SLACK, 0);
-        let decoded = self.tokens.decode(self.data.get(start..)?, skip, &mut bytes[before..]);
-        bytes.truncate(before + len);
-        decoded
-    }
-}
-
-impl Part for TextLayer {
-    fn bytes(&self) -> usize {
-        let places = self.places.as_ref().map_or(0, |places| size_of_val(&*places.first));
-        self.data.len() + self.ends.len() + self.tokens.bytes() + places
-    }
-}
-
-impl fmt::Debug for TextLayer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TextLayer")
-            .field("len", &self.len)
-            .field("block_bytes", &self.block_bytes)
-            .finish_non_exhaustive()
-    }
-}
-
 /// A text layer being built, to be published by
 /// [`Layers::publish_text`](super::Layers::publish_text) when it is finished: complete, or as large
 /// as allowed.
@@ -247,11 +122,17 @@ pub struct TextBuild {
     training: Option<(MmapMut, Training)>,
     /// The encoder with the chosen tokens.
     encoder: Option<Encoder>,
-    /// The number of finished blocks, whether the next one does not fit, and the end of each.
+    /// The tokens in the form for decoding, once a layer was made.
+    tokens: Option<Arc<Tokens>>,
+    /// The blocks that layers were made of, their number, and the bytes of their data.
+    parts: Vec<Arc<Blocks>>,
+    parted: usize,
+    parted_bytes: usize,
+    /// The number of finished blocks, whether the next one does not fit, and the end of each since the last part.
     done: usize,
     full: bool,
     ends: MmapMut,
-    /// The memory for blocks, and the part used so far.
+    /// The memory for blocks since the last part, and how much of it is used.
     data: MmapMut,
     data_len: usize,
     /// A piece of the text, and a block of it encoded.
@@ -291,6 +172,10 @@ impl TextBuild {
             before: (0, 0),
             training: Some((samples, training)),
             encoder: None,
+            tokens: None,
+            parts: Vec::new(),
+            parted: 0,
+            parted_bytes: 0,
             done: 0,
             full: false,
             ends: zeros(text_len.div_ceil(block_bytes) * size_of::<u32>())?,
@@ -404,13 +289,14 @@ impl TextBuild {
                 encoder.encode(block, &mut self.codes);
                 let stored = if self.codes.len() < block.len() { &self.codes } else { block };
                 let end = self.data_len + stored.len();
-                if end + (self.done + 1 + places) * size_of::<u32>() > room {
+                let bytes = self.parted_bytes + end;
+                if bytes + (self.done + 1 + places) * size_of::<u32>() > room {
                     self.full = true;
                     break;
                 }
                 // A stored block is never larger than its text, so there is room for all blocks.
                 self.data[self.data_len..end].copy_from_slice(stored);
-                let place = self.done * size_of::<u32>();
+                let place = (self.done - self.parted) * size_of::<u32>();
                 self.ends[place..place + size_of::<u32>()]
                     .copy_from_slice(&(end as u32).to_le_bytes());
                 (self.data_len, self.done) = (end, self.done + 1);
@@ -433,14 +319,14 @@ impl TextBuild {
     pub fn bytes_expected(&self) -> Option<usize> {
         let done = self.done;
         let all = if self.full { done } else { self.blocks() };
-        let blocks = self.data_len as f64 * all as f64 / done as f64;
+        let blocks = (self.parted_bytes + self.data_len) as f64 * all as f64 / done as f64;
         let rest = self.tokens_bytes() + CODES_SLACK + all * size_of::<u32>();
         (done > 0).then_some((blocks as usize + rest).min(self.bytes_max))
     }
 
     /// The memory in use, besides that for choosing tokens (up to 130 MB for 32 MiB of samples) and
-    /// for finding codes (10 MB afterwards). Finishing copies the blocks once, which takes their
-    /// size again.
+    /// for finding codes (10 MB afterwards), and that of published parts. Publishing copies the blocks since the last part once,
+    /// which takes their size again.
     pub fn bytes(&self) -> usize {
         self.data_len
             + self.ends.len()
@@ -449,14 +335,24 @@ impl TextBuild {
             + self.codes.capacity()
     }
 
-    pub(super) fn finish(self) -> Result<TextLayer, Error> {
+    /// A layer of the regions that are finished; `None` if there is no further one since the last such layer, or if the build is
+    /// not of regions.
+    pub(super) fn so_far(&mut self) -> Result<Option<TextLayer>, Error> {
+        if self.order.is_none() || self.encoder.is_none() || !self.cut()? {
+            return Ok(None);
+        }
+        self.layer().map(Some)
+    }
+
+    /// The finished layer.
+    pub(super) fn finish(mut self) -> Result<TextLayer, Error> {
         let all = self.blocks();
-        let Some(encoder) = self.encoder.as_ref().filter(|_| self.full || self.done == all) else {
+        if self.encoder.is_none() || !(self.full || self.done == all) {
             return Err(Error::Layers(format!(
                 "{} of {all} text blocks are done; only a finished layer is published",
                 self.done
             )));
-        };
+        }
         // Building a layer without regions ends at once, even if its tokens alone exceed the maximum.
         let has_room = self.tokens_bytes() + CODES_SLACK <= self.bytes_max;
         if self.done == 0 && (self.full || !has_room) {
@@ -466,7 +362,46 @@ impl TextBuild {
                 self.tokens_bytes()
             )));
         }
-        let (mut len, mut places) = (self.text_len.min(self.done * self.block_bytes), None);
+        // No region is begun any more.
+        self.before = (self.done, self.data_len);
+        self.cut()?;
+        self.layer()
+    }
+
+    /// Makes a part of the blocks of the regions that are finished; false if there is none since the last part.
+    fn cut(&mut self) -> Result<bool, Error> {
+        let (whole, len) = self.before;
+        debug_assert!(self.parted <= whole && whole <= self.done && len <= self.data_len);
+        let ends = size_of::<u32>();
+        let count = whole - self.parted;
+        if count == 0 {
+            return Ok(false);
+        }
+        // The capacity was for all blocks at the size of their text: copied into exact sizes.
+        let part = Blocks::copied(self.parted, &self.ends[..count * ends], &self.data[..len])?;
+        self.parts.push(Arc::new(part));
+        // What is begun of the next region moves to the beginning of the next part.
+        self.data.copy_within(len..self.data_len, 0);
+        for block in 0..self.done - whole {
+            let end = u32_at(&self.ends, (count + block) * ends) - len as u32;
+            self.ends[block * ends..][..ends].copy_from_slice(&end.to_le_bytes());
+        }
+        self.parted = whole;
+        self.parted_bytes += len + CODES_SLACK;
+        self.data_len -= len;
+        self.before = (whole, 0);
+        Ok(true)
+    }
+
+    /// The layer of the parts.
+    fn layer(&mut self) -> Result<TextLayer, Error> {
+        let tokens = match (&self.tokens, &self.encoder) {
+            (Some(tokens), _) => Arc::clone(tokens),
+            (None, Some(encoder)) => Arc::new(encoder.tokens()?),
+            (None, None) => return Err(Error::Layers("tokens are not chosen yet".to_owned())),
+        };
+        self.tokens = Some(Arc::clone(&tokens));
+        let (mut len, mut places) = (self.text_len.min(self.parted * self.block_bytes), None);
         if let Some(order) = &self.order {
             let regions = Regions::for_text(self.text_len);
             let mut first = vec![MISSING; regions.count()].into_boxed_slice();
@@ -474,7 +409,7 @@ impl TextBuild {
             len = 0;
             for &region in order {
                 let bytes = regions.range(region as usize).len();
-                if block >= self.done {
+                if block >= self.parted {
                     break;
                 }
                 if let Some(first) = first.get_mut(region as usize) {
@@ -483,21 +418,16 @@ impl TextBuild {
                 block += bytes.div_ceil(self.block_bytes);
                 len += bytes;
             }
-            places = Some(Places { regions, first });
+            debug_assert!(block == self.parted, "a part ends with a region");
+            places = Some(Arc::new(Places { regions, first }));
         }
-        // The capacity was for all blocks at the size of their text: copy into exact sizes.
-        let mut ends = zeros(self.done * size_of::<u32>())?;
-        ends.copy_from_slice(&self.ends[..self.done * size_of::<u32>()]);
-        let mut data = zeros(self.data_len + CODES_SLACK)?;
-        data[..self.data_len].copy_from_slice(&self.data[..self.data_len]);
         Ok(TextLayer {
             text_len: self.text_len,
             len,
             places,
             block_bytes: self.block_bytes,
-            ends,
-            data,
-            tokens: encoder.tokens()?,
+            parts: self.parts.clone(),
+            tokens,
         })
     }
 }
