@@ -81,5 +81,6 @@ mod steady;
 mod strangers;
 mod tidy;
 mod tidy_circles;
+mod tidy_guide;
 mod tidy_names;
 mod tidy_removals;
