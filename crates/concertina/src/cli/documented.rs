@@ -100,6 +100,10 @@ fn every_documented_command_is_one() {
             && error.use_stderr()
         {
             let why = error.to_string();
+            // A law that is a file is read with the words: its form is right where the file alone is missing.
+            if why.contains("No such file") {
+                continue;
+            }
             refused
                 .push(format!("{place}: {line}\n    {}", why.lines().next().unwrap_or_default()));
         }
