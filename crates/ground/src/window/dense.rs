@@ -1,5 +1,9 @@
-//! The times of a window while it is open, in dense arrays: [`super::Recorder`] counts into these
-//! and makes the sparse [`super::Times`] at the window's end.
+//! The times of a window while it is open: [`super::Recorder`] counts into these and makes the sparse [`super::Times`] at the
+//! window's end.
+//!
+//! The first times of a window are a list; a window with more of them has dense arrays. Of a cluster that is simulated, each of
+//! thousands of queues has a few requests a second: with arrays for all, each record would miss the processor's caches several
+//! times, and the arrays of a thousand nodes take 150 MB.
 
 use super::histogram::{SUB, bucket_of};
 use super::recorder::Finished;
@@ -9,22 +13,49 @@ use super::{Histogram, Nanos, Operation, Outcome, Times};
 /// (1 KiB each, kept for the next window). Recording is one addition in an array.
 #[derive(Clone, Debug, Default)]
 struct Dense {
-    octaves: Vec<Option<Box<[u64; SUB as usize]>>>,
+    octaves: Vec<Octave>,
     count: u64,
     sum_ns: u64,
     sum_of_squares_s2: f64,
     max_ns: Nanos,
 }
 
+/// The counts of an octave.
+#[derive(Clone, Debug, Default)]
+struct Octave {
+    counts: Option<Box<[u64; SUB as usize]>>,
+    /// A bit for each count above 0: most windows of most queues have a few, and the end of a window would look at thousands.
+    used: u128,
+}
+
+const _: () = assert!(SUB as u32 == u128::BITS);
+
+impl Octave {
+    /// The places and counts that are above 0; nothing is left.
+    fn take(&mut self) -> impl Iterator<Item = (u32, u64)> + '_ {
+        let mut used = std::mem::take(&mut self.used);
+        let mut counts = self.counts.as_deref_mut();
+        std::iter::from_fn(move || {
+            if used == 0 {
+                return None;
+            }
+            let at = used.trailing_zeros();
+            used &= used - 1;
+            Some((at, std::mem::take(&mut counts.as_mut()?[at as usize])))
+        })
+    }
+}
+
 impl Dense {
     fn record(&mut self, value: Nanos) {
         let bucket = bucket_of(value) as usize;
-        let octave = bucket / SUB as usize;
+        let (octave, at) = (bucket / SUB as usize, bucket % SUB as usize);
         if octave >= self.octaves.len() {
-            self.octaves.resize_with(octave + 1, || None);
+            self.octaves.resize_with(octave + 1, Octave::default);
         }
-        let counts = self.octaves[octave].get_or_insert_with(|| Box::new([0; SUB as usize]));
-        counts[bucket % SUB as usize] += 1;
+        let octave = &mut self.octaves[octave];
+        octave.counts.get_or_insert_with(|| Box::new([0; SUB as usize]))[at] += 1;
+        octave.used |= 1 << at;
         self.count += 1;
         self.sum_ns = self.sum_ns.saturating_add(value);
         let seconds = value as f64 * 1e-9;
@@ -34,14 +65,10 @@ impl Dense {
 
     /// What was recorded; nothing is left.
     fn take(&mut self) -> Histogram {
-        let counts = self.octaves.iter_mut().enumerate().flat_map(|(octave, counts)| {
-            let first = (octave * SUB as usize) as u32;
-            let counts =
-                counts.as_mut().map(|counts| std::mem::replace(&mut **counts, [0; SUB as usize]));
-            let counts = counts.into_iter().flatten();
-            counts.enumerate().map(move |(at, count)| (first + at as u32, count))
+        let counts = (0..).zip(&mut self.octaves).flat_map(|(octave, counts)| {
+            counts.take().map(move |(at, count)| (octave * SUB as u32 + at, count))
         });
-        let counts = counts.filter(|(_, count)| *count > 0).collect();
+        let counts = counts.collect();
         let (sum_ns, max_ns) = (std::mem::take(&mut self.sum_ns), std::mem::take(&mut self.max_ns));
         let squares = std::mem::take(&mut self.sum_of_squares_s2);
         Histogram::from_buckets(counts, std::mem::take(&mut self.count), sum_ns, squares, max_ns)
@@ -53,10 +80,77 @@ impl Dense {
 struct DenseTimes {
     operation: Operation,
     outcome: Outcome,
+    /// The times of the window's first requests, until there are more than [`FEW`].
+    few: Vec<RequestTimes>,
     waiting: Dense,
     service: Dense,
     response: Dense,
     within: Vec<u64>,
+}
+
+/// Requests of a window that are kept as a list.
+const FEW: usize = 64;
+
+/// The times of a request.
+#[derive(Clone, Copy, Debug)]
+struct RequestTimes {
+    waiting: Nanos,
+    service: Nanos,
+    response: Nanos,
+}
+
+impl DenseTimes {
+    fn new(operation: Operation, outcome: Outcome, objectives: usize) -> DenseTimes {
+        DenseTimes {
+            operation,
+            outcome,
+            few: Vec::new(),
+            waiting: Dense::default(),
+            service: Dense::default(),
+            response: Dense::default(),
+            within: vec![0; objectives],
+        }
+    }
+
+    fn record(&mut self, times: RequestTimes) {
+        if self.response.count == 0 && self.few.len() < FEW {
+            return self.few.push(times);
+        }
+        // In the order in which they came: sums of floating-point numbers depend on it.
+        for few in std::mem::take(&mut self.few) {
+            self.count(few);
+        }
+        self.count(times);
+    }
+
+    fn count(&mut self, times: RequestTimes) {
+        self.waiting.record(times.waiting);
+        self.service.record(times.service);
+        self.response.record(times.response);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.response.count == 0 && self.few.is_empty()
+    }
+
+    /// What was recorded; nothing is left.
+    fn take(&mut self) -> Times {
+        let objectives = self.within.len();
+        let mut times = Times::new(self.operation, self.outcome, 0);
+        times.within = std::mem::replace(&mut self.within, vec![0; objectives]);
+        if self.few.is_empty() {
+            times.waiting = self.waiting.take();
+            times.service = self.service.take();
+            times.response = self.response.take();
+            return times;
+        }
+        for few in self.few.drain(..) {
+            times.waiting.record(few.waiting);
+            times.service.record(few.service);
+            times.response.record(few.response);
+        }
+        times
+    }
 }
 
 /// The times of the open window.
@@ -70,20 +164,11 @@ impl Open {
         let Finished { operation, outcome, waiting, service, response, bytes: _ } = *finished;
         let is = |times: &DenseTimes| times.operation == operation && times.outcome == outcome;
         let at = self.all.iter().position(is).unwrap_or_else(|| {
-            self.all.push(DenseTimes {
-                operation,
-                outcome,
-                waiting: Dense::default(),
-                service: Dense::default(),
-                response: Dense::default(),
-                within: vec![0; objectives_ms.len()],
-            });
+            self.all.push(DenseTimes::new(operation, outcome, objectives_ms.len()));
             self.all.len() - 1
         });
         let times = &mut self.all[at];
-        times.waiting.record(waiting);
-        times.service.record(service);
-        times.response.record(response);
+        times.record(RequestTimes { waiting, service, response });
         let response_ms = response as f64 * 1e-6;
         for (count, &objective) in times.within.iter_mut().zip(objectives_ms) {
             *count += u64::from(response_ms <= objective);
@@ -92,19 +177,8 @@ impl Open {
 
     /// What was recorded; nothing is left.
     pub(super) fn take(&mut self) -> Vec<Times> {
-        let used = self.all.iter_mut().filter(|times| times.response.count > 0);
-        let take = |times: &mut DenseTimes| {
-            let objectives = times.within.len();
-            Times {
-                operation: times.operation,
-                outcome: times.outcome,
-                waiting: times.waiting.take(),
-                service: times.service.take(),
-                response: times.response.take(),
-                within: std::mem::replace(&mut times.within, vec![0; objectives]),
-            }
-        };
-        used.map(take).collect()
+        let used = self.all.iter_mut().filter(|times| !times.is_empty());
+        used.map(DenseTimes::take).collect()
     }
 }
 
@@ -128,6 +202,31 @@ mod tests {
                     sparse.record(value);
                 }
                 prop_assert_eq!(dense.take(), sparse);
+            }
+        }
+    }
+
+    #[test]
+    fn few_and_many_are_counted_alike() {
+        for requests in [1, FEW, FEW + 1, 3 * FEW] {
+            let (mut times, mut sparse) = (
+                DenseTimes::new(Operation::Get, Outcome::Memory, 0),
+                [0; 3].map(|_| Histogram::default()),
+            );
+            for _ in 0..2 {
+                for at in 0..requests as u64 {
+                    let all = [at, at * 7919, at * at * 104_729];
+                    times.record(RequestTimes {
+                        waiting: all[0],
+                        service: all[1],
+                        response: all[2],
+                    });
+                    sparse.iter_mut().zip(all).for_each(|(sparse, time)| sparse.record(time));
+                }
+                let taken = times.take();
+                assert_eq!([taken.waiting, taken.service, taken.response], sparse);
+                sparse.fill(Histogram::default());
+                assert!(times.is_empty());
             }
         }
     }

@@ -118,6 +118,7 @@ impl Recorder {
     /// `now` may lie before earlier events: a load generator that had no processor reports later
     /// which requests it should have sent. The queue length is then corrected back to `now`,
     /// because Little's law would not hold for the window otherwise.
+    #[inline]
     pub fn arrive(&mut self, now: Nanos) {
         self.count_arrival(now);
         let late = self.counted_to.saturating_sub(now) as f64 / SECOND as f64;
@@ -138,6 +139,7 @@ impl Recorder {
     }
 
     /// Records the start of a waiting request's service.
+    #[inline]
     pub fn start(&mut self, now: Nanos) {
         self.advance(now);
         debug_assert!(self.waiting > 0, "service began of a request that did not wait");
@@ -276,6 +278,7 @@ impl Recorder {
     /// Advances the integrals to `now`. An event past the end of
     /// the open window ends it, so that windows are exact however late [`Recorder::roll`] is
     /// called; an event exactly at the end still belongs to it.
+    #[inline]
     fn advance(&mut self, now: Nanos) {
         if now == self.counted_to {
             // As at the last event: drivers read the clock once for many.
@@ -285,6 +288,7 @@ impl Recorder {
         self.integrate(now);
     }
 
+    #[inline]
     fn integrate(&mut self, now: Nanos) {
         if now > self.counted_to {
             let seconds = (now - self.counted_to) as f64 / SECOND as f64;
