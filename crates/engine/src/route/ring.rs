@@ -7,7 +7,7 @@
 //! in proportion to its weight, with a relative error of about 1/√(slots × share): 1.4 % for one of
 //! 200. Adding or removing a member moves no key between the others, in whatever order members come.
 //! A look-up costs one hash of the key and one read of the table, which has two bytes for each slot
-//! and replica. The table is computed in pages of 64 slots, each when one of its slots is looked up
+//! and replica. The table is computed in pages of up to 64 slots, each when one of its slots is looked up
 //! first, so that a ring is made at once however often members change. Points on a circle would need many points per member for the same balance, and a
 //! search. A smaller table that is balanced on purpose would be less even once members have left: a
 //! slot's members follow from the slot alone, or keys move between others.
@@ -37,8 +37,11 @@ const SLOT_BITS: u32 = 20;
 #[cfg(test)]
 const SLOTS: usize = 1 << SLOT_BITS;
 
-/// A page of the table has 2 to this power slots.
-const PAGE_BITS: u32 = 6;
+/// A page of the table has at most 2 to this power slots …
+const PAGE_BITS_MAX: u32 = 6;
+/// … and with many members fewer, so that one costs at most so many hashes: some 10 µs. With pages of 64 slots the first look-ups
+/// of ten thousand keys among a thousand members took two seconds.
+const PAGE_HASHES_MAX: usize = 1 << 12;
 
 /// Maximum number of members of a ring.
 const MEMBERS_MAX: usize = 4096;
@@ -213,8 +216,8 @@ impl From<Ring> for RingParts {
 
 impl Ring {
     /// A ring of members in any order. `replicas` is the number of nodes of a key, its primary
-    /// included (fewer if there are fewer members). Costs a hash for each member, and for each member
-    /// 64 more at the first look-up in each of 16,384 pages of the table.
+    /// included (fewer if there are fewer members). Costs a hash for each member, and up to 4,096 more at the
+    /// first look-up in each page of the table (of up to 64 slots, and as many hashes for each as there are members).
     ///
     /// # Errors
     /// See [`RingError`].
@@ -429,25 +432,28 @@ struct Table {
     placed: Vec<Placed>,
     /// Whether all have the same weight.
     even: bool,
-    /// The members of 64 slots in turn, `each` per slot, once one of these slots was looked up.
+    /// The number of slots of a page is 2 to this power.
+    page_bits: u32,
+    /// The members of a page's slots in turn, `each` per slot, once one of these slots was looked up.
     pages: Vec<OnceLock<Box<[u16]>>>,
 }
 
 impl Table {
     fn new(placed: Vec<Placed>, slot_bits: u32, each: usize) -> Table {
         let even = placed.iter().all(|member| member.weight == placed[0].weight);
-        let pages = if each == 0 { 0 } else { 1 << slot_bits.saturating_sub(PAGE_BITS) };
-        Table { each, placed, even, pages: vec![OnceLock::new(); pages] }
+        let page_bits = (PAGE_HASHES_MAX / placed.len().max(1)).max(1).ilog2().min(PAGE_BITS_MAX);
+        let pages = if each == 0 { 0 } else { 1 << slot_bits.saturating_sub(page_bits) };
+        Table { each, placed, even, page_bits, pages: vec![OnceLock::new(); pages] }
     }
 
     fn row(&self, slot: usize) -> &[u16] {
-        let (page, at) = (slot >> PAGE_BITS, slot % (1 << PAGE_BITS));
+        let (page, at) = (slot >> self.page_bits, slot % (1 << self.page_bits));
         let Some(rows) = self.pages.get(page) else { return &[] };
         &rows.get_or_init(|| self.page(page))[at * self.each..][..self.each]
     }
 
     fn page(&self, page: usize) -> Box<[u16]> {
-        let slots = (page << PAGE_BITS..).take(1 << PAGE_BITS);
+        let slots = (page << self.page_bits..).take(1 << self.page_bits);
         let rows = slots.flat_map(|slot| {
             first(&self.placed, slot as u64, self.each, self.even).into_iter().take(self.each)
         });
