@@ -99,6 +99,8 @@ pub(super) struct Cluster {
     pub granted: Vec<Nanos>,
     /// The newest view that each peer had when it asked for a lease.
     pub(super) asked_in: Vec<u64>,
+    /// Before this, no lease is to be asked for.
+    pub(super) asks_due: Nanos,
     /// Present once this node hands over.
     pub handover: Option<Handover>,
     pub(super) pending: BTreeMap<RequestId, Pending>,
@@ -141,6 +143,7 @@ impl Cluster {
             leases: vec![Lease::default(); members],
             granted,
             asked_in: vec![0; members],
+            asks_due: 0,
             handover: None,
             pending: BTreeMap::new(),
             pending_of: HashMap::new(),
@@ -273,6 +276,8 @@ impl Cluster {
         self.granted.resize(members, now);
         self.asked_in.resize(members, 0);
         self.useful.resize(members, 1.0);
+        // Members that came or were away may be asked at once.
+        self.asks_due = 0;
         self.earlier.retain(|(_, until)| now < *until);
         if !Arc::ptr_eq(&old, ring) && !mutant::is(Mutant::EarlierRingForgotten) {
             self.earlier.push((old, now + lag));

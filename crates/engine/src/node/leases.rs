@@ -10,6 +10,27 @@ use crate::mutant::{self, Mutant};
 use crate::route::{NodeId, View};
 use ground::Key;
 
+impl Cluster {
+    /// Asks each peer for a lease whose last was asked for `every` ago. Notes when the next is due: members ask at the same
+    /// ticks, so most ticks ask for none, and a look at each of a thousand leases would be most of what a tick costs.
+    fn ask_leases<P>(&mut self, now: Nanos, every: Nanos, actions: &mut Vec<Action<P>>) {
+        let (me, epoch) = (self.me(), self.view.epoch);
+        let mut next = Nanos::MAX;
+        for (peer, lease) in self.leases.iter_mut().enumerate() {
+            // A hot node orders no writes, so nobody needs a lease from it.
+            if peer == me || self.settings.ring.is_hot(peer) || !self.view.is_live(peer) {
+                continue;
+            }
+            if lease.asked.is_none_or(|at| at + every <= now) {
+                lease.asked = Some(now);
+                actions.push(Action::AskLease { peer, asked: now, epoch });
+            }
+            next = next.min(lease.asked.unwrap_or(now) + every);
+        }
+        self.asks_due = next;
+    }
+}
+
 impl<P: Payload> Node<P> {
     pub(super) fn lease_asked(
         &mut self,
@@ -210,7 +231,7 @@ impl<P: Payload> Node<P> {
         // A node without peers gets ticks too.
         let Some(cluster) = &mut self.cluster else { return };
         cluster.terms.sweep();
-        let (me, tick) = (cluster.me(), cluster.settings.tick());
+        let tick = cluster.settings.tick();
         for (&request, write) in &mut cluster.pending {
             for (peer, again) in &mut write.peers {
                 if again.is_some_and(|at| at <= now) {
@@ -222,15 +243,8 @@ impl<P: Payload> Node<P> {
         }
         // Three attempts in the time of a lease, less a tick.
         let every = (cluster.settings.lease / 3).saturating_sub(tick);
-        let (epoch, ended) = (cluster.view.epoch, cluster.has_handed_over());
-        for (peer, lease) in cluster.leases.iter_mut().enumerate().filter(|_| !ended) {
-            let due = lease.asked.is_none_or(|at| at + every <= now);
-            // A hot node orders no writes, so nobody needs a lease from it.
-            let orders = !cluster.settings.ring.is_hot(peer);
-            if peer != me && due && orders && cluster.view.is_live(peer) {
-                lease.asked = Some(now);
-                actions.push(Action::AskLease { peer, asked: now, epoch });
-            }
+        if now >= cluster.asks_due && !cluster.has_handed_over() {
+            cluster.ask_leases(now, every, actions);
         }
         self.run_hot_keys(now, actions);
     }
