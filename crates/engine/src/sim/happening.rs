@@ -30,6 +30,10 @@ pub(super) enum Happening {
     Node { node: usize, life: Life, event: node::Event<Size> },
     /// A node's tick is due.
     NodeTick { node: usize, life: Life },
+    /// Requests of one node for leases, which it sent at once, arrive at its peers.
+    LeasesAsked { leases: LeaseRequests },
+    /// The leases that those granted arrive at the node, each with its term.
+    LeasesGranted { leases: LeaseRequests, grants: Vec<(Process, Nanos)> },
     /// A call arrives at a node.
     Call { node: usize, from: Caller, call: Call },
     /// A node's put ended: it is in the origin, it failed, or its outcome is unknown.
@@ -104,6 +108,17 @@ impl Happening {
             _ => false,
         }
     }
+}
+
+/// Requests for leases that a node sends at once.
+#[derive(Clone, Debug)]
+pub(super) struct LeaseRequests {
+    pub node: usize,
+    pub life: Life,
+    pub asked: Nanos,
+    pub epoch: u64,
+    /// Those asked; empty on the way back.
+    pub peers: Vec<Process>,
 }
 
 /// The sender of a call to a node, and where its reply goes.

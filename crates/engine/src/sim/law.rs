@@ -71,6 +71,14 @@ impl Law {
         Law { shape }
     }
 
+    /// The time, if it is always the same.
+    pub(super) fn constant_ns(&self) -> Option<Nanos> {
+        match self.shape {
+            Shape::Constant(ns) => Some(ns as Nanos),
+            _ => None,
+        }
+    }
+
     /// Draws a time.
     pub fn draw(&self, random: &mut SmallRng) -> Nanos {
         let ns = match &self.shape {

@@ -11,7 +11,8 @@
 //! - `settings`: the simulated cluster. `law`: distributions of times and keys. `seeds`: small
 //!   clusters with faults, drawn from a seed, for the search for violations.
 //! - `happening`, `schedule`: events and their order. `network`: how messages travel.
-//! - `clients`, `nodes`, `gateways`, `origin`, `members`, `faults`: the behaviour of each part.
+//! - `clients`, `nodes`, `gateways`, `origin`, `members`, `faults`: the behaviour of each part. `leases`: the beats of nodes,
+//!   which are as many as pairs of nodes, for less than a message each.
 
 pub mod check;
 mod clients;
@@ -19,6 +20,7 @@ mod faults;
 mod gateways;
 mod happening;
 mod law;
+mod leases;
 mod members;
 #[cfg(test)]
 mod mutants;
@@ -108,6 +110,8 @@ pub struct Simulation {
     broken: Vec<String>,
     counts: Counts,
     recorder: Recorder,
+    /// Requests for leases that travel together, and grants of them.
+    batch: leases::Batch,
     node_actions: Vec<node::Action<Size>>,
     gateway_actions: Vec<gateway::Action>,
     trace: Option<VecDeque<(Nanos, String)>>,
@@ -162,6 +166,7 @@ impl Simulation {
             broken: Vec::new(),
             counts: Counts::default(),
             recorder: Recorder::new("load", 0, settings.windows.clone(), 0),
+            batch: leases::Batch::default(),
             node_actions: Vec::new(),
             gateway_actions: Vec::new(),
             trace: None,
@@ -347,6 +352,8 @@ impl Simulation {
             Happening::Node { node, event, .. } => self.node_event(node, event),
             Happening::NodeTick { node, life } => self.node_tick(node, life),
             Happening::Call { node, from, call } => self.call_at_node(node, from, call),
+            Happening::LeasesAsked { leases } => self.leases_asked(leases),
+            Happening::LeasesGranted { leases, grants } => self.leases_granted(&leases, &grants),
             Happening::PutOver { node, request, done, .. } => self.put_over(node, request, done),
             Happening::WriteTimeout { node, request, .. } => self.write_timeout(node, request),
             Happening::Streamed { node, request, answer, .. } => {

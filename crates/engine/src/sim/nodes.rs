@@ -74,7 +74,7 @@ impl NodeProcess {
     pub fn new(settings: &Settings, node: usize, clock: Clock) -> NodeProcess {
         let laws = settings.devices.get(node).cloned().unwrap_or_default();
         NodeProcess {
-            node: Node::new(settings.nodes[node].clone(), clock.local(0)),
+            node: Node::new(settings.node_lent_for_ever(node), clock.local(0)),
             incoming: Slab::default(),
             disks: settings.nodes[node].devices.iter().map(|_| Disk::default()).collect(),
             laws,
@@ -106,8 +106,13 @@ impl Simulation {
             if self.trace.is_some() {
                 self.note(|| format!("    node {at}: {action:?}"));
             }
+            // Those that were asked for before this action are sent before it.
+            if self.batch.holds_requests() && !matches!(action, Action::AskLease { .. }) {
+                self.send_lease_requests();
+            }
             self.node_act(at, action);
         }
+        self.send_lease_requests();
         self.node_actions = actions;
     }
 
@@ -288,11 +293,17 @@ impl Simulation {
                 self.call(at, peer, what, Some(failed));
             }
             Action::AskLease { peer, asked, epoch } => {
+                if self.batches_leases() {
+                    return self.batch_lease_request(at, peer, asked, epoch);
+                }
                 let from = Caller::Lease { node: at, life, asked, epoch };
                 self.call(at, peer, Happening::Call { node: peer, from, call: Call::Lease }, None);
             }
             Action::Grant { peer, term } => {
                 let Some((node, life, asked)) = self.nodes[at].lease_asker else { return };
+                if self.batch_grant(at, peer, term) {
+                    return;
+                }
                 let event = Event::LeaseGranted { peer: at, asked, term };
                 let what = Happening::Node { node, life, event };
                 self.send(at as Process, peer as Process, what);
