@@ -103,6 +103,13 @@ impl<J> Queue<J> {
         self.waiting.push_back((job, now));
     }
 
+    /// All requests that wait leave without service.
+    pub fn clear_waiting(&mut self, now: Nanos) {
+        while self.waiting.pop_front().is_some() {
+            self.recorder.abandon(now);
+        }
+    }
+
     /// Records the end of a service. Call [`Queue::start`] with the same time next.
     pub fn finish(&mut self, now: Nanos, finished: &Finished) {
         assert!(self.in_service > 0, "a service ended that had not started");

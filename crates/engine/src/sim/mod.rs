@@ -10,12 +10,16 @@
 //!
 //! - `settings`: the simulated cluster. `law`: distributions of times and keys. `seeds`: small
 //!   clusters with faults, drawn from a seed, for the search for violations.
+//!   `arrivals`: when clients ask.
+//! - `drawn`: a cluster without keys, whose hits are drawn.
 //! - `happening`, `schedule`: events and their order. `network`: how messages travel.
 //! - `clients`, `nodes`, `gateways`, `origin`, `members`, `faults`: the behaviour of each part. `leases`: the beats of nodes,
 //!   which are as many as pairs of nodes, for less than a message each.
 
+mod arrivals;
 pub mod check;
 mod clients;
+pub mod drawn;
 mod faults;
 mod gateways;
 mod happening;
@@ -35,6 +39,7 @@ pub mod seeds;
 mod settings;
 mod slab;
 
+pub use arrivals::{Arrivals, Burst, Course};
 pub use clients::Counts;
 pub use law::{Law, LawError, Popularity};
 pub use settings::{

@@ -46,6 +46,13 @@ impl<T> Slab<T> {
         Some(value)
     }
 
+    /// The numbers of the values of which something holds, in order of their places.
+    pub fn numbers_of(&self, holds: impl Fn(&T) -> bool) -> Vec<u64> {
+        let entries = (0u64..).zip(&self.entries);
+        let found = entries.filter(|(_, entry)| entry.value.as_ref().is_some_and(&holds));
+        found.map(|(index, entry)| u64::from(entry.turn) << 32 | index).collect()
+    }
+
     /// All values, in order of their places.
     pub fn values(&self) -> impl Iterator<Item = &T> {
         self.entries.iter().filter_map(|entry| entry.value.as_ref())

@@ -5,6 +5,7 @@
 mod breakages;
 mod concurrency;
 mod devices;
+mod drawn;
 mod plain;
 mod queueing;
 mod replay;
