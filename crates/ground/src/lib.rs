@@ -20,12 +20,16 @@ pub type Key = Arc<[u8]>;
 /// The version of an object's bytes, as named by the origin. Only compared for equality.
 pub type Etag = Arc<str>;
 
-/// The message of an error with those of all its causes, in one line.
+/// The message of an error with those of all its causes, in one line, each once: the message of an error often ends in that of
+/// its cause.
 pub fn with_causes(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
-        let _ = write!(text, ": {error}");
+        let message = error.to_string();
+        if !text.contains(message.trim()) {
+            let _ = write!(text, ": {message}");
+        }
         cause = error.source();
     }
     text

@@ -89,6 +89,9 @@ pub enum Error {
     /// A file cannot be written as TOML.
     #[error(transparent)]
     Toml(#[from] toml::ser::Error),
+    /// A text is not the TOML that is expected.
+    #[error(transparent)]
+    NotToml(#[from] toml::de::Error),
     /// A number cannot be represented in JSON.
     #[error(transparent)]
     Json(#[from] serde_json::Error),
@@ -265,3 +268,26 @@ impl Error {
         |source| Error::Content { place: place.into(), source: source.into() }
     }
 }
+
+/// The result of reading what a person wrote, or of making a report.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Says of an error where in the input it is.
+pub(crate) trait Context<T> {
+    fn context(self, place: impl FnOnce() -> String) -> Result<T>;
+}
+
+impl<T, E: Into<Cause>> Context<T> for std::result::Result<T, E> {
+    fn context(self, place: impl FnOnce() -> String) -> Result<T> {
+        self.map_err(|error| Error::Content { place: place(), source: error.into() })
+    }
+}
+
+/// Returns the error that something given is wrong.
+macro_rules! bail {
+    ($($reason:tt)+) => {
+        return Err($crate::error::Error::input(format!($($reason)+)))
+    };
+}
+
+pub(crate) use bail;

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use model::Model;
+use model::plan::Plan;
 
 use crate::cluster_file::ClusterFile;
 use crate::error::Error;
@@ -55,5 +56,17 @@ impl PlanBasis {
             crate::table::percent(node.share)
         );
         Ok(PlanBasis { model: node.model, delay_s, of: Some(1.0 / node.share), note: Some(note) })
+    }
+    /// A plan based on the server, as JSON.
+    ///
+    /// # Errors
+    /// If the model cannot say up to which load it is trusted.
+    pub fn json(&self, plan: &Plan) -> Result<serde_json::Value, Error> {
+        let mut value = serde_json::to_value(plan)?;
+        value["laboratory"] = self.model.about.laboratory.clone().into();
+        value["note"] = self.note.clone().into();
+        value["trust"] = serde_json::to_value(self.model.trust()?)?;
+        value["holds"] = (!plan.ranked.is_empty()).into();
+        Ok(value)
     }
 }

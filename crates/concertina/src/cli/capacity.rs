@@ -6,16 +6,16 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use model::capacity::{
-    AffineCost, Basis, IoCapacity, IoPoint, IoThroughput, MixError, MixPart, Scalability,
-    ScalablePoint, ScalableThroughput, Scatter, Shares,
+    AffineCost, Basis, IoCapacity, IoPoint, IoThroughput, MixPart, Scalability, ScalablePoint,
+    ScalableThroughput, Shares,
 };
 use model::regression::Estimated;
-use model::statistics::student;
 
 use super::capacity_live as live;
 use super::capacity_verdict::{self as verdict, error_percent, interval};
 use super::sheet::{Sheet, confidence};
 use crate::cli::output::{out, outln};
+use report::capacity::{self, MixQuestion};
 use report::grid::Grid;
 use report::objective::{digits, time};
 use report::verdict::labelled_text;
@@ -174,11 +174,10 @@ fn storage(args: &Args, sheet: &Sheet) -> anyhow::Result<(String, serde_json::Va
             Some(By::Capacity) => Shares::Capacity,
             None => bail!("--mix needs --by ios or --by capacity"),
         };
-        let found = system.mix(parts, by).map_err(anyhow::Error::from);
-        answers.push((asked.clone(), found.and_then(|f| widened(f, parts, &system, args))));
-        notes.extend(
-            basis_of_interval(parts, by, &system, args).map(|why| format!("{asked}: {why}")),
-        );
+        let question =
+            MixQuestion { parts, by, confidence: args.confidence, point_error: args.point_error };
+        answers.push((asked.clone(), question.answer(&system).map_err(Into::into)));
+        notes.extend(question.basis_of_interval(&system).map(|why| format!("{asked}: {why}")));
     }
     // One invalid point makes the command fail, although valid points beside it are then not
     // printed.
@@ -186,100 +185,13 @@ fn storage(args: &Args, sheet: &Sheet) -> anyhow::Result<(String, serde_json::Va
         .into_iter()
         .map(|(asked, found)| found.map(|f| (asked.clone(), f)).context(format!("at {asked}")))
         .collect::<anyhow::Result<_>>()?;
-    let predictions = answers.iter().map(|(asked, found)| {
-        let mut value = serde_json::to_value(found)?;
-        value["asked"] = asked.as_str().into();
-        Ok(value)
-    });
-    let json = serde_json::json!({
-        "file": file,
-        "law": "C = T_read + T_write·f_rw",
-        "points": points.len(),
-        "confidence": args.confidence,
-        "sizes": system.sizes(),
-        "affine": system.affine(),
-        "scatter": system.scatter(),
-        "predictions": predictions.collect::<anyhow::Result<Vec<_>>>()?,
-        "intervals": notes,
-        "warnings": system.warnings(),
-    });
+    let mut json = capacity::storage_json(&system, &answers, &notes)?;
+    json["file"] = file.into();
+    json["points"] = points.len().into();
+    json["confidence"] = args.confidence.into();
     let text = storage_text(args, &points, &system, &answers);
     let notes: String = notes.iter().map(|note| format!("Note: {note}.\n")).collect();
     Ok((text + &notes, json))
-}
-
-/// Degrees of freedom of a scatter that the user states: as good as known.
-const STATED_DEGREES: f64 = 1e4;
-
-/// The scatter of the points of a table in which two for each size leave nothing to see it by: as stated, else as the
-/// sizes scatter about the cost between them.
-fn scatter_of(system: &IoCapacity, args: &Args) -> Option<Scatter> {
-    let stated = |deviation| Scatter { deviation, degrees: STATED_DEGREES };
-    args.point_error.map(stated).or_else(|| system.affine_scatter())
-}
-
-/// A mix with its interval: that of the points, and for several sizes the error that the law itself may have for it. Where two
-/// points for each size give no interval, every point of a mix may be off by as much as [`scatter_of`] says, or is taken
-/// as exact if that is not known.
-fn widened(
-    found: IoThroughput,
-    parts: &[MixPart],
-    system: &IoCapacity,
-    args: &Args,
-) -> anyhow::Result<IoThroughput> {
-    if found.by != Some(Shares::Ios) {
-        return Ok(found);
-    }
-    let several = MixError::has_several(parts);
-    let (law, scatter) = match (found.total.low, scatter_of(system, args)) {
-        (Some(_), _) if !several => return Ok(found),
-        (Some(_), _) => (found.total, (0.0, 1.0)),
-        (None, None) if !several => return Ok(found),
-        (None, None) => (found.total, (0.0, 1.0)),
-        // The points of a mix are independent; taken as one point they vary more, not less.
-        (None, Some(Scatter { deviation, degrees })) => {
-            let half = student(args.confidence, degrees)? * deviation * found.total.value;
-            (Estimated::around(found.total.value, Some(half)), (deviation, degrees))
-        }
-    };
-    let total = MixError::prior().expected(law, several, scatter, args.confidence)?;
-    Ok(IoThroughput { total, ..found })
-}
-
-/// What the interval of a mix rests on, where the points of each size do not tell their own scatter; or why there is none.
-fn basis_of_interval(
-    parts: &[MixPart],
-    by: Shares,
-    system: &IoCapacity,
-    args: &Args,
-) -> Option<String> {
-    if system.scatter().is_some() {
-        return None;
-    }
-    let more = "give a third point of a size, or repeat one, or state --point-error";
-    let law = "what mixes of two stores were off by (docs/capacity.md)";
-    Some(match (by, args.point_error, system.affine_scatter()) {
-        (Shares::Capacity, ..) => format!(
-            "no interval: two points for each size leave no residual, and shares of capacity are no measurement to expect; {more}"
-        ),
-        (_, Some(error), _) => format!(
-            "its interval rests on the stated error of a point, {} %, and {law}",
-            digits(100.0 * error, 3)
-        ),
-        (_, None, Some(scatter)) => format!(
-            "two points for each size: its interval rests on how far the sizes are from one affine cost ({} % a point, {} \
-             degrees of freedom), and {law}",
-            digits(100.0 * scatter.deviation, 3),
-            digits(scatter.degrees, 3)
-        ),
-        (_, None, None) if MixError::has_several(parts) => format!(
-            "its interval is too narrow: it holds {law}, but not the error of the points, which two for each of fewer than \
-             three sizes do not tell; {more}"
-        ),
-        _ => format!(
-            "no interval: two points for each of fewer than three sizes do not tell their error; {more}"
-        ),
-    })
 }
 
 fn storage_text(
@@ -391,20 +303,10 @@ fn scaling(args: &Args, sheet: &Sheet) -> anyhow::Result<(String, serde_json::Va
         };
         found.push(law.throughput(n)?);
     }
-    let json = serde_json::json!({
-        "file": file,
-        "law": "X(N) = γN / (1 + α(N − 1) + βN(N − 1))",
-        "points": points.len(),
-        "confidence": args.confidence,
-        "gamma": law.unit(),
-        "alpha": law.contention(),
-        "beta": law.coherency(),
-        "residuals": law.residuals(),
-        "peak": law.peak(),
-        "ceiling": law.ceiling(),
-        "predictions": found,
-        "warnings": law.warnings(),
-    });
+    let mut json = capacity::scaling_json(&law, &found)?;
+    json["file"] = file.into();
+    json["points"] = points.len().into();
+    json["confidence"] = args.confidence.into();
     Ok((scaling_text(args, &points, &law, &found), json))
 }
 

@@ -9,7 +9,7 @@ use model::plan::Choices;
 ///
 /// What is wrong with the text.
 pub fn network(text: &str, changes: &[String]) -> anyhow::Result<Network> {
-    Ok(super::network_file::parse(text, "the network", changes)?.network)
+    Ok(report::network_file::parse(text, "the network", changes)?.network)
 }
 
 /// The choices of a file for `plan`, and the currency of its prices.
@@ -18,5 +18,5 @@ pub fn network(text: &str, changes: &[String]) -> anyhow::Result<Network> {
 ///
 /// What is wrong with the text.
 pub fn choices(text: &str) -> anyhow::Result<(Choices, String)> {
-    super::plan::choices::parse(text, None, None)
+    Ok(report::choices::parse(text, None, None)?)
 }

@@ -34,7 +34,6 @@ mod fit;
 pub mod fuzzing;
 mod import;
 mod keys;
-mod law;
 mod live;
 mod load;
 mod load_http;
@@ -43,8 +42,6 @@ mod measure;
 mod measure_predict;
 mod model;
 mod network;
-mod network_file;
-mod network_path;
 mod network_queue;
 mod output;
 mod parent;
@@ -168,35 +165,23 @@ pub fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if output::is_unread(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            output::errln!("concertina: {}", causes(&error));
+            output::errln!("concertina: {}", ground::with_causes(error.as_ref()));
             ExitCode::FAILURE
         }
     }
 }
 
-/// An error and its causes, each once: the message of an error often ends in that of its cause.
-fn causes(error: &anyhow::Error) -> String {
-    let mut text = String::new();
-    for cause in error.chain().map(ToString::to_string) {
-        if text.is_empty() {
-            text = cause;
-        } else if !text.contains(cause.trim()) {
-            text += &format!(": {cause}");
-        }
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use ground::with_causes;
 
     #[test]
     fn a_cause_that_a_message_repeats_is_printed_once() {
         let cause = std::io::Error::other("disk on fire");
         let path = "run.toml".into();
         let nested = anyhow::Error::new(record::Error::File { path, source: cause });
-        assert_eq!(causes(&nested), "cannot read run.toml: disk on fire");
-        assert_eq!(causes(&nested.context("no fit")), "no fit: cannot read run.toml: disk on fire");
+        assert_eq!(with_causes(nested.as_ref()), "cannot read run.toml: disk on fire");
+        let nested = nested.context("no fit");
+        assert_eq!(with_causes(nested.as_ref()), "no fit: cannot read run.toml: disk on fire");
     }
 }

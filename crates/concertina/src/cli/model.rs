@@ -14,9 +14,9 @@ use report::compare::parameters;
 use report::grid::{Grid, printable};
 use report::objective::{self, digits};
 use report::ranges;
+use report::stated_law::{self, StatedLaw};
 use report::table::limits_text;
 
-use super::law::{self, StatedLaw};
 use crate::cli::output::{out, outln};
 
 /// Arguments of the command.
@@ -41,7 +41,7 @@ describes every key. Several servers behind a gateway: `predict --servers`; requ
 hedged ones: `predict --fan-out` and `--hedge`; replicas: `plan`; one queue without a file: `network --queue`.")]
 pub struct Args {
     /// The law of the service time of a device, like exp:6.2ms
-    #[arg(long, value_name = "LAW", value_parser = law::parse, required_unless_present = "published")]
+    #[arg(long, value_name = "LAW", value_parser = stated_law::parse, required_unless_present = "published")]
     service: Option<StatedLaw>,
     /// Devices of the node, each with a queue of its own, which share the requests equally
     #[arg(long, default_value_t = 1, value_name = "N", conflicts_with = "published")]
@@ -57,10 +57,10 @@ pub struct Args {
     #[arg(long, value_name = "Q0[-ALPHA/s]", value_parser = memory, allow_hyphen_values = true, conflicts_with = "published")]
     memory: Option<Memory>,
     /// The law of memory's responses [default: 0]
-    #[arg(long, value_name = "LAW", value_parser = law::parse)]
+    #[arg(long, value_name = "LAW", value_parser = stated_law::parse)]
     memory_time: Option<StatedLaw>,
     /// The law of the time outside: what network and gateway add to a device's response [default: 0]
-    #[arg(long, value_name = "LAW", value_parser = law::parse)]
+    #[arg(long, value_name = "LAW", value_parser = stated_law::parse)]
     outside: Option<StatedLaw>,
     /// The share of requests that the origin answers (neither memory nor a device), and the law of its responses
     #[arg(long, value_name = "SHARE,LAW", value_parser = origin)]
@@ -152,7 +152,7 @@ fn origin(text: &str) -> Result<Origin, String> {
     let (share, law) = text
         .split_once(',')
         .ok_or_else(|| format!("invalid origin `{text}`: write it like `5%,lognormal:40ms,1`"))?;
-    Ok(Origin { share: objective::share(share)?, law: law::parse(law)? })
+    Ok(Origin { share: objective::share(share)?, law: stated_law::parse(law)? })
 }
 
 /// The loads at which numbers were found, requests/s.

@@ -5,17 +5,17 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use ground::number::{decimals, difference};
-use model::network::{CycleTime, Limits, Load, Method, Network, Sojourn, Solution};
-use serde_json::{Value, json};
+use model::network::{Limits, Load, Method, Network, Solution};
 
-use super::law::{self, StatedLaw};
-use super::network_file::{Described, parse, read};
-use super::network_path;
 use super::network_queue::{Kendall, Question};
 use crate::cli::output::{out, outln};
 use report::grid::{Grid, printable};
+use report::network_answer::{self, ResponseLaw, answer, sectors, sweep};
+use report::network_file::{Described, parse, read};
+use report::network_path;
 use report::objective::{self, digits, time};
 use report::ranges::{Counts, Loads};
+use report::stated_law::{self, StatedLaw};
 
 /// Arguments of the command.
 #[derive(clap::Args)]
@@ -56,7 +56,7 @@ pub struct Args {
     queue: Option<Kendall>,
     /// The service time of the queue: its mean, like 6.2ms, or a law: exp:MEAN, det:TIME, gamma:MEAN,SCV,
     /// lognormal:MEAN,SCV, hyper:MEAN,SCV or file:PATH
-    #[arg(long, value_name = "LAW", requires = "queue", value_parser = law::parse)]
+    #[arg(long, value_name = "LAW", requires = "queue", value_parser = stated_law::parse)]
     service: Option<StatedLaw>,
     /// Loads of the queue: 500/s, 30/min, lists, and ranges FROM..TO[:STEP]
     #[arg(long, value_name = "RATES", requires = "queue", allow_negative_numbers = true)]
@@ -112,9 +112,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             value["before"] = answer(&before.network, old, &args.within);
         }
         if let Some((class, rows)) = &sweep {
-            value["sweep"] = rows.iter().map(|(n, s)| json!({ "class": class, "customers": n,
-                "method": s.method, "exact": s.method.is_exact(), "classes": s.classes, "stations": s.stations,
-            })).collect();
+            value["sweep"] = network_answer::sweep_json(class, rows);
         }
         outln!("{value:#}");
         return Ok(ExitCode::SUCCESS);
@@ -132,84 +130,6 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         out!("\n{}", swept(network, class, rows));
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// The whole solution of a network, as JSON.
-fn answer(network: &Network, solution: &Solution, within_s: &[f64]) -> Value {
-    let bottlenecks = (0..network.classes().len()).filter_map(|c| {
-        let found = network.bottleneck(c).ok()?;
-        let name = |k: usize| network.stations()[k].name();
-        Some(json!({
-            "class": network.classes()[c].name(),
-            "station": name(found.station),
-            "throughput_max": found.throughput_max,
-            "knee_customers": (found.knee > 0.0).then_some(found.knee),
-            "next": found.next.map(|(k, x)| json!({ "station": name(k), "throughput_max": x })),
-        }))
-    });
-    let law = ResponseLaw::for_network(network);
-    json!({
-        "method": solution.method,
-        "exact": solution.method.is_exact(),
-        "classes": solution.classes,
-        "stations": solution.stations,
-        "bottlenecks": bottlenecks.collect::<Vec<_>>(),
-        "bounds": network.bounds(0).ok(),
-        "composite_bounds": (network.classes().len() > 1).then(|| network.composite_bounds().ok()).flatten(),
-        "sectors": sectors(network),
-        "response_p50_s": law.as_ref().and_then(|law| law.quantile(0.5)),
-        "response_p99_s": law.as_ref().and_then(|law| law.quantile(0.99)),
-        "paths": network_path::json(network, within_s),
-        "response_law_exact": law.as_ref().map(ResponseLaw::is_exact),
-    })
-}
-
-/// The distribution of the response time of a closed class, for the networks where it is known.
-enum ResponseLaw {
-    /// Through one station, any population.
-    Station(Sojourn),
-    /// Through several, each visited once.
-    Cycle(CycleTime),
-}
-
-impl ResponseLaw {
-    fn for_network(network: &Network) -> Option<ResponseLaw> {
-        let [class] = network.classes() else { return None };
-        let visited = |k: &usize| class.demands_s()[*k] > 0.0;
-        let visited: Vec<usize> = (0..network.stations().len()).filter(visited).collect();
-        if visited.iter().any(|&k| (class.visits()[k] - 1.0).abs() > 1e-9) {
-            return None;
-        }
-        match visited[..] {
-            [station] => network.sojourn(station).ok().map(ResponseLaw::Station),
-            _ => network.cycle_time().ok().map(ResponseLaw::Cycle),
-        }
-    }
-
-    fn quantile(&self, p: f64) -> Option<f64> {
-        match self {
-            ResponseLaw::Station(law) => law.quantile(p).ok(),
-            ResponseLaw::Cycle(law) => law.quantile(p).ok(),
-        }
-    }
-
-    fn is_exact(&self) -> bool {
-        match self {
-            ResponseLaw::Station(_) => true,
-            ResponseLaw::Cycle(law) => law.is_exact(),
-        }
-    }
-}
-
-/// The ranges of the mix of two classes, with the station that limits in each.
-fn sectors(network: &Network) -> Option<Vec<Value>> {
-    let [a, _] = network.classes() else { return None };
-    let all = network.sectors(0, 1).ok()?;
-    let each = all.iter().map(|s| {
-        let station = network.stations()[s.station].name();
-        json!({ "class": a.name(), "from": s.from, "to": s.to, "station": station })
-    });
-    Some(each.collect())
 }
 
 fn how(solution: &Solution) -> String {
@@ -397,38 +317,6 @@ fn limits(network: &Network) -> String {
         );
     }
     out
-}
-
-/// Solves the network for other populations of a class; returns the class's name and the solutions.
-fn sweep(
-    network: &Network,
-    populations: &[u32],
-    class: Option<&str>,
-) -> anyhow::Result<(String, Vec<(u32, Solution)>)> {
-    let is_closed = |c: &usize| matches!(network.classes()[*c].load(), Load::Closed { .. });
-    let closed: Vec<usize> = (0..network.classes().len()).filter(is_closed).collect();
-    let name = |c: usize| network.classes()[c].name();
-    let names = || closed.iter().map(|&c| name(c)).collect::<Vec<_>>().join(", ");
-    let class = match (class, &closed[..]) {
-        (Some(asked), _) => match closed.iter().find(|&&c| name(c) == asked) {
-            Some(&c) => c,
-            None => bail!(
-                "--class {asked}: no closed class has that name; the closed classes are: {}",
-                names()
-            ),
-        },
-        (None, [only]) => *only,
-        (None, []) => bail!("--customers: the network has no closed class"),
-        (None, _) => {
-            bail!("--customers applies to one class: add --class with one of: {}", names())
-        }
-    };
-    let solve = |n: u32| -> anyhow::Result<(u32, Solution)> {
-        let solved = network.with_customers(class, n).and_then(|network| network.solve());
-        Ok((n, solved.with_context(|| format!("with {n} customers"))?))
-    };
-    let rows = populations.iter().copied().map(solve).collect::<Result<Vec<_>, _>>()?;
-    Ok((name(class).to_owned(), rows))
 }
 
 fn swept(network: &Network, class: &str, rows: &[(u32, Solution)]) -> String {

@@ -10,8 +10,8 @@ use model::queue::{LossQueue, Md1, Mg1, Mgm, Mmm, Mmmk, Queue};
 use report::grid::Grid;
 use report::objective::{digits, time};
 use report::ranges::{Counts, Loads};
+use report::stated_law::StatedLaw;
 
-use super::law::StatedLaw;
 use crate::cli::output::{out, outln};
 
 /// The percentiles that are printed.

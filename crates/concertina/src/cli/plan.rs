@@ -5,15 +5,15 @@ use std::process::ExitCode;
 use std::str::FromStr;
 
 use anyhow::Context;
-use model::plan::{Choices, Growth, LimitRule, Plan, Question, plan};
+use model::plan::{Choices, Growth, LimitRule, Question, plan};
 
 use crate::cli::output::{out, outln};
 use report::Objective;
+use report::choices;
 use report::plan_basis::PlanBasis;
 use report::ranges;
 use report::tiers::CurvesFile;
 
-pub(super) mod choices;
 mod text;
 
 /// Arguments of the command.
@@ -139,7 +139,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let found = plan(&server.model, &question, &choices)
         .with_context(|| format!("{} and {}", args.model.display(), args.choices.display()))?;
     if args.json {
-        let mut value = json(&server, &found)?;
+        let mut value = server.json(&found)?;
         value["curves"] = of.into();
         outln!("{value:#}");
     } else {
@@ -149,15 +149,6 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         out!("{}", shown.text(&server.model, &notes)?);
     }
     Ok(if found.ranked.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
-}
-
-fn json(server: &PlanBasis, plan: &Plan) -> anyhow::Result<serde_json::Value> {
-    let mut value = serde_json::to_value(plan)?;
-    value["laboratory"] = server.model.about.laboratory.clone().into();
-    value["note"] = server.note.clone().into();
-    value["trust"] = serde_json::to_value(server.model.trust()?)?;
-    value["holds"] = (!plan.ranked.is_empty()).into();
-    Ok(value)
 }
 
 /// The classes of devices for which the choices give a number of devices in a server.

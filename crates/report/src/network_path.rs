@@ -1,10 +1,11 @@
-//! Response-time distributions of open classes in `concertina network`.
+//! Response-time distributions of the open classes of a network.
 
 use model::network::{Load, Network, PathTime};
 use serde_json::{Value, json};
 
-use report::grid::{Grid, printable};
-use report::objective::{digits, time};
+use crate::error::Result;
+use crate::grid::{Grid, printable};
+use crate::objective::{digits, time};
 
 /// The percentiles that are printed.
 const PERCENTILES: [f64; 3] = [0.5, 0.9, 0.99];
@@ -23,7 +24,7 @@ fn open_classes(network: &Network) -> Vec<OpenClass> {
 }
 
 /// The percentiles of every open class, and the shares within times; empty if no class is open.
-pub(super) fn text(network: &Network, within_s: &[f64]) -> String {
+pub fn text(network: &Network, within_s: &[f64]) -> String {
     let classes = open_classes(network);
     if classes.is_empty() {
         return String::new();
@@ -59,7 +60,7 @@ pub(super) fn text(network: &Network, within_s: &[f64]) -> String {
 }
 
 /// The same as JSON.
-pub(super) fn json(network: &Network, within_s: &[f64]) -> Vec<Value> {
+pub fn json(network: &Network, within_s: &[f64]) -> Vec<Value> {
     let one = |OpenClass { name, law }: &OpenClass| match law {
         Ok(law) => json!({
             "class": name, "exact": law.is_exact(), "response_s": law.mean(),

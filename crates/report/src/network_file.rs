@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, bail};
 use model::fork_join::FanOut;
 use model::network::{Class, Network, Station};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use toml::{Spanned, Table, Value};
+
+use crate::error::{Context as _, Error, Result, bail};
 
 /// The contents of a file, before validation.
 #[derive(Clone, Debug, Deserialize)]
@@ -73,31 +74,38 @@ fn in_order(places: &BTreeMap<String, Spanned<IgnoredAny>>) -> Vec<&str> {
 }
 
 /// A network and its name.
-pub(super) struct Described {
-    pub(super) title: Option<String>,
-    pub(super) network: Network,
+pub struct Described {
+    /// The title that the file gives.
+    pub title: Option<String>,
+    /// The network.
+    pub network: Network,
 }
 
 /// Reads a file.
-pub(super) fn read(path: &std::path::Path) -> anyhow::Result<String> {
-    record::file::read_text(path)
-        .with_context(|| format!("cannot read the network {}", path.display()))
+///
+/// # Errors
+/// If the file cannot be read.
+pub fn read(path: &std::path::Path) -> Result<String> {
+    record::file::read_text(path).context(|| format!("cannot read the network {}", path.display()))
 }
 
-/// Parses a network; `name` identifies it in errors.
-pub(super) fn parse(text: &str, name: &str, changes: &[String]) -> anyhow::Result<Described> {
-    let file: File = toml::from_str(text).with_context(|| name.to_owned())?;
-    let order: Order = toml::from_str(text).with_context(|| name.to_owned())?;
+/// Parses a network; `name` identifies it in errors. `changes` are those of `--set`: `station.disk.servers=4`.
+///
+/// # Errors
+/// What is wrong with the text or a change.
+pub fn parse(text: &str, name: &str, changes: &[String]) -> Result<Described> {
+    let file: File = toml::from_str(text).context(|| name.to_owned())?;
+    let order: Order = toml::from_str(text).context(|| name.to_owned())?;
     if changes.is_empty() {
-        return described(file, &order).with_context(|| name.to_owned());
+        return described(file, &order).context(|| name.to_owned());
     }
-    let mut table: Table = text.parse().with_context(|| name.to_owned())?;
+    let mut table: Table = text.parse().context(|| name.to_owned())?;
     for change in changes {
-        set(&mut table, change).with_context(|| format!("--set {change}"))?;
+        set(&mut table, change).context(|| format!("--set {change}"))?;
     }
     let what = || format!("{name} with --set {}", changes.join(" --set "));
-    let file: File = table.try_into().with_context(what)?;
-    described(file, &order).with_context(what)
+    let file: File = table.try_into().context(what)?;
+    described(file, &order).context(what)
 }
 
 /// The keys that give a station its kind.
@@ -105,7 +113,7 @@ const KINDS: [&str; 5] = ["kind", "servers", "rates", "curve", "fork"];
 
 /// Applies `station.NAME.key=value` or `class.NAME.key=value`. Unknown stations and classes are
 /// errors.
-fn set(table: &mut Table, change: &str) -> anyhow::Result<()> {
+fn set(table: &mut Table, change: &str) -> Result<()> {
     let Some((path, value)) = change.split_once('=') else {
         bail!("missing `=`; write it as station.NAME.servers=4");
     };
@@ -133,10 +141,12 @@ fn set(table: &mut Table, change: &str) -> anyhow::Result<()> {
     let Some(mut at) = all.get_mut(name).and_then(Value::as_table_mut) else {
         bail!("`{kind}.{name}` is not a section");
     };
-    let (last, middle) = keys.split_last().context("missing key")?;
+    let (last, middle) = keys.split_last().ok_or_else(|| Error::input("missing key"))?;
     if let [section] = middle {
         let entry = at.entry(*section).or_insert_with(|| Value::Table(Table::new()));
-        at = entry.as_table_mut().with_context(|| format!("`{section}` is not a section"))?;
+        at = entry
+            .as_table_mut()
+            .ok_or_else(|| Error::input(format!("`{section}` is not a section")))?;
     }
     at.insert((*last).to_owned(), value);
     // A station has one kind, so the new one replaces the old; `needed` belongs to `fork`, `scv` to servers.
@@ -155,7 +165,7 @@ fn value_of(change: &str) -> &str {
     change.split_once('=').map_or("", |(_, value)| value)
 }
 
-fn described(file: File, order: &Order) -> anyhow::Result<Described> {
+fn described(file: File, order: &Order) -> Result<Described> {
     if file.station.is_empty() {
         bail!("the file has no stations; add a section like [station.disk]");
     }
@@ -166,20 +176,20 @@ fn described(file: File, order: &Order) -> anyhow::Result<Described> {
     let stations_in_order = in_order(&order.station);
     let given = |name: &str| file.station.get_key_value(name);
     for (name, keys) in stations_in_order.iter().filter_map(|name| given(name)) {
-        stations.push(station(name, keys).with_context(|| format!("station.{name}"))?);
+        stations.push(station(name, keys).context(|| format!("station.{name}"))?);
     }
     let mut classes = Vec::new();
     let given = |name: &str| file.class.get_key_value(name);
     for (name, keys) in in_order(&order.class).into_iter().filter_map(given) {
         classes.push(
             class(name, keys, &file.station, &stations_in_order)
-                .with_context(|| format!("class.{name}"))?,
+                .context(|| format!("class.{name}"))?,
         );
     }
     Ok(Described { title: file.title, network: Network::new(stations, classes)? })
 }
 
-fn station(name: &str, keys: &StationKeys) -> anyhow::Result<Station> {
+fn station(name: &str, keys: &StationKeys) -> Result<Station> {
     let StationKeys { kind, servers, rates, curve, fork, needed, scv, room } = keys;
     if let Some(room) = room {
         let m = servers.unwrap_or(1);
@@ -223,7 +233,7 @@ fn class(
     keys: &ClassKeys,
     stations: &BTreeMap<String, StationKeys>,
     order: &[&str],
-) -> anyhow::Result<Class> {
+) -> Result<Class> {
     let parts = [
         ("service_ms", &keys.service_ms),
         ("demand_ms", &keys.demand_ms),

@@ -1,32 +1,36 @@
-//! Laws of times on the command line: `exp:6.2ms`, `gamma:6.2ms,0.25`, `file:times.txt`.
+//! Laws of times as people write them: `exp:6.2ms`, `gamma:6.2ms,0.25`, `file:times.txt`.
 
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::{objective, ranges};
 use ground::window::Histogram;
 use model::StatedNumber;
 use model::distribution::{
     AnyLaw, Deterministic, Empirical, Exponential, Gamma, Hyperexponential, Lognormal, ServiceTime,
 };
-use report::{objective, ranges};
 
 /// How a law is written.
-pub(super) const FORMS: &str =
+pub const FORMS: &str =
     "exp:MEAN, det:TIME, gamma:MEAN,SCV, lognormal:MEAN,SCV, hyper:MEAN,SCV or file:PATH";
 
 /// A law of times, as stated.
 #[derive(Clone)]
-pub(super) struct StatedLaw {
-    pub(super) law: AnyLaw,
+pub struct StatedLaw {
+    /// The law.
+    pub law: AnyLaw,
     /// Its mean, seconds.
-    pub(super) mean_s: StatedNumber,
+    pub mean_s: StatedNumber,
     /// The law as it was written.
-    pub(super) text: String,
+    pub text: String,
 }
 
 /// Parses a law: [`FORMS`]. MEAN is a time (`6.2ms`), a rate (`150/s`, whose inverse is the mean) or a 95 % interval of the
 /// mean (`6.0..6.4ms`); SCV the squared coefficient of variation; a time alone is a constant.
-pub(super) fn parse(text: &str) -> Result<StatedLaw, String> {
+///
+/// # Errors
+/// What is wrong with the text or the file, and how a law is written.
+pub fn parse(text: &str) -> Result<StatedLaw, String> {
     let text = text.trim();
     let (kind, rest) = text.split_once(':').unwrap_or(("det", text));
     if kind == "file" {

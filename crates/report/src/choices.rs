@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use anyhow::{Context, bail};
 use ground::window::Outcome;
 use model::plan::{Catalogue, Choices, Curves, DeviceChoice, Memory, SizeLaw, SizedCurves};
 use model::storage::Popularity;
 use serde::Deserialize;
+
+use crate::error::{Context as _, Result, bail};
 
 /// The contents of the file, before validation; docs/plan.md describes it.
 #[derive(Deserialize)]
@@ -103,7 +104,7 @@ fn default_step() -> u32 {
 }
 
 impl Counts {
-    fn list(self, key: &str) -> anyhow::Result<Vec<u32>> {
+    fn list(self, key: &str) -> Result<Vec<u32>> {
         match self {
             Counts::List(list) => Ok(list),
             Counts::Range(Range { from, to, step }) => {
@@ -122,12 +123,11 @@ fn law(
     exponent: Option<f64>,
     table: Option<Vec<(f64, f64)>>,
     table_key: &str,
-) -> anyhow::Result<Option<SizeLaw>> {
+) -> Result<Option<SizeLaw>> {
     match (exponent, table) {
         (Some(_), Some(_)) => bail!("{key}: give `exponent` or `{table_key}`, not both"),
         (Some(exponent), None) => {
-            let popularity =
-                Popularity::new(exponent).with_context(|| format!("{key}.exponent"))?;
+            let popularity = Popularity::new(exponent).context(|| format!("{key}.exponent"))?;
             Ok(Some(SizeLaw::Power(popularity)))
         }
         (None, Some(table)) if table.is_empty() => bail!("{key}.{table_key}: the table is empty"),
@@ -138,7 +138,7 @@ fn law(
 /// The bytes of the file's unit of sizes.
 const GIB: f64 = (1u64 << 30) as f64;
 
-fn memory(file: Option<MemoryFile>, shared: bool, curved: bool) -> anyhow::Result<Memory> {
+fn memory(file: Option<MemoryFile>, shared: bool, curved: bool) -> Result<Memory> {
     let Some(file) = file else {
         if shared {
             bail!(
@@ -169,27 +169,33 @@ fn memory(file: Option<MemoryFile>, shared: bool, curved: bool) -> anyhow::Resul
 /// Reads a file of choices, and the currency of its prices. `servers` is the number of servers that
 /// the fitted server was one of, used where the model knows it and the file does not state it. With
 /// `curves`, these say what memory and hot devices serve.
-pub(super) fn read(
+///
+/// # Errors
+/// If the file cannot be read, and what is wrong with its contents.
+pub fn read(
     path: &Path,
     servers: Option<f64>,
     curves: Option<Curves>,
-) -> anyhow::Result<(Choices, String)> {
+) -> Result<(Choices, String)> {
     let shown = path.display();
-    let text = record::file::read_text(path).with_context(|| {
+    let text = record::file::read_text(path).context(|| {
         format!(
             "cannot read the choices {shown} (docs/plan.md describes them, docs/examples/choices.toml is an example)"
         )
     })?;
     parse(&text, servers, curves)
-        .with_context(|| format!("invalid choices file {shown} (docs/plan.md describes it)"))
+        .context(|| format!("invalid choices file {shown} (docs/plan.md describes it)"))
 }
 
 /// Reads the text of such a file.
-pub(in crate::cli) fn parse(
+///
+/// # Errors
+/// What is wrong with it.
+pub fn parse(
     text: &str,
     servers: Option<f64>,
     curves: Option<Curves>,
-) -> anyhow::Result<(Choices, String)> {
+) -> Result<(Choices, String)> {
     from_file(toml::from_str(text)?, servers, curves)
 }
 
@@ -197,7 +203,7 @@ fn from_file(
     file: File,
     servers: Option<f64>,
     curves: Option<Curves>,
-) -> anyhow::Result<(Choices, String)> {
+) -> Result<(Choices, String)> {
     let catalogue = file.catalogue.unwrap_or(CatalogueFile { servers: None, gib: None });
     // Without [memory], the servers of a cluster keep the memory that they had.
     let servers = catalogue.servers.or(servers.filter(|_| file.memory.is_some()));
@@ -243,8 +249,9 @@ fn from_file(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Error;
 
-    fn parse(text: &str) -> anyhow::Result<Choices> {
+    fn parse(text: &str) -> Result<Choices> {
         Ok(super::parse(text, None, None)?.0)
     }
 
@@ -277,7 +284,7 @@ mod tests {
         };
         let parse = |text: &str| {
             let file = toml::from_str(&format!("{SERVERS}[catalogue]\nservers = 2\n{text}"))?;
-            Ok::<_, anyhow::Error>(from_file(file, None, Some(curves()))?.0)
+            Ok::<_, Error>(from_file(file, None, Some(curves()))?.0)
         };
         let memory = "[memory]\nfitted_gib = 1\ngib = [1, 2]\n";
         let hot = "[devices.hot_device]\ncounts = [0, 1]\ngib = 64\nservice_ms = 0.5\n";
@@ -294,7 +301,7 @@ mod tests {
             ),
             (String::new(), "fitted_gib"),
         ] {
-            let error = parse(&text).err().map(|e| format!("{e:#}")).unwrap_or_default();
+            let error = parse(&text).err().map(|e| ground::with_causes(&e)).unwrap_or_default();
             assert!(error.contains(says), "{text}: {error}");
         }
     }
@@ -317,7 +324,7 @@ mod tests {
             ),
             ("[servers]\ncounts = [1]\n[replicas]\ncounts = [0]\n", "0 replicas"),
         ] {
-            let error = parse(text).err().map(|e| format!("{e:#}")).unwrap_or_default();
+            let error = parse(text).err().map(|e| ground::with_causes(&e)).unwrap_or_default();
             assert!(error.contains(says), "{text}: {error}");
         }
     }
