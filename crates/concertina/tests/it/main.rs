@@ -46,6 +46,7 @@ mod origin;
 mod origin_s3;
 mod output;
 mod plan;
+mod python;
 mod raw_device;
 mod report;
 mod report_mistakes;

@@ -84,7 +84,10 @@ fn manifest_of(name: &str) -> PathBuf {
 
 /// The source files of the workspace that rules hold for.
 pub fn all_sources() -> Vec<PathBuf> {
-    ["crates", "experiments"].iter().flat_map(|folder| sources(&root().join(folder))).collect()
+    ["crates", "experiments", "python/src"]
+        .iter()
+        .flat_map(|folder| sources(&root().join(folder)))
+        .collect()
 }
 
 pub fn root() -> PathBuf {
@@ -192,7 +195,7 @@ fn licences_of_dependencies_are_known() {
 }
 
 /// What stands in the root of the project, the first page that a reader sees.
-const ROOT: [&str; 17] = [
+const ROOT: [&str; 18] = [
     ".ci",
     ".git",
     ".gitignore",
@@ -209,6 +212,7 @@ const ROOT: [&str; 17] = [
     "docs",
     "experiments",
     "fuzz",
+    "python",
     "rustfmt.toml",
 ];
 

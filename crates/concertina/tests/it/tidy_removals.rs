@@ -93,7 +93,8 @@ fn listed(text: &str) -> BTreeSet<Place> {
         };
         let (place, calls) = (quoted(), quoted());
         let is_experiment = place[0].starts_with("experiments");
-        let file = if is_experiment { place[0].clone() } else { format!("crates/{}", place[0]) };
+        let is_whole = is_experiment || place[0].starts_with("python/");
+        let file = if is_whole { place[0].clone() } else { format!("crates/{}", place[0]) };
         let functions = if is_experiment { vec![String::new()] } else { place[1..].to_vec() };
         assert!(!functions.is_empty() && !calls.is_empty(), "{row}");
         for function in functions {

@@ -1,0 +1,201 @@
+"""What only Python meets: arrays, frames, signals, closed shards, types."""
+
+import inspect
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+import concertina
+
+SPOTIFY = concertina.Model.published(150.0, 6, 0.815, 0.000501)
+
+
+def test_shapes_follow_the_arguments() -> None:
+    times = np.linspace(0.001, 0.1, 12)
+    shares = SPOTIFY.cdf(400.0, times)
+    assert shares.shape == (12,) and shares.dtype == np.float64 and (np.diff(shares) > 0).all()
+    assert np.array_equal(SPOTIFY.cdf(400.0, times.reshape(3, 4)), shares.reshape(3, 4))
+    # Neither the order of the memory nor the dtype matters.
+    assert np.array_equal(SPOTIFY.cdf(400.0, np.asfortranarray(times.reshape(3, 4))), shares.reshape(3, 4))
+    assert np.array_equal(SPOTIFY.cdf(400.0, times[::2]), shares[::2])
+    assert SPOTIFY.cdf(400.0, 0.05).shape == ()
+    assert np.array_equal(SPOTIFY.cdf(400.0, pd.Series(times)), SPOTIFY.cdf(400.0, pl.Series(times)))
+    assert SPOTIFY.cdf(400.0, []).shape == (0,)
+    found = SPOTIFY.predict(np.arange(100, 500, 100), [0.02])
+    assert len(found) == 4 and found.share.value.shape == (4, 1) and found.share.low.shape == (4, 1)
+
+
+def test_a_table_of_predictions() -> None:
+    table = SPOTIFY.predict([400.0, 2000.0], [0.005, 0.05]).to_pandas()
+    assert table.index.name == "rate" and table.index.tolist() == [400.0, 2000.0]
+    assert table["stable"].tolist() == [True, False]
+    assert table.loc[400.0, "share_50ms"] > table.loc[400.0, "share_5ms"] > 0.5
+    assert np.isnan(table.loc[2000.0, "share_50ms"])
+
+
+def test_bad_input_is_an_error() -> None:
+    with pytest.raises(concertina.UnstableError) as raised:
+        SPOTIFY.cdf(2000.0, [0.1])
+    assert raised.value.rate == 2000.0 and 1168 < raised.value.saturation < 1169
+    for number, call in enumerate((
+        lambda: SPOTIFY.cdf(float("nan"), [0.1]),
+        lambda: SPOTIFY.predict([400.0], [-1.0]),
+        lambda: SPOTIFY.predict([400.0], servers=0),
+        lambda: SPOTIFY.quantile(400.0, 1.5),
+        lambda: SPOTIFY.cluster_limits([1.5]),
+        lambda: SPOTIFY.largest_rate("99 within 50ms"),
+        lambda: SPOTIFY.plan({"servers": {"counts": []}}, "99% within 50ms", 100.0),
+        lambda: SPOTIFY.plan({"servers": {"counts": [1], "prize": 3}}, "99% within 50ms", 100.0),
+        lambda: SPOTIFY.with_mix([("get", None, 1.0)]),
+        lambda: concertina.network({"station": {}}),
+        lambda: concertina.capacity({"size_bytes": [1], "read_share": [1, 0], "throughput": [1]}),
+        lambda: concertina.factors({"a": [1, 2], "y": [1.0, 2.0]}, "y", model="other"),
+        lambda: concertina.fit({"arrival": [0.0], "departure": [1.0]}),
+        lambda: concertina.fit({"arrival": [2.0, 3.0], "departure": [1.0, 4.0]}),
+        lambda: concertina.fit({"arrival": [float("nan")], "departure": [1.0]}),
+        lambda: concertina.Shard.build("a\n", format="xml"),
+        lambda: concertina.Shard.build("a\n", sa_sampling=0),
+    )):  # fmt: skip
+        try:
+            call()
+        except concertina.Error:
+            continue
+        pytest.fail(f"the call {number} was answered")
+
+
+def test_arrivals_of_every_kind_give_one_fit(requests: "dict[str, np.ndarray]") -> None:
+    seconds = concertina.fit(requests, hold_out=[1])
+    assert abs(seconds.model.limits()["saturation"]["value"] - 100.0) < 5.0
+    assert seconds.found["servers"]["likeliest"] == 1 and seconds.steps[0]["index"] == 0
+    whole = {name: np.rint(column * 1e6).astype("int64") * 1000 for name, column in requests.items()}
+    dates = {name: column.astype("datetime64[ns]") for name, column in whole.items()}
+    zoned = pd.DataFrame(dates).apply(lambda column: column.dt.tz_localize("UTC"))
+    of_pandas = concertina.fit(zoned, hold_out=[1]).model.to_toml()
+    assert concertina.fit(pl.DataFrame(dates), hold_out=[1]).model.to_toml() == of_pandas
+
+
+def test_a_shard_in_memory_and_in_a_file(tmp_path: Path) -> None:
+    text = b"name,size\ned,90\nnano,2900\nnvi,1500\n"
+    with concertina.Shard.build(text, order=["size"]) as shard:
+        page = shard.search("size:1000..3000")
+        assert page.records.dtype == np.uint64 and page.records.tolist() == [1, 2] and page.next is None
+        assert shard.get_all(page.records) == [b"nano,2900\n", b"nvi,1500\n"]
+        first = shard.search("name:^n", limit=1)
+        assert first.next is not None and shard.search("name:^n", limit=1, after=first.next).records.tolist() == [2]
+        assert (shard.find("nvi"), shard.find(b"vim")) == (2, None)
+        assert shard.attributes == ["name", "size"] and shard.key == "name"
+        assert shard.offsets("n").tolist() == [at for at in range(len(text)) if text[at : at + 1] == b"n"]
+        assert shard.occurrences("n") == text.count(b"n") and shard.extract(10, 5) == text[10:15]
+        for call in (
+            lambda: shard.get(3),
+            lambda: shard.extract(30, 100),
+            lambda: shard.search("name:("),
+            lambda: shard.search("nothing:=1"),
+        ):
+            with pytest.raises(concertina.Error):
+                call()
+    with pytest.raises(concertina.Error, match="closed"):
+        len(shard)
+    path = tmp_path / "a.shard"
+    concertina.Shard.build(text, path).close()
+    with pytest.raises(FileExistsError):
+        concertina.Shard.build(text, path)
+    damaged = bytearray(path.read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    (tmp_path / "damaged").write_bytes(damaged)
+    with pytest.raises(concertina.Error):
+        concertina.Shard.open(tmp_path / "damaged")
+
+
+def test_other_threads_run_meanwhile() -> None:
+    """The interpreter's lock is free while a call computes."""
+    counted = 0
+
+    def count() -> None:
+        nonlocal counted
+        while not done.is_set():
+            counted += 1
+            time.sleep(0)
+
+    done = threading.Event()
+    thread = threading.Thread(target=count)
+    thread.start()
+    before, start = counted, time.monotonic()
+    SPOTIFY.cdf(800.0, np.linspace(1e-4, 1.0, 3_000))
+    during, taken = counted - before, time.monotonic() - start
+    done.set()
+    thread.join()
+    assert during > 100 * taken
+
+
+LONG = """
+import numpy as np, concertina, sys, time
+model = concertina.Model.published(150.0, 6, 0.815, 0.000501)
+print("begins", flush=True)
+try:
+    model.predict(np.linspace(1.0, 1100.0, 10_000_000), np.linspace(1e-3, 1.0, 100))
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+def test_ctrl_c_ends_a_long_call() -> None:
+    with subprocess.Popen([sys.executable, "-c", LONG], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begins\n"
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.readline() == "interrupted\n"
+        assert process.wait(timeout=30) == 0
+
+
+def test_everything_says_what_it_is() -> None:
+    for name in concertina.__all__:
+        thing = getattr(concertina, name)
+        assert inspect.getdoc(thing), name
+        if inspect.isclass(thing) and thing.__module__ == "concertina":
+            for member, of in vars(thing).items():
+                if not member.startswith("_"):
+                    assert inspect.getdoc(of), f"{name}.{member}"
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the checkers found out about NumPy, which takes most of their time."""
+    return tmp_path_factory.mktemp("mypy")
+
+
+@pytest.mark.parametrize(
+    "checker",
+    [
+        ["mypy", "--strict", "--package", "concertina"],
+        ["mypy.stubtest", "concertina"],
+        ["mypy", "--strict", str(Path(__file__).with_name("typed.py"))],
+    ],
+    ids=lambda checker: " ".join(checker[:2]),
+)
+def test_types_are_right(checker: "list[str]", tmp_path: Path, cache: Path) -> None:
+    line = [sys.executable, "-m", *checker]
+    environment = {**os.environ, "MYPY_CACHE_DIR": str(cache)}
+    checked = subprocess.run(line, capture_output=True, text=True, cwd=tmp_path, env=environment)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+@pytest.mark.parametrize("name", ["spotify", "own_log"])
+def test_notebooks_run(name: str) -> None:
+    nbclient = pytest.importorskip("nbclient")
+    import nbformat
+
+    path = Path(__file__).parents[1] / f"notebooks/{name}.ipynb"
+    notebook = nbformat.read(path, as_version=4)
+    nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(path.parent)}}).execute()
+    assert notebook.cells[-1].outputs
