@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: demo test setup format lint unit docs simulate fuzz experiment reproduce clean
+.PHONY: demo test setup format lint unit docs simulate fuzz experiment reproduce package clean
 
 # Build, start a node, load it, fit, predict, compare, report. About four minutes after the build.
 demo:
@@ -70,6 +70,11 @@ CHAPTER ?=
 reproduce:
 	$(CARGO) build --release --locked -p concertina -p experiments -p shard-queries-bench
 	target/release/experiments reproduce $(CHAPTER) $(if $(RUN),--run $(RUN))
+
+# A Debian package in target/package (deploy/debian): program, unit, user, configuration, manual pages, completions.
+package:
+	$(CARGO) build --release --locked -p concertina
+	@deploy/debian/package target/release/concertina target/package
 
 clean:
 	$(CARGO) clean

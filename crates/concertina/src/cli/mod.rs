@@ -4,13 +4,14 @@
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 mod capacity;
 mod capacity_live;
 mod capacity_verdict;
 mod check;
 mod cluster;
+mod completions;
 mod config;
 mod data;
 mod data_compact;
@@ -127,6 +128,10 @@ enum Command {
     Doctor(doctor::Args),
     /// Prepare a block device for a node, without a file system
     Device(device::Args),
+    /// Print the completions of commands and options for a shell
+    Completions(completions::CompletionsArgs),
+    /// Write the manual pages
+    Man(completions::ManArgs),
 }
 
 /// Parses the command line, runs the command, and prints its error, if any, to standard error.
@@ -160,6 +165,8 @@ pub fn main() -> ExitCode {
         Command::Keys(args) => keys::run(&args),
         Command::Doctor(args) => doctor::run(args),
         Command::Device(args) => device::run(&args),
+        Command::Completions(args) => completions::completions(&args, Cli::command()),
+        Command::Man(args) => completions::man(&args, Cli::command()),
     };
     match result {
         Ok(code) => code,

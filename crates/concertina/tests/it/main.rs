@@ -45,6 +45,7 @@ mod operator_files;
 mod origin;
 mod origin_s3;
 mod output;
+mod package;
 mod plan;
 mod python;
 mod raw_device;
