@@ -47,6 +47,7 @@ mod origin_s3;
 mod output;
 mod package;
 mod plan;
+mod prometheus;
 mod python;
 mod raw_device;
 mod report;

@@ -308,7 +308,7 @@ fn metrics_in_the_documents_are_those_of_the_server() {
         [[pool]]\nservers = [\"127.0.0.1:1\"]\n";
     let served = [node, metrics_of_a_server(gateway), metrics_of_a_server(proxy)].concat();
     let served = names(&served);
-    let documented = names(&fs::read_to_string(root().join("docs/operations.md")).unwrap());
+    let documented = names(&fs::read_to_string(root().join("docs/metrics.md")).unwrap());
     assert!(served.len() > 5, "{served:?}");
-    assert_eq!(served, documented, "left: served; right: in docs/operations.md");
+    assert_eq!(served, documented, "left: served; right: in docs/metrics.md");
 }
