@@ -7,6 +7,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
@@ -163,8 +164,10 @@ fn a_prometheus_that_scrapes_a_loaded_node_answers_the_dashboard() {
                 client.put(&path, &[7; 2_000]);
                 client.get(&path);
             }
-            // One that is refused, and one that is not there.
+            // One that is not there.
             client.get("/objects/none");
+            // Prometheus scrapes once a second; it need not be asked more often.
+            std::thread::sleep(Duration::from_millis(300));
             unanswered(address).is_empty()
         },
     );
