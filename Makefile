@@ -31,7 +31,7 @@ lint:
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	@mkdir -p target && sed -n '/^\[profile\.dev/,/^\[profile\.release/{/^\[profile\.release/d;p}' Cargo.toml > target/lint-profile.toml
 	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --no-default-features --target-dir target --config target/lint-profile.toml --locked -- -D warnings
-	PYO3_NO_PYTHON=1 $(CARGO) clippy --manifest-path python/Cargo.toml --target-dir target --config target/lint-profile.toml --locked -- -D warnings
+	PYO3_NO_PYTHON=1 PYO3_BUILD_EXTENSION_MODULE=1 $(CARGO) clippy --manifest-path python/Cargo.toml --target-dir target --config target/lint-profile.toml --locked -- -D warnings
 
 unit:
 	$(CARGO) test --workspace --locked --no-fail-fast
