@@ -40,6 +40,7 @@
 //!     measurement; and the detection of the steady part of a run.
 //! 14. [`plan`]: the cheapest configuration that meets an objective at a load, the part that
 //!     saturates first, and the next purchase.
+//! 15. [`what_if`]: one server changed, and several like it, with everything that a person asks of them at once.
 //!
 //! `docs/models.md` lists the symbols of the papers and the misprints in their formulas.
 //!
@@ -72,6 +73,7 @@ pub mod regression;
 pub mod statistics;
 pub mod storage;
 mod trust;
+pub mod what_if;
 
 pub use error::Error;
 pub use model_file::{

@@ -40,6 +40,11 @@ impl Grid {
         Some(Grid { node, times, at })
     }
 
+    /// The share within each time at a load by the published model; `None` where that is not stable.
+    pub fn published(&self, model: &Model, rate: f64) -> Option<Vec<f64>> {
+        model.spotify_cdf(rate, &self.times).ok()
+    }
+
     /// The share within each time at a load; `None` past saturation.
     pub fn shares(&self, rate: f64) -> Option<Vec<f64>> {
         let operating = self.node.operating(rate).ok()?;
@@ -65,11 +70,13 @@ impl Grid {
 /// The measured distribution at its quantiles, with the model's.
 pub(super) fn curve_of(
     responses: &Histogram,
-    predicted: Option<(&Grid, &Vec<f64>)>,
+    predicted: Option<&[f64]>,
+    published: Option<&[f64]>,
 ) -> Vec<CurvePoint> {
     let point = |(index, measured): (usize, f64)| {
-        let predicted = predicted.and_then(|(_, shares)| shares.get(index).copied());
-        Some(CurvePoint { t_s: responses.quantile_s(measured)?, measured, predicted })
+        let of = |shares: Option<&[f64]>| shares.and_then(|shares| shares.get(index).copied());
+        let (predicted, published) = (of(predicted), of(published));
+        Some(CurvePoint { t_s: responses.quantile_s(measured)?, measured, predicted, published })
     };
     levels().enumerate().filter_map(point).collect()
 }

@@ -30,6 +30,7 @@
 //! Limitation: a window with a single level of load does not show how the hit ratio depends on the
 //! load; it is then taken to be constant.
 
+mod client;
 mod forecast;
 mod grid;
 mod levels;
@@ -46,14 +47,16 @@ use std::sync::Arc;
 use crate::error::Error;
 use crate::fit::{self, Change, Step, Watch, WatchOptions};
 use crate::model_file::{Model, Parameter};
-use ground::window::{Histogram, Outcome, QueueName, Window};
+use ground::window::{Histogram, QueueName, Window};
 
+pub use client::ClientInterval;
 pub use forecast::{Forecast, Forecaster};
 pub use score::{Scored, Summary};
 pub use settings::Settings;
 pub use state::{Ahead, AtLoad, CurvePoint, Headroom, Method, RecentRequests, State};
 pub use station::Station;
 
+use client::{client_of, measured_of, overdispersion, responses_of, within_of};
 use grid::{Grid, curve_of};
 use score::{Pending, Scores};
 
@@ -61,8 +64,6 @@ use score::{Pending, Scores};
 const TIMES: [f64; 3] = [1.0, 1.5, 2.0];
 /// Changes that are remembered.
 const CHANGES: usize = 16;
-/// Windows of a block.
-const BLOCK: usize = 5;
 /// The fewest requests of a fit.
 const REQUESTS_MIN: u64 = 200;
 
@@ -99,7 +100,20 @@ pub struct Live {
     /// Of the clients' requests, and of each queue by its name.
     forecaster: Forecaster,
     forecasters: BTreeMap<String, Forecaster>,
+    /// The last fitted model. It stays while later windows cannot be fitted, so that what-if questions have an answer.
+    fitted: Option<FittedModel>,
     state: State,
+}
+
+/// A fitted model.
+#[derive(Clone, Debug)]
+pub struct FittedModel {
+    /// The model.
+    pub model: Arc<Model>,
+    /// When it was fitted, microseconds since 1970-01-01 UTC.
+    pub at_unix_us: u64,
+    /// The load to which it was fitted, requests/s.
+    pub rate: f64,
 }
 
 impl Live {
@@ -118,6 +132,7 @@ impl Live {
             scores: Scores::default(),
             forecaster: Forecaster::default(),
             forecasters: BTreeMap::new(),
+            fitted: None,
             state,
         };
         live.state.withheld = live.doubt();
@@ -132,6 +147,16 @@ impl Live {
     /// The predictions of the last fit, with the changes and errors up to now.
     pub fn state(&self) -> &State {
         &self.state
+    }
+
+    /// The last fitted model, of the latest windows that could be fitted.
+    pub fn fitted(&self) -> Option<&FittedModel> {
+        self.fitted.as_ref()
+    }
+
+    /// The clients' requests of the newest interval; `None` before the first.
+    pub fn newest(&self) -> Option<ClientInterval> {
+        ClientInterval::from_windows(self.intervals.back()?, self.settings.objective_s)
     }
 
     /// Adds the windows of one interval, of any queues. Windows without requests belong to it, too.
@@ -201,11 +226,15 @@ impl Live {
                 None
             }
         };
-        if model.is_none() {
-            self.predict_recent(&mut state, &forecast);
+        match &model {
+            Some(model) => {
+                let (model, at_unix_us) = (model.clone(), self.now_us);
+                self.fitted = Some(FittedModel { model, at_unix_us, rate: state.rate });
+            }
+            None => self.predict_recent(&mut state, &forecast),
         }
         if state.curve.is_empty() {
-            state.curve = curve_of(&responses, None);
+            state.curve = curve_of(&responses, None, None);
         }
         if let (Some(ahead), Some(last)) = (&state.ahead, state.measured.within) {
             let (at_us, rate, within) = (ahead.at_unix_us, ahead.rate, ahead.within.clone());
@@ -332,7 +361,8 @@ impl Live {
             });
         }
         let shares = grid.as_ref().and_then(|grid| grid.shares(state.rate));
-        state.curve = curve_of(responses, grid.as_ref().zip(shares.as_ref()));
+        let published = grid.as_ref().and_then(|grid| grid.published(&model, state.rate));
+        state.curve = curve_of(responses, shares.as_deref(), published.as_deref());
         let (within, may_saturate) = within_ahead(&model, forecast, &state.measured, objective_s);
         state.ahead = Some(self.ahead(forecast, within, may_saturate));
         let none = || Parameter::exact(0.0, "1/s");
@@ -507,87 +537,7 @@ fn start_of(interval: &Interval) -> u64 {
     interval.iter().map(|w| w.start_unix_us).min().unwrap_or(0)
 }
 
-/// The windows of the client's side: the listener's, else the engine's.
-fn client_of(step: &Step) -> &[Window] {
-    if step.gateway.is_empty() { &step.node } else { &step.gateway }
-}
-
-/// The responses to clients, errors not counted.
-fn responses_of(windows: &[&Window]) -> Histogram {
-    let mut all = Histogram::default();
-    for times in windows.iter().flat_map(|w| &w.times).filter(|t| t.outcome != Outcome::Error) {
-        all.merge(&times.response);
-    }
-    all
-}
-
-/// The number of requests within a time, and of all requests. Exact if the windows count that objective. Errors are never
-/// within it.
-fn within_of(windows: &[&Window], t_s: f64) -> (u64, u64) {
-    let (mut within, mut all) = (0.0, 0);
-    for window in windows {
-        let counted = window.objectives_ms.iter().position(|ms| (ms * 1e-3 - t_s).abs() < 1e-9);
-        for times in &window.times {
-            all += times.response.count();
-            if times.outcome == Outcome::Error {
-                continue;
-            }
-            within += match counted.and_then(|index| times.within.get(index)) {
-                Some(count) => *count as f64,
-                None => {
-                    let share = times.response.share_within(t_s).unwrap_or(0.0);
-                    share * times.response.count() as f64
-                }
-            };
-        }
-    }
-    (within.round() as u64, all)
-}
-
-fn measured_of(windows: &[&Window], responses: &Histogram, t_s: f64) -> RecentRequests {
-    let (within, requests) = within_of(windows, t_s);
-    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
-    let mut dispersion = ground::window::Dispersion::default();
-    for window in windows {
-        dispersion.merge(&window.dispersion);
-        for times in &window.times {
-            *counts.entry(times.outcome.as_str()).or_default() += times.response.count();
-        }
-    }
-    let share = |count: u64| count as f64 / requests.max(1) as f64;
-    let hits = counts.get(Outcome::Memory.as_str()).copied().unwrap_or(0);
-    RecentRequests {
-        requests,
-        within: (requests > 0).then(|| share(within)),
-        p50_s: responses.quantile_s(0.5),
-        p99_s: responses.quantile_s(0.99),
-        hit_ratio: (requests > 0).then(|| share(hits)),
-        dispersion: dispersion.index(),
-        outcomes: counts.into_iter().map(|(name, n)| (name.to_owned(), share(n))).collect(),
-    }
-}
-
 fn busiest(stations: &[Station]) -> Option<&Station> {
     let devices = stations.iter().filter(|s| s.queue.starts_with("device/"));
     devices.max_by(|a, b| a.utilisation.total_cmp(&b.utilisation))
-}
-
-/// The variance of the share within the objective between blocks of five windows, over that of
-/// independent requests; at least 1. It is above 1 because requests that meet the same queue are late
-/// together.
-fn overdispersion(windows: &[&Window], t_s: f64) -> f64 {
-    let blocks: Vec<(f64, f64)> = windows
-        .chunks(BLOCK)
-        .map(|block| within_of(block, t_s))
-        .filter(|(_, all)| *all > 0)
-        .map(|(within, all)| (within as f64, all as f64))
-        .collect();
-    let (within, all) = blocks.iter().fold((0.0, 0.0), |sum, b| (sum.0 + b.0, sum.1 + b.1));
-    let p = within / all;
-    let binomial = p * (1.0 - p);
-    if blocks.len() < 3 || binomial.is_nan() || binomial <= 0.0 {
-        return 1.0;
-    }
-    let squares = blocks.iter().map(|(w, n)| (w - n * p).powi(2) / (n * binomial)).sum::<f64>();
-    (squares / (blocks.len() - 1) as f64).max(1.0)
 }

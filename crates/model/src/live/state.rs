@@ -105,6 +105,9 @@ pub struct CurvePoint {
     pub measured: f64,
     /// Predicted share; `None` without a model.
     pub predicted: Option<f64>,
+    /// The share by the published model; `None` without a model, where that is not stable, and from servers that do not report it.
+    #[serde(default)]
+    pub published: Option<f64>,
 }
 
 /// The predictions of a live model, with what it measured.

@@ -317,6 +317,13 @@ impl Choices {
             + self.replica_price * f64::from(self.replicas(digits))
     }
 
+    /// The cost of the first configuration, for choices that allow one only.
+    pub(crate) fn first_cost(&self) -> f64 {
+        let mut digits = Digits::new();
+        self.digits(0, &mut digits);
+        self.cost(&digits)
+    }
+
     /// The replicas of a configuration.
     pub(super) fn replicas(&self, digits: &[usize]) -> u32 {
         digits.last().map_or(1, |&i| self.replicas[i])

@@ -242,5 +242,23 @@ pub fn plan(model: &Model, question: &Question, choices: &Choices) -> Result<Pla
     })
 }
 
+/// The model of a server of the first configuration of `choices`, whose part of the catalogue is `catalogue` times the fitted
+/// one: more than 1 where lost servers' keys came to it.
+pub(crate) fn one_configuration(
+    model: &Model,
+    choices: &Choices,
+    catalogue: f64,
+) -> Result<Model, Error> {
+    positive("the part of the catalogue", catalogue)?;
+    let site = Site::new(model, choices)?;
+    let mut digits = Digits::new();
+    choices.digits(0, &mut digits);
+    let mut changes = site::Changes::default();
+    if !site.changes(&digits, catalogue, &mut changes) {
+        return Err(Error::Choices("its devices cannot serve all reads".into()));
+    }
+    Ok(site.model(&changes))
+}
+
 #[cfg(test)]
 mod tests;

@@ -15,6 +15,7 @@ use rand_distr::{Distribution, Exp};
 use crate::fit::tests::{Draw, Visit, laws, windows};
 use crate::live::*;
 use crate::statistics::quantile;
+use ground::window::Outcome;
 
 const DAY: usize = 86_400;
 /// Seconds of virtual time that a step of constant load takes, and those of the trace in it.
