@@ -181,7 +181,11 @@ impl Gateway {
         if datasets::http::is_below(path) {
             return self.dataset(request).await;
         }
-        if let Some(answer) = live::http::answer(&self.front.live, request.method(), path) {
+        if live::http::is_what_if(request.method(), path) {
+            return live::http::answer_what_if(&self.front.live, request).await;
+        }
+        if let Some(answer) = live::http::answer(&self.front.live, request.method(), request.uri())
+        {
             return answer;
         }
         let of = self.front.membership();

@@ -1,20 +1,29 @@
-//! `GET /`, `/model` and `/actions`, and the kill switch: `POST /actions/hold` and `/actions/resume`.
+//! The page at `/`, what it reads (`/model`, `/history`, `/actions`, `/what-if`), and the kill switch: `POST /actions/hold` and
+//! `/actions/resume`.
+
+use std::time::Duration;
 
 use engine::status::Actions;
 use http::header::REFERRER_POLICY;
 use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, X_FRAME_OPTIONS,
 };
-use http::{Method, Response, StatusCode};
+use http::{Method, Request, StatusCode, Uri};
+use http_body_util::{BodyExt as _, Limited};
+use hyper::body::Incoming;
 
 use super::LiveModel;
-use wire::body::ReplyBody;
-use wire::problem::{Problem, json, typed};
+use super::what_if::{self, BODY_BYTES_MAX, WhatIfRequest};
+use wire::problem::{HttpResult, Problem, json, typed};
 
-/// The page at `/`: it reads `/model` and `/actions` and draws them. Embedded, so that it works offline.
-const PAGE: &str = include_str!("page.html");
-const SCRIPT: &str = include_str!("page.js");
-const STYLE: &str = include_str!("page.css");
+/// The page at `/`, as `web/` builds it. Embedded, so that it works offline, and committed, so that a build needs no npm.
+const PAGE: &str = include_str!("page/page.html");
+const SCRIPT: &str = include_str!("page/page.js");
+const STYLE: &str = include_str!("page/page.css");
+/// How long the body of a what-if question may take.
+const BODY_MAX: Duration = Duration::from_secs(10);
+/// Where what-if questions are asked.
+const WHAT_IF: &str = "/what-if";
 
 /// What the page may do: its own script and style, requests to its own server, nothing else.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
@@ -26,12 +35,88 @@ pub fn is_page(path: &str) -> bool {
     matches!(path, "/" | "/page.js" | "/page.css")
 }
 
-/// Answers a path of the loop; `None` for any other path.
-pub fn answer(
-    of: &LiveModel,
-    method: &Method,
-    path: &str,
-) -> Option<Result<Response<ReplyBody>, Problem>> {
+/// Whether a request is a what-if question, which has a body and takes its time: for [`answer_what_if`].
+pub fn is_what_if(method: &Method, path: &str) -> bool {
+    path == WHAT_IF && method == Method::POST
+}
+
+/// Answers a what-if question.
+///
+/// # Errors
+///
+/// 400 and 413 for the body, 409 before a model is fitted, 503 while too many questions are asked.
+pub async fn answer_what_if(of: &LiveModel, request: Request<Incoming>) -> HttpResult {
+    let problem = |status, what: &str| Err(Problem::new(status, what));
+    let body = Limited::new(request.into_body(), BODY_BYTES_MAX).collect();
+    let bytes = match tokio::time::timeout(BODY_MAX, body).await {
+        Ok(Ok(body)) => body.to_bytes(),
+        Ok(Err(_)) => {
+            let what = format!("the body broke off, or has more than {BODY_BYTES_MAX} bytes");
+            return problem(StatusCode::PAYLOAD_TOO_LARGE, &what);
+        }
+        Err(_) => return problem(StatusCode::REQUEST_TIMEOUT, "the body does not come"),
+    };
+    let question: WhatIfRequest = match serde_json::from_slice(&bytes) {
+        Ok(question) => question,
+        Err(error) => {
+            return problem(StatusCode::BAD_REQUEST, &format!("the what-if question: {error}"));
+        }
+    };
+    let fitted = super::lock(&of.fitted).clone();
+    let text = of.what_ifs.answer(question, fitted, of.objective()).await?;
+    Ok(typed(StatusCode::OK, "application/json", text, None))
+}
+
+/// The time of `after=UNIX_SECONDS`; 0 without it.
+fn after_unix_s(uri: &Uri) -> Result<u32, Problem> {
+    let query = uri.query().unwrap_or("");
+    let value = query.split('&').find_map(|part| part.strip_prefix("after="));
+    value.map_or(Ok(0), |value| {
+        value.parse().map_err(|_| {
+            let what = format!("invalid after={value}: seconds since 1970-01-01 UTC");
+            Problem::new(StatusCode::BAD_REQUEST, &what)
+        })
+    })
+}
+
+/// Answers a read of what the page reads; `None` for any other path.
+fn figures(of: &LiveModel, uri: &Uri) -> Option<HttpResult> {
+    let ok = StatusCode::OK;
+    Some(match uri.path() {
+        "/model" => {
+            let mut shown = (*of.report()).clone();
+            shown.footprints.clone_from(&super::lock(&of.footprints));
+            Ok(json(ok, &shown, None))
+        }
+        "/model/file" => match super::lock(&of.fitted).clone() {
+            Some(fitted) => match fitted.model.to_toml() {
+                Ok(text) => Ok(typed(ok, "application/toml", text.into_bytes(), None)),
+                Err(error) => {
+                    Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()))
+                }
+            },
+            None => Err(what_if::nothing_fitted()),
+        },
+        "/history" => after_unix_s(uri).map(|from| {
+            let what_if::Objective { within_s, share } = of.objective();
+            json(ok, &super::lock(&of.history).report(from, within_s, share), None)
+        }),
+        WHAT_IF => match super::lock(&of.fitted).clone() {
+            Some(fitted) => Ok(json(ok, &what_if::knobs(&fitted, of.objective()), None)),
+            None => Err(what_if::nothing_fitted()),
+        },
+        "/actions" => {
+            let (held, mut actions) = of.journal();
+            actions.reverse();
+            Ok(json(ok, &Actions { held, actions }, None))
+        }
+        _ => return None,
+    })
+}
+
+/// Answers a path of the loop, but for what-if questions; `None` for any other path.
+pub fn answer(of: &LiveModel, method: &Method, uri: &Uri) -> Option<HttpResult> {
+    let path = uri.path();
     let reads = matches!(*method, Method::GET | Method::HEAD);
     let allowed = |allowed: &'static str| {
         let what = format!("this takes {allowed} only");
@@ -42,16 +127,6 @@ pub fn answer(
         "/" => ("text/html; charset=utf-8", PAGE),
         "/page.js" => ("text/javascript; charset=utf-8", SCRIPT),
         "/page.css" => ("text/css; charset=utf-8", STYLE),
-        "/model" if reads => {
-            let mut shown = (*of.report()).clone();
-            shown.footprints.clone_from(&super::lock(&of.footprints));
-            return Some(Ok(json(StatusCode::OK, &shown, None)));
-        }
-        "/actions" if reads => {
-            let (held, mut actions) = of.journal();
-            actions.reverse();
-            return Some(Ok(json(StatusCode::OK, &Actions { held, actions }, None)));
-        }
         "/actions/hold" | "/actions/resume" => {
             if method != Method::POST {
                 return Some(Err(allowed("POST")));
@@ -60,8 +135,11 @@ pub fn answer(
             let (held, _) = of.journal();
             return Some(Ok(json(StatusCode::OK, &Actions { held, actions: Vec::new() }, None)));
         }
-        "/model" | "/actions" => return Some(Err(allowed("GET, HEAD"))),
-        _ => return None,
+        WHAT_IF if !reads => return Some(Err(allowed("GET, HEAD, POST"))),
+        "/model" | "/model/file" | "/history" | "/actions" if !reads => {
+            return Some(Err(allowed("GET, HEAD")));
+        }
+        _ => return figures(of, uri),
     };
     if !reads {
         return Some(Err(allowed("GET, HEAD")));
@@ -78,25 +156,31 @@ pub fn answer(
     Some(Ok(response))
 }
 
-/// The page's bytes, for its tests.
-#[cfg(test)]
-fn page_bytes() -> usize {
-    PAGE.len() + SCRIPT.len() + STYLE.len()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_page_is_small_and_asks_nobody_else() {
-        assert!(page_bytes() < 24 << 10, "{} bytes", page_bytes());
+    fn the_page_asks_nobody_else_and_runs_no_text() {
         for text in [PAGE, SCRIPT, STYLE] {
-            // A namespace is not a server.
+            // A namespace is not a server, and a licence names its author's.
             let text = text.replace("http://www.w3.org/2000/svg", "");
             assert!(!text.contains("http://") && !text.contains("https://"));
-            assert!(!text.contains("innerHTML"), "text of keys and names would be run");
+            let html = ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("];
+            for word in html {
+                assert!(!text.contains(word), "text of keys and names would be run: {word}");
+            }
         }
         assert!(!PAGE.contains("style=") && !PAGE.contains("onclick"), "the policy forbids both");
+    }
+
+    #[test]
+    fn the_history_is_asked_from_a_time_on() {
+        let after = |text: &str| after_unix_s(&text.parse().unwrap()).map_err(|p| p.status());
+        assert_eq!(after("/history"), Ok(0));
+        assert_eq!(after("/history?after=1700000000&x=1"), Ok(1_700_000_000));
+        for bad in ["/history?after=", "/history?after=-1", "/history?after=1e9"] {
+            assert_eq!(after(bad), Err(StatusCode::BAD_REQUEST), "{bad}");
+        }
     }
 }

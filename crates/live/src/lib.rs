@@ -10,17 +10,22 @@
 //! devices), `memory` (the division of memory between objects and layers), and a gateway's bound of requests
 //! (`gateway::knobs`).
 //!
+//! What was predicted and measured over a day is kept for the page (`history`), and the model that was fitted last answers
+//! what-if questions (`what_if`).
+//!
 //! A gateway has no devices. Its nodes report the windows of theirs (`told`), so that its model covers them.
 
 mod bounds;
 mod controls;
 mod error;
+mod history;
 mod hot;
 pub mod http;
 mod journal;
 pub mod memory;
 mod metrics;
 mod told;
+mod what_if;
 
 pub use controls::Controls;
 pub use error::Error;
@@ -34,11 +39,12 @@ use engine::act::copies::Copies;
 use engine::act::{Entry, Governor, Knob, Mode, Proposal, Status};
 use engine::status::ModelReport;
 use ground::window::{Nanos, Window};
-use model::live::{Live, Station};
+use model::live::{FittedModel, Live, Station};
 use record::clock;
 use tracing::{info, warn};
 
 use configuration::Config;
+use history::History;
 use journal::Journal;
 pub use told::{DeviceWindows, PATH as WINDOWS_PATH, WindowIntake};
 
@@ -76,6 +82,13 @@ pub struct LiveModel {
     noted: Mutex<HashMap<String, f64>>,
     /// Whether the node's engine copies to hot devices, and whether it may.
     copies: Mutex<(Copies, bool)>,
+    /// The share of the objective.
+    objective_share: f64,
+    /// The model that was fitted last, for what-if questions.
+    fitted: Mutex<Option<FittedModel>>,
+    /// What was predicted and measured over a day.
+    history: Mutex<History>,
+    what_ifs: what_if::WhatIfs,
 }
 
 /// The lock of a mutex that no panic leaves half changed.
@@ -118,6 +131,10 @@ impl LiveModel {
             heard: Mutex::default(),
             noted: Mutex::default(),
             copies: Mutex::new((Copies::new(), true)),
+            objective_share: config.model.share,
+            fitted: Mutex::default(),
+            history: Mutex::new(History::new()),
+            what_ifs: what_if::WhatIfs::default(),
         });
         if config.model.live {
             let live = Live::new(config.model.settings())?;
@@ -193,6 +210,11 @@ impl LiveModel {
         lock(&self.shown).clone()
     }
 
+    /// The objective.
+    fn objective(&self) -> what_if::Objective {
+        what_if::Objective { within_s: self.objective_s, share: self.objective_share }
+    }
+
     /// The prediction for a queue, and the share of the objective; `None` while advice is withheld.
     pub fn advised(&self, queue: &str) -> Option<(Station, f64)> {
         let shown = self.report();
@@ -247,6 +269,17 @@ impl LiveModel {
     pub fn journal(&self) -> (bool, Vec<Entry>) {
         let acting = lock(&self.acting);
         (acting.governor.is_held(), acting.governor.entries().cloned().collect())
+    }
+
+    /// Adds the newest interval to the history, and after a fit what it predicts.
+    fn note_interval(&self, live: &Live, is_fitted: bool) {
+        if let Some(newest) = live.newest() {
+            lock(&self.history).push(&newest);
+        }
+        if is_fitted {
+            lock(&self.history).expect(live.state());
+            lock(&self.fitted).clone_from(&live.fitted().cloned());
+        }
     }
 
     /// Notes the realised effects of changes made a while ago.
@@ -305,12 +338,14 @@ fn run(of: &Weak<LiveModel>, mut live: Live, receiver: &Receiver<Vec<Window>>, c
         for change in live.push(windows) {
             info!("{change}");
         }
-        if live.is_due() {
+        let is_due = live.is_due();
+        if is_due {
             let before = thread_time_s();
             live.refit();
             live.not_before((thread_time_s() - before) / cost_max);
         }
         let Some(this) = running(of) else { return };
+        this.note_interval(&live, is_due);
         let dropped = this.dropped.load(Ordering::Relaxed);
         let model = live.state().clone();
         let shown =

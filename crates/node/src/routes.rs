@@ -106,7 +106,10 @@ async fn route(
 /// Answers a request for the model, the membership, or the state of the process.
 async fn administration(shared: &Arc<Node>, request: Request<Incoming>) -> HttpResult {
     let path = request.uri().path();
-    if let Some(answer) = live::http::answer(&shared.live, request.method(), path) {
+    if live::http::is_what_if(request.method(), path) {
+        return live::http::answer_what_if(&shared.live, request).await;
+    }
+    if let Some(answer) = live::http::answer(&shared.live, request.method(), request.uri()) {
         return answer;
     }
     let (method, of) = (request.method(), shared.membership());

@@ -149,7 +149,10 @@ impl Middleware {
             });
         }
         admit(self, request.uri(), request.headers())?;
-        if let Some(answer) = live::http::answer(&self.live, request.method(), path) {
+        if live::http::is_what_if(request.method(), path) {
+            return live::http::answer_what_if(&self.live, request).await;
+        }
+        if let Some(answer) = live::http::answer(&self.live, request.method(), request.uri()) {
             return answer;
         }
         if path == "/admin/cluster" {
