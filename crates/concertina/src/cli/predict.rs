@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use ground::window::Operation;
 use model::queue::ArrivalLaw;
-use model::storage::{BETA, WORKERS_MAX, balls_into_bins_limit};
+use model::storage::WORKERS_MAX;
+use model::what_if::{self, AtLoad as Found};
 use model::{Limits, MixShare, Model, Parameter, Prediction};
 
 use super::model::Published;
@@ -42,6 +43,8 @@ Examples:
   concertina predict model.toml --rate 1000 --json
   concertina predict model.toml --link 1Gbit/s --reply-bytes 80kB --workers 64
   concertina predict model.toml --mix \"get 4KiB=70%, get 64KiB=10%, put=20%\"
+  concertina predict model.toml --rate 12000 --servers 17 --lost 1 --memory 2 --speed 0.5
+  concertina predict model.toml --rate 2000 --devices bulk_device=8
   concertina predict model.toml --rate 5000 --arrivals renewal:0
   concertina predict model.toml --rate 5000 --arrivals bursts:0.25:0.5
   concertina predict model.toml --rate 5000 --servers 20 --fan-out 10
@@ -171,13 +174,17 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         };
         return predict_cluster::run(&args.cluster, &questions);
     }
-    let model = asked_model(&args)?;
+    let model = asked_model(&args, servers)?;
+    let servers = servers - args.cluster.lost();
     if let [_, _, ..] = args.servers.0[..] {
         if args.plot.is_some() || !args.objective.is_empty() || args.cluster.popularity().is_some()
         {
             bail!(
                 "--plot, --objective and --popularity are for one number of servers: give one to --servers"
             );
+        }
+        if args.cluster.lost() > 0 {
+            bail!("--lost is of one number of servers: give one to --servers");
         }
         return predict_sizes::run(&model, &args.servers.0, &rates, &args.within, args.json);
     }
@@ -197,7 +204,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     for rate in rates {
         answers.push(answer(&model, rate, &args)?);
     }
-    let objectives = args.objective.iter().map(|&o| report::largest_rate(&model, o, args.servers));
+    let objectives = args.objective.iter().map(|&o| report::largest_rate(&model, o, servers));
     let objectives = objectives.collect::<Result<Vec<_>, _>>()?;
     if let Some(path) = &args.plot {
         let text = plot(&model, &limits, &args, &answers);
@@ -229,7 +236,7 @@ impl std::ops::Deref for OneSize<'_> {
 }
 
 /// The model with the changes that options ask for.
-fn asked_model(args: &Args) -> anyhow::Result<Model> {
+fn asked_model(args: &Args, servers: u32) -> anyhow::Result<Model> {
     let mut model = match (&args.model, &args.published) {
         (Some(path), _) => report::read_model(path)?,
         (None, Some(published)) => published.model()?,
@@ -239,6 +246,7 @@ fn asked_model(args: &Args) -> anyhow::Result<Model> {
         let file = args.model.as_ref().map_or("--published".into(), |path| path.to_string_lossy());
         model = model.with_mix(mix).with_context(|| format!("--mix and {file}"))?;
     }
+    model = args.cluster.what_if(servers)?.changed(&model)?;
     if args.link.is_some() || args.reply_bytes.is_some() || args.workers.is_some() {
         let bytes = args.reply_bytes.map(|size| size.0 as f64);
         model = model
@@ -252,15 +260,9 @@ fn asked_model(args: &Args) -> anyhow::Result<Model> {
 }
 
 fn answer(model: &Model, rate: f64, args: &OneSize) -> anyhow::Result<AtLoad> {
-    let servers = args.servers;
-    let found = match model.predict_cluster(rate, servers, &args.within) {
-        Ok(prediction) => {
-            Ok((prediction, model.quantile_with_interval(rate / f64::from(servers), 0.99)?))
-        }
-        Err(error @ model::Error::Unstable { saturation, .. }) => {
-            Err((error.to_string(), saturation))
-        }
-        Err(error) => return Err(error.into()),
+    let found = match what_if::at_load(model, rate, args.servers, &args.within)? {
+        Found::Stable { prediction, p99 } => Ok((*prediction, p99)),
+        Found::Saturated { statement, saturation } => Err((statement, saturation)),
     };
     let several = match &found {
         Ok((single, _)) => args.several.predict(
@@ -270,16 +272,6 @@ fn answer(model: &Model, rate: f64, args: &OneSize) -> anyhow::Result<AtLoad> {
         Err(_) => Several::default(),
     };
     Ok(AtLoad { rate, found, several })
-}
-
-/// The confidence limits of all servers: by our model and by the published one.
-fn cluster_limits(limits: &Limits, servers: u32) -> (Parameter, Parameter) {
-    let of = |limit: &Parameter| {
-        let all = |one: f64| balls_into_bins_limit(one, servers, BETA);
-        let (value, low, high) = (all(limit.value), all(limit.low), all(limit.high));
-        Parameter { value, low, high, unit: limit.unit.clone() }
-    };
-    (of(&limits.mg1), of(&limits.spotify_single))
 }
 
 fn text(
@@ -312,14 +304,14 @@ fn text(
     out += &args.several.text(&args.within, &several);
     out.push('\n');
     if args.servers > 1 {
-        let (ours, published) = cluster_limits(limits, args.servers);
+        let all = what_if::cluster_limits(limits, args.servers);
         out += &format!(
             "Confidence limit of {} servers (balls into bins): {}; Spotify model: {}; \
              saturation {}.\n",
             args.servers,
-            rate_text(&ours, 1.0),
-            rate_text(&published, 1.0),
-            rate_text(&limits.saturation, f64::from(args.servers))
+            rate_text(&all.mg1, 1.0),
+            rate_text(&all.spotify_single, 1.0),
+            rate_text(&all.saturation, 1.0)
         );
         out += &spread.map_or_else(String::new, Placement::text);
     } else {
@@ -376,6 +368,7 @@ fn json(
     spread: Option<&Placement>,
 ) -> anyhow::Result<serde_json::Value> {
     let n = f64::from(args.servers);
+    let all = what_if::cluster_limits(limits, args.servers);
     let mut predictions = Vec::new();
     for answer in answers {
         predictions.push(match &answer.found {
@@ -395,7 +388,6 @@ fn json(
             }),
         });
     }
-    let (ours, published) = cluster_limits(limits, args.servers);
     Ok(serde_json::json!({
         "model": model.about.title,
         "runs": model.about.runs,
@@ -405,14 +397,14 @@ fn json(
         "within_s": args.within,
         "tipping": model.tipping()?,
         "unknown_beyond": model.unknown_beyond,
-        "confidence_limit": ours.value,
-        "confidence_limit_95": [ours.low, ours.high],
-        "confidence_limit_spotify": published.value,
+        "confidence_limit": all.mg1.value,
+        "confidence_limit_95": [all.mg1.low, all.mg1.high],
+        "confidence_limit_spotify": all.spotify_single.value,
         "imbalance": spread,
         "trust": model.trust()?,
         "trust_limit": model.trust()?.limit * n,
-        "saturation": limits.saturation.value * n,
-        "saturation_95": [limits.saturation.low * n, limits.saturation.high * n],
+        "saturation": all.saturation.value,
+        "saturation_95": [all.saturation.low, all.saturation.high],
         "breaks_first": limits.breaks_first,
         "predictions": predictions,
         "objectives": objectives,

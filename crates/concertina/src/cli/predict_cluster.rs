@@ -7,6 +7,7 @@ use std::str::FromStr;
 use anyhow::{Context, bail};
 use model::queue::ArrivalLaw;
 use model::storage::{Change, Popularity};
+use model::what_if::WhatIf;
 use model::{ClusterLimits, ClusterPrediction, Parameter};
 
 use super::predict;
@@ -34,18 +35,24 @@ pub struct Args {
     /// What if this node is lost, and its replicas have been filled
     #[arg(long, value_name = "NAME", requires = "is_cluster")]
     without: Option<String>,
-    /// What if a node's devices had another speed: 0.5 is half as fast
-    #[arg(long, value_name = "NAME=FACTOR", requires = "is_cluster")]
+    /// What if so many of the --servers were lost, and their replicas have been filled
+    #[arg(long, value_name = "N", conflicts_with = "is_cluster")]
+    lost: Option<u32>,
+    /// What if devices had another speed: 0.5 is half as fast; of all servers, or of the named node of a cluster
+    #[arg(long, value_name = "[NAME=]FACTOR")]
     speed: Vec<Factor>,
-    /// What if a node had this multiple of its memory
-    #[arg(long, value_name = "NAME=FACTOR", requires = "is_cluster")]
+    /// What if servers had this multiple of their memory; all of them, or the named node of a cluster
+    #[arg(long, value_name = "[NAME=]FACTOR")]
     memory: Vec<Factor>,
+    /// What if each server had so many devices of a class; more hot devices also hold more of what is read often
+    #[arg(long, value_name = "CLASS=N", conflicts_with = "is_cluster", value_parser = devices)]
+    devices: Vec<(String, u32)>,
     /// What if the nodes (those that are left) had these shares of the requests, in their order
     #[arg(long, value_delimiter = ',', value_name = "SHARE", requires = "is_cluster")]
     shares: Vec<f64>,
     /// How the hit ratio of each object depends on memory: 1 if all are equally popular, 1 − s for
     /// Zipf's s < 1
-    #[arg(long, value_name = "EXPONENT", requires = "is_cluster")]
+    #[arg(long, value_name = "EXPONENT")]
     memory_exponent: Option<f64>,
     /// The same by Che's approximation, zipf:S:OBJECTS, or from a trace or the samples of a run
     /// folder [default: the cluster file's, or equally popular objects]. With --servers: how
@@ -54,25 +61,37 @@ pub struct Args {
     popularity: Option<String>,
 }
 
-/// `NAME=FACTOR`.
+/// `NAME=FACTOR`, or `FACTOR` for all.
 #[derive(Clone, Debug, PartialEq)]
 struct Factor {
-    name: String,
+    name: Option<String>,
     factor: f64,
+}
+
+/// The value of `--devices`.
+fn devices(text: &str) -> Result<(String, u32), String> {
+    let parts = text.rsplit_once('=').filter(|(class, _)| !class.is_empty());
+    let parts = parts.and_then(|(class, count)| Some((class.to_owned(), count.parse().ok()?)));
+    parts.ok_or_else(|| {
+        format!("invalid devices `{text}`: write a class and a number, like `bulk_device=8`")
+    })
 }
 
 impl FromStr for Factor {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Factor, String> {
-        let parts = text.rsplit_once('=');
-        let parts = parts.and_then(|(name, factor)| Some((name, factor.parse().ok()?)));
-        match parts {
-            Some((name, factor)) if factor > 0.0 && !name.is_empty() => {
-                Ok(Factor { name: name.to_owned(), factor })
+        let (name, factor) = match text.rsplit_once('=') {
+            Some((name, factor)) => (Some(name.to_owned()), factor),
+            None => (None, text),
+        };
+        match factor.parse() {
+            Ok(factor) if factor > 0.0 && name.as_ref().is_none_or(|name| !name.is_empty()) => {
+                Ok(Factor { name, factor })
             }
             _ => Err(format!(
-                "invalid factor `{text}`: write a node and a factor above 0, like `b=0.5`"
+                "invalid factor `{text}`: write a factor above 0, like `0.5`, after a node's name if only that one is \
+                 meant, like `b=0.5`"
             )),
         }
     }
@@ -81,11 +100,16 @@ impl FromStr for Factor {
 impl Args {
     /// The changes, in the order in which they apply.
     fn changes(&self, file: &ClusterFile) -> Vec<Change> {
-        let own = |f: &Factor| (f.name.clone(), f.factor);
-        let memory = self.memory.iter().map(own);
+        let all: Vec<&str> = file.nodes.iter().map(|node| node.name.as_str()).collect();
+        let own = |f: &Factor| {
+            let names = f.name.as_deref().map_or(all.clone(), |name| vec![name]);
+            let factor = f.factor;
+            names.into_iter().map(|name| (name.to_owned(), factor)).collect::<Vec<_>>()
+        };
+        let memory = self.memory.iter().flat_map(own);
         let mut changes: Vec<Change> =
             memory.map(|(name, factor)| Change::Memory { name, factor }).collect();
-        let speed = self.speed.iter().map(own);
+        let speed = self.speed.iter().flat_map(own);
         changes.extend(speed.map(|(name, factor)| Change::Speed { name, factor }));
         if let Some(name) = &self.without {
             let shares_after = match self.shares.is_empty() {
@@ -101,6 +125,32 @@ impl Args {
 }
 
 impl Args {
+    /// Lost servers.
+    pub fn lost(&self) -> u32 {
+        self.lost.unwrap_or(0)
+    }
+
+    /// What is different of `servers` servers like one that was fitted.
+    pub fn what_if(&self, servers: u32) -> anyhow::Result<WhatIf> {
+        let factor = |option: &str, of: &[Factor]| {
+            if let Some(name) = of.iter().find_map(|factor| factor.name.as_deref()) {
+                bail!(
+                    "--{option} {name}=…: a model file is of one server; give the factor without a name"
+                );
+            }
+            Ok(of.iter().map(|factor| factor.factor).product())
+        };
+        Ok(WhatIf {
+            servers,
+            lost: self.lost(),
+            memory: factor("memory", &self.memory)?,
+            memory_exponent: self.memory_exponent.unwrap_or(1.0),
+            speed: factor("speed", &self.speed)?,
+            devices: self.devices.iter().cloned().collect(),
+            ..WhatIf::default()
+        })
+    }
+
     /// The popularity argument, as given.
     pub fn popularity(&self) -> Option<&str> {
         self.popularity.as_deref()
@@ -148,7 +198,7 @@ pub struct Questions<'a> {
 }
 
 /// The changes to the cluster, as described in answers.
-struct WhatIf {
+struct ChangedCluster {
     changes: Vec<Change>,
     /// How hit ratios follow memory.
     hits: String,
@@ -208,7 +258,7 @@ pub fn run(args: &Args, asked: &Questions) -> anyhow::Result<ExitCode> {
     for objective in asked.objectives {
         statements.push(largest_rate_text(&model, &limits, *objective)?);
     }
-    let what_if = WhatIf { changes, hits: law_text(&law) };
+    let what_if = ChangedCluster { changes, hits: law_text(&law) };
     if asked.json {
         outln!("{:#}", json(&limits, &what_if, &answers, &statements, asked)?);
     } else {
@@ -238,7 +288,7 @@ fn change_text(change: &Change) -> String {
 
 fn text(
     limits: &ClusterLimits,
-    what_if: &WhatIf,
+    what_if: &ChangedCluster,
     answers: &[AtLoad],
     statements: &[String],
     asked: &Questions,
@@ -330,7 +380,7 @@ fn nodes_grid(answers: &[AtLoad]) -> Grid {
 
 fn json(
     limits: &ClusterLimits,
-    what_if: &WhatIf,
+    what_if: &ChangedCluster,
     answers: &[AtLoad],
     statements: &[String],
     asked: &Questions,
@@ -366,10 +416,15 @@ mod tests {
 
     #[test]
     fn factors_are_read() {
-        let factor = Factor { name: "b".to_owned(), factor: 0.5 };
-        assert_eq!("b=0.5".parse(), Ok(factor));
-        for bad in ["", "b", "b=", "=1", "b=0", "b=-1", "b=NaN", "b=x"] {
+        let factor = |name: Option<&str>| Factor { name: name.map(str::to_owned), factor: 0.5 };
+        assert_eq!("b=0.5".parse(), Ok(factor(Some("b"))));
+        assert_eq!("0.5".parse(), Ok(factor(None)));
+        for bad in ["", "b", "b=", "=1", "b=0", "b=-1", "b=NaN", "b=x", "0", "-1"] {
             assert!(bad.parse::<Factor>().is_err(), "{bad}");
+        }
+        assert_eq!(devices("hot_device=2"), Ok(("hot_device".to_owned(), 2)));
+        for bad in ["", "2", "=2", "hot_device=", "hot_device=-1", "hot_device=x"] {
+            assert!(devices(bad).is_err(), "{bad}");
         }
     }
 }
