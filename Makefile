@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: demo test setup format lint unit docs simulate fuzz experiment reproduce package clean
+.PHONY: demo test setup format lint unit docs web simulate fuzz experiment reproduce package clean
 
 # Build, start a node, load it, fit, predict, compare, report. About four minutes after the build.
 demo:
@@ -38,6 +38,10 @@ unit:
 
 docs:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+
+# The page, from its sources into the crate that embeds it. Its result is committed, so that no other target needs npm.
+web:
+	cd web && npm ci --ignore-scripts && npm run check && npm test && npm run build
 
 # More seeds than a test run has time for: make simulate SEEDS=100000; FROM=100000 goes on where another ended.
 SEEDS ?= 10000

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::devtools::Browser;
 use crate::left_out::left_out;
 use crate::serve_client::{Client, free, start, until};
 
@@ -202,34 +203,20 @@ fn a_gateway_knows_the_headroom_of_its_nodes() {
 
 /// Opens the page in a browser, which draws what the server says.
 fn browser(address: SocketAddr) {
-    let mut drawn = Some(String::new());
-    until("the page names what saturates first", || {
-        drawn = page(address);
-        drawn.as_ref().is_none_or(|page| page.contains("saturates first"))
-    });
-    let Some(page) = drawn else {
+    let Some(mut browser) = Browser::start() else {
         return left_out("serve_live::browser", "chromium is not installed");
     };
-    assert!(page.contains("data-drawn="), "the page drew nothing: {page}");
-    assert!(page.matches("<svg").count() >= 3, "{page}");
+    browser.open(&format!("http://{address}/"));
+    browser.until(
+        "the page names what saturates first",
+        "document.body?.innerText.includes('saturates first')",
+    );
+    browser.until("the plots are drawn", "document.querySelectorAll('canvas').length >= 2");
+    let text = browser.text();
     for part in ["device/0", "queue bound", "bulk device", "requests/s"] {
-        assert!(page.contains(part), "{part} is not on the page: {page}");
+        assert!(text.contains(part), "{part} is not on the page: {text}");
     }
-}
-
-/// The page as the browser has it after some seconds; `None` without a browser.
-fn page(address: SocketAddr) -> Option<String> {
-    let profile = tempfile::tempdir().unwrap();
-    let run = Command::new("chromium")
-        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"])
-        .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
-        .arg(format!("--user-data-dir={}", profile.path().display()))
-        .args(["--virtual-time-budget=4000", "--dump-dom"])
-        .arg(format!("http://{address}/"))
-        .output();
-    let output = run.ok()?;
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    Some(String::from_utf8_lossy(&output.stdout).into_owned())
+    assert_eq!(browser.errors, Vec::<String>::new());
 }
 
 #[test]
@@ -242,15 +229,24 @@ fn the_page_keeps_to_itself() {
     let policy = page.header("content-security-policy").unwrap();
     assert!(policy.contains("default-src 'none'") && policy.contains("frame-ancestors 'none'"));
     assert!(!policy.contains("unsafe"), "{policy}");
-    for (method, path, status) in
-        [("PUT", "/", 405), ("POST", "/model", 405), ("GET", "/page.js", 200)]
-    {
+    for (method, path, status) in [
+        ("PUT", "/", 405),
+        ("POST", "/model", 405),
+        ("PUT", "/what-if", 405),
+        ("POST", "/history", 405),
+        ("GET", "/page.js", 200),
+    ] {
         assert_eq!(client.send(method, path, &[], Some(b"")).unwrap().status, status, "{path}");
     }
     let foreign = [("origin", "https://evil.example")];
-    for (method, path) in
-        [("POST", "/actions/hold"), ("GET", "/model"), ("GET", "/actions"), ("GET", "/")]
-    {
+    for (method, path) in [
+        ("POST", "/actions/hold"),
+        ("POST", "/what-if"),
+        ("GET", "/model"),
+        ("GET", "/history"),
+        ("GET", "/actions"),
+        ("GET", "/"),
+    ] {
         let mut other = Client::connect(open.address());
         assert_eq!(other.send(method, path, &foreign, Some(b"")).unwrap().status, 403, "{path}");
     }

@@ -214,6 +214,7 @@ const ROOT: [&str; 18] = [
     "fuzz",
     "python",
     "rustfmt.toml",
+    "web",
 ];
 
 #[test]

@@ -1,0 +1,2 @@
+// Style sheets are bundled apart from the script.
+declare module '*.css';

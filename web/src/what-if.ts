@@ -1,0 +1,342 @@
+// What if: other loads, servers, memory, devices or mixes, answered by the server's model while a slider moves.
+
+import { type Answer, type Answered, type Changes, type Knobs, type Question, Refusal, get, getText, post } from './api';
+import { Control } from './controls';
+import { byId, h, say, table } from './dom';
+import { save } from './export';
+import { type Figure, type Line, shareText } from './figure';
+import { digits, known, number, percent, span, words } from './format';
+import { Plot } from './plot';
+import { resource } from './words';
+
+// How hits follow memory: hits ∝ memory^exponent.
+const POPULARITY: [string, number][] = [
+  ['all objects equally popular', 1],
+  ['some objects more popular (Zipf 0.5)', 0.5],
+  ['a few very popular objects (Zipf 0.8)', 0.2],
+  ['memory does not matter', 0],
+];
+
+export class WhatIf {
+  private knobs: Knobs | null = null;
+  private base: Answer | null = null;
+  // The model and the objective of that.
+  private baseOf = '';
+  private controls = new Map<string, Control>();
+  private readonly exponent = h('select', { id: 'exponent' }, ...POPULARITY.map(([text, value]) => h('option', { value: String(value) }, text)));
+  private readonly law = new Plot('No answer at this load: it is past saturation.');
+  private readonly loads = new Plot('Memory answers everything, at any load.');
+  private readonly form = h('form', { class: 'controls', 'aria-label': 'What is different' });
+  private readonly said = h('p', { role: 'status', id: 'what-if-said' });
+  private readonly tiles = h('div', { class: 'tiles', id: 'answer' });
+  private readonly beside = h('div', { class: 'scroll' });
+  private readonly command = h('code', {});
+  // The text of a model file that was opened, in place of the server's model.
+  private model: { name: string; text: string } | null = null;
+  private isAsking = false;
+  private isStale = false;
+  private readonly times: number[] = [];
+
+  constructor(private readonly failed: (error: unknown) => void) {
+    this.form.addEventListener('submit', (event) => event.preventDefault());
+    this.exponent.addEventListener('change', () => void this.ask());
+    const reset = button('Reset', () => this.begin(this.knobs));
+    const download = button('Download this model', () => void this.download());
+    const file = h('input', { type: 'file', id: 'model-file', accept: '.toml' });
+    file.addEventListener('change', () => void this.open(file.files?.[0]));
+    const results = h(
+      'div',
+      { class: 'results' },
+      this.tiles,
+      this.said,
+      h('section', {}, h('h2', {}, 'Response times'), this.law.element),
+      h('section', {}, h('h2', {}, 'Within the objective, by load'), this.loads.element),
+      this.beside,
+      h('section', {}, h('h2', {}, 'The same on the command line'), h('p', { class: 'dim' }, 'With the model downloaded as model.toml:'), h('pre', {}, this.command)),
+    );
+    const side = h(
+      'div',
+      { class: 'side' },
+      h('p', { class: 'dim' }, 'Change what you like; everything else stays as it is now.'),
+      this.form,
+      h('p', { class: 'buttons' }, reset, download),
+      h('p', {}, h('label', { for: 'model-file' }, 'Ask another model, from '), h('code', {}, 'concertina fit'), ': ', file),
+    );
+    byId('what-if').append(h('div', { class: 'split' }, side, results));
+  }
+
+  // Called while the part is shown: until there is a model.
+  async refresh(): Promise<void> {
+    if (this.knobs) return;
+    try {
+      this.knobs = await get<Knobs>('/what-if');
+      this.begin(this.knobs);
+    } catch (error) {
+      if (!(error instanceof Refusal) || error.status !== 409) throw error;
+      say(this.said, 'There is no model to ask yet. Put some load on the server, or open a model file.');
+      document.body.dataset['whatIf'] = 'none';
+    }
+  }
+
+  // The controls of a model, at its present values.
+  private begin(knobs: Knobs | null): void {
+    if (!knobs) return;
+    this.controls = new Map();
+    const add = (id: string, label: string, hint: string, low: number, high: number, value: number, more: { isLog?: boolean; isWhole?: boolean; most?: number; unit?: string } = {}) => {
+      const { isLog = false, isWhole = false, most = high, unit = '' } = more;
+      const control = new Control({ id, label, hint, low, high, isLog, isWhole, value, most, unit }, () => void this.ask());
+      this.controls.set(id, control);
+      return control.element;
+    };
+    const rate = Number(knobs.rate.toPrecision(4)) || 1;
+    const per = { isLog: true, most: 1000, unit: '×' };
+    const elements = [
+      add('rate', 'Load', `now ${number(knobs.rate)} requests/s`, rate / 10, rate * 10, rate, { isLog: true, most: 1e12, unit: '/s' }),
+      add('servers', 'Servers', 'like this one, sharing the load equally', 1, 50, 1, { isWhole: true, most: 1e6 }),
+      add('lost', 'Failed servers', 'the others hold their replicas', 0, 5, 0, { isWhole: true, most: 1e6 }),
+      add('memory', 'Memory of a server', 'times what it has', 1 / 8, 8, 1, per),
+      h('div', { class: 'control' }, h('label', { for: 'exponent' }, 'How hits follow memory'), this.exponent),
+      ...knobs.classes.map((of) =>
+        add(
+          `devices-${of.name}`,
+          `${words(of.name)}s of a server`,
+          of.name === 'hot_device' ? `now ${of.count}; more of them hold more of what is read often` : `now ${of.count}, sharing ${percent(of.share)} of the reads`,
+          1,
+          Math.max(4, 4 * of.count),
+          of.count,
+          { isWhole: true, most: 10_000 },
+        ),
+      ),
+      add('speed', 'Speed of the devices', 'times their present speed', 1 / 8, 8, 1, per),
+      ...(knobs.kinds.length > 1 ? knobs.kinds.map((kind, at) => add(`kind-${at}`, `Share of ${kind.title}`, `now ${percent(kind.share)}`, 0, 100, Number((100 * kind.share).toPrecision(4)), { unit: '%' })) : []),
+      h(
+        'details',
+        {},
+        h('summary', {}, 'Objective and prices'),
+        add('objective-ms', 'Time of the objective', `now ${span(knobs.objective_s)}`, 1, 1000, Number((1000 * knobs.objective_s).toPrecision(4)), { isLog: true, most: 1e7, unit: 'ms' }),
+        add('share', 'Share of the objective', `now ${percent(knobs.share)}`, 50, 99.9, Number((100 * knobs.share).toPrecision(5)), { most: 99.999, unit: '%' }),
+        add('price-server', 'Price of a server', 'without memory and devices', 0, 1000, 0, { most: 1e9 }),
+        add('price-memory', 'Price of its memory', 'of what it has now', 0, 1000, 0, { most: 1e9 }),
+        ...knobs.classes.map((of) => add(`price-${of.name}`, `Price of a ${words(of.name)}`, '', 0, 1000, 0, { most: 1e9 })),
+      ),
+    ];
+    this.exponent.value = '1';
+    this.form.replaceChildren(...elements);
+    void this.ask();
+  }
+
+  private value(id: string): number {
+    return this.controls.get(id)?.value ?? 0;
+  }
+
+  private question(): Question {
+    const knobs = this.knobs;
+    const devices: Record<string, number> = {};
+    const prices: Record<string, number> = {};
+    for (const of of knobs?.classes ?? []) {
+      const count = this.value(`devices-${of.name}`);
+      if (count !== of.count) devices[of.name] = count;
+      prices[of.name] = this.value(`price-${of.name}`);
+    }
+    const shares = (knobs?.kinds ?? []).map((_, at) => this.value(`kind-${at}`) / 100);
+    const isMixed = (knobs?.kinds ?? []).some((kind, at) => Math.abs((shares[at] ?? 0) - kind.share) > 1e-4);
+    const servers = this.value('servers');
+    const changes: Changes = {
+      servers,
+      lost: Math.min(this.value('lost'), servers - 1),
+      memory: this.value('memory'),
+      memory_exponent: Number(this.exponent.value),
+      speed: this.value('speed'),
+      devices,
+      mix: isMixed ? (knobs?.kinds ?? []).map((kind, at) => ({ operation: kind.operation, bytes: kind.bytes[1] || null, share: shares[at] ?? 0 })) : [],
+    };
+    const [server, memory] = [this.value('price-server'), this.value('price-memory')];
+    if (server + memory + Object.values(prices).reduce((sum, price) => sum + price, 0) > 0) changes.prices = { server, memory, devices: prices };
+    const question: Question = { rate: this.value('rate'), objective_s: this.value('objective-ms') / 1000, share: this.value('share') / 100, changes };
+    return this.model ? { ...question, model: this.model.text } : question;
+  }
+
+  // Asks for the newest position of the controls: while an answer is awaited, only the last change counts.
+  private async ask(): Promise<void> {
+    this.isStale = true;
+    if (this.isAsking) return;
+    this.isAsking = true;
+    try {
+      while (this.isStale) {
+        this.isStale = false;
+        const question = this.question();
+        const start = performance.now();
+        const { knobs, answer } = await post<Answered>('/what-if', question);
+        await this.askUnchanged(question, knobs);
+        this.draw(question, answer);
+        this.times.push(performance.now() - start);
+        if (this.times.length > 1000) this.times.shift();
+        document.body.dataset['whatIf'] = String(this.times.length);
+        document.body.dataset['whatIfMs'] = this.times.map((time) => time.toFixed(1)).join();
+      }
+    } catch (error) {
+      if (error instanceof Refusal) say(this.said, error.message);
+      else this.failed(error);
+      // Others ask, too.
+      if (error instanceof Refusal && error.status === 503) setTimeout(() => void this.ask(), 1000);
+    } finally {
+      this.isAsking = false;
+    }
+  }
+
+  // What the answers are compared with: no changes, by the same model. It is asked again when the server has fitted another.
+  private async askUnchanged(question: Question, knobs: Knobs): Promise<void> {
+    const { objective_s, share } = question;
+    const of = JSON.stringify([knobs.at_unix_us, this.model?.name, objective_s, share]);
+    if (of === this.baseOf) return;
+    const { changes: _, rate: __, ...same } = question;
+    const rate = this.knobs?.rate ?? knobs.rate;
+    this.base = (await post<Answered>('/what-if', { ...same, rate })).answer;
+    this.baseOf = of;
+  }
+
+  private draw(question: Question, answer: Answer): void {
+    const { prediction, headroom } = answer;
+    const within = prediction?.points[0]?.concertina ?? null;
+    const holds = known(within?.value) && within.value >= question.share;
+    const tile = (label: string, value: string, more: string, kind = '') =>
+      h('div', { class: `tile ${kind}` }, h('span', { class: 'dim' }, label), h('strong', {}, value), h('span', { class: 'dim' }, more));
+    const interval = (low: string, high: string) => `95 %: ${low} to ${high}`;
+    const p99 = answer.response_p99;
+    const tiles = [
+      tile(`Within ${span(question.objective_s)}`, within ? percent(within.value) : 'saturated', within ? interval(percent(within.low), percent(within.high)) : 'queues grow without end', holds ? 'good' : 'bad'),
+      tile('Headroom', headroom ? `${number(headroom.value)} ×` : '–', `holds up to ${number(answer.largest_rate.value)} requests/s`, known(headroom?.value) && headroom.value >= 1 ? 'good' : 'bad'),
+      tile('Response p99', p99 ? span(p99.value) : '–', p99 ? interval(span(p99.low), span(p99.high)) : ''),
+      tile('Busiest device', prediction ? percent(prediction.utilisation_max.value) : '–', prediction ? `memory answers ${percent(prediction.hit_ratio.value)}` : ''),
+      tile('Breaks first', breaks(answer), `saturated at ${number(answer.limits.saturation.value)} requests/s`),
+    ];
+    if (answer.cost !== null) tiles.push(tile('Cost', digits(answer.cost), `${answer.servers} servers answer`));
+    this.tiles.replaceChildren(...tiles);
+    const doubts: string[] = [];
+    if (this.model) doubts.push(`Of the model ${this.model.name}.`);
+    if (this.knobs?.laboratory) doubts.push(`Emulated: ${this.knobs.laboratory}.`);
+    if (answer.statement) doubts.push(answer.statement);
+    if (prediction?.beyond_trust) doubts.push(`The model was checked up to ${number(answer.trust_limit)} requests/s; at this load it is extrapolated.`);
+    if (prediction?.beyond_limit) doubts.push(`Past ${number(answer.limits.mg1.value)} requests/s queues at the devices are long.`);
+    say(this.said, doubts.join(' '));
+    this.law.update(this.lawFigure(question, answer));
+    this.loads.update(this.loadsFigure(question, answer));
+    say(this.command, commandOf(question, this.exponent.value));
+    this.beside.replaceChildren(this.compared(question, answer));
+  }
+
+  // What was, beside what would be.
+  private compared(question: Question, answer: Answer): HTMLElement {
+    const of = (found: Answer | null) => {
+      const within = found?.prediction?.points[0]?.concertina.value;
+      return [
+        found ? number(found.rate) : '–',
+        found ? String(found.servers) : '–',
+        percent(within),
+        span(found?.prediction?.response_mean.value),
+        span(found?.response_p99?.value),
+        number(found?.largest_rate.value),
+      ];
+    };
+    const head = ['', 'requests/s', 'servers', `within ${span(question.objective_s)}`, 'mean', 'p99', 'holds up to, requests/s'];
+    return table(head, [['as it is', ...of(this.base)], ['what if', ...of(answer)]], 'Beside each other');
+  }
+
+  private lawFigure(question: Question, answer: Answer): Figure {
+    const points = answer.law;
+    const lines: Line[] = [];
+    const before = this.base?.law ?? [];
+    const isSame = before.length === points.length && before.every((point, at) => point.t_s === points[at]?.t_s);
+    if (isSame) lines.push({ label: 'as it is', ink: 'before', values: before.map((point) => point.predicted) });
+    lines.push({ label: 'what if', ink: 'predicted', values: points.map((point) => point.predicted) });
+    if (points.some((point) => point.published !== null)) lines.push({ label: 'published model', ink: 'published', dashed: true, values: points.map((point) => point.published) });
+    return {
+      title: 'Predicted share of requests answered within each time.',
+      name: 'what-if-response-times',
+      xLabel: 'response time',
+      yLabel: 'share within',
+      xKind: 'log',
+      xText: span,
+      x: points.map((point) => point.t_s),
+      yLow: 0,
+      lines,
+      marks: [{ axis: 'x', at: question.objective_s, label: `objective ${span(question.objective_s)}` }],
+    };
+  }
+
+  private loadsFigure(question: Question, answer: Answer): Figure {
+    const points = answer.loads;
+    return {
+      title: `Predicted share of requests within ${span(question.objective_s)} at each load.`,
+      name: 'what-if-loads',
+      xLabel: 'requests/s',
+      yLabel: 'share within the objective',
+      xKind: 'linear',
+      xText: digits,
+      x: points.map((point) => point.rate),
+      yLow: 0,
+      lines: [{ label: 'what if', ink: 'predicted', values: points.map((point) => point.within) }],
+      marks: [
+        { axis: 'x', at: answer.rate, label: 'load' },
+        { axis: 'y', at: question.share, label: `objective ${shareText(question.share)}` },
+      ],
+    };
+  }
+
+  private async download(): Promise<void> {
+    try {
+      const text = this.model?.text ?? (await getText('/model/file'));
+      save('model.toml', new Blob([text], { type: 'application/toml' }));
+    } catch (error) {
+      if (error instanceof Refusal) say(this.said, error.message);
+      else this.failed(error);
+    }
+  }
+
+  // Asks a model file in place of the server's model.
+  private async open(file: File | undefined): Promise<void> {
+    if (!file) return;
+    try {
+      const text = await file.text();
+      const { knobs } = await post<Answered>('/what-if', { model: text });
+      this.model = { name: file.name, text };
+      this.knobs = knobs;
+      this.baseOf = '';
+      this.begin(knobs);
+    } catch (error) {
+      if (error instanceof Refusal) say(this.said, error.message);
+      else this.failed(error);
+    }
+  }
+}
+
+function button(text: string, click: () => void): HTMLButtonElement {
+  const made = h('button', { type: 'button' }, text);
+  made.addEventListener('click', click);
+  return made;
+}
+
+function breaks(answer: Answer): string {
+  const { breaks_first: first } = answer.limits;
+  if (first === 'devices' && answer.busiest) return `${words(answer.busiest)}s`;
+  return resource(first);
+}
+
+// The command that says the same.
+function commandOf(question: Question, exponent: string): string {
+  const { changes } = question;
+  const parts = [`concertina predict model.toml --rate ${question.rate} --servers ${changes.servers}`];
+  const isMoved = changes.memory !== 1 || changes.lost > 0 || Object.keys(changes.devices).length > 0;
+  if (changes.lost > 0) parts.push(`--lost ${changes.lost}`);
+  if (changes.memory !== 1) parts.push(`--memory ${changes.memory}`);
+  if (isMoved && exponent !== '1') parts.push(`--memory-exponent ${exponent}`);
+  if (changes.speed !== 1) parts.push(`--speed ${changes.speed}`);
+  for (const [name, count] of Object.entries(changes.devices)) parts.push(`--devices ${name}=${count}`);
+  if (changes.mix.length > 0) {
+    const mix = changes.mix.map((part) => `${part.operation}${part.bytes === null ? '' : ` ${part.bytes}B`}=${part.share}`);
+    parts.push(`--mix "${mix.join(', ')}"`);
+  }
+  const ms = Number((question.objective_s * 1000).toPrecision(6));
+  parts.push(`--within ${ms}ms --objective "${Number((100 * question.share).toPrecision(6))}% within ${ms}ms"`);
+  return parts.join(' \\\n    ');
+}
