@@ -15,12 +15,13 @@ export interface Note {
 
 export function trust(state: State): Note | null {
   if (!state.withheld || state.measured.within === null) return null;
-  const { count, median_points: median } = state.errors;
+  const { count } = state.errors;
   if (count < COMPARED_MIN) {
     const text = `Getting to know this load: ${count} of the first ${COMPARED_MIN} predictions have been checked against what happened. Until then the server changes nothing because of a prediction.`;
     return { text, isWarning: false };
   }
-  return { text: `Recent predictions were off by ${number(median)} points (median), so the server does not act on them at the moment.`, isWarning: true };
+  const text = 'The last ten predictions were off by more than this server accepts (model.error_points_max), so it does not act on them at the moment.';
+  return { text, isWarning: true };
 }
 
 export function whyNoModel(state: State): string {
