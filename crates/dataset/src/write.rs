@@ -63,7 +63,10 @@ impl Writer {
             && let Err(error) = self.seal()
         {
             // The append itself succeeded; the next one retries the seal.
-            warn!("the log could not be sealed, and the next append will retry: {}", with_causes(&error));
+            warn!(
+                "the log could not be sealed, and the next append will retry: {}",
+                with_causes(&error)
+            );
         }
         Ok(first_id..first_id + count)
     }

@@ -24,9 +24,9 @@ mod data_server;
 mod data_work;
 mod demo;
 mod device;
+mod doctor;
 #[cfg(test)]
 mod documented;
-mod doctor;
 mod drain;
 mod factors;
 mod figures;
