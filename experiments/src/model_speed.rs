@@ -255,6 +255,7 @@ impl Run<'_> {
         for ours in [
             tasks::simulate(requests, arrivals_per_s)?,
             tasks::recursion(requests, arrivals_per_s)?,
+            tasks::simulate_cluster(requests, arrivals_per_s)?,
         ] {
             let off = (ours / exact - 1.0).abs();
             ensure!(off < 0.05, "simulated {ours} s at the mean, not {exact}");
@@ -268,6 +269,18 @@ impl Run<'_> {
             tolerance: Some(0.05),
         };
         self.beside(ciw, || tasks::simulate(requests, arrivals_per_s))?;
+        // The simulator of clusters, which knows of nodes, replicas and windows besides, and records each request in three
+        // queues.
+        let cluster = Duel {
+            name: format!(
+                "discrete-event M/M/3, {requests} requests, as `simulate --keys drawn` runs it: time of ciw over ours"
+            ),
+            peer: &peers.simulation,
+            arguments: [requests.to_string(), arrivals_per_s.to_string(), "1".to_owned()].into(),
+            goal: Some(100.0),
+            tolerance: Some(0.05),
+        };
+        self.beside(cluster, || tasks::simulate_cluster(requests, arrivals_per_s))?;
         // What ours takes by itself, and without a list of events; of neither is anything claimed.
         let by_events = format!("discrete-event M/M/3, {requests} requests");
         let times_ms = self.time(|| tasks::simulate(requests, arrivals_per_s))?;

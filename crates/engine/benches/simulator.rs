@@ -2,6 +2,8 @@
 //!
 //!     cargo bench -p engine --bench simulator [-- NODES…]
 //!
+//! With 1 node also M/M/3 and a node with drawn hits, and with 1,000 a cluster of them.
+//!
 //! Each case is a cluster as `concertina simulate` makes it from its defaults: three replicas, one gateway in front of several
 //! nodes, leases of half a second, windows of one second. The load of all nodes together is the same in each case, or 50
 //! requests/s for each node, so that what is done for every node at every moment shows as fewer requests a second.
@@ -10,7 +12,10 @@ use std::sync::Arc;
 
 use engine::node::{ClusterSettings, DeviceSettings, OriginSettings, TierSettings};
 use engine::route::{Member, NodeId, Ring};
-use engine::sim::{Clients, DeviceFaults, Law, Network, Origin, Popularity, Settings, Simulation};
+use engine::sim::drawn::{self, DrawnCluster, Hits};
+use engine::sim::{
+    Arrivals, Clients, DeviceFaults, Law, Network, Origin, Popularity, Settings, Simulation,
+};
 use engine::tier::Eviction;
 use engine::{gateway, node};
 use ground::window::{self, Nanos, Outcome, SECOND};
@@ -46,6 +51,7 @@ impl Case {
             ring,
             clients: Clients {
                 rate: self.rate,
+                course: None,
                 until: self.seconds * SECOND,
                 keys: KEYS,
                 popularity: Popularity::Zipf(0.99),
@@ -132,6 +138,76 @@ impl Case {
     }
 }
 
+/// A cluster whose hits are drawn.
+struct DrawnCase {
+    nodes: usize,
+    /// Requests/s of all clients.
+    rate: f64,
+    /// Share of reads from memory.
+    memory: f64,
+    /// Reads that a device serves in parallel, and how much of the time they are busy.
+    servers: u32,
+    utilisation: f64,
+    requests: f64,
+}
+
+impl DrawnCase {
+    fn measure(&self) {
+        let member = |i: usize| Member::new(format!("node-{i:04}"), 1.0);
+        let ring = Ring::new((0..self.nodes).map(member).collect(), 3.min(self.nodes));
+        let reads = self.rate * (1.0 - self.memory) / self.nodes as f64;
+        let device = drawn::DeviceSettings {
+            name: "device/0".to_owned(),
+            outcome: Outcome::BulkDevice,
+            servers: self.servers,
+            queue_length_max: 1_000_000,
+            law: Law::exponential(self.utilisation * f64::from(self.servers) / reads),
+        };
+        let seconds = self.requests / self.rate;
+        let windows = window::Settings {
+            window_ns: ((seconds / 20.0).max(1.0) * SECOND as f64) as Nanos,
+            ..window::Settings::default()
+        };
+        let settings = drawn::Settings {
+            seed: 1,
+            ring: Arc::new(ring.expect("the names differ")),
+            devices: vec![device],
+            origin: OriginSettings { servers: 16, queue_length_max: 1 << 20 },
+            origin_half: Law::exponential(0.0025),
+            hits: Hits { memory: self.memory, ..Hits::default() },
+            arrivals: Arrivals::Poisson(self.rate),
+            until: (seconds * SECOND as f64) as Nanos,
+            write_share: 0.0,
+            bytes: 4096,
+            network: 100_000,
+            gateways: 1,
+            spread: gateway::Spread::Primary,
+            policy: engine::route::Policy::default(),
+            ping_interval: SECOND / 10,
+            faults: Vec::new(),
+            windows,
+        };
+        let end = settings.until + SECOND;
+        let mut drawn = DrawnCluster::new(settings);
+        let begun_s = processor_s();
+        drawn.run_to(end);
+        let windows = drawn.windows(true).iter().map(Vec::len).sum::<usize>();
+        let run_s = processor_s() - begun_s;
+        let requests = drawn.counts().requests;
+        println!(
+            "{:>5} nodes, {:>7.0}/s, drawn, {:.0} % from memory, {} servers {:.0} % busy: {:>9.0} requests/s ({requests} in \
+             {run_s:.2} s, {windows} windows, {} MB at most)",
+            self.nodes,
+            self.rate,
+            100.0 * self.memory,
+            self.servers,
+            100.0 * self.utilisation,
+            requests as f64 / run_s,
+            peak_mb(),
+        );
+    }
+}
+
 /// The time that this thread has run, seconds: what others do on the machine counts little.
 #[allow(clippy::disallowed_methods, reason = "the speed of the simulator itself is measured")]
 fn processor_s() -> f64 {
@@ -150,9 +226,20 @@ fn peak_mb() -> u64 {
 
 fn main() {
     let only: Vec<usize> = std::env::args().filter_map(|word| word.parse().ok()).collect();
+    let drawn = |nodes, rate, memory, servers, utilisation| {
+        DrawnCase { nodes, rate, memory, servers, utilisation, requests: 5e6 }.measure();
+    };
     for nodes in [1, 10, 100, 1000] {
         if !only.is_empty() && !only.contains(&nodes) {
             continue;
+        }
+        match nodes {
+            1 => {
+                drawn(1, 240.0, 0.0, 3, 0.8);
+                drawn(1, 1000.0, 0.7, 1, 0.7);
+            }
+            1000 => drawn(1000, 50_000.0, 0.7, 1, 0.7),
+            _ => {}
         }
         Case { nodes, rate: 5_000.0, seconds: 100 }.measure();
         Case { nodes, rate: 50.0 * nodes as f64, seconds: (500_000 / (50 * nodes)) as u64 }

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use anyhow::Context as _;
-use concertina::simulate::{self, Messages, Plan};
+use concertina::simulate::{self, LoadCourse, Messages, Plan};
 use ground::window::Window;
 use load::Popularity;
 use model::fit::Watched;
@@ -133,6 +133,11 @@ fn watch(config: &Config, what: What, seed: u64, out: &Path) -> anyhow::Result<W
         duration_s: settings.at_s + settings.watched_s,
         warmup_s: 5.0,
         keys: settings.keys,
+        drawn: None,
+        course: LoadCourse::default(),
+        chance: None,
+        // Alarms are about loads that the devices cannot serve, too.
+        unstable: true,
         popularity,
         bytes: (config.object_bytes, config.object_bytes),
         read_share: 1.0,

@@ -2,10 +2,16 @@
 
 use std::hint::black_box;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context as _, ensure};
-use ground::window::Histogram;
+use engine::gateway::Spread;
+use engine::node::OriginSettings;
+use engine::route::{Member, Policy, Ring};
+use engine::sim::drawn::{self, DrawnCluster, Hits};
+use engine::sim::{Arrivals, Law};
+use ground::window::{Histogram, Nanos, Outcome};
 use model::Model;
 use model::design::{Bootstrap, Factorial, Form};
 use model::distribution::{Empirical, Gamma, Lognormal, ServiceTime};
@@ -96,6 +102,52 @@ pub fn formula(scv: f64) -> anyhow::Result<Gamma> {
 /// A law with a heavy tail, whose transform has no formula.
 pub fn heavy() -> anyhow::Result<Lognormal> {
     Ok(Lognormal::new(1.0, 4.0)?)
+}
+
+/// The mean response time of some `requests` requests before three servers, each of which serves 1/s: by the simulator
+/// of clusters, as a node with one device and no hits.
+pub fn simulate_cluster(requests: u64, arrivals_per_s: f64) -> anyhow::Result<f64> {
+    let second = ground::window::SECOND;
+    let device = drawn::DeviceSettings {
+        name: "device/0".to_owned(),
+        outcome: Outcome::BulkDevice,
+        servers: 3,
+        queue_length_max: 1_000_000,
+        law: Law::exponential(1.0),
+    };
+    let seconds = requests as f64 / arrivals_per_s;
+    let windows = ground::window::Settings {
+        window_ns: (seconds / 100.0 * second as f64) as Nanos,
+        ..ground::window::Settings::default()
+    };
+    let mut run = DrawnCluster::new(drawn::Settings {
+        seed: 1,
+        ring: Arc::new(Ring::new(vec![Member::new("node", 1.0)], 1)?),
+        devices: vec![device],
+        origin: OriginSettings { servers: 1, queue_length_max: 1 },
+        origin_half: Law::constant(0.0),
+        hits: Hits::default(),
+        arrivals: Arrivals::Poisson(arrivals_per_s),
+        until: (seconds * second as f64) as Nanos,
+        write_share: 0.0,
+        bytes: 0,
+        network: 0,
+        gateways: 0,
+        spread: Spread::Primary,
+        policy: Policy::default(),
+        ping_interval: second,
+        faults: Vec::new(),
+        windows,
+    });
+    run.run_to(Nanos::MAX / 2);
+    let windows = run.windows(false).swap_remove(0);
+    let times = windows.iter().flat_map(|window| &window.times);
+    let (mut sum_s, mut count) = (0.0, 0);
+    for times in times {
+        sum_s += times.response.sum_s();
+        count += times.response.count();
+    }
+    Ok(sum_s / count as f64)
 }
 
 /// The mean response time of `requests` requests before three servers, each of which serves 1/s: by

@@ -1,17 +1,25 @@
 //! `concertina simulate`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
+use anyhow::{Context as _, ensure};
 use ground::number::{digits, time};
+use ground::window::{Nanos, SECOND};
 
 use super::load::{bar, default_out, interrupted, popularity, seconds, size, watch_interrupts};
-use crate::cli::output::{out, outln};
-use crate::simulate::{AskedFault, Messages, Plan, run as go};
+use crate::cli::output::{errln, out, outln};
+use crate::simulate::{
+    AskedFault, Chance, Interval, Lives, LoadBurst, LoadCourse, Messages, Plan, RunCount, RunSet,
+    drawn_note, run as go, run_several,
+};
 use configuration::Config;
+use engine::sim::drawn::Hits;
 use load::{Popularity, Size};
+use record::trace::Trace;
 use report::objective::share;
 
 /// Arguments of the command.
@@ -22,6 +30,10 @@ Examples:
   concertina simulate --config cluster.toml --rate 2000 --lost a
   concertina simulate --config cluster.toml --rate 2000 --read-share 0.9 --gateways 3 --loss 1% \\
     --duplicates 1% --late 1%:50ms --fault kill:a@10s+5s --fault cut:origin@30s+2s --drift 200 --check
+  concertina simulate --config cluster.toml --rate 2000 --until-within 1%
+  concertina simulate --config cluster.toml --keys drawn --hit-ratio 70% --nodes 1000 --rate 50000 --duration 5h
+  concertina simulate --config cluster.toml --keys drawn --hit-ratio 70% --rate 30 --duration 365d --daily 60% \\
+    --growth 1.5 --mttf 90d --mttr 4h --disk-mttf 3y --disk-mttr 1d
 
 With --check the history is judged as in the simulator's own tests: after an acknowledged write no later
 read returns an older version, and no acknowledged write is lost. Violations are listed, with exit code 1;
@@ -33,18 +45,39 @@ pub struct Args {
     /// Override a key: section.key=value; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Requests/s; a list makes one step for each
-    #[arg(long, value_delimiter = ',', value_name = "R,…", required = true)]
+    /// Requests/s; a list makes one step for each [default with --trace: the trace's own]
+    #[arg(long, value_delimiter = ',', value_name = "R,…", required_unless_present = "trace")]
     rate: Vec<f64>,
     /// Length of each step, in virtual time
-    #[arg(long, default_value = "300s", value_parser = seconds, value_name = "TIME")]
+    #[arg(long, default_value = "300s", value_parser = span, value_name = "TIME")]
     duration: f64,
     /// Time before each step that is not counted
-    #[arg(long, default_value = "30s", value_parser = seconds, value_name = "TIME")]
+    #[arg(long, default_value = "30s", value_parser = span, value_name = "TIME")]
     warmup: f64,
-    /// Distinct keys
-    #[arg(long, default_value_t = 10_000, value_name = "N")]
-    keys: u32,
+    /// Distinct keys; or `drawn`: what answers a read is drawn from --hit-ratio, and no key is tracked
+    #[arg(long, default_value = "10000", value_parser = keys, value_name = "N|drawn")]
+    keys: Keys,
+    /// With --keys drawn: share of reads answered from memory, like 70%
+    #[arg(long, value_parser = ratio, value_name = "SHARE")]
+    hit_ratio: Option<f64>,
+    /// With --keys drawn: share of reads answered by a hot device
+    #[arg(long, value_parser = ratio, value_name = "SHARE")]
+    hot_ratio: Option<f64>,
+    /// With --keys drawn: share of reads that no device holds, so that the origin answers
+    #[arg(long, value_parser = ratio, value_name = "SHARE")]
+    origin_ratio: Option<f64>,
+    /// Arrivals at the times of a trace, scaled to --rate and repeated: CSV of time_ms,key,size,op, plain or .zst
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// The load swings once a day: by this share it is higher at noon and lower at midnight, where a step begins
+    #[arg(long, value_parser = ratio, value_name = "SHARE")]
+    daily: Option<f64>,
+    /// The load grows by this factor in a year
+    #[arg(long, value_name = "FACTOR")]
+    growth: Option<f64>,
+    /// A multiple of the load for a time after the warm-up, like 10x@60s+30s; may be repeated
+    #[arg(long, value_parser = burst, value_name = "FACTORx@AT+TIME")]
+    burst: Vec<LoadBurst>,
     /// Popularity of keys: zipf:S or uniform
     #[arg(long, default_value = "zipf:0.99", value_parser = popularity, value_name = "LAW")]
     popularity: Popularity,
@@ -86,6 +119,27 @@ pub struct Args {
     /// without +FOR. shift=KEYS:keys@AT makes other keys popular
     #[arg(long, value_name = "KIND:WHO@AT+TIME")]
     fault: Vec<AskedFault>,
+    /// Mean time to failure of a node, like 90d, and to its repair; exponential laws of the seed
+    #[arg(long, requires = "mttr", value_parser = span, value_name = "TIME")]
+    mttf: Option<f64>,
+    /// Mean time to repair of a node
+    #[arg(long, requires = "mttf", value_parser = span, value_name = "TIME")]
+    mttr: Option<f64>,
+    /// Mean time to failure of a rack, all of whose nodes fail together
+    #[arg(long, requires = "rack_mttr", value_parser = span, value_name = "TIME")]
+    rack_mttf: Option<f64>,
+    /// Mean time to repair of a rack
+    #[arg(long, requires = "rack_mttf", value_parser = span, value_name = "TIME")]
+    rack_mttr: Option<f64>,
+    /// Number of racks, of neighbouring members [default: a rack is what is before the last `-` of members' names]
+    #[arg(long, requires = "rack_mttf", value_name = "N")]
+    racks: Option<usize>,
+    /// With --keys drawn: mean time to failure of a device
+    #[arg(long, requires = "disk_mttr", value_parser = span, value_name = "TIME")]
+    disk_mttf: Option<f64>,
+    /// With --keys drawn: mean time to repair of a device
+    #[arg(long, requires = "disk_mttf", value_parser = span, value_name = "TIME")]
+    disk_mttr: Option<f64>,
     /// Clocks run alternately fast and slow by this many millionths
     #[arg(long, default_value_t = 0, value_name = "PPM")]
     drift: i32,
@@ -95,6 +149,18 @@ pub struct Args {
     /// Seed of all random numbers
     #[arg(long, default_value_t = 1, value_name = "N")]
     seed: u64,
+    /// Run this many seeds side by side, from --seed on: a run folder for each in --out, and intervals over them
+    #[arg(long, value_name = "N", conflicts_with = "until_within", value_parser = clap::value_parser!(u16).range(1..))]
+    runs: Option<u16>,
+    /// Run seeds until the 95 % interval of each step's mean response is this narrow, like 1%: at most 1,000
+    #[arg(long, value_parser = share, value_name = "SHARE")]
+    until_within: Option<f64>,
+    /// Runs at once [default: one for each processor]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Simulate a load although the devices cannot serve it
+    #[arg(long)]
+    unstable: bool,
     /// The run folder [default: runs/TIME]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -109,12 +175,81 @@ pub struct Args {
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     use std::io::IsTerminal;
-    let plan = Plan {
-        config: Config::load(args.config.as_deref(), &args.set)?,
-        rates: args.rate,
+    let output = Output { json: args.json, quiet: args.quiet || !std::io::stderr().is_terminal() };
+    let count = match (args.runs, args.until_within) {
+        (Some(runs), _) => Some(RunCount::Fixed(usize::from(runs))),
+        (_, Some(part)) => Some(RunCount::Within { part, most: RUNS_MAX }),
+        _ => None,
+    };
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = args.threads.unwrap_or(processors);
+    let plan = plan_of(args)?;
+    if let Some(note) = drawn_note(&plan.config).filter(|_| plan.drawn.is_some() && !output.quiet) {
+        errln!("concertina: {note}");
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    watch_interrupts(&stop)?;
+    match count {
+        None => run_seed(&plan, &output, &stop),
+        Some(count) => several(&plan, count, threads, &output, &stop),
+    }
+}
+
+/// The most runs of `--until-within`.
+const RUNS_MAX: usize = 1000;
+
+/// How results are shown.
+struct Output {
+    json: bool,
+    quiet: bool,
+}
+
+fn plan_of(args: Args) -> anyhow::Result<Plan> {
+    let config = Config::load(args.config.as_deref(), &args.set)?;
+    let (keys, drawn) = match args.keys {
+        Keys::Tracked(keys) => {
+            let ratios = [args.hit_ratio, args.hot_ratio, args.origin_ratio];
+            ensure!(
+                ratios.iter().all(Option::is_none),
+                "--hit-ratio, --hot-ratio and --origin-ratio are for --keys drawn"
+            );
+            (keys, None)
+        }
+        Keys::Drawn => {
+            let memory = args.hit_ratio.context(
+                "--keys drawn needs --hit-ratio: the share of reads that memory answers, as a report of a run or of a fit says it",
+            )?;
+            let share = |ratio: Option<f64>| ratio.unwrap_or(0.0);
+            (1, Some(Hits { memory, hot: share(args.hot_ratio), origin: share(args.origin_ratio) }))
+        }
+    };
+    let times = args.trace.as_deref().map(trace_times).transpose()?;
+    let own_rate = times.as_ref().map(|times| rate_of(times));
+    let rates = if args.rate.is_empty() { own_rate.into_iter().collect() } else { args.rate };
+    let lives = |mttf: Option<f64>, mttr: Option<f64>| {
+        mttf.zip(mttr).map(|(mttf_s, mttr_s)| Lives { mttf_s, mttr_s })
+    };
+    let chance = Chance {
+        node: lives(args.mttf, args.mttr),
+        rack: lives(args.rack_mttf, args.rack_mttr),
+        device: lives(args.disk_mttf, args.disk_mttr),
+        racks: args.racks.unwrap_or(0),
+    };
+    Ok(Plan {
+        config,
+        rates,
         duration_s: args.duration,
         warmup_s: args.warmup,
-        keys: args.keys,
+        keys,
+        drawn,
+        course: LoadCourse {
+            daily: args.daily.unwrap_or(0.0),
+            yearly: args.growth,
+            bursts: args.burst,
+            times,
+        },
+        chance: (chance != Chance::default()).then_some(chance),
+        unstable: args.unstable,
         popularity: args.popularity,
         bytes: (args.size.min, args.size.max),
         read_share: args.read_share,
@@ -135,17 +270,36 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         drift_ppm: args.drift,
         check: args.check,
         out: args.out.unwrap_or_else(default_out),
-    };
-    let stop = Arc::new(AtomicBool::new(false));
-    watch_interrupts(&stop)?;
-    let bar = bar(args.quiet || !std::io::stderr().is_terminal());
-    let outcome = go(&plan, &stop, &mut |stage, done| {
+    })
+}
+
+/// The times of a trace's requests.
+fn trace_times(path: &Path) -> anyhow::Result<Arc<[Nanos]>> {
+    let trace = Trace::open(path, None, false)?;
+    ensure!(trace.rows.len() > 1, "{}: a trace needs two requests or more", path.display());
+    Ok(trace.times_spread().into())
+}
+
+/// Requests/s of a trace as it was recorded.
+fn rate_of(times: &[Nanos]) -> f64 {
+    let recorded = times.last().map_or(0, |last| last - times[0]).max(1);
+    (times.len() - 1) as f64 * SECOND as f64 / recorded as f64
+}
+
+/// Runs one seed.
+fn run_seed(plan: &Plan, output: &Output, stop: &Arc<AtomicBool>) -> anyhow::Result<ExitCode> {
+    let bar = bar(output.quiet);
+    let begun = Instant::now();
+    let outcome = go(plan, stop, &mut |stage, done| {
         bar.set_position((done * 1000.0) as u64);
         bar.set_prefix(stage.to_owned());
+        if done > 0.01 {
+            bar.set_message(left(begun.elapsed().as_secs_f64() * (1.0 - done) / done));
+        }
     });
     bar.finish_and_clear();
     let outcome = outcome?;
-    if args.json {
+    if output.json {
         outln!("{}", serde_json::to_string_pretty(&outcome)?);
     } else {
         out!("{}", outcome.summary.table());
@@ -167,6 +321,135 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::FAILURE);
     }
     Ok(if outcome.summary.interrupted { interrupted() } else { ExitCode::SUCCESS })
+}
+
+fn left(seconds: f64) -> String {
+    format!("about {} left", time(seconds))
+}
+
+/// Runs several seeds side by side.
+fn several(
+    plan: &Plan,
+    count: RunCount,
+    threads: usize,
+    output: &Output,
+    stop: &Arc<AtomicBool>,
+) -> anyhow::Result<ExitCode> {
+    let bar = bar(output.quiet);
+    let set = run_several(plan, count, threads, stop, &|stage, done, left_s| {
+        bar.set_position((done * 1000.0) as u64);
+        bar.set_prefix(stage.to_owned());
+        if let Some(left_s) = left_s {
+            bar.set_message(left(left_s));
+        }
+    });
+    bar.finish_and_clear();
+    let set = set?;
+    if output.json {
+        outln!("{}", serde_json::to_string_pretty(&set)?);
+    } else {
+        out!("{}", intervals_text(&set));
+    }
+    let violations = set.violations.as_ref().map_or(0, Vec::len);
+    Ok(match (violations, set.interrupted) {
+        (0, false) => ExitCode::SUCCESS,
+        (0, true) => interrupted(),
+        _ => ExitCode::FAILURE,
+    })
+}
+
+fn intervals_text(set: &RunSet) -> String {
+    use std::fmt::Write as _;
+    let shown = |of: Interval| match of.half.is_nan() {
+        true => digits(of.value, 4),
+        false => format!("{} ± {}", digits(of.value, 4), digits(of.half, 2)),
+    };
+    let mut text = String::new();
+    for step in &set.steps {
+        let (mean, p50, p99) = (shown(step.mean_ms), shown(step.p50_ms), shown(step.p99_ms));
+        let _ =
+            write!(text, "{} requests/s: mean {mean} ms, median {p50} ms, p99 {p99} ms", step.rate);
+        for (ms, within) in &step.within {
+            let percent = Interval { value: 100.0 * within.value, half: 100.0 * within.half };
+            let _ = write!(text, ", {} % within {ms} ms", shown(percent));
+        }
+        let _ = writeln!(text);
+    }
+    let runs = set.seeds.len();
+    let _ = writeln!(
+        text,
+        "a simulation, not a measurement: {runs} runs, 95 % intervals over them; {} requests in {}; {}",
+        set.simulated_requests,
+        time(set.seconds),
+        set.dir.display()
+    );
+    if set.is_narrow == Some(false) {
+        let _ = writeln!(text, "the intervals are wider than wanted");
+    }
+    if set.interrupted {
+        let _ = writeln!(text, "interrupted: the run folders are complete up to there");
+    }
+    if let Some(violations) = &set.violations {
+        let verdict = if violations.is_empty() { "no consistency violations" } else { "BROKEN:" };
+        let _ = writeln!(text, "{verdict}");
+        violations.iter().for_each(|violation| _ = writeln!(text, "  {violation}"));
+    }
+    text
+}
+
+/// Whether keys are tracked.
+#[derive(Clone, Copy, Debug)]
+enum Keys {
+    Tracked(u32),
+    Drawn,
+}
+
+/// Parses a number of keys, or `drawn`.
+fn keys(text: &str) -> Result<Keys, String> {
+    if text == "drawn" {
+        return Ok(Keys::Drawn);
+    }
+    let number = text.parse().map_err(|_| format!("`{text}`: a number of keys, or `drawn`"))?;
+    Ok(Keys::Tracked(number))
+}
+
+/// Parses a time that may be long: `90d`, `3y`, and as [`seconds`].
+fn span(text: &str) -> Result<f64, String> {
+    let long = |number: &str, each_s: f64| {
+        let value = number.trim().parse::<f64>().ok().map(|value| value * each_s);
+        value
+            .filter(|value| (0.0..=MAX_S).contains(value))
+            .ok_or_else(|| format!("`{text}` is not a time: 10s, 4h, 90d or 3y expected"))
+    };
+    match (text.strip_suffix('d'), text.strip_suffix('y')) {
+        (Some(days), _) => long(days, 86_400.0),
+        (_, Some(years)) => long(years, 365.0 * 86_400.0),
+        _ => seconds(text),
+    }
+}
+
+/// The longest time: 50 years, within what virtual time holds.
+const MAX_S: f64 = 50.0 * 365.0 * 86_400.0;
+
+/// Parses a share that may be all: `70%`, `0.7`.
+fn ratio(text: &str) -> Result<f64, String> {
+    let (number, unit) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 0.01));
+    let value = number.trim().parse::<f64>().ok().map(|value| value * unit);
+    value
+        .filter(|value| (0.0..=1.0).contains(value))
+        .ok_or_else(|| format!("invalid share `{text}`: 70% or 0.7 expected"))
+}
+
+/// Parses `FACTORx@AT+TIME`.
+fn burst(text: &str) -> Result<LoadBurst, String> {
+    let wrong = || format!("`{text}`: FACTORx@AT+TIME expected, e.g. 10x@60s+30s");
+    let (factor, when) = text.split_once("x@").ok_or_else(wrong)?;
+    let (at, lasts) = when.split_once('+').ok_or_else(wrong)?;
+    let factor: f64 = factor.trim().parse().map_err(|_| wrong())?;
+    if !(factor > 0.0 && factor <= 1e6) {
+        return Err(wrong());
+    }
+    Ok(LoadBurst { factor, at_s: span(at)?, for_s: span(lasts)? })
 }
 
 /// Parses `SHARE:TIME`.

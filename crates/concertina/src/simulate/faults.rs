@@ -7,7 +7,7 @@ use anyhow::bail;
 use engine::sim::{Clock, Fault, FaultKind, Network, Process};
 use ground::window::Nanos;
 
-use super::nanos;
+use super::time::nanos;
 
 /// A fault with its target, start and duration: `kill:a@10s+5s`.
 #[derive(Clone, Debug, PartialEq)]

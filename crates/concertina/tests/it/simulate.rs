@@ -223,3 +223,158 @@ fn the_response_of_a_node_with_hot_devices_is_predicted() {
         }
     }
 }
+
+/// The windows of a run, without the time of day at which it began.
+fn windows_of(folder: &Path) -> Vec<serde_json::Value> {
+    let text = std::fs::read_to_string(folder.join("windows")).unwrap();
+    let parse = |line: &str| {
+        let mut window: serde_json::Value = serde_json::from_str(line).unwrap();
+        window.as_object_mut().unwrap().remove("start_unix_us");
+        window
+    };
+    text.lines().map(parse).collect()
+}
+
+/// Hits that are drawn: the exact law of one server, and names of queues as with keys.
+#[test]
+fn drawn_hits_agree_with_the_formula() {
+    let dir = tempfile::tempdir().unwrap();
+    let args = "--rate=120 --duration=3000s --warmup=60s --keys=drawn --hit-ratio=40% --network=0s --out=run";
+    let args: Vec<&str> = args.split(' ').collect();
+    let said = simulate(dir.path(), CONFIG, &args);
+    for within in said["steps"][0]["within"].as_array().unwrap() {
+        let (ms, share) = (within[0].as_f64().unwrap(), within[1].as_f64().unwrap());
+        let exact = 0.4 + 0.6 * (1.0 - f64::exp(-(100.0 - 72.0) * ms * 1e-3));
+        assert!((share - exact).abs() < 0.01, "{ms} ms: {share}, exact {exact}");
+    }
+    let windows = std::fs::read_to_string(dir.path().join("run/windows")).unwrap();
+    for queue in ["\"load\"", "\"node\"", "\"device/0\""] {
+        assert!(windows.contains(&format!("\"queue\":{queue}")), "{queue}");
+    }
+    let run = std::fs::read_to_string(dir.path().join("run/run.toml")).unwrap();
+    assert!(run.contains("keys = \"drawn\"") && run.contains("hit_ratio = 0.4"), "{run}");
+    let output = concertina(dir.path(), &["fit", "run", "--out", "m.toml"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Runs side by side are the same on one and on two threads, and go on until their interval is narrow.
+#[test]
+fn runs_side_by_side_do_not_depend_on_the_threads() {
+    let dir = tempfile::tempdir().unwrap();
+    let args = "--rate=60 --duration=100s --warmup=5s --keys=2000 --until-within=5%";
+    let run = |threads: &str, out: &str| -> serde_json::Value {
+        let more = [("--threads", threads), ("--out", out)].map(|(n, v)| format!("{n}={v}"));
+        let all: Vec<&str> = args.split(' ').chain(more.iter().map(String::as_str)).collect();
+        simulate(dir.path(), CONFIG, &all)
+    };
+    let (one, two) = (run("1", "one"), run("2", "two"));
+    assert_eq!((&one["steps"], &one["seeds"]), (&two["steps"], &two["seeds"]));
+    assert_eq!(one["is_narrow"], true);
+    let mean = &one["steps"][0]["mean_ms"];
+    let (value, half) = (mean["value"].as_f64().unwrap(), mean["half"].as_f64().unwrap());
+    assert!(half <= 0.05 * value && (value - 25.0).abs() < 3.0 * half, "{value} ± {half}");
+    let seeds = one["seeds"].as_array().unwrap();
+    assert!(seeds.len() >= 3);
+    let intervals = std::fs::read_to_string(dir.path().join("two/intervals.json")).unwrap();
+    assert!(intervals.contains("\"is_narrow\": true"), "{intervals}");
+    for seed in seeds {
+        let of = |out: &str| windows_of(&dir.path().join(format!("{out}/seed-{seed}")));
+        assert!(of("one") == of("two"), "the windows of seed {seed}");
+    }
+}
+
+#[test]
+fn loads_change_and_faults_are_drawn() {
+    let dir = tempfile::tempdir().unwrap();
+    let base = "--keys=drawn --hit-ratio=50% --nodes=6 --rate=120 --warmup=0s";
+    let run = |more: &str| -> serde_json::Value {
+        let all: Vec<&str> = base.split(' ').chain(more.split(' ')).collect();
+        simulate(dir.path(), CONFIG, &all)
+    };
+    let arrivals = |said: &serde_json::Value| said["steps"][0]["arrivals"].as_f64().unwrap();
+    let even = arrivals(&run("--duration=6h --out=even"));
+    // From midnight to six the load is 1 − 0.5·2/π of its mean.
+    let night = arrivals(&run("--duration=6h --daily=50% --out=night"));
+    assert!((night / even - (1.0 - 1.0 / std::f64::consts::PI)).abs() < 0.02, "{}", night / even);
+    let burst = arrivals(&run("--duration=600s --burst=5x@60s+60s --out=burst"));
+    assert!((burst / (120.0 * 600.0) - 1.4).abs() < 0.05, "{burst}");
+    let racks = "--duration=2h --rack-mttf=20m --rack-mttr=5m --racks=2 --out=racks";
+    let failed = run(racks);
+    let without = run("--duration=2h --out=without");
+    // One key in twenty has all of its nodes in one rack.
+    let errors = |said: &serde_json::Value| said["steps"][0]["errors"].as_u64().unwrap();
+    assert!(errors(&failed) > 100 && errors(&without) == 0, "{} errors", errors(&failed));
+    let trace = "time_ms,key,size,op\n0,a,1,get\n10,b,1,get\n40,c,1,get\n60,d,1,get\n";
+    std::fs::write(dir.path().join("trace.csv"), trace).unwrap();
+    std::fs::write(dir.path().join("c.toml"), CONFIG).unwrap();
+    let args = "simulate --config=c.toml --json --trace=trace.csv --duration=100s --warmup=0s --out=traced";
+    let output = concertina(dir.path(), &args.split(' ').collect::<Vec<_>>());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let said: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(arrivals(&said), 5000.0, "a request each 20 ms on the mean");
+}
+
+#[test]
+fn what_cannot_work_is_refused_before_it_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("c.toml"), CONFIG).unwrap();
+    for (args, words) in [
+        ("--rate=150 --popularity=uniform", "up to about 95 requests/s fit"),
+        ("--rate=150 --keys=drawn --hit-ratio=20%", "up to about 119 requests/s fit"),
+        ("--rate=10 --keys=drawn", "needs --hit-ratio"),
+        ("--rate=10 --hit-ratio=20%", "for --keys drawn"),
+        ("--rate=10 --keys=drawn --hit-ratio=80% --origin-ratio=30%", "together at most 1"),
+        ("--rate=10 --keys=drawn --hit-ratio=80% --hot-ratio=10%", "no device of class `hot`"),
+        ("--rate=10 --keys=drawn --hit-ratio=80% --loss=1%", "need --keys N"),
+        ("--rate=10 --keys=drawn --hit-ratio=80% --fault=pause:node@1s+1s", "kill, wipe and slow"),
+        ("--rate=10 --daily=100%", "--daily must be"),
+        ("--rate=10 --keys=4000000000 --popularity=uniform", "of memory"),
+        ("--rate=50 --duration=50y", "fits in a day"),
+        ("--rate=10 --runs=2 --until-within=1%", "cannot be used with"),
+        ("--rate=10 --mttf=1d", "--mttr"),
+    ] {
+        let all = ["simulate", "--config=c.toml", "--out=bad"];
+        let all: Vec<&str> = all.into_iter().chain(args.split(' ')).collect();
+        let output = concertina(dir.path(), &all);
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && told.contains(words), "{args}: {told}");
+        assert!(!dir.path().join("bad").exists(), "{args}: nothing was begun");
+    }
+    std::fs::create_dir(dir.path().join("full")).unwrap();
+    std::fs::write(dir.path().join("full/intervals.json"), "mine").unwrap();
+    let args = "simulate --config=c.toml --rate=10 --runs=2 --out=full";
+    let output = concertina(dir.path(), &args.split(' ').collect::<Vec<_>>());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("full is not empty"));
+    let seen = "--rate=150 --keys=drawn --hit-ratio=20% --unstable --duration=60s --out=seen";
+    simulate(dir.path(), CONFIG, &seen.split(' ').collect::<Vec<_>>());
+}
+
+/// Ctrl-C: what was simulated is a run that a report reads, and the step says how far it came.
+#[test]
+fn an_interrupt_keeps_what_was_done() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("c.toml"), CONFIG).unwrap();
+    let args = "simulate --config=c.toml --keys=drawn --hit-ratio=50% --rate=100 --duration=300d --warmup=1s --json --out=run";
+    let mut child = Command::new(env!("CARGO_BIN_EXE_concertina"))
+        .args(args.split(' '))
+        .current_dir(dir.path())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let windows = dir.path().join("run/windows");
+    let begun = std::time::Instant::now();
+    while std::fs::metadata(&windows).map_or(0, |file| file.len()) < 100_000 {
+        assert!(child.try_wait().unwrap().is_none() && begun.elapsed().as_secs() < 120);
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    let said: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(said["interrupted"], true);
+    let complaint = said["steps"][0]["step"]["generator"]["complaints"][0].as_str().unwrap();
+    assert!(complaint.starts_with("interrupted: "), "{complaint}");
+    let output = concertina(dir.path(), &["report", "run"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}

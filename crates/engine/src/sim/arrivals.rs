@@ -73,6 +73,17 @@ impl Source {
         Source { law, at: 0, rate: 0.0, until: 0 }
     }
 
+    /// The first arrival.
+    pub fn first(&mut self) -> Option<Nanos> {
+        match &self.law {
+            Arrivals::Times(times) => {
+                self.at = 1;
+                times.first().copied()
+            }
+            Arrivals::Poisson(_) | Arrivals::Varying(_) => Some(0),
+        }
+    }
+
     /// The arrival that follows one at `now`; `None` after the last.
     pub fn next(&mut self, now: Nanos, random: &mut SmallRng) -> Option<Nanos> {
         let rate = match &self.law {

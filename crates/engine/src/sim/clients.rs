@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use ground::window::{Finished, Nanos, Operation, Outcome, SECOND, key_hash};
 use rand::RngExt;
-use rand_distr::{Distribution, Exp1};
 
 use super::Simulation;
 use super::check::{ReadResult, Version};
@@ -53,10 +52,9 @@ const GRACE: Nanos = SECOND / 100;
 impl Simulation {
     pub(super) fn arrive(&mut self) {
         let clients = &self.settings.clients;
-        let unit: f64 = Exp1.sample(&mut self.random.load);
-        let next = self.now + ((unit / clients.rate) * SECOND as f64) as Nanos;
-        if next < clients.until {
-            self.schedule.push(next.max(self.now + 1), Happening::Arrival);
+        let next = self.source.next(self.now, &mut self.random.load);
+        if let Some(next) = next.filter(|next| *next < clients.until) {
+            self.schedule.push(next, Happening::Arrival);
         }
         let random = &mut self.random.load;
         let key = match self.shifted {

@@ -9,6 +9,7 @@ use rand_distr::{Distribution, Exp1, Gamma, LogNormal, Zipf};
 #[derive(Clone, Debug)]
 pub struct Law {
     shape: Shape,
+    mean_s: f64,
 }
 
 #[derive(Clone, Debug)]
@@ -32,12 +33,12 @@ pub struct LawError {
 impl Law {
     /// Always the same time.
     pub fn constant(seconds: f64) -> Law {
-        Law { shape: Shape::Constant(seconds * 1e9) }
+        Law { shape: Shape::Constant(seconds * 1e9), mean_s: seconds }
     }
 
     /// The exponential law with a mean.
     pub fn exponential(mean_s: f64) -> Law {
-        Law { shape: Shape::Exponential(mean_s * 1e9) }
+        Law { shape: Shape::Exponential(mean_s * 1e9), mean_s }
     }
 
     /// The gamma law with a mean and a squared coefficient of variation.
@@ -47,7 +48,7 @@ impl Law {
     pub fn gamma(mean_s: f64, scv: f64) -> Result<Law, LawError> {
         let shape = Gamma::new(1.0 / scv, mean_s * 1e9 * scv);
         let shape = shape.map_err(|_| LawError { kind: "gamma", mean_s, scv })?;
-        Ok(Law { shape: Shape::Gamma(shape) })
+        Ok(Law { shape: Shape::Gamma(shape), mean_s })
     }
 
     /// The lognormal law with a mean and a squared coefficient of variation.
@@ -58,7 +59,7 @@ impl Law {
         let variance = scv.ln_1p();
         let shape = LogNormal::new((mean_s * 1e9).ln() - variance / 2.0, variance.sqrt());
         let shape = shape.map_err(|_| LawError { kind: "lognormal", mean_s, scv })?;
-        Ok(Law { shape: Shape::Lognormal(shape) })
+        Ok(Law { shape: Shape::Lognormal(shape), mean_s })
     }
 
     /// Measured times, drawn with replacement; always 0 if there are none.
@@ -68,7 +69,13 @@ impl Law {
             true => Shape::Constant(0.0),
             false => Shape::Empirical(times.into()),
         };
-        Law { shape }
+        let mean_s = seconds.iter().sum::<f64>() / seconds.len().max(1) as f64;
+        Law { shape, mean_s }
+    }
+
+    /// The mean, seconds.
+    pub fn mean_s(&self) -> f64 {
+        self.mean_s
     }
 
     /// The time, if it is always the same.

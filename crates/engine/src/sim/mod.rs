@@ -100,6 +100,7 @@ pub struct Simulation {
     random: Randoms,
     keys: Vec<Key>,
     popularity: Keys,
+    source: arrivals::Source,
     /// How many keys further the popular ones are than at the beginning.
     shifted: u32,
     processes: Vec<State>,
@@ -155,6 +156,7 @@ impl Simulation {
             schedule: Schedule::default(),
             keys: (0..settings.clients.keys).map(key_name).collect(),
             popularity: Keys::new(&settings.clients.popularity, settings.clients.keys),
+            source: arrivals::Source::new(settings.clients.arrivals()),
             shifted: 0,
             processes: (0..nodes + gateways).map(state).collect(),
             nodes: (0..nodes).map(|node| NodeProcess::new(&settings, node, clock(node))).collect(),
@@ -182,7 +184,9 @@ impl Simulation {
         for (index, fault) in simulation.settings.faults.iter().enumerate() {
             simulation.schedule.push(fault.at.max(1), Happening::Fault(index));
         }
-        simulation.schedule.push(0, Happening::Arrival);
+        if let Some(first) = simulation.source.first() {
+            simulation.schedule.push(first, Happening::Arrival);
+        }
         simulation
     }
 

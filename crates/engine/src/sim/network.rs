@@ -3,7 +3,7 @@
 use ground::window::Nanos;
 use rand::RngExt;
 
-use super::happening::{Call, Caller, ClientReply, Happening};
+use super::happening::{Call, Caller, ClientReply, Happening, LeaseRequests};
 use super::settings::{CLIENTS, Process};
 use super::{Breakage, Simulation};
 use crate::gateway::Failed;
@@ -133,6 +133,75 @@ impl Simulation {
             return;
         }
         self.schedule.push(self.now + after, what);
+    }
+
+    /// Whether all messages of one time to one end arrive together: none is lost, late, doubled or of a random time. A trace
+    /// shows each.
+    pub(super) fn batches_leases(&self) -> bool {
+        let network = &self.settings.network;
+        let at_random = network.loss > 0.0 || network.late.0 > 0.0 || network.duplicates > 0.0;
+        !at_random && network.delay.constant_ns().is_some() && self.trace.is_none()
+    }
+
+    /// Collects a node's request for a lease.
+    pub(super) fn batch_lease_request(
+        &mut self,
+        node: usize,
+        peer: usize,
+        asked: Nanos,
+        epoch: u64,
+    ) {
+        let (from, to) = (node as Process, peer as Process);
+        if self.faulty && self.is_cut(from, to) {
+            return;
+        }
+        let life = self.life(node);
+        let new = || LeaseRequests { node, life, asked, epoch, peers: Vec::new() };
+        self.batch.requests.get_or_insert_with(new).peers.push(to);
+    }
+
+    /// Sends the requests that were collected.
+    pub(super) fn send_lease_requests(&mut self) {
+        let Some(leases) = self.batch.requests.take() else { return };
+        self.send_lease_batch(Happening::LeasesAsked { leases });
+    }
+
+    fn send_lease_batch(&mut self, what: Happening) {
+        let delay = self.settings.network.delay.constant_ns().unwrap_or(0);
+        self.schedule.push(self.now + delay, what);
+    }
+
+    /// Requests for leases arrive at peers: each is handled as if it had come alone.
+    pub(super) fn leases_asked(&mut self, mut leases: LeaseRequests) {
+        let LeaseRequests { node, life, asked, epoch, .. } = leases;
+        self.batch.grants = Some(Vec::with_capacity(leases.peers.len()));
+        for peer in std::mem::take(&mut leases.peers) {
+            let from = Caller::Lease { node, life, asked, epoch };
+            self.happen(Happening::Call { node: usize::from(peer), from, call: Call::Lease });
+        }
+        let grants = self.batch.grants.take().unwrap_or_default();
+        if !grants.is_empty() {
+            self.send_lease_batch(Happening::LeasesGranted { leases, grants });
+        }
+    }
+
+    /// Collects a grant of a request that came with others. `false`: it is to be sent alone.
+    pub(super) fn batch_grant(&mut self, at: usize, peer: usize, term: Nanos) -> bool {
+        let lost = self.faulty && self.is_cut(at as Process, peer as Process);
+        let Some(grants) = &mut self.batch.grants else { return false };
+        if !lost {
+            grants.push((at as Process, term));
+        }
+        true
+    }
+
+    /// The grants of requests that were sent together arrive.
+    pub(super) fn leases_granted(&mut self, leases: &LeaseRequests, grants: &[(Process, Nanos)]) {
+        let LeaseRequests { node, life, asked, .. } = *leases;
+        for &(peer, term) in grants {
+            let event = node::Event::LeaseGranted { peer: usize::from(peer), asked, term };
+            self.happen(Happening::Node { node, life, event });
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use super::happening::{
     key_number, parse_etag,
 };
 use super::network::ask_failed;
-use super::origin::found_answer;
+use super::origin::{found_answer, write_answer};
 use super::pieces::InPieces;
 use super::preload::{Disk, unread};
 use super::settings::{CLIENTS, Process};
@@ -590,14 +590,5 @@ impl Simulation {
             }
             _ => {}
         }
-    }
-}
-
-fn write_answer(done: bool) -> ClientReply {
-    let kind = ReplyKind::Written;
-    if done {
-        ClientReply { kind, outcome: Outcome::Origin, bytes: 0 }
-    } else {
-        ClientReply::FAILED
     }
 }

@@ -338,3 +338,13 @@ pub(super) fn found_answer(found: &Size, outcome: Outcome) -> ClientReply {
     let (key, version) = parse_etag(&found.etag).unwrap_or((u32::MAX, 0));
     ClientReply { kind: ReplyKind::Found { key, version }, outcome, bytes: found.bytes }
 }
+
+/// A client's reply to a write.
+pub(super) fn write_answer(done: bool) -> ClientReply {
+    let kind = ReplyKind::Written;
+    if done {
+        ClientReply { kind, outcome: Outcome::Origin, bytes: 0 }
+    } else {
+        ClientReply::FAILED
+    }
+}

@@ -335,6 +335,7 @@ fn clients(level: Level, until: Nanos, random: &mut SmallRng) -> Clients {
         Level::Heavy => 100..800,
     };
     Clients {
+        course: None,
         rate: random.random_range(150.0..400.0),
         until,
         keys: if random.random_bool(0.5) { 2 } else { random.random_range(2..12) },

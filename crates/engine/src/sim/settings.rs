@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ground::window::{self, Nanos, SECOND};
 
+use super::arrivals::Arrivals;
 use super::law::{Law, Popularity};
 use crate::route::Ring;
 use crate::{gateway, node};
@@ -73,6 +74,8 @@ pub struct DeviceFaults {
 pub struct Clients {
     /// Requests per second, with exponential times between them.
     pub rate: f64,
+    /// When requests arrive instead, if the rate changes or the times are given.
+    pub course: Option<Arrivals>,
     /// When they stop sending.
     pub until: Nanos,
     /// Keys are 0..keys.
@@ -90,6 +93,13 @@ pub struct Clients {
     /// Share of reads that bypass the gateways and go to any of a key's nodes. Without gateways all
     /// requests go to nodes: this share to any of the key's nodes, the rest to its first.
     pub any_node: f64,
+}
+
+impl Clients {
+    /// When requests arrive.
+    pub(super) fn arrivals(&self) -> Arrivals {
+        self.course.clone().unwrap_or(Arrivals::Poisson(self.rate))
+    }
 }
 
 /// The network.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use engine::gateway::Spread;
 use engine::node::OriginSettings;
 use engine::route::{Member, Policy, Ring};
-use engine::sim::drawn::{DeviceSettings, Drawn, Hits, NodeFault, NodeFaultKind, Settings};
+use engine::sim::drawn::{DeviceSettings, DrawnCluster, Hits, NodeFault, NodeFaultKind, Settings};
 use engine::sim::{Arrivals, Law, Popularity, Simulation};
 use ground::window::{self, Histogram, Outcome, SECOND, Window};
 use model::queue::erlang_c;
@@ -47,7 +47,7 @@ fn cluster(nodes: usize, rate: f64, seconds: u64) -> Settings {
 
 fn run(settings: Settings) -> Vec<Vec<Window>> {
     let end = settings.until + 10 * SECOND;
-    let mut drawn = Drawn::new(settings);
+    let mut drawn = DrawnCluster::new(settings);
     drawn.run_to(end);
     let counts = drawn.counts();
     let answered = counts.reads.values().sum::<u64>() + counts.acknowledged + counts.refused;

@@ -40,6 +40,7 @@ impl Plain {
             ring,
             clients: Clients {
                 rate: self.rate,
+                course: None,
                 until: self.seconds * SECOND,
                 keys: self.keys,
                 popularity: self.popularity.clone(),

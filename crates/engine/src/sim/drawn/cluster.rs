@@ -2,7 +2,7 @@
 
 use ground::window::{Nanos, QueueName, Recorder, Window};
 
-use super::Settings;
+use super::settings::Settings;
 use crate::queue::Queue;
 use crate::route::{Load, LoadReport, Speed};
 

@@ -10,12 +10,12 @@ use rand::{RngExt, SeedableRng};
 use super::super::arrivals::Source;
 use super::super::slab::Slab;
 use super::cluster::{Gateway, JobNumber, Node};
-use super::{NodeFault, NodeFaultKind, Settings};
+use super::settings::{NodeFault, NodeFaultKind, Settings};
 use crate::attempts::Balancer;
 use crate::gateway::Spread;
 use crate::queue::Queue;
 use crate::route::{NodeId, Replicas};
-use crate::sim::Counts;
+use crate::sim::clients::Counts;
 
 /// Seconds that a read is expected to take before any node answered, as gateways assume it.
 const PRIOR_S: f64 = 1e-3;
@@ -59,7 +59,7 @@ enum Stage {
 }
 
 /// A cluster in virtual time whose hits are drawn. See the module above.
-pub struct Drawn {
+pub struct DrawnCluster {
     settings: Settings,
     now: Nanos,
     source: Source,
@@ -95,9 +95,9 @@ struct Learnt {
     answered: bool,
 }
 
-impl Drawn {
+impl DrawnCluster {
     /// A cluster at time 0.
-    pub fn new(settings: Settings) -> Drawn {
+    pub fn new(settings: Settings) -> DrawnCluster {
         let nodes = settings.ring.members().len();
         let gateways = if nodes > 1 { settings.gateways.max(1) } else { 0 };
         let both =
@@ -105,7 +105,7 @@ impl Drawn {
         let mut changes: Vec<(Nanos, NodeFault)> =
             both.filter(|(at, _)| *at < Nanos::MAX).collect();
         changes.sort_by_key(|(at, fault)| Reverse((*at, *at == fault.at)));
-        let mut drawn = Drawn {
+        let mut drawn = DrawnCluster {
             now: 0,
             source: Source::new(settings.arrivals.clone()),
             random: SmallRng::seed_from_u64(settings.seed),

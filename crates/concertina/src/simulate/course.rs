@@ -1,0 +1,137 @@
+//! When the clients of a simulation ask.
+
+use std::fmt;
+use std::sync::Arc;
+
+use anyhow::ensure;
+use engine::sim::{Arrivals, Burst, Course};
+use ground::window::{Nanos, SECOND};
+
+use super::time::{Span, nanos};
+
+/// What changes the load of a step, whose rate is its mean.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LoadCourse {
+    /// Part of the rate by which it is higher at noon and lower at midnight, where each step begins.
+    pub daily: f64,
+    /// Factor of growth in a year; `None`: none.
+    pub yearly: Option<f64>,
+    /// Times of higher load, from the end of the warm-up.
+    pub bursts: Vec<LoadBurst>,
+    /// The times of a trace, ascending from 0, instead of a law.
+    pub times: Option<Arc<[Nanos]>>,
+}
+
+/// A time of higher load.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LoadBurst {
+    /// The multiple of the rate.
+    pub factor: f64,
+    /// When it begins, seconds after the warm-up.
+    pub at_s: f64,
+    /// How long it lasts, seconds.
+    pub for_s: f64,
+}
+
+impl fmt::Display for LoadCourse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(times) = &self.times {
+            return write!(f, "a trace of {} requests", times.len());
+        }
+        write!(f, "daily {}, growth {} a year", self.daily, self.yearly.unwrap_or(1.0))?;
+        for LoadBurst { factor, at_s, for_s } in &self.bursts {
+            write!(f, ", {factor}x@{at_s}s+{for_s}s")?;
+        }
+        Ok(())
+    }
+}
+
+impl LoadCourse {
+    /// Refuses what contradicts itself.
+    pub(super) fn check(&self) -> anyhow::Result<()> {
+        ensure!(
+            (0.0..1.0).contains(&self.daily),
+            "--daily must be 0 to below 1, not {}",
+            self.daily
+        );
+        let varies = self.daily > 0.0 || self.yearly.is_some() || !self.bursts.is_empty();
+        ensure!(
+            self.times.is_none() || !varies,
+            "--daily, --growth and --burst change a law: a --trace has its own times"
+        );
+        ensure!(
+            self.times.as_ref().is_none_or(|times| !times.is_empty()),
+            "the trace has no request"
+        );
+        Ok(())
+    }
+
+    /// The arrivals of a step; `None`: exponential times at its rate. A trace is repeated until the step ends, at its rate.
+    pub(super) fn arrivals(&self, span: Span, rate: f64) -> Option<Arrivals> {
+        if let Some(times) = &self.times {
+            return Some(Arrivals::Times(repeated(times, span, rate)));
+        }
+        if self.daily == 0.0 && self.yearly.is_none() && self.bursts.is_empty() {
+            return None;
+        }
+        let burst = |burst: &LoadBurst| {
+            let from = nanos(span.warmup_s + burst.at_s);
+            Burst { from, to: from.saturating_add(nanos(burst.for_s)), factor: burst.factor }
+        };
+        let bursts = self.bursts.iter().map(burst).collect();
+        let yearly = self.yearly.unwrap_or(1.0);
+        Some(Arrivals::Varying(Course { rate, daily: self.daily, yearly, bursts }))
+    }
+
+    /// The highest rate of a step over its mean, roughly: for what is refused because it is unstable.
+    pub(super) fn peak(&self, span: Span) -> f64 {
+        if self.times.is_some() {
+            return 1.0;
+        }
+        let years = (span.warmup_s + span.duration_s) / (365.0 * 86_400.0);
+        // A burst is allowed to be more than the cluster holds: how it is survived is the question.
+        (1.0 + self.daily) * self.yearly.unwrap_or(1.0).max(1.0).powf(years)
+    }
+}
+
+/// A trace's times scaled to a mean rate, one pass after the other up to the end of a step.
+fn repeated(times: &[Nanos], span: Span, rate: f64) -> Arc<[Nanos]> {
+    let end = span.end();
+    let first = times.first().copied().unwrap_or(0);
+    let recorded = times.last().map_or(0, |last| last - first).max(1) as f64;
+    let count = times.len() as f64;
+    // The time from the last request of a pass to the first of the next is the mean between two.
+    let gap = recorded / (count - 1.0).max(1.0);
+    let scale = SECOND as f64 / rate / gap;
+    let pass = count * SECOND as f64 / rate;
+    let mut all = Vec::new();
+    for round in 0.. {
+        let start = f64::from(round) * pass;
+        for time in times {
+            let at = (start + (time - first) as f64 * scale) as Nanos;
+            if at >= end {
+                return all.into();
+            }
+            all.push(at);
+        }
+    }
+    all.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_is_repeated_at_the_rate_that_is_wanted() {
+        let times: Arc<[Nanos]> = [100, 150, 300, 400].map(|ms| ms * 1_000_000).into();
+        let course = LoadCourse { times: Some(times), ..LoadCourse::default() };
+        let span = Span { warmup_s: 1.0, duration_s: 9.0 };
+        let Some(Arrivals::Times(at)) = course.arrivals(span, 20.0) else { panic!("it has times") };
+        assert_eq!(at.len(), 200);
+        // The gaps were 50, 150 and 100 ms, and are halved.
+        let gaps: Vec<Nanos> =
+            at.windows(2).take(5).map(|two| (two[1] - two[0]) / 1_000_000).collect();
+        assert_eq!(gaps, [25, 75, 50, 50, 25]);
+    }
+}

@@ -1,0 +1,150 @@
+//! What is simulated.
+
+use std::path::PathBuf;
+
+use anyhow::ensure;
+use configuration::{Config, Member};
+use engine::sim::drawn::Hits;
+use load::Popularity;
+
+use super::chance::Chance;
+use super::course::LoadCourse;
+use super::faults::{AskedFault, Messages};
+use super::time::Span;
+
+/// The parameters of a simulation.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The configuration of the simulated servers.
+    pub config: Config,
+    /// Requests/s of each step.
+    pub rates: Vec<f64>,
+    /// Length of each step, seconds.
+    pub duration_s: f64,
+    /// Time before each step that is not counted, seconds.
+    pub warmup_s: f64,
+    /// Number of distinct keys, where hits are not drawn.
+    pub keys: u32,
+    /// The shares of reads by what answers them, if hits are drawn and keys are not tracked.
+    pub drawn: Option<Hits>,
+    /// How the load changes within a step.
+    pub course: LoadCourse,
+    /// Faults that are drawn.
+    pub chance: Option<Chance>,
+    /// Whether a load is simulated that the devices cannot serve.
+    pub unstable: bool,
+    /// Popularity of the keys.
+    pub popularity: Popularity,
+    /// Smallest and largest object, bytes.
+    pub bytes: (u64, u64),
+    /// Share of requests that are reads.
+    pub read_share: f64,
+    /// One-way delay of a message, seconds.
+    pub network_s: f64,
+    /// Mean response time of the origin, seconds.
+    pub origin_s: f64,
+    /// Seed of all random numbers.
+    pub seed: u64,
+    /// Number of identical nodes that replace the configuration's members.
+    pub nodes: Option<u32>,
+    /// Members that are down from the start.
+    pub lost: Vec<String>,
+    /// Members whose devices run at a multiple of their speed.
+    pub slow: Vec<(String, f64)>,
+    /// Number of gateways, if there are several nodes.
+    pub gateways: u32,
+    /// Faults of messages.
+    pub messages: Messages,
+    /// Faults of processes and devices, timed from the end of each step's warm-up.
+    pub faults: Vec<AskedFault>,
+    /// Clocks run alternately fast and slow by this many millionths.
+    pub drift_ppm: i32,
+    /// Whether the history of reads and writes is checked.
+    pub check: bool,
+    /// The run folder.
+    pub out: PathBuf,
+}
+
+impl Plan {
+    /// The time of each step.
+    pub(super) fn span(&self) -> Span {
+        Span { warmup_s: self.warmup_s, duration_s: self.duration_s }
+    }
+}
+
+/// The configuration with its members replaced as requested; one without members has one node.
+pub(super) fn members(plan: &Plan) -> anyhow::Result<Config> {
+    let mut config = plan.config.clone();
+    if let Some(nodes) = plan.nodes {
+        ensure!((1..=4096).contains(&nodes), "--nodes must be 1 to 4096, not {nodes}");
+        let member = |i: u32| Member { name: format!("node-{i:04}"), ..Member::default() };
+        config.members = (0..nodes).map(member).collect();
+    }
+    let alone = config.members.is_empty();
+    if alone {
+        config.members.push(Member { name: "node".to_owned(), ..Member::default() });
+        config.cluster.replicas = 1;
+    }
+    ensure!(!plan.rates.is_empty(), "no load given: add --rate R requests/s, or a list");
+    for &rate in &plan.rates {
+        ensure!(rate.is_finite() && rate > 0.0, "--rate must be positive, not {rate}");
+    }
+    ensure!(plan.duration_s > 0.0, "--duration must be more than 0");
+    ensure!(plan.keys > 0, "--keys must be at least 1");
+    plan.course.check()?;
+    let (min, max) = plan.bytes;
+    ensure!(min <= max, "--size must not run from {min} down to {max}");
+    ensure!((0.0..=1.0).contains(&plan.read_share), "--read-share must be 0 to 1");
+    ensure!((1..=64).contains(&plan.gateways), "--gateways must be 1 to 64, not {}", plan.gateways);
+    let drift = plan.drift_ppm;
+    ensure!((0..=50_000).contains(&drift), "--drift must be 0 to 50000 millionths, not {drift}");
+    let named = plan.lost.iter().chain(plan.slow.iter().map(|(name, _)| name));
+    for name in named {
+        let names: Vec<&str> = config.members.iter().map(|m| m.name.as_str()).collect();
+        ensure!(
+            names.contains(&name.as_str()),
+            "unknown member {name:?}; the members are {names:?}"
+        );
+    }
+    Ok(config)
+}
+
+/// The parameters that are recorded in the run folder.
+pub(super) fn parameters_table(plan: &Plan, config: &Config) -> toml::Table {
+    let mut asked = toml::Table::new();
+    let names: Vec<&str> = config.members.iter().map(|m| m.name.as_str()).collect();
+    let slow: Vec<String> =
+        plan.slow.iter().map(|(name, speed)| format!("{name}:{speed}")).collect();
+    asked.insert("rates".to_owned(), plan.rates.clone().into());
+    asked.insert("duration_s".to_owned(), plan.duration_s.into());
+    asked.insert("warmup_s".to_owned(), plan.warmup_s.into());
+    match plan.drawn {
+        None => asked.insert("keys".to_owned(), i64::from(plan.keys).into()),
+        Some(Hits { memory, hot, origin }) => {
+            asked.insert("keys".to_owned(), "drawn".into());
+            asked.insert("hit_ratio".to_owned(), memory.into());
+            asked.insert("hot_ratio".to_owned(), hot.into());
+            asked.insert("origin_ratio".to_owned(), origin.into())
+        }
+    };
+    if plan.course != LoadCourse::default() {
+        asked.insert("course".to_owned(), plan.course.to_string().into());
+    }
+    if let Some(chance) = &plan.chance {
+        asked.insert("chance".to_owned(), format!("{chance:?}").into());
+    }
+    asked.insert("popularity".to_owned(), format!("{:?}", plan.popularity).into());
+    asked.insert("read_share".to_owned(), plan.read_share.into());
+    asked.insert("network_s".to_owned(), plan.network_s.into());
+    asked.insert("origin_s".to_owned(), plan.origin_s.into());
+    asked.insert("seed".to_owned(), (plan.seed as i64).into());
+    asked.insert("members".to_owned(), toml::Value::try_from(names).unwrap_or(0.into()));
+    asked.insert("lost".to_owned(), plan.lost.clone().into());
+    asked.insert("slow".to_owned(), slow.into());
+    let faults: Vec<String> = plan.faults.iter().map(ToString::to_string).collect();
+    asked.insert("gateways".to_owned(), i64::from(plan.gateways).into());
+    asked.insert("messages".to_owned(), format!("{:?}", plan.messages).into());
+    asked.insert("faults".to_owned(), faults.into());
+    asked.insert("drift_ppm".to_owned(), i64::from(plan.drift_ppm).into());
+    asked
+}

@@ -1,0 +1,329 @@
+//! Runs of one plan with different seeds, side by side, and an interval over them.
+//!
+//! What is shown does not depend on the number of threads: runs count in the order of their seeds, and where runs are added until
+//! the interval is narrow, those that were begun after the last that was needed do not count. Their folders stay.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use anyhow::{Context, ensure};
+use model::statistics::student_95;
+use serde::Serialize;
+
+use super::keyed::laws;
+use super::limits::check;
+use super::plan::{Plan, members};
+use super::run::{Outcome, run};
+
+/// How many runs there are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum RunCount {
+    /// So many.
+    Fixed(usize),
+    /// As many as it takes until the interval of each step's mean response is at most this part of the mean to either side.
+    Within {
+        /// That part.
+        part: f64,
+        /// Maximum number of runs.
+        most: usize,
+    },
+}
+
+/// Fewer runs say too little of how runs differ.
+const RUNS_MIN: usize = 3;
+
+impl RunCount {
+    fn most(self) -> usize {
+        match self {
+            RunCount::Fixed(count) => count,
+            RunCount::Within { most, .. } => most,
+        }
+    }
+}
+
+/// A mean over runs, and half of its 95 % interval (Student's).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Interval {
+    /// The mean.
+    pub value: f64,
+    /// To either side of it; not a number with one run.
+    pub half: f64,
+}
+
+impl Interval {
+    fn from_values(values: &[f64]) -> Interval {
+        let n = values.len() as f64;
+        let value = values.iter().sum::<f64>() / n;
+        if values.len() < 2 {
+            return Interval { value, half: f64::NAN };
+        }
+        let squares: f64 = values.iter().map(|v| (v - value).powi(2)).sum();
+        let half = student_95(values.len() - 1) * (squares / (n * (n - 1.0))).sqrt();
+        Interval { value, half }
+    }
+
+    /// Whether it is at most this part of its mean to either side.
+    fn is_within(self, part: f64) -> bool {
+        self.half <= part * self.value.abs()
+    }
+}
+
+/// A step over all runs.
+#[derive(Clone, Debug, Serialize)]
+pub struct StepIntervals {
+    /// Requests/s.
+    pub rate: f64,
+    /// Mean response, ms.
+    pub mean_ms: Interval,
+    /// Median, ms.
+    pub p50_ms: Interval,
+    /// The 0.99 quantile, ms.
+    pub p99_ms: Interval,
+    /// For each objective in ms, the share within it.
+    pub within: Vec<(f64, Interval)>,
+    /// Share of the requests that failed.
+    pub errors: Interval,
+}
+
+/// The result of several runs.
+#[derive(Clone, Debug, Serialize)]
+pub struct RunSet {
+    /// The folder that has a run folder for each seed.
+    pub dir: PathBuf,
+    /// The seeds of the runs that count.
+    pub seeds: Vec<u64>,
+    /// The steps that all of them completed.
+    pub steps: Vec<StepIntervals>,
+    /// Whether the intervals became as narrow as wanted; `None` if the number of runs was given.
+    pub is_narrow: Option<bool>,
+    /// Simulated requests of these runs.
+    pub simulated_requests: u64,
+    /// Real time that all took, seconds.
+    pub seconds: f64,
+    /// Descriptions of consistency violations; `None` if no history was checked.
+    pub violations: Option<Vec<String>>,
+    /// Whether it was interrupted.
+    pub interrupted: bool,
+}
+
+/// The file that has the intervals, beside the run folders.
+const INTERVALS_FILE: &str = "intervals.json";
+
+/// What the threads share.
+struct Progress {
+    next: usize,
+    /// The runs that count, once it is known.
+    last: Option<usize>,
+    done: BTreeMap<usize, Outcome>,
+    /// Completed share of each run under way.
+    under_way: BTreeMap<usize, f64>,
+    failed: Option<anyhow::Error>,
+}
+
+/// The plan of a run by its place.
+fn plan_of(plan: &Plan, at: usize) -> Plan {
+    let seed = plan.seed.wrapping_add(at as u64);
+    Plan { seed, out: plan.out.join(format!("seed-{seed}")), ..plan.clone() }
+}
+
+/// Runs a plan with one seed after the other, `threads` at once. `progress` receives the stage, the completed share and the
+/// seconds that are left, about.
+///
+/// # Errors
+/// If the plan is invalid, or a run folder cannot be written.
+pub fn run_several(
+    plan: &Plan,
+    count: RunCount,
+    threads: usize,
+    stop: &AtomicBool,
+    progress: &(dyn Fn(&str, f64, Option<f64>) + Sync),
+) -> anyhow::Result<RunSet> {
+    let config = members(plan)?;
+    let threads = threads.clamp(1, count.most().max(1));
+    check(plan, &config, &laws(&config)?, threads)?;
+    let mut there = std::fs::read_dir(&plan.out).into_iter().flatten();
+    ensure!(there.next().is_none(), "{} is not empty: give another --out", plan.out.display());
+    let begun = Instant::now();
+    let shared = Mutex::new(Progress {
+        next: 0,
+        last: None,
+        done: BTreeMap::new(),
+        under_way: BTreeMap::new(),
+        failed: None,
+    });
+    let worker = Worker { plan, count, stop, progress, shared: &shared, begun };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(|| worker.work())).collect();
+        // A run that panics would leave the others without their result.
+        threads.into_iter().for_each(|thread| drop(thread.join()));
+    });
+    let mut shared = shared.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if let Some(error) = shared.failed.take() {
+        return Err(error);
+    }
+    let complete = (0..).take_while(|at| shared.done.contains_key(at)).count();
+    let counted = shared.last.unwrap_or(complete);
+    // Runs that were under way when the last that was needed ended: with more threads there are more of them.
+    shared.done.retain(|at, _| *at < counted);
+    let interrupted = stop.load(Ordering::Relaxed);
+    let outcomes: Vec<Outcome> = shared.done.into_values().collect();
+    let seeds = (0..counted).map(|at| plan_of(plan, at).seed).collect();
+    let seconds = begun.elapsed().as_secs_f64();
+    let set = run_set(plan, count, &outcomes, seeds, seconds, interrupted);
+    write(&plan.out, &set)?;
+    Ok(set)
+}
+
+fn write(dir: &Path, set: &RunSet) -> anyhow::Result<()> {
+    let path = dir.join(INTERVALS_FILE);
+    let text = serde_json::to_string_pretty(set)?;
+    std::fs::write(&path, text + "\n").with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// What each thread does.
+struct Worker<'a> {
+    plan: &'a Plan,
+    count: RunCount,
+    stop: &'a AtomicBool,
+    progress: &'a (dyn Fn(&str, f64, Option<f64>) + Sync),
+    shared: &'a Mutex<Progress>,
+    begun: Instant,
+}
+
+impl Worker<'_> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Progress> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work(&self) {
+        while let Some(at) = self.take() {
+            let outcome = run(&plan_of(self.plan, at), self.stop, &mut |_, done| {
+                self.lock().under_way.insert(at, done);
+                self.show();
+            });
+            let mut shared = self.lock();
+            shared.under_way.remove(&at);
+            match outcome {
+                Ok(outcome) => _ = shared.done.insert(at, outcome),
+                Err(error) => shared.failed = Some(error),
+            }
+            self.judge(&mut shared);
+        }
+    }
+
+    /// The place of the next run.
+    fn take(&self) -> Option<usize> {
+        let mut shared = self.lock();
+        let over = self.stop.load(Ordering::Relaxed) || shared.failed.is_some();
+        if over || shared.last.is_some() || shared.next >= self.count.most() {
+            return None;
+        }
+        shared.next += 1;
+        Some(shared.next - 1)
+    }
+
+    /// Whether the first runs suffice.
+    fn judge(&self, shared: &mut Progress) {
+        let RunCount::Within { part, .. } = self.count else { return };
+        let complete = (0..).take_while(|at| shared.done.contains_key(at)).count();
+        for count in RUNS_MIN..=complete {
+            let runs: Vec<&Outcome> = shared.done.values().take(count).collect();
+            let steps = steps_of(self.plan, &runs);
+            let all = steps.len() == self.plan.rates.len();
+            if all && steps.iter().all(|step| step.mean_ms.is_within(part)) {
+                shared.last = shared.last.or(Some(count));
+                return;
+            }
+        }
+    }
+
+    fn show(&self) {
+        let shared = self.lock();
+        let done = shared.done.len() as f64 + shared.under_way.values().sum::<f64>();
+        let (stage, share) = match self.count {
+            RunCount::Fixed(count) => {
+                (format!("{} of {count} runs", shared.done.len()), done / count as f64)
+            }
+            RunCount::Within { most, .. } => {
+                (format!("{} runs", shared.done.len()), done / most as f64)
+            }
+        };
+        let left_s =
+            (share > 0.01).then(|| self.begun.elapsed().as_secs_f64() * (1.0 - share) / share);
+        drop(shared);
+        (self.progress)(&stage, share, left_s);
+    }
+}
+
+/// The steps that all runs have.
+fn steps_of(plan: &Plan, runs: &[&Outcome]) -> Vec<StepIntervals> {
+    let common = runs.iter().map(|run| run.summary.steps.len()).min().unwrap_or(0);
+    let of = |(index, &rate): (usize, &f64)| {
+        let steps: Vec<_> = runs.iter().map(|run| &run.summary.steps[index]).collect();
+        let over = |value: &dyn Fn(&load::StepSummary) -> f64| {
+            Interval::from_values(&steps.iter().map(|step| value(step)).collect::<Vec<f64>>())
+        };
+        let objectives = steps.first().map_or(0, |step| step.within.len());
+        StepIntervals {
+            rate,
+            mean_ms: over(&|step| step.response_ms.mean),
+            p50_ms: over(&|step| step.response_ms.p50),
+            p99_ms: over(&|step| step.response_ms.p99),
+            within: (0..objectives)
+                .map(|at| (steps[0].within[at].0, over(&|step| step.within[at].1)))
+                .collect(),
+            errors: over(&|step| step.errors as f64 / step.completions.max(1) as f64),
+        }
+    };
+    plan.rates.iter().enumerate().take(common).map(of).collect()
+}
+
+fn run_set(
+    plan: &Plan,
+    count: RunCount,
+    outcomes: &[Outcome],
+    seeds: Vec<u64>,
+    seconds: f64,
+    interrupted: bool,
+) -> RunSet {
+    let runs: Vec<&Outcome> = outcomes.iter().filter(|run| !run.summary.interrupted).collect();
+    let steps = steps_of(plan, &runs);
+    let is_narrow = match count {
+        RunCount::Fixed(_) => None,
+        RunCount::Within { part, .. } => {
+            Some(!steps.is_empty() && steps.iter().all(|step| step.mean_ms.is_within(part)))
+        }
+    };
+    let violations = outcomes.iter().filter_map(|run| run.violations.clone());
+    RunSet {
+        dir: plan.out.clone(),
+        seeds,
+        steps,
+        is_narrow,
+        simulated_requests: outcomes.iter().map(|run| run.simulated_requests).sum(),
+        seconds,
+        violations: plan.check.then(|| violations.flatten().collect()),
+        interrupted,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_is_students() {
+        let interval = Interval::from_values(&[1.0, 2.0, 3.0]);
+        assert_eq!(interval.value, 2.0);
+        // t of two degrees of freedom, times 1/√3.
+        assert!((interval.half - 4.302_653 / 3f64.sqrt()).abs() < 1e-5);
+        assert!(interval.is_within(1.3) && !interval.is_within(1.2));
+        assert!(
+            Interval::from_values(&[1.0]).half.is_nan()
+                && !Interval::from_values(&[1.0]).is_within(1.0)
+        );
+    }
+}
