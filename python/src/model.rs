@@ -35,7 +35,8 @@ pub struct Model {
 
 /// The numbers, in the order of rows.
 fn listed(numbers: &Numbers<'_>) -> Vec<f64> {
-    numbers.as_array().iter().copied().collect()
+    let array = numbers.as_array();
+    array.as_slice().map_or_else(|| array.iter().copied().collect(), <[f64]>::to_vec)
 }
 
 /// What a word or a text that a command takes was read as.
