@@ -195,8 +195,9 @@ fn licences_of_dependencies_are_known() {
 }
 
 /// What stands in the root of the project, the first page that a reader sees.
-const ROOT: [&str; 18] = [
+const ROOT: [&str; 20] = [
     ".ci",
+    ".dockerignore",
     ".git",
     ".gitignore",
     "ARCHITECTURE.md",
