@@ -136,14 +136,14 @@ fn import_log(
     steps: Cut,
 ) -> anyhow::Result<report::import::Summary> {
     let fields = if has_bytes { "start=start,end=end,bytes=bytes" } else { "start=start,end=end" };
-    import(&Options {
+    Ok(import(&Options {
         out: out.to_owned(),
         logs: vec![log.to_owned()],
         fields: Some(fields.to_owned()),
         window_s: 1.0,
         steps,
         ..Options::default()
-    })
+    })?)
 }
 
 /// What a text that names the temporary log and run folder says to somebody who gave columns.

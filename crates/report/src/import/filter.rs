@@ -2,7 +2,8 @@
 
 use ground::window::Nanos;
 
-use super::{Error, time};
+use super::error::Error;
+use super::time;
 
 /// Which requests are wanted; all by default.
 #[derive(Clone, Debug, Default, PartialEq)]
