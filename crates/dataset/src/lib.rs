@@ -45,6 +45,7 @@ pub use error::{Error, Result};
 pub use folder::drop_dataset;
 pub use import::{Imported, Options, Step, discard, import};
 use manifest::{Manifest, ShardEntry};
+pub use memory::Machine;
 use part::{Part, RUN_BYTES, Run, Work, search_log};
 pub use read::open as open_input;
 pub use write::Writer;

@@ -87,12 +87,12 @@ pub(super) struct Plan {
     orders: usize,
 }
 
-/// The resources available to an import.
+/// The processors and the memory that this process may use.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Machine {
+pub struct Machine {
     /// The number of concurrent threads.
     pub cores: usize,
-    /// The available memory.
+    /// The available memory, bytes.
     pub memory_bytes: usize,
 }
 

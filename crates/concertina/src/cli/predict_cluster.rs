@@ -35,7 +35,7 @@ pub struct Args {
     /// What if this node is lost, and its replicas have been filled
     #[arg(long, value_name = "NAME", requires = "is_cluster")]
     without: Option<String>,
-    /// What if so many of the --servers were lost, and their replicas have been filled
+    /// What if this number of the --servers were lost, after the others had filled their replicas
     #[arg(long, value_name = "N", conflicts_with = "is_cluster")]
     lost: Option<u32>,
     /// What if devices had another speed: 0.5 is half as fast; of all servers, or of the named node of a cluster
@@ -44,7 +44,7 @@ pub struct Args {
     /// What if servers had this multiple of their memory; all of them, or the named node of a cluster
     #[arg(long, value_name = "[NAME=]FACTOR")]
     memory: Vec<Factor>,
-    /// What if each server had so many devices of a class; more hot devices also hold more of what is read often
+    /// What if each server had this number of devices of a class; with more hot devices, more of the often-read objects are on them
     #[arg(long, value_name = "CLASS=N", conflicts_with = "is_cluster", value_parser = devices)]
     devices: Vec<(String, u32)>,
     /// What if the nodes (those that are left) had these shares of the requests, in their order

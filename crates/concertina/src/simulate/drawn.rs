@@ -18,8 +18,8 @@ use node::settings::settings_of;
 /// The most windows of a run of drawn hits, of all queues together: some hundred megabytes of a run folder.
 const WINDOWS_MAX: f64 = 200_000.0;
 
-/// The length of a run's windows, seconds: as configured or, where a run of drawn hits is so long that these would be too many,
-/// longer.
+/// The length of a run's windows, seconds: the configured length, or a longer one where a run of drawn hits would have too many
+/// windows.
 pub(super) fn window_s(plan: &Plan, config: &Config) -> f64 {
     let configured_s = config.observe.window_s;
     if plan.drawn.is_none() {

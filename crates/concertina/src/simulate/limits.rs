@@ -80,7 +80,7 @@ const NODE_BYTES: f64 = 200e3;
 /// Of what two nodes know of each other.
 const PAIR_BYTES: f64 = 70.0;
 
-/// What a run takes, roughly: measured with `cargo bench -p engine --bench simulator` on a processor of 2.5 GHz (2026-11-29).
+/// What a run takes, roughly: measured with `cargo bench -p engine --bench simulator` on two busy processors (2026-11-29, docs/simulate.md).
 struct Needs {
     bytes: f64,
     seconds: f64,
@@ -112,11 +112,9 @@ impl Needs {
     }
 }
 
-/// Memory that is free, bytes; `None` where the system does not say it.
+/// Memory that is available within the limits of this process's control groups, bytes; `None` where the system does not say it.
 fn free_bytes() -> Option<f64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    line.trim().trim_end_matches("kB").trim().parse::<f64>().ok().map(|kib| kib * 1024.0)
+    Some(dataset::Machine::current().ok()?.memory_bytes as f64)
 }
 
 /// At least so much of the time the busiest class of devices is busy, on the mean of all nodes, and which that is. With keys this

@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
-use model::statistics::student_95;
+use model::statistics::batch_means;
 use serde::Serialize;
 
 use super::keyed::laws;
@@ -55,14 +55,14 @@ pub struct Interval {
 
 impl Interval {
     fn from_values(values: &[f64]) -> Interval {
-        let n = values.len() as f64;
-        let value = values.iter().sum::<f64>() / n;
-        if values.len() < 2 {
-            return Interval { value, half: f64::NAN };
+        match batch_means(values) {
+            Some(estimate) => Interval { value: estimate.mean, half: estimate.half_width },
+            // One run says nothing of how runs differ.
+            None => {
+                let value = values.iter().sum::<f64>() / values.len() as f64;
+                Interval { value, half: f64::NAN }
+            }
         }
-        let squares: f64 = values.iter().map(|v| (v - value).powi(2)).sum();
-        let half = student_95(values.len() - 1) * (squares / (n * (n - 1.0))).sqrt();
-        Interval { value, half }
     }
 
     /// Whether it is at most this part of its mean to either side.
