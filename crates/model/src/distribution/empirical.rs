@@ -30,6 +30,8 @@ const PIECES: f64 = 160.0;
 
 /// The largest squared coefficient of variation that is accepted.
 const SCV_MAX: f64 = 1e12;
+/// The largest power that times are raised to.
+const POWER_MAX: f64 = 8.0;
 
 /// Pieces narrower than this part of t are summed by series, wider ones by differences.
 const NARROW: f64 = 2e-4;
@@ -135,8 +137,9 @@ impl Empirical {
     }
 
     /// The same shape with another mean (seconds) and squared coefficient of variation. The law is
-    /// scaled to the mean and then stretched about it. The stretch is limited so that no time falls
-    /// below 0: an SCV much larger than the shape's own is therefore not reached.
+    /// scaled to the mean and then stretched about it. Where the stretch would take times below 0,
+    /// they are raised to a power instead, at most [`POWER_MAX`]: an SCV that needs a larger one is
+    /// not reached. Cost: a pass over the pieces; some 30 for a power.
     pub fn with_moments(&self, mean: f64, scv: f64) -> Result<Self, Error> {
         time("the mean of a law", mean)?;
         check("the SCV of a law", scv, 0.0..=SCV_MAX, "0 to 1e12")?;
@@ -144,16 +147,55 @@ impl Empirical {
             self.pieces.iter().map(|p| p.centre - p.half_width).fold(f64::INFINITY, f64::min);
         let wanted = if self.variance > 0.0 { (scv / self.scv()).sqrt() } else { 1.0 };
         let room = if lowest < self.mean { self.mean / (self.mean - lowest) } else { f64::MAX };
-        let stretch = wanted.min(room.max(1.0));
+        if wanted > room.max(1.0) {
+            return Ok(self.raised(scv).scaled(mean));
+        }
         let factor = mean / self.mean;
         let pieces = self.pieces.iter().map(|p| Piece {
-            centre: (mean + (p.centre - self.mean) * stretch * factor).max(0.0),
-            half_width: p.half_width * stretch * factor,
+            centre: (mean + (p.centre - self.mean) * wanted * factor).max(0.0),
+            half_width: p.half_width * wanted * factor,
             share: p.share,
         });
         let mut law = Empirical { pieces: pieces.collect(), mean, variance: self.variance };
         law.measure();
         Ok(law)
+    }
+
+    fn scaled(mut self, mean: f64) -> Self {
+        let factor = mean / self.mean;
+        for piece in &mut self.pieces {
+            (piece.centre, piece.half_width) = (piece.centre * factor, piece.half_width * factor);
+        }
+        self.measure();
+        self
+    }
+
+    /// Times over the mean raised to the power with which the law has a larger SCV. A stretch about the mean moves most what is least
+    /// certain, the short times; a law of works from 0 on has no room for it at all, so that replicates had the variance of the sample
+    /// or less, and intervals knew nothing of a heavier tail.
+    fn raised(&self, scv: f64) -> Self {
+        let ends = |p: &Piece| [(p.centre - p.half_width).max(0.0), p.centre + p.half_width];
+        let logs: Vec<[f64; 2]> =
+            self.pieces.iter().map(|p| ends(p).map(|end| (end / self.mean).ln())).collect();
+        let of = |power: f64| {
+            let each = self.pieces.iter().zip(&logs).map(|(p, logs)| {
+                // The logarithm of 0 is infinite, and stays 0.
+                let [low, high] = logs.map(|log| (power * log).exp());
+                Piece { centre: 0.5 * (low + high), half_width: 0.5 * (high - low), share: p.share }
+            });
+            let mut law = Empirical { pieces: each.collect(), mean: 0.0, variance: 0.0 };
+            law.measure();
+            law
+        };
+        let (mut low, mut high) = (1.0, 1.0);
+        while high < POWER_MAX && of(high).scv() < scv {
+            (low, high) = (high, (1.25 * high).min(POWER_MAX));
+        }
+        for _ in 0..24 {
+            let middle = f64::midpoint(low, high);
+            (low, high) = if of(middle).scv() < scv { (middle, high) } else { (low, middle) };
+        }
+        of(high)
     }
 
     /// Creates a law of 400 pieces, of equal width in the logarithm of time, from a CDF. It gives a

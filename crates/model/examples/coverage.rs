@@ -1,0 +1,360 @@
+//! How often what a service does at loads that were not measured is within the intervals of a fit to its arrivals and departures.
+//!
+//! `cargo run --release -p model --example coverage -- FILE key=value …` fits simulated services whose truth is known, one line of
+//! tab-separated values for each fit, and appends it to FILE; fits that FILE has already are left out, so that a run that was ended goes
+//! on where it was. Without keys it prints the table of FILE. Keys, each a list: `laws` (exponential, lognormal1, lognormal4,
+//! deterministic, uniform, pareto), `servers`, `hits` (shares), `clocks` (us, ms, 10ms, s: stamps in whole seconds with
+//! durations in ms), `seeds` (first..end). Fitted at 30, 50 and 70 % of the capacity, judged at 80 and 90 % within 2, 5 and 10 mean
+//! works. The truth is a simulation of [`TRUE`] requests, which knows a share to some 0.3 points; FILE.truth keeps it.
+
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::error::Error;
+use std::io::Write;
+
+use ground::window::{Finished, Nanos, Operation, Outcome, Recorder, Settings, Window};
+use model::fit::{Options, Request, Step, Times, black_box, has_times, work};
+use model::Model;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use rand_distr::{Distribution, Exp1, LogNormal};
+
+const MEAN_S: f64 = 0.010;
+const FITTED: [f64; 3] = [0.3, 0.5, 0.7];
+const JUDGED: [f64; 2] = [0.8, 0.9];
+const WITHIN_S: [f64; 3] = [0.02, 0.05, 0.1];
+/// Requests of a fit, hits among them.
+const REQUESTS: f64 = 24_000.0;
+/// Requests of a truth.
+const TRUE: usize = 5_000_000;
+/// Hits take 0.1 to 0.3 ms.
+const HIT_S: [f64; 2] = [1e-4, 2e-4];
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Law {
+    Exponential,
+    Lognormal(f64),
+    Deterministic,
+    Uniform,
+    /// With an exponent of 2.5.
+    Pareto,
+}
+
+impl Law {
+    fn from_name(name: &str) -> Option<Law> {
+        Some(match name {
+            "exponential" => Law::Exponential,
+            "lognormal1" => Law::Lognormal(1.0),
+            "lognormal4" => Law::Lognormal(4.0),
+            "deterministic" => Law::Deterministic,
+            "uniform" => Law::Uniform,
+            "pareto" => Law::Pareto,
+            _ => return None,
+        })
+    }
+
+    /// A work, seconds.
+    fn draw(self, random: &mut StdRng) -> f64 {
+        let relative = match self {
+            Law::Exponential => random.sample::<f64, _>(Exp1),
+            Law::Lognormal(scv) => {
+                let variance = (1.0 + scv).ln();
+                LogNormal::new(-0.5 * variance, variance.sqrt()).map_or(1.0, |law| law.sample(random))
+            }
+            Law::Deterministic => 1.0,
+            Law::Uniform => 2.0 * random.random::<f64>(),
+            Law::Pareto => 0.6 * (1.0 - random.random::<f64>()).powf(-0.4),
+        };
+        MEAN_S * relative
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Cell {
+    law: String,
+    servers: usize,
+    hits: f64,
+    clock: String,
+}
+
+/// A service: its law, and its servers in line.
+#[derive(Clone, Copy)]
+struct Service {
+    law: Law,
+    servers: usize,
+}
+
+impl Service {
+    /// Arrivals and departures of requests that use the servers.
+    fn run(self, utilisation: f64, requests: usize, random: &mut StdRng, mut each: impl FnMut(f64, f64)) {
+        let rate = utilisation * self.servers as f64 / MEAN_S;
+        // Times as integers of a picosecond, which a heap orders.
+        let mut free: BinaryHeap<std::cmp::Reverse<u64>> = (0..self.servers).map(|_| std::cmp::Reverse(0)).collect();
+        let mut now = 0.0;
+        for _ in 0..requests {
+            now += random.sample::<f64, _>(Exp1) / rate;
+            let earliest = free.pop().map_or(0.0, |free| free.0 as f64 * 1e-12);
+            let end = now.max(earliest) + self.law.draw(random);
+            free.push(std::cmp::Reverse((end * 1e12) as u64));
+            each(now, end);
+        }
+    }
+
+    /// Shares within [`WITHIN_S`] at each of [`JUDGED`].
+    fn truth(self) -> Vec<f64> {
+        let of = |(i, utilisation): (usize, &f64)| {
+            let mut random = StdRng::seed_from_u64(77 + i as u64);
+            let mut within = [0usize; WITHIN_S.len()];
+            self.run(*utilisation, TRUE, &mut random, |from, end| {
+                within.iter_mut().zip(WITHIN_S).for_each(|(n, t)| *n += usize::from(end - from <= t));
+            });
+            within.map(|n| n as f64 / TRUE as f64)
+        };
+        JUDGED.iter().enumerate().flat_map(of).collect()
+    }
+}
+
+fn nanos(seconds: f64) -> Nanos {
+    (seconds.max(0.0) * 1e9).round() as Nanos
+}
+
+/// Windows of a second, as an import makes them.
+fn windows(all: &[(f64, f64)], seconds: f64) -> Vec<Window> {
+    let mut events: Vec<(Nanos, bool, Nanos)> = Vec::with_capacity(2 * all.len());
+    for (from, end) in all {
+        events.push((nanos(*from), false, 0));
+        events.push((nanos(*end), true, nanos(end - from).max(1)));
+    }
+    events.sort_unstable();
+    let mut recorder = Recorder::new("load", 0, Settings::default(), 0);
+    let mut made = Vec::new();
+    for (time, ends, taken) in events.into_iter().take_while(|event| event.0 < nanos(seconds)) {
+        made.extend(recorder.roll(time));
+        if ends {
+            let (operation, outcome) = (Operation::Get, Outcome::Unknown);
+            let finished = Finished { operation, outcome, waiting: 0, service: taken, response: taken, bytes: 0 };
+            recorder.finish(time, &finished);
+        } else {
+            recorder.arrive(time);
+            recorder.start(time);
+        }
+    }
+    made.extend(recorder.roll(nanos(seconds)));
+    made
+}
+
+impl Cell {
+    /// The ticks of departures and of responses, seconds.
+    fn ticks(&self) -> (f64, f64) {
+        match self.clock.as_str() {
+            "us" => (1e-6, 1e-6),
+            "ms" => (1e-3, 1e-3),
+            "10ms" => (1e-2, 1e-2),
+            _ => (1.0, 1e-3),
+        }
+    }
+
+    fn step(&self, service: Service, utilisation: f64, random: &mut StdRng) -> Step {
+        let part = utilisation / FITTED.iter().sum::<f64>();
+        let requests = REQUESTS * part;
+        let served = ((1.0 - self.hits) * requests) as usize;
+        let mut all = Vec::new();
+        service.run(utilisation, served, random, |from, end| all.push((from, end)));
+        let seconds = all.last().map_or(0.0, |last: &(f64, f64)| last.0);
+        for _ in served..requests as usize {
+            let from = random.random::<f64>() * seconds;
+            all.push((from, from + HIT_S[0] + HIT_S[1] * random.random::<f64>()));
+        }
+        all.sort_by(|a, b| a.1.total_cmp(&b.1));
+        let (clock_s, resolution_s) = self.ticks();
+        let floor = |time: f64, tick: f64| (time / tick).floor() * tick;
+        let mut requests = Vec::with_capacity(all.len());
+        for (from, end) in &all {
+            let departure_s = floor(*end, clock_s);
+            // Of stamps in whole seconds the duration is the difference of two readings of a clock of milliseconds.
+            let taken = floor(*end, resolution_s) - floor(*from, resolution_s);
+            let (operation, outcome) = (Operation::Get, Outcome::Unknown);
+            let arrival_s = departure_s - taken.max(0.0);
+            requests.push(Request { arrival_s, departure_s, operation, outcome, bytes: 0, key: 0, counted: true });
+        }
+        // An import spreads completions over their tick, and responses evenly over what they may have been.
+        let spread: Vec<(f64, f64)> = requests
+            .iter()
+            .enumerate()
+            .map(|(i, r)| {
+                let taken = r.departure_s - r.arrival_s;
+                let even = (i as f64 * 0.618_034).fract() - (i as f64 * 0.414_214).fract();
+                let taken = (taken + resolution_s * even).abs();
+                let end = r.departure_s + clock_s * random.random::<f64>();
+                (end - taken, end)
+            })
+            .collect();
+        Step {
+            name: format!("{utilisation}"),
+            load: windows(&spread, seconds),
+            times: Some(Times { requests, clock_s, resolution_s, open: true }),
+            ..Step::default()
+        }
+    }
+
+    fn title(&self) -> String {
+        format!("{}\t{}\t{}\t{}", self.law, self.servers, self.hits, self.clock)
+    }
+}
+
+/// A fitted model with what is printed of it.
+struct Fitted {
+    model: Model,
+    title: String,
+    score: f64,
+}
+
+fn fitted(steps: &[Step]) -> Result<Fitted, Box<dyn Error>> {
+    if has_times(steps) {
+        let found = work(steps, None, &Options::default())?;
+        let first = found.hypotheses.first().ok_or("no hypothesis")?;
+        let (title, score) = (first.title(), first.score);
+        return Ok(Fitted { model: found.model, title, score });
+    }
+    let found = black_box(steps, None, &Options::default())?;
+    let title = found.servers.likeliest.map_or_else(|| "no limit".to_owned(), |m| format!("{m} servers"));
+    Ok(Fitted { model: found.model, title, score: 0.0 })
+}
+
+/// Seconds of processor time of this process.
+fn cpu_s() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let after = stat.rsplit(')').next().unwrap_or_default();
+    let ticks = after.split_whitespace().skip(11).take(2).filter_map(|t| t.parse::<f64>().ok());
+    ticks.sum::<f64>() / 100.0
+}
+
+/// The line of a fit.
+fn judge(cell: &Cell, service: Service, truth: &[f64], seed: u64) -> String {
+    let mut random = StdRng::seed_from_u64(seed);
+    let steps: Vec<Step> = FITTED.iter().map(|u| cell.step(service, *u, &mut random)).collect();
+    let before = cpu_s();
+    let found = fitted(&steps);
+    let cpu = cpu_s() - before;
+    let head = format!("{}\t{seed}", cell.title());
+    let Fitted { model, title, score } = match found {
+        Ok(found) => found,
+        Err(error) => return format!("{head}\t0\t0\t0\t{cpu:.1}\trefused: {error}"),
+    };
+    let (mut inside, mut width, mut told) = (0, 0.0, String::new());
+    let each = JUDGED.iter().flat_map(|u| WITHIN_S.map(|t| (u, t)));
+    for ((utilisation, t), share) in each.zip(truth) {
+        let rate = utilisation * service.servers as f64 / MEAN_S / (1.0 - cell.hits);
+        let share = cell.hits + (1.0 - cell.hits) * share;
+        match model.within(rate, t) {
+            Ok(p) => {
+                inside += u32::from((p.low..=p.high).contains(&share));
+                width += p.high - p.low;
+                let (low, high) = (100.0 * (p.low - share), 100.0 * (p.high - share));
+                told += &format!(" {:+.1}[{low:+.1} {high:+.1}]", 100.0 * (p.value - share));
+            }
+            Err(_) => {
+                width += 1.0;
+                told += " past saturation";
+            }
+        }
+    }
+    let servers = model.classes.first().map_or(0, |class| class.servers);
+    let right = servers as usize == service.servers && !title.contains("shared");
+    let law = &model.classes[0].service;
+    let (mean, scv) = (&law.mean, &law.scv);
+    let off = |x: f64| 100.0 * (x / MEAN_S - 1.0);
+    format!(
+        "{head}\t{inside}\t{:.1}\t{}\t{cpu:.1}\t{title} ({score:.2}) work {:+.1} [{:+.1} {:+.1}] % scv {:.2} [{:.2} {:.2}] outside {:.2} ms q0 {:.3};{told}",
+        100.0 * width / truth.len() as f64,
+        u8::from(right),
+        off(mean.value), off(mean.low), off(mean.high),
+        scv.value, scv.low, scv.high,
+        1e3 * model.requests.front_delay.value,
+        model.requests.q0.value,
+    )
+}
+
+/// A table of a file's lines by cell.
+fn table(text: &str) {
+    let mut cells: BTreeMap<String, Vec<Vec<&str>>> = BTreeMap::new();
+    for line in text.lines() {
+        let fields: Vec<&str> = line.split('\t').collect();
+        if fields.len() == 10 {
+            cells.entry(fields[..4].join("\t")).or_default().push(fields);
+        }
+    }
+    println!("law\tservers\thits\tclock\tfits\tright\tinside\tof\t%\tall six\tnone\twidth\tcpu s\trefused");
+    let value = |fields: &Vec<&str>, i: usize| fields[i].parse::<f64>().unwrap_or(0.0);
+    for (cell, fits) in &cells {
+        let n = fits.len() as f64;
+        let sum = |i: usize| fits.iter().map(|fields| value(fields, i)).sum::<f64>();
+        let with = |count: f64| fits.iter().filter(|fields| value(fields, 5) == count).count();
+        let refused = fits.iter().filter(|fields| fields[9].starts_with("refused")).count();
+        println!(
+            "{cell}\t{n}\t{}\t{}\t{}\t{:.1}\t{}\t{}\t{:.1}\t{:.1}\t{refused}",
+            sum(7), sum(5), 6.0 * n, 100.0 * sum(5) / (6.0 * n), with(6.0), with(0.0), sum(6) / n, sum(8) / n,
+        );
+    }
+}
+
+/// The truth of a service, from a file that keeps it, or simulated.
+fn kept(path: &str, law: &str, service: Service) -> Result<Vec<f64>, Box<dyn Error>> {
+    let head = format!("{law}\t{}\t{TRUE}\t", service.servers);
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    if let Some(known) = text.lines().find_map(|line| line.strip_prefix(&head)) {
+        return Ok(known.split('\t').map(str::parse).collect::<Result<_, _>>()?);
+    }
+    let truth = service.truth();
+    let values: Vec<String> = truth.iter().map(f64::to_string).collect();
+    let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path)?;
+    writeln!(file, "{head}{}", values.join("\t"))?;
+    Ok(truth)
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let path = arguments.next().ok_or("usage: coverage FILE [key=value …]")?;
+    let known = std::fs::read_to_string(&path).unwrap_or_default();
+    let mut keys: BTreeMap<String, String> = BTreeMap::new();
+    for argument in arguments {
+        let (key, value) = argument.split_once('=').ok_or("keys are key=value")?;
+        keys.insert(key.to_owned(), value.to_owned());
+    }
+    if keys.is_empty() {
+        table(&known);
+        return Ok(());
+    }
+    let list = |key: &str, otherwise: &str| -> Vec<String> {
+        keys.get(key).map_or(otherwise, String::as_str).split(',').map(str::to_owned).collect()
+    };
+    let seeds = list("seeds", "0..4")[0].clone();
+    let (first, end) = seeds.split_once("..").ok_or("seeds are first..end")?;
+    let seeds = first.parse::<u64>()?..end.parse::<u64>()?;
+    let has = |line: &str| line.split('\t').take(5).collect::<Vec<_>>().join("\t");
+    let known: BTreeSet<String> = known.lines().map(has).collect();
+    let mut file = std::fs::OpenOptions::new().create(true).append(true).open(&path)?;
+    for law in list("laws", "exponential,lognormal1,lognormal4,deterministic,uniform,pareto") {
+        for servers in list("servers", "1,2,3,4") {
+            let servers: usize = servers.parse()?;
+            let service = Service { law: Law::from_name(&law).ok_or("unknown law")?, servers };
+            let mut truth = Vec::new();
+            for hits in list("hits", "0,0.35") {
+                for clock in list("clocks", "us,ms,10ms,s") {
+                    let cell = Cell { law: law.clone(), servers, hits: hits.parse()?, clock };
+                    for seed in seeds.clone() {
+                        if known.contains(&format!("{}\t{seed}", cell.title())) {
+                            continue;
+                        }
+                        if truth.is_empty() {
+                            truth = kept(&format!("{path}.truth"), &law, service)?;
+                        }
+                        let line = judge(&cell, service, &truth, seed);
+                        writeln!(file, "{line}")?;
+                        println!("{line}");
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
