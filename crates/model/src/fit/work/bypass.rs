@@ -4,10 +4,9 @@
 //! humps of log response with a valley between. What is answered faster than the valley is taken
 //! out of the queue, and the hypotheses are judged with and without that.
 //!
-//! A request with little work that met no other is answered as fast. Servers in line cannot answer fast while all are busy and more
-//! wait, so fast replies then are hits, whatever the law of work: they give the share of hits and the law of their responses, and
-//! what else is fast was at the servers. So many of each response, by chance, are put back. Of other disciplines the law of works of those
-//! that waited is continued to 0, which says how many of the fast ones were at the servers.
+//! A request with little work that met no other is answered as fast. Of servers in line the works of those that waited for longer than the
+//! valley say how many works are as short, whatever the law of work; so many of the fast replies, by chance, are put back. Of other
+//! disciplines the law of works of those that waited is continued to 0.
 //!
 //! A hit is shown by a clock as one tick more than it took, if a tick ends meanwhile, and may be drawn as two: where the valley is within
 //! two ticks, it is taken to be there. Cut at one tick, each tenth hit of 0.1 ms by a clock of 1 ms was taken for a work that overtakes.
@@ -17,17 +16,20 @@ use rand::{RngExt, SeedableRng};
 
 use crate::queue::Discipline;
 
-use super::FITS;
-use super::line::Line;
+use super::LEVEL;
+use super::line::{Kind, Line};
+use super::outside::Outside;
 use super::search::Search;
 
 /// The share of the requests that used the servers from which on those that were taken for hits are put back.
 const RETURNED: f64 = 0.002;
-/// The fewest fast requests that tell who overtakes, and the law of hits.
+/// The fewest fast requests that tell who overtakes, and those that may be hits by a coarse clock.
 const OVERTAKERS: f64 = 40.0;
 const HITS: f64 = 100.0;
-/// Others that wait where a fast reply is no work: all of them would have had to be served meanwhile.
-const WAITING: u32 = 2;
+/// The fewest requests that waited that tell how many works are short.
+const WAITED_MIN: f64 = 300.0;
+/// How often works are computed with the requests back that the works before tell.
+const RETURNS: usize = 5;
 /// Responses up to the valley that are told apart.
 const PARTS: usize = 8;
 /// Ticks that a hit is drawn within.
@@ -76,15 +78,15 @@ fn is_crowded_within(line: &Line, within_s: f64) -> bool {
     first > HITS && first > CROWDED * next
 }
 
-/// The likelier of the searches with and without requests that may have passed the servers by. Where both fit, requests
-/// that were fast although all servers were busy have passed them by, unless processors are shared: one server in any order fits too
-/// if works are exponential, because hits divide them into works that are as well.
+/// The likelier of the searches with and without requests that may have passed the servers by. Where servers in line fit, and requests
+/// were fast although all were busy, these have passed them by, however little the rest fits without the short works that were cut
+/// with them: one server in any order fits too if works are exponential, because hits divide them into works that are as well.
 pub(super) fn likeliest(lines: &[Line], candidates: Vec<(f64, Search)>) -> Option<(f64, Search)> {
-    if let [(_, with), (valley, without)] = &candidates[..] {
-        let fits = |search: &Search| search.best.score.p_value() >= FITS;
-        if fits(with) && fits(without) && overtake(lines, with, *valley) {
-            return candidates.into_iter().next_back();
-        }
+    if let [(_, with), (valley, _)] = &candidates[..]
+        && with.best.score.p_value() >= LEVEL
+        && overtake(lines, with, *valley)
+    {
+        return candidates.into_iter().next_back();
     }
     candidates.into_iter().min_by(|a, b| a.1.excess().total_cmp(&b.1.excess()))
 }
@@ -146,7 +148,7 @@ pub(super) fn evidence(lines: &[Line], found: &Search, valley: f64) -> Option<St
 /// Of separate lines each gets back its own: hits have few keys, as popular ones, and would else all be taken for work of the
 /// lines of those keys.
 pub(super) fn returned(lines: &[Line], found: &Search, valley: f64) -> Option<Vec<Line>> {
-    if let Some(lines) = returned_by_overtakers(lines, found, valley) {
+    if let Some(lines) = returned_by_waiting(lines, found, valley) {
         return Some(lines).filter(|lines| !lines.is_empty());
     }
     let (kind, outside) = (found.best.kind, found.best.outside);
@@ -203,7 +205,31 @@ fn met_slow(line: &Line, valley: f64) -> Vec<u32> {
     (0..line.arrivals.len()).map(of).collect()
 }
 
-/// Requests by how many they met: fewer than there are servers, some more, and so many that a fast one is a hit.
+/// Works up to the valley of requests that surely waited, by [`PARTS`] of it, as shares of these requests; `None` of too few. Which of
+/// these requests are known does not depend on their works, because they waited for longer than the valley.
+fn short_works(lines: &[Line], kind: Kind, valley: f64) -> Option<[f64; PARTS]> {
+    let (mut waited, mut short) = (0.0, [0.0; PARTS]);
+    for line in lines {
+        let starts = line.starts(kind, Outside::default());
+        for (i, start) in starts.iter().enumerate().filter(|r| line.counted[r.0]) {
+            if start - line.arrivals[i] <= valley {
+                continue;
+            }
+            waited += 1.0;
+            let work = (line.departures[i] - start).max(0.0);
+            if work <= valley {
+                short[part_of(work, valley)] += 1.0;
+            }
+        }
+    }
+    (waited >= WAITED_MIN).then(|| short.map(|count| count / waited))
+}
+
+fn part_of(time: f64, valley: f64) -> usize {
+    ((time / valley * PARTS as f64) as usize).min(PARTS - 1)
+}
+
+/// Requests that met fewer others than there are servers, or not.
 #[derive(Clone, Copy, Default)]
 struct Counts {
     all: f64,
@@ -211,56 +237,65 @@ struct Counts {
     fast: [f64; PARTS],
 }
 
-/// The steps with the requests back that were at servers in line, by the hits among those that overtook: none where these are few; `None`
-/// where too few overtook to tell.
-fn returned_by_overtakers(lines: &[Line], found: &Search, valley: f64) -> Option<Vec<Line>> {
+/// The steps with the requests back that were at servers in line: none where these are few; `None` where too few waited to tell.
+///
+/// A request that meets a free server is answered after its work, so that as many of those are fast as works are short, and the
+/// rest of the fast ones are hits. Hits do not depend on how many others are inside, so that their share among the fast replies while all
+/// servers are busy is known from there. Before, those replies alone gave the share of hits: some hundred of them, which left it off by up
+/// to 2 points, and the load of the servers with it.
+fn returned_by_waiting(lines: &[Line], found: &Search, valley: f64) -> Option<Vec<Line>> {
     let kind = found.best.kind;
-    let servers = kind.servers.filter(|_| kind.discipline == Discipline::Fifo)?;
-    let part = |response: f64| ((response / valley * PARTS as f64) as usize).min(PARTS - 1);
-    let class = |met: u32| match met {
-        met if met < servers => 0,
-        met if met < servers + WAITING => 1,
-        _ => 2,
-    };
+    let servers = kind.servers.filter(|_| {
+        kind.discipline == Discipline::Fifo && found.best.outside.mean < LONGER * valley
+    })?;
     let met: Vec<Vec<u32>> = lines.iter().map(|line| met_slow(line, valley)).collect();
-    let mut classes = [Counts::default(); 3];
+    let mut counts = [Counts::default(); 2];
     for (line, met) in lines.iter().zip(&met) {
         for i in (0..met.len()).filter(|i| line.counted[*i]) {
             let response = line.departures[i] - line.arrivals[i];
-            let of = &mut classes[class(met[i])];
+            let of = &mut counts[usize::from(met[i] >= servers)];
             of.all += 1.0;
             if response <= valley {
-                of.fast[part(response)] += 1.0;
+                of.fast[part_of(response, valley)] += 1.0;
             }
         }
     }
-    let [free, some, full] = classes;
-    if full.fast.iter().sum::<f64>() < HITS {
-        return None;
-    }
-    // Of a fast request of each response, the chance that it was at the servers.
-    let chance = |of: Counts, i: usize| {
-        let hits = full.fast[i] / full.all * of.all;
-        if of.fast[i] > 0.0 { (1.0 - hits / of.fast[i]).max(0.0) } else { 0.0 }
-    };
-    let chances: Vec<[f64; PARTS]> =
-        [free, some].map(|of| std::array::from_fn(|i| chance(of, i))).to_vec();
-    let back = |of: &Counts, chances: &[f64; PARTS]| -> f64 {
-        of.fast.iter().zip(chances).map(|(fast, chance)| fast * chance).sum()
-    };
     let all: usize = found.lines.iter().map(Line::counted).sum();
-    if back(&free, &chances[0]) + back(&some, &chances[1]) < RETURNED * all as f64 {
-        return Some(Vec::new());
+    let mut returned = Vec::new();
+    for _ in 0..RETURNS {
+        let known = if returned.is_empty() { &found.lines } else { &returned };
+        let chances = chances(&counts, &short_works(known, kind, valley)?);
+        let back = |of: &Counts, chances: &[f64; PARTS]| -> f64 {
+            of.fast.iter().zip(chances).map(|(fast, chance)| fast * chance).sum()
+        };
+        if back(&counts[0], &chances[0]) + back(&counts[1], &chances[1]) < RETURNED * all as f64 {
+            return Some(Vec::new());
+        }
+        let mut random = StdRng::seed_from_u64(0xb1a5);
+        let each = lines.iter().zip(&met).map(|(line, met)| {
+            line.without(valley, |i| {
+                let response = line.departures[i] - line.arrivals[i];
+                let of = &chances[usize::from(met[i] >= servers)];
+                random.random::<f64>() < of[part_of(response, valley)]
+            })
+        });
+        returned = each.collect();
     }
-    let mut random = StdRng::seed_from_u64(0xb1a5);
-    let each = lines.iter().zip(&met).map(|(line, met)| {
-        line.without(valley, |i| {
-            let response = line.departures[i] - line.arrivals[i];
-            let chance = chances.get(class(met[i])).map_or(0.0, |of| of[part(response)]);
-            random.random::<f64>() < chance
-        })
+    Some(returned)
+}
+
+/// Of a fast request of each response, the chance that it was at the servers: where one was free, and where none was.
+fn chances(counts: &[Counts; 2], short: &[f64; PARTS]) -> [[f64; PARTS]; 2] {
+    let [free, busy] = counts;
+    let slow = free.all - free.fast.iter().sum::<f64>();
+    let all = slow / (1.0 - short.iter().sum::<f64>()).max(0.1);
+    let chance = |at_servers: f64, fast: f64| (at_servers / f64::max(fast, 1e-9)).clamp(0.0, 1.0);
+    let of_free = std::array::from_fn(|i| chance(all * short[i], free.fast[i]));
+    let of_busy = std::array::from_fn(|i| {
+        let hits = (free.fast[i] - all * short[i]).max(0.0) / free.all.max(1.0) * busy.all;
+        chance(busy.fast[i] - hits, busy.fast[i])
     });
-    Some(each.collect())
+    [of_free, of_busy]
 }
 
 /// The deepest valley between two humps of the logarithm of the response.

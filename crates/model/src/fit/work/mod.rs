@@ -91,8 +91,6 @@ const COARSEST: f64 = 2.0;
 /// different from the others' by more than [`EFFECT`].
 const LEVEL: f64 = 1e-3;
 const EFFECT: f64 = 0.1;
-/// A hypothesis fits well if the test says so at this level.
-const FITS: f64 = 0.05;
 
 /// A request, as its client or a log saw it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -221,8 +219,8 @@ pub fn work(steps: &[Step], servers: Option<u32>, options: &Options) -> Result<W
     let (valley, mut found) = bypass::likeliest(&lines, candidates).ok_or(Error::NoSteps)?;
     if let Some(lines) = bypass::returned(&lines, &found, valley) {
         let again = search::search(lines, among, options);
-        // Hits that were put back speak against every hypothesis.
-        if again.excess() <= found.excess() || again.best.score.p_value() >= FITS {
+        // Hits that were put back speak against every hypothesis. Where the cut alone fits a little better that is its time outside.
+        if again.excess() <= found.excess() || again.best.score.p_value() >= LEVEL {
             found = again;
         }
     }
