@@ -5,7 +5,7 @@
 //! on where it was. Without keys it prints the table of FILE. Keys, each a list: `laws` (exponential, lognormal1, lognormal4,
 //! deterministic, uniform, pareto), `servers`, `hits` (shares), `clocks` (us, ms, 10ms, s: stamps in whole seconds with
 //! durations in ms), `seeds` (first..end). Fitted at 30, 50 and 70 % of the capacity, judged at 80 and 90 % within 2, 5 and 10 mean
-//! works. The truth is a simulation of [`TRUE`] requests, which knows a share to a tenth of a point or a few, which counts as inside up to a tenth; FILE.truth keeps it.
+//! works. The truth is a simulation of [`TRUE`] requests, which has an error of its own, two standard deviations of which are no miss; FILE.truth keeps it.
 
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::error::Error;
@@ -25,9 +25,10 @@ const WITHIN_S: [f64; 3] = [0.02, 0.05, 0.1];
 /// Requests of a fit, hits among them.
 const REQUESTS: f64 = 24_000.0;
 /// Requests of a truth.
-const TRUE: usize = 5_000_000;
-/// What a truth is known to, as a share.
-const TRUTH_ERROR: f64 = 0.001;
+const TRUE: usize = 10_000_000;
+const BATCHES: usize = 100;
+/// What a truth is known to at least, as a share.
+const TRUTH_ERROR: f64 = 0.0005;
 /// Hits take 0.1 to 0.3 ms.
 const HIT_S: [f64; 2] = [1e-4, 2e-4];
 
@@ -101,15 +102,23 @@ impl Service {
         }
     }
 
-    /// Shares within [`WITHIN_S`] at each of [`JUDGED`].
-    fn truth(self) -> Vec<f64> {
+    /// Shares within [`WITHIN_S`] at each of [`JUDGED`], each with its standard deviation, by batches.
+    fn truth(self) -> Vec<(f64, f64)> {
         let of = |(i, utilisation): (usize, &f64)| {
             let mut random = StdRng::seed_from_u64(77 + i as u64);
-            let mut within = [0usize; WITHIN_S.len()];
+            let mut within = [[0u32; BATCHES]; WITHIN_S.len()];
+            let (mut at, size) = (0usize, TRUE / BATCHES);
             self.run(*utilisation, TRUE, &mut random, |from, end| {
-                within.iter_mut().zip(WITHIN_S).for_each(|(n, t)| *n += usize::from(end - from <= t));
+                let counts = within.iter_mut().zip(WITHIN_S);
+                counts.for_each(|(n, t)| n[at / size] += u32::from(end - from <= t));
+                at += 1;
             });
-            within.map(|n| n as f64 / TRUE as f64)
+            within.map(|counts| {
+                let shares = counts.map(|n| f64::from(n) / size as f64);
+                let mean = shares.iter().sum::<f64>() / BATCHES as f64;
+                let square: f64 = shares.iter().map(|share| (share - mean).powi(2)).sum();
+                (mean, square.sqrt() / BATCHES as f64)
+            })
         };
         JUDGED.iter().enumerate().flat_map(of).collect()
     }
@@ -231,7 +240,7 @@ fn cpu_s() -> f64 {
 }
 
 /// The line of a fit.
-fn judge(cell: &Cell, service: Service, truth: &[f64], seed: u64) -> String {
+fn judge(cell: &Cell, service: Service, truth: &[(f64, f64)], seed: u64) -> String {
     let mut random = StdRng::seed_from_u64(seed);
     let steps: Vec<Step> = FITTED.iter().map(|u| cell.step(service, *u, &mut random)).collect();
     let before = cpu_s();
@@ -244,12 +253,13 @@ fn judge(cell: &Cell, service: Service, truth: &[f64], seed: u64) -> String {
     };
     let (mut inside, mut width, mut told) = (0, 0.0, String::new());
     let each = JUDGED.iter().flat_map(|u| WITHIN_S.map(|t| (u, t)));
-    for ((utilisation, t), share) in each.zip(truth) {
+    for ((utilisation, t), (share, deviation)) in each.zip(truth) {
         let rate = utilisation * service.servers as f64 / MEAN_S / (1.0 - cell.hits);
         let share = cell.hits + (1.0 - cell.hits) * share;
         match model.within(rate, t) {
             Ok(p) => {
-                inside += u32::from((p.low - TRUTH_ERROR..=p.high + TRUTH_ERROR).contains(&share));
+                let error = (2.0 * deviation).max(TRUTH_ERROR);
+                inside += u32::from((p.low - error..=p.high + error).contains(&share));
                 width += p.high - p.low;
                 let (low, high) = (100.0 * (p.low - share), 100.0 * (p.high - share));
                 told += &format!(" {:+.1}[{low:+.1} {high:+.1}]", 100.0 * (p.value - share));
@@ -300,14 +310,15 @@ fn table(text: &str) {
 }
 
 /// The truth of a service, from a file that keeps it, or simulated.
-fn kept(path: &str, law: &str, service: Service) -> Result<Vec<f64>, Box<dyn Error>> {
+fn kept(path: &str, law: &str, service: Service) -> Result<Vec<(f64, f64)>, Box<dyn Error>> {
     let head = format!("{law}\t{}\t{TRUE}\t", service.servers);
     let text = std::fs::read_to_string(path).unwrap_or_default();
     if let Some(known) = text.lines().find_map(|line| line.strip_prefix(&head)) {
-        return Ok(known.split('\t').map(str::parse).collect::<Result<_, _>>()?);
+        let values: Vec<f64> = known.split('\t').map(str::parse).collect::<Result<_, _>>()?;
+        return Ok(values.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect());
     }
     let truth = service.truth();
-    let values: Vec<String> = truth.iter().map(f64::to_string).collect();
+    let values: Vec<String> = truth.iter().flat_map(|t| [t.0.to_string(), t.1.to_string()]).collect();
     let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path)?;
     writeln!(file, "{head}{}", values.join("\t"))?;
     Ok(truth)

@@ -10,7 +10,7 @@ use ground::window::{Dispersion, Histogram, Outcome, Window};
 
 use super::super::gather::{block_index, blocks_of};
 use super::super::resample::{draw, repetitions};
-use super::super::valley::valley;
+use super::super::valley::{is_crowded_within, valley};
 use super::super::{Options, Step, resample};
 use super::noise::Noise;
 use super::sums::{Data, StepDraws, Sums};
@@ -145,10 +145,13 @@ fn hidden_hits(steps: &[Step]) -> Option<f64> {
     let each: Vec<(f64, f64)> = each.collect();
     let resolution = steps.iter().filter_map(|step| step.times.as_ref());
     let resolution = resolution.map(|times| times.resolution_s).fold(0.0, f64::max);
-    let found = valley(&each).filter(|valley| *valley > resolution)?;
     // Of a clock whose ticks are about a response that would be every other request.
     let least = TICKS * resolution;
-    Some(if least < 0.5 * responses.mean_s() { found.max(least) } else { found })
+    let is_fine = least < 0.5 * responses.mean_s();
+    match valley(&each).filter(|valley| *valley > resolution) {
+        Some(found) => Some(if is_fine { found.max(least) } else { found }),
+        None => Some(least).filter(|_| is_fine && is_crowded_within(each.into_iter(), least)),
+    }
 }
 
 fn gather_step(step: &Step, edges: &[f64], options: &Options) -> Result<Data, Error> {

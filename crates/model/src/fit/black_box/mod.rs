@@ -114,11 +114,13 @@ pub fn black_box(
     }
     let all = gather(steps, options)?;
     let mut found = Vec::new();
-    for hits in [false, true].into_iter().take(if all.has_valley() { 2 } else { 1 }) {
-        let among = Among { hits };
+    let mut among = Among { hits: false, best: None };
+    // Where hits may be they mostly are; the others are then given up early.
+    for hits in [true, false].into_iter().skip(if all.has_valley() { 0 } else { 1 }) {
+        among.hits = hits;
         match servers {
             Some(_) => found.push(fit_servers(&all, servers, among)),
-            None => match candidates(&all, among) {
+            None => match candidates(&all, &mut among) {
                 Ok(more) => found.extend(more.into_iter().map(Ok)),
                 Err(error) => found.push(Err(error)),
             },

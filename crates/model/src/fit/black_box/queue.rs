@@ -21,6 +21,9 @@ const CHANGE_MAX: f64 = 0.3;
 const CHANGED: f64 = 0.05;
 /// A gain in the likelihood that ends scoring.
 const GAIN: f64 = 0.05;
+/// A candidate that stays so many dispersions behind after so many times the gain that is expected of the next scoring is given up.
+const BEHIND: f64 = 30.0;
+const GAINS: f64 = 5.0;
 /// The standard deviation that the factors of neighbouring knots differ by beforehand.
 const ROUGHNESS: f64 = 0.3;
 /// The largest share that passes the servers by.
@@ -35,6 +38,32 @@ const BUSY: f64 = 0.97;
 pub(super) struct Among {
     /// Whether some of the requests up to the valley pass the servers by.
     pub hits: bool,
+    /// The likeliest candidate so far.
+    pub best: Option<Likeliest>,
+}
+
+/// What a candidate has to come near: one that is this much less likely has no weight.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Likeliest {
+    likelihood: f64,
+    dispersion: f64,
+}
+
+impl Among {
+    /// Takes note of a candidate.
+    pub fn note(&mut self, found: &Candidate<'_>) {
+        let Candidate { likelihood, dispersion, .. } = *found;
+        if self.best.is_none_or(|best| likelihood > best.likelihood) {
+            self.best = Some(Likeliest { likelihood, dispersion });
+        }
+    }
+
+    /// Whether a candidate that scoring is expected to make likelier by `gain` stays far behind the likeliest.
+    fn is_behind(&self, likelihood: f64, gain: f64) -> bool {
+        self.best.is_some_and(|best| {
+            likelihood + GAINS * gain < best.likelihood - BEHIND * best.dispersion
+        })
+    }
 }
 
 /// What a candidate's shares follow from.
@@ -82,13 +111,17 @@ pub(super) struct Replicate {
 
 /// Fitted queues with several numbers of servers: those of [`SERVERS`] that can carry the load,
 /// until the likelihood has fallen twice in a row; no limit; and the neighbours of the best.
-pub(super) fn candidates<'a>(all: &'a All, among: Among) -> Result<Vec<Candidate<'a>>, Error> {
+pub(super) fn candidates<'a>(
+    all: &'a All,
+    among: &mut Among,
+) -> Result<Vec<Candidate<'a>>, Error> {
     let mut found: Vec<Candidate<'_>> = Vec::new();
     // The largest number that cannot carry the load, and why.
     let (mut fallen, mut refused) = (0, None);
     for servers in SERVERS {
-        match fit_servers(all, Some(servers), among) {
+        match fit_servers(all, Some(servers), *among) {
             Ok(candidate) => {
+                among.note(&candidate);
                 let before = found.last().map_or(f64::NEG_INFINITY, |last| last.likelihood);
                 fallen = if candidate.likelihood < before { fallen + 1 } else { 0 };
                 found.push(candidate);
@@ -119,8 +152,11 @@ pub(super) fn candidates<'a>(all: &'a All, among: Among) -> Result<Vec<Candidate
         let open = gaps.into_iter().flatten().find(|(low, high)| high - low > 1);
         let Some((low, high)) = open else { break };
         let middle = low.midpoint(high);
-        match fit_servers(all, Some(middle), among) {
-            Ok(candidate) => found.push(candidate),
+        match fit_servers(all, Some(middle), *among) {
+            Ok(candidate) => {
+                among.note(&candidate);
+                found.push(candidate);
+            }
             Err(Error::Unstable { .. }) if low == too_few => too_few = middle,
             Err(error) => return Err(error),
         }
@@ -136,12 +172,14 @@ pub(super) fn candidates<'a>(all: &'a All, among: Among) -> Result<Vec<Candidate
 pub(super) fn fit_servers<'a>(
     all: &'a All,
     servers: Option<u32>,
-    among: Among,
+    mut among: Among,
 ) -> Result<Candidate<'a>, Error> {
     match servers {
         Some(m) => {
             let [settled, plain] = Problem::both(all, m, among)?;
-            let (settled, plain) = (settled.fitted()?, plain.fitted()?);
+            let settled = settled.fitted(&among)?;
+            among.note(&settled);
+            let plain = plain.fitted(&among)?;
             Ok(if plain.likelihood > settled.likelihood { plain } else { settled })
         }
         None => without_limit(all),
@@ -334,7 +372,7 @@ impl<'a> Problem<'a> {
         changed
     }
 
-    fn fitted(self) -> Result<Candidate<'a>, Error> {
+    fn fitted(self, among: &Among) -> Result<Candidate<'a>, Error> {
         let mut values = Values { factors: [0.0; KNOTS], passing: self.passing };
         let mut shares = self.shares(&values, 1.0)?;
         let mut off = missed(self.all, &shares);
@@ -348,6 +386,9 @@ impl<'a> Problem<'a> {
             }
             let score = self.score(&values, &slopes, &off);
             let Some(step) = solve(&self.information(&slopes), &score) else { break };
+            if among.is_behind(now, 0.5 * dot(&score, &step)) {
+                break;
+            }
             let longest = step.iter().copied().map(f64::abs).fold(0.0, f64::max);
             let mut part = (CHANGE_MAX / longest).min(1.0);
             let before = now;

@@ -16,6 +16,7 @@ use rand::{RngExt, SeedableRng};
 
 use crate::queue::Discipline;
 
+use super::super::valley::is_crowded_within;
 use super::LEVEL;
 use super::line::{Kind, Line};
 use super::outside::Outside;
@@ -23,19 +24,18 @@ use super::search::Search;
 
 /// The share of the requests that used the servers from which on those that were taken for hits are put back.
 const RETURNED: f64 = 0.002;
-/// The fewest fast requests that tell who overtakes, and those that may be hits by a coarse clock.
+/// The fewest fast requests that tell who overtakes.
 const OVERTAKERS: f64 = 40.0;
-const HITS: f64 = 100.0;
 /// The fewest requests that waited that tell how many works are short.
 const WAITED_MIN: f64 = 300.0;
 /// How often works are computed with the requests back that the works before tell.
-const RETURNS: usize = 5;
+const RETURNS: usize = 3;
+/// The largest share of short works that is believed.
+const SHORT_MAX: f64 = 0.9;
 /// Responses up to the valley that are told apart.
 const PARTS: usize = 8;
 /// Ticks that a hit is drawn within.
 const TICKS: f64 = 2.0;
-/// How many more requests within the ticks of a hit than after these may be hits.
-const CROWDED: f64 = 2.0;
 /// A time outside of so many valleys is not made by the cut.
 const LONGER: f64 = 1.2;
 
@@ -56,26 +56,13 @@ pub(super) fn candidates(lines: &[Line]) -> Vec<(f64, Vec<Line>)> {
         let is_fine = least < 0.5 * mean;
         match valley(line) {
             Some(valley) => Some(if is_fine { valley.max(least) } else { valley }),
-            None => Some(least).filter(|_| is_fine && is_crowded_within(line, least)),
+            None => Some(least).filter(|_| is_fine && is_crowded_within(judged(line), least)),
         }
     };
     if let Some(valley) = lightest.and_then(raised) {
         all.push((valley, lines.iter().map(|line| line.without(valley, |_| false)).collect()));
     }
     all
-}
-
-/// Whether far more requests were answered within a time than in as long a time after it. Hits of less than a tick are drawn
-/// anywhere in two of them: of 35 % hits of 0.1 to 0.3 ms a clock of 1 ms left no valley.
-fn is_crowded_within(line: &Line, within_s: f64) -> bool {
-    let each = line.departures.iter().zip(&line.arrivals).zip(&line.counted);
-    let (mut first, mut next) = (0.0, 0.0);
-    for ((end, from), _) in each.filter(|r| within_s > 0.0 && *r.1) {
-        let at = (end - from) / within_s;
-        first += f64::from(u8::from(at <= 1.0));
-        next += f64::from(u8::from(at > 1.0 && at <= 2.0));
-    }
-    first > HITS && first > CROWDED * next
 }
 
 /// The likelier of the searches with and without requests that may have passed the servers by. Where servers in line fit, and requests
@@ -229,34 +216,57 @@ fn part_of(time: f64, valley: f64) -> usize {
     ((time / valley * PARTS as f64) as usize).min(PARTS - 1)
 }
 
-/// Requests that met fewer others than there are servers, or not.
-#[derive(Clone, Copy, Default)]
-struct Counts {
-    all: f64,
-    /// Fast ones by their response.
-    fast: [f64; PARTS],
+/// Counts by whether a server was free for a request, or none was, and by its response.
+type Fast = [[f64; PARTS]; 2];
+
+/// How many requests that were at the servers are expected to have been fast, from the slow ones that began within the valley: of
+/// works as long as any, so many are short. `known`: the steps with most of those that were at the servers.
+fn fast_at_servers(known: &[Line], kind: Kind, valley: f64, short: &[f64; PARTS]) -> Fast {
+    let below: Vec<f64> =
+        (0..=PARTS).map(|k| short[..k].iter().sum::<f64>().min(SHORT_MAX)).collect();
+    let mut expected = [[0.0; PARTS]; 2];
+    for line in known {
+        let starts = line.starts(kind, Outside::default());
+        for (i, start) in starts.iter().enumerate().filter(|r| line.counted[r.0]) {
+            let (arrival, wait) = (line.arrivals[i], start - line.arrivals[i]);
+            if wait > valley || line.departures[i] - arrival <= valley {
+                continue;
+            }
+            if wait <= 0.0 {
+                let all = 1.0 / (1.0 - below[PARTS]);
+                expected[0].iter_mut().zip(short).for_each(|(sum, share)| *sum += all * share);
+                continue;
+            }
+            let waited = part_of(wait, valley);
+            let all = 1.0 / (1.0 - below[PARTS - waited]);
+            // The sum of two times within their parts is in one or the next.
+            for (work, share) in short.iter().enumerate().take(PARTS - waited) {
+                expected[1][waited + work] += 0.5 * all * share;
+                if let Some(next) = expected[1].get_mut(waited + work + 1) {
+                    *next += 0.5 * all * share;
+                }
+            }
+        }
+    }
+    expected
 }
 
 /// The steps with the requests back that were at servers in line: none where these are few; `None` where too few waited to tell.
 ///
-/// A request that meets a free server is answered after its work, so that as many of those are fast as works are short, and the
-/// rest of the fast ones are hits. Hits do not depend on how many others are inside, so that their share among the fast replies while all
-/// servers are busy is known from there. Before, those replies alone gave the share of hits: some hundred of them, which left it off by up
-/// to 2 points, and the load of the servers with it.
+/// Before, fast replies while all servers were busy gave the share of hits: some hundred of them, which left it off by up to 2 points, and
+/// the load of the servers with it.
 fn returned_by_waiting(lines: &[Line], found: &Search, valley: f64) -> Option<Vec<Line>> {
     let kind = found.best.kind;
     let servers = kind.servers.filter(|_| {
         kind.discipline == Discipline::Fifo && found.best.outside.mean < LONGER * valley
     })?;
     let met: Vec<Vec<u32>> = lines.iter().map(|line| met_slow(line, valley)).collect();
-    let mut counts = [Counts::default(); 2];
+    let mut fast: Fast = [[0.0; PARTS]; 2];
     for (line, met) in lines.iter().zip(&met) {
         for i in (0..met.len()).filter(|i| line.counted[*i]) {
             let response = line.departures[i] - line.arrivals[i];
-            let of = &mut counts[usize::from(met[i] >= servers)];
-            of.all += 1.0;
             if response <= valley {
-                of.fast[part_of(response, valley)] += 1.0;
+                fast[usize::from(met[i] >= servers)][part_of(response, valley)] += 1.0;
             }
         }
     }
@@ -264,19 +274,18 @@ fn returned_by_waiting(lines: &[Line], found: &Search, valley: f64) -> Option<Ve
     let mut returned = Vec::new();
     for _ in 0..RETURNS {
         let known = if returned.is_empty() { &found.lines } else { &returned };
-        let chances = chances(&counts, &short_works(known, kind, valley)?);
-        let back = |of: &Counts, chances: &[f64; PARTS]| -> f64 {
-            of.fast.iter().zip(chances).map(|(fast, chance)| fast * chance).sum()
-        };
-        if back(&counts[0], &chances[0]) + back(&counts[1], &chances[1]) < RETURNED * all as f64 {
+        let short = short_works(known, kind, valley)?;
+        let expected = fast_at_servers(known, kind, valley, &short);
+        let chance = |class: usize, part: usize| expected[class][part] / fast[class][part].max(1.0);
+        let back: f64 = expected.iter().flatten().zip(fast.iter().flatten()).map(|e| e.0.min(*e.1)).sum();
+        if back < RETURNED * all as f64 {
             return Some(Vec::new());
         }
         let mut random = StdRng::seed_from_u64(0xb1a5);
         let each = lines.iter().zip(&met).map(|(line, met)| {
             line.without(valley, |i| {
-                let response = line.departures[i] - line.arrivals[i];
-                let of = &chances[usize::from(met[i] >= servers)];
-                random.random::<f64>() < of[part_of(response, valley)]
+                let part = part_of(line.departures[i] - line.arrivals[i], valley);
+                random.random::<f64>() < chance(usize::from(met[i] >= servers), part)
             })
         });
         returned = each.collect();
@@ -284,25 +293,15 @@ fn returned_by_waiting(lines: &[Line], found: &Search, valley: f64) -> Option<Ve
     Some(returned)
 }
 
-/// Of a fast request of each response, the chance that it was at the servers: where one was free, and where none was.
-fn chances(counts: &[Counts; 2], short: &[f64; PARTS]) -> [[f64; PARTS]; 2] {
-    let [free, busy] = counts;
-    let slow = free.all - free.fast.iter().sum::<f64>();
-    let all = slow / (1.0 - short.iter().sum::<f64>()).max(0.1);
-    let chance = |at_servers: f64, fast: f64| (at_servers / f64::max(fast, 1e-9)).clamp(0.0, 1.0);
-    let of_free = std::array::from_fn(|i| chance(all * short[i], free.fast[i]));
-    let of_busy = std::array::from_fn(|i| {
-        let hits = (free.fast[i] - all * short[i]).max(0.0) / free.all.max(1.0) * busy.all;
-        chance(busy.fast[i] - hits, busy.fast[i])
-    });
-    [of_free, of_busy]
+/// The responses of the judged requests, each once.
+fn judged(line: &Line) -> impl Iterator<Item = (f64, f64)> + '_ {
+    let each = line.arrivals.iter().zip(&line.departures).zip(&line.counted);
+    each.filter(|r| *r.1).map(|((arrival, departure), _)| (departure - arrival, 1.0))
 }
 
 /// The deepest valley between two humps of the logarithm of the response.
 fn valley(line: &Line) -> Option<f64> {
-    let each = line.arrivals.iter().zip(&line.departures).zip(&line.counted);
-    let judged = each.filter(|r| *r.1).map(|((arrival, departure), _)| (departure - arrival, 1.0));
     // What a tick holds is not told apart.
-    super::super::valley::valley(&judged.collect::<Vec<_>>())
+    super::super::valley::valley(&judged(line).collect::<Vec<_>>())
         .filter(|valley| *valley > line.ticks.coarsest())
 }
