@@ -7,13 +7,16 @@
 //! durations in ms), `seeds` (first..end). Fitted at 30, 50 and 70 % of the capacity, judged at 80 and 90 % within 2, 5 and 10 mean
 //! works. The truth is a simulation of [`TRUE`] requests, which has an error of its own, two standard deviations of which are no miss; FILE.truth keeps it.
 
+// The library reads no files; this keeps its results in one.
+#![allow(clippy::disallowed_methods)]
+
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::error::Error;
 use std::io::Write;
 
 use ground::window::{Finished, Nanos, Operation, Outcome, Recorder, Settings, Window};
-use model::fit::{Options, Request, Step, Times, black_box, has_times, work};
 use model::Model;
+use model::fit::{Options, Request, Step, Times, black_box, has_times, work};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Exp1, LogNormal};
@@ -61,7 +64,8 @@ impl Law {
             Law::Exponential => random.sample::<f64, _>(Exp1),
             Law::Lognormal(scv) => {
                 let variance = (1.0 + scv).ln();
-                LogNormal::new(-0.5 * variance, variance.sqrt()).map_or(1.0, |law| law.sample(random))
+                LogNormal::new(-0.5 * variance, variance.sqrt())
+                    .map_or(1.0, |law| law.sample(random))
             }
             Law::Deterministic => 1.0,
             Law::Uniform => 2.0 * random.random::<f64>(),
@@ -88,10 +92,17 @@ struct Service {
 
 impl Service {
     /// Arrivals and departures of requests that use the servers.
-    fn run(self, utilisation: f64, requests: usize, random: &mut StdRng, mut each: impl FnMut(f64, f64)) {
+    fn run(
+        self,
+        utilisation: f64,
+        requests: usize,
+        random: &mut StdRng,
+        mut each: impl FnMut(f64, f64),
+    ) {
         let rate = utilisation * self.servers as f64 / MEAN_S;
         // Times as integers of a picosecond, which a heap orders.
-        let mut free: BinaryHeap<std::cmp::Reverse<u64>> = (0..self.servers).map(|_| std::cmp::Reverse(0)).collect();
+        let mut free: BinaryHeap<std::cmp::Reverse<u64>> =
+            (0..self.servers).map(|_| std::cmp::Reverse(0)).collect();
         let mut now = 0.0;
         for _ in 0..requests {
             now += random.sample::<f64, _>(Exp1) / rate;
@@ -142,7 +153,14 @@ fn windows(all: &[(f64, f64)], seconds: f64) -> Vec<Window> {
         made.extend(recorder.roll(time));
         if ends {
             let (operation, outcome) = (Operation::Get, Outcome::Unknown);
-            let finished = Finished { operation, outcome, waiting: 0, service: taken, response: taken, bytes: 0 };
+            let finished = Finished {
+                operation,
+                outcome,
+                waiting: 0,
+                service: taken,
+                response: taken,
+                bytes: 0,
+            };
             recorder.finish(time, &finished);
         } else {
             recorder.arrive(time);
@@ -185,7 +203,15 @@ impl Cell {
             let taken = floor(*end, resolution_s) - floor(*from, resolution_s);
             let (operation, outcome) = (Operation::Get, Outcome::Unknown);
             let arrival_s = departure_s - taken.max(0.0);
-            requests.push(Request { arrival_s, departure_s, operation, outcome, bytes: 0, key: 0, counted: true });
+            requests.push(Request {
+                arrival_s,
+                departure_s,
+                operation,
+                outcome,
+                bytes: 0,
+                key: 0,
+                counted: true,
+            });
         }
         // An import spreads completions over their tick, and responses evenly over what they may have been.
         let spread: Vec<(f64, f64)> = requests
@@ -227,7 +253,8 @@ fn fitted(steps: &[Step]) -> Result<Fitted, Box<dyn Error>> {
         return Ok(Fitted { model: found.model, title, score });
     }
     let found = black_box(steps, None, &Options::default())?;
-    let title = found.servers.likeliest.map_or_else(|| "no limit".to_owned(), |m| format!("{m} servers"));
+    let title =
+        found.servers.likeliest.map_or_else(|| "no limit".to_owned(), |m| format!("{m} servers"));
     Ok(Fitted { model: found.model, title, score: 0.0 })
 }
 
@@ -279,8 +306,12 @@ fn judge(cell: &Cell, service: Service, truth: &[(f64, f64)], seed: u64) -> Stri
         "{head}\t{inside}\t{:.1}\t{}\t{cpu:.1}\t{title} ({score:.2}) work {:+.1} [{:+.1} {:+.1}] % scv {:.2} [{:.2} {:.2}] outside {:.2} ms q0 {:.3};{told}",
         100.0 * width / truth.len() as f64,
         u8::from(right),
-        off(mean.value), off(mean.low), off(mean.high),
-        scv.value, scv.low, scv.high,
+        off(mean.value),
+        off(mean.low),
+        off(mean.high),
+        scv.value,
+        scv.low,
+        scv.high,
         1e3 * model.requests.front_delay.value,
         model.requests.q0.value,
     )
@@ -295,7 +326,9 @@ fn table(text: &str) {
             cells.entry(fields[..4].join("\t")).or_default().push(fields);
         }
     }
-    println!("law\tservers\thits\tclock\tfits\tright\tinside\tof\t%\tall six\tnone\twidth\tcpu s\trefused");
+    println!(
+        "law\tservers\thits\tclock\tfits\tright\tinside\tof\t%\tall six\tnone\twidth\tcpu s\trefused"
+    );
     let value = |fields: &Vec<&str>, i: usize| fields[i].parse::<f64>().unwrap_or(0.0);
     for (cell, fits) in &cells {
         let n = fits.len() as f64;
@@ -304,7 +337,14 @@ fn table(text: &str) {
         let refused = fits.iter().filter(|fields| fields[9].starts_with("refused")).count();
         println!(
             "{cell}\t{n}\t{}\t{}\t{}\t{:.1}\t{}\t{}\t{:.1}\t{:.1}\t{refused}",
-            sum(7), sum(5), 6.0 * n, 100.0 * sum(5) / (6.0 * n), with(6.0), with(0.0), sum(6) / n, sum(8) / n,
+            sum(7),
+            sum(5),
+            6.0 * n,
+            100.0 * sum(5) / (6.0 * n),
+            with(6.0),
+            with(0.0),
+            sum(6) / n,
+            sum(8) / n,
         );
     }
 }
@@ -318,7 +358,8 @@ fn kept(path: &str, law: &str, service: Service) -> Result<Vec<(f64, f64)>, Box<
         return Ok(values.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect());
     }
     let truth = service.truth();
-    let values: Vec<String> = truth.iter().flat_map(|t| [t.0.to_string(), t.1.to_string()]).collect();
+    let values: Vec<String> =
+        truth.iter().flat_map(|t| [t.0.to_string(), t.1.to_string()]).collect();
     let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path)?;
     writeln!(file, "{head}{}", values.join("\t"))?;
     Ok(truth)

@@ -210,3 +210,25 @@ proptest! {
         prop_assert!((0.0..=1.0).contains(&found), "{found}");
     }
 }
+
+/// A law from 0 on has no room for a stretch about its mean: its times are raised to a power.
+#[test]
+fn a_law_from_0_on_reaches_a_larger_scv() {
+    let exponential = Exponential::new(0.01).unwrap();
+    let law = Empirical::from_cdf(0.01, &[], |t| exponential.cdf(t)).unwrap();
+    for scv in [1.001, 1.2, 2.0, 5.0] {
+        let heavier = law.with_moments(0.012, scv).unwrap();
+        assert!((heavier.mean() / 0.012 - 1.0).abs() < 1e-9, "{}", heavier.mean());
+        assert!((heavier.scv() / scv - 1.0).abs() < 1e-3, "{scv}: {}", heavier.scv());
+        let rises = (1..80).all(|k| {
+            let t = 0.002 * f64::from(k);
+            heavier.cdf(t) <= heavier.cdf(t + 0.002)
+        });
+        assert!(rises);
+        // More of both short and long times.
+        let of = |law: &Empirical, means: f64| law.cdf(means * law.mean());
+        assert!(of(&heavier, 0.1) > of(&law, 0.1) && of(&heavier, 5.0) < of(&law, 5.0));
+    }
+    // An SCV that no power reaches is no error.
+    assert!(law.with_moments(0.01, 1e9).unwrap().scv() > 5.0);
+}

@@ -86,8 +86,8 @@ mod tests {
     fn hits_within_a_tick_crowd_it_and_short_works_do_not() {
         let exponential = |i: usize| (-0.01 * (1.0 - (i as f64 + 0.5) / 4_000.0).ln(), 1.0);
         assert!(!is_crowded_within((0..4_000).map(exponential), 2e-3));
-        let with_hits =
-            (0..4_000).map(|i| if i % 3 == 0 { (5e-4 * (i % 4) as f64, 1.0) } else { exponential(i) });
+        let with_hits = (0..4_000)
+            .map(|i| if i % 3 == 0 { (5e-4 * (i % 4) as f64, 1.0) } else { exponential(i) });
         assert!(is_crowded_within(with_hits.clone(), 2e-3));
         assert!(!is_crowded_within(with_hits, 0.0));
     }

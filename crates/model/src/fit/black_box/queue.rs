@@ -111,10 +111,7 @@ pub(super) struct Replicate {
 
 /// Fitted queues with several numbers of servers: those of [`SERVERS`] that can carry the load,
 /// until the likelihood has fallen twice in a row; no limit; and the neighbours of the best.
-pub(super) fn candidates<'a>(
-    all: &'a All,
-    among: &mut Among,
-) -> Result<Vec<Candidate<'a>>, Error> {
+pub(super) fn candidates<'a>(all: &'a All, among: &mut Among) -> Result<Vec<Candidate<'a>>, Error> {
     let mut found: Vec<Candidate<'_>> = Vec::new();
     // The largest number that cannot carry the load, and why.
     let (mut fallen, mut refused) = (0, None);

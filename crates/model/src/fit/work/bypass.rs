@@ -277,7 +277,8 @@ fn returned_by_waiting(lines: &[Line], found: &Search, valley: f64) -> Option<Ve
         let short = short_works(known, kind, valley)?;
         let expected = fast_at_servers(known, kind, valley, &short);
         let chance = |class: usize, part: usize| expected[class][part] / fast[class][part].max(1.0);
-        let back: f64 = expected.iter().flatten().zip(fast.iter().flatten()).map(|e| e.0.min(*e.1)).sum();
+        let back: f64 =
+            expected.iter().flatten().zip(fast.iter().flatten()).map(|e| e.0.min(*e.1)).sum();
         if back < RETURNED * all as f64 {
             return Some(Vec::new());
         }

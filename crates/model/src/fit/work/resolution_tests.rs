@@ -243,6 +243,28 @@ fn the_order_of_lines_does_not_matter() {
     assert_eq!(first.hypotheses, again.hypotheses);
 }
 
+/// Of four servers of constant works one with all of a work outside fits less badly than two or three do.
+#[test]
+fn few_servers_of_constant_works_are_not_taken_for_one() {
+    for clock_s in [1e-6, 1e-3] {
+        let case = Case { law: Law::Deterministic, servers: 4, clock_s, hits: 0.0 };
+        let found = judge_seeds(case, 700..701);
+        assert!(found.right == 1 && found.mean_off.abs() < 1e-3, "{found:?}");
+        assert!(found.width < 0.02, "{found:?}");
+    }
+}
+
+/// Exponential works, a part of which is as short as hits are: the share of hits is known by the works of those that waited.
+#[test]
+fn hits_are_told_from_short_works_by_the_works_of_those_that_waited() {
+    for (servers, clock_s) in [(1, 1e-3), (3, 1e-6), (3, 1e-3)] {
+        let case = Case { law: Law::Exponential, servers, clock_s, hits: 0.35 };
+        let found = judge_seeds(case, 710..711);
+        assert!(found.right == 1 && (found.hits - 0.35).abs() < 0.02, "{found:?}");
+        assert!(found.mean_off.abs() < 0.04 && found.width < 0.15, "{found:?}");
+    }
+}
+
 /// Hits are found by a clock that is coarser than they are, with the evidence, and not where it is said that there are
 /// none.
 #[test]

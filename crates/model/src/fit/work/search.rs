@@ -22,6 +22,9 @@ const REFINE: usize = 60_000;
 const SEEN: u32 = 40;
 /// The most kinds that are refined.
 const KINDS: usize = 6;
+/// Numbers of servers in succession that fit less than the one before and end the search, where some number nearly fits and where none does.
+const RISEN: u32 = 2;
+const RISEN_UNFIT: u32 = 5;
 /// The result of a search.
 #[derive(Clone, Debug)]
 pub(super) struct Search {
@@ -180,7 +183,10 @@ fn kinds(scan: &Judge, reach: Reach, most_met: u32) -> Vec<Coarse> {
             let before = found.last().map_or(f64::INFINITY, |(_, c)| excess(&c.1));
             risen = if excess(&now.1) > before { risen + 1 } else { 0 };
             found.push((m, now));
-            if risen == 2 {
+            // Works that hardly vary look alike under one server with all of a work outside and under few: four servers of constant
+            // works were taken for one, because two and three fit still less.
+            let fits = found.iter().any(|(_, coarse)| nearly_fits(&coarse.1));
+            if risen >= if fits { RISEN } else { RISEN_UNFIT } {
                 break;
             }
         }
