@@ -209,21 +209,7 @@ pub fn work(steps: &[Step], servers: Option<u32>, options: &Options) -> Result<W
         return Err(Error::NoTimes { step: steps[0].name.clone() });
     }
     let among = servers.map_or(Among::All, Among::Servers);
-    let mut candidates = Vec::new();
-    let all = bypass::candidates(&lines)
-        .into_iter()
-        .filter(|(valley, _)| *valley <= 0.0 || !options.no_hits);
-    for (valley, kept) in all {
-        candidates.push((valley, search::search(kept, among, options)));
-    }
-    let (valley, mut found) = bypass::likeliest(&lines, candidates).ok_or(Error::NoSteps)?;
-    if let Some(lines) = bypass::returned(&lines, &found, valley) {
-        let again = search::search(lines, among, options);
-        // Hits that were put back speak against every hypothesis. Where the cut alone fits a little better that is its time outside.
-        if again.excess() <= found.excess() || again.best.score.p_value() >= LEVEL {
-            found = again;
-        }
-    }
+    let (valley, mut found) = with_or_without_hits(&lines, among, options)?;
     if let Some(closed) = options.closed_loop
         && servers.is_none()
         && found.kinds.iter().any(|kind| kind.kind.servers.is_none() && kind.weight > 0.0)
@@ -236,6 +222,34 @@ pub fn work(steps: &[Step], servers: Option<u32>, options: &Options) -> Result<W
         worked.model.warnings.extend(bypass::evidence(&lines, &found, valley));
     }
     Ok(worked)
+}
+
+/// The likelier of the searches with and without hits, with the longest response of hits; 0 without.
+fn with_or_without_hits(
+    lines: &[Line],
+    among: Among<'_>,
+    options: &Options,
+) -> Result<(f64, search::Search), Error> {
+    let mut candidates = Vec::new();
+    let all = bypass::candidates(lines)
+        .into_iter()
+        .filter(|(valley, _)| *valley <= 0.0 || !options.no_hits);
+    for (valley, kept) in all {
+        let mut found = search::search(kept, among, options);
+        // The short works that were cut with the hits are back before the two are compared: heavy works, a quarter of which were cut, fitted
+        // less without them than with all hits as works.
+        if valley > 0.0
+            && let Some(kept) = bypass::returned(lines, &found, valley)
+        {
+            let again = search::search(kept, among, options);
+            // Hits that were put back speak against every hypothesis. Where the cut alone fits a little better that is its time outside.
+            if again.excess() <= found.excess() || again.best.score.p_value() >= LEVEL {
+                found = again;
+            }
+        }
+        candidates.push((valley, found));
+    }
+    bypass::likeliest(lines, candidates).ok_or(Error::NoSteps)
 }
 
 /// With a speed by the number inside, where works depend on that number or closed loops carry less with more clients. Works that depend on

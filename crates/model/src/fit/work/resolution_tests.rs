@@ -249,7 +249,7 @@ fn few_servers_of_constant_works_are_not_taken_for_one() {
     for clock_s in [1e-6, 1e-3] {
         let case = Case { law: Law::Deterministic, servers: 4, clock_s, hits: 0.0 };
         let found = judge_seeds(case, 700..701);
-        assert!(found.right == 1 && found.mean_off.abs() < 1e-3, "{found:?}");
+        assert!(found.right == 1 && found.mean_off.abs() < 5e-3, "{found:?}");
         assert!(found.width < 0.02, "{found:?}");
     }
 }
