@@ -71,23 +71,58 @@ pub(super) fn bursts(of: &[Index]) -> Option<(f64, f64)> {
     let mut best: Option<(f64, f64, f64)> = None;
     for i in 0..=100 {
         let change_rate = 10f64.powf(f64::from(i) / 20.0 - 3.0);
-        let unit = Bursts::new(1.0, change_rate).ok()?;
-        let (mut xx, mut xy, mut yy) = (0.0, 0.0, 0.0);
-        for index in of {
-            let weight = index.error().powi(-2);
-            let x = unit.dispersion(index.rate, index.scale_s) - 1.0;
-            let y = index.index - 1.0;
-            xx += weight * x * x;
-            xy += weight * x * y;
-            yy += weight * y * y;
-        }
-        let variation = if xx > 0.0 { (xy / xx).max(0.0) } else { 0.0 };
-        let left = yy - 2.0 * variation * xy + variation * variation * xx;
+        let (variation, left) = variation_at(of, change_rate)?;
         if left.is_finite() && best.is_none_or(|b| left < b.2) {
             best = Some((variation, change_rate, left));
         }
     }
     best.map(|(variation, change_rate, _)| (variation, change_rate))
+}
+
+/// c² for one ω by least squares, at least 0, and the weighted squares that it leaves.
+fn variation_at(of: &[Index], change_rate: f64) -> Option<(f64, f64)> {
+    let unit = Bursts::new(1.0, change_rate).ok()?;
+    let (mut xx, mut xy, mut yy) = (0.0, 0.0, 0.0);
+    for index in of {
+        let weight = index.error().powi(-2);
+        let x = unit.dispersion(index.rate, index.scale_s) - 1.0;
+        let y = index.index - 1.0;
+        xx += weight * x * x;
+        xy += weight * x * y;
+        yy += weight * y * y;
+    }
+    let variation = if xx > 0.0 { (xy / xx).max(0.0) } else { 0.0 };
+    Some((variation, yy - 2.0 * variation * xy + variation * variation * xx))
+}
+
+/// Number of standard errors by which the fitted process may exceed the indices of the longest scale.
+const CONTRADICTED: f64 = 2.0;
+
+/// c² and ω of the process that queues see, from the indices of each scale.
+///
+/// The indices of a two-state process only grow with the scale. Where a sender or a machine stands still and then catches
+/// up, they fall: a short interval has a burst, and the interval around it has as many requests as without. A queue near
+/// saturation averages over a time in which that has evened out (on the records of `experiments/spotify-cluster`, bursts
+/// fitted to counts of 62 ms cost 2 points of P(T ≤ 50 ms) at 88 % utilisation, where counts of 1 s were Poisson's). So the
+/// longest scale decides how large c² is, if it contradicts the shorter ones.
+fn process(scales: &[Vec<Index>]) -> Option<(f64, f64)> {
+    let (variation, change_rate) = bursts(&scales.concat())?;
+    let longest = scales.iter().rev().find(|of| !of.is_empty())?;
+    let fitted = Bursts::new(variation, change_rate).ok()?;
+    let (mut surplus, mut weights) = (0.0, 0.0);
+    for index in longest {
+        let weight = index.error().powi(-2);
+        surplus += weight * (fitted.dispersion(index.rate, index.scale_s) - index.index);
+        weights += weight;
+    }
+    if surplus <= CONTRADICTED * weights.sqrt() {
+        return Some((variation, change_rate));
+    }
+    if !longest.iter().any(Index::is_burst) {
+        return Some((0.0, change_rate));
+    }
+    let lasting = variation_at(longest, change_rate)?.0;
+    Some((lasting.min(variation), change_rate))
 }
 
 /// The variability of the clients' arrivals, and c² and ω of each resampling (if arrivals come in
@@ -110,14 +145,14 @@ pub(super) fn arrivals(
     }
     let scv = dispersion.last()?.index.clone();
     let all: Vec<Index> = found.concat();
-    let fitted = all.iter().any(Index::is_burst).then(|| bursts(&all)).flatten();
+    let fitted = all.iter().any(Index::is_burst).then(|| process(&found)).flatten();
     let Some((variation, change_rate)) = fitted.filter(|f| f.0 > 0.0) else {
         return Some((
             Arrivals { dispersion, scv, variation: None, change_rate: None },
             Vec::new(),
         ));
     };
-    let of = |d: &Vec<Vec<Index>>| bursts(&d.concat()).unwrap_or((variation, change_rate));
+    let of = |d: &Vec<Vec<Index>>| process(d).unwrap_or((variation, change_rate));
     let others: Vec<(f64, f64)> = drawn.iter().map(of).collect();
     let column = |f: &dyn Fn(&(f64, f64)) -> f64| others.iter().map(f).collect::<Vec<f64>>();
     let variation = Some(Parameter::from_replicates(variation, &column(&|o| o.0), "1"));

@@ -134,7 +134,15 @@ pub(super) fn warnings(model: &Model, gathered: &Gathered, differ: Vec<String>) 
             1.0 / change_rate.value
         ));
     }
-    let bursts = bursts.is_some();
+    let evened = arrivals.and_then(|a| a.evens_out());
+    if let Some([short, long]) = evened {
+        all.push(format!(
+            "Arrivals come in short bursts that even out: their counts vary {:.1} times as much as a Poisson stream's in \
+             intervals of {:.2} s, and {:.1} times in {:.2} s. Queues are predicted as for a Poisson stream.",
+            short.index.value, short.scale_s, long.index.value, long.scale_s
+        ));
+    }
+    let bursts = bursts.is_some() || evened.is_some();
     for (step, fitted) in gathered.steps.iter().zip(&model.fitted) {
         of_step(&mut all, step, fitted.ks_distance, bursts);
         // At a server's queue, waiting is not lateness of the generator.

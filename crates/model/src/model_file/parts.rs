@@ -138,6 +138,9 @@ pub struct Arrivals {
     pub change_rate: Option<Parameter>,
 }
 
+/// An index of dispersion this much above 1 is not a Poisson stream's, however many intervals there are.
+const DISPERSION_EXCESS: f64 = 0.1;
+
 impl Arrivals {
     /// The fitted law: bursts, or a Poisson stream where arrivals do not differ from one. `drawn` has the values of a
     /// replicate.
@@ -148,6 +151,16 @@ impl Arrivals {
         let variation = drawn("variation").unwrap_or(variation.value);
         let change_rate = drawn("change_rate").unwrap_or(rate.value);
         Bursts::new(variation, change_rate).map(ArrivalLaw::Bursts)
+    }
+
+    /// The shortest and the longest scale, if arrivals come in bursts that even out: counts vary more than a Poisson stream's in
+    /// short intervals and less than that in long ones, as where a sender stands still and then catches up. No bursts are fitted then.
+    pub fn evens_out(&self) -> Option<[&DispersionAt; 2]> {
+        let [first, .., last] = self.dispersion.as_slice() else { return None };
+        let evens_out = self.variation.is_none()
+            && first.index.low > 1.0 + DISPERSION_EXCESS
+            && last.index.high < first.index.low;
+        evens_out.then_some([first, last])
     }
 
     pub(super) fn check(&self) -> Result<(), Error> {

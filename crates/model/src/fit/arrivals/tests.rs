@@ -118,3 +118,28 @@ fn indices_of_a_process_give_it_back() {
     let regular = Index { rate: 100.0, scale_s: 1.0, index: 0.3, intervals: 1e3 };
     assert_eq!(bursts(&[regular]).unwrap().0, 0.0);
 }
+
+/// The counts of a sender that stands still at times and then catches up are Poisson's in long intervals.
+#[test]
+fn bursts_that_even_out_are_no_bursts() {
+    let index = |scale_s: f64, index: f64, intervals: f64| Index {
+        rate: 1100.0,
+        scale_s,
+        index,
+        intervals,
+    };
+    // Of a record of experiments/spotify-cluster: node-00 at 40 and 70 % of its disks.
+    let evened = [vec![index(0.0625, 4.2, 960.0)], vec![index(1.0, 0.87, 60.0)], Vec::new()];
+    assert!(bursts(&evened.concat()).unwrap().0 > 0.01, "short intervals alone have bursts");
+    assert_eq!(process(&evened).unwrap().0, 0.0);
+    // Bursts that last stay as they are.
+    let truth = Bursts::new(0.07, 100.0).unwrap();
+    let lasting = [(0.0625, 960.0), (1.0, 60.0)]
+        .map(|(scale_s, n)| vec![index(scale_s, truth.dispersion(1100.0, scale_s), n)]);
+    assert_eq!(process(&lasting), bursts(&lasting.concat()));
+    // What half evens out counts as far as it lasts.
+    let half = [vec![index(0.0625, 4.2, 9600.0)], vec![index(1.0, 2.0, 600.0)]];
+    let (variation, change_rate) = process(&half).unwrap();
+    let left = Bursts::new(variation, change_rate).unwrap().dispersion(1100.0, 1.0);
+    assert!((left - 2.0).abs() < 1e-9, "{left}");
+}
