@@ -463,15 +463,17 @@ impl Table {
 
 /// The `each` members that a slot ranks first, in their order; `even` if all have the same weight.
 fn first(placed: &[Placed], slot: u64, each: usize, even: bool) -> [u16; REPLICAS_MAX] {
+    if even {
+        return first_of_even(placed, slot, each);
+    }
     let (mut nodes, mut ranks) = ([0; REPLICAS_MAX], [f64::INFINITY; REPLICAS_MAX]);
     for &Placed { node, seed, weight } in placed {
         let less = 1.0 - uniform(seed, slot);
         // −ln(u) grows with 1 − u and is at least that, which saves most logarithms.
-        let rank = match even {
-            true => less,
-            false if less * 0.999_999 > ranks[each - 1] * weight => continue,
-            false => -(1.0 - less).ln() / weight,
-        };
+        if less * 0.999_999 > ranks[each - 1] * weight {
+            continue;
+        }
+        let rank = -(1.0 - less).ln() / weight;
         let mut at = each - 1;
         if rank >= ranks[at] {
             continue;
@@ -485,15 +487,39 @@ fn first(placed: &[Placed], slot: u64, each: usize, even: bool) -> [u16; REPLICA
     nodes
 }
 
+/// The same of members whose weights are equal: those with the largest u, compared as integers. Half the time of the whole table of a
+/// thousand members.
+fn first_of_even(placed: &[Placed], slot: u64, each: usize) -> [u16; REPLICAS_MAX] {
+    let (mut nodes, mut most) = ([0; REPLICAS_MAX], [0; REPLICAS_MAX]);
+    for &Placed { node, seed, .. } in placed {
+        let drawn = drawn(seed, slot);
+        let mut at = each - 1;
+        if drawn <= most[at] {
+            continue;
+        }
+        while at > 0 && drawn > most[at - 1] {
+            (most[at], nodes[at]) = (most[at - 1], nodes[at - 1]);
+            at -= 1;
+        }
+        (most[at], nodes[at]) = (drawn, node);
+    }
+    nodes
+}
+
 /// u in (0, 1], drawn from the hashes of slot and member.
 fn uniform(seed: u64, slot: u64) -> f64 {
+    drawn(seed, slot) as f64 / (1u64 << 53) as f64
+}
+
+/// u times 2^53.
+fn drawn(seed: u64, slot: u64) -> u64 {
     // SplitMix64's finaliser: slots are small numbers, and neighbouring slots must get unrelated
     // values.
     let mut hash = seed ^ slot.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     hash ^= hash >> 31;
-    ((hash >> 11) + 1) as f64 / (1u64 << 53) as f64
+    (hash >> 11) + 1
 }
 
 #[cfg(test)]

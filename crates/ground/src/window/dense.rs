@@ -1,9 +1,9 @@
 //! The times of a window while it is open: [`super::Recorder`] counts into these and makes the sparse [`super::Times`] at the
 //! window's end.
 //!
-//! The first times of a window are a list; a window with more of them has dense arrays. Of a cluster that is simulated, each of
-//! thousands of queues has a few requests a second: with arrays for all, each record would miss the processor's caches several
-//! times, and the arrays of a thousand nodes take 150 MB.
+//! Times are collected in a list, and counted into dense arrays whenever it is full. Of a cluster that is simulated, each of
+//! thousands of queues has a few requests a second: counted one at a time, each would miss the processor's caches some ten times,
+//! and a window whose times all fit in the list needs no arrays, which take 150 MB of a thousand nodes.
 
 use super::histogram::{SUB, bucket_of};
 use super::recorder::Finished;
@@ -80,7 +80,7 @@ impl Dense {
 struct DenseTimes {
     operation: Operation,
     outcome: Outcome,
-    /// The times of the window's first requests, until there are more than [`FEW`].
+    /// The times of the last requests, fewer than [`FEW`], that are not yet counted.
     few: Vec<RequestTimes>,
     waiting: Dense,
     service: Dense,
@@ -88,7 +88,7 @@ struct DenseTimes {
     within: Vec<u64>,
 }
 
-/// Requests of a window that are kept as a list.
+/// Requests whose times are counted together.
 const FEW: usize = 64;
 
 /// The times of a request.
@@ -112,21 +112,22 @@ impl DenseTimes {
         }
     }
 
-    fn record(&mut self, times: RequestTimes) {
-        if self.response.count == 0 && self.few.len() < FEW {
-            return self.few.push(times);
+    fn record(&mut self, times: RequestTimes, objectives_ms: &[f64]) {
+        self.few.push(times);
+        if self.few.len() >= FEW {
+            self.count(objectives_ms);
         }
-        // In the order in which they came: sums of floating-point numbers depend on it.
-        for few in std::mem::take(&mut self.few) {
-            self.count(few);
-        }
-        self.count(times);
     }
 
-    fn count(&mut self, times: RequestTimes) {
-        self.waiting.record(times.waiting);
-        self.service.record(times.service);
-        self.response.record(times.response);
+    /// Counts the list, in the order in which requests came: sums of floating-point numbers depend on it.
+    fn count(&mut self, objectives_ms: &[f64]) {
+        for times in &self.few {
+            self.waiting.record(times.waiting);
+            self.service.record(times.service);
+            self.response.record(times.response);
+            times.count_within(objectives_ms, &mut self.within);
+        }
+        self.few.clear();
     }
 
     fn is_empty(&self) -> bool {
@@ -134,22 +135,31 @@ impl DenseTimes {
     }
 
     /// What was recorded; nothing is left.
-    fn take(&mut self) -> Times {
-        let objectives = self.within.len();
+    fn take(&mut self, objectives_ms: &[f64]) -> Times {
         let mut times = Times::new(self.operation, self.outcome, 0);
-        times.within = std::mem::replace(&mut self.within, vec![0; objectives]);
-        if self.few.is_empty() {
+        if self.response.count > 0 {
+            self.count(objectives_ms);
             times.waiting = self.waiting.take();
             times.service = self.service.take();
             times.response = self.response.take();
-            return times;
         }
         for few in self.few.drain(..) {
             times.waiting.record(few.waiting);
             times.service.record(few.service);
             times.response.record(few.response);
+            few.count_within(objectives_ms, &mut self.within);
         }
+        times.within = std::mem::replace(&mut self.within, vec![0; objectives_ms.len()]);
         times
+    }
+}
+
+impl RequestTimes {
+    fn count_within(&self, objectives_ms: &[f64], within: &mut [u64]) {
+        let response_ms = self.response as f64 * 1e-6;
+        for (count, &objective) in within.iter_mut().zip(objectives_ms) {
+            *count += u64::from(response_ms <= objective);
+        }
     }
 }
 
@@ -167,18 +177,13 @@ impl Open {
             self.all.push(DenseTimes::new(operation, outcome, objectives_ms.len()));
             self.all.len() - 1
         });
-        let times = &mut self.all[at];
-        times.record(RequestTimes { waiting, service, response });
-        let response_ms = response as f64 * 1e-6;
-        for (count, &objective) in times.within.iter_mut().zip(objectives_ms) {
-            *count += u64::from(response_ms <= objective);
-        }
+        self.all[at].record(RequestTimes { waiting, service, response }, objectives_ms);
     }
 
     /// What was recorded; nothing is left.
-    pub(super) fn take(&mut self) -> Vec<Times> {
+    pub(super) fn take(&mut self, objectives_ms: &[f64]) -> Vec<Times> {
         let used = self.all.iter_mut().filter(|times| !times.is_empty());
-        used.map(DenseTimes::take).collect()
+        used.map(|times| times.take(objectives_ms)).collect()
     }
 }
 
@@ -208,22 +213,22 @@ mod tests {
 
     #[test]
     fn few_and_many_are_counted_alike() {
-        for requests in [1, FEW, FEW + 1, 3 * FEW] {
+        for requests in [1, FEW - 1, FEW, FEW + 1, 3 * FEW, 3 * FEW + 1] {
             let (mut times, mut sparse) = (
-                DenseTimes::new(Operation::Get, Outcome::Memory, 0),
+                DenseTimes::new(Operation::Get, Outcome::Memory, 1),
                 [0; 3].map(|_| Histogram::default()),
             );
             for _ in 0..2 {
+                let mut within = 0;
                 for at in 0..requests as u64 {
                     let all = [at, at * 7919, at * at * 104_729];
-                    times.record(RequestTimes {
-                        waiting: all[0],
-                        service: all[1],
-                        response: all[2],
-                    });
+                    let [waiting, service, response] = all;
+                    times.record(RequestTimes { waiting, service, response }, &[100.0]);
+                    within += u64::from(response <= 100_000_000);
                     sparse.iter_mut().zip(all).for_each(|(sparse, time)| sparse.record(time));
                 }
-                let taken = times.take();
+                let taken = times.take(&[100.0]);
+                assert_eq!(taken.within, [within]);
                 assert_eq!([taken.waiting, taken.service, taken.response], sparse);
                 sparse.fill(Histogram::default());
                 assert!(times.is_empty());
@@ -244,16 +249,16 @@ mod tests {
         };
         open.record(&finished(Operation::Get, 30_000_000), &[20.0, 50.0]);
         open.record(&finished(Operation::Put, 10_000_000), &[20.0, 50.0]);
-        let times = open.take();
+        let times = open.take(&[20.0, 50.0]);
         let of: Vec<_> =
             times.iter().map(|t| (t.operation, t.response.count(), &*t.within)).collect();
         assert_eq!(of, [(Operation::Get, 1, &[0, 1][..]), (Operation::Put, 1, &[1, 1])]);
         open.record(&finished(Operation::Put, 10_000_000), &[20.0, 50.0]);
-        let times = open.take();
+        let times = open.take(&[20.0, 50.0]);
         assert_eq!(
             (times.len(), times[0].operation, times[0].waiting.count()),
             (1, Operation::Put, 1)
         );
-        assert!(open.take().is_empty());
+        assert!(open.take(&[20.0, 50.0]).is_empty());
     }
 }

@@ -234,7 +234,7 @@ impl Recorder {
             &self.settings.objectives_ms,
         );
         let mut window = std::mem::replace(&mut self.window, next);
-        window.times = self.times.take();
+        window.times = self.times.take(&self.settings.objectives_ms);
         window.dispersion = Dispersion::from_counts(&window.interval_arrivals);
         window.length_s = (end - self.start) as f64 / SECOND as f64;
         self.start = end;
