@@ -162,6 +162,7 @@ impl DrawnCase {
             servers: self.servers,
             queue_length_max: 1_000_000,
             law: Law::exponential(self.utilisation * f64::from(self.servers) / reads),
+            weight: 1.0,
         };
         let seconds = self.requests / self.rate;
         let windows = window::Settings {
@@ -175,6 +176,8 @@ impl DrawnCase {
             origin: OriginSettings { servers: 16, queue_length_max: 1 << 20 },
             origin_half: Law::exponential(0.0025),
             hits: Hits { memory: self.memory, ..Hits::default() },
+            memory: Law::constant(0.0),
+            delay: Law::constant(0.0),
             arrivals: Arrivals::Poisson(self.rate),
             until: (seconds * SECOND as f64) as Nanos,
             write_share: 0.0,

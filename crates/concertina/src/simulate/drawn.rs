@@ -48,6 +48,7 @@ pub(super) fn settings(
         servers: device.servers,
         queue_length_max: device.queue_length_max,
         law: law.clone(),
+        weight: 1.0,
     });
     let devices: Vec<DeviceSettings> = devices.collect();
     check(plan, config, &hits, &devices)?;
@@ -65,6 +66,8 @@ pub(super) fn settings(
         origin: own.origin,
         origin_half: Law::exponential(plan.origin_s / 2.0),
         hits,
+        memory: Law::constant(0.0),
+        delay: Law::constant(0.0),
         arrivals,
         until: nanos(plan.warmup_s + plan.duration_s),
         write_share: 1.0 - plan.read_share,

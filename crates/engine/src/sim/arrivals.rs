@@ -13,8 +13,28 @@ pub enum Arrivals {
     Poisson(f64),
     /// The same at a rate that changes.
     Varying(Course),
+    /// The same at one of two rates in turn: a two-state MMPP.
+    Switching(Switching),
     /// These times, ascending: those of a trace.
     Times(Arc<[Nanos]>),
+}
+
+/// Two rates that take turns.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Switching {
+    /// Both, each with its share of the time.
+    pub levels: [Level; 2],
+    /// Changes a second, in both directions together: deviations of the rate decay within one over this.
+    pub change_rate: f64,
+}
+
+/// A rate for a part of the time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Level {
+    /// Requests/s.
+    pub rate: f64,
+    /// Its part of the time, 0 to 1.
+    pub share: f64,
 }
 
 /// A rate that grows, and swings once a day.
@@ -63,6 +83,8 @@ pub(super) struct Source {
     /// The rate, and until when it is taken for constant.
     rate: f64,
     until: Nanos,
+    /// The level of [`Switching`].
+    level: usize,
 }
 
 /// A rate that changes is looked at so often: in this time a day's swing changes it by less than a thousandth.
@@ -70,7 +92,7 @@ const LOOK: Nanos = 10 * SECOND;
 
 impl Source {
     pub fn new(law: Arrivals) -> Source {
-        Source { law, at: 0, rate: 0.0, until: 0 }
+        Source { law, at: 0, rate: 0.0, until: 0, level: 0 }
     }
 
     /// The first arrival.
@@ -80,7 +102,7 @@ impl Source {
                 self.at = 1;
                 times.first().copied()
             }
-            Arrivals::Poisson(_) | Arrivals::Varying(_) => Some(0),
+            Arrivals::Poisson(_) | Arrivals::Varying(_) | Arrivals::Switching(_) => Some(0),
         }
     }
 
@@ -97,16 +119,48 @@ impl Source {
                 }
                 self.rate
             }
+            Arrivals::Switching(switching) => {
+                let switching = *switching;
+                return Some(self.next_switching(&switching, now, random));
+            }
             Arrivals::Times(times) => {
                 let next = times.get(self.at).copied();
                 self.at += 1;
                 return next.map(|next| next.max(now));
             }
         };
-        let unit: f64 = Exp1.sample(random);
-        let after = (unit / rate) * SECOND as f64;
-        Some(now.saturating_add(after as Nanos).max(now + 1))
+        Some(now.saturating_add(exponential(rate, random)).max(now + 1))
     }
+
+    /// The same of two rates in turn. A gap that reaches past a change begins again there, because it has no memory.
+    fn next_switching(
+        &mut self,
+        switching: &Switching,
+        now: Nanos,
+        random: &mut SmallRng,
+    ) -> Nanos {
+        let mut from = now;
+        loop {
+            if from >= self.until {
+                self.level = 1 - self.level;
+                let leave = switching.change_rate * (1.0 - switching.levels[self.level].share);
+                self.until = from.saturating_add(exponential(leave, random)).max(from + 1);
+            }
+            let gap = exponential(switching.levels[self.level].rate, random);
+            let next = from.saturating_add(gap).max(from + 1);
+            if next <= self.until || self.until == Nanos::MAX {
+                return next;
+            }
+            from = self.until;
+        }
+    }
+}
+
+/// A time of the exponential law with this rate per second; without end where the rate is 0.
+fn exponential(rate: f64, random: &mut SmallRng) -> Nanos {
+    let unit: f64 = Exp1.sample(random);
+    // A float past the largest integer becomes that.
+    ((unit / rate) * SECOND as f64) as Nanos
 }
 
 #[cfg(test)]
@@ -140,5 +194,31 @@ mod tests {
         let mut source = Source::new(Arrivals::Times([5, 7, 7].into()));
         let times: Vec<_> = std::iter::from_fn(|| source.next(0, &mut random)).collect();
         assert_eq!(times, [5, 7, 7]);
+    }
+
+    /// The mean of two rates, and counts that vary as those of the process.
+    #[test]
+    fn rates_that_take_turns_have_their_shares_of_the_time() {
+        let levels = [Level { rate: 40.0, share: 0.75 }, Level { rate: 280.0, share: 0.25 }];
+        let switching = Switching { levels, change_rate: 2.0 };
+        let mut source = Source::new(Arrivals::Switching(switching));
+        let mut random = SmallRng::seed_from_u64(1);
+        let (mut now, mut counts) = (0, vec![0f64; 20_000]);
+        while let Some(next) = source.next(now, &mut random) {
+            now = next;
+            let Some(count) = counts.get_mut((now / SECOND) as usize) else { break };
+            *count += 1.0;
+        }
+        let mean = counts.iter().sum::<f64>() / counts.len() as f64;
+        assert!((mean / 100.0 - 1.0).abs() < 0.02, "{mean}");
+        let variance = counts.iter().map(|count| (count - mean).powi(2)).sum::<f64>();
+        let index = variance / counts.len() as f64 / mean;
+        // 1 + 2λc²(ωτ − 1 + exp(−ωτ))/(ω²τ) with c² = 1.08, ω = 2, τ = 1.
+        let expected = 1.0 + 2.0 * 100.0 * 1.08 * (1.0 + (-2.0f64).exp()) / 4.0;
+        assert!((index / expected - 1.0).abs() < 0.05, "{index}, {expected}");
+        // A level without requests ends, too.
+        let levels = [Level { rate: 0.0, share: 0.5 }, Level { rate: 1.0, share: 0.5 }];
+        let mut source = Source::new(Arrivals::Switching(Switching { levels, change_rate: 1.0 }));
+        assert!(source.next(0, &mut random).unwrap() < 1000 * SECOND);
     }
 }

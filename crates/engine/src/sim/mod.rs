@@ -39,7 +39,7 @@ pub mod seeds;
 mod settings;
 mod slab;
 
-pub use arrivals::{Arrivals, Burst, Course};
+pub use arrivals::{Arrivals, Burst, Course, Level, Switching};
 pub use clients::Counts;
 pub use law::{Law, LawError, Popularity};
 pub use settings::{

@@ -23,6 +23,7 @@ fn cluster(nodes: usize, rate: f64, seconds: u64) -> Settings {
         servers: 1,
         queue_length_max: 1_000_000,
         law: Law::exponential(0.01),
+        weight: 1.0,
     };
     Settings {
         seed: 1,
@@ -31,6 +32,8 @@ fn cluster(nodes: usize, rate: f64, seconds: u64) -> Settings {
         origin: OriginSettings { servers: 1000, queue_length_max: 1 << 20 },
         origin_half: Law::exponential(0.0025),
         hits: Hits::default(),
+        memory: Law::constant(0.0),
+        delay: Law::constant(0.0),
         arrivals: Arrivals::Poisson(rate),
         until: seconds * SECOND,
         write_share: 0.0,

@@ -1,8 +1,10 @@
 //! The nodes and gateways of a cluster whose hits are drawn.
 
-use ground::window::{Nanos, QueueName, Recorder, Window};
+use ground::window::{Nanos, Outcome, QueueName, Recorder, Window};
+use rand::RngExt;
+use rand::rngs::SmallRng;
 
-use super::settings::Settings;
+use super::settings::{DeviceSettings, Settings};
 use crate::queue::Queue;
 use crate::route::{Load, LoadReport, Speed};
 
@@ -75,5 +77,41 @@ pub(super) struct Gateway {
 impl Gateway {
     pub fn new(nodes: usize) -> Gateway {
         Gateway { loads: (0..nodes).map(|_| Load::new(0)).collect() }
+    }
+}
+
+/// The devices of a class, from which that of a read is drawn.
+pub(super) struct DeviceClass {
+    /// The places of its devices, and the part of the reads that comes to each of them and those before it.
+    devices: Vec<(usize, f64)>,
+    /// Whether each has the same part.
+    even: bool,
+}
+
+impl DeviceClass {
+    pub fn new(devices: &[DeviceSettings], outcome: Outcome) -> DeviceClass {
+        let of = || devices.iter().enumerate().filter(|(_, device)| device.outcome == outcome);
+        let all: f64 = of().map(|(_, device)| device.weight).sum();
+        let even = of().all(|(_, device)| device.weight * of().count() as f64 == all);
+        let mut sum = 0.0;
+        let cumulated = of().map(|(at, device)| {
+            sum += device.weight / all;
+            (at, sum)
+        });
+        DeviceClass { devices: cumulated.collect(), even }
+    }
+
+    /// The place of a device; `None` if there is none of this class.
+    pub fn draw(&self, random: &mut SmallRng) -> Option<usize> {
+        let last = self.devices.len().checked_sub(1)?;
+        let at = match self.even {
+            _ if last == 0 => 0,
+            true => random.random_range(0..=last),
+            false => {
+                let drawn: f64 = random.random();
+                self.devices.partition_point(|(_, sum)| *sum <= drawn).min(last)
+            }
+        };
+        self.devices.get(at).map(|(place, _)| *place)
     }
 }

@@ -9,16 +9,21 @@ use rand::{RngExt, SeedableRng};
 
 use super::super::arrivals::Source;
 use super::super::slab::Slab;
-use super::cluster::{Gateway, JobNumber, Node};
-use super::settings::{NodeFault, NodeFaultKind, Settings};
+use super::cluster::{DeviceClass, Gateway, JobNumber, Node};
+use super::settings::{NodeFault, Settings};
 use crate::attempts::Balancer;
 use crate::gateway::Spread;
 use crate::queue::Queue;
-use crate::route::{NodeId, Replicas};
+use crate::route::NodeId;
 use crate::sim::clients::Counts;
+
+mod faults;
 
 /// Seconds that a read is expected to take before any node answered, as gateways assume it.
 const PRIOR_S: f64 = 1e-3;
+
+/// A slot whose primary was not looked up: no ring has so many members.
+const UNKNOWN: u16 = u16::MAX;
 
 /// A request under way.
 struct Job {
@@ -30,8 +35,8 @@ struct Job {
     queued: Nanos,
     started: Nanos,
     node: NodeId,
-    /// The nodes that may serve it, and those that were tried, as bits of their places.
-    replicas: Replicas,
+    /// The slot of its key, whose nodes may serve it, and those of them that were tried, as bits of their places.
+    slot: usize,
     tried: u8,
     gateway: usize,
     write: bool,
@@ -52,6 +57,8 @@ enum Stage {
     Sent,
     Device(usize),
     Origin,
+    /// Read from memory, which takes some time.
+    Memory,
     /// A write, whose put is under way.
     Put,
     /// On its way back.
@@ -74,6 +81,13 @@ pub struct DrawnCluster {
     /// Services and puts that end: time, and the number of the request.
     ends: BinaryHeap<Reverse<(Nanos, JobNumber)>>,
     nodes: Vec<Node>,
+    /// The primary of each slot of the ring, once it was looked up.
+    primaries: Vec<u16>,
+    hot: DeviceClass,
+    bulk: DeviceClass,
+    /// Whether memory, and what follows a device's service, take some time.
+    memory_takes: bool,
+    delays: bool,
     gateways: Vec<Gateway>,
     balancer: Balancer,
     pinged: Nanos,
@@ -116,6 +130,11 @@ impl DrawnCluster {
             to_clients: VecDeque::new(),
             ends: BinaryHeap::new(),
             nodes: (0..nodes).map(|_| Node::new(&settings)).collect(),
+            primaries: vec![UNKNOWN; if nodes > 1 { settings.ring.slots() } else { 1 }],
+            hot: DeviceClass::new(&settings.devices, Outcome::HotDevice),
+            bulk: DeviceClass::new(&settings.devices, Outcome::BulkDevice),
+            memory_takes: settings.memory.constant_ns() != Some(0),
+            delays: settings.delay.constant_ns() != Some(0),
             gateways: (0..gateways).map(|_| Gateway::new(nodes)).collect(),
             balancer: Balancer::new(settings.seed),
             pinged: Nanos::MAX,
@@ -206,10 +225,9 @@ impl DrawnCluster {
             self.settings.write_share > 0.0 && self.random.random_bool(self.settings.write_share);
         self.counts.requests += 1;
         self.counts.writes += u64::from(write);
-        let ring = &self.settings.ring;
-        let replicas = match self.nodes.len() {
-            1 => ring.of_slot(0),
-            _ => ring.of_slot(self.random.random_range(0..ring.slots())),
+        let slot = match self.nodes.len() {
+            1 => 0,
+            _ => self.random.random_range(0..self.primaries.len()),
         };
         let gateway = match self.gateways.len() {
             0 | 1 => 0,
@@ -221,7 +239,7 @@ impl DrawnCluster {
             queued: now,
             started: now,
             node: 0,
-            replicas,
+            slot,
             tried: 0,
             gateway,
             write,
@@ -240,26 +258,43 @@ impl DrawnCluster {
         if self.gateways.is_empty() { 0 } else { self.settings.network }
     }
 
+    /// The primary of a slot. The ring's own table has all nodes of each slot, in pages: with a thousand nodes three misses of the
+    /// processor's caches, where this is one.
+    fn primary(&mut self, slot: usize) -> NodeId {
+        let known = self.primaries[slot];
+        if known != UNKNOWN {
+            return NodeId::from(known);
+        }
+        let node = self.settings.ring.of_slot(slot).iter().next().unwrap_or(0);
+        self.primaries[slot] = node as u16;
+        node
+    }
+
+    /// The nodes of a slot that work and were not tried, with their places.
+    fn live_nodes(&self, slot: usize, tried: u8) -> impl Iterator<Item = (usize, NodeId)> + '_ {
+        let nodes = self.settings.ring.of_slot(slot).iter().enumerate();
+        nodes.filter(move |(place, node)| tried >> place & 1 == 0 && self.nodes[*node].down == 0)
+    }
+
     /// Sends a request to the next of its nodes, `after` from now; if there is none left, its client is told.
     fn send(&mut self, number: JobNumber, after: Nanos) {
         let Some(job) = self.jobs.get_mut(number) else { return };
-        let nodes = &self.nodes;
-        let tried = job.tried;
-        let open =
-            |(place, node): &(usize, NodeId)| tried >> place & 1 == 0 && nodes[*node].down == 0;
-        let candidates = job.replicas.iter().enumerate().filter(open);
+        let (slot, tried, write, gateway) = (job.slot, job.tried, job.write, job.gateway);
         let chooses = self.settings.spread == Spread::All && !self.gateways.is_empty();
-        let chosen = match chooses && !job.write {
-            false => candidates.into_iter().next(),
+        let first = self.primary(slot);
+        let chosen = match chooses && !write {
+            false if tried == 0 && self.nodes[first].down == 0 => Some((0, first)),
+            false => self.live_nodes(slot, tried).next(),
             true => {
-                let candidates: Vec<(usize, NodeId)> = candidates.collect();
-                let loads = &self.gateways[job.gateway].loads;
+                let candidates: Vec<(usize, NodeId)> = self.live_nodes(slot, tried).collect();
+                let loads = &self.gateways[gateway].loads;
                 let loads = candidates.iter().map(|(_, node)| &loads[*node]);
                 let policy = self.settings.policy;
                 let at = self.balancer.choose(self.now, policy, PRIOR_S, loads);
                 candidates.get(at).copied()
             }
         };
+        let Some(job) = self.jobs.get_mut(number) else { return };
         let Some((place, node)) = chosen else {
             job.outcome = Outcome::Error;
             job.at = Stage::Replied;
@@ -289,7 +324,8 @@ impl DrawnCluster {
             let law = &self.settings.origin_half;
             let put = law.draw(&mut self.random) + law.draw(&mut self.random);
             // The other nodes drop their copies before the client is told.
-            let others = if job.replicas.len() > 1 { 2 * self.settings.network } else { 0 };
+            let others =
+                if self.settings.ring.replica_count() > 1 { 2 * self.settings.network } else { 0 };
             node.length += 1;
             return self.ends.push(Reverse((now + put + others, number)));
         }
@@ -299,22 +335,21 @@ impl DrawnCluster {
         let drawn: f64 = self.random.random();
         if drawn < hits.memory {
             job.outcome = Outcome::Memory;
-            return self.answer(number);
+            if !self.memory_takes {
+                return self.answer(number);
+            }
+            job.at = Stage::Memory;
+            node.length += 1;
+            let read = self.settings.memory.draw(&mut self.random);
+            return self.ends.push(Reverse((now + read, number)));
         }
         let class = match drawn {
             drawn if drawn < hits.memory + hits.origin => None,
-            drawn if drawn < hits.memory + hits.origin + hits.hot => Some(Outcome::HotDevice),
-            _ => Some(Outcome::BulkDevice),
-        };
-        let of = |class| {
-            let devices = self.settings.devices.iter().enumerate();
-            devices.filter(move |(_, device)| device.outcome == class).map(|(at, _)| at)
+            drawn if drawn < hits.memory + hits.origin + hits.hot => Some(&self.hot),
+            _ => Some(&self.bulk),
         };
         // An object is on one device of its class.
-        let device = class.and_then(|class| {
-            let count = of(class).count();
-            of(class).nth(if count > 1 { self.random.random_range(0..count) } else { 0 })
-        });
+        let device = class.and_then(|class| class.draw(&mut self.random));
         match device.filter(|at| node.lost[*at] == 0) {
             Some(at) => self.enter(number, Stage::Device(at)),
             None => self.enter(number, Stage::Origin),
@@ -326,7 +361,7 @@ impl DrawnCluster {
         match stage {
             Stage::Device(at) => node.devices.get_mut(at),
             Stage::Origin => Some(&mut node.origin),
-            Stage::Sent | Stage::Put | Stage::Replied => None,
+            Stage::Sent | Stage::Memory | Stage::Put | Stage::Replied => None,
         }
     }
 
@@ -375,10 +410,18 @@ impl DrawnCluster {
         // Its node went down meanwhile, and it was sent on.
         let Some(job) = self.jobs.get_mut(number) else { return };
         let (node, stage, started, queued) = (job.node, job.at, job.started, job.queued);
-        if stage == Stage::Put {
-            job.outcome = Outcome::Origin;
-            self.nodes[node].length -= 1;
-            return self.reply(number);
+        match stage {
+            Stage::Replied => return self.deliver(number),
+            Stage::Memory => {
+                self.nodes[node].length -= 1;
+                return self.answer(number);
+            }
+            Stage::Put => {
+                job.outcome = Outcome::Origin;
+                self.nodes[node].length -= 1;
+                return self.reply(number);
+            }
+            Stage::Sent | Stage::Device(_) | Stage::Origin => {}
         }
         let finished = Finished {
             operation: Operation::Get,
@@ -431,8 +474,14 @@ impl DrawnCluster {
         self.tell_gateway(number, true);
         let hops = self.settings.network + self.hop();
         let Some(job) = self.jobs.get_mut(number) else { return };
+        let read = matches!(job.at, Stage::Device(_));
         job.at = Stage::Replied;
-        self.to_clients.push_back((self.now + hops, number));
+        let back = self.now + hops;
+        if read && self.delays {
+            let delay = self.settings.delay.draw(&mut self.random);
+            return self.ends.push(Reverse((back + delay, number)));
+        }
+        self.to_clients.push_back((back, number));
     }
 
     /// A request's gateway learns what became of it at its node.
@@ -484,7 +533,13 @@ impl DrawnCluster {
     }
 
     fn reply_arrives(&mut self) {
-        let Some((now, number)) = self.to_clients.pop_front() else { return };
+        let Some((_, number)) = self.to_clients.pop_front() else { return };
+        self.deliver(number);
+    }
+
+    /// A client has its reply.
+    fn deliver(&mut self, number: JobNumber) {
+        let now = self.now;
         let Some(job) = self.jobs.remove(number) else { return };
         let response = now - job.began;
         let failed = job.outcome == Outcome::Error;
@@ -501,81 +556,6 @@ impl DrawnCluster {
             (true, _) => self.counts.refused += 1,
             (_, true) => self.counts.acknowledged += 1,
             _ => *self.counts.reads.entry(job.outcome).or_insert(0) += 1,
-        }
-    }
-
-    /// A fault begins or ends.
-    fn change(&mut self) {
-        let Some((at, fault)) = self.changes.pop() else { return };
-        let begins = at == fault.at;
-        let Some(node) = self.nodes.get_mut(fault.node) else { return };
-        match fault.kind {
-            NodeFaultKind::Down if begins => {
-                node.down += 1;
-                if node.down == 1 {
-                    self.leave(fault.node, |_| true);
-                }
-            }
-            NodeFaultKind::Down => node.down -= 1,
-            NodeFaultKind::Slow(factor) if begins => node.slow *= factor,
-            NodeFaultKind::Slow(factor) => node.slow /= factor,
-            NodeFaultKind::DeviceLost(device) => {
-                let Some(lost) = node.lost.get_mut(device) else { return };
-                if !begins {
-                    *lost -= 1;
-                    return;
-                }
-                *lost += 1;
-                if *lost == 1 {
-                    self.leave(fault.node, |stage| stage == Stage::Device(device));
-                }
-            }
-        }
-    }
-
-    /// The requests at a node, or at a part of it, go on elsewhere: from a node that is down to the next, from a device to the
-    /// origin.
-    fn leave(&mut self, at: NodeId, leaves: impl Fn(Stage) -> bool) {
-        let now = self.now;
-        let there = |job: &Job| {
-            job.node == at && !matches!(job.at, Stage::Sent | Stage::Replied) && leaves(job.at)
-        };
-        for number in self.jobs.numbers_of(there) {
-            let Some(mut job) = self.jobs.remove(number) else { continue };
-            let lost = |since: Nanos| Finished {
-                operation: Operation::Get,
-                outcome: Outcome::Error,
-                waiting: 0,
-                service: now - since,
-                response: now - since,
-                bytes: 0,
-            };
-            let stage = job.at;
-            if let (true, Some(queue)) = (job.served, self.queue(at, stage)) {
-                queue.finish(now, &lost(job.started));
-            }
-            let node = &mut self.nodes[at];
-            node.length -= 1;
-            let down = node.down > 0;
-            if down && !job.write {
-                node.recorder.finish(now, &lost(job.received));
-            }
-            (job.at, job.served) = (Stage::Sent, false);
-            // Under a new number: the end of its service, which is under way, finds nothing.
-            let number = self.jobs.insert(job);
-            match down {
-                true => self.fail_over(number),
-                false => self.enter(number, Stage::Origin),
-            }
-        }
-        let node = &mut self.nodes[at];
-        for (device, queue) in node.devices.iter_mut().enumerate() {
-            if leaves(Stage::Device(device)) {
-                queue.clear_waiting(now);
-            }
-        }
-        if leaves(Stage::Origin) {
-            node.origin.clear_waiting(now);
         }
     }
 }

@@ -25,6 +25,10 @@ pub struct Settings {
     pub origin_half: Law,
     /// What answers reads.
     pub hits: Hits,
+    /// Time that a read from memory takes, beside the network.
+    pub memory: Law,
+    /// Time that a reply of a device takes after its service, beside the network: what a gateway and the node's own threads add.
+    pub delay: Law,
     /// When requests arrive.
     pub arrivals: Arrivals,
     /// When they end.
@@ -62,6 +66,8 @@ pub struct DeviceSettings {
     pub queue_length_max: u32,
     /// Its service times.
     pub law: Law,
+    /// Its part of the reads of its class, in proportion to the other devices'.
+    pub weight: f64,
 }
 
 /// The shares of reads by what answers them. The rest is answered by bulk devices.
