@@ -116,7 +116,8 @@ pub struct Args {
     late: Option<(f64, f64)>,
     /// A fault after the warm-up: KIND:WHO@AT+FOR, like kill:a@10s+5s. Kinds: kill, wipe (devices
     /// lost), pause, cut, slow=FACTOR; of a member, gateway, gateway-1 … or origin; permanent
-    /// without +FOR. shift=KEYS:keys@AT makes other keys popular
+    /// without +FOR. WHO may be all members whose names begin alike, a-*, and a-*/10 ten at a time, the
+    /// next when these work again. shift=KEYS:keys@AT makes other keys popular
     #[arg(long, value_name = "KIND:WHO@AT+TIME")]
     fault: Vec<AskedFault>,
     /// Mean time to failure of a node, like 90d, and to its repair; exponential laws of the seed
@@ -164,6 +165,9 @@ pub struct Args {
     /// The run folder [default: runs/TIME]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Draw how the last step went on into this SVG file: its load, response times, and shares within the objectives
+    #[arg(long, value_name = "FILE.svg", conflicts_with_all = ["runs", "until_within"])]
+    picture: Option<PathBuf>,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -183,6 +187,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = args.threads.unwrap_or(processors);
+    let picture = args.picture.clone();
     let plan = plan_of(args)?;
     if let Some(note) = drawn_note(&plan.config).filter(|_| plan.drawn.is_some() && !output.quiet) {
         errln!("concertina: {note}");
@@ -190,7 +195,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let stop = Arc::new(AtomicBool::new(false));
     watch_interrupts(&stop)?;
     match count {
-        None => run_seed(&plan, &output, &stop),
+        None => run_seed(&plan, &output, picture.as_deref(), &stop),
         Some(count) => several(&plan, count, threads, &output, &stop),
     }
 }
@@ -287,7 +292,12 @@ fn rate_of(times: &[Nanos]) -> f64 {
 }
 
 /// Runs one seed.
-fn run_seed(plan: &Plan, output: &Output, stop: &Arc<AtomicBool>) -> anyhow::Result<ExitCode> {
+fn run_seed(
+    plan: &Plan,
+    output: &Output,
+    picture: Option<&Path>,
+    stop: &Arc<AtomicBool>,
+) -> anyhow::Result<ExitCode> {
     let bar = bar(output.quiet);
     let begun = Instant::now();
     let outcome = go(plan, stop, &mut |stage, done| {
@@ -299,6 +309,15 @@ fn run_seed(plan: &Plan, output: &Output, stop: &Arc<AtomicBool>) -> anyhow::Res
     });
     bar.finish_and_clear();
     let outcome = outcome?;
+    if let (Some(path), Some(course)) = (picture, outcome.courses.last()) {
+        let note = format!(
+            "A simulation, not a measurement: {} nodes, {} requests/s asked for, seed {}.",
+            plan.nodes.map_or(plan.config.members.len().max(1), |nodes| nodes as usize),
+            digits(course.rate, 6),
+            plan.seed
+        );
+        report::write_whole(path, &course.svg(&note), report::svg::is_plot)?;
+    }
     if output.json {
         outln!("{}", serde_json::to_string_pretty(&outcome)?);
     } else {
@@ -414,7 +433,7 @@ fn keys(text: &str) -> Result<Keys, String> {
 }
 
 /// Parses a time that may be long: `90d`, `3y`, and as [`seconds`].
-fn span(text: &str) -> Result<f64, String> {
+pub(super) fn span(text: &str) -> Result<f64, String> {
     let long = |number: &str, each_s: f64| {
         let value = number.trim().parse::<f64>().ok().map(|value| value * each_s);
         value

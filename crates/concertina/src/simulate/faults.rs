@@ -87,11 +87,47 @@ impl fmt::Display for AskedFault {
 }
 
 impl AskedFault {
+    /// The faults for the simulator, given the names of the nodes and the number of gateways: one, or one for each member whose name
+    /// begins as `PREFIX*` says, all at once or, with `PREFIX*/N`, N of them at a time, each N when those before are back.
+    ///
+    /// # Errors
+    /// If a target does not exist, or the fault does not apply to it.
+    pub fn faults(
+        &self,
+        names: &[&str],
+        gateways: usize,
+        warmup_s: f64,
+    ) -> anyhow::Result<Vec<Fault>> {
+        let (who, at_once) = match self.who.split_once('/') {
+            Some((who, number)) => (who, number.parse::<usize>().ok().filter(|n| *n > 0)),
+            None => (self.who.as_str(), Some(names.len().max(1))),
+        };
+        let Some(prefix) = who.strip_suffix('*') else {
+            return Ok(vec![self.fault(names, gateways, warmup_s)?]);
+        };
+        let Some(at_once) = at_once else {
+            bail!("{self}: write how many at a time, like kill:{prefix}*/10@10s+5s");
+        };
+        if self.who.contains('/') && self.for_s.is_none() {
+            bail!("{self}: one after the other needs a duration, like kill:{prefix}*/10@10s+5s");
+        }
+        let members: Vec<&&str> = names.iter().filter(|name| name.starts_with(prefix)).collect();
+        if members.is_empty() {
+            bail!("{self}: no member's name begins with {prefix:?}; there are {names:?}");
+        }
+        let one = |(at, name): (usize, &&&str)| {
+            let at_s = self.at_s + (at / at_once) as f64 * self.for_s.unwrap_or(0.0);
+            let one = AskedFault { who: (**name).to_string(), at_s, ..self.clone() };
+            one.fault(names, gateways, warmup_s)
+        };
+        members.iter().enumerate().map(one).collect()
+    }
+
     /// The fault for the simulator, given the names of the nodes and the number of gateways.
     ///
     /// # Errors
     /// If the target does not exist, or the fault does not apply to it.
-    pub fn fault(&self, names: &[&str], gateways: usize, warmup_s: f64) -> anyhow::Result<Fault> {
+    fn fault(&self, names: &[&str], gateways: usize, warmup_s: f64) -> anyhow::Result<Fault> {
         let at = nanos(warmup_s + self.at_s).max(1);
         let time = self.for_s.map_or(Nanos::MAX, nanos);
         match (self.kind, self.who == "keys") {
@@ -225,6 +261,28 @@ mod tests {
             "shift=5:keys@1s+1s",
         ] {
             let error = fault(bad).unwrap_err().to_string();
+            assert!(error.starts_with(bad), "{error}");
+        }
+    }
+
+    #[test]
+    fn members_whose_names_begin_alike_fail_together_or_in_turn() {
+        let names = ["a-1", "a-2", "a-3", "b-1"];
+        let faults = |text: &str| text.parse::<AskedFault>().unwrap().faults(&names, 1, 0.0);
+        let times = |text: &str| -> Vec<(u64, Process)> {
+            let of = |fault: &Fault| match fault.kind {
+                FaultKind::Kill { process, .. } => (fault.at / 1_000_000_000, process),
+                _ => panic!("{fault:?}"),
+            };
+            faults(text).unwrap().iter().map(of).collect()
+        };
+        assert_eq!(times("kill:a-*@5s+2s"), [(5, 0), (5, 1), (5, 2)]);
+        assert_eq!(times("kill:*/2@5s+3s"), [(5, 0), (5, 1), (8, 2), (8, 3)]);
+        assert_eq!(times("kill:b-1@5s+3s"), [(5, 3)]);
+        for bad in
+            ["kill:c*@1s", "kill:*/0@1s+1s", "kill:*/x@1s+1s", "kill:*/2@1s", "kill:a-1/2@1s+1s"]
+        {
+            let error = faults(bad).unwrap_err().to_string();
             assert!(error.starts_with(bad), "{error}");
         }
     }

@@ -142,7 +142,7 @@ pub(super) fn faults(plan: &Plan, ring: &Ring, gateways: usize) -> anyhow::Resul
     }
     let names: Vec<&str> = ring.members().iter().map(|member| member.name.as_str()).collect();
     for fault in &plan.faults {
-        faults.push(fault.fault(&names, gateways, plan.warmup_s)?);
+        faults.extend(fault.faults(&names, gateways, plan.warmup_s)?);
     }
     faults.sort_by_key(|fault| fault.at);
     Ok(faults)

@@ -9,6 +9,7 @@
 //! - `course`: how the load changes. `faults`, `chance`: faults of a schedule, and drawn ones.
 //! - `limits`: what is refused before it runs.
 //! - `run`: one run. `several`: runs side by side, with an interval over them.
+//! - `picture`: how a step went on, drawn.
 
 mod chance;
 mod course;
@@ -16,6 +17,7 @@ mod drawn;
 mod faults;
 mod keyed;
 mod limits;
+mod picture;
 mod plan;
 mod run;
 mod several;
@@ -25,6 +27,7 @@ pub use chance::{Chance, Lives};
 pub use course::{LoadBurst, LoadCourse};
 pub use drawn::note as drawn_note;
 pub use faults::{AskedFault, Messages};
+pub use picture::StepCourse;
 pub use plan::Plan;
 pub use run::{Outcome, run};
 pub use several::{Interval, RunCount, RunSet, StepIntervals, run_several};

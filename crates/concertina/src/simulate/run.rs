@@ -17,6 +17,7 @@ use serde::Serialize;
 use super::drawn::{settings as drawn_settings, window_s};
 use super::keyed::{laws, settings as keyed_settings};
 use super::limits::check;
+use super::picture::StepCourse;
 use super::plan::{Plan, members, parameters_table};
 use super::time::nanos;
 
@@ -32,6 +33,9 @@ pub struct Outcome {
     pub seconds: f64,
     /// Descriptions of consistency violations; `None` if the history was not checked.
     pub violations: Option<Vec<String>>,
+    /// How each step went on.
+    #[serde(skip)]
+    pub courses: Vec<StepCourse>,
 }
 
 impl Outcome {
@@ -70,6 +74,7 @@ pub fn run(
         simulated_requests: 0,
         seconds: 0.0,
         violations: plan.check.then(Vec::new),
+        courses: Vec::new(),
     };
     let begun = Instant::now();
     let mut offset = unix;
@@ -80,8 +85,9 @@ pub fn run(
         let (mut world, names) = World::new(plan, &config, &laws, rate, offset)?;
         let stage = format!("step {} of {}: {rate}/s", index + 1, plan.rates.len());
         let window_s = window_s(plan, &config);
+        let course = StepCourse::new(rate);
         let mut run =
-            StepRun { plan, names, window_s, total: None, rate, index, offset, reached: 0 };
+            StepRun { plan, names, window_s, total: None, course, rate, index, offset, reached: 0 };
         let steps = plan.rates.len() as f64;
         let all = |done: f64| (index as f64 + done) / steps;
         run.go(&mut world, &mut writer, stop, &mut |done| progress(&stage, all(done)))?;
@@ -99,6 +105,7 @@ pub fn run(
             let step = run.step();
             writer.step(&step)?;
             outcome.summary.steps.push(simulated_step(step, &total));
+            outcome.courses.push(run.course);
         }
     }
     writer.flush()?;
@@ -191,8 +198,9 @@ struct StepRun<'a> {
     names: Vec<String>,
     /// Length of the windows, seconds.
     window_s: f64,
-    /// The clients' windows that are counted.
+    /// The clients' windows that are counted, together and in turn.
     total: Option<Window>,
+    course: StepCourse,
     rate: f64,
     index: usize,
     /// The start of virtual time, nanoseconds since 1970.
@@ -241,6 +249,7 @@ impl StepRun<'_> {
             writer.windows(&windows)?;
             if who == 0 && counts {
                 for window in windows {
+                    self.course.push(&window);
                     match &mut self.total {
                         Some(total) => total.merge(&window, false),
                         None => self.total = Some(window),

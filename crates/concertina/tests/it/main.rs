@@ -83,6 +83,7 @@ mod serve_s3;
 mod serve_slow;
 mod serve_tiers;
 mod simulate;
+mod simulations;
 mod steady;
 mod strangers;
 mod tidy;
