@@ -14,6 +14,7 @@ use report::plan_basis::PlanBasis;
 use report::ranges;
 use report::tiers::CurvesFile;
 
+mod simulated;
 mod text;
 
 /// Arguments of the command.
@@ -26,6 +27,8 @@ Examples:
   concertina plan cluster.toml --choices choices.toml --objective \"95% within 20ms\" --rate 5000 --json
   concertina plan model.toml --choices choices.toml --objective \"99% within 1s\" --rate 12000 --limit published
   concertina plan model.toml --choices choices.toml --objective \"99% within 50ms\" --rate 12000 --curves curves.toml
+  concertina plan model.toml --choices choices.toml --objective \"99% within 50ms\" --rate 12000 --simulate \
+      --mttf 90d --mttr 4h --disk-mttf 3y --disk-mttr 1d --picture plan.svg
 
 choices.toml describes what can be bought for each server:
 
@@ -76,6 +79,8 @@ pub struct Args {
     /// Number of configurations to show
     #[arg(long, default_value_t = 10, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     top: u32,
+    #[command(flatten)]
+    simulation: simulated::Options,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -138,15 +143,31 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let found = plan(&server.model, &question, &choices)
         .with_context(|| format!("{} and {}", args.model.display(), args.choices.display()))?;
+    let asked = simulated::Simulation {
+        basis: &server,
+        choices: &choices,
+        objective: args.objective,
+        options: &args.simulation,
+    };
+    let simulated = asked.run(&found)?;
     if args.json {
         let mut value = server.json(&found)?;
         value["curves"] = of.into();
+        if let Some(simulated) = &simulated {
+            value["simulated"] = serde_json::to_value(simulated)?;
+        }
         outln!("{value:#}");
     } else {
         let shown =
             text::PlanReport { plan: &found, objective: args.objective, choices: &choices, prices };
         let notes: Vec<String> = server.note.into_iter().chain(of).collect();
         out!("{}", shown.text(&server.model, &notes)?);
+        if let Some(simulated) = &simulated {
+            out!("{}", shown.simulated(simulated));
+        }
+    }
+    if simulated.is_some_and(|simulated| simulated.interrupted) {
+        return Ok(super::load::interrupted());
     }
     Ok(if found.ranked.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

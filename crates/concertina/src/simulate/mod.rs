@@ -10,7 +10,9 @@
 //! - `limits`: what is refused before it runs.
 //! - `run`: one run. `several`: runs side by side, with an interval over them.
 //! - `picture`: how a step went on, drawn.
+//! - `candidates`: the candidates of a plan, beside what the formula says of them.
 
+mod candidates;
 mod chance;
 mod course;
 mod drawn;
@@ -23,6 +25,9 @@ mod run;
 mod several;
 mod time;
 
+pub use candidates::{
+    Assumption, CandidateQuestion, Effect, SimulatedCandidate, SimulatedPlan, simulate_candidates,
+};
 pub use chance::{Chance, Lives};
 pub use course::{LoadBurst, LoadCourse};
 pub use drawn::note as drawn_note;

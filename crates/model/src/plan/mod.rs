@@ -242,6 +242,33 @@ pub fn plan(model: &Model, question: &Question, choices: &Choices) -> Result<Pla
     })
 }
 
+/// The model of one server of a configuration of `choices`, while `lost` of its servers are lost: the others have their parts
+/// of the catalogue, if there are replicas. Cost: that of reading a model.
+///
+/// # Errors
+/// [`Error::Choices`] if the configuration is not one of the choices, or all of its servers are lost.
+pub fn server_of(
+    model: &Model,
+    choices: &Choices,
+    configuration: &Configuration,
+    lost: u32,
+) -> Result<Model, Error> {
+    let Configuration { servers, memory, devices, replicas, .. } = configuration;
+    if lost >= *servers {
+        return Err(Error::Choices(format!("{lost} of {servers} servers are lost: none is left")));
+    }
+    let mut one = choices.clone();
+    one.servers.retain(|count| count == servers);
+    one.memory.sizes.retain(|size| size == memory);
+    one.replicas.retain(|count| count == replicas);
+    for (choice, chosen) in one.devices.iter_mut().zip(devices) {
+        choice.counts.retain(|count| *count == chosen.count);
+    }
+    let left = f64::from(servers - lost);
+    // Without replicas no other server gets a lost server's keys.
+    one_configuration(model, &one, if *replicas > 1 { f64::from(*servers) / left } else { 1.0 })
+}
+
 /// The model of a server of the first configuration of `choices`, whose part of the catalogue is `catalogue` times the fitted
 /// one: more than 1 where lost servers' keys came to it.
 pub(crate) fn one_configuration(

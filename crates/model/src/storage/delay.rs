@@ -123,6 +123,11 @@ impl Delay {
         Delay { slices }
     }
 
+    /// Times in seconds, ascending, with their shares.
+    pub fn slices(&self) -> &[(f64, f64)] {
+        &self.slices
+    }
+
     /// Mean, seconds.
     pub fn mean(&self) -> f64 {
         self.slices.iter().map(|s| s.0 * s.1).sum()

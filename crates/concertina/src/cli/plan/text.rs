@@ -53,7 +53,7 @@ impl PlanReport<'_> {
         Ok(out)
     }
 
-    fn price(&self, cost: f64) -> String {
+    pub(super) fn price(&self, cost: f64) -> String {
         format!("{} {}", digits(cost, 6), printable(&self.prices)).trim_end().to_owned()
     }
 
@@ -125,7 +125,7 @@ impl PlanReport<'_> {
     }
 
     /// The memory of a server; that of the fitted server may be unknown.
-    fn memory(&self, configuration: &Configuration) -> String {
+    pub(super) fn memory(&self, configuration: &Configuration) -> String {
         match self.choices.memory == Memory::default() {
             true => "as fitted".to_owned(),
             false => digits(configuration.memory, 6),
