@@ -192,6 +192,7 @@ impl Case<'_> {
         let (fit_loads, fit_marks) = self.sweep(&system, &whole, "fit", fit)?;
         let held_out_loads = self.sweep(&system, &whole, "held-out", held_out)?;
         let nodes = system.stop()?;
+        let origin_s = simulation::origin_s(&nodes);
         let system = self.start(&lost, "lost")?;
         let lost_loads = self.sweep(&system, &lost, "lost", changed)?;
         let left = system.stop()?;
@@ -245,7 +246,8 @@ impl Case<'_> {
         ] {
             let config = self.scratch.join(state).join(format!("{other}.toml"));
             let out = self.scratch.join(format!("simulated-{}", file_name(&of)));
-            let state = simulation::State { of, config: &config, slow: slow.cloned(), rates };
+            let slow = slow.cloned();
+            let state = simulation::State { of, config: &config, slow, rates, origin_s };
             claims.push(state.claim(model, self.catalogue, &out)?);
         }
         Ok(claims)
