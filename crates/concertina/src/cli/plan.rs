@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::str::FromStr;
 
 use anyhow::Context;
-use model::plan::{Choices, Growth, LimitRule, Question, plan};
+use model::plan::{Growth, LimitRule, Question, plan};
 
 use crate::cli::output::{out, outln};
 use report::Objective;
@@ -170,11 +170,6 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         return Ok(super::load::interrupted());
     }
     Ok(if found.ranked.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
-}
-
-/// The classes of devices for which the choices give a number of devices in a server.
-fn chosen_classes(choices: &Choices) -> impl Iterator<Item = &str> {
-    choices.devices.iter().map(|d| d.class.as_str())
 }
 
 #[cfg(test)]

@@ -25,9 +25,8 @@ mod run;
 mod several;
 mod time;
 
-pub use candidates::{
-    Assumption, CandidateQuestion, Effect, SimulatedCandidate, SimulatedPlan, simulate_candidates,
-};
+pub use candidates::work::simulate_candidates;
+pub use candidates::{Assumption, CandidateQuestion, Effect, SimulatedCandidate, SimulatedPlan};
 pub use chance::{Chance, Lives};
 pub use course::{LoadBurst, LoadCourse};
 pub use drawn::note as drawn_note;

@@ -492,27 +492,27 @@ fn first(placed: &[Placed], slot: u64, each: usize, even: bool) -> [u16; REPLICA
 fn first_of_even(placed: &[Placed], slot: u64, each: usize) -> [u16; REPLICAS_MAX] {
     let (mut nodes, mut most) = ([0; REPLICAS_MAX], [0; REPLICAS_MAX]);
     for &Placed { node, seed, .. } in placed {
-        let drawn = drawn(seed, slot);
+        let u = draw(seed, slot);
         let mut at = each - 1;
-        if drawn <= most[at] {
+        if u <= most[at] {
             continue;
         }
-        while at > 0 && drawn > most[at - 1] {
+        while at > 0 && u > most[at - 1] {
             (most[at], nodes[at]) = (most[at - 1], nodes[at - 1]);
             at -= 1;
         }
-        (most[at], nodes[at]) = (drawn, node);
+        (most[at], nodes[at]) = (u, node);
     }
     nodes
 }
 
 /// u in (0, 1], drawn from the hashes of slot and member.
 fn uniform(seed: u64, slot: u64) -> f64 {
-    drawn(seed, slot) as f64 / (1u64 << 53) as f64
+    draw(seed, slot) as f64 / (1u64 << 53) as f64
 }
 
 /// u times 2^53.
-fn drawn(seed: u64, slot: u64) -> u64 {
+fn draw(seed: u64, slot: u64) -> u64 {
     // SplitMix64's finaliser: slots are small numbers, and neighbouring slots must get unrelated
     // values.
     let mut hash = seed ^ slot.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);

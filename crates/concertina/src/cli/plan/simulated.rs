@@ -16,14 +16,12 @@ use report::plan_basis::PlanBasis;
 use report::svg::{Axis, Mark, Plot, PlotPoint, Shape, is_plot, standalone};
 use report::table::{percent, tenths};
 
-use super::chosen_classes;
 use super::text::PlanReport;
 use crate::cli::load::{bar, seconds, watch_interrupts};
 use crate::cli::simulate::span;
-use crate::simulate::Interval;
 use crate::simulate::{
-    Assumption, CandidateQuestion, Chance, Effect, Lives, SimulatedCandidate, SimulatedPlan,
-    simulate_candidates,
+    Assumption, CandidateQuestion, Chance, Effect, Interval, Lives, SimulatedCandidate,
+    SimulatedPlan, simulate_candidates,
 };
 
 /// Candidates that are simulated unless another number is given.
@@ -251,7 +249,7 @@ impl PlanReport<'_> {
     pub(super) fn simulated(&self, found: &SimulatedPlan) -> String {
         let failing = found.candidates.iter().any(|candidate| candidate.while_down.is_some());
         let mut head = ["cost", "servers", "memory"].map(String::from).to_vec();
-        head.extend(chosen_classes(self.choices).map(String::from));
+        head.extend(self.choices.devices.iter().map(|device| device.class.clone()));
         head.extend(
             ["replicas", "formula % [95 %]", "simulated %", "difference"].map(String::from),
         );

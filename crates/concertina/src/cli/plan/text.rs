@@ -5,12 +5,15 @@ use model::plan::{
     Break, Cause, Choices, Configuration, Forecast, LimitRule, Memory, Plan, Planned, Reach,
 };
 
-use super::chosen_classes;
-
 use report::grid::{Grid, printable};
 use report::objective::{digits, time};
 use report::table::{MARK, MARK_TEXT, mark, percent, tenths, trust_text, warnings_text};
 use report::{Objective, compare};
+
+/// The classes of devices for which the choices give a number of devices in a server.
+fn chosen_classes(choices: &Choices) -> impl Iterator<Item = &str> {
+    choices.devices.iter().map(|d| d.class.as_str())
+}
 
 /// A plan with the context that its text needs.
 pub(super) struct PlanReport<'a> {

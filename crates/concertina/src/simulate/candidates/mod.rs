@@ -16,7 +16,7 @@
 
 mod failures;
 mod server;
-mod work;
+pub(super) mod work;
 
 use model::Model;
 use model::plan::{Choices, Planned};
@@ -25,8 +25,6 @@ use serde::Serialize;
 
 use super::chance::Chance;
 use super::several::Interval;
-
-pub use work::simulate_candidates;
 
 /// What is asked of the simulator.
 #[derive(Clone, Debug)]
