@@ -65,7 +65,7 @@ impl StepCourse {
             pair.iter().skip(1).for_each(|second| both.merge(second, false));
             self.windows.push(both);
         }
-        self.last += if all.len() % 2 == 0 { self.each } else { 0 };
+        self.last += if all.len().is_multiple_of(2) { self.each } else { 0 };
         self.each *= 2;
     }
 
