@@ -32,8 +32,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender, unbounded};
 use engine::node::{DeviceId, DeviceSettings, Event, Extent, Failure, JobId, Restored, Unread};
 use engine::status::Lateness;
 use engine::tier::Location;
@@ -72,6 +72,9 @@ const READERS: usize = 8;
 const READERS_MAX: usize = 1024;
 /// Writer threads; all appends of a device go to the same one.
 const WRITERS: usize = 2;
+/// How long a writer that has slept waits for more to write. To wake it for each of many small objects takes as long as to write
+/// one; until it is written an object is read from memory.
+const GATHER: Duration = Duration::from_millis(1);
 
 /// Receives the results of reads and appends, with the time of each.
 pub type EventSink = Arc<dyn Fn(Nanos, Event<Object>) + Send + Sync>;
@@ -141,7 +144,7 @@ pub struct Disks {
     scrub: Arc<scrub::Stop>,
     reads: Arc<Queue<Read>>,
     held: Arc<HeldQueue<Read>>,
-    writes: Vec<Sender<Option<Write>>>,
+    writes: Vec<Arc<Queue<Write>>>,
     pacer: Arc<Pacer<Done>>,
     told: EventSink,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -258,10 +261,9 @@ impl Disks {
         let mut writes = Vec::new();
         for index in 0..WRITERS {
             // Bounded by the engine: `node.appends_bytes_max` of bytes under way.
-            let (send, queue) = unbounded();
-            let told = told.clone();
+            let (queue, told) = (Arc::new(Queue::default()), told.clone());
+            writes.push(queue.clone());
             threads.push(spawn(format!("write/{index}"), move || writer(&queue, &told))?);
-            writes.push(send);
         }
         let scrub = Arc::new(scrub::Stop::default());
         if !scrubs.is_empty() {
@@ -345,7 +347,7 @@ impl Disks {
     }
 
     fn write(&self, id: DeviceId, write: Write) {
-        let _ = self.writes[id % self.writes.len()].send(Some(write));
+        self.writes[id % self.writes.len()].push(write);
     }
 
     /// How late held reads completed since the previous call: by the thread that delivers them, or because the
@@ -360,7 +362,7 @@ impl Disks {
         self.reads.stop();
         self.held.stop();
         for writes in &self.writes {
-            let _ = writes.send(None);
+            writes.stop();
         }
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         for thread in threads.drain(..) {
@@ -468,8 +470,8 @@ impl Device {
     }
 }
 
-fn writer(queue: &Receiver<Option<Write>>, told: &EventSink) {
-    while let Ok(Some(write)) = queue.recv() {
+fn writer(queue: &Queue<Write>, told: &EventSink) {
+    while let Some(write) = queue.next_after(GATHER) {
         match write {
             Write::Append { device, location, key, object, job } => {
                 let result = device.segments.append(location, &key, &object);

@@ -1,4 +1,4 @@
-//! The queue of reads that begin at once.
+//! The queue of reads that begin at once, and those of writes.
 //!
 //! A thread that finds it empty sleeps. A channel's receivers look several times before they do, and yield
 //! between: with a thread for each read that the devices serve at once, that took 7 % of a processor that
@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 struct State<T> {
     waiting: VecDeque<T>,
@@ -58,6 +59,18 @@ impl<T> Queue<T> {
         }
     }
 
+    /// As [`Queue::next`] for a queue with one thread: once it has slept it lets `pause` pass, so that items that follow one
+    /// another closely wake it once and not each.
+    pub fn next_after(&self, pause: Duration) -> Option<T> {
+        if self.lock().waiting.is_empty() {
+            let first = self.next()?;
+            std::thread::sleep(pause);
+            // In order: what came meanwhile is behind it.
+            return Some(first);
+        }
+        self.next()
+    }
+
     /// Ends the threads once the queue is empty.
     pub fn stop(&self) {
         self.lock().stopped = true;
@@ -70,6 +83,26 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use super::*;
+
+    #[test]
+    fn items_that_are_gathered_come_in_order() {
+        let queue = Queue::default();
+        let taken = std::thread::scope(|scope| {
+            let taken = scope.spawn(|| {
+                let next = || queue.next_after(Duration::from_micros(200));
+                std::iter::from_fn(next).collect::<Vec<_>>()
+            });
+            for item in 0..2_000 {
+                queue.push(item);
+                if item % 100 == 0 {
+                    std::thread::sleep(Duration::from_micros(500));
+                }
+            }
+            queue.stop();
+            taken.join().unwrap()
+        });
+        assert_eq!(taken, (0..2_000).collect::<Vec<_>>());
+    }
 
     #[test]
     fn every_item_is_taken_once_and_then_the_threads_end() {
