@@ -96,6 +96,13 @@ pub fn keep(bytes: Bytes) -> Bytes {
     get().and_then(|arena| arena.keep(&bytes)).unwrap_or(bytes)
 }
 
+/// Copies pieces together into the arena; `None` if they are too few bytes for it or find no room.
+pub fn gather(pieces: &[Bytes]) -> Option<Bytes> {
+    let length = pieces.iter().map(Bytes::len).sum();
+    let arena = get().filter(|_| length >= OBJECT_BYTES_MIN)?;
+    arena.gather(pieces.iter().map(|piece| &piece[..]), length)
+}
+
 /// Space for `bytes` bytes that begins with a page, with the bytes of an earlier use or zeros; `None` if they are
 /// too few for the arena or find no room.
 pub fn space(bytes: usize) -> Option<Space> {
@@ -138,13 +145,24 @@ impl Arena {
         if self.place(bytes).is_some() {
             return None;
         }
-        let region = self.take(bytes.len())?;
-        let mut written = 0;
-        while written < bytes.len() {
-            match pwrite(&self.file, &bytes[written..], region.at + written as u64) {
-                Ok(count) if count > 0 => written += count,
-                // Out of memory: dropping the region frees its range.
-                _ => return None,
+        self.gather([bytes], bytes.len())
+    }
+
+    /// Copies pieces of `length` bytes together; `None` if they find no room.
+    fn gather<'a>(
+        &'static self,
+        pieces: impl IntoIterator<Item = &'a [u8]>,
+        length: usize,
+    ) -> Option<Bytes> {
+        let region = self.take(length)?;
+        let mut at = region.at;
+        for mut piece in pieces {
+            while !piece.is_empty() {
+                match pwrite(&self.file, piece, at) {
+                    Ok(count) if count > 0 => (at, piece) = (at + count as u64, &piece[count..]),
+                    // Out of memory: dropping the region frees its range.
+                    _ => return None,
+                }
             }
         }
         Some(Bytes::from_owner(region))
@@ -387,6 +405,12 @@ mod tests {
         assert!(arena.place(&bytes).is_none());
         let small = keep(Bytes::from_static(b"small"));
         assert!(arena.place(&small).is_none());
+        let pieces: Vec<Bytes> = bytes.chunks(30_000).map(Bytes::copy_from_slice).collect();
+        let gathered = gather(&pieces).unwrap();
+        assert_eq!(gathered, bytes);
+        assert!(arena.place(&gathered).is_some());
+        assert!(gather(&[Bytes::from_static(b"small")]).is_none());
+        drop(gathered);
         let pages = |arena: &Arena| rustix::fs::fstat(&arena.file).map(|stat| stat.st_blocks);
         drop(kept);
         for i in 0..2_000 {

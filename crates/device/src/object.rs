@@ -62,6 +62,12 @@ impl Object {
         Object(Arc::new(Inner { metadata, block, body, assembly, head, head_common, other_head }))
     }
 
+    /// An object of the bytes of some pieces, which are copied: a piece may be a small part of a buffer that it keeps.
+    pub fn gathered(metadata: Metadata, pieces: &[Bytes]) -> Object {
+        let body = arena::gather(pieces).unwrap_or_else(|| pieces.concat().into());
+        Object::new(metadata, body)
+    }
+
     /// An object whose bytes, or some of them, are being read.
     pub fn opened(metadata: Metadata, assembly: Arc<Assembly>) -> Object {
         let (block, body, head) = (Vec::new(), Bytes::new(), Box::default());

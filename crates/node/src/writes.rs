@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bytes::Bytes;
 use engine::node::{Event, Reply, RequestId, Stages};
 use futures_util::future;
 use ground::window::Outcome;
@@ -19,7 +18,7 @@ use super::drive::{Answer, Drive, EngineAnswer};
 use device::object::Object;
 use membership::Membership;
 use store::{DeleteRequest, Error, PutRequest, WriteTerms};
-use wire::body::{Share, Upload};
+use wire::body::{Upload, UploadedBytes};
 use wire::condition::Verdict;
 use wire::lane::RequestRecord;
 use wire::pace::Pace;
@@ -115,7 +114,7 @@ async fn stage(
 }
 
 enum Work {
-    Put { staged: Box<dyn Staged>, copy: Option<(Bytes, Option<Share>)> },
+    Put { staged: Box<dyn Staged>, copy: Option<UploadedBytes> },
     Delete,
 }
 
@@ -265,11 +264,14 @@ impl Write {
                     let what = "the object is too large for this cache: see node.object_bytes_max";
                     return (Err(Error::TooLarge(what.to_owned())), None);
                 }
-                let whole = copy.filter(|(bytes, _)| bytes.len() as u64 == metadata.size);
+                let whole = copy.filter(|copy| copy.length() == metadata.size);
                 // The copy for memory is made while the origin works, not between its reply and the client's. Until then the
                 // share of uploads' memory stays taken.
-                let object =
-                    async { whole.map(|(bytes, share)| (Object::new(metadata, bytes), share)) };
+                let gather = |copy: UploadedBytes| {
+                    let (pieces, share) = copy.into_pieces();
+                    (Object::gathered(metadata, &pieces), share)
+                };
+                let object = async { whole.map(gather) };
                 match future::join(staged.commit(None), object).await {
                     (Ok(()), object) => {
                         (Ok(Done { etag, there: true }), object.map(|(object, _)| object))

@@ -257,24 +257,63 @@ impl RequestBody {
     }
 }
 
+/// Pieces below this size are copied together: each may be a small part of a buffer that it keeps.
+const PIECE_BYTES_MIN: usize = 16 << 10;
+
+/// The bytes of an upload in the order in which they came. Larger pieces are not copied: the origin has the same ones.
+#[derive(Default)]
+pub struct UploadedBytes {
+    pieces: Vec<Bytes>,
+    /// Small pieces after those.
+    tail: BytesMut,
+    length: u64,
+    /// Their part of the memory for uploads.
+    share: Option<Share>,
+}
+
+impl UploadedBytes {
+    /// Their number.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// The pieces, and the part of the memory that they take.
+    pub fn into_pieces(mut self) -> (Vec<Bytes>, Option<Share>) {
+        self.flush();
+        (self.pieces, self.share)
+    }
+
+    fn push(&mut self, piece: &Bytes, share: Share) {
+        self.length += piece.len() as u64;
+        match &mut self.share {
+            Some(all) => all.join(share),
+            None => self.share = Some(share),
+        }
+        if piece.len() < PIECE_BYTES_MIN {
+            self.tail.extend_from_slice(piece);
+        } else {
+            self.flush();
+            self.pieces.push(piece.clone());
+        }
+    }
+
+    fn flush(&mut self) {
+        if !self.tail.is_empty() {
+            self.pieces.push(self.tail.split().freeze());
+        }
+    }
+}
+
 /// The body of a PUT, as the origin takes it. Keeps a copy for the tiers while that may be.
 pub struct Upload {
     incoming: RequestBody,
     meter: Meter,
     given_at: GivenAt,
-    copy: Copy,
+    /// `None`: too large, or more than the memory for uploads has room for.
+    copy: Option<UploadedBytes>,
     object_bytes_max: u64,
     budget: Arc<Budget>,
-    share: Option<Share>,
     sha256: Option<[u8; 32]>,
-}
-
-enum Copy {
-    None,
-    /// One piece needs no copying.
-    One(Bytes),
-    Many(BytesMut),
-    TooLarge,
 }
 
 impl Upload {
@@ -286,13 +325,11 @@ impl Upload {
         budget: Arc<Budget>,
     ) -> Upload {
         let declared = incoming.bytes_left();
-        let copy = match declared {
-            Some(bytes) if bytes > object_bytes_max => Copy::TooLarge,
-            _ => Copy::None,
-        };
+        let is_small = declared.is_none_or(|bytes| bytes <= object_bytes_max);
+        let copy = is_small.then(UploadedBytes::default);
         let (given_at, meter) = (GivenAt::default(), Meter::new(pace));
-        let (share, sha256) = (None, incoming.sha256());
-        Upload { incoming, meter, given_at, copy, object_bytes_max, budget, share, sha256 }
+        let sha256 = incoming.sha256();
+        Upload { incoming, meter, given_at, copy, object_bytes_max, budget, sha256 }
     }
 
     /// Takes the word of a gateway for the SHA-256 of what it sends.
@@ -305,15 +342,9 @@ impl Upload {
         self.given_at.clone()
     }
 
-    /// All bytes, if they were few enough to be kept, with their share of the budget.
-    pub fn into_copy(self) -> Option<(Bytes, Option<Share>)> {
-        match self.copy {
-            Copy::None => Some((Bytes::new(), self.share)),
-            // A piece may be a small part of a large buffer, which it would keep.
-            Copy::One(bytes) => Some((Bytes::copy_from_slice(&bytes), self.share)),
-            Copy::Many(bytes) => Some((bytes.freeze(), self.share)),
-            Copy::TooLarge => None,
-        }
+    /// All bytes, if they were few enough to be kept.
+    pub fn into_copy(self) -> Option<UploadedBytes> {
+        self.copy
     }
 
     /// Takes what the client still sends, within reason, so that it reads its answer: a connection that
@@ -332,40 +363,12 @@ impl Upload {
     }
 
     fn keep(&mut self, piece: &Bytes) {
-        let copied = match &self.copy {
-            Copy::TooLarge => return,
-            Copy::None => 0,
-            Copy::One(bytes) => bytes.len(),
-            Copy::Many(bytes) => bytes.len(),
-        };
-        let length = (copied + piece.len()) as u64;
-        let share = self.budget.take(piece.len() as u64);
-        let (Some(share), true) = (share, length <= self.object_bytes_max) else {
-            self.copy = Copy::TooLarge;
-            self.share = None;
-            return;
-        };
-        match &mut self.share {
-            Some(all) => all.join(share),
-            None => self.share = Some(share),
+        let Some(copy) = &mut self.copy else { return };
+        let length = copy.length + piece.len() as u64;
+        match self.budget.take(piece.len() as u64).filter(|_| length <= self.object_bytes_max) {
+            Some(share) => copy.push(piece, share),
+            None => self.copy = None,
         }
-        self.copy = match std::mem::replace(&mut self.copy, Copy::None) {
-            Copy::None => Copy::One(piece.clone()),
-            Copy::One(first) => {
-                // What is declared need not come: memory is taken in proportion to what did.
-                let left = self.incoming.bytes_left().unwrap_or(0).min(4 * length);
-                let capacity = (length + left).min(self.object_bytes_max);
-                let mut bytes = BytesMut::with_capacity(capacity as usize);
-                bytes.extend_from_slice(&first);
-                bytes.extend_from_slice(piece);
-                Copy::Many(bytes)
-            }
-            Copy::Many(mut bytes) => {
-                bytes.extend_from_slice(piece);
-                Copy::Many(bytes)
-            }
-            Copy::TooLarge => Copy::TooLarge,
-        };
     }
 }
 
@@ -396,5 +399,37 @@ impl Chunks for Upload {
 
     fn sha256(&self) -> Option<[u8; 32]> {
         self.sha256
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Whatever pieces they came in, the bytes are those that came, and their memory is given back.
+        #[test]
+        fn uploaded_bytes_are_those_that_came(
+            lengths in prop::collection::vec(0_usize..40_000, 0..12),
+        ) {
+            let budget = Budget::new(1 << 20);
+            let (mut uploaded, mut all) = (UploadedBytes::default(), Vec::new());
+            for (at, length) in lengths.into_iter().enumerate() {
+                let piece: Vec<u8> = (0..length).map(|byte| (byte * 7 + at) as u8).collect();
+                all.extend_from_slice(&piece);
+                let share = budget.take(length as u64).unwrap();
+                uploaded.push(&Bytes::from(piece), share);
+            }
+            prop_assert_eq!(uploaded.length(), all.len() as u64);
+            prop_assert_eq!(budget.left.load(Ordering::Relaxed), (1 << 20) - all.len() as u64);
+            let (pieces, share) = uploaded.into_pieces();
+            let small = pieces.iter().filter(|piece| piece.len() < PIECE_BYTES_MIN).count();
+            prop_assert!(small <= pieces.len() / 2 + 1, "small ones are gathered");
+            prop_assert_eq!(pieces.concat(), all);
+            drop(share);
+            prop_assert_eq!(budget.left.load(Ordering::Relaxed), 1 << 20);
+        }
     }
 }
