@@ -5,6 +5,7 @@ mod backup;
 mod behind;
 mod clients;
 mod sealed;
+mod streamed;
 mod suite;
 mod tls;
 mod verified;

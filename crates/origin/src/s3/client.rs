@@ -132,6 +132,11 @@ impl Client {
         self.timeout
     }
 
+    /// Whether what is sent is encrypted.
+    pub fn is_encrypted(&self) -> bool {
+        self.connections.is_encrypted()
+    }
+
     /// The target of a request; see [`Endpoint::target`].
     pub fn target(&self, name: &str, parameters: &[(&str, &str)]) -> String {
         self.endpoint.target(name, parameters)

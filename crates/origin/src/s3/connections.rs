@@ -1,13 +1,16 @@
 //! Connections to the store, kept while they are idle.
 //!
-//! They belong to the runtime of the thread on which they were made. A connection takes one request at a time: it is kept again
+//! They belong to the runtime of the thread on which they were made, and are used by that thread alone: a request on another's
+//! would cross between the two, and back with its reply. A connection takes one request at a time: it is kept again
 //! when the reply has been read to its end, and closed if the reply is given up.
 
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -47,9 +50,11 @@ pub struct Connections {
     tls: Option<Tls>,
     /// The longest time until one is open.
     timeout: Duration,
-    /// Most recently used last.
-    idle: Mutex<Vec<IdleConnection>>,
+    idle: Mutex<IdleConnections>,
 }
+
+/// By thread, most recently used last.
+type IdleConnections = HashMap<ThreadId, Vec<IdleConnection>>;
 
 struct Tls {
     connector: TlsConnector,
@@ -101,8 +106,13 @@ impl Connections {
         Ok(Connections { host, port, tls, timeout, idle: Mutex::default() })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<IdleConnection>> {
+    fn lock(&self) -> MutexGuard<'_, IdleConnections> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether what is sent is encrypted.
+    pub fn is_encrypted(&self) -> bool {
+        self.tls.is_some()
     }
 
     /// Sends a request, and waits for the head of its reply. A request that a kept connection did not take, because the store had
@@ -115,9 +125,10 @@ impl Connections {
         self: &Arc<Self>,
         mut request: Request<RequestBody>,
     ) -> Result<Response<ReplyBody>, Failure> {
-        while let Some(mut sender) = self.take() {
+        let thread = std::thread::current().id();
+        while let Some(mut sender) = self.take(thread) {
             match sender.try_send_request(request).await {
-                Ok(reply) => return Ok(self.receive(sender, reply)),
+                Ok(reply) => return Ok(self.receive(Lease { thread, sender }, reply)),
                 Err(mut error) => match error.take_message() {
                     Some(unsent) => request = unsent,
                     None => return Err(Failure::of_request(error.error())),
@@ -127,7 +138,7 @@ impl Connections {
         let opened = tokio::time::timeout(self.timeout, self.open()).await;
         let mut sender = opened.unwrap_or_else(|_| Err(Failure::late(self.timeout)))?;
         match sender.try_send_request(request).await {
-            Ok(reply) => Ok(self.receive(sender, reply)),
+            Ok(reply) => Ok(self.receive(Lease { thread, sender }, reply)),
             Err(mut error) => Err(match error.take_message() {
                 Some(_) => Failure::of_cause(FailureKind::Closed, error.error()),
                 None => Failure::of_request(error.error()),
@@ -135,13 +146,9 @@ impl Connections {
         }
     }
 
-    fn receive(
-        self: &Arc<Self>,
-        sender: SendRequest<RequestBody>,
-        reply: Response<Incoming>,
-    ) -> Response<ReplyBody> {
+    fn receive(self: &Arc<Self>, lease: Lease, reply: Response<Incoming>) -> Response<ReplyBody> {
         reply.map(|incoming| {
-            let mut body = ReplyBody { incoming, connection: Some((self.clone(), sender)) };
+            let mut body = ReplyBody { incoming, connection: Some((self.clone(), lease)) };
             if body.incoming.is_end_stream() {
                 body.end();
             }
@@ -149,13 +156,14 @@ impl Connections {
         })
     }
 
-    /// The connection that was used last and is open.
-    fn take(&self) -> Option<SendRequest<RequestBody>> {
+    /// The connection that the thread used last and that is open.
+    fn take(&self, thread: ThreadId) -> Option<SendRequest<RequestBody>> {
         let mut idle = self.lock();
-        while let Some(IdleConnection { sender, since }) = idle.pop() {
+        let list = idle.get_mut(&thread)?;
+        while let Some(IdleConnection { sender, since }) = list.pop() {
             if since.elapsed() >= IDLE_MAX {
                 // The others are older.
-                idle.clear();
+                list.clear();
             } else if sender.is_ready() {
                 return Some(sender);
             }
@@ -163,11 +171,15 @@ impl Connections {
         None
     }
 
-    fn keep(&self, sender: SendRequest<RequestBody>) {
+    fn keep(&self, Lease { thread, sender }: Lease) {
         let mut idle = self.lock();
-        let old = idle.iter().take_while(|one| one.since.elapsed() >= IDLE_MAX).count();
-        idle.drain(..old);
-        idle.push(IdleConnection { sender, since: Instant::now() });
+        // Those of threads that have ended, too.
+        idle.retain(|_, list| {
+            let old = list.iter().take_while(|one| one.since.elapsed() >= IDLE_MAX).count();
+            list.drain(..old);
+            !list.is_empty()
+        });
+        idle.entry(thread).or_default().push(IdleConnection { sender, since: Instant::now() });
     }
 
     async fn open(&self) -> Result<SendRequest<RequestBody>, Failure> {
@@ -228,11 +240,17 @@ where
     Ok(sender)
 }
 
+/// A connection in use, and the thread whose it is.
+struct Lease {
+    thread: ThreadId,
+    sender: SendRequest<RequestBody>,
+}
+
 /// The body of a reply.
 pub struct ReplyBody {
     incoming: Incoming,
     /// Where the connection is kept when the reply has ended.
-    connection: Option<(Arc<Connections>, SendRequest<RequestBody>)>,
+    connection: Option<(Arc<Connections>, Lease)>,
 }
 
 impl ReplyBody {
@@ -256,14 +274,14 @@ impl ReplyBody {
     }
 
     fn end(&mut self) {
-        let Some((connections, mut sender)) = self.connection.take() else { return };
-        if sender.is_ready() {
-            connections.keep(sender);
-        } else if !sender.is_closed() {
+        let Some((connections, mut lease)) = self.connection.take() else { return };
+        if lease.sender.is_ready() {
+            connections.keep(lease);
+        } else if !lease.sender.is_closed() {
             // The reply may have come before the whole request was sent.
             tokio::spawn(async move {
-                if sender.ready().await.is_ok() {
-                    connections.keep(sender);
+                if lease.sender.ready().await.is_ok() {
+                    connections.keep(lease);
                 }
             });
         }

@@ -52,10 +52,18 @@ const BYTES_MAX: u64 = 256;
 pub(super) const LOOK_LASTS: Duration = Duration::from_secs(2);
 
 /// What was learnt of the store when it was opened.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct StoreProperties {
     /// The marker's text; `None` where it is missing and cannot be created.
     identity: Option<String>,
+    conditions: bool,
+}
+
+/// A look that found the bucket that was opened.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Look {
+    /// When it began: the bucket was there then or later.
+    pub began: Instant,
     /// Whether the store refuses a PUT whose condition does not hold.
     pub conditions: bool,
 }
@@ -83,33 +91,38 @@ impl Store {
         Ok(())
     }
 
-    /// What is known of the store, and that its bucket was there at `since` or later.
-    /// [`Error::Lost`] if it is missing, emptied or another one.
-    pub(super) async fn look(&self, since: Instant) -> Result<StoreProperties, Error> {
+    /// A look that began at `since` or later.
+    /// [`Error::Lost`] if the bucket is missing, emptied or another one.
+    pub(super) async fn look(&self, since: Instant) -> Result<Look, Error> {
         let arrived = Instant::now();
         let mut looks = self.looks.lock().await;
-        let fresh = looks.seen.is_some_and(|at| at >= since);
-        if let (Some(known), true) = (&looks.known, fresh) {
-            return Ok(known.clone());
+        let fresh = looks.seen.filter(|at| *at >= since);
+        if let (Some(known), Some(began)) = (&looks.known, fresh) {
+            return Ok(Look { began, conditions: known.conditions });
         }
         if let Some((at, error)) = &looks.failed
             && *at >= arrived
         {
             return Err(error.clone());
         }
-        let start = Instant::now();
-        let known = match &looks.known {
-            None => self.learn_properties().await.map_err(|trouble| trouble.error),
-            Some(known) => self.look_again(known).await.map(|()| known.clone()),
+        let began = Instant::now();
+        let found = match &looks.known {
+            None => self.learn_properties().await.map(Some).map_err(|trouble| trouble.error),
+            Some(known) => self.look_again(known).await.map(|()| None),
         };
-        match known {
-            Ok(known) => {
-                (looks.seen, looks.failed) = (Some(start), None);
-                looks.known = Some(known.clone());
-                Ok(known)
+        match found {
+            Ok(learnt) => {
+                (looks.seen, looks.failed) = (Some(began), None);
+                looks.known = learnt.or(looks.known.take());
+                let conditions = looks.known.as_ref().is_none_or(|known| known.conditions);
+                Ok(Look { began, conditions })
             }
             Err(error) => {
-                looks.failed = Some((start, error.clone()));
+                if matches!(error, Error::Lost(_)) {
+                    // What was read or written since the last look may be another bucket's, also once the right one is back.
+                    self.known.distrust();
+                }
+                looks.failed = Some((began, error.clone()));
                 Err(error)
             }
         }
@@ -124,7 +137,7 @@ impl Store {
     }
 
     /// As [`Store::look`], with a look of the last two seconds.
-    pub(super) async fn look_lately(&self) -> Result<StoreProperties, Error> {
+    pub(super) async fn look_lately(&self) -> Result<Look, Error> {
         let since = Instant::now().checked_sub(LOOK_LASTS).unwrap_or_else(Instant::now);
         let known = self.look(since).await?;
         self.record.check()?;

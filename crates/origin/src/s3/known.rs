@@ -9,8 +9,12 @@
 //! the store's etag is another. Such an object is that tool's ([`EtagTable::is_rewritten`]). This is known to who has seen
 //! the object before, or has found that its bytes do not match; it is not stored, because metadata goes to a store before
 //! the store says which etag it gives.
+//!
+//! And they show that a bucket is the one that was opened: the object that it had is still there if a write that names its etag is made. This
+//! holds for what was seen before a look that found the bucket, and for acknowledged writes ([`Proof`]).
 
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 use crate::metadata::Metadata;
 
@@ -35,6 +39,33 @@ impl Seal {
     }
 }
 
+/// Where the object was seen, so that a store that still has it under this etag is known to be the one that was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Proof {
+    /// In the bucket that was opened.
+    Acknowledged,
+    /// In the bucket that was there at this time.
+    Since(Instant),
+}
+
+/// An etag to be named by a write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct KnownEtag {
+    /// The store's etag.
+    pub etag: String,
+    proof: Proof,
+}
+
+impl KnownEtag {
+    /// Whether a bucket that has it is the one that was opened, if a look that began at `look` found that one.
+    pub fn proves(&self, look: Instant) -> bool {
+        match self.proof {
+            Proof::Acknowledged => true,
+            Proof::Since(seen) => seen <= look,
+        }
+    }
+}
+
 /// An object as it was seen last.
 struct Sight {
     /// The hash of its path.
@@ -45,6 +76,14 @@ struct Sight {
     seal: Option<Seal>,
     /// Whether this etag came with metadata of another one's write.
     is_rewritten: bool,
+    proof: Proof,
+}
+
+impl Sight {
+    /// One of now.
+    fn new(name: [u8; 16], etag: Box<str>, seal: Option<Seal>, is_rewritten: bool) -> Sight {
+        Sight { name, etag, seal, is_rewritten, proof: Proof::Since(Instant::now()) }
+    }
 }
 
 type Slot = Option<Sight>;
@@ -70,17 +109,42 @@ impl EtagTable {
     }
 
     /// Takes the etag of an object as it was seen last, if it is known: the next write makes another.
-    pub fn take(&self, path: &str) -> Option<String> {
+    pub fn take(&self, path: &str) -> Option<KnownEtag> {
         let (slot, name) = self.slot(path);
         let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
-        slot.take_if(|sight| sight.name == name).map(|sight| sight.etag.into_string())
+        let sight = slot.take_if(|sight| sight.name == name)?;
+        Some(KnownEtag { etag: sight.etag.into_string(), proof: sight.proof })
     }
 
     /// The etag of an object as it was seen last, if it is known.
-    pub fn get(&self, path: &str) -> Option<String> {
+    pub fn get(&self, path: &str) -> Option<KnownEtag> {
         let (slot, name) = self.slot(path);
         let slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
-        slot.as_ref().filter(|sight| sight.name == name).map(|sight| sight.etag.to_string())
+        let sight = slot.as_ref().filter(|sight| sight.name == name)?;
+        Some(KnownEtag { etag: sight.etag.to_string(), proof: sight.proof })
+    }
+
+    /// Whether [`KnownEtag::proves`] holds of the object's etag.
+    pub fn proves(&self, path: &str, look: Instant) -> bool {
+        self.get(path).is_some_and(|known| known.proves(look))
+    }
+
+    /// Notes that a write with this seal is in the bucket that was opened.
+    pub fn acknowledge(&self, path: &str, seal: Seal) {
+        let (slot, name) = self.slot(path);
+        let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        let written = slot.as_mut().filter(|it| it.name == name && it.seal == Some(seal));
+        if let Some(sight) = written {
+            sight.proof = Proof::Acknowledged;
+        }
+    }
+
+    /// Forgets what is not known to be in the bucket that was opened: another one was found in its place.
+    pub fn distrust(&self) {
+        for slot in &self.slots {
+            let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+            slot.take_if(|sight| sight.proof != Proof::Acknowledged);
+        }
     }
 
     /// Remembers the etag that the store gave a write, with the metadata that was sent.
@@ -89,7 +153,7 @@ impl EtagTable {
             return;
         }
         let (slot, name) = self.slot(path);
-        let sight = Sight { name, etag: etag.into_boxed_str(), seal, is_rewritten: false };
+        let sight = Sight::new(name, etag.into_boxed_str(), seal, false);
         *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(sight);
     }
 
@@ -106,8 +170,11 @@ impl EtagTable {
             true => before.is_rewritten.then_some(false),
             false => Some(true),
         });
-        let is_rewritten = rewritten.is_some();
-        *slot = Some(Sight { name, etag: etag.into(), seal: Some(seal), is_rewritten });
+        // What was acknowledged stays so while it is seen again.
+        let proof = before.filter(|before| *before.etag == *etag).map(|before| before.proof);
+        let mut sight = Sight::new(name, etag.into(), Some(seal), rewritten.is_some());
+        sight.proof = proof.unwrap_or(sight.proof);
+        *slot = Some(sight);
         rewritten
     }
 
@@ -115,7 +182,7 @@ impl EtagTable {
     pub fn mismatched(&self, path: &str, etag: &str, seal: Seal) {
         if etag.len() <= ETAG_BYTES_MAX {
             let (slot, name) = self.slot(path);
-            let sight = Sight { name, etag: etag.into(), seal: Some(seal), is_rewritten: true };
+            let sight = Sight::new(name, etag.into(), Some(seal), true);
             *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(sight);
         }
     }
@@ -137,7 +204,7 @@ mod tests {
             assert_eq!(known.get(path), known.get(path));
             if let Some(etag) = known.get(path) {
                 assert_eq!(known.take(path), Some(etag.clone()));
-                assert_eq!(etag, format!("\"{i}\""));
+                assert_eq!(etag.etag, format!("\"{i}\""));
                 found += 1;
             }
             assert_eq!(known.take(path), None);
@@ -147,6 +214,33 @@ mod tests {
         known.set(&paths[0], "x".repeat(ETAG_BYTES_MAX + 1), None);
         assert_eq!(known.take(&paths[0]), None);
     }
+
+    /// What was seen before a look that found the bucket was in it, and so is an acknowledged write; what was seen later may be another
+    /// bucket's.
+    #[test]
+    fn an_etag_proves_the_bucket_if_it_is_older_than_a_look_or_acknowledged() {
+        let known = EtagTable::default();
+        let (ours, others, long_ago) = (Seal([1; 16]), Seal([2; 16]), Instant::now());
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        known.set("o", "a".to_owned(), Some(ours));
+        assert!(known.proves("o", Instant::now()));
+        assert!(!known.proves("o", long_ago) && !known.proves("p", Instant::now()));
+        known.acknowledge("o", others);
+        assert!(!known.proves("o", long_ago), "another write's");
+        known.acknowledge("o", ours);
+        assert!(known.proves("o", long_ago));
+        assert_eq!(known.is_rewritten("o", "a", ours), None);
+        assert!(known.proves("o", long_ago), "read again");
+        assert_eq!(known.is_rewritten("o", "b", others), None);
+        assert!(!known.proves("o", long_ago), "read, with another etag");
+        known.acknowledge("o", others);
+        known.set("p", "c".to_owned(), None);
+        known.distrust();
+        assert!(known.proves("o", long_ago) && known.get("p").is_none());
+        known.mismatched("o", "b", others);
+        assert!(!known.proves("o", long_ago));
+    }
+
     #[test]
     fn an_object_that_keeps_our_metadata_under_another_etag_was_rewritten() {
         let known = EtagTable::default();

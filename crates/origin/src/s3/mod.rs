@@ -3,10 +3,10 @@
 //! *The protocol*: `signer` signs requests, `endpoint` writes their targets, `connections` keeps connections, `client` sends a request
 //! and tries it again after a transient failure, `reply` tells a store's success from a stranger's, `operations` are those of S3,
 //! `stored` reads the head of an object, `object_reader` its bytes. `failure` says why a request has no success, and `errors` what
-//! that means to who asked. All of it is on the thread of `thread`.
+//! that means to who asked. All of it is on the thread of `thread`, but for small writes, which the caller's thread makes.
 //!
 //! *The origin*: `name` maps keys to names, `attributes` stores our metadata with the object, `upload` sends objects (over 8 MiB in
-//! parts) and keeps writes in order, `sending` sends an object while it arrives, `known` are the etags that were seen last,
+//! parts) and keeps writes in order, `source` bounds the memory of what arrives, `sending` sends an object while it arrives, `known` are the etags that were seen last,
 //! `described` the metadata of listed objects, `identity` recognises the bucket, and `list` merges the two kinds of names.
 
 mod attributes;
@@ -28,6 +28,7 @@ mod precondition;
 mod reply;
 mod sending;
 mod signer;
+mod source;
 mod stored;
 mod thread;
 mod upload;

@@ -25,8 +25,13 @@ pub const SENDINGS_MAX: usize = 64;
 
 /// What came of it.
 pub enum Outcome {
-    /// The store has it, and gave it an etag.
-    Written(Option<String>),
+    /// The store has it.
+    Written {
+        /// The etag that the store gave it.
+        etag: Option<String>,
+        /// Whether the store is thereby known to be the one that was opened.
+        is_proof: bool,
+    },
     /// It does not, or that is not known; no request is under way.
     Failed(Failure),
     /// Nothing was sent.
@@ -86,15 +91,15 @@ async fn put(
     body: RequestBody,
     complete: impl Future<Output = ()>,
 ) -> Outcome {
-    let precondition = match store.look_lately().await.map(|known| known.conditions) {
-        Ok(false) => Precondition::None,
-        Err(_) => return Outcome::NotSent,
-        Ok(true) => match store.known.get(name) {
-            Some(etag) => Precondition::Is(etag),
-            None => match store.etag(name).await {
-                Ok(etag) => Precondition::unchanged(etag),
-                Err(_) => return Outcome::NotSent,
-            },
+    let Ok(look) = store.look_lately().await else { return Outcome::NotSent };
+    let known = store.known.get(name).filter(|_| look.conditions);
+    let is_proof = known.as_ref().is_some_and(|known| known.proves(look.began));
+    let precondition = match known {
+        _ if !look.conditions => Precondition::None,
+        Some(known) => Precondition::Is(known.etag),
+        None => match store.etag(name).await {
+            Ok(etag) => Precondition::unchanged(etag),
+            Err(_) => return Outcome::NotSent,
         },
     };
     let sent = async {
@@ -102,7 +107,7 @@ async fn put(
         store.client.send_growing(&request, body, complete).await
     };
     match sent.await {
-        Ok(reply) => Outcome::Written(etag_of(&reply)),
+        Ok(reply) => Outcome::Written { etag: etag_of(&reply), is_proof },
         Err(failure) => Outcome::Failed(failure),
     }
 }

@@ -1,7 +1,7 @@
 //! The thread on which requests to the store are made.
 //!
 //! A slow or dead store, TLS and long bodies therefore do not delay the threads that serve hits. An operation crosses over once,
-//! with all of its requests and computations.
+//! with all of its requests and computations. Small writes without TLS do not cross over (`upload`).
 
 use std::future::Future;
 use std::io;

@@ -12,7 +12,6 @@ use std::time::Instant;
 use ::http::header::HeaderMap;
 use bytes::Bytes;
 use futures_util::future::{Either, select};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::super::{
     Attributes, BoxFuture, Chunks, Condition, Error, Fence, Metadata, Staged, VersionHasher,
@@ -20,104 +19,32 @@ use super::super::{
 };
 use super::errors::Access;
 use super::failure::Failure;
+use super::identity::Look;
 use super::known::Seal;
 use super::operations::{NewObject, UploadedPart};
-use super::pieces::{Payload, Pieces};
+use super::pieces::Payload;
 use super::precondition::Precondition;
 use super::sending::{Outcome, Sending};
 use super::signer::Sha256;
+use super::source::{PART_BYTES, Reservation, Source};
 use super::{Head, ORDER_ATTEMPTS, Store, Trouble, attributes, name};
 
-/// Size of all parts but the last; some stores require equal sizes. An object up to this size is
-/// one PUT.
-pub const PART_BYTES: usize = 8 << 20;
 const PART_LENGTH: u64 = PART_BYTES as u64;
-/// The least bytes of an object that is sent while it arrives. Readers verify its version by SHA-256, which takes longer
-/// than BLAKE3; below, sending early would gain little.
-const SENT_EARLY_BYTES_MIN: u64 = 1 << 20;
-/// When this many bytes are there, the request begins.
-const BEGUN_BYTES: usize = 128 << 10;
+/// The least bytes of an object that is sent while it arrives, if its SHA-256 is known. It is not hashed a second time then: its version
+/// is made of that hash, by which readers verify it. SHA-256 takes them longer than BLAKE3, 30 µs for 100 KiB; and of a
+/// smaller object little is left to arrive when the store could begin.
+const SENT_EARLY_BYTES_MIN: u64 = 64 << 10;
+/// The largest object that is sent while it arrives only if what it replaces is known: a look at that takes longer than the rest of it.
+const KNOWN_BYTES_MAX: u64 = 128 << 10;
+/// The largest payload that the thread that asks sends itself.
+const LIGHT_BYTES_MAX: usize = 32 << 10;
+/// When this many bytes are there that the request does not have, it begins, or gets them. Each time costs two switches between
+/// threads and a system call.
+const GIVEN_BYTES: usize = 32 << 10;
 /// The most parts of an upload.
 const PARTS_MAX: u64 = 10_000;
 /// The most attempts to read consistent metadata of an object that is being written.
 const LOOKS_MAX: usize = 10;
-/// The granularity in which memory is reserved.
-const STEP_BYTES: usize = 256 << 10;
-
-/// Memory reserved for an upload, out of the limit for all uploads.
-struct Reservation {
-    from: Arc<Semaphore>,
-    permits: Option<OwnedSemaphorePermit>,
-    bytes: usize,
-}
-
-impl Reservation {
-    /// Extends the reservation to at least `bytes`. Returns `false` if the limit is reached.
-    fn grow_to(&mut self, bytes: usize) -> bool {
-        if bytes <= self.bytes {
-            return true;
-        }
-        let steps = (bytes - self.bytes).div_ceil(STEP_BYTES);
-        let Ok(kib) = u32::try_from(steps * (STEP_BYTES >> 10)) else { return false };
-        let Ok(more) = self.from.clone().try_acquire_many_owned(kib) else { return false };
-        self.bytes += steps * STEP_BYTES;
-        match &mut self.permits {
-            Some(permits) => permits.merge(more),
-            None => self.permits = Some(more),
-        }
-        true
-    }
-}
-
-/// The body of an upload, cut into parts.
-struct Source<'a> {
-    body: &'a mut dyn Chunks,
-    pieces: Pieces,
-    ended: bool,
-}
-
-impl Source<'_> {
-    /// Receives the next piece, if there is one. `beside` is the size of the part that is being sent meanwhile.
-    async fn next(
-        &mut self,
-        store: &Store,
-        held: &mut Reservation,
-        beside: usize,
-    ) -> Result<bool, Error> {
-        let Some(piece) = self.body.next().await else {
-            self.ended = true;
-            return Ok(false);
-        };
-        let piece = piece?;
-        if !held.grow_to(beside + self.pieces.len() + piece.len()) {
-            return Err(Error::Failed(format!(
-                "uploads already hold the {} bytes of memory that origin.uploads_bytes_max \
-                 allows; try again later",
-                store.held_bytes_max
-            )));
-        }
-        self.pieces.push(piece);
-        Ok(true)
-    }
-
-    /// Returns the next part: [`PART_BYTES`], or all that is left.
-    async fn part(
-        &mut self,
-        store: &Store,
-        held: &mut Reservation,
-        beside: usize,
-    ) -> Result<Payload, Error> {
-        while !self.ended && self.pieces.len() < PART_BYTES {
-            self.next(store, held, beside).await?;
-        }
-        Ok(self.pieces.take(PART_BYTES))
-    }
-
-    fn is_empty(&self) -> bool {
-        self.ended && self.pieces.len() == 0
-    }
-}
-
 /// Receives the bytes of an upload; see [`Origin::stage`](super::super::Origin::stage).
 pub async fn stage(
     store: &Arc<Store>,
@@ -130,9 +57,9 @@ pub async fn stage(
     if body.bytes_left().is_some_and(|bytes| bytes > PARTS_MAX * PART_BYTES as u64) {
         return Err(too_large());
     }
-    let mut held = Reservation { from: store.held_kib.clone(), permits: None, bytes: 0 };
+    let mut held = Reservation::new(store.held_kib.clone(), store.held_bytes_max);
     let (sha256, length) = (body.sha256(), body.bytes_left());
-    let mut source = Source { body, pieces: Pieces::default(), ended: false };
+    let mut source = Source::new(body);
     let modified_unix_us = now_unix_us();
     let mut sending = None;
     let (metadata, content) =
@@ -145,7 +72,7 @@ pub async fn stage(
             let payload = source.pieces.take(PART_BYTES);
             (metadata, Content::Whole { payload, sha256, headers, _held: held })
         } else {
-            let payload = source.part(store, &mut held, 0).await?;
+            let payload = source.part(&mut held, 0).await?;
             if source.is_empty() {
                 let mut hasher = VersionHasher::default();
                 payload.pieces().iter().for_each(|piece| hasher.update(piece));
@@ -182,25 +109,29 @@ impl Early<'_> {
         held: &mut Reservation,
     ) -> Result<Option<(Sending, Vec<Bytes>)>, Error> {
         let mut sending: Option<Sending> = None;
-        let mut begun = false;
-        // Pieces that the request has, and those that others have followed.
-        let (mut given, mut followed) = (0, 0);
-        while source.next(store, held, 0).await? {
+        let mut begun = self.length <= KNOWN_BYTES_MAX && store.known.get(name).is_none();
+        // Pieces that the request has, those that others have followed, and the bytes that came since it got some.
+        let (mut given, mut followed, mut waiting) = (0, 0, 0);
+        let mut before = 0;
+        while source.next(held, 0).await? {
+            let bytes = source.pieces.len();
+            waiting += bytes - std::mem::replace(&mut before, bytes);
             // A connection to the store is not spent on a client that sends nothing.
-            if !begun && source.pieces.len() >= BEGUN_BYTES {
-                let Early { sha256, length, headers } = &self;
-                let (headers, sha256) = ((*headers).clone(), *sha256);
-                let object = NewObject { payload: Payload::default(), sha256, headers };
-                begun = true;
-                sending = Sending::start(store, name, object, *length);
-            }
-            if let Some(sending) = &sending {
-                let pieces = source.pieces.list().get(given..followed).unwrap_or_default();
-                pieces.iter().for_each(|piece| sending.give(piece.clone()));
-                given = followed;
-                // The store begins its work with the first pieces. Where the thread that sends them shares a processor
-                // with this one, it would otherwise begin milliseconds later.
-                std::thread::yield_now();
+            if waiting >= GIVEN_BYTES {
+                if !std::mem::replace(&mut begun, true) {
+                    let Early { sha256, length, headers } = &self;
+                    let (headers, sha256) = ((*headers).clone(), *sha256);
+                    let object = NewObject { payload: Payload::default(), sha256, headers };
+                    sending = Sending::start(store, name, object, *length);
+                }
+                if let Some(sending) = &sending {
+                    let pieces = source.pieces.list().get(given..followed).unwrap_or_default();
+                    pieces.iter().for_each(|piece| sending.give(piece.clone()));
+                    (given, waiting) = (followed, 0);
+                    // The store begins its work with the first pieces. Where the thread that sends them shares a processor
+                    // with this one, it would otherwise begin milliseconds later.
+                    std::thread::yield_now();
+                }
             }
             followed = source.pieces.list().len();
         }
@@ -249,12 +180,11 @@ impl Parts {
         held: &mut Reservation,
     ) -> Result<u64, Error> {
         let (mut size, mut part) = (0, first);
-        let store = self.store.clone();
         for number in 1..=PARTS_MAX {
             let beside = part.len();
             size += beside as u64;
             let sent = self.send(number, part);
-            let (next, ()) = tokio::try_join!(source.part(&store, held, beside), sent)?;
+            let (next, ()) = tokio::try_join!(source.part(held, beside), sent)?;
             if next.len() == 0 {
                 return Ok(size);
             }
@@ -339,32 +269,37 @@ impl Staged for StagedUpload {
         condition: Option<Condition>,
     ) -> BoxFuture<'static, Result<(), Error>> {
         let store = self.store.clone();
-        // On the thread as a whole: it crosses over once, not with each request.
-        let commit = async move {
-            let (store, began) = (self.store.clone(), Instant::now());
-            // What another bucket acknowledges is no write, and a look of two seconds ago does not say which one this is. The look is
-            // beside the write, not before it: it costs no time, and writes that come together share one.
-            let (write, look) = (pin!(self.write(condition)), pin!(store.look(began)));
-            // A write that failed does not wait for the look; one that was sent is not given up because of it.
-            match select(write, look).await {
-                Either::Left((written, look)) => {
-                    written?;
-                    look.await.map(|_| ())
-                }
-                Either::Right((looked, write)) => {
-                    write.await?;
-                    looked.map(|_| ())
-                }
+        let is_light = self.is_light();
+        let commit = async move { self.make(condition).await };
+        Box::pin(async move {
+            match is_light {
+                true => commit.await,
+                // On the thread as a whole: it crosses over once, not with each request.
+                false => store.thread.run(commit).await,
             }
-        };
-        Box::pin(async move { store.thread.run(commit).await })
+        })
+    }
+}
+
+/// A write that was made.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Made {
+    /// In the bucket that was opened.
+    There,
+    /// In the bucket that answered.
+    Somewhere,
+}
+
+impl Made {
+    fn new(is_proof: bool) -> Made {
+        if is_proof { Made::There } else { Made::Somewhere }
     }
 }
 
 /// What became of a request that was under way.
 enum Finished {
     /// It made the write.
-    Made,
+    Made(Made),
     /// It did not, nor will it.
     NotMade,
     /// Nobody knows.
@@ -372,38 +307,86 @@ enum Finished {
 }
 
 impl StagedUpload {
-    async fn write(mut self: Box<Self>, condition: Option<Condition>) -> Result<(), Error> {
-        let conditions = self.store.look_lately().await?.conditions;
+    /// Whether the thread that asks makes the write itself: to sign and to send so little takes about as long as to cross over to
+    /// the store's thread and back. Long bodies and TLS, whose handshakes take a millisecond, would delay the others that it serves.
+    fn is_light(&self) -> bool {
+        match &self.content {
+            Content::Whole { payload, .. } => {
+                self.sending.is_none()
+                    && payload.len() <= LIGHT_BYTES_MAX
+                    && !self.store.client.is_encrypted()
+            }
+            Content::Parts(_) => false,
+        }
+    }
+
+    /// Makes the write, in the bucket that was opened: what another bucket acknowledges is not a write, and a look of two seconds
+    /// ago does not say which one this is.
+    ///
+    /// A write that names the etag of an object that was in the right bucket needs no look: an emptied bucket or another one does
+    /// not have that object, and refuses. (A copy of the bucket that has the same bytes under the same key does not refuse; it is noticed
+    /// within two seconds.) For all others the look is beside the write, not before it: it costs no time, and writes
+    /// that come together share one.
+    async fn make(mut self: Box<Self>, condition: Option<Condition>) -> Result<(), Error> {
+        let (store, began) = (self.store.clone(), Instant::now());
+        let lately = store.look_lately().await?;
+        let names_etag = lately.conditions && condition.is_none();
+        let expects_proof = names_etag && store.known.proves(&self.name, lately.began);
+        if expects_proof {
+            if self.write(condition, lately).await? == Made::Somewhere {
+                store.look(began).await?;
+            }
+        } else {
+            let (write, look) = (pin!(self.write(condition, lately)), pin!(store.look(began)));
+            // A write that failed does not wait for the look; one that was sent is not given up because of it.
+            match select(write, look).await {
+                Either::Left((written, look)) => {
+                    written?;
+                    look.await?;
+                }
+                Either::Right((looked, write)) => {
+                    write.await?;
+                    looked?;
+                }
+            }
+        }
+        store.known.acknowledge(&self.name, Seal::of_metadata(&self.metadata));
+        Ok(())
+    }
+
+    async fn write(&mut self, condition: Option<Condition>, lately: Look) -> Result<Made, Error> {
+        let conditions = lately.conditions;
         // A caller's condition is judged at the commit, and sent with the whole.
         let sending = self.sending.take().filter(|_| condition.is_none());
         // Where the store evaluates conditions, a write that is sent as a whole asks after each look.
         let asks = sending.is_some() || (condition.is_none() && !conditions);
         let may = |it: &StagedUpload| it.fence.as_ref().is_none_or(|fence| fence());
-        if asks && !may(&self) {
+        if asks && !may(self) {
             return Err(fenced());
         }
         // What the request under way came to, where it may have been carried out.
         let mut unknown = None;
         if let Some((sending, rest)) = sending {
             match self.finish(sending, rest).await? {
-                Finished::Made => return Ok(()),
+                Finished::Made(made) => return Ok(made),
                 Finished::NotMade => {}
                 Finished::Unknown(error) => unknown = Some(error),
             }
-            if !conditions && !may(&self) {
+            if !conditions && !may(self) {
                 return Err(unknown.unwrap_or_else(fenced));
             }
         }
         match condition {
-            Some(condition) => self.write_if(condition).await,
-            None if conditions => self.write_in_order(unknown).await,
+            Some(condition) => self.write_if(condition).await?,
+            None if conditions => return self.write_in_order(unknown, lately).await,
             None => match self.send(Precondition::None).await {
-                Ok(()) => Ok(()),
+                Ok(()) => {}
                 Err(trouble) => {
-                    settle(&self.store, &self.name, &self.metadata, None, trouble).await
+                    settle(&self.store, &self.name, &self.metadata, None, trouble).await?;
                 }
             },
         }
+        Ok(Made::Somewhere)
     }
 
     /// Completes the request under way. If it has not made the write, that is to be made with another request: this one named
@@ -411,11 +394,11 @@ impl StagedUpload {
     async fn finish(&mut self, sending: Sending, rest: Vec<Bytes>) -> Result<Finished, Error> {
         self.store.known.take(&self.name);
         match sending.finish(rest).await {
-            Outcome::Written(etag) => {
+            Outcome::Written { etag, is_proof } => {
                 if let Some(etag) = etag {
                     self.store.known.set(&self.name, etag, Some(Seal::of_metadata(&self.metadata)));
                 }
-                Ok(Finished::Made)
+                Ok(Finished::Made(Made::new(is_proof)))
             }
             Outcome::NotSent => Ok(Finished::NotMade),
             Outcome::Failed(failure) => {
@@ -460,10 +443,16 @@ impl StagedUpload {
     /// then the etag is read. If this request is delayed on its way (its process died, or sent it again) until after
     /// a later write, its condition does not hold any more and the store refuses it. `last`: what an earlier request came to
     /// that may have been carried out.
-    async fn write_in_order(&mut self, mut last: Option<Error>) -> Result<(), Error> {
+    async fn write_in_order(
+        &mut self,
+        mut last: Option<Error>,
+        lately: Look,
+    ) -> Result<Made, Error> {
         // An upload in parts cannot be completed a second time after a refusal.
         let whole = matches!(self.content, Content::Whole { .. });
-        let mut known = self.store.known.take(&self.name).filter(|_| whole);
+        let seen = self.store.known.take(&self.name).filter(|_| whole);
+        let mut is_proof = seen.as_ref().is_some_and(|seen| seen.proves(lately.began));
+        let mut known = seen.map(|seen| seen.etag);
         for _ in 0..ORDER_ATTEMPTS {
             let etag = match known.take() {
                 Some(etag) => Some(etag),
@@ -474,8 +463,10 @@ impl StagedUpload {
                 return Err(last.unwrap_or_else(fenced));
             }
             let Err(trouble) = self.send(Precondition::unchanged(etag)).await else {
-                return Ok(());
+                return Ok(Made::new(is_proof));
             };
+            // What is named from here on was seen in the bucket that answers.
+            is_proof = false;
             let changed = matches!(trouble.status, Some(304 | 404 | 409 | 412));
             // What the store can never take does not become possible with another etag, though the status is the same. (A folder
             // in the place of an object may go: stores that keep objects as files remove empty ones late.)
@@ -487,7 +478,7 @@ impl StagedUpload {
             // The store has refused it, or has done it already and the reply was lost.
             let head = self.store.head(&self.name).await?;
             if head.as_ref().is_some_and(|head| head.metadata == self.metadata) {
-                return Ok(());
+                return Ok(Made::Somewhere);
             }
             last = Some(trouble.error);
             if matches!(self.content, Content::Parts(_)) {

@@ -17,7 +17,7 @@ const SIZE: usize = 3 << 20;
 const PIECE: usize = 100_000;
 
 /// Passes connections on to the store, counts what passes, and may cut the connections of PUTs.
-struct Tap {
+pub struct Tap {
     endpoint: String,
     /// Bytes sent to the store.
     sent: Arc<AtomicU64>,
@@ -27,10 +27,12 @@ struct Tap {
     cuts: Arc<AtomicBool>,
     /// Cuts the connection in place of the next reply to a PUT.
     loses: Arc<AtomicBool>,
+    /// Is the reply to the next PUT, as soon as its head has come.
+    refusal: Arc<Mutex<Option<String>>>,
 }
 
 impl Tap {
-    fn before(store: &Store) -> Tap {
+    pub fn before(store: &Store) -> Tap {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let tap = Tap {
             endpoint: format!("http://{}", listener.local_addr().unwrap()),
@@ -38,9 +40,11 @@ impl Tap {
             lines: Arc::default(),
             cuts: Arc::default(),
             loses: Arc::default(),
+            refusal: Arc::default(),
         };
         let (address, sent) = (store.address.clone(), tap.sent.clone());
         let (lines, cuts, loses) = (tap.lines.clone(), tap.cuts.clone(), tap.loses.clone());
+        let refusal = tap.refusal.clone();
         std::thread::spawn(move || {
             while let Ok((mut client, _)) = listener.accept() {
                 let mut store = TcpStream::connect(&address).unwrap();
@@ -59,6 +63,7 @@ impl Tap {
                     let _ = to.shutdown(Shutdown::Both);
                 });
                 let (sent, lines, cuts) = (sent.clone(), lines.clone(), cuts.clone());
+                let (refusal, mut is_refused) = (refusal.clone(), false);
                 std::thread::spawn(move || {
                     let mut buffer = vec![0; 1 << 16];
                     while let Ok(length @ 1..) = client.read(&mut buffer) {
@@ -72,8 +77,14 @@ impl Tap {
                         } else if cuts.swap(false, Ordering::Relaxed) {
                             break;
                         }
+                        if is_head && puts.load(Ordering::Relaxed) {
+                            let reply = refusal.lock().unwrap().take();
+                            is_refused = reply.is_some();
+                            let _ = client.write_all(reply.unwrap_or_default().as_bytes());
+                        }
                         sent.fetch_add(length as u64, Ordering::Relaxed);
-                        if store.write_all(piece).is_err() {
+                        // What follows a refusal is not the store's.
+                        if !is_refused && store.write_all(piece).is_err() {
                             break;
                         }
                     }
@@ -85,13 +96,19 @@ impl Tap {
         tap
     }
 
-    fn open(&self) -> S3 {
+    pub fn open(&self) -> S3 {
         S3::open(&config_of(&self.endpoint)).unwrap()
     }
 
     fn puts(&self) -> usize {
         let lines = self.lines.lock().unwrap();
         lines.iter().filter(|line| line.starts_with("PUT /objects/k")).count()
+    }
+
+    /// How many looks at the bucket's marker there were.
+    pub fn looks(&self) -> usize {
+        let lines = self.lines.lock().unwrap();
+        lines.iter().filter(|line| line.contains("/identity ")).count()
     }
 
     /// Waits until the store has received `bytes` bytes or more.
@@ -110,15 +127,24 @@ impl Tap {
 /// A body whose hash is known, and what happens before its last piece.
 struct HashedBody<F> {
     left: Bytes,
+    /// The length that is announced, if that is not the body's.
+    announced: Option<usize>,
+    piece: usize,
     hash: [u8; 32],
     before_last: Option<F>,
 }
 
 impl<F: FnOnce() -> Option<Error> + Send> HashedBody<F> {
     fn new(body: &[u8], before_last: F) -> HashedBody<F> {
+        HashedBody::in_pieces(body, PIECE, before_last)
+    }
+
+    fn in_pieces(body: &[u8], piece: usize, before_last: F) -> HashedBody<F> {
         let hash = ring::digest::digest(&ring::digest::SHA256, body);
         HashedBody {
             left: Bytes::copy_from_slice(body),
+            announced: None,
+            piece,
             hash: hash.as_ref().try_into().unwrap(),
             before_last: Some(before_last),
         }
@@ -131,19 +157,19 @@ impl<F: FnOnce() -> Option<Error> + Send> Chunks for HashedBody<F> {
             if self.left.is_empty() {
                 return None;
             }
-            if self.left.len() <= PIECE {
+            if self.left.len() <= self.piece {
                 let before_last = self.before_last.take();
                 // The runtime of the origin is another: this thread may wait.
                 if let Some(error) = before_last.and_then(|it| it()) {
                     return Some(Err(error));
                 }
             }
-            let piece = self.left.split_to(self.left.len().min(PIECE));
+            let piece = self.left.split_to(self.left.len().min(self.piece));
             Some(Ok(piece))
         })
     }
     fn bytes_left(&self) -> Option<u64> {
-        Some(self.left.len() as u64)
+        Some(self.announced.unwrap_or(self.left.len()) as u64)
     }
     fn sha256(&self) -> Option<[u8; 32]> {
         Some(self.hash)
@@ -181,6 +207,83 @@ fn bytes_reach_the_store_before_the_last_ones_have_come() {
             last = Some(piece);
         }
         assert!(matches!(last, Some(Err(Error::Damaged(_)))));
+    });
+}
+
+/// From 64 KiB on; where what it replaces is not known, a small one waits for its commit, and is written without a look.
+#[test]
+fn small_objects_are_sent_early_too() {
+    const TEST: &str = "origin_s3::early::small_objects_are_sent_early_too";
+    let Some(store) = Store::start(TEST) else { return };
+    let tap = Tap::before(&store);
+    let (origin, direct) = (tap.open(), store.open());
+    run(async {
+        for (round, size) in [120_000_usize, 120_000, 65_536, 130_000].into_iter().enumerate() {
+            let body = bytes(20 + round as u64, size);
+            let (sent, puts) = (tap.sent.load(Ordering::Relaxed), tap.puts());
+            let mut known = HashedBody::in_pieces(&body, 20_000, || {
+                let is_early = round > 0;
+                assert!(!is_early || tap.wait(sent + 20_000), "nothing of {size} was sent");
+                None
+            });
+            let staged = origin.stage(&key("k"), Attributes::default(), &mut known).await.unwrap();
+            staged.commit(None).await.unwrap();
+            assert_eq!(tap.puts() - puts, 1);
+            assert_eq!(read(&direct, "k", None).await, body);
+        }
+    });
+}
+
+/// The store replies before it has the body: it refuses, has no room, or wants to be asked later. All bytes are there, and are sent again
+/// as a whole; the next reply decides.
+#[test]
+fn a_store_that_answers_before_it_has_the_body_is_asked_again() {
+    const TEST: &str =
+        "origin_s3::early::a_store_that_answers_before_it_has_the_body_is_asked_again";
+    let Some(store) = Store::start(TEST) else { return };
+    let tap = Tap::before(&store);
+    let (origin, direct) = (tap.open(), store.open());
+    let statuses =
+        ["400 Bad Request", "403 Forbidden", "503 Slow Down", "507 Insufficient Storage"];
+    run(async {
+        write(&origin, "k", b"before", Attributes::default()).await;
+        for (round, status) in statuses.iter().enumerate() {
+            for size in [120_000, SIZE] {
+                let body = bytes(30 + round as u64, size);
+                let text = "<Error><Code>Other</Code><Message>m</Message></Error>";
+                let reply = format!(
+                    "HTTP/1.1 {status}\r\nconnection: close\r\ncontent-type: application/xml\r\ncontent-length: {}\r\n\r\n{text}",
+                    text.len()
+                );
+                *tap.refusal.lock().unwrap() = Some(reply);
+                let mut known = HashedBody::in_pieces(&body, 20_000, || None);
+                let staged = origin.stage(&key("k"), Attributes::default(), &mut known).await;
+                staged.unwrap().commit(None).await.unwrap();
+                assert!(tap.refusal.lock().unwrap().is_none(), "{status}: nothing was refused");
+                assert_eq!(read(&direct, "k", None).await, body, "{status}");
+            }
+        }
+    });
+}
+
+/// More or fewer bytes than were announced are no object.
+#[test]
+fn another_length_than_announced_changes_nothing() {
+    const TEST: &str = "origin_s3::early::another_length_than_announced_changes_nothing";
+    let Some(store) = Store::start(TEST) else { return };
+    let origin = store.open();
+    run(async {
+        write(&origin, "k", b"before", Attributes::default()).await;
+        for size in [120_000, SIZE] {
+            for by in [-1, 1] {
+                let body = bytes(50, size);
+                let mut known = HashedBody::in_pieces(&body, 20_000, || None);
+                known.announced = size.checked_add_signed(by);
+                let staged = origin.stage(&key("k"), Attributes::default(), &mut known).await;
+                assert!(matches!(staged.err(), Some(Error::Upload(_))), "{size} {by}");
+            }
+        }
+        assert_eq!(read(&origin, "k", None).await, b"before");
     });
 }
 

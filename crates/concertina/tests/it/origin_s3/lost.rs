@@ -7,6 +7,7 @@ use origin::marker::{Claim, FolderKind};
 use origin::{Attributes, Error, IdentityRecord, Origin, S3};
 
 use super::Store;
+use super::early::Tap;
 use crate::origin::{key, read, run, staged, write};
 
 #[test]
@@ -109,4 +110,54 @@ fn a_process_that_remembers_its_bucket_waits_for_it() {
     fs::rename(&away, store.bucket()).unwrap();
     assert_eq!(run(read(&origin, "a", None)), b"old", "without a restart");
     assert_eq!(origin.id(), id);
+}
+
+/// A write that names the etag of an acknowledged one needs no look at the bucket, and is refused by any other bucket. One that
+/// names what was read from another bucket a moment ago looks, and is not acknowledged.
+#[test]
+fn a_write_that_names_what_was_there_needs_no_look() {
+    const TEST: &str = "origin_s3::lost::a_write_that_names_what_was_there_needs_no_look";
+    let Some(store) = Store::start(TEST) else { return };
+    let tap = Tap::before(&store);
+    let origin = tap.open();
+    let put = |name: &str, body: &'static [u8]| {
+        run(async { staged(&origin, name, body).await.commit(None).await })
+    };
+    let looks_of = |name: &str, body| {
+        let before = tap.looks();
+        put(name, body).unwrap();
+        tap.looks() - before
+    };
+    assert_eq!(looks_of("a", b"1"), 1, "nothing is known of it");
+    // A look of over two seconds ago is made again before any write: a second attempt finds one of a moment ago.
+    let spared = |body| (0..3).any(|_| looks_of("a", body) == 0);
+    assert!(spared(b"2") && spared(b"3"));
+    assert_eq!(run(read(&origin, "a", None)), b"3");
+    let away = store.bucket().with_file_name("away");
+    let swap = || {
+        run(origin.check()).unwrap();
+        fs::rename(store.bucket(), &away).unwrap();
+        fs::create_dir(store.bucket()).unwrap();
+    };
+    let back = || {
+        fs::remove_dir_all(store.bucket()).unwrap();
+        fs::rename(&away, store.bucket()).unwrap();
+        run(origin.check()).unwrap();
+    };
+    swap();
+    let written = put("a", b"emptied");
+    assert!(matches!(&written, Err(Error::Lost(_))), "{written:?}");
+    back();
+    assert_eq!(run(read(&origin, "a", None)), b"3");
+    let read_again = || run(async { origin.get(&key("a"), None).await.map(|_| ()) });
+    swap();
+    let other = store.open();
+    run(write(&other, "a", b"another's", Attributes::default()));
+    let _ = read_again();
+    let written = put("a", b"4");
+    assert!(matches!(&written, Err(Error::Lost(_))), "{written:?}");
+    back();
+    assert_eq!(run(read(&origin, "a", None)), b"3");
+    put("a", b"5").unwrap();
+    assert_eq!(run(read(&origin, "a", None)), b"5");
 }
