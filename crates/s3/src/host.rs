@@ -33,14 +33,18 @@ impl Domain {
     /// `InvalidRequest` if the name looks as if it had one, and no domain says whether it has. Taking the first folder of the
     /// path for the bucket would write to another bucket than the client means.
     fn bucket_of<'a>(&self, host: &'a str) -> S3Result<Option<&'a str>> {
+        // Without an allocation, since each request that is signed comes here.
         let host = without_port(host);
-        let lower = host.to_ascii_lowercase();
         if let Some(domain) = &self.name {
-            let start = lower.strip_suffix(domain.as_str()).and_then(|it| it.strip_suffix('.'));
-            return Ok(start.and_then(|start| host.get(..start.len())));
+            let at = host.len().checked_sub(domain.len() + 1);
+            let parts = at.and_then(|at| Some((host.get(..at)?, host.get(at..)?)));
+            let is_below = |rest: &str| {
+                rest.strip_prefix('.').is_some_and(|rest| rest.eq_ignore_ascii_case(domain))
+            };
+            return Ok(parts.filter(|(_, rest)| is_below(rest)).map(|(bucket, _)| bucket));
         }
-        let (first, rest) = lower.split_once('.').unwrap_or((&lower, ""));
-        if !rest.is_empty() && self.buckets.iter().any(|bucket| bucket == first) {
+        let (first, rest) = host.split_once('.').unwrap_or((host, ""));
+        if !rest.is_empty() && self.buckets.iter().any(|it| it.eq_ignore_ascii_case(first)) {
             let what = "the name of the host begins with that of a bucket: set s3.domain to what follows it if clients \
                 name buckets so, and to the whole name if they do not";
             return Err(S3Error::with_message(S3ErrorCode::InvalidRequest, what));
