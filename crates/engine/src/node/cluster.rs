@@ -48,6 +48,11 @@ pub(super) struct Authority {
 impl Authority {
     /// The authority of a node without peers.
     pub const ALONE: Authority = Authority { primary: 0, generation: 0, epoch: 0 };
+
+    /// The node that orders the key's writes.
+    pub fn primary(&self) -> NodeId {
+        self.primary
+    }
 }
 
 /// When, and under which authority, a copy was last compared with the origin.

@@ -70,6 +70,7 @@ pub use crate::tier::Restored;
 pub use warm::Warmed;
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
 use ground::window::{Nanos, QueueName, Recorder, Window};
 use serde::{Deserialize, Serialize};
@@ -78,7 +79,7 @@ use crate::Payload;
 use crate::invariant::Invariants;
 use crate::mutant::{self, Mutant};
 use crate::queue::Queue;
-use crate::route::{LoadReport, Speed};
+use crate::route::{LoadReport, NodeId, Speed};
 use crate::tier::{Location, Memory, Work};
 use cluster::{Authority, Cluster, Verified};
 use device::{Device, Service};
@@ -93,14 +94,25 @@ use stamps::Stamps;
 /// An object in memory.
 struct MemoryEntry<P> {
     payload: P,
-    verified: Option<Verified>,
+    verified: Option<EntryVerified>,
     /// The number of reads from memory, counted up to 2.
     hits: u8,
     /// The key's nodes it was offered to, as bits of their places.
     warm: u8,
 }
 
+/// [`Verified`] in half of its bytes: there is one for each small object, and there are few authorities.
+struct EntryVerified {
+    at: Nanos,
+    authority: Arc<Authority>,
+}
+
 impl<P: Payload> MemoryEntry<P> {
+    fn verified(&self) -> Option<Verified> {
+        let verified = self.verified.as_ref()?;
+        Some(Verified { at: verified.at, authority: *verified.authority })
+    }
+
     /// Counts a read: the object, its marks of other nodes, and whether it is to be offered to them.
     fn read(&mut self) -> (P, u8, bool) {
         self.hits = (self.hits + 1).min(2);
@@ -183,6 +195,8 @@ struct Writers {
 pub struct Node<P> {
     settings: Settings,
     memory: Memory<MemoryEntry<P>>,
+    /// The newest authority of each primary that entries of memory share.
+    authorities: HashMap<NodeId, Arc<Authority>>,
     index: Index,
     devices: Vec<Device>,
     /// Present if there are devices of both classes.
@@ -235,6 +249,7 @@ impl<P: Payload> Node<P> {
         let peers = settings.cluster.as_ref().map_or(origin, |cluster| &cluster.peers);
         Node {
             memory: Memory::new(settings.eviction, settings.memory_bytes_max),
+            authorities: HashMap::new(),
             index: Index::new(
                 settings.tiers.index_bits,
                 Stamps::new(settings.revalidate, settings.cluster.as_ref().map_or(1, members)),

@@ -315,12 +315,13 @@ impl<P: Payload> Node<P> {
         actions: &mut Vec<Action<P>>,
     ) {
         let verified = flight.verified(flight.started);
+        let shared = self.shared(verified);
         if let Some(kept) = self.memory.get(&flight.key) {
             if kept.payload.etag() != etag && !mutant::is(Mutant::ChangedTakenForCurrent) {
                 return self.changed(now, flight, actions);
             }
             if !flight.void {
-                kept.verified = verified;
+                kept.verified = shared;
             }
             let payload = kept.payload.clone();
             let (age, outcome) = (now.saturating_sub(flight.started), Outcome::Memory);
@@ -351,7 +352,7 @@ impl<P: Payload> Node<P> {
         actions: &mut Vec<Action<P>>,
     ) {
         let authority = flight.authority.filter(|_| !flight.void);
-        let kept = self.memory.get(&flight.key).map(|k| (k.payload.clone(), k.verified));
+        let kept = self.memory.get(&flight.key).map(|k| (k.payload.clone(), k.verified()));
         if let Some((payload, verified)) = kept
             && authority.is_some()
             && self.may_be_stale(verified, authority, now)

@@ -1,10 +1,12 @@
 //! Filling the memory tier and the devices, and forgetting keys.
 
+use std::sync::Arc;
+
 use ground::window::Nanos;
 
 use super::device::Device;
 use super::index::Place;
-use super::{Action, Appending, DeviceId, JobId, MemoryEntry, Node, Verified};
+use super::{Action, Appending, DeviceId, EntryVerified, JobId, MemoryEntry, Node, Verified};
 use crate::Payload;
 use crate::mutant::{self, Mutant};
 use crate::tier::record_bytes;
@@ -49,9 +51,21 @@ impl<P: Payload> Node<P> {
             return;
         }
         let bytes = payload.stored_bytes();
+        let verified = self.shared(verified);
         let left =
             self.memory.insert(key, MemoryEntry { payload, verified, hits: 0, warm: 0 }, bytes);
         self.evicted(left, actions);
+    }
+
+    /// A verification as entries of memory hold it.
+    pub(super) fn shared(&mut self, verified: Option<Verified>) -> Option<EntryVerified> {
+        let Verified { at, authority } = verified?;
+        let newest = self.authorities.entry(authority.primary());
+        let newest = newest.or_insert_with(|| Arc::new(authority));
+        if **newest != authority {
+            *newest = Arc::new(authority);
+        }
+        Some(EntryVerified { at, authority: newest.clone() })
     }
 
     /// Changes the maximum bytes of the memory tier.
@@ -63,7 +77,7 @@ impl<P: Payload> Node<P> {
     fn evicted(&mut self, left: Vec<(Key, MemoryEntry<P>)>, actions: &mut Vec<Action<P>>) {
         for (key, kept) in left {
             if !self.index.contains_key(&key) && !self.appending_of.contains_key(&key) {
-                let record = NewRecord::new(&key, &kept.payload, kept.verified);
+                let record = NewRecord::new(&key, &kept.payload, kept.verified());
                 self.append(record, Target::Main, actions);
             }
         }

@@ -7,6 +7,7 @@
 //! A further policy is a file that implements [`Policy`], with its naive twin, and a line in
 //! `policies!` below; the suite in `tests.rs` then compares both.
 
+mod ghosts;
 mod lru;
 mod s3_fifo;
 #[cfg(test)]

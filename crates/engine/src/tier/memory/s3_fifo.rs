@@ -6,10 +6,14 @@
 //! it comes again, it enters the main queue at once. At the head of the main queue, what was read
 //! since enters it again. So reads move nothing, and a scan puts nothing out of the main queue.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::hash::{BuildHasher, BuildHasherDefault};
 
+use hashbrown::HashTable;
+use slab::Slab;
+
 use super::Policy;
+use super::ghosts::Ghosts;
 use ground::Key;
 
 /// Hashes with fixed keys, so that a replay takes the same steps. (Nothing iterates in hash order.)
@@ -19,54 +23,94 @@ type Hasher = BuildHasherDefault<std::hash::DefaultHasher>;
 const SMALL_PART: u64 = 10;
 /// Reads are counted up to this.
 const READS_MAX: u8 = 3;
+/// The most entries: places are numbers of 32 bits, so that queues and the table take half of what pointers would.
+const ENTRIES_MAX: usize = u32::MAX as usize;
 
+/// Small objects are many, so that what an entry takes counts: with a node's values it fills one line of the processor's cache.
 struct Entry<V> {
+    /// Not shared: the two counters of a [`Key`] would take as much as many keys do.
+    key: Box<[u8]>,
     value: V,
     bytes: u64,
+    /// Of its element in a queue; elements of entries that were removed have another.
+    stamp: u32,
     reads: u8,
     main: bool,
-    /// Of its element in a queue; elements of entries that were removed have another.
-    stamp: u64,
+}
+
+/// An entry in a queue: its place, and its stamp.
+#[derive(Clone, Copy)]
+struct Element {
+    place: u32,
+    stamp: u32,
 }
 
 pub(super) struct S3Fifo<V> {
-    entries: HashMap<Key, Entry<V>, Hasher>,
-    small: VecDeque<(Key, u64)>,
-    main: VecDeque<(Key, u64)>,
+    entries: Slab<Entry<V>>,
+    /// Places of entries, by the hashes of their keys.
+    places: HashTable<u32>,
+    small: VecDeque<Element>,
+    main: VecDeque<Element>,
     small_bytes: u64,
     main_bytes: u64,
-    /// Hashes of evicted keys, with the bytes that they had.
-    ghosts: HashMap<u64, (u64, u64), Hasher>,
-    ghost_order: VecDeque<(u64, u64)>,
-    ghost_bytes: u64,
+    ghosts: Ghosts,
     bytes_max: u64,
-    stamp: u64,
+    stamp: u32,
+}
+
+fn hash_of(key: &[u8]) -> u64 {
+    Hasher::default().hash_one(key)
+}
+
+/// The entry of an element, unless that was removed or replaced meanwhile. A stamp comes again after 2^32 insertions; an
+/// element that is that old would then count as its place's, which only brings the entry's turn forward.
+fn entry_of<V>(entries: &Slab<Entry<V>>, element: Element) -> Option<&Entry<V>> {
+    entries.get(element.place as usize).filter(|entry| entry.stamp == element.stamp)
 }
 
 impl<V> S3Fifo<V> {
     pub(super) fn new(bytes_max: u64) -> S3Fifo<V> {
         S3Fifo {
-            entries: HashMap::default(),
+            entries: Slab::new(),
+            places: HashTable::new(),
             small: VecDeque::new(),
             main: VecDeque::new(),
             small_bytes: 0,
             main_bytes: 0,
-            ghosts: HashMap::default(),
-            ghost_order: VecDeque::new(),
-            ghost_bytes: 0,
+            ghosts: Ghosts::default(),
             bytes_max,
             stamp: 0,
         }
     }
 
-    fn take(&mut self, key: &Key) -> Option<Entry<V>> {
-        let entry = self.entries.remove(key)?;
-        let queue = if entry.main { &mut self.main } else { &mut self.small };
+    fn place(&self, key: &[u8]) -> Option<u32> {
+        let is_its =
+            |place: &u32| self.entries.get(*place as usize).is_some_and(|e| *e.key == *key);
+        self.places.find(hash_of(key), is_its).copied()
+    }
+
+    fn entry_mut(&mut self, key: &[u8]) -> Option<&mut Entry<V>> {
+        let place = self.place(key)?;
+        self.entries.get_mut(place as usize)
+    }
+
+    /// Removes an entry; its element in a queue stays.
+    fn remove_at(&mut self, place: u32) -> Option<Entry<V>> {
+        let entry = self.entries.try_remove(place as usize)?;
+        if let Ok(found) = self.places.find_entry(hash_of(&entry.key), |other| *other == place) {
+            found.remove();
+        }
         *(if entry.main { &mut self.main_bytes } else { &mut self.small_bytes }) -= entry.bytes;
+        Some(entry)
+    }
+
+    fn take(&mut self, key: &[u8]) -> Option<Entry<V>> {
+        let entry = self.remove_at(self.place(key)?)?;
+        let queue = if entry.main { &mut self.main } else { &mut self.small };
         // Its element stays until it comes to the head, or until half of the queue is such.
         if queue.len() > 64 && queue.len() > 2 * self.entries.len() {
             let entries = &self.entries;
-            queue.retain(|(key, stamp)| entries.get(key).is_some_and(|e| e.stamp == *stamp));
+            queue.retain(|element| entry_of(entries, *element).is_some());
         }
         Some(entry)
     }
@@ -75,59 +119,31 @@ impl<V> S3Fifo<V> {
     fn step(&mut self) -> Option<(Key, V)> {
         let much = self.small_bytes > 0 && self.small_bytes >= self.bytes_max / SMALL_PART;
         let from_small = much || self.main_bytes == 0;
-        let head = if from_small { self.small.pop_front() } else { self.main.pop_front() };
-        let (key, stamp) = head?;
-        // Its entry was removed or replaced meanwhile.
-        let entry = self.entries.get_mut(&key).filter(|entry| entry.stamp == stamp)?;
+        let head = if from_small { self.small.pop_front() } else { self.main.pop_front() }?;
+        let entry = self.entries.get_mut(head.place as usize);
+        let entry = entry.filter(|entry| entry.stamp == head.stamp)?;
         if from_small && entry.reads > 1 {
             (entry.reads, entry.main) = (0, true);
             self.small_bytes -= entry.bytes;
             self.main_bytes += entry.bytes;
-            self.main.push_back((key, stamp));
+            self.main.push_back(head);
             return None;
         }
         if !from_small && entry.reads > 0 {
             entry.reads -= 1;
-            self.main.push_back((key, stamp));
+            self.main.push_back(head);
             return None;
         }
-        let entry = self.entries.remove(&key)?;
+        let entry = self.remove_at(head.place)?;
         if from_small {
-            self.small_bytes -= entry.bytes;
-            self.remember_ghost(self.entries.hasher().hash_one(&key), entry.bytes, stamp);
-        } else {
-            self.main_bytes -= entry.bytes;
+            self.ghosts.remember(hash_of(&entry.key), entry.bytes, self.ghost_bytes_max());
         }
-        Some((key, entry.value))
+        Some((entry.key.into(), entry.value))
     }
 
-    fn remember_ghost(&mut self, hash: u64, bytes: u64, stamp: u64) {
-        self.forget_ghost(hash);
-        self.ghosts.insert(hash, (bytes, stamp));
-        self.ghost_order.push_back((hash, stamp));
-        self.ghost_bytes += bytes;
-        self.trim_ghosts();
-        if self.ghost_order.len() > 64 && self.ghost_order.len() > 2 * self.ghosts.len() {
-            let ghosts = &self.ghosts;
-            self.ghost_order
-                .retain(|(hash, stamp)| ghosts.get(hash).is_some_and(|g| g.1 == *stamp));
-        }
-    }
-
-    /// Forgets the oldest evicted keys beyond the main queue's part of the bytes.
-    fn trim_ghosts(&mut self) {
-        while self.ghost_bytes > self.bytes_max - self.bytes_max / SMALL_PART {
-            let Some((hash, stamp)) = self.ghost_order.pop_front() else { return };
-            if self.ghosts.get(&hash).is_some_and(|ghost| ghost.1 == stamp) {
-                self.forget_ghost(hash);
-            }
-        }
-    }
-
-    fn forget_ghost(&mut self, hash: u64) -> bool {
-        let Some((bytes, _)) = self.ghosts.remove(&hash) else { return false };
-        self.ghost_bytes -= bytes;
-        true
+    /// Evicted keys are remembered up to the main queue's part of the bytes.
+    fn ghost_bytes_max(&self) -> u64 {
+        self.bytes_max - self.bytes_max / SMALL_PART
     }
 }
 
@@ -141,33 +157,40 @@ impl<V> Policy<V> for S3Fifo<V> {
     }
 
     fn get(&mut self, key: &[u8]) -> Option<&mut V> {
-        let entry = self.entries.get_mut(key)?;
+        let entry = self.entry_mut(key)?;
         entry.reads = (entry.reads + 1).min(READS_MAX);
         Some(&mut entry.value)
     }
 
     fn peek(&mut self, key: &[u8]) -> Option<&mut V> {
-        self.entries.get_mut(key).map(|entry| &mut entry.value)
+        self.entry_mut(key).map(|entry| &mut entry.value)
     }
 
     fn insert(&mut self, key: Key, value: V, bytes: u64) -> Vec<(Key, V)> {
         // Before room is made: a new version of an object that is read often stays in the main queue, and the earlier value
         // must not be evicted for the new one, which would leave a ghost of a key that is here.
         let replaced = self.take(&key);
-        let left = self.make_room(bytes);
+        let mut left = self.make_room(bytes);
+        if self.entries.len() >= ENTRIES_MAX {
+            left.extend(self.evict());
+        }
+        let hash = hash_of(&key);
         // After room is made, as evictions forget the oldest ghosts.
-        let known = self.forget_ghost(self.entries.hasher().hash_one(&key));
+        let known = self.ghosts.forget(hash);
         let main = known || replaced.is_some_and(|entry| entry.main);
-        self.stamp += 1;
-        let stamp = self.stamp;
+        self.stamp = self.stamp.wrapping_add(1);
+        let (key, stamp) = (Box::from(&*key), self.stamp);
+        let place = self.entries.insert(Entry { key, value, bytes, stamp, reads: 0, main }) as u32;
+        let entries = &self.entries;
+        self.places.insert_unique(hash, place, |place| hash_of(&entries[*place as usize].key));
+        let element = Element { place, stamp };
         if main {
-            self.main.push_back((key.clone(), stamp));
+            self.main.push_back(element);
             self.main_bytes += bytes;
         } else {
-            self.small.push_back((key.clone(), stamp));
+            self.small.push_back(element);
             self.small_bytes += bytes;
         }
-        self.entries.insert(key, Entry { value, bytes, reads: 0, main, stamp });
         left
     }
 
@@ -189,7 +212,7 @@ impl<V> Policy<V> for S3Fifo<V> {
     fn set_bytes_max(&mut self, bytes_max: u64) -> Vec<(Key, V)> {
         self.bytes_max = bytes_max;
         let left = self.make_room(0);
-        self.trim_ghosts();
+        self.ghosts.trim(self.ghost_bytes_max());
         left
     }
 
@@ -198,15 +221,15 @@ impl<V> Policy<V> for S3Fifo<V> {
     fn hottest(&self, from: usize, count: usize) -> (Vec<(Key, u8)>, bool) {
         let order = self.main.iter().rev().chain(self.small.iter().rev());
         let ends = from.saturating_add(count) >= self.main.len() + self.small.len();
-        let class = |(key, stamp): &(Key, u64)| {
-            let entry = self.entries.get(key).filter(|entry| entry.stamp == *stamp)?;
+        let class = |element: &Element| {
+            let entry = entry_of(&self.entries, *element)?;
             let class = match (entry.main, entry.reads) {
                 (true, 1..) => 0,
                 (true, 0) | (false, 2..) => 1,
                 (false, 1) => 2,
                 (false, 0) => return None,
             };
-            Some((key.clone(), class))
+            Some((Key::from(&*entry.key), class))
         };
         (order.skip(from).take(count).filter_map(class).collect(), ends)
     }
@@ -225,7 +248,7 @@ impl<V> Policy<V> for S3Fifo<V> {
 pub(super) mod tests {
     use super::super::tests::Twin;
     use super::super::{AnyPolicy, Eviction, Memory};
-    use super::*;
+    use ground::Key;
 
     /// The naive twin: lists that are searched.
     #[derive(Default)]
@@ -336,6 +359,6 @@ pub(super) mod tests {
         let there = (0..50).filter(|i| memory.peek(&name("often", *i)).is_some()).count();
         assert_eq!(there, 50);
         let AnyPolicy::S3Fifo(policy) = &memory.0 else { panic!("another policy") };
-        assert!(policy.small.len() + policy.main.len() <= 2 * policy.len() + 64);
+        assert!(policy.small.len() + policy.main.len() <= 2 * policy.entries.len() + 64);
     }
 }
