@@ -7,6 +7,8 @@ pub mod arena;
 pub mod disk;
 mod error;
 pub mod object;
+mod packed;
 pub mod system;
 
 pub use error::Error;
+pub use packed::{Packed, PackedEtag};

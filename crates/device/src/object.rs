@@ -1,5 +1,7 @@
 //! The engine's payload when serving: an object's bytes, metadata and reply headers.
 
+use std::fmt;
+use std::io::Write as _;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -14,8 +16,12 @@ use http::header::{
 };
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
+use httpdate::HttpDate;
+use triomphe::ThinArc;
+
 use super::arena;
 use super::disk::Assembly;
+use super::packed::{self, Packed, PackedEtag};
 use origin::{Attributes, KEPT_PREFIX, Metadata, VersionHasher};
 use wire::headers;
 
@@ -26,58 +32,90 @@ pub const META_PREFIX: &str = "concertina-meta-";
 pub static KEPT: [HeaderName; 5] =
     [CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, EXPIRES];
 
-/// An object in memory. Clones share it.
-#[derive(Clone, Debug)]
-pub struct Object(Arc<Inner>);
+/// Objects of up to so many bytes are held in one allocation with their metadata. A larger one keeps the buffer that it came
+/// in, as what that and its handle take is a small part of it, and a copy is not.
+const SMALL_BYTES_MAX: usize = 2 << 10;
 
-#[derive(Debug)]
-struct Inner {
-    metadata: Metadata,
-    block: Vec<u8>,
+/// An object in memory. Clones share it.
+///
+/// A small object is one allocation: two counters, the packed metadata and the bytes. The lines of its replies are written when
+/// they are sent: kept, they would take more than the object does. Those of a larger one are kept from its first reply on.
+#[derive(Clone)]
+pub struct Object(ThinArc<Head, u8>);
+
+struct Head {
+    /// The bytes of an object that is not small.
+    large: Option<Box<Large>>,
+}
+
+struct Large {
     body: Bytes,
-    /// Of an object that is still being read: where its bytes come from; [`Object::body`] is empty.
+    /// Of an object that is still being read: where its bytes come from; `body` is empty.
     assembly: Option<Arc<Assembly>>,
-    /// The lines of a reply with the whole object from memory, and how many of these bytes are the same
-    /// wherever it comes from.
-    head: Box<[u8]>,
-    head_common: usize,
-    /// The same for another protocol's clients, once one of them has read the object.
-    other_head: OnceLock<Box<[u8]>>,
+    /// What [`Object::write_head_common`] appends.
+    lines: OnceLock<Box<[u8]>>,
+    /// What [`Object::write_lines_of`] appends.
+    other_lines: OnceLock<Box<[u8]>>,
+}
+
+impl Large {
+    fn new(body: Bytes, assembly: Option<Arc<Assembly>>) -> Large {
+        Large { body, assembly, lines: OnceLock::new(), other_lines: OnceLock::new() }
+    }
+}
+
+impl fmt::Debug for Object {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Object").field(&self.metadata()).finish()
+    }
 }
 
 impl PartialEq for Object {
     fn eq(&self, other: &Object) -> bool {
-        self.0.metadata == other.0.metadata && self.0.body == other.0.body
+        self.metadata() == other.metadata() && self.bytes_held() == other.bytes_held()
     }
 }
 
 impl Object {
     /// An object; the length of `body` must equal the metadata's `size`.
-    pub fn new(metadata: Metadata, body: Bytes) -> Object {
+    pub fn new(metadata: &Metadata, body: Bytes) -> Object {
         debug_assert_eq!(metadata.size, body.len() as u64);
-        let block = metadata.encode();
-        let (head, head_common) = head_of(&metadata);
-        let body = arena::keep(body);
-        let (assembly, other_head) = (None, OnceLock::new());
-        Object(Arc::new(Inner { metadata, block, body, assembly, head, head_common, other_head }))
+        let mut packed = packed::pack(metadata, false);
+        if body.len() > SMALL_BYTES_MAX {
+            return Object::from_parts(Some(Large::new(arena::keep(body), None)), &packed);
+        }
+        packed.extend_from_slice(&body);
+        Object::from_parts(None, &packed)
     }
 
     /// An object of the bytes of some pieces, which are copied: a piece may be a small part of a buffer that it keeps.
-    pub fn gathered(metadata: Metadata, pieces: &[Bytes]) -> Object {
+    pub fn gathered(metadata: &Metadata, pieces: &[Bytes]) -> Object {
         let body = arena::gather(pieces).unwrap_or_else(|| pieces.concat().into());
         Object::new(metadata, body)
     }
 
     /// An object whose bytes, or some of them, are being read.
-    pub fn opened(metadata: Metadata, assembly: Arc<Assembly>) -> Object {
-        let (block, body, head) = (Vec::new(), Bytes::new(), Box::default());
-        let (assembly, head_common, other_head) = (Some(assembly), 0, OnceLock::new());
-        Object(Arc::new(Inner { metadata, block, body, assembly, head, head_common, other_head }))
+    pub fn opened(metadata: &Metadata, assembly: Arc<Assembly>) -> Object {
+        let large = Large::new(Bytes::new(), Some(assembly));
+        Object::from_parts(Some(large), &packed::pack(metadata, true))
+    }
+
+    fn from_parts(large: Option<Large>, packed: &[u8]) -> Object {
+        Object(ThinArc::from_header_and_slice(Head { large: large.map(Box::new) }, packed))
+    }
+
+    fn large(&self) -> Option<&Large> {
+        self.0.header.header.large.as_deref()
+    }
+
+    /// The metadata as it is held, without an allocation.
+    pub fn packed(&self) -> Packed<'_> {
+        Packed::new(&self.0.slice)
     }
 
     /// Where the bytes of an object come from that is still being read.
     pub fn assembly(&self) -> Option<&Arc<Assembly>> {
-        self.0.assembly.as_ref()
+        self.large()?.assembly.as_ref()
     }
 
     /// Reads the stored form: metadata, then bytes. `None` if it is malformed.
@@ -87,79 +125,151 @@ impl Object {
             return None;
         }
         let body = stored.slice(stored.len() - body.len()..);
-        Some(Object::new(metadata, body))
+        Some(Object::new(&metadata, body))
     }
 
     /// Whether the bytes are those of the etag, as far as it is a hash of them. Costs the hash.
     pub fn is_its_etags(&self) -> bool {
-        let Metadata { etag, attributes, .. } = &self.0.metadata;
-        let Some(mut hasher) = VersionHasher::for_etag(etag) else { return true };
-        hasher.update(&self.0.body);
-        hasher.finish(attributes) == *etag
+        let Metadata { etag, attributes, .. } = self.metadata();
+        let Some(mut hasher) = VersionHasher::for_etag(&etag) else { return true };
+        hasher.update(self.bytes_held());
+        hasher.finish(&attributes) == etag
     }
 
-    /// The stored form of the metadata; [`Object::body`] follows it.
-    pub fn block(&self) -> &[u8] {
-        &self.0.block
-    }
-
-    /// The bytes.
-    pub fn body(&self) -> &Bytes {
-        &self.0.body
-    }
-
-    /// The metadata.
-    pub fn metadata(&self) -> &Metadata {
-        &self.0.metadata
-    }
-
-    /// The header lines of a reply with the whole object from memory, written once: those of the
-    /// object, its length, and the outcome.
-    pub fn head(&self) -> &[u8] {
-        &self.0.head
-    }
-
-    /// Those of [`Object::head`] that do not say where the object came from.
-    pub fn head_common(&self) -> &[u8] {
-        self.0.head.get(..self.0.head_common).unwrap_or_default()
-    }
-
-    /// As [`Object::head`] for clients of another protocol: `write` makes the lines the first time.
-    pub fn other_head(&self, write: impl FnOnce(&Metadata) -> Box<[u8]>) -> &[u8] {
-        self.0.other_head.get_or_init(|| write(&self.0.metadata))
-    }
-
-    /// Adds the headers of a reply with this object.
-    pub fn add_headers(&self, to: &mut HeaderMap) {
-        for (name, value) in headers_of(&self.0.metadata) {
-            to.append(name, value);
+    /// The bytes that are in memory: all, or none of an object that is still being read.
+    pub fn bytes_held(&self) -> &[u8] {
+        match self.large() {
+            Some(large) => &large.body,
+            None => self.0.slice.get(packed::length(&self.0.slice)..).unwrap_or_default(),
         }
+    }
+
+    /// As [`Object::bytes_held`], for a reply: without a copy, and for as long as it lasts.
+    pub fn body(&self) -> Bytes {
+        match self.large() {
+            Some(large) => large.body.clone(),
+            None => Bytes::from_owner(SmallBody(self.clone())),
+        }
+    }
+
+    /// The metadata. Costs an allocation for each of its texts.
+    pub fn metadata(&self) -> Metadata {
+        self.packed().metadata(self.size())
+    }
+
+    /// Bytes of the object.
+    pub fn size(&self) -> u64 {
+        self.packed().size.unwrap_or_else(|| self.bytes_held().len() as u64)
+    }
+
+    /// Appends the header lines of a reply with the whole object from memory: those of
+    /// [`Object::write_head_common`], and the outcome.
+    pub fn write_head(&self, lines: &mut Vec<u8>) {
+        self.write_head_common(lines);
+        // What memory answers met no queue.
+        add_source(lines, Outcome::Memory, 0);
+    }
+
+    /// Appends the header lines that do not say where the object came from: [`headers_of`], and the length.
+    pub fn write_head_common(&self, lines: &mut Vec<u8>) {
+        append(lines, self.large().map(|large| &large.lines), |lines| self.write_plainly(lines));
+    }
+
+    /// Appends the header lines for clients of another protocol, always the same one, as `write` appends them.
+    pub fn write_lines_of(&self, write: impl FnOnce(&Object, &mut Vec<u8>), lines: &mut Vec<u8>) {
+        append(lines, self.large().map(|large| &large.other_lines), |lines| write(self, lines));
+    }
+
+    fn write_plainly(&self, lines: &mut Vec<u8>) {
+        let packed = self.packed();
+        write_type(&packed, lines);
+        write_etag(&packed.etag, b"", lines);
+        write_dates(&packed, lines);
+        if packed.content_type().is_some_and(is_active) {
+            add_line(lines, &CONTENT_SECURITY_POLICY, SANDBOX.as_bytes());
+        }
+        for (name, value) in packed.user() {
+            add_user(name, value, |name, value| add_line(lines, &name, value.as_bytes()));
+        }
+        add_length(lines, self.size());
+    }
+}
+
+/// Appends what `write` appends, from where it is kept if there is such a place.
+fn append(
+    lines: &mut Vec<u8>,
+    kept: Option<&OnceLock<Box<[u8]>>>,
+    write: impl FnOnce(&mut Vec<u8>),
+) {
+    let Some(kept) = kept else { return write(lines) };
+    lines.extend_from_slice(kept.get_or_init(|| {
+        let mut written = Vec::with_capacity(320);
+        write(&mut written);
+        written.into()
+    }));
+}
+
+/// Appends the line of the type.
+pub fn write_type(packed: &Packed<'_>, lines: &mut Vec<u8>) {
+    let content_type = packed.content_type().unwrap_or(UNTYPED);
+    if is_header_text(content_type) {
+        add_line(lines, &CONTENT_TYPE, content_type.as_bytes());
+    }
+}
+
+/// Appends the line of the version, with `after` in its quotes.
+pub fn write_etag(etag: &PackedEtag<'_>, after: &[u8], lines: &mut Vec<u8>) {
+    if matches!(etag, PackedEtag::Text(text) if !is_header_text(text)) {
+        return;
+    }
+    lines.extend_from_slice(b"etag: \"");
+    etag.write(lines);
+    lines.extend_from_slice(after);
+    lines.extend_from_slice(b"\"\r\n");
+}
+
+/// Appends the lines that all objects have: the time of the write, that parts can be asked for, and that the type holds.
+pub fn write_dates(packed: &Packed<'_>, lines: &mut Vec<u8>) {
+    // Writing into a vector does not fail.
+    let _ = write!(lines, "last-modified: {}\r\n", http_date(packed.modified_unix_us));
+    lines.extend_from_slice(b"accept-ranges: bytes\r\nx-content-type-options: nosniff\r\n");
+}
+
+/// The bytes of a small object, which it keeps.
+struct SmallBody(Object);
+
+impl AsRef<[u8]> for SmallBody {
+    fn as_ref(&self) -> &[u8] {
+        self.0.bytes_held()
     }
 }
 
 impl Payload for Object {
     fn bytes(&self) -> u64 {
-        self.0.metadata.size
+        self.size()
     }
     fn stored_bytes(&self) -> u64 {
-        (self.0.block.len() + self.0.body.len()) as u64
+        (self.packed().encoded_length() + self.bytes_held().len()) as u64
     }
     fn etag(&self) -> Etag {
-        self.0.metadata.etag.clone()
+        self.metadata().etag
     }
 }
 
-/// The lines of [`Object::head`], and the length of [`Object::head_common`].
-fn head_of(metadata: &Metadata) -> (Box<[u8]>, usize) {
-    let mut lines = Vec::with_capacity(320);
-    for (name, value) in headers_of(metadata) {
-        add_line(&mut lines, &name, value.as_bytes());
-    }
-    add_line(&mut lines, &CONTENT_LENGTH, metadata.size.to_string().as_bytes());
-    let common = lines.len();
-    // What memory answers met no queue.
-    add_source(&mut lines, Outcome::Memory, 0);
-    (lines.into(), common)
+/// The type of an object without one.
+const UNTYPED: &str = "application/octet-stream";
+/// What a document that a browser may run is allowed.
+const SANDBOX: &str = "sandbox";
+
+/// Whether a header may have a text, as [`HeaderValue::from_bytes`] judges it.
+fn is_header_text(text: &str) -> bool {
+    text.bytes().all(|byte| byte == b'\t' || (byte >= 32 && byte != 127))
+}
+
+/// Adds the line of a length.
+pub fn add_length(lines: &mut Vec<u8>, bytes: u64) {
+    // Writing into a vector does not fail.
+    let _ = write!(lines, "content-length: {bytes}\r\n");
 }
 
 /// Adds a header line.
@@ -186,27 +296,34 @@ pub fn headers_of(metadata: &Metadata) -> Vec<(HeaderName, HeaderValue)> {
         }
     };
     let content_type = metadata.attributes.content_type.as_deref();
-    add(CONTENT_TYPE, content_type.unwrap_or("application/octet-stream"));
+    add(CONTENT_TYPE, content_type.unwrap_or(UNTYPED));
     add(ETAG, &format!("\"{}\"", metadata.etag));
-    add(LAST_MODIFIED, &http_date(metadata.modified_unix_us));
+    add(LAST_MODIFIED, &http_date(metadata.modified_unix_us).to_string());
     add(ACCEPT_RANGES, "bytes");
     // A browser must take the type as it is, and run nothing that a document brings along.
     add(X_CONTENT_TYPE_OPTIONS, "nosniff");
     if content_type.is_some_and(is_active) {
-        add(CONTENT_SECURITY_POLICY, "sandbox");
+        add(CONTENT_SECURITY_POLICY, SANDBOX);
     }
     for (name, value) in &metadata.attributes.user {
-        // What S3's clients and other tools stored is what any client of HTTP needs to read the object by: without its encoding
-        // the bytes mean something else. As metadata it is told too, by which a gateway knows it.
-        let kept = name.strip_prefix(KEPT_PREFIX);
-        if let Some(header) = kept.and_then(|kept| KEPT.iter().find(|name| *name == kept)) {
-            add(header.clone(), value);
-        }
-        if let Ok(name) = HeaderName::from_bytes(format!("{META_PREFIX}{name}").as_bytes()) {
-            add(name, value);
-        }
+        add_user(name, value, |name, value| headers.push((name, value)));
     }
     headers
+}
+
+/// Adds the headers of a pair of user metadata. One that came with a name or value that no header can have, from a damaged file
+/// or by another protocol, is left out.
+fn add_user(name: &str, value: &str, mut add: impl FnMut(HeaderName, HeaderValue)) {
+    let Ok(value) = HeaderValue::from_bytes(value.as_bytes()) else { return };
+    // What S3's clients and other tools stored is what any client of HTTP needs to read the object by: without its encoding
+    // the bytes mean something else. As metadata it is told too, by which a gateway knows it.
+    let kept = name.strip_prefix(KEPT_PREFIX);
+    if let Some(header) = kept.and_then(|kept| KEPT.iter().find(|name| *name == kept)) {
+        add(header.clone(), value.clone());
+    }
+    if let Ok(name) = HeaderName::from_bytes(format!("{META_PREFIX}{name}").as_bytes()) {
+        add(name, value);
+    }
 }
 
 fn text_of<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
@@ -251,8 +368,68 @@ fn is_active(content_type: &str) -> bool {
 }
 
 /// A time as HTTP writes it. Times past the year 9999, which no clock gave us, become 1970.
-fn http_date(unix_us: u64) -> String {
+fn http_date(unix_us: u64) -> HttpDate {
     let seconds = unix_us / 1_000_000;
     let seconds = if seconds < 253_402_300_800 { seconds } else { 0 };
-    httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(seconds))
+    (UNIX_EPOCH + Duration::from_secs(seconds)).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The naive twin of [`Object::write_head`]: by the headers that hyper is given.
+    fn head_of(metadata: &Metadata) -> Vec<u8> {
+        let mut lines = Vec::new();
+        for (name, value) in headers_of(metadata) {
+            add_line(&mut lines, &name, value.as_bytes());
+        }
+        add_length(&mut lines, metadata.size);
+        add_source(&mut lines, Outcome::Memory, 0);
+        lines
+    }
+
+    fn attributes() -> impl Strategy<Value = Attributes> {
+        let name = prop_oneof!["[a-z-]{1,12}", "s3--(content-encoding|expires|upload)", ".{0,6}"];
+        let content_type =
+            prop_oneof!["text/html", "image/svg\\+xml; a=b", "[a-z]{1,9}/[a-z]{1,9}", ".{1,9}"];
+        (prop::option::of(content_type), prop::collection::vec((name, ".{0,12}"), 0..4))
+            .prop_map(|(content_type, user)| Attributes { content_type, user })
+    }
+
+    proptest! {
+        #[test]
+        fn an_object_is_what_it_was_made_of(
+            attributes in attributes(),
+            etag in prop_oneof!["[0-9a-f]{32}", "h-[0-9a-f]{32}", "[^\"]{0,40}"],
+            modified_unix_us in prop_oneof![any::<u64>(), 0..4_000_000_000_000_000u64],
+            size in prop_oneof![0..300usize, SMALL_BYTES_MAX - 2..SMALL_BYTES_MAX + 3],
+        ) {
+            let body: Vec<u8> = (0..size).map(|i| i as u8).collect();
+            let (size, etag) = (size as u64, etag.into());
+            let metadata = Metadata { size, etag, modified_unix_us, attributes };
+            let object = Object::new(&metadata, body.clone().into());
+            prop_assert_eq!(object.metadata(), metadata.clone());
+            prop_assert_eq!(object.bytes_held(), &body[..]);
+            // The body is there for as long as a reply takes, and is not copied.
+            let sent = object.body();
+            prop_assert_eq!(sent.as_ptr(), object.bytes_held().as_ptr());
+            let mut stored = metadata.encode();
+            prop_assert_eq!(object.stored_bytes() as usize, stored.len() + body.len());
+            prop_assert_eq!((object.bytes(), object.etag()), (size, metadata.etag.clone()));
+            let expected = head_of(&metadata);
+            // The second time from where they are kept, if the object is large enough.
+            for _ in 0..2 {
+                let mut lines = Vec::new();
+                object.write_head(&mut lines);
+                prop_assert_eq!(lines.escape_ascii().to_string(), expected.escape_ascii().to_string());
+            }
+            stored.extend_from_slice(&body);
+            prop_assert_eq!(Object::decode(&stored.into()), Some(object.clone()));
+            drop(object);
+            prop_assert_eq!(&sent[..], &body[..]);
+        }
+    }
 }

@@ -203,7 +203,7 @@ impl Drive {
         };
         match answer {
             Answer::Reply(Reply::Found { payload, .. } | Reply::Opened { payload, .. }, _) => {
-                Ok(Some(payload.metadata().clone()))
+                Ok(Some(payload.metadata()))
             }
             Answer::Reply(Reply::NotFound, _) => Ok(None),
             Answer::Reply(Reply::Busy { queue }, _) => {
@@ -461,7 +461,7 @@ impl Drive {
                     "the number of bytes sent differs from its metadata".to_owned(),
                 ));
             }
-            Ok(Fetched::Found(Object::new(metadata, bytes)))
+            Ok(Fetched::Found(Object::new(&metadata, bytes)))
         };
         let fetched = self.within("a read", fetch).await;
         fetched.unwrap_or_else(|e| Fetched::Unavailable(origin_failure(&e)))

@@ -136,12 +136,12 @@ impl Node {
 
 /// The whole of an object, for another node that keeps a copy.
 fn copy_of(object: Object, age: Nanos) -> FoundObject {
-    let body = Body::Bytes(object.body().clone());
-    FoundObject { version: Version::Held(object), range: None, body, age: Some(age) }
+    let body = Body::Bytes(object.body());
+    FoundObject { version: Version::from(object), range: None, body, age: Some(age) }
 }
 
 fn part_of(object: Object, read: &ReadRequest) -> Result<FoundObject, Error> {
-    let version = Version::Held(object.clone());
+    let version = Version::from(object.clone());
     let range = select(read, &version)?;
     let body = match (object.assembly(), &range) {
         _ if read.is_head => Body::Bytes(Bytes::new()),
@@ -151,7 +151,7 @@ fn part_of(object: Object, read: &ReadRequest) -> Result<FoundObject, Error> {
         (None, Some(range)) => {
             Body::Bytes(object.body().slice(range.start as usize..range.end as usize))
         }
-        (None, None) => Body::Bytes(object.body().clone()),
+        (None, None) => Body::Bytes(object.body()),
     };
     Ok(FoundObject { version, range, body, age: None })
 }

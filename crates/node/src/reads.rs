@@ -66,19 +66,19 @@ impl Quick for Node {
         };
         let object = hit.payload;
         head.extend_from_slice(OK);
-        head.extend_from_slice(object.head());
+        object.write_head(head);
         if facts.internal {
             add_internal(head, hit.length, hit.warm);
         }
         add_date(received, head);
         head.extend_from_slice(b"\r\n");
-        let body = if line.is_head { Bytes::new() } else { object.body().clone() };
+        let body = if line.is_head { Bytes::new() } else { object.body() };
         let passed = Passed {
             operation: if line.is_head { Operation::Head } else { Operation::Get },
             outcome: Outcome::Memory,
             hash: lane.hash_of(line.key),
             received,
-            size: object.metadata().size,
+            size: object.size(),
             bytes: body.len() as u64,
         };
         ReadStart::Reply(Content::Bytes(body), Record::Passed(passed))
@@ -147,14 +147,14 @@ impl Flight for Read {
         };
         let Reply::Found { payload, outcome, warm, .. } = reply else { return Poll::Ready(None) };
         head.extend_from_slice(OK);
-        head.extend_from_slice(payload.head_common());
+        payload.write_head_common(head);
         add_source(head, *outcome, stages.length_left);
         if waiting.record.internal {
             add_internal(head, stages.node_length, *warm);
         }
         add_date(clock::now(), head);
         head.extend_from_slice(b"\r\n");
-        let (outcome, stages, body) = (*outcome, *stages, payload.body().clone());
+        let (outcome, stages, body) = (*outcome, *stages, payload.body());
         let Some(PendingRead { mut record, .. }) = self.waiting.take() else {
             return Poll::Ready(None);
         };

@@ -269,7 +269,7 @@ impl Write {
                 // share of uploads' memory stays taken.
                 let gather = |copy: UploadedBytes| {
                     let (pieces, share) = copy.into_pieces();
-                    (Object::gathered(metadata, &pieces), share)
+                    (Object::gathered(&metadata, &pieces), share)
                 };
                 let object = async { whole.map(gather) };
                 match future::join(staged.commit(None), object).await {

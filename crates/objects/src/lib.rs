@@ -290,10 +290,7 @@ fn filled(record: RequestRecord, found: FoundObject, is_timed: bool) -> Response
     add_stages(&record, is_timed, response.headers_mut());
     let age = HeaderValue::from(found.age.unwrap_or(0));
     response.headers_mut().insert(headers::AGE_NS.clone(), age);
-    let block = match &found.version {
-        Version::Held(object) => Bytes::copy_from_slice(object.block()),
-        Version::Described(metadata) => Bytes::from(metadata.encode()),
-    };
+    let block = Bytes::from(found.version.encode());
     *response.body_mut() = match found.body {
         Body::Bytes(bytes) => ReplyBody::two(block, bytes, Some(record)),
         // Copies are asked for as a whole.

@@ -8,9 +8,9 @@
 use ground::Key;
 use ground::window::Outcome;
 use http::header::{
-    ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderMap, HeaderName,
-    HeaderValue, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE,
-    LAST_MODIFIED, RANGE, X_CONTENT_TYPE_OPTIONS,
+    ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue,
+    IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, LAST_MODIFIED,
+    RANGE, X_CONTENT_TYPE_OPTIONS,
 };
 use origin::{Attributes, KEPT_PREFIX, Metadata};
 use s3s::dto::Checksum;
@@ -20,7 +20,10 @@ use super::checksums::{self, ALGORITHMS};
 use super::errors::of_error;
 use super::messages::METADATA_TOO_LARGE;
 use super::tags::Tags;
-use device::object::{KEPT, add_line, headers_of};
+use device::PackedEtag;
+use device::object::{
+    KEPT, Object, add_length, add_line, headers_of, write_dates, write_etag, write_type,
+};
 use store::ReadRequest;
 use store::header_text;
 use wire::condition::Conditions;
@@ -37,14 +40,19 @@ const TAGGING: &str = "tagging";
 /// The longest value of a header that is kept, and the most bytes of all user metadata, as at AWS.
 const VALUE_BYTES_MAX: usize = 2048;
 
+/// The header with the number of tags.
+const TAGGING_COUNT: &str = "x-amz-tagging-count";
+/// What clients see after an etag that is a hash, so that they do not take it for an MD5 of the bytes.
+const HASH_END: &str = "-1";
+
 /// The etag that clients see.
 pub fn etag(ours: &str) -> String {
-    if is_hash(ours) { format!("{ours}-1") } else { ours.to_owned() }
+    if is_hash(ours) { format!("{ours}{HASH_END}") } else { ours.to_owned() }
 }
 
 /// The etag that a client's stands for.
 pub fn our_etag(theirs: &str) -> &str {
-    theirs.strip_suffix("-1").filter(|hash| is_hash(hash)).unwrap_or(theirs)
+    theirs.strip_suffix(HASH_END).filter(|hash| is_hash(hash)).unwrap_or(theirs)
 }
 
 fn is_hash(text: &str) -> bool {
@@ -237,7 +245,7 @@ pub fn reply(metadata: &Metadata, checksum: bool) -> HeaderMap {
             Some(own) if ALGORITHMS.contains(&own) && !checksum => continue,
             Some(MARK) => continue,
             Some(TAGGING) => {
-                headers.insert("x-amz-tagging-count", HeaderValue::from(Tags::count(text)));
+                headers.insert(TAGGING_COUNT, HeaderValue::from(Tags::count(text)));
                 continue;
             }
             Some(own) if ALGORITHMS.contains(&own) => {
@@ -260,20 +268,43 @@ pub fn reply(metadata: &Metadata, checksum: bool) -> HeaderMap {
     headers
 }
 
-/// The lines of a reply with a whole object from memory.
-pub fn lines(metadata: &Metadata) -> Box<[u8]> {
-    let mut all = reply(metadata, false);
-    all.insert(CONTENT_LENGTH, HeaderValue::from(metadata.size));
-    all.insert(OUTCOME.clone(), HeaderValue::from_static(Outcome::Memory.as_str()));
-    let mut lines = Vec::with_capacity(320);
-    for (name, value) in &all {
-        add_line(&mut lines, name, value.as_bytes());
+/// Appends the lines of a reply with a whole object from memory: those of [`reply`] without checksums, its length, and the outcome.
+pub fn write_lines(object: &Object, lines: &mut Vec<u8>) {
+    let packed = object.packed();
+    write_type(&packed, lines);
+    let is_hash = match packed.etag {
+        PackedEtag::Digits { marked, .. } => !marked,
+        PackedEtag::Text(text) => is_hash(text),
+    };
+    write_etag(&packed.etag, if is_hash { HASH_END.as_bytes() } else { b"" }, lines);
+    write_dates(&packed, lines);
+    for (short, text) in packed.user() {
+        let Ok(value) = HeaderValue::from_bytes(text.as_bytes()) else { continue };
+        match short.strip_prefix(OWN) {
+            Some(TAGGING) => {
+                let count = HeaderValue::from(Tags::count(text));
+                add_line(lines, &HeaderName::from_static(TAGGING_COUNT), count.as_bytes());
+            }
+            Some(own) => {
+                if let Some(name) = KEPT.iter().find(|name| *name == own) {
+                    add_line(lines, name, value.as_bytes());
+                }
+            }
+            None => {
+                if let Ok(name) = HeaderName::from_bytes(format!("{USER}{short}").as_bytes()) {
+                    add_line(lines, &name, value.as_bytes());
+                }
+            }
+        }
     }
-    lines.into()
+    add_length(lines, object.size());
+    add_line(lines, &OUTCOME, Outcome::Memory.as_str().as_bytes());
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     const HASH: &str = "0123456789abcdef0123456789abcdef";
@@ -291,6 +322,40 @@ mod tests {
     fn described(attributes: &Attributes) -> Metadata {
         let (size, etag, attributes) = (1, HASH.into(), attributes.clone());
         Metadata { size, etag, modified_unix_us: 0, attributes }
+    }
+
+    fn lines_of(headers: &HeaderMap) -> Vec<String> {
+        let line = |(name, value): (&HeaderName, &HeaderValue)| {
+            format!("{name}: {}", String::from_utf8_lossy(value.as_bytes()))
+        };
+        headers.iter().map(line).collect()
+    }
+
+    proptest! {
+        /// The naive twin makes the headers that hyper is given.
+        #[test]
+        fn lines_from_memory_are_those_of_any_reply(
+            etag in prop_oneof!["[0-9a-f]{32}", "[0-9A-F]{32}", "h-[0-9a-f]{32}", "[a-z0-9-]{0,40}"],
+            content_type in prop::option::of("[a-z]{1,9}/[a-z]{1,9}"),
+            user in prop::collection::btree_map(
+                prop_oneof!["[a-z-]{1,12}", "s3--(content-encoding|expires|upload|tagging|sha256|other)"],
+                "[ -~]{0,12}",
+                0..5,
+            ),
+        ) {
+            // Each name is there once.
+            let attributes = Attributes { content_type, user: user.into_iter().collect() };
+            let metadata = Metadata { size: 3, etag: etag.into(), modified_unix_us: 1_795_950_000_000_000, attributes };
+            let mut expected = lines_of(&reply(&metadata, false));
+            expected.extend(["content-length: 3".to_owned(), format!("{OUTCOME}: memory")]);
+            let mut lines = Vec::new();
+            write_lines(&Object::new(&metadata, "abc".into()), &mut lines);
+            let lines = String::from_utf8(lines).unwrap();
+            let mut found: Vec<String> = lines.split_terminator("\r\n").map(str::to_owned).collect();
+            expected.sort();
+            found.sort();
+            prop_assert_eq!(found, expected);
+        }
     }
 
     #[test]
@@ -355,11 +420,11 @@ mod tests {
         assert!(attributes_of(&map(&[("x-amz-meta-a", &"x".repeat(3000))])).is_err());
     }
 
-    proptest::proptest! {
+    proptest! {
         #[test]
         fn any_headers_are_read_and_user_metadata_comes_back(
             name in "[a-z0-9-]{1,20}",
-            value in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..60),
+            value in prop::collection::vec(any::<u8>(), 0..60),
             condition in 0usize..6,
         ) {
             let Ok(value) = HeaderValue::from_bytes(&value) else { return Ok(()) };
@@ -370,11 +435,11 @@ mod tests {
             let _ = conditions(&given, "");
             if let Ok(kept) = attributes_of(&given) {
                 let back = reply(&described(&kept), true);
-                proptest::prop_assert_eq!(back.get(format!("{USER}{name}")), Some(&value));
-                proptest::prop_assert!(reply(&described(&of_copy(&kept)), true) == back);
+                prop_assert_eq!(back.get(format!("{USER}{name}")), Some(&value));
+                prop_assert!(reply(&described(&of_copy(&kept)), true) == back);
             } else {
                 let is_text = std::str::from_utf8(value.as_bytes()).is_ok();
-                proptest::prop_assert!(name.starts_with(OWN) || !is_text);
+                prop_assert!(name.starts_with(OWN) || !is_text);
             }
         }
     }

@@ -342,18 +342,18 @@ impl Quick for S3 {
         };
         let object = hit.payload;
         head.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
-        head.extend_from_slice(object.other_head(headers::lines));
+        object.write_lines_of(headers::write_lines, head);
         add_date(received, head);
         for part in [REQUEST_ID.as_str(), ": ", RequestId::draw().as_str(), "\r\n\r\n"] {
             head.extend_from_slice(part.as_bytes());
         }
-        let body = if line.is_head { Bytes::new() } else { object.body().clone() };
+        let body = if line.is_head { Bytes::new() } else { object.body() };
         let passed = Passed {
             operation: if line.is_head { Operation::Head } else { Operation::Get },
             outcome: Outcome::Memory,
             hash: lane.hash_of(line.key),
             received,
-            size: object.metadata().size,
+            size: object.size(),
             bytes: body.len() as u64,
         };
         ReadStart::Reply(Content::Bytes(body), Record::Passed(passed))

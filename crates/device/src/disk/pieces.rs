@@ -265,7 +265,7 @@ impl Segments {
             Some(part) => record::blocks_around(&part, metadata.size),
         };
         let assembly = Assembly::new(left.start);
-        let opened = Object::opened(metadata.clone(), assembly.clone());
+        let opened = Object::opened(&metadata, assembly.clone());
         let table = start.slice_ref(head.table);
         let object_at = head.bytes as u64;
         let (segment, there) = (segment.clone(), start.slice(head.bytes..));
@@ -332,7 +332,7 @@ impl Segments {
         let (object, rest) = match (last, cursor.is_whole) {
             (true, true) => {
                 let metadata = cursor.metadata.clone();
-                (Object::new(metadata, cursor.assembly.joined()), None)
+                (Object::new(&metadata, cursor.assembly.joined()), None)
             }
             (true, false) => (cursor.opened.clone(), None),
             (false, _) => (cursor.opened.clone(), Some(cursor)),

@@ -167,8 +167,8 @@ impl Segments {
             *head = Some(Head { number, writer, entries: Vec::new(), unsynced_bytes: 0 });
         }
         let Some(head) = head.as_mut() else { return Err(io::ErrorKind::NotFound.into()) };
-        let body = object.body();
-        let start = record::head(self.mark(number), key, object.block(), body);
+        let (metadata, body) = (object.metadata(), object.bytes_held());
+        let start = record::head(self.mark(number), key, &metadata.encode(), body);
         let bytes = (start.len() + body.len()) as u64;
         if bytes != location.bytes() {
             return Err(io::Error::other(format!(
@@ -181,7 +181,7 @@ impl Segments {
             // Only after a successful write: on a full device each attempt would leave a handle.
             self.open_reader(number)?;
         }
-        let etag = object.metadata().etag.clone();
+        let etag = metadata.etag;
         head.entries.push(Entry { key: key.clone(), etag, offset: location.offset(), bytes });
         head.unsynced_bytes += bytes;
         if head.unsynced_bytes >= SYNC_BYTES {

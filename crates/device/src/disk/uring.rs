@@ -263,7 +263,7 @@ mod tests {
             modified_unix_us: 0,
             attributes: Attributes::default(),
         };
-        Object::new(metadata, Bytes::from(bytes))
+        Object::new(&metadata, Bytes::from(bytes))
     }
 
     type Read = (u64, Result<Object, Unread>, ThreadId);

@@ -53,7 +53,7 @@ fn object(seed: u64, size: usize) -> Object {
         modified_unix_us: 0,
         attributes: Attributes::default(),
     };
-    Object::new(metadata, Bytes::from((0..size).map(byte).collect::<Vec<u8>>()))
+    Object::new(&metadata, Bytes::from((0..size).map(byte).collect::<Vec<u8>>()))
 }
 
 fn key(number: u64) -> Key {
