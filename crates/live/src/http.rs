@@ -1,5 +1,5 @@
 //! The page at `/`, what it reads (`/model`, `/history`, `/actions`, `/what-if`), and the kill switch: `POST /actions/hold` and
-//! `/actions/resume`.
+//! `/actions/resume`. Now and then the page also reads the status and the tiers, which node and gateway answer.
 
 use std::time::Duration;
 

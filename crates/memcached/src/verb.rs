@@ -177,7 +177,7 @@ impl Request<'_> {
 
     /// Whether the reply to a read has what one server alone can say of an item: its compare-and-swap number (`gets`, `mg` with
     /// `c`), or when it was read there (`mg` with `h` or `l`, `me`).
-    pub fn asks_for_number(&self) -> bool {
+    pub fn asks_one_server(&self) -> bool {
         match self.verb {
             Verb::Gets | Verb::Gats | Verb::MetaDebug => true,
             Verb::MetaGet => self.has_any_flag(b"chl"),

@@ -19,7 +19,7 @@ const BAD_FLAG: &[u8] = b"CLIENT_ERROR invalid flag\r\n";
 /// What `md` and `ma` say of any mistake in their flags but a long opaque text.
 const BAD_FLAGS: &[u8] = b"CLIENT_ERROR invalid or duplicate flag\r\n";
 const NOT_KEPT: &[u8] =
-    b"CLIENT_ERROR a Concertina node does not keep when a value was read (flags h, l)\r\n";
+    b"CLIENT_ERROR a Concertina node does not tell whether or when a value was read (flags h, l)\r\n";
 const BAD_TOKEN: &[u8] = b"CLIENT_ERROR bad token in command line format\r\n";
 const BAD_FORMAT: &[u8] = b"CLIENT_ERROR bad command line format\r\n";
 const BAD_MODE_LENGTH: &[u8] = b"CLIENT_ERROR incorrect length for M token\r\n";

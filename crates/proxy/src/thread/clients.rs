@@ -388,10 +388,10 @@ impl Thread {
             Kind::Update => Operation::Update,
             Kind::Write => Operation::Write,
             // A value that is moved from a former server gets its number here.
-            _ if request.asks_for_number() && self.shared.warms(request.keys()) => {
+            _ if request.asks_one_server() && self.shared.warms(request.keys()) => {
                 Operation::Update
             }
-            _ if request.asks_for_number() => Operation::ReadFirst,
+            _ if request.asks_one_server() => Operation::ReadFirst,
             _ if request.verb == Verb::MetaGet => Operation::ReadMarked,
             _ => Operation::Read,
         }
