@@ -344,46 +344,92 @@ pub struct Answer {
 /// [`Error::Invalid`] for numbers out of their ranges, and those of [`WhatIf::changed`].
 pub fn answer(fitted: &Model, question: &Question) -> Result<Answer, Error> {
     let Question { what_if, rate, objective_s, share } = question;
-    check("the time of an objective", *objective_s, 1e-6..=1e4, "1 us to 10,000 s")?;
-    check("the share of an objective", *share, 1e-3..=0.99999, "0.001 to 0.99999")?;
-    check("the request rate", *rate, 0.0..=1e12, "0 to 1e12")?;
-    let model = what_if.changed(fitted)?;
-    let servers = what_if.servers_left();
-    let n = f64::from(servers);
-    let (prediction, response_p99, statement) =
-        match at_load(&model, *rate, servers, &[*objective_s])? {
-            AtLoad::Stable { prediction, p99 } => (Some(prediction), Some(p99), None),
-            AtLoad::Saturated { statement, .. } => (None, None, Some(statement)),
+    ChangedModel::new(fitted, what_if, *objective_s, *share)?.answer(*rate)
+}
+
+/// A model with changes, and what is the same at every load: to answer one question at several loads.
+#[derive(Clone, Debug)]
+pub struct ChangedModel {
+    model: Model,
+    servers: u32,
+    objective_s: f64,
+    cost: Option<f64>,
+    limits: Limits,
+    busiest: Option<String>,
+    largest_rate: Parameter,
+    trust_limit: f64,
+    loads: Vec<LoadPoint>,
+}
+
+impl ChangedModel {
+    /// Makes the changes for an objective: a share of requests within a time in seconds.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for an objective out of its range, and those of [`WhatIf::changed`].
+    pub fn new(
+        fitted: &Model,
+        what_if: &WhatIf,
+        objective_s: f64,
+        share: f64,
+    ) -> Result<ChangedModel, Error> {
+        check("the time of an objective", objective_s, 1e-6..=1e4, "1 us to 10,000 s")?;
+        check("the share of an objective", share, 1e-3..=0.99999, "0.001 to 0.99999")?;
+        let model = what_if.changed(fitted)?;
+        let servers = what_if.servers_left();
+        let n = f64::from(servers);
+        let largest = match model.largest_rate_with_interval(objective_s, share) {
+            Err(Error::Unattainable { .. }) => Parameter::exact(0.0, "1/s"),
+            other => other?,
         };
-    let largest = match model.largest_rate_with_interval(*objective_s, *share) {
-        Err(Error::Unattainable { .. }) => Parameter::exact(0.0, "1/s"),
-        other => other?,
-    };
-    let largest_rate = each(&largest, |one| one * n);
-    let headroom = (*rate > 0.0).then(|| Parameter {
-        unit: "1".to_owned(),
-        ..each(&largest_rate, |largest| largest / rate)
-    });
-    let limits = cluster_limits(&model.limits()?, servers);
-    let law = match prediction {
-        Some(_) => law(&model, rate / n, *objective_s)?,
-        None => Vec::new(),
-    };
-    Ok(Answer {
-        rate: *rate,
-        servers,
-        cost: what_if.cost(fitted)?,
-        prediction,
-        response_p99,
-        statement,
-        busiest: busiest(&model)?,
-        largest_rate,
-        headroom,
-        trust_limit: model.trust()?.limit * n,
-        law,
-        loads: loads(&model, &limits, servers, *objective_s)?,
-        limits,
-    })
+        let limits = cluster_limits(&model.limits()?, servers);
+        Ok(ChangedModel {
+            servers,
+            objective_s,
+            cost: what_if.cost(fitted)?,
+            busiest: busiest(&model)?,
+            largest_rate: each(&largest, |one| one * n),
+            trust_limit: model.trust()?.limit * n,
+            loads: loads(&model, &limits, servers, objective_s)?,
+            limits,
+            model,
+        })
+    }
+
+    /// The answer at `rate` requests/s on all servers.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a rate out of its range, and those of [`at_load`].
+    pub fn answer(&self, rate: f64) -> Result<Answer, Error> {
+        check("the request rate", rate, 0.0..=1e12, "0 to 1e12")?;
+        let (prediction, response_p99, statement) =
+            match at_load(&self.model, rate, self.servers, &[self.objective_s])? {
+                AtLoad::Stable { prediction, p99 } => (Some(prediction), Some(p99), None),
+                AtLoad::Saturated { statement, .. } => (None, None, Some(statement)),
+            };
+        let headroom = (rate > 0.0).then(|| Parameter {
+            unit: "1".to_owned(),
+            ..each(&self.largest_rate, |largest| largest / rate)
+        });
+        let law = match prediction {
+            Some(_) => law(&self.model, rate / f64::from(self.servers), self.objective_s)?,
+            None => Vec::new(),
+        };
+        Ok(Answer {
+            rate,
+            servers: self.servers,
+            cost: self.cost,
+            prediction,
+            response_p99,
+            statement,
+            limits: self.limits.clone(),
+            busiest: self.busiest.clone(),
+            largest_rate: self.largest_rate.clone(),
+            headroom,
+            trust_limit: self.trust_limit,
+            law,
+            loads: self.loads.clone(),
+        })
+    }
 }
 
 /// The law of one server's responses at `rate` requests/s.
