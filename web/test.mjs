@@ -66,3 +66,63 @@ test('numbers are as people read them', async () => {
   assert.deepEqual([0, 12.345, 1234.5, 2.5e6, NaN].map(number), ['0', '12.3', '1235', '2.50 M', '–']);
   assert.deepEqual([12, 2048, 3.5 * 2 ** 20].map(bytes), ['12 B', '2 KiB', '3.5 MiB']);
 });
+
+// A histogram of times in nanoseconds, as run folders hold it: buckets of 1/128 of an octave.
+function stored(times) {
+  const counts = new Map();
+  for (const time of times) {
+    let width = 1;
+    let octave = 0;
+    while (time / width >= 256) [width, octave] = [width * 2, octave + 1];
+    const bucket = time < 128 ? time : (octave + 1) * 128 + Math.floor(time / width) - 128;
+    counts.set(bucket, (counts.get(bucket) ?? 0) + 1);
+  }
+  const buckets = [...counts].sort((a, b) => a[0] - b[0]).flat();
+  return { n: times.length, sum_ns: times.reduce((a, b) => a + b, 0), max_ns: Math.max(...times), buckets };
+}
+
+test('a histogram agrees with the times that it counts', async () => {
+  const { Histogram } = await module('histogram');
+  const times = Array.from({ length: 5000 }, (_, at) => Math.floor(10 ** (3 + ((at * 7919) % 5000) / 1000)));
+  const histogram = new Histogram();
+  histogram.add(stored(times.slice(0, 2000)));
+  histogram.add(stored(times.slice(2000)));
+  const sorted = [...times].sort((a, b) => a - b);
+  assert.ok(Math.abs(histogram.meanS / (times.reduce((a, b) => a + b, 0) * 1e-9 / 5000) - 1) < 1e-12);
+  for (const p of [0.001, 0.1, 0.5, 0.99, 1]) {
+    const exact = sorted[Math.ceil(p * 5000) - 1] * 1e-9;
+    assert.ok(Math.abs(histogram.quantile(p) / exact - 1) < 1 / 64, `${p}: ${histogram.quantile(p)} and ${exact}`);
+  }
+  for (const t of [1e-6, 1e-4, 3e-3, 1]) {
+    const exact = sorted.filter((time) => time * 1e-9 <= t).length;
+    assert.ok(Math.abs(histogram.within(t) - exact) <= 20, `${t}: ${histogram.within(t)} and ${exact}`);
+  }
+  assert.throws(() => histogram.add({ n: 2, sum_ns: 1, max_ns: 1, buckets: [5, 1] }), /has 1 in its buckets/);
+  assert.throws(() => histogram.add({ n: 1, sum_ns: 1, max_ns: 1, buckets: [9999, 1] }), /no bucket 9999/);
+});
+
+test('a run is read in pieces, each window to its step', async () => {
+  const { readRun } = await module('run');
+  const times = (outcome, list) => ({ operation: 'get', outcome, response: stored(list), within: [list.filter((time) => time <= 2e6).length] });
+  const window = (second, queue, of) => JSON.stringify({ queue, start_unix_us: second * 1e6, length_s: 1, arrivals: 4, completions: 3, errors: 1, refusals: 0, objectives_ms: [2], times: of });
+  const good = [times('memory', [1e6, 1e6]), times('error', [1e3])];
+  const lines = [window(10, 'load', good), window(11, 'load', good), window(11, 'device/0', good), window(20, 'load', [times('bulk_device', [9e6, 9e6, 9e6])]), window(12, 'load', good)];
+  // The last line broke off.
+  const text = `${lines.join('\n')}\n${window(21, 'load', good).slice(0, 40)}`;
+  const steps = [10, 20].map((second, index) => JSON.stringify({ index, rate: 4, start_unix_us: second * 1e6, end_unix_us: (second + 2) * 1e6 })).join('\n');
+  const description = 'format = 1\nlaboratory = "disks \\"of 4 ms\\""\n[machine]\nlaboratory = "x"\n';
+  const pieces = text.match(/[^]{1,17}/g);
+  const run = await readRun('a', { description, steps, windows: pieces });
+  assert.equal(run.laboratory, 'disks "of 4 ms"');
+  assert.deepEqual(run.steps.map((step) => step.name), ['step 0, 4/s', 'step 1, 4/s']);
+  const [first, second] = run.steps.map((step) => step.reads);
+  // Two windows of the first step: an error and what was not answered are late.
+  assert.deepEqual([first.seconds, first.arrivals, first.all.count, first.hits], [2, 8, 6, 4 / 6]);
+  assert.equal(first.within(2e-3), 4 / 8);
+  assert.equal(second.within(2e-3), 0);
+  assert.ok(Math.abs(second.within(10e-3) - 3 / 4) < 1e-9);
+  const whole = await readRun('a', { description, steps: '', windows: [text] });
+  assert.deepEqual(whole.steps.map((step) => [step.name, step.reads.seconds]), [['all of it', 4]]);
+  await assert.rejects(readRun('a', { description, steps, windows: ['{\n{}\n'] }), /line 1 of `windows`/);
+  await assert.rejects(readRun('a', { description: 'format = 2', steps, windows: [text] }), /format 2/);
+});

@@ -350,6 +350,7 @@ impl Case<'_> {
             std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
         };
         let page = Page {
+            embedded: None,
             title: format!("nginx: {name}"),
             commands: vec!["experiments run experiments/nginx".to_owned()],
         };

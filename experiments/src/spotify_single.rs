@@ -333,6 +333,7 @@ impl Case<'_> {
             std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
         };
         let page = Page {
+            embedded: None,
             title: format!("spotify-single: {}", self.name()),
             commands: vec!["experiments run experiments/spotify-single".to_owned()],
         };

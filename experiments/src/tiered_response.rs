@@ -74,6 +74,7 @@ fn write_files(
             .with_context(|| format!("cannot write {}", path.display()))
     };
     let page = Page {
+        embedded: None,
         title: "tiered-response".to_owned(),
         commands: vec!["experiments run experiments/tiered-response".to_owned()],
     };

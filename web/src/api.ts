@@ -126,6 +126,8 @@ export interface Member {
 
 interface Membership {
   membership: string;
+  // Why etcd does not confirm it.
+  problem?: string;
   members: Member[];
 }
 
@@ -133,11 +135,14 @@ export interface Status extends Partial<Membership> {
   role: string;
   version: string;
   laboratory?: string;
+  origin?: { lost?: string; failing?: string; read_only?: string };
+  mismatches?: { peer?: string; name?: string; what?: string; why?: string }[];
   cluster?: Membership;
   memory?: { bytes_max: number; objects_bytes: number; layers_bytes: number; free_bytes: number };
 }
 
 export interface Tiers {
+  devices?: { name: string; state: 'in' | 'out'; out_for_s?: number; damaged: number }[];
   hot: {
     objects: number;
     bytes: number;

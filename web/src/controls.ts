@@ -18,6 +18,8 @@ export interface Range {
   // The largest number that the field takes, past the slider's end.
   most: number;
   unit: string;
+  // The only values that it takes, ascending; any value without them.
+  stops?: number[] | undefined;
 }
 
 const STEPS = 200;
@@ -30,9 +32,9 @@ export class Control {
 
   constructor(private range: Range, private readonly changed: () => void) {
     this.current = range.value;
-    const { id, label, hint, most, unit } = range;
-    this.slider = h('input', { type: 'range', id, min: 0, max: STEPS, step: 1, 'aria-describedby': `${id}-hint` });
-    this.field = h('input', { type: 'number', id: `${id}-field`, min: 0, max: most, step: 'any', 'aria-label': `${label}, number` });
+    const { id, label, hint, most, unit, stops } = range;
+    this.slider = h('input', { type: 'range', id, min: 0, max: stops ? stops.length - 1 : STEPS, step: 1, 'aria-describedby': `${id}-hint` });
+    this.field = h('input', { type: 'number', id: `${id}-field`, min: 0, max: most, step: 'any', 'aria-label': `${label}, number`, readonly: Boolean(stops) });
     this.slider.addEventListener('input', () => this.take(this.fromSlider(Number(this.slider.value)), true));
     this.field.addEventListener('input', () => this.take(Number(this.field.value), false));
     this.field.addEventListener('change', () => this.show());
@@ -58,14 +60,17 @@ export class Control {
   }
 
   private fromSlider(step: number): number {
-    const { low, high, isLog, isWhole } = this.range;
+    const { low, high, isLog, isWhole, stops } = this.range;
+    const stop = stops?.[step];
+    if (stop !== undefined) return stop;
     const part = step / STEPS;
     const value = isLog ? low * (high / low) ** part : low + (high - low) * part;
     return isWhole ? Math.round(value) : Number(value.toPrecision(3));
   }
 
   private toSlider(value: number): number {
-    const { low, high, isLog } = this.range;
+    const { low, high, isLog, stops } = this.range;
+    if (stops) return stops.reduce((best, stop, at) => (Math.abs(stop - value) < Math.abs((stops[best] ?? 0) - value) ? at : best), 0);
     const part = isLog ? Math.log(value / low) / Math.log(high / low) : (value - low) / (high - low);
     return Math.round(STEPS * Math.min(1, Math.max(0, part)));
   }

@@ -69,7 +69,8 @@ export function drawing(figure: Figure): string {
     }
     const dash = line.dashed ? { 'stroke-dasharray': '6 4' } : {};
     root.append(svg('polyline', { points: path(line.values).join(' '), fill: 'none', stroke: colour, 'stroke-width': 2, ...dash }));
-    root.append(text([LEFT + 160 * position, 20], 'start', line.label, colour));
+    if (line.dots) for (const point of path(line.values)) root.append(svg('circle', { cx: point.split(',')[0] ?? 0, cy: point.split(',')[1] ?? 0, r: 3.5, fill: colour }));
+    root.append(text([LEFT + ((WIDTH - LEFT) / figure.lines.length) * position, 20], 'start', line.label, colour));
   });
   for (const mark of figure.marks) {
     const d = mark.axis === 'x' ? `M${x(mark.at).toFixed(1)},${TOP}V${HEIGHT - BOTTOM}` : `M${LEFT},${y(mark.at).toFixed(1)}H${WIDTH - RIGHT}`;

@@ -6,6 +6,8 @@ export interface Line {
   label: string;
   ink: Ink;
   dashed?: boolean;
+  // Measured points, drawn as such and joined over gaps.
+  dots?: boolean;
   values: (number | null)[];
   // The 95 % interval, drawn as a band.
   low?: (number | null)[];

@@ -2,16 +2,20 @@
 
 import 'uplot/dist/uPlot.min.css';
 import './page.css';
+import './parts.css';
+import { server } from './answers';
 import { Refusal, TokenMissing, setToken } from './api';
 import { byId, say } from './dom';
 import { Now } from './now';
+import { open, opener } from './opener';
+import { Runs } from './runs';
 import { WhatIf } from './what-if';
 
 const EVERY_MS = 2000;
 // The status changes when an operator changes something.
 const STATUS_EVERY = 5;
 
-const PARTS = ['now', 'what-if'] as const;
+const PARTS = ['now', 'what-if', 'runs'] as const;
 type Part = (typeof PARTS)[number];
 
 let shown: Part = 'now';
@@ -31,7 +35,16 @@ function failed(error: unknown): void {
 }
 
 const now = new Now(failed);
-const whatIf = new WhatIf(failed);
+const whatIf = new WhatIf(server, byId('what-if'), failed);
+const rateOf = async (model: string) => (await server.ask({ model })).knobs.rate;
+const runs: Runs = new Runs(
+  server,
+  opener('the server is asked about a model.', (found) => {
+    // A wrong token is asked for again.
+    open(found, rateOf, (source) => runs.add(source), (text) => runs.refuse(text)).catch(failed);
+  }),
+);
+byId('runs').append(runs.element);
 
 function show(part: Part, isFocused: boolean): void {
   shown = part;

@@ -2,6 +2,7 @@
 
 import { type Actions, type Member, type ModelReport, type State, type Status, type Tiers, get, post } from './api';
 import { byId, h, say, table } from './dom';
+import { faults } from './faults';
 import { type Figure, shareText } from './figure';
 import { bytes, clock, known, number, percent, span, words } from './format';
 import { gauge } from './gauge';
@@ -63,6 +64,9 @@ export class Now {
       memory ? `Of ${bytes(memory.bytes_max)} of memory, objects hold ${bytes(memory.objects_bytes)}, layers of datasets ${bytes(memory.layers_bytes)}.` : '',
     );
     this.drawHot(tiers);
+    const wrong = faults(status, tiers);
+    byId('faults').hidden = wrong.length === 0;
+    byId('faults').replaceChildren(...(wrong.length === 1 ? wrong : [h('ul', {}, ...wrong.map((text) => h('li', {}, text)))]));
     const membership = status.cluster ?? (status.members ? { membership: status.membership ?? '', members: status.members } : null);
     byId('members-part').hidden = !membership;
     if (membership) this.drawMembers(membership.members, membership.membership === 'etcd');

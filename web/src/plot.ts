@@ -94,7 +94,7 @@ export class Plot {
     if (points < 2) return this.none();
     this.element.classList.remove('empty');
     this.frame.setAttribute('aria-label', figure.title);
-    const shape = figure.xKind + figure.lines.map((line) => line.label + Boolean(line.low)).join();
+    const shape = figure.xKind + figure.lines.map((line) => line.label + Boolean(line.low) + Boolean(line.dots)).join();
     if (!this.plot || shape !== this.shape) {
       this.shape = shape;
       this.rebuild();
@@ -139,7 +139,7 @@ export class Plot {
       ],
       series: [
         {},
-        ...figure.lines.map((line) => ({ stroke: ink(line.ink), width: 2, points: { show: false }, ...(line.dashed ? { dash: [6, 4] } : {}) })),
+        ...figure.lines.map((line) => ({ stroke: ink(line.ink), width: 2, spanGaps: figure.xKind === 'linear', points: { show: Boolean(line.dots), size: 7, fill: ink(line.ink) }, ...(line.dashed ? { dash: [6, 4] } : {}) })),
         ...bands.flatMap(() => [{ width: 0, points: { show: false } }, { width: 0, points: { show: false } }]),
       ],
       bands: bands.map((line, index) => ({ series: [first + 2 * index, first + 2 * index + 1], fill: ink(line.ink, 0.18) })),

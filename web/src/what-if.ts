@@ -1,8 +1,9 @@
 // What if: other loads, servers, memory, devices or mixes, answered by the server's model while a slider moves.
 
-import { type Answer, type Answered, type Changes, type Knobs, type Question, Refusal, get, getText, post } from './api';
+import type { Answers, Stops } from './answers';
+import { type Answer, type Changes, type Knobs, type Question, Refusal } from './api';
 import { Control } from './controls';
-import { byId, h, say, table } from './dom';
+import { h, say, table } from './dom';
 import { save } from './export';
 import { type Figure, type Line, shareText } from './figure';
 import { digits, known, number, percent, span, words } from './format';
@@ -16,6 +17,11 @@ const POPULARITY: [string, number][] = [
   ['a few very popular objects (Zipf 0.8)', 0.2],
   ['memory does not matter', 0],
 ];
+
+// Makes a control: its name, label, hint, the ends of its slider, its value, and what else it has.
+type Add = (id: string, label: string, hint: string, low: number, high: number, value: number, more?: { isLog?: boolean; isWhole?: boolean; most?: number; unit?: string }) => HTMLElement;
+
+const UNCHANGED: Changes = { servers: 1, lost: 0, memory: 1, memory_exponent: 1, speed: 1, devices: {}, mix: [] };
 
 export class WhatIf {
   private knobs: Knobs | null = null;
@@ -37,7 +43,11 @@ export class WhatIf {
   private isStale = false;
   private readonly times: number[] = [];
 
-  constructor(private readonly failed: (error: unknown) => void) {
+  constructor(
+    private readonly answers: Answers,
+    place: HTMLElement,
+    private readonly failed: (error: unknown) => void,
+  ) {
     this.form.addEventListener('submit', (event) => event.preventDefault());
     this.exponent.addEventListener('change', () => void this.ask());
     const reset = button('Reset', () => this.begin(this.knobs));
@@ -54,22 +64,23 @@ export class WhatIf {
       this.beside,
       h('section', {}, h('h2', {}, 'The same on the command line'), h('p', { class: 'dim' }, 'With the model downloaded as model.toml:'), h('pre', {}, this.command)),
     );
+    const other = h('p', {}, h('label', { for: 'model-file' }, 'Ask another model, from '), h('code', {}, 'concertina fit'), ': ', file);
     const side = h(
       'div',
       { class: 'side' },
-      h('p', { class: 'dim' }, 'Change what you like; everything else stays as it is now.'),
+      h('p', { class: 'dim' }, answers.stops ? 'The sliders stop where answers were computed.' : 'Change what you like; everything else stays as it is now.'),
       this.form,
       h('p', { class: 'buttons' }, reset, download),
-      h('p', {}, h('label', { for: 'model-file' }, 'Ask another model, from '), h('code', {}, 'concertina fit'), ': ', file),
+      ...(answers.stops ? [] : [other]),
     );
-    byId('what-if').append(h('div', { class: 'split' }, side, results));
+    place.append(h('div', { class: 'split' }, side, results));
   }
 
   // Called while the part is shown: until there is a model.
   async refresh(): Promise<void> {
     if (this.knobs) return;
     try {
-      this.knobs = await get<Knobs>('/what-if');
+      this.knobs = await this.answers.knobs();
       this.begin(this.knobs);
     } catch (error) {
       if (!(error instanceof Refusal) || error.status !== 409) throw error;
@@ -82,15 +93,26 @@ export class WhatIf {
   private begin(knobs: Knobs | null): void {
     if (!knobs) return;
     this.controls = new Map();
-    const add = (id: string, label: string, hint: string, low: number, high: number, value: number, more: { isLog?: boolean; isWhole?: boolean; most?: number; unit?: string } = {}) => {
+    const { stops } = this.answers;
+    const add: Add = (id, label, hint, low, high, value, more = {}) => {
       const { isLog = false, isWhole = false, most = high, unit = '' } = more;
-      const control = new Control({ id, label, hint, low, high, isLog, isWhole, value, most, unit }, () => void this.ask());
+      const range = { id, label, hint, low, high, isLog, isWhole, value, most, unit };
+      // A report has other elements with these names.
+      const control = new Control(stops ? { ...range, id: `what-if-${id}`, stops: stops[id as keyof Stops] } : range, () => void this.ask());
       this.controls.set(id, control);
       return control.element;
     };
+    const elements = stops ? computed(knobs, stops, add) : this.all(knobs, add);
+    this.exponent.value = '1';
+    this.form.replaceChildren(...elements);
+    void this.ask();
+  }
+
+  // Every control of a server, which answers any question.
+  private all(knobs: Knobs, add: Add): HTMLElement[] {
     const rate = Number(knobs.rate.toPrecision(4)) || 1;
     const per = { isLog: true, most: 1000, unit: '×' };
-    const elements = [
+    return [
       add('rate', 'Load', `now ${number(knobs.rate)} requests/s`, rate / 10, rate * 10, rate, { isLog: true, most: 1e12, unit: '/s' }),
       add('servers', 'Servers', 'like this one, sharing the load equally', 1, 50, 1, { isWhole: true, most: 1e6 }),
       add('lost', 'Failed servers', 'the others hold their replicas', 0, 5, 0, { isWhole: true, most: 1e6 }),
@@ -120,13 +142,10 @@ export class WhatIf {
         ...knobs.classes.map((of) => add(`price-${of.name}`, `Price of a ${words(of.name)}`, '', 0, 1000, 0, { most: 1e9 })),
       ),
     ];
-    this.exponent.value = '1';
-    this.form.replaceChildren(...elements);
-    void this.ask();
   }
 
-  private value(id: string): number {
-    return this.controls.get(id)?.value ?? 0;
+  private value(id: string, otherwise = 0): number {
+    return this.controls.get(id)?.value ?? otherwise;
   }
 
   private question(): Question {
@@ -134,25 +153,26 @@ export class WhatIf {
     const devices: Record<string, number> = {};
     const prices: Record<string, number> = {};
     for (const of of knobs?.classes ?? []) {
-      const count = this.value(`devices-${of.name}`);
+      const count = this.value(`devices-${of.name}`, of.count);
       if (count !== of.count) devices[of.name] = count;
       prices[of.name] = this.value(`price-${of.name}`);
     }
-    const shares = (knobs?.kinds ?? []).map((_, at) => this.value(`kind-${at}`) / 100);
+    const shares = (knobs?.kinds ?? []).map((kind, at) => this.value(`kind-${at}`, 100 * kind.share) / 100);
     const isMixed = (knobs?.kinds ?? []).some((kind, at) => Math.abs((shares[at] ?? 0) - kind.share) > 1e-4);
     const servers = this.value('servers');
     const changes: Changes = {
       servers,
       lost: Math.min(this.value('lost'), servers - 1),
-      memory: this.value('memory'),
+      memory: this.value('memory', 1),
       memory_exponent: Number(this.exponent.value),
-      speed: this.value('speed'),
+      speed: this.value('speed', 1),
       devices,
       mix: isMixed ? (knobs?.kinds ?? []).map((kind, at) => ({ operation: kind.operation, bytes: kind.bytes[1] || null, share: shares[at] ?? 0 })) : [],
     };
     const [server, memory] = [this.value('price-server'), this.value('price-memory')];
     if (server + memory + Object.values(prices).reduce((sum, price) => sum + price, 0) > 0) changes.prices = { server, memory, devices: prices };
-    const question: Question = { rate: this.value('rate'), objective_s: this.value('objective-ms') / 1000, share: this.value('share') / 100, changes };
+    const objective = { objective_s: this.value('objective-ms', 1000 * (knobs?.objective_s ?? 0)) / 1000, share: this.value('share', 100 * (knobs?.share ?? 0)) / 100 };
+    const question: Question = { rate: this.value('rate'), ...objective, changes };
     return this.model ? { ...question, model: this.model.text } : question;
   }
 
@@ -166,7 +186,7 @@ export class WhatIf {
         this.isStale = false;
         const question = this.question();
         const start = performance.now();
-        const { knobs, answer } = await post<Answered>('/what-if', question);
+        const { knobs, answer } = await this.answers.ask(question);
         await this.askUnchanged(question, knobs);
         this.draw(question, answer);
         this.times.push(performance.now() - start);
@@ -191,7 +211,7 @@ export class WhatIf {
     if (of === this.baseOf) return;
     const { changes: _, rate: __, ...same } = question;
     const rate = this.knobs?.rate ?? knobs.rate;
-    this.base = (await post<Answered>('/what-if', { ...same, rate })).answer;
+    this.base = (await this.answers.ask({ ...same, rate, changes: UNCHANGED })).answer;
     this.baseOf = of;
   }
 
@@ -285,7 +305,7 @@ export class WhatIf {
 
   private async download(): Promise<void> {
     try {
-      const text = this.model?.text ?? (await getText('/model/file'));
+      const text = this.model?.text ?? (await this.answers.modelText());
       save('model.toml', new Blob([text], { type: 'application/toml' }));
     } catch (error) {
       if (error instanceof Refusal) say(this.said, error.message);
@@ -298,7 +318,7 @@ export class WhatIf {
     if (!file) return;
     try {
       const text = await file.text();
-      const { knobs } = await post<Answered>('/what-if', { model: text });
+      const { knobs } = await this.answers.ask({ model: text });
       this.model = { name: file.name, text };
       this.knobs = knobs;
       this.baseOf = '';
@@ -308,6 +328,18 @@ export class WhatIf {
       else this.failed(error);
     }
   }
+}
+
+// The controls of a report: those that have more than one computed answer.
+function computed(knobs: Knobs, stops: Stops, add: Add): HTMLElement[] {
+  const made = (id: keyof Stops, label: string, hint: string, value: number, unit: string) =>
+    stops[id].length > 1 ? [add(id, label, hint, 0, 0, value, { most: 1e12, unit })] : [];
+  return [
+    ...made('rate', 'Load', `fitted up to ${number(knobs.rate)} requests/s`, knobs.rate, '/s'),
+    ...made('servers', 'Servers', 'like the fitted one, sharing the load equally', 1, ''),
+    ...made('memory', 'Memory of a server', 'times what it had, if all objects are equally popular', 1, '×'),
+    ...made('speed', 'Speed of the devices', 'times what it was', 1, '×'),
+  ];
 }
 
 function button(text: string, click: () => void): HTMLButtonElement {

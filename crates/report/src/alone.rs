@@ -8,6 +8,7 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use super::compare::{RunInfo, counted_at};
+use super::embedded;
 use super::error::Error;
 use super::grid::{Grid, escape, printable};
 use super::html::{CSS, GENERATOR, Page, verdict_html};
@@ -140,13 +141,14 @@ impl Measurements {
     /// The measurements as an HTML page.
     pub fn html(&self, page: &Page) -> String {
         let title = escape(&page.title);
+        let embedded = page.embedded.as_ref();
+        let (policy, style) = (embedded::policy(embedded), embedded::style(embedded));
         let mut out = format!(
             "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
              <meta name=\"generator\" content=\"{GENERATOR}\">\n\
-             <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src \
-             'unsafe-inline'\">\n\
+             <meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n\
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-             <title>{title}</title>\n<style>{COLOURS}{CSS}{STYLE}</style>\n</head>\n<body>\n<main>\n\
+             <title>{title}</title>\n<style>{COLOURS}{CSS}{STYLE}{style}</style>\n</head>\n<body>\n<main>\n\
              <h1>{title}</h1>\n"
         );
         for note in &self.laboratory {
@@ -173,6 +175,7 @@ impl Measurements {
         plots(&self.against_rate(), &mut out);
         out.push_str("<h2>Distribution of the response time</h2>\n");
         plots(&self.distributions(), &mut out);
+        out.push_str(&embedded::sections(embedded));
         out.push_str("<h2>Runs</h2>\n");
         for RunInfo { name, run } in &self.runs {
             let asked = toml::to_string(&run.asked).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The report as one HTML file without scripts or external resources.
+//! The report as one HTML file without external resources.
 //!
 //! Every text that comes from a file (names, notes, warnings, configuration) is escaped, and the
 //! page's content security policy forbids loading anything, so that a hostile run folder can at
@@ -7,6 +7,7 @@
 use std::fmt::Write;
 
 use super::compare::{Comparison, RunInfo};
+use super::embedded::{self, Embedded};
 use super::figures;
 use super::grid::{Grid, escape};
 use super::objective::{digits, time};
@@ -18,6 +19,8 @@ use super::verdict::Verdict;
 /// The parts of a report besides its comparison.
 #[derive(Clone, Debug, Default)]
 pub struct Page {
+    /// What has controls; without it the report has no script.
+    pub embedded: Option<Embedded>,
     /// Its title.
     pub title: String,
     /// Commands that reproduce the report, one on each line.
@@ -52,23 +55,30 @@ dl.verdict dt{font-weight:600}dl.verdict dd{margin:0;max-width:76ch;overflow-wra
 /// Renders a comparison as an HTML page.
 pub fn html(comparison: &Comparison, page: &Page) -> String {
     let title = escape(&page.title);
+    let embedded = page.embedded.as_ref();
+    let (policy, style) = (embedded::policy(embedded), embedded::style(embedded));
     let mut out = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"generator\" content=\"{GENERATOR}\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src \
-         'unsafe-inline'\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>{title}</title>\n<style>{COLOURS}{CSS}{STYLE}</style>\n</head>\n<body>\n<main>\n\
+         <title>{title}</title>\n<style>{COLOURS}{CSS}{STYLE}{style}</style>\n</head>\n<body>\n<main>\n\
          <h1>{title}</h1>\n"
     );
     laboratory(comparison, &mut out);
     summary(comparison, &mut out);
-    out.push_str(
-        "<nav><a href=\"#table\">Prediction and measurement</a><a href=\"#percentiles\">Percentiles</a><a href=\"#rate\">Against load</a>\
+    let controls = match embedded {
+        Some(_) => "<a href=\"#what-if\">What if</a> <a href=\"#overlay\">Two runs</a>",
+        None => "",
+    };
+    let _ = writeln!(
+        out,
+        "<nav>{controls}<a href=\"#table\">Prediction and measurement</a><a href=\"#percentiles\">Percentiles</a><a href=\"#rate\">Against load</a>\
          <a href=\"#error\">Errors</a><a href=\"#q\">Memory</a><a href=\"#cdf\">Distributions</a>\
-         <a href=\"#model\">Model</a><a href=\"#trust\">Can it be trusted?</a><a href=\"#runs\">Runs</a></nav>\n",
+         <a href=\"#model\">Model</a><a href=\"#trust\">Can it be trusted?</a><a href=\"#runs\">Runs</a></nav>",
     );
     results(comparison, &mut out);
+    out.push_str(&embedded::sections(embedded));
     model(comparison, &mut out);
     trust(comparison, &mut out);
     runs(comparison, page, &mut out);

@@ -16,8 +16,10 @@ pub mod choices;
 pub mod cluster;
 pub mod cluster_file;
 pub mod compare;
+mod computed;
 pub mod coverage;
 mod disturbed;
+mod embedded;
 mod error;
 pub mod factors;
 pub mod figures;
@@ -49,6 +51,7 @@ pub mod verdict;
 mod whole;
 
 pub use compare::{Comparison, Row, largest_rate};
+pub use embedded::{Embedded, NamedModel};
 pub use error::Error;
 pub use html::{GENERATOR, Page, html, is_page};
 pub use objective::Objective;

@@ -137,7 +137,7 @@ fn share(windows: &[(f64, f64)]) -> Estimate {
 
 /// The windows that describe what clients experienced: those nearest to the client that record
 /// which component answered, by the same rule as a fit.
-fn client_side(step: &model::fit::Step) -> (QueueName<'static>, &[Window]) {
+pub(crate) fn client_side(step: &model::fit::Step) -> (QueueName<'static>, &[Window]) {
     let [load, gateway, node] = QueueName::REQUESTS;
     let sides = [(load, &step.load), (gateway, &step.gateway), (node, &step.node)];
     let counts = |windows: &[Window]| {

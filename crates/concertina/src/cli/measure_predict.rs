@@ -7,7 +7,10 @@ use model::Model;
 use report::compare::warnings_of;
 use report::objective::{digits, time};
 use report::table::{percent, trust_text};
-use report::{Comparison, Objective, Observed, Page, Selection, Service, ServiceFacts, StepChoice};
+use report::{
+    Comparison, Embedded, NamedModel, Objective, Observed, Page, Selection, Service, ServiceFacts,
+    StepChoice,
+};
 use serde::Serialize;
 
 use crate::measure::{Measurement, OfferedLoad, Point, Search};
@@ -184,7 +187,13 @@ fn draw(fitted: &Service, dir: &Path, rates: &[f64], within_s: &[f64]) -> anyhow
     let objectives: Vec<Objective> = objectives.collect();
     let comparison = Comparison::new(&observed, &fitted.model, within_s, &objectives)?;
     let (run, path) = (dir.display(), dir.join("report.html"));
+    let named = NamedModel { name: "model.toml", model: &fitted.model };
+    let embedded = match objectives.first() {
+        Some(first) => Some(Embedded::new(&observed, Some(named), *first)?),
+        None => None,
+    };
     let page = Page {
+        embedded,
         title: "Response times: prediction and measurement".to_owned(),
         commands: vec![
             format!("concertina fit {run} --servers auto --out {run}/model.toml"),

@@ -8,7 +8,10 @@ use anyhow::{Context, bail};
 use crate::cli::output::{out, outln};
 use report::alone::Measurements;
 use report::verdict::Verdict;
-use report::{self, Comparison, Objective, Observed, Page, Selection, StepChoice, objective};
+use report::{
+    self, Comparison, Embedded, NamedModel, Objective, Observed, Page, Selection, StepChoice,
+    objective,
+};
 
 /// Arguments of the command.
 #[derive(clap::Args)]
@@ -119,8 +122,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let comparison = Comparison::new(&observed, &fitted, &within_s, &objectives)?;
     let shown: Vec<String> = runs.iter().map(|r| r.display().to_string()).collect();
+    let name =
+        model.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let named = NamedModel { name: &name, model: &fitted };
+    let first = objectives.first().copied().unwrap_or(OBJECTIVE);
     let (shown, model, out) = (shown.join(" "), model.display(), args.out.display());
     let page = Page {
+        embedded: Some(Embedded::new(&observed, Some(named), first)?),
         title: args.title.clone(),
         commands: vec![
             format!("concertina fit {shown}{} --out {model}", servers(&observed)),
@@ -174,6 +182,7 @@ fn report_measurements(
     let shown: Vec<String> = runs.iter().map(|r| r.display().to_string()).collect();
     let out = args.out.display();
     let page = Page {
+        embedded: Some(Embedded::new(observed, None, OBJECTIVE)?),
         title: "Response times: measurement".to_owned(),
         commands: vec![format!("concertina report {} --out {out}", shown.join(" "))],
     };

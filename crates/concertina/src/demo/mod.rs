@@ -119,7 +119,8 @@ impl Finished {
         let model_file = plan.dir.join("model.toml");
         report::write_new(&model_file, &model.to_toml()?)?;
         let report = plan.dir.join("report.html");
-        let page = Page { title: "Demo".to_owned(), commands: vec![plan.command()] };
+        let page =
+            Page { title: "Demo".to_owned(), commands: vec![plan.command()], embedded: None };
         report::write_new(&report, &report::html(&comparison, &page))?;
         Ok(Finished { comparison, model, report, model_file })
     }

@@ -4,7 +4,7 @@
 //! WebSocket is needed.
 
 use std::io::{Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
@@ -172,6 +172,29 @@ impl Browser {
         for kind in ["mousePressed", "mouseReleased"] {
             let event = json!({ "type": kind, "x": place["x"], "y": place["y"], "button": "left", "clickCount": 1 });
             self.call("Input.dispatchMouseEvent", event);
+        }
+    }
+
+    /// Chooses files in a field for files.
+    pub fn choose(&mut self, selector: &str, files: &[PathBuf]) {
+        let document = self.call("DOM.getDocument", json!({}));
+        let root = &document["root"]["nodeId"];
+        let field = self.call("DOM.querySelector", json!({ "nodeId": root, "selector": selector }));
+        let asked = json!({ "nodeId": field["nodeId"], "files": files });
+        self.call("DOM.setFileInputFiles", asked);
+    }
+
+    /// Drops a file or a folder of the disk on an element.
+    pub fn drop_on(&mut self, selector: &str, path: &Path) {
+        let place = format!(
+            "(() => {{ const e = document.querySelector({selector:?}); e.scrollIntoView({{ block: 'center' }}); \
+             const b = e.getBoundingClientRect(); return {{ x: b.x + b.width / 2, y: b.y + 10 }}; }})()"
+        );
+        let place = self.value(&place);
+        for kind in ["dragEnter", "dragOver", "drop"] {
+            let data = json!({ "items": [], "files": [path], "dragOperationsMask": 1 });
+            let event = json!({ "type": kind, "x": place["x"], "y": place["y"], "data": data });
+            self.call("Input.dispatchDragEvent", event);
         }
     }
 

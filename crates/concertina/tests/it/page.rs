@@ -15,7 +15,7 @@ use crate::left_out::left_out;
 use crate::serve_client::{Client, start, until};
 
 /// A node with four disks of 4 ms, hardly any memory, and a model of the last seconds.
-const QUICK: [&str; 12] = [
+pub const QUICK: [&str; 12] = [
     "node.memory_bytes=100kB",
     "device.0.count=4",
     "device.0.service={ kind = \"exponential\", mean_ms = 4.0 }",
@@ -31,7 +31,7 @@ const QUICK: [&str; 12] = [
 ];
 
 /// Writes a picture where they are wanted.
-fn picture(browser: &mut Browser, name: &str) {
+pub fn picture(browser: &mut Browser, name: &str) {
     if let Some(folder) = std::env::var_os("PAGE_PICTURES") {
         browser.picture(&Path::new(&folder).join(name));
     }
@@ -57,7 +57,7 @@ fn load(address: SocketAddr, stop: &AtomicBool) {
 }
 
 /// Runs `during` beside a load.
-fn loaded<T>(address: SocketAddr, during: impl FnOnce() -> T) -> T {
+pub fn loaded<T>(address: SocketAddr, during: impl FnOnce() -> T) -> T {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| load(address, &stop));
@@ -67,14 +67,14 @@ fn loaded<T>(address: SocketAddr, during: impl FnOnce() -> T) -> T {
     })
 }
 
-fn fill(address: SocketAddr) {
+pub fn fill(address: SocketAddr) {
     let mut client = Client::connect(address);
     for key in 0..100 {
         assert_eq!(client.put(&format!("/objects/k{key}"), &[7; 4000]).status, 200);
     }
 }
 
-fn get(address: SocketAddr, path: &str) -> Value {
+pub fn get(address: SocketAddr, path: &str) -> Value {
     serde_json::from_slice(&Client::connect(address).get(path).body).unwrap_or(Value::Null)
 }
 

@@ -43,11 +43,17 @@ fn the_committed_page_is_what_its_sources_build() {
     run(&clients.join("node_modules/.bin/tsc"), &[Path::new("--noEmit")]);
     run(Path::new("node"), &[Path::new("--test"), Path::new("test.mjs")]);
     let built = folder.path().join("built");
-    run(Path::new("node"), &[Path::new("build.mjs"), &built]);
-    for file in ["page.html", "page.js", "page.css"] {
-        let committed = fs::read(root().join("crates/live/src/page").join(file)).unwrap();
-        let same = fs::read(built.join(file)).unwrap() == committed;
-        assert!(same, "crates/live/src/page/{file} is not what web/ builds: run `make web`");
+    let report = folder.path().join("report");
+    run(Path::new("node"), &[Path::new("build.mjs"), &built, &report]);
+    for (place, built, files) in [
+        ("crates/live/src/page", &built, ["page.html", "page.js", "page.css"]),
+        ("crates/report/src/page", &report, ["report.js.sha256", "report.js", "report.css"]),
+    ] {
+        for file in files {
+            let committed = fs::read(root().join(place).join(file)).unwrap();
+            let same = fs::read(built.join(file)).unwrap() == committed;
+            assert!(same, "{place}/{file} is not what web/ builds: run `make web`");
+        }
     }
 }
 

@@ -448,6 +448,12 @@ fn numbers_are_short(text: &str) {
 /// A report that can be mailed: complete, nothing loaded, nothing of the inputs let through.
 fn page(html: &str) {
     assert!(html.starts_with("<!doctype html>"));
+    // The data, and the script that reads it: page_report.rs opens them in a browser.
+    let (before, scripts) = html.split_once("<script").unwrap();
+    let (scripts, after) = scripts.rsplit_once("</script>").unwrap();
+    assert_eq!(scripts.matches("<script").count(), 1, "text of a run became an element");
+    assert!(before.contains("script-src 'sha256-") && !before.contains("script-src 'unsafe"));
+    let html = &(before.to_owned() + after);
     for loaded in ["src=", "href=\"http", "url(", "@import", "<script", "<link", "<iframe"] {
         assert!(!html.contains(loaded), "{loaded} in the report");
     }

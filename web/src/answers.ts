@@ -1,0 +1,29 @@
+// Where what-if questions are answered: by a server for any value, or from the answers that a report carries.
+
+import { type Answered, type Knobs, type Question, get, getText, post } from './api';
+
+export interface Answers {
+  knobs(): Promise<Knobs>;
+  // What is absent is as it is now.
+  ask(question: Partial<Question>): Promise<Answered>;
+  modelText(): Promise<string>;
+  // The values that have answers, by control; null where any value has one.
+  readonly stops: Stops | null;
+  // The time of the objective that the answers are for, seconds; null where it may be any.
+  readonly objectiveS: number | null;
+}
+
+export interface Stops {
+  rate: number[];
+  servers: number[];
+  speed: number[];
+  memory: number[];
+}
+
+export const server: Answers = {
+  knobs: () => get<Knobs>('/what-if'),
+  ask: (question) => post<Answered>('/what-if', question),
+  modelText: () => getText('/model/file'),
+  stops: null,
+  objectiveS: null,
+};
