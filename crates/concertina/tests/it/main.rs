@@ -94,3 +94,4 @@ mod tidy_circles;
 mod tidy_guide;
 mod tidy_names;
 mod tidy_removals;
+mod upgrade;
