@@ -16,6 +16,7 @@ mod disk;
 mod extremes;
 mod factors;
 mod factors_runs;
+mod guide_commands;
 mod import;
 mod import_bad;
 mod import_use;
