@@ -37,12 +37,11 @@ function failed(error: unknown): void {
 const now = new Now(failed);
 const whatIf = new WhatIf(server, byId('what-if'), failed);
 const rateOf = async (model: string) => (await server.ask({ model })).knobs.rate;
+const refuse = (text: string) => runs.refuse(text);
 const runs: Runs = new Runs(
   server,
-  opener('the server is asked about a model.', (found) => {
-    // A wrong token is asked for again.
-    open(found, rateOf, (source) => runs.add(source), (text) => runs.refuse(text)).catch(failed);
-  }),
+  // A wrong token is asked for again.
+  opener('the server is asked about a model.', (found) => void open(found, rateOf, (source) => runs.add(source), refuse).catch(failed), refuse),
 );
 byId('runs').append(runs.element);
 

@@ -33,22 +33,34 @@ async function openRun(name: string, files: Map<string, File>): Promise<Run> {
   return readRun(name, { description: await text('run.toml'), steps: await text('steps'), windows: pieces(windows) });
 }
 
-// The folders below a dropped one with their files.
-async function walk(entry: FileSystemEntry, folder: string, depth: number, found: Found[]): Promise<void> {
-  if (found.length >= FILES_MAX || depth > DEPTH_MAX) return;
-  if (entry.isFile) {
-    const file = await new Promise<File>((done, failed) => (entry as FileSystemFileEntry).file(done, failed));
-    found.push({ folder, file });
-    return;
-  }
-  const reader = (entry as FileSystemDirectoryEntry).createReader();
-  const path = folder === '' ? entry.name : `${folder}/${entry.name}`;
+// The files of a dropped folder and of those below it.
+async function walk(from: FileSystemDirectoryEntry, path: string, depth: number, found: Found[]): Promise<void> {
+  const reader = from.createReader();
   for (;;) {
     // A reader gives a hundred at a time.
     const some = await new Promise<FileSystemEntry[]>((done, failed) => reader.readEntries(done, failed));
     if (some.length === 0) return;
-    for (const inside of some) await walk(inside, path, depth + 1, found);
+    for (const inside of some) {
+      if (found.length >= FILES_MAX) return;
+      if (inside.isFile) {
+        const file = await new Promise<File>((done, failed) => (inside as FileSystemFileEntry).file(done, failed));
+        found.push({ folder: path, file });
+      } else if (depth < DEPTH_MAX) {
+        await walk(inside as FileSystemDirectoryEntry, `${path}/${inside.name}`, depth + 1, found);
+      }
+    }
   }
+}
+
+async function dropped(items: DataTransferItem[]): Promise<Found[]> {
+  const found: Found[] = [];
+  // The items are emptied when the event has been handled.
+  const all = items.map((item) => ({ entry: item.webkitGetAsEntry(), file: item.getAsFile() }));
+  for (const { entry, file } of all) {
+    if (entry?.isDirectory) await walk(entry as FileSystemDirectoryEntry, entry.name, 0, found);
+    else if (file) found.push({ folder: '', file });
+  }
+  return found;
 }
 
 // Opens what is among the files: every folder with a run, and every model.
@@ -88,7 +100,7 @@ async function openModel(name: string, file: File, rateOf: (model: string) => Pr
 }
 
 // The controls that open files; files may be dropped on them too.
-export function opener(ofModels: string, take: (found: Found[]) => void): HTMLElement {
+export function opener(ofModels: string, take: (found: Found[]) => void, refuse: (text: string) => void): HTMLElement {
   const files = h('input', { type: 'file', id: 'runs-files', multiple: true });
   const folder = h('input', { type: 'file', id: 'runs-folder', webkitdirectory: true });
   const chosen = (input: HTMLInputElement) => {
@@ -113,10 +125,7 @@ export function opener(ofModels: string, take: (found: Found[]) => void): HTMLEl
   zone.addEventListener('drop', (event) => {
     event.preventDefault();
     zone.classList.remove('over');
-    // The list is emptied when this function returns.
-    const entries = [...(event.dataTransfer?.items ?? [])].flatMap((item) => item.webkitGetAsEntry() ?? []);
-    const found: Found[] = [];
-    void Promise.all(entries.map((entry) => walk(entry, '', 0, found))).then(() => take(found));
+    dropped([...(event.dataTransfer?.items ?? [])]).then(take, () => refuse('This browser does not read a dropped folder here (in a page from a file it may not): choose the folder, or its files.'));
   });
   return zone;
 }

@@ -76,9 +76,10 @@ async function begin(): Promise<void> {
     await whatIf.refresh();
   }
   const rateOf = (text: string) => answers.ask({ model: text }).then(({ knobs }) => knobs.rate);
+  const refuse = (text: string) => runs.refuse(text);
   const runs: Runs = new Runs(
     answers,
-    opener('for a model, open the page of a server.', (found) => void open(found, rateOf, (source) => runs.add(source), (text) => runs.refuse(text))),
+    opener('for a model, open the page of a server.', (found) => void open(found, rateOf, (source) => runs.add(source), refuse), refuse),
   );
   byId('overlay-here').append(runs.element);
   for (const { name, description, steps, windows } of data.runs) runs.add(await readRun(name, { description, steps, windows: [windows] }));

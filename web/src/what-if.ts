@@ -234,7 +234,7 @@ export class WhatIf {
     this.tiles.replaceChildren(...tiles);
     const doubts: string[] = [];
     if (this.model) doubts.push(`Of the model ${this.model.name}.`);
-    if (this.knobs?.laboratory) doubts.push(`Emulated: ${this.knobs.laboratory}.`);
+    if (this.knobs?.laboratory) doubts.push(`Emulated: ${this.knobs.laboratory.replace(/\.$/, '')}.`);
     if (answer.statement) doubts.push(answer.statement);
     if (prediction?.beyond_trust) doubts.push(`The model was checked up to ${number(answer.trust_limit)} requests/s; at this load it is extrapolated.`);
     if (prediction?.beyond_limit) doubts.push(`Past ${number(answer.limits.mg1.value)} requests/s queues at the devices are long.`);

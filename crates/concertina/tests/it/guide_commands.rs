@@ -43,7 +43,7 @@ fn commands(text: &str) -> Vec<String> {
 }
 
 /// The command as it runs here; `None` for one that is left out.
-fn here(command: &str, address: &str) -> Option<String> {
+fn adapted_command(command: &str, address: &str) -> Option<String> {
     if command.starts_with("cargo ") || command.contains("HOST:PORT") || command.contains(" URL") {
         return None;
     }
@@ -120,7 +120,7 @@ fn the_first_ten_minutes_work_as_the_guide_says() {
     let address = free().to_string();
     let shown = commands(&page);
     let run_here: Vec<String> =
-        shown.iter().filter_map(|command| here(command, &address)).collect();
+        shown.iter().filter_map(|command| adapted_command(command, &address)).collect();
     assert!(run_here.len() >= 18 && shown.len() - run_here.len() <= 5, "{run_here:#?}");
     let outputs = run(folder.path(), &run_here);
     for (part, printed) in PRINTS {
@@ -141,5 +141,5 @@ fn the_first_ten_minutes_work_as_the_guide_says() {
 fn commands_are_found_in_a_page() {
     let text = "# A\n\n    one   # said\n    two \\\n      three\n\nprose\n\n    four\n";
     assert_eq!(commands(text), ["one", "two three", "four"]);
-    assert_eq!(here("cargo build", "a"), None);
+    assert_eq!(adapted_command("cargo build", "a"), None);
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::devtools::Browser;
 use crate::left_out::left_out;
 use crate::page::picture;
-use crate::page_runs::{ROWS, drawn};
+use crate::page_runs::{ROWS, await_rows};
 use crate::report::Lab;
 
 /// What the script of a report reads.
@@ -89,12 +89,18 @@ fn a_report_works_in_a_browser_without_a_server() {
     browser.open(&address);
     browser.until("its script ran", "document.body?.dataset.drawn === 'report'");
     what_if(&mut browser);
-    let rows = drawn(&mut browser, 2);
+    let rows = await_rows(&mut browser, 2);
     assert!(rows[0][0].as_str().unwrap().starts_with("load, step 0"), "{rows}");
     assert!(rows[1][0].as_str().unwrap().starts_with("model.toml at"), "{rows}");
     // Other runs are opened beside those of the report; a model has nobody to ask.
-    browser.drop_on(".drop", &lab.path("load"));
+    browser.choose("#runs-folder", &[lab.path("load")]);
     browser.until("another run", &format!("{ROWS}[1]?.[0].startsWith('load, step 0')"));
+    // Chromium reads no dropped folder for a page from a file.
+    browser.drop_on(".drop", &lab.path("server"));
+    browser.until(
+        "that is said",
+        "document.querySelector('.runs-said').innerText.includes('choose the folder')",
+    );
     browser.choose("#runs-files", &[lab.path("model.toml")]);
     browser
         .until("no server", "document.querySelector('.runs-said').innerText.includes('no server')");
@@ -156,7 +162,7 @@ fn a_report_without_a_model_has_the_overlay_alone() {
     };
     browser.open(&format!("file://{}", lab.path("report.html").display()));
     browser.until("its script ran", "document.body?.dataset.drawn === 'report'");
-    let rows = drawn(&mut browser, 1);
+    let rows = await_rows(&mut browser, 1);
     assert!(rows[0][0].as_str().unwrap().starts_with("load, step 0"), "{rows}");
     assert_eq!(browser.errors, Vec::<String>::new());
 }

@@ -9,10 +9,10 @@ use crate::report::Lab;
 use crate::serve_client::start;
 
 /// The text of the cells of a table's body, by rows.
-pub const ROWS: &str = "[...document.querySelectorAll('.runs table tbody tr')].map((row) => [...row.children].map((cell) => cell.innerText))";
+pub const ROWS: &str = "[...document.querySelectorAll('.runs .scroll tbody tr')].map((row) => [...row.children].map((cell) => cell.innerText))";
 
 /// Waits until what was asked last is drawn.
-pub fn drawn(browser: &mut Browser, rows: usize) -> Value {
+pub fn await_rows(browser: &mut Browser, rows: usize) -> Value {
     browser.until(
         "the runs are drawn",
         &format!("{ROWS}.filter((row) => row.length === 10).length === {rows}"),
@@ -38,18 +38,18 @@ fn two_runs_and_a_model_are_laid_over_each_other() {
     let run: Vec<_> =
         ["run.toml", "windows", "steps"].map(|name| lab.path("load").join(name)).into();
     browser.choose("#runs-files", &run);
-    let rows = drawn(&mut browser, 1);
+    let rows = await_rows(&mut browser, 1);
     assert!(rows[0][0].as_str().unwrap().starts_with("run, step 0, 1000/s"), "{rows}");
     // A folder that is dropped has its name; a second run lies over the first.
     browser.drop_on(".drop", &lab.path("load"));
-    let rows = drawn(&mut browser, 2);
+    let rows = await_rows(&mut browser, 2);
     assert!(rows[1][0].as_str().unwrap().starts_with("load, step 0"), "{rows}");
     browser.value("(() => { const e = document.querySelectorAll('.runs select')[1]; e.value = '1/2'; e.dispatchEvent(new Event('change')); })()");
     browser.until("the heaviest step", &format!("{ROWS}[1][0].includes('step 2')"));
     browser.value("(() => { const e = document.querySelector('.objective-ms'); e.value = '7'; e.dispatchEvent(new Event('change')); })()");
     browser.until(
         "another objective",
-        "document.querySelector('.runs table').innerText.includes('within 7 ms')",
+        "document.querySelector('.runs .scroll').innerText.includes('within 7 ms')",
     );
     assert_eq!(browser.value("document.querySelectorAll('.runs canvas').length"), 2);
     picture(&mut browser, "page-runs.png");
@@ -113,7 +113,7 @@ fn model_beside(browser: &mut Browser, lab: &Lab) {
     assert!((measured - predicted).abs() < 5.0, "{measured} % measured, {predicted} % predicted");
     assert_eq!(rows[0][1], rows[1][1], "asked of the load that was measured");
     // Far past saturation it says so.
-    let load = "document.querySelectorAll('.runs label:not([hidden]) input')";
+    let load = "document.querySelectorAll('.runs form label:not([hidden]) input')";
     browser.value(&format!("(() => {{ const e = {load}[0]; e.value = '1000000'; e.dispatchEvent(new Event('change')); }})()"));
     browser.until("saturation", "document.querySelector('.runs-said').innerText !== ''");
     browser.value(&format!("(() => {{ const e = {load}[0]; e.value = '1000'; e.dispatchEvent(new Event('change')); }})()"));

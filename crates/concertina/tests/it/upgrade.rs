@@ -45,7 +45,7 @@ fn serve(folder: &Path) -> Process {
 fn a_node_of_the_version_before_is_served_on() {
     let folder = written();
     let path = folder.path();
-    concertina(path, &["config", "check", "--config", "concertina.toml"]);
+    concertina(path, &["config", "check", "concertina.toml"]);
     let node = serve(path);
     let mut client = Client::connect(node.address);
     let reply = client.get("/objects/notes/hello.txt");
