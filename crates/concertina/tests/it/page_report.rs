@@ -1,6 +1,6 @@
 //! A report's what-if questions and overlay, in a browser that has the file alone.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::devtools::Browser;
 use crate::left_out::left_out;
@@ -109,7 +109,8 @@ fn a_report_works_in_a_browser_without_a_server() {
     for (width, is_dark) in [(390, false), (1200, true)] {
         browser.look(width, 900, is_dark);
         let widths = browser.value("new Promise((done) => setTimeout(() => done([document.documentElement.scrollWidth, window.innerWidth]), 300))");
-        assert_eq!(widths, json!([width, width]));
+        // A wide screen has a bar for scrolling.
+        assert!(widths[0].as_u64() <= Some(width.into()), "{widths}");
         browser.value("document.getElementById('what-if').scrollIntoView()");
         picture(&mut browser, if is_dark { "report-dark.png" } else { "report-phone.png" });
     }
