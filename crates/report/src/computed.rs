@@ -7,7 +7,7 @@
 use model::Model;
 use model::what_if::{Answer, ChangedModel, LoadPoint, WhatIf};
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::error::Error;
 use super::objective::Objective;
@@ -153,8 +153,9 @@ impl Computed {
         let published: Option<Vec<f64>> = law.iter().map(|point| point.published).collect();
         let mut short = serde_json::to_value(&answer)?;
         if let Some(fields) = short.as_object_mut() {
-            let shared = |fields: &mut Map<String, Value>, name: &str| fields.remove(name);
-            (shared(fields, "law"), shared(fields, "loads"));
+            for shared in ["law", "loads"] {
+                fields.remove(shared);
+            }
             fields.insert("predicted".to_owned(), predicted.into());
             let published = published.filter(|law| !law.is_empty());
             fields.insert("published".to_owned(), published.into());
