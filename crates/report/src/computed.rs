@@ -2,7 +2,7 @@
 //! has nobody to ask.
 //!
 //! Each answer is that of [`model::what_if`] rounded to six digits. Nothing is interpolated between them: a reader's controls stop
-//! where there is an answer. Cost: some milliseconds of processor time for each of at most 324 answers, and 1 to 2 KB each.
+//! where there is an answer. Cost: some milliseconds of processor time for each of at most 168 answers, and 1 to 2 KB each.
 
 use model::Model;
 use model::what_if::{Answer, ChangedModel, LoadPoint, WhatIf};
@@ -13,10 +13,11 @@ use super::error::Error;
 use super::objective::Objective;
 
 /// Loads on both sides of the fitted one; neighbours differ by a factor of √2.
-const LOADS: i32 = 4;
+const LOADS: i32 = 3;
 const SERVERS: [u32; 4] = [1, 2, 3, 4];
-/// Times what a server had.
-const FACTORS: [f64; 3] = [0.5, 1.0, 2.0];
+/// Times what a server had. There are few, because a report takes as long as its answers do.
+const MEMORIES: [f64; 3] = [0.5, 1.0, 2.0];
+const SPEEDS: [f64; 2] = [1.0, 2.0];
 /// Significant digits of what is written.
 const DIGITS: i32 = 6;
 
@@ -75,14 +76,20 @@ fn round(value: &mut Value) {
 }
 
 /// The factors whose change the model can answer, and that make a difference.
-fn factors(model: &Model, objective: Objective, rate: f64, of: fn(f64) -> WhatIf) -> Vec<f64> {
+fn factors(
+    model: &Model,
+    objective: Objective,
+    rate: f64,
+    of: fn(f64) -> WhatIf,
+    all: &[f64],
+) -> Vec<f64> {
     let at = |factor: f64| {
         let changed = ChangedModel::new(model, &of(factor), objective.within_s, objective.share);
         changed.and_then(|changed| changed.answer(rate)).ok()
     };
     let (Some(one), Some(other)) = (at(1.0), at(2.0)) else { return vec![1.0] };
     let is_same = one.loads == other.loads && one.largest_rate == other.largest_rate;
-    if is_same { vec![1.0] } else { FACTORS.to_vec() }
+    if is_same { vec![1.0] } else { all.to_vec() }
 }
 
 impl Computed {
@@ -99,8 +106,8 @@ impl Computed {
         let stops = Stops {
             rate: (-LOADS..=LOADS).map(near).collect(),
             servers: SERVERS.to_vec(),
-            speed: factors(model, objective, rate, speed),
-            memory: factors(model, objective, rate, memory),
+            speed: factors(model, objective, rate, speed, &SPEEDS),
+            memory: factors(model, objective, rate, memory, &MEMORIES),
         };
         let knobs = Knobs {
             at_unix_us: None,
