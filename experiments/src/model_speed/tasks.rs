@@ -114,6 +114,7 @@ pub fn simulate_cluster(requests: u64, arrivals_per_s: f64) -> anyhow::Result<f6
         servers: 3,
         queue_length_max: 1_000_000,
         law: Law::exponential(1.0),
+        weight: 1.0,
     };
     let seconds = requests as f64 / arrivals_per_s;
     let windows = ground::window::Settings {
@@ -127,6 +128,8 @@ pub fn simulate_cluster(requests: u64, arrivals_per_s: f64) -> anyhow::Result<f6
         origin: OriginSettings { servers: 1, queue_length_max: 1 },
         origin_half: Law::constant(0.0),
         hits: Hits::default(),
+        memory: Law::constant(0.0),
+        delay: Law::constant(0.0),
         arrivals: Arrivals::Poisson(arrivals_per_s),
         until: (seconds * second as f64) as Nanos,
         write_share: 0.0,

@@ -34,7 +34,7 @@ fn object(seed: u64, size: usize) -> Object {
             user: vec![("owner".to_owned(), "me".to_owned())],
         },
     };
-    Object::new(metadata, Bytes::from(bytes(seed, size)))
+    Object::new(&metadata, Bytes::from(bytes(seed, size)))
 }
 
 fn key(number: u64) -> Key {
@@ -47,8 +47,8 @@ fn record_bytes(key: &Key, object: &Object) -> u64 {
 
 /// The bytes of a record.
 fn encode_record(segment: u64, key: &Key, object: &Object) -> Vec<u8> {
-    let mut record = record::head(segment, key, object.block(), object.body());
-    record.extend_from_slice(object.body());
+    let mut record = record::head(segment, key, &object.metadata().encode(), object.bytes_held());
+    record.extend_from_slice(object.bytes_held());
     assert_eq!(record.len() as u64, record_bytes(key, object));
     record
 }
@@ -185,7 +185,7 @@ fn large_records_of_format_1_are_read() {
     each(|medium| {
         fill(&medium.open().0, 0, 1);
         let (key, object) = (key(1), object(1, 200_000));
-        let covered = [&key[..], object.block(), object.body()].concat();
+        let covered = [&key[..], &object.metadata().encode(), object.bytes_held()].concat();
         let lengths = record::Lengths::One(object.stored_bytes());
         let header = record::Header {
             key_bytes: key.len() as u16,
@@ -267,9 +267,8 @@ fn the_golden_record_and_index_are_as_documented() {
     let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
     let document = include_str!("../../../../docs/device-format.md");
     let document: String = document.split_whitespace().collect();
-    let zeros = Metadata { size: 65_537, ..object.metadata().clone() };
-    let zeros = Object::new(zeros, Bytes::from(vec![0; 65_537]));
-    let head = record::head(7, &key, zeros.block(), zeros.body());
+    let zeros = Metadata { size: 65_537, ..object.metadata() };
+    let head = record::head(7, &key, &zeros.encode(), &[0; 65_537]);
     let owner = "a".to_owned();
     let superblock = Superblock::plan(64 << 20, 4 << 20, 64 << 10, 7).unwrap();
     let superblock = Superblock { owner, ..superblock }.encode();
