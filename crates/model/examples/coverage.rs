@@ -350,7 +350,7 @@ fn table(text: &str) {
 }
 
 /// The truth of a service, from a file that keeps it, or simulated.
-fn kept(path: &str, law: &str, service: Service) -> Result<Vec<(f64, f64)>, Box<dyn Error>> {
+fn known_truth(path: &str, law: &str, service: Service) -> Result<Vec<(f64, f64)>, Box<dyn Error>> {
     let head = format!("{law}\t{}\t{TRUE}\t", service.servers);
     let text = std::fs::read_to_string(path).unwrap_or_default();
     if let Some(known) = text.lines().find_map(|line| line.strip_prefix(&head)) {
@@ -400,7 +400,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                             continue;
                         }
                         if truth.is_empty() {
-                            truth = kept(&format!("{path}.truth"), &law, service)?;
+                            truth = known_truth(&format!("{path}.truth"), &law, service)?;
                         }
                         let line = judge(&cell, service, &truth, seed);
                         writeln!(file, "{line}")?;

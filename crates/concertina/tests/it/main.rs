@@ -54,6 +54,7 @@ mod page_faults;
 mod page_report;
 mod page_runs;
 mod plan;
+mod plan_simulated;
 mod prometheus;
 mod python;
 mod raw_device;

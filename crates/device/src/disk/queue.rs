@@ -119,7 +119,7 @@ mod tests {
                 queue.push(item);
                 if item % 1_000 == 0 {
                     // So that they sleep in between.
-                    std::thread::sleep(std::time::Duration::from_millis(1));
+                    std::thread::sleep(Duration::from_millis(1));
                 }
             }
             queue.stop();

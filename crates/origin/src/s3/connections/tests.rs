@@ -86,7 +86,7 @@ fn run(test: impl Future<Output = ()>) {
 }
 
 /// The connections that are kept, of all threads.
-fn kept(connections: &Connections) -> usize {
+fn idle_count(connections: &Connections) -> usize {
     connections.lock().values().map(Vec::len).sum()
 }
 
@@ -123,10 +123,10 @@ fn a_reply_that_is_given_up_takes_its_connection_with_it() {
         let mut large = send(&connections, 8 << 20).await.unwrap();
         assert!(large.next().await.unwrap().is_some());
         drop(large);
-        assert_eq!(kept(&connections), 0);
+        assert_eq!(idle_count(&connections), 0);
         assert_eq!(read(send(&connections, 3).await.unwrap()).await, 3);
         assert_eq!(count.load(Ordering::Relaxed), 2);
-        assert_eq!(kept(&connections), 1);
+        assert_eq!(idle_count(&connections), 1);
     });
 }
 
