@@ -55,7 +55,8 @@ fn responses_of_known_servers_predict_a_load_that_was_held_out() {
         let mean = &fitted.model.classes[0].service.mean;
         assert!((mean.value / 0.01 - 1.0).abs() < 0.02, "{servers} {mean:?}");
         assert!(mean.low < mean.value && mean.value < mean.high, "{mean:?}");
-        assert!(mean.high / mean.low < 1.06, "{mean:?}");
+        // What the shape of the law leaves open grows with its SCV.
+        assert!(mean.high / mean.low < 1.04 + 0.02 * scv, "{mean:?}");
         assert!(fitted.servers.given && fitted.servers.likeliest == Some(count));
         for step in &fitted.model.fitted {
             assert!(step.ks_distance < 0.025, "{servers}: {step:?}");
