@@ -171,11 +171,6 @@ impl<'a> Packed<'a> {
         std::iter::from_fn(move || texts.next().zip(texts.next()))
     }
 
-    /// Whether there is user metadata.
-    pub fn has_user(&self) -> bool {
-        self.texts().nth(1).is_some()
-    }
-
     fn texts(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         let mut rest = self.attributes;
         std::iter::from_fn(move || take_text(&mut rest))
@@ -241,7 +236,6 @@ mod tests {
             prop_assert_eq!(length(&bytes), length_before);
             let packed = Packed::new(&bytes);
             prop_assert_eq!(packed.size, sized.then_some(size));
-            prop_assert_eq!(packed.has_user(), !metadata.attributes.user.is_empty());
             prop_assert_eq!(packed.encoded_length(), metadata.encode().len());
             prop_assert_eq!(packed.metadata(size), metadata);
         }
