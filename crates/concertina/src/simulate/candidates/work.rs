@@ -94,7 +94,7 @@ impl Candidate {
             }
             Assumed::Equal | Assumed::Placed => State::default(),
         };
-        // With more servers lost than that the others' memory is taken to be as with so many.
+        // The hit ratios are computed up to a number of lost servers. With more lost, those of the largest number stand in.
         let server = &self.by_lost[state.nodes.len().min(self.by_lost.len() - 1)];
         let alone = assumed == Assumed::Equal;
         let run = Run {

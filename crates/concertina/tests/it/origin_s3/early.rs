@@ -234,8 +234,8 @@ fn small_objects_are_sent_early_too() {
     });
 }
 
-/// The store replies before it has the body: it refuses, has no room, or wants to be asked later. All bytes are there, and are sent again
-/// as a whole; the next reply decides.
+/// The store replies before it has received the body: with a refusal, because it is full, or to have the request repeated later. The
+/// client still holds all bytes and sends them again as a whole; the second reply decides.
 #[test]
 fn a_store_that_answers_before_it_has_the_body_is_asked_again() {
     const TEST: &str =
@@ -266,7 +266,7 @@ fn a_store_that_answers_before_it_has_the_body_is_asked_again() {
     });
 }
 
-/// More or fewer bytes than were announced are no object.
+/// A body that is longer or shorter than announced is refused, and the object stays as it was.
 #[test]
 fn another_length_than_announced_changes_nothing() {
     const TEST: &str = "origin_s3::early::another_length_than_announced_changes_nothing";
