@@ -10,6 +10,20 @@ use super::Store;
 use super::early::Tap;
 use crate::origin::{key, read, run, staged, write};
 
+/// Puts an empty bucket in the place of the one that an origin has just looked at.
+fn swap(store: &Store, origin: &S3) {
+    run(origin.check()).unwrap();
+    fs::rename(store.bucket(), store.bucket().with_file_name("away")).unwrap();
+    fs::create_dir(store.bucket()).unwrap();
+}
+
+/// Puts the bucket back that [`swap`] took away, and has the origin look at it.
+fn restore(store: &Store, origin: &S3) {
+    fs::remove_dir_all(store.bucket()).unwrap();
+    fs::rename(store.bucket().with_file_name("away"), store.bucket()).unwrap();
+    run(origin.check()).unwrap();
+}
+
 #[test]
 fn an_emptied_or_another_bucket_is_lost_and_not_one_without_objects() {
     const TEST: &str =
@@ -32,16 +46,8 @@ fn an_emptied_or_another_bucket_is_lost_and_not_one_without_objects() {
     };
     let away = store.bucket().with_file_name("away");
     // From the first moment: no look of before is believed by what changes objects, or lists them.
-    let unlisted = || {
-        run(origin.check()).unwrap();
-        fs::rename(store.bucket(), &away).unwrap();
-        fs::create_dir(store.bucket()).unwrap();
-    };
-    let back = || {
-        fs::remove_dir_all(store.bucket()).unwrap();
-        fs::rename(&away, store.bucket()).unwrap();
-        run(origin.check()).unwrap();
-    };
+    let unlisted = || swap(&store, &origin);
+    let back = || restore(&store, &origin);
     unlisted();
     let put = run(async { staged(&origin, "b", b"x").await.commit(None).await });
     assert!(matches!(&put, Err(Error::Lost(_))), "{put:?}");
@@ -133,17 +139,8 @@ fn a_write_that_names_what_was_there_needs_no_look() {
     let spared = |body| (0..3).any(|_| looks_of("a", body) == 0);
     assert!(spared(b"2") && spared(b"3"));
     assert_eq!(run(read(&origin, "a", None)), b"3");
-    let away = store.bucket().with_file_name("away");
-    let swap = || {
-        run(origin.check()).unwrap();
-        fs::rename(store.bucket(), &away).unwrap();
-        fs::create_dir(store.bucket()).unwrap();
-    };
-    let back = || {
-        fs::remove_dir_all(store.bucket()).unwrap();
-        fs::rename(&away, store.bucket()).unwrap();
-        run(origin.check()).unwrap();
-    };
+    let swap = || swap(&store, &origin);
+    let back = || restore(&store, &origin);
     swap();
     let written = put("a", b"emptied");
     assert!(matches!(&written, Err(Error::Lost(_))), "{written:?}");
