@@ -1,7 +1,7 @@
 //! The claims of objects from memory.
 
 use super::peers::Slice;
-use super::{CEILING, GATEWAY, HAPROXY, HYPER, NGINX, NODE, PROXY_CACHE, RELAY, VARNISH};
+use super::{CEILING, GATEWAY, HAPROXY, HYPER, NGINX, NODE, PROXY_CACHE, RELAY, URING, VARNISH};
 use crate::marks::Mark;
 use crate::slices::{Blocks, Interval};
 use crate::{Claim, Goal};
@@ -123,6 +123,8 @@ pub(super) fn claims(
         )
         .with_goal(Goal::AtMost(goals.gateway_cpu)),
         claim("bare hyper: CPU over the ceiling's", cpus(HYPER, CEILING), "×"),
+        claim("raw io_uring: CPU over the ceiling's", cpus(URING, CEILING), "×"),
+        claim("raw io_uring: requests/s over the ceiling's", rates(URING, CEILING), "×"),
         claim("nginx static: CPU over the ceiling's", cpus(NGINX, CEILING), "×"),
         claim("ceiling: CPU of a request", cpu(CEILING), "µs"),
         claim("node: CPU of a request", cpu(NODE), "µs"),
@@ -177,6 +179,7 @@ mod tests {
                 (0.5, 20.0),
                 (0.6, 18.0),
                 (3.9, 11.0),
+                (4.1, 9.0),
                 (0.4, 36.0),
             ];
             let (rate, cpu_us) = each[system % NAMES.len()];

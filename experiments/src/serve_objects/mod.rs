@@ -46,7 +46,7 @@ const CLIENT_MAX: f64 = 0.8;
 const STOLEN_MAX: f64 = 0.05;
 
 /// The systems of one size of objects, by their numbers.
-const NAMES: [&str; 9] = [
+const NAMES: [&str; 10] = [
     "ceiling",
     "nginx static",
     "node",
@@ -54,6 +54,7 @@ const NAMES: [&str; 9] = [
     "gateway + node",
     "raw relay + ceiling",
     "bare hyper",
+    "raw io_uring",
     "Varnish",
     "HAProxy cache",
 ];
@@ -64,8 +65,9 @@ const PROXY_CACHE: usize = 3;
 const GATEWAY: usize = 4;
 const RELAY: usize = 5;
 const HYPER: usize = 6;
-const VARNISH: usize = 7;
-const HAPROXY: usize = 8;
+const URING: usize = 7;
+const VARNISH: usize = 8;
+const HAPROXY: usize = 9;
 
 /// The name of a system of any size.
 fn name_of(sizes: &[u64], system: usize) -> String {
@@ -144,6 +146,7 @@ impl Systems {
         let ceiling = bench.ceiling("http", bytes, scratch)?;
         let relay = bench.relay(&ceiling.target, bytes, scratch)?;
         let hyper = Bench::hyper(bytes, scratch)?;
+        let uring = Bench::uring(bytes, scratch)?;
         let files = peers_files(&root, config.objects, bytes)?;
         let fixed = Peer::nginx(scratch, &files, None)?;
         let cached = Peer::nginx(scratch, &files, Some(&fixed.target.address))?;
@@ -181,13 +184,17 @@ impl Systems {
             Some(through),
             Some(relay.target.clone()),
             Some(hyper.target.clone()),
+            Some(uring.target.clone()),
             varnish,
             haproxy,
         ];
         warm(config, bench, &targets)?;
         Ok(Systems {
             targets,
-            _peers: peers.into_iter().chain([relay, ceiling, cached, fixed, hyper]).collect(),
+            _peers: peers
+                .into_iter()
+                .chain([relay, ceiling, cached, fixed, hyper, uring])
+                .collect(),
             _servers: vec![gateway, behind, alone],
         })
     }

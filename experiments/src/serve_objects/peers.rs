@@ -82,6 +82,14 @@ impl Bench {
         Peer::start("bare hyper", command, &address, "/objects/k%d", &scratch.join("hyper.log"))
     }
 
+    /// Starts a raw server by io_uring, which does as little as the ceiling by epoll.
+    pub fn uring(bytes: u64, scratch: &Path) -> anyhow::Result<Peer> {
+        let address = lab::free_address()?;
+        let mut command = Command::new(lab::helper("serve-objects-bare")?);
+        command.args([&address, &bytes.to_string(), "uring"]);
+        Peer::start("raw io_uring", command, &address, "/o/%d", &scratch.join("uring.log"))
+    }
+
     /// Loads a server for one slice.
     pub fn load(&self, peer: &Target, request: &Request) -> anyhow::Result<Slice> {
         let before = peer.cpu_s()?;

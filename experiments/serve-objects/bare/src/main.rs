@@ -1,7 +1,9 @@
 //! hyper with nothing on it: one thread, and the same bytes for every request, with the headers that a
-//! node sends. What `experiments/serve-objects` compares a node with.
+//! node sends. What `experiments/serve-objects` compares a node with. With `uring` a raw server by io_uring.
 //!
-//!     serve-objects-bare ADDRESS BYTES
+//!     serve-objects-bare ADDRESS BYTES [uring]
+
+mod uring;
 
 use std::convert::Infallible;
 
@@ -20,8 +22,23 @@ fn main() -> anyhow::Result<()> {
     let address = arguments.next().context("give an address and a number of bytes")?;
     let bytes = arguments.next().context("give a number of bytes")?;
     let bytes: usize = bytes.parse().with_context(|| format!("{bytes:?} is not a number"))?;
+    match arguments.next().as_deref() {
+        None => {}
+        Some("uring") => return uring::serve(&address, raw_reply(bytes)),
+        Some(other) => anyhow::bail!("unknown way {other:?}: expected uring, or nothing"),
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(serve(&address, Bytes::from(vec![b'x'; bytes])))
+}
+
+/// The reply of the ceiling in `../shared/bench`: two headers and the bytes.
+fn raw_reply(bytes: usize) -> Vec<u8> {
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nContent-Length: {bytes}\r\nContent-Type: application/octet-stream\r\n\r\n"
+    );
+    let mut reply = head.into_bytes();
+    reply.resize(reply.len() + bytes, b'x');
+    reply
 }
 
 async fn serve(address: &str, body: Bytes) -> anyhow::Result<()> {
