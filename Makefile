@@ -33,6 +33,8 @@ lint:
 	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --no-default-features --target-dir target --config target/lint-profile.toml --locked -- -D warnings
 	PYO3_NO_PYTHON=1 PYO3_BUILD_EXTENSION_MODULE=1 $(CARGO) clippy --manifest-path python/Cargo.toml --target-dir target --config target/lint-profile.toml --locked -- -D warnings
 
+# Most end-to-end tests wait for processes more than they compute: twice as many at a time as there are processors.
+unit: export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc 2>/dev/null || echo 2))))
 unit:
 	$(CARGO) test --workspace --locked --no-fail-fast
 
