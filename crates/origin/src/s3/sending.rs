@@ -48,13 +48,14 @@ pub struct Sending {
 }
 
 impl Sending {
-    /// Begins to send an object of `length` bytes, whose payload is still to come. `None` if [`SENDINGS_MAX`] writes are sent
-    /// already.
+    /// Begins to send an object of `length` bytes, whose payload is still to come, on the store's thread or, if it is light, on the
+    /// one that asks. `None` if [`SENDINGS_MAX`] writes are sent already.
     pub fn start(
         store: &Arc<Store>,
         name: &str,
         object: NewObject,
         length: u64,
+        is_light: bool,
     ) -> Option<Sending> {
         let permit = store.sendings.clone().try_acquire_owned().ok()?;
         let (send, pieces) = mpsc::unbounded_channel();
@@ -62,10 +63,14 @@ impl Sending {
         let (tell, outcome) = oneshot::channel();
         let body = RequestBody::Growing { pieces, bytes_left: length };
         let (of, to) = (store.clone(), name.to_owned());
-        let worker = Worker(store.thread.handle().spawn(async move {
+        let write = async move {
             let completed = async { drop(completed.await) };
             let _ = tell.send(put(&of, &to, object, body, completed).await);
-        }));
+        };
+        let worker = Worker(match is_light {
+            true => tokio::spawn(write),
+            false => store.thread.handle().spawn(write),
+        });
         Some(Sending { pieces: send, complete, outcome, _worker: worker, _permit: permit })
     }
 

@@ -112,13 +112,14 @@ impl Tap {
     }
 
     /// Waits until the store has received `bytes` bytes or more.
-    fn wait(&self, bytes: u64) -> bool {
+    async fn wait(&self, bytes: u64) -> bool {
         let start = Instant::now();
         while self.sent.load(Ordering::Relaxed) < bytes {
             if start.elapsed() > LONGEST {
                 return false;
             }
-            std::thread::sleep(Duration::from_millis(5));
+            // Small writes are tasks of this thread.
+            tokio::time::sleep(Duration::from_millis(5)).await;
         }
         true
     }
@@ -134,7 +135,11 @@ struct HashedBody<F> {
     before_last: Option<F>,
 }
 
-impl<F: FnOnce() -> Option<Error> + Send> HashedBody<F> {
+impl<F, W> HashedBody<F>
+where
+    F: FnOnce() -> W + Send,
+    W: Future<Output = Option<Error>> + Send,
+{
     fn new(body: &[u8], before_last: F) -> HashedBody<F> {
         HashedBody::in_pieces(body, PIECE, before_last)
     }
@@ -151,16 +156,20 @@ impl<F: FnOnce() -> Option<Error> + Send> HashedBody<F> {
     }
 }
 
-impl<F: FnOnce() -> Option<Error> + Send> Chunks for HashedBody<F> {
+impl<F, W> Chunks for HashedBody<F>
+where
+    F: FnOnce() -> W + Send,
+    W: Future<Output = Option<Error>> + Send,
+{
     fn next(&mut self) -> BoxFuture<'_, Option<Result<Bytes, Error>>> {
         Box::pin(async move {
             if self.left.is_empty() {
                 return None;
             }
             if self.left.len() <= self.piece {
-                let before_last = self.before_last.take();
-                // The runtime of the origin is another: this thread may wait.
-                if let Some(error) = before_last.and_then(|it| it()) {
+                if let Some(before_last) = self.before_last.take()
+                    && let Some(error) = before_last().await
+                {
                     return Some(Err(error));
                 }
             }
@@ -180,14 +189,14 @@ impl<F: FnOnce() -> Option<Error> + Send> Chunks for HashedBody<F> {
 fn bytes_reach_the_store_before_the_last_ones_have_come() {
     const TEST: &str = "origin_s3::early::bytes_reach_the_store_before_the_last_ones_have_come";
     let Some(store) = Store::start(TEST) else { return };
-    let tap = Tap::before(&store);
+    let tap = &Tap::before(&store);
     let (origin, direct) = (tap.open(), store.open());
     run(async {
         for seed in [1, 2] {
             let body = bytes(seed, SIZE);
             let (sent, puts) = (tap.sent.load(Ordering::Relaxed), tap.puts());
-            let mut known = HashedBody::new(&body, || {
-                assert!(tap.wait(sent + (SIZE - 2 * PIECE) as u64), "nothing was sent");
+            let mut known = HashedBody::new(&body, move || async move {
+                assert!(tap.wait(sent + (SIZE - 2 * PIECE) as u64).await, "nothing was sent");
                 None
             });
             let staged = origin.stage(&key("k"), Attributes::default(), &mut known).await.unwrap();
@@ -210,20 +219,23 @@ fn bytes_reach_the_store_before_the_last_ones_have_come() {
     });
 }
 
-/// From 64 KiB on; where what it replaces is not known, a small one waits for its commit, and is written without a look.
+/// From 96 KiB on, up to 256 KiB by the thread that asks; where what it replaces is not known, a small one waits for its commit, and is written without a look.
 #[test]
 fn small_objects_are_sent_early_too() {
     const TEST: &str = "origin_s3::early::small_objects_are_sent_early_too";
     let Some(store) = Store::start(TEST) else { return };
-    let tap = Tap::before(&store);
+    let tap = &Tap::before(&store);
     let (origin, direct) = (tap.open(), store.open());
     run(async {
-        for (round, size) in [120_000_usize, 120_000, 65_536, 130_000].into_iter().enumerate() {
+        for (round, size) in
+            [120_000_usize, 120_000, 98_304, 130_000, 300_000].into_iter().enumerate()
+        {
             let body = bytes(20 + round as u64, size);
             let (sent, puts) = (tap.sent.load(Ordering::Relaxed), tap.puts());
-            let mut known = HashedBody::in_pieces(&body, 20_000, || {
+            let mut known = HashedBody::in_pieces(&body, 20_000, move || async move {
                 let is_early = round > 0;
-                assert!(!is_early || tap.wait(sent + 20_000), "nothing of {size} was sent");
+                let waited = !is_early || tap.wait(sent + 20_000).await;
+                assert!(waited, "nothing of {size} was sent");
                 None
             });
             let staged = origin.stage(&key("k"), Attributes::default(), &mut known).await.unwrap();
@@ -256,7 +268,7 @@ fn a_store_that_answers_before_it_has_the_body_is_asked_again() {
                     text.len()
                 );
                 *tap.refusal.lock().unwrap() = Some(reply);
-                let mut known = HashedBody::in_pieces(&body, 20_000, || None);
+                let mut known = HashedBody::in_pieces(&body, 20_000, || async { None });
                 let staged = origin.stage(&key("k"), Attributes::default(), &mut known).await;
                 staged.unwrap().commit(None).await.unwrap();
                 assert!(tap.refusal.lock().unwrap().is_none(), "{status}: nothing was refused");
@@ -277,7 +289,7 @@ fn another_length_than_announced_changes_nothing() {
         for size in [120_000, SIZE] {
             for by in [-1, 1] {
                 let body = bytes(50, size);
-                let mut known = HashedBody::in_pieces(&body, 20_000, || None);
+                let mut known = HashedBody::in_pieces(&body, 20_000, || async { None });
                 known.announced = size.checked_add_signed(by);
                 let staged = origin.stage(&key("k"), Attributes::default(), &mut known).await;
                 assert!(matches!(staged.err(), Some(Error::Upload(_))), "{size} {by}");
@@ -295,18 +307,19 @@ fn what_is_not_committed_or_breaks_off_changes_nothing() {
     run(async {
         write(&origin, "k", b"before", Attributes::default()).await;
         let body = bytes(1, SIZE);
-        let mut known = HashedBody::new(&body, || None);
+        let mut known = HashedBody::new(&body, || async { None });
         drop(origin.stage(&key("k"), Attributes::default(), &mut known).await.unwrap());
-        let mut known = HashedBody::new(&body, || Some(Error::Upload("it left".to_owned())));
+        let mut known =
+            HashedBody::new(&body, || async { Some(Error::Upload("it left".to_owned())) });
         let error = origin.stage(&key("k"), Attributes::default(), &mut known).await.err();
         assert_eq!(error, Some(Error::Upload("it left".to_owned())));
         // What a fence forbids is not made.
-        let mut known = HashedBody::new(&body, || None);
+        let mut known = HashedBody::new(&body, || async { None });
         let mut staged = origin.stage(&key("k"), Attributes::default(), &mut known).await.unwrap();
         staged.fence(Arc::new(|| false));
         assert!(matches!(staged.commit(None).await, Err(Error::Fenced(_))));
         // A hash that is not that of the bytes: the store itself refuses it.
-        let mut known = HashedBody::new(&body, || None);
+        let mut known = HashedBody::new(&body, || async { None });
         known.hash[0] ^= 1;
         let staged = origin.stage(&key("k"), Attributes::default(), &mut known).await.unwrap();
         staged.commit(None).await.unwrap_err();
@@ -326,7 +339,7 @@ fn a_write_whose_reply_is_lost_is_not_said_to_be_left_out() {
     run(async {
         for may_write_again in [false, true] {
             let body = bytes(u64::from(may_write_again), SIZE);
-            let mut known = HashedBody::new(&body, || None);
+            let mut known = HashedBody::new(&body, || async { None });
             let staged = origin.stage(&key("k"), Attributes::default(), &mut known).await;
             let mut staged = staged.unwrap();
             let asked = AtomicU64::new(0);
@@ -355,7 +368,7 @@ fn a_write_that_another_one_overtakes_or_whose_connection_ends_is_sent_again() {
         // Writes of others between the beginning and the commit, of this process and of another.
         for by_itself in [true, false] {
             let body = bytes(4 + u64::from(by_itself), SIZE);
-            let mut known = HashedBody::new(&body, || None);
+            let mut known = HashedBody::new(&body, || async { None });
             let late = origin.stage(&key("k"), Attributes::default(), &mut known).await.unwrap();
             let by: &S3 = if by_itself { &origin } else { &other };
             staged(by, "k", b"between").await.commit(None).await.unwrap();
@@ -366,7 +379,7 @@ fn a_write_that_another_one_overtakes_or_whose_connection_ends_is_sent_again() {
         let puts = tap.puts();
         let body = bytes(6, SIZE);
         tap.cuts.store(true, Ordering::Relaxed);
-        let mut known = HashedBody::new(&body, || None);
+        let mut known = HashedBody::new(&body, || async { None });
         let late = origin.stage(&key("k"), Attributes::default(), &mut known).await.unwrap();
         late.commit(None).await.unwrap();
         assert!(!tap.cuts.load(Ordering::Relaxed));
@@ -376,7 +389,7 @@ fn a_write_that_another_one_overtakes_or_whose_connection_ends_is_sent_again() {
         let bodies: Vec<Vec<u8>> = (0..3).map(|seed| bytes(10 + seed, 1 << 20)).collect();
         let mut all = Vec::new();
         for round in 0..80 {
-            let mut known = HashedBody::new(&bodies[round % 3], || None);
+            let mut known = HashedBody::new(&bodies[round % 3], || async { None });
             let name = format!("many/{round}");
             all.push(origin.stage(&key(&name), Attributes::default(), &mut known).await.unwrap());
         }
