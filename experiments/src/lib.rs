@@ -29,6 +29,7 @@ mod model_speed;
 mod network;
 mod nginx;
 mod policies;
+mod policies_served;
 pub mod provenance;
 mod proxy;
 mod queue_laws;
@@ -137,6 +138,7 @@ const EXPERIMENTS: &[(&str, Experiment)] = &[
     ("model-speed", model_speed::run),
     ("nginx", nginx::run),
     ("policies", policies::run),
+    ("policies-served", policies_served::run),
     ("proxy", proxy::run),
     ("queue-laws", queue_laws::run),
     ("requests-needed", requests_needed::run),
