@@ -76,6 +76,7 @@ impl Pools {
             live,
             reply: None,
             failed: 0,
+            error: None,
             works: false,
             holds_key: false,
             passed: 0,

@@ -167,6 +167,8 @@ struct Request {
     reply: Option<(AttemptId, Answer)>,
     /// Servers that failed, as bits.
     failed: u64,
+    /// The reply of a server that could not write, if one of them said so.
+    error: Option<AttemptId>,
     /// Whether it holds a place among the pool's workers.
     works: bool,
     /// Whether it holds its key.

@@ -89,3 +89,45 @@ fn copies_are_bounded() {
 
 mod mutants;
 mod world;
+
+/// A write that one replica carried out and another could not: the client gets the words of the one that could not.
+#[test]
+fn a_replica_that_is_full_is_heard() {
+    for (answers, said_by) in [
+        ([Answer::Done, Answer::Error], Some(1)),
+        ([Answer::Error, Answer::Done], Some(0)),
+        ([Answer::Error, Answer::Error], Some(0)),
+        ([Answer::Done, Answer::Done], None),
+    ] {
+        let mut pools = Pools::new(settings(2, Routing::Replicated), 0);
+        let keys = Keys::One(KeyHash { route: 0, ring: 7, id: 1 });
+        let event = Event::Request {
+            request: 1,
+            client: 0,
+            operation: Operation::Write,
+            recorded: Recorded::Put,
+            keys,
+            bytes: 10,
+            deadline: SECOND,
+        };
+        let mut actions = Vec::new();
+        pools.handle(1, event, &mut actions);
+        let attempts: Vec<AttemptId> = actions
+            .drain(..)
+            .map(|action| match action {
+                Action::Send { attempt, .. } => attempt,
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(attempts.len(), 2);
+        for (attempt, answer) in attempts.iter().zip(answers) {
+            let event = Event::Answered { attempt: *attempt, answer, hits: 0, bytes: 10 };
+            pools.handle(2, event, &mut actions);
+        }
+        let attempt = attempts[said_by.unwrap_or(0)];
+        let used = Action::Use { request: 1, part: 0, attempt };
+        assert!(actions.contains(&used), "{answers:?}: {actions:?}");
+        assert!(!actions.iter().any(|action| matches!(action, Action::Refuse { .. })));
+        assert!(actions.contains(&Action::Done { request: 1 }));
+    }
+}

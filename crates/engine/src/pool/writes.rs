@@ -239,6 +239,7 @@ impl Pools {
                 if answer == Answer::Error {
                     // memcached drops the old value where it cannot store the new one.
                     request.failed |= bit(attempt.server);
+                    request.error.get_or_insert(name);
                 }
                 if request.operation == Operation::Write && attempt.role == Role::Write {
                     self.prefer_reply(name, attempt, request, answer);
@@ -335,18 +336,20 @@ impl Pools {
     }
 
     fn end_write(&mut self, id: RequestId, request: &mut Request, actions: &mut Vec<Action>) {
-        let replicated = request.failed != 0;
-        match request.reply {
-            Some((attempt, answer)) if !replicated || answer == Answer::Error => {
-                actions.push(Action::Use { request: id, part: 0, attempt });
-                let outcome =
-                    if answer == Answer::Error { Outcome::Error } else { Outcome::Memory };
-                self.done(id, request, outcome, actions);
+        let found = match request.reply {
+            Some((attempt, answer)) if request.failed == 0 => {
+                let failed = answer == Answer::Error;
+                Some((attempt, if failed { Outcome::Error } else { Outcome::Memory }))
             }
-            _ => {
-                self.refuse_failed(id, request, actions);
-            }
-        }
+            // Some servers may have the value. What one of the others says, for instance that its memory is full, tells a client
+            // more than that it failed.
+            _ => request.error.map(|attempt| (attempt, Outcome::Error)),
+        };
+        let Some((attempt, outcome)) = found else {
+            return self.refuse_failed(id, request, actions);
+        };
+        actions.push(Action::Use { request: id, part: 0, attempt });
+        self.done(id, request, outcome, actions);
     }
 }
 
