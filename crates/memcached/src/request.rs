@@ -1,9 +1,13 @@
 //! The parser of requests.
 
+use std::ops::RangeInclusive;
+
 use memchr::memchr;
 
 use crate::Verb;
-use crate::token::{Tokens, is_base64, number, number_i64, number_u64, split_word, trim_end};
+use crate::token::{
+    Tokens, is_base64, number, number_i64, number_u64, split_word, trim_end, trim_start,
+};
 
 /// The longest line of a command other than `get` and `gets`, in bytes with its end. Past it
 /// memcached closes the connection (`try_read_command_ascii` in `proto_text.c`).
@@ -211,6 +215,8 @@ struct Line<'a, 'l> {
     /// The bytes of the value with its end, from where it is known.
     block: u64,
     noreply: bool,
+    /// Whether what was dropped of the line is clean, see [`is_clean`].
+    is_rest_clean: bool,
 }
 
 impl<'a, 'l> Line<'a, 'l> {
@@ -218,8 +224,9 @@ impl<'a, 'l> Line<'a, 'l> {
         let text = buffer.get(..end).unwrap_or_default();
         // memcached accepts lines that end without a carriage return, and so do its servers behind
         // a proxy.
-        let text = text.strip_suffix(b"\r").unwrap_or(text);
-        Line { buffer, limits, bytes: end + 1, text, block: 0, noreply: false }
+        let text = trim_start(text.strip_suffix(b"\r").unwrap_or(text));
+        let bytes = end + 1;
+        Line { buffer, limits, bytes, text, block: 0, noreply: false, is_rest_clean: true }
     }
 
     fn parse(mut self) -> Parsed<'a> {
@@ -239,6 +246,27 @@ impl<'a, 'l> Line<'a, 'l> {
                 if verb.has_value() { self.store(verb, rest) } else { self.simple(verb, rest) }
             }
         }
+    }
+
+    /// The arguments of a text command, if the line has as many words as memcached takes for it (`WANT_TOKENS` in
+    /// `proto_text.c`), `noreply` among them. A word in its place that is another one says nothing there, and is dropped.
+    fn take_words(
+        &mut self,
+        arguments: &'a [u8],
+        words: RangeInclusive<usize>,
+    ) -> Option<&'a [u8]> {
+        let count = Tokens(arguments).count();
+        if !words.contains(&(count + usize::from(self.noreply))) {
+            return None;
+        }
+        let last = Tokens(arguments).last().unwrap_or_default();
+        if count == *words.end() {
+            self.is_rest_clean = is_clean(last);
+            let before = trim_end(arguments.strip_suffix(last).unwrap_or(arguments));
+            self.text = trim_end(trim_end(self.text).strip_suffix(last).unwrap_or(self.text));
+            return Some(before);
+        }
+        Some(arguments)
     }
 
     /// Takes `noreply` from the end of the arguments, and of the line.
@@ -264,7 +292,9 @@ impl<'a, 'l> Line<'a, 'l> {
         let exptime = if touches { words.next().unwrap_or_default() } else { &[] };
         let (count, longest) =
             words.clone().fold((0, 0), |(count, longest), key| (count + 1, key.len().max(longest)));
-        if count == 0 {
+        if rest.is_empty() {
+            self.refuse(ERROR)
+        } else if count == 0 {
             self.refuse(BAD_FORMAT)
         } else if touches && number_i64(exptime).is_none() {
             self.refuse(BAD_EXPTIME)
@@ -279,6 +309,9 @@ impl<'a, 'l> Line<'a, 'l> {
 
     /// `set KEY FLAGS EXPTIME BYTES`, `cas KEY FLAGS EXPTIME BYTES CAS`.
     fn store(&mut self, verb: Verb, rest: &'a [u8]) -> Parsed<'a> {
+        let words = if verb == Verb::Cas { 5..=6 } else { 4..=5 };
+        // As every release: the line is none of the command, and what follows is read as requests.
+        let Some(rest) = self.take_words(rest, words) else { return self.refuse(ERROR) };
         let mut words = Tokens(rest);
         let key = words.next().unwrap_or_default();
         let arguments = words.clone().remaining();
@@ -287,11 +320,6 @@ impl<'a, 'l> Line<'a, 'l> {
             return self.refuse(BAD_FORMAT);
         }
         let cas = words.next();
-        if verb == Verb::Cas && cas.is_none() && !self.noreply {
-            // As every release: the line is none of `cas`, and what follows is read as requests.
-            self.block = 0;
-            return self.refuse(ERROR);
-        }
         let valid = key.len() <= self.limits.key_bytes_max
             && number(flags, 10, u64::from(u32::MAX)).is_some()
             && number_i64(exptime).is_some()
@@ -310,7 +338,19 @@ impl<'a, 'l> Line<'a, 'l> {
 
     /// `delete KEY [0]`, `incr KEY DELTA`, `touch KEY EXPTIME`, `flush_all [DELAY]`, `verbosity
     /// LEVEL`. (Old clients send the 0, and all releases of 1.6 accept it.)
-    fn simple(&self, verb: Verb, rest: &'a [u8]) -> Parsed<'a> {
+    fn simple(&mut self, verb: Verb, rest: &'a [u8]) -> Parsed<'a> {
+        let words = match verb {
+            Verb::FlushAll => 0..=2,
+            Verb::Verbosity => 1..=2,
+            Verb::Delete => 1..=3,
+            _ => 2..=3,
+        };
+        // `delete` names its own mistakes.
+        let taken = match verb {
+            Verb::Delete if Tokens(rest).count() == 3 => Some(rest),
+            _ => self.take_words(rest, words),
+        };
+        let Some(rest) = taken else { return self.refuse(ERROR) };
         let mut words = Tokens(rest);
         let has_key = !matches!(verb, Verb::FlushAll | Verb::Verbosity);
         let key = if has_key { words.next() } else { None }.unwrap_or_default();
@@ -346,6 +386,9 @@ impl<'a, 'l> Line<'a, 'l> {
     fn meta(&mut self, verb: Verb, rest: &'a [u8]) -> Parsed<'a> {
         let mut words = Tokens(rest);
         let key = words.next().unwrap_or_default();
+        if key.is_empty() && verb != Verb::MetaDebug {
+            return self.refuse(ERROR);
+        }
         let mut count = 2;
         if verb == Verb::MetaSet {
             count += 1;
@@ -379,7 +422,7 @@ impl<'a, 'l> Line<'a, 'l> {
 
     /// The checks that every request passes, and its value.
     fn finish(&self, verb: Verb, keys: &'a [u8], arguments: &'a [u8], flags: u64) -> Parsed<'a> {
-        if !is_clean(self.text) {
+        if !self.is_rest_clean || !is_clean(self.text) {
             return self.refuse(BAD_FORMAT);
         }
         let mut value: &[u8] = &[];

@@ -40,6 +40,15 @@ pub(crate) fn split_word(line: &[u8]) -> (&[u8], &[u8]) {
     line.split_at_checked(end).unwrap_or((line, &[]))
 }
 
+/// The line without spaces at its beginning.
+#[inline]
+pub(crate) fn trim_start(mut line: &[u8]) -> &[u8] {
+    while let [b' ', rest @ ..] = line {
+        line = rest;
+    }
+    line
+}
+
 /// The line without spaces at its end.
 #[inline]
 pub(crate) fn trim_end(mut line: &[u8]) -> &[u8] {

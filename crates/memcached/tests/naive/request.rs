@@ -77,7 +77,7 @@ fn item(rest: &[u8], limits: &Limits) -> (Item, usize) {
     };
     let line = rest[..end].strip_suffix(b"\r").unwrap_or(&rest[..end]);
     let mut all = words(line);
-    let name = if line.starts_with(b" ") || all.is_empty() { &b""[..] } else { all.remove(0) };
+    let name = if all.is_empty() { &b""[..] } else { all.remove(0) };
     let verb = String::from_utf8_lossy(name).into_owned();
     let meta = matches!(&*verb, "mg" | "ms" | "md" | "ma" | "me");
     let never =
@@ -121,6 +121,20 @@ fn is_command(verb: &str) -> bool {
     all.split(' ').any(|name| name == verb)
 }
 
+/// The fewest and the most words after the command, `noreply` among them.
+fn words_of(verb: &str) -> (usize, usize) {
+    match verb {
+        "get" | "gets" | "gat" | "gats" | "mg" | "ms" | "md" | "ma" => (1, usize::MAX),
+        "set" | "add" | "replace" | "append" | "prepend" => (4, 5),
+        "cas" => (5, 6),
+        "incr" | "decr" | "touch" => (2, 3),
+        "delete" => (1, 3),
+        "flush_all" => (0, 2),
+        "verbosity" => (1, 2),
+        _ => (0, usize::MAX),
+    }
+}
+
 fn is_expiry(word: &[u8]) -> bool {
     match word.strip_prefix(b"-") {
         Some(number) => digits(number, 19, 1 << 63).is_some(),
@@ -139,6 +153,17 @@ fn line_says(
     let owned = |words: &[&[u8]]| words.iter().map(|word| word.to_vec()).collect::<Vec<_>>();
     let wrong = |reply| Err(Wrong(reply, 0));
     let key_fits = |key: &[u8]| !key.is_empty() && key.len() <= limits.key_bytes_max;
+    let (least, most) = words_of(verb);
+    let count = words.len() + usize::from(noreply);
+    if count < least || count > most {
+        return wrong("ERROR\r\n");
+    }
+    // What stands where `noreply` may stand.
+    let optional = !matches!(
+        verb,
+        "get" | "gets" | "gat" | "gats" | "delete" | "mg" | "ms" | "md" | "ma" | "me"
+    );
+    let words = if optional && words.len() == most { &words[..most - 1] } else { words };
     let said = match verb {
         "get" | "gets" | "gat" | "gats" => {
             let touches = verb.starts_with("gat");
@@ -156,10 +181,6 @@ fn line_says(
             ParsedLine { keys: owned(keys), arguments: owned(times), value: None, kind }
         }
         "set" | "add" | "replace" | "append" | "prepend" | "cas" => {
-            if verb == "cas" && words.len() == 4 && !noreply {
-                length(words.get(3))?;
-                return wrong("ERROR\r\n");
-            }
             return store(verb, words, clean, limits);
         }
         "mg" | "ms" | "md" | "ma" | "me" => return meta(verb, words, clean, limits),
