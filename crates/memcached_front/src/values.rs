@@ -82,8 +82,10 @@ impl Notes {
     }
 }
 
-/// The time at which a value expires whose expiry is given in memcached's form; `None` for 0.
+/// The time at which a value expires whose expiry is given in memcached's form; `None` for 0. Its low 32 bits count, with a sign, as
+/// memcached keeps them: 2^31 is in the past, and 2^32 never comes.
 pub(super) fn expiry(exptime: i64) -> Option<i64> {
+    let exptime = i64::from(exptime as i32);
     match exptime {
         0 => None,
         ..0 => Some(0),
