@@ -6,7 +6,7 @@ use crate::memcached_suites::{FACES, Face, memcached_sources};
 
 /// Pipelines. Each begins with an empty cache. What follows a zero byte is sent when all before it is answered: where a write of
 /// the same key follows, a proxy with replicas asks no second server for an `mg` that the first one that it asked misses.
-const PIPELINES: [&str; 24] = [
+const PIPELINES: [&str; 28] = [
     // What is missing: `k` and `O` in the order in which they are asked for.
     "mg miss v k O9\r\nmg miss O1 s k t\r\nmg miss v k O9 q\r\nmd miss O4 k\r\nma miss k O3\r\nms miss 1 MR O2 k\r\nx\r\nmn\r\n",
     "mg a v O1\r\nms b 1 O2\r\nx\r\nmg b v O3\r\nmd c O4\r\nms b 1 ME k O5 c\r\ny\r\n",
@@ -39,6 +39,14 @@ const PIPELINES: [&str; 24] = [
     "ms k 1 E7700077\r\na\r\nmd k C7700078\r\nmd k C7700077 O1\r\nmg k v\r\nmd k Cx\r\nmd k Z\r\nmn\r\n",
     // The longest opaque text, and one that is longer.
     "mg k Oaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\nmg k Oaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\nms k 1 T\r\na\r\nms k 1 Tx\r\na\r\nms k 1 T-1\r\na\r\nmg k v\r\nmg k Z\r\nmn\r\n",
+    // Of a time its low 32 bits count, with a sign.
+    "set v 0 2147483648 1\r\na\r\nget v\r\nset w 0 4294967296 1\r\na\r\nmg w t\r\nset x 0 4294967396 1\r\na\r\nmg x t\r\ntouch x -2147483648\r\nget x\r\nms y 1 T9223372036854775807\r\na\r\nmg y v\r\nmn\r\n",
+    // Spaces before a command.
+    " get a\r\n  set a 0 0 1\r\nx\r\nget a  \r\nget   a\r\n mg a v\r\n  delete a\r\n   mn\r\n",
+    // Too few words, or too many, for a command.
+    "get\r\nget \r\ngets\r\ngat\r\nmg\r\nms\r\nmd\r\nma\r\nset\r\nset a\r\nset a 0\r\nset a 0 0\r\nincr\r\nincr a\r\ndecr a 1 2 3\r\ntouch\r\ntouch a\r\ntouch a 1 2 3\r\ndelete\r\ndelete a 0 noreply x\r\nverbosity\r\nflush_all 1 2 3\r\nmn\r\n",
+    // A word where `noreply` may stand.
+    "set a 0 0 1 bogus\r\n5\r\nget a\r\nincr a 1 bogus\r\ntouch a 100 bogus\r\nmg a t v\r\ndelete a bogus\r\nset a 0 0 1 noreply extra\r\nget a\r\nmn\r\n",
     // `flush_all` at once, in all its forms.
     "set v 0 0 1\r\na\r\nflush_all 0\r\nget v\r\nset v 0 0 1\r\na\r\nflush_all -1\r\nget v\r\nflush_all x\r\nset v 0 0 1\r\na\r\nflush_all noreply\r\nget v\r\nadd v 0 0 1\r\nb\r\nget v\r\nmn\r\n",
 ];

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use super::{proxy, talk};
-use crate::measure_protocols::memcached;
+use crate::measure_protocols::{memcached, memcached_with};
 
 const ROUTINGS: [&str; 2] = ["pool.0.routing=replicated", "pool.0.routing=hash_replicas"];
 
@@ -190,6 +190,33 @@ fn no_copy_outlives_a_flush() {
             let ask = |name: &String| talk(name, format!("get {key}\r\nquit\r\n").as_bytes(), 1000);
             let found: Vec<String> = names.iter().map(ask).collect();
             assert!(found.iter().all(|it| *it == found[0]), "{key}: {found:?}");
+        }
+    }
+}
+
+/// Of two replicas one has no room left. It says so, and the client hears that, not only that a server failed.
+#[test]
+fn a_full_replica_is_heard_by_the_client() {
+    const TEST: &str = "memcached_proxy::order::a_full_replica_is_heard_by_the_client";
+    // The later of two options counts.
+    let Some((_full, full)) = memcached_with(TEST, &["-M", "-m", "2"]) else { return };
+    let Some((_other, other)) = memcached(TEST) else { return };
+    let value = "x".repeat(20_000);
+    let set = |key: &str| format!("set {key} 0 0 {}\r\n{value}\r\n", value.len());
+    let no_room = "SERVER_ERROR out of memory storing object\r\n";
+    let fill: String = (0..400).map(|at| set(&format!("fill{at}"))).collect();
+    let said = talk(&full, format!("{fill}quit\r\n").as_bytes(), 1 << 20);
+    assert!(said.ends_with(no_room), "{}", &said[said.len() - 100..]);
+    for servers in [[full.clone(), other.clone()], [other.clone(), full.clone()]] {
+        let (_proxy, address) = proxy(&servers, &["pool.0.routing=replicated"]);
+        for at in 0..3 {
+            let said =
+                talk(&address, format!("{}quit\r\n", set(&format!("k{at}"))).as_bytes(), 1 << 20);
+            assert_eq!(said, no_room, "{servers:?}");
+            // The server that has room is not to be read for what was refused before it was asked again: a later write counts.
+            let said =
+                talk(&address, format!("delete k{at}\r\nget k{at}\r\nquit\r\n").as_bytes(), 1000);
+            assert!(said.ends_with("END\r\n") && !said.contains("VALUE"), "{said}");
         }
     }
 }
