@@ -19,6 +19,7 @@ mod s3;
 mod sections;
 mod tiers;
 pub mod token;
+mod traces;
 
 use std::fmt;
 use std::path::Path;
@@ -39,6 +40,7 @@ pub use name::is_name;
 pub use s3::S3;
 pub use sections::{Class, Datasets, Device, Kind, Node, Observe, Serve, Service, segment_of};
 pub use tiers::Tiers;
+pub use traces::{Collector, Traces};
 
 /// The configuration of `concertina serve`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -59,6 +61,8 @@ pub struct Config {
     pub datasets: Datasets,
     /// What is recorded.
     pub observe: Observe,
+    /// Where spans of sampled requests go.
+    pub traces: Traces,
     /// What is predicted.
     pub model: Model,
     /// What changes by itself.
@@ -99,6 +103,7 @@ const SECTIONS: &[Explained] = &[
     ("origin", Origin::ABOUT, Origin::KEYS),
     ("datasets", Datasets::ABOUT, Datasets::KEYS),
     ("observe", Observe::ABOUT, Observe::KEYS),
+    ("traces", Traces::ABOUT, Traces::KEYS),
     ("model", Model::ABOUT, Model::KEYS),
     ("act", Act::ABOUT, Act::KEYS),
     ("member", Member::ABOUT, Member::KEYS),
@@ -176,6 +181,8 @@ impl Config {
         self.origin.check(checks.part("origin"));
         self.datasets.check(checks.part("datasets"));
         self.observe.check(checks.part("observe"));
+        let is_sampled = self.observe.sample_one_in > 0;
+        self.traces.check(is_sampled, self.is_proxy(), checks.part("traces"));
         self.model.check(checks.part("model"));
         self.act.check(self.is_in_etcd(), checks.part("act"));
         self.tiers.check(self, checks.part("tiers"));
@@ -208,6 +215,7 @@ impl Config {
             origin,
             datasets,
             observe,
+            traces,
             model,
             act,
             members,
@@ -227,6 +235,7 @@ impl Config {
         add_secrets(&mut all, "origin", origin);
         add_secrets(&mut all, "datasets", datasets);
         add_secrets(&mut all, "observe", observe);
+        add_secrets(&mut all, "traces", traces);
         add_secrets(&mut all, "model", model);
         add_secrets(&mut all, "act", act);
         add_secrets_of_list(&mut all, "member", members);

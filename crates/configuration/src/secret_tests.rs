@@ -98,8 +98,13 @@ fn all_prints(config: &Config) -> String {
 fn the_secrets_are_the_keys_of_their_type() {
     let config = Config::default();
     let places: Vec<String> = config.secrets().into_iter().map(|secret| secret.place).collect();
-    let known =
-        ["serve.token", "origin.secret_access_key", "origin.session_token", "cluster.token"];
+    let known = [
+        "serve.token",
+        "origin.secret_access_key",
+        "origin.session_token",
+        "traces.token",
+        "cluster.token",
+    ];
     assert_eq!(places, known);
     // A key whose name says that it is a secret has the type of one.
     for (section, _, keys) in SECTIONS {
@@ -162,6 +167,7 @@ fn a_url_with_a_password_is_refused_without_showing_it() {
         "[origin]\nkind = \"s3\"\nbucket = \"b\"\nendpoint = \"user:SECRET@host\"\n",
         "[membership]\nkind = \"etcd\"\nendpoints = [\"http://user:SECRET@host:2379\"]\n",
         "[membership]\nkind = \"etcd\"\nendpoints = [\"user:SECRET@host\"]\n",
+        "[traces]\nendpoint = \"http://user:SECRET@host:4318\"\n",
     ] {
         let error = Config::parse(&text.replace("SECRET", HUSH), "t.toml", &[]).unwrap_err();
         let told = format!("{error}\n{error:?}");

@@ -389,3 +389,24 @@ fn the_document_shows_the_defaults_as_they_are() {
     let printed = Config::parse("", "", &[]).unwrap().print();
     assert!(document.contains(&printed), "docs/configuration.md is to show:\n{printed}");
 }
+
+#[test]
+fn what_contradicts_traces_is_a_mistake() {
+    let mistakes = |overrides: &[&str]| {
+        let overrides: Vec<String> = overrides.iter().map(|it| (*it).to_owned()).collect();
+        Config::parse("", "-", &overrides).err().map(|all| all.to_string()).unwrap_or_default()
+    };
+    let endpoint = "traces.endpoint=\"http://127.0.0.1:4318\"";
+    assert_eq!(mistakes(&[endpoint, "traces.token=\"Bearer 1\""]), "");
+    for (more, expected) in [
+        ("observe.sample_one_in=0", "traces.endpoint: needs samples"),
+        ("traces.token=\"a\\nb\"", "traces.token: has characters"),
+        ("traces.token_header=\"a b\"", "traces.token_header: invalid name"),
+        ("traces.timeout_s=0", "traces.timeout_s"),
+        ("traces.waiting_max=0", "traces.waiting_max"),
+    ] {
+        let told = mistakes(&[endpoint, more]);
+        assert!(told.contains(expected), "{told}");
+    }
+    assert!(mistakes(&["traces.endpoint=\"c\""]).contains("traces.endpoint: invalid address"));
+}

@@ -41,6 +41,14 @@ pub enum Error {
         /// What the system says.
         source: io::Error,
     },
+    /// The collector of traces cannot be used as it is configured.
+    #[error("cannot export traces to {address} (traces.endpoint)")]
+    Collector {
+        /// Where it is.
+        address: String,
+        /// What is wrong.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// A thread that serves has no runtime.
     #[error("a runtime did not start")]
     Runtime,

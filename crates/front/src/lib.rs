@@ -14,6 +14,7 @@ pub mod metrics;
 pub mod observe;
 pub mod quick;
 pub(crate) mod socket;
+pub mod traces;
 
 use std::net::{Shutdown, SocketAddr, TcpListener};
 use std::ops::Deref;
@@ -23,6 +24,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use ground::window::{Nanos, QueueName, Settings};
+use hyper::HeaderMap;
 use socket2::{Domain, SockRef, Socket, Type};
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
@@ -41,6 +43,7 @@ use wire::inherited;
 use wire::lane::ThreadRecorder;
 use wire::limits::Limits;
 use wire::tls::Tls;
+use wire::traces::{TraceParent, Traces};
 
 /// Pause after the kernel had no file for a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
@@ -61,8 +64,12 @@ pub struct Front {
     pub limits: OnceLock<Limits>,
     /// The cluster that the process belongs to.
     pub cluster: OnceLock<Arc<Membership>>,
+    /// The queue that its lanes record.
+    pub queue: String,
     /// One for each thread.
     pub lanes: Vec<Arc<ThreadRecorder>>,
+    /// Spans of sampled requests that wait for the exporter, if there is one.
+    pub traces: Option<Arc<Traces>>,
     /// What was observed so far.
     pub metrics: Metrics,
     /// The live model, and what the process changes by itself.
@@ -92,8 +99,12 @@ impl Front {
         };
         let one_in = config.observe.sample_one_in;
         let hash = |text: &str| token::hash_of(text).unwrap_or(blake3::hash(text.as_bytes()));
-        let lane =
-            || Arc::new(ThreadRecorder::new(&queue.to_string(), windows.clone(), one_in, now));
+        let waiting_max = config.traces.waiting_max as usize;
+        let traces = config.traces.endpoint.as_ref().map(|_| Arc::new(Traces::new(waiting_max)));
+        let lane = || {
+            let lane = ThreadRecorder::new(&queue.to_string(), windows.clone(), one_in, now);
+            Arc::new(lane.with_traces(traces.clone()))
+        };
         Front {
             config: config.clone(),
             asked: config.as_table(),
@@ -106,12 +117,19 @@ impl Front {
             tls: OnceLock::new(),
             limits: OnceLock::new(),
             cluster: OnceLock::new(),
+            queue: queue.to_string(),
             lanes: (0..threads).map(|_| lane()).collect(),
-            metrics: Metrics::default(),
+            traces: traces.clone(),
+            metrics: Metrics::new(traces),
             live: live.clone(),
             connections: Connections::new(&descriptors::allowance(config)),
             stopping: AtomicBool::new(false),
         }
+    }
+
+    /// The place in a trace that the headers of a request name; `None` if no request has spans.
+    pub fn trace_parent(&self, headers: &HeaderMap) -> Option<TraceParent> {
+        self.traces.as_ref().and_then(|_| TraceParent::from_headers(headers))
     }
 
     /// Whether the end has begun.

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use engine::node::Contents;
 use engine::status::MemoryDivision;
 use ground::window::{Outcome, Times, Window};
 
 use wire::exposition::{Exposition, Kind};
+use wire::traces::Traces;
 
 /// Name, help text and value of a counter.
 type Counter = (&'static str, &'static str, fn(&Window) -> f64);
@@ -18,9 +19,15 @@ type Counter = (&'static str, &'static str, fn(&Window) -> f64);
 pub struct Metrics {
     queues: Mutex<BTreeMap<String, Window>>,
     broken_invariants: AtomicU64,
+    traces: Option<Arc<Traces>>,
 }
 
 impl Metrics {
+    /// Those of a front, with the spans of its requests if they have some.
+    pub fn new(traces: Option<Arc<Traces>>) -> Metrics {
+        Metrics { traces, ..Metrics::default() }
+    }
+
     /// Adds windows.
     pub fn add(&self, windows: &[Window]) {
         let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
@@ -130,7 +137,22 @@ impl Metrics {
             "States that cannot occur; above 0, Concertina has a defect.",
             self.broken_invariants.load(Ordering::Relaxed) as f64,
         );
+        self.spans(&mut page);
         page
+    }
+
+    /// Adds the counts of spans; all are 0 without traces, so that the set of metrics does not depend on the configuration.
+    fn spans(&self, page: &mut Exposition) {
+        let counts = self.traces.as_ref().map(|traces| traces.counts()).unwrap_or_default();
+        let help = "Spans that the collector of traces took.";
+        let name = "concertina_trace_spans_exported_total";
+        page.single(name, Kind::Counter, help, counts.exported as f64);
+        let help =
+            "Spans that were dropped: too many waited for the collector, or it refused them.";
+        let name = "concertina_trace_spans_dropped_total";
+        page.single(name, Kind::Counter, help, counts.dropped as f64);
+        let help = "Requests whose spans wait for the collector of traces.";
+        page.single("concertina_trace_requests_waiting", Kind::Gauge, help, counts.waiting as f64);
     }
 }
 

@@ -20,6 +20,7 @@ use wire::head::Line;
 use wire::lane::Passed;
 use wire::lane::{RequestRecord, ThreadRecorder};
 use wire::limits::{Client, Limits};
+use wire::traces::TraceParent;
 
 /// What the headers of a plain read say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub struct Facts {
     pub internal: bool,
     /// The time from its arrival until nobody waits for it, if that is limited.
     pub patience: Option<Nanos>,
+    /// The sender's place in a trace, if it names one and sampled requests have spans.
+    pub parent: Option<TraceParent>,
 }
 
 /// A read whose signature is right.

@@ -240,7 +240,7 @@ impl Gateway {
             let found = origin_reads::read(&nodes.origin, nodes.origin_timeout, read, None).await;
             return noted(found, read, record);
         }
-        let wanted = NodeRequest::read(read);
+        let wanted = NodeRequest::read(read).within(record.passed_on());
         let (patience, _) = self.patience(read.deadline, record);
         let deadline = record.received.saturating_add(patience);
         match self.router.read(&wanted.key, &wanted, deadline, &[]).await {
@@ -308,7 +308,7 @@ impl Gateway {
 
     /// Has the key's primary write an object.
     async fn write(&self, put: PutRequest, record: &mut RequestRecord) -> Result<Etag, Error> {
-        let mut wanted = NodeRequest::put(&put);
+        let mut wanted = NodeRequest::put(&put).within(record.passed_on());
         wanted.expect(put.body.sha256());
         let pace = Pace::from_settings(&self.config.serve);
         let source = Source::receive(put.body, pace, &self.uploads).await?;
@@ -328,7 +328,7 @@ impl Gateway {
         delete: DeleteRequest,
         record: &mut RequestRecord,
     ) -> Result<bool, Error> {
-        let wanted = NodeRequest::delete(&delete);
+        let wanted = NodeRequest::delete(&delete).within(record.passed_on());
         let source = Source::Whole(Bytes::new());
         self.send(&wanted, source, &delete.terms, record).await?;
         Ok(record.outcome != Outcome::Miss)

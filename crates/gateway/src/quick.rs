@@ -33,7 +33,7 @@ use store::Recorded;
 use wire::date::add_date;
 use wire::head::Line;
 use wire::headers;
-use wire::lane::{RequestRecord, ThreadRecorder};
+use wire::lane::{Replier, RequestRecord, ThreadRecorder};
 use wire::limits::Limits;
 use wire::problem::Problem;
 
@@ -51,7 +51,8 @@ impl Quick for Gateway {
         authorize(self, None, given).ok()?;
         // Ranges and conditions are not plain for anybody.
         let usual = [&headers::DEADLINE_MS, &headers::STAGES];
-        (!usual.iter().any(|name| given.contains_key(*name))).then_some(Facts::default())
+        let facts = Facts { parent: self.trace_parent(given), ..Facts::default() };
+        (!usual.iter().any(|name| given.contains_key(*name))).then_some(facts)
     }
 
     fn limits(&self) -> Option<&Limits> {
@@ -62,14 +63,15 @@ impl Quick for Gateway {
         self: &Arc<Self>,
         lane: &Arc<ThreadRecorder>,
         line: &Line<'_>,
-        _facts: Facts,
+        facts: Facts,
         _head: &mut Vec<u8>,
     ) -> ReadStart<Flight> {
         if line.is_head {
             return ReadStart::Usual;
         }
         let key = Key::from(line.key);
-        let seen = lane.received(window::Operation::Get, &key);
+        let mut seen = lane.received(window::Operation::Get, &key);
+        seen.join(facts.parent);
         let patience = self.router.backend.deadline.as_nanos() as u64;
         let deadline = seen.received.saturating_add(patience);
         let mut pending =
@@ -77,7 +79,8 @@ impl Quick for Gateway {
         let sent = match pending.todo.front() {
             Some(&Action::Send { attempt, node, avoid, deadline, .. }) => {
                 let left = deadline.saturating_sub(seen.received);
-                let kept = self.router.backend.send_kept(node, line.path, avoid, left);
+                let trace = seen.passed_on();
+                let kept = self.router.backend.send_kept(node, line.path, avoid, left, trace);
                 kept.map(|kept| Sent { attempt, node, kept })
             }
             _ => None,
@@ -194,7 +197,12 @@ impl Flight {
         });
         (seen.size, seen.bytes) = (length as u64, length as u64);
         let backend = &self.access.router.backend;
-        let name = backend.roll.header(node).map(|name| name.as_bytes()).unwrap_or_default();
+        let name = backend.roll.header(node);
+        if seen.passed_on().is_some() {
+            let replier = name.map(|name| Box::new(Replier { name: name.clone(), stages: None }));
+            seen.replier = replier;
+        }
+        let name = name.map(|name| name.as_bytes()).unwrap_or_default();
         for part in [headers::NODE.as_str().as_bytes(), b": ", name, b"\r\n"] {
             head.extend_from_slice(part);
         }
@@ -299,7 +307,7 @@ impl Gateway {
             Ok(read) => read,
             Err(problem) => return Err(problem.with_record(record)),
         };
-        let wanted = NodeRequest::read(&read);
+        let wanted = NodeRequest::read(&read).within(record.passed_on());
         let nodes = &self.router.backend;
         let under_way = sent.map(|Sent { attempt, node, kept }| {
             (

@@ -14,6 +14,7 @@ use store::{DeleteRequest, PutRequest, ReadRequest};
 use wire::headers;
 use wire::problem::Problem;
 use wire::range::ByteRange;
+use wire::traces::TraceParent;
 
 /// A request for one key.
 pub struct NodeRequest {
@@ -70,6 +71,12 @@ impl NodeRequest {
         let mut request = NodeRequest::new(Method::DELETE, &delete.key, delete.terms.is_timed);
         delete.terms.conditions.write(&mut request.headers);
         request
+    }
+
+    /// The same as a part of a trace, if it is for a request that has spans.
+    pub fn within(mut self, trace: Option<TraceParent>) -> NodeRequest {
+        self.headers.extend(trace.and_then(|trace| trace.header()));
+        self
     }
 
     /// Tells nodes the SHA-256 that the body will have.

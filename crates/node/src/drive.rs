@@ -32,6 +32,7 @@ use device::object::Object;
 use origin::{Error, Metadata, Origin, StoredObject};
 use record::clock;
 use store::origin_reads::{LargeObjects, collect};
+use wire::traces::TraceParent;
 
 /// The engine's answer to a request.
 #[derive(Debug)]
@@ -46,6 +47,20 @@ pub enum Answer {
         /// Whether the write may be acknowledged.
         certain: bool,
     },
+}
+
+/// A read of an object.
+pub struct Get {
+    /// The object's key.
+    pub key: Key,
+    /// Who asks.
+    pub asker: Asker,
+    /// When nobody waits for it any more.
+    pub deadline: Option<Nanos>,
+    /// How an object that memory does not have is taken.
+    pub take: Take,
+    /// The place in a trace of what another node is asked for it.
+    pub trace: Option<TraceParent>,
 }
 
 /// An answer that is ready, or one to wait for.
@@ -194,7 +209,8 @@ impl Drive {
         }
         let failed = |why: &str| Err(Error::Failed(why.to_owned()));
         let (asker, take) = (Asker::Client { avoid: None }, Take::Part(Part::Metadata));
-        let answer = match self.get(clock::now(), key.clone(), asker, None, take) {
+        let get = Get { key: key.clone(), asker, deadline: None, take, trace: None };
+        let answer = match self.get(clock::now(), get) {
             EngineAnswer::Now(answer) => answer,
             EngineAnswer::Later(answer) => match answer.await {
                 Ok(answer) => answer,
@@ -246,16 +262,10 @@ impl Drive {
     }
 
     /// Reads an object.
-    pub fn get(
-        self: &Arc<Self>,
-        now: Nanos,
-        key: Key,
-        asker: Asker,
-        deadline: Option<Nanos>,
-        take: Take,
-    ) -> EngineAnswer {
+    pub fn get(self: &Arc<Self>, now: Nanos, get: Get) -> EngineAnswer {
         let request = self.request();
-        self.ask(now, request, Event::Get { request, key, asker, deadline, take })
+        let Get { key, asker, deadline, take, trace } = get;
+        self.ask(now, request, Event::Get { request, key, asker, deadline, take }, trace)
     }
 
     /// Reads an object that memory holds and may serve as it is; `None`: ask [`Drive::get`]. Nothing
@@ -305,7 +315,7 @@ impl Drive {
         key: Key,
         epoch: Option<u64>,
     ) -> EngineAnswer {
-        self.ask(now, request, Event::WriteBegin { request, key, epoch })
+        self.ask(now, request, Event::WriteBegin { request, key, epoch }, None)
     }
 
     /// Whether a write that has its turn may be made now, after a look at what it replaces.
@@ -321,10 +331,18 @@ impl Drive {
         key: Key,
         payload: Option<Object>,
     ) -> EngineAnswer {
-        self.ask(now, request, Event::WriteEnd { request, key, payload })
+        self.ask(now, request, Event::WriteEnd { request, key, payload }, None)
     }
 
-    fn ask(self: &Arc<Self>, now: Nanos, request: RequestId, event: Event<Object>) -> EngineAnswer {
+    /// Passes on an event that has an answer. A node that is asked at once for this request gets `trace`; one that is asked when
+    /// another queue has been waited for does not.
+    fn ask(
+        self: &Arc<Self>,
+        now: Nanos,
+        request: RequestId,
+        event: Event<Object>,
+        trace: Option<TraceParent>,
+    ) -> EngineAnswer {
         let mut actions = Vec::with_capacity(4);
         let mut state = self.lock();
         state.handle(now, event, &mut actions);
@@ -338,6 +356,14 @@ impl Drive {
                 EngineAnswer::Later(receive)
             }
         };
+        if let Some(trace) = trace
+            && let Some(at) = actions.iter().position(|it| matches!(it, Action::Ask { .. }))
+        {
+            let asked = actions.remove(at);
+            self.carry_out(state, actions);
+            self.call(asked, Some(trace));
+            return answer;
+        }
         self.carry_out(state, actions);
         answer
     }
@@ -418,7 +444,7 @@ impl Drive {
                 });
             }
             (Action::HandedOver, _) => self.handover.end(),
-            (other, _) => self.call(other),
+            (other, _) => self.call(other, None),
         }
     }
 

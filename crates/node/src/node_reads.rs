@@ -8,7 +8,7 @@ use ground::window::{Nanos, Outcome};
 use record::clock;
 
 use super::Node;
-use super::drive::{Answer, EngineAnswer};
+use super::drive::{Answer, EngineAnswer, Get};
 use device::object::Object;
 use store::origin_reads::{self, not_found, select};
 use store::{self, Body, Error, FoundObject, Freshness, ReadRequest, Recorded, Version};
@@ -75,7 +75,8 @@ impl Node {
         // The time that the engine is told is that at which the request had come: nothing is awaited
         // between, so a lease that holds then makes what it answers the newest that the client may expect.
         let key = read.key.clone();
-        let answer = self.drive.get(record.received, key, asker, read.deadline, take);
+        let (deadline, trace) = (read.deadline, record.passed_on());
+        let answer = self.drive.get(record.received, Get { key, asker, deadline, take, trace });
         self.finish_read(Some(answer), read, record).await
     }
 

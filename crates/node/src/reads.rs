@@ -16,7 +16,7 @@ use record::clock;
 use tokio::time::{Sleep, sleep};
 
 use crate::Node;
-use crate::drive::{Answer, EngineAnswer};
+use crate::drive::{Answer, EngineAnswer, Get};
 use crate::node_reads::PendingRead;
 use crate::peers::{self, Sender};
 use device::object::add_source;
@@ -46,7 +46,8 @@ impl Quick for Node {
         let usual = [&headers::FILL, &headers::AVOID, &headers::NOT_AFTER_NS];
         let usual = usual.into_iter().any(|name| given.contains_key(name));
         let usual = usual || given.contains_key(&headers::STAGES);
-        (!usual).then_some(Facts { internal: sender != Sender::Client, patience })
+        let parent = self.trace_parent(given);
+        (!usual).then_some(Facts { internal: sender != Sender::Client, patience, parent })
     }
 
     fn limits(&self) -> Option<&Limits> {
@@ -80,6 +81,7 @@ impl Quick for Node {
             received,
             size: object.size(),
             bytes: body.len() as u64,
+            parent: facts.parent,
         };
         ReadStart::Reply(Content::Bytes(body), Record::Passed(passed))
     }
@@ -96,9 +98,11 @@ impl Node {
         let key = Key::from(key);
         let mut record = lane.received(Operation::Get, &key);
         record.internal = facts.internal;
+        record.join(facts.parent);
         let asker = Asker::Client { avoid: None };
         let deadline = facts.patience.map(|patience| record.received.saturating_add(patience));
-        let answer = self.drive.get(record.received, key, asker, deadline, Take::Pieces);
+        let read = Get { key, asker, deadline, take: Take::Pieces, trace: record.passed_on() };
+        let answer = self.drive.get(record.received, read);
         let is_late = matches!(answer, EngineAnswer::Later(_));
         let waiting = PendingRead { record, deadline, answer: Some(answer) };
         if !is_late {

@@ -87,6 +87,7 @@ pub async fn object(
     let operation = operation_of(&request)?;
     let mut record = lane.received(operation, &key);
     record.internal = caller.is_internal;
+    record.join_trace(request.headers());
     match operation {
         Operation::Get | Operation::Head => {
             let read = match read_request(key, request.method(), request.headers(), &record) {

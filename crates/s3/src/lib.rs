@@ -33,6 +33,7 @@ pub mod seal;
 mod shortcut;
 mod tags;
 mod timed;
+mod traced;
 mod uploads;
 mod xml;
 
@@ -318,7 +319,8 @@ impl Quick for S3 {
         let query = path.split_once('?').map(|(_, query)| query);
         let id = self.limits.get().and_then(|_| guard::claimed_by(headers, query));
         let client = id.map(|id| Client::Key(id.to_owned()));
-        Some(Signed { key: plain.key.as_bytes(), facts: Facts::default(), client })
+        let facts = Facts { parent: self.trace_parent(headers), ..Facts::default() };
+        Some(Signed { key: plain.key.as_bytes(), facts, client })
     }
 
     fn limits(&self) -> Option<&Limits> {
@@ -329,7 +331,7 @@ impl Quick for S3 {
         self: &Arc<Self>,
         lane: &Arc<ThreadRecorder>,
         line: &Line<'_>,
-        _facts: Facts,
+        facts: Facts,
         head: &mut Vec<u8>,
     ) -> ReadStart<Never<Allowed>> {
         let received = clock::now();
@@ -355,6 +357,7 @@ impl Quick for S3 {
             received,
             size: object.size(),
             bytes: body.len() as u64,
+            parent: facts.parent,
         };
         ReadStart::Reply(Content::Bytes(body), Record::Passed(passed))
     }
@@ -415,6 +418,7 @@ impl Service for S3 {
         }
         let is_head = request.method() == Method::HEAD;
         let request_id = RequestId::draw();
+        let parent = self.trace_parent(request.headers());
         let reply = async {
             let response = match self.reply(lane, request, request_id).await {
                 Ok(response) => response,
@@ -424,6 +428,7 @@ impl Service for S3 {
             tell(response.status(), b"", request_id);
             response
         };
+        let reply = traced::PARENT.scope(parent, reply);
         let mut response = errors::REASON.scope(RefCell::default(), reply).await;
         if is_head && !response.status().is_success() {
             *response.body_mut() = ReplyBody::empty(None);

@@ -30,6 +30,7 @@ use super::keys::Level;
 use super::messages::COPY_TO_ITSELF;
 use super::parameters;
 use super::tags::Tags;
+use super::traced::received;
 use super::{Inner, Ready, headers};
 use store::{
     self, DeleteRequest, FoundObject, PutRequest, ReadRequest, Version, WriteTerms,
@@ -170,7 +171,7 @@ impl Inner {
     /// Unless it succeeds, or (304) the client's copy is current.
     pub async fn read(&self, lane: &Arc<ThreadRecorder>, read: &ReadRequest) -> S3Result<Answer> {
         let operation = if read.is_head { Operation::Head } else { Operation::Get };
-        let mut record = lane.received(operation, &read.key);
+        let mut record = received(lane, operation, &read.key);
         let found = self.store.get(read, &mut record).await;
         let outcome = record.outcome;
         match found {
@@ -216,7 +217,7 @@ impl Inner {
         // As they are hashed into the version.
         attributes.user.sort();
         check_attributes(&attributes).map_err(|error| of_error(&error))?;
-        let mut record = lane.received(Operation::Put, key);
+        let mut record = received(lane, Operation::Put, key);
         let (key, body) = (key.clone(), body.into_request_body());
         let terms = WriteTerms { conditions, ..WriteTerms::default() };
         let put = PutRequest { key, attributes, body, sha256: None, terms };
@@ -396,7 +397,7 @@ impl Inner {
         key: Key,
         conditions: Conditions,
     ) -> S3Result<()> {
-        let mut record = lane.received(Operation::Delete, &key);
+        let mut record = received(lane, Operation::Delete, &key);
         let terms = WriteTerms { conditions, ..WriteTerms::default() };
         match self.store.delete(DeleteRequest { key, terms }, &mut record).await {
             Ok(_) | Err(store::Error::NotFound) => Ok(()),

@@ -12,6 +12,7 @@ use configuration::Config;
 use datasets::Datasets;
 use device::disk::Opened;
 use front::observe::{Observed, Observer};
+use front::traces::TraceExporter;
 use front::{Front, Running};
 use ground::window::{self, Nanos, QueueName};
 use live::{Controls, LiveModel};
@@ -351,8 +352,12 @@ impl Process<'_> {
     ) -> anyhow::Result<()> {
         let live = self.live.clone();
         self.components.add(Component::new("live model").end(move || live.stop()));
+        let traces = TraceExporter::start(self.config, &observed)?;
         let observer = Observer::start(observed, run, self.live.clone(), self.now)?;
         self.components.add(Component::new("observer").end(|| observer.stop()));
+        if let Some(traces) = traces {
+            self.components.add(Component::new("traces").end(|| traces.stop()));
+        }
         Ok(())
     }
 

@@ -5,9 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use engine::node::Stages;
 use ground::window::{Finished, Nanos, Operation, Outcome, Recorder, Sample, Settings, Window};
 use ground::window::{is_sampled, key_hash};
-use http::HeaderValue;
+use http::{HeaderMap, HeaderValue};
 
 use record::clock;
+
+use super::traces::{RequestSpans, TraceIds, TraceParent, Traces};
 
 /// Maximum number of samples held until the observer takes them; further samples are dropped.
 const SAMPLES_MAX: usize = 1 << 18;
@@ -22,6 +24,8 @@ pub struct ThreadRecorder {
     state: Mutex<State>,
     sample_one_in: u64,
     unix_offset_ns: i128,
+    /// Where the spans of sampled requests go; `None`: they have none.
+    traces: Option<Arc<Traces>>,
 }
 
 impl ThreadRecorder {
@@ -30,7 +34,12 @@ impl ThreadRecorder {
         let unix_offset_ns = settings.unix_offset_ns;
         let recorder = Recorder::new(queue, 0, settings, now);
         let state = Mutex::new(State { recorder, samples: Vec::new() });
-        ThreadRecorder { state, sample_one_in, unix_offset_ns }
+        ThreadRecorder { state, sample_one_in, unix_offset_ns, traces: None }
+    }
+
+    /// The same, whose sampled requests have spans if there is a queue for them.
+    pub fn with_traces(self, traces: Option<Arc<Traces>>) -> ThreadRecorder {
+        ThreadRecorder { traces, ..self }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -46,6 +55,7 @@ impl ThreadRecorder {
             state.recorder.start(now);
         }
         let hash = self.hash_of(key);
+        let is_traced = self.traces.is_some() && is_sampled(hash, self.sample_one_in);
         RequestRecord {
             lane: self.clone(),
             operation,
@@ -59,6 +69,7 @@ impl ThreadRecorder {
             warm: 0,
             replier: None,
             replied: None,
+            trace: is_traced.then(|| Box::new(TraceIds::draw(None))),
         }
     }
 
@@ -69,25 +80,41 @@ impl ThreadRecorder {
 
     /// Records a request that met no queue, was answered at once, and whose reply was sent at `replied`.
     pub fn passed(&self, passed: &Passed, replied: Nanos) {
-        let &Passed { operation, outcome, hash, received, size, bytes } = passed;
+        let &Passed { operation, outcome, hash, received, size, bytes, parent } = passed;
         let response = replied.saturating_sub(received);
         let finished = Finished { operation, outcome, waiting: 0, service: 0, response, bytes };
-        let mut state = self.lock();
-        state.recorder.pass(received, replied, &finished);
-        if is_sampled(hash, self.sample_one_in) && state.samples.len() < SAMPLES_MAX {
-            let unix_ns = i128::from(received) + self.unix_offset_ns;
-            state.samples.push(Sample {
+        self.lock().recorder.pass(received, replied, &finished);
+        if is_sampled(hash, self.sample_one_in) {
+            let sample = Sample {
                 key: hash,
                 size,
                 operation,
                 outcome,
-                received_unix_us: (unix_ns / 1000).max(0) as u64,
+                received_unix_us: self.unix_us(received),
                 queued_ns: 0,
                 started_ns: 0,
                 served_ns: 0,
                 replied_ns: response,
                 length_met: 0,
-            });
+            };
+            if let Some(traces) = &self.traces {
+                let (ids, sample) = (TraceIds::draw(parent), sample.clone());
+                traces.push(RequestSpans { ids, sample, replier: None });
+            }
+            self.keep(sample);
+        }
+    }
+
+    /// A time of this process's clock, microseconds since 1970-01-01 UTC.
+    fn unix_us(&self, at: Nanos) -> u64 {
+        ((i128::from(at) + self.unix_offset_ns) / 1000).max(0) as u64
+    }
+
+    /// Keeps a sample until the observer takes it.
+    fn keep(&self, sample: Sample) {
+        let mut state = self.lock();
+        if state.samples.len() < SAMPLES_MAX {
+            state.samples.push(sample);
         }
     }
 
@@ -115,6 +142,8 @@ pub struct Passed {
     pub size: u64,
     /// Bytes of the reply's body.
     pub bytes: u64,
+    /// The caller's place in a trace, if it names one.
+    pub parent: Option<TraceParent>,
 }
 
 /// The node, or the origin, that replied to a gateway.
@@ -149,9 +178,30 @@ pub struct RequestRecord {
     pub replier: Option<Box<Replier>>,
     /// When its reply was passed to the connection, if that was not just now.
     pub replied: Option<Nanos>,
+    /// The names of its spans, if it has some.
+    trace: Option<Box<TraceIds>>,
 }
 
 impl RequestRecord {
+    /// Joins the trace that the request's headers name. Does nothing for a request without spans.
+    pub fn join_trace(&mut self, headers: &HeaderMap) {
+        if self.trace.is_some() {
+            self.join(TraceParent::from_headers(headers));
+        }
+    }
+
+    /// The same with the caller's place in a trace.
+    pub fn join(&mut self, parent: Option<TraceParent>) {
+        if let (Some(ids), Some(parent)) = (&mut self.trace, parent) {
+            ids.join(parent);
+        }
+    }
+
+    /// The place in the trace of what is asked of another process for this request; `None` for one without spans.
+    pub fn passed_on(&self) -> Option<TraceParent> {
+        self.trace.as_ref().map(|ids| ids.passed_on())
+    }
+
     /// Whether only the head of the reply is requested.
     pub fn is_head(&self) -> bool {
         self.operation == Operation::Head
@@ -177,22 +227,25 @@ impl Drop for RequestRecord {
             response: since(replied),
             bytes: self.bytes,
         };
-        let mut state = self.lane.lock();
-        state.recorder.finish(replied, &finished);
-        if is_sampled(self.hash, self.lane.sample_one_in) && state.samples.len() < SAMPLES_MAX {
-            let unix_ns = i128::from(self.received) + self.lane.unix_offset_ns;
-            state.samples.push(Sample {
+        self.lane.lock().recorder.finish(replied, &finished);
+        if is_sampled(self.hash, self.lane.sample_one_in) {
+            let sample = Sample {
                 key: self.hash,
                 size: self.size,
                 operation: self.operation,
                 outcome: self.outcome,
-                received_unix_us: (unix_ns / 1000).max(0) as u64,
+                received_unix_us: self.lane.unix_us(self.received),
                 queued_ns: since(stages.queued),
                 started_ns: since(stages.started),
                 served_ns: since(stages.served),
                 replied_ns: since(replied),
                 length_met: stages.length_met,
-            });
+            };
+            if let (Some(traces), Some(ids)) = (&self.lane.traces, self.trace.take()) {
+                let replier = self.replier.take().map(|replier| replier.name);
+                traces.push(RequestSpans { ids: *ids, sample: sample.clone(), replier });
+            }
+            self.lane.keep(sample);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What every connection needs, whatever answers on it: places of connections, TLS, the framing of HTTP/1, heads of plain reads,
-//! bodies, ranges, conditions, paces, limits of clients, refusals, headers, texts of metrics, records of requests.
+//! bodies, ranges, conditions, paces, limits of clients, refusals, headers, texts of metrics, records of requests and spans of
+//! sampled ones.
 //!
 //! No node, gateway, device or member here.
 
@@ -22,6 +23,7 @@ pub mod problem;
 pub mod range;
 pub mod refusal;
 pub mod tls;
+pub mod traces;
 pub mod trim;
 
 pub use error::Error;

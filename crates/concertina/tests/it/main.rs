@@ -96,4 +96,5 @@ mod tidy_circles;
 mod tidy_guide;
 mod tidy_names;
 mod tidy_removals;
+mod traces;
 mod upgrade;

@@ -30,6 +30,7 @@ use reply::{Body, NodeReply};
 use wire::body::GivenAt;
 use wire::headers;
 use wire::tls::dialer;
+use wire::traces::{TRACEPARENT, TraceParent};
 
 /// The nodes of a cluster, with the origin behind them.
 pub struct Nodes {
@@ -88,6 +89,7 @@ impl Nodes {
         path: &str,
         avoid: Option<NodeId>,
         left: Nanos,
+        trace: Option<TraceParent>,
     ) -> Option<PendingGet> {
         self.roll.pool(node)?.send_kept(path, |lines| {
             if let Some(avoid) = avoid.and_then(|node| self.roll.header(node)) {
@@ -98,6 +100,9 @@ impl Nodes {
             let ms = (left / 1_000_000).max(1);
             // Writing to a vector does not fail.
             let _ = write!(lines, "{}: {ms}\r\n", headers::DEADLINE_MS);
+            if let Some(trace) = trace {
+                let _ = write!(lines, "{TRACEPARENT}: {trace}\r\n");
+            }
         })
     }
 

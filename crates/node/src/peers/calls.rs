@@ -18,6 +18,7 @@ use device::object::Object;
 use peer::{Fault, Outgoing, Reply};
 use record::clock;
 use wire::headers;
+use wire::traces::TraceParent;
 
 /// The characters that are percent-encoded in a path.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -29,13 +30,14 @@ const BLOCK_BYTES_MAX: usize = 256 << 10;
 const REASON_BYTES_MAX: usize = 4 << 10;
 
 impl Drive {
-    /// Carries out an action that sends a request to another node. Does nothing without a cluster.
-    pub fn call(self: &Arc<Self>, action: Action<Object>) {
+    /// Carries out an action that sends a request to another node, as a part of a trace if it is for one request that has spans.
+    /// Does nothing without a cluster.
+    pub fn call(self: &Arc<Self>, action: Action<Object>, trace: Option<TraceParent>) {
         let Some(peers) = self.peers().cloned() else { return };
         let drive = self.clone();
         match action {
             Action::Ask { peer, key, job } => self.spawn(async move {
-                let result = peers.fill(peer, &key).await;
+                let result = peers.fill(peer, &key, trace).await;
                 drive.tell(clock::now(), Event::Answered { job, result });
             }),
             Action::AskLease { peer, asked, epoch } => self.spawn(async move {
@@ -125,9 +127,9 @@ impl Peers {
 
     /// Requests an object from a peer, for at most half the length of a lease. A peer that takes
     /// longer is stuck or has long queues, and the origin is asked instead.
-    async fn fill(&self, peer: NodeId, key: &Key) -> PeerReply<Object> {
+    async fn fill(&self, peer: NodeId, key: &Key, trace: Option<TraceParent>) -> PeerReply<Object> {
         let limit = self.lease / 2;
-        let answered = tokio::time::timeout(limit, self.fill_untimed(peer, key)).await;
+        let answered = tokio::time::timeout(limit, self.fill_untimed(peer, key, trace)).await;
         let answered = answered
             .unwrap_or_else(|_| failed(format!("no answer within {} s", limit.as_secs_f64())));
         count(match &answered {
@@ -138,9 +140,15 @@ impl Peers {
         answered
     }
 
-    async fn fill_untimed(&self, peer: NodeId, key: &Key) -> PeerReply<Object> {
+    async fn fill_untimed(
+        &self,
+        peer: NodeId,
+        key: &Key,
+        trace: Option<TraceParent>,
+    ) -> PeerReply<Object> {
         let path = path_of("/objects/", key);
-        let fill = [(headers::FILL.clone(), HeaderValue::from_static("1"))];
+        let mut fill = vec![(headers::FILL.clone(), HeaderValue::from_static("1"))];
+        fill.extend(trace.and_then(|trace| trace.header()));
         let reply = match self.send(peer, &Method::GET, &path, &fill, Outgoing::Empty).await {
             Ok(reply) => reply,
             Err(fault) => return failed(fault.to_string()),
