@@ -136,6 +136,13 @@ impl Embedded {
     }
 }
 
+impl Embedded {
+    /// Whether it has a model, with its what-if answers.
+    pub(crate) fn has_model(&self) -> bool {
+        self.has_model
+    }
+}
+
 /// The content security policy of a report.
 pub(crate) fn policy(embedded: Option<&Embedded>) -> String {
     let script = match embedded {

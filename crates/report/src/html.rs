@@ -67,8 +67,9 @@ pub fn html(comparison: &Comparison, page: &Page) -> String {
     );
     laboratory(comparison, &mut out);
     summary(comparison, &mut out);
-    let controls = match embedded {
-        Some(_) => "<a href=\"#what-if\">What if</a> <a href=\"#overlay\">Two runs</a>",
+    let controls = match embedded.map(Embedded::has_model) {
+        Some(true) => "<a href=\"#what-if\">What if</a> <a href=\"#overlay\">Two runs</a>",
+        Some(false) => "<a href=\"#overlay\">Two runs</a>",
         None => "",
     };
     let _ = writeln!(

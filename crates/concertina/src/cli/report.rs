@@ -62,6 +62,9 @@ pub struct Args {
     /// Write each plot of the report as an SVG file into this folder
     #[arg(long, value_name = "DIR")]
     plots: Option<PathBuf>,
+    /// Leave out the part of the page with computed what-if answers, which take most of the time and of the file's size
+    #[arg(long)]
+    no_what_if: bool,
     /// Print the comparison as JSON
     #[arg(long)]
     json: bool,
@@ -124,11 +127,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let shown: Vec<String> = runs.iter().map(|r| r.display().to_string()).collect();
     let name =
         model.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-    let named = NamedModel { name: &name, model: &fitted };
+    let named = (!args.no_what_if).then_some(NamedModel { name: &name, model: &fitted });
     let first = objectives.first().copied().unwrap_or(OBJECTIVE);
     let (shown, model, out) = (shown.join(" "), model.display(), args.out.display());
     let page = Page {
-        embedded: Some(Embedded::new(&observed, Some(named), first)?),
+        embedded: Some(Embedded::new(&observed, named, first)?),
         title: args.title.clone(),
         commands: vec![
             format!("concertina fit {shown}{} --out {model}", servers(&observed)),

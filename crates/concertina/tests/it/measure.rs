@@ -148,7 +148,8 @@ fn a_sweep_of_our_server_is_read_by_fit_and_check() {
         let fit = concertina(dir.path(), &["fit", "run", "server"]);
         assert!(fit.status.success(), "{}", String::from_utf8_lossy(&fit.stderr));
         assert!(dir.path().join("model.toml").exists());
-        let report = concertina(dir.path(), &["report", "run", "server", "model.toml"]);
+        let report =
+            concertina(dir.path(), &["report", "run", "server", "model.toml", "--no-what-if"]);
         assert!(report.status.success(), "{}", String::from_utf8_lossy(&report.stderr));
         // Half a second of a busy machine says little: every law is there and none is wildly off.
         let check =

@@ -24,8 +24,16 @@ pub fn await_rows(browser: &mut Browser, rows: usize) -> Value {
 fn two_runs_and_a_model_are_laid_over_each_other() {
     let lab = Lab::new(3);
     lab.succeeds(&["fit", "load", "server", "--out", "model.toml"]);
-    let text =
-        lab.succeeds(&["report", "load", "server", "model.toml", "--within", "7ms", "--json"]);
+    let text = lab.succeeds(&[
+        "report",
+        "load",
+        "server",
+        "model.toml",
+        "--no-what-if",
+        "--within",
+        "7ms",
+        "--json",
+    ]);
     let report: Value = serde_json::from_str(&text).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let server = start(folder.path(), &[]);

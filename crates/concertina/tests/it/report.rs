@@ -276,9 +276,21 @@ fn what_is_fitted_light_predicts_heavy_load() {
     let html = std::fs::read_to_string(lab.path("report.html")).unwrap();
     page(&html);
     browser(&lab.path("report.html"), &html);
-    let table = lab.succeeds(&["report", "load", "server", "model.toml"]);
+    let short = ["report", "load", "server", "model.toml", "--no-what-if"];
+    let table = lab.succeeds(&short);
     assert!(table.contains("generator: the generator was <late>"), "{table}");
-    lab.succeeds(&["report", "load", "server", "model.toml", "--within", "7ms", "--steps", "1"]);
+    has_no_what_if(&html, &std::fs::read_to_string(lab.path("report.html")).unwrap());
+    lab.succeeds(&[&short[..], &["--within", "7ms", "--steps", "1"]].concat());
+}
+
+/// A report without what-if answers has everything else.
+fn has_no_what_if(with: &str, without: &str) {
+    assert!(with.contains("id=\"what-if\"") && with.contains("href=\"#what-if\""));
+    assert!(!without.contains("what-if\""), "a link or a part of it is left");
+    for part in ["id=\"overlay\"", "href=\"#overlay\"", "id=\"table\"", "id=\"model\""] {
+        assert!(without.contains(part), "{part}");
+    }
+    assert!(without.len() < with.len() * 3 / 4, "{} of {} bytes", without.len(), with.len());
 }
 
 /// Returns the confidence limit.
@@ -383,7 +395,7 @@ fn steps_that_are_held_out_say_how_far_the_model_is_trusted() {
     assert_eq!(predicted["trust_limit"], limit);
     let text = lab.succeeds(&["predict", "held.toml", "--rate", &near]);
     assert!(text.contains("? past the loads at which the model was checked"), "{text}");
-    let report = lab.succeeds(&["report", "load", "server", "held.toml"]);
+    let report = lab.succeeds(&["report", "load", "server", "held.toml", "--no-what-if"]);
     assert!(
         report.contains("Checked      Checked up to") && report.contains("?: past"),
         "{report}"
@@ -413,7 +425,8 @@ fn answers(lab: &Lab, report: &str) {
         "--plots",
         "plots",
     ];
-    let text = lab.succeeds(&[&["report", "load", "server", "held.toml"][..], &options].concat());
+    let held = ["report", "load", "server", "held.toml", "--no-what-if"];
+    let text = lab.succeeds(&[&held[..], &options].concat());
     assert!(text.contains("90 % within 30 ms, or 95 % within 50 ms?"), "{text}");
     numbers_are_short(&text);
     for name in
@@ -432,7 +445,7 @@ fn answers(lab: &Lab, report: &str) {
     }
     // What is there and was not written here stays.
     std::fs::write(lab.path("tables/laws.csv"), "mine").unwrap();
-    let again = ["report", "load", "server", "held.toml", "--csv", "tables"];
+    let again = [&held[..], &["--csv", "tables"]].concat();
     lab.fails(&again, &["laws.csv", "another kind of file"]);
 }
 

@@ -41,7 +41,9 @@ fn a_simulated_device_agrees_with_the_formula() {
     }
     let again = simulate(dir.path(), CONFIG, &[&args[..], &["--out", "again"]].concat());
     assert_eq!(said["steps"][0]["within"], again["steps"][0]["within"], "the seed is the same");
-    for args in [&["fit", "run", "--out", "m.toml"][..], &["report", "run", "m.toml"]] {
+    for args in
+        [&["fit", "run", "--out", "m.toml"][..], &["report", "run", "m.toml", "--no-what-if"]]
+    {
         let output = concertina(dir.path(), args);
         assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
     }
