@@ -86,7 +86,8 @@ export interface Entry {
   target: string;
   change: string;
   reason: string;
-  status: 'made' | 'advised' | 'held' | 'too_many';
+  status: 'made' | 'advised' | 'held' | 'too_many' | 'approved' | 'applied' | 'dismissed' | 'lapsed';
+  cause?: 'process' | 'operator';
   expected: { quantity: string; before: number | null; after: number | null };
   realised: number | null;
 }

@@ -1,9 +1,9 @@
 // The journal as a time line: what was changed or advised, why, what was expected of it and what came.
 
-import { type Actions, type Entry, post } from './api';
+import { type Actions, type Entry, Refusal, post } from './api';
 import { byId, h, say } from './dom';
 import { clock } from './format';
-import { effect, status } from './words';
+import { effect, isOpen, status } from './words';
 
 const SHOWN_MAX = 50;
 
@@ -40,6 +40,20 @@ export class Journal {
     }
   }
 
+  // An operator's decision on one change. The server makes one that is applied when it proposes it again.
+  private async decide(entry: Entry, verdict: 'apply' | 'dismiss'): Promise<void> {
+    try {
+      const { actions } = await post<Actions>(`/admin/actions/${entry.id}/${verdict}`);
+      const decided = (other: Entry) => actions.find((it) => it.id === other.id) ?? other;
+      this.actions = { ...this.actions, actions: this.actions.actions.map(decided) };
+      this.draw();
+    } catch (error) {
+      // A refusal says why; it is shown beside the journal, which stays as it is.
+      if (error instanceof Refusal) say(byId('decided'), `Entry ${entry.id}: ${error.message}`);
+      else this.failed(error);
+    }
+  }
+
   private draw(): void {
     const { held, actions } = this.actions;
     const button = byId('hold');
@@ -51,12 +65,22 @@ export class Journal {
     const drawn = JSON.stringify([this.shown, entries.map((entry) => [entry.id, entry.status, entry.realised])]);
     if (drawn === this.drawn) return;
     this.drawn = drawn;
-    byId('journal').replaceChildren(...entries.map(item));
+    // The button that was used may be there again: the keyboard stays where it was.
+    const focused = document.activeElement?.id;
+    byId('journal').replaceChildren(...entries.map((entry) => item(entry, (verdict) => void this.decide(entry, verdict))));
+    if (focused) document.getElementById(focused)?.focus();
   }
 }
 
-function item(entry: Entry): HTMLElement {
+function item(entry: Entry, decide: (verdict: 'apply' | 'dismiss') => void): HTMLElement {
   const made = entry.status === 'made';
+  const button = (verdict: 'apply' | 'dismiss', text: string) => {
+    const about = `${text}: ${entry.target} ${entry.change}`;
+    const element = h('button', { type: 'button', id: `${verdict}-${entry.id}`, 'aria-label': about }, text);
+    element.addEventListener('click', () => decide(verdict));
+    return element;
+  };
+  const buttons = isOpen(entry) ? [h('p', { class: 'decide' }, button('apply', 'Apply once'), button('dismiss', 'Dismiss'))] : [];
   return h(
     'li',
     { class: made ? 'made' : 'not-made' },
@@ -67,6 +91,7 @@ function item(entry: Entry): HTMLElement {
       h('p', {}, h('strong', {}, entry.target), ` ${entry.change} `, h('span', { class: made ? 'chip good' : 'chip' }, status(entry))),
       h('p', { class: 'dim' }, `Because ${entry.reason}.`),
       h('p', { class: 'dim' }, `${effect(entry)}.`),
+      ...buttons,
     ),
   );
 }

@@ -69,10 +69,20 @@ const STATUS: Record<Entry['status'], string> = {
   advised: 'Advised, not made',
   held: 'Not made: all changes are held',
   too_many: 'Not made: too many changes in a minute',
+  approved: 'Approved: made when the server proposes it again',
+  applied: 'Approved, and made',
+  dismissed: 'Dismissed',
+  lapsed: 'Approved, but not proposed again in time',
 };
 
 export function status(entry: Entry): string {
-  return STATUS[entry.status] ?? entry.status;
+  const text = STATUS[entry.status] ?? entry.status;
+  return entry.cause === 'operator' ? `${text} by an operator` : text;
+}
+
+// Whether an operator may still decide on an entry.
+export function isOpen(entry: Entry): boolean {
+  return ['advised', 'held', 'too_many', 'lapsed'].includes(entry.status);
 }
 
 // What a change was to bring and what it brought.

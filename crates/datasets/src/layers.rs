@@ -315,13 +315,14 @@ impl Layers {
 /// A change as a proposal. A layer is expected to make a shard twice as fast; a fold beyond the budget is
 /// made in any case.
 fn proposal(name: &str, change: &Change, what: &str, average: f64) -> Proposal {
-    let (change_said, factor) = match change {
-        Change::Grow { bytes, .. } => (format!("grows by {bytes} bytes ({what})"), 2.0),
-        Change::Fold { bytes, .. } => (format!("folds by {bytes} bytes ({what})"), 0.5),
+    let (kind, change_said, factor) = match change {
+        Change::Grow { bytes, .. } => ("grow", format!("grows by {bytes} bytes ({what})"), 2.0),
+        Change::Fold { bytes, .. } => ("fold", format!("folds by {bytes} bytes ({what})"), 0.5),
     };
     Proposal {
         knob: Knob::Layers,
         target: name.to_owned(),
+        kind: kind.to_owned(),
         change: change_said,
         reason: change.why().to_string(),
         expected: Effect {

@@ -216,8 +216,9 @@ fn target(named: &Named) -> String {
 
 /// A change as a proposal; `None` for what is no change.
 fn proposal(named: &Named, node: &str, order: &Order) -> Option<Proposal> {
-    let (change, reason, before, after) = match *order {
+    let (kind, change, reason, before, after) = match *order {
         Order::Add { average, expected, .. } => (
+            format!("replica on {node}"),
             format!("one more replica, on {node}"),
             format!(
                 "its queue is {average:.2} on average at each of its nodes, and none can make it faster by a layer"
@@ -226,6 +227,7 @@ fn proposal(named: &Named, node: &str, order: &Order) -> Option<Proposal> {
             expected,
         ),
         Order::Remove { average, expected, .. } => (
+            format!("no replica on {node}"),
             format!("one replica less, on {node}"),
             format!("its queue is {average:.2} on average: the other nodes can carry its load"),
             average,
@@ -237,6 +239,7 @@ fn proposal(named: &Named, node: &str, order: &Order) -> Option<Proposal> {
     Some(Proposal {
         knob: Knob::Replicas,
         target: target(named),
+        kind,
         change,
         reason,
         expected: Effect { quantity, before, after },

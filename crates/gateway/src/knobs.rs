@@ -42,7 +42,14 @@ impl Gateway {
             let advised = weights.look(&members);
             match self.config.act.weights {
                 Mode::Auto => self.weigh(&advised, &mut shared).await,
-                _ => advised.iter().for_each(|it| _ = self.live.propose(&it.proposal)),
+                _ => {
+                    for it in &advised {
+                        // One that is only advised is made if an operator approved it.
+                        if self.live.propose(&it.proposal) == Some(Status::Made) {
+                            self.write_weight(it).await;
+                        }
+                    }
+                }
             }
             let now = i128::from(clock::now()) + clock::unix_offset_ns();
             let now_unix_us = (now / 1000).max(0) as u64;
@@ -66,14 +73,16 @@ impl Gateway {
         let rests = shared.1.elapsed().as_secs_f64() < self.config.act.weights_every_s;
         // What etcd holds is refused: an operator's to mend.
         let refused = follower.common().weights().is_none();
-        let Some(Weight { weight, proposal }) = advised.first().filter(|_| !rests && !refused)
-        else {
-            return;
-        };
-        if self.live.propose(proposal) != Some(Status::Made) {
-            return;
+        let Some(weight) = advised.first().filter(|_| !rests && !refused) else { return };
+        if self.live.propose(&weight.proposal) == Some(Status::Made) {
+            self.write_weight(weight).await;
         }
-        let mut next = current;
+    }
+
+    /// Writes a weight into what the cluster's processes share.
+    async fn write_weight(&self, Weight { weight, proposal }: &Weight) {
+        let Some(follower) = self.membership.follower() else { return };
+        let mut next = follower.common().current();
         next.version += 1;
         next.weights.insert(proposal.target.clone(), *weight);
         if let Err(why) = follower.configure(next).await {
@@ -152,6 +161,7 @@ fn proposal(advice: &Advice) -> Proposal {
     Proposal {
         knob: Knob::Concurrency,
         target: TARGET.to_owned(),
+        kind: if to < from { "lower" } else { "raise" }.to_owned(),
         change: format!("bound of {to} requests in progress instead of {from}"),
         reason,
         expected: Effect {

@@ -61,6 +61,7 @@ impl LiveModel {
             let proposal = Proposal {
                 knob: Knob::Bounds,
                 target: station.queue.clone(),
+                kind: if wanted < present { "lower" } else { "raise" }.to_owned(),
                 change: format!("queue bound of {wanted} instead of {present}"),
                 reason: format!(
                     "a read behind {present} others waits {:.0} ms; the objective is {:.0} ms",

@@ -1,7 +1,7 @@
 //! Proposes to fill hot devices, and tells the node's engine whether to copy.
 
 use engine::act::copies::{ReadCounts, TARGET};
-use engine::act::{Mode, Status};
+use engine::act::{Knob, Status};
 use record::clock;
 
 use super::{LiveModel, lock};
@@ -17,15 +17,18 @@ impl LiveModel {
             best: hot.held,
         };
         let (proposal, share) = {
-            let mut copies = lock(&self.copies);
-            (copies.0.look(seen), copies.0.share())
+            let mut copying = lock(&self.copies);
+            (copying.copies.look(seen), copying.copies.share())
         };
         if let Some(share) = share {
             self.note(TARGET, share);
         }
         if let Some(proposal) = proposal {
             let made = self.propose(&proposal) == Some(Status::Made);
-            lock(&self.copies).0.decided(made);
+            let is_ordered = made && !self.makes(Knob::Hot);
+            let mut copying = lock(&self.copies);
+            copying.copies.decided(made);
+            copying.is_ordered = is_ordered;
         }
         self.set_copying();
     }
@@ -33,15 +36,19 @@ impl LiveModel {
     /// Tells the node's engine whether to copy.
     pub fn set_copying(&self) {
         let Some(node) = self.node() else { return };
-        let free = {
-            let acting = lock(&self.acting);
-            acting.governor.settings().modes.hot == Mode::Auto && !acting.governor.is_held()
-        };
-        let mut copies = lock(&self.copies);
-        let on = free && copies.0.may_copy();
-        if copies.1 != on {
-            copies.1 = on;
+        let free = self.makes(Knob::Hot);
+        let mut copying = lock(&self.copies);
+        // What an operator approved ends with the filling: copies that follow slow changes are the process's own.
+        copying.is_ordered &= copying.copies.is_filling();
+        let on = copying.copies.may_copy() && (free || copying.is_ordered);
+        if copying.is_on != on {
+            copying.is_on = on;
             node.set_copying(on);
         }
+    }
+
+    /// Ends a filling that an operator approved: later all changes were held.
+    pub(crate) fn end_ordered_copying(&self) {
+        lock(&self.copies).is_ordered = false;
     }
 }

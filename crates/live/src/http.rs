@@ -1,8 +1,9 @@
-//! The page at `/`, what it reads (`/model`, `/history`, `/actions`, `/what-if`), and the kill switch: `POST /actions/hold` and
-//! `/actions/resume`. Now and then the page also reads the status and the tiers, which node and gateway answer.
+//! The page at `/`, what it reads (`/model`, `/history`, `/actions`, `/what-if`), the kill switch (`POST /actions/hold` and
+//! `/actions/resume`), and what an operator decides on single changes (`POST /admin/actions/ID/apply` and `/dismiss`). Now and then the page also reads the status and the tiers, which node and gateway answer.
 
 use std::time::Duration;
 
+use engine::act::{NotDecided, Verdict};
 use engine::status::Actions;
 use http::header::REFERRER_POLICY;
 use http::header::{
@@ -12,8 +13,8 @@ use http::{Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
 
-use super::LiveModel;
 use super::what_if::{self, BODY_BYTES_MAX, WhatIfRequest};
+use super::{LiveModel, NotDecidedHere};
 use wire::problem::{HttpResult, Problem, json, typed};
 
 /// The page at `/`, as `web/` builds it. Embedded, so that it works offline, and committed, so that a build needs no npm.
@@ -22,6 +23,8 @@ const SCRIPT: &str = include_str!("page/page.js");
 const STYLE: &str = include_str!("page/page.css");
 /// How long the body of a what-if question may take.
 const BODY_MAX: Duration = Duration::from_secs(10);
+/// Below this an operator decides on entries of the journal.
+const DECISIONS: &str = "/admin/actions/";
 /// Where what-if questions are asked.
 const WHAT_IF: &str = "/what-if";
 
@@ -114,6 +117,34 @@ fn figures(of: &LiveModel, uri: &Uri) -> Option<HttpResult> {
     })
 }
 
+/// Takes an operator's decision: `ID/apply` or `ID/dismiss`.
+fn decide(of: &LiveModel, rest: &str) -> HttpResult {
+    let parts = rest.split_once('/').and_then(|(id, verdict)| {
+        let verdict = match verdict {
+            "apply" => Verdict::Apply,
+            "dismiss" => Verdict::Dismiss,
+            _ => return None,
+        };
+        Some((id.parse::<u64>().ok()?, verdict))
+    });
+    let Some((id, verdict)) = parts else {
+        let what = format!(
+            "invalid decision {rest:?}; POST {DECISIONS}ID/apply or {DECISIONS}ID/dismiss, with the ID of an entry of GET /actions"
+        );
+        return Err(Problem::new(StatusCode::NOT_FOUND, &what));
+    };
+    let status = |why: &NotDecidedHere| match why {
+        NotDecidedHere::Refused(NotDecided::Unknown(_)) => StatusCode::NOT_FOUND,
+        _ => StatusCode::CONFLICT,
+    };
+    of.decide(id, verdict).map_err(|why| Problem::new(status(&why), &why.to_string()))?;
+    let (held, mut actions) = of.journal();
+    actions.retain(|entry| entry.id == id);
+    // An approval is carried out later, by the part that proposed the change.
+    let status = if verdict == Verdict::Apply { StatusCode::ACCEPTED } else { StatusCode::OK };
+    Ok(json(status, &Actions { held, actions }, None))
+}
+
 /// Answers a path of the loop, but for what-if questions; `None` for any other path.
 pub fn answer(of: &LiveModel, method: &Method, uri: &Uri) -> Option<HttpResult> {
     let path = uri.path();
@@ -123,6 +154,10 @@ pub fn answer(of: &LiveModel, method: &Method, uri: &Uri) -> Option<HttpResult> 
         let allow = HeaderValue::from_static(allowed);
         Problem::new(StatusCode::METHOD_NOT_ALLOWED, &what).with(http::header::ALLOW, allow)
     };
+    if let Some(rest) = path.strip_prefix(DECISIONS) {
+        let is_post = method == Method::POST;
+        return Some(if is_post { decide(of, rest) } else { Err(allowed("POST")) });
+    }
     let (kind, text) = match path {
         "/" => ("text/html; charset=utf-8", PAGE),
         "/page.js" => ("text/javascript; charset=utf-8", SCRIPT),

@@ -21,7 +21,8 @@ use crate::error::Error;
 /// Bytes at the start of a file that tell whether it is a journal. No line has as many.
 const HEAD_BYTES: u64 = 64 << 10;
 /// What lines of this version begin with.
-const BEGINNINGS: [&[u8]; 3] = [b"{\"entry\":{", b"{\"realised\":{", b"{\"hold\":{"];
+const BEGINNINGS: [&[u8]; 4] =
+    [b"{\"entry\":{", b"{\"realised\":{", b"{\"decided\":{", b"{\"hold\":{"];
 
 /// A file of lines.
 pub struct Journal {

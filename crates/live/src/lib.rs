@@ -17,6 +17,7 @@
 
 mod bounds;
 mod controls;
+mod copy_state;
 mod error;
 mod history;
 mod hot;
@@ -35,8 +36,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use engine::act::copies::Copies;
-use engine::act::{Entry, Governor, Knob, Mode, Proposal, Status};
+use engine::act::{Entry, Governor, Knob, Mode, NotDecided, Proposal, Status, Verdict};
 use engine::status::ModelReport;
 use ground::window::{Nanos, Window};
 use model::live::{FittedModel, Live, Station};
@@ -44,12 +44,16 @@ use record::clock;
 use tracing::{info, warn};
 
 use configuration::Config;
+use copy_state::CopyState;
 use history::History;
 use journal::Journal;
 pub use told::{DeviceWindows, PATH as WINDOWS_PATH, WindowIntake};
 
 /// Intervals that wait for the thread; one more is dropped. A fit takes less than a second.
 const WAITING_MAX: usize = 64;
+/// Why an operator cannot have a weight changed where members are in the configuration.
+const WEIGHTS_FIXED: &str = "the members are in the configuration: write the weight that is advised into member.N.weight of \
+                             every process's file, and start them again";
 /// Weight of the newest window in a queue's average length.
 const SMOOTHING: f64 = 0.3;
 
@@ -81,7 +85,9 @@ pub struct LiveModel {
     /// Figures of targets that are not queues of this process, for judging changes.
     noted: Mutex<HashMap<String, f64>>,
     /// Whether the node's engine copies to hot devices, and whether it may.
-    copies: Mutex<(Copies, bool)>,
+    copies: Mutex<CopyState>,
+    /// Why an operator cannot have a weight changed here; `None`: it can be.
+    weights_fixed: Option<&'static str>,
     /// The share of the objective.
     objective_share: f64,
     /// The model that was fitted last, for what-if questions.
@@ -130,7 +136,8 @@ impl LiveModel {
             recent: Mutex::new(told::Recent::new(config.is_node() && config.is_clustered())),
             heard: Mutex::default(),
             noted: Mutex::default(),
-            copies: Mutex::new((Copies::new(), true)),
+            copies: Mutex::default(),
+            weights_fixed: (!config.is_in_etcd()).then_some(WEIGHTS_FIXED),
             objective_share: config.model.share,
             fitted: Mutex::default(),
             history: Mutex::new(History::new()),
@@ -243,6 +250,31 @@ impl LiveModel {
         status
     }
 
+    /// Takes an operator's decision on an entry of the journal: a change that is approved is made when the part of the process that
+    /// proposed it proposes it again.
+    ///
+    /// # Errors
+    ///
+    /// If there is nothing to decide, or the change cannot be made here.
+    pub fn decide(&self, id: u64, verdict: Verdict) -> Result<(), NotDecidedHere> {
+        let now = clock::now();
+        let mut acting = lock(&self.acting);
+        let fixed = self.weights_fixed.filter(|_| {
+            let mut entries = acting.governor.entries();
+            let of_weights = entries.any(|entry| entry.id == id && entry.knob == Knob::Weights);
+            of_weights && verdict == Verdict::Apply
+        });
+        if let Some(why) = fixed {
+            return Err(NotDecidedHere::Fixed(why));
+        }
+        let unix_us = acting.unix_us(now);
+        acting.governor.decide(now, unix_us, id, verdict).map_err(NotDecidedHere::Refused)?;
+        acting.write();
+        let what = if verdict == Verdict::Apply { "approved" } else { "dismissed" };
+        info!("entry {id} of the journal is {what} by an operator");
+        Ok(())
+    }
+
     /// Switches the kill switch.
     pub fn hold(&self, on: bool) {
         let mut acting = lock(&self.acting);
@@ -250,6 +282,9 @@ impl LiveModel {
         acting.governor.hold(unix_us, on);
         acting.write();
         drop(acting);
+        if on {
+            self.end_ordered_copying();
+        }
         self.set_copying();
         info!("{}", if on { "all changes are held" } else { "changes are made again" });
     }
@@ -289,6 +324,8 @@ impl LiveModel {
         if self.stopping.load(Ordering::Acquire) {
             return;
         }
+        let unix_us = acting.unix_us(now);
+        acting.governor.expire(now, unix_us);
         while let Some((id, knob, target)) = acting.governor.due(now) {
             let value = match knob {
                 Knob::Layers => lock(&self.lengths).get(&target).copied(),
@@ -300,6 +337,24 @@ impl LiveModel {
             acting.governor.realise(id, value.unwrap_or(f64::NAN));
         }
         acting.write();
+    }
+}
+
+/// Why an operator's decision on a change is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotDecidedHere {
+    /// The journal refuses it.
+    Refused(NotDecided),
+    /// The change cannot be made by this process, for this reason.
+    Fixed(&'static str),
+}
+
+impl std::fmt::Display for NotDecidedHere {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            NotDecidedHere::Refused(why) => why.fmt(f),
+            NotDecidedHere::Fixed(why) => f.write_str(why),
+        }
     }
 }
 

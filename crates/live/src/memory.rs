@@ -192,6 +192,7 @@ fn proposal(of: &Move, service: f64) -> Proposal {
     Proposal {
         knob: Knob::Memory,
         target: TARGET.to_owned(),
+        kind: format!("{} to {}", of.from, of.to),
         change,
         reason: of.to_string(),
         expected: Effect {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use engine::act::Entry;
+use engine::act::{Cause, Entry};
 use engine::status::{Actions, ModelReport};
 use http::Method;
 use model::live::{Ahead, AtLoad, State, Station};
@@ -280,10 +280,12 @@ fn why_text(held: bool, entries: &[Entry]) -> String {
             None => String::new(),
             Some(value) => format!(", {} realised", number(value)),
         };
+        let by = if entry.cause == Cause::Operator { ", by an operator" } else { "" };
         let effect = &entry.expected;
         let _ = writeln!(
             out,
-            "{ago} ago, {}: {} ({})\n  because {}\n  {}: {} before, {} expected{realised}",
+            "{} {ago} ago, {}: {} ({}{by})\n  because {}\n  {}: {} before, {} expected{realised}",
+            entry.id,
             entry.target,
             entry.change,
             entry.status,

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
+mod act;
 mod capacity;
 mod capacity_live;
 mod capacity_verdict;
@@ -85,6 +86,8 @@ enum Command {
     Cluster(cluster::Args),
     /// Show what a running server changed by itself, and why
     Why(live::WhyArgs),
+    /// Have a change made that a running server only advises, or dismiss it
+    Act(act::Args),
     /// Stop a running server from changing anything by itself
     Hold(live::HoldArgs),
     /// Let a server that was held change things again
@@ -144,6 +147,7 @@ pub fn main() -> ExitCode {
         Command::Drain(args) => drain::run(&args),
         Command::Cluster(args) => cluster::run(&args),
         Command::Why(args) => live::why(&args),
+        Command::Act(args) => act::run(&args),
         Command::Hold(args) => live::hold(&args, true),
         Command::Resume(args) => live::hold(&args, false),
         Command::Load(args) => load::run(args),

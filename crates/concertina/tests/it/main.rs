@@ -1,5 +1,6 @@
 //! The integration tests of the process, in one binary: each would be a link of its own otherwise.
 
+mod acts;
 mod capacity;
 mod check;
 mod cluster_report;

@@ -172,6 +172,7 @@ fn now_controls(browser: &mut Browser, address: SocketAddr) {
     for shown in ["made", "not-made", "all"] {
         browser.click(&format!("[data-shown='{shown}']"));
     }
+    single_changes(browser, address);
     // Text of the journal stays text.
     assert_eq!(browser.value("document.querySelectorAll('#journal b, #journal i').length"), 0);
     for kind in ["PNG", "SVG", "CSV"] {
@@ -208,6 +209,27 @@ fn now_controls(browser: &mut Browser, address: SocketAddr) {
     // Each control has a name.
     let nameless = "[...document.querySelectorAll('button, input, select')].filter((e) => !e.hidden && !(e.innerText || e.ariaLabel || e.labels?.length)).map((e) => e.outerHTML)";
     assert_eq!(browser.value(nameless), json!([]));
+}
+
+/// A change that is only advised is dismissed, and another one is applied.
+fn single_changes(browser: &mut Browser, address: SocketAddr) {
+    browser.until(
+        "advice on two bounds",
+        "document.querySelectorAll('#journal [id^=dismiss-]').length >= 2",
+    );
+    let with = |cause: &str, value: &str| {
+        let actions = get(address, "/actions");
+        let all = actions["actions"].as_array().cloned().unwrap_or_default();
+        all.iter().any(|it| it[cause] == value)
+    };
+    browser.click("#journal [id^=dismiss-]");
+    until("an entry is dismissed", || with("status", "dismissed"));
+    browser.click("#journal [id^=apply-]");
+    until("a change is made for an operator", || with("cause", "operator"));
+    browser.until(
+        "the journal shows it",
+        "document.getElementById('journal').innerText.includes('Made by an operator')",
+    );
 }
 
 /// Every control of the what-if part, and the time until an answer is drawn.

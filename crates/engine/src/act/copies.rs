@@ -90,6 +90,7 @@ impl Copies {
         (self.phase == Phase::Asking).then(|| Proposal {
             knob: Knob::Hot,
             target: TARGET.to_owned(),
+            kind: "fill".to_owned(),
             change: "copies what is read often to them".to_owned(),
             reason: format!(
                 "{:.0} % of the devices' reads are of objects with a copy on a hot device, and {:.0} % would be \
@@ -111,6 +112,11 @@ impl Copies {
         if made && self.phase == Phase::Asking {
             self.phase = Phase::Filling;
         }
+    }
+
+    /// Whether the hot devices are being filled.
+    pub fn is_filling(&self) -> bool {
+        self.phase == Phase::Filling
     }
 
     /// Whether copies may be made.

@@ -14,6 +14,9 @@
 //! 6. Each knob changes at most [`Settings::per_minute`] times a minute, with bursts of that number: a
 //!    defect in what proposes does damage at a bounded rate.
 //!
+//! An operator may have a change made once that is none of these ([`operator`]), or have it left alone for a while: this is looked at
+//! between rules 3 and 4, and a change that an operator approved is made.
+//!
 //! [`Settings::judged_after`] after a change, [`Governor::due`] asks for its realised effect, which is
 //! written beside the expected one.
 //!
@@ -25,6 +28,8 @@
 
 pub mod concurrency;
 pub mod copies;
+mod decide;
+pub mod operator;
 pub mod replicas;
 #[cfg(test)]
 mod tests;
@@ -35,6 +40,9 @@ use std::fmt;
 
 use ground::window::{Nanos, SECOND};
 use serde::{Deserialize, Serialize};
+
+use operator::Order;
+pub use operator::{Cause, NotDecided, Verdict};
 
 /// What can be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -184,6 +192,8 @@ pub struct Proposal {
     pub knob: Knob,
     /// Of which queue.
     pub target: String,
+    /// What tells it from other changes of the same target, whatever its size: "grow", "lower", "replica on n3".
+    pub kind: String,
     /// The change: "grows by 1024 bytes".
     pub change: String,
     /// The reason.
@@ -206,6 +216,14 @@ pub enum Status {
     Held,
     /// Too many changes within a minute.
     TooMany,
+    /// An operator approved it: it is made when it is proposed again.
+    Approved,
+    /// An operator approved it, and a later entry is the change as it was made.
+    Applied,
+    /// An operator dismissed it.
+    Dismissed,
+    /// An operator approved it, and it was not proposed again in time.
+    Lapsed,
 }
 
 impl fmt::Display for Status {
@@ -215,6 +233,10 @@ impl fmt::Display for Status {
             Status::Advised => "advised",
             Status::Held => "not made: all changes are held",
             Status::TooMany => "not made: too many changes in a minute",
+            Status::Approved => "approved by an operator: made when it is proposed again",
+            Status::Applied => "approved by an operator, and made",
+            Status::Dismissed => "dismissed by an operator",
+            Status::Lapsed => "not made: approved by an operator, but not proposed again in time",
         })
     }
 }
@@ -240,6 +262,15 @@ pub struct Entry {
     pub expected: Effect,
     /// The value of the quantity some time after; `None` before, and for changes that were not made.
     pub realised: Option<f64>,
+    /// [`Proposal::kind`]; empty in journals of version 1.0.
+    #[serde(default)]
+    pub kind: String,
+    /// Who caused it.
+    #[serde(default)]
+    pub cause: Cause,
+    /// The entry that an operator approved, if this is the change that was made for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approved: Option<u64>,
 }
 
 /// A line of the journal's file.
@@ -254,6 +285,15 @@ pub enum Line {
         id: u64,
         /// The value of its quantity.
         value: f64,
+    },
+    /// An operator's decision on an earlier entry, or what became of it.
+    Decided {
+        /// The entry.
+        id: u64,
+        /// Microseconds since 1970-01-01 UTC.
+        at_unix_us: u64,
+        /// The status of the entry from now on.
+        status: Status,
     },
     /// The kill switch.
     Hold {
@@ -281,6 +321,7 @@ struct Judged {
 /// let proposal = Proposal {
 ///     knob: Knob::Bounds,
 ///     target: "device/0".to_owned(),
+///     kind: "lower".to_owned(),
 ///     change: "bound of 16 instead of 1024".to_owned(),
 ///     reason: "past 16 no reply is within 50 ms".to_owned(),
 ///     expected: Effect { quantity: "bound".to_owned(), before: 1024.0, after: 16.0 },
@@ -301,6 +342,8 @@ pub struct Governor {
     judged: VecDeque<Judged>,
     lines: Vec<Line>,
     made: BTreeMap<Knob, u64>,
+    /// What an operator decided, oldest first.
+    orders: Vec<Order>,
 }
 
 impl Governor {
@@ -315,6 +358,7 @@ impl Governor {
             judged: VecDeque::new(),
             lines: Vec::new(),
             made: BTreeMap::new(),
+            orders: Vec::new(),
         }
     }
 
@@ -333,6 +377,11 @@ impl Governor {
                     self.remember(0, entry);
                 }
                 Line::Realised { id, value } => self.note(id, value),
+                // Orders do not outlive their process.
+                Line::Decided { id, status: Status::Approved, .. } => {
+                    self.note_status(id, Status::Lapsed);
+                }
+                Line::Decided { id, status, .. } => self.note_status(id, status),
                 Line::Hold { on, .. } => self.held = on,
             }
         }
@@ -373,7 +422,13 @@ impl Governor {
         if mode == Mode::Off && !proposal.must {
             return None;
         }
-        let status = if proposal.must {
+        self.expire(now, unix_us);
+        let verdict = self.verdict_on(proposal).filter(|_| !proposal.must);
+        if matches!(verdict, Some((Verdict::Dismiss, _))) {
+            return None;
+        }
+        let approved = verdict.map(|(_, id)| id);
+        let status = if proposal.must || approved.is_some() {
             Status::Made
         } else if self.held {
             Status::Held
@@ -386,6 +441,9 @@ impl Governor {
         };
         if status != Status::Made && self.is_repeated(now, proposal) {
             return None;
+        }
+        if let Some(id) = approved {
+            self.use_up(id, unix_us);
         }
         let id = self.next_id;
         self.next_id += 1;
@@ -407,6 +465,9 @@ impl Governor {
             status: status.clone(),
             expected: proposal.expected.clone(),
             realised: None,
+            kind: proposal.kind.clone(),
+            cause: if approved.is_some() { Cause::Operator } else { Cause::Process },
+            approved,
         };
         self.lines.push(Line::Entry(entry.clone()));
         self.remember(now, entry);

@@ -102,6 +102,8 @@ impl Weights {
             let proposal = Proposal {
                 knob: Knob::Weights,
                 target: name.clone(),
+                // No weight is raised: the others' shares grow by themselves.
+                kind: "lower".to_owned(),
                 change: format!("weight of {weight:.2} instead of {:.2}", known.weight),
                 reason: format!(
                     "its devices are busy {:.0} % of the time, and with weights by what members bear all would be \
