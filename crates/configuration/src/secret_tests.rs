@@ -111,7 +111,9 @@ fn the_secrets_are_the_keys_of_their_type() {
         for (key, _) in *keys {
             let named = ["token", "secret", "password", "passphrase", "credential"];
             let place = format!("{section}.{key}");
-            let is_secret = named.iter().any(|name| key.contains(name));
+            // The name of a header is not what it has.
+            let is_secret =
+                named.iter().any(|name| key.contains(name)) && !key.ends_with("_header");
             assert!(!is_secret || places.contains(&place), "{place} can be printed");
         }
     }

@@ -224,7 +224,16 @@ fn single_changes(browser: &mut Browser, address: SocketAddr) {
     };
     browser.click("#journal [id^=dismiss-]");
     until("an entry is dismissed", || with("status", "dismissed"));
+    // Its buttons go, and those below it move: a click before that would hit nothing.
+    let buttons = "[...document.querySelectorAll('#journal li')].filter((e) => e.innerText.includes('Dismissed') && e.querySelector('button')).length";
+    browser.until(
+        "the journal shows it",
+        &format!(
+            "document.getElementById('journal').innerText.includes('Dismissed') && {buttons} === 0"
+        ),
+    );
     browser.click("#journal [id^=apply-]");
+    until("an entry is approved", || with("status", "approved") || with("status", "applied"));
     until("a change is made for an operator", || with("cause", "operator"));
     browser.until(
         "the journal shows it",

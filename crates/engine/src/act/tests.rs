@@ -86,7 +86,7 @@ fn an_effect_is_realised_and_a_journal_is_taken_over() {
 }
 
 fn kind(target: &str, kind: &str) -> Proposal {
-    Proposal { kind: kind.to_owned(), ..proposal(target) }
+    Proposal { kind: kind.to_owned(), change: format!("{kind}s"), ..proposal(target) }
 }
 
 #[test]
