@@ -205,14 +205,15 @@ impl Writer {
             parts.first().zip(parts.last()).map(|(first, last)| first.ids().start..last.ids().end);
         let ids = ids.ok_or_else(|| Error::inconsistent("a group is not empty"))?;
         let (orders, index) = (ordered(parts), index_options(parts));
-        let (made, _) =
-            write_shard(&folder, manifest.next_shard, ids.start, |out| match &joined.records {
-                Some(records) => build(&joined.schema, records, &index, out),
-                None => {
-                    let schema = joined.schema.clone();
-                    shard::Shard::build(&joined.text, schema, &orders, &index, out, &mut |_| ())
-                }
-            })?;
+        let number = manifest.next_shard;
+        let made = write_shard(&folder, number, ids.start, false, |out| match &joined.records {
+            Some(records) => build(&joined.schema, records, &index, out),
+            None => {
+                let schema = joined.schema.clone();
+                shard::Shard::build(&joined.text, schema, &orders, &index, out, &mut |_| ())
+            }
+        })?;
+        let made = made.entry;
         let gaps = ranges(dataset.deleted.range(ids.clone()).copied());
         let gone: u64 = gaps.iter().map(|gap| gap.end - gap.start).sum();
         // What was checked before is checked again in what was written: nothing is removed for a shard that lacks records.

@@ -9,6 +9,7 @@ use origin::marker::{self, Claim, FolderKind};
 
 use super::error::{Context as _, Error, Result, ensure};
 use super::manifest::{self, is_shard_file};
+use super::parts::names::is_part_file;
 use super::{chunk_file, files};
 
 /// Whether a name is that of a temporary file with this prefix: six letters and digits follow it.
@@ -24,11 +25,16 @@ pub(crate) fn chunk_of(name: &str) -> Option<u64> {
 }
 
 /// Whether a name is that of a file of a dataset, its lock and its marker not counted.
-fn is_own(name: &str) -> bool {
+fn is_of_dataset(name: &str) -> bool {
     name == manifest::FILE
         || is_shard_file(name)
         || chunk_of(name).is_some()
         || is_temporary(name, files::WRITING)
+}
+
+/// Whether a name is that of a file of a dataset, or of one that is being made of parts.
+fn is_own(name: &str) -> bool {
+    is_of_dataset(name) || is_part_file(name)
 }
 
 fn is_file(path: &Path) -> bool {
@@ -39,7 +45,7 @@ fn is_file(path: &Path) -> bool {
 fn claim() -> Claim<'static> {
     let is_earlier: &dyn Fn(&Path) -> bool = &|path| {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        is_own(name) && is_file(path)
+        is_of_dataset(name) && is_file(path)
     };
     Claim { is_earlier, ..Claim::new(FolderKind::Dataset, None) }
 }
@@ -111,6 +117,11 @@ pub fn drop_dataset(datasets: &Path, name: &str) -> Result<()> {
     Ok(())
 }
 
+/// Removes those of a dataset's own files that `is_left` names.
+pub(crate) fn remove_left(folder: &Path, is_left: &dyn Fn(&str) -> bool) -> Result<()> {
+    Ok(marker::remove_files(folder, &|name| is_own(name) && is_left(name))?)
+}
+
 /// Removes a folder into which abandoned threads may still write. Retries because they may add
 /// files; their writes fail once the folder is gone.
 pub(crate) fn remove_unfinished(folder: &Path) {
@@ -140,6 +151,17 @@ impl Draft {
     /// If the subfolder holds what is not part of a dataset, or another process is filling it; if the dataset exists and holds
     /// such a thing. Nothing was changed then.
     pub fn begin(datasets: &Path, verb: &str, name: &str, replace: bool) -> Result<Draft> {
+        let draft = Draft::open(datasets, verb, name, replace)?;
+        draft.clear()?;
+        Ok(draft)
+    }
+
+    /// The same, with the files that are there already.
+    ///
+    /// # Errors
+    ///
+    /// As [`begin`](Self::begin).
+    pub fn open(datasets: &Path, verb: &str, name: &str, replace: bool) -> Result<Draft> {
         std::fs::create_dir_all(datasets)
             .context(|| format!("cannot create {}", datasets.display()))?;
         let folder = Draft::folder_of(datasets, verb, name);
@@ -153,9 +175,7 @@ impl Draft {
         }
         claim().take(&folder)?;
         let lock = Lock::take(&folder)?;
-        let draft = Draft { folder, place, old, lock };
-        draft.clear()?;
-        Ok(draft)
+        Ok(Draft { folder, place, old, lock })
     }
 
     /// The subfolder.
@@ -174,7 +194,16 @@ impl Draft {
     ///
     /// Those of the system.
     pub fn clear(&self) -> Result<()> {
-        Ok(marker::remove_files(&self.folder, &is_own)?)
+        self.clear_of(&is_own)
+    }
+
+    /// Removes those of the draft's own files that `is_left` names.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system.
+    pub(crate) fn clear_of(&self, is_left: &dyn Fn(&str) -> bool) -> Result<()> {
+        remove_left(&self.folder, is_left)
     }
 
     /// Removes the folder, unless something was put there that is not part of a dataset.
@@ -182,12 +211,12 @@ impl Draft {
         remove_unfinished(&self.folder);
     }
 
-    /// Puts the dataset in its place, durably, and removes the one that it replaces.
+    /// Puts the dataset in its place, durably, removes the one that it replaces, and returns the place.
     ///
     /// # Errors
     ///
     /// Those of the system; or if what is in its place is being written to, or holds what is not part of a dataset.
-    pub fn publish(self) -> Result<()> {
+    pub fn publish(self) -> Result<PathBuf> {
         let Draft { folder, place, old, lock } = self;
         let left = |old: &Path| {
             format!("{} holds what is not part of a dataset; move it elsewhere", old.display())
@@ -211,7 +240,7 @@ impl Draft {
         if let Some(old) = &old {
             ensure!(remove(old)?, Foreign, "the dataset was replaced, but {}", left(old));
         }
-        Ok(())
+        Ok(place)
     }
 }
 

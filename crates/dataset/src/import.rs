@@ -10,10 +10,10 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use shard::Shard;
 use shard::index::{self, Progress};
 use shard::record::detect::{Detection, Header, Hints};
 use shard::record::{Builder, Format, RECORD_BYTES_MAX, Schema};
-use shard::{Shard, record};
 
 use super::error::{Context as _, Error, Result, ensure};
 use super::files;
@@ -24,10 +24,10 @@ use super::memory::{Counts, Machine, Plan};
 use super::read::Joined;
 
 /// The number of bytes from which the format is detected.
-const SAMPLE_BYTES: usize = 1 << 20;
+pub(super) const SAMPLE_BYTES: usize = 1 << 20;
 
 /// The options of an import.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Options {
     /// The format of the records; detected from the first ones if `None`.
     pub format: Option<Format>,
@@ -122,30 +122,45 @@ pub fn import(
 ) -> Result<Imported> {
     check_name(name)?;
     let plan = Plan::new(options, Machine::current()?)?;
-    let place = datasets.join(name);
-    ensure!(
-        options.replace || !place.exists(),
-        Invalid,
-        "dataset {name} exists already in {}: choose another name, or replace it (--replace)",
-        datasets.display()
-    );
+    check_free(datasets, name, options.replace)?;
+    import_with(datasets, name, options.replace, |folder| fill(folder, inputs, options, plan, tell))
+}
+
+/// Makes a dataset in a folder that `fill` fills, and puts it in its place.
+pub(super) fn import_with(
+    datasets: &Path,
+    name: &str,
+    replace: bool,
+    fill: impl FnOnce(&Path) -> Result<Imported>,
+) -> Result<Imported> {
     // Locked before the folder exists, so that `discard` does not miss it.
     let mut ours = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
     // Built in a sibling folder and renamed. The next import removes leftovers of an aborted one.
-    let draft = Draft::begin(datasets, "importing", name, options.replace)?;
+    let draft = Draft::begin(datasets, "importing", name, replace)?;
     *ours = Some(draft.path().to_owned());
     drop(ours);
-    let made = fill(draft.path(), inputs, options, plan, tell);
+    let made = fill(draft.path());
     // From here on, this function decides what happens to the folder, not `discard`.
     let mut ours = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
     *ours = None;
     match made {
-        Ok(made) => draft.publish().map(|()| made),
+        Ok(made) => draft.publish().map(|_| made),
         Err(error) => {
             draft.discard();
             Err(error)
         }
     }
+}
+
+/// Checks that a dataset's name is free, or may be taken.
+pub(super) fn check_free(datasets: &Path, name: &str, replace: bool) -> Result<()> {
+    ensure!(
+        replace || !datasets.join(name).exists(),
+        Invalid,
+        "dataset {name} exists already in {}: choose another name, or replace it (--replace)",
+        datasets.display()
+    );
+    Ok(())
 }
 
 /// The folder that an import is filling. Locked while the folder is renamed.
@@ -161,7 +176,7 @@ pub fn discard() {
     }
 }
 
-fn check_name(name: &str) -> Result<()> {
+pub(super) fn check_name(name: &str) -> Result<()> {
     ensure!(
         super::is_name(name),
         Invalid,
@@ -253,51 +268,122 @@ fn fill_files(
 }
 
 /// The parameters and the output of a build.
-struct Build<'a> {
-    orders: Vec<String>,
-    index: index::Options,
-    out: &'a mut dyn Write,
+pub(super) struct Build<'a> {
+    pub orders: Vec<String>,
+    pub index: index::Options,
+    pub out: &'a mut dyn Write,
 }
 
-type Made = (ShardEntry, shard::Report);
+/// A shard that is built.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct BuiltShard {
+    /// Its entry in the manifest; the first id counts from its own records until it is put behind others.
+    pub entry: ShardEntry,
+    /// The schema with the attributes that its records showed.
+    pub schema: Schema,
+    /// Malformed records.
+    pub bad: u64,
+    /// The first of them, each with its line.
+    pub first_bad: Vec<String>,
+}
 
-/// The state of an import.
-struct State<'a> {
-    folder: &'a Path,
-    options: &'a Options,
-    plan: Plan,
-    /// The schema of the next shard.
-    schema: Schema,
-    manifest: Manifest,
-    jobs: Jobs<Result<Made>>,
-    /// Completed shards that wait for an earlier one. Small: each holds a manifest entry and a
-    /// report.
-    waiting: BTreeMap<u64, Made>,
-    because: String,
-    warning: Option<String>,
+/// Malformed records that are named.
+const NAMED_BAD_MAX: usize = 10;
+
+/// The shards of a dataset that is being made, in their order.
+pub(super) struct Assembly {
+    pub manifest: Manifest,
     bad: u64,
     first_bad: Vec<String>,
-    read_bytes: u64,
     input_bytes: u64,
+}
+
+impl Assembly {
+    /// Without shards.
+    pub fn new(schema: Schema) -> Assembly {
+        let manifest = Manifest::new(schema);
+        Assembly { manifest, bad: 0, first_bad: Vec::new(), input_bytes: 0 }
+    }
+
+    /// Adds the next shard to the manifest.
+    pub fn take(&mut self, built: BuiltShard) {
+        let number = self.manifest.shards.len() + 1;
+        let BuiltShard { mut entry, schema, bad, first_bad } = built;
+        self.bad += bad;
+        let named = first_bad.into_iter().map(|one| match number {
+            1 => one,
+            shard => format!("shard {shard}, {one}"),
+        });
+        self.first_bad.extend(named.take(NAMED_BAD_MAX.saturating_sub(self.first_bad.len())));
+        self.input_bytes += entry.input_bytes;
+        entry.first_id = self.manifest.end_id();
+        self.manifest.shards.push(entry);
+        self.manifest.schema = without_header(&schema);
+    }
+
+    /// The result, once all shards were taken.
+    pub fn imported(
+        self,
+        because: String,
+        warning: Option<String>,
+        memory_bytes_max: usize,
+    ) -> Imported {
+        Imported {
+            records: self.manifest.end_id(),
+            bad: self.bad,
+            first_bad: self.first_bad,
+            because,
+            warning,
+            input_bytes: self.input_bytes,
+            shard_bytes: self.manifest.shards.iter().map(|shard| shard.file_bytes).sum(),
+            shards: self.manifest.shards.len(),
+            schema: self.manifest.schema,
+            memory_bytes_max,
+        }
+    }
+}
+
+/// The schema of a shard that is not the first: only that has a header.
+pub(super) fn without_header(schema: &Schema) -> Schema {
+    let mut schema = schema.clone();
+    if let Format::Csv { header, .. } = &mut schema.format {
+        *header = false;
+    }
+    schema
+}
+
+/// The state of an import.
+pub(super) struct State<'a> {
+    folder: &'a Path,
+    options: &'a Options,
+    pub plan: Plan,
+    /// The schema of the next shard.
+    schema: Schema,
+    assembly: Assembly,
+    jobs: Jobs<Result<BuiltShard>>,
+    /// Completed shards that wait for an earlier one. Small: each holds a manifest entry and the
+    /// first bad records.
+    waiting: BTreeMap<u64, BuiltShard>,
+    pub because: String,
+    pub warning: Option<String>,
+    pub read_bytes: u64,
     memory_bytes_max: usize,
 }
 
 impl<'a> State<'a> {
-    fn new(folder: &'a Path, options: &'a Options, plan: Plan, schema: Schema) -> State<'a> {
+    pub fn new(folder: &'a Path, options: &'a Options, plan: Plan, schema: Schema) -> State<'a> {
         State {
             folder,
             options,
             plan,
-            manifest: Manifest::new(schema.clone()),
+            assembly: Assembly::new(schema.clone()),
             schema,
             jobs: Jobs::new(),
             waiting: BTreeMap::new(),
             because: "as given".to_owned(),
             warning: None,
-            bad: 0,
-            first_bad: Vec::new(),
             read_bytes: 0,
-            input_bytes: 0,
             memory_bytes_max: 0,
         }
     }
@@ -319,16 +405,18 @@ impl<'a> State<'a> {
         Ok(text.split_off(start))
     }
 
-    /// Sets the schema of the next shard. Only the first shard has a header.
+    /// Sets the schema of the next shard.
     fn follow(&mut self, schema: &Schema) {
-        self.schema = schema.clone();
-        if let Format::Csv { header, .. } = &mut self.schema.format {
-            *header = false;
-        }
+        self.schema = without_header(schema);
+    }
+
+    /// The number of the next shard.
+    pub fn next_shard(&self) -> u64 {
+        self.assembly.manifest.next_shard
     }
 
     /// Waits until another build may begin.
-    fn wait_for_room(&mut self, tell: &mut dyn FnMut(Step)) -> Result<()> {
+    pub fn wait_for_room(&mut self, tell: &mut dyn FnMut(Step)) -> Result<()> {
         while self.jobs.len() >= self.plan.jobs {
             self.wait(tell)?;
         }
@@ -341,14 +429,17 @@ impl<'a> State<'a> {
         let Some((shard, made)) = self.jobs.next(&mut progress) else { return Ok(false) };
         self.waiting.insert(shard, made?);
         tell(Step::Built { shard });
-        while let Some(made) = self.waiting.remove(&(self.manifest.shards.len() as u64 + 1)) {
-            self.take(made);
+        while let Some(built) =
+            self.waiting.remove(&(self.assembly.manifest.shards.len() as u64 + 1))
+        {
+            self.follow(&built.schema);
+            self.assembly.take(built);
         }
         Ok(true)
     }
 
     /// Begins the build of a shard whose text has the given counts.
-    fn build(
+    pub fn build(
         &mut self,
         counts: Counts,
         tell: &mut dyn FnMut(Step),
@@ -356,8 +447,8 @@ impl<'a> State<'a> {
         + Send
         + 'static,
     ) -> Result<()> {
-        let shard = self.manifest.next_shard;
-        self.manifest.next_shard += 1;
+        let shard = self.next_shard();
+        self.assembly.manifest.next_shard += 1;
         let memory_bytes = self.plan.memory_bytes(&counts);
         let process_bytes = self.plan.total_bytes(self.jobs.memory_bytes() + memory_bytes);
         self.memory_bytes_max = self.memory_bytes_max.max(process_bytes);
@@ -366,7 +457,9 @@ impl<'a> State<'a> {
         let (orders, index) = (self.options.orders.clone(), self.options.index.clone());
         self.jobs.start(shard, memory_bytes, move |progress| {
             // The first id is set later, when all earlier shards are complete.
-            write_shard(&folder, shard, 0, |out| work(Build { orders, index, out }, progress))
+            write_shard(&folder, shard, 0, false, |out| {
+                work(Build { orders, index, out }, progress)
+            })
         })
     }
 
@@ -381,65 +474,39 @@ impl<'a> State<'a> {
         })
     }
 
-    /// Adds the next shard to the manifest.
-    fn take(&mut self, (mut entry, report): Made) {
-        let number = self.manifest.shards.len() + 1;
-        let record::Report { bad, first_bad, .. } = report.records;
-        self.bad += bad as u64;
-        let named = first_bad.iter().map(|one| match number {
-            1 => one.to_string(),
-            shard => format!("shard {shard}, {one}"),
-        });
-        self.first_bad.extend(named.take(10_usize.saturating_sub(self.first_bad.len())));
-        self.input_bytes += entry.input_bytes;
-        entry.first_id = self.manifest.end_id();
-        self.manifest.shards.push(entry);
-        self.follow(&report.schema);
-        self.manifest.schema = self.schema.clone();
-    }
-
-    fn finish(mut self, tell: &mut dyn FnMut(Step)) -> Result<Imported> {
+    pub fn finish(mut self, tell: &mut dyn FnMut(Step)) -> Result<Imported> {
         while self.wait(tell)? {}
-        self.manifest.write(self.folder)?;
-        Ok(Imported {
-            records: self.manifest.end_id(),
-            bad: self.bad,
-            first_bad: self.first_bad,
-            schema: self.manifest.schema,
-            because: self.because,
-            warning: self.warning,
-            input_bytes: self.input_bytes,
-            shard_bytes: self.manifest.shards.iter().map(|shard| shard.file_bytes).sum(),
-            shards: self.manifest.shards.len(),
-            memory_bytes_max: self.memory_bytes_max,
-        })
+        self.assembly.manifest.write(self.folder)?;
+        Ok(self.assembly.imported(self.because, self.warning, self.memory_bytes_max))
     }
 }
 
-/// Builds a shard into its file, given its number and the id of its first record.
+/// Builds a shard into its file, given its number and the id of its first record. `replace` tells whether the file may exist.
 pub(super) fn write_shard(
     folder: &Path,
     number: u64,
     first_id: u64,
+    replace: bool,
     build: impl FnOnce(&mut dyn Write) -> Result<shard::Report, shard::Error>,
-) -> Result<(ShardEntry, shard::Report)> {
+) -> Result<BuiltShard> {
     let file = shard_file(number);
     let mut report = None;
-    let written = files::write(folder, &file, false, |out| {
+    let written = files::write(folder, &file, replace, |out| {
         report = Some(build(out).map_err(io::Error::other)?);
         Ok(())
     });
     written.context(|| format!("cannot build the shard {}", folder.join(&file).display()))?;
-    let report =
+    let shard::Report { records, index, schema } =
         report.ok_or_else(|| Error::inconsistent("a shard that is written has a report"))?;
     let entry = ShardEntry {
         first_id,
-        records: report.records.records as u64,
-        input_bytes: report.index.text_bytes as u64,
+        records: records.records as u64,
+        input_bytes: index.text_bytes as u64,
         file_bytes: std::fs::metadata(folder.join(&file))?.len(),
         gone: 0,
         gaps: Vec::new(),
         file,
     };
-    Ok((entry, report))
+    let first_bad = records.first_bad.iter().take(NAMED_BAD_MAX).map(ToString::to_string).collect();
+    Ok(BuiltShard { entry, schema, bad: records.bad as u64, first_bad })
 }

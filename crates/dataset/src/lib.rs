@@ -25,6 +25,7 @@ mod jobs;
 pub mod manifest;
 mod memory;
 pub mod part;
+pub mod parts;
 mod read;
 pub mod remote;
 mod write;

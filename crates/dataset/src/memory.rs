@@ -21,7 +21,7 @@ use super::error::{Context as _, Result, ensure};
 use super::import::Options;
 
 /// The smallest size of a shard: two of the longest records.
-const SHARD_BYTES_MIN: usize = 2 * RECORD_BYTES_MAX;
+pub(super) const SHARD_BYTES_MIN: usize = 2 * RECORD_BYTES_MAX;
 /// The default size of a shard. Larger shards would make searches of large datasets faster, because
 /// there are fewer of them, but need more memory to build.
 const SHARD_BYTES_DEFAULT: usize = 256 << 20;
@@ -140,7 +140,8 @@ impl Plan {
                     plan.of_length(bytes) <= each(plan.jobs),
                     Invalid,
                     "{} shards of {} MiB at a time take up to {} MiB of memory, but only {} MiB \
-                     are allowed: allow more (--memory), or choose smaller shards (--shard-size)",
+                     are allowed: allow more (--memory), or choose smaller shards (--shard-size) or more \
+                     parts (--parts)",
                     plan.jobs,
                     bytes >> 20,
                     (PROCESS_BYTES + plan.jobs * plan.of_length(bytes)).div_ceil(1 << 20),

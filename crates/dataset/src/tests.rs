@@ -6,7 +6,7 @@ use shard::record::Format;
 
 use super::*;
 
-pub(super) fn options() -> Options {
+pub(crate) fn options() -> Options {
     Options {
         format: None,
         header: shard::record::detect::Header::Given,

@@ -13,6 +13,7 @@ use super::chunk::{CHUNK_BYTES_MAX, Chunk, Entry};
 use super::error::{Context as _, Error, Result, bail, ensure};
 use super::folder::{chunk_of, is_temporary};
 use super::manifest::{self, Manifest};
+use super::parts::names::is_part_file;
 use super::{Dataset, chunk_file, files};
 use origin::Lock;
 
@@ -148,17 +149,17 @@ impl Dataset {
             return Ok(());
         }
         let (number, first_id) = (manifest.next_shard, manifest.end_id());
-        let entry = super::import::write_shard(folder, number, first_id, |out| {
+        let built = super::import::write_shard(folder, number, first_id, false, |out| {
             build(self.schema(), &self.appended, options, out)
         })?;
         ensure!(
-            entry.0.records == self.appended.len() as u64,
+            built.entry.records == self.appended.len() as u64,
             Damaged,
             "{} records of the log would become {} records of a shard; nothing is sealed",
             self.appended.len(),
-            entry.0.records
+            built.entry.records
         );
-        manifest.shards.push(entry.0);
+        manifest.shards.push(built.entry);
         manifest.next_shard += 1;
         Ok(())
     }
@@ -310,7 +311,7 @@ fn is_header(schema: &Schema, record: &[u8]) -> bool {
             .is_ok_and(|fields| fields.iter().all(|field| *field.value == *field.name.as_bytes()))
 }
 
-/// Removes sealed chunks, shards that the manifest does not list, and temporary files.
+/// Removes sealed chunks, shards that the manifest does not list, reports of parts, and temporary files.
 pub(crate) fn remove_left_over(folder: &Path, manifest: &Manifest) -> Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let name = entry?.file_name();
@@ -320,7 +321,7 @@ pub(crate) fn remove_left_over(folder: &Path, manifest: &Manifest) -> Result<()>
         // shards of this dataset that are not listed.
         let is_ours = manifest::shard_number(name).is_some_and(|n| n <= manifest.next_shard);
         let unnamed = is_ours && manifest.shards.iter().all(|shard| shard.file != name);
-        if sealed || unnamed || is_temporary(name, files::WRITING) {
+        if sealed || unnamed || is_part_file(name) || is_temporary(name, files::WRITING) {
             let path = folder.join(name);
             std::fs::remove_file(&path).context(|| format!("cannot remove {}", path.display()))?;
         }

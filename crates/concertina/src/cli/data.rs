@@ -15,7 +15,7 @@ use super::data_server::ServerArgs;
 use super::data_work::{self as work, WorkArgs};
 use super::{
     data_compact as compact, data_export as export, data_import as import, data_layers as layers,
-    data_push as push,
+    data_parts as parts, data_push as push,
 };
 use crate::cli::output::output;
 use crate::remote::served::{self, Page, Record, Search, Served};
@@ -59,6 +59,8 @@ pub struct Args {
 enum Command {
     /// Make a dataset from files or from standard input
     Import(import::Args),
+    /// Import an input in parts that other machines may build: split it, build each part, join them
+    Parts(parts::Args),
     /// List the datasets of a folder
     List(ListArgs),
     /// Show the contents and the sizes of a dataset
@@ -229,6 +231,7 @@ struct DeleteArgs {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.command {
         Command::Import(args) => import::run(&args),
+        Command::Parts(args) => parts::run(&args),
         Command::List(args) => list(&args),
         Command::Info(args) => info(&args),
         Command::Get(args) => get(&args),

@@ -9,13 +9,14 @@ use anyhow::Context as _;
 use ground::number;
 use indicatif::{ProgressBar, ProgressStyle};
 use shard::index::{self, Progress};
-use shard::record::Format;
 use shard::record::detect::Header;
+use shard::record::{Format, Schema};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::output::{errln, output};
 use configuration::Size;
-use dataset::{self, Step};
+use dataset::parts::{PartSize, import_parts};
+use dataset::{self, Imported, Step};
 
 /// Arguments of the command.
 #[derive(clap::Args)]
@@ -27,6 +28,7 @@ Examples:
   concertina data import src/*.rs --format files --name sources
   concertina data import big.csv --name big --memory 2GiB
   concertina data import people.csv.gz --name people --header no --columns name,age
+  concertina data import big.csv --name big --parts 8
 
 Lower sampling rates are faster and larger: 16 and 16 take about a third of the input more than
 64 and 64.")]
@@ -40,6 +42,35 @@ pub struct Args {
     /// The folder of datasets
     #[arg(long, value_name = "DIR", default_value = "datasets")]
     folder: PathBuf,
+    #[command(flatten)]
+    records: RecordArgs,
+    /// Memory limit; shards are made smaller, and fewer at a time, to stay within it [default: half
+    /// of what is available]
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<Size>,
+    /// Number of shards built concurrently [default: one for each core, if memory allows]
+    #[arg(long, value_name = "N")]
+    jobs: Option<usize>,
+    /// Input of each shard; building one takes up to eight times as much memory [default: 256MiB,
+    /// or less if memory does not allow that]
+    #[arg(long, value_name = "SIZE", conflicts_with_all = ["parts", "part_size"])]
+    shard_size: Option<Size>,
+    #[command(flatten)]
+    size: PartArgs,
+    /// Replace an existing dataset of that name
+    #[arg(long)]
+    replace: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Show no progress
+    #[arg(long)]
+    quiet: bool,
+}
+
+/// How the records of an input are read and indexed.
+#[derive(clap::Args)]
+pub(super) struct RecordArgs {
     /// json, csv, tsv, stanzas, lines or files [default: detected from the first records]
     #[arg(long, value_parser = super::data::format)]
     format: Option<Format>,
@@ -61,74 +92,109 @@ pub struct Args {
     /// Sampling rate for reading: one in this many positions is marked
     #[arg(long, value_name = "N", default_value = "32")]
     isa_sampling: u32,
-    /// Memory limit; shards are made smaller, and fewer at a time, to stay within it [default: half
-    /// of what is available]
-    #[arg(long, value_name = "SIZE")]
-    memory: Option<Size>,
-    /// Number of shards built concurrently [default: one for each core, if memory allows]
+}
+
+impl RecordArgs {
+    /// The options of an import of such records.
+    pub(super) fn options(&self) -> dataset::Options {
+        dataset::Options {
+            format: self.format,
+            header: match (self.header, self.format) {
+                (Some(true), _) => Header::Yes,
+                (Some(false), _) => Header::No,
+                (None, Some(Format::Csv { .. })) => Header::Detect,
+                (None, _) => Header::Given,
+            },
+            columns: self.columns.clone(),
+            key: self.key.clone(),
+            orders: self.order.clone(),
+            index: index::Options {
+                sa_sampling: self.sa_sampling,
+                isa_sampling: self.isa_sampling,
+            },
+            ..dataset::Options::default()
+        }
+    }
+}
+
+/// Into how many parts an input is split.
+#[derive(clap::Args)]
+#[group(multiple = false)]
+pub(super) struct PartArgs {
+    /// Split the input into this many parts, and make a shard of each (data parts)
     #[arg(long, value_name = "N")]
-    jobs: Option<usize>,
-    /// Input of each shard; building one takes up to eight times as much memory [default: 256MiB,
-    /// or less if memory does not allow that]
+    parts: Option<usize>,
+    /// Split the input into parts of about this size
     #[arg(long, value_name = "SIZE")]
-    shard_size: Option<Size>,
-    /// Replace an existing dataset of that name
-    #[arg(long)]
-    replace: bool,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-    /// Show no progress
-    #[arg(long)]
-    quiet: bool,
+    part_size: Option<Size>,
+}
+
+impl PartArgs {
+    /// The size of the parts, if the input is to be split.
+    pub(super) fn size(&self) -> Option<PartSize> {
+        let of_bytes = self.part_size.map(|size| PartSize::Bytes(size.0));
+        self.parts.map(PartSize::Count).or(of_bytes)
+    }
 }
 
 /// Runs the command.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let options = dataset::Options {
-        format: args.format,
-        header: match (args.header, args.format) {
-            (Some(true), _) => Header::Yes,
-            (Some(false), _) => Header::No,
-            (None, Some(Format::Csv { .. })) => Header::Detect,
-            (None, _) => Header::Given,
-        },
-        columns: args.columns.clone(),
-        key: args.key.clone(),
-        orders: args.order.clone(),
-        index: index::Options { sa_sampling: args.sa_sampling, isa_sampling: args.isa_sampling },
         shard_bytes: args.shard_size.map(bytes).transpose()?,
         jobs: args.jobs,
         memory_bytes: args.memory.map(bytes).transpose()?,
         replace: args.replace,
+        ..args.records.options()
     };
     remove_if_ended()?;
-    let bar = if args.quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
+    let made = show_progress(args.quiet, |tell| match args.size.size() {
+        Some(size) => import_parts(&args.folder, &args.name, &args.files, size, &options, tell),
+        None => dataset::import(&args.folder, &args.name, &args.files, &options, tell),
+    })?;
+    print(&args.name, &made, args.json)
+}
+
+/// Runs a part of an import and shows its progress.
+pub(super) fn show_progress<T>(
+    quiet: bool,
+    work: impl FnOnce(&mut dyn FnMut(Step)) -> dataset::Result<T>,
+) -> dataset::Result<T> {
+    let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
     if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed_precise} {msg}") {
         bar.set_style(style);
     }
     bar.enable_steady_tick(std::time::Duration::from_millis(200));
     let mut shown = ImportProgress::default();
-    let made = dataset::import(&args.folder, &args.name, &args.files, &options, &mut |step| {
+    let made = work(&mut |step| {
         if let Some(line) = shown.line(&step) {
             bar.println(line);
         }
         bar.set_message(shown.take(step));
-    })?;
+    });
     bar.finish_and_clear();
-    if let Some(warning) = &made.warning {
-        errln!("concertina: warning: imported as {}: {warning}", described(made.schema.format));
+    made
+}
+
+/// Warns that a format is a mere fallback.
+pub(super) fn warn_of_format(schema: &Schema, warning: Option<&str>) {
+    if let Some(warning) = warning {
+        errln!("concertina: warning: imported as {}: {warning}", described(schema.format));
     }
+}
+
+/// Prints what was imported.
+pub(super) fn print(name: &str, made: &Imported, json: bool) -> anyhow::Result<ExitCode> {
+    warn_of_format(&made.schema, made.warning.as_deref());
     let mut out = output();
-    if args.json {
-        writeln!(out, "{}", serde_json::to_string_pretty(&made)?)?;
+    if json {
+        writeln!(out, "{}", serde_json::to_string_pretty(made)?)?;
         return Ok(ExitCode::SUCCESS);
     }
     let share = made.shard_bytes as f64 / (made.input_bytes as f64).max(1.0);
     writeln!(
         out,
         "{}: {} records, {} B in {} shards of {} B ({} of the input)",
-        args.name,
+        name,
         made.records,
         made.input_bytes,
         made.shards,
@@ -159,7 +225,7 @@ fn yes_or_no(text: &str) -> Result<bool, String> {
     }
 }
 
-fn bytes(size: Size) -> anyhow::Result<usize> {
+pub(super) fn bytes(size: Size) -> anyhow::Result<usize> {
     usize::try_from(size.0)
         .with_context(|| format!("{size} exceeds the address space of this machine"))
 }
@@ -235,7 +301,7 @@ impl ImportProgress {
 }
 
 /// Describes a format.
-fn described(format: Format) -> String {
+pub(super) fn described(format: Format) -> String {
     match format {
         Format::JsonLines => "json".to_owned(),
         Format::Csv { delimiter: b'\t', .. } => "tsv".to_owned(),

@@ -19,6 +19,7 @@ mod data_compact;
 mod data_export;
 mod data_import;
 mod data_layers;
+mod data_parts;
 mod data_print;
 mod data_push;
 mod data_server;

@@ -306,7 +306,7 @@ pub(crate) fn pull(
         Dataset::open(draft.path()).context("the copy is damaged; pull again, or push again")
     });
     match filled {
-        Ok(dataset) => Ok(draft.publish().map(|()| dataset.info())?),
+        Ok(dataset) => Ok(draft.publish().map(|_| dataset.info())?),
         Err(error) => {
             draft.discard();
             Err(error)

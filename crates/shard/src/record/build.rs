@@ -7,7 +7,7 @@
 use memchr::memchr_iter;
 
 use super::order::{Order, key};
-use super::split::{forced_len, record_len};
+use super::split::{NextRecord, next_record};
 use super::{
     BYTE_ORDER_MARK, Field, Format, Number, Problem, RECORD_BYTES_MAX, Records, Schema, csv,
 };
@@ -205,15 +205,8 @@ impl Builder {
             }
         }
         while !rest.is_empty() {
-            // Passes at most one byte more than the limit of a record, so that cuts do not depend
-            // on the chunks.
-            let fits = rest.len() <= self.record_bytes_max;
-            let window = rest.get(..=self.record_bytes_max).unwrap_or(rest);
-            let (len, is_cut) = match record_len(self.schema.format, window, last && fits) {
-                Some(len) if len <= self.record_bytes_max => (len, false),
-                None if fits => break,
-                _ => (forced_len(self.schema.format, rest, self.record_bytes_max), true),
-            };
+            let next = next_record(self.schema.format, rest, self.record_bytes_max, last);
+            let Some(NextRecord { len, is_cut }) = next else { break };
             let (record, after) = rest.split_at(len);
             self.has_cuts |= is_cut;
             self.take(record, is_cut);

@@ -234,6 +234,16 @@ impl Schema {
         split::missing_separator(self.format, before, record)
     }
 
+    /// The length of the record at the start of `bytes`, as a [`Builder`] splits it, its separator included; `None` if more bytes are
+    /// needed. `is_all`: no more bytes follow. A byte-order mark and a header are not told from a record. Reads no fields, so
+    /// that it is several times as fast as a builder.
+    pub fn record_len(&self, bytes: &[u8], is_all: bool) -> Option<usize> {
+        if bytes.is_empty() {
+            return None;
+        }
+        split::next_record(self.format, bytes, RECORD_BYTES_MAX, is_all).map(|next| next.len)
+    }
+
     /// Whether [`names`](Schema::names) is all the attributes that records can have.
     pub fn is_closed(&self) -> bool {
         !matches!(self.format, Format::JsonLines | Format::Stanzas)

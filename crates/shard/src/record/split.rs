@@ -5,6 +5,28 @@ use memchr::{memchr, memrchr};
 
 use super::Format;
 
+/// The record at the start of some bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NextRecord {
+    /// Its bytes, with its separator.
+    pub len: usize,
+    /// Whether it is longer, and was cut.
+    pub is_cut: bool,
+}
+
+/// The record at the start of `bytes`, cut where it has more than `max` bytes; `None` if more bytes are needed. `last`: no more
+/// bytes follow. `bytes` must not be empty.
+pub fn next_record(format: Format, bytes: &[u8], max: usize, last: bool) -> Option<NextRecord> {
+    // Looks at most one byte past the limit of a record, so that cuts do not depend on the chunks.
+    let fits = bytes.len() <= max;
+    let window = bytes.get(..=max).unwrap_or(bytes);
+    match record_len(format, window, last && fits) {
+        Some(len) if len <= max => Some(NextRecord { len, is_cut: false }),
+        None if fits => None,
+        _ => Some(NextRecord { len: forced_len(format, bytes, max), is_cut: true }),
+    }
+}
+
 /// The length of the record at the start of `bytes`, including its separator; `None` if more bytes
 /// are needed. `last`: no more bytes follow. `bytes` must not be empty.
 pub fn record_len(format: Format, bytes: &[u8], last: bool) -> Option<usize> {
