@@ -62,6 +62,7 @@ mod simulate;
 mod status;
 mod status_node;
 mod status_watch;
+mod study_parts;
 mod tiers;
 
 /// A read-optimised storage tier that predicts its own response times.

@@ -8,6 +8,7 @@ use anyhow::Context;
 use model::plan::{Growth, LimitRule, Question, plan};
 
 use crate::cli::output::{out, outln};
+use crate::cli::study_parts::print_part;
 use report::Objective;
 use report::choices;
 use report::plan_basis::PlanBasis;
@@ -15,7 +16,11 @@ use report::ranges;
 use report::tiers::CurvesFile;
 
 mod simulated;
+mod sources;
 mod text;
+
+use simulated::Simulated;
+use sources::Sources;
 
 /// Arguments of the command.
 #[derive(clap::Args)]
@@ -29,6 +34,8 @@ Examples:
   concertina plan model.toml --choices choices.toml --objective \"99% within 50ms\" --rate 12000 --curves curves.toml
   concertina plan model.toml --choices choices.toml --objective \"99% within 50ms\" --rate 12000 --simulate \
       --mttf 90d --mttr 4h --disk-mttf 3y --disk-mttr 1d --picture plan.svg
+  concertina plan model.toml --choices choices.toml --objective \"99% within 50ms\" --rate 12000 --simulate \
+      --out study --part 0/8                # all eight on any machines, then the same with --join
 
 choices.toml describes what can be bought for each server:
 
@@ -143,13 +150,21 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let found = plan(&server.model, &question, &choices)
         .with_context(|| format!("{} and {}", args.model.display(), args.choices.display()))?;
+    let files = [Some(&args.model), Some(&args.choices), args.curves.as_ref()];
+    let sources =
+        args.simulation.in_parts().then(|| Sources::read(&files, &question)).transpose()?;
     let asked = simulated::Simulation {
+        sources,
         basis: &server,
         choices: &choices,
         objective: args.objective,
         options: &args.simulation,
     };
-    let simulated = asked.run(&found)?;
+    let simulated = match asked.run(&found)? {
+        None => None,
+        Some(Simulated::Candidates(found)) => Some(found),
+        Some(Simulated::Part(done)) => return print_part(done.as_ref(), args.json),
+    };
     if args.json {
         let mut value = server.json(&found)?;
         value["curves"] = of.into();

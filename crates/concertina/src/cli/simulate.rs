@@ -11,10 +11,11 @@ use ground::number::{digits, time};
 use ground::window::{Nanos, SECOND};
 
 use super::load::{bar, default_out, interrupted, popularity, seconds, size, watch_interrupts};
+use super::study_parts::{PartProgress, print_part};
 use crate::cli::output::{errln, out, outln};
 use crate::simulate::{
     AskedFault, Chance, Interval, Lives, LoadBurst, LoadCourse, Messages, Plan, RunCount, RunSet,
-    drawn_note, run as go, run_several,
+    StudyPart, drawn_note, join_runs, run as go, run_several, simulate_part,
 };
 use configuration::Config;
 use engine::sim::drawn::Hits;
@@ -31,6 +32,8 @@ Examples:
   concertina simulate --config cluster.toml --rate 2000 --read-share 0.9 --gateways 3 --loss 1% \\
     --duplicates 1% --late 1%:50ms --fault kill:a@10s+5s --fault cut:origin@30s+2s --drift 200 --check
   concertina simulate --config cluster.toml --rate 2000 --until-within 1%
+  concertina simulate --config cluster.toml --rate 1000,2000 --runs 8 --out study --part 0/4
+  concertina simulate --config cluster.toml --rate 1000,2000 --runs 8 --out study --join
   concertina simulate --config cluster.toml --keys drawn --hit-ratio 70% --nodes 1000 --rate 50000 --duration 5h
   concertina simulate --config cluster.toml --keys drawn --hit-ratio 70% --rate 30 --duration 365d --daily 60% \\
     --growth 1.5 --mttf 90d --mttr 4h --disk-mttf 3y --disk-mttr 1d
@@ -156,6 +159,12 @@ pub struct Args {
     /// Run seeds until the 95 % interval of each step's mean response is this narrow, like 1%: at most 1,000
     #[arg(long, value_parser = share, value_name = "SHARE")]
     until_within: Option<f64>,
+    /// With --runs: simulate a part of the seeds and loads alone, numbered from 0, and put its results into --out
+    #[arg(long, value_name = "I/N", requires_all = ["runs", "out"], conflicts_with_all = ["join", "picture"])]
+    part: Option<StudyPart>,
+    /// With --runs: put the parts in --out together; the other options are those of the parts
+    #[arg(long, requires_all = ["runs", "out"])]
+    join: bool,
     /// Runs at once [default: one for each processor]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
@@ -188,15 +197,25 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = args.threads.unwrap_or(processors);
     let picture = args.picture.clone();
+    let (part, join) = (args.part, args.join);
     let plan = plan_of(args)?;
     if let Some(note) = drawn_note(&plan.config).filter(|_| plan.drawn.is_some() && !output.quiet) {
         errln!("concertina: {note}");
     }
     let stop = Arc::new(AtomicBool::new(false));
     watch_interrupts(&stop)?;
-    match count {
-        None => run_seed(&plan, &output, picture.as_deref(), &stop),
-        Some(count) => several(&plan, count, threads, &output, &stop),
+    match (count, part) {
+        (None, _) => run_seed(&plan, &output, picture.as_deref(), &stop),
+        (Some(RunCount::Fixed(runs)), _) if join => print_set(&join_runs(&plan, runs)?, &output),
+        (Some(RunCount::Fixed(runs)), Some(part)) => {
+            let progress = PartProgress::new(output.quiet);
+            let done = simulate_part(&plan, runs, part, threads, &stop, &|done, all| {
+                progress.show(done, all);
+            });
+            progress.end();
+            print_part(done?.as_ref(), output.json)
+        }
+        (Some(count), _) => several(&plan, count, threads, &output, &stop),
     }
 }
 
@@ -363,11 +382,14 @@ fn several(
         }
     });
     bar.finish_and_clear();
-    let set = set?;
+    print_set(&set?, output)
+}
+
+fn print_set(set: &RunSet, output: &Output) -> anyhow::Result<ExitCode> {
     if output.json {
-        outln!("{}", serde_json::to_string_pretty(&set)?);
+        outln!("{}", serde_json::to_string_pretty(set)?);
     } else {
-        out!("{}", intervals_text(&set));
+        out!("{}", intervals_text(set));
     }
     let violations = set.violations.as_ref().map_or(0, Vec::len);
     Ok(match (violations, set.interrupted) {

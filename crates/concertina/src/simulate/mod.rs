@@ -8,7 +8,8 @@
 //! - `plan`: what is simulated. `keyed`, `drawn`: the settings with keys, and with hits that are drawn.
 //! - `course`: how the load changes. `faults`, `chance`: faults of a schedule, and drawn ones.
 //! - `limits`: what is refused before it runs.
-//! - `run`: one run. `several`: runs side by side, with an interval over them.
+//! - `run`: one run. `result`: what is kept of it. `several`: runs side by side, with an interval over them.
+//! - `parts`: a study dealt out to processes, and joined. `study`: seeds and loads as its units.
 //! - `picture`: how a step went on, drawn.
 //! - `candidates`: the candidates of a plan, beside what the formula says of them.
 
@@ -19,19 +20,24 @@ mod drawn;
 mod faults;
 mod keyed;
 mod limits;
+mod parts;
 mod picture;
 mod plan;
+mod result;
 mod run;
 mod several;
+mod study;
 mod time;
 
-pub use candidates::work::simulate_candidates;
+pub use candidates::work::{join_candidates, simulate_candidate_part, simulate_candidates};
 pub use candidates::{Assumption, CandidateQuestion, Effect, SimulatedCandidate, SimulatedPlan};
 pub use chance::{Chance, Lives};
 pub use course::{LoadBurst, LoadCourse};
 pub use drawn::note as drawn_note;
 pub use faults::{AskedFault, Messages};
+pub use parts::{StudyPart, StudyPlace, study_id};
 pub use picture::StepCourse;
 pub use plan::Plan;
 pub use run::{Outcome, run};
 pub use several::{Interval, RunCount, RunSet, StepIntervals, run_several};
+pub use study::{DonePart, join_runs, simulate_part};

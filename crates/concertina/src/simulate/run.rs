@@ -115,7 +115,7 @@ pub fn run(
 }
 
 /// The largest number of violations that are listed.
-const VIOLATIONS_MAX: usize = 100;
+pub(super) const VIOLATIONS_MAX: usize = 100;
 
 /// A simulated cluster.
 enum World {

@@ -9,14 +9,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use model::statistics::batch_means;
 use serde::Serialize;
 
 use super::keyed::laws;
 use super::limits::check;
 use super::plan::{Plan, members};
-use super::run::{Outcome, run};
+use super::result::{RunResult, StepResult};
+use super::run::run;
 
 /// How many runs there are.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -117,15 +118,20 @@ struct Progress {
     next: usize,
     /// The runs that count, once it is known.
     last: Option<usize>,
-    done: BTreeMap<usize, Outcome>,
+    done: BTreeMap<usize, RunResult>,
     /// Completed share of each run under way.
     under_way: BTreeMap<usize, f64>,
     failed: Option<anyhow::Error>,
 }
 
+/// The seed of a run by its place.
+pub(super) fn seed_of(plan: &Plan, at: usize) -> u64 {
+    plan.seed.wrapping_add(at as u64)
+}
+
 /// The plan of a run by its place.
 fn plan_of(plan: &Plan, at: usize) -> Plan {
-    let seed = plan.seed.wrapping_add(at as u64);
+    let seed = seed_of(plan, at);
     Plan { seed, out: plan.out.join(format!("seed-{seed}")), ..plan.clone() }
 }
 
@@ -169,18 +175,37 @@ pub fn run_several(
     // Runs that were under way when the last that was needed ended: with more threads there are more of them.
     shared.done.retain(|at, _| *at < counted);
     let interrupted = stop.load(Ordering::Relaxed);
-    let outcomes: Vec<Outcome> = shared.done.into_values().collect();
-    let seeds = (0..counted).map(|at| plan_of(plan, at).seed).collect();
-    let seconds = begun.elapsed().as_secs_f64();
-    let set = run_set(plan, count, &outcomes, seeds, seconds, interrupted);
+    let runs: Vec<RunResult> = shared.done.into_values().collect();
+    let set = run_set(plan, count, &runs, begun.elapsed().as_secs_f64(), interrupted);
     write(&plan.out, &set)?;
     Ok(set)
 }
 
-fn write(dir: &Path, set: &RunSet) -> anyhow::Result<()> {
+/// What the file of intervals has: what does not depend on where the runs were made, by how many threads, and how fast.
+#[derive(Serialize)]
+struct IntervalsFile<'a> {
+    seeds: &'a [u64],
+    steps: &'a [StepIntervals],
+    is_narrow: Option<bool>,
+    simulated_requests: u64,
+    violations: Option<&'a [String]>,
+    interrupted: bool,
+}
+
+/// Writes the file of intervals. Its folder was missing or empty before the first run, or is that of a study's parts.
+pub(super) fn write(dir: &Path, set: &RunSet) -> anyhow::Result<()> {
     let path = dir.join(INTERVALS_FILE);
-    let text = serde_json::to_string_pretty(set)?;
-    std::fs::write(&path, text + "\n").with_context(|| format!("cannot write {}", path.display()))
+    let file = IntervalsFile {
+        seeds: &set.seeds,
+        steps: &set.steps,
+        is_narrow: set.is_narrow,
+        simulated_requests: set.simulated_requests,
+        violations: set.violations.as_deref(),
+        interrupted: set.interrupted,
+    };
+    let text = serde_json::to_string_pretty(&file)? + "\n";
+    let is_ours = |text: &str| text.starts_with("{\n  \"seeds\": [");
+    Ok(report::write_whole(&path, &text, is_ours)?)
 }
 
 /// What each thread does.
@@ -207,7 +232,7 @@ impl Worker<'_> {
             let mut shared = self.lock();
             shared.under_way.remove(&at);
             match outcome {
-                Ok(outcome) => _ = shared.done.insert(at, outcome),
+                Ok(outcome) => _ = shared.done.insert(at, RunResult::new(outcome)),
                 Err(error) => shared.failed = Some(error),
             }
             self.judge(&mut shared);
@@ -230,7 +255,7 @@ impl Worker<'_> {
         let RunCount::Within { part, .. } = self.count else { return };
         let complete = (0..).take_while(|at| shared.done.contains_key(at)).count();
         for count in RUNS_MIN..=complete {
-            let runs: Vec<&Outcome> = shared.done.values().take(count).collect();
+            let runs: Vec<&RunResult> = shared.done.values().take(count).collect();
             let steps = steps_of(self.plan, &runs);
             let all = steps.len() == self.plan.rates.len();
             if all && steps.iter().all(|step| step.mean_ms.is_within(part)) {
@@ -259,21 +284,21 @@ impl Worker<'_> {
 }
 
 /// The steps that all runs have.
-fn steps_of(plan: &Plan, runs: &[&Outcome]) -> Vec<StepIntervals> {
-    let common = runs.iter().map(|run| run.summary.steps.len()).min().unwrap_or(0);
+fn steps_of(plan: &Plan, runs: &[&RunResult]) -> Vec<StepIntervals> {
+    let common = runs.iter().map(|run| run.steps.len()).min().unwrap_or(0);
     let of = |(index, &rate): (usize, &f64)| {
-        let steps: Vec<_> = runs.iter().map(|run| &run.summary.steps[index]).collect();
-        let over = |value: &dyn Fn(&load::StepSummary) -> f64| {
+        let steps: Vec<_> = runs.iter().map(|run| &run.steps[index]).collect();
+        let over = |value: &dyn Fn(&StepResult) -> f64| {
             Interval::from_values(&steps.iter().map(|step| value(step)).collect::<Vec<f64>>())
         };
-        let objectives = steps.first().map_or(0, |step| step.within.len());
+        let objectives = steps.iter().map(|step| step.within.len()).min().unwrap_or(0);
         StepIntervals {
             rate,
-            mean_ms: over(&|step| step.response_ms.mean),
-            p50_ms: over(&|step| step.response_ms.p50),
-            p99_ms: over(&|step| step.response_ms.p99),
+            mean_ms: over(&|step| step.mean_ms),
+            p50_ms: over(&|step| step.p50_ms),
+            p99_ms: over(&|step| step.p99_ms),
             within: (0..objectives)
-                .map(|at| (steps[0].within[at].0, over(&|step| step.within[at].1)))
+                .map(|at| (steps[0].within[at].ms, over(&|step| step.within[at].share)))
                 .collect(),
             errors: over(&|step| step.errors as f64 / step.completions.max(1) as f64),
         }
@@ -281,15 +306,15 @@ fn steps_of(plan: &Plan, runs: &[&Outcome]) -> Vec<StepIntervals> {
     plan.rates.iter().enumerate().take(common).map(of).collect()
 }
 
-fn run_set(
+/// The result of the first runs of a plan.
+pub(super) fn run_set(
     plan: &Plan,
     count: RunCount,
-    outcomes: &[Outcome],
-    seeds: Vec<u64>,
+    all: &[RunResult],
     seconds: f64,
     interrupted: bool,
 ) -> RunSet {
-    let runs: Vec<&Outcome> = outcomes.iter().filter(|run| !run.summary.interrupted).collect();
+    let runs: Vec<&RunResult> = all.iter().filter(|run| !run.interrupted).collect();
     let steps = steps_of(plan, &runs);
     let is_narrow = match count {
         RunCount::Fixed(_) => None,
@@ -297,13 +322,13 @@ fn run_set(
             Some(!steps.is_empty() && steps.iter().all(|step| step.mean_ms.is_within(part)))
         }
     };
-    let violations = outcomes.iter().filter_map(|run| run.violations.clone());
+    let violations = all.iter().filter_map(|run| run.violations.clone());
     RunSet {
         dir: plan.out.clone(),
-        seeds,
+        seeds: (0..all.len()).map(|at| seed_of(plan, at)).collect(),
         steps,
         is_narrow,
-        simulated_requests: outcomes.iter().map(|run| run.simulated_requests).sum(),
+        simulated_requests: all.iter().map(|run| run.simulated_requests).sum(),
         seconds,
         violations: plan.check.then(|| violations.flatten().collect()),
         interrupted,

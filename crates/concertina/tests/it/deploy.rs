@@ -95,7 +95,7 @@ fn units_start_what_the_configuration_allows() {
 }
 
 /// The manifests of a file, by a YAML reader in Python that the AWS CLI brings along.
-fn manifests(file: &str) -> Option<Vec<Value>> {
+pub fn manifests(file: &str) -> Option<Vec<Value>> {
     let clients = Path::new(env!("CARGO_TARGET_TMPDIR")).parent()?.join("clients");
     let script =
         "import json, sys, yaml; print(json.dumps(list(yaml.safe_load_all(sys.stdin.read()))))";

@@ -4,10 +4,9 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Instant;
 
 use anyhow::ensure;
-use ground::number::{digits, percent as percent_of, time};
+use ground::number::{digits, percent as percent_of};
 use model::Model;
 use model::plan::{Choices, Plan, server_of};
 use report::Objective;
@@ -16,12 +15,15 @@ use report::plan_basis::PlanBasis;
 use report::svg::{Axis, Mark, Plot, PlotPoint, Shape, is_plot, standalone};
 use report::table::{percent, tenths};
 
+use super::sources::Sources;
 use super::text::PlanReport;
-use crate::cli::load::{bar, seconds, watch_interrupts};
+use crate::cli::load::{seconds, watch_interrupts};
 use crate::cli::simulate::span;
+use crate::cli::study_parts::PartProgress;
 use crate::simulate::{
-    Assumption, CandidateQuestion, Chance, Effect, Interval, Lives, SimulatedCandidate,
-    SimulatedPlan, simulate_candidates,
+    Assumption, CandidateQuestion, Chance, DonePart, Effect, Interval, Lives, SimulatedCandidate,
+    SimulatedPlan, StudyPart, StudyPlace, join_candidates, simulate_candidate_part,
+    simulate_candidates, study_id,
 };
 
 /// Candidates that are simulated unless another number is given.
@@ -70,6 +72,15 @@ pub(super) struct Options {
     /// With --simulate: runs at once [default: one for each processor]
     #[arg(long, requires = "simulate", value_name = "N")]
     threads: Option<usize>,
+    /// With --simulate: make a part of the runs alone, numbered from 0, and put their results into --out
+    #[arg(long, value_name = "I/N", requires_all = ["simulate", "out"], conflicts_with_all = ["join", "picture"])]
+    part: Option<StudyPart>,
+    /// With --simulate: put the parts in --out together; the other options are those of the parts
+    #[arg(long, requires_all = ["simulate", "out"])]
+    join: bool,
+    /// With --part and --join: the folder of the parts
+    #[arg(long, requires = "simulate", value_name = "DIR")]
+    out: Option<PathBuf>,
     /// With --simulate: draw formula and simulation of the best candidate into this SVG file
     #[arg(long, requires = "simulate", value_name = "FILE")]
     picture: Option<PathBuf>,
@@ -79,6 +90,11 @@ pub(super) struct Options {
 }
 
 impl Options {
+    /// Whether only a part of the runs is made here, or all were made elsewhere.
+    pub(super) fn in_parts(&self) -> bool {
+        self.part.is_some() || self.join
+    }
+
     fn chance(&self) -> Chance {
         let lives = |mttf: Option<f64>, mttr: Option<f64>| {
             mttf.zip(mttr).map(|(mttf_s, mttr_s)| Lives { mttf_s, mttr_s })
@@ -92,8 +108,18 @@ impl Options {
     }
 }
 
+/// What came of a simulation.
+pub(super) enum Simulated {
+    /// The candidates beside it.
+    Candidates(SimulatedPlan),
+    /// A part of its runs; `None` if it was interrupted.
+    Part(Option<DonePart>),
+}
+
 /// What is needed to simulate a plan.
 pub(super) struct Simulation<'a> {
+    /// Everything that decides on the formula's answer: the parts of a study must agree on it.
+    pub sources: Option<Sources>,
     pub basis: &'a PlanBasis,
     pub choices: &'a Choices,
     pub objective: Objective,
@@ -102,7 +128,7 @@ pub(super) struct Simulation<'a> {
 
 impl Simulation<'_> {
     /// Simulates the best candidates; `None` if that was not asked for, or there are none.
-    pub fn run(&self, plan: &Plan) -> anyhow::Result<Option<SimulatedPlan>> {
+    pub fn run(&self, plan: &Plan) -> anyhow::Result<Option<Simulated>> {
         use std::io::IsTerminal;
         let Some(count) = self.options.simulate else { return Ok(None) };
         if plan.ranked.is_empty() {
@@ -129,23 +155,40 @@ impl Simulation<'_> {
             seed: self.options.seed,
             threads: self.options.threads.unwrap_or(threads),
         };
+        if let (Some(folder), true) = (&self.options.out, self.options.join) {
+            let id = self.study(&question);
+            let found = join_candidates(&question, &StudyPlace { folder, id: &id })?;
+            return self.finish(plan, found).map(Some);
+        }
         let stop = Arc::new(AtomicBool::new(false));
         watch_interrupts(&stop)?;
-        let bar = bar(self.options.quiet || !std::io::stderr().is_terminal());
-        let begun = Instant::now();
-        let found = simulate_candidates(&question, &stop, &|done, all| {
-            let share = done as f64 / all as f64;
-            bar.set_position((share * 1000.0) as u64);
-            bar.set_prefix(format!("{done} of {all} runs"));
-            let left_s = begun.elapsed().as_secs_f64() * (1.0 - share) / share;
-            bar.set_message(format!("about {} left", time(left_s)));
-        });
-        bar.finish_and_clear();
-        let found = found?;
+        let progress = PartProgress::new(self.options.quiet || !std::io::stderr().is_terminal());
+        let show = |done, all| progress.show(done, all);
+        if let (Some(folder), Some(part)) = (&self.options.out, self.options.part) {
+            let id = self.study(&question);
+            let place = StudyPlace { folder, id: &id };
+            let done = simulate_candidate_part(&question, &place, part, &stop, &show);
+            progress.end();
+            return Ok(Some(Simulated::Part(done?)));
+        }
+        let found = simulate_candidates(&question, &stop, &show);
+        progress.end();
+        self.finish(plan, found?).map(Some)
+    }
+
+    /// The name of the study that parts are of.
+    fn study(&self, question: &CandidateQuestion) -> String {
+        let CandidateQuestion { planned, rate, within_s, chance, origin_s, .. } = question;
+        let CandidateQuestion { runs, requests, seed, .. } = question;
+        let asked = (planned, rate, within_s, chance, origin_s, runs, requests, seed);
+        study_id(&("plan", &self.sources, asked))
+    }
+
+    fn finish(&self, plan: &Plan, found: SimulatedPlan) -> anyhow::Result<Simulated> {
         if let (Some(path), Some(best)) = (&self.options.picture, found.candidates.first()) {
             self.draw(path, plan, best)?;
         }
-        Ok(Some(found))
+        Ok(Simulated::Candidates(found))
     }
 
     /// Draws the formula's law of responses beside the simulated one.

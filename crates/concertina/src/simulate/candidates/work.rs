@@ -4,8 +4,8 @@
 //! the candidates and seeds. A candidate counts once all of its runs ended.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context;
 use engine::route::{Member, Ring};
@@ -14,7 +14,10 @@ use ground::window::{Histogram, Nanos, Outcome, Window};
 use model::plan::{Planned, server_of};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
+use serde::{Deserialize, Serialize};
 
+use super::super::parts::{StudyPart, StudyPlace, is_done, on_threads, read_parts, write_part};
+use super::super::study::DonePart;
 use super::failures::{Parts, State};
 use super::server::{Run, Server};
 use super::{Assumed, CandidateQuestion, Shares, SimulatedCandidate, SimulatedPlan};
@@ -51,6 +54,8 @@ struct Task {
 const WAYS: [Assumed; 3] = [Assumed::Equal, Assumed::Placed, Assumed::Failing];
 
 /// The result of one run.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Ended {
     share: f64,
     requests: u64,
@@ -145,10 +150,63 @@ fn simulate(run: &Run, server: &Server, stop: &AtomicBool) -> Option<Ended> {
     Some(Ended { share, requests: cluster.counts().requests, responses })
 }
 
-/// What the threads share.
-struct Progress {
-    next: usize,
-    ended: BTreeMap<Task, Ended>,
+/// The candidates of a plan, and their runs.
+struct CandidateStudy<'a> {
+    question: &'a CandidateQuestion<'a>,
+    candidates: Vec<Candidate>,
+    /// In the order in which runs are put together.
+    tasks: Vec<Task>,
+}
+
+impl<'a> CandidateStudy<'a> {
+    fn new(question: &'a CandidateQuestion) -> anyhow::Result<CandidateStudy<'a>> {
+        let candidates: Vec<Candidate> = question
+            .planned
+            .iter()
+            .map(|planned| Candidate::new(question, planned))
+            .collect::<anyhow::Result<_>>()?;
+        let mut tasks = Vec::new();
+        for (candidate, of) in candidates.iter().enumerate() {
+            let ways = if of.parts.down() > 0.0 { 3 } else { 2 };
+            let seeds = (0..question.runs as u64).map(|run| question.seed.wrapping_add(run));
+            tasks.extend(
+                (0..ways)
+                    .flat_map(|way| seeds.clone().map(move |seed| Task { candidate, way, seed })),
+            );
+        }
+        Ok(CandidateStudy { question, candidates, tasks })
+    }
+
+    /// Makes some of the runs, by their places among them.
+    fn run(
+        &self,
+        tasks: &[Task],
+        stop: &AtomicBool,
+        progress: &(dyn Fn(usize, usize) + Sync),
+    ) -> anyhow::Result<BTreeMap<usize, Ended>> {
+        let work =
+            |task: &Task| Ok(self.candidates[task.candidate].run(self.question, *task, stop));
+        on_threads(tasks, self.question.threads, stop, &work, progress)
+    }
+
+    /// The candidates from all runs that ended, up to the first of which one is missing.
+    fn result(&self, mut ended: BTreeMap<usize, Ended>) -> SimulatedPlan {
+        let mut found = Vec::new();
+        for (at, candidate) in self.candidates.iter().enumerate() {
+            let own = self.tasks.iter().enumerate().filter(|(_, task)| task.candidate == at);
+            let done: Option<Vec<(Task, Ended)>> =
+                own.map(|(place, task)| Some((*task, ended.remove(&place)?))).collect();
+            let Some(done) = done else { break };
+            found.push(summary(self.question, at, candidate, done));
+        }
+        SimulatedPlan {
+            interrupted: found.len() < self.candidates.len(),
+            candidates: found,
+            runs: self.question.runs,
+            requests: self.question.requests,
+            seed: self.question.seed,
+        }
+    }
 }
 
 /// Simulates the candidates of a plan. `progress` receives the number of runs that ended and that of all.
@@ -160,59 +218,49 @@ pub fn simulate_candidates(
     stop: &AtomicBool,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> anyhow::Result<SimulatedPlan> {
-    let candidates: Vec<Candidate> = question
-        .planned
-        .iter()
-        .map(|planned| Candidate::new(question, planned))
-        .collect::<anyhow::Result<_>>()?;
-    let mut tasks = Vec::new();
-    for (candidate, of) in candidates.iter().enumerate() {
-        let ways = if of.parts.down() > 0.0 { 3 } else { 2 };
-        let seeds = (0..question.runs as u64).map(|run| question.seed.wrapping_add(run));
-        tasks.extend(
-            (0..ways).flat_map(|way| seeds.clone().map(move |seed| Task { candidate, way, seed })),
-        );
-    }
-    let shared = Mutex::new(Progress { next: 0, ended: BTreeMap::new() });
-    let work = || loop {
-        let Some(&task) = take(&shared, &tasks, stop) else { return };
-        let Some(ended) = candidates[task.candidate].run(question, task, stop) else { return };
-        let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
-        shared.ended.insert(task, ended);
-        progress(shared.ended.len(), tasks.len());
-    };
-    std::thread::scope(|scope| {
-        let threads = question.threads.clamp(1, tasks.len().max(1));
-        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        threads.into_iter().for_each(|thread| drop(thread.join()));
-    });
-    let mut ended = shared.into_inner().unwrap_or_else(PoisonError::into_inner).ended;
-    let mut found = Vec::new();
-    for (at, candidate) in candidates.iter().enumerate() {
-        let own: Vec<Task> = tasks.iter().filter(|task| task.candidate == at).copied().collect();
-        let done: Vec<(Task, Ended)> =
-            own.iter().filter_map(|task| Some((*task, ended.remove(task)?))).collect();
-        if done.len() < own.len() {
-            break;
-        }
-        found.push(summary(question, at, candidate, done));
-    }
-    Ok(SimulatedPlan {
-        interrupted: found.len() < candidates.len(),
-        candidates: found,
-        runs: question.runs,
-        requests: question.requests,
-        seed: question.seed,
-    })
+    let study = CandidateStudy::new(question)?;
+    let ended = study.run(&study.tasks, stop, progress)?;
+    Ok(study.result(ended))
 }
 
-fn take<'a>(shared: &Mutex<Progress>, tasks: &'a [Task], stop: &AtomicBool) -> Option<&'a Task> {
-    let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
-    if stop.load(Ordering::Relaxed) {
-        return None;
+/// Simulates one part of the runs, and writes their results into a file. A part whose file is there is not simulated again; `None` if it was interrupted.
+///
+/// # Errors
+/// As [`simulate_candidates`]; if the file cannot be written.
+pub fn simulate_candidate_part(
+    question: &CandidateQuestion,
+    place: &StudyPlace<'_>,
+    part: StudyPart,
+    stop: &AtomicBool,
+    progress: &(dyn Fn(usize, usize) + Sync),
+) -> anyhow::Result<Option<DonePart>> {
+    let study = CandidateStudy::new(question)?;
+    let units: Vec<usize> = part.units(study.tasks.len()).collect();
+    let done = |was_done| Ok(Some(DonePart::new(part, units.len(), place.folder, was_done)));
+    if is_done(place.folder, part, place.id) {
+        return done(true);
     }
-    shared.next += 1;
-    tasks.get(shared.next - 1)
+    let tasks: Vec<Task> = units.iter().filter_map(|at| study.tasks.get(*at).copied()).collect();
+    let ended = study.run(&tasks, stop, progress)?;
+    if ended.len() < units.len() {
+        return Ok(None);
+    }
+    let results = ended.into_iter().filter_map(|(at, run)| Some((*units.get(at)?, run)));
+    write_part(place.folder, part, place.id, results.collect())?;
+    done(false)
+}
+
+/// Joins the parts that [`simulate_candidate_part`] wrote of the same question.
+///
+/// # Errors
+/// If a part is missing, or of another question.
+pub fn join_candidates(
+    question: &CandidateQuestion,
+    place: &StudyPlace<'_>,
+) -> anyhow::Result<SimulatedPlan> {
+    let study = CandidateStudy::new(question)?;
+    let ended: Vec<Ended> = read_parts(place.folder, place.id, study.tasks.len())?;
+    Ok(study.result(ended.into_iter().enumerate().collect()))
 }
 
 /// A candidate from all of its runs.
