@@ -14,6 +14,7 @@ mod network;
 mod predictions;
 mod run;
 mod shard;
+mod table;
 mod value;
 mod work;
 
@@ -30,6 +31,8 @@ fn _concertina(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<predictions::Predictions>()?;
     module.add_class::<fit::Fit>()?;
     module.add_class::<run::Run>()?;
+    module.add("TABLES", table::TABLES)?;
+    module.add_class::<table::Table>()?;
     module.add_class::<shard::Shard>()?;
     module.add_class::<shard::Page>()?;
     module.add_function(wrap_pyfunction!(fit::fit_times, module)?)?;

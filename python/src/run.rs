@@ -10,6 +10,7 @@ use pyo3::types::PyDict;
 use record::RunFolder;
 
 use crate::error::exception;
+use crate::table::Table;
 use crate::value::object;
 use crate::work::unlocked;
 
@@ -91,6 +92,15 @@ impl Run {
         columns.set_item("operation", operations)?;
         columns.set_item("outcome", outcomes)?;
         Ok(columns)
+    }
+
+    /// One of its tables: `"windows"` of all queues, `"requests"` whose times were recorded, `"samples"` (requests whose key was drawn, with the times of
+    /// their stages) or `"host"` (processors, memory, network and disks, each second). Data frames take it over Arrow's interface.
+    ///
+    /// Columns end with their units: `_us` microseconds and `_ns` nanoseconds, `_s` seconds, `_bytes`. `start_us`, `end_us`, `received_us`, `arrival_ns` and
+    /// `departure_ns` count from 1970; the stages of a sample from its arrival. Shares of processors and disks are from 0 to 1.
+    fn table(&self, py: Python<'_>, name: &str) -> PyResult<Table> {
+        Table::new(py, &self.folder, name)
     }
 
     fn __repr__(&self) -> String {

@@ -127,6 +127,8 @@ def test_fit(program: Program, requests: "dict[str, np.ndarray]", tmp_path: Path
     # The run folder gives the requests back.
     again = concertina.Run.read(run).requests()
     assert np.allclose(np.sort(again["departure_ns"]) * 1e-9, np.sort(requests["departure"]), atol=1e-6, rtol=0)
+    table = concertina.read_run(run)["requests"]
+    assert table["departure_ns"].tolist() == again["departure_ns"].tolist() and table["outcome"] == again["outcome"]
     assert concertina.fit_runs([run], service=True, hold_out=["1"]).model.to_toml() == (tmp_path / "model.toml").read_text()
 
 

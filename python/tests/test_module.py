@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from conftest import Program
 
 import concertina
 
@@ -81,6 +82,31 @@ def test_arrivals_of_every_kind_give_one_fit(requests: "dict[str, np.ndarray]") 
     zoned = pd.DataFrame(dates).apply(lambda column: column.dt.tz_localize("UTC"))
     of_pandas = concertina.fit(zoned, hold_out=[1]).model.to_toml()
     assert concertina.fit(pl.DataFrame(dates), hold_out=[1]).model.to_toml() == of_pandas
+
+
+def test_data_frames_take_the_tables_of_a_run(program: Program, tmp_path: Path) -> None:
+    (tmp_path / "node.toml").write_text('[[device]]\npath = "device"\nservice = { kind = "exponential", mean_ms = 10.0 }\n')
+    folder = tmp_path / "run"
+    program.run("simulate", "--config", tmp_path / "node.toml", "--rate", "50,80", "--duration", "20s", "--keys", 500, "--out", folder)
+    run, tables = concertina.Run.read(folder), concertina.read_run(folder)
+    assert list(tables) == ["windows", "requests", "samples", "host"]
+    windows, columns = tables["windows"], run.windows()
+    assert windows.columns == list(columns) and len(windows) == len(columns["queue"]) > 100
+    # pandas reads Arrow's interface with pyarrow alone, which is not installed here; arrays it takes by themselves.
+    of_polars, of_pandas = pl.DataFrame(windows), pd.DataFrame({name: windows[name] for name in windows.columns})
+    assert of_polars.schema["queue"] == pl.Categorical
+    for name, column in columns.items():
+        for found in (windows[name], of_polars[name].to_list(), of_pandas[name].tolist()):
+            assert list(found) == list(column), name
+        if name != "queue":
+            assert windows[name].dtype == column.dtype
+    # One by one, and when what they were made of is gone.
+    frames = [pl.DataFrame(table) for table in concertina.read_run(folder).values()]
+    assert [len(frame) for frame in frames] == [len(table) for table in tables.values()]
+    assert pl.Schema(windows)["busy_s"] == pl.Float64
+    for call, error in ((lambda: windows["nothing"], KeyError), (lambda: run.table("nothing"), concertina.Error)):
+        with pytest.raises(error, match="windows" if error is concertina.Error else "queue"):  # type: ignore[call-overload]
+            call()
 
 
 def test_a_shard_in_memory_and_in_a_file(tmp_path: Path) -> None:

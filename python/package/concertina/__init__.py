@@ -10,6 +10,7 @@ Formulas, sources and limits: docs/models.md of the project. Guide: docs/python.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from os import PathLike
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,6 +25,8 @@ from ._concertina import (
     Predictions,
     Run,
     Shard,
+    TABLES,
+    Table,
     UnstableError,
     factors_table,
     fit_runs,
@@ -43,13 +46,25 @@ __all__ = [
     "Predictions",
     "Run",
     "Shard",
+    "Table",
     "UnstableError",
     "capacity",
     "factors",
     "fit",
     "fit_runs",
     "network",
+    "read_run",
 ]
+
+
+def read_run(path: str | PathLike[str]) -> dict[str, Table]:
+    """The tables of a run folder by name: `windows`, `requests`, `samples` and `host` (`Run.table` says what they have).
+
+    `polars.DataFrame(tables["windows"])`, `pandas.DataFrame.from_arrow(…)` (with pyarrow) and `pyarrow.table(…)` make data frames of them, and `tables["windows"]["busy_s"]` is an
+    array of NumPy. A folder that is still written is read up to its last complete line.
+    """
+    run = Run.read(path)
+    return {name: run.table(name) for name in TABLES}
 
 
 class Frame(Protocol):

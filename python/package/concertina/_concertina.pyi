@@ -18,6 +18,8 @@ __all__ = [
     "Predictions",
     "Run",
     "Shard",
+    "TABLES",
+    "Table",
     "UnstableError",
     "factors_table",
     "fit_runs",
@@ -26,6 +28,8 @@ __all__ = [
     "scaling_capacity",
     "storage_capacity",
 ]
+
+TABLES: list[str]
 
 class Error(ValueError): ...
 
@@ -152,6 +156,16 @@ class Run:
     def steps(self) -> list[dict[str, Any]]: ...
     def windows(self) -> dict[str, Any]: ...
     def requests(self) -> dict[str, Any]: ...
+    def table(self, name: str) -> Table: ...
+
+@final
+class Table:
+    @property
+    def columns(self) -> list[str]: ...
+    def __len__(self) -> int: ...
+    def __getitem__(self, name: str, /) -> Any: ...
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+    def __arrow_c_schema__(self) -> object: ...
 
 @final
 class Page:
