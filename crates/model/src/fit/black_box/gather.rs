@@ -119,8 +119,8 @@ pub(in super::super) fn gather(steps: &[Step], options: &Options) -> Result<All,
     // What lies below the valley is counted as one.
     let above = valley.map_or_else(|| pooled.clone(), |valley| pooled.split_at(valley).1);
     // The top of the bucket that contains the quantile, so that no bucket is split.
-    let edge = |i: usize| Some(above.quantile_s(i as f64 / EDGES as f64)? * (1.0 + 1.0 / 128.0));
-    let quantiles = (1..EDGES).filter_map(edge);
+    let edge = |share: f64| Some(above.quantile_s(share)? * (1.0 + 1.0 / 128.0));
+    let quantiles = (1..EDGES).filter_map(|i| edge(i as f64 / EDGES as f64));
     let mut edges: Vec<f64> = valley.into_iter().chain(quantiles).filter(|t| *t > 0.0).collect();
     edges.dedup_by(|a, b| *a <= *b * (1.0 + 1.0 / 64.0));
     let steps: Vec<Data> =

@@ -4,7 +4,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rand_distr::StandardNormal;
 
-use crate::distribution::ServiceTime;
+use crate::distribution::{Piece, ServiceTime};
 use crate::error::Error;
 use crate::model_file::{
     About, ClassParameters, Devices, FORMAT, FittedPoint, FittedStep, Law, Model, Parameter,
@@ -23,11 +23,10 @@ use super::{CLASS, ServersFound, Weighted};
 /// Number of quantiles at which laws are compared.
 const GRID: usize = 48;
 /// Standard error of the logarithm of the mean that a law's shape adds, which is fitted by a few numbers: of uniform work of
-/// four servers, whose mean is else known to 0.25 %, fits were off by 0.6 %. It grows with the SCV, because a few requests then have most of
-/// the work and little of the counts: of lognormal work with an SCV of 4 a fit was off by 3.8 %, known to 1.5 %.
+/// four servers, whose mean is else known to 0.25 %, fits were off by 0.6 %.
 const SHAPE_ERROR: f64 = 0.005;
-/// The largest SCV that the error grows with.
-const SHAPE_SCV_MAX: f64 = 20.0;
+/// The most that the logarithm of a drawn SCV is off by for it.
+const SCV_OFF_MAX: f64 = 1.0;
 const SHAPE_SEED: u64 = 0x5a9e;
 
 /// A draw as its candidate fits it.
@@ -58,21 +57,59 @@ fn rows(
     for each in weighted.iter().take_while(|c| c.weight > 0.0) {
         responses.push(each.candidate.response()?);
     }
+    let lightest = all.lightest().1.count() as f64;
+    let within: Vec<WithinBins> =
+        weighted.iter().map(|each| each.candidate.within_bins(&all.edges, lightest)).collect();
     let mut random = StdRng::seed_from_u64(SHAPE_SEED);
     let mut row = |(at, draw): &(usize, StepDraws)| {
         let own = &weighted[*at].candidate;
         let found = responses.get(*at)?.replicate(all, draw)?;
         let named = hit_ratio(draw);
-        let shape = SHAPE_ERROR * found.scv.clamp(1.0, SHAPE_SCV_MAX);
+        let mut normal = || random.sample::<f64, _>(StandardNormal);
+        let (of_shape, tail) = (SHAPE_ERROR * normal(), normal());
+        let longer = tail * within[*at].scv / found.scv.max(f64::MIN_POSITIVE);
         Some(Row {
-            mean: found.mean * (shape * random.sample::<f64, _>(StandardNormal)).exp(),
-            scv: found.scv,
+            mean: found.mean * (of_shape + tail * within[*at].mean).exp(),
+            scv: found.scv * longer.clamp(-SCV_OFF_MAX, SCV_OFF_MAX).exp(),
             hits: named + (1.0 - named) * found.passing,
             servers: own.servers.unwrap_or(UNLIMITED),
             passes: own.passing > 0.0,
         })
     };
     Ok(drawn.iter().filter_map(&mut row).collect())
+}
+
+/// Standard errors of a law that counts between edges do not show: of where times are between them.
+struct WithinBins {
+    /// Of the mean, as a share of it.
+    mean: f64,
+    /// Of the SCV, which is off to the same side.
+    scv: f64,
+}
+
+impl Candidate<'_> {
+    /// Counts tell how many times are between two edges, and the responses at the lightest load, of which there are so many, where.
+    fn within_bins(&self, edges: &[f64], responses: f64) -> WithinBins {
+        // Of each bin the share, and the sums of times, of their squares, and of the squares of these.
+        let mut bins = vec![[0.0; 4]; edges.len() + 1];
+        for Piece { centre: c, half_width: h, share } in self.law.pieces() {
+            let bin = &mut bins[edges.partition_point(|edge| edge < c)];
+            let square = c * c + h * h / 3.0;
+            let fourth = c.powi(4) + 2.0 * c * c * h * h + h.powi(4) / 5.0;
+            let each = [1.0, *c, square, fourth];
+            bin.iter_mut().zip(each).for_each(|(sum, value)| *sum += share * value);
+        }
+        let between = |first: usize, second: usize| {
+            let of = |bin: &[f64; 4]| bin[second] - bin[first] * bin[first] / bin[0].max(1e-12);
+            bins.iter().map(of).sum::<f64>().max(0.0)
+        };
+        let n = (responses * (1.0 - self.passing)).max(1.0);
+        let (mean, scv) = (self.law.mean(), self.law.scv());
+        let of_mean = (between(1, 2) / n).sqrt() / mean;
+        let of_square = (between(2, 3) / n).sqrt() / (mean * mean);
+        let of_scv = (of_square - 2.0 * (1.0 + scv) * of_mean).max(0.0);
+        WithinBins { mean: of_mean, scv: of_scv }
+    }
 }
 
 /// Writes the model.
