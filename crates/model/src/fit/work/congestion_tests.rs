@@ -103,7 +103,7 @@ impl Collapsing {
 
 /// A service that the kernel throttles: reads of 2 ms in one line, of which so many pass in a slice of 100 ms; later ones wait for the
 /// next slice. A slice begins with the first read after the end of the one before.
-fn throttled(rate: f64, seconds: f64, seed: u64) -> Vec<(f64, f64)> {
+pub(super) fn throttled(rate: f64, seconds: f64, seed: u64) -> Vec<(f64, f64)> {
     let mut random = StdRng::seed_from_u64(seed);
     let (gaps, law) = (Exp::new(rate).unwrap(), Exp::new(1.0 / 0.002).unwrap());
     let (mut now, mut free, mut slice, mut left) = (0.0f64, 0.0f64, f64::NEG_INFINITY, 0);

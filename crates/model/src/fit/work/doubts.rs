@@ -7,6 +7,7 @@ use ground::window::Outcome;
 
 use super::judge::Sums;
 use super::search::Search;
+use super::slices::{Slices, slices};
 use super::spells::{Spells, alike, spread_by_met};
 use super::write::{moments, rate, sum};
 use super::{EFFECT, LEVEL};
@@ -112,6 +113,9 @@ pub(super) fn in_spells(found: &Search, spells: Option<&Spells>) -> Option<Strin
 
 /// Why the best hypothesis does not fit, if it does not and spells do not explain it.
 pub(super) fn misfit(found: &Search, spells: Option<&Spells>) -> Option<String> {
+    if let Some(slices) = slices(found) {
+        return Some(slices.why());
+    }
     let score = &found.best.score;
     if score.p_value() >= LEVEL || spells.is_some_and(Spells::explain) {
         return None;
@@ -160,6 +164,7 @@ pub(super) fn warnings(
             100.0 * spread_by_met(found)
         ));
     }
+    texts.extend(slices(found).map(Slices::text));
     let kept: Vec<&Hypothesis> = hypotheses.iter().filter(|h| h.weight > 0.0).collect();
     if given.is_none() && kept.len() > 1 {
         let each = kept.iter().map(|h| format!("{} ({:.0} %)", h.title(), 100.0 * h.weight));

@@ -29,6 +29,7 @@
 //! | `outside` | the time outside: its law, and which laws the times do not exclude |
 //! | `kinds` | works by what was done and how large the object is |
 //! | `doubts` | what speaks against a fit, and how much wider it makes predictions |
+//! | `slices` | replies that leave in slices of a quota |
 //! | `spells` | works that come in spells: whether those explain what speaks against a fit |
 //! | `replay`, `rates` | departures by the number inside, measured and by hypotheses |
 //! | `ticks` | times within the ticks of a clock |
@@ -36,6 +37,7 @@
 //! | `likeness` | hypotheses by how like their replays are, where ticks are long |
 //! | `too_coarse` | what the times of a coarser clock tell |
 //! | `prospect` | which load narrows a prediction most |
+//! | `draws` | the replicates |
 //! | `write` | the model |
 //!
 //! Limitations: all requests of the servers must be recorded (others count as outside). A time outside that varies
@@ -47,6 +49,7 @@ mod bypass;
 mod clock;
 mod correction;
 mod doubts;
+mod draws;
 mod full;
 mod judge;
 mod kinds;
@@ -59,6 +62,7 @@ mod rates;
 mod replay;
 mod score;
 mod search;
+mod slices;
 mod speeds;
 mod spells;
 mod ticks;
@@ -257,6 +261,10 @@ fn with_or_without_hits(
 /// the next load.
 fn slowed(found: search::Search, options: &Options) -> search::Search {
     if !full::falls_with_clients(options) && found.best.score.p_value() >= LEVEL {
+        return found;
+    }
+    // A quota makes works depend on the number met, but not in a way that holds at other loads.
+    if slices::slices(&found).is_some() {
         return found;
     }
     let bypass = write::bypass_of(&found.lines, |_| 1.0);
