@@ -50,6 +50,8 @@ const ABOVE: f64 = 1.05;
 /// The most servers that a closed loop tells.
 const SERVERS_MAX: f64 = 5_000.0;
 
+/// Times outside of less weight than this in all agree with a closed loop by chance.
+const AGREEING_MIN: f64 = 0.02;
 /// What a hypothesis with the limit of a closed loop may be less likely by than none, in units of the overdispersion:
 /// its servers were hardly ever all busy at the fitted loads.
 const WORSE: f64 = 10.0;
@@ -67,7 +69,43 @@ pub(super) fn limited(found: &Search, closed: ClosedLoop, options: &Options) -> 
     let again = search(found.lines.clone(), among, options);
     let worse = excess(&again.best.score) - excess(&found.best.score);
     let same = worse <= WORSE * found.best.score.ratio().max(1.0);
-    same.then_some(Search { limited: true, ..again })
+    same.then(|| agreeing(Search { limited: true, ..again }, closed, options))
+}
+
+/// With times outside under which the servers are as busy as the closed loop keeps them: the number of servers was taken from that. Light loads leave
+/// times outside below zero open, and replicates with them were past saturation at loads that the closed loop had carried.
+fn agreeing(mut found: Search, closed: ClosedLoop, options: &Options) -> Search {
+    let own = |point: &Point| {
+        let mean = moments(sum(point.blocks.iter().flatten()), 0.0).0;
+        let servers = point.kind.servers.map_or(0.0, f64::from);
+        let apart = (servers / (closed.throughput * mean)).ln();
+        let apart = apart / closed.deviation.max(LEAST).hypot(BEYOND);
+        if apart.is_finite() { point.weight * (-0.5 * apart * apart).exp() } else { 0.0 }
+    };
+    let weights: Vec<f64> = found.points.iter().map(own).collect();
+    let all: f64 = weights.iter().sum();
+    let first = found.best.kind;
+    let of_first = |points: &[Point]| {
+        let own = points.iter().filter(|p| p.kind == first);
+        own.fold((0.0, 0.0), |s, p| (s.0 + p.weight, s.1 + p.weight * p.outside.mean))
+    };
+    if all < AGREEING_MIN || found.best.outside.cv > 0.0 {
+        return found;
+    }
+    found.points.iter_mut().zip(weights).for_each(|(point, weight)| point.weight = weight / all);
+    for kind in &mut found.kinds {
+        let own = found.points.iter().filter(|p| p.kind == kind.kind);
+        kind.weight = own.map(|p| p.weight).sum();
+    }
+    let (weight, outside) = of_first(&found.points);
+    if weight > 0.0 {
+        let median = Reach::new(&found.lines).median();
+        let judge = Judge::of_lines(found.lines.clone(), median, options);
+        let correction = found.best.correction.take();
+        let best = judge.point(first, (outside / weight).into());
+        found.best = Point { correction, ..best };
+    }
+    found
 }
 
 /// What a closed loop says.

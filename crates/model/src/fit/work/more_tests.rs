@@ -356,9 +356,7 @@ fn a_limit_that_loads_do_not_show_is_that_of_a_closed_loop() {
             println!("{share} {t}: {within:.3} {p:?}");
             // Whether they are in line or shared is not known.
             let inside = (p.low - 0.01..=p.high + 0.01).contains(&within);
-            // At 90 % some replicates are past saturation: loads of at most 45 % leave open how much of the time is work.
-            let width_max = if share < 0.85 { 0.6 } else { 1.0 };
-            assert!(inside && p.high - p.low < width_max, "{share} {t}: {within} {p:?}");
+            assert!(inside && p.high - p.low < 0.2, "{share} {t}: {within} {p:?}");
         }
     }
 }
