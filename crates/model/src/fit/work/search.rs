@@ -197,9 +197,9 @@ fn kinds(scan: &Judge, reach: Reach, most_met: u32) -> Vec<Coarse> {
         // Between the numbers tried, beside the best.
         for _ in 0..8 {
             let best = least(&found);
-            let next = [best.saturating_sub(1), best + 1].into_iter().find(|m| {
-                *m >= 1 && *m <= most_met && !found.iter().any(|f| f.0 == *m) && best > 4
-            });
+            let next = [best.saturating_sub(1), best + 1]
+                .into_iter()
+                .find(|m| *m >= 1 && *m <= most_met && !found.iter().any(|f| f.0 == *m));
             let Some(m) = next else { break };
             found.push((m, of(m)));
         }
