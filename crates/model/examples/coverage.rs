@@ -3,9 +3,9 @@
 //! `cargo run --release -p model --example coverage -- FILE key=value …` fits simulated services whose truth is known, one line of
 //! tab-separated values for each fit, and appends it to FILE; fits that FILE has already are left out, so that a run that was ended goes
 //! on where it was. Without keys it prints the table of FILE. Keys, each a list: `laws` (exponential, lognormal1, lognormal4,
-//! deterministic, uniform, pareto), `servers`, `hits` (shares), `clocks` (us, ms, 10ms, s: stamps in whole seconds with
-//! durations in ms), `seeds` (first..end). Fitted at 30, 50 and 70 % of the capacity, judged at 80 and 90 % within 2, 5 and 10 mean
-//! works. The truth is a simulation of [`TRUE`] requests, which has an error of its own, two standard deviations of which are no miss; FILE.truth keeps it.
+//! deterministic, uniform, pareto, gamma, weibull, bimodal), `servers`, `hits` (shares), `clocks` (us, ms, 10ms, s: stamps in whole seconds with
+//! durations in ms), `seeds` (first..end); `program`: the path of `concertina`, whose commands then import and fit an access log of each service in
+//! the place of this library. Fitted at 30, 50 and 70 % of the capacity, judged at 80 and 90 % within 2, 5 and 10 mean works. The truth is a simulation of [`TRUE`] requests, which has an error of its own, two standard deviations of which are no miss; FILE.truth keeps it.
 
 // The library reads no files; this keeps its results in one.
 #![allow(clippy::disallowed_methods)]
@@ -19,7 +19,7 @@ use model::Model;
 use model::fit::{Options, Request, Step, Times, black_box, has_times, work};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use rand_distr::{Distribution, Exp1, LogNormal};
+use rand_distr::{Distribution, Exp1, Gamma, LogNormal};
 
 const MEAN_S: f64 = 0.010;
 const FITTED: [f64; 3] = [0.3, 0.5, 0.7];
@@ -43,6 +43,12 @@ enum Law {
     Uniform,
     /// With an exponent of 2.5.
     Pareto,
+    /// Of shape 0.5: an SCV of 2.
+    Gamma,
+    /// Of shape 0.7: an SCV of 2.1.
+    Weibull,
+    /// Nine tenths take half a mean, the others 5.5.
+    Bimodal,
 }
 
 impl Law {
@@ -54,6 +60,9 @@ impl Law {
             "deterministic" => Law::Deterministic,
             "uniform" => Law::Uniform,
             "pareto" => Law::Pareto,
+            "gamma" => Law::Gamma,
+            "weibull" => Law::Weibull,
+            "bimodal" => Law::Bimodal,
             _ => return None,
         })
     }
@@ -70,6 +79,16 @@ impl Law {
             Law::Deterministic => 1.0,
             Law::Uniform => 2.0 * random.random::<f64>(),
             Law::Pareto => 0.6 * (1.0 - random.random::<f64>()).powf(-0.4),
+            Law::Gamma => Gamma::new(0.5, 2.0).map_or(1.0, |law| law.sample(random)),
+            // Γ(1 + 1/0.7).
+            Law::Weibull => random.sample::<f64, _>(Exp1).powf(1.0 / 0.7) / 1.265_823_506_057_283_6,
+            Law::Bimodal => {
+                if random.random::<f64>() < 0.9 {
+                    0.5
+                } else {
+                    5.5
+                }
+            }
         };
         MEAN_S * relative
     }
@@ -233,6 +252,34 @@ impl Cell {
         }
     }
 
+    /// An access log of steps that follow each other.
+    fn log(&self, steps: &[Step]) -> String {
+        let mut log = String::new();
+        let mut begins = 1.7e9;
+        for times in steps.iter().filter_map(|step| step.times.as_ref()) {
+            let ends = times.requests.iter().map(|request| request.departure_s);
+            let last = ends.fold(0.0, f64::max);
+            for (i, request) in times.requests.iter().enumerate() {
+                let (end, taken) =
+                    (begins + request.departure_s, request.departure_s - request.arrival_s);
+                log += &match self.clock.as_str() {
+                    "us" => format!("{end:.6} 200 {taken:.6} 512 \"GET /{} HTTP/1.1\"\n", i % 999),
+                    "ms" => format!("{end:.3} 200 {taken:.3} 512 \"GET /{} HTTP/1.1\"\n", i % 999),
+                    "10ms" => {
+                        format!("{end:.2} 200 {taken:.2} 512 \"GET /{} HTTP/1.1\"\n", i % 999)
+                    }
+                    _ => format!(
+                        "10.0.0.7 - - [{}] \"GET /{} HTTP/1.1\" 200 512 \"-\" \"-\" {taken:.3}\n",
+                        stamp(end - 1.7e9),
+                        i % 999
+                    ),
+                };
+            }
+            begins += last.ceil() + 1.0;
+        }
+        log
+    }
+
     fn title(&self) -> String {
         format!("{}\t{}\t{}\t{}", self.law, self.servers, self.hits, self.clock)
     }
@@ -258,20 +305,69 @@ fn fitted(steps: &[Step]) -> Result<Fitted, Box<dyn Error>> {
     Ok(Fitted { model: found.model, title, score: 0.0 })
 }
 
-/// Seconds of processor time of this process.
+/// Seconds of processor time of this process and of the commands that it ran.
 fn cpu_s() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let after = stat.rsplit(')').next().unwrap_or_default();
-    let ticks = after.split_whitespace().skip(11).take(2).filter_map(|t| t.parse::<f64>().ok());
+    let ticks = after.split_whitespace().skip(11).take(4).filter_map(|t| t.parse::<f64>().ok());
     ticks.sum::<f64>() / 100.0
 }
 
+/// The commands of a program, and where they leave their files.
+struct Commands {
+    program: String,
+    path: String,
+}
+
+impl Commands {
+    /// The output of a command.
+    fn run(&self, arguments: &[&str]) -> Result<(), Box<dyn Error>> {
+        let done = std::process::Command::new(&self.program).args(arguments).output()?;
+        let said = String::from_utf8_lossy(&done.stderr).trim().replace('\n', " ");
+        if done.status.success() { Ok(()) } else { Err(said.into()) }
+    }
+
+    /// Imports and fits a log of the steps.
+    fn fitted(&self, cell: &Cell, steps: &[Step], seed: u64) -> Result<Fitted, Box<dyn Error>> {
+        // Files of their own, because nothing is overwritten or removed.
+        let name = cell.title().replace('\t', "-");
+        let of = |extension: &str| {
+            format!("{}.{name}-{seed}-{}.{extension}", self.path, std::process::id())
+        };
+        let (log, out, file) = (of("log"), of("run"), of("toml"));
+        let mut opened = std::fs::OpenOptions::new().write(true).create_new(true).open(&log)?;
+        opened.write_all(cell.log(steps).as_bytes())?;
+        let format = r#"$msec $status $request_time $body_bytes_sent "$request""#;
+        let options: &[&str] = if cell.clock == "s" { &[] } else { &["--log-format", format] };
+        self.run(&[&["import", &log, "--out", &out], options].concat())?;
+        self.run(&["fit", &out, "--servers", "auto", "--out", &file])?;
+        let model = Model::from_toml(&std::fs::read_to_string(&file)?)?;
+        let first = model.hypotheses.first();
+        let title = first.map_or_else(|| "responses alone".to_owned(), |first| first.title());
+        let score = first.map_or(0.0, |first| first.score);
+        Ok(Fitted { model, title, score })
+    }
+}
+
+/// A stamp of the common log format.
+fn stamp(seconds: f64) -> String {
+    let second = seconds as u64;
+    let (minute, hour) = (second / 60 % 60, second / 3_600);
+    format!("{:02}/Nov/2023:{:02}:{minute:02}:{:02} +0000", 1 + hour / 24, hour % 24, second % 60)
+}
+
 /// The line of a fit.
-fn judge(cell: &Cell, service: Service, truth: &[(f64, f64)], seed: u64) -> String {
+fn judge(
+    cell: &Cell,
+    service: Service,
+    truth: &[(f64, f64)],
+    seed: u64,
+    commands: Option<&Commands>,
+) -> String {
     let mut random = StdRng::seed_from_u64(seed);
     let steps: Vec<Step> = FITTED.iter().map(|u| cell.step(service, *u, &mut random)).collect();
     let before = cpu_s();
-    let found = fitted(&steps);
+    let found = commands.map_or_else(|| fitted(&steps), |by| by.fitted(cell, &steps, seed));
     let cpu = cpu_s() - before;
     let head = format!("{}\t{seed}", cell.title());
     let Fitted { model, title, score } = match found {
@@ -381,6 +477,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let list = |key: &str, otherwise: &str| -> Vec<String> {
         keys.get(key).map_or(otherwise, String::as_str).split(',').map(str::to_owned).collect()
     };
+    let program = keys.get("program").cloned();
+    let commands = program.map(|program| Commands { program, path: path.clone() });
     let seeds = list("seeds", "0..4")[0].clone();
     let (first, end) = seeds.split_once("..").ok_or("seeds are first..end")?;
     let seeds = first.parse::<u64>()?..end.parse::<u64>()?;
@@ -402,7 +500,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                         if truth.is_empty() {
                             truth = known_truth(&format!("{path}.truth"), &law, service)?;
                         }
-                        let line = judge(&cell, service, &truth, seed);
+                        let line = judge(&cell, service, &truth, seed, commands.as_ref());
                         writeln!(file, "{line}")?;
                         println!("{line}");
                     }
