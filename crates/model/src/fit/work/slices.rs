@@ -163,7 +163,7 @@ mod tests {
     use super::super::{Options, REQUESTS_MAX};
     use super::*;
 
-    fn found(runs: &[Vec<(f64, f64)>], servers: u32) -> Option<Slices> {
+    fn slices_of(runs: &[Vec<(f64, f64)>], servers: u32) -> Option<Slices> {
         let line =
             |run: &Vec<(f64, f64)>| Line::new(&step("", run).times.unwrap(), REQUESTS_MAX).unwrap();
         let lines = runs.iter().map(line).collect();
@@ -175,7 +175,7 @@ mod tests {
         for seed in 1..4 {
             let run = |rate: f64| throttled(rate, 300.0, 100 * seed + rate as u64);
             let runs = [9.0, 15.0, 21.0].map(run);
-            let Slices { period_s, served } = found(&runs, 1).expect("slices");
+            let Slices { period_s, served } = slices_of(&runs, 1).expect("slices");
             assert!((period_s / 0.1 - 1.0).abs() < 0.03, "{period_s}");
             assert!((served / 3.0 - 1.0).abs() < 0.1, "{served}");
         }
@@ -202,7 +202,7 @@ mod tests {
                 in_line(servers as usize, rate, 4_000, &mut works, &mut random)
             };
             let runs = [run(0.3), run(0.5), run(0.7)];
-            assert_eq!(found(&runs, servers), None, "{i}");
+            assert_eq!(slices_of(&runs, servers), None, "{i}");
         }
     }
 }
