@@ -209,3 +209,17 @@ proptest! {
         prop_assert!(within(&fewer) <= here + 1e-6, "{fewer:?}");
     }
 }
+
+/// The saturation of a hypothesis that does not fit is said to be that.
+#[test]
+fn what_does_not_fit_knows_no_saturation() {
+    let mut model = fitted();
+    let said = |model: &Model| match at_load(model, 1e6, 2, &[0.02]).unwrap() {
+        AtLoad::Saturated { statement, .. } => statement,
+        AtLoad::Stable { .. } => panic!("stable at a million requests/s"),
+    };
+    assert!(!said(&model).contains("no hypothesis fits"), "{}", said(&model));
+    model.unknown_beyond = Some(500.0);
+    let text = said(&model);
+    assert!(text.contains("not stable") && text.contains("no hypothesis fits"), "{text}");
+}
