@@ -166,12 +166,11 @@ where
             if self.left.is_empty() {
                 return None;
             }
-            if self.left.len() <= self.piece {
-                if let Some(before_last) = self.before_last.take()
-                    && let Some(error) = before_last().await
-                {
-                    return Some(Err(error));
-                }
+            if self.left.len() <= self.piece
+                && let Some(before_last) = self.before_last.take()
+                && let Some(error) = before_last().await
+            {
+                return Some(Err(error));
             }
             let piece = self.left.split_to(self.left.len().min(self.piece));
             Some(Ok(piece))
