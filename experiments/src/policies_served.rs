@@ -86,7 +86,7 @@ pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
             rate,
             100.0 * load
         ));
-        let antagonist = Antagonist::of(&system, &config, context)?;
+        let antagonist = Antagonist::new(&system, &config, context)?;
         let blocks = antagonist.beside(|| {
             slices::run(POLICIES.len(), part.blocks, config.seed, |block, policy| {
                 let out = context.scratch.join(format!("load-{load}-{block}-{policy}"));
@@ -269,7 +269,7 @@ struct Antagonist<'a> {
 }
 
 impl<'a> Antagonist<'a> {
-    fn of(system: &'a System, config: &Config, context: &'a Context) -> anyhow::Result<Self> {
+    fn new(system: &'a System, config: &Config, context: &'a Context) -> anyhow::Result<Self> {
         let first = config.speeds.first().context("config.toml: speeds has no node")?;
         let rate = config.antagonist_share * first * config.mu_per_s * f64::from(config.disks);
         ensure!(rate > 0.0, "config.toml: antagonist_share must be greater than 0");
