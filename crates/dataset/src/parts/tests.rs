@@ -291,7 +291,7 @@ fn what_cannot_be_split_is_refused() {
     let (folder, lines) = (folder.path(), of_format(Format::Lines));
     let split = |paths: &[PathBuf], size, options: &Options| {
         let options = SplitOptions { import: options, again: false };
-        super::split(folder, "d", paths, size, &options, &mut |_| ())
+        split(folder, "d", paths, size, &options, &mut |_| ())
     };
     let two = PartSize::Count(2);
     refused(split(&paths, two, &lines), "is compressed");
