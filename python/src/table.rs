@@ -79,14 +79,14 @@ impl Table {
         drop(requested_schema);
         let batches = RecordBatchIterator::new([Ok(self.batch.clone())], self.batch.schema());
         let stream = FFI_ArrowArrayStream::new(Box::new(batches));
-        PyCapsule::new(py, stream, Some(c"arrow_array_stream".to_owned()))
+        PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
     }
 
     /// The types of the columns (Arrow's PyCapsule interface).
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
         let schema = FFI_ArrowSchema::try_from(self.batch.schema().as_ref());
         let schema = schema.map_err(|error| invalid(error.to_string()))?;
-        PyCapsule::new(py, schema, Some(c"arrow_schema".to_owned()))
+        PyCapsule::new_with_value(py, schema, c"arrow_schema")
     }
 
     fn __repr__(&self) -> String {
