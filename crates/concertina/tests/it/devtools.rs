@@ -160,18 +160,30 @@ impl Browser {
         }
     }
 
-    /// Presses the mouse where an element is.
+    /// Presses the mouse where an element is; again if it has moved between the look and the press, as a page under load does.
     pub fn click(&mut self, selector: &str) {
         let place = format!(
             "(() => {{ const e = document.querySelector({selector:?}); e.scrollIntoView({{ block: 'center' }}); \
              const b = e.getBoundingClientRect(); const at = [b.x + b.width / 2, b.y + b.height / 2]; \
+             document.body.dataset.clicked = 'not yet'; \
+             e.addEventListener('click', () => {{ document.body.dataset.clicked = 'yes'; }}, {{ capture: true, once: true }}); \
              return {{ x: at[0], y: at[1], hit: e.contains(document.elementFromPoint(...at)) }}; }})()"
         );
-        let place = self.value(&place);
-        assert_eq!(place["hit"], true, "{selector} is not where a mouse reaches it: {place}");
-        for kind in ["mousePressed", "mouseReleased"] {
-            let event = json!({ "type": kind, "x": place["x"], "y": place["y"], "button": "left", "clickCount": 1 });
-            self.call("Input.dispatchMouseEvent", event);
+        let start = std::time::Instant::now();
+        loop {
+            let place = self.value(&place);
+            for kind in ["mousePressed", "mouseReleased"] {
+                let event = json!({ "type": kind, "x": place["x"], "y": place["y"], "button": "left", "clickCount": 1 });
+                self.call("Input.dispatchMouseEvent", event);
+            }
+            // A page that was left for another has no such mark.
+            if self.value("document.body?.dataset.clicked ?? ''") != "not yet" {
+                return;
+            }
+            assert!(
+                start.elapsed() < LONGEST,
+                "{selector} is not where a mouse reaches it: {place}"
+            );
         }
     }
 
