@@ -1,4 +1,4 @@
-//! Parts of a study on the command line: their progress, and what is said of one that is done.
+//! The command line of a study in parts: progress while a part runs, and the message when it has ended.
 
 use std::process::ExitCode;
 use std::time::Instant;

@@ -169,7 +169,10 @@ pub fn read_parts<T: DeserializeOwned>(
         found.extend(entry?.file_name().to_str().and_then(StudyPart::from_name));
     }
     let parts = found.iter().map(|part| part.parts).max().unwrap_or(0);
-    ensure!(parts > 0, "{shown} has no part of a study: run them with --part I/N first");
+    ensure!(
+        parts > 0,
+        "{shown} has no part of a study: run each part with --part I/N before --join"
+    );
     if let Some(other) = found.iter().find(|part| part.parts != parts) {
         bail!("{shown} has parts of {parts} and parts of {}: keep those of one", other.parts);
     }

@@ -36,7 +36,7 @@ pub(super) struct ShareWithin {
     pub share: f64,
 }
 
-/// JSON has no NaN, and null in its place.
+/// Reads a number that is NaN if it is null: JSON has no NaN.
 fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     Ok(Option::<f64>::deserialize(deserializer)?.unwrap_or(f64::NAN))
 }

@@ -33,7 +33,7 @@ pub struct DonePart {
 }
 
 impl DonePart {
-    /// A part with so many runs, whose file is in `folder`.
+    /// What is printed for a part that has ended: `runs` runs, and its file in `folder`. `was_done`: an earlier command made it.
     pub fn new(part: StudyPart, runs: usize, folder: &Path, was_done: bool) -> DonePart {
         let StudyPart { part: number, parts } = part;
         DonePart { part: number, parts, runs, file: part.file(folder), was_done }

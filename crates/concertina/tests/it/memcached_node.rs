@@ -169,7 +169,7 @@ fn a_cache_counts_what_it_does_and_is_emptied_later() {
         format!("STORED\r\nOK\r\n{found}OK\r\n")
     );
     until("a later flush", || ask(&cache, "get v\r\n") == "END\r\n");
-    // A date that memcached has no room for is in the past for it, and so here.
+    // memcached keeps times in 32 bits, so that a date in 2100 is a date in the past. A node does the same.
     let later = ask(&cache, "set v 0 4102444800 1\r\na\r\nget v\r\n");
     assert_eq!(later, "STORED\r\nEND\r\n");
 }
