@@ -1,10 +1,18 @@
 //! Memory for the bytes of larger objects, from which the kernel sends them without a copy.
 //!
-//! An anonymous file (memfd) holds the bytes. It is mapped once. `sendfile` gives a socket a part of
-//! the file; the socket then keeps the file's *pages* until the client has acknowledged them, which
-//! may be long after the object was dropped here. So a page that a socket was given is never
-//! overwritten: the range of its object is punched out of the file, which takes the pages from the
-//! file but not from the sockets. Only then is the range used again, with new pages.
+//! Private memory of the process holds the bytes. `vmsplice` gives a socket, through a pipe, the *pages* of a part of it. The
+//! socket keeps them until the client has acknowledged them, which may be long after the object was dropped here.
+//! So a page that a socket was given is never overwritten: the range of its object is given back to the kernel
+//! (`MADV_DONTNEED`), which takes the pages from the range but not from the sockets. Only then is the range used
+//! again, with new pages.
+//!
+//! An anonymous file (memfd) and `sendfile` were the way before. It costs more to send from (docs/decisions/0006), and where the
+//! system keeps such files in huge pages, a hole that is punched into one is *filled with zeros*, which the sockets then send.
+//! Private memory has no such case: a huge page that is given back in part is only taken from the map.
+//!
+//! A thread of its own gives the arena its memory, in huge pages where the system has them, a little ahead of what is used: a huge page is
+//! cheaper to fill and to send from, but the kernel may take milliseconds to find one, which no request should wait for. Ranges that
+//! are used again get small pages.
 //!
 //! New pages cost more than a copy of their bytes. So bytes that are sent for the first time are copied
 //! ([`Arena::lend`]): if a device read them and memory does not keep them, the next read uses their
@@ -15,15 +23,14 @@
 //! requirement.
 
 use std::collections::BTreeMap;
+use std::iter::repeat_with;
 use std::ops::{Deref, DerefMut};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::Thread;
 
 use bytes::Bytes;
-use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, ftruncate, memfd_create};
-use rustix::io::pwrite;
-use rustix::mm::{MapFlags, ProtFlags, mmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
 
 use crate::system;
 
@@ -33,6 +40,11 @@ pub const OBJECT_BYTES_MIN: usize = 32 << 10;
 
 /// Ranges begin and end with a page.
 pub const PAGE: usize = 4096;
+
+/// Bytes of a huge page of the processors that this runs on.
+const HUGE: u64 = 2 << 20;
+/// How far memory is kept ahead of what was ever used: at a gigabyte a second, 8 ms.
+const AHEAD_BYTES: u64 = 4 * HUGE;
 
 /// Maximum number of ready ranges, and of their bytes.
 const READY_MAX: usize = 64;
@@ -49,13 +61,18 @@ const LENT: u8 = 2;
 
 static ARENA: OnceLock<Option<Arena>> = OnceLock::new();
 
-/// The file and its mapping.
+/// The memory and what is free of it.
 pub struct Arena {
-    file: OwnedFd,
     base: *mut u8,
     bytes: u64,
     free: Mutex<Free>,
     pages: Box<[AtomicU8]>,
+    /// Where memory ends that was asked for ahead.
+    grown: AtomicU64,
+    /// Which ranges of `HUGE` bytes were asked for as huge pages, and have not been given back in part.
+    huge: Box<[AtomicBool]>,
+    /// The thread that asks for memory ahead.
+    grower: OnceLock<Thread>,
 }
 
 #[expect(unsafe_code, reason = "`base` is a map that lives as long as the process")]
@@ -67,19 +84,24 @@ unsafe impl Send for Arena {}
 unsafe impl Sync for Arena {}
 
 /// Creates the arena of this process with `bytes` bytes of address space; memory is used only as
-/// the arena fills. On a system without memfd there is no arena, and objects are sent with a copy.
+/// the arena fills. Where the system refuses so much address space there is no arena, and objects are sent with a copy.
 pub fn open(bytes: u64) {
     // Threads and the allocator need the rest, and what does not fit here is sent with a copy.
     let bytes = system::address_space_max().map_or(bytes, |limit| bytes.min(limit / 4));
-    ARENA.get_or_init(|| {
+    let arena = ARENA.get_or_init(|| {
         let arena = Arena::create(bytes.next_multiple_of(PAGE as u64));
         if let Err(error) = &arena {
             tracing::warn!(
-                "cannot create an anonymous file ({error}); large objects are sent with a copy"
+                "cannot map {bytes} bytes of memory ({error}); large objects are sent with a copy"
             );
         }
         arena.ok()
     });
+    if let Some(arena) = arena.as_ref().filter(|arena| arena.grower.get().is_none()) {
+        // Without the thread, memory comes as it is used, in small pages.
+        let thread = std::thread::Builder::new().name("arena".to_owned()).spawn(|| arena.grow());
+        let _ = thread.map(|handle| arena.grower.set(handle.thread().clone()));
+    }
 }
 
 /// The arena, if it exists.
@@ -111,17 +133,67 @@ pub fn space(bytes: usize) -> Option<Space> {
 
 impl Arena {
     fn create(bytes: u64) -> std::io::Result<Arena> {
-        let file = memfd_create("concertina-objects", MemfdFlags::CLOEXEC)?;
-        ftruncate(&file, bytes)?;
-        let length = usize::try_from(bytes).map_err(std::io::Error::other)?;
-        let flags = MapFlags::SHARED | MapFlags::NORESERVE;
+        let length = usize::try_from(bytes + HUGE).map_err(std::io::Error::other)?;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        #[expect(unsafe_code, reason = "mapping a file")]
-        // SAFETY: a new map at a place of the kernel's choice, of a file that nobody else has.
-        let base = unsafe { mmap(std::ptr::null_mut(), length, access, flags, &file, 0)? };
-        let free = Mutex::new(Free::new(bytes));
-        let pages = std::iter::repeat_with(AtomicU8::default).take(length / PAGE).collect();
-        Ok(Arena { file, base: base.cast(), bytes, free, pages })
+        #[expect(unsafe_code, reason = "mapping memory")]
+        // SAFETY: a new map at a place of the kernel's choice.
+        let base = unsafe { mmap_anonymous(std::ptr::null_mut(), length, access, flags)? };
+        // Clients' bytes have no place in a core file, and a child process no use for them; huge pages are asked for where
+        // they are wanted. Without any of these the arena works as well.
+        for advice in [Advice::LinuxDontDump, Advice::LinuxDontFork, Advice::LinuxNoHugepage] {
+            #[expect(unsafe_code, reason = "advice about the map")]
+            // SAFETY: the whole of the new map; none changes what it reads as in this process.
+            let _ = unsafe { madvise(base, length, advice) };
+        }
+        let aligned = base.cast::<u8>().align_offset(HUGE as usize);
+        #[expect(unsafe_code, reason = "the first place in the map where a huge page can be")]
+        // SAFETY: the map has `HUGE` bytes more than are used.
+        let base = unsafe { base.cast::<u8>().add(aligned) };
+        Ok(Arena {
+            base,
+            bytes,
+            free: Mutex::new(Free::new(bytes)),
+            pages: repeat_with(AtomicU8::default).take((bytes / PAGE as u64) as usize).collect(),
+            grown: AtomicU64::new(0),
+            huge: repeat_with(AtomicBool::default).take((bytes / HUGE) as usize).collect(),
+            grower: OnceLock::new(),
+        })
+    }
+
+    /// What the thread does that asks for memory ahead: it sleeps until [`Arena::take`] wakes it.
+    fn grow(&self) {
+        loop {
+            std::thread::park();
+            loop {
+                let used = self.lock().used;
+                // Not where small pages may be already.
+                let at = self.grown.load(Ordering::Relaxed).max(used.next_multiple_of(HUGE));
+                if at + HUGE > (used + AHEAD_BYTES).min(self.bytes) {
+                    break;
+                }
+                self.ask(at);
+                self.grown.store(at + HUGE, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Asks for a huge page; small ones if there is none.
+    fn ask(&self, at: u64) {
+        let advise = |advice| {
+            #[expect(unsafe_code, reason = "advice about a range of the map")]
+            // SAFETY: the range is within the map; what it reads as does not change, whoever has it by now.
+            unsafe {
+                madvise(self.base.add(at as usize).cast(), HUGE as usize, advice)
+            }
+        };
+        let is_huge = advise(Advice::LinuxHugepage).is_ok();
+        if let Some(huge) = self.huge.get((at / HUGE) as usize).filter(|_| is_huge) {
+            huge.store(true, Ordering::Relaxed);
+        }
+        let _ = advise(Advice::LinuxPopulateWrite);
+        // A page that is needed later comes at once, by whoever needs it: so it is a small one.
+        let _ = advise(Advice::LinuxNoHugepage);
     }
 
     fn lock(&self) -> MutexGuard<'_, Free> {
@@ -134,9 +206,14 @@ impl Arena {
         let (at, room) = taken.or_else(|| {
             // There may be room among the ready ranges, for less or for more than each of them.
             let ready = std::mem::take(&mut self.lock().ready);
-            ready.into_iter().for_each(|(at, room)| self.punch(at, room));
+            ready.into_iter().for_each(|(at, room)| self.release(at, room));
             self.lock().take(wanted)
         })?;
+        if at + room + AHEAD_BYTES / 2 > self.grown.load(Ordering::Relaxed)
+            && let Some(grower) = self.grower.get()
+        {
+            grower.unpark();
+        }
         Some(Region { arena: self, at, room, length: bytes })
     }
 
@@ -154,27 +231,26 @@ impl Arena {
         pieces: impl IntoIterator<Item = &'a [u8]>,
         length: usize,
     ) -> Option<Bytes> {
-        let region = self.take(length)?;
-        let mut at = region.at;
-        for mut piece in pieces {
-            while !piece.is_empty() {
-                match pwrite(&self.file, piece, at) {
-                    Ok(count) if count > 0 => (at, piece) = (at + count as u64, &piece[count..]),
-                    // Out of memory: dropping the region frees its range.
-                    _ => return None,
-                }
-            }
+        let mut space = Space(self.take(length)?);
+        // All pages at once: a fault for each of them costs more. Where the kernel has no such call, there are faults.
+        #[expect(unsafe_code, reason = "advice about a range of the map")]
+        // SAFETY: the range is within the map; what it reads as does not change.
+        let _ = unsafe { madvise(space.as_mut_ptr().cast(), length, Advice::LinuxPopulateWrite) };
+        let mut at = 0;
+        for piece in pieces {
+            space[at..at + piece.len()].copy_from_slice(piece);
+            at += piece.len();
         }
-        Some(Bytes::from_owner(region))
+        Some(space.freeze())
     }
 
-    /// The offset of bytes in the file; `None` if they are not in the arena.
+    /// The offset of bytes in the arena; `None` if they are not in the arena.
     pub fn place(&self, bytes: &[u8]) -> Option<u64> {
         let at = (bytes.as_ptr() as usize).checked_sub(self.base as usize)? as u64;
         (at < self.bytes).then_some(at)
     }
 
-    /// The pages that have bytes of a part of the file.
+    /// The pages that have bytes of a part of the arena.
     fn pages(&self, at: u64, bytes: u64) -> &[AtomicU8] {
         let (from, to) = (at / PAGE as u64, (at + bytes).div_ceil(PAGE as u64));
         self.pages.get(from as usize..to as usize).unwrap_or_default()
@@ -198,17 +274,29 @@ impl Arena {
         }
     }
 
-    /// The file.
-    pub fn file(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
-    }
-
     /// Frees a range without its pages.
-    fn punch(&self, at: u64, room: u64) {
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    fn release(&self, at: u64, room: u64) {
+        let advise = |advice| {
+            #[expect(unsafe_code, reason = "advice about a range of the map")]
+            // SAFETY: the range is within the map, and nobody has it: its region is dropped, or it was a ready one. It
+            // reads as zeros afterwards.
+            unsafe {
+                madvise(self.base.add(at as usize).cast(), room as usize, advice)
+            }
+        };
+        let (from, to) = (at / HUGE, (at + room).div_ceil(HUGE));
+        let huge = self.huge.get(from as usize..to as usize).unwrap_or_default();
+        let is_huge =
+            huge.iter().fold(false, |any, huge| any | huge.swap(false, Ordering::Relaxed));
+        if is_huge {
+            // This splits the huge page into small ones, of which those of the range come free at once. Taken from the map
+            // only, they would come free when the kernel has no other memory left.
+            let _ = advise(Advice::LinuxFree);
+        }
+        let result = advise(Advice::LinuxDontNeed);
         // If this fails, the range is lost to later objects: using it again without new pages could
         // change bytes that a socket has yet to send.
-        if fallocate(&self.file, flags, at, room).is_ok() {
+        if result.is_ok() {
             self.lock().give(at, room);
         }
     }
@@ -236,7 +324,7 @@ impl DerefMut for Space {
         let Region { arena, at, length, .. } = self.0;
         #[expect(unsafe_code, reason = "writing the map")]
         // SAFETY: the range is within the map, and this value alone has it. No socket has its pages: those of a
-        // range that sockets were given are punched out before it is free again.
+        // range that sockets were given are taken from it before it is free again.
         unsafe {
             std::slice::from_raw_parts_mut(arena.base.add(at as usize), length)
         }
@@ -270,10 +358,10 @@ impl Drop for Region {
         let pages = self.arena.pages(self.at, self.room).iter();
         let is_lent = pages.fold(false, |lent, page| lent | (before(page) == LENT));
         if is_lent {
-            return self.arena.punch(self.at, self.room);
+            return self.arena.release(self.at, self.room);
         }
         let surplus = self.arena.lock().make_ready(self.at, self.room);
-        surplus.into_iter().for_each(|(at, room)| self.arena.punch(at, room));
+        surplus.into_iter().for_each(|(at, room)| self.arena.release(at, room));
     }
 }
 
@@ -283,11 +371,13 @@ struct Free {
     empty: BTreeMap<u64, u64>,
     /// Those that have their pages: offsets and lengths, the oldest first.
     ready: Vec<(u64, u64)>,
+    /// The end of what was ever taken.
+    used: u64,
 }
 
 impl Free {
     fn new(bytes: u64) -> Free {
-        Free { empty: BTreeMap::from([(0, bytes)]), ready: Vec::new() }
+        Free { empty: BTreeMap::from([(0, bytes)]), ready: Vec::new(), used: 0 }
     }
 
     /// A range of so many bytes, or a ready one of a few more.
@@ -303,6 +393,7 @@ impl Free {
         if length > bytes {
             self.empty.insert(at + bytes, length - bytes);
         }
+        self.used = self.used.max(at + bytes);
         Some((at, bytes))
     }
 
@@ -411,7 +502,6 @@ mod tests {
         assert!(arena.place(&gathered).is_some());
         assert!(gather(&[Bytes::from_static(b"small")]).is_none());
         drop(gathered);
-        let pages = |arena: &Arena| rustix::fs::fstat(&arena.file).map(|stat| stat.st_blocks);
         drop(kept);
         for i in 0..2_000 {
             let kept = keep(Bytes::from(bytes.clone()));
@@ -420,7 +510,35 @@ mod tests {
                 assert!(arena.lend(arena.place(&kept).unwrap(), kept.len()));
             }
         }
-        assert!(pages(arena).unwrap() < 128 << 11, "dropped objects keep their memory");
+        // A thousand of these objects were lent: they would fill the arena. Other tests hold little, and ready ranges and what is asked
+        // for ahead have their limits.
+        let bytes = pages_present(arena) * PAGE as u64;
+        assert!(bytes < 40 << 20, "dropped objects keep their memory: {bytes} bytes");
+    }
+
+    /// Pages of the arena that are in memory or swapped out, as the kernel has it.
+    fn pages_present(arena: &Arena) -> u64 {
+        let map = std::fs::File::open("/proc/self/pagemap").unwrap();
+        let mut entries = vec![0; (arena.bytes as usize / PAGE) * 8];
+        let first = arena.base as u64 / PAGE as u64 * 8;
+        std::os::unix::fs::FileExt::read_exact_at(&map, &mut entries, first).unwrap();
+        let is_present = |entry: &&[u8]| entry[7] & 0xC0 != 0;
+        entries.chunks(8).filter(is_present).count() as u64
+    }
+
+    /// Gives a socket the first page of bytes, without a copy.
+    fn send_page(to: &std::os::unix::net::UnixStream, bytes: &[u8]) {
+        let (read, write) = rustix::pipe::pipe().unwrap();
+        let slice = std::io::IoSlice::new(&bytes[..PAGE]);
+        let flags = rustix::pipe::SpliceFlags::empty();
+        #[expect(unsafe_code, reason = "lending a page to a pipe")]
+        // SAFETY: the pipe's end for writing; the bytes are only read.
+        let lent = unsafe {
+            let slices = [rustix::pipe::IoSliceRaw::from_slice(&slice)];
+            rustix::pipe::vmsplice(&write, &slices, flags).unwrap()
+        };
+        assert_eq!(lent, PAGE);
+        assert_eq!(rustix::pipe::splice(&read, None, to, None, PAGE, flags).unwrap(), PAGE);
     }
 
     /// What a socket was given stays as it is, whatever becomes of its range.
@@ -433,17 +551,17 @@ mod tests {
             let mut space = space(OBJECT_BYTES_MIN).unwrap();
             space.fill(round);
             let kept = space.freeze();
-            let mut at = arena.place(&kept).unwrap();
+            let at = arena.place(&kept).unwrap();
             assert!(!arena.lend(at, kept.len()), "it was never sent");
             arena.copied(at);
             assert!(arena.lend(at, kept.len()));
-            let sent = rustix::fs::sendfile(&to, arena.file(), Some(&mut at), 4096).unwrap();
+            send_page(&to, &kept);
             drop(kept);
             // The next ones may get its range.
             for _ in 0..3 {
                 super::space(OBJECT_BYTES_MIN).unwrap().fill(255);
             }
-            let mut got = vec![0; sent];
+            let mut got = vec![0; PAGE];
             std::io::Read::read_exact(&mut &from, &mut got).unwrap();
             assert!(got.iter().all(|byte| *byte == round), "round {round}: {:?}", &got[..8]);
         }

@@ -10,6 +10,7 @@ mod connection;
 mod error;
 pub mod health;
 pub mod http;
+mod lending;
 pub mod metrics;
 pub mod observe;
 pub mod quick;

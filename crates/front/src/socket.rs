@@ -1,14 +1,13 @@
 //! A client's socket, which sends bytes in the [`arena`] without a copy.
 //!
-//! Buffers that are parts of the arena's file are passed to the kernel as such, in order after the buffers before
-//! them (`MSG_MORE` keeps the head of a reply and its body in one segment).
+//! The pages of buffers that lie in the arena are passed to the socket ([`crate::lending`]), in order after the buffers
+//! before them (`MSG_MORE` keeps the head of a reply and its body in one segment).
 
 use std::io::{self, IoSlice};
 use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use rustix::fs::sendfile;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
@@ -18,10 +17,12 @@ use tokio_rustls::server::TlsStream;
 use device::arena;
 use wire::pace::Pace;
 
-/// Shorter buffers are copied, together with the others. `sendfile` takes 0.69 times a copy's
+use crate::lending;
+
+/// Shorter buffers are copied, together with the others. Lent pages take 0.6 times a copy's
 /// processor time of the server for 80 KiB (docs/decisions/0006). A receiver on the same machine
 /// pays for it: it gets the arena's pages of 4 KiB one by one. So a gateway or a node there gets copies.
-const SENDFILE_BYTES_MIN: usize = 16 << 10;
+const LENT_BYTES_MIN: usize = 16 << 10;
 
 /// Terminal output queue: of a socket, the bytes that its peer has not acknowledged (SIOCOUTQ).
 const TIOCOUTQ: rustix::ioctl::Opcode = 0x5411;
@@ -40,7 +41,7 @@ pub struct Socket {
     delivered: Option<u64>,
     /// Whether the peer is on this machine.
     pub(crate) near: bool,
-    /// Whether parts of the arena's file are copied like other bytes.
+    /// Whether parts of the arena are copied like other bytes.
     pub(crate) copies: bool,
     timer: Option<Pin<Box<Sleep>>>,
 }
@@ -100,10 +101,10 @@ impl Stream {
     }
 }
 
-/// Whether a buffer is to be sent from the arena's file.
+/// Whether the pages of a buffer are to be lent to the socket.
 fn is_lent(buffer: &[u8]) -> bool {
     let at = place(buffer).zip(arena::get());
-    at.is_some_and(|(at, arena)| arena.lend(at, buffer.len()))
+    at.is_some_and(|(at, arena)| lending::is_possible() && arena.lend(at, buffer.len()))
 }
 
 /// Notes which of some buffers were copied to the socket, of which it took `sent` bytes.
@@ -116,9 +117,9 @@ fn copied(buffers: &[IoSlice<'_>], mut sent: usize) {
     }
 }
 
-/// The offset of a buffer in the arena's file, if it is worth sending from there.
+/// The offset of a buffer in the arena, if its pages are worth lending.
 fn place(buffer: &[u8]) -> Option<u64> {
-    if buffer.len() < SENDFILE_BYTES_MIN {
+    if buffer.len() < LENT_BYTES_MIN {
         return None;
     }
     arena::get()?.place(buffer)
@@ -186,15 +187,15 @@ impl Socket {
         }
     }
 
-    /// Writes as much as the socket accepts: the buffers before the first part of the file, then
-    /// that part.
+    /// Writes as much as the socket accepts: the buffers before the first one that is lent, then
+    /// a part of that one.
     fn write(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
-        let in_file = |buffer: &IoSlice<'_>| !self.copies && is_lent(buffer);
-        let first = buffers.iter().position(in_file);
-        let (plain, file) = buffers.split_at(first.unwrap_or(buffers.len()));
+        let is_lent = |buffer: &IoSlice<'_>| !self.copies && is_lent(buffer);
+        let first = buffers.iter().position(is_lent);
+        let (plain, lent) = buffers.split_at(first.unwrap_or(buffers.len()));
         let mut sent = 0;
         if !plain.is_empty() {
-            let more = if file.is_empty() { SendFlags::empty() } else { SendFlags::MORE };
+            let more = if lent.is_empty() { SendFlags::empty() } else { SendFlags::MORE };
             let mut control = SendAncillaryBuffer::default();
             let flags = SendFlags::NOSIGNAL | more;
             sent = sendmsg(self.stream.socket().as_fd(), plain, &mut control, flags)?;
@@ -203,17 +204,16 @@ impl Socket {
                 return Ok(sent);
             }
         }
-        let (Some(buffer), Some(arena)) = (file.first(), arena::get()) else { return Ok(sent) };
-        let Some(mut at) = place(buffer) else { return Ok(sent) };
-        match sendfile(self.stream.socket().as_fd(), arena.file(), Some(&mut at), buffer.len()) {
+        let Some(buffer) = lent.first() else { return Ok(sent) };
+        match lending::send(self.stream.socket().as_fd(), buffer) {
             Ok(count) => Ok(sent + count),
             // The earlier buffers are written; the next call reports the error.
             Err(_) if sent > 0 => Ok(sent),
-            Err(error) => Err(error.into()),
+            Err(error) => Err(error),
         }
     }
 
-    /// Writes buffers, of which some may lie in the arena's file.
+    /// Writes buffers, of which some may lie in the arena.
     pub fn poll_send(
         &mut self,
         context: &mut Context<'_>,
