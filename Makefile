@@ -11,12 +11,12 @@ demo:
 
 # The whole of CI: formatting, lints as errors, all tests, the documentation. Incremental compilation makes the first
 # build slower, and pays off for who edits and runs `cargo test`.
-# What the tests need and the lints do not is fetched and built beside them.
+# What the tests need and the lints do not is fetched and built beside them; the documentation is built while tests wait.
 test: export CARGO_INCREMENTAL = 0
 test:
 	@sh .ci/setup system
 	@sh .ci/setup clients & clients=$$!; $(MAKE) format lint && wait $$clients
-	@$(MAKE) unit docs
+	@$(MAKE) docs & docs=$$!; $(MAKE) unit; unit=$$?; wait $$docs && exit $$unit
 
 # What the tests need beside a Rust toolchain, where this can be installed.
 setup:
