@@ -30,6 +30,10 @@ pub struct Times {
     /// Resolution of `taken`.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub resolution_ns: u64,
+    /// Whether `taken` was measured by itself, as where a log has the start and a duration. Otherwise, where both have one resolution, it is
+    /// the difference of two readings of the clock of `ends`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_timed_apart: bool,
     /// When the last byte of each reply had come: units since 1970 for the first, since the one
     /// before for the others.
     pub ends: Vec<i64>,
@@ -67,6 +71,7 @@ impl Times {
             unit_ns,
             clock_ns,
             resolution_ns,
+            is_timed_apart: false,
             ends,
             taken,
             bytes,

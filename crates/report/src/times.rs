@@ -32,6 +32,7 @@ pub(super) fn times_of(
         model::fit::Times { open: step.clients.is_none(), ..model::fit::Times::default() };
     for times in load.times.iter().filter(|t| t.queue == queue) {
         all.clock_s = all.clock_s.max(times.clock_ns as f64 * 1e-9);
+        all.is_timed_apart |= times.is_timed_apart;
         all.resolution_s = all.resolution_s.max(times.resolution_ns as f64 * 1e-9);
         for (((end, taken), bytes), key) in times.iter().zip(times.bytes()).zip(times.keys()) {
             let arrival = end.saturating_sub(taken);

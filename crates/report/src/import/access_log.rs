@@ -72,6 +72,8 @@ pub(super) struct Log {
     pub resolution_ns: Nanos,
     /// Resolution of the time of completion.
     pub clock_ns: Nanos,
+    /// Whether durations were measured by themselves, not as the difference of two stamps.
+    pub is_timed_apart: bool,
     pub gateway: Option<Collector>,
     /// The windows of upstream requests, from `$upstream_response_time`.
     pub origin: Option<Collector>,
@@ -402,6 +404,9 @@ impl Reader<'_> {
         }
         self.log.clock_ns = self.log.clock_ns.max(clock);
         self.log.resolution_ns = self.log.resolution_ns.max(resolution);
+        // A log of starts has no second stamp, and the difference of two stamps has nothing to round down.
+        let layout = &self.file.layout;
+        self.log.is_timed_apart |= layout.cuts || layout.side == Some(Side::Start);
         Ok(())
     }
 

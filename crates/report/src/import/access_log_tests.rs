@@ -306,6 +306,7 @@ fn one_service_is_read_from_every_format() {
         // Envoy rounds down: half a tick makes that the nearest.
         let is_envoy = name.starts_with("Envoy") || options.contains("%DURATION%");
         let short = if is_envoy { resolution_ns / 2 } else { 0 };
+        assert_eq!(read.is_timed_apart, is_envoy || matches!(side, Side::Start), "{name}");
         let mut expected: Vec<(u64, u64)> = all
             .iter()
             .map(|(a, d)| {

@@ -147,7 +147,7 @@ pub mod fuzzing {
         let source = Source::memory(Path::new("-"), bytes);
         let log = access_log::read(vec![source], &settings)?;
         checks::findings(&[checks::File { path: Path::new("-"), requests: &log.times }], &[]);
-        times_of(log.times, log.clock_ns, log.resolution_ns);
+        times_of(log.times, log.clock_ns, log.resolution_ns, log.is_timed_apart);
         let collectors = [log.gateway, log.origin].into_iter().flatten();
         Ok(collectors.flat_map(|collector| collector.finish()).collect())
     }
@@ -181,7 +181,12 @@ const FEW_FOR_FIT: u64 = 500;
 const TIMES_LINE: usize = 4_096;
 
 /// The times of requests by kind, in the order of their ends, for the run folder.
-fn times_of(mut logged: Vec<Logged>, clock_ns: u64, resolution_ns: u64) -> Vec<record::Times> {
+fn times_of(
+    mut logged: Vec<Logged>,
+    clock_ns: u64,
+    resolution_ns: u64,
+    is_timed_apart: bool,
+) -> Vec<record::Times> {
     let kind = |r: &Logged| (r.operation, r.outcome);
     // By a second first, so that a reader of a part needs a part of the file.
     let order = |r: &Logged| (r.end / SECOND, r.operation.as_str(), r.outcome.as_str(), r.end);
@@ -196,6 +201,7 @@ fn times_of(mut logged: Vec<Logged>, clock_ns: u64, resolution_ns: u64) -> Vec<r
             let Some(first) = part.first() else { continue };
             let mut times = record::Times::new("gateway", first.operation, first.outcome, unit);
             (times.clock_ns, times.resolution_ns) = (clock_ns, resolution_ns);
+            times.is_timed_apart = is_timed_apart;
             times.extend(part.iter().map(|r| (r.end, r.taken)));
             times.bytes = part.iter().map(|r| r.bytes).collect();
             if part.iter().any(|r| r.key > 0) {
@@ -270,7 +276,7 @@ impl Sources {
         }
         severe.append(&mut mild);
         self.warnings.extend(severe);
-        self.times = times_of(log.times, log.clock_ns, log.resolution_ns);
+        self.times = times_of(log.times, log.clock_ns, log.resolution_ns, log.is_timed_apart);
         Ok(())
     }
 

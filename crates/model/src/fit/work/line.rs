@@ -109,7 +109,8 @@ impl Line {
         for (what, value) in [("the clock's resolution", clock), ("the resolution", coarse)] {
             check(what, value, 0.0..=1e6, "0 to a million seconds")?;
         }
-        let ticks = Ticks { clock_s: clock, resolution_s: coarse };
+        let ticks =
+            Ticks { clock_s: clock, resolution_s: coarse, is_timed_apart: times.is_timed_apart };
         // Failures do no work, and most refusals never reach a server.
         let mut answered: Vec<&Request> =
             times.requests.iter().filter(|r| r.outcome != Outcome::Error).collect();

@@ -126,6 +126,9 @@ pub struct Times {
     pub clock_s: f64,
     /// Resolution of the response times, seconds.
     pub resolution_s: f64,
+    /// Whether response times were measured by themselves. Otherwise, where both resolutions are the same, they are differences of two
+    /// readings of the clock.
+    pub is_timed_apart: bool,
     /// Whether arrivals do not wait for replies.
     pub open: bool,
 }

@@ -17,12 +17,16 @@ pub(super) struct Ticks {
     pub clock_s: f64,
     /// Of the responses.
     pub resolution_s: f64,
+    /// Whether responses were measured by themselves, whatever the resolutions.
+    pub is_timed_apart: bool,
 }
 
 impl Ticks {
     /// Whether arrivals and departures were read from one clock. Otherwise the response was measured by itself.
     fn has_one_clock(self) -> bool {
-        self.clock_s > 0.0 && (self.clock_s / self.resolution_s - 1.0).abs() < 1e-9
+        !self.is_timed_apart
+            && self.clock_s > 0.0
+            && (self.clock_s / self.resolution_s - 1.0).abs() < 1e-9
     }
 
     /// The variance that drawing within ticks adds to a work, s².
@@ -114,12 +118,14 @@ mod tests {
         /// Draws are within their ticks, and no reply is before its request.
         #[test]
         fn draws_are_what_was_read(times in prop::collection::vec((0.0f64..0.2, 0.0f64..0.02), 1..200), seed in any::<u64>()) {
-            for ticks in [
-                Ticks { clock_s: 1e-2, resolution_s: 1e-2 },
-                Ticks { clock_s: 1e-3, resolution_s: 1e-3 },
-                Ticks { clock_s: 1e-6, resolution_s: 1e-3 },
-                Ticks { clock_s: 0.0, resolution_s: 1e-3 },
+            for (clock_s, resolution_s, is_timed_apart) in [
+                (1e-2, 1e-2, false),
+                (1e-3, 1e-3, false),
+                (1e-3, 1e-3, true),
+                (1e-6, 1e-3, false),
+                (0.0, 1e-3, false),
             ] {
+                let ticks = Ticks { clock_s, resolution_s, is_timed_apart };
                 let read: Vec<(f64, f64)> =
                     times.iter().map(|(a, taken)| ticks.read(*a, a + taken)).collect();
                 let drawn = ticks.draw(&read, seed);
@@ -146,8 +152,10 @@ mod tests {
             })
             .collect();
         let mean = |all: &[(f64, f64)]| all.iter().map(|r| r.1 - r.0).sum::<f64>() / n as f64;
-        for (clock_s, resolution_s) in [(1e-3, 1e-3), (1e-6, 1e-3), (0.0, 1e-3)] {
-            let ticks = Ticks { clock_s, resolution_s };
+        for (clock_s, resolution_s, is_timed_apart) in
+            [(1e-3, 1e-3, false), (1e-3, 1e-3, true), (1e-6, 1e-3, false), (0.0, 1e-3, false)]
+        {
+            let ticks = Ticks { clock_s, resolution_s, is_timed_apart };
             let read: Vec<(f64, f64)> = times.iter().map(|(a, d)| ticks.read(*a, *d)).collect();
             let off = mean(&ticks.draw(&read, 9)) - mean(&times);
             assert!(off.abs() < 0.015 * clock_s.max(resolution_s), "{ticks:?}: {off}");
