@@ -15,10 +15,11 @@ use configuration::Config;
 /// Descriptors for one connection: its own, and the one that its request needs meanwhile (a file of the origin, a
 /// connection to the store, to a peer, or from a gateway to a node).
 const OF_CONNECTION: u64 = 2;
-/// Standard streams, the runtime that waits for signals, the arena, locks, membership's and the live model's threads:
-/// 15 were counted.
+/// Standard streams, the runtime that waits for signals, locks, membership's and the live model's threads: 14 were
+/// counted.
 const BASE: u64 = 18;
-/// A serving thread's epoll, wakers and io_uring: 6 were counted.
+/// A serving thread's epoll, wakers and io_uring: 6 were counted. The pipe that lends pages to sockets is not among them: without one, bytes are
+/// copied.
 const OF_THREAD: u64 = 6;
 /// A thread of the proxy: epoll, waker, timer.
 const OF_PROXY_THREAD: u64 = 4;
