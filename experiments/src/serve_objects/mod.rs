@@ -1,4 +1,4 @@
-//! `experiments/serve-objects`: objects of 4 and 80 KiB from memory, through one node and through a
+//! `experiments/serve-objects`: objects of 4 KiB, 80 KiB and 1 MiB from memory, through one node and through a
 //! gateway, beside nginx, bare hyper and raw servers in the same run.
 //!
 //! All systems run at once and are loaded for a slice each, in random order, in many blocks (see
@@ -31,6 +31,8 @@ use report::grid::Grid;
 struct Config {
     objects: u64,
     object_bytes: Vec<u64>,
+    /// Of a size there are no more objects than have so many bytes.
+    catalogue_bytes_max: u64,
     connections: u32,
     warmup_s: f64,
     slice_s: f64,
@@ -38,6 +40,13 @@ struct Config {
     blocks_short: usize,
     seed: u64,
     device: device::Settings,
+}
+
+impl Config {
+    /// Objects of a size.
+    fn objects_of(&self, object_bytes: u64) -> u64 {
+        self.objects.min(self.catalogue_bytes_max / object_bytes.max(1)).max(1)
+    }
 }
 
 /// Largest share of its processor that the client may use, and largest share that other guests may
@@ -95,8 +104,8 @@ pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     let targets: Vec<&Target> = all.iter().filter_map(|target| target.as_ref()).collect();
     let column = |system: usize| running.iter().position(|&number| number == system);
     context.provenance.peer("nginx", &peers::nginx_version()?)?;
-    let request = Request {
-        objects: config.objects,
+    let request = |system: usize| Request {
+        objects: config.objects_of(config.object_bytes[system / NAMES.len()]),
         connections: config.connections,
         warmup_s: config.warmup_s,
         measure_s: config.slice_s,
@@ -106,6 +115,7 @@ pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     let mut host = HostSampler::start();
     let blocks = slices::run(targets.len(), count, config.seed, |_, system| {
         let name = NAMES[running[system] % NAMES.len()];
+        let request = request(running[system]);
         placement.of_generator(|| bench.load(targets[system], &request)).context(name)
     })?;
     let stolen = host.sample().cpu_stolen;
@@ -142,15 +152,16 @@ impl Systems {
         context.say(format!("filling with objects of {bytes} bytes"));
         let root = scratch.join("www");
         let origin = scratch.join("origin");
-        let catalogue = Catalogue::write(scratch, config.objects, bytes)?;
+        let objects = config.objects_of(bytes);
+        let catalogue = Catalogue::write(scratch, objects, bytes)?;
         let ceiling = bench.ceiling("http", bytes, scratch)?;
         let relay = bench.relay(&ceiling.target, bytes, scratch)?;
         let hyper = Bench::hyper(bytes, scratch)?;
         let uring = Bench::uring(bytes, scratch)?;
-        let files = peers_files(&root, config.objects, bytes)?;
+        let files = peers_files(&root, objects, bytes)?;
         let fixed = Peer::nginx(scratch, &files, None)?;
         let cached = Peer::nginx(scratch, &files, Some(&fixed.target.address))?;
-        let memory = 2 * catalogue.memory_bytes(config.objects as f64);
+        let memory = 2 * catalogue.memory_bytes(objects as f64);
         let alone = start_node(scratch, "node", &origin, memory, None)?;
         catalogue.put(alone.url(), &scratch.join("fill"), context.quiet)?;
         let member = lab::free_address()?;
@@ -188,7 +199,10 @@ impl Systems {
             varnish,
             haproxy,
         ];
-        warm(config, bench, &targets)?;
+        // Every object once through each, so that memory, page cache and proxy cache hold it.
+        let every =
+            Request { objects, connections: config.connections, warmup_s: 0.0, measure_s: 1.0 };
+        warm(every, bench, &targets)?;
         Ok(Systems {
             targets,
             _peers: peers
@@ -201,14 +215,7 @@ impl Systems {
 }
 
 /// Reads from each system for a second.
-fn warm(config: &Config, bench: &Bench, targets: &[Option<Target>]) -> anyhow::Result<()> {
-    // Every object once through each, so that memory, page cache and proxy cache hold it.
-    let every = Request {
-        objects: config.objects,
-        connections: config.connections,
-        warmup_s: 0.0,
-        measure_s: 1.0,
-    };
+fn warm(every: Request, bench: &Bench, targets: &[Option<Target>]) -> anyhow::Result<()> {
     for (name, target) in NAMES.iter().zip(targets) {
         let Some(target) = target else { continue };
         bench.load(target, &every).context(*name)?;
