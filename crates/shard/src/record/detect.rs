@@ -11,7 +11,7 @@ use memchr::memchr_iter;
 
 use super::header::Row;
 use super::split::record_len;
-use super::{BYTE_ORDER_MARK, Format, Schema, csv, header};
+use super::{BYTE_ORDER_MARK, FIELDS_MAX, Format, Problem, Schema, csv, foreign, header};
 use crate::error::Error;
 
 /// The number of records of the sample that are examined.
@@ -59,6 +59,9 @@ pub struct Detection {
     pub warning: Option<String>,
 }
 
+/// A row of the sample, or what is wrong with it.
+type Parsed = Result<Row, Problem>;
+
 /// How well a format fits the sample.
 struct Fit {
     schema: Schema,
@@ -68,6 +71,8 @@ struct Fit {
     first_bad: Option<(usize, String)>,
     /// Why the first row of a table is a header, or is none.
     header: Option<header::Judgement>,
+    /// Whether the fields of a table are parts of sentences, with delimiters between them by chance.
+    is_prose: bool,
 }
 
 impl Schema {
@@ -77,7 +82,8 @@ impl Schema {
     pub fn detect(sample: &[u8]) -> Self {
         let sample = without_mark(sample);
         let fits = fits(sample);
-        let schema = fits.into_iter().find(Fit::is_whole).map(|fit| fit.schema);
+        let schema = fits.into_iter().find(|fit| fit.is_whole() && !fit.is_prose);
+        let schema = schema.map(|fit| fit.schema);
         schema.unwrap_or_else(|| Self::new(Format::Lines)).completed(sample)
     }
 
@@ -101,6 +107,11 @@ impl Schema {
         let sample = without_mark(sample);
         let is_table =
             !hints.columns.is_empty() || matches!(hints.header, Header::Yes | Header::No);
+        if matches!(hints.format, None | Some(Format::Csv { .. })) {
+            let foreign =
+                foreign::carriage_returns(sample).or_else(|| foreign::spreadsheet_line(sample));
+            foreign.map_or(Ok(()), |what| Err(Error::Schema(what)))?;
+        }
         match hints.format {
             Some(Format::Csv { .. }) => table_as_given(sample, hints),
             None if is_table => table_as_given(sample, hints),
@@ -199,19 +210,18 @@ impl Fit {
 
 fn detected(sample: &[u8]) -> Result<Detection, Error> {
     if sample.iter().take(BINARY_BYTES).any(|&byte| byte == 0) {
-        return Err(Error::Schema(
-            "the input is not text: it has NUL bytes (UTF-16 is converted by `iconv -f UTF-16 -t \
-             UTF-8`); --format lines, json … takes it as it is"
-                .to_owned(),
-        ));
+        let advice = foreign::not_text(sample);
+        return Err(Error::Schema(format!(
+            "the input is not text: {advice}; --format lines, json … takes it as it is"
+        )));
     }
     let fits = fits(sample);
-    if let Some(fit) = fits.iter().find(|fit| fit.is_whole()) {
+    if let Some(fit) = fits.iter().find(|fit| fit.is_whole() && !fit.is_prose) {
         let schema = fit.schema.clone().completed(sample);
         return Ok(Detection { schema, because: fit.because(), warning: None });
     }
     let best = fits.iter().max_by_key(|fit| 1000 * fit.valid / fit.records.max(1));
-    let best = best.filter(|fit| fit.valid > 0);
+    let best = best.filter(|fit| fit.valid > 0 && !fit.is_prose);
     if let Some(fit) = best.filter(|fit| fit.is_most()) {
         let (name, valid, records) = (fit.schema.format.name(), fit.valid, fit.records);
         let (line, reason) = fit.first_bad.clone().unwrap_or_default();
@@ -220,21 +230,47 @@ fn detected(sample: &[u8]) -> Result<Detection, Error> {
              or choose: --format {name} keeps such records without attributes, --format lines takes every line as text"
         )));
     }
-    let warning = best.filter(|fit| fit.records > 1).map(|fit| {
+    Ok(Detection {
+        schema: Schema::new(Format::Lines).completed(sample),
+        because: "neither JSON objects, nor stanzas, nor rows with equally many fields".to_owned(),
+        warning: doubt(sample, &fits),
+    })
+}
+
+/// What a person should know of an input that fits no format.
+fn doubt(sample: &[u8], fits: &[Fit]) -> Option<String> {
+    let start = sample.trim_ascii_start();
+    let json = fits.iter().find(|fit| fit.schema.format == Format::JsonLines);
+    if foreign::is_json_array(sample) {
+        return Some(
+            "it is an array of JSON: `jq -c '.[]' FILE | concertina … -` takes each of its elements as a record"
+                .to_owned(),
+        );
+    }
+    if let (true, Some((line, reason))) =
+        (start.starts_with(b"{"), json.and_then(|fit| fit.first_bad.clone()))
+    {
+        let goes_on = ["EOF while parsing", "trailing characters"];
+        let is_split = goes_on.iter().any(|text| reason.contains(text));
+        let advice = if is_split { "; `jq -c . FILE` writes an object on a line" } else { "" };
+        return Some(format!(
+            "it starts as JSON, but line {line} is not an object: {reason}{advice}"
+        ));
+    }
+    let most = format!("more than {FIELDS_MAX} values");
+    if sample.split(|byte| *byte == b'\n').next().is_some_and(|first| {
+        DELIMITERS.iter().any(|(delimiter, _)| {
+            matches!(csv::values(*delimiter, first), Err(Problem::TooManyFields))
+        })
+    }) {
+        return Some(format!("its first row has {most}, the most of a table"));
+    }
+    let best = fits.iter().max_by_key(|fit| 1000 * fit.valid / fit.records.max(1));
+    best.filter(|fit| fit.valid > 0 && fit.records > 1).map(|fit| {
         let (name, valid, records) = (fit.schema.format.name(), fit.valid, fit.records);
         format!(
             "{valid} of the first {records} records would be {name}; --format {name} takes them so"
         )
-    });
-    let start = sample.trim_ascii_start();
-    let is_array = start.starts_with(b"[") || start.starts_with(b"{");
-    let json =
-        "it starts as JSON, but not with one object on a line: `jq -c '.[]?'` writes such lines";
-    let warning = if is_array { Some(json.to_owned()) } else { warning };
-    Ok(Detection {
-        schema: Schema::new(Format::Lines).completed(sample),
-        because: "neither JSON objects, nor stanzas, nor rows with equally many fields".to_owned(),
-        warning,
     })
 }
 
@@ -299,10 +335,12 @@ fn records(format: Format, sample: &[u8]) -> Vec<&[u8]> {
 /// How well each format fits, the most specific first.
 fn fits(sample: &[u8]) -> Vec<Fit> {
     let named = [Format::JsonLines, Format::Stanzas].map(|format| named(format, sample));
+    let is_array = foreign::is_json_array(sample);
     let tables = DELIMITERS.iter().filter_map(|&(delimiter, columns_min)| {
         let fit = table(delimiter, sample)?;
         let columns = fit.schema.names.len();
-        (columns >= columns_min && fit.records > 1 && !is_log(delimiter, sample)).then_some(fit)
+        let is_table = columns >= columns_min && fit.records > 1 && !is_log(delimiter, sample);
+        (is_table && !is_array).then_some(fit)
     });
     named.into_iter().chain(tables).collect()
 }
@@ -324,7 +362,7 @@ fn named(format: Format, sample: &[u8]) -> Fit {
     let records = all.len();
     let valid = problems.iter().filter(|problem| problem.is_none()).count();
     let first_bad = first_bad(&all, problems);
-    Fit { schema, records, valid, first_bad, header: None }
+    Fit { schema, records, valid, first_bad, header: None, is_prose: false }
 }
 
 /// How well a table fits: how many rows have as many fields as most of them. `None` if there is no row.
@@ -334,16 +372,17 @@ fn table(delimiter: u8, sample: &[u8]) -> Option<Fit> {
     let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
     parsed.iter().flatten().for_each(|row| *counts.entry(row.len()).or_default() += 1);
     let (&columns, &valid) = counts.iter().max_by_key(|(_, rows)| **rows)?;
-    let problem = |row: &Option<Row>| match row {
-        None => Some("unbalanced quotes".to_owned()),
-        Some(row) if row.len() != columns => {
+    let problem = |row: &Parsed| match row {
+        Err(problem) => Some(problem.to_string()),
+        Ok(row) if row.len() != columns => {
             Some(format!("{} fields in a row of {columns} columns", row.len()))
         }
-        Some(_) => None,
+        Ok(_) => None,
     };
     let first_bad = first_bad(&all, parsed.iter().map(problem).collect());
     let even: Vec<Row> = parsed.into_iter().flatten().filter(|row| row.len() == columns).collect();
     let judged = header::judge(&even);
+    let is_prose = !judged.is_certain && foreign::is_prose(&even);
     let format = Format::Csv { delimiter, header: judged.is_header };
     let mut schema = Schema::new(format);
     schema.names = (0..columns).map(csv::column_name).collect();
@@ -353,7 +392,7 @@ fn table(delimiter: u8, sample: &[u8]) -> Option<Fit> {
             schema.names = names;
         }
     }
-    Some(Fit { schema, records: all.len(), valid, first_bad, header: Some(judged) })
+    Some(Fit { schema, records: all.len(), valid, first_bad, header: Some(judged), is_prose })
 }
 
 /// The first of the problems with its line.
@@ -378,13 +417,13 @@ fn names(delimiter: u8, header: bool, sample: &[u8]) -> Option<Vec<String>> {
     Some((0..csv::values(delimiter, first).ok()?.len()).map(csv::column_name).collect())
 }
 
-/// The rows of the sample; `None` for one that is damaged.
-fn rows(delimiter: u8, sample: &[u8]) -> Vec<Option<Row>> {
+/// The rows of the sample.
+fn rows(delimiter: u8, sample: &[u8]) -> Vec<Parsed> {
     records(Format::Csv { delimiter, header: false }, sample)
         .into_iter()
         .map(|record| {
-            let values = csv::values(delimiter, record).ok()?;
-            Some(values.into_iter().map(|value| value.into_owned()).collect())
+            let values = csv::values(delimiter, record)?;
+            Ok(values.into_iter().map(|value| value.into_owned()).collect())
         })
         .collect()
 }

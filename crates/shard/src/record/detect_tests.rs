@@ -199,6 +199,8 @@ fn most_lines_of_a_format_are_that_format_or_an_error() {
     refused("title\nname,size,n\nann,1,2\nbob,2,3\neve,3,4\n", &hints, &["csv", "line 1 "]);
     refused("a,b\n1,2\n3\n5,6\n7,8\n", &hints, &["line 3", "1 fields in a row of 2"]);
     refused("a\0b\n", &hints, &["not text", "iconv"]);
+    refused("PAR1\0", &hints, &["not text", "Parquet", "--format"]);
+    refused(&format!("name{}ustar\0", "\0".repeat(253)), &hints, &["tar archive"]);
     let lines = |text: &str| {
         let found = Schema::detect_with(text.as_bytes(), &hints).unwrap();
         assert_eq!(found.schema.format, Format::Lines, "{text}: {}", found.because);
@@ -232,6 +234,70 @@ fn hints_decide() {
     check("name,y\nbob,22\n", named.clone(), true, &["who", "age"]);
     refused("a,b,c\n1,2,3\n", &named, &["2 columns are named", "3 fields"]);
     refused("{}\n", &Hints { format: Some(Format::JsonLines), ..named }, &["only tables"]);
+}
+
+/// Inputs that a parser takes for a table by chance, and a person does not: lines, with a warning that says why, or an error.
+#[test]
+fn nothing_is_a_table_by_chance() {
+    let lines = |text: &str, says: &str| {
+        let found = Schema::detect_with(text.as_bytes(), &Hints::default()).unwrap();
+        assert_eq!(found.schema.format, Format::Lines, "{text}: {}", found.because);
+        let warning = found.warning.unwrap();
+        assert!(warning.contains(says), "{text}: {warning}");
+        assert_eq!(Schema::detect(text.as_bytes()).format, Format::Lines);
+    };
+    let access = |path: &str| {
+        format!(
+            "10.0.0.1 - - [02/Jan/2024:03:04:05 +0000] \"GET /{path} HTTP/1.1\" 200 13 \"-\" \"Mozilla (KHTML, like Gecko)\"\n"
+        )
+    };
+    lines(&(access("a") + &access("b") + &access("c")), "--format csv");
+    lines(
+        "It was fine, said one, and the cat sat.\nIt was wet, said two, and the cat ran.\n",
+        "--format csv",
+    );
+    lines("[1,2]\n[3,4]\n[5,6]\n", "jq -c '.[]'");
+    lines("[\n{\"a\":1,\"b\":2},\n{\"a\":3,\"b\":4},\n{\"a\":5,\"b\":6}\n]\n", "jq -c '.[]'");
+    lines("{\"a\":1}{\"a\":2}\n{\"a\":3}\n", "jq -c .");
+    lines(
+        "{\"a\":NaN}\n{\"a\":1}\n{\"a\":Infinity}\n",
+        "line 1 is not an object: not JSON: expected value",
+    );
+    let wide = vec!["1"; FIELDS_MAX + 1].join(",") + "\n";
+    lines(&wide.repeat(3), "more than 16384 values");
+    let hints = Hints::default();
+    refused("a,b\r1,2\r3,4\r", &hints, &["carriage return", "tr '\\r' '\\n'"]);
+    refused("sep=;\na;b\n1;2\n", &hints, &["`sep=;`", "tail -n +2"]);
+    let csv = Hints { format: Some(Format::Csv { delimiter: b';', header: true }), ..hints };
+    refused("sep=;\na;b\n1;2\n", &csv, &["`sep=;`"]);
+}
+
+/// Tables of short words, of bracketed names and with repeated names stay tables.
+#[test]
+fn short_words_are_a_table() {
+    let table = |text: &str, names: &[&str]| {
+        let found = Schema::detect_with(text.as_bytes(), &Hints::default()).unwrap();
+        assert_eq!(found.schema.names, names, "{text}: {}", found.because);
+        assert_eq!(found.warning, None);
+        found.because
+    };
+    table("ann,london\nbob,paris\nann,rome\n", &["column1", "column2"]);
+    table("[date],[time]\n1,2\n3,4\n", &["[date]", "[time]"]);
+    table("one, two\n1, 2\n3, 4\n", &["one", "two"]);
+    let because = table("id,x,x\n1,2,3\n4,5,6\n", &["id", "x", "x"]);
+    assert!(because.contains("the same name \"x\""), "{because}");
+}
+
+#[test]
+fn headers_are_the_same_whatever_their_quotes_and_line_ends() {
+    let csv = Format::Csv { delimiter: b',', header: true };
+    let names = csv.header_names(b"id,\"a\nb\"\n").unwrap();
+    assert_eq!(names, ["id", "a\nb"]);
+    for same in ["\u{feff}id,\"a\nb\"\r\n", "\"id\",\"a\nb\"", " id,\"a\nb\"\n"] {
+        assert_eq!(csv.header_names(same.as_bytes()), Some(names.clone()), "{same:?}");
+    }
+    assert_eq!(csv.header_names(b"id,\"a\n"), None);
+    assert_eq!(Format::Lines.header_names(b"id,a\n"), None);
 }
 
 /// A byte-order mark is kept in the text, before the first record, and is part of none.

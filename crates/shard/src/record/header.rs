@@ -38,7 +38,9 @@ pub(super) fn judge(rows: &[Row]) -> Judgement {
     let named: Vec<&[u8]> = first.iter().map(|name| name.trim_ascii()).collect();
     let names: Vec<&[u8]> = named.iter().copied().filter(|name| !name.is_empty()).collect();
     let distinct: HashSet<&[u8]> = names.iter().copied().collect();
-    if names.is_empty() || distinct.len() < names.len() {
+    let mut met: HashSet<&[u8]> = HashSet::new();
+    let twice = names.iter().find(|name| !met.insert(name));
+    if names.is_empty() || (names.len() > 1 && distinct.len() == 1) {
         return judgement(false, false, "no header: the first row has equal or no fields");
     }
     let (mut above, mut among) = (0, 0);
@@ -51,10 +53,20 @@ pub(super) fn judge(rows: &[Row]) -> Judgement {
         if is_measure(name) { among += 1 } else { above += 1 }
     }
     if above > 0 && above >= among {
-        return judgement(true, true, "header: its words stand above numbers");
+        let because = "header: its words stand above numbers";
+        return match twice.map(|name| String::from_utf8_lossy(name)) {
+            // Tables that were joined have such columns: a query of the name means each of them.
+            Some(name) => {
+                judgement(true, true, &format!("{because}; columns have the same name {name:?}"))
+            }
+            None => judgement(true, true, because),
+        };
     }
     if among > 0 {
         return judgement(false, true, "no header: the first row has numbers as those below");
+    }
+    if twice.is_some() {
+        return judgement(false, false, "no header: the first row has equal fields");
     }
     let is_plain = |name: &&[u8]| {
         name.len() <= NAME_BYTES_MAX
@@ -132,6 +144,8 @@ mod tests {
         check("ann;31\nbob;22", false);
         check("NA;31\n2;22", false);
         check("a;a\n1;2", false);
+        check("id;x;x\n1;2;3\n2;3;4", true);
+        check("id;x;x\nann;bob;eve", false);
     }
 
     #[test]

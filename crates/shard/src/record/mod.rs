@@ -36,6 +36,7 @@ mod csv;
 pub mod detect;
 #[cfg(test)]
 mod detect_tests;
+mod foreign;
 mod header;
 mod json;
 mod number;
@@ -101,6 +102,15 @@ impl Format {
             Self::Stanzas => "stanzas",
             Self::Lines => "lines",
             Self::Files => "files",
+        }
+    }
+
+    /// The names in a table's header, as they are once its quotes and line end are taken off: two headers with the same names name
+    /// the same columns. `None` if `row` is not all of a row, as where a quoted line break follows; and if this is not a table.
+    pub fn header_names(self, row: &[u8]) -> Option<Vec<String>> {
+        match self {
+            Self::Csv { delimiter, .. } => csv::header(delimiter, row).ok(),
+            _ => None,
         }
     }
 }
