@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 
 use shard::Shard;
 use shard::index::{self, Progress};
-use shard::record::detect::{Detection, Header, Hints};
+use shard::record::detect::{Detection, Header};
 use shard::record::{Builder, Format, RECORD_BYTES_MAX, Schema};
 
 use super::error::{Context as _, Error, Result, ensure};
@@ -22,9 +22,7 @@ use super::jobs::Jobs;
 use super::manifest::{Manifest, ShardEntry, shard_file};
 use super::memory::{Counts, Machine, Plan};
 use super::read::Joined;
-
-/// The number of bytes from which the format is detected.
-pub(super) const SAMPLE_BYTES: usize = 1 << 20;
+use super::start;
 
 /// The options of an import.
 #[derive(Clone, Debug, Default)]
@@ -198,10 +196,15 @@ pub(super) fn fill(
     }
     let mut input = Joined::open(inputs)?;
     let mut buffer = Vec::new();
-    input.read_up_to(plan.shard_bytes.min(SAMPLE_BYTES), &mut buffer)?;
-    let hints =
-        Hints { format: options.format, header: options.header, columns: options.columns.clone() };
-    let Detection { mut schema, because, warning } = Schema::detect_with(&buffer, &hints)?;
+    while let Some(len) = start::longer_sample(&buffer) {
+        let from = buffer.len();
+        input.read_up_to(plan.shard_bytes.min(len), &mut buffer)?;
+        if buffer.len() == from {
+            break;
+        }
+    }
+    let first = inputs.first().map(PathBuf::as_path).unwrap_or(Path::new("-"));
+    let Detection { mut schema, because, warning } = start::detect(&buffer, first, options)?;
     if options.key.is_some() {
         schema.key.clone_from(&options.key);
     }

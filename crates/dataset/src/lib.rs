@@ -28,6 +28,7 @@ pub mod part;
 pub mod parts;
 mod read;
 pub mod remote;
+mod start;
 mod write;
 
 use std::collections::BTreeSet;

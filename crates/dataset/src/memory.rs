@@ -123,7 +123,7 @@ impl Plan {
         ensure!(
             memory >= least,
             Invalid,
-            "{} MiB of memory are too little: the import needs at least {}",
+            "{} MiB of memory are too little: the import needs at least {} MiB",
             memory >> 20,
             least.div_ceil(1 << 20)
         );
@@ -133,8 +133,10 @@ impl Plan {
                 ensure!(
                     (SHARD_BYTES_MIN..=index::LEN_MAX - SEPARATOR_BYTES).contains(&bytes),
                     Invalid,
-                    "shard size out of range: a shard holds {SHARD_BYTES_MIN} to {} bytes of input",
-                    index::LEN_MAX - SEPARATOR_BYTES
+                    "shard size out of range: a shard holds {} MiB to {} MiB of input, not {bytes} bytes; an \
+                     input is split into smaller ones by --parts",
+                    SHARD_BYTES_MIN >> 20,
+                    (index::LEN_MAX - SEPARATOR_BYTES) >> 20
                 );
                 ensure!(
                     plan.of_length(bytes) <= each(plan.jobs),

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use record::compressed::decompressed;
 use shard::record::{BYTE_ORDER_MARK, Format};
 
-use super::error::{Context as _, Result, bail, ensure};
+use super::error::{Context as _, Result, ensure};
 use super::memory::{Counts, Plan, SEPARATOR_BYTES};
+use super::start::{read_header, require_same};
 
 /// The number of bytes read before their lines are counted.
 const PIECE_BYTES: usize = 256 << 10;
@@ -21,7 +22,8 @@ pub(super) struct Joined {
     to_come: Vec<PathBuf>,
     now: Option<(PathBuf, Box<dyn BufRead + Send>)>,
     format: Option<Format>,
-    header: Option<Vec<u8>>,
+    /// The names in the header of the first file, if it is a table.
+    header: Option<Vec<String>>,
     /// The last two bytes read.
     end: Vec<u8>,
 }
@@ -66,7 +68,8 @@ impl Joined {
         self.format = Some(format);
         let sample = sample.strip_prefix(BYTE_ORDER_MARK).unwrap_or(sample);
         if let Format::Csv { header: true, .. } = format {
-            self.header = sample.split_inclusive(|byte| *byte == b'\n').next().map(<[u8]>::to_vec);
+            let read = read_header(format, &mut &*sample);
+            self.header = read.ok().and_then(|header| header.names);
         }
     }
 
@@ -78,17 +81,9 @@ impl Joined {
         if self.format.is_some() && reader.fill_buf()?.starts_with(BYTE_ORDER_MARK) {
             reader.consume(BYTE_ORDER_MARK.len());
         }
-        if let Some(header) = &self.header {
-            let mut line = Vec::new();
-            reader.by_ref().take(header.len() as u64).read_until(b'\n', &mut line)?;
-            if !line.is_empty() && line != *header {
-                bail!(
-                    Invalid,
-                    "{}: the first line is not the header of the first file; name files with the \
-                     same columns",
-                    path.display()
-                );
-            }
+        if let (Some(names), Some(format)) = (&self.header, self.format) {
+            let own = read_header(format, &mut reader)?;
+            require_same(names, &own, &path.display().to_string())?;
         }
         self.now = Some((path, reader));
         Ok(true)

@@ -230,6 +230,11 @@ fn several_files_are_one_input() {
     };
     let (a, b) = (path("a", "name,size\ned,90\n"), path("b", "name,size\nvi,91"));
     check(&[a.clone(), b.clone(), a.clone()], "name,size\ned,90\nvi,91\ned,90\n");
+    // The same names in other quotes, with other line ends, behind a byte-order mark; a line break within a name.
+    let marked = path("marked", "\u{feff}\"name\",size\r\nvi,91\r\n");
+    check(&[a.clone(), marked], "name,size\ned,90\nvi,91\r\n");
+    let (f, g) = (path("f", "\"a\nb\",c\n1,2\n"), path("g", "\"a\nb\",c\n3,4\n"));
+    check(&[f, g], "\"a\nb\",c\n1,2\n3,4\n");
     let (c, d) = (path("c", "A: 1\nB: 2\n\nA: 3\nB: 2\n"), path("rest", "A: 5\nB: 6\n"));
     check(&[c, d], "A: 1\nB: 2\n\nA: 3\nB: 2\n\nA: 5\nB: 6\n");
     let other = path("e", "size,name\n1,x\n");
@@ -271,6 +276,41 @@ fn what_cannot_be_read_is_not_appended() {
     assert_eq!(writer.dataset().get(3).unwrap(), b"sam,5\n");
     assert!(writer.delete(&[0, 4]).is_err());
     assert_eq!(writer.delete(&[0, 0]).unwrap(), 1);
+    // A header of the same columns in another order would put values into the wrong ones.
+    for other in ["size,name\n5,sam\n", "Name,Size\nsam,5\n"] {
+        let refused = writer.append(other.as_bytes()).unwrap_err();
+        assert!(with_causes(&refused).contains("order name, size"), "{refused}");
+    }
+    assert_eq!(writer.append(b"size,5\nsize,name\n").unwrap(), 4..6);
+}
+
+/// A first record that is longer than the usual sample, and an attribute to order by that is no column.
+#[test]
+fn the_start_of_an_input_decides_its_format() {
+    let long = format!("{{\"a\":\"{}\"}}\n{{\"a\":\"y\"}}\n", "x".repeat(3 << 20));
+    let (_folder, place) = imported(long.as_bytes(), &options());
+    let dataset = Dataset::open(&place).unwrap();
+    assert_eq!((dataset.schema().format, dataset.end_id()), (Format::JsonLines, 2));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("table.csv");
+    let import = |text: &str, options: Options| {
+        std::fs::write(&path, text).unwrap();
+        import(
+            folder.path(),
+            "d",
+            &[path.clone()],
+            &Options { replace: true, ..options },
+            &mut |_| (),
+        )
+    };
+    let orders = vec!["nope".to_owned()];
+    let refused = import("name,size\ned,90\n", Options { orders, ..options() }).unwrap_err();
+    assert!(with_causes(&refused).contains("unknown attribute \"nope\" to order by"), "{refused}");
+    for text in ["name,size\n", "name\ned\nvi\n"] {
+        let warning = import(text, options()).unwrap().warning.unwrap();
+        assert!(warning.contains("ends in .csv") && warning.contains("--format csv"), "{warning}");
+    }
+    assert_eq!(import("name,size\ned,90\n", options()).unwrap().warning, None);
 }
 
 /// What would be other records behind others could never be sealed.

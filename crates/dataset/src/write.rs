@@ -225,6 +225,13 @@ pub fn split(schema: &Schema, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
         if all.is_empty() && is_header(schema, &record) {
             continue;
         }
+        ensure!(
+            !all.is_empty() || !is_other_header(schema, &record),
+            Invalid,
+            "the first row has the names of the columns in another order or spelling: bring the columns into the order {}, or \
+             leave that row out; nothing was appended",
+            schema.names.join(", ")
+        );
         let missing = schema.missing_separator(bytes.get(..start).unwrap_or_default(), &record);
         record.extend_from_slice(missing);
         all.push(record);
@@ -309,6 +316,21 @@ fn is_header(schema: &Schema, record: &[u8]) -> bool {
         && schema
             .fields(record)
             .is_ok_and(|fields| fields.iter().all(|field| *field.value == *field.name.as_bytes()))
+}
+
+/// Whether a row of a table has the names of all of its columns, in another order or in other letters: the header of a file
+/// whose rows would get into the wrong columns. A table of a single column may well have its name as a value.
+fn is_other_header(schema: &Schema, record: &[u8]) -> bool {
+    if !matches!(schema.format, Format::Csv { .. }) || schema.names.len() < 2 {
+        return false;
+    }
+    let plain = |text: &[u8]| text.trim_ascii().to_ascii_lowercase();
+    let Ok(fields) = schema.fields(record) else { return false };
+    let mut values: Vec<_> = fields.iter().map(|field| plain(&field.value)).collect();
+    let mut names: Vec<_> = schema.names.iter().map(|name| plain(name.as_bytes())).collect();
+    values.sort_unstable();
+    names.sort_unstable();
+    values == names
 }
 
 /// Removes sealed chunks, shards that the manifest does not list, reports of parts, and temporary files.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use shard::index::{self, Progress};
-use shard::record::detect::{Detection, Hints};
+use shard::record::detect::Detection;
 use shard::record::{Format, RECORD_BYTES_MAX, Schema};
 
 use super::cut;
@@ -13,8 +13,9 @@ use super::names::{BYTES_MAX, FILE, VERSION};
 use super::summary::{PARTS_MAX, PartSize, SplitSummary};
 use super::text::{self, InputFile, Text};
 use crate::error::{Context as _, Error, Result, bail, ensure};
-use crate::import::{Build, Options, SAMPLE_BYTES, Step, without_header};
+use crate::import::{Build, Options, Step, without_header};
 use crate::memory::{Counts, SEPARATOR_BYTES};
+use crate::start;
 
 /// An input that is split.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -233,10 +234,16 @@ fn detected(first: &Path, options: &Options) -> Result<Detection> {
         return Ok(Detection { schema, because: "as given".to_owned(), warning: None });
     }
     let file = text::open_plain(first)?;
-    let sample = text::begin_of(&file, SAMPLE_BYTES)?;
-    let hints =
-        Hints { format: options.format, header: options.header, columns: options.columns.clone() };
-    Ok(Schema::detect_with(&sample, &hints)?)
+    let mut sample = Vec::new();
+    while let Some(len) = start::longer_sample(&sample) {
+        let longer = text::begin_of(&file, len)?;
+        let is_all = longer.len() < len;
+        sample = longer;
+        if is_all {
+            break;
+        }
+    }
+    start::detect(&sample, first, options)
 }
 
 /// The records of a part.

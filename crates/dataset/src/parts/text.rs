@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use shard::record::{BYTE_ORDER_MARK, Format, Schema};
 
 use crate::error::{Context as _, Error, Result, ensure};
+use crate::start::{read_header, require_same};
 
 /// The longest header that is compared with those of further files, bytes.
 const HEADER_BYTES_MAX: usize = 1 << 20;
@@ -78,12 +79,19 @@ pub(super) fn positions(files: &[InputFile], format: Format) -> Option<Vec<u64>>
 /// If one cannot be read from any position (standard input, pipes, compressed files), or has another header than the first.
 pub(super) fn input_files(inputs: &[PathBuf], schema: &Schema) -> Result<Vec<InputFile>> {
     let header = match (schema.format, inputs.first()) {
-        (Format::Csv { header: true, .. }, Some(first)) => header_of(&open_plain(first)?)?,
-        _ => Vec::new(),
+        (Format::Csv { header: true, .. }, Some(first)) => header_of(first, schema.format)?,
+        _ => None,
     };
     let mut files = Vec::with_capacity(inputs.len());
     for (at, path) in inputs.iter().enumerate() {
-        files.push(input_file(path, schema.format, (at > 0).then_some(&header))?);
+        let mut file = input_file(path, schema.format)?;
+        if at > 0 && schema.format != Format::Files {
+            file.skipped = skipped(path, schema.format, header.as_deref())?;
+        }
+        if file.bytes == file.skipped {
+            file.separator.clear();
+        }
+        files.push(file);
     }
     // Nothing follows the last.
     if let Some(last) = files.last_mut() {
@@ -92,8 +100,8 @@ pub(super) fn input_files(inputs: &[PathBuf], schema: &Schema) -> Result<Vec<Inp
     Ok(files)
 }
 
-/// One of the files; `header` is that of the first, if this is another.
-fn input_file(path: &Path, format: Format, header: Option<&Vec<u8>>) -> Result<InputFile> {
+/// One of the files, of which nothing is left out.
+fn input_file(path: &Path, format: Format) -> Result<InputFile> {
     let shown = path.display();
     let file = open_plain(path)?;
     let mut found = InputFile {
@@ -106,23 +114,23 @@ fn input_file(path: &Path, format: Format, header: Option<&Vec<u8>>) -> Result<I
     if format == Format::Files {
         return Ok(found);
     }
-    if let Some(header) = header {
-        let begin = begin_of(&file, BYTE_ORDER_MARK.len() + header.len())?;
-        let rest = begin.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&begin);
-        found.skipped = (begin.len() - rest.len()) as u64;
-        if !header.is_empty() && !rest.is_empty() {
-            ensure!(
-                rest.starts_with(header),
-                Invalid,
-                "{shown}: the first line is not the header of the first file; name files with the same columns"
-            );
-            found.skipped += header.len() as u64;
-        }
-    }
     if found.bytes > found.skipped {
         found.separator = separator(&end_of(&file, found.bytes)?, format).to_owned();
     }
     Ok(found)
+}
+
+/// The bytes that are left out at the start of a file after the first: a byte-order mark, and a header with the names of the
+/// first file's, if that has one.
+fn skipped(path: &Path, format: Format, names: Option<&[String]>) -> Result<u64> {
+    let len = if names.is_some() { HEADER_BYTES_MAX } else { BYTE_ORDER_MARK.len() };
+    let begin = begin_of(&open_plain(path)?, len)?;
+    let mut rest = begin.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&begin);
+    let mark = begin.len() - rest.len();
+    let Some(names) = names else { return Ok(mark as u64) };
+    let own = read_header(format, &mut rest)?;
+    require_same(names, &own, &path.display().to_string())?;
+    Ok((mark + own.bytes.len()) as u64)
 }
 
 /// The separator that a file lacks, by its last two bytes.
@@ -184,11 +192,11 @@ fn end_of(file: &File, bytes: u64) -> Result<Vec<u8>> {
     Ok(end)
 }
 
-/// The first line of the first file.
-fn header_of(file: &File) -> Result<Vec<u8>> {
-    let begin = begin_of(file, HEADER_BYTES_MAX)?;
-    let begin = begin.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&begin);
-    Ok(begin.split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default().to_vec())
+/// The names in the header of the first file, if it has one.
+fn header_of(first: &Path, format: Format) -> Result<Option<Vec<String>>> {
+    let begin = begin_of(&open_plain(first)?, HEADER_BYTES_MAX)?;
+    let mut begin = begin.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&begin);
+    Ok(read_header(format, &mut begin)?.names)
 }
 
 /// A reader of the text.

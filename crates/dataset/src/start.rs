@@ -1,0 +1,147 @@
+//! The start of an input: how much of it is looked at, the format found there, and the headers of tables.
+
+use std::io::{self, BufRead, Read as _};
+use std::path::Path;
+
+use shard::record::detect::{Detection, Hints};
+use shard::record::{Format, RECORD_BYTES_MAX, Schema};
+
+use super::error::{Result, ensure};
+use super::import::Options;
+
+/// The bytes from which the format is detected, unless records are long.
+const SAMPLE_BYTES: usize = 1 << 20;
+/// The most that is read to detect the format: the longest record and some others.
+const SAMPLE_BYTES_MAX: usize = RECORD_BYTES_MAX + SAMPLE_BYTES;
+/// Line ends in a sample that shows more than one record of most inputs.
+const LINES_MIN: usize = 16;
+/// The longest header of a table, bytes.
+const HEADER_BYTES_MAX: u64 = 1 << 20;
+
+/// How long the next sample should be, if this one holds too few lines to show records: `None` once it is enough.
+pub(super) fn longer_sample(sample: &[u8]) -> Option<usize> {
+    let mut ends = sample.iter().filter(|byte| **byte == b'\n');
+    let is_enough = ends.nth(LINES_MIN - 1).is_some();
+    (!is_enough && sample.len() < SAMPLE_BYTES_MAX)
+        .then(|| (4 * sample.len()).clamp(SAMPLE_BYTES, SAMPLE_BYTES_MAX))
+}
+
+/// The schema of an input by its start; `path` is its first file.
+///
+/// # Errors
+///
+/// If it has no format without a guess, or the options contradict it.
+pub(super) fn detect(sample: &[u8], path: &Path, options: &Options) -> Result<Detection> {
+    let Options { format, header, columns, orders, .. } = options;
+    let hints = Hints { format: *format, header: *header, columns: columns.clone() };
+    let mut found = Schema::detect_with(sample, &hints)?;
+    let names = &found.schema.names;
+    if let Some(order) = orders.iter().find(|order| !names.contains(order)) {
+        ensure!(
+            !found.schema.is_closed(),
+            Invalid,
+            "unknown attribute {order:?} to order by; the attributes are: {}",
+            names.join(", ")
+        );
+    }
+    if found.schema.format == Format::Lines && format.is_none() && found.warning.is_none() {
+        found.warning = table_by_name(path);
+    }
+    Ok(found)
+}
+
+/// What to say of an input with the format `lines` whose name promises another one.
+fn table_by_name(path: &Path) -> Option<String> {
+    let mut name = path.to_owned();
+    if name.extension().is_some_and(|end| ["gz", "bz2", "zst"].iter().any(|known| end == *known)) {
+        name.set_extension("");
+    }
+    let end = name.extension()?.to_str()?.to_ascii_lowercase();
+    let (format, promised) = match &end[..] {
+        "csv" => ("csv", "rows with equally many fields, two at least"),
+        "tsv" => ("tsv", "rows with equally many fields, two at least"),
+        "json" | "jsonl" | "ndjson" => ("json", "an object on each line"),
+        _ => return None,
+    };
+    Some(format!(
+        "its name ends in .{end}, but its start does not have {promised}; --format {format} takes it for that"
+    ))
+}
+
+/// The first row of a table, read up to its line end, and the names in it; no names if it is not a row.
+///
+/// # Errors
+///
+/// If the input cannot be read.
+pub(super) fn read_header(format: Format, input: &mut impl BufRead) -> io::Result<Header> {
+    let mut header = Header { bytes: Vec::new(), names: None };
+    let mut limited = input.take(HEADER_BYTES_MAX);
+    // Line breaks within quotes, and empty lines before the row, belong to it.
+    while limited.read_until(b'\n', &mut header.bytes)? > 0 {
+        let is_blank = header.bytes.iter().all(|byte| matches!(byte, b'\n' | b'\r'));
+        header.names = format.header_names(&header.bytes).filter(|_| !is_blank);
+        if header.names.is_some() {
+            break;
+        }
+    }
+    Ok(header)
+}
+
+/// Checks that a further file of a table, which is called `shown`, has the columns of the first, or nothing at all.
+///
+/// # Errors
+///
+/// If it has not.
+pub(super) fn require_same(names: &[String], header: &Header, shown: &str) -> Result<()> {
+    ensure!(
+        header.bytes.is_empty() || header.names.as_deref() == Some(names),
+        Invalid,
+        "{shown}: the first line is not the header of the first file; name files with the same columns"
+    );
+    Ok(())
+}
+
+/// The first row of a table.
+#[derive(Debug)]
+pub(super) struct Header {
+    /// Its bytes, with its line end.
+    pub bytes: Vec<u8>,
+    /// The names of the columns.
+    pub names: Option<Vec<String>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_grows_until_it_shows_records() {
+        assert_eq!(longer_sample(b""), Some(SAMPLE_BYTES));
+        assert_eq!(longer_sample("a\n".repeat(LINES_MIN).as_bytes()), None);
+        let mut long = vec![b'a'; 2 * SAMPLE_BYTES];
+        assert_eq!(longer_sample(&long), Some(8 * SAMPLE_BYTES));
+        long.resize(SAMPLE_BYTES_MAX, b'a');
+        assert_eq!(longer_sample(&long), None);
+    }
+
+    #[test]
+    fn names_that_promise_a_table_are_warned_of() {
+        for name in ["a.csv", "dir/a.TSV", "a.csv.gz", "b.jsonl", "x.json.zst"] {
+            assert!(table_by_name(Path::new(name)).is_some(), "{name}");
+        }
+        for name in ["a.log", "-", "csv", "a.gz", ".csv", "a.txt.gz"] {
+            assert_eq!(table_by_name(Path::new(name)), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_header_ends_behind_its_quotes() {
+        let csv = Format::Csv { delimiter: b',', header: true };
+        let mut text = &b"\r\n\"a\nb\",c\n1,2\n"[..];
+        let header = read_header(csv, &mut text).unwrap();
+        assert_eq!(header.names.unwrap(), ["a\nb", "c"]);
+        assert_eq!((&header.bytes[..], text), (&b"\r\n\"a\nb\",c\n"[..], &b"1,2\n"[..]));
+        let mut open = &b"\"a\nb,c\n"[..];
+        assert_eq!(read_header(csv, &mut open).unwrap().names, None);
+    }
+}
