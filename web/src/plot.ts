@@ -8,6 +8,8 @@ import { h } from './dom';
 import { percent } from './format';
 
 const HEIGHT = 220;
+// The least distance of two labels below the plot, in pixels: a time with seconds takes about 50.
+const LABEL_SPACE = 72;
 // Rows of the table: more of them are for the CSV file.
 const ROWS_MAX = 60;
 
@@ -131,6 +133,7 @@ export class Plot {
       axes: [
         {
           ...axis,
+          space: LABEL_SPACE,
           values: (_: uPlot, at: number[]) => at.map((value) => (figure.xKind === 'time' ? time(value, (at[1] ?? 60) - (at[0] ?? 0)) : now().xText(value))),
           // uPlot labels some of a logarithmic axis's ticks only.
           ...(figure.xKind === 'log' ? { filter: (_: uPlot, at: number[]) => at, splits: (plot: uPlot) => this.thin(logTicks(plot.scales['x']?.min ?? 1, plot.scales['x']?.max ?? 10)) } : {}),
