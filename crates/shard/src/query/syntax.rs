@@ -44,7 +44,7 @@ impl FromStr for Query {
             let what = format!("the query is longer than {QUERY_BYTES_MAX} bytes");
             return Err(Error::Syntax { at: QUERY_BYTES_MAX, what });
         }
-        let mut parser = Parser { text, at: 0, terms: 0, patterns: 0 };
+        let mut parser = Parser::new(text);
         parser.skip_blanks();
         if parser.remaining().is_empty() {
             return Ok(Self::All);
@@ -57,11 +57,32 @@ impl FromStr for Query {
     }
 }
 
+/// The words of a query that are searched and look like operators, `or` in `cat or dog`, in the order of the query: operators
+/// are written in capitals. Empty for a query of a single term, and for one that is invalid.
+///
+/// ```
+/// use shard::query::words_like_operators;
+///
+/// assert_eq!(words_like_operators("cat or dog"), ["or"]);
+/// assert!(words_like_operators("cat OR \"or\"").is_empty());
+/// ```
+pub fn words_like_operators(text: &str) -> Vec<&str> {
+    let mut parser = Parser::new(text);
+    parser.skip_blanks();
+    let is_valid = parser.or(0).is_ok();
+    let terms = parser.terms;
+    let mut words = parser.like_operators;
+    words.retain(|_| is_valid && terms > 1);
+    words
+}
+
 struct Parser<'a> {
     text: &'a str,
     at: usize,
     terms: usize,
     patterns: usize,
+    /// Words without an attribute that are an operator but for their case.
+    like_operators: Vec<&'a str>,
 }
 
 /// An unquoted word, or the content of a quoted text.
@@ -88,6 +109,10 @@ impl Text<'_> {
 }
 
 impl<'a> Parser<'a> {
+    fn new(text: &'a str) -> Self {
+        Self { text, at: 0, terms: 0, patterns: 0, like_operators: Vec::new() }
+    }
+
     fn remaining(&self) -> &'a str {
         self.text.get(self.at..).unwrap_or_default()
     }
@@ -188,6 +213,11 @@ impl<'a> Parser<'a> {
                 let name = name.map_err(|_| self.wrong("the name of an attribute is not UTF-8"))?;
                 Test { attribute: Some(name), condition: self.condition()? }
             } else {
+                if let Text::Word(word) = text
+                    && ["and", "or", "not"].iter().any(|known| word.eq_ignore_ascii_case(known))
+                {
+                    self.like_operators.push(word);
+                }
                 Test { attribute: None, condition: Condition::Contains(text.into_bytes()) }
             }
         };
