@@ -54,19 +54,40 @@ pub fn decompressed(
     let is_bzip2 = is(BZIP2) && begin.get(3).is_some_and(u8::is_ascii_digit);
     let (gzip, zstd) = (is(GZIP), is(ZSTD));
     let whole = BufReader::with_capacity(BUFFER_BYTES, io::Cursor::new(begin).chain(input));
-    let buffered = |decoder: Box<dyn Read + Send>| -> Box<dyn BufRead + Send> {
-        Box::new(BufReader::with_capacity(BUFFER_BYTES, decoder))
+    let buffered = |decoder: Box<dyn Read + Send>, program| -> Box<dyn BufRead + Send> {
+        Box::new(BufReader::with_capacity(BUFFER_BYTES, Named { decoder, program }))
     };
     // Of several members, as `cat` and `pigz` make them, all are read.
     Ok(if gzip {
-        buffered(Box::new(flate2::bufread::MultiGzDecoder::new(whole)))
+        buffered(Box::new(flate2::bufread::MultiGzDecoder::new(whole)), "gzip")
     } else if is_bzip2 {
-        buffered(Box::new(bzip2::bufread::MultiBzDecoder::new(whole)))
+        buffered(Box::new(bzip2::bufread::MultiBzDecoder::new(whole)), "bzip2")
     } else if zstd {
-        buffered(Box::new(zst::Decoder::new(whole)))
+        buffered(Box::new(zst::Decoder::new(whole)), "zstd")
     } else {
         Box::new(whole)
     })
+}
+
+/// A decoder whose errors name the program that made its input, and tests it.
+struct Named {
+    decoder: Box<dyn Read + Send>,
+    program: &'static str,
+}
+
+impl Read for Named {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let program = self.program;
+        self.decoder.read(buffer).map_err(|error| match error.kind() {
+            io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock => error,
+            kind => io::Error::new(
+                kind,
+                format!(
+                    "its {program} data is damaged, cut short, or followed by other bytes (`{program} -t FILE` tests it): {error}"
+                ),
+            ),
+        })
+    }
 }
 
 #[cfg(test)]
@@ -98,7 +119,10 @@ mod tests {
             assert_eq!(content(&bytes).unwrap(), TEXT);
             // Two members, one after the other.
             assert_eq!(content(&[&bytes[..], &bytes].concat()).unwrap(), TEXT.repeat(2));
-            assert!(content(&bytes[..bytes.len() / 2]).is_err(), "cut short");
+            for wrong in [&bytes[..bytes.len() / 2], &[&bytes[..], b"garbage"].concat()] {
+                let error = content(wrong).unwrap_err();
+                assert!(error.contains("cut short, or followed by other bytes"), "{error}");
+            }
         }
         for plain in [TEXT, "", "BZh", "BZhat: a word\n"] {
             assert_eq!(content(plain.as_bytes()).unwrap(), plain);
