@@ -4,12 +4,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use http::StatusCode;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
 use super::data_print as print;
 use super::data_server::ServerArgs;
+use crate::cli::output::errln;
 use crate::remote::copy;
+use crate::remote::server::Refused;
 
 /// Arguments of `push`.
 #[derive(clap::Args)]
@@ -79,6 +82,13 @@ pub fn push(args: &PushArgs) -> anyhow::Result<ExitCode> {
     let done = copy::push(&server, &args.name, &args.folder, args.replace, &bar);
     bar.finish_and_clear();
     let done = done?;
+    if let Err(Refused::Status(StatusCode::NOT_FOUND, _)) = server.bytes("/datasets") {
+        errln!(
+            "concertina: warning: {} serves no datasets (`datasets.path` is not set there): the copy is in its origin, and a server that \
+             has it set shows it",
+            server.url()
+        );
+    }
     if args.json {
         return print::value(&json!(done));
     }

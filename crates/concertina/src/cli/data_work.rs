@@ -9,7 +9,7 @@ use dataset::Dataset;
 use dataset::part::Work;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
-use shard::query::{Limits, Query};
+use shard::query::{Limits, Query, words_like_operators};
 
 use crate::cli::output::errln;
 use crate::remote::served::Served;
@@ -45,6 +45,17 @@ impl WorkArgs {
         let read_bytes_max = bytes.unwrap_or(usize::MAX);
         let limits = Limits { read_bytes_max, ..Limits::NONE };
         (dataset.with_work(Work { limits, watch: Some(Arc::new(watch)) }), bar)
+    }
+}
+
+/// Warns of words that are searched and were most likely meant as operators.
+pub(super) fn warn_of_words(query: &str) {
+    for word in words_like_operators(query) {
+        errln!(
+            "concertina: warning: {word:?} is searched as a word; {} in capitals is the operator, and {word:?} in quotes a word without \
+             this warning",
+            word.to_ascii_uppercase()
+        );
     }
 }
 

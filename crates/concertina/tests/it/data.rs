@@ -166,6 +166,10 @@ fn an_import_says_what_it_took_and_refuses_to_guess() {
     let bad = ["import", "-", "--name", "x"];
     refused(folder, &bad, "{\"id\":1}\n{\"id\":2}\noops\n", "the one at line 3 is not");
     refused(folder, &bad, "a\0b", "not text");
+    refused(folder, &bad, "PAR1\0\0", "Parquet");
+    refused(folder, &bad, "a,b\r1,2\r", "carriage return");
+    let (_, warned) = import(&[], "[{\"id\":1},\n{\"id\":2}]\n");
+    assert!(warned.contains("jq -c '.[]'"), "{warned}");
     refused(folder, &[&bad[..], &["--header", "maybe"]].concat(), "a,b\n", "yes or no");
     let level = ruzstd::encoding::CompressionLevel::Fastest;
     std::fs::write(
@@ -189,6 +193,13 @@ fn queries_say_what_is_wrong_with_them() {
     assert_eq!(warned.stdout, b"0\n");
     assert!(String::from_utf8_lossy(&warned.stderr).contains("no record has the attribute \"mm\""));
     assert_eq!(run(folder, &["count", "n", "m:=1"], "").stderr, b"");
+    for command in ["count", "search"] {
+        let warned = run(folder, &[command, "n", "m:=1 or m:=2"], "");
+        assert!(
+            String::from_utf8_lossy(&warned.stderr).contains("\"or\" is searched as a word; OR")
+        );
+    }
+    assert_eq!(run(folder, &["count", "n", "m:=1 OR \"or\""], "").stderr, b"");
     assert_eq!(answer(folder, &["count", "n", "t:i\"word1\""]), "111\n");
     assert_eq!(answer(folder, &["count", "n", "iw\"word1\""]), "1\n");
     assert_eq!(answer(folder, &["count", "n"]), "300\n");

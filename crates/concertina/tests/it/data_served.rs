@@ -69,6 +69,9 @@ fn a_dataset_is_pushed_and_pulled_as_it_is() {
     assert!(left.iter().all(|key| !key.contains(id)), "{left:?}");
     answer(folder, &["pull", "lines", "--server", url, "--folder", "again"]);
     assert_eq!(answer(folder, &["export", "lines", "--folder", "again"]), export);
+    // Nobody finds it there by queries.
+    let warned = run(folder, &["push", "lines", "--server", url, "--replace"], "");
+    assert!(String::from_utf8_lossy(&warned.stderr).contains("serves no datasets"));
     server.stop();
 }
 
