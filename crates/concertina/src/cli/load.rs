@@ -397,11 +397,14 @@ impl Flags {
     }
 }
 
-/// The default run folder: `runs/` and the current time in UTC.
+/// The default run folder: `runs/` and the current time in UTC, with a number behind it where a run of this second is there.
 pub(super) fn default_out() -> PathBuf {
     let unix_s = (i128::from(clock::now()) + clock::unix_offset_ns()) / 1_000_000_000;
     let time = DateTime::from_timestamp(unix_s as i64, 0).unwrap_or_default();
-    PathBuf::from(time.format("runs/%Y-%m-%dT%H%M%SZ").to_string())
+    let name = time.format("runs/%Y-%m-%dT%H%M%SZ").to_string();
+    let numbered = (2..).map(|number: u32| PathBuf::from(format!("{name}-{number}")));
+    let mut names = std::iter::once(PathBuf::from(&name)).chain(numbered);
+    names.find(|path| !path.exists()).unwrap_or_else(|| PathBuf::from(&name))
 }
 
 /// Parses a time with its unit: `10s`, `500ms`, `2m`; seconds without one.
@@ -452,7 +455,12 @@ pub(super) fn popularity(text: &str) -> Result<Popularity, String> {
     let wrong = || format!("`{text}`: zipf:S (e.g. zipf:0.99) or uniform expected");
     match text.split_once(':') {
         None if text == "uniform" => Ok(Popularity::Uniform),
-        Some(("zipf", s)) => s.parse().map(Popularity::Zipf).map_err(|_| wrong()),
+        Some(("zipf", s)) => match s.parse::<f64>() {
+            Ok(exponent) if exponent.is_finite() && exponent >= 0.0 => {
+                Ok(Popularity::Zipf(exponent))
+            }
+            _ => Err(wrong()),
+        },
         _ => Err(wrong()),
     }
 }

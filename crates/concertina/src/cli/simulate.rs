@@ -175,7 +175,7 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Draw how the last step went on into this SVG file: its load, response times, and shares within the objectives
-    #[arg(long, value_name = "FILE.svg", conflicts_with_all = ["runs", "until_within"])]
+    #[arg(long, value_name = "FILE.svg", value_parser = svg_file, conflicts_with_all = ["runs", "until_within"])]
     picture: Option<PathBuf>,
     /// Print the result as JSON
     #[arg(long)]
@@ -297,6 +297,15 @@ fn plan_of(args: Args) -> anyhow::Result<Plan> {
     })
 }
 
+/// Parses the name of a picture: a file with another ending would not be what its name says.
+pub(super) fn svg_file(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    if path.extension().is_some_and(|end| end.eq_ignore_ascii_case("svg")) {
+        return Ok(path);
+    }
+    Err(format!("pictures are SVG files: name it {}", path.with_extension("svg").display()))
+}
+
 /// The times of a trace's requests.
 fn trace_times(path: &Path) -> anyhow::Result<Arc<[Nanos]>> {
     let trace = Trace::open(path, None, false)?;
@@ -401,9 +410,11 @@ fn print_set(set: &RunSet, output: &Output) -> anyhow::Result<ExitCode> {
 
 fn intervals_text(set: &RunSet) -> String {
     use std::fmt::Write as _;
+    // Runs with the same result differ by what their sums were rounded.
+    let rounded = |of: Interval| if of.half < 1e-9 * of.value.abs() { 0.0 } else { of.half };
     let shown = |of: Interval| match of.half.is_nan() {
         true => digits(of.value, 4),
-        false => format!("{} ± {}", digits(of.value, 4), digits(of.half, 2)),
+        false => format!("{} ± {}", digits(of.value, 4), digits(rounded(of), 2)),
     };
     let mut text = String::new();
     for step in &set.steps {

@@ -54,6 +54,11 @@ impl LoadCourse {
             "--daily must be 0 to below 1, not {}",
             self.daily
         );
+        ensure!(
+            self.yearly.is_none_or(|factor| factor.is_finite() && factor > 0.0),
+            "--growth must be more than 0, like 1.5 for a load that grows by half in a year, not {}",
+            self.yearly.unwrap_or_default()
+        );
         let varies = self.daily > 0.0 || self.yearly.is_some() || !self.bursts.is_empty();
         ensure!(
             self.times.is_none() || !varies,

@@ -16,7 +16,7 @@ pub struct AskedFault {
     /// The target: a member, `gateway`, `gateway-1` …, or `origin`.
     who: String,
     /// Start, seconds after the warm-up.
-    at_s: f64,
+    pub(super) at_s: f64,
     /// Duration in seconds; `None` is permanent.
     for_s: Option<f64>,
 }

@@ -8,7 +8,7 @@ use engine::sim::drawn::Hits;
 use load::Popularity;
 
 use super::chance::Chance;
-use super::course::LoadCourse;
+use super::course::{LoadBurst, LoadCourse};
 use super::faults::{AskedFault, Messages};
 use super::time::Span;
 
@@ -92,6 +92,7 @@ pub(super) fn members(plan: &Plan) -> anyhow::Result<Config> {
     ensure!(plan.duration_s > 0.0, "--duration must be more than 0");
     ensure!(plan.keys > 0, "--keys must be at least 1");
     plan.course.check()?;
+    check_times(plan)?;
     let (min, max) = plan.bytes;
     ensure!(min <= max, "--size must not run from {min} down to {max}");
     ensure!((0.0..=1.0).contains(&plan.read_share), "--read-share must be 0 to 1");
@@ -107,6 +108,24 @@ pub(super) fn members(plan: &Plan) -> anyhow::Result<Config> {
         );
     }
     Ok(config)
+}
+
+/// Refuses what would begin after the end of a step, and so never.
+fn check_times(plan: &Plan) -> anyhow::Result<()> {
+    let end = plan.duration_s;
+    for fault in &plan.faults {
+        ensure!(
+            fault.at_s < end,
+            "--fault {fault} begins after the end: a step takes {end} s after the warm-up"
+        );
+    }
+    for LoadBurst { factor, at_s, .. } in &plan.course.bursts {
+        ensure!(
+            *at_s < end,
+            "--burst {factor}x@{at_s}s begins after the end: a step takes {end} s after the warm-up"
+        );
+    }
+    Ok(())
 }
 
 /// The parameters that are recorded in the run folder.

@@ -330,6 +330,11 @@ fn what_cannot_work_is_refused_before_it_runs() {
         ("--rate=10 --keys=drawn --hit-ratio=80% --loss=1%", "need --keys N"),
         ("--rate=10 --keys=drawn --hit-ratio=80% --fault=pause:node@1s+1s", "kill, wipe and slow"),
         ("--rate=10 --daily=100%", "--daily must be"),
+        ("--rate=10 --growth=0", "--growth must be more than 0"),
+        ("--rate=10 --popularity=zipf:-1", "zipf:0.99"),
+        ("--rate=10 --duration=20s --fault=cut:origin@20s+5s", "begins after the end"),
+        ("--rate=10 --duration=20s --burst=10x@30s+5s", "begins after the end"),
+        ("--rate=10 --picture=course.png", "course.svg"),
         ("--rate=10 --keys=4000000000 --popularity=uniform", "of memory"),
         ("--rate=50 --duration=50y", "fits in a day"),
         ("--rate=10 --runs=2 --until-within=1%", "cannot be used with"),
@@ -349,6 +354,26 @@ fn what_cannot_work_is_refused_before_it_runs() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("full is not empty"));
     let seen = "--rate=150 --keys=drawn --hit-ratio=20% --unstable --duration=60s --out=seen";
     simulate(dir.path(), CONFIG, &seen.split(' ').collect::<Vec<_>>());
+}
+
+/// Without `--out`, runs that begin in the same second have folders of their own.
+#[test]
+fn runs_of_one_second_are_kept_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("c.toml"), CONFIG).unwrap();
+    let args = "simulate --config=c.toml --rate=10 --duration=5s --warmup=1s --keys=100";
+    for _ in 0..4 {
+        let output = concertina(dir.path(), &args.split(' ').collect::<Vec<_>>());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    assert_eq!(std::fs::read_dir(dir.path().join("runs")).unwrap().count(), 4);
+    // All of these reads come from memory and take one time: an interval of rounding errors is none.
+    let config = CONFIG.replace("memory_bytes = \"0\"", "memory_bytes = \"1MiB\"");
+    std::fs::write(dir.path().join("m.toml"), config).unwrap();
+    let args = args.replace("c.toml", "m.toml") + " --runs=3 --out=same";
+    let output = concertina(dir.path(), &args.split(' ').collect::<Vec<_>>());
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && said.contains("± 0 ms") && !said.contains("e-"), "{said}");
 }
 
 /// Ctrl-C: what was simulated is a run that a report reads, and the step says how far it came.

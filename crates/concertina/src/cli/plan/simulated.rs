@@ -82,7 +82,7 @@ pub(super) struct Options {
     #[arg(long, requires = "simulate", value_name = "DIR")]
     out: Option<PathBuf>,
     /// With --simulate: draw formula and simulation of the best candidate into this SVG file
-    #[arg(long, requires = "simulate", value_name = "FILE")]
+    #[arg(long, requires = "simulate", value_name = "FILE.svg", value_parser = crate::cli::simulate::svg_file)]
     picture: Option<PathBuf>,
     /// With --simulate: show no progress
     #[arg(long, short, requires = "simulate")]
