@@ -15,7 +15,7 @@ use s3s::auth::{S3Auth, SecretKey};
 use s3s::{S3Error, S3ErrorCode, S3Result};
 
 use super::keys::{Keys, Level};
-use super::{XML_BYTES_MAX, asked, messages};
+use super::{XML_BYTES_MAX, asked, messages, subresources};
 
 /// The longest time that a signed URL is good for, in seconds.
 pub const EXPIRES_S_MAX: u32 = 7 * 24 * 3600;
@@ -96,6 +96,8 @@ impl S3Access for Guard {
         if !key.allows(bucket, level) {
             return Err(denied());
         }
+        let query = context.uri().query().unwrap_or("");
+        subresources::check(context.s3_op().name(), names(query).map(|(_, name)| name))?;
         let id = context.credentials().map_or("", |shown| &shown.access_key);
         asked::check(id, context.headers())
     }
@@ -264,6 +266,25 @@ fn signed_of_query(query: &str) -> Option<String> {
     Some(text.to_ascii_lowercase())
 }
 
+/// The names of the operations in `operations.rs`.
+#[cfg(test)]
+pub fn supported() -> Vec<String> {
+    let operations = include_str!("operations.rs");
+    let names = operations.split("async fn ").skip(1).map(|rest| {
+        let snake = rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap();
+        snake
+            .split('_')
+            .map(|word| match word {
+                "v2" => "V2".to_owned(),
+                word => word[..1].to_uppercase() + &word[1..],
+            })
+            .collect::<String>()
+    });
+    let names: Vec<String> = names.collect();
+    assert!(names.iter().any(|name| name == "ListObjectsV2"), "{names:?}");
+    names
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -352,20 +373,7 @@ mod tests {
     fn each_operation_has_a_level_of_its_own() {
         // Whose uploads there are is not a reader's to know, nor a writer's.
         const ADMINISTRATION: [&str; 1] = ["ListMultipartUploads"];
-        let operations = include_str!("operations.rs");
-        let names = operations.split("async fn ").skip(1).map(|rest| {
-            let snake = rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap();
-            snake
-                .split('_')
-                .map(|word| match word {
-                    "v2" => "V2".to_owned(),
-                    word => word[..1].to_uppercase() + &word[1..],
-                })
-                .collect::<String>()
-        });
-        let names: Vec<String> = names.collect();
-        assert!(names.iter().any(|name| name == "ListObjectsV2"), "{names:?}");
-        for name in names {
+        for name in supported() {
             let expected = ADMINISTRATION.contains(&name.as_str());
             let is_admin = level_of(&name) == Some(Level::Admin);
             assert_eq!(is_admin, expected, "level_of says nothing of {name}");

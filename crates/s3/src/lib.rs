@@ -31,6 +31,7 @@ mod repeated;
 mod request_id;
 pub mod seal;
 mod shortcut;
+mod subresources;
 mod tags;
 mod timed;
 mod traced;

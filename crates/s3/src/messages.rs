@@ -33,6 +33,11 @@ pub const PART_ORDER: &str =
 pub const TOO_SMALL: &str = "Your proposed upload is smaller than the minimum allowed size";
 /// `InvalidArgument`.
 pub const PART_NUMBER: &str = "Part number must be an integer between 1 and 10000, inclusive.";
+/// `InvalidArgument`.
+pub const NO_VERSION: &str = "This operation does not accept a version-id.";
+/// `InvalidArgument`.
+pub const NOT_OF_A_PART: &str =
+    "This operation does not accept partNumber or uploadId; a part of an upload has both.";
 /// `InvalidPartNumber`.
 pub const NO_SUCH_PART: &str = "The requested partnumber is not satisfiable";
 /// `MetadataTooLarge`.

@@ -296,6 +296,17 @@ for what, lines, body in [
     assert reply.count(b"HTTP/1.1 ") <= 1, (what, reply)
     honest()
 
+# A parameter that the operation of a method would pass by: the object itself would be removed, replaced or shown.
+for name in ["acl", "retention", "legal-hold", "torrent", "attributes", "restore", "policy"]:
+    check(f"DELETE ?{name}", Request("DELETE", "/objects/kept", query={name: ""}).signed(), 405)
+for name in ["torrent", "attributes", "restore", "select", "policy"]:
+    check(f"PUT ?{name}", Request("PUT", "/objects/kept", body=b"<x/>", query={name: ""}).signed(), 405)
+check("GET ?policy", Request("GET", "/objects/kept", query={"policy": ""}).signed(), 405)
+for query in [{"partNumber": "1"}, {"uploadId": "x"}, {"versionId": "x"}, {"versionId": "null"}]:
+    check(f"PUT ?{query}", Request("PUT", "/objects/kept", body=b"<x/>", query=query).signed(), 400)
+check("PUT of a bucket's uploads", Request("PUT", "/objects", query={"uploads": ""}).signed(), 405)
+assert talk(Request("GET", "/objects/kept").signed().bytes()).endswith(b"\r\n\r\nkept")
+
 # Too much of everything.
 check("a long head", Request("GET", "/objects/kept", x_amz_meta_a="x" * 100_000).signed(), 431)
 check("many headers", b"GET /objects/kept HTTP/1.1\r\nhost: x\r\n" + b"".join(b"a%d: b\r\n" % n for n in range(2000)) + b"\r\n", 400, 403, 431)
