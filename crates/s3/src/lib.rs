@@ -129,6 +129,11 @@ impl Inner {
     /// The key of an object.
     fn key(&self, bucket: &str, key: &str) -> S3Result<Key> {
         let prefix = &self.bucket(bucket)?.prefix;
+        // Of a copy's source, or in a list: otherwise such an address is the bucket's.
+        if key.is_empty() {
+            let what = messages::EMPTY_KEY;
+            return Err(S3Error::with_message(S3ErrorCode::InvalidArgument, what));
+        }
         let whole = [prefix.as_bytes(), key.as_bytes()].concat();
         if whole.len() > KEY_BYTES_MAX {
             return Err(S3Error::new(S3ErrorCode::KeyTooLongError));

@@ -38,6 +38,10 @@ pub const NO_VERSION: &str = "This operation does not accept a version-id.";
 /// `InvalidArgument`.
 pub const NOT_OF_A_PART: &str =
     "This operation does not accept partNumber or uploadId; a part of an upload has both.";
+/// `InvalidArgument`, as at AWS for the source of a copy.
+pub const EMPTY_KEY: &str = "Invalid object key: it is empty";
+/// `MalformedXML`.
+pub const NO_CDATA: &str = "CDATA sections are not supported in this XML: escape the characters";
 /// `InvalidPartNumber`.
 pub const NO_SUCH_PART: &str = "The requested partnumber is not satisfiable";
 /// `MetadataTooLarge`.

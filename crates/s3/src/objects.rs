@@ -27,7 +27,7 @@ use super::checksums::{ALGORITHMS, Checked, Claims, value};
 use super::errors::{of_error, unsupported};
 use super::guard::denied;
 use super::keys::Level;
-use super::messages::COPY_TO_ITSELF;
+use super::messages::{COPY_TO_ITSELF, MALFORMED_XML};
 use super::parameters;
 use super::tags::Tags;
 use super::traced::received;
@@ -427,6 +427,9 @@ impl Inner {
         if input.delete.objects.len() > DELETED_MAX {
             let what = "at most 1000 objects are deleted at once";
             return Err(S3Error::with_message(S3ErrorCode::MalformedXML, what));
+        }
+        if input.delete.objects.iter().any(|object| object.key.is_empty()) {
+            return Err(S3Error::with_message(S3ErrorCode::MalformedXML, MALFORMED_XML));
         }
         let lane = &lane_of(&request.extensions)?;
         let bucket = input.bucket.as_str();

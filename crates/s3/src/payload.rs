@@ -2,7 +2,8 @@
 //! `Content-MD5`, checksums.
 //!
 //! `s3s` verifies the first and answers 500 if it differs, and leaves the others to operations, which do not see the
-//! body. So a body is hashed on its way to `s3s`. One that differs ends in an error, so that no operation begins, and the reply is
+//! body. So a body is hashed on its way to `s3s`. `s3s` also passes CDATA sections by, so that `<Key>a<![CDATA[b]]></Key>` would name
+//! another object: a body with one is refused. One that differs ends in an error, so that no operation begins, and the reply is
 //! replaced.
 
 use std::pin::Pin;
@@ -44,6 +45,32 @@ impl Differs {
 #[derive(Debug, thiserror::Error)]
 #[error("the body is not the one that the headers state")]
 struct Other;
+
+/// How a CDATA section begins. Its first byte occurs nowhere else in it, which makes looking for it simple.
+const CDATA: &[u8] = b"<![CDATA[";
+
+/// Looks for CDATA sections in bytes that come in pieces.
+#[derive(Default)]
+struct Sections {
+    /// How many of the last bytes begin one.
+    matched: usize,
+}
+
+impl Sections {
+    /// Whether a section begins in these bytes, or with those before them.
+    fn begin_in(&mut self, bytes: &[u8]) -> bool {
+        for byte in bytes {
+            self.matched = match CDATA.get(self.matched) {
+                Some(next) if next == byte => self.matched + 1,
+                _ => usize::from(*byte == CDATA[0]),
+            };
+            if self.matched == CDATA.len() {
+                return true;
+            }
+        }
+        false
+    }
+}
 
 /// What ends a body early.
 pub type Broken = Box<dyn std::error::Error + Send + Sync>;
@@ -87,6 +114,7 @@ pub struct Hashed<B> {
     sha256: digest::Context,
     md5: Md5,
     hasher: ChecksumHasher,
+    sections: Sections,
     differs: Differs,
 }
 
@@ -103,7 +131,8 @@ impl<B: Body> Hashed<B> {
         };
         let hasher = hasher(|name| stated.checksums.iter().any(|(of, _)| *of == name));
         let sha256 = digest::Context::new(&digest::SHA256);
-        let mut hashed = Hashed { body, left, stated, sha256, md5: Md5::new(), hasher, differs };
+        let (md5, sections) = (Md5::new(), Sections::default());
+        let mut hashed = Hashed { body, left, stated, sha256, md5, hasher, sections, differs };
         if left == 0 {
             // No bytes will come; what differs shows in the reply alone.
             let _ = hashed.judge();
@@ -159,6 +188,10 @@ where
             self.sha256.update(bytes);
             self.md5.update(bytes);
             self.hasher.update(bytes);
+            if self.sections.begin_in(bytes) {
+                self.differs.set(S3ErrorCode::MalformedXML, messages::NO_CDATA.to_owned());
+                return Poll::Ready(Some(Err(Other.into())));
+            }
             if self.left == 0
                 && let Err(other) = self.judge()
             {
@@ -202,6 +235,26 @@ mod tests {
         assert_eq!(passed.is_err(), differs.error().is_some());
         assert!(passed.is_err() || passed.unwrap().to_bytes() == "abc");
         differs.error().map(|error| error.code().as_str().to_owned())
+    }
+
+    #[test]
+    fn cdata_sections_are_found_in_any_pieces() {
+        let found = |text: &str, size: usize| {
+            let mut sections = Sections::default();
+            text.as_bytes().chunks(size).any(|piece| sections.begin_in(piece))
+        };
+        for size in 1..20 {
+            for text in
+                ["<Key>a<![CDATA[b]]></Key>", "<![CDATA[", "<<![CDATA[", "<![CDATA<![CDATA["]
+            {
+                assert!(found(text, size), "{text} in pieces of {size}");
+            }
+            for text in
+                ["<Key>a</Key>", "<![CDATA", "<!-- [CDATA[ -->", "&lt;![CDATA[", "<![cdata["]
+            {
+                assert!(!found(text, size), "{text} in pieces of {size}");
+            }
+        }
     }
 
     #[tokio::test]

@@ -307,6 +307,23 @@ for query in [{"partNumber": "1"}, {"uploadId": "x"}, {"versionId": "x"}, {"vers
 check("PUT of a bucket's uploads", Request("PUT", "/objects", query={"uploads": ""}).signed(), 405)
 assert talk(Request("GET", "/objects/kept").signed().bytes()).endswith(b"\r\n\r\nkept")
 
+# XML that names another object to one who reads it otherwise, or none.
+for name in ["na", "nab"]:
+    assert status(Request("PUT", f"/objects/{name}", body=b"x").signed()) == 200
+for key in [b"na<![CDATA[b]]>", b"<![CDATA[na]]>", b""]:
+    body = b"<Delete><Object><Key>" + key + b"</Key></Object></Delete>"
+    request = Request("POST", "/objects", query={"delete": ""}, body=body).signed()
+    check(f"the key {key}", request, 400)
+    assert b"<Code>MalformedXML</Code>" in talk(request.bytes())
+    for name in ["na", "nab"]:
+        assert status(Request("GET", f"/objects/{name}").signed()) == 200, (key, name)
+body = b"<Delete><Object><Key>na<!-- c -->&#98;</Key></Object></Delete>"
+check("a comment and a reference", Request("POST", "/objects", query={"delete": ""}, body=body).signed(), 200)
+check("the key before the comment", Request("GET", "/objects/na").signed(), 200)
+check("the whole key", Request("GET", "/objects/nab").signed(), 404)
+for source in ["objects/", "/objects/"]:
+    check("a copy of nothing", Request("PUT", "/objects/copied", x_amz_copy_source=source).signed(), 400)
+
 # Too much of everything.
 check("a long head", Request("GET", "/objects/kept", x_amz_meta_a="x" * 100_000).signed(), 431)
 check("many headers", b"GET /objects/kept HTTP/1.1\r\nhost: x\r\n" + b"".join(b"a%d: b\r\n" % n for n in range(2000)) + b"\r\n", 400, 403, 431)
