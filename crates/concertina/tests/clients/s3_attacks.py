@@ -324,6 +324,27 @@ check("the whole key", Request("GET", "/objects/nab").signed(), 404)
 for source in ["objects/", "/objects/"]:
     check("a copy of nothing", Request("PUT", "/objects/copied", x_amz_copy_source=source).signed(), 400)
 
+# A client that ends its side after a request, and waits for the reply.
+def ended(request):
+    with socket.create_connection((HOST, int(PORT)), timeout=20) as stream:
+        stream.sendall(request.bytes())
+        stream.shutdown(socket.SHUT_WR)
+        reply = b""
+        while piece := stream.recv(1 << 16):
+            reply += piece
+        return reply
+
+
+for size in [4, 3 << 20]:
+    data = os.urandom(size)
+    reply = ended(Request("PUT", "/objects/ended", body=data).signed())
+    assert reply.startswith(b"HTTP/1.1 200 "), (size, reply)
+    assert ended(Request("GET", "/objects/ended").signed()).endswith(b"\r\n\r\n" + data), size
+    assert ended(Request("GET", "/objects", query={"list-type": "2"}).signed()).startswith(b"HTTP/1.1 200 ")
+reply = ended(Request("DELETE", "/objects/ended").signed())
+assert reply.startswith(b"HTTP/1.1 204 "), reply
+honest()
+
 # Too much of everything.
 check("a long head", Request("GET", "/objects/kept", x_amz_meta_a="x" * 100_000).signed(), 431)
 check("many headers", b"GET /objects/kept HTTP/1.1\r\nhost: x\r\n" + b"".join(b"a%d: b\r\n" % n for n in range(2000)) + b"\r\n", 400, 403, 431)

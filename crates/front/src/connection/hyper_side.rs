@@ -1,14 +1,21 @@
 //! What hyper sees of a connection: its own requests, one whole request at a time.
 
+use std::future::Future;
 use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Sleep, sleep};
 use wire::refusal::Phase;
 
 use crate::socket::Socket;
+
+/// How long a read goes on whose client has ended its side of the connection.
+const ENDED_READ_MAX: Duration = Duration::from_secs(2);
 
 /// Whose the next bytes of a connection are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +26,8 @@ pub(super) enum Turn {
     Request {
         /// Bytes of the request that hyper has not been given.
         left: u64,
+        /// Whether it is a GET or a HEAD.
+        is_read: bool,
     },
     /// hyper's for good: only it knows where requests begin.
     Handed,
@@ -34,18 +43,23 @@ pub(super) struct Link {
     pub(super) phase: Arc<Phase>,
     /// What is being sent instead of what hyper wrote, and how much of it is sent.
     instead: Option<(Vec<u8>, usize)>,
+    /// When the client that has ended its side is taken for one that has left.
+    left_at: Option<Pin<Box<Sleep>>>,
+    /// Whether hyper has begun to send its reply.
+    has_begun: bool,
 }
 
 impl Link {
     pub(super) fn new(socket: Socket, turn: Turn, phase: Arc<Phase>) -> Link {
-        Link { socket, turn, held: Vec::new(), phase, instead: None }
+        let (held, instead, left_at, has_begun) = (Vec::new(), None, None, false);
+        Link { socket, turn, held, phase, instead, left_at, has_begun }
     }
 
     /// Whether hyper's request is over, so that the connection looks at the next one.
     pub(super) fn is_answered(&self) -> bool {
         // After a reply that ends the connection hyper has it, until it is closed.
         let stays = !self.phase.is_handed();
-        self.turn == Turn::Request { left: 0 } && stays && !self.phase.is_replying()
+        matches!(self.turn, Turn::Request { left: 0, .. }) && stays && !self.phase.is_replying()
     }
 
     /// Whether hyper, which has the connection for good, waits for the client's next request. The connection's place is
@@ -59,7 +73,7 @@ impl Link {
     }
 
     /// Waits for the client to close, or for bytes of its next request, which are held.
-    pub(super) fn poll_closed(
+    fn poll_closed(
         &mut self,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
@@ -74,6 +88,40 @@ impl Link {
             buffer.clear();
         }
         Poll::Pending
+    }
+
+    /// Gives hyper the turn, for a request of this many bytes.
+    pub(super) fn give(&mut self, left: u64, is_read: bool) {
+        self.turn = Turn::Request { left, is_read };
+        self.has_begun = false;
+    }
+
+    /// Waits until the client of the request that hyper has, all of it, is gone.
+    pub(super) fn poll_left(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        match self.turn {
+            Turn::Request { left: 0, is_read } => self.poll_gone(context, is_read),
+            _ => Poll::Pending,
+        }
+    }
+
+    /// Waits until the client, whose request is here, is gone.
+    ///
+    /// One that ends its side after a request may wait for the reply, or have left: the kernel tells no difference until bytes are sent.
+    /// Most have left, so a read is given up after a while, and what it waits in has room again. A write is carried out in
+    /// either case, and a client that waits for its reply gets it.
+    pub(super) fn poll_gone(&mut self, context: &mut Context<'_>, is_read: bool) -> Poll<()> {
+        if self.left_at.is_none() {
+            let mut space = [MaybeUninit::uninit(); 512];
+            let closed = ready!(self.poll_closed(context, &mut ReadBuf::uninit(&mut space)));
+            if closed.is_err() {
+                return Poll::Ready(());
+            }
+            self.left_at = Some(Box::pin(sleep(ENDED_READ_MAX)));
+        }
+        match &mut self.left_at {
+            Some(timer) if is_read && !self.has_begun => timer.as_mut().poll(context),
+            _ => Poll::Pending,
+        }
     }
 
     /// Moves held bytes to hyper's buffer, as many as it has room for.
@@ -107,7 +155,9 @@ impl Link {
             self.held.splice(..0, surplus);
             buffer.set_filled(given);
         }
-        self.turn = Turn::Request { left: left - given as u64 };
+        if let Turn::Request { left, .. } = &mut self.turn {
+            *left -= given as u64;
+        }
         Poll::Ready(Ok(()))
     }
 
@@ -122,10 +172,9 @@ impl Link {
         match self.turn {
             // The connection polls hyper again when there is something for it.
             Turn::Plain => Poll::Pending,
-            Turn::Request { left: 0 } if !self.phase.is_replying() => Poll::Pending,
-            // hyper looks whether its client is still there.
-            Turn::Request { left: 0 } => self.poll_closed(context, buffer),
-            Turn::Request { left } => self.poll_request(context, buffer, left),
+            // Whether its client is still there is not hyper's to see ([`poll_left`](Self::poll_left)).
+            Turn::Request { left: 0, .. } => Poll::Pending,
+            Turn::Request { left, .. } => self.poll_request(context, buffer, left),
             Turn::Handed if self.held.is_empty() => self.socket.stream.poll_read(context, buffer),
             Turn::Handed => {
                 self.give_held(buffer);
@@ -139,6 +188,7 @@ impl Link {
         context: &mut Context<'_>,
         buffers: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.has_begun = true;
         if self.instead.is_none() {
             self.instead = self.phase.instead(buffers).map(|bytes| (bytes, 0));
         }

@@ -182,6 +182,9 @@ where
                 }
                 continue;
             }
+            if self.link().poll_left(context).is_ready() {
+                return Poll::Ready(());
+            }
             let is_awaited = self.link().is_awaited();
             return self.poll_silence(context, is_awaited);
         }
@@ -215,6 +218,8 @@ where
                 .keep_alive(self.terms.seat == Seat::Regular)
                 // The connection has a limit of its own, which counts in every turn.
                 .header_read_timeout(None)
+                // Nor does hyper judge whether the client has left (`Link::poll_left`).
+                .half_close(true)
                 .max_buf_size(self.terms.head_bytes_max);
             let io = TokioIo::new(HyperSide(self.link.clone()));
             self.hyper = Some(builder.serve_connection(io, service));

@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
-use std::mem::MaybeUninit;
 use std::net::IpAddr;
 use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, ready};
@@ -252,8 +251,10 @@ impl<S: Quick> PlainReads<S> {
                     }
                 }
             };
+            let bytes = &buffer.filled()[at..];
+            let is_read = bytes.starts_with(b"GET ") || bytes.starts_with(b"HEAD ");
             hold(link, buffer, at);
-            link.turn = Turn::Request { left: length };
+            link.give(length, is_read);
             // Until hyper has read the request and called for its reply.
             link.phase.expect();
             return Ok(Next::Given);
@@ -349,15 +350,14 @@ impl<S: Quick> PlainReads<S> {
             Poll::Ready(Ok(Some(_))) => Poll::Ready(Ok(None)),
             Poll::Ready(Ok(None)) => {
                 self.leave(flight.resume());
-                link.turn = Turn::Request { left: request.len() as u64 };
+                link.give(request.len() as u64, true);
                 link.held.splice(..0, request);
                 link.phase.expect();
                 Poll::Ready(Ok(Some(Step::Hyper)))
             }
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             Poll::Pending => {
-                let mut space = [MaybeUninit::uninit(); 512];
-                if link.poll_closed(context, &mut ReadBuf::uninit(&mut space))?.is_ready() {
+                if link.poll_gone(context, true).is_ready() {
                     return Poll::Ready(Ok(Some(Step::End)));
                 }
                 link.phase.pass(clock::now());
