@@ -12,12 +12,13 @@ pub struct Domain {
     buckets: Vec<String>,
 }
 
-/// A host without its port.
-fn without_port(host: &str) -> &str {
-    match host.rsplit_once(':') {
+/// A host without its port, and without the dot that ends a complete name.
+fn name_of(host: &str) -> &str {
+    let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
         _ => host,
-    }
+    };
+    name.strip_suffix('.').unwrap_or(name)
 }
 
 impl Domain {
@@ -32,16 +33,19 @@ impl Domain {
     ///
     /// `InvalidRequest` if the name looks as if it had one, and no domain says whether it has. Taking the first folder of the
     /// path for the bucket would write to another bucket than the client means.
-    fn bucket_of<'a>(&self, host: &'a str) -> S3Result<Option<&'a str>> {
+    fn bucket_of<'a>(&'a self, host: &'a str) -> S3Result<Option<&'a str>> {
         // Without an allocation, since each request that is signed comes here.
-        let host = without_port(host);
+        let host = name_of(host);
         if let Some(domain) = &self.name {
             let at = host.len().checked_sub(domain.len() + 1);
             let parts = at.and_then(|at| Some((host.get(..at)?, host.get(at..)?)));
             let is_below = |rest: &str| {
                 rest.strip_prefix('.').is_some_and(|rest| rest.eq_ignore_ascii_case(domain))
             };
-            return Ok(parts.filter(|(_, rest)| is_below(rest)).map(|(bucket, _)| bucket));
+            let bucket = parts.filter(|(_, rest)| is_below(rest)).map(|(bucket, _)| bucket);
+            // Upper and lower case are the same in the name of a host; the names of buckets are as they are configured.
+            let own = |bucket| self.buckets.iter().find(|it| it.eq_ignore_ascii_case(bucket));
+            return Ok(bucket.map(|bucket| own(bucket).map_or(bucket, String::as_str)));
         }
         let (first, rest) = host.split_once('.').unwrap_or((host, ""));
         if !rest.is_empty() && self.buckets.iter().any(|it| it.eq_ignore_ascii_case(first)) {
@@ -79,11 +83,15 @@ mod tests {
         let domain = Domain::new(Some("S3.example.com"), buckets());
         let of = |host| domain.bucket_of(host).unwrap();
         assert_eq!(of("photos.s3.example.com:9000"), Some("photos"));
-        assert_eq!(of("Photos.s3.EXAMPLE.com"), Some("Photos"));
+        assert_eq!(of("Photos.s3.EXAMPLE.com"), Some("photos"));
+        assert_eq!(of("photos.s3.example.com."), Some("photos"));
+        assert_eq!(of("photos.s3.example.com.:9000"), Some("photos"));
+        assert_eq!(of("Others.s3.example.com"), Some("Others"));
         assert_eq!(of("a.b.s3.example.com"), Some("a.b"));
         for host in [
             "s3.example.com",
             "s3.example.com:80",
+            "s3.example.com.",
             "127.0.0.1:9000",
             "[::1]:9000",
             "xs3.example.com",
@@ -93,7 +101,8 @@ mod tests {
         // Without a domain, what may be meant is refused, not guessed.
         let none = Domain::new(None, buckets());
         assert!(none.bucket_of("photos.cache.example").is_err());
-        for host in ["cache.example", "photos", "localhost:9000", "127.0.0.1"] {
+        assert!(none.bucket_of("Photos.cache.example.").is_err());
+        for host in ["cache.example", "photos", "photos.", "localhost:9000", "127.0.0.1"] {
             assert_eq!(none.bucket_of(host).unwrap(), None, "{host}");
         }
         let whole = Domain::new(Some("photos.cache.example"), buckets());

@@ -495,7 +495,8 @@ impl Inner {
         let marker = input.part_number_marker.unwrap_or(0);
         let max = max_of(input.max_parts)?;
         let mut listed = self.parts(&input.upload_id, marker, max + 1).await?;
-        let more = listed.len() > max;
+        // A page of no parts says no more: it has no marker to go on from.
+        let more = max > 0 && listed.len() > max;
         listed.truncate(max);
         let part = |listed: &Listed| Part {
             part_number: number_of(listed),

@@ -108,10 +108,12 @@ impl Inner {
                 _ => break,
             }
         }
-        let more = page.found.len() > max;
-        if more {
+        let is_longer = page.found.len() > max;
+        if is_longer {
             page.found.pop_last();
         }
+        // A page of no uploads says no more: it has no marker to go on from.
+        let more = is_longer && max > 0;
         let last = page.found.last_key_value().filter(|_| more);
         let last = last.map(|((key, id), _)| (encode(key), id.clone().unwrap_or_default()));
         let (mut uploads, mut prefixes) = (Vec::new(), Vec::new());
