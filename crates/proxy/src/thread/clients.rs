@@ -173,6 +173,11 @@ impl Thread {
             self.parse_rest(place);
         }
         let Some(client) = self.client(place) else { return };
+        if client.is_full() {
+            // Whole requests may be left of what was read: to see the end of what the client sends would drop them.
+            client.paused = true;
+            return;
+        }
         let count = match io::Read::read(&mut client.stream, scratch) {
             Ok(0) => {
                 // Replies to what it sent before may still be on their way to a client that only

@@ -1,7 +1,7 @@
 //! What one server orders, before several: compare-and-swap numbers, stale and win tokens, `flush_all`.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
 use super::{proxy, talk};
@@ -217,6 +217,38 @@ fn a_full_replica_is_heard_by_the_client() {
             let said =
                 talk(&address, format!("delete k{at}\r\nget k{at}\r\nquit\r\n").as_bytes(), 1000);
             assert!(said.ends_with("END\r\n") && !said.contains("VALUE"), "{said}");
+        }
+    }
+}
+
+/// A client that ends its side gets the replies to all that it sent, also if that is more than may be under way at once.
+#[test]
+fn what_came_before_a_client_ended_its_side_is_carried_out() {
+    const TEST: &str =
+        "memcached_proxy::order::what_came_before_a_client_ended_its_side_is_carried_out";
+    let servers: Option<Vec<_>> = (0..2).map(|_| memcached(TEST)).collect();
+    let Some(servers) = servers else { return };
+    let addresses: Vec<String> = servers.iter().map(|(_, address)| address.clone()).collect();
+    let sets = |noreply: &str| -> String {
+        (0..20_000).map(|number| format!("set k{number} 0 0 1{noreply}\r\nx\r\n")).collect()
+    };
+    let flushes = "set k 0 0 1\r\nx\r\nflush_all\r\nget k\r\n".repeat(300);
+    let cases = [
+        (sets(""), "STORED\r\n".repeat(20_000)),
+        (sets(" noreply") + "get k19999\r\n", "VALUE k19999 0 1\r\nx\r\nEND\r\n".to_owned()),
+        (flushes, "STORED\r\nOK\r\nEND\r\n".repeat(300)),
+    ];
+    for routing in ["pool.0.routing=hash", ROUTINGS[0], ROUTINGS[1]] {
+        let (_proxy, address) = proxy(&addresses, &[routing]);
+        for (sent, expected) in &cases {
+            let mut stream = TcpStream::connect(&address).unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+            stream.write_all(sent.as_bytes()).unwrap();
+            stream.shutdown(Shutdown::Write).unwrap();
+            let mut reply = String::new();
+            stream.read_to_string(&mut reply).unwrap();
+            let lines = (reply.lines().count(), expected.lines().count());
+            assert!(reply == *expected, "{routing}: {} lines, not {}", lines.0, lines.1);
         }
     }
 }
