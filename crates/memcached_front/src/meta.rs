@@ -366,6 +366,8 @@ impl Session {
             Ok(Stored::NotFound) => (b"NF", 0),
             Err(error) => return self.fail(&error),
         };
+        // What is not stored has the size that was sent.
+        let size = if code == b"HD" { size } else { request.value().len() };
         let described = Described { number, size, notes: Notes::default(), expires: None };
         self.out.extend_from_slice(code);
         self.put_flags(request, b"kOsc", Some(&described));

@@ -6,7 +6,7 @@ use crate::memcached_suites::{FACES, Face, memcached_sources};
 
 /// Pipelines. Each begins with an empty cache. What follows a zero byte is sent when all before it is answered: where a write of
 /// the same key follows, a proxy with replicas asks no second server for an `mg` that the first one that it asked misses.
-const PIPELINES: [&str; 28] = [
+const PIPELINES: [&str; 29] = [
     // What is missing: `k` and `O` in the order in which they are asked for.
     "mg miss v k O9\r\nmg miss O1 s k t\r\nmg miss v k O9 q\r\nmd miss O4 k\r\nma miss k O3\r\nms miss 1 MR O2 k\r\nx\r\nmn\r\n",
     "mg a v O1\r\nms b 1 O2\r\nx\r\nmg b v O3\r\nmd c O4\r\nms b 1 ME k O5 c\r\ny\r\n",
@@ -30,6 +30,8 @@ const PIPELINES: [&str; 28] = [
     "ms k 1 q\r\na\r\nms k 1 ME q\r\nb\r\nms k 1 MR q\r\nc\r\nmg k v q\r\nmg no v q\r\nmd k q\r\nmd k q\r\nmd k\r\nma n q\r\nma n N0\r\nma n q\r\nmg n v\r\nmn\r\n",
     "ms k 2 E7701234\r\nhi\r\nmg k c\r\nmg k v E7700099\r\nmg k c\r\nms k 1 C7701234 E7700005 c\r\nx\r\ngets k\r\ncas k 0 0 1 7700005\r\ny\r\ncas k 0 0 1 7700005\r\nz\r\nget k\r\n",
     "ms k 1 C999999\r\nb\r\nms no 1 C999\r\nb\r\nms k 1 MA C5\r\nb\r\nms k 1\r\na\r\nms k 1 MA C5 c\r\nb\r\nms k 1 C5 q\r\nb\r\nms k 1 ME C5\r\nc\r\nmn\r\n",
+    // The size of what was not stored.
+    "ms k 3 MA s O1\r\nabc\r\nms k 2 s\r\nhi\r\nms k 3 ME s k\r\nabc\r\nms k 1 C1 s\r\na\r\nms k 4 MA C1 s\r\nabcd\r\nms no 5 C9 s\r\nabcde\r\nms no 6 MR s\r\nabcdef\r\nms k 7 MP s\r\nabcdefg\r\nmg k s\r\nmn\r\n",
     // Values that are stale, that are to be replaced, and that are made on a miss.
     "ms v 2 T100\r\nhi\r\nmd v I T30\r\nmg v v t\r\nmg v v t\r\nmg v v t\r\n\0ms v 2 T90\r\nyo\r\nmg v v t\r\n",
     "mg viv s v N30 t\r\nmg viv s v N30 t\r\nmg viv s v t\r\n\0ms viv 2 T100\r\nhi\r\nmg viv s v N30\r\nmg other N30 E7700077 c k O1\r\nmg other c\r\n",
