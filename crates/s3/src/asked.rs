@@ -77,7 +77,14 @@ fn checksums(headers: &HeaderMap) -> S3Result<()> {
         there = Some(short);
     }
     let trailer = text(headers, "x-amz-trailer").to_ascii_lowercase();
-    let after = trailer.split(',').find_map(|name| name.trim().strip_prefix("x-amz-checksum-"));
+    let mut trailers = trailer.split(',').map(str::trim).filter(|name| !name.is_empty());
+    let after = trailers.next().map(|name| name.strip_prefix("x-amz-checksum-"));
+    if after == Some(None) || trailers.next().is_some() {
+        // One checksum, as at AWS; what else stands there would be passed by.
+        let what = "The value specified in the x-amz-trailer header is not supported";
+        return Err(error(S3ErrorCode::InvalidRequest, what));
+    }
+    let after = after.flatten();
     if let Some(short) = after.filter(|short| SUMS.iter().all(|(of, _)| of != short)) {
         let what = format!("the checksum {short} is not supported here");
         return Err(error(S3ErrorCode::NotImplemented, what));
@@ -161,6 +168,14 @@ mod tests {
             (&[("x-amz-checksum-sha512", "ZS0jFg==")], Some(NotImplemented)),
             (&[("x-amz-trailer", "x-amz-checksum-xxhash3")], Some(NotImplemented)),
             (&[("x-amz-trailer", "x-amz-checksum-crc32")], None),
+            (&[("x-amz-trailer", " X-Amz-Checksum-CRC32, ")], None),
+            (&[("x-amz-trailer", "")], None),
+            (&[("x-amz-trailer", "x-amz-meta-a")], Some(InvalidRequest)),
+            (&[("x-amz-trailer", "x-amz-checksum-crc32,x-amz-meta-a")], Some(InvalidRequest)),
+            (
+                &[("x-amz-trailer", "x-amz-checksum-crc32,x-amz-checksum-sha1")],
+                Some(InvalidRequest),
+            ),
             (&[("x-amz-checksum-type", "FULL_OBJECT"), ("x-amz-checksum-mode", "ENABLED")], None),
             (
                 &[("x-amz-checksum-crc32", "ZS0jFg=="), ("x-amz-checksum-crc32c", "ZS0jFg==")],

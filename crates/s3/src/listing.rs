@@ -236,13 +236,19 @@ impl Inner {
 ///
 /// `InvalidArgument` for a negative one.
 pub fn max_of(given: Option<i32>) -> S3Result<usize> {
-    let given = given.unwrap_or(PAGE_MAX as i32);
-    let max = usize::try_from(given);
-    let wrong = |_| {
+    Ok((not_negative(given.unwrap_or(PAGE_MAX as i32))? as usize).min(PAGE_MAX))
+}
+
+/// A number of a request that may be 0.
+///
+/// # Errors
+///
+/// `InvalidArgument` for a negative one.
+pub fn not_negative(given: i32) -> S3Result<u32> {
+    u32::try_from(given).map_err(|_| {
         let what = format!("Argument {given} must be an integer between 0 and 2147483647");
         error(S3ErrorCode::InvalidArgument, what)
-    };
-    Ok(max.map_err(wrong)?.min(PAGE_MAX))
+    })
 }
 
 /// How keys are written in a listing.

@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 use super::asked::copied_range;
 use super::completed::{Stated, Verified};
 use super::errors::of_origin;
-use super::listing::{max_of, time};
+use super::listing::{max_of, not_negative, time};
 use super::messages::{
     INVALID_PART, MALFORMED_XML, NO_SUCH_UPLOAD, PART_NUMBER, PART_ORDER, TOO_SMALL, error,
 };
@@ -493,6 +493,7 @@ impl Inner {
         let input = request.input;
         self.description_of(&input.upload_id, &input.bucket, &input.key).await?;
         let marker = input.part_number_marker.unwrap_or(0);
+        not_negative(marker)?;
         let max = max_of(input.max_parts)?;
         let mut listed = self.parts(&input.upload_id, marker, max + 1).await?;
         // A page of no parts says no more: it has no marker to go on from.

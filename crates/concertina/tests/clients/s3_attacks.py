@@ -260,6 +260,8 @@ check("a part of another's upload", Request("PUT", "/photos/upload", "writer", b
 done = b"<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>x</ETag></Part></CompleteMultipartUpload>"
 check("the end of another's upload", Request("POST", "/photos/upload", "writer", done, query={"uploadId": upload}).signed(), 400, 403, 404)
 check("another's upload given up", Request("DELETE", "/photos/upload", "writer", query={"uploadId": upload}).signed(), 403, 404)
+for query, expected in [({"max-parts": "-1"}, 400), ({"part-number-marker": "-1"}, 400), ({"max-parts": "0"}, 200)]:
+    check(f"parts with {query}", Request("GET", "/objects/upload", query=query | {"uploadId": upload}).signed(), expected)
 check("one's own given up", Request("DELETE", "/objects/upload", query={"uploadId": upload}).signed(), 204)
 for name in ["response-content-type", "response-content-disposition", "response-cache-control"]:
     reply = talk(Request("GET", "/objects/kept", query={name: "a\r\nset-cookie: b"}).signed().bytes())
