@@ -99,6 +99,9 @@ struct Range {
     step: u32,
 }
 
+/// The most numbers of a range: as many as configurations are compared.
+const RANGE_MAX: u64 = 5_000_000;
+
 fn default_step() -> u32 {
     1
 }
@@ -108,8 +111,14 @@ impl Counts {
         match self {
             Counts::List(list) => Ok(list),
             Counts::Range(Range { from, to, step }) => {
-                if step == 0 || from > to || (to - from) / step > 1_000_000 {
+                if step == 0 || from > to {
                     bail!("{key}: a range must ascend, in steps above 0");
+                }
+                let count = u64::from((to - from) / step) + 1;
+                if count > RANGE_MAX {
+                    bail!(
+                        "{key}: the range has {count} numbers, of at most {RANGE_MAX}; give a larger `step`"
+                    );
                 }
                 Ok((from..=to).step_by(step as usize).collect())
             }

@@ -179,7 +179,9 @@ pub(super) fn read(sources: Vec<Source>, settings: &Settings) -> Result<Log, Err
         log.parts.push(FilePart { path, requests });
     }
     if log.gateway.is_none() {
-        let what = if log.lines > 0 {
+        let what = if log.lines == 0 && log.tally.other > 0 {
+            "lines with a duration or a status: give the names of these values with --fields"
+        } else if log.lines > 0 {
             "requests that were asked for: --from, --to, --path and --status leave none"
         } else {
             "lines: the file is empty"
@@ -194,6 +196,7 @@ fn overridden(mut layout: Layout, settings: &Settings) -> Layout {
     if let Some(unit) = settings.unit {
         let times = layout.columns.iter_mut().filter(|column| column.role == Role::Response);
         times.for_each(|column| column.unit = None);
+        layout.units = vec![unit];
         layout = layout.timed(unit, "--unit says so");
     }
     match settings.side {
@@ -569,3 +572,7 @@ impl Reader<'_> {
 #[cfg(test)]
 #[path = "access_log_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "dialects_tests.rs"]
+mod dialects_tests;

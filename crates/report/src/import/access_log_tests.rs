@@ -9,7 +9,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::*;
 
-fn settings(format: &str) -> Settings {
+pub(super) fn settings(format: &str) -> Settings {
     Settings {
         format: Some(format.to_owned()).filter(|format| !format.is_empty()),
         fields: None,
@@ -23,18 +23,18 @@ fn settings(format: &str) -> Settings {
     }
 }
 
-fn fields(fields: &str) -> Settings {
+pub(super) fn fields(fields: &str) -> Settings {
     Settings { fields: Some(fields.to_owned()), ..settings("") }
 }
 
-fn log(text: &[u8], settings: &Settings) -> Result<Log, String> {
+pub(super) fn log(text: &[u8], settings: &Settings) -> Result<Log, String> {
     let source = Source::memory(Path::new("a.log"), text);
     read(vec![source], settings).map_err(|e| e.to_string())
 }
 
 /// When a request came and when it was answered, nanoseconds since 1970, in the order of the answers: two servers, exponential
 /// work of 10 ms, 120 requests/s.
-fn service(seed: u64, count: usize) -> Vec<(u64, u64)> {
+pub(super) fn service(seed: u64, count: usize) -> Vec<(u64, u64)> {
     let mut random = StdRng::seed_from_u64(seed);
     let (mut now, mut free, mut all) = (1_795_320_900.0f64, [0.0f64; 2], Vec::new());
     let mut draw = |mean: f64| -mean * (1.0 - random.random::<f64>()).ln();
@@ -49,19 +49,19 @@ fn service(seed: u64, count: usize) -> Vec<(u64, u64)> {
     all
 }
 
-fn civil(ns: u64, format: &str) -> String {
+pub(super) fn civil(ns: u64, format: &str) -> String {
     DateTime::from_timestamp_nanos(ns as i64).format(format).to_string()
 }
 
-fn clf(ns: u64) -> String {
+pub(super) fn clf(ns: u64) -> String {
     civil(ns, "%d/%b/%Y:%H:%M:%S +0000")
 }
 
-fn iso(ns: u64, format: &str) -> String {
+pub(super) fn iso(ns: u64, format: &str) -> String {
     civil(ns, &format!("%Y-%m-%dT%H:%M:%S{format}Z"))
 }
 
-fn decimals(ns: u64, places: usize) -> String {
+pub(super) fn decimals(ns: u64, places: usize) -> String {
     let text = format!("{}.{:09}", ns / SECOND, ns % SECOND);
     text[..text.len() - 9 + places].to_owned()
 }

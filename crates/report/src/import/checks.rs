@@ -182,6 +182,17 @@ fn same_durations(all: &[Logged]) -> Option<Finding> {
     })
 }
 
+/// The number of pairs among so many.
+fn pairs(n: usize) -> f64 {
+    n as f64 * (n as f64 - 1.0) / 2.0
+}
+
+/// Pairs of equal times.
+fn pairs_in_ticks(mut times: Vec<Nanos>) -> f64 {
+    times.sort_unstable();
+    times.chunk_by(|a, b| a == b).map(|same| pairs(same.len())).sum()
+}
+
 /// Lines that are there twice: a file that was given twice, or copies that overlap.
 ///
 /// Requests with the same stamp and duration exist by chance where stamps are coarse. Copies are told
@@ -197,10 +208,12 @@ fn lines_twice(all: &[Logged]) -> Option<Finding> {
         })
         .collect();
     lines.sort_unstable();
-    let pairs = |n: usize| n as f64 * (n as f64 - 1.0) / 2.0;
     let equal: Vec<&[(Nanos, u64)]> = lines.chunk_by(|a, b| a == b).collect();
     let found: f64 = equal.iter().map(|same| pairs(same.len())).sum();
-    let in_tick: f64 = lines.chunk_by(|a, b| a.0 == b.0).map(|same| pairs(same.len())).sum();
+    let in_tick = pairs_in_ticks(all.iter().map(|r| r.end).collect());
+    // Of a log of starts the ends have the finer digits of the durations, and requests of one end and start have the same duration.
+    let in_tick =
+        in_tick.max(pairs_in_ticks(all.iter().map(|r| r.end - r.taken.min(r.end)).collect()));
     let mut kinds: Vec<u64> = lines.iter().map(|l| l.1).collect();
     kinds.sort_unstable();
     let n = lines.len() as f64;

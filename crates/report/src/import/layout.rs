@@ -153,7 +153,7 @@ pub(super) struct Layout {
     /// Of durations without their own; `None` until it is found.
     pub unit: Option<Unit>,
     pub unit_why: String,
-    /// Units that the duration may have, if it is not known.
+    /// Units that the duration may have, if it is not known, or is only likely.
     pub units: Vec<Unit>,
     /// Whether durations are known to be rounded down rather than to the nearest.
     pub cuts: bool,
@@ -398,6 +398,19 @@ impl Layout {
         self.request(&values, filter)
     }
 
+    /// Whether a line of named values has none of those that say how a request ended: services write what they do besides into the same
+    /// log, and a line when a request begins. (A duration of `null` beside a status is a request without one.)
+    fn is_other(&self, values: &Values) -> bool {
+        if !matches!(self.shape, Shape::Json | Shape::Pairs(_)) {
+            return false;
+        }
+        let ends = |column: &Column| {
+            matches!(column.role, Role::Response | Role::Status | Role::End | Role::Upstream)
+        };
+        let mut of_ends = self.columns.iter().zip(values).filter(|(column, _)| ends(column));
+        of_ends.all(|(_, value)| value.is_none())
+    }
+
     /// The first value of a role.
     fn value<'a>(&self, values: &'a Values, role: Role) -> Option<&'a str> {
         let mut both = self.columns.iter().zip(values);
@@ -412,6 +425,9 @@ impl Layout {
             if value.as_deref() != Some(column.only) {
                 return Ok(Line::Other);
             }
+        }
+        if self.is_other(values) {
+            return Ok(Line::Other);
         }
         let get = |role| self.value(values, role);
         let times = self.times(values)?;

@@ -150,10 +150,17 @@ pub(super) fn of_template(text: &str, fields: Option<&str>) -> Result<Layout, Er
     let template = Template::parse(text)?;
     let failed = |reason: &str| Error::Format { reason: reason.to_owned() };
     let (columns, side) = columns_of(template.names.iter().map(String::as_str));
+    // Only Tomcat has %F, whose %D is in ms up to 10.0 and in µs since.
+    let is_tomcat = ["D", "F"].iter().all(|name| template.names.iter().any(|n| n == name));
     // Envoy's.
     let cuts = template.names.iter().any(|name| name == "DURATION");
     let mut layout = Layout::new("the given format", Shape::Template(template), columns);
     layout.cuts = cuts;
+    if is_tomcat {
+        let durations = layout.columns.iter_mut().filter(|c| c.role == Role::Response);
+        durations.for_each(|column| column.unit = None);
+        layout.units = vec![Unit::Micros, Unit::Millis];
+    }
     let mut layout = match side {
         Some(side) => layout.stamped(side, "as the server's variable is defined"),
         None => layout,
@@ -209,6 +216,8 @@ const WORDS: [(Role, Option<Side>, &[&str]); 11] = [
             "begin",
             "startutc",
             "requesttimestamp",
+            "starttimeunix",
+            "requesttimeepoch",
         ],
     ),
     (
@@ -225,6 +234,7 @@ const WORDS: [(Role, Option<Side>, &[&str]); 11] = [
             "finish",
             "departure",
             "responsetimestamp",
+            "endtimeunix",
         ],
     ),
     (Role::Stamp, None, &["ts", "time", "timestamp", "date", "datetime", "unixtime", "epoch", "t"]),
@@ -250,6 +260,11 @@ const WORDS: [(Role, Option<Side>, &[&str]); 11] = [
             "timetotal",
             "servicetime",
             "httprequestlatency",
+            "response",
+            "timeelapsed",
+            "responselatency",
+            "eventduration",
+            "propertiestimetaken",
         ],
     ),
     (
@@ -331,10 +346,26 @@ fn simple(name: &str) -> (String, Option<Unit>) {
 /// A column by what services commonly call it; `None` if the name says nothing.
 fn by_word(name: &str) -> Option<(Column, Option<Side>)> {
     let (word, unit) = simple(name);
+    // A reply is called so as well; its time has a unit.
+    if word == "response" && unit.is_none() {
+        return None;
+    }
     let (role, side, _) = WORDS.iter().find(|(.., words)| words.contains(&word.as_str()))?;
     let mut column = Column::new(*role, Place::Name(name.to_owned()));
     column.unit = unit;
     Some((column, *side))
+}
+
+/// What no name of a log is known to be: a time, a duration.
+pub(super) fn unknown_of<'a>(names: impl Iterator<Item = &'a str>) -> &'static str {
+    let roles: Vec<Role> = names.filter_map(by_word).map(|(column, _)| column.role).collect();
+    let has = |role| roles.contains(&role);
+    let is_stamped = has(Role::Stamp) || has(Role::Start) || has(Role::End);
+    match (is_stamped, has(Role::Response)) {
+        (false, true) => "the time of a request",
+        (true, false) => "the duration of a request",
+        _ => "the time of a request, nor its duration",
+    }
 }
 
 /// The columns of a service's own log by what its values are called. A start and an end without a duration are both used; else the

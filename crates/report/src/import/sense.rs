@@ -9,7 +9,7 @@
 use ground::window::{Nanos, SECOND};
 
 use super::filter::Filter;
-use super::layout::{Layout, Line, Role, Shape, Side};
+use super::layout::{Layout, Line, Place, Role, Shape, Side};
 use super::time::Unit;
 
 /// Requests in the service at a time, on average: fewer or more is no service that somebody measures.
@@ -20,6 +20,8 @@ const IN_SERVICE_USUAL: std::ops::RangeInclusive<f64> = 1e-5..=200.0;
 const MEAN_S: std::ops::RangeInclusive<f64> = 1e-5..=120.0;
 /// Those of ordinary services.
 const MEAN_USUAL_S: std::ops::RangeInclusive<f64> = 5e-5..=30.0;
+/// Mean durations that a server of HTTP that logs microseconds hardly has, seconds.
+const SHORT_S: f64 = 1e-3;
 /// Lines from which their order is evidence.
 const ORDERED_MIN: usize = 50;
 /// Share of lines out of order that another reading must have more, to be excluded.
@@ -147,10 +149,12 @@ pub(super) fn settle(mut layout: Layout, lines: &[String]) -> Result<Layout, Str
         return Ok(layout);
     }
     doubt_integers(&mut layout, lines);
+    doubt_seconds(&mut layout, lines)?;
     // A layout whose durations all have units is judged by its sides alone.
     let has_units = layout.unit.is_some()
         || layout.columns.iter().all(|c| c.role != Role::Response || c.unit.is_some());
     if has_units && layout.side.is_some() {
+        doubt_micros(&mut layout, lines);
         doubt_side(&mut layout, lines);
         return Ok(layout);
     }
@@ -353,6 +357,60 @@ fn doubt_integers(layout: &mut Layout, lines: &[String]) {
                 .to_owned(),
         );
         *layout = doubted;
+    }
+}
+
+/// Decimals in the place of nginx's `$request_time` may be another server's milliseconds. Of so many requests in the service at a time that
+/// hardly any serves them, neither is believed; of long durations it is said.
+fn doubt_seconds(layout: &mut Layout, lines: &[String]) -> Result<(), String> {
+    let is_likely = layout.unit == Some(Unit::Seconds)
+        && layout.units == [Unit::Seconds, Unit::Millis]
+        && layout.columns.iter().all(|c| c.role != Role::Response || c.unit.is_none());
+    if !is_likely {
+        return Ok(());
+    }
+    let side = layout.side.unwrap_or(Side::End);
+    let judged = |unit: Unit| {
+        let mut one = layout.clone();
+        one.unit = Some(unit);
+        read(&one, lines).judge(Some(unit), side)
+    };
+    let (seconds, millis) = (judged(Unit::Seconds), judged(Unit::Millis));
+    let is_usual = IN_SERVICE_USUAL.contains(&millis.in_service)
+        && MEAN_USUAL_S.contains(&millis.mean_s)
+        && lines.len() >= ORDERED_MIN;
+    // Hundreds at a time are no doubt of a busy site, whose durations are short.
+    if !is_usual || seconds.median_s < 1.0 {
+        return Ok(());
+    }
+    if seconds.in_service > *IN_SERVICE_USUAL.end() || !seconds.is_possible {
+        return Err(unit_refusal(layout, &[seconds, millis]));
+    }
+    layout.remarks.push(format!(
+        "Half of its durations are {:.1} s or longer, as nginx writes them. If they are milliseconds, say --unit ms.",
+        seconds.median_s
+    ));
+    Ok(())
+}
+
+/// Apache's `%D` is in µs, that of Tomcat up to 10.0 in ms: says so where durations are short for Apache.
+fn doubt_micros(layout: &mut Layout, lines: &[String]) {
+    let is_it = |c: &super::layout::Column| {
+        c.role == Role::Response
+            && c.unit == Some(Unit::Micros)
+            && c.place == Place::Name("D".to_owned())
+    };
+    if !matches!(layout.shape, Shape::Template(_)) || !layout.columns.iter().any(is_it) {
+        return;
+    }
+    let reading = read(layout, lines);
+    let micros = reading.judge(Some(Unit::Micros), Side::End);
+    if lines.len() >= ORDERED_MIN && micros.mean_s > 0.0 && micros.mean_s < SHORT_S {
+        layout.remarks.push(format!(
+            "%D is taken for Apache's, in µs: the mean duration is {:.1} µs. Tomcat's, up to 10.0, is in ms: if it is that, say \
+             --unit ms.",
+            1e6 * micros.mean_s
+        ));
     }
 }
 

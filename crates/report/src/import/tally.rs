@@ -112,7 +112,8 @@ impl Tally {
                 if self.other == 1 { "is" } else { "are" },
             );
             notes
-                .push(format!("{lines} {are} not of requests (headers, comments, other metrics)."));
+                .push(format!("{lines} {are} not of requests (headers, comments, other metrics, events without a duration \
+                 and a status)."));
         }
         notes
     }

@@ -45,11 +45,12 @@ impl Unit {
     pub fn parse(name: &str) -> Option<Unit> {
         match name {
             "s" | "sec" | "secs" | "seconds" => Some(Unit::Seconds),
-            "ms" | "msec" | "millis" | "milliseconds" => Some(Unit::Millis),
-            "us" | "\u{b5}s" | "\u{3bc}s" | "usec" | "micros" | "microseconds" => {
-                Some(Unit::Micros)
+            "ms" | "msec" | "msecs" | "milli" | "millis" | "millisecond" | "milliseconds" => {
+                Some(Unit::Millis)
             }
-            "ns" | "nsec" | "nanos" | "nanoseconds" => Some(Unit::Nanos),
+            "us" | "\u{b5}s" | "\u{3bc}s" | "usec" | "usecs" | "micro" | "micros"
+            | "microsecond" | "microseconds" => Some(Unit::Micros),
+            "ns" | "nsec" | "nano" | "nanos" | "nanosecond" | "nanoseconds" => Some(Unit::Nanos),
             _ => None,
         }
     }
@@ -182,7 +183,15 @@ pub(super) fn moment(text: &str, unit: Option<Unit>) -> Option<(Reading, bool)> 
     if bytes.get(2) == Some(&b'/') && bytes.get(6) == Some(&b'/') {
         return local(text);
     }
-    if bytes.get(4) == Some(&b'-') {
+    // `2026/11/22 04:15:00.250`, as Go, Caddy and JMeter write it, and gin's ` - ` between.
+    let dashed;
+    let text = if bytes.get(4) == Some(&b'/') && bytes.get(7) == Some(&b'/') {
+        dashed = text.replacen('/', "-", 2).replacen(" - ", " ", 1);
+        dashed.as_str()
+    } else {
+        text
+    };
+    if bytes.get(4) == Some(&b'-') || bytes.get(4) == Some(&b'/') {
         return match iso(text) {
             Some(reading) => Some((reading, false)),
             None => {
@@ -248,6 +257,8 @@ mod tests {
             "2026-11-22 04:15:00",
             "2026-11-22 04:15:00,000",
             "2026-11-22T04:15:00.000Z",
+            "2026/11/22 04:15:00.000",
+            "2026/11/22 - 04:15:00",
         ] {
             assert_eq!(moment(text, None).map(|(r, _)| r.ns), Some(at), "{text}");
         }

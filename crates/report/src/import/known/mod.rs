@@ -79,6 +79,9 @@ pub(super) fn recognise(
     if let Some(layout) = names::by_words(&base.name, base.shape, names()) {
         return Ok(layout);
     }
+    if !keys.is_empty() {
+        return Err(content(tail::advice_on_names(&base.name, &keys)));
+    }
     Err(content(tail::advice(&sample)))
 }
 

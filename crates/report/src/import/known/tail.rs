@@ -7,6 +7,9 @@ use crate::import::layout::{Column, Layout, Place, Role, Shape, Side};
 use crate::import::split::{self, Quote, Word};
 use crate::import::time::{self, Unit};
 
+/// Units of a number with a point where nginx writes seconds: other servers write milliseconds.
+const DECIMALS: [Unit; 2] = [Unit::Seconds, Unit::Millis];
+
 /// A line's words, by their places.
 type Words<'a> = Vec<Word<'a>>;
 
@@ -58,6 +61,17 @@ impl<'a> Places<'a> {
                 word.text.split_once('=').is_some_and(|(name, _)| names.contains(&name))
             })
         })
+    }
+
+    /// The unit that a word of its own behind a number names (`12.3 ms`).
+    fn unit_behind(&self, at: usize) -> Option<Unit> {
+        let unit = |words: &Words<'_>| {
+            let word = words.get(at + 1).filter(|word| word.quote == Quote::Plain)?;
+            Unit::parse(&word.text)
+        };
+        let first = self.lines.iter().find_map(unit)?;
+        let is_it = |word: &Word<'_>| Unit::parse(&word.text) == Some(first);
+        self.all(at + 1, is_it).then_some(first)
     }
 
     /// Whether the sums at one place are never less than those at another: the whole, and a part of it.
@@ -160,6 +174,12 @@ fn unnamed(
 ) -> Option<Layout> {
     let shape = Shape::Words { from_time: true };
     let numbers: Vec<usize> = (tail..places.count).filter(|at| places.is_duration(*at)).collect();
+    let with_unit = |at: &usize| places.unit_behind(*at).map(|unit| (*at, unit));
+    if let [(at, unit)] = numbers.iter().filter_map(with_unit).collect::<Vec<_>>()[..] {
+        columns.push(numbered(Role::Response, at).timed(unit));
+        let name = format!("{kind} with a duration and its unit behind it");
+        return Some(Layout::new(&name, shape, columns));
+    }
     let points: Vec<usize> = numbers.iter().copied().filter(|at| places.has_point(*at)).collect();
     let (at, part) = match (&points[..], &numbers[..]) {
         ([at], _) => (*at, None),
@@ -180,11 +200,11 @@ fn unnamed(
     };
     columns.push(numbered(Role::Response, at));
     columns.extend(part.map(|at| numbered(Role::Upstream, at)));
-    Some(
-        Layout::new(&format!("nginx, {kind} with its request time"), shape, columns)
-            .stamped(Side::End, "nginx logs a request when it ends")
-            .timed(Unit::Seconds, "nginx's decimals are seconds"),
-    )
+    let mut layout = Layout::new(&format!("nginx, {kind} with its request time"), shape, columns)
+        .stamped(Side::End, "nginx logs a request when it ends")
+        .timed(Unit::Seconds, "nginx's decimals are seconds");
+    layout.units = DECIMALS.to_vec();
+    Some(layout)
 }
 
 /// Words in any order, of which one is a time of this century, one a request in quotes and one a number with a point.
@@ -218,7 +238,9 @@ pub(super) fn bare(sample: &Sample) -> Option<Layout> {
     };
     let bytes =
         find(&|at| other(at) && places.all(at, |word| word.is_number()) && !places.has_point(at));
-    let mut columns = vec![numbered(Role::Stamp, stamp), numbered(Role::Response, at)];
+    let unit = places.unit_behind(at);
+    let response = Column { unit, ..numbered(Role::Response, at) };
+    let mut columns = vec![numbered(Role::Stamp, stamp), response];
     columns.extend(part.map(|at| numbered(Role::Upstream, at)));
     columns.extend(request.first().map(|at| numbered(Role::Request, *at)));
     columns.extend(status.first().map(|at| numbered(Role::Status, *at)));
@@ -228,14 +250,15 @@ pub(super) fn bare(sample: &Sample) -> Option<Layout> {
     let mut layout =
         Layout::new("words with a time and a duration", Shape::Words { from_time: false }, columns);
     layout.units = vec![Unit::Seconds, Unit::Millis, Unit::Micros];
-    Some(if has_three_decimals(&places, at) && has_three_decimals(&places, stamp) {
+    let is_nginx = has_three_decimals(&places, at) && has_three_decimals(&places, stamp);
+    if is_nginx && unit.is_none() {
         layout.name = "nginx, $msec and $request_time".to_owned();
-        layout
+        layout.units = DECIMALS.to_vec();
+        layout = layout
             .stamped(Side::End, "nginx logs a request when it ends")
-            .timed(Unit::Seconds, "nginx's three decimals are of seconds")
-    } else {
-        layout
-    })
+            .timed(Unit::Seconds, "nginx's three decimals are of seconds");
+    }
+    Some(layout)
 }
 
 /// Whether all numbers of a place have three decimals, as nginx writes them.
@@ -247,6 +270,23 @@ fn has_three_decimals(places: &Places<'_>, at: usize) -> bool {
             })
     };
     places.all(at, is_one)
+}
+
+/// Names that an error lists.
+const NAMES_SHOWN: usize = 30;
+
+/// What to do with a file whose values have names that say too little.
+pub(super) fn advice_on_names(kind: &str, names: &[String]) -> String {
+    let mut shown: Vec<String> = names.iter().take(NAMES_SHOWN).map(|name| excerpt(name)).collect();
+    if names.len() > NAMES_SHOWN {
+        shown.push("…".to_owned());
+    }
+    format!(
+        "it is {kind}, and none of its names ({}) is known to be {}; say which are: --fields \
+         end=NAME,response=NAME:ms,status=NAME,path=NAME (or start=NAME; units s, ms, us, ns)",
+        shown.join(", "),
+        crate::import::names::unknown_of(names.iter().map(String::as_str))
+    )
 }
 
 /// What to do with a file that no format fits.

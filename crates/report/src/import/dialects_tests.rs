@@ -1,0 +1,222 @@
+//! Tests of the reader of logs: what services write that no server's documentation says. One service, in many dialects.
+
+use super::tests::{civil, clf, fields, iso, log, service, settings};
+use super::*;
+
+const MS: u64 = 1_000_000;
+const US: u64 = 1_000;
+
+/// A log of the service, a line for each request, read.
+fn read_of(line: impl Fn(u64, u64) -> String, settings: &Settings) -> Result<Log, String> {
+    let text: String = service(5, 800).into_iter().map(|(a, d)| line(a, d)).collect();
+    log(text.as_bytes(), settings)
+}
+
+/// Milliseconds with three decimals.
+fn millis(ns: u64) -> String {
+    format!("{}.{:03}", ns / MS, ns / US % 1000)
+}
+
+/// That the durations are those of the service, to a tick.
+fn same_durations(read: &Log, tick: u64) {
+    let mut expected: Vec<u64> = service(5, 800).iter().map(|(a, d)| d - a).collect();
+    let mut found: Vec<u64> = read.times.iter().map(|r| r.taken).collect();
+    expected.sort_unstable();
+    found.sort_unstable();
+    assert_eq!(found.len(), expected.len());
+    assert!(found.iter().zip(&expected).all(|(a, b)| a.abs_diff(*b) <= tick), "{:?}", read.taken);
+}
+
+/// fastify writes a line when a request comes, and one when it is answered; other events stand among them.
+#[test]
+fn events_that_are_no_requests_are_not_counted_as_refused() {
+    let line = |a: u64, d: u64| {
+        format!(
+            "{{\"level\":30,\"time\":{},\"reqId\":\"r\",\"req\":{{\"method\":\"GET\",\"url\":\"/o\"}},\"msg\":\"incoming request\"}}\n\
+             {{\"level\":30,\"time\":{},\"reqId\":\"r\",\"res\":{{\"statusCode\":200}},\"responseTime\":{},\"msg\":\"request completed\"}}\n\
+             {{\"level\":30,\"time\":{},\"msg\":\"cache refreshed\"}}\n",
+            a / MS,
+            d / MS,
+            millis(d - a),
+            d / MS
+        )
+    };
+    let read = read_of(line, &settings("")).unwrap();
+    assert_eq!((read.lines, read.tally.other, read.tally.untimed), (800, 1600, 0));
+    assert_eq!((read.files[0].unit.as_str(), read.files[0].stamp.as_str()), ("ms", "end"));
+    same_durations(&read, US);
+    let window = &read.gateway.unwrap().finish()[0];
+    assert_eq!(window.refusals, 0);
+    // logfmt; and a request whose status says that it ended, without a duration, is one.
+    let line = |a: u64, d: u64| {
+        let at = iso(d, "%.6f");
+        format!(
+            "ts={at} level=info method=GET status=200 duration_ms={}\nts={at} level=info msg=\"cache refreshed\"\n",
+            millis(d - a)
+        )
+    };
+    let read = read_of(line, &settings("")).unwrap();
+    assert_eq!((read.lines, read.tally.other), (800, 800));
+    let aborted = |a: u64, d: u64| {
+        let at = d as f64 / 1e9;
+        format!(
+            "{{\"ts\":{at:.6},\"status\":200,\"duration_ms\":{}}}\n{{\"ts\":{at:.6},\"status\":499,\"duration_ms\":null}}\n",
+            millis(d - a)
+        )
+    };
+    let read = read_of(aborted, &settings("")).unwrap();
+    assert_eq!((read.lines, read.tally.untimed), (1600, 800));
+    // A name that no line has.
+    let line = |a: u64, d: u64| format!("{{\"ts\":{},\"took\":{}}}\n", d / US, (d - a) / US);
+    let error = read_of(line, &fields("end=ts,response=tok:us")).unwrap_err();
+    assert!(error.contains("with a duration or a status") && error.contains("--fields"), "{error}");
+}
+
+/// morgan's `:response-time ms` behind the combined format: 8.972 ms was read as 8.972 s.
+#[test]
+fn a_unit_that_is_a_word_of_its_own_counts() {
+    for (unit, divisor) in [("ms", MS), ("msecs", MS), ("us", US)] {
+        let line = |a: u64, d: u64| {
+            let number = format!("{}.{:03}", (d - a) / divisor, (d - a) % divisor * 1000 / divisor);
+            format!(
+                "::1 - - [{}] \"GET /o HTTP/1.1\" 200 5 \"-\" \"curl\" {number} {unit}\n",
+                clf(d)
+            )
+        };
+        let read = read_of(line, &settings("")).unwrap();
+        same_durations(&read, US);
+    }
+    let integers = |a: u64, d: u64| {
+        format!("::1 - - [{}] \"GET /o HTTP/1.1\" 200 5 {} ms\n", clf(d), (d - a) / MS)
+    };
+    same_durations(&read_of(integers, &settings("")).unwrap(), MS);
+    let bare = |a: u64, d: u64| format!("{} GET /o 200 {} ms - 5\n", iso(d, "%.3f"), millis(d - a));
+    same_durations(&read_of(bare, &settings("")).unwrap(), US);
+}
+
+/// Decimals in the place of nginx's seconds.
+#[test]
+fn decimals_that_are_hardly_seconds_are_not_read_as_such() {
+    let line = |a: u64, d: u64| {
+        format!("::1 - - [{}] \"GET /o HTTP/1.1\" 200 5 \"-\" \"curl\" {}\n", clf(d), millis(d - a))
+    };
+    let error = read_of(line, &settings("")).unwrap_err();
+    assert!(error.contains("the unit of its durations") && error.contains("--unit"), "{error}");
+    let with_unit = |unit| Settings { unit: Some(unit), ..settings("") };
+    same_durations(&read_of(line, &with_unit(Unit::Millis)).unwrap(), US);
+    assert_eq!(read_of(line, &with_unit(Unit::Seconds)).unwrap().files[0].unit, "s");
+    let msec = |a: u64, d: u64| {
+        let at = format!("{}.{:03}", d / SECOND, d / MS % 1000);
+        format!("{at} 200 {} 5 \"GET /o HTTP/1.1\"\n", millis(d - a))
+    };
+    assert!(read_of(msec, &settings("")).unwrap_err().contains("--unit"));
+    // Of a service with few at a time it is possible, and said.
+    let slow = |a: u64, d: u64| {
+        let late = 1_795_320_900 * SECOND + 20 * (d - 1_795_320_900 * SECOND);
+        format!(
+            "::1 - - [{}] \"GET /o HTTP/1.1\" 200 5 \"-\" \"curl\" {}\n",
+            clf(late),
+            millis(d - a)
+        )
+    };
+    let read = read_of(slow, &settings("")).unwrap();
+    assert!(read.taken.iter().any(|text| text.contains("say --unit ms")), "{:?}", read.taken);
+    // Seconds, as nginx writes them, are not doubted.
+    let nginx = |a: u64, d: u64| {
+        format!(
+            "::1 - - [{}] \"GET /o HTTP/1.1\" 200 5 \"-\" \"curl\" 0.{:03}\n",
+            clf(d),
+            (d / MS - a / MS).min(999)
+        )
+    };
+    let read = read_of(nginx, &settings("")).unwrap();
+    assert_eq!(
+        (read.files[0].unit.as_str(), read.taken.iter().any(|t| t.contains("--unit"))),
+        ("s", false)
+    );
+}
+
+/// `%D` is in µs in Apache, and in ms in Tomcat up to 10.0, which alone has `%F`.
+#[test]
+fn durations_of_tomcat_are_not_those_of_apache() {
+    let format = "%h %l %u %t \"%r\" %s %b %D %F";
+    let line = |a: u64, d: u64| {
+        let ms = (d - a) / MS;
+        format!("::1 - - [{}] \"GET /o HTTP/1.1\" 200 5 {ms} {ms}\n", clf(a))
+    };
+    let read = read_of(line, &settings(format)).unwrap();
+    assert_eq!(read.files[0].unit, "ms", "{:?}", read.taken);
+    same_durations(&read, MS);
+    let micros = |a: u64, d: u64| {
+        format!(
+            "::1 - - [{}] \"GET /o HTTP/1.1\" 200 5 {} {}\n",
+            clf(a),
+            (d - a) / US,
+            (d - a) / MS
+        )
+    };
+    assert_eq!(read_of(micros, &settings(format)).unwrap().files[0].unit, "us");
+    let without = "%h %l %u %t \"%r\" %s %b %D";
+    let said = |read: Log| read.taken.iter().any(|text| text.contains("Tomcat"));
+    let short = |a: u64, d: u64| {
+        format!("::1 - - [{}] \"GET /o HTTP/1.1\" 200 5 {}\n", clf(a), (d - a) / MS)
+    };
+    assert!(said(read_of(short, &settings(without)).unwrap()));
+    let apache = |a: u64, d: u64| {
+        format!("::1 - - [{}] \"GET /o HTTP/1.1\" 200 5 {}\n", clf(a), (d - a) / US)
+    };
+    assert!(!said(read_of(apache, &settings(without)).unwrap()));
+}
+
+/// Dates as Go and JMeter write them, and names as OpenTelemetry and AWS give them.
+#[test]
+fn dates_with_slashes_and_names_of_traces_are_read() {
+    let jmeter = |a: u64, d: u64| {
+        format!("{},{},get,200,true,5\n", civil(a, "%Y/%m/%d %H:%M:%S%.3f"), (d - a) / MS)
+    };
+    let header = "timeStamp,elapsed,label,responseCode,success,bytes\n";
+    let text: String = service(5, 800).into_iter().map(|(a, d)| jmeter(a, d)).collect();
+    let read = log(format!("{header}{text}").as_bytes(), &settings("")).unwrap();
+    assert_eq!(read.files[0].format, "JMeter, CSV");
+    same_durations(&read, MS);
+    let span = |a: u64, d: u64| {
+        format!("{{\"name\":\"GET\",\"startTimeUnixNano\":\"{a}\",\"endTimeUnixNano\":\"{d}\"}}\n")
+    };
+    let read = read_of(span, &settings("")).unwrap();
+    assert_eq!(read.files[0].stamp, "both");
+    same_durations(&read, 1);
+    let gateway = |a: u64, d: u64| {
+        format!(
+            "{{\"requestTimeEpoch\":{},\"status\":\"200\",\"responseLatency\":\"{}\"}}\n",
+            a / MS,
+            (d - a) / MS
+        )
+    };
+    same_durations(&read_of(gateway, &settings("")).unwrap(), MS);
+    let table = |a: u64, d: u64| format!("{},{}\n", d / US, (d - a) / US);
+    let text: String = service(5, 800).into_iter().map(|(a, d)| table(a, d)).collect();
+    let read = log(format!("end,response_us\n{text}").as_bytes(), &settings("")).unwrap();
+    same_durations(&read, US);
+    // A reply is called so, too.
+    let reply = |a: u64, d: u64| {
+        format!("{{\"ts\":{},\"response\":\"OK\",\"duration_us\":{}}}\n", d / US, (d - a) / US)
+    };
+    same_durations(&read_of(reply, &settings("")).unwrap(), US);
+}
+
+#[test]
+fn names_that_say_too_little_are_listed() {
+    let named = |text: &str| log(text.as_bytes(), &settings("")).unwrap_err();
+    let error = named("{\"when\":1,\"duration\":2,\"x\\u001b\":3}\n");
+    assert!(
+        error.contains("duration, when, x") && error.contains("the time of a request"),
+        "{error}"
+    );
+    assert!(error.bytes().all(|byte| byte >= b' '), "{error}");
+    let error = named("time,dauer,status\n1795320900,3,200\n1795320901,3,200\n");
+    assert!(
+        error.contains("time, dauer") && error.contains("the duration of a request"),
+        "{error}"
+    );
+    assert!(error.contains("--fields"), "{error}");
+}
