@@ -79,8 +79,8 @@ pub enum Error {
     },
     /// A step has no recorded times of arrival and departure, or too few.
     #[error(
-        "step {step}: too few recorded times of arrival and departure (a run's `times`); \
-         measure longer, or fit the response times alone"
+        "step {step}: too few recorded times of arrival and departure (a run's `times`) of requests that were answered without an \
+         error; measure longer, or fit the response times alone"
     )]
     NoTimes {
         /// The step's name.

@@ -250,9 +250,7 @@ pub fn at_load(model: &Model, rate: f64, servers: u32, within_s: &[f64]) -> Resu
             Ok(AtLoad::Stable { prediction: Box::new(prediction), p99 })
         }
         Err(error @ Error::Unstable { .. }) => {
-            // Of a hypothesis that does not fit, saturation is no more known than anything else.
-            let unknown = model.unknown_text().map(|text| format!(". {text}"));
-            let statement = format!("{error}{}", unknown.unwrap_or_default());
+            let statement = error.to_string();
             let Error::Unstable { saturation, .. } = error else { return Err(error) };
             Ok(AtLoad::Saturated { statement, saturation })
         }

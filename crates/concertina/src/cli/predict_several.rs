@@ -44,7 +44,11 @@ impl Args {
         fan_out: impl FnOnce(FanOut) -> Result<FanOutPrediction, model::Error>,
         hedged: impl FnOnce(Hedge) -> Result<HedgedPrediction, model::Error>,
     ) -> anyhow::Result<Several> {
-        let fan_out = self.fan_out.map(fan_out).transpose()?;
+        let fan_out = match self.fan_out.map(fan_out) {
+            // Past the saturation of a hypothesis that does not fit, of which the row of single requests says that nothing is known.
+            Some(Err(model::Error::Unstable { .. })) => None,
+            found => found.transpose()?,
+        };
         let hedged = match self.hedge.map(hedged) {
             Some(Err(error @ model::Error::Unstable { .. })) => Some(Err(error.to_string())),
             found => found.transpose()?.map(Ok),

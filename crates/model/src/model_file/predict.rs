@@ -206,11 +206,16 @@ impl Model {
             self.nodes_of_replicates()?.into_iter().map(stand).collect();
         // Past the tipping load nothing is answered in time for long; but that load is an estimate.
         let perhaps = self.is_slowed() && replicates.iter().any(|r| r.1.response_mean.is_finite());
+        let mut unknown = self.unknown_at(rate);
         let operating = match node.operating(rate) {
             Err(Error::Unstable { .. }) if perhaps => node.operating_unchecked(rate),
+            // The saturation of a hypothesis that does not fit does not say that nothing is answered.
+            Err(Error::Unstable { .. }) if self.unknown_beyond.is_some() => {
+                unknown = 1.0;
+                node.operating_unchecked(rate)
+            }
             found => found?,
         };
-        let unknown = self.unknown_at(rate);
         let approximate = if replicates.is_empty() { 0.0 } else { self.approximate() };
         Ok(AtLoad { node: (node, operating), replicates, unknown, approximate })
     }

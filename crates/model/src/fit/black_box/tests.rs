@@ -174,6 +174,46 @@ fn hits_that_are_not_named_pass_the_servers_by() {
     assert_eq!(black_box(&steps, None, &options).unwrap().model.requests.q0.value, 0.0);
 }
 
+/// A server that stands still for a tenth of each second: requests that come meanwhile wait together, and no law of works of their own
+/// explains responses at two loads.
+fn pausing(rate: f64, seconds: f64, seed: u64) -> Step {
+    let mut random = StdRng::seed_from_u64(seed);
+    let (gaps, works) = (Exp::new(rate).unwrap(), Exp::new(1.0 / 0.002).unwrap());
+    let (mut now, mut free, mut visits) = (0.0f64, 0.0f64, Vec::new());
+    while now < seconds {
+        now += gaps.sample(&mut random);
+        let start = free.max(now);
+        let part = start.fract();
+        let start = if part < 0.4 { start - part + 0.4 } else { start };
+        let work: f64 = works.sample(&mut random);
+        free = start + work.max(1e-6);
+        visits.push((now, now, free, free - now, Outcome::Unknown));
+    }
+    let load = windows("load", 0, &visits, seconds);
+    Step { name: format!("{rate}/s"), load, ..Step::default() }
+}
+
+/// Where no queue fits, nothing is claimed beyond the heaviest fitted load, past the saturation of the nearest queue as well.
+#[test]
+fn what_no_queue_fits_claims_nothing_beyond_the_fitted_loads() {
+    let steps = [pausing(40.0, 300.0, 1), pausing(200.0, 100.0, 2)];
+    let model = black_box(&steps, Some(20), &Options::default()).unwrap().model;
+    assert!(model.fitted.iter().any(|step| step.ks_distance > 0.05), "{:?}", model.fitted);
+    let heaviest = model.requests.rate_high;
+    assert_eq!(model.unknown_beyond, Some(heaviest));
+    let saturation = model.limits().unwrap().saturation.value;
+    for rate in [1.2 * heaviest, 1.2 * saturation.min(1e5), 10.0 * saturation.min(1e5)] {
+        let within = model.within(rate, 0.05).unwrap();
+        assert_eq!((within.low, within.high), (0.0, 1.0), "{rate} {within:?}");
+    }
+    assert!(model.within(heaviest, 0.05).unwrap().low > 0.0);
+    // A queue that fits claims what it did.
+    let fits = [40.0, 60.0].map(|rate| simulated("load", 1, 1.0, rate, 200.0, rate as u64));
+    let model = black_box(&fits, Some(1), &Options::default()).unwrap().model;
+    assert_eq!(model.unknown_beyond, None, "{:?}", model.warnings);
+    assert!(model.within(200.0, 0.05).is_err());
+}
+
 /// A law that the lightest load alone makes too long for the heaviest is no reason to refuse what the service carried.
 #[test]
 fn a_load_that_was_carried_is_fitted() {

@@ -28,6 +28,10 @@ const SHAPE_ERROR: f64 = 0.005;
 /// The most that the logarithm of a drawn SCV is off by for it.
 const SCV_OFF_MAX: f64 = 1.0;
 const SHAPE_SEED: u64 = 0x5a9e;
+/// A step whose measured distribution the model misses by more than this is no queue of one law of service.
+const MISSED: f64 = 0.05;
+/// Chance does not miss the counts by so many times what is expected (a thousandth of fits is beyond 1.8 with 50 degrees of freedom).
+const DISPERSION_MAX: f64 = 2.0;
 
 /// A draw as its candidate fits it.
 struct Row {
@@ -193,7 +197,7 @@ pub(super) fn model(
     };
     model.fitted = all.fitted(&model)?;
     for step in &model.fitted {
-        if step.ks_distance > 0.05 {
+        if step.ks_distance > MISSED {
             model.warnings.push(format!(
                 "Step {}: the model misses the measured distribution by {:.1} points: the service is not a queue with one \
                  law of service and {servers} servers.",
@@ -201,6 +205,11 @@ pub(super) fn model(
                 step.ks_distance * 100.0
             ));
         }
+    }
+    let missed = model.fitted.iter().map(|step| step.ks_distance).fold(0.0, f64::max);
+    if missed > MISSED && winner.dispersion > DISPERSION_MAX {
+        model.unknown_beyond = Some(model.requests.rate_high);
+        model.warnings.extend(model.unknown_text());
     }
     model.check()?;
     Ok(model)

@@ -233,6 +233,44 @@ fn hits_that_overtake_pass_the_server_by() {
     }
 }
 
+/// Weibull works (shape 0.6) of three servers with hits, by a clock of a tenth of a work: two fifths of the works are as short as the cut, and
+/// how many are put back depends on the number of servers. Four servers, with a mean work half as long again, were said to be sure.
+#[test]
+fn short_works_among_hits_do_not_hide_the_number_of_servers() {
+    const HITS: f64 = 0.35;
+    let tick = 0.001;
+    let mut random = StdRng::seed_from_u64(8_103);
+    // Γ(1 + 1/0.6).
+    let scale = MEAN / 1.504_575;
+    let mut law = |random: &mut StdRng| scale * exponential(1.0)(random).powf(1.0 / 0.6);
+    let steps: Vec<Step> = [0.3, 0.5, 0.7]
+        .iter()
+        .map(|rho| {
+            let mut all = in_line(3, rho * 3.0 / MEAN, 10_000, &mut law, &mut random);
+            let seconds = all.last().unwrap().0;
+            for _ in 0..(10_000.0 * HITS / (1.0 - HITS)) as usize {
+                let at = random.random::<f64>() * seconds;
+                all.push((at, at + 1e-4 + 2e-4 * random.random::<f64>()));
+            }
+            all.sort_by(|a, b| a.0.total_cmp(&b.0));
+            let mut made = step(&format!("{rho}"), &all);
+            let times = made.times.as_mut().unwrap();
+            (times.clock_s, times.resolution_s) = (tick, tick);
+            let read = |t: &mut f64| *t = (*t / tick).floor() * tick;
+            for request in &mut times.requests {
+                read(&mut request.arrival_s);
+                read(&mut request.departure_s);
+            }
+            made
+        })
+        .collect();
+    let fitted = work(&steps, None, &Options::default()).unwrap();
+    let first = &fitted.hypotheses[0];
+    println!("{first:?} {:?}", fitted.misfit);
+    let is_right = first.servers == Some(3) && (first.work.value / MEAN - 1.0).abs() < 0.06;
+    assert!(is_right || fitted.model.unknown_beyond.is_some(), "{first:?}");
+}
+
 /// Fast requests that were taken for hits are given back to their own lines, not to those of the hits' keys.
 #[test]
 fn each_line_gets_its_fast_requests_back() {

@@ -16,6 +16,8 @@ use super::{EFFECT, LEVEL};
 const DRIFT: f64 = 0.05;
 /// A hypothesis under which the mean work of a step is off by more than this does not fit.
 const DRIFT_MAX: f64 = 0.2;
+/// Replays by the same clock differ from the times by less than this, over what chance makes, under a hypothesis that fits.
+const UNLIKE: f64 = 2.0;
 /// A pause between arrivals that chance makes with a probability below this.
 const PAUSE: f64 = 1e-6;
 /// A smaller share of requests that met all servers busy hardly tells how many servers there are.
@@ -124,6 +126,20 @@ pub(super) fn misfit(found: &Search, spells: Option<&Spells>) -> Option<String> 
         score.apart.filter(|a| a.rank.abs() > EFFECT || (a.ratio - 1.0).abs() > 0.5)
     {
         return Some(apart.text());
+    }
+    if found.replayed && score.ratio() >= UNLIKE {
+        return Some(format!(
+            "works depend on what they must not depend on, {:.1} times as much as chance and the ticks of this clock make them: hits of a \
+             cache that are shorter than a tick do that, and a finer clock tells",
+            score.ratio()
+        ));
+    }
+    if found.guesses_hits {
+        return Some(
+            "works depend on what they must not depend on, by little, but which requests were hits is a guess, and with another \
+             guess another number of servers may fit"
+                .to_owned(),
+        );
     }
     let worst = drifts(found).into_iter().max_by(|a, b| a.1.abs().total_cmp(&b.1.abs()))?;
     (worst.1.abs() > DRIFT_MAX).then(|| {

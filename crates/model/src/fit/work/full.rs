@@ -69,7 +69,13 @@ pub(super) fn limited(found: &Search, closed: ClosedLoop, options: &Options) -> 
     let again = search(found.lines.clone(), among, options);
     let worse = excess(&again.best.score) - excess(&found.best.score);
     let same = worse <= WORSE * found.best.score.ratio().max(1.0);
-    same.then(|| agreeing(Search { limited: true, ..again }, closed, options))
+    same.then(|| {
+        agreeing(
+            Search { limited: true, guesses_hits: found.guesses_hits, ..again },
+            closed,
+            options,
+        )
+    })
 }
 
 /// With times outside under which the servers are as busy as the closed loop keeps them: the number of servers was taken from that. Light loads leave
@@ -434,6 +440,8 @@ fn searched(plain: &Search, mut judge: Judge, all: Vec<Candidate>) -> Search {
         points: all.into_iter().map(|c| c.point).collect(),
         best,
         limited: plain.limited,
+        replayed: plain.replayed,
+        guesses_hits: plain.guesses_hits,
         congestion: Some(congestion),
     }
 }

@@ -37,6 +37,10 @@ pub(super) struct Search {
     pub best: Point,
     /// Whether the number of servers is that of a closed loop, because the fitted loads show no limit.
     pub limited: bool,
+    /// Whether hypotheses were judged by replays, because ticks are long.
+    pub replayed: bool,
+    /// Whether some requests are taken for hits by their times alone.
+    pub guesses_hits: bool,
     /// How the speed of the servers depends on the number inside, where the likeliest kind has that.
     pub congestion: Option<Congestion>,
 }
@@ -131,6 +135,8 @@ pub(super) fn search(mut lines: Vec<Line>, among: Among<'_>, options: &Options) 
             points,
             best,
             limited: false,
+            replayed: true,
+            guesses_hits: false,
             congestion: None,
         };
     }
@@ -167,7 +173,16 @@ pub(super) fn search(mut lines: Vec<Line>, among: Among<'_>, options: &Options) 
         let own = points.iter_mut().chain([&mut best]).filter(|p| p.kind == kind.kind);
         own.for_each(|point| point.correction.clone_from(&kind.correction));
     }
-    Search { lines: judge.into_lines(), kinds, points, best, limited: false, congestion: None }
+    Search {
+        lines: judge.into_lines(),
+        kinds,
+        points,
+        best,
+        limited: false,
+        replayed: false,
+        guesses_hits: false,
+        congestion: None,
+    }
 }
 
 /// Both disciplines with any number of servers, and no limit.

@@ -263,7 +263,7 @@ pub(super) fn worked(
         replicates: replicates(&fitted, late),
     };
     model.fitted = all.fitted(&model)?;
-    let misfit = misfit(found, fitted.spells.as_ref());
+    let misfit = misfit(found, fitted.spells.as_ref()).or_else(|| overloaded(&model));
     model.warnings = warnings(found, &hypotheses, &misfit, given);
     // A speed by the number explains most of what the test finds, also where a rest of it is beyond chance.
     if misfit.is_some() && found.congestion.is_none() {
@@ -290,6 +290,17 @@ pub(super) fn worked(
         partition.map(|p| p.keys().collect())
     });
     Ok(Worked { model, hypotheses, servers, misfit, known, lines: lines.unwrap_or_default() })
+}
+
+/// That the nearest hypothesis saturates below a load that was carried: a sentence. Some percent are chance.
+fn overloaded(model: &Model) -> Option<String> {
+    let (carried, saturation) = (model.requests.rate_high, model.node().ok()?.saturation());
+    let is_slowed = model.classes.iter().any(|class| class.by_number.is_some());
+    (!is_slowed && saturation < carried).then(|| {
+        format!(
+            "the servers saturate at {saturation:.4} requests/s, and {carried:.4} requests/s were carried"
+        )
+    })
 }
 
 /// One device, or one for each of the lines of the likeliest hypothesis.
