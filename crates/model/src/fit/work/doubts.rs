@@ -16,8 +16,9 @@ use super::{EFFECT, LEVEL};
 const DRIFT: f64 = 0.05;
 /// A hypothesis under which the mean work of a step is off by more than this does not fit.
 const DRIFT_MAX: f64 = 0.2;
-/// Replays by the same clock differ from the times by less than this, over what chance makes, under a hypothesis that fits.
-const UNLIKE: f64 = 2.0;
+/// Replays by the same clock differ from the times by less than this, over what chance makes, under a hypothesis that fits (of constant works up
+/// to 2.1 times was seen, of three servers with hits that ticks hide 14 to 46 times).
+const UNLIKE: f64 = 4.0;
 /// A pause between arrivals that chance makes with a probability below this.
 const PAUSE: f64 = 1e-6;
 /// A smaller share of requests that met all servers busy hardly tells how many servers there are.
