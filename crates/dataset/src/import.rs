@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 
 use shard::Shard;
 use shard::index::{self, Progress};
-use shard::record::detect::{Detection, Header};
+use shard::record::detect::{Detection, Header, Hints};
 use shard::record::{Builder, Format, RECORD_BYTES_MAX, Schema};
 
 use super::error::{Context as _, Error, Result, ensure};
@@ -47,6 +47,13 @@ pub struct Options {
     pub memory_bytes: Option<usize>,
     /// Whether an existing dataset of the name is replaced.
     pub replace: bool,
+}
+
+impl Options {
+    /// What they say of the format.
+    pub(super) fn hints(&self) -> Hints {
+        Hints { format: self.format, header: self.header, columns: self.columns.clone() }
+    }
 }
 
 /// A progress event.
@@ -204,7 +211,8 @@ pub(super) fn fill(
         }
     }
     let first = inputs.first().map(PathBuf::as_path).unwrap_or(Path::new("-"));
-    let Detection { mut schema, because, warning } = start::detect(&buffer, first, options)?;
+    let Detection { mut schema, because, warning } =
+        start::detect(&buffer, first, &options.hints(), &options.orders)?;
     if options.key.is_some() {
         schema.key.clone_from(&options.key);
     }

@@ -7,7 +7,6 @@ use shard::record::detect::{Detection, Hints};
 use shard::record::{Format, RECORD_BYTES_MAX, Schema};
 
 use super::error::{Result, ensure};
-use super::import::Options;
 
 /// The bytes from which the format is detected, unless records are long.
 const SAMPLE_BYTES: usize = 1 << 20;
@@ -26,15 +25,18 @@ pub(super) fn longer_sample(sample: &[u8]) -> Option<usize> {
         .then(|| (4 * sample.len()).clamp(SAMPLE_BYTES, SAMPLE_BYTES_MAX))
 }
 
-/// The schema of an input by its start; `path` is its first file.
+/// The schema of an input by its start; `path` is its first file, and `orders` are the attributes to order by.
 ///
 /// # Errors
 ///
 /// If it has no format without a guess, or the options contradict it.
-pub(super) fn detect(sample: &[u8], path: &Path, options: &Options) -> Result<Detection> {
-    let Options { format, header, columns, orders, .. } = options;
-    let hints = Hints { format: *format, header: *header, columns: columns.clone() };
-    let mut found = Schema::detect_with(sample, &hints)?;
+pub(super) fn detect(
+    sample: &[u8],
+    path: &Path,
+    hints: &Hints,
+    orders: &[String],
+) -> Result<Detection> {
+    let mut found = Schema::detect_with(sample, hints)?;
     let names = &found.schema.names;
     if let Some(order) = orders.iter().find(|order| !names.contains(order)) {
         ensure!(
@@ -44,7 +46,7 @@ pub(super) fn detect(sample: &[u8], path: &Path, options: &Options) -> Result<De
             names.join(", ")
         );
     }
-    if found.schema.format == Format::Lines && format.is_none() && found.warning.is_none() {
+    if found.schema.format == Format::Lines && hints.format.is_none() && found.warning.is_none() {
         found.warning = table_by_name(path);
     }
     Ok(found)

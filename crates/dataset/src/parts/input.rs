@@ -243,7 +243,7 @@ fn detected(first: &Path, options: &Options) -> Result<Detection> {
             break;
         }
     }
-    start::detect(&sample, first, options)
+    start::detect(&sample, first, &options.hints(), &options.orders)
 }
 
 /// The records of a part.

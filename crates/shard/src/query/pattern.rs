@@ -79,7 +79,12 @@ impl Pattern {
         let regex = meta::Builder::new()
             .configure(config)
             .build_from_hir(&hir)
-            .map_err(|error| wrong(format!("invalid regular expression: {error}")))?;
+            .map_err(|error| match error.size_limit() {
+                Some(bytes) => wrong(format!(
+                    "the regular expression takes more than {bytes} bytes of memory: repeat less, or fewer characters at a time"
+                )),
+                None => wrong(format!("invalid regular expression: {error}")),
+            })?;
         let mut clauses = clauses(&hir);
         clauses.sort_by_key(|clause| std::cmp::Reverse(score(clause)));
         clauses.dedup();
@@ -248,6 +253,9 @@ mod tests {
         {
             assert!(matches!(Pattern::new(source), Err(Error::Syntax { .. })), "{source:.20}");
         }
+        // A limit, and not a mistake in its syntax.
+        let large = Pattern::new("a{1000}{1000}{1000}").unwrap_err().to_string();
+        assert!(large.contains("bytes of memory"), "{large}");
     }
 
     proptest! {

@@ -268,8 +268,9 @@ fn doubt(sample: &[u8], fits: &[Fit]) -> Option<String> {
     let best = fits.iter().max_by_key(|fit| 1000 * fit.valid / fit.records.max(1));
     best.filter(|fit| fit.valid > 0 && fit.records > 1).map(|fit| {
         let (name, valid, records) = (fit.schema.format.name(), fit.valid, fit.records);
+        let but = if fit.is_prose { ", but read as sentences" } else { "" };
         format!(
-            "{valid} of the first {records} records would be {name}; --format {name} takes them so"
+            "{valid} of the first {records} records would be {name}{but}; --format {name} takes them so"
         )
     })
 }

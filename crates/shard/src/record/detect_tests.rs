@@ -251,7 +251,7 @@ fn nothing_is_a_table_by_chance() {
             "10.0.0.1 - - [02/Jan/2024:03:04:05 +0000] \"GET /{path} HTTP/1.1\" 200 13 \"-\" \"Mozilla (KHTML, like Gecko)\"\n"
         )
     };
-    lines(&(access("a") + &access("b") + &access("c")), "--format csv");
+    lines(&(access("a") + &access("b") + &access("c")), "read as sentences; --format csv");
     lines(
         "It was fine, said one, and the cat sat.\nIt was wet, said two, and the cat ran.\n",
         "--format csv",

@@ -12,7 +12,9 @@ const WORDS_MEAN_MAX: usize = 4;
 /// whole input would be one record.
 pub(super) fn carriage_returns(sample: &[u8]) -> Option<String> {
     let ends = sample.iter().filter(|byte| **byte == b'\r').count();
-    let has_lines = sample.contains(&b'\n') || sample.trim_ascii().is_empty();
+    // What has NUL bytes is no text, and has bytes of any value.
+    let has_lines =
+        sample.iter().any(|byte| b"\n\0".contains(byte)) || sample.trim_ascii().is_empty();
     // A single one may be part of a text that has no line end at all.
     (ends > 1 && !has_lines).then(|| {
         "its lines end with a carriage return alone (CR, as on old Macs), which ends no record: convert it with \
@@ -130,7 +132,7 @@ mod tests {
             assert_eq!(spreadsheet_line(text.as_bytes()), None, "{text:?}");
         }
         assert!(carriage_returns(b"a,b\r1,2\r").is_some());
-        for text in ["a\r\nb\r\n", "\r\r\r", "a", "a\r", "", "a\rb\rc\n"] {
+        for text in ["a\r\nb\r\n", "\r\r\r", "a", "a\r", "", "a\rb\rc\n", "a\rb\r\0"] {
             assert_eq!(carriage_returns(text.as_bytes()), None, "{text:?}");
         }
     }
