@@ -9,7 +9,7 @@ use dataset::Dataset;
 use dataset::part::Work;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
-use shard::query::{Limits, Query, words_like_operators};
+use shard::query::{Limits, Query};
 
 use crate::cli::output::errln;
 use crate::remote::served::Served;
@@ -50,7 +50,7 @@ impl WorkArgs {
 
 /// Warns of words that are searched and were most likely meant as operators.
 pub(super) fn warn_of_words(query: &str) {
-    for word in words_like_operators(query) {
+    for word in Query::words_like_operators(query) {
         errln!(
             "concertina: warning: {word:?} is searched as a word; {} in capitals is the operator, and {word:?} in quotes a word without \
              this warning",

@@ -64,7 +64,6 @@ use std::ops::Bound;
 use crate::record::Number;
 pub use pattern::Pattern;
 pub use search::{Answer, Limits, Page, Searcher, Watch};
-pub use syntax::words_like_operators;
 
 /// A condition on records, or a combination of conditions.
 #[derive(Clone, Debug, PartialEq)]

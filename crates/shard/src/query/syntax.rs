@@ -57,23 +57,25 @@ impl FromStr for Query {
     }
 }
 
-/// The words of a query that are searched and look like operators, `or` in `cat or dog`, in the order of the query: operators
-/// are written in capitals. Empty for a query of a single term, and for one that is invalid.
-///
-/// ```
-/// use shard::query::words_like_operators;
-///
-/// assert_eq!(words_like_operators("cat or dog"), ["or"]);
-/// assert!(words_like_operators("cat OR \"or\"").is_empty());
-/// ```
-pub fn words_like_operators(text: &str) -> Vec<&str> {
-    let mut parser = Parser::new(text);
-    parser.skip_blanks();
-    let is_valid = parser.or(0).is_ok();
-    let terms = parser.terms;
-    let mut words = parser.like_operators;
-    words.retain(|_| is_valid && terms > 1);
-    words
+impl Query {
+    /// The words of a query that are searched and look like operators, `or` in `cat or dog`, in the order of the query: operators
+    /// are written in capitals. Empty for a query of a single term, and for one that is invalid.
+    ///
+    /// ```
+    /// use shard::query::Query;
+    ///
+    /// assert_eq!(Query::words_like_operators("cat or dog"), ["or"]);
+    /// assert!(Query::words_like_operators("cat OR \"or\"").is_empty());
+    /// ```
+    pub fn words_like_operators(text: &str) -> Vec<&str> {
+        let mut parser = Parser::new(text);
+        parser.skip_blanks();
+        let is_valid = parser.or(0).is_ok();
+        let terms = parser.terms;
+        let mut words = parser.like_operators;
+        words.retain(|_| is_valid && terms > 1);
+        words
+    }
 }
 
 struct Parser<'a> {
