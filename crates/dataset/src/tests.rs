@@ -298,7 +298,7 @@ fn the_start_of_an_input_decides_its_format() {
         import(
             folder.path(),
             "d",
-            &[path.clone()],
+            std::slice::from_ref(&path),
             &Options { replace: true, ..options },
             &mut |_| (),
         )
