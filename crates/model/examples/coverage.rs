@@ -247,7 +247,13 @@ impl Cell {
         Step {
             name: format!("{utilisation}"),
             load: windows(&spread, seconds),
-            times: Some(Times { requests, clock_s, resolution_s, open: true }),
+            times: Some(Times {
+                requests,
+                clock_s,
+                resolution_s,
+                is_timed_apart: false,
+                open: true,
+            }),
             ..Step::default()
         }
     }
