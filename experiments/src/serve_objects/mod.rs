@@ -47,6 +47,11 @@ impl Config {
     fn objects_of(&self, object_bytes: u64) -> u64 {
         self.objects.min(self.catalogue_bytes_max / object_bytes.max(1)).max(1)
     }
+
+    /// Reads of every object once, so that memory, page cache and proxy cache hold it.
+    fn once(&self, objects: u64) -> Request {
+        Request { objects, connections: self.connections, warmup_s: 0.0, measure_s: 1.0 }
+    }
 }
 
 /// Largest share of its processor that the client may use, and largest share that other guests may
@@ -199,10 +204,7 @@ impl Systems {
             varnish,
             haproxy,
         ];
-        // Every object once through each, so that memory, page cache and proxy cache hold it.
-        let every =
-            Request { objects, connections: config.connections, warmup_s: 0.0, measure_s: 1.0 };
-        warm(every, bench, &targets)?;
+        warm(config.once(objects), bench, &targets)?;
         Ok(Systems {
             targets,
             _peers: peers
