@@ -1,8 +1,8 @@
 //! Pages of this process that a socket sends without a copy.
 //!
 //! `vmsplice` puts references to the pages of a buffer into a pipe, `splice` moves them on to the socket. A thread has one pipe,
-//! which is empty between two calls. Beside `sendfile` from an anonymous file this takes 0.8 times the processor time of
-//! the server for 80 KiB and 0.7 times for 1 MiB, and less of a receiver on the same machine (docs/decisions/0006).
+//! which is empty between two calls. Beside `sendfile` from an anonymous file a node takes 0.70 times the processor time for
+//! 80 KiB and 0.64 times for 1 MiB, and a receiver on the same machine takes less, too (docs/decisions/0006).
 
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
@@ -15,7 +15,7 @@ use rustix::pipe::{
 };
 
 /// Bytes lent by one call. What the socket does not take has been looked up for nothing, so not as much as a pipe can hold;
-/// at a quarter of it, calls cost more (80 KiB go in one call at any rate).
+/// with half of this, a raw server took a tenth more for 1 MiB, with four times as much no less.
 const CALL_BYTES_MAX: usize = 256 << 10;
 
 /// A pipe has a place for each page, and a buffer need not begin with one. A system may refuse, for one user's many
@@ -80,8 +80,8 @@ pub(crate) fn send(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
         let flags = SpliceFlags::NONBLOCK | more;
         match splice(&pipe.read, None, socket, None, filled, flags) {
             Ok(sent) if sent == filled => *kept = Some(pipe),
-            // What is left in the pipe must never reach another socket. The pipe goes with it: that costs a new one each time
-            // that a socket is full, and needs no way of emptying.
+            // What is left in the pipe must never reach another socket, so the pipe is closed with it. A socket that is full costs a new
+            // pipe; emptying this one would take a call as well.
             Ok(sent) => return Ok(sent),
             Err(Errno::INVAL | Errno::NOSYS | Errno::PERM) => {
                 return refused(Errno::NOSYS, socket, bytes);

@@ -21,7 +21,7 @@ use crate::lending;
 
 /// Shorter buffers are copied, together with the others. Lent pages take 0.6 times a copy's
 /// processor time of the server for 80 KiB (docs/decisions/0006). A receiver on the same machine
-/// pays for it: it gets the arena's pages of 4 KiB one by one. So a gateway or a node there gets copies.
+/// pays for it, most where the arena's pages are small. So a gateway or a node there gets copies.
 const LENT_BYTES_MIN: usize = 16 << 10;
 
 /// Terminal output queue: of a socket, the bytes that its peer has not acknowledged (SIOCOUTQ).
