@@ -15,7 +15,7 @@ const SAMPLE_BYTES_MAX: usize = RECORD_BYTES_MAX + SAMPLE_BYTES;
 /// Line ends in a sample that shows more than one record of most inputs.
 const LINES_MIN: usize = 16;
 /// The longest header of a table, bytes.
-const HEADER_BYTES_MAX: u64 = 1 << 20;
+pub(super) const HEADER_BYTES_MAX: usize = 1 << 20;
 
 /// How long the next sample should be, if this one holds too few lines to show records: `None` once it is enough.
 pub(super) fn longer_sample(sample: &[u8]) -> Option<usize> {
@@ -29,7 +29,7 @@ pub(super) fn longer_sample(sample: &[u8]) -> Option<usize> {
 ///
 /// # Errors
 ///
-/// If it has no format without a guess, or the options contradict it.
+/// If the format would be a guess, or the options contradict the sample.
 pub(super) fn detect(
     sample: &[u8],
     path: &Path,
@@ -77,7 +77,7 @@ fn table_by_name(path: &Path) -> Option<String> {
 /// If the input cannot be read.
 pub(super) fn read_header(format: Format, input: &mut impl BufRead) -> io::Result<Header> {
     let mut header = Header { bytes: Vec::new(), names: None };
-    let mut limited = input.take(HEADER_BYTES_MAX);
+    let mut limited = input.take(HEADER_BYTES_MAX as u64);
     // Line breaks within quotes, and empty lines before the row, belong to it.
     while limited.read_until(b'\n', &mut header.bytes)? > 0 {
         let is_blank = header.bytes.iter().all(|byte| matches!(byte, b'\n' | b'\r'));

@@ -284,7 +284,7 @@ fn what_cannot_be_read_is_not_appended() {
     assert_eq!(writer.append(b"size,5\nsize,name\n").unwrap(), 4..6);
 }
 
-/// A first record that is longer than the usual sample, and an attribute to order by that is no column.
+/// The format is found where the first record is longer than the usual sample. To order by what is not a column is an error.
 #[test]
 fn the_start_of_an_input_decides_its_format() {
     let long = format!("{{\"a\":\"{}\"}}\n{{\"a\":\"y\"}}\n", "x".repeat(3 << 20));

@@ -14,10 +14,7 @@ use serde::{Deserialize, Serialize};
 use shard::record::{BYTE_ORDER_MARK, Format, Schema};
 
 use crate::error::{Context as _, Error, Result, ensure};
-use crate::start::{read_header, require_same};
-
-/// The longest header that is compared with those of further files, bytes.
-const HEADER_BYTES_MAX: usize = 1 << 20;
+use crate::start::{HEADER_BYTES_MAX, read_header, require_same};
 
 /// One input file of a split.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
