@@ -31,7 +31,7 @@ use report::grid::Grid;
 struct Config {
     objects: u64,
     object_bytes: Vec<u64>,
-    /// Of a size there are no more objects than have so many bytes.
+    /// The most bytes that all objects of one size have: of large ones there are fewer.
     catalogue_bytes_max: u64,
     connections: u32,
     warmup_s: f64,

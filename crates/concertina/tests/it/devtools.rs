@@ -176,7 +176,7 @@ impl Browser {
                 let event = json!({ "type": kind, "x": place["x"], "y": place["y"], "button": "left", "clickCount": 1 });
                 self.call("Input.dispatchMouseEvent", event);
             }
-            // If the click opened another page, that page has no mark.
+            // A click that opens another page replaces the document, which had the mark.
             if self.value("document.body?.dataset.clicked ?? ''") != "not yet" {
                 return;
             }
