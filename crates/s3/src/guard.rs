@@ -8,7 +8,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue};
+use http::header::{
+    AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue, TRANSFER_ENCODING,
+};
 use http::{Method, Request};
 use s3s::access::{S3Access, S3AccessContext};
 use s3s::auth::{S3Auth, SecretKey};
@@ -159,12 +161,26 @@ fn has_plain_dates(headers: &HeaderMap, query: &str) -> bool {
         })
 }
 
+/// Refuses a body in XML that is too long, or of an unknown length: `payload` judges one whose length is known.
+fn check_length(headers: &HeaderMap) -> S3Result<()> {
+    if headers.contains_key(TRANSFER_ENCODING) {
+        let what = "You must provide the Content-Length HTTP header.";
+        return refused(S3ErrorCode::MissingContentLength, what);
+    }
+    let length = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+    let length = length.and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
+    if length > XML_BYTES_MAX as u64 {
+        return refused(S3ErrorCode::MaxMessageLengthExceeded, "the body in XML is too long");
+    }
+    Ok(())
+}
+
 /// Refuses what `s3s` would take.
 ///
 /// # Errors
 ///
 /// `AccessDenied` without a signature of version 4 or with unsigned headers, `AuthorizationHeaderMalformed` for a date that is
-/// none, `NotImplemented` for forms.
+/// none, `NotImplemented` for forms, `MissingContentLength` for XML without its length.
 pub fn check<B>(request: &Request<B>) -> S3Result<()> {
     let headers = request.headers();
     let query = request.uri().query().unwrap_or("");
@@ -173,10 +189,8 @@ pub fn check<B>(request: &Request<B>) -> S3Result<()> {
     if content_type.len() >= form.len() && content_type[..form.len()].eq_ignore_ascii_case(form) {
         return refused(S3ErrorCode::NotImplemented, "uploads by forms are not supported here");
     }
-    let length = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
-    let length = length.and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
-    if request.method() == Method::POST && length > XML_BYTES_MAX as u64 {
-        return refused(S3ErrorCode::MaxMessageLengthExceeded, "the body in XML is too long");
+    if request.method() == Method::POST {
+        check_length(headers)?;
     }
     let shown = headers.get_all(AUTHORIZATION).iter().collect::<Vec<_>>();
     if has_old_signature(query) {
@@ -314,6 +328,18 @@ mod tests {
         }
         let found = check(&request.body(()).unwrap()).err().map(|error| error.code().clone());
         assert_eq!(found, expected, "{uri} {headers:?}");
+    }
+
+    /// A body in XML that comes without its length could not be judged before its operation begins.
+    #[test]
+    fn xml_without_a_length_is_refused() {
+        let refused = |method: Method| {
+            let request = Request::builder().method(method).uri("/b?delete");
+            let request = request.header("transfer-encoding", "chunked").body(()).unwrap();
+            check(&request).err().map(|error| error.code().clone())
+        };
+        assert_eq!(refused(Method::POST), Some(S3ErrorCode::MissingContentLength));
+        assert_eq!(refused(Method::PUT), Some(S3ErrorCode::AccessDenied), "objects may have none");
     }
 
     #[test]
