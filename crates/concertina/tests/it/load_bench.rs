@@ -59,9 +59,7 @@ fn agrees_with_an_independent_generator() {
         else {
             return;
         };
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port().to_string();
-        drop(listener);
+        let port = crate::serve_client::free().port().to_string();
         let server = Command::new(ceil).args(["-m", "http", "-p", &port]).spawn().unwrap();
         let _server = Running(server);
 

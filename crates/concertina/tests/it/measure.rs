@@ -359,9 +359,7 @@ fn nginx_is_measured() {
         }
         let dir = tempfile::tempdir().unwrap();
         let at = dir.path().display();
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        drop(listener);
+        let port = free().port();
         std::fs::create_dir(dir.path().join("img")).unwrap();
         for i in 0..20 {
             std::fs::write(dir.path().join(format!("img/{i}.bin")), vec![b'x'; 1000]).unwrap();

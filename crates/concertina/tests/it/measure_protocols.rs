@@ -15,6 +15,7 @@ use serde_json::Value;
 use crate::left_out::left_out;
 use crate::measure::{Running, command, measure, sound};
 use crate::origin_s3::{ACCESS, SECRET, Store};
+use crate::serve_client::free;
 use crate::steady::{in_time, steady};
 
 /// A memcached of 64 MiB, and its address.
@@ -35,9 +36,7 @@ pub fn memcached_with(test: &str, more: &[&str]) -> Option<(Running, String)> {
 pub fn start_memcached(program: &Path, more: &[&str]) -> (Running, String) {
     // Another process may take the port in between: then the next try has another.
     for _ in 0..5 {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        drop(listener);
+        let address = free();
         let mut child = Command::new(program)
             .args(["-l", "127.0.0.1", "-p", &address.port().to_string(), "-U", "0"])
             .args(["-m", "64", "-t", "1", "-u", "root"])

@@ -47,8 +47,17 @@ impl Face {
         let address = if let Some(routing) = routing {
             let (servers, routing) =
                 (format!("pool.0.servers={names:?}"), format!("pool.0.routing={routing}"));
-            let sets =
-                ["serve.role=proxy", "memcached.listen=127.0.0.1:0", many, &servers, &routing];
+            let sets = [
+                "serve.role=proxy",
+                "memcached.listen=127.0.0.1:0",
+                many,
+                &servers,
+                &routing,
+                // A server that gets no processor for a second has not failed: it would be emptied when it is back.
+                "pool.0.timeout_s=60",
+                "memcached.ping_timeout_s=60",
+                "memcached.deadline_s=60",
+            ];
             let (process, _, address) = serve(folder.path(), &sets);
             processes.push(process);
             address

@@ -24,7 +24,7 @@ use origin::{self, Attributes, Condition, Error, Origin, S3, Sharing, SingleChun
 
 use crate::left_out::left_out;
 use crate::origin::{Pieces, key, raise, read, run, staged, suite, write};
-use crate::serve_client::bytes;
+use crate::serve_client::{bytes, free};
 use script::{MARKER, answer, coded, empty, marker, opening, recorded, scripted};
 
 pub const ACCESS: &str = "test-access";
@@ -65,9 +65,7 @@ impl Store {
         fs::create_dir(folder.path().join("iam")).unwrap();
         // Another process may take the port in between: then the next try has another.
         for _ in 0..5 {
-            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-            let address = listener.local_addr().unwrap().to_string();
-            drop(listener);
+            let address = free().to_string();
             let mut child = Command::new(&program)
                 .args(["--port", &address, "--access", ACCESS, "--secret", SECRET, "--quiet"])
                 .arg("--iam-dir")

@@ -11,7 +11,7 @@ use super::talk;
 use crate::left_out::left_out;
 use crate::measure::Running;
 use crate::measure_protocols::memcached;
-use crate::serve_client::until;
+use crate::serve_client::{free, until};
 
 const KEYS: usize = 60;
 
@@ -34,17 +34,13 @@ fn keys_are_where_twemproxy_puts_them() {
     let memcacheds: Option<Vec<_>> = (0..4).map(|_| memcached(TEST)).collect();
     let Some(memcacheds) = memcacheds else { return };
     let addresses: Vec<String> = memcacheds.iter().map(|(_, address)| address.clone()).collect();
-    let free = || std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let mut pools = Vec::new();
     for hash in Hash::ALL {
         for distribution in ["ketama", "modula"] {
             pools.push((hash.as_str(), distribution));
         }
     }
-    // All at once, so that no port is given twice.
-    let listeners: Vec<_> = (0..=pools.len()).map(|_| free()).collect();
-    let ports: Vec<u16> = listeners.iter().map(|it| it.local_addr().unwrap().port()).collect();
-    drop(listeners);
+    let ports: Vec<u16> = (0..=pools.len()).map(|_| free().port()).collect();
     let mut yaml = String::new();
     for (at, (hash, distribution)) in pools.iter().enumerate() {
         let tag = if at % 3 == 0 { "  hash_tag: \"{}\"\n" } else { "" };
