@@ -11,12 +11,13 @@ demo:
 
 # The whole of CI: formatting, lints as errors, all tests, the documentation. Incremental compilation makes the first
 # build slower, and pays off for who edits and runs `cargo test`.
-# What the tests need and the lints do not is fetched and built beside them; the documentation is built while tests wait.
+# What the tests need and the lints do not is fetched and built beside them; the documentation is built while tests wait,
+# and takes what they leave of the processors.
 test: export CARGO_INCREMENTAL = 0
 test:
 	@sh .ci/setup system
 	@sh .ci/setup clients & clients=$$!; $(MAKE) format lint && wait $$clients
-	@$(MAKE) docs & docs=$$!; $(MAKE) unit; unit=$$?; wait $$docs && exit $$unit
+	@nice -n 19 $(MAKE) docs & docs=$$!; $(MAKE) unit; unit=$$?; wait $$docs && exit $$unit
 
 # What the tests need beside a Rust toolchain, where this can be installed.
 setup:
@@ -36,7 +37,9 @@ lint:
 # Most end-to-end tests wait for processes more than they compute: twice as many at a time as there are processors.
 unit: export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc 2>/dev/null || echo 2))))
 unit:
-	$(CARGO) test --workspace --locked --no-fail-fast
+	@mkdir -p target
+	@{ $(CARGO) test --workspace --locked --no-fail-fast 2>&1; echo $$? > target/unit.status; } | tee target/unit.log; \
+	test "$$(cat target/unit.status)" = 0 || { awk -f .ci/failures target/unit.log; exit 1; }
 
 docs:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
