@@ -52,7 +52,8 @@ fn an_operator_has_one_change_made_and_dismisses_another() {
             applied = newest(address, "advised", "").unwrap_or_default();
             let target = applied["target"].as_str().unwrap_or_default();
             dismissed = newest(address, "advised", target).unwrap_or_default();
-            dismissed.is_object()
+            // The second may be new since the first was looked for.
+            applied.is_object() && dismissed.is_object()
         });
         let (out, errors) = act(address, "apply", &applied["id"].to_string());
         assert!(out.starts_with("made as entry "), "{out}{errors}");
