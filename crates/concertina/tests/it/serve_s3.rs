@@ -125,6 +125,8 @@ pub fn before(store: &Store) -> Vec<String> {
         format!("origin.endpoint=http://{}", store.address),
         "origin.bucket=objects".to_owned(),
         "origin.allow_http=true".to_owned(),
+        // A store that waits for a disk beside other tests has not failed.
+        "origin.timeout_s=60".to_owned(),
         format!("origin.access_key_id={}", origin_s3::ACCESS),
         format!("origin.secret_access_key={}", origin_s3::SECRET),
     ]
