@@ -52,8 +52,14 @@ pub(super) fn fit_service(
     if let Some(known) = model::fit::too_coarse(&steps) {
         return Err(Error::TooCoarse { known });
     }
-    let mut fitted = if model::fit::has_times(&steps) {
-        let worked = model::fit::work(&steps, servers, &options)?;
+    let has_times = model::fit::has_times(&steps);
+    // Hits and the last requests are not judged, so that times of enough requests may still be too few.
+    let worked = match has_times.then(|| model::fit::work(&steps, servers, &options)) {
+        None | Some(Err(model::Error::NoTimes { .. })) => None,
+        Some(found) => Some(found?),
+    };
+    let is_short = has_times && worked.is_none();
+    let mut fitted = if let Some(worked) = worked {
         let (model, servers) = (worked.model.clone(), worked.servers.clone());
         Service { model, servers, worked: Some(worked) }
     } else {
@@ -72,6 +78,11 @@ pub(super) fn fit_service(
         fitted.model.warnings.push(format!(
             "Only {} answered reads were fitted: at least {FEW} are needed to tell how many servers there are.",
             all.count()
+        ));
+    } else if is_short {
+        fitted.model.warnings.push(format!(
+            "The response times alone were fitted: fewer than {FEW} requests went to the servers before the last ones, and as many are needed \
+             to tell how many servers there are."
         ));
     }
     Ok(fitted)
