@@ -299,6 +299,9 @@ pub enum Error {
     /// The choices of a plan are invalid.
     #[error("choices: {0}")]
     Choices(String),
+    /// A what-if question that needs what the model does not have.
+    #[error("{0}")]
+    WhatIf(String),
     /// A model file is malformed or inconsistent.
     #[error("model file: {0}")]
     File(String),

@@ -56,7 +56,7 @@ impl Model {
     /// limits change: the longer device reads of longer replies are not modelled.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for invalid numbers; [`Error::File`] for a link if neither the model nor
+    /// [`Error::Invalid`] for invalid numbers; [`Error::WhatIf`] for a link if neither the model nor
     /// `bytes_mean` has the bytes of a reply, and for bytes without a link.
     ///
     /// ```
@@ -79,11 +79,12 @@ impl Model {
         front.bytes_mean = bytes_mean.or(front.bytes_mean);
         let linked = link_bytes_per_s.is_some() || front.link_bytes_per_s.is_some();
         if link_bytes_per_s.is_some() && front.bytes_mean.is_none() {
-            let what = "no bytes of replies; say how long they are on average";
-            return Err(Error::File(what.into()));
+            let what = "a link needs the mean bytes of a reply, which the model does not have: state them as well";
+            return Err(Error::WhatIf(what.into()));
         }
         if bytes_mean.is_some() && !linked {
-            return Err(Error::File("no link that bytes of replies would matter to".into()));
+            let what = "the bytes of a reply matter to a link only, and the model has none: state its bytes/s as well";
+            return Err(Error::WhatIf(what.into()));
         }
         front.workers = workers.or(front.workers);
         if let Some(rate) = link_bytes_per_s {

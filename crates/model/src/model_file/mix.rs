@@ -133,7 +133,7 @@ impl Model {
     /// otherwise, or writes that slow reads, are not in it.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for shares that are negative, not finite or all zero; [`Error::File`] if the model has no works by kind, or
+    /// [`Error::Invalid`] for shares that are negative, not finite or all zero; [`Error::WhatIf`] if the model has no works by kind, or
     /// none of a kind that is asked for.
     ///
     /// Cost: the pieces of the kinds' laws, and a few operations for each replicate.
@@ -175,13 +175,14 @@ impl Model {
     /// The one class of servers of a model that has the works of kinds of requests.
     fn mixable(&self) -> Result<&ClassParameters, Error> {
         let [class] = &self.classes[..] else {
-            return Err(Error::File("it has several kinds of servers; a mix is of one".into()));
+            let what = "the model has several kinds of servers, and a mix is of one";
+            return Err(Error::WhatIf(what.into()));
         };
         if self.kinds.is_empty() {
-            let what = "it has no works by kind of request; a fit of a service's recorded requests (`concertina measure`, or \
+            let what = "the model has no works by kind of request; a fit of a service's recorded requests (`concertina measure`, or \
                         `concertina fit` of a run or log with their times) finds them if there are at least 50 requests of each \
                         of two operations, or of two sizes";
-            return Err(Error::File(what.into()));
+            return Err(Error::WhatIf(what.into()));
         }
         Ok(class)
     }
@@ -274,7 +275,7 @@ impl Model {
             if of_kinds <= 0.0 {
                 let all: Vec<String> = self.kinds.iter().map(RequestKind::title).collect();
                 let size = part.bytes.map_or(String::new(), |bytes| format!(" of {bytes} bytes"));
-                return Err(Error::File(format!(
+                return Err(Error::WhatIf(format!(
                     "nothing is known of {}{size}: measured were {}",
                     part.operation.as_str(),
                     all.join(", ")

@@ -145,5 +145,5 @@ fn mixes_that_cannot_be_predicted_are_named() {
     wrong(&[], "the sum of the shares");
     let mut none = model.clone();
     none.kinds.clear();
-    assert!(matches!(none.with_mix(&[get]), Err(Error::File(_))));
+    assert!(matches!(none.with_mix(&[get]), Err(Error::WhatIf(_))));
 }
