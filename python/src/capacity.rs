@@ -5,8 +5,8 @@ use anyhow::Context;
 use pyo3::prelude::*;
 use report::capacity::{MixQuestion, scaling_json, storage_json};
 
+use crate::array::{Column, Numbers};
 use crate::error::invalid;
-use crate::model::{Column, Numbers};
 use crate::value::object;
 use crate::work::unlocked;
 
@@ -19,9 +19,9 @@ type Mix = (f64, Vec<(f64, f64)>);
 #[expect(clippy::too_many_arguments, reason = "keywords of a function in Python")]
 pub fn storage_capacity(
     py: Python<'_>,
-    size_bytes: Column<'_>,
-    read_share: Column<'_>,
-    throughput: Column<'_>,
+    size_bytes: Column,
+    read_share: Column,
+    throughput: Column,
     at: Vec<(f64, f64)>,
     mixes: Vec<Mix>,
     by: &str,
@@ -33,12 +33,14 @@ pub fn storage_capacity(
         "capacity" => Shares::Capacity,
         other => return Err(invalid(format!("invalid shares `{other}`: ios or capacity"))),
     };
-    equal_lengths(&[size_bytes.len()?, read_share.len()?, throughput.len()?])?;
-    let (sizes, reads, rates) =
-        (size_bytes.as_array(), read_share.as_array(), throughput.as_array());
-    let points = sizes.iter().zip(reads).zip(rates);
+    let (Column(sizes), Column(reads), Column(rates)) = (size_bytes, read_share, throughput);
+    equal_lengths(&[sizes.len(), reads.len(), rates.len()])?;
+    if let Some(share) = point_error.filter(|share| !(0.0..=1.0).contains(share)) {
+        return Err(invalid(format!("invalid point_error {share}: a share from 0 to 1")));
+    }
+    let points = sizes.into_iter().zip(reads).zip(rates);
     let points: Vec<IoPoint> = points
-        .map(|((&size_bytes, &read_share), &throughput)| IoPoint {
+        .map(|((size_bytes, read_share), throughput)| IoPoint {
             size_bytes,
             read_share,
             throughput,
@@ -81,19 +83,19 @@ pub fn storage_capacity(
 #[pyo3(signature = (concurrency, throughput, *, at=None, confidence=0.95))]
 pub fn scaling_capacity(
     py: Python<'_>,
-    concurrency: Column<'_>,
-    throughput: Column<'_>,
-    at: Option<Numbers<'_>>,
+    concurrency: Column,
+    throughput: Column,
+    at: Option<Numbers>,
     confidence: f64,
 ) -> PyResult<Py<PyAny>> {
-    equal_lengths(&[concurrency.len()?, throughput.len()?])?;
-    let pairs = concurrency.as_array();
-    let points: Vec<ScalablePoint> = pairs
-        .iter()
-        .zip(throughput.as_array())
-        .map(|(&concurrency, &throughput)| ScalablePoint { concurrency, throughput })
+    let (Column(concurrencies), Column(throughputs)) = (concurrency, throughput);
+    equal_lengths(&[concurrencies.len(), throughputs.len()])?;
+    let points: Vec<ScalablePoint> = concurrencies
+        .into_iter()
+        .zip(throughputs)
+        .map(|(concurrency, throughput)| ScalablePoint { concurrency, throughput })
         .collect();
-    let at: Vec<f64> = at.map_or_else(Vec::new, |at| at.as_array().iter().copied().collect());
+    let at = at.map_or_else(Vec::new, |at| at.values);
     let found = unlocked(py, move |_| {
         let law = Scalability::fit(&points, confidence)?;
         let found = at.iter().map(|&n| law.throughput(n)).collect::<Result<Vec<_>, _>>()?;

@@ -7,9 +7,9 @@ use anyhow::Context;
 use pyo3::prelude::*;
 use report::factors::{Options, Source, analyse};
 
+use crate::array::{Column, whole};
 use crate::capacity::equal_lengths;
 use crate::error::invalid;
-use crate::model::Column;
 use crate::value::object;
 use crate::work::unlocked;
 
@@ -22,12 +22,12 @@ pub fn factors_table(
     py: Python<'_>,
     names: Vec<String>,
     levels: Vec<Vec<String>>,
-    response: Column<'_>,
+    response: Column,
     name: &str,
     form: Option<&str>,
     confidence: f64,
-    bootstrap: Option<usize>,
-    seed: u64,
+    #[pyo3(from_py_with = whole)] bootstrap: Option<usize>,
+    #[pyo3(from_py_with = whole)] seed: u64,
 ) -> PyResult<Py<PyAny>> {
     let form = match form {
         None => None,
@@ -37,15 +37,18 @@ pub fn factors_table(
             return Err(invalid(format!("invalid model `{other}`: additive or multiplicative")));
         }
     };
-    let lengths: Vec<usize> = levels.iter().map(Vec::len).chain([response.len()?]).collect();
+    let lengths: Vec<usize> = levels.iter().map(Vec::len).chain([response.0.len()]).collect();
     equal_lengths(&lengths)?;
     equal_lengths(&[names.len(), levels.len()])?;
-    let responses = response.as_array();
+    let mut seen = std::collections::BTreeSet::new();
+    if let Some(name) = names.iter().find(|name| !seen.insert(*name)) {
+        return Err(invalid(format!("factors: {name} is named twice")));
+    }
     let run = |(row, &response): (usize, &f64)| Run {
         levels: levels.iter().map(|column| column[row].clone()).collect(),
         response,
     };
-    let runs: Vec<Run> = responses.iter().enumerate().map(run).collect();
+    let runs: Vec<Run> = response.0.iter().enumerate().map(run).collect();
     let name = name.to_owned();
     let found = unlocked(py, move |_| {
         let place = "the table";

@@ -10,12 +10,12 @@ use report::import::{Cut, Options, import};
 use report::{Observed, Selection, ServiceFacts, StepChoice};
 use serde_json::{Value, json};
 
+use crate::array::{Integers, whole};
 use crate::capacity::equal_lengths;
 use crate::error::invalid;
 use crate::model::Model;
 use crate::value::object;
 use crate::work::unlocked;
-use numpy::{AllowTypeChange, PyArrayLike1};
 
 /// A fitted model, with what the fit found.
 #[pyclass(frozen, get_all, module = "concertina")]
@@ -121,6 +121,9 @@ fn log_of(arrivals: &[i64], departures: &[i64], bytes: Option<&[i64]>) -> anyhow
         text.push(',');
         stamp(&mut text, departure);
         if let Some(bytes) = bytes.and_then(|bytes| bytes.get(row)) {
+            if *bytes < 0 {
+                bail!("request {row} has {bytes} bytes: a size is at least 0");
+            }
             let _ = write!(text, ",{bytes}");
         }
         text.push('\n');
@@ -128,12 +131,20 @@ fn log_of(arrivals: &[i64], departures: &[i64], bytes: Option<&[i64]>) -> anyhow
     Ok(text)
 }
 
+/// How arrivals and departures are imported.
+#[derive(Clone, Copy)]
+struct ImportOptions {
+    steps: Cut,
+    /// Whether records that cannot be true are left out or taken instead of refused.
+    lenient: bool,
+}
+
 /// Imports a log, so that the run folder `out` has its windows, times and steps.
 fn import_log(
     log: &Path,
     has_bytes: bool,
     out: &Path,
-    steps: Cut,
+    how: ImportOptions,
 ) -> anyhow::Result<report::import::Summary> {
     let fields = if has_bytes { "start=start,end=end,bytes=bytes" } else { "start=start,end=end" };
     Ok(import(&Options {
@@ -141,47 +152,72 @@ fn import_log(
         logs: vec![log.to_owned()],
         fields: Some(fields.to_owned()),
         window_s: 1.0,
-        steps,
+        steps: how.steps,
+        lenient: how.lenient,
         ..Options::default()
     })?)
 }
 
-/// What a text that names the temporary log and run folder says to somebody who gave columns.
+/// What a text that names the temporary log, the run folder and options of the command says to somebody who gave columns.
 fn named(log: &Path, run: &Path) -> impl Fn(&str) -> String + use<> {
     let (log, run) = (log.display().to_string(), run.display().to_string());
-    move |text| text.replace(&log, "the requests").replace(&run, "the requests")
+    move |text| {
+        let text = text.replace(&log, "the table").replace(&run, "the table");
+        text.replace("--lenient", "lenient=True")
+    }
 }
 
-/// Whole numbers in one dimension.
-type Integers<'py> = PyArrayLike1<'py, i64, AllowTypeChange>;
+/// What closed loops carried, as the command takes it.
+fn check_closed_loops(closed_loop: &[(Option<u32>, f64)]) -> PyResult<()> {
+    for &(clients, throughput) in closed_loop {
+        if !(throughput.is_finite() && throughput > 0.0) {
+            return Err(invalid(format!(
+                "closed_loop: invalid rate {throughput}: requests/s above 0"
+            )));
+        }
+        if clients == Some(0) {
+            return Err(invalid(
+                "closed_loop: a loop of 0 clients carries nothing: at least 1 client",
+            ));
+        }
+    }
+    Ok(())
+}
 
 /// Fits a service to the arrivals and departures of its requests, nanoseconds, as `concertina import` and `concertina fit --servers` do.
 #[pyfunction]
-#[pyo3(signature = (arrival_ns, departure_ns, bytes=None, *, servers=None, hold_out=Vec::new(), steps="levels", closed_loop=Vec::new(), no_hits=false, title=None))]
+#[pyo3(signature = (arrival_ns, departure_ns, bytes=None, *, servers=None, hold_out=Vec::new(), steps="levels", closed_loop=Vec::new(), no_hits=false, lenient=false, title=None))]
 #[expect(clippy::too_many_arguments, reason = "keywords of a function in Python")]
 pub fn fit_times(
     py: Python<'_>,
-    arrival_ns: Integers<'_>,
-    departure_ns: Integers<'_>,
-    bytes: Option<Integers<'_>>,
-    servers: Option<u32>,
+    arrival_ns: Integers,
+    departure_ns: Integers,
+    bytes: Option<Integers>,
+    #[pyo3(from_py_with = whole)] servers: Option<u32>,
     hold_out: Vec<String>,
     steps: &str,
     closed_loop: Vec<(Option<u32>, f64)>,
     no_hits: bool,
+    lenient: bool,
     title: Option<String>,
 ) -> PyResult<Fit> {
     let steps: Cut = steps.parse().map_err(|error: String| invalid(error))?;
+    let how = ImportOptions { steps, lenient };
+    check_closed_loops(&closed_loop)?;
     let title = title.unwrap_or_else(|| "Fit of response times".to_owned());
     let question = Question { servers, hold_out: choices(hold_out)?, closed_loop, no_hits, title };
-    let listed = |numbers: &Integers<'_>| numbers.as_array().to_vec();
-    let (arrivals, departures) = (listed(&arrival_ns), listed(&departure_ns));
-    let bytes = bytes.as_ref().map(listed);
+    let (Integers(arrivals), Integers(departures)) = (arrival_ns, departure_ns);
+    let bytes = bytes.map(|Integers(bytes)| bytes);
     let lengths: Vec<usize> = [arrivals.len(), departures.len()]
         .into_iter()
         .chain(bytes.as_ref().map(Vec::len))
         .collect();
     equal_lengths(&lengths)?;
+    if arrivals.is_empty() {
+        return Err(invalid(
+            "the table has no requests; a fit needs 20 at least, and some 10,000 at two loads to predict others",
+        ));
+    }
     let fitted = unlocked(py, move |cancel| {
         let folder = tempfile::tempdir()?;
         let (log, run) = (folder.path().join("requests.csv"), folder.path().join("requests"));
@@ -189,7 +225,7 @@ pub fn fit_times(
         cancel.check()?;
         let named = named(&log, &run);
         let told = |error: anyhow::Error| anyhow!(named(&ground::with_causes(error.as_ref())));
-        let summary = import_log(&log, bytes.is_some(), &run, steps).map_err(told)?;
+        let summary = import_log(&log, bytes.is_some(), &run, how).map_err(told)?;
         cancel.check()?;
         let mut fitted = fit_service(&[run], &question).map_err(told)?;
         for warning in &mut fitted.model.warnings {
@@ -211,15 +247,22 @@ pub fn fit_runs(
     py: Python<'_>,
     runs: Vec<PathBuf>,
     service: bool,
-    servers: Option<u32>,
+    #[pyo3(from_py_with = whole)] servers: Option<u32>,
     hold_out: Vec<String>,
     closed_loop: Vec<(Option<u32>, f64)>,
     no_hits: bool,
     title: Option<String>,
 ) -> PyResult<Fit> {
     let hold_out = choices(hold_out)?;
+    let is_service = service || servers.is_some();
+    check_closed_loops(&closed_loop)?;
+    if !is_service && (no_hits || !closed_loop.is_empty()) {
+        return Err(invalid(
+            "closed_loop and no_hits are facts of a service: give servers, or service=True",
+        ));
+    }
     let fitted = unlocked(py, move |_| {
-        if service || servers.is_some() {
+        if is_service {
             let title = title.unwrap_or_else(|| "Fit of response times".to_owned());
             return fit_service(
                 &runs,

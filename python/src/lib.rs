@@ -4,6 +4,7 @@
 //! no lock of the interpreter ([`work`]), and turns the result into arrays or dicts. The questions that a command answers are
 //! answered by the function that the command calls, so that both print the same digits.
 
+mod array;
 mod capacity;
 mod error;
 mod factors;

@@ -10,22 +10,18 @@ use ::model::storage::{BETA, balls_into_bins_limit};
 use ::model::{Error, MixShare, StatedNode, StatedNumber};
 use anyhow::{Context, anyhow, bail};
 use ground::window::Operation;
-use numpy::{AllowTypeChange, PyArrayDyn, PyArrayLike1, PyArrayLikeDyn, PyUntypedArrayMethods};
+use numpy::PyArrayDyn;
 use pyo3::prelude::*;
 use report::plan_basis::PlanBasis;
 use report::stated_law::{self, StatedLaw};
 use report::{Objective, choices, compare};
 
+use crate::array::{Numbers, whole};
 use crate::error::{exception, invalid};
 use crate::interval::{Interval, Intervals, array};
 use crate::predictions::{Answers, Limits, Predictions};
 use crate::value::{Description, object};
 use crate::work::unlocked;
-
-/// Numbers of any shape: a number, a list, or an array of NumPy, pandas or polars.
-pub type Numbers<'py> = PyArrayLikeDyn<'py, f64, AllowTypeChange>;
-/// Numbers in one dimension.
-pub type Column<'py> = PyArrayLike1<'py, f64, AllowTypeChange>;
 
 /// A model of one server: its laws of service, its memory and its devices.
 #[pyclass(frozen, module = "concertina")]
@@ -33,10 +29,12 @@ pub struct Model {
     model: Arc<::model::Model>,
 }
 
-/// The numbers, in the order of rows.
-fn listed(numbers: &Numbers<'_>) -> Vec<f64> {
-    let array = numbers.as_array();
-    array.as_slice().map_or_else(|| array.iter().copied().collect(), <[f64]>::to_vec)
+/// That there are servers, and not more than a command takes.
+fn check_servers(servers: impl std::fmt::Display, is_valid: bool) -> PyResult<()> {
+    if is_valid {
+        return Ok(());
+    }
+    Err(invalid(format!("invalid number of servers {servers}: from 1 to {SERVERS_MAX} servers")))
 }
 
 /// What a word or a text that a command takes was read as.
@@ -57,10 +55,11 @@ impl Model {
     fn each(
         &self,
         py: Python<'_>,
-        at: &Numbers<'_>,
+        at: Numbers,
         of: impl Fn(&::model::Model, &[f64]) -> Result<Vec<f64>, Error> + Send + 'static,
     ) -> PyResult<Py<PyArrayDyn<f64>>> {
-        let (model, numbers) = (self.model.clone(), listed(at));
+        let model = self.model.clone();
+        let Numbers { values: numbers, shape } = at;
         // Parts, so that Ctrl-C ends a long one.
         let found = unlocked(py, move |cancel| {
             let mut all = Vec::with_capacity(numbers.len());
@@ -70,7 +69,7 @@ impl Model {
             }
             Ok(all)
         })?;
-        array(py, found, at.shape())
+        array(py, found, &shape)
     }
 }
 
@@ -95,7 +94,13 @@ impl Model {
     /// A server of the published Spotify model (Yanggratoke and others, "Predicting response times for the Spotify backend", CNSM
     /// 2012): disks of rate `mu_d` (1/s), `n_d` of them, and a memory that answers the share `q0` − `alpha`·λ (`alpha` in s).
     #[staticmethod]
-    fn published(py: Python<'_>, mu_d: f64, n_d: u32, q0: f64, alpha: f64) -> PyResult<Self> {
+    fn published(
+        py: Python<'_>,
+        mu_d: f64,
+        #[pyo3(from_py_with = whole)] n_d: u32,
+        q0: f64,
+        alpha: f64,
+    ) -> PyResult<Self> {
         let text = format!("{mu_d},{n_d},{q0},{alpha}");
         let stated = move |_: &_| -> anyhow::Result<_> {
             let node = StatedNode::new(Arc::new(Exponential::new(1.0 / mu_d)?));
@@ -114,8 +119,8 @@ impl Model {
     fn stated(
         py: Python<'_>,
         service: &str,
-        devices: u32,
-        servers: u32,
+        #[pyo3(from_py_with = whole)] devices: u32,
+        #[pyo3(from_py_with = whole)] servers: u32,
         shared: bool,
         q0: f64,
         alpha: f64,
@@ -200,16 +205,12 @@ impl Model {
     fn cluster_limits(
         &self,
         py: Python<'_>,
-        servers: Numbers<'_>,
+        servers: Numbers,
         published: bool,
     ) -> PyResult<Py<PyArrayDyn<f64>>> {
-        let counts = listed(&servers);
-        if let Some(n) =
-            counts.iter().find(|n| n.fract() != 0.0 || !(1.0..=f64::from(SERVERS_MAX)).contains(*n))
-        {
-            return Err(invalid(format!(
-                "invalid number of servers {n}: from 1 to {SERVERS_MAX} servers"
-            )));
+        let Numbers { values: counts, shape } = servers;
+        for n in &counts {
+            check_servers(n, n.fract() == 0.0 && (1.0..=f64::from(SERVERS_MAX)).contains(n))?;
         }
         let model = self.model.clone();
         let limits = unlocked(py, move |_| {
@@ -220,7 +221,7 @@ impl Model {
             };
             Ok(counts.into_iter().map(|n| balls_into_bins_limit(limit, n as u32, BETA)).collect())
         })?;
-        array(py, limits, servers.shape())
+        array(py, limits, &shape)
     }
 
     /// Predicts response times at loads `rate` (requests/s on all servers, shape (n,) or a number), with the shares within each of
@@ -230,17 +231,13 @@ impl Model {
     fn predict(
         &self,
         py: Python<'_>,
-        rate: Numbers<'_>,
-        within: Option<Numbers<'_>>,
-        servers: u32,
+        rate: Numbers,
+        within: Option<Numbers>,
+        #[pyo3(from_py_with = whole)] servers: u32,
     ) -> PyResult<Predictions> {
-        let rates = listed(&rate);
-        let within_s = within.map_or_else(|| WITHIN_S.to_vec(), |within| listed(&within));
-        if !(1..=SERVERS_MAX).contains(&servers) {
-            return Err(invalid(format!(
-                "invalid number of servers {servers}: from 1 to {SERVERS_MAX} servers"
-            )));
-        }
+        let rates = rate.values;
+        let within_s = within.map_or_else(|| WITHIN_S.to_vec(), |within| within.values);
+        check_servers(servers, (1..=SERVERS_MAX).contains(&servers))?;
         let model = self.model.clone();
         let answers = unlocked(py, move |cancel| {
             let mut found = Vec::with_capacity(rates.len());
@@ -261,8 +258,8 @@ impl Model {
 
     /// P(T ≤ t) of one server at the load `rate` (requests/s) for each of `times` (seconds, any shape), in their shape, without
     /// intervals: for curves.
-    fn cdf(&self, py: Python<'_>, rate: f64, times: Numbers<'_>) -> PyResult<Py<PyArrayDyn<f64>>> {
-        self.each(py, &times, move |model, times_s| model.cdf(rate, times_s))
+    fn cdf(&self, py: Python<'_>, rate: f64, times: Numbers) -> PyResult<Py<PyArrayDyn<f64>>> {
+        self.each(py, times, move |model, times_s| model.cdf(rate, times_s))
     }
 
     /// The same by the published model.
@@ -270,15 +267,16 @@ impl Model {
         &self,
         py: Python<'_>,
         rate: f64,
-        times: Numbers<'_>,
+        times: Numbers,
     ) -> PyResult<Py<PyArrayDyn<f64>>> {
-        self.each(py, &times, move |model, times_s| model.spotify_cdf(rate, times_s))
+        self.each(py, times, move |model, times_s| model.spotify_cdf(rate, times_s))
     }
 
     /// The response times in seconds that a share `p` (0 ≤ p < 1) of the requests does not exceed, at loads `rate` (requests/s of one
     /// server, any shape), in their shape, with 95 % intervals. NaN past saturation. Cost: some 240 CDFs for each load.
-    fn quantile(&self, py: Python<'_>, rate: Numbers<'_>, p: f64) -> PyResult<Interval> {
-        let (model, rates) = (self.model.clone(), listed(&rate));
+    fn quantile(&self, py: Python<'_>, rate: Numbers, p: f64) -> PyResult<Interval> {
+        let model = self.model.clone();
+        let Numbers { values: rates, shape } = rate;
         let found = unlocked(py, move |cancel| {
             let mut found = Intervals::default();
             for &rate in &rates {
@@ -291,12 +289,18 @@ impl Model {
             }
             Ok(found)
         })?;
-        found.shaped(py, rate.shape())
+        found.shaped(py, &shape)
     }
 
     /// The largest load that meets an objective like `99% within 50ms`, as `concertina predict --objective --json`.
     #[pyo3(signature = (objective, *, servers=1))]
-    fn largest_rate(&self, py: Python<'_>, objective: &str, servers: u32) -> PyResult<Py<PyAny>> {
+    fn largest_rate(
+        &self,
+        py: Python<'_>,
+        objective: &str,
+        #[pyo3(from_py_with = whole)] servers: u32,
+    ) -> PyResult<Py<PyAny>> {
+        check_servers(servers, (1..=SERVERS_MAX).contains(&servers))?;
         let objective: Objective = parsed(py, objective.parse())?;
         let model = self.model.clone();
         let found = unlocked(py, move |_| {
@@ -319,7 +323,7 @@ impl Model {
         py: Python<'_>,
         link: Option<f64>,
         reply_bytes: Option<f64>,
-        workers: Option<u32>,
+        #[pyo3(from_py_with = whole)] workers: Option<u32>,
     ) -> PyResult<Self> {
         let model = self.model.clone();
         let changed = move |_: &_| {
@@ -357,10 +361,10 @@ impl Model {
         objective: &str,
         rate: f64,
         growth: Option<f64>,
-        months: u32,
+        #[pyo3(from_py_with = whole)] months: u32,
         with_one_lost: bool,
         limit: &str,
-        top: usize,
+        #[pyo3(from_py_with = whole)] top: usize,
     ) -> PyResult<Py<PyAny>> {
         let Objective { share, within_s } = parsed(py, objective.parse())?;
         let given = Description::new(choices)?;
@@ -394,6 +398,12 @@ impl Model {
             Ok(basis.json(&found)?)
         })?;
         object(py, &found)
+    }
+
+    /// A model is pickled and copied as the text of its file, which has every digit.
+    fn __reduce__(slf: &Bound<'_, Self>) -> PyResult<(Py<PyAny>, (String,))> {
+        let text = slf.get().to_toml(slf.py())?;
+        Ok((slf.get_type().getattr("parse")?.unbind(), (text,)))
     }
 
     fn __repr__(&self) -> String {

@@ -9,12 +9,12 @@ use ::shard::index::Options;
 use ::shard::query::{Limits, Page as Wanted, Query};
 use ::shard::record::detect::{Detection, Hints};
 use ::shard::record::{Format, Schema};
-use anyhow::{Context, anyhow};
-use numpy::{AllowTypeChange, PyArray1, PyArrayLike1};
+use anyhow::{Context, anyhow, bail};
+use numpy::PyArray1;
 use pyo3::prelude::*;
-use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
+use crate::array::{BytesLike, Integers, whole};
 use crate::error::{exception, invalid};
 use crate::work::unlocked;
 
@@ -52,26 +52,6 @@ impl Page {
     }
 }
 
-/// Bytes, or text, of which these are the bytes in UTF-8.
-#[derive(FromPyObject)]
-pub enum BytesLike {
-    /// Bytes.
-    #[pyo3(transparent)]
-    Bytes(PyBackedBytes),
-    /// Text.
-    #[pyo3(transparent)]
-    Text(String),
-}
-
-impl AsRef<[u8]> for BytesLike {
-    fn as_ref(&self) -> &[u8] {
-        match self {
-            BytesLike::Bytes(bytes) => bytes,
-            BytesLike::Text(text) => text.as_bytes(),
-        }
-    }
-}
-
 /// What is known of records before they are compressed.
 struct BuildOptions {
     format: Option<Format>,
@@ -87,6 +67,13 @@ fn build(text: &[u8], options: &BuildOptions) -> anyhow::Result<Vec<u8>> {
     let Detection { mut schema, .. } = Schema::detect_with(sample, &hints)?;
     if options.key.is_some() {
         schema.key.clone_from(&options.key);
+    }
+    // As an import does, where the attributes are known before the records are read.
+    if let Some(order) = options.order.iter().find(|order| !schema.names.contains(order))
+        && schema.is_closed()
+    {
+        let known = schema.names.join(", ");
+        bail!("unknown attribute {order:?} to order by; the attributes are: {known}");
     }
     let mut file = Vec::new();
     ::shard::Shard::build(text, schema, &options.order, &options.index, &mut file, &mut |_| ())?;
@@ -146,8 +133,8 @@ impl Shard {
         format: Option<&str>,
         key: Option<String>,
         order: Vec<String>,
-        sa_sampling: u32,
-        isa_sampling: u32,
+        #[pyo3(from_py_with = whole)] sa_sampling: u32,
+        #[pyo3(from_py_with = whole)] isa_sampling: u32,
     ) -> PyResult<Self> {
         let format = format
             .map(str::parse::<Format>)
@@ -230,8 +217,8 @@ impl Shard {
         &self,
         py: Python<'_>,
         query: &str,
-        limit: usize,
-        after: Option<usize>,
+        #[pyo3(from_py_with = whole)] limit: usize,
+        #[pyo3(from_py_with = whole)] after: Option<usize>,
     ) -> PyResult<Page> {
         let shard = self.opened()?;
         let query: Query =
@@ -254,7 +241,11 @@ impl Shard {
     }
 
     /// The bytes of a record, exactly as in the input.
-    fn get<'py>(&self, py: Python<'py>, record: usize) -> PyResult<Bound<'py, PyBytes>> {
+    fn get<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = whole)] record: usize,
+    ) -> PyResult<Bound<'py, PyBytes>> {
         let shard = self.opened()?;
         let found = unlocked(py, move |_| Ok(shard.searcher()?.get(record)?))?;
         Ok(PyBytes::new(py, &found))
@@ -264,11 +255,14 @@ impl Shard {
     fn get_all<'py>(
         &self,
         py: Python<'py>,
-        records: PyArrayLike1<'py, u64, AllowTypeChange>,
+        records: Integers,
     ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
         let shard = self.opened()?;
-        let numbers: Vec<usize> =
-            records.as_array().iter().map(|&record| record as usize).collect();
+        let numbers = records.0.into_iter().map(|record| {
+            usize::try_from(record)
+                .map_err(|_| invalid(format!("no record {record}: records are numbered from 0")))
+        });
+        let numbers = numbers.collect::<PyResult<Vec<usize>>>()?;
         let found = unlocked(py, move |_| Ok(shard.searcher()?.get_all(&numbers)?))?;
         Ok(found.iter().map(|record| PyBytes::new(py, record)).collect())
     }
@@ -283,8 +277,8 @@ impl Shard {
     fn extract<'py>(
         &self,
         py: Python<'py>,
-        offset: usize,
-        length: usize,
+        #[pyo3(from_py_with = whole)] offset: usize,
+        #[pyo3(from_py_with = whole)] length: usize,
     ) -> PyResult<Bound<'py, PyBytes>> {
         let shard = self.opened()?;
         let found = unlocked(py, move |_| {

@@ -50,6 +50,38 @@ def test_predictions(program: Program, stated: Path) -> None:
     assert model.trust() == told["trust"]
 
 
+def test_drawn_questions(program: Program, tmp_path: Path) -> None:
+    """Questions that nobody chose: services, loads and times that are drawn."""
+    draw = np.random.default_rng(11)
+    for case in range(12):
+        service = ["exp:{:.3g}ms", "gamma:{:.3g}ms,0.37", "lognormal:{:.3g}ms,2.3", "hyper:{:.3g}ms,3.1", "det:{:.3g}ms"][case % 5].format(
+            draw.uniform(0.5, 20.0)
+        )
+        stated = {"devices": int(draw.integers(1, 9)), "q0": round(draw.uniform(0.0, 0.9), 4), "alpha": round(draw.uniform(0.0, 1e-4), 7)}
+        model = concertina.Model.stated(service, **stated)  # type: ignore[arg-type]
+        path = tmp_path / f"{case}.toml"
+        model.write(path)
+        saturation = model.limits()["saturation"]["value"]
+        servers = int(draw.integers(1, 30))
+        rates = [round(rate, 3) for rate in draw.uniform(0.05, 1.1, 4) * saturation * servers]
+        times = [round(t, 7) for t in draw.uniform(1e-4, 0.2, 3)]
+        told = program.json(
+            "predict", path, "--rate", ",".join(f"{rate}" for rate in rates), "--servers", servers,
+            "--within", ",".join(f"{t * 1e3:.4f}ms" for t in times), "--objective", f"{90 + case * 0.7:.1f}% within 80ms",
+        )  # fmt: skip
+        # A time is that which the command read in its text.
+        read = [point["t_s"] for row in told["predictions"] if row["stable"] for point in row["points"]][: len(times)] or times
+        assert np.allclose(read, times, rtol=1e-3, atol=1e-7)
+        found = model.predict(rates, read, servers=servers)
+        for i, row in enumerate(told["predictions"]):
+            assert found.rate[i] == row["rate"] and found.stable[i] == row["stable"]
+            if row["stable"]:
+                shares = [point["concertina"]["value"] for point in row["points"]]
+                assert found.share.value[i].tolist() == shares
+                assert found.mean_s.value[i] == row["response_mean"]["value"]
+        assert model.largest_rate(f"{90 + case * 0.7:.1f}% within 80ms", servers=servers) == told["objectives"][0]
+
+
 def test_what_if(program: Program, tmp_path: Path) -> None:
     model = concertina.Model.stated("gamma:8ms,0.5", devices=4, q0=0.6)
     model.write(tmp_path / "model.toml")
@@ -119,7 +151,7 @@ def test_fit(program: Program, requests: "dict[str, np.ndarray]", tmp_path: Path
     told = program.json("fit", run, "--servers", "auto", "--hold-out", 1, "--out", tmp_path / "model.toml")
     found = concertina.fit(requests, hold_out=[1])
     # The log has no name here, and its path there.
-    named = (tmp_path / "model.toml").read_text().replace(str(log), "the requests")
+    named = (tmp_path / "model.toml").read_text().replace(str(log), "the table")
     assert found.model.to_toml() == named
     for key in ("servers", "hypotheses", "misfit", "known"):
         assert found.found[key] == told[key]

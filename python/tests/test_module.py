@@ -1,19 +1,24 @@
 """What only Python meets: arrays, frames, signals, closed shards, types."""
 
+import array
+import copy
 import inspect
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import threading
 import time
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from conftest import Program
+from conftest import ROOT, Program
 
 import concertina
 
@@ -73,6 +78,114 @@ def test_bad_input_is_an_error() -> None:
         pytest.fail(f"the call {number} was answered")
 
 
+# What NumPy makes numbers of when it is told a dtype, and what has no number in a place.
+NO_NUMBERS = [
+    None, "0.05", ["0.05"], [None, 0.05], [float("nan")], pd.Series([0.05, None]), pd.Series([0.05, None], dtype="Float64"),
+    pl.Series([0.05, None]), np.ma.array([0.05, 0.06], mask=[False, True]), np.array([True, False]), np.array([0.05 + 1j]),
+    np.array([50], dtype="timedelta64[ms]"), pd.Series(pd.to_timedelta([50], unit="ms")), np.array(["2026-01-01"], dtype="datetime64[ns]"),
+    pl.Series([1, 2]).cast(pl.Duration("ms")), pd.Series(["0.05"]), {0.05}, (t for t in [0.05]), [[0.05], [0.05, 0.06]],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", NO_NUMBERS, ids=lambda value: repr(value).replace("\n", " ")[:40])
+def test_what_is_no_number_is_never_taken_for_one(value: object) -> None:
+    usl = {"concurrency": [1, 2, 4, 8], "throughput": [9.0, 17.0, 30.0, 40.0]}
+    for number, call in enumerate((
+        lambda: SPOTIFY.cdf(400.0, value),
+        lambda: SPOTIFY.predict(400.0, value) if value is not None else SPOTIFY.predict(value),
+        lambda: SPOTIFY.quantile(value, 0.5),
+        lambda: SPOTIFY.cluster_limits(value),
+        lambda: concertina.capacity({**usl, "throughput": value}),
+        lambda: concertina.factors({"a": [1, 2], "y": value}, "y"),
+    )):  # fmt: skip
+        with pytest.raises((concertina.Error, TypeError, ValueError)):
+            call()
+            pytest.fail(f"the call {number} was answered")
+
+
+def test_a_message_says_which_value_and_which_argument() -> None:
+    with pytest.raises(concertina.Error, match=r"value 1 is missing or not a number \(NaN\)") as raised:
+        SPOTIFY.cdf(400.0, [0.05, float("nan")])
+    assert any("times" in note for note in raised.value.__notes__) or sys.version_info < (3, 11)
+    for call in (
+        lambda: SPOTIFY.predict(400.0, servers=-1),
+        lambda: SPOTIFY.predict(400.0, servers=10**5000),
+        lambda: SPOTIFY.largest_rate("99% within 50ms", servers=0),
+        lambda: SPOTIFY.largest_rate("99% within 50ms", servers=10**7),
+        lambda: concertina.Model.stated("exp:6ms", devices=-1),
+        lambda: concertina.network(ROOT / "docs/examples/middlewares.toml", within=[-1.0]),
+        lambda: concertina.network(ROOT / "docs/examples/middlewares.toml", customers=[-1]),
+        lambda: concertina.network(ROOT / "docs/examples/middlewares.toml", sweep_class="clients"),
+        lambda: concertina.factors({"a": [1, 2], "y": [1.0, 2.0]}, "y", seed=-1),
+        lambda: concertina.factors({"a": [1, 2], "y": [1.0, 2.0]}, "y", factors=["a", "a"]),
+        lambda: concertina.factors({"a": [1, None], "y": [1.0, 2.0]}, "y"),
+        lambda: concertina.factors({"a": [1.0, float("nan")], "y": [1.0, 2.0]}, "y"),
+        lambda: concertina.capacity({"concurrency": [1, 2, 4], "throughput": [1, 2, 3]}, point_error=0.1),
+        lambda: concertina.capacity({"size_bytes": [1, 1], "read_share": [1, 0], "throughput": [2, 1]}, point_error=float("nan")),
+        lambda: concertina.fit_runs(["nothing"], closed_loop=[(8, 3.0)]),
+        lambda: concertina.Shard.build("a,b\n1,2\n3,4\n", format="csv", order=["nothing"]),
+    ):
+        with pytest.raises(concertina.Error):
+            call()
+
+
+def test_levels_that_are_dates_are_dates() -> None:
+    days = np.array(["2026-01-01", "2026-02-01"] * 2, dtype="datetime64[ns]")
+    found = concertina.factors({"day": days, "y": [1.0, 2.0, 1.1, 2.1]}, "y")
+    assert [level[:10] for level in found["factors"][0]["levels"]] == ["2026-01-01", "2026-02-01"]
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))], ids=["copy", "pickle"])
+def test_a_copy_of_a_model_is_the_model(copied: "Callable[[concertina.Model], concertina.Model]") -> None:
+    for model in (SPOTIFY, concertina.Model.stated("lognormal:7.3ms,2.1", devices=3, q0=1 / 3, alpha=1e-5, loads=(1.0, 100.0))):
+        again = copied(model)
+        assert again.to_toml() == model.to_toml()
+        times = np.linspace(1e-4, 0.1, 50)
+        assert np.array_equal(again.cdf(100.0, times), model.cdf(100.0, times))
+
+
+def test_times_that_are_none_are_named(requests: "dict[str, np.ndarray]") -> None:
+    whole = {name: np.rint(column * 1e9).astype("int64") for name, column in requests.items()}
+    dates = {name: column.astype("datetime64[ns]") for name, column in whole.items()}
+
+    def without(row: int, value: object) -> "dict[str, object]":
+        changed = dates["departure"].astype(object) if value is None else dates["departure"].copy()
+        changed[row] = value
+        return {**dates, "departure": changed}
+
+    for frame, text in (
+        (without(7, np.datetime64("NaT")), "request 7 has no time"),
+        ({**requests, "departure": np.where(np.arange(3_000) == 7, np.nan, requests["departure"])}, "request 7 has the time nan"),
+        ({**requests, "departure": [*requests["departure"][:-1], None]}, "request 2999 has None"),
+        ({name: column / 1e6 for name, column in whole.items()}, "to_datetime"),
+        ({name: [str(moment) for moment in column] for name, column in requests.items()}, "seconds, dates or durations"),
+        ({name: column + 1j for name, column in requests.items()}, "complex"),
+        ({name: np.array(["3000-01-01"] * 600, dtype="datetime64[s]") for name in requests}, "2262"),
+        ({name: column.reshape(-1, 2) for name, column in requests.items()}, "2 dimensions"),
+        ({name: column[:0] for name, column in requests.items()}, "no requests"),
+    ):
+        with pytest.raises(concertina.Error, match=text):
+            concertina.fit(frame)
+    for sizes in (np.full(3_000, -1), np.full(3_000, np.nan), np.full(3_000, 0.5), np.full(3_000, 2**64 - 1, dtype="uint64"), ["x"] * 3_000):
+        with pytest.raises(concertina.Error, match=r"value 0|request 0|text"):
+            concertina.fit({**requests, "size": sizes}, bytes="size")
+    for loop in (float("nan"), -3.0, (0, 95.0)):
+        with pytest.raises(concertina.Error, match="closed_loop"):
+            concertina.fit(requests, closed_loop=[loop])
+    # No hint at an option that the module does not have.
+    with pytest.raises(concertina.Error, match="lenient=True"):
+        concertina.fit({"arrival": np.arange(600.0), "departure": np.arange(600.0)})
+
+
+@pytest.mark.parametrize("count", [20, 100, 499, 500])
+def test_few_requests_give_a_fit_that_says_so(requests: "dict[str, np.ndarray]", count: int) -> None:
+    fitted = concertina.fit({name: column[:count] for name, column in requests.items()})
+    assert any("to tell how many servers there are" in warning for warning in fitted.model.warnings)
+    assert fitted.found["hypotheses"] is None
+    with pytest.raises(concertina.Error, match="19 answered reads are too few"):
+        concertina.fit({name: column[:19] for name, column in requests.items()})
+
+
 def test_arrivals_of_every_kind_give_one_fit(requests: "dict[str, np.ndarray]") -> None:
     seconds = concertina.fit(requests, hold_out=[1])
     assert abs(seconds.model.limits()["saturation"]["value"] - 100.0) < 5.0
@@ -82,6 +195,14 @@ def test_arrivals_of_every_kind_give_one_fit(requests: "dict[str, np.ndarray]") 
     zoned = pd.DataFrame(dates).apply(lambda column: column.dt.tz_localize("UTC"))
     of_pandas = concertina.fit(zoned, hold_out=[1]).model.to_toml()
     assert concertina.fit(pl.DataFrame(dates), hold_out=[1]).model.to_toml() == of_pandas
+    local = zoned.apply(lambda column: column.dt.tz_convert("Asia/Tokyo"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        listed = {name: list(column) for name, column in local.items()}
+        python = {name: [moment.to_pydatetime() for moment in column] for name, column in local.items()}
+        since = {name: column - np.datetime64(0, "ns") for name, column in dates.items()}
+        for frame in (local, listed, python, local.astype(object), since):
+            assert concertina.fit(frame, hold_out=1).model.to_toml() == of_pandas
 
 
 def test_data_frames_take_the_tables_of_a_run(program: Program, tmp_path: Path) -> None:
@@ -118,6 +239,16 @@ def test_a_shard_in_memory_and_in_a_file(tmp_path: Path) -> None:
         first = shard.search("name:^n", limit=1)
         assert first.next is not None and shard.search("name:^n", limit=1, after=first.next).records.tolist() == [2]
         assert (shard.find("nvi"), shard.find(b"vim")) == (2, None)
+        for none in ([-1], [0.5], np.array([True, False]), np.array([-1], dtype="int8"), [2**64], ["1"], pd.Series([0, None]), [[0]], [3]):
+            with pytest.raises(concertina.Error):
+                shard.get_all(none)
+        assert shard.get_all([]) == [] and shard.get_all([1.0]) == shard.get_all(pl.Series([1])) == [b"nano,2900\n"]
+        for view in (bytearray(text), memoryview(text), np.frombuffer(text, dtype="uint8"), array.array("B", text), text.decode()):
+            assert concertina.Shard.build(view).extract(0, len(text)) == text
+        assert concertina.Shard.build(memoryview(text[::-1])[::-1]).extract(0, len(text)) == text and shard.find(memoryview(b"nvi")) == 2
+        for none in (5, None, [1], np.zeros(3)):
+            with pytest.raises((TypeError, concertina.Error), match="bytes"):
+                concertina.Shard.build(none)
         assert shard.attributes == ["name", "size"] and shard.key == "name"
         assert shard.offsets("n").tolist() == [at for at in range(len(text)) if text[at : at + 1] == b"n"]
         assert shard.occurrences("n") == text.count(b"n") and shard.extract(10, 5) == text[10:15]

@@ -10,6 +10,7 @@ Formulas, sources and limits: docs/models.md of the project. Guide: docs/python.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timezone
 from os import PathLike
 from typing import Any, Protocol
 
@@ -73,18 +74,65 @@ class Frame(Protocol):
     def __getitem__(self, name: str, /) -> Any: ...
 
 
-def _nanoseconds(column: Any) -> npt.NDArray[np.int64]:
-    """Moments as nanoseconds: of numbers, which are seconds, and of dates."""
+# Seconds from 1970 to the last moment that nanoseconds in 64 bits have.
+_SECONDS_MAX = 9_223_372_036
+
+
+def _nanoseconds(column: Any, name: str) -> npt.NDArray[np.int64]:
+    """Moments as nanoseconds: of numbers, which are seconds, of dates, and of durations since any moment."""
+    if np.ma.is_masked(column):
+        raise Error(f"{name}: the column has masked values: fill them, or leave them out")
     array = np.asarray(column)
-    if array.dtype.kind in "MO":
-        # Of the column again: pandas then turns a zone into UTC.
-        return np.asarray(column, dtype="datetime64[ns]").astype(np.int64)
+    if array.ndim != 1:
+        raise Error(f"{name}: one column is needed, and this has {array.ndim} dimensions")
+    if array.dtype.kind == "O":
+        # pandas has dates with a zone as objects until it is told a dtype.
+        dates = getattr(getattr(column, "dtype", None), "tz", None) is not None
+        array = np.asarray(column, dtype="datetime64[ns]") if dates else _of_objects(array, name)
+    if array.dtype.kind in "mM":
+        missing = np.flatnonzero(np.isnat(array))
+        if len(missing):
+            raise Error(f"{name}: request {missing[0]} has no time (NaT): leave it out")
+        # NumPy wraps around where 64 bits are not enough.
+        whole = array.astype(f"{array.dtype.kind}8[s]").astype(np.int64)
+        if (np.abs(whole) >= _SECONDS_MAX).any():
+            raise Error(f"{name}: times must lie between 1970 and 2262")
+        return array.astype(f"{array.dtype.kind}8[ns]").astype(np.int64)
+    if array.dtype.kind not in "iuf":
+        raise Error(f"{name}: seconds, dates or durations are needed, and the column has the dtype {array.dtype}")
     seconds = array.astype(np.float64)
-    if not np.isfinite(seconds).all() or (np.abs(seconds) > 9e9).any():
-        raise Error("arrivals and departures are finite numbers of seconds, at most 9e9, or dates")
+    wrong = np.flatnonzero(~(np.abs(seconds) <= 9e9))
+    if len(wrong):
+        raise Error(
+            f"{name}: request {wrong[0]} has the time {seconds[wrong[0]]:g}: a finite number of seconds, at most 9e9 "
+            "(of milliseconds or nanoseconds make dates, like pandas.to_datetime(column, unit='ms'))"
+        )
     # A whole number of seconds apart, so that the parts keep their digits.
     whole = np.floor(seconds)
     return whole.astype(np.int64) * 1_000_000_000 + np.rint((seconds - whole) * 1e9).astype(np.int64)
+
+
+def _of_objects(array: npt.NDArray[Any], name: str) -> npt.NDArray[Any]:
+    """A column of Python's objects, all dates or all numbers, as one of NumPy's."""
+    if all(isinstance(value, datetime) for value in array):
+        return np.array([_moment(value) for value in array], dtype="datetime64[ns]")
+    for row, value in enumerate(array):
+        if isinstance(value, (str, bytes, bool, complex)) or not hasattr(value, "__float__"):
+            raise Error(f"{name}: request {row} has {value!r}: seconds or dates are needed, of one kind in a column")
+    return array.astype(np.float64)
+
+
+def _moment(value: datetime) -> np.datetime64:
+    """A date of Python or of pandas, in UTC; one without a zone as it is."""
+    if hasattr(value, "to_datetime64"):
+        # pandas' has nanoseconds, and its zone turned into UTC.
+        return np.datetime64(value.to_datetime64())
+    return np.datetime64(value if value.tzinfo is None else value.astimezone(timezone.utc).replace(tzinfo=None))
+
+
+def _steps(chosen: Iterable[int | str] | int | str) -> list[str]:
+    """Steps of the load, as the command takes them."""
+    return [str(chosen)] if isinstance(chosen, (int, str)) else [str(step) for step in chosen]
 
 
 def fit(
@@ -94,33 +142,37 @@ def fit(
     *,
     bytes: str | None = None,
     servers: int | None = None,
-    hold_out: Iterable[int | str] = (),
+    hold_out: Iterable[int | str] | int | str = (),
     steps: str = "levels",
     closed_loop: Sequence[float | tuple[int, float]] = (),
     no_hits: bool = False,
+    lenient: bool = False,
     title: str | None = None,
 ) -> Fit:
     """Fits a service to the arrivals and departures of its requests: a row a request, all requests, in any order.
 
-    `arrival` and `departure` name the columns: seconds since 1970 or since any later moment (float), or dates (exact to the nanosecond).
-    `bytes` names that of the sizes, if they are known. At least 500 requests; some 10,000 at two loads or more, to predict others.
+    `arrival` and `departure` name the columns: seconds since 1970 or since any later moment (float), or dates (exact to the nanosecond), or
+    durations since one moment. `bytes` names that of the sizes, if they are known. Some 10,000 requests at two loads or more, to predict others.
+    Of 20 to 499 requests the response times alone are fitted, which do not tell how many servers there are (`model.warnings` says so).
 
     `servers` is the number of requests that the service serves at once, if it is known; `hold_out` are steps of the load that judge the model
     (numbers, or rates like `"1500/s"`); `steps` is how the record is cut: where the load changes (`"levels"`), not at all (`"one"`), or a
-    length (`"60s"`). `closed_loop` is what closed loops of enough clients carried, requests/s, or (clients, requests/s) of several.
+    length (`"60s"`). `closed_loop` is what closed loops of enough clients carried, requests/s, or (clients, requests/s) of several. `lenient`
+    takes records of which some cannot be true.
 
     The same as `concertina import` of a log with these times, and `concertina fit --servers auto`: how it works, and what it assumes, is in
     docs/models.md and the documentation of the crate `model`, module `fit::work`.
     """
     return fit_times(
-        _nanoseconds(frame[arrival]),
-        _nanoseconds(frame[departure]),
-        None if bytes is None else np.asarray(frame[bytes]).astype(np.int64),
+        _nanoseconds(frame[arrival], arrival),
+        _nanoseconds(frame[departure], departure),
+        None if bytes is None else frame[bytes],
         servers=servers,
-        hold_out=[str(step) for step in hold_out],
+        hold_out=_steps(hold_out),
         steps=steps,
         closed_loop=[at if isinstance(at, tuple) else (None, at) for at in closed_loop],
         no_hits=no_hits,
+        lenient=lenient,
         title=title,
     )
 
@@ -141,10 +193,9 @@ def capacity(
     With the columns `concurrency` and `throughput`: the Universal Scalability Law (Gunther); `at` are concurrencies.
     """
     if "concurrency" in _names(table):
-        if len(mixes):
-            raise Error("mixes are for tables of size_bytes, read_share and throughput; this one has concurrency")
-        others = np.asarray(at, dtype=np.float64)
-        return scaling_capacity(table["concurrency"], table["throughput"], at=others, confidence=confidence)
+        if len(mixes) or by != "ios" or point_error is not None:
+            raise Error("mixes, by and point_error are for tables of size_bytes, read_share and throughput; this one has concurrency")
+        return scaling_capacity(table["concurrency"], table["throughput"], at=at, confidence=confidence)
     pairs = [(float(read), float(size)) for read, size in at]  # type: ignore[misc]
     listed = [(read, [(float(size), share) for size, share in sizes.items()]) for read, sizes in mixes]
     return storage_capacity(
@@ -175,7 +226,7 @@ def factors(
     are factors. `model` is `"additive"` or `"multiplicative"`; without it the data decide.
     """
     names = [name for name in _names(table) if name != response] if factors is None else list(factors)
-    levels = [[_level(level) for level in np.asarray(table[name]).tolist()] for name in names]
+    levels = [_levels(table[name], name) for name in names]
     return factors_table(
         names,
         levels,
@@ -188,9 +239,18 @@ def factors(
     )
 
 
-def _level(level: object) -> str:
-    """A level as a table in a file would have it: 8.0 is the level 8."""
-    return str(int(level)) if isinstance(level, float) and level.is_integer() else str(level)
+def _levels(column: Any, name: str) -> list[str]:
+    """The levels of a factor in all runs, as a table in a file would have them: 8.0 is the level 8."""
+    array = np.asarray(column)
+    if array.ndim != 1:
+        raise Error(f"factor {name}: one column is needed, and this has {array.ndim} dimensions")
+    # NumPy has dates to the nanosecond as integers, when it is asked for Python's objects.
+    all_levels = array.astype(str).tolist() if array.dtype.kind in "mM" else array.tolist()
+    for run, level in enumerate(all_levels):
+        # What is missing is equal to nothing: NaN not to itself, and what compares to NA is not true.
+        if level is None or (array.dtype.kind in "mM" and level == "NaT") or (level != level) is not False:
+            raise Error(f"factor {name}: run {run} has no level")
+    return [str(int(level)) if isinstance(level, float) and level.is_integer() else str(level) for level in all_levels]
 
 
 def _names(table: Frame) -> list[str]:

@@ -7,6 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 _Path: TypeAlias = str | PathLike[str]
+# What has bytes: `bytes`, `bytearray`, `memoryview`, an array of bytes (`collections.abc.Buffer` of Python 3.12).
+_Bytes: TypeAlias = Any
 _Numbers: TypeAlias = npt.ArrayLike
 
 __all__ = [
@@ -134,6 +136,7 @@ class Model:
         limit: str = "none",
         top: int = 10,
     ) -> dict[str, Any]: ...
+    def __reduce__(self) -> Any: ...
 
 @final
 class Fit:
@@ -181,7 +184,7 @@ class Page:
 class Shard:
     @staticmethod
     def build(
-        text: bytes | str,
+        text: _Bytes | str,
         path: _Path | None = None,
         *,
         format: str | None = None,
@@ -216,10 +219,10 @@ class Shard:
     def count(self, query: str) -> int: ...
     def get(self, record: int) -> bytes: ...
     def get_all(self, records: npt.ArrayLike) -> list[bytes]: ...
-    def find(self, key: bytes | str) -> int | None: ...
+    def find(self, key: _Bytes | str) -> int | None: ...
     def extract(self, offset: int, length: int) -> bytes: ...
-    def occurrences(self, bytes: bytes | str) -> int: ...
-    def offsets(self, bytes: bytes | str) -> npt.NDArray[np.uint64]: ...
+    def occurrences(self, bytes: _Bytes | str) -> int: ...
+    def offsets(self, bytes: _Bytes | str) -> npt.NDArray[np.uint64]: ...
 
 def fit_times(
     arrival_ns: npt.ArrayLike,
@@ -231,6 +234,7 @@ def fit_times(
     steps: str = "levels",
     closed_loop: Sequence[tuple[int | None, float]] = ...,
     no_hits: bool = False,
+    lenient: bool = False,
     title: str | None = None,
 ) -> Fit: ...
 def fit_runs(
@@ -248,7 +252,7 @@ def network(
     *,
     set: Sequence[str] = ...,
     within: npt.ArrayLike | None = None,
-    customers: Sequence[int] = ...,
+    customers: npt.ArrayLike = ...,
     sweep_class: str | None = None,
 ) -> dict[str, Any]: ...
 def storage_capacity(
