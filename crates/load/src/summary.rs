@@ -311,7 +311,8 @@ impl StepSummary {
             *out += &listed::table(index, &self.requests);
         }
         for complaint in &g.complaints {
-            let _ = writeln!(out, "step {index}: the generator was in the way: {complaint}");
+            // Of the generator, of a load that never became steady, or of a run that was interrupted: each names what it is of.
+            let _ = writeln!(out, "step {index}: {complaint}");
         }
         for (reason, count) in &self.faults {
             let _ = writeln!(out, "step {index}: error ({count} times): {reason}");

@@ -383,7 +383,7 @@ fn hints(observed: &ObservedStep, measured: &StepFigures) -> Vec<String> {
             ));
         }
     }
-    hints.extend(observed.step.generator.complaints.iter().map(|c| format!("generator: {c}")));
+    hints.extend(observed.step.generator.complaints.iter().cloned());
     hints
 }
 

@@ -278,7 +278,7 @@ fn what_is_fitted_light_predicts_heavy_load() {
     browser(&lab.path("report.html"), &html);
     let short = ["report", "load", "server", "model.toml", "--no-what-if"];
     let table = lab.succeeds(&short);
-    assert!(table.contains("generator: the generator was <late>"), "{table}");
+    assert!(table.contains("the generator was <late>"), "{table}");
     has_no_what_if(&html, &std::fs::read_to_string(lab.path("report.html")).unwrap());
     lab.succeeds(&[&short[..], &["--within", "7ms", "--steps", "1"]].concat());
 }

@@ -404,4 +404,7 @@ fn an_interrupt_keeps_what_was_done() {
     assert!(complaint.starts_with("interrupted: "), "{complaint}");
     let output = concertina(dir.path(), &["report", "run"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    // No generator is at fault.
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(told.contains("interrupted: ") && !told.contains("generator: interrupted"), "{told}");
 }
