@@ -146,7 +146,7 @@ export class Now {
       station.queue in footprints ? bytes(footprints[station.queue]) : '–',
     ]);
     const head = ['queue', 'requests/s', 'mean service', 'busy', 'length', 'length expected', 'layers'];
-    byId('queues').replaceChildren(queues.length ? table(head, queues, 'Waiting and in service') : h('p', { class: 'dim' }, 'Queues appear with their first request.'));
+    byId('queues').replaceChildren(queues.length ? table(head, queues, 'Waiting and in service') : h('p', { class: 'dim' }, noQueues(model)));
     const sentences = [...model.changes.map((change) => `${clock(change.certain_unix_us)}: ${changed(change)}`).reverse(), ...model.warnings];
     byId('about-model').hidden = sentences.length === 0;
     byId('about-model-text').replaceChildren(h('ul', {}, ...sentences.map((text) => h('li', {}, text))));
@@ -181,6 +181,11 @@ export class Now {
       this.failed(error);
     }
   }
+}
+
+// Requests that memory answers wait in no queue.
+function noQueues(model: State): string {
+  return known(model.measured.within) ? 'No request went to a queue. “Answered from” has what answered.' : 'Queues appear with the first request that goes to one.';
 }
 
 function lawFigure(model: State): Figure {

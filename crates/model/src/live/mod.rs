@@ -59,6 +59,7 @@ pub use station::Station;
 use client::{client_of, measured_of, overdispersion, responses_of, within_of};
 use grid::{Grid, curve_of};
 use score::{Pending, Scores};
+use state::why_not;
 
 /// The multiples of the present load for which shares are predicted.
 const TIMES: [f64; 3] = [1.0, 1.5, 2.0];
@@ -203,7 +204,7 @@ impl Live {
         } else {
             let options =
                 fit::Options { replicates: self.settings.replicates, ..fit::Options::default() };
-            fit::fit(&parts, &options).map_err(|error| error.to_string())
+            fit::fit(&parts, &options).map_err(|error| why_not(&error))
         };
         let time: f64 = windows.iter().map(|w| w.length_s).sum();
         let arrivals: u64 = windows.iter().map(|w| w.arrivals).sum();

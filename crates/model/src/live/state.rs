@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::Error;
 use crate::fit::Change;
 use crate::model_file::Parameter;
 
@@ -108,6 +109,20 @@ pub struct CurvePoint {
     /// The share by the published model; `None` without a model, where that is not stable, and from servers that do not report it.
     #[serde(default)]
     pub published: Option<f64>,
+}
+
+/// Why the last minute cannot be fitted, for who watches a server. The text of a fit that was asked for tells who measures what to
+/// measure instead.
+pub(super) fn why_not(error: &Error) -> String {
+    match error {
+        Error::NoCompletions | Error::NoDeviceWindows { .. } => {
+            "no request of the last minute was served by a device of this process".to_owned()
+        }
+        Error::NoClientWindows { .. } => {
+            "a part of the last minute has no answered reads".to_owned()
+        }
+        error => error.to_string(),
+    }
 }
 
 /// The predictions of a live model, with what it measured.
