@@ -11,6 +11,8 @@ shares: npt.NDArray[np.float64] = model.predict([1.0, 2.0], 0.05, servers=3).sha
 curve: npt.NDArray[np.float64] = model.cdf(100.0, np.linspace(0.0, 1.0, 10))
 fitted: concertina.Fit = concertina.fit({"arrival": [0.0], "departure": [1.0]}, hold_out=[1, "70/s"])
 others: concertina.Model = concertina.fit(pl.DataFrame({"a": [0.0], "b": [1.0]}), "a", "b", closed_loop=[(8, 120.0)]).model
+concertina.Shard.build(memoryview(b"a\n")).close()
+concertina.Shard.build(np.frombuffer(b"a\n", dtype=np.uint8)).close()
 with concertina.Shard.build(b"a\n") as shard:
     record: bytes = shard.get(0)
     numbers: npt.NDArray[np.uint64] = shard.search("a").records

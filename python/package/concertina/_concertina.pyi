@@ -6,9 +6,11 @@ from typing import Any, TypeAlias, final
 import numpy as np
 import numpy.typing as npt
 
+# Of the type checker itself: `collections.abc` has it from Python 3.12 on.
+from typing_extensions import Buffer
+
 _Path: TypeAlias = str | PathLike[str]
-# What has bytes: `bytes`, `bytearray`, `memoryview`, an array of bytes (`collections.abc.Buffer` of Python 3.12).
-_Bytes: TypeAlias = Any
+_Bytes: TypeAlias = Buffer | npt.NDArray[np.uint8]
 _Numbers: TypeAlias = npt.ArrayLike
 
 __all__ = [
