@@ -187,6 +187,11 @@ fn buckets(objectives_ms: &[f64], times: &Times) -> Vec<(f64, u64)> {
     all
 }
 
+/// The sum, 0 of nothing, of which `Iterator::sum` makes −0: a counter that begins at `-0`.
+fn sum_of(all: impl Iterator<Item = f64>) -> f64 {
+    all.fold(0.0, |sum, value| sum + value)
+}
+
 const COUNTERS: [Counter; 11] = [
     ("concertina_queue_arrivals_total", "Requests that arrived, including refused ones.", |w| {
         w.arrivals as f64
@@ -200,10 +205,10 @@ const COUNTERS: [Counter; 11] = [
     ("concertina_queue_bytes_total", "Bytes of replies.", |w| w.bytes as f64),
     ("concertina_queue_busy_seconds_total", "Time in service, over all servers.", |w| w.busy_s),
     ("concertina_queue_waiting_seconds_total", "Time that answered requests waited.", |w| {
-        w.times.iter().map(|times| times.waiting.sum_s()).sum()
+        sum_of(w.times.iter().map(|times| times.waiting.sum_s()))
     }),
     ("concertina_queue_service_seconds_total", "Time that answered requests were served.", |w| {
-        w.times.iter().map(|times| times.service.sum_s()).sum()
+        sum_of(w.times.iter().map(|times| times.service.sum_s()))
     }),
     (
         "concertina_queue_observed_seconds_total",
@@ -242,6 +247,14 @@ mod tests {
         let windows = recorder.flush(1);
         let times = windows.into_iter().flat_map(|window| window.times).next();
         (settings, times.unwrap_or(Times::new(Operation::Get, Outcome::Memory, 3)))
+    }
+
+    #[test]
+    fn counters_of_a_queue_without_requests_are_zero() {
+        let window = Window::new("device/0", 0, 1, &[50.0]);
+        for (name, _, value) in COUNTERS {
+            assert!(value(&window).is_sign_positive(), "{name}");
+        }
     }
 
     proptest! {
