@@ -10,6 +10,10 @@ use crate::cli::output::outln;
 
 /// Arguments of the command.
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  concertina device format /dev/nvme1n1
+  concertina device format /dev/nvme1n1 --record-bytes 64KiB --destroy")]
 pub struct Args {
     #[command(subcommand)]
     command: Command,

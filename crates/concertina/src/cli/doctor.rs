@@ -13,6 +13,10 @@ use device::disk::{block, is_raw};
 
 /// Arguments of the command.
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  concertina doctor
+  concertina doctor --config node.toml --json")]
 pub struct Args {
     /// Configuration file (TOML)
     #[arg(long, value_name = "FILE")]

@@ -111,6 +111,21 @@ fn every_documented_command_is_one() {
     assert!(refused.is_empty(), "{}", refused.join("\n"));
 }
 
+/// The first that somebody looks for in a help is a line to copy.
+#[test]
+fn every_help_shows_how_the_command_is_used() {
+    for command in super::Cli::command().get_subcommands() {
+        let name = command.get_name();
+        let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let shown = command_lines(name, &text).into_iter().map(|shown| shown.line);
+        let begin = format!("concertina {name}");
+        assert!(
+            shown.into_iter().any(|line| line.starts_with(&begin)),
+            "{name} has no example: {text}"
+        );
+    }
+}
+
 #[test]
 fn command_lines_are_found_where_they_are() {
     let text = "concertina in a sentence\n\n    make it | concertina data import - --name x\n    concertina load URL \\\n      --rate 5   # why\n\

@@ -14,6 +14,12 @@ use crate::cli::output::outln;
 
 /// Arguments of the command.
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  concertina keys master master-key
+  concertina keys seal keys.toml --master master-key
+  concertina keys check keys.toml --master master-key
+  concertina keys token")]
 pub struct Args {
     #[command(subcommand)]
     command: Command,

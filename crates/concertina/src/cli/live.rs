@@ -9,7 +9,7 @@ use anyhow::Context;
 use engine::act::{Cause, Entry};
 use engine::status::{Actions, ModelReport};
 use http::Method;
-use model::live::{Ahead, AtLoad, State, Station};
+use model::live::{Ahead, AtLoad, State, Station, Summary};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -92,6 +92,11 @@ pub struct WhyArgs {
 
 /// Arguments of `concertina hold` and `concertina resume`.
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  concertina hold
+  concertina why
+  concertina resume --server http://10.0.0.2:7070 --token-file token")]
 pub struct HoldArgs {
     #[command(flatten)]
     at: Endpoint,
@@ -149,17 +154,7 @@ pub fn model_text(reply: &ModelReport) -> String {
         out += &ahead_text(ahead, model.at_unix_us);
     }
     out += &headroom_text(model);
-    let errors = &model.errors;
-    let _ = writeln!(
-        out,
-        "errors      of {} predictions: median {} points, worst {}; {} were inside their intervals; predicting \
-         no change: median {}",
-        errors.count,
-        number(errors.median_points),
-        number(errors.worst_points),
-        percent(errors.coverage),
-        number(errors.median_unchanged_points),
-    );
+    out += &errors_text(&model.errors);
     if let Some(why) = &model.withheld {
         let _ = writeln!(out, "advice      withheld: {why}");
     }
@@ -220,6 +215,22 @@ fn ahead_text(ahead: &Ahead, now_unix_us: u64) -> String {
         out += "            the load may reach saturation: the share may then fall to 0\n";
     }
     out
+}
+
+fn errors_text(errors: &Summary) -> String {
+    if errors.count == 0 {
+        return "errors      not known: no prediction has been compared with what happened yet\n"
+            .to_owned();
+    }
+    format!(
+        "errors      of {} predictions: median {} points, worst {}; {} were inside their intervals; predicting \
+         no change: median {}\n",
+        errors.count,
+        number(errors.median_points),
+        number(errors.worst_points),
+        percent(errors.coverage),
+        number(errors.median_unchanged_points),
+    )
 }
 
 fn headroom_text(model: &State) -> String {
@@ -336,6 +347,7 @@ mod tests {
             "service time of bulk_device: 7.50 ms instead of 5.00 ms",
             "median -, p99 40 ms",
             "not known: few requests",
+            "errors      not known: no prediction has been compared",
             "at 100 requests/s (80 to 300)",
             "may reach saturation",
             "withheld: 0 of 3",

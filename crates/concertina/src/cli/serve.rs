@@ -19,6 +19,17 @@ use serve::{self, Server};
 
 /// Arguments of the command.
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  concertina serve
+  concertina serve --config node.toml --set node.memory_bytes=8GiB
+  concertina serve --s3 's3://BUCKET?endpoint=https://s3.example.com&region=eu-central-1'
+  concertina serve --set s3.listen=127.0.0.1:9000 --set s3.keys=keys.toml
+  concertina serve --role proxy --set 'pool.0.servers=[\"127.0.0.1:11211\", \"127.0.0.1:11212\"]'
+
+Without a configuration objects are at http://127.0.0.1:7070/objects/KEY, the page is at http://127.0.0.1:7070/,
+data are in ./concertina-data, and memory is 64 MiB. CONCERTINA_TOKEN and CONCERTINA_CLUSTER_TOKEN in the
+environment set serve.token and cluster.token. SIGTERM and Ctrl-C end the server once its requests are answered.")]
 pub struct Args {
     /// Configuration file (TOML); `concertina config` prints all keys
     #[arg(long, value_name = "FILE")]
