@@ -25,7 +25,7 @@ pub struct Numbers {
 /// Numbers in one dimension. None of them is NaN.
 pub struct Column(pub Vec<f64>);
 
-/// Whole numbers in one dimension.
+/// BoundedInteger numbers in one dimension.
 pub struct Integers(pub Vec<i64>);
 
 /// Bytes, or text, of which these are the bytes in UTF-8.
@@ -42,7 +42,7 @@ fn place(at: usize, count: usize) -> String {
 }
 
 /// The value in words. Python refuses to print an integer of thousands of digits.
-fn shown(value: &Bound<'_, PyAny>) -> String {
+fn value_text(value: &Bound<'_, PyAny>) -> String {
     value.repr().map_or_else(|_| "a number of too many digits".to_owned(), |text| text.to_string())
 }
 
@@ -98,7 +98,7 @@ fn of_objects<T>(
     let read = |(at, value): (usize, PyResult<Bound<'_, PyAny>>)| {
         let value = value?;
         let refused =
-            || invalid(format!("{} is {}: give a number", place(at, count), shown(&value)));
+            || invalid(format!("{} is {}: give a number", place(at, count), value_text(&value)));
         let is_number = value.hasattr("__float__")? && !value.is_instance_of::<PyString>();
         if !is_number || value.is_instance_of::<PyBool>() {
             return Err(refused());
@@ -189,24 +189,24 @@ impl<'py> FromPyObject<'_, 'py> for Integers {
 }
 
 /// A type of whole numbers that an argument may have.
-pub trait Whole: Sized {
+pub trait BoundedInteger: Sized {
     /// Its largest value.
     const MAX: u64;
 }
 
-impl Whole for u32 {
+impl BoundedInteger for u32 {
     const MAX: u64 = u32::MAX as u64;
 }
 
-impl Whole for u64 {
+impl BoundedInteger for u64 {
     const MAX: u64 = u64::MAX;
 }
 
-impl Whole for usize {
+impl BoundedInteger for usize {
     const MAX: u64 = usize::MAX as u64;
 }
 
-impl<T: Whole> Whole for Option<T> {
+impl<T: BoundedInteger> BoundedInteger for Option<T> {
     const MAX: u64 = T::MAX;
 }
 
@@ -214,22 +214,22 @@ impl<T: Whole> Whole for Option<T> {
 ///
 /// # Errors
 /// If it is out of range, or not a whole number.
-pub fn whole<'py, T>(value: &Bound<'py, PyAny>) -> PyResult<T>
+pub fn whole_number<'py, T>(value: &Bound<'py, PyAny>) -> PyResult<T>
 where
-    T: Whole + FromPyObjectOwned<'py>,
+    T: BoundedInteger + FromPyObjectOwned<'py>,
 {
     value.extract().map_err(|error: T::Error| out_of_range(value, error.into(), T::MAX))
 }
 
 fn out_of_range(value: &Bound<'_, PyAny>, error: PyErr, most: u64) -> PyErr {
     if error.is_instance_of::<PyOverflowError>(value.py()) {
-        invalid(format!("{} is out of range: a whole number from 0 to {most}", shown(value)))
+        invalid(format!("{} is out of range: a whole number from 0 to {most}", value_text(value)))
     } else {
         error
     }
 }
 
-/// Whole numbers in one dimension that are counts.
+/// BoundedInteger numbers in one dimension that are counts.
 ///
 /// # Errors
 /// If one is out of range, or not a whole number.

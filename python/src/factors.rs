@@ -7,7 +7,7 @@ use anyhow::Context;
 use pyo3::prelude::*;
 use report::factors::{Options, Source, analyse};
 
-use crate::array::{Column, whole};
+use crate::array::{Column, whole_number};
 use crate::capacity::equal_lengths;
 use crate::error::invalid;
 use crate::value::object;
@@ -26,8 +26,8 @@ pub fn factors_table(
     name: &str,
     form: Option<&str>,
     confidence: f64,
-    #[pyo3(from_py_with = whole)] bootstrap: Option<usize>,
-    #[pyo3(from_py_with = whole)] seed: u64,
+    #[pyo3(from_py_with = whole_number)] bootstrap: Option<usize>,
+    #[pyo3(from_py_with = whole_number)] seed: u64,
 ) -> PyResult<Py<PyAny>> {
     let form = match form {
         None => None,

@@ -10,7 +10,7 @@ use report::import::{Cut, Options, import};
 use report::{Observed, Selection, ServiceFacts, StepChoice};
 use serde_json::{Value, json};
 
-use crate::array::{Integers, whole};
+use crate::array::{Integers, whole_number};
 use crate::capacity::equal_lengths;
 use crate::error::invalid;
 use crate::model::Model;
@@ -193,7 +193,7 @@ pub fn fit_times(
     arrival_ns: Integers,
     departure_ns: Integers,
     bytes: Option<Integers>,
-    #[pyo3(from_py_with = whole)] servers: Option<u32>,
+    #[pyo3(from_py_with = whole_number)] servers: Option<u32>,
     hold_out: Vec<String>,
     steps: &str,
     closed_loop: Vec<(Option<u32>, f64)>,
@@ -247,7 +247,7 @@ pub fn fit_runs(
     py: Python<'_>,
     runs: Vec<PathBuf>,
     service: bool,
-    #[pyo3(from_py_with = whole)] servers: Option<u32>,
+    #[pyo3(from_py_with = whole_number)] servers: Option<u32>,
     hold_out: Vec<String>,
     closed_loop: Vec<(Option<u32>, f64)>,
     no_hits: bool,

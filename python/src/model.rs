@@ -16,7 +16,7 @@ use report::plan_basis::PlanBasis;
 use report::stated_law::{self, StatedLaw};
 use report::{Objective, choices, compare};
 
-use crate::array::{Numbers, whole};
+use crate::array::{Numbers, whole_number};
 use crate::error::{exception, invalid};
 use crate::interval::{Interval, Intervals, array};
 use crate::predictions::{Answers, Limits, Predictions};
@@ -97,7 +97,7 @@ impl Model {
     fn published(
         py: Python<'_>,
         mu_d: f64,
-        #[pyo3(from_py_with = whole)] n_d: u32,
+        #[pyo3(from_py_with = whole_number)] n_d: u32,
         q0: f64,
         alpha: f64,
     ) -> PyResult<Self> {
@@ -119,8 +119,8 @@ impl Model {
     fn stated(
         py: Python<'_>,
         service: &str,
-        #[pyo3(from_py_with = whole)] devices: u32,
-        #[pyo3(from_py_with = whole)] servers: u32,
+        #[pyo3(from_py_with = whole_number)] devices: u32,
+        #[pyo3(from_py_with = whole_number)] servers: u32,
         shared: bool,
         q0: f64,
         alpha: f64,
@@ -233,7 +233,7 @@ impl Model {
         py: Python<'_>,
         rate: Numbers,
         within: Option<Numbers>,
-        #[pyo3(from_py_with = whole)] servers: u32,
+        #[pyo3(from_py_with = whole_number)] servers: u32,
     ) -> PyResult<Predictions> {
         let rates = rate.values;
         let within_s = within.map_or_else(|| WITHIN_S.to_vec(), |within| within.values);
@@ -298,7 +298,7 @@ impl Model {
         &self,
         py: Python<'_>,
         objective: &str,
-        #[pyo3(from_py_with = whole)] servers: u32,
+        #[pyo3(from_py_with = whole_number)] servers: u32,
     ) -> PyResult<Py<PyAny>> {
         check_servers(servers, (1..=SERVERS_MAX).contains(&servers))?;
         let objective: Objective = parsed(py, objective.parse())?;
@@ -323,7 +323,7 @@ impl Model {
         py: Python<'_>,
         link: Option<f64>,
         reply_bytes: Option<f64>,
-        #[pyo3(from_py_with = whole)] workers: Option<u32>,
+        #[pyo3(from_py_with = whole_number)] workers: Option<u32>,
     ) -> PyResult<Self> {
         let model = self.model.clone();
         let changed = move |_: &_| {
@@ -361,10 +361,10 @@ impl Model {
         objective: &str,
         rate: f64,
         growth: Option<f64>,
-        #[pyo3(from_py_with = whole)] months: u32,
+        #[pyo3(from_py_with = whole_number)] months: u32,
         with_one_lost: bool,
         limit: &str,
-        #[pyo3(from_py_with = whole)] top: usize,
+        #[pyo3(from_py_with = whole_number)] top: usize,
     ) -> PyResult<Py<PyAny>> {
         let Objective { share, within_s } = parsed(py, objective.parse())?;
         let given = Description::new(choices)?;

@@ -14,7 +14,7 @@ use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::array::{BytesLike, Integers, whole};
+use crate::array::{BytesLike, Integers, whole_number};
 use crate::error::{exception, invalid};
 use crate::work::unlocked;
 
@@ -133,8 +133,8 @@ impl Shard {
         format: Option<&str>,
         key: Option<String>,
         order: Vec<String>,
-        #[pyo3(from_py_with = whole)] sa_sampling: u32,
-        #[pyo3(from_py_with = whole)] isa_sampling: u32,
+        #[pyo3(from_py_with = whole_number)] sa_sampling: u32,
+        #[pyo3(from_py_with = whole_number)] isa_sampling: u32,
     ) -> PyResult<Self> {
         let format = format
             .map(str::parse::<Format>)
@@ -217,8 +217,8 @@ impl Shard {
         &self,
         py: Python<'_>,
         query: &str,
-        #[pyo3(from_py_with = whole)] limit: usize,
-        #[pyo3(from_py_with = whole)] after: Option<usize>,
+        #[pyo3(from_py_with = whole_number)] limit: usize,
+        #[pyo3(from_py_with = whole_number)] after: Option<usize>,
     ) -> PyResult<Page> {
         let shard = self.opened()?;
         let query: Query =
@@ -244,7 +244,7 @@ impl Shard {
     fn get<'py>(
         &self,
         py: Python<'py>,
-        #[pyo3(from_py_with = whole)] record: usize,
+        #[pyo3(from_py_with = whole_number)] record: usize,
     ) -> PyResult<Bound<'py, PyBytes>> {
         let shard = self.opened()?;
         let found = unlocked(py, move |_| Ok(shard.searcher()?.get(record)?))?;
@@ -277,8 +277,8 @@ impl Shard {
     fn extract<'py>(
         &self,
         py: Python<'py>,
-        #[pyo3(from_py_with = whole)] offset: usize,
-        #[pyo3(from_py_with = whole)] length: usize,
+        #[pyo3(from_py_with = whole_number)] offset: usize,
+        #[pyo3(from_py_with = whole_number)] length: usize,
     ) -> PyResult<Bound<'py, PyBytes>> {
         let shard = self.opened()?;
         let found = unlocked(py, move |_| {
