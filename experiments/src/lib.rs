@@ -48,6 +48,7 @@ mod slices;
 mod spotify_cluster;
 mod spotify_single;
 mod streams;
+mod texts;
 pub mod thief;
 mod tiered_response;
 

@@ -10,14 +10,14 @@
 mod import;
 mod verify;
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 
 use anyhow::{Context as _, ensure};
 use serde::Deserialize;
 
 use super::memory_group::MemoryGroup;
-use super::{Claim, Context, Goal, lab};
+use super::texts::Texts;
+use super::{Claim, Context, Goal};
 use configuration::Size;
 use import::Import;
 use report::grid::Grid;
@@ -63,8 +63,7 @@ pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
         false => (&config.datasets, &config.large),
     };
     let folder = context.folder.canonicalize()?;
-    let texts =
-        Texts { program: lab::helper("shard-queries-bench")?, folder: folder.join(&config.texts) };
+    let texts = Texts::of(folder.join(&config.texts))?;
     // Whether it can be made is known before anything is measured.
     let group = MemoryGroup::create("shard-build")
         .context("the large input is imported in a memory group, which takes root to make")?;
@@ -78,23 +77,6 @@ pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     std::fs::write(context.out.join("parts.txt"), &text).context("cannot write parts.txt")?;
     context.say(text);
     Ok(claims)
-}
-
-/// Where texts come from.
-struct Texts {
-    program: PathBuf,
-    folder: PathBuf,
-}
-
-impl Texts {
-    /// Writes a text; `what` says which. Gives its bytes.
-    fn write(&self, what: &str, out: &Path) -> anyhow::Result<u64> {
-        let mut command = Command::new(&self.program);
-        let status = command.arg("text").arg(&self.folder).arg("--out").arg(out).arg(what).status();
-        let status = status.with_context(|| format!("cannot start {}", self.program.display()))?;
-        ensure!(status.success(), "{} ended with {status}", self.program.display());
-        Ok(std::fs::metadata(out)?.len())
-    }
 }
 
 /// A figure with the interval of its mean over rounds.

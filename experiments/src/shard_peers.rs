@@ -27,7 +27,7 @@ use engine::{COMMAND, Engine};
 use measure::{Cell, TextMeasurements};
 pub use ours::{Command, run as answer};
 use protocol::{Form, Kind, Task};
-use text::Text;
+use text::{Sources, Text};
 
 pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     let config: Config = context.config()?;
@@ -75,7 +75,12 @@ fn measure(
     missing: &[String],
 ) -> anyhow::Result<TextMeasurements> {
     context.say(format!("{}: drawing questions", of.name));
-    let text = Text::load(&folder.join(&config.data), of)?;
+    let sources = Sources {
+        data: folder.join(&config.data),
+        generated: folder.join(&config.generated),
+        scratch: context.scratch.clone(),
+    };
+    let text = Text::load(&sources, of)?;
     let queries = questions::draw(&text, of, config, config.questions(context.short))?;
     let place = context.scratch.join(&of.name);
     std::fs::create_dir_all(&place).with_context(|| format!("cannot make {}", place.display()))?;

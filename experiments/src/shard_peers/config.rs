@@ -12,6 +12,8 @@ use serde::{Deserialize, Serialize};
 pub struct Config {
     /// Folder of the texts, relative to the experiment's folder.
     pub data: PathBuf,
+    /// The experiment that generates others.
+    pub generated: PathBuf,
     rounds: u32,
     /// The queries of a cell are repeated until they took this many seconds in total.
     pub slice_s: f64,
@@ -88,9 +90,13 @@ pub struct Packages {
 pub struct TextConfig {
     /// Its name in tables.
     pub name: String,
-    /// Its compressed file.
-    pub file: PathBuf,
-    /// `stanzas` or `csv`.
+    /// Its compressed file; without one the text is TPC-H's lineitem.
+    #[serde(default)]
+    pub file: Option<PathBuf>,
+    /// Bytes of lineitem.
+    #[serde(default)]
+    pub lineitem_bytes: u64,
+    /// `stanzas`, `csv`, `lines` or `json` (an object to a line).
     pub format: String,
     /// The attribute that serves as the key.
     #[serde(default)]
@@ -170,8 +176,19 @@ impl Config {
         ensure!(self.rounds.min(self.short.rounds) >= 2, "an interval takes two rounds or more");
         ensure!(!self.shard.is_empty() && !self.text.is_empty(), "there is nothing to measure");
         for text in &self.text {
-            let known = ["stanzas", "csv"].contains(&text.format.as_str());
-            ensure!(known, "text {}: the format is stanzas or csv", text.name);
+            let known = ["stanzas", "csv", "lines", "json"].contains(&text.format.as_str());
+            ensure!(known, "text {}: the format is stanzas, csv, lines or json", text.name);
+            let has_attributes = ["stanzas", "csv"].contains(&text.format.as_str());
+            ensure!(
+                has_attributes || text.equals.is_empty() && text.contains.is_empty(),
+                "text {}: only attributes of stanzas and csv are asked for",
+                text.name
+            );
+            ensure!(
+                text.file.is_some() != (text.lineitem_bytes > 0),
+                "text {}: it has either a file or lineitem_bytes",
+                text.name
+            );
             let key = text.key.as_ref();
             ensure!(
                 key.is_none_or(|key| text.equals.contains(key)),

@@ -12,7 +12,7 @@ pub struct Task {
     pub text: String,
     /// Path of its records, one to a line of JSON.
     pub records: String,
-    /// `stanzas` or `csv`.
+    /// `stanzas`, `csv`, `lines` or `json`.
     pub format: String,
     /// The attribute that is a key.
     pub key: Option<String>,

@@ -41,7 +41,8 @@ fn config() -> Config {
 fn described(format: &str) -> TextConfig {
     TextConfig {
         name: "few".to_owned(),
-        file: "none".into(),
+        file: Some("none".into()),
+        lineitem_bytes: 0,
         format: format.to_owned(),
         key: (format == "stanzas").then(|| "Package".to_owned()),
         equals: ["Package", "Section"].map(str::to_owned).to_vec(),
@@ -52,6 +53,17 @@ fn described(format: &str) -> TextConfig {
 
 fn stanzas() -> Text {
     Text::split(STANZAS.to_owned(), &described("stanzas")).unwrap()
+}
+
+/// Lines keep what stands at their ends; an empty one is a record too, and the last needs no newline.
+#[test]
+fn lines_are_records() {
+    let bare = || TextConfig { equals: vec![], contains: vec![], ..described("lines") };
+    let text = Text::split("one two  \n\n{\"a\":1}\nlast".to_owned(), &bare()).unwrap();
+    let found: Vec<&str> = text.records.iter().map(|r| &text.content[r.range.clone()]).collect();
+    assert_eq!(found, ["one two  ", "", "{\"a\":1}", "last"]);
+    assert_eq!(text.record_of(12), Some(2));
+    assert!(Text::split(String::new(), &bare()).is_err());
 }
 
 #[test]

@@ -4,13 +4,24 @@
 use std::collections::BTreeMap;
 use std::io::{BufWriter, Read as _, Write};
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, ensure};
 use record::zst;
 use serde_json::json;
 
 use super::config::TextConfig;
+use crate::texts::Texts;
+
+/// Where texts come from.
+pub struct Sources {
+    /// The folder of compressed files.
+    pub data: PathBuf,
+    /// The folder of the experiment that generates others.
+    pub generated: PathBuf,
+    /// Where they are written first.
+    pub scratch: PathBuf,
+}
 
 /// A text in memory.
 pub struct Text {
@@ -20,7 +31,7 @@ pub struct Text {
     pub header: usize,
     /// Its records, in order.
     pub records: Vec<Record>,
-    /// `stanzas` or `csv`.
+    /// `stanzas`, `csv`, `lines` or `json`.
     pub format: String,
     /// Columns of a CSV file.
     pub columns: Vec<String>,
@@ -35,12 +46,13 @@ pub struct Record {
 }
 
 impl Text {
-    /// Reads and splits a text.
+    /// Reads or generates a text, and splits it.
     ///
     /// # Errors
-    /// If it cannot be read, or is not what its format says.
-    pub fn load(data: &Path, config: &TextConfig) -> anyhow::Result<Text> {
-        let path = data.join(&config.file);
+    /// If it cannot be read or generated, or is not what its format says.
+    pub fn load(sources: &Sources, config: &TextConfig) -> anyhow::Result<Text> {
+        let Some(file) = &config.file else { return Text::generate(sources, config) };
+        let path = sources.data.join(file);
         let compressed =
             std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
         let mut bytes = Vec::new();
@@ -53,6 +65,16 @@ impl Text {
         Text::split(content.replace("\r\n", "\n"), config)
     }
 
+    fn generate(sources: &Sources, config: &TextConfig) -> anyhow::Result<Text> {
+        let out = sources.scratch.join(&config.name);
+        let texts = Texts::of(sources.generated.clone())?;
+        texts.write(&format!("--lineitem-bytes={}", config.lineitem_bytes), &out)?;
+        let content = std::fs::read_to_string(&out);
+        let content = content.with_context(|| format!("cannot read {}", out.display()))?;
+        std::fs::remove_file(&out)?;
+        Text::split(content, config)
+    }
+
     /// Splits a text.
     ///
     /// # Errors
@@ -62,7 +84,8 @@ impl Text {
             config.equals.iter().chain(&config.contains).map(String::as_str).collect();
         let (header, columns, records) = match config.format.as_str() {
             "csv" => rows(&content, &requested)?,
-            _ => (0, Vec::new(), stanzas(&content, &requested)),
+            "stanzas" => (0, Vec::new(), stanzas(&content, &requested)),
+            _ => (0, Vec::new(), lines(&content)),
         };
         ensure!(!records.is_empty(), "text {} has no records", config.name);
         for name in &config.contains {
@@ -144,6 +167,17 @@ fn stanzas(content: &str, requested: &[&str]) -> Vec<Record> {
         record.range.end = record.range.start + trimmed;
     }
     records
+}
+
+/// Each line is a record, without attributes.
+fn lines(content: &str) -> Vec<Record> {
+    let mut start = 0;
+    let lines = content.split_inclusive('\n').map(|line| {
+        let range = start..start + line.trim_end_matches('\n').len();
+        start += line.len();
+        Record { range, values: BTreeMap::new() }
+    });
+    lines.collect()
 }
 
 type Rows = (usize, Vec<String>, Vec<Record>);

@@ -1,0 +1,36 @@
+//! Texts that `shard-queries-bench` generates or unpacks.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, ensure};
+
+use super::lab;
+
+/// Where texts come from.
+pub struct Texts {
+    program: PathBuf,
+    folder: PathBuf,
+}
+
+impl Texts {
+    /// The texts of an experiment's folder: the one that `experiments/shard-queries` is.
+    ///
+    /// # Errors
+    /// If the program that makes them is not there.
+    pub fn of(folder: PathBuf) -> anyhow::Result<Texts> {
+        Ok(Texts { program: lab::helper("shard-queries-bench")?, folder })
+    }
+
+    /// Writes a text; `what` says which, as the program's argument. Returns its bytes.
+    ///
+    /// # Errors
+    /// If the program fails.
+    pub fn write(&self, what: &str, out: &Path) -> anyhow::Result<u64> {
+        let mut command = Command::new(&self.program);
+        let status = command.arg("text").arg(&self.folder).arg("--out").arg(out).arg(what).status();
+        let status = status.with_context(|| format!("cannot start {}", self.program.display()))?;
+        ensure!(status.success(), "{} ended with {status}", self.program.display());
+        Ok(std::fs::metadata(out)?.len())
+    }
+}
