@@ -28,6 +28,8 @@ pub(super) struct ServerState {
     /// When the ping under way was sent.
     pinged: Option<Nanos>,
     ping_at: Nanos,
+    /// Whether a ping has shown how it is. Until then it gets requests, and one ping.
+    is_known: bool,
     flushing: bool,
     pub(super) flushes: u64,
     /// How often it was suspected.
@@ -48,6 +50,7 @@ impl ServerState {
             copies: 0,
             pinged: None,
             ping_at: now,
+            is_known: false,
             flushing: false,
             flushes: 0,
             failures: 0,
@@ -78,7 +81,7 @@ impl ServerState {
     }
 
     fn wants_ping(&self, now: Nanos, settings: &health::Settings) -> bool {
-        !self.is_up(now, settings) || (self.stale && !self.flushing)
+        !self.is_known || !self.is_up(now, settings) || (self.stale && !self.flushing)
     }
 }
 
@@ -171,6 +174,7 @@ impl Pools {
         let overtaken = self.has_overtaken_writes(at);
         let Some(server) = self.servers.get_mut(at) else { return self.invariants.broken() };
         server.pinged = None;
+        server.is_known = true;
         server.ping_at = now.saturating_add(self.settings.ping_interval);
         server.health.answer(now, true);
         let flush = server.pool.is_some_and(|pool| self.pools[pool].settings.flush_on_return);
@@ -192,6 +196,7 @@ impl Pools {
         let now = self.now;
         let Some(server) = self.servers.get_mut(at) else { return self.invariants.broken() };
         let sent = server.pinged.take().unwrap_or(now);
+        server.is_known = true;
         server.ping_at = now.saturating_add(self.settings.ping_interval);
         if server.is_up(now, &self.settings.health) {
             server.failures += 1;

@@ -34,6 +34,21 @@ pub(super) fn settings(servers: usize, routing: Routing) -> Settings {
     }
 }
 
+/// Pools whose servers have been asked how they are.
+fn pools(settings: Settings) -> Pools {
+    let servers = settings.servers.len();
+    let mut pools = Pools::new(settings, 0);
+    let mut actions = Vec::new();
+    pools.handle(0, Event::Tick, &mut actions);
+    let pings: Vec<Action> = (0..servers).map(|server| Action::Ping { server }).collect();
+    assert_eq!(actions, pings);
+    for server in 0..servers {
+        pools.handle(0, Event::Ponged { server }, &mut actions);
+    }
+    assert_eq!(actions.len(), servers, "nothing more was to be found out");
+    pools
+}
+
 #[test]
 fn settings_that_fit_pass() {
     assert_eq!(settings(3, Routing::Replicated).check(), Ok(()));
@@ -50,7 +65,7 @@ fn copies_are_bounded() {
     settings.pools.push(copies);
     settings.routes[0].copy_to = Some(1);
     assert_eq!(settings.check(), Ok(()));
-    let mut pools = Pools::new(settings, 0);
+    let mut pools = pools(settings);
     let mut copied = Vec::new();
     for request in 0..3000 {
         let keys = Keys::One(KeyHash { route: 0, ring: 7, id: request });
@@ -99,7 +114,7 @@ fn a_replica_that_is_full_is_heard() {
         ([Answer::Error, Answer::Error], Some(0)),
         ([Answer::Done, Answer::Done], None),
     ] {
-        let mut pools = Pools::new(settings(2, Routing::Replicated), 0);
+        let mut pools = pools(settings(2, Routing::Replicated));
         let keys = Keys::One(KeyHash { route: 0, ring: 7, id: 1 });
         let event = Event::Request {
             request: 1,
