@@ -259,6 +259,11 @@ impl FurtherAttempts {
         self.counts
     }
 
+    /// Counts go on from these.
+    pub(crate) fn count_from(&mut self, counts: AttemptCounts) {
+        self.counts = counts;
+    }
+
     /// Retries left in the budget.
     pub(crate) fn retries_left(&self) -> u32 {
         self.retries.left()

@@ -127,6 +127,8 @@ pub(crate) enum Mutant {
     PoolFormerValueKept,
     /// A write leaves the value that its key has where it was moved to before.
     PoolMovedValueKept,
+    /// Pools that take the place of others do not know where these had keys.
+    PoolFormerRingForgotten,
     /// A read is hedged although a write of the same client is behind it.
     PoolHedgesPastWrite,
     /// A read that failed is sent to another server although a write of the same client is behind it.

@@ -28,6 +28,7 @@ mod copies;
 mod event;
 mod flush;
 mod hash;
+mod inherit;
 mod ketama;
 mod lifecycle;
 mod moved;
@@ -58,7 +59,7 @@ pub use settings::{
 pub use status::{Counts, PoolStatus, ServerStatus, Status};
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::{BTreeSet, BinaryHeap, HashMap, VecDeque};
 
 use ground::window::{Nanos, Operation as Recorded, Outcome, QueueName, Recorder, Window};
 
@@ -200,6 +201,8 @@ struct PoolState {
     counts: Counts,
     /// It was written to as a gutter.
     used: bool,
+    /// Where its keys were by earlier configurations.
+    former: Vec<inherit::FormerRing>,
 }
 
 /// The state of all pools behind one front. See the module.
@@ -211,6 +214,8 @@ pub struct Pools {
     servers_due: Nanos,
     /// Whether a key was ever elsewhere than at its own servers.
     moved: bool,
+    /// Names of the servers that earlier configurations had.
+    retired: BTreeSet<String>,
     pools: Vec<PoolState>,
     /// In boxes, as a request is taken out and put back by every event that concerns it.
     requests: HashMap<RequestId, Box<Request>, IntegerHash>,
@@ -260,6 +265,7 @@ impl Pools {
             costs: Costs::default(),
             counts: Counts::default(),
             used: false,
+            former: Vec::new(),
             settings: pool.clone(),
         };
         Pools {
@@ -267,6 +273,7 @@ impl Pools {
             servers,
             servers_due: now,
             moved: false,
+            retired: BTreeSet::new(),
             requests: HashMap::default(),
             spare: Vec::new(),
             attempts: HashMap::default(),

@@ -33,7 +33,7 @@ pub(super) struct ServerState {
     flushing: bool,
     pub(super) flushes: u64,
     /// How often it was suspected.
-    failures: u64,
+    pub(super) failures: u64,
 }
 
 impl ServerState {

@@ -102,6 +102,7 @@ fn copies_are_bounded() {
     assert_eq!(pools.servers.iter().map(|server| server.copies).sum::<u32>(), 0);
 }
 
+mod inherit;
 mod mutants;
 mod world;
 

@@ -19,6 +19,7 @@ const MUTANTS: &[Mutant] = &[
     Mutant::PoolMovesDuringWrite,
     Mutant::PoolFormerValueKept,
     Mutant::PoolMovedValueKept,
+    Mutant::PoolFormerRingForgotten,
     Mutant::PoolHedgesPastWrite,
     Mutant::PoolRetriesPastWrite,
     Mutant::PoolWritePassesWaitingRead,
@@ -54,9 +55,10 @@ fn every_mutant_is_found() {
         let faults = !WITHOUT_FAULTS.contains(&mutant);
         let plan = |seed, routing| Plan { faults, ..Plan::from_seed(seed, routing) };
         let usual = |seed| ROUTINGS.map(|routing| plan(seed, routing));
-        let plans: Vec<Plan> = match mutant == Mutant::PoolMovedValueKept {
-            true => (0..SEEDS).map(Plan::moving).collect(),
-            false => (0..SEEDS).flat_map(usual).collect(),
+        let plans: Vec<Plan> = match mutant {
+            Mutant::PoolMovedValueKept => (0..SEEDS).map(Plan::moving).collect(),
+            Mutant::PoolFormerRingForgotten => (0..SEEDS).map(Plan::reloading).collect(),
+            _ => (0..SEEDS).flat_map(usual).collect(),
         };
         let found = plans.into_iter().find(|plan| fails(*plan, Some(mutant)));
         match found {

@@ -21,6 +21,7 @@ use server::{Item, Job, Memcached, Sent, Value};
 
 mod checks;
 mod flushes;
+mod reloads;
 mod server;
 
 const KEYS: u64 = 6;
@@ -43,6 +44,8 @@ pub(super) struct Plan {
     pub(super) copies: bool,
     /// Where the keys of servers that cannot be read are.
     pub(super) moves: Moves,
+    /// Whether other settings take the place of those in use, again and again.
+    pub(super) reloads: bool,
 }
 
 /// Where the keys of servers that cannot be read are.
@@ -60,7 +63,8 @@ impl Plan {
     /// The plan of a seed, with faults.
     pub(super) fn from_seed(seed: u64, routing: Routing) -> Plan {
         let (warm, copies) = (seed % 4 >= 2, seed % 5 >= 3);
-        Plan { seed, routing, faults: true, warm, copies, moves: Moves::Not }
+        let (moves, reloads) = (Moves::Not, false);
+        Plan { seed, routing, faults: true, warm, copies, moves, reloads }
     }
 
     /// The plan of a seed in which keys move.
@@ -68,6 +72,11 @@ impl Plan {
         let moves = if seed.is_multiple_of(2) { Moves::Ring } else { Moves::Gutter };
         let routing = if seed % 8 >= 6 { Routing::HashReplicas(2) } else { Routing::Hash };
         Plan { warm: false, moves, ..Plan::from_seed(seed, routing) }
+    }
+
+    /// The plan of a seed in which keys move, for failures and since the ring becomes another.
+    pub(super) fn reloading(seed: u64) -> Plan {
+        Plan { reloads: true, ..Plan::moving(seed) }
     }
 }
 
@@ -78,6 +87,7 @@ enum Happening {
     Pong(usize, u32),
     Flushed(usize, u32),
     Fault,
+    Reload,
 }
 
 struct Client {
@@ -100,7 +110,11 @@ type Reply = (Answer, Vec<Item>);
 
 pub(super) struct World {
     plan: Plan,
+    settings: Settings,
     pools: Pools,
+    /// Whether requests wait for other settings.
+    reloading: bool,
+    pub(super) reloads: u32,
     servers: Vec<Memcached>,
     schedule: BinaryHeap<Reverse<(Nanos, u64, Happening)>>,
     serial: u64,
@@ -173,7 +187,10 @@ impl World {
             servers: (0..settings.servers.len())
                 .map(|at| Memcached::new(at, plan.faults))
                 .collect(),
-            pools: Pools::new(settings, 0),
+            pools: Pools::new(settings.clone(), 0),
+            settings,
+            reloading: false,
+            reloads: 0,
             schedule: BinaryHeap::new(),
             serial: 0,
             random: SmallRng::seed_from_u64(plan.seed),
@@ -209,6 +226,12 @@ impl World {
             for _ in 0..count {
                 let when = world.random.random_range(0..at);
                 world.schedule_at(when, Happening::Fault);
+            }
+        }
+        if plan.reloads {
+            for _ in 0..6 {
+                let when = world.random.random_range(0..at);
+                world.schedule_at(when, Happening::Reload);
             }
         }
         world
@@ -274,10 +297,14 @@ impl World {
                 self.tell(now, Event::Flushed { server, done });
             }
             Happening::Fault => self.fault(now),
+            Happening::Reload => self.reload(now),
         }
     }
 
     fn arrive(&mut self, now: Nanos) {
+        if self.reloading {
+            return self.schedule_at(now + 500 * US, Happening::Arrive);
+        }
         self.serial += 1;
         let request = self.serial;
         let name = self.random.random_range(0..CLIENTS);

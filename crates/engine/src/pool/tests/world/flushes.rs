@@ -15,6 +15,13 @@ pub(super) struct Flushes {
     pub(super) floors: BTreeMap<u64, u64>,
 }
 
+impl Flushes {
+    /// Whether none is under way.
+    pub(super) fn are_over(&self) -> bool {
+        self.running.is_empty()
+    }
+}
+
 struct Running {
     /// By key, the last set that was acknowledged when it came.
     floors: BTreeMap<u64, u64>,
