@@ -4,7 +4,8 @@
 //! depends on no other member of the workspace.
 //!
 //! - [`parse`] reads a client's requests, for a server or a proxy.
-//! - [`Scanner`] finds the end of a server's reply, and what the reply says, as bytes arrive.
+//! - [`Scanner`] finds the end of a server's reply, and what the reply says, as bytes arrive; [`fits`] compares it with its
+//!   request.
 //! - [`put_get`], [`put_read_back`], [`put_copy`], [`put_delete`] and [`Request::put_answered`]
 //!   write requests for servers; [`values`] reads the values of a whole reply to a get.
 //!
@@ -37,12 +38,14 @@
 //! values.
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
+mod fit;
 mod reply;
 mod request;
 mod token;
 mod verb;
 mod write;
 
+pub use fit::fits;
 pub use reply::{Answer, Expect, Reply, Scanned, Scanner, Value, is_suppressed, is_won, values};
 pub use request::{Drops, Limits, Parsed, Request, parse};
 pub use token::decode_base64;
