@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use engine::pool::{AttemptId, RequestId};
 use ground::window::Nanos;
-use memcached::{Expect, Limits, Scanned, Scanner};
+use memcached::{Expect, Limits, Scanned, Scanner, Verb};
 use mio::{Registry, Token};
 
 use crate::buffer::{Filled, In, Out};
@@ -35,6 +35,17 @@ pub(crate) enum Purpose {
     Flush,
 }
 
+/// What the reply to a command is compared with, lest a connection that is out of step gives requests the replies of others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fit {
+    /// With the client's request.
+    Request,
+    /// With the word of a command of the proxy's own.
+    Verb(Verb),
+    /// Only with [`Flight::expect`].
+    Expected,
+}
+
 /// A command that was sent, or waits to be.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flight {
@@ -44,6 +55,8 @@ pub(crate) struct Flight {
     pub(crate) since: Nanos,
     /// Whether it is a [`engine::pool::Command::ReadBack`].
     pub(crate) read_back: bool,
+    /// What its reply is compared with.
+    pub(crate) fit: Fit,
     /// Which replies say that the item has changed.
     pub(crate) changes: Changes,
 }
@@ -56,7 +69,13 @@ impl Flight {
         since: Nanos,
     ) -> Flight {
         let (read_back, changes) = (false, Changes::Nothing);
-        Flight { purpose, request, expect, since, read_back, changes }
+        let fit = match purpose {
+            Purpose::Ping => Fit::Verb(Verb::Version),
+            Purpose::Flush => Fit::Verb(Verb::FlushAll),
+            Purpose::GiveBack => Fit::Verb(Verb::MetaDelete),
+            Purpose::Attempt(_) | Purpose::Broadcast => Fit::Expected,
+        };
+        Flight { purpose, request, expect, since, read_back, fit, changes }
     }
 }
 
@@ -292,6 +311,11 @@ impl Server {
                 Ok(self.flights.pop_front().map(|flight| (flight, reply)))
             }
         }
+    }
+
+    /// Takes back the flight of a reply that is not its own: it has none.
+    pub(crate) fn put_back(&mut self, flight: Flight) {
+        self.flights.push_front(flight);
     }
 
     /// The buffer of replies, taken out while they are handled; [`Server::give_back`] ends that.

@@ -36,7 +36,7 @@ use crate::outages::OutageLog;
 use crate::reload::Carried;
 use crate::reply;
 use crate::request::{Changes, Requests, State, thread_of};
-use crate::server::{Flight, Purpose, Server};
+use crate::server::{Fit, Flight, Purpose, Server};
 use crate::shared::Shared;
 use crate::stream::{Listener, Stream};
 use crate::timer::Timer;

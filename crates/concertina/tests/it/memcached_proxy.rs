@@ -8,6 +8,7 @@ mod nutcracker;
 mod order;
 mod outages;
 mod routes;
+mod strange;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

@@ -96,8 +96,15 @@ impl Thread {
         let original = command == Command::Original;
         let changes = if original { under_way.changes } else { Changes::Nothing };
         let purpose = Purpose::Attempt(attempt);
+        let fit = match command {
+            Command::Original => Fit::Request,
+            Command::Delete => Fit::Verb(Verb::MetaDelete),
+            Command::ReadBack => Fit::Verb(Verb::MetaGet),
+            // A copy may have become another command.
+            Command::Copy { .. } | Command::Add { .. } => Fit::Expected,
+        };
         let flight =
-            Flight { read_back, changes, ..Flight::new(purpose, request, expect, self.now) };
+            Flight { read_back, fit, changes, ..Flight::new(purpose, request, expect, self.now) };
         self.push(server, flight);
     }
 
@@ -204,14 +211,13 @@ impl Thread {
                 }
             };
             let input: In = self.servers[server].take_input();
-            if self.is_strange(flight, reply.hits, &input.bytes()[..reply.bytes]) {
-                warn!("{}: the values of other keys than were asked for", self.shared.name(server));
-                if let Purpose::Attempt(attempt) = flight.purpose
-                    && !self.cancelled.remove(&attempt)
-                {
-                    self.todo.push_back(Event::Failed { attempt, why: Failed::Broken });
-                }
-                return self.broken(server, &"it sent the values of other keys");
+            if let Some((said, why)) =
+                self.find_strange(&flight, reply.hits, &input.bytes()[..reply.bytes])
+            {
+                warn!("{}: {said}", self.shared.name(server));
+                self.servers[server].give_back(input);
+                self.servers[server].put_back(flight);
+                return self.broken(server, &why);
             }
             self.replied(server, flight, &reply, &input.bytes()[..reply.bytes]);
             let mut input = input;
@@ -220,21 +226,38 @@ impl Thread {
         }
     }
 
-    /// Whether a reply to a get cannot be its own: it has more values than the request has keys, or its first value is of
-    /// another key. A server that replies twice to a command puts its connection out of step so. Only the first value is
-    /// compared: every get pays for this, and each value names its key to the client.
-    fn is_strange(&mut self, flight: Flight, hits: u32, bytes: &[u8]) -> bool {
-        if flight.expect != Expect::Values || hits == 0 {
-            return false;
+    /// What shows that a reply cannot be its request's own, for the log and as the reason of an outage. A server that replies
+    /// twice to a command, or not at all, puts its connection out of step so. Of a get: it has more values than the
+    /// request has keys, or its first value is of another key; only the first is compared, since every get pays for this and
+    /// each value names its key to the client. Of other commands: see [`memcached::fits`].
+    fn find_strange(
+        &mut self,
+        flight: &Flight,
+        hits: u32,
+        bytes: &[u8],
+    ) -> Option<(&'static str, &'static str)> {
+        const UNFIT: (&str, &str) =
+            ("a reply to another request than was sent", "it sent a reply to another request");
+        const OTHERS: (&str, &str) =
+            ("the values of other keys than were asked for", "it sent the values of other keys");
+        if let Fit::Verb(verb) = flight.fit {
+            return (!memcached::fits(verb, &[], bytes)).then_some(UNFIT);
         }
-        let Some(at) = self.requests.place(self.index, flight.request) else { return false };
+        let at = self.requests.place(self.index, flight.request)?;
         let request = self.requests.request_mut(at);
-        if request.command.is_empty() {
-            return false;
+        if flight.expect != Expect::Values {
+            let line = request.command.split(|&byte| byte == b'\n').next().unwrap_or_default();
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            let fits = flight.fit != Fit::Request || memcached::fits(request.verb, line, bytes);
+            return (!fits).then_some(UNFIT);
+        }
+        if hits == 0 || request.command.is_empty() {
+            return None;
         }
         let is_asked = |key: &[u8]| request.keys.iter().any(|range| request.slice(*range) == key);
-        hits as usize > request.keys.len()
-            || memcached::values(bytes).next().is_some_and(|first| !is_asked(first.key))
+        let is_strange = hits as usize > request.keys.len()
+            || memcached::values(bytes).next().is_some_and(|first| !is_asked(first.key));
+        is_strange.then_some(OTHERS)
     }
 
     pub(super) fn replied(
