@@ -14,11 +14,12 @@
 //! - `thread`: the loop. `client`, `server`: connections. `request`: the requests under way.
 //! - `reply`: replies made from those of servers. `local`: requests answered here.
 //! - `names`: where servers with host names are. `outages`: what the log says of servers.
-//! - `reload`: other pools for a running proxy. `shared`: what threads share. `lane`: what they record. `stream`, `tls`, `buffer`, `timer`:
-//!   sockets, bytes and time.
+//! - `reload`: other pools for a running proxy. `shared`: what threads share. `lane`: what they record. `counts`: what they
+//!   count. `stream`, `tls`, `buffer`, `timer`: sockets, bytes and time.
 
 mod buffer;
 mod client;
+mod counts;
 mod error;
 mod lane;
 mod local;
@@ -34,7 +35,7 @@ mod thread;
 mod timer;
 mod tls;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -99,8 +100,6 @@ pub struct Proxy {
     address: Address,
     /// As configured.
     listen: Address,
-    /// Names of the servers that this process had before.
-    retired: BTreeSet<String>,
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -110,9 +109,8 @@ pub(crate) struct Entrance {
     listener: Listener,
     carried: Vec<Carried>,
     pass_on: Option<fn(BorrowedFd<'_>) -> bool>,
-    /// Which servers may hold old values; empty: none.
-    distrusted: Vec<bool>,
-    retired: BTreeSet<String>,
+    /// What the threads of the proxy before shared, whose place this one takes.
+    before: Option<Arc<Shared>>,
 }
 
 impl Proxy {
@@ -128,14 +126,13 @@ impl Proxy {
         };
         let streams = connections.into_iter().filter_map(|it| Stream::from_std(it).ok());
         let carried = streams.map(Carried::from).collect();
-        let (distrusted, retired) = Default::default();
-        Proxy::enter(settings, Entrance { listener, carried, pass_on, distrusted, retired }, now)
+        Proxy::enter(settings, Entrance { listener, carried, pass_on, before: None }, now)
     }
 
     fn enter(settings: Settings, entrance: Entrance, now: Nanos) -> Result<Proxy, Error> {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         let count = if settings.threads == 0 { cores() } else { settings.threads };
-        let Entrance { listener, carried, pass_on, distrusted, retired } = entrance;
+        let Entrance { listener, carried, pass_on, before } = entrance;
         let address = listener.address()?;
         let mut polls = Vec::new();
         let mut wakers = Vec::new();
@@ -144,12 +141,11 @@ impl Proxy {
             wakers.push(Waker::new(poll.registry(), thread::waker_token())?);
             polls.push(poll);
         }
-        let shared = Arc::new(Shared::new(&settings, wakers, pass_on, now));
-        for (server, distrusted) in distrusted.into_iter().enumerate() {
-            if distrusted {
-                shared.pools().distrust(server);
-            }
+        let mut shared = Shared::new(&settings, wakers, pass_on, now);
+        if let Some(before) = before {
+            shared.inherit(&before, carried.len());
         }
+        let shared = Arc::new(shared);
         let mut accepting = Some((listener, carried));
         let mut threads = Vec::new();
         for (index, poll) in polls.into_iter().enumerate() {
@@ -160,7 +156,7 @@ impl Proxy {
             threads.push(spawned);
         }
         let listen = settings.listen;
-        Ok(Proxy { address, listen, retired, shared, threads: Mutex::new(threads) })
+        Ok(Proxy { address, listen, shared, threads: Mutex::new(threads) })
     }
 
     /// Where it listens.

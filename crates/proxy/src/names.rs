@@ -50,6 +50,12 @@ impl Place {
         self.lock().last.replace(address).filter(|before| *before != address)
     }
 
+    /// Notes that it answered last where another place says.
+    pub(crate) fn go_on(&self, before: &Place) {
+        let last = before.lock().last;
+        self.lock().last = last;
+    }
+
     /// Whether it has answered at another address since.
     pub(crate) fn has_left(&self, address: SocketAddr) -> bool {
         self.lock().last.is_some_and(|last| last != address)
@@ -111,6 +117,10 @@ mod tests {
         assert!(!place.has_left(b) && place.has_left(a));
         assert_eq!(place.move_to(a), Some(b));
         assert!(place.has_left(b));
+        // What it was before is known to the next proxy.
+        let next = Place::default();
+        next.go_on(&place);
+        assert_eq!((next.move_to(b), place.move_to(a)), (Some(a), None));
         // It is not there any more.
         place.lock().addresses = vec![b];
         assert_eq!(place.addresses(), Ok(vec![b]));

@@ -32,6 +32,14 @@ impl Reasons {
         reason.unwrap_or_else(|| "no reply within the time limit".to_owned())
     }
 
+    /// Takes over why a server failed that had another place in `before`.
+    pub(crate) fn go_on(&self, server: usize, before: &Reasons, was: usize) {
+        let reason = before.lock().get(was).cloned().flatten();
+        if let Some(place) = self.lock().get_mut(server) {
+            *place = reason;
+        }
+    }
+
     fn forget(&self, server: usize) {
         if let Some(reason) = self.lock().get_mut(server) {
             *reason = None;
@@ -52,6 +60,12 @@ struct ServerLine {
 pub(crate) struct OutageLog(Vec<ServerLine>);
 
 impl OutageLog {
+    /// The log of servers that had these places; `None` for one that is new.
+    pub(crate) fn of(&self, places: &[Option<usize>]) -> OutageLog {
+        let line = |place: &Option<usize>| place.and_then(|at| self.0.get(at).cloned());
+        OutageLog(places.iter().map(|place| line(place).unwrap_or_default()).collect())
+    }
+
     /// Looks at the servers: `outages` has one for each name.
     pub(crate) fn look(
         &mut self,

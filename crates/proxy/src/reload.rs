@@ -5,12 +5,11 @@
 //! ones begin with the same listener, the same connections and what was read from them. Usually that takes as long as a
 //! request; at most `drain`, after which connections that have not got their replies are closed.
 
-use std::collections::BTreeSet;
 use std::sync::PoisonError;
 
-use engine::pool::Status;
 use ground::window::Nanos;
 
+use crate::shared::Shared;
 use crate::stream::Stream;
 use crate::{Entrance, Error, Proxy, Settings};
 
@@ -29,25 +28,6 @@ impl From<Stream> for Carried {
     }
 }
 
-/// Which servers of new settings may hold old values: those that may have missed writes, that were at another address
-/// before, or that this process had and gave up.
-fn distrusted(
-    old: &Status,
-    addresses: &[String],
-    retired: &BTreeSet<String>,
-    settings: &Settings,
-) -> Vec<bool> {
-    let servers = settings.pools.servers.iter().zip(&settings.addresses);
-    let distrusted = servers.map(|(server, address)| {
-        let mut before = old.servers.iter().zip(addresses);
-        match before.find(|(before, _)| before.name == server.name) {
-            Some((before, at)) => before.stale || *at != address.to_string(),
-            None => retired.contains(&server.name),
-        }
-    });
-    distrusted.collect()
-}
-
 impl Proxy {
     /// Ends this proxy, and starts one with other settings in its place, with its listener and its clients. Its windows up to
     /// then are still its own.
@@ -59,25 +39,49 @@ impl Proxy {
         if settings.listen != self.listen {
             return Err(Error::ListenChanged);
         }
-        let old = self.shared.pool_status(now);
-        let addresses: Vec<String> =
-            self.shared.addresses.iter().map(ToString::to_string).collect();
-        let distrusted = distrusted(&old, &addresses, &self.retired, &settings);
-        let mut retired = self.retired.clone();
-        retired.extend(old.servers.iter().map(|server| server.name.clone()));
         self.shared.collect();
         self.stop();
         let (listener, carried) = self.shared.collected();
         let listener = listener.ok_or(Error::ListenChanged)?;
         let pass_on = self.shared.pass_on;
-        let entrance = Entrance { listener, carried, pass_on, distrusted, retired };
+        let before = Some(self.shared.clone());
+        let entrance = Entrance { listener, carried, pass_on, before };
         Proxy::enter(settings, entrance, now)
     }
 }
 
-impl crate::shared::Shared {
+impl Shared {
     /// What was collected when the threads have ended.
     fn collected(&self) -> (Option<crate::stream::Listener>, Vec<Carried>) {
         std::mem::take(&mut *self.collected.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Takes over what the proxy before counted and knew of servers, by their names. `carried`: connections that go on.
+    pub(crate) fn inherit(&mut self, before: &Shared, carried: usize) {
+        let mut pools = self.pools();
+        pools.inherit(&before.pools());
+        let mut known = Vec::new();
+        for (at, (name, address)) in self.names.iter().zip(&self.addresses).enumerate() {
+            let address = address.to_string();
+            let is_here = |at: &usize| before.addresses[*at].to_string() == address;
+            let same: Vec<usize> =
+                (0..before.names.len()).filter(|&at| before.names[at] == *name).collect();
+            // Two pools may have servers of one name.
+            let here = same.iter().copied().find(is_here);
+            match (here, same.first()) {
+                (Some(was), _) => self.places[at].go_on(&before.places[was]),
+                // Another server, as far as anybody knows.
+                (None, Some(_)) => pools.distrust(at),
+                (None, None) => {}
+            }
+            let was = here.or(same.first().copied());
+            if let Some(was) = was {
+                self.reasons.go_on(at, &before.reasons, was);
+            }
+            known.push(was);
+        }
+        drop(pools);
+        *self.outages() = before.outages().of(&known);
+        self.go_on(before, carried);
     }
 }

@@ -13,9 +13,10 @@ use mio::Waker;
 use record::clock;
 
 use crate::Settings;
-use crate::lane::{Counters, Lane, Totals};
+use crate::counts::{Count, Counters, Totals};
+use crate::lane::Lane;
 use crate::names::Place;
-use crate::outages::Reasons;
+use crate::outages::{OutageLog, Reasons};
 use crate::reload::Carried;
 use crate::stream::{Address, Listener};
 use crate::tls::Tls;
@@ -54,8 +55,12 @@ pub(crate) struct Shared {
     mailboxes: Vec<Mailbox>,
     lanes: Vec<Lane>,
     counters: Vec<Counters>,
-    /// What they were at the last `stats reset`.
+    /// What the proxies before had counted.
+    earlier: Totals,
+    /// What the counts were at the last `stats reset`.
     baseline: Mutex<Totals>,
+    /// What the log says of servers; the first thread looks at them.
+    outages: Mutex<OutageLog>,
     stopping: AtomicBool,
     /// Whether threads that stop leave their clients and the listener to others.
     collecting: AtomicBool,
@@ -109,7 +114,9 @@ impl Shared {
         Shared {
             lanes: wakers.iter().map(|_| lane()).collect(),
             counters: wakers.iter().map(|_| Counters::default()).collect(),
+            earlier: Totals::default(),
             baseline: Mutex::default(),
+            outages: Mutex::default(),
             running: AtomicUsize::new(wakers.len()),
             mailboxes: wakers
                 .into_iter()
@@ -339,13 +346,27 @@ impl Shared {
         put("threads", self.mailboxes.len().to_string());
         put("curr_connections", self.connections().to_string());
         put("total_connections", self.accepted.load(Ordering::Relaxed).to_string());
-        put("cmd_get", totals.gets.to_string());
-        put("cmd_set", totals.writes.to_string());
-        put("get_hits", totals.hits.to_string());
-        put("get_misses", totals.misses.to_string());
-        put("failed_requests", totals.failed.to_string());
-        put("bytes_written", totals.bytes_written.to_string());
-        put("refused_requests", totals.refused.to_string());
+        put("cmd_touch", (totals.get(Count::TouchHit) + totals.get(Count::TouchMiss)).to_string());
+        for (name, count) in [
+            ("cmd_get", Count::Get),
+            ("cmd_set", Count::Set),
+            ("cmd_flush", Count::Flush),
+            ("get_hits", Count::GetHit),
+            ("get_misses", Count::GetMiss),
+            ("touch_hits", Count::TouchHit),
+            ("touch_misses", Count::TouchMiss),
+            ("delete_hits", Count::DeleteHit),
+            ("delete_misses", Count::DeleteMiss),
+            ("incr_hits", Count::IncrHit),
+            ("incr_misses", Count::IncrMiss),
+            ("decr_hits", Count::DecrHit),
+            ("decr_misses", Count::DecrMiss),
+            ("failed_requests", Count::Failed),
+            ("bytes_written", Count::BytesWritten),
+            ("refused_requests", Count::Refused),
+        ] {
+            put(name, totals.get(count).to_string());
+        }
         for (name, value) in self.status(now) {
             put(&name, value);
         }
@@ -354,7 +375,23 @@ impl Shared {
     }
 
     fn totals(&self) -> Totals {
-        self.counters.iter().fold(Totals::default(), |sum, counters| sum.plus(&counters.totals()))
+        let mut sum = self.earlier.clone();
+        self.counters.iter().for_each(|counters| sum.add(counters));
+        sum
+    }
+
+    /// Counts go on from those of the proxy before, of whose connections `carried` go on.
+    pub(crate) fn go_on(&mut self, before: &Shared, carried: usize) {
+        self.start = before.start;
+        self.earlier = before.totals();
+        self.baseline = Mutex::new(before.baseline());
+        let accepted = before.accepted.load(Ordering::Relaxed).saturating_sub(carried);
+        self.accepted = AtomicUsize::new(accepted);
+    }
+
+    /// What the log says of servers.
+    pub(crate) fn outages(&self) -> MutexGuard<'_, OutageLog> {
+        self.outages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn baseline(&self) -> Totals {

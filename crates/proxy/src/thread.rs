@@ -31,8 +31,8 @@ use tracing::{info, warn};
 
 use crate::buffer::{Filled, In};
 use crate::client::Client;
+use crate::counts::Count;
 use crate::local;
-use crate::outages::OutageLog;
 use crate::reload::Carried;
 use crate::reply;
 use crate::request::{Changes, Requests, State, thread_of};
@@ -93,8 +93,6 @@ pub(crate) struct Thread {
     gathers: HashMap<RequestId, gather::Gather, IntegerHash>,
     /// Clients' flushes under way.
     flushes: HashMap<RequestId, flush::Flush, IntegerHash>,
-    /// What the log says of servers; kept by the first thread.
-    outages: OutageLog,
     now: Nanos,
     swept: Nanos,
     warned: Nanos,
@@ -156,7 +154,6 @@ impl Thread {
             scratch: vec![0; READ],
             gathers: HashMap::default(),
             flushes: HashMap::default(),
-            outages: OutageLog::default(),
             now,
             swept: now,
             warned: 0,
@@ -305,7 +302,8 @@ impl Thread {
         }
         if self.index == 0 {
             let outages = self.shared.pools().outages(now);
-            self.outages.look(now, &outages, &self.shared.names, &self.shared.reasons);
+            let (names, reasons) = (&self.shared.names, &self.shared.reasons);
+            self.shared.outages().look(now, &outages, names, reasons);
         }
         if self.listener.is_some() {
             self.accept();

@@ -7,6 +7,7 @@ mod nodes;
 mod nutcracker;
 mod order;
 mod outages;
+mod reloads;
 mod routes;
 mod strange;
 

@@ -310,7 +310,7 @@ impl Thread {
                         client.skip = skip - here;
                         client.ending |= close;
                     }
-                    self.shared.counters(self.index).refused.add(1);
+                    self.shared.counters(self.index).add(Count::Refused, 1);
                     self.answer(place, reply.as_bytes());
                 }
             }

@@ -11,15 +11,15 @@ use crate::measure_protocols::memcached;
 use crate::serve_client::{Client, until};
 
 /// A proxy of a configuration file, with its log in a file.
-struct Proxy {
-    folder: tempfile::TempDir,
+pub(super) struct Proxy {
+    pub(super) folder: tempfile::TempDir,
     process: Running,
     http: String,
     address: String,
 }
 
 impl Proxy {
-    fn start(pools: &str) -> Proxy {
+    pub(super) fn start(pools: &str) -> Proxy {
         let folder = tempfile::tempdir().unwrap();
         let proxy = |folder: &tempfile::TempDir| {
             let log = std::fs::File::create(folder.path().join("log")).unwrap();
@@ -40,26 +40,26 @@ impl Proxy {
         Proxy { folder, process, http: text("address"), address: text("memcached") }
     }
 
-    fn log(&self) -> String {
+    pub(super) fn log(&self) -> String {
         std::fs::read_to_string(self.folder.path().join("log")).unwrap()
     }
 
     /// The status and the body of `/readyz`.
-    fn ready(&self) -> (u16, String) {
+    pub(super) fn ready(&self) -> (u16, String) {
         let reply = Client::connect(self.http.parse().unwrap()).get("/readyz");
         (reply.status, reply.text())
     }
 
-    fn hang_up(&self) {
+    pub(super) fn hang_up(&self) {
         signal("-HUP", self.process.0.id());
     }
 
-    fn ask(&self, commands: &str) -> String {
+    pub(super) fn ask(&self, commands: &str) -> String {
         talk(&self.address, format!("{commands}quit\r\n").as_bytes(), 100_000)
     }
 }
 
-fn write(folder: &tempfile::TempDir, pools: &str) {
+pub(super) fn write(folder: &tempfile::TempDir, pools: &str) {
     let head = "[serve]\nrole = \"proxy\"\nlisten = \"127.0.0.1:0\"\n[memcached]\nlisten = \"127.0.0.1:0\"\nping_s = 0.05\n";
     std::fs::write(folder.path().join("proxy.toml"), format!("{head}{pools}")).unwrap();
 }
