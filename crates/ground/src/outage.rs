@@ -49,6 +49,7 @@ impl std::fmt::Display for OutageStart {
         }
         match self.left_out {
             0 => Ok(()),
+            1 => write!(f, " (1 shorter failure since the last line is left out)"),
             n => write!(f, " ({n} shorter failures since the last line are left out)"),
         }
     }
@@ -129,6 +130,8 @@ mod tests {
             " (for 5.0 s already) (3 shorter failures since the last line are left out)"
         );
         assert_eq!(line.answer(11 * SECOND, 11 * SECOND), Some(6.0));
+        let one = OutageStart { ago: 0, left_out: 1 };
+        assert_eq!(one.to_string(), " (1 shorter failure since the last line is left out)");
     }
 
     proptest! {
