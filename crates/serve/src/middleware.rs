@@ -177,11 +177,14 @@ fn lost(status: &Pools) -> (Option<String>, Option<String>) {
     let (mut lost, mut degraded) = (Vec::new(), Vec::new());
     for pool in &status.pools {
         let servers = pool.servers.iter().filter_map(|&at| status.servers.get(at));
-        let (mut down, mut of) = (Vec::new(), 0);
+        let (mut down, mut of, mut is_reached) = (Vec::new(), 0, false);
         for server in servers {
             of += 1;
+            // One that rests after several failures is used where there is no other.
+            is_reached |= server.failure.is_none() || server.answers;
             if let Some(why) = &server.failure {
-                down.push(format!("{}: {why}", server.name));
+                let rests = if server.answers { ", and answers again but rests" } else { "" };
+                down.push(format!("{}: {why}{rests}", server.name));
             } else if server.stale {
                 degraded.push(format!("{} is to be emptied before it is read", server.name));
             }
@@ -191,7 +194,7 @@ fn lost(status: &Pools) -> (Option<String>, Option<String>) {
         }
         let (count, name) = (down.len(), &pool.name);
         let text = format!("{count} of {of} servers of the pool {name} fail ({})", down.join(", "));
-        if count == of { lost.push(text) } else { degraded.push(text) }
+        if is_reached { degraded.push(text) } else { lost.push(text) }
     }
     let joined = |texts: Vec<String>| (!texts.is_empty()).then(|| texts.join("; "));
     (joined(lost), joined(degraded))
