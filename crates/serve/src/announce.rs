@@ -10,10 +10,16 @@ use configuration::token;
 pub fn announce(config: &Config, server: &Server) {
     let address = server.address();
     if let Some(memcached) = server.memcached() {
-        let pools = server.pools;
-        info!("memcached's protocol at {memcached}, {pools} pool(s)");
-        info!("metrics at http://{address}/metrics, status at http://{address}/admin/status");
-        return;
+        match server.pools {
+            // In front of a node or of a cluster, of which the following lines are.
+            0 => info!("memcached's protocol at {memcached}"),
+            1 => info!("memcached's protocol at {memcached}, 1 pool"),
+            pools => info!("memcached's protocol at {memcached}, {pools} pools"),
+        }
+        if server.pools > 0 {
+            info!("metrics at http://{address}/metrics, status at http://{address}/admin/status");
+            return;
+        }
     }
     info!("objects at http://{address}/objects/KEY");
     if config.serve.token.as_ref().is_some_and(|token| !token::is_hash(token.expose())) {
