@@ -124,11 +124,12 @@ pub fn of_another_tool(head: &StoredHead, ours: Metadata) -> Metadata {
     Metadata { etag, modified_unix_us: head.modified_unix_us, ..ours }
 }
 
-/// The version of an object that has none of ours: a hash of the store's etag and of its attributes.
+/// The version of an object that has none of ours: a hash of the store's etag, its length and its attributes. With the length, so
+/// that a reply that was cut off on its way is another version than the next look finds.
 fn version_of_store(head: &StoredHead, attributes: &Attributes) -> Etag {
     let mut hasher = VersionHasher::default();
     match &head.etag {
-        Some(etag) => hasher.update(etag.as_bytes()),
+        Some(etag) => hasher.update(format!("{etag} {}", head.size).as_bytes()),
         None => hasher.update(format!("{} {}", head.modified_unix_us, head.size).as_bytes()),
     }
     Etag::from(&*format!("s3-{}", hasher.finish(attributes)))

@@ -23,9 +23,13 @@ const SLOTS: usize = 16_384;
 /// The longest etag that is remembered, bytes.
 const ETAG_BYTES_MAX: usize = 128;
 
-/// What in our metadata belongs to one write: its version and time, hashed. Two writes of the same bytes differ in the time.
+/// What in our metadata belongs to one write: its version and time, hashed, and its length. Two writes of the same bytes differ
+/// in the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Seal([u8; 16]);
+pub(super) struct Seal {
+    hash: [u8; 16],
+    size: u64,
+}
 
 impl Seal {
     /// That of an object's metadata.
@@ -33,9 +37,9 @@ impl Seal {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&metadata.modified_unix_us.to_le_bytes());
         hasher.update(metadata.etag.to_string().as_bytes());
-        let mut seal = [0; 16];
-        hasher.finalize_xof().fill(&mut seal);
-        Seal(seal)
+        let mut hash = [0; 16];
+        hasher.finalize_xof().fill(&mut hash);
+        Seal { hash, size: metadata.size }
     }
 }
 
@@ -157,6 +161,15 @@ impl EtagTable {
         *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(sight);
     }
 
+    /// Whether an object was seen under this etag with another length: an etag stands for the bytes, so one of the two replies
+    /// was wrong.
+    pub fn had_other_size(&self, path: &str, etag: &str, size: u64) -> bool {
+        let (slot, name) = self.slot(path);
+        let slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = slot.as_ref().filter(|it| it.name == name && *it.etag == *etag);
+        same.and_then(|it| it.seal).is_some_and(|seal| seal.size != size)
+    }
+
     /// Remembers an object that was read, and tells whether another tool wrote it and kept our metadata: `None` if not,
     /// otherwise whether this is seen for the first time.
     pub fn is_rewritten(&self, path: &str, etag: &str, seal: Seal) -> Option<bool> {
@@ -192,6 +205,22 @@ impl EtagTable {
 mod tests {
     use super::*;
 
+    fn seal(of: u8) -> Seal {
+        Seal { hash: [of; 16], size: 7 }
+    }
+
+    #[test]
+    fn an_etag_has_one_length() {
+        let known = EtagTable::default();
+        known.set("o", "a".to_owned(), Some(seal(1)));
+        assert!(!known.had_other_size("o", "a", 7));
+        assert!(known.had_other_size("o", "a", 6));
+        // Another version, another object, and one of which no length is known.
+        assert!(!known.had_other_size("o", "b", 6) && !known.had_other_size("p", "a", 6));
+        known.set("p", "a".to_owned(), None);
+        assert!(!known.had_other_size("p", "a", 6));
+    }
+
     #[test]
     fn an_etag_is_taken_once_and_of_its_own_path() {
         let known = EtagTable::default();
@@ -220,7 +249,7 @@ mod tests {
     #[test]
     fn an_etag_proves_the_bucket_if_it_is_older_than_a_look_or_acknowledged() {
         let known = EtagTable::default();
-        let (ours, others, long_ago) = (Seal([1; 16]), Seal([2; 16]), Instant::now());
+        let (ours, others, long_ago) = (seal(1), seal(2), Instant::now());
         std::thread::sleep(std::time::Duration::from_millis(2));
         known.set("o", "a".to_owned(), Some(ours));
         assert!(known.proves("o", Instant::now()));
@@ -245,7 +274,7 @@ mod tests {
     fn an_object_that_keeps_our_metadata_under_another_etag_was_rewritten() {
         let known = EtagTable::default();
         let path = "o";
-        let (ours, later) = (Seal([1; 16]), Seal([2; 16]));
+        let (ours, later) = (seal(1), seal(2));
         assert_eq!(known.is_rewritten(path, "a", ours), None);
         assert_eq!(known.is_rewritten(path, "a", ours), None);
         assert_eq!(known.is_rewritten(path, "b", ours), Some(true));

@@ -229,6 +229,9 @@ impl Store {
     async fn judge_metadata(&self, name: &str, stored: &StoredHead) -> Result<Metadata, Error> {
         let metadata = attributes::from_store(stored);
         let Some(etag) = &stored.etag else { return Ok(metadata) };
+        if self.known.had_other_size(name, etag, metadata.size) {
+            self.check_size(name, etag, metadata.size).await?;
+        }
         let seal = Seal::of_metadata(&metadata);
         match self.known.is_rewritten(name, etag, seal) {
             None => return Ok(metadata),
@@ -254,6 +257,22 @@ impl Store {
             }
         }
         Ok(attributes::of_another_tool(stored, metadata))
+    }
+
+    /// Asks for the length of an object that was read with another one than before, under the same etag. Bytes of versions that
+    /// are hashes are compared with these; those of others have only this.
+    async fn check_size(&self, name: &str, etag: &str, size: u64) -> Result<(), Error> {
+        let again = self.client.head(name).await;
+        let again = again
+            .map_err(|failure| self.failed(&failure, &format!("a look at {name}"), Access::Read))?;
+        if again.etag.as_deref() == Some(etag) && again.size != size {
+            return Err(Error::Failed(format!(
+                "the store at {} sends {name} with {size} bytes and says that it has {}; a proxy before it may cut \
+                 replies off",
+                self.place, again.size
+            )));
+        }
+        Ok(())
     }
 
     /// Returns the metadata without bytes, for an empty range.
