@@ -50,7 +50,7 @@ fn fits_flags(line: &[u8], first: usize, word: &[u8], reply: Tokens<'_>) -> bool
     let Some(key) = key else { return true };
     let asked = || Tokens(line).skip(first);
     // `ms` has no value in its reply.
-    let is_value_asked = first == 2 && asked().any(|flag| flag == b"v");
+    let is_value_asked = first == 2 && asked().any(|flag| flag.first() == Some(&b'v'));
     if matches!(word, b"HD" | b"VA") && is_value_asked != (word == b"VA") {
         return false;
     }
@@ -136,6 +136,9 @@ mod tests {
             ("mg k v k Oab", "VA 1 kother Oab\r\nx", false),
             ("mg k v O1", "VA 1 O12\r\nx", false),
             ("mg k v", "VA 1 O1\r\nx", false),
+            // A flag is its letter, whatever follows.
+            ("mg k v0", "VA 1\r\nx", true),
+            ("ma k v0", "2", false),
             ("mg a2V5 b k", "HD ka2V5 b", true),
             ("mg a2V5 b k", "HD kkey b", false),
             ("ms k 1 O7\r\nx", "HD O7", true),

@@ -135,7 +135,7 @@ pub(crate) fn convert(request: &Request, read_back: &[u8], out: &mut Vec<u8>) {
 fn convert_meta(request: &Request, item: &Item<'_>, size: &str, out: &mut Vec<u8>) {
     let line = request.command.strip_suffix(b"\r\n").unwrap_or(&request.command);
     let flags = || line.split(|&b| b == b' ').skip(2).filter(|flag| !flag.is_empty());
-    let with_value = flags().any(|flag| flag == b"v");
+    let with_value = flags().any(|flag| flag.first() == Some(&b'v'));
     if with_value {
         out.extend_from_slice(b"VA ");
         out.extend_from_slice(size.as_bytes());
@@ -197,6 +197,7 @@ mod tests {
         check(b"get ab\r\n", Verb::Get, Expect::Values, b"VALUE ab 5 3\r\na\r\n\r\nEND\r\n");
         check(b"mg ab v k Ox c\r\n", Verb::MetaGet, meta, b"VA 3 kab Ox c9\r\na\r\n\r\n");
         check(b"mg ab t\r\n", Verb::MetaGet, meta, b"HD t-1\r\n");
+        check(b"mg ab v0 t\r\n", Verb::MetaGet, meta, b"VA 3 t-1\r\na\r\n\r\n");
     }
 
     #[test]
