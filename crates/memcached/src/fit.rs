@@ -1,9 +1,9 @@
 //! Whether a reply can be that to a request: a server that replies twice to a command, or to none, puts its connection out of
 //! step, and every later reply is another request's.
 
-use crate::Verb;
 use crate::reply::split_line;
 use crate::token::{Tokens, number_u64, trim_end};
+use crate::verb::Verb;
 
 /// Whether a whole reply can be that to a request with this verb, whose line is `line`.
 ///

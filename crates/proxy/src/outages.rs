@@ -61,7 +61,7 @@ pub(crate) struct OutageLog(Vec<ServerLine>);
 
 impl OutageLog {
     /// The log of servers that had these places; `None` for one that is new.
-    pub(crate) fn of(&self, places: &[Option<usize>]) -> OutageLog {
+    pub(crate) fn reordered(&self, places: &[Option<usize>]) -> OutageLog {
         let line = |place: &Option<usize>| place.and_then(|at| self.0.get(at).cloned());
         OutageLog(places.iter().map(|place| line(place).unwrap_or_default()).collect())
     }

@@ -81,7 +81,7 @@ impl Shared {
             known.push(was);
         }
         drop(pools);
-        *self.outages() = before.outages().of(&known);
+        *self.outages() = before.outages().reordered(&known);
         self.go_on(before, carried);
     }
 }

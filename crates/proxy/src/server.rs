@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 
-use engine::pool::{AttemptId, RequestId};
+use engine::pool::{AttemptId, Command, RequestId};
 use ground::window::Nanos;
 use memcached::{Expect, Limits, Scanned, Scanner, Verb};
 use mio::{Registry, Token};
@@ -44,6 +44,19 @@ pub(crate) enum Fit {
     Verb(Verb),
     /// Only with [`Flight::expect`].
     Expected,
+}
+
+impl Fit {
+    /// What the reply to a command of the engine's is compared with.
+    pub(crate) fn for_command(command: Command) -> Fit {
+        match command {
+            Command::Original => Fit::Request,
+            Command::Delete => Fit::Verb(Verb::MetaDelete),
+            Command::ReadBack => Fit::Verb(Verb::MetaGet),
+            // A copy may have become another command.
+            Command::Copy { .. } | Command::Add { .. } => Fit::Expected,
+        }
+    }
 }
 
 /// A command that was sent, or waits to be.

@@ -31,7 +31,7 @@ pub(super) struct FormerRing {
 }
 
 impl FormerRing {
-    fn of(pool: &PoolState, pools: &Pools) -> FormerRing {
+    fn from_pool(pool: &PoolState, pools: &Pools) -> FormerRing {
         let servers = pool.settings.servers.iter().filter_map(|&at| pools.servers.get(at));
         FormerRing {
             ring: pool.settings.ring.clone(),
@@ -139,12 +139,12 @@ impl Pools {
         if mutant::is(Mutant::PoolFormerRingForgotten) {
             return;
         }
-        let now = FormerRing::of(&self.pools[at], self);
+        let now = FormerRing::from_pool(&self.pools[at], self);
         let mut emptied = BTreeSet::new();
         let mut rings: Vec<FormerRing> = Vec::new();
         let mut shares = false;
         for known in &before.pools {
-            let last = FormerRing::of(known, before);
+            let last = FormerRing::from_pool(known, before);
             shares |= last.shares_servers(&now);
             rings.extend(known.former.iter().cloned().chain([last]));
         }
@@ -160,7 +160,7 @@ impl Pools {
         let was_used = before
             .pools
             .iter()
-            .any(|known| known.used && FormerRing::of(known, before).shares_servers(&now));
+            .any(|known| known.used && FormerRing::from_pool(known, before).shares_servers(&now));
         // The gutter of other routes than before may have been the own pool of their keys.
         let name = &self.pools[at].settings.name;
         let (routes, earlier) = (self.routes_with_gutter(name), before.routes_with_gutter(name));

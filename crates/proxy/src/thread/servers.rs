@@ -96,13 +96,7 @@ impl Thread {
         let original = command == Command::Original;
         let changes = if original { under_way.changes } else { Changes::Nothing };
         let purpose = Purpose::Attempt(attempt);
-        let fit = match command {
-            Command::Original => Fit::Request,
-            Command::Delete => Fit::Verb(Verb::MetaDelete),
-            Command::ReadBack => Fit::Verb(Verb::MetaGet),
-            // A copy may have become another command.
-            Command::Copy { .. } | Command::Add { .. } => Fit::Expected,
-        };
+        let fit = Fit::for_command(command);
         let flight =
             Flight { read_back, fit, changes, ..Flight::new(purpose, request, expect, self.now) };
         self.push(server, flight);

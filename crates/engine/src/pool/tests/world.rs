@@ -207,34 +207,40 @@ impl World {
             hits: 0,
             flushed: 0,
         };
+        world.schedule_plan();
+        world
+    }
+
+    /// Stores what the former pool has, and schedules what happens.
+    fn schedule_plan(&mut self) {
+        let plan = self.plan;
         if plan.warm {
             for key in 0..KEYS {
                 // On both former servers, whichever the ring chooses.
                 let value = Value { order: 1, writer: 0 };
-                world.servers[OWN].store(key, value);
-                world.servers[OWN + 1].store(key, value);
+                self.servers[OWN].store(key, value);
+                self.servers[OWN + 1].store(key, value);
             }
         }
         let mut at = 0;
         for _ in 0..REQUESTS {
-            at += world.random.random_range(0..400 * US);
-            world.schedule_at(at, Happening::Arrive);
+            at += self.random.random_range(0..400 * US);
+            self.schedule_at(at, Happening::Arrive);
         }
         if plan.faults {
             // Keys move, come back, and move again.
             let count = if plan.moves == Moves::Not { 5 } else { 12 };
             for _ in 0..count {
-                let when = world.random.random_range(0..at);
-                world.schedule_at(when, Happening::Fault);
+                let when = self.random.random_range(0..at);
+                self.schedule_at(when, Happening::Fault);
             }
         }
         if plan.reloads {
             for _ in 0..6 {
-                let when = world.random.random_range(0..at);
-                world.schedule_at(when, Happening::Reload);
+                let when = self.random.random_range(0..at);
+                self.schedule_at(when, Happening::Reload);
             }
         }
-        world
     }
 
     fn schedule_at(&mut self, at: Nanos, what: Happening) {
