@@ -10,10 +10,11 @@ use std::path::{Path, PathBuf};
 use ground::window::{Nanos, Operation, Outcome, QueueName, SECOND};
 
 use super::collector::{Collector, Request, WINDOWS_MAX};
+use super::entry::{Cache, Entry, Line};
 use super::error::Error;
 use super::filter::Filter;
 use super::known::Described;
-use super::layout::{Cache, Entry, Layout, Line, Role, Shape, Side};
+use super::layout::{Layout, Role, Shape, Side};
 use super::open;
 use super::sense;
 use super::shown;
@@ -572,6 +573,10 @@ impl Reader<'_> {
 #[cfg(test)]
 #[path = "access_log_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "services_tests.rs"]
+mod services_tests;
 
 #[cfg(test)]
 #[path = "dialects_tests.rs"]

@@ -108,6 +108,10 @@ impl Envelope {
         if lines.len() > 1 && lines.len() < LINES && !head.ends_with(b"\n") {
             lines.pop();
         }
+        // The times of requests to Heroku stand before the router's name, and nowhere else.
+        if lines.iter().any(|line| line.split(' ').nth(1) == Some(super::known::HEROKU)) {
+            return None;
+        }
         let members = COLLECTORS.iter().map(Kind::Member);
         let others = [Kind::Container, Kind::Syslog, Kind::Stamped, Kind::Pod, Kind::Compose];
         let kind = others.into_iter().chain(members).find(|kind| {

@@ -1,10 +1,12 @@
 //! What the values of a line mean: a layout says where a request's times, status and key stand, in which units, and at
 //! which of its ends its stamp was taken. Every format, known or described by options, is one.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 
-use ground::window::{Nanos, Operation, key_hash};
+use ground::window::{Nanos, key_hash};
 
+use super::entry::{Cache, Entry, Line, operation, path_of};
 use super::excerpt::excerpt;
 use super::filter::{Filter, Verdict};
 use super::split::{self, Fault};
@@ -60,7 +62,7 @@ pub(super) struct Column {
     pub unit: Option<Unit>,
     /// Of a value `a/b/c` or `name=value`, what divides it and which part.
     pub part: Option<(char, usize)>,
-    /// Of [`Role::Select`].
+    /// Of [`Role::Select`]; of [`Role::Status`], what alone says that a session ended well.
     pub only: &'static str,
 }
 
@@ -163,6 +165,8 @@ pub(super) struct Layout {
     pub is_tester: bool,
     /// Lines that have one of these texts are of another kind.
     pub others: &'static [&'static str],
+    /// Whether times are written with a decimal comma.
+    pub has_decimal_commas: bool,
     /// What else is to be known of it.
     pub remarks: Vec<String>,
     /// Where each column's value stands, as far as that does not change from line to line.
@@ -196,44 +200,6 @@ impl LastMoment {
     }
 }
 
-/// A request as it stands in a log.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Entry {
-    /// The moment that was logged, at either end.
-    pub stamp: Reading,
-    pub end: Nanos,
-    /// `None` if it has none: it was refused, or no reply came.
-    pub response: Option<Reading>,
-    pub upstream: Option<Reading>,
-    /// `None` if no reply came.
-    pub status: Option<u16>,
-    pub bytes: u64,
-    pub operation: Operation,
-    pub cache: Cache,
-    /// What decides which line the request waits in; 0 if it is not known.
-    pub key: u32,
-    /// Whether the stamp had no zone.
-    pub zone_assumed: bool,
-}
-
-/// What a proxy's cache did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cache {
-    None,
-    Hit,
-    Passed,
-}
-
-/// What a line is.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Line {
-    Request(Entry),
-    /// A request that was not asked for.
-    Filtered(Verdict),
-    /// A header, a comment, or something else than a request.
-    Other,
-}
-
 /// The values of a line, in the order of the columns.
 type Values = Vec<Option<String>>;
 
@@ -254,6 +220,7 @@ impl Layout {
             base: 0,
             is_tester: false,
             others: &[],
+            has_decimal_commas: false,
             remarks: Vec::new(),
             places: Vec::new(),
             last: LastMoment::default(),
@@ -278,6 +245,23 @@ impl Layout {
     pub fn rounded_down(mut self) -> Layout {
         self.cuts = true;
         self
+    }
+
+    /// The same, whose times may be written with a decimal comma.
+    pub fn with_decimal_commas(mut self, has_decimal_commas: bool) -> Layout {
+        self.has_decimal_commas = has_decimal_commas;
+        if has_decimal_commas {
+            self.remarks.push("A comma in a time is read as the decimal point.".to_owned());
+        }
+        self
+    }
+
+    /// A time with a decimal point.
+    fn pointed<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        match self.has_decimal_commas {
+            true => Cow::Owned(text.trim().replacen(',', ".", 1)),
+            false => Cow::Borrowed(text),
+        }
     }
 
     /// Whether a value with this role is used.
@@ -332,7 +316,12 @@ impl Layout {
                 }
                 let pairs = split::pairs(line);
                 let find = |name: &str| pairs.iter().find(|pair| pair.0 == name);
-                by_name(&|name| find(name).map(|pair| pair.1.to_owned()))
+                // Words before the pairs (a time, a program) have numbers.
+                let value = |column: &Column| match &column.place {
+                    Place::Name(name) => find(name).map(|pair| pair.1.to_owned()),
+                    Place::Number(at) => line.split_whitespace().nth(*at).map(str::to_owned),
+                };
+                self.columns.iter().map(value).collect()
             }
             Shape::Csv { delimiter, header } => {
                 let columns = split::columns(line, *delimiter);
@@ -446,11 +435,6 @@ impl Layout {
         if verdict != Verdict::Wanted {
             return Ok(Line::Filtered(verdict));
         }
-        let cache = match get(Role::Cache) {
-            Some("HIT" | "STALE" | "UPDATING" | "REVALIDATED") => Cache::Hit,
-            Some("MISS" | "BYPASS" | "EXPIRED") => Cache::Passed,
-            _ => Cache::None,
-        };
         // The server that a proxy chose (of several attempts the last) says more than the path.
         let server = get(Role::Server).and_then(|all| all.rsplit([',', ' ']).next());
         let server = server.filter(|last| !matches!(*last, "" | "-"));
@@ -463,7 +447,7 @@ impl Layout {
             status,
             bytes,
             operation: operation(method),
-            cache,
+            cache: get(Role::Cache).map_or(Cache::None, Cache::parse),
             key: key.map_or(0, |key| record::short_key(key_hash(key.as_bytes()))),
             zone_assumed: times.zone_assumed,
         }))
@@ -473,7 +457,7 @@ impl Layout {
         let Some(text) = text else { return Ok(None) };
         let column = self.columns.iter().find(|column| column.role == Role::Upstream);
         let unit = column.and_then(|c| c.unit).or(self.unit).unwrap_or(Unit::Seconds);
-        time::durations(text, unit).map_err(|()| {
+        time::durations(&self.pointed(text), unit).map_err(|()| {
             let detail = format!("the servers' time is not valid: `{}`", excerpt(text));
             Fault::new("an invalid time of the servers behind", detail)
         })
@@ -481,6 +465,10 @@ impl Layout {
 
     fn status(&self, text: Option<&str>) -> Result<Option<u16>, Fault> {
         let Some(text) = text else { return Ok(Some(200)) };
+        let column = self.columns.iter().find(|column| column.role == Role::Status);
+        if let Some(well) = column.map(|column| column.only).filter(|well| !well.is_empty()) {
+            return Ok((text == well).then_some(200));
+        }
         // Of several attempts the last is what the client got.
         let last = text.rsplit([',', ' ']).next().unwrap_or(text);
         match last.parse::<u16>() {
@@ -509,7 +497,7 @@ impl Layout {
                 continue;
             }
             let unit = column.unit.or(self.unit).unwrap_or(Unit::Seconds);
-            let Ok(Some(one)) = time::durations(text, unit) else {
+            let Ok(Some(one)) = time::durations(&self.pointed(text), unit) else {
                 let detail = format!("the duration is not a valid time: `{}`", excerpt(text));
                 return Err(Fault::new("an invalid duration", detail));
             };
@@ -556,7 +544,8 @@ impl Layout {
             Fault::new("an invalid time", detail)
         };
         let unit = column.and_then(|column| column.unit);
-        let (mut reading, zone_assumed) = self.last.parse(text, unit).ok_or_else(invalid)?;
+        let (mut reading, zone_assumed) =
+            self.last.parse(&self.pointed(text), unit).ok_or_else(invalid)?;
         reading.ns = reading.ns.checked_add(self.base).ok_or_else(invalid)?;
         // The extended format is always in UTC.
         let is_utc = matches!(self.shape, Shape::Extended { .. });
@@ -570,25 +559,4 @@ struct Times {
     end: Nanos,
     response: Option<Reading>,
     zone_assumed: bool,
-}
-
-/// The path of a request's address: `/a?b` of `http://host/a?b`.
-fn path_of(address: &str) -> &str {
-    let Some((scheme, rest)) = address.split_once("://") else { return address };
-    if scheme.is_empty() || !scheme.bytes().all(|b| b.is_ascii_alphanumeric()) {
-        return address;
-    }
-    rest.find('/').and_then(|at| rest.get(at..)).unwrap_or("/")
-}
-
-/// What a method does; that of a load generator of stores as well.
-fn operation(method: Option<&str>) -> Operation {
-    match method {
-        None | Some("GET" | "get" | "READ" | "SCAN" | "-" | "") => Operation::Get,
-        Some("PUT" | "POST" | "PATCH" | "UPDATE" | "INSERT" | "READ-MODIFY-WRITE") => {
-            Operation::Put
-        }
-        Some("DELETE") => Operation::Delete,
-        Some(_) => Operation::Head,
-    }
 }

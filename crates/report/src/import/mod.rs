@@ -10,6 +10,7 @@
 mod access_log;
 mod checks;
 mod collector;
+mod entry;
 mod envelope;
 mod error;
 mod excerpt;

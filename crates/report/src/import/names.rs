@@ -470,7 +470,8 @@ pub(super) fn described(mut layout: Layout, fields: &str) -> Result<Layout, Erro
             columns.push(column);
         }
     }
-    let next = Layout::new(&layout.name, layout.shape, columns);
+    let next = Layout::new(&layout.name, layout.shape, columns)
+        .with_decimal_commas(layout.has_decimal_commas);
     Ok(match (side, is_stamped, layout.side) {
         (Some(side), ..) => next.stamped(side, "--fields says so"),
         (None, false, Some(side)) => next.stamped(side, &layout.side_why),

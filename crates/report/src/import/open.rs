@@ -1,10 +1,11 @@
 //! Recognises the format of a source, with what carried its lines ([`Envelope`]) or without.
 
+use super::entry::Line;
 use super::envelope::Envelope;
 use super::error::Error;
 use super::filter::Filter;
 use super::known::{self, Described};
-use super::layout::{Layout, Line};
+use super::layout::Layout;
 use super::source::Source;
 
 /// Envelopes within each other: a pod's name before a time before syslog.

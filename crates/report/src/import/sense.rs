@@ -8,8 +8,9 @@
 
 use ground::window::{Nanos, SECOND};
 
+use super::entry::Line;
 use super::filter::Filter;
-use super::layout::{Layout, Line, Place, Role, Shape, Side};
+use super::layout::{Layout, Place, Role, Shape, Side};
 use super::time::Unit;
 
 /// Requests in the service at a time, on average: fewer or more is no service that somebody measures.

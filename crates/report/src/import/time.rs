@@ -89,11 +89,27 @@ pub(super) fn duration(text: &str, unit: Unit) -> Option<Reading> {
     let text = text.trim();
     let end = text.rfind(|c: char| c.is_ascii_digit() || c == '.').map_or(0, |i| i + 1);
     let (number, suffix) = text.split_at(end);
+    if number.contains(['h', 'm']) {
+        return go_duration(text);
+    }
     let unit = if suffix.is_empty() { unit } else { Unit::parse(suffix.trim_start())? };
     if number.contains(['e', 'E']) {
         return decimal(&plain(number)?, unit, DURATION_MAX_S);
     }
     decimal(number, unit, DURATION_MAX_S)
+}
+
+/// Parses a duration of a minute or more as Go writes it: `1m3.5s`, `1h0m2s`.
+fn go_duration(text: &str) -> Option<Reading> {
+    let (mut rest, mut seconds) = (text, 0u64);
+    for (unit, of) in [('h', 3600), ('m', 60)] {
+        let Some((number, behind)) = rest.split_once(unit) else { continue };
+        seconds = seconds.checked_add(number.parse::<u64>().ok()?.checked_mul(of)?)?;
+        rest = behind;
+    }
+    let part = decimal(rest.strip_suffix('s')?, Unit::Seconds, DURATION_MAX_S)?;
+    let ns = seconds.checked_mul(SECOND)?.checked_add(part.ns)?;
+    (ns <= DURATION_MAX_S * SECOND).then_some(Reading { ns, ..part })
 }
 
 /// A number with an exponent (`1.2e-05`) without one.
@@ -161,6 +177,12 @@ fn local(text: &str) -> Option<(Reading, bool)> {
     Some((unix(&text)?, zone.is_empty()))
 }
 
+/// Parses what C's `ctime` writes: `Mon Jan 15 10:30:45 2024`, without a zone.
+fn c_time(text: &str) -> Option<Reading> {
+    let time = NaiveDateTime::parse_from_str(text, "%a %b %e %H:%M:%S %Y").ok()?;
+    of_chrono(time.and_utc().timestamp(), 0, 0)
+}
+
 /// Parses seconds, milliseconds, microseconds or nanoseconds since 1970, which are told apart by their number of
 /// digits: any moment from 1973 to 2255 has those of its unit alone.
 fn epoch(text: &str, unit: Option<Unit>) -> Option<Reading> {
@@ -182,6 +204,9 @@ pub(super) fn moment(text: &str, unit: Option<Unit>) -> Option<(Reading, bool)> 
     let bytes = text.as_bytes();
     if bytes.get(2) == Some(&b'/') && bytes.get(6) == Some(&b'/') {
         return local(text);
+    }
+    if bytes.first().is_some_and(u8::is_ascii_alphabetic) && bytes.get(3) == Some(&b' ') {
+        return c_time(text).map(|reading| (reading, true));
     }
     // `2026/11/22 04:15:00.250`, as Go, Caddy and JMeter write it, and gin's ` - ` between.
     let dashed;

@@ -1,4 +1,4 @@
-//! Formats of JSON that name their program by their keys: Caddy, Traefik, Envoy, k6, vegeta.
+//! Formats of JSON that name their program by their keys: Caddy, Traefik, Envoy, API Gateway, k6, vegeta.
 
 use serde_json::{Map, Value};
 
@@ -40,6 +40,9 @@ fn by_keys(object: &Map<String, Value>) -> Option<Layout> {
                 .timed(unit, "Caddy writes seconds unless `duration_format` says otherwise"),
         );
     }
+    if let Some(layout) = api_gateway(object) {
+        return Some(layout);
+    }
     if has(&["Duration", "DownstreamStatus"]) && (has(&["StartUTC"]) || has(&["StartLocal"])) {
         return Some(traefik(if has(&["StartUTC"]) { "StartUTC" } else { "StartLocal" }));
     }
@@ -79,6 +82,35 @@ fn by_keys(object: &Map<String, Value>) -> Option<Layout> {
         );
     }
     None
+}
+
+/// An access log of AWS's API Gateway whose keys have the names of its variables. `requestTime` is a date there.
+fn api_gateway(object: &Map<String, Value>) -> Option<Layout> {
+    let value = |key: &str| split::member(object, key);
+    value("responseLatency")?;
+    let is_date = value("requestTime").is_some_and(|text| text.contains('/'));
+    // Milliseconds, where the date has seconds.
+    let stamp = match value("requestTimeEpoch") {
+        Some(_) => "requestTimeEpoch",
+        None if is_date => "requestTime",
+        None => return None,
+    };
+    let paths = ["path", "resourcePath", "routeKey"];
+    let path = paths.into_iter().find(|key| value(key).is_some()).unwrap_or("path");
+    let columns = vec![
+        Column::named(Role::Stamp, stamp),
+        Column::named(Role::Response, "responseLatency"),
+        Column::named(Role::Upstream, "integrationLatency"),
+        Column::named(Role::Status, "status"),
+        Column::named(Role::Method, "httpMethod"),
+        Column::named(Role::Path, path),
+        Column::named(Role::Bytes, "responseLength"),
+    ];
+    Some(
+        Layout::new("AWS API Gateway, JSON", Shape::Json, columns)
+            .stamped(Side::Start, "$context.requestTime is when a request came")
+            .timed(Unit::Millis, "API Gateway's latencies are in ms"),
+    )
 }
 
 fn traefik(stamp: &str) -> Layout {

@@ -5,6 +5,7 @@ mod generators;
 mod json;
 mod sample;
 mod servers;
+mod services;
 mod summaries;
 mod tail;
 
@@ -15,6 +16,7 @@ use super::layout::{Layout, Role, Shape};
 use super::names;
 use super::split;
 use sample::Sample;
+pub(super) use services::HEROKU;
 
 /// What the options say of a format.
 #[derive(Clone, Copy, Debug, Default)]
@@ -66,6 +68,7 @@ pub(super) fn recognise(
     }
     let known = json::recognise(&sample)
         .or_else(|| generators::recognise(&sample))
+        .or_else(|| services::recognise(&sample))
         .or_else(|| servers::recognise(&sample));
     if let Some(layout) = known {
         return Ok(layout);
@@ -76,8 +79,9 @@ pub(super) fn recognise(
     if let Some(layout) = names::of_json(names()).filter(|_| base.shape == Shape::Json) {
         return Ok(layout);
     }
+    let has_decimal_commas = base.has_decimal_commas;
     if let Some(layout) = names::by_words(&base.name, base.shape, names()) {
-        return Ok(layout);
+        return Ok(layout.with_decimal_commas(has_decimal_commas));
     }
     if !keys.is_empty() {
         return Err(content(tail::advice_on_names(&base.name, &keys)));
@@ -133,18 +137,36 @@ fn base(sample: &Sample) -> Layout {
             // A header has no numbers.
             let is_header = header.iter().all(|name| name.parse::<f64>().is_err());
             let header = is_header.then_some(header);
-            Layout::new("CSV", Shape::Csv { delimiter, header }, Vec::new())
+            let mut layout = Layout::new("CSV", Shape::Csv { delimiter, header }, Vec::new());
+            layout.has_decimal_commas = has_decimal_commas(sample, delimiter);
+            layout
         }
         None => Layout::new("words", Shape::Words { from_time: false }, Vec::new()),
     }
 }
 
-/// The names of a file's values: the keys of its first object, the columns of its header.
+/// Whether numbers of a table are written with a decimal comma (`0,125`), as where columns are divided by `;`. A value with a point among
+/// those of its kind speaks against it.
+fn has_decimal_commas(sample: &Sample, delimiter: u8) -> bool {
+    let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let is_one = |value: &str| {
+        value.split_once(',').is_some_and(|(whole, part)| is_digits(whole) && is_digits(part))
+    };
+    let is_pointed = |value: &str| {
+        value.split_once('.').is_some_and(|(whole, part)| is_digits(whole) && is_digits(part))
+    };
+    let values = || sample.lines.iter().skip(1).flat_map(|line| split::columns(line, delimiter));
+    delimiter != b','
+        && values().any(|v| is_one(v.trim()))
+        && !values().any(|v| is_pointed(v.trim()))
+}
+
+/// The names of a file's values: the keys of its first lines, the columns of its header.
 fn keys(sample: &Sample) -> Vec<String> {
     match base(sample).shape {
         Shape::Json => {
             let mut keys: Vec<String> = Vec::new();
-            for line in sample.lines.iter().take(20) {
+            for line in &sample.lines {
                 let Ok(object) = split::object(line) else { continue };
                 for (key, value) in object {
                     if let serde_json::Value::Object(inner) = &value {
@@ -153,15 +175,22 @@ fn keys(sample: &Sample) -> Vec<String> {
                     keys.push(key);
                 }
             }
-            let mut seen = std::collections::BTreeSet::new();
-            keys.retain(|key| seen.insert(key.clone()));
-            keys
+            once(keys)
         }
         Shape::Csv { header: Some(header), .. } => header,
         Shape::Extended { fields, .. } => fields,
         Shape::Pairs(_) => {
-            split::pairs(sample.first()).into_iter().map(|pair| pair.0.to_owned()).collect()
+            // A service's first lines are of its start, and have other names than its requests.
+            let pairs = sample.lines.iter().flat_map(|line| split::pairs(line));
+            once(pairs.map(|pair| pair.0.to_owned()).collect())
         }
         _ => Vec::new(),
     }
+}
+
+/// Names in their order, each once.
+fn once(mut names: Vec<String>) -> Vec<String> {
+    let mut seen = std::collections::BTreeSet::new();
+    names.retain(|name| seen.insert(name.clone()));
+    names
 }

@@ -12,8 +12,8 @@ pub(super) fn recognise(sample: &Sample) -> Option<Layout> {
     if sample.lines.iter().any(|line| line.starts_with("#Fields:")) {
         return w3c(sample);
     }
-    let known: [fn(&Sample) -> Option<Layout>; 6] =
-        [balancer, s3, haproxy, envoy, tail::common, tail::bare];
+    let known: [fn(&Sample) -> Option<Layout>; 7] =
+        [balancer, s3, haproxy, haproxy_tcp, envoy, tail::common, tail::bare];
     known.iter().find_map(|find| find(sample))
 }
 
@@ -131,16 +131,52 @@ fn s3(sample: &Sample) -> Option<Layout> {
     })
 }
 
-/// HAProxy's HTTP log: `[accept date] front back/server TR/Tw/Tc/Tr/Ta status bytes …`.
-fn haproxy(sample: &Sample) -> Option<Layout> {
-    let is_timers = |timers: &str| {
-        let numbers = timers.split('/');
-        let is_one = |part: &str| part.trim_start_matches('+').parse::<i64>().is_ok();
-        timers.matches('/').count() == 4 && numbers.clone().all(is_one)
-    };
+/// Whether a word is so many of HAProxy's timers: `0/0/5007`.
+fn is_timers(timers: &str, count: usize) -> bool {
+    let is_one = |part: &str| part.trim_start_matches('+').parse::<i64>().is_ok();
+    timers.split('/').count() == count && timers.split('/').all(is_one)
+}
+
+/// HAProxy's TCP log: `[accept date] front back/server Tw/Tc/Tt bytes state …`.
+fn haproxy_tcp(sample: &Sample) -> Option<Layout> {
     let is_one = |line: &str| {
         from_time(line).is_some_and(|words| {
-            text(&words, 2).contains('/') && is_timers(text(&words, 3)) && words.len() > 5
+            text(&words, 2).contains('/')
+                && is_timers(text(&words, 3), 3)
+                && words
+                    .get(4)
+                    .is_some_and(|w| w.text.trim_start_matches('+').parse::<u64>().is_ok())
+                && text(&words, 5).len() == 2
+                && is_timers(text(&words, 6), 5)
+        })
+    };
+    let count = sample.lines.iter().filter(|line| is_one(line)).count();
+    if count == 0 || count * 2 < sample.lines.len() {
+        return None;
+    }
+    let columns = vec![
+        numbered(Role::Stamp, 0),
+        numbered(Role::Response, 3).divided('/', 2),
+        numbered(Role::Bytes, 4),
+        Column { only: "--", ..numbered(Role::Status, 5) },
+        numbered(Role::Server, 2).divided('/', 1),
+    ];
+    let mut layout = Layout::new("HAProxy, TCP log", Shape::Words { from_time: true }, columns)
+        .stamped(Side::Start, "HAProxy's date is that at which the connection came")
+        .timed(Unit::Millis, "HAProxy's timers are in ms; the last is the total");
+    layout.remarks.push(
+        "A line is a connection, from accept to close: its time is that of a request only where each connection carries one. \
+         Connections that did not end with `--` count as refused."
+            .to_owned(),
+    );
+    Some(layout)
+}
+
+/// HAProxy's HTTP log: `[accept date] front back/server TR/Tw/Tc/Tr/Ta status bytes …`.
+fn haproxy(sample: &Sample) -> Option<Layout> {
+    let is_one = |line: &str| {
+        from_time(line).is_some_and(|words| {
+            text(&words, 2).contains('/') && is_timers(text(&words, 3), 5) && words.len() > 5
         })
     };
     // The daemon logs its starts and stops in the same file.

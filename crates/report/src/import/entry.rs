@@ -1,0 +1,80 @@
+//! A request as it stands in a log, whatever its format: what a layout reads of a line.
+
+use ground::window::{Nanos, Operation};
+
+use super::filter::Verdict;
+use super::time::Reading;
+
+/// A request as it stands in a log.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Entry {
+    /// The moment that was logged, at either end.
+    pub stamp: Reading,
+    pub end: Nanos,
+    /// `None` if it has none: it was refused, or no reply came.
+    pub response: Option<Reading>,
+    pub upstream: Option<Reading>,
+    /// `None` if no reply came.
+    pub status: Option<u16>,
+    pub bytes: u64,
+    pub operation: Operation,
+    pub cache: Cache,
+    /// What decides which line the request waits in; 0 if it is not known.
+    pub key: u32,
+    /// Whether the stamp had no zone.
+    pub zone_assumed: bool,
+}
+
+/// What a proxy's cache did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cache {
+    None,
+    Hit,
+    Passed,
+}
+
+impl Cache {
+    /// Of nginx's `$upstream_cache_status`, or squid's code (`TCP_MEM_HIT`).
+    pub fn parse(state: &str) -> Cache {
+        match state {
+            "HIT" | "STALE" | "UPDATING" | "REVALIDATED" => Cache::Hit,
+            "MISS" | "BYPASS" | "EXPIRED" => Cache::Passed,
+            _ if !state.starts_with("TCP_") => Cache::None,
+            // The origin was asked whether its object is still the same.
+            _ if state.contains("REFRESH") || state.contains("MISS") => Cache::Passed,
+            _ if state.contains("HIT") => Cache::Hit,
+            _ => Cache::None,
+        }
+    }
+}
+
+/// What a line is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Line {
+    Request(Entry),
+    /// A request that was not asked for.
+    Filtered(Verdict),
+    /// A header, a comment, or something else than a request.
+    Other,
+}
+
+/// The path of a request's address: `/a?b` of `http://host/a?b`.
+pub(super) fn path_of(address: &str) -> &str {
+    let Some((scheme, rest)) = address.split_once("://") else { return address };
+    if scheme.is_empty() || !scheme.bytes().all(|b| b.is_ascii_alphanumeric()) {
+        return address;
+    }
+    rest.find('/').and_then(|at| rest.get(at..)).unwrap_or("/")
+}
+
+/// What a method does; that of a load generator of stores as well.
+pub(super) fn operation(method: Option<&str>) -> Operation {
+    match method {
+        None | Some("GET" | "get" | "READ" | "SCAN" | "-" | "") => Operation::Get,
+        Some("PUT" | "POST" | "PATCH" | "UPDATE" | "INSERT" | "READ-MODIFY-WRITE") => {
+            Operation::Put
+        }
+        Some("DELETE") => Operation::Delete,
+        Some(_) => Operation::Head,
+    }
+}
