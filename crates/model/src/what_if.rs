@@ -437,7 +437,11 @@ fn law(model: &Model, rate: f64, objective_s: f64) -> Result<Vec<LawPoint>, Erro
     let step = (LAW_TO / LAW_FROM).ln() / (LAW_POINTS - 1) as f64;
     let times: Vec<f64> =
         (0..LAW_POINTS).map(|i| objective_s * LAW_FROM * (step * i as f64).exp()).collect();
-    let predicted = model.cdf(rate, &times)?;
+    let predicted = match model.cdf(rate, &times) {
+        // Past the saturation of a hypothesis that does not fit: the prediction says that nothing is known.
+        Err(Error::Unstable { .. }) => return Ok(Vec::new()),
+        found => found?,
+    };
     let published = model.spotify_cdf(rate, &times).ok();
     let published = |index: usize| published.as_ref()?.get(index).copied();
     let point =

@@ -294,7 +294,8 @@ pub fn largest_rate_text(
         Err(error @ model::Error::Unattainable { .. }) => return Ok(error.to_string()),
         Err(error) => return Err(error),
     };
-    let [value, low, high] = [found.value, found.low, found.high].map(|r| digits(r, 4));
+    let [value, low] = [found.value, found.low].map(|r| digits(r, 4));
+    let high = super::compare::upper_end(found.high);
     let beyond = if found.value > limits.placed {
         let limit = digits(limits.placed, 4);
         format!(" Queues are long there: the confidence limit is {limit} requests/s.")

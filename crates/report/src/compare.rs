@@ -414,7 +414,7 @@ pub fn largest_rate(
         "{objective} holds up to {} requests/s [{}, {}]",
         digits(rate.value, 4),
         digits(rate.low, 4),
-        digits(rate.high, 4)
+        upper_end(rate.high)
     );
     if servers > 1 {
         statement += &format!(" on {servers} servers");
@@ -426,6 +426,11 @@ pub fn largest_rate(
     if beyond_trust {
         statement += &extrapolated(trust.limit * n);
     }
+    let known = model.known_to() * n;
+    if rate.high > known {
+        let known = digits(known, 4);
+        statement += &format!(" Nothing is known past {known} requests/s: no hypothesis fits.");
+    }
     if beyond_limit {
         let limit = digits(limit, 4);
         statement +=
@@ -433,6 +438,11 @@ pub fn largest_rate(
     }
     let rate = Some(rate);
     Ok(LargestRate { objective, servers, rate, spotify, beyond_limit, beyond_trust, statement })
+}
+
+/// The upper end of the interval of a load: infinite where no hypothesis fits, so that nothing is known beyond the fitted loads.
+pub(super) fn upper_end(rate: f64) -> String {
+    if rate.is_finite() { digits(rate, 4) } else { "not known".to_owned() }
 }
 
 /// Says that an answer is for a load past the checked ones, which end at `limit` requests/s.

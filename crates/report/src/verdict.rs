@@ -6,7 +6,7 @@ use model::{Model, Parameter, Trust, TrustEnd};
 use serde::Serialize;
 
 use super::checked::{MARK, mark, trust_text};
-use super::compare::{Comparison, LargestRate};
+use super::compare::{Comparison, LargestRate, upper_end};
 use super::error::Error;
 use super::objective::{digits, time};
 
@@ -103,11 +103,17 @@ fn answer(largest: &LargestRate, trust: &Trust) -> String {
 fn interval(rate: &Parameter) -> String {
     match rate.low == rate.high {
         true => String::new(),
-        false => format!(" (95 % interval {} to {})", digits(rate.low, 4), digits(rate.high, 4)),
+        false => format!(" (95 % interval {} to {})", digits(rate.low, 4), upper_end(rate.high)),
     }
 }
 
 fn breaks_first(model: &Model) -> Result<String, Error> {
+    if model.unknown_beyond.is_some() {
+        let known = digits(model.known_to(), 4);
+        return Ok(format!(
+            "Not known: no hypothesis fits, and nothing was measured past {known} requests/s of a server."
+        ));
+    }
     let limits = model.limits()?;
     let saturation = &limits.saturation;
     if !saturation.value.is_finite() {

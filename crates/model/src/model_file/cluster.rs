@@ -8,6 +8,7 @@ use crate::error::{Error, not_negative};
 use crate::storage::{Change, Cluster, HitLaw, Member, Node, Operating, Server, Spotify};
 
 use super::coarse::even;
+use super::known::{KnownLoads, wider};
 use super::predict::{by_tails, is_perhaps_unstable};
 use super::{Model, Parameter, Point};
 use crate::trust::{Checked, HeldOut, covers, limit_of_clients, trust};
@@ -63,6 +64,8 @@ pub struct ClusterModel {
     checked: BTreeMap<String, Checked>,
     /// The load up to which each node is trusted, in the order of the members.
     trusted: Vec<f64>,
+    /// The loads of which each node's model knows something, by its name.
+    known: BTreeMap<String, KnownLoads>,
     laboratory: Vec<String>,
 }
 
@@ -168,6 +171,7 @@ impl ClusterModel {
             }
         }
         let checked = nodes.iter().map(|n| (n.name.clone(), n.model.checked())).collect();
+        let known = nodes.iter().map(|n| (n.name.clone(), KnownLoads::of(&n.model))).collect();
         let trusted = Vec::new();
         let model = ClusterModel {
             cluster,
@@ -179,6 +183,7 @@ impl ClusterModel {
             trusted_by_clients: f64::INFINITY,
             checked,
             trusted,
+            known,
             laboratory,
         };
         Ok(model.judged())
@@ -299,7 +304,7 @@ impl ClusterModel {
         let point = |&t_s: &f64| {
             let published =
                 stable.then(|| interval(&self.spotify, &self.spotify_replicates, t_s, rate));
-            let concertina = interval(&self.cluster, &self.replicates, t_s, rate);
+            let concertina = self.within(t_s, rate);
             Point { t_s, concertina, spotify: published }
         };
         let hits: Vec<f64> = of_replicates.iter().map(|s| s.hit_ratio).collect();
@@ -332,6 +337,25 @@ impl ClusterModel {
         })
     }
 
+    /// P(T ≤ t) with its interval, wider by the requests to nodes at loads of which their models know nothing.
+    fn within(&self, t_s: f64, rate: f64) -> Parameter {
+        wider(interval(&self.cluster, &self.replicates, t_s, rate), self.unknown_at(rate))
+    }
+
+    /// By how much, as a share of all requests, intervals of shares at a load are wider because no hypothesis fits a node.
+    pub(super) fn unknown_at(&self, rate: f64) -> f64 {
+        let members = self.cluster.members.iter();
+        let known = members.filter_map(|m| Some((m.share, self.known.get(&m.name)?)));
+        known.map(|(share, known)| share * known.unknown_at(share * rate)).sum::<f64>().min(1.0)
+    }
+
+    /// The load on the cluster at which the first node reaches the end of what its model knows, requests/s.
+    fn known_to(&self) -> f64 {
+        let members = self.cluster.members.iter().filter(|m| m.share > 0.0);
+        let known = members.filter_map(|m| Some(self.known.get(&m.name)?.end() / m.share));
+        known.fold(f64::INFINITY, f64::min)
+    }
+
     fn node_prediction(
         &self,
         member: &Member,
@@ -357,9 +381,10 @@ impl ClusterModel {
     /// [`Model::quantile_with_interval`]. [`Error::Unstable`] past saturation. Cost: some 200 CDFs, and one a replicate.
     pub fn quantile_with_interval(&self, rate: f64, p: f64) -> Result<Parameter, Error> {
         let value = self.cluster.quantile(rate, p)?;
-        let within = interval(&self.cluster, &self.replicates, value, rate);
+        let within = self.within(value, rate);
         let responses = self.replicates.iter().map(|c| c.operating_unchecked(rate).response_mean);
-        let unstable = is_perhaps_unstable(responses);
+        // Requests of which nothing is known may take any time.
+        let unstable = is_perhaps_unstable(responses) || self.unknown_at(rate) >= 1.0 - p;
         by_tails(value, p, &within, unstable, |p| self.cluster.quantile(rate, p))
     }
 
@@ -376,7 +401,8 @@ impl ClusterModel {
                 other => other?,
             });
         }
-        Ok(Parameter::from_replicates(value, &others, "1/s"))
+        let found = Parameter::from_replicates(value, &others, "1/s");
+        Ok(KnownLoads::largest_rate(self.known_to(), found))
     }
 }
 

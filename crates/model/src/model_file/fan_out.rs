@@ -70,7 +70,14 @@ impl Model {
         let servers = f64::from(single.servers);
         let rate = single.rate / servers;
         let node = self.node()?;
-        let reads = reads_of_a_device(&node, &node.operating(rate)?);
+        let operating = match node.operating(rate) {
+            // As for the single request, whose share within any time is from 0 to 1 there.
+            Err(Error::Unstable { .. }) if self.unknown_beyond.is_some() => {
+                node.operating_unchecked(rate)
+            }
+            found => found?,
+        };
+        let reads = reads_of_a_device(&node, &operating);
         let others = f64::from(fan_out.parts() - 1) / servers * reads.meeting;
         predict(single.rate, &single.points, fan_out, others, |p| {
             self.quantile_with_interval(rate, p)

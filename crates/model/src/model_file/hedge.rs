@@ -8,6 +8,7 @@ use crate::queue::quantile;
 use crate::storage::{Cluster, Member, Node};
 
 use super::fan_out::response_times;
+use super::known::{KnownLoads, wider};
 use super::predict::{by_tails, is_perhaps_unstable};
 use super::{
     ClusterModel, ClusterPrediction, Model, Parameter, Prediction, ResponseTimes, WithinTime,
@@ -59,6 +60,8 @@ impl Model {
         let times = response_times(&single.points, |p| self.quantile_with_interval(rate, p))?;
         let mut found =
             predict(Servers { fitted: &node, replicates: &replicates }, rate, hedge, times)?;
+        let known = KnownLoads::of(self);
+        found.widen(known.unknown_at(found.offered_rate.value));
         found.rate = single.rate;
         let offered = &mut found.offered_rate;
         for end in [&mut offered.value, &mut offered.low, &mut offered.high] {
@@ -79,7 +82,33 @@ impl ClusterModel {
         let times =
             response_times(&single.points, |p| self.quantile_with_interval(single.rate, p))?;
         let servers = Servers { fitted: self.cluster(), replicates: self.replicates() };
-        predict(servers, single.rate, hedge, times)
+        let mut found = predict(servers, single.rate, hedge, times)?;
+        found.widen(self.unknown_at(found.offered_rate.value));
+        Ok(found)
+    }
+}
+
+impl HedgedPrediction {
+    /// Widens the intervals by what is not known of the servers at the load with second requests, as a share of all requests. The load of
+    /// second requests is then not known either: at most one for each request.
+    fn widen(&mut self, unknown: f64) {
+        if unknown <= 0.0 {
+            return;
+        }
+        self.share_hedged = wider(self.share_hedged.clone(), unknown);
+        let offered = |share: f64| self.rate * (1.0 + share);
+        self.offered_rate.low = self.offered_rate.low.min(offered(self.share_hedged.low));
+        self.offered_rate.high = self.offered_rate.high.max(offered(self.share_hedged.high));
+        for within in &mut self.hedged.within {
+            within.share = wider(within.share.clone(), unknown);
+        }
+        for (time, left) in
+            [(&mut self.hedged.response_p50, 0.5), (&mut self.hedged.response_p99, 0.01)]
+        {
+            if unknown >= left {
+                (time.low, time.high) = (0.0, f64::INFINITY);
+            }
+        }
     }
 }
 

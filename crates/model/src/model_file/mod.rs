@@ -11,6 +11,7 @@ mod fan_out;
 mod front;
 mod hedge;
 mod hypothesis;
+mod known;
 mod mix;
 mod parts;
 mod predict;

@@ -6,6 +6,7 @@ use crate::error::{Error, not_negative, positive};
 use crate::queue::HORIZON_S;
 use crate::storage::{BETA, Limit, Node, NodeAt, Operating, Spotify, balls_into_bins_limit};
 
+use super::known::KnownLoads;
 use super::{ClassParameters, Model, Parameter};
 
 /// The share of requests answered within a time, by both models.
@@ -124,6 +125,10 @@ pub(super) fn by_tails(
     perhaps_unstable: bool,
     quantile: impl Fn(f64) -> Result<f64, Error>,
 ) -> Result<Parameter, Error> {
+    // Nothing spreads: where a law jumps past `p`, as at a constant time, the tails would say a time of 0.
+    if within.low == within.high && !perhaps_unstable {
+        return Ok(Parameter { value, low: value, high: value, unit: "s".to_owned() });
+    }
     let left = 1.0 - p;
     let at = |within: f64| {
         let other = 1.0 - left * left / (1.0 - within).max(f64::MIN_POSITIVE);
@@ -206,7 +211,7 @@ impl Model {
             self.nodes_of_replicates()?.into_iter().map(stand).collect();
         // Past the tipping load nothing is answered in time for long; but that load is an estimate.
         let perhaps = self.is_slowed() && replicates.iter().any(|r| r.1.response_mean.is_finite());
-        let mut unknown = self.unknown_at(rate);
+        let mut unknown = KnownLoads::of(self).unknown_at(rate);
         let operating = match node.operating(rate) {
             Err(Error::Unstable { .. }) if perhaps => node.operating_unchecked(rate),
             // The saturation of a hypothesis that does not fit does not say that nothing is answered.
@@ -310,19 +315,21 @@ impl Model {
     }
 
     /// The largest load in requests/s at which one server answers a share `share` within `within_s`
-    /// seconds. [`Error::Unattainable`] if even an idle one does not.
+    /// seconds, by the model's law also where nothing is known ([`Model::known_to`]). [`Error::Unattainable`] if even an idle one
+    /// does not.
     pub fn largest_rate(&self, within_s: f64, share: f64) -> Result<f64, Error> {
         self.node()?.largest_rate(within_s, share)
     }
 
     /// The same with its 95 % interval, from the replicates; one that can't hold the objective at
-    /// any load counts as 0.
+    /// any load counts as 0. The interval has no upper end where it passes [`Model::known_to`].
     pub fn largest_rate_with_interval(
         &self,
         within_s: f64,
         share: f64,
     ) -> Result<Parameter, Error> {
         let value = self.largest_rate(within_s, share)?;
+        let known_to = self.known_to();
         let mut others = Vec::new();
         let at = self.node()?.at_time(within_s);
         for node in self.nodes_of_replicates()? {
@@ -331,7 +338,8 @@ impl Model {
                 other => other?,
             });
         }
-        Ok(Parameter::from_replicates(value, &others, "1/s"))
+        let found = Parameter::from_replicates(value, &others, "1/s");
+        Ok(KnownLoads::largest_rate(known_to, found))
     }
 
     /// [`Model::largest_rate`] by the published model.
@@ -353,8 +361,6 @@ const OFF: f64 = 0.001;
 const OFF_SEVERAL: f64 = 0.004;
 const EXACT_SCV: std::ops::RangeInclusive<f64> = 0.5..=1.2;
 
-/// Beyond the fitted loads by less than this is the same load.
-const SLACK: f64 = 1.01;
 /// A service of which a longer queue takes less than this part off the throughput does not tip over: it saturates.
 const FALLS: f64 = 0.97;
 
@@ -439,29 +445,5 @@ impl Model {
     /// Whether a node's speed depends on the number inside.
     pub(super) fn is_slowed(&self) -> bool {
         self.classes.iter().any(|class| class.by_number.is_some())
-    }
-
-    /// By how much, as a share of all requests, the interval of a share at a load is wider on either side because no hypothesis fits: by the
-    /// errors on held-out loads up to the largest of these, and by everything beyond.
-    pub(super) fn unknown_at(&self, rate: f64) -> f64 {
-        if self.unknown_beyond.is_none_or(|known| rate <= SLACK * known) {
-            return 0.0;
-        }
-        let judged = self.held_out.iter().any(|held| rate <= SLACK * held.rate);
-        let error =
-            |held: &crate::HeldOut| held.error_points.abs() + held.half_width_points.unwrap_or(0.0);
-        let worst = self.held_out.iter().map(error).fold(0.0, f64::max);
-        if judged { (0.01 * worst).min(1.0) } else { 1.0 }
-    }
-
-    /// That nothing is known beyond a load: a sentence.
-    pub(crate) fn unknown_text(&self) -> Option<String> {
-        self.unknown_beyond.map(|rate| {
-            format!(
-                "Since no hypothesis fits, nothing says what happens beyond the heaviest fitted load, {rate:.4} requests/s: the interval \
-                 of a share is 0 to 100 % there, and as wide as the errors on loads that were held out. Measure the load that you \
-                 want to know, or closed loops of more and more clients."
-            )
-        })
     }
 }

@@ -4,6 +4,7 @@ use super::*;
 
 mod fan_out;
 mod hedge;
+mod known;
 use crate::storage::{Change, Popularity};
 use crate::trust::{Miss, TrustEnd};
 

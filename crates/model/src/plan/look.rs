@@ -56,6 +56,8 @@ pub struct Forecast {
     /// The load is past the one up to which the model is trusted; report this wherever the forecast
     /// is shown.
     pub beyond_trust: bool,
+    /// Nothing is known of a server at the load, because no hypothesis fits ([`Model::known_to`]): the objective counts as missed.
+    pub is_unknown: bool,
 }
 
 /// The prediction for a configuration with one server lost, after its replicas have filled.
@@ -82,6 +84,8 @@ pub enum Cause {
     Limit,
     /// The objective is missed with one server lost.
     OneLost,
+    /// Nothing is known of a server with more load, because no hypothesis fits ([`Model::known_to`]).
+    Unknown,
 }
 
 /// The limit that a growing load reaches first.
@@ -139,6 +143,8 @@ pub struct Reach {
     pub breaks_first: Break,
     /// Whether its servers equal the fitted one except for their number.
     pub like_fitted: bool,
+    /// Whether nothing is known of its servers at the load ([`Forecast::is_unknown`]).
+    pub is_unknown: bool,
 }
 
 /// A step from one configuration to the next value of one choice.
@@ -265,6 +271,7 @@ fn forecast(
         beyond_limit,
         beyond_fitted,
         beyond_trust,
+        is_unknown: model.is_unknown(rate / f64::from(servers)),
     })
 }
 
@@ -283,7 +290,7 @@ fn one_lost(looked: &Looked, question: &Question, rate: f64) -> Result<Lost, Err
                 *value *= answered;
             }
             forecast.published = forecast.published.map(|share| share * answered);
-            let holds = within.value >= question.objective.share;
+            let holds = within.value >= question.objective.share && !forecast.is_unknown;
             Ok(Lost { forecast: Some(forecast), unreachable, holds })
         }
         Err(Error::Unstable { .. }) => Ok(Lost { forecast: None, unreachable, holds: false }),
@@ -300,6 +307,13 @@ fn largest(model: &Model, t_s: f64, share: f64) -> Result<f64, Error> {
         Err(Error::Unattainable { .. }) => Ok(0.0),
         other => other,
     }
+}
+
+/// The number of servers whose load must be one of which something is known: one less if that must hold after a loss, when the others get
+/// the lost server's keys.
+fn known_by(question: &Question, looked: &Looked) -> f64 {
+    let lost = question.with_one_lost && looked.replicas > 1 && looked.servers > 1;
+    f64::from(looked.servers) - f64::from(u8::from(lost))
 }
 
 /// The limit reached first.
@@ -334,6 +348,10 @@ fn breaks(site: &Site, question: &Question, looked: &Looked) -> Result<Break, Er
         if lost < first.1 {
             first = (Cause::OneLost, lost);
         }
+    }
+    let known = site.known_to() * known_by(question, looked);
+    if known < first.1 {
+        first = (Cause::Unknown, known);
     }
     let (cause, rate) = first;
     let limit = node.breaks_first().map_or(Limit::Devices, |(_, limit)| limit);
@@ -376,6 +394,7 @@ pub(super) fn reach(
         forecast,
         breaks_first: breaks(site, question, &looked)?,
         like_fitted: site.is_fitted(&looked.changes),
+        is_unknown: site.is_unknown(rate / f64::from(looked.servers)),
     })
 }
 

@@ -29,6 +29,8 @@ pub(super) struct SearchResult {
 pub(super) enum Nearness {
     /// Past saturation: minus the load relative to the saturation.
     Overloaded(f64),
+    /// At a load of which the model knows nothing: minus the load relative to the largest known one.
+    Unknown(f64),
     /// The share answered in time.
     Share(f64),
 }
@@ -149,7 +151,11 @@ impl<'a> Judge<'a> {
 
     /// The share in time with `servers` servers.
     fn share(&self, servers: f64) -> Result<f64, Nearness> {
-        self.bench.share(self.rate / servers).map_err(|error| match error {
+        let each = self.rate / servers;
+        if self.site.is_unknown(each) {
+            return Err(Nearness::Unknown(-each / self.site.known_to()));
+        }
+        self.bench.share(each).map_err(|error| match error {
             Error::Unstable { rate, saturation } => Nearness::Overloaded(-rate / saturation),
             _ => Nearness::Overloaded(f64::MIN),
         })

@@ -227,6 +227,17 @@ impl<'a> Site<'a> {
         model
     }
 
+    /// The load of one server, requests/s, of which the fitted model knows something. A change of the server is not taken to move it: what
+    /// the server did there is all that is known.
+    pub fn known_to(&self) -> f64 {
+        self.model.known_to()
+    }
+
+    /// Whether nothing is known of a server at a load.
+    pub fn is_unknown(&self, rate: f64) -> bool {
+        self.model.is_unknown(rate)
+    }
+
     /// Whether a server after changes equals the fitted one.
     pub(crate) fn is_fitted(&self, changes: &Changes) -> bool {
         (changes.hits - 1.0).abs() < 1e-9

@@ -11,6 +11,8 @@ use crate::queue::Discipline;
 use crate::storage::{Cluster, Member, Popularity};
 use crate::trust::HeldOut;
 
+mod known;
+
 fn exact(value: f64) -> Parameter {
     Parameter::exact(value, "1")
 }

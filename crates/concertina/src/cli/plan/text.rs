@@ -116,6 +116,7 @@ impl PlanReport<'_> {
         ]);
         cells.push(format!("× {}", digits(planned.headroom, 3)));
         let lost = match &planned.one_lost.forecast {
+            Some(lost) if lost.is_unknown => "not known".to_owned(),
             Some(lost) => {
                 let held = if planned.one_lost.holds { "" } else { " missed" };
                 let of = self.marks(lost, planned.like_fitted);
@@ -190,6 +191,11 @@ impl PlanReport<'_> {
         let rate = format!("{} requests/s {marks}", digits(first.rate, 4));
         let rate = rate.trim_end();
         let why = match first.cause {
+            Cause::Unknown => {
+                return format!(
+                    "nothing is known past {rate}: no hypothesis fits, and no larger load of a server was measured"
+                );
+            }
             Cause::Saturation => {
                 return format!("{} saturates at {rate}", printable(&first.class));
             }
@@ -208,7 +214,7 @@ impl PlanReport<'_> {
     /// The message if no configuration meets the objective: the reason, and the largest load that
     /// one meets it at.
     fn none(&self) -> String {
-        let Some(Reach { configuration: c, forecast, breaks_first, like_fitted }) =
+        let Some(Reach { configuration: c, forecast, breaks_first, like_fitted, is_unknown }) =
             &self.plan.nearest
         else {
             return "NONE of the choices can be built: replicas need servers, and space on devices; reads \
@@ -219,6 +225,7 @@ impl PlanReport<'_> {
         what.extend(c.devices.iter().map(|d| format!("{} {}", d.count, printable(&d.class))));
         what.push(format!("replicas {}", c.replicas));
         let reached = match forecast {
+            _ if *is_unknown => "has servers of which nothing is known at that load".to_owned(),
             Some(f) => {
                 let [value, low, high] = [f.within.value, f.within.low, f.within.high].map(percent);
                 let marks = self.marks(f, *like_fitted);
