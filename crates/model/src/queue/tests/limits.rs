@@ -154,3 +154,26 @@ proptest! {
     }
 
 }
+
+/// Within a millionth of saturation the transform is a difference of nearly equal numbers; the 99th percentile came out below the mean.
+#[test]
+fn waits_next_to_saturation_are_exponential() {
+    let service = Exponential::new(0.0062).unwrap();
+    for left in [1e-4, 4e-5, 1e-5, 1e-6, 1e-8, 1e-11] {
+        let rate = (1.0 - left) / 0.0062;
+        let queue = Mg1::new(rate, service).unwrap();
+        let mean = queue.response_mean();
+        for p in [0.1f64, 0.5, 0.99] {
+            let time = -(1.0 - p).ln() * mean;
+            for found in [
+                queue.response_cdf(time),
+                queue.waiting_cdf(time),
+                Evaluated::new(&service, 1, time).response_cdf(rate),
+                Evaluated::new(&service, 4, time / 4.0).response_cdf(4.0 * rate),
+            ] {
+                assert!((found - p).abs() < 1e-3, "{left} {p} {found}");
+            }
+        }
+        assert!((queue.response_quantile(0.99).unwrap() / mean - 4.605).abs() < 0.05, "{left}");
+    }
+}
