@@ -66,7 +66,7 @@ pub struct Args {
     within: Vec<f64>,
     /// What if: station.NAME.KEY=VALUE or class.NAME.KEY=VALUE; may be repeated. Shows before and
     /// after
-    #[arg(long = "set", value_name = "KEY=VALUE")]
+    #[arg(long = "set", value_name = "KEY=VALUE", conflicts_with = "queue")]
     set: Vec<String>,
     /// Solve for other populations of a closed class: 1..100, 100..1000:100, or a list 10,20,50
     #[arg(long, value_name = "RANGE", conflicts_with = "queue")]
@@ -187,7 +187,7 @@ fn tables(network: &Network, solution: &Solution) -> String {
             load,
             think,
             digits(result.throughput, 5),
-            time(result.response_s),
+            if result.response_s > 0.0 { time(result.response_s) } else { "–".to_owned() },
             digits(result.number, 4),
         ]);
     }
@@ -202,7 +202,7 @@ fn tables(network: &Network, solution: &Solution) -> String {
             digits(result.throughput, 5),
             busy(network, solution, k),
             digits(result.number, 4),
-            time(result.response_s),
+            if result.throughput > 0.0 { time(result.response_s) } else { "–".to_owned() },
         ]);
     }
     format!("{}\n{}\n{}{}", how(solution), classes.text(), stations.text(), forks(solution))

@@ -132,7 +132,13 @@ pub(super) struct Question<'a> {
 impl Question<'_> {
     /// The law of service: that of the queue's name with the stated mean, if a time alone is stated.
     fn law(&self) -> anyhow::Result<AnyLaw> {
-        let StatedLaw { law, text, .. } = self.service;
+        let StatedLaw { law, text, mean_s } = self.service;
+        if mean_s.low < mean_s.high {
+            bail!(
+                "--service {text}: a queue has no intervals; give one mean, or write a model with `concertina model`, whose predictions \
+                 have them"
+            );
+        }
         let constant = law.scv() == 0.0;
         match self.queue.service {
             Service::General => Ok(law.clone()),

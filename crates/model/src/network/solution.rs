@@ -105,7 +105,8 @@ pub struct ClassResult {
     pub think_s: f64,
     /// Requests/s.
     pub throughput: f64,
-    /// Mean response time in seconds, without the think time; 0 for a class without customers.
+    /// Mean response time in seconds, without the think time; 0 for a closed class without customers. Of an open class without
+    /// arrivals it is what one request would have.
     pub response_s: f64,
     /// Mean number of the class's customers at stations, that is, not thinking.
     pub number: f64,

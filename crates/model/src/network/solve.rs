@@ -43,6 +43,9 @@ struct Parts {
     extra: Vec<Extra>,
 }
 
+/// The load, in servers, that stands for one request of a class without arrivals.
+const ARRIVALS_OF_IDLE: f64 = 1e-9;
+
 impl Network {
     /// Solves the network: exactly if that takes at most a few seconds, otherwise by
     /// [`Method::Linearizer`], or above 10,000 customers by [`Method::Schweitzer`], whose error
@@ -52,7 +55,33 @@ impl Network {
     /// past the end of a measured curve, and [`Error::TooMuchWork`] if the exact solution is too
     /// large and the approximations do not support a station.
     pub fn solve(&self) -> Result<Solution, Error> {
-        self.solved(None)
+        let mut solution = self.solved(None)?;
+        self.add_idle_responses(&mut solution);
+        Ok(solution)
+    }
+
+    /// Adds the responses of open classes without arrivals, to which Little's law gives none: those that one request would have, which a
+    /// load of a billionth of the station's has to nine digits. Where not even that fits, they stay 0.
+    fn add_idle_responses(&self, solution: &mut Solution) {
+        let is_idle = |class: &Class| matches!(class.load, Load::Open { rate } if rate == 0.0);
+        if !self.classes.iter().any(is_idle) {
+            return;
+        }
+        let mut visited = self.clone();
+        for class in visited.classes.iter_mut().filter(|class| is_idle(class)) {
+            let demand: f64 = class.demands_s.iter().sum();
+            if demand > 0.0 {
+                class.load = Load::Open { rate: ARRIVALS_OF_IDLE / demand };
+            }
+        }
+        let Ok(found) = visited.solved(None) else { return };
+        for (c, _) in self.classes.iter().enumerate().filter(|(_, class)| is_idle(class)) {
+            solution.classes[c].response_s = found.classes[c].response_s;
+            for (station, found) in solution.stations.iter_mut().zip(&found.stations) {
+                let (share, found) = (&mut station.classes[c], &found.classes[c]);
+                (share.response_s, share.residence_s) = (found.response_s, found.residence_s);
+            }
+        }
     }
 
     /// Solves by a given method, for example to see the error of an approximation. Returns

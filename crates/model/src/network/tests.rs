@@ -547,3 +547,22 @@ fn several_servers_of_several_large_classes_are_approximated_by_name() {
     let error = Network::new(vec![slower], classes).unwrap().solve().unwrap_err();
     assert!(error.to_string().contains("gets slower"), "{error}");
 }
+
+/// Little's law gives no response to a class without arrivals; one request of it would have that of another class, of the same demands.
+#[test]
+fn a_class_without_arrivals_has_the_response_of_one_request() {
+    let stations = || vec![Station::queue("a"), Station::servers("b", 3).unwrap()];
+    let open = |name, rate| Class::open(name, rate, &[0.001, 0.004]).unwrap();
+    let beside = Network::new(stations(), vec![open("x", 0.0), open("y", 500.0)]).unwrap();
+    let found = beside.solve().unwrap();
+    let (x, y) = (&found.classes[0], &found.classes[1]);
+    assert!((x.response_s / y.response_s - 1.0).abs() < 1e-6, "{x:?} {y:?}");
+    assert_eq!((x.throughput, x.number), (0.0, 0.0));
+    let alone = Network::new(stations(), vec![open("x", 0.0)]).unwrap().solve().unwrap();
+    assert!((alone.classes[0].response_s / 0.005 - 1.0).abs() < 1e-6);
+    assert_eq!((alone.stations[0].utilisation, alone.stations[0].number), (0.0, 0.0));
+    let closed = Class::closed("z", 4, 0.0, &[0.001, 0.0]).unwrap();
+    let mixed = Network::new(stations(), vec![open("x", 0.0), closed]).unwrap().solve().unwrap();
+    // Four customers are at the first station whenever the request comes.
+    assert!((mixed.stations[0].classes[0].residence_s / 0.005 - 1.0).abs() < 1e-6);
+}
