@@ -1,6 +1,6 @@
 //! What an analysis of factors says first, in plain words: which of them matter, by how much, and what to do next.
 
-use model::design::{Anova, Effect, Factor, Factorial, Form};
+use model::design::{Anova, Effect, Factor, Factorial, Form, letter as letter_of};
 use model::regression::Estimated;
 
 use crate::objective::digits;
@@ -20,6 +20,8 @@ pub(super) struct FactorEffects {
     pub noise: f64,
     /// Whether combinations were run more than once.
     pub is_repeated: bool,
+    /// Whether the runs do not tell a named effect from that of another factor, or of two.
+    pub is_confounded: bool,
 }
 
 /// The verdict as named sentences.
@@ -30,7 +32,7 @@ pub(super) fn lines(
 ) -> Vec<(&'static str, String)> {
     let names: Vec<&str> = factors.iter().map(|factor| factor.name.as_str()).collect();
     let asked = format!("Which of {} move {response}, and by how much?", names.join(", "));
-    let FactorEffects { effects, noise, is_repeated } = found;
+    let FactorEffects { effects, noise, is_repeated, is_confounded } = found;
     let mut answer: Vec<(&'static str, String)> =
         effects.into_iter().map(|effect| ("Answer", effect)).collect();
     if answer.is_empty() {
@@ -44,6 +46,10 @@ pub(super) fn lines(
         false => "Each combination was run once: noise is guessed, not measured.".to_owned(),
     };
     let next = match (is_repeated, noise > NOISE) {
+        _ if is_confounded => {
+            "Run the combinations that are missing: they tell apart what was changed together."
+                .to_owned()
+        }
         (false, _) => "Repeat every run at least once, in another order.".to_owned(),
         (true, true) => "Repeat the runs: noise hides what is smaller than it.".to_owned(),
         (true, false) => {
@@ -55,6 +61,18 @@ pub(super) fn lines(
     lines.extend(answer);
     lines.extend([("Checked", checked), ("Next", next)]);
     lines
+}
+
+/// The effects that the runs do not tell from this one, by the names of their factors: those of one factor, or of two. (Of more they are
+/// small by experience.)
+fn confounded(effect: &Effect, factors: &[Factor]) -> Vec<String> {
+    let name = |letter: char| {
+        let found = factors.iter().enumerate().find(|(i, _)| letter_of(*i) == letter);
+        found.map_or_else(|| letter.to_string(), |(_, factor)| factor.name.clone())
+    };
+    let aliases = effect.aliases.iter().map(|alias| alias.trim_start_matches('-'));
+    let few = aliases.filter(|alias| alias.chars().count() <= 2);
+    few.map(|alias| alias.chars().map(name).collect::<Vec<_>>().join(" and ")).collect()
 }
 
 /// The names of the factors of an effect.
@@ -77,7 +95,7 @@ pub(super) fn of_two(two: &Factorial, factors: &[Factor]) -> FactorEffects {
     let sentence = |effect: &&Effect| {
         let share = digits(100.0 * effect.fraction, 3);
         let by = interval(effect.low_to_high);
-        match names(effect.factors, factors)[..] {
+        let said = match names(effect.factors, factors)[..] {
             [one] => {
                 let level = |at: usize| one.levels.get(at).map_or("", String::as_str);
                 let (low, high) = (level(0), level(1));
@@ -93,10 +111,21 @@ pub(super) fn of_two(two: &Factorial, factors: &[Factor]) -> FactorEffects {
                     all.join(" and ")
                 )
             }
+        };
+        match confounded(effect, factors)[..] {
+            [] => said,
+            ref others => {
+                format!("{said} Or {}: the runs do not tell them apart.", others.join(", or "))
+            }
         }
     };
-    let effects = effects.iter().take(EFFECTS_MAX).map(sentence).collect();
-    FactorEffects { effects, noise: two.error_fraction, is_repeated: two.replications > 1 }
+    effects.truncate(EFFECTS_MAX);
+    FactorEffects {
+        effects: effects.iter().map(sentence).collect(),
+        noise: two.error_fraction,
+        is_repeated: two.replications > 1,
+        is_confounded: effects.iter().any(|effect| !confounded(effect, factors).is_empty()),
+    }
 }
 
 /// Of any number of levels.
@@ -116,7 +145,12 @@ pub(super) fn of_any(any: &Anova, factors: &[Factor]) -> FactorEffects {
         format!("{} {verb} {share} % of the variation{chance}.", all.join(" and "))
     };
     let effects = terms.iter().take(EFFECTS_MAX).map(sentence).collect();
-    FactorEffects { effects, noise: any.error_fraction, is_repeated: any.replications > 1 }
+    FactorEffects {
+        effects,
+        noise: any.error_fraction,
+        is_repeated: any.replications > 1,
+        is_confounded: false,
+    }
 }
 
 /// Formats a number with its interval.
