@@ -119,6 +119,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let mixes = args.mix.iter().map(|mix| mix.parts.clone()).collect();
         return live::run(url, &args.live, mixes, args.json);
     }
+    if let Some(option) = args.live.given() {
+        bail!(
+            "{option} is for a store that is measured, and {} is a table; give the address of a store, or leave {option} out",
+            args.file.display()
+        );
+    }
     let sheet = Sheet::read(&args.file)?;
     let io = sheet.has("size_bytes") || sheet.has("read_share");
     let (text, json) = match (io, sheet.has("concurrency")) {

@@ -71,6 +71,36 @@ pub(super) struct Flags {
     http: HttpOptions,
 }
 
+impl Flags {
+    /// An option of a measurement that was given another value than its own, which a table has no use for.
+    pub(super) fn given(&self) -> Option<&'static str> {
+        let own = Flags::of_defaults();
+        let all = [
+            ("--destroy", self.destroy != own.destroy),
+            ("--sizes", self.sizes != own.sizes),
+            ("--judge", self.judge != own.judge),
+            ("--duration", self.duration != own.duration),
+            ("--warmup", self.warmup != own.warmup),
+            ("--repeat", self.repeat != own.repeat),
+            ("--clients-max", self.clients_max != own.clients_max),
+            ("--prefix", self.prefix.is_some()),
+            ("--credentials", self.credentials.is_some()),
+            ("--threads", self.threads != own.threads),
+            ("--seed", self.seed != own.seed),
+            ("--out", self.out.is_some()),
+        ];
+        all.into_iter().find(|(_, is_given)| *is_given).map(|(name, _)| name)
+    }
+
+    /// The options as they are if none is given.
+    fn of_defaults() -> Flags {
+        let none = clap::Command::new("").no_binary_name(true);
+        let matches = <Flags as clap::Args>::augment_args(none).get_matches_from([""; 0]);
+        <Flags as clap::FromArgMatches>::from_arg_matches(&matches)
+            .unwrap_or_else(|error| error.exit())
+    }
+}
+
 fn size(text: &str) -> Result<u64, String> {
     let bytes = super::load::bytes(text.trim())?;
     match bytes {

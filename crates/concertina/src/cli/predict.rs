@@ -289,6 +289,7 @@ fn text(
     if let Some(law) = args.arrivals {
         out += &arrivals_text(law);
     }
+    out += &args.cluster.memory_text(model);
     out += &grid(args, answers).text();
     let found = || answers.iter().filter_map(|a| a.found.as_ref().ok());
     if found().any(|(p, _)| p.beyond_trust) {

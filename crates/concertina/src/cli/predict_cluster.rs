@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use model::queue::ArrivalLaw;
 use model::storage::{Change, Popularity};
 use model::what_if::WhatIf;
-use model::{ClusterLimits, ClusterPrediction, Parameter};
+use model::{ClusterLimits, ClusterPrediction, Model, Parameter};
 
 use super::predict;
 use super::predict_several::{self, Several};
@@ -140,6 +140,11 @@ impl Args {
             }
             Ok(of.iter().map(|factor| factor.factor).product())
         };
+        if self.memory_exponent.is_some() && self.memory.is_empty() && self.lost() == 0 {
+            bail!(
+                "--memory-exponent says how hits follow memory, which stays as it is: add --memory, or --lost"
+            );
+        }
         Ok(WhatIf {
             servers,
             lost: self.lost(),
@@ -149,6 +154,17 @@ impl Args {
             devices: self.devices.iter().cloned().collect(),
             ..WhatIf::default()
         })
+    }
+
+    /// That more or less memory changes nothing, of a model with no requests that memory answers; empty otherwise.
+    pub fn memory_text(&self, model: &Model) -> String {
+        let requests = &model.requests;
+        match !self.memory.is_empty() && requests.q0.value <= 0.0 {
+            true => {
+                "! --memory changes nothing: memory answers no requests in this model.\n".to_owned()
+            }
+            false => String::new(),
+        }
     }
 
     /// The popularity argument, as given.

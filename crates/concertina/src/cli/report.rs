@@ -114,6 +114,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let observed = Observed::read(&runs, &selection)?;
     let model = match models.as_slice() {
         [model] => model,
+        [] if args.csv.is_some() || args.plots.is_some() => bail!(
+            "--csv and --plots write the tables and plots of a comparison, and no model is given: add one (`concertina fit`), or take the \
+             measurements alone from the page or from --json"
+        ),
         [] => return report_measurements(&args, &runs, &observed),
         _ => bail!("{} model files given, but one is needed; runs are folders", models.len()),
     };

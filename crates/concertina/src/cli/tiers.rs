@@ -46,10 +46,10 @@ pub struct Args {
     #[arg(long, default_value_t = 1)]
     nodes: u32,
     /// Mean response of a read from a bulk device, milliseconds
-    #[arg(long, default_value_t = 10.0)]
+    #[arg(long, default_value_t = 10.0, value_parser = above_zero)]
     bulk_ms: f64,
     /// Mean response of a read from a hot device, milliseconds
-    #[arg(long, default_value_t = 0.5)]
+    #[arg(long, default_value_t = 0.5, value_parser = above_zero)]
     hot_ms: f64,
     /// Size of objects whose size the trace does not state
     #[arg(long, default_value = "1kB")]
@@ -61,7 +61,7 @@ pub struct Args {
     #[arg(long)]
     lru: bool,
     /// Time over which reads are counted, seconds (`tiers.popularity_s`)
-    #[arg(long, default_value_t = 600.0)]
+    #[arg(long, default_value_t = 600.0, value_parser = above_zero)]
     popularity_s: f64,
     /// Also write what memory and hot devices serve, from a quarter of the given bytes to four times
     /// these, to a file that `concertina plan --curves` reads
@@ -70,6 +70,15 @@ pub struct Args {
     /// Print as JSON
     #[arg(long)]
     json: bool,
+}
+
+/// The fewest requests of which shares are told to a point or so.
+const REQUESTS_MIN: usize = 1_000;
+
+/// A number of milliseconds or seconds.
+fn above_zero(text: &str) -> Result<f64, String> {
+    let value = text.trim().parse::<f64>().ok().filter(|value| (1e-6..=1e9).contains(value));
+    value.ok_or_else(|| format!("invalid number `{text}`: write one from 0.000001 to 1e9"))
 }
 
 /// Counters in a row of the sketch of popularity: enough for the keys of most samples.
@@ -180,7 +189,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let others = trace.rows.iter().filter(|row| !data(row)).count();
     let skipped = trace.skipped_text();
     trace.rows.retain(data);
-    ensure!(!trace.rows.is_empty(), "{} has no reads and no writes", args.trace.display());
+    ensure!(
+        trace.rows.iter().any(|row| row.operation == Operation::Get),
+        "{} has no reads, of which memory and devices serve a part",
+        args.trace.display()
+    );
     let unknown = u32::try_from(args.size.0).context("--size is too large")?;
     let timed = trace.rows.iter().all(|row| row.time.is_some());
     let requests = trace.rows.iter().map(|row| Recorded {
@@ -208,6 +221,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         trace.rows.len(),
         percent(sampled.rate(), 1)
     );
+    if trace.rows.len() < REQUESTS_MIN {
+        outln!(
+            "! So few requests are mostly first reads, which nothing serves: record {REQUESTS_MIN} at least."
+        );
+    }
     if others > 0 {
         outln!(
             "{others} rows of head and delete neither read nor write an object's bytes and are left out"

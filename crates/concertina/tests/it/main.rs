@@ -44,6 +44,7 @@ mod memcached_node;
 mod memcached_proxy;
 mod memcached_suites;
 mod network;
+mod not_known;
 mod numbers;
 mod operator_files;
 mod origin;
