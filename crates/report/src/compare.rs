@@ -426,11 +426,7 @@ pub fn largest_rate(
     if beyond_trust {
         statement += &extrapolated(trust.limit * n);
     }
-    let known = model.known_to() * n;
-    if rate.high > known {
-        let known = digits(known, 4);
-        statement += &format!(" Nothing is known past {known} requests/s: no hypothesis fits.");
-    }
+    statement += &unknown_past(model.known_to() * n, &rate);
     if beyond_limit {
         let limit = digits(limit, 4);
         statement +=
@@ -438,6 +434,16 @@ pub fn largest_rate(
     }
     let rate = Some(rate);
     Ok(LargestRate { objective, servers, rate, spotify, beyond_limit, beyond_trust, statement })
+}
+
+/// That nothing is known past a load, if the interval of a load passes it.
+fn unknown_past(known: f64, rate: &Parameter) -> String {
+    match rate.high > known {
+        true => {
+            format!(" Nothing is known past {} requests/s: no hypothesis fits.", digits(known, 4))
+        }
+        false => String::new(),
+    }
 }
 
 /// The upper end of the interval of a load: infinite where no hypothesis fits, so that nothing is known beyond the fitted loads.

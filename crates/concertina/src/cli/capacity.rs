@@ -119,7 +119,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let mixes = args.mix.iter().map(|mix| mix.parts.clone()).collect();
         return live::run(url, &args.live, mixes, args.json);
     }
-    if let Some(option) = args.live.given() {
+    if let Some(option) = args.live.given_option() {
         bail!(
             "{option} is for a store that is measured, and {} is a table; give the address of a store, or leave {option} out",
             args.file.display()

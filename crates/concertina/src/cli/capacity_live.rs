@@ -73,7 +73,7 @@ pub(super) struct Flags {
 
 impl Flags {
     /// An option of a measurement that was given another value than its own, which a table has no use for.
-    pub(super) fn given(&self) -> Option<&'static str> {
+    pub(super) fn given_option(&self) -> Option<&'static str> {
         let own = Flags::of_defaults();
         let all = [
             ("--destroy", self.destroy != own.destroy),

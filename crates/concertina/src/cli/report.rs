@@ -114,10 +114,6 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let observed = Observed::read(&runs, &selection)?;
     let model = match models.as_slice() {
         [model] => model,
-        [] if args.csv.is_some() || args.plots.is_some() => bail!(
-            "--csv and --plots write the tables and plots of a comparison, and no model is given: add one (`concertina fit`), or take the \
-             measurements alone from the page or from --json"
-        ),
         [] => return report_measurements(&args, &runs, &observed),
         _ => bail!("{} model files given, but one is needed; runs are folders", models.len()),
     };
@@ -184,6 +180,12 @@ fn report_measurements(
     runs: &[PathBuf],
     observed: &Observed,
 ) -> anyhow::Result<ExitCode> {
+    if args.csv.is_some() || args.plots.is_some() {
+        bail!(
+            "--csv and --plots write the tables and plots of a comparison, and no model is given: add one (`concertina fit`), or take the \
+             measurements alone from the page or from --json"
+        );
+    }
     let within_s: Vec<f64> = args.within.iter().map(|within| within.time_s).collect();
     let measurements = Measurements::new(observed, &within_s, &objectives_of(args))?;
     let shown: Vec<String> = runs.iter().map(|r| r.display().to_string()).collect();

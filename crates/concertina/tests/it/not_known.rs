@@ -12,7 +12,7 @@ fn concertina(dir: &Path, args: &[&str]) -> Output {
 }
 
 /// What a command prints, whether it succeeds or not.
-fn said(dir: &Path, args: &[&str]) -> String {
+fn output_text(dir: &Path, args: &[&str]) -> String {
     let output = concertina(dir, args);
     [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat()
 }
@@ -47,23 +47,25 @@ fn a_model_that_fits_nothing_recommends_no_load_that_was_not_measured() {
     fits_nothing(dir);
     let plan = |rate: &str| {
         let asked = ["--choices", "c.toml", "--objective", "50% within 1s", "--rate", rate];
-        said(dir, &[&["plan", "m.toml"], &asked[..]].concat())
+        output_text(dir, &[&["plan", "m.toml"], &asked[..]].concat())
     };
     let found = plan("2000");
     has(&found, &["5 servers: nothing is known past 2,000 requests/s", "12 servers"]);
     assert!(!found.contains("4 servers:") && !found.contains("[0.00, 100.00]"), "{found}");
     has(&plan("9000"), &["NONE of the choices", "of which nothing is known at that load", "4,800"]);
-    let predicted = said(
+    let predicted = output_text(
         dir,
         &["predict", "m.toml", "--rate", "300,9000", "--fan-out", "3", "--within", "50ms"],
     );
     // A row of the single request, one of a part, one of all parts.
     assert_eq!(predicted.matches("[0.00, 100.00]").count(), 3, "{predicted}");
-    let hedged =
-        said(dir, &["predict", "m.toml", "--rate", "900", "--hedge", "9ms", "--within", "1s"]);
+    let hedged = output_text(
+        dir,
+        &["predict", "m.toml", "--rate", "900", "--hedge", "9ms", "--within", "1s"],
+    );
     has(&hedged, &["without bound"]);
     let largest =
-        said(dir, &["predict", "m.toml", "--rate", "300", "--objective", "90% within 50ms"]);
+        output_text(dir, &["predict", "m.toml", "--rate", "300", "--objective", "90% within 50ms"]);
     has(&largest, &["[400, not known]", "Nothing is known past 400 requests/s"]);
 }
 
@@ -72,7 +74,7 @@ fn effects_that_runs_do_not_tell_apart_are_named_together() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     let write = |text: &str| std::fs::write(dir.join("r.csv"), text).unwrap();
-    let answer = || said(dir, &["factors", "r.csv", "--response", "y"]);
+    let answer = || output_text(dir, &["factors", "r.csv", "--response", "y"]);
     write("cache,disk,y\n1,1,5\n2,2,6\n1,1,5.1\n2,2,6.2\n");
     has(&answer(), &["Or disk: the runs do not tell them apart.", "Run the combinations"]);
     write(
@@ -104,7 +106,10 @@ fn options_without_a_use_are_refused() {
     let puts = refused(dir, &["tiers", "p.csv", "--memory", "1MB", "--hot", "1MB"]);
     has(&puts, &["has no reads"]);
     std::fs::write(dir.join("p.csv"), "time_ms,key,size,op\n5,a,10,get\n6,a,10,get\n").unwrap();
-    has(&said(dir, &["tiers", "p.csv", "--memory", "1MB", "--hot", "1MB"]), &["So few requests"]);
+    has(
+        &output_text(dir, &["tiers", "p.csv", "--memory", "1MB", "--hot", "1MB"]),
+        &["So few requests"],
+    );
 }
 
 /// Stated numbers were called checked, and a load at saturation ended the whole command.
@@ -114,10 +119,11 @@ fn stated_numbers_are_not_called_checked() {
     let dir = dir.path();
     let made = ["model", "--service", "exp:6.2ms", "--servers", "4", "--out", "s.toml"];
     assert!(concertina(dir, &made).status.success());
-    let found = said(dir, &["predict", "s.toml", "--rate", "100,645.16129,645.161290322580645"]);
+    let found =
+        output_text(dir, &["predict", "s.toml", "--rate", "100,645.16129,645.161290322580645"]);
     has(&found, &["Not checked: no measured load was compared", "645.2"]);
     assert!(!found.contains("Checked up to") && !found.contains("[0 ms"), "{found}");
-    let memory = said(dir, &["predict", "s.toml", "--rate", "100", "--memory", "2"]);
+    let memory = output_text(dir, &["predict", "s.toml", "--rate", "100", "--memory", "2"]);
     has(&memory, &["--memory changes nothing"]);
     let exponent =
         refused(dir, &["predict", "s.toml", "--rate", "100", "--memory-exponent", "0.5"]);
@@ -127,6 +133,6 @@ fn stated_numbers_are_not_called_checked() {
         "[station.a]\n[class.x]\nrate = 0.0\nservice_ms = { a = 1.0 }\n",
     )
     .unwrap();
-    let idle = said(dir, &["network", "n.toml"]);
+    let idle = output_text(dir, &["network", "n.toml"]);
     assert!(!idle.contains("  0 ms") && idle.contains("1 ms"), "{idle}");
 }

@@ -171,7 +171,7 @@ impl ClusterModel {
             }
         }
         let checked = nodes.iter().map(|n| (n.name.clone(), n.model.checked())).collect();
-        let known = nodes.iter().map(|n| (n.name.clone(), KnownLoads::of(&n.model))).collect();
+        let known = nodes.iter().map(|n| (n.name.clone(), n.model.known_loads())).collect();
         let trusted = Vec::new();
         let model = ClusterModel {
             cluster,

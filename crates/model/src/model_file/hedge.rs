@@ -8,7 +8,7 @@ use crate::queue::quantile;
 use crate::storage::{Cluster, Member, Node};
 
 use super::fan_out::response_times;
-use super::known::{KnownLoads, wider};
+use super::known::wider;
 use super::predict::{by_tails, is_perhaps_unstable};
 use super::{
     ClusterModel, ClusterPrediction, Model, Parameter, Prediction, ResponseTimes, WithinTime,
@@ -60,7 +60,7 @@ impl Model {
         let times = response_times(&single.points, |p| self.quantile_with_interval(rate, p))?;
         let mut found =
             predict(Servers { fitted: &node, replicates: &replicates }, rate, hedge, times)?;
-        let known = KnownLoads::of(self);
+        let known = self.known_loads();
         found.widen(known.unknown_at(found.offered_rate.value));
         found.rate = single.rate;
         let offered = &mut found.offered_rate;

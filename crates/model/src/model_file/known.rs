@@ -1,6 +1,7 @@
 //! The loads of which a model knows something although no hypothesis fits.
 
-use super::{Model, Parameter};
+use super::parts::Parameter;
+use crate::trust::HeldOut;
 
 /// Beyond the fitted loads by less than this is the same load.
 const SLACK: f64 = 1.01;
@@ -17,13 +18,14 @@ pub(super) struct KnownLoads {
 }
 
 impl KnownLoads {
-    pub(super) fn of(model: &Model) -> KnownLoads {
+    /// Of a model's heaviest fitted load, if no hypothesis fits, and its held-out loads.
+    pub(super) fn new(fitted: Option<f64>, held_out: &[HeldOut]) -> KnownLoads {
         let error =
-            |held: &crate::HeldOut| held.error_points.abs() + held.half_width_points.unwrap_or(0.0);
-        let worst = model.held_out.iter().map(error).fold(0.0, f64::max);
+            |held: &HeldOut| held.error_points.abs() + held.half_width_points.unwrap_or(0.0);
+        let worst = held_out.iter().map(error).fold(0.0, f64::max);
         KnownLoads {
-            fitted: model.unknown_beyond,
-            held_out: model.held_out.iter().map(|held| held.rate).fold(0.0, f64::max),
+            fitted,
+            held_out: held_out.iter().map(|held| held.rate).fold(0.0, f64::max),
             worst: (0.01 * worst).min(1.0),
         }
     }
@@ -63,28 +65,4 @@ impl KnownLoads {
 pub(super) fn wider(share: Parameter, unknown: f64) -> Parameter {
     let (low, high) = (share.low - unknown, share.high + unknown);
     Parameter { low: low.max(0.0), high: high.min(1.0), ..share }
-}
-
-impl Model {
-    /// The load of one server, requests/s, beyond which nothing is known of it, because no hypothesis fits its times: the heaviest that
-    /// was fitted or held out. Infinite if one fits.
-    pub fn known_to(&self) -> f64 {
-        KnownLoads::of(self).end()
-    }
-
-    /// Whether a load of one server is past [`Model::known_to`]: the interval of every share is from 0 to 1 there.
-    pub fn is_unknown(&self, rate: f64) -> bool {
-        KnownLoads::of(self).unknown_at(rate) >= 1.0
-    }
-
-    /// That nothing is known beyond a load: a sentence.
-    pub(crate) fn unknown_text(&self) -> Option<String> {
-        self.unknown_beyond.map(|rate| {
-            format!(
-                "Since no hypothesis fits, nothing says what happens beyond the heaviest fitted load, {rate:.4} requests/s: the interval \
-                 of a share is 0 to 100 % there, and as wide as the errors on loads that were held out. Measure the load that you \
-                 want to know, or closed loops of more and more clients."
-            )
-        })
-    }
 }

@@ -211,7 +211,7 @@ impl Model {
             self.nodes_of_replicates()?.into_iter().map(stand).collect();
         // Past the tipping load nothing is answered in time for long; but that load is an estimate.
         let perhaps = self.is_slowed() && replicates.iter().any(|r| r.1.response_mean.is_finite());
-        let mut unknown = KnownLoads::of(self).unknown_at(rate);
+        let mut unknown = self.known_loads().unknown_at(rate);
         let operating = match node.operating(rate) {
             Err(Error::Unstable { .. }) if perhaps => node.operating_unchecked(rate),
             // The saturation of a hypothesis that does not fit does not say that nothing is answered.
@@ -445,5 +445,33 @@ impl Model {
     /// Whether a node's speed depends on the number inside.
     pub(super) fn is_slowed(&self) -> bool {
         self.classes.iter().any(|class| class.by_number.is_some())
+    }
+}
+
+impl Model {
+    pub(super) fn known_loads(&self) -> KnownLoads {
+        KnownLoads::new(self.unknown_beyond, &self.held_out)
+    }
+
+    /// The load of one server, requests/s, beyond which nothing is known of it, because no hypothesis fits its times: the heaviest that
+    /// was fitted or held out. Infinite if one fits.
+    pub fn known_to(&self) -> f64 {
+        self.known_loads().end()
+    }
+
+    /// Whether a load of one server is past [`Model::known_to`]: the interval of every share is from 0 to 1 there.
+    pub fn is_unknown(&self, rate: f64) -> bool {
+        self.known_loads().unknown_at(rate) >= 1.0
+    }
+
+    /// That nothing is known beyond a load: a sentence.
+    pub(crate) fn unknown_text(&self) -> Option<String> {
+        self.unknown_beyond.map(|rate| {
+            format!(
+                "Since no hypothesis fits, nothing says what happens beyond the heaviest fitted load, {rate:.4} requests/s: the interval \
+                 of a share is 0 to 100 % there, and as wide as the errors on loads that were held out. Measure the load that you \
+                 want to know, or closed loops of more and more clients."
+            )
+        })
     }
 }
