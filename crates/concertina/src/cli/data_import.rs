@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::Context as _;
 use ground::number;
@@ -150,8 +151,10 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let made = show_progress(args.quiet, |tell| match args.size.size() {
         Some(size) => import_parts(&args.folder, &args.name, &args.files, size, &options, tell),
         None => dataset::import(&args.folder, &args.name, &args.files, &options, tell),
-    })?;
-    print(&args.name, &made, args.json)
+    });
+    // An import whose folder was taken away fails, too: what ended it is the signal, whose exit code counts.
+    let _ended = ENDING.lock().unwrap_or_else(PoisonError::into_inner);
+    print(&args.name, &made?, args.json)
 }
 
 /// Runs a part of an import and shows its progress.
@@ -230,6 +233,9 @@ pub(super) fn bytes(size: Size) -> anyhow::Result<usize> {
         .with_context(|| format!("{size} exceeds the address space of this machine"))
 }
 
+/// Held by the thread that removes an unfinished dataset and ends the process.
+static ENDING: Mutex<()> = Mutex::new(());
+
 /// Makes Ctrl-C and SIGTERM remove the unfinished dataset and end the process. Its threads are not
 /// waited for, because sorting cannot be interrupted.
 fn remove_if_ended() -> anyhow::Result<()> {
@@ -243,6 +249,7 @@ fn remove_if_ended() -> anyhow::Result<()> {
             // The exit code that a shell reports for a signal.
             tokio::select! { _ = ended.recv() => 143, _ = asked.recv() => 130 }
         });
+        let _ending = ENDING.lock().unwrap_or_else(PoisonError::into_inner);
         dataset::discard();
         std::process::exit(code)
     };
