@@ -2,9 +2,9 @@
 
 use memchr::memchr;
 
-use crate::request::VALUE_BYTES_MAX;
+use crate::request::{Limits, VALUE_BYTES_MAX};
 use crate::token::{Tokens, number_u64, split_word, trim_end};
-use crate::{Limits, Verb};
+use crate::verb::Verb;
 
 /// How a server's reply to what was sent ends. A line that begins with `ERROR`, `CLIENT_ERROR` or
 /// `SERVER_ERROR` ends a reply of any kind.

@@ -4,10 +4,10 @@ use std::ops::RangeInclusive;
 
 use memchr::memchr;
 
-use crate::Verb;
 use crate::token::{
     Tokens, is_base64, number, number_i64, number_u64, split_word, trim_end, trim_start,
 };
+use crate::verb::Verb;
 
 /// The longest line of a command other than `get` and `gets`, in bytes with its end. Past it
 /// memcached closes the connection (`try_read_command_ascii` in `proto_text.c`).

@@ -1,6 +1,7 @@
 //! The commands, and what they do to the items of a server.
 
-use crate::{Expect, Request};
+use crate::reply::Expect;
+use crate::request::Request;
 
 /// A command of the text or the meta protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

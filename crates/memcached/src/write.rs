@@ -1,8 +1,9 @@
 //! Requests written for servers.
 
 use crate::reply::{read_va_line, split_line, split_value};
+use crate::request::Request;
 use crate::token::{Tokens, number_u64, put_number};
-use crate::{Request, Verb};
+use crate::verb::Verb;
 
 const END: &[u8] = b"\r\n";
 /// The longest expiry that memcached counts from now, in seconds: a larger number is a date
