@@ -213,7 +213,7 @@ fn a_link_or_workers_bound_what_is_predicted_and_planned() {
     assert!(out.contains("by the workers"), "{out}");
     // Without the length of a reply a link is no limit of requests.
     for (wrong, word) in [
-        (["--link", "1Gbit/s"], "how long they are"),
+        (["--link", "1Gbit/s"], "needs the mean bytes of a reply"),
         (["--link", "1Gbit"], "invalid bandwidth"),
         (["--workers", "0"], "1..=10000"),
     ] {
