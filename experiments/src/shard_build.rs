@@ -63,7 +63,7 @@ pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
         false => (&config.datasets, &config.large),
     };
     let folder = context.folder.canonicalize()?;
-    let texts = Texts::of(folder.join(&config.texts))?;
+    let texts = Texts::in_folder(folder.join(&config.texts))?;
     // Whether it can be made is known before anything is measured.
     let group = MemoryGroup::create("shard-build")
         .context("the large input is imported in a memory group, which takes root to make")?;

@@ -18,7 +18,7 @@ impl Texts {
     ///
     /// # Errors
     /// If the program that makes them is not there.
-    pub fn of(folder: PathBuf) -> anyhow::Result<Texts> {
+    pub fn in_folder(folder: PathBuf) -> anyhow::Result<Texts> {
         Ok(Texts { program: lab::helper("shard-queries-bench")?, folder })
     }
 

@@ -67,11 +67,10 @@ impl Text {
 
     fn generate(sources: &Sources, config: &TextConfig) -> anyhow::Result<Text> {
         let out = sources.scratch.join(&config.name);
-        let texts = Texts::of(sources.generated.clone())?;
+        let texts = Texts::in_folder(sources.generated.clone())?;
         texts.write(&format!("--lineitem-bytes={}", config.lineitem_bytes), &out)?;
         let content = std::fs::read_to_string(&out);
         let content = content.with_context(|| format!("cannot read {}", out.display()))?;
-        std::fs::remove_file(&out)?;
         Text::split(content, config)
     }
 
