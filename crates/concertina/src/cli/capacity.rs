@@ -110,6 +110,14 @@ fn mix(text: &str) -> Result<Mix, String> {
     Ok(Mix { asked: text.to_owned(), parts })
 }
 
+/// This command's part of the command line, as it was given.
+fn matches() -> Option<clap::ArgMatches> {
+    let name = "capacity";
+    let command = <Args as clap::Args>::augment_args(clap::Command::new(name));
+    let words = std::env::args_os().skip_while(|word| word != name);
+    command.try_get_matches_from(words).ok()
+}
+
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(url) = args.file.to_str().filter(|name| name.contains("://")) {
@@ -119,7 +127,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let mixes = args.mix.iter().map(|mix| mix.parts.clone()).collect();
         return live::run(url, &args.live, mixes, args.json);
     }
-    if let Some(option) = args.live.given_option() {
+    if let Some(option) = matches().as_ref().and_then(live::given_option) {
         bail!(
             "{option} is for a store that is measured, and {} is a table; give the address of a store, or leave {option} out",
             args.file.display()

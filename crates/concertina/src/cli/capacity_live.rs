@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, ensure};
-use clap::Parser;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Parser};
 use ground::number::decimals;
 use model::capacity::MixPart;
 use rand::rngs::StdRng;
@@ -71,34 +72,15 @@ pub(super) struct Flags {
     http: HttpOptions,
 }
 
-impl Flags {
-    /// An option of a measurement that was given another value than its own, which a table has no use for.
-    pub(super) fn given_option(&self) -> Option<&'static str> {
-        let own = Flags::of_defaults();
-        let all = [
-            ("--destroy", self.destroy != own.destroy),
-            ("--sizes", self.sizes != own.sizes),
-            ("--judge", self.judge != own.judge),
-            ("--duration", self.duration != own.duration),
-            ("--warmup", self.warmup != own.warmup),
-            ("--repeat", self.repeat != own.repeat),
-            ("--clients-max", self.clients_max != own.clients_max),
-            ("--prefix", self.prefix.is_some()),
-            ("--credentials", self.credentials.is_some()),
-            ("--threads", self.threads != own.threads),
-            ("--seed", self.seed != own.seed),
-            ("--out", self.out.is_some()),
-        ];
-        all.into_iter().find(|(_, is_given)| *is_given).map(|(name, _)| name)
-    }
-
-    /// The options as they are if none is given.
-    fn of_defaults() -> Flags {
-        let none = clap::Command::new("").no_binary_name(true);
-        let matches = <Flags as clap::Args>::augment_args(none).get_matches_from([""; 0]);
-        <Flags as clap::FromArgMatches>::from_arg_matches(&matches)
-            .unwrap_or_else(|error| error.exit())
-    }
+/// The first option of a measurement that is among those of a command line, which a table has no use for; `--quiet` does no harm. The values
+/// alone would not tell which were given.
+pub(super) fn given_option(given: &ArgMatches) -> Option<String> {
+    let of_measurements = <Flags as clap::Args>::augment_args(clap::Command::new(""));
+    let mut options = of_measurements.get_arguments().filter(|option| option.get_id() != "quiet");
+    let is_given = |option: &&clap::Arg| {
+        given.value_source(option.get_id().as_str()) == Some(ValueSource::CommandLine)
+    };
+    options.find(is_given).and_then(clap::Arg::get_long).map(|name| format!("--{name}"))
 }
 
 fn size(text: &str) -> Result<u64, String> {
