@@ -14,16 +14,13 @@ use crate::mutant::{self, Mutant};
 /// emptied.
 const FORMER_MAX: usize = 32;
 
-/// The names of servers, by their place.
-type Names = Vec<String>;
-
 /// Where a pool's keys were before its servers, their weights or its routing changed.
 #[derive(Clone, Debug)]
 pub(super) struct FormerRing {
     ring: Ketama,
     routing: Routing,
-    /// The names of the ring's servers.
-    names: Names,
+    /// The names of the ring's servers, by their place in it.
+    names: Vec<String>,
     /// Their places now, of those that still are servers.
     places: Vec<Option<ServerId>>,
     /// How many steps keys had moved from each, as [`super::servers::ServerState::moved`].
@@ -142,10 +139,12 @@ impl Pools {
         let now = FormerRing::from_pool(&self.pools[at], self);
         let mut emptied = BTreeSet::new();
         let mut rings: Vec<FormerRing> = Vec::new();
-        let mut shares = false;
+        let (mut shares, mut was_used) = (false, false);
         for known in &before.pools {
             let last = FormerRing::from_pool(known, before);
-            shares |= last.shares_servers(&now);
+            let has_shared = last.shares_servers(&now);
+            shares |= has_shared;
+            was_used |= known.used && has_shared;
             rings.extend(known.former.iter().cloned().chain([last]));
         }
         rings.retain(|ring| ring.shares_servers(&now));
@@ -157,10 +156,6 @@ impl Pools {
                 emptied.extend(ring.names);
             }
         }
-        let was_used = before
-            .pools
-            .iter()
-            .any(|known| known.used && FormerRing::from_pool(known, before).shares_servers(&now));
         // The gutter of other routes than before may have been the own pool of their keys.
         let name = &self.pools[at].settings.name;
         let (routes, earlier) = (self.routes_with_gutter(name), before.routes_with_gutter(name));

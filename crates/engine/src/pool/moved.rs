@@ -4,7 +4,7 @@
 //! route's gutter. Once a server of its own takes writes again, what the key left elsewhere grows old, and it may be
 //! read: as long as the server is still to be emptied, and the next time that the key moves. So every later write
 //! of the key deletes it wherever it may have been, before the write is acknowledged; a server that cannot
-//! be told is emptied before it is read. So is it with what a key left where an earlier ring placed it (`inherit`).
+//! be told is emptied before it is read. The same holds for what a key left on the servers of an earlier ring (`inherit`).
 
 use super::{Action, Command, KeyHash, OnFailure, Pools, Request, RequestId, Role, ServerId};
 use crate::mutant::{self, Mutant};
