@@ -6,7 +6,7 @@ use super::outages::{Proxy, write};
 use super::talk;
 use crate::measure::Running;
 use crate::measure_protocols::memcached;
-use crate::serve_client::until;
+use crate::serve_client::{free, until};
 
 /// A memcached at a port where one was before.
 fn again(address: &str) -> Running {
@@ -122,10 +122,7 @@ fn outages_and_counts_go_on_after_a_reload() {
 /// Servers that are not there at the start are found out although no client asks for anything.
 #[test]
 fn a_proxy_without_servers_is_not_ready() {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    drop(listener);
-    let proxy = Proxy::start(&format!("[[pool]]\nservers = [\"{address} name=a\"]\n"));
+    let proxy = Proxy::start(&format!("[[pool]]\nservers = [\"{} name=a\"]\n", free()));
     until("503", || proxy.ready().0 == 503);
     assert!(proxy.ready().1.contains("1 of 1 servers of the pool main fail (a: "));
     until("its line", || proxy.log().contains("the server a failed: "));
