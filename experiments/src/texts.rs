@@ -14,15 +14,16 @@ pub struct Texts {
 }
 
 impl Texts {
-    /// The texts of an experiment's folder: the one that `experiments/shard-queries` is.
+    /// The texts that `config.toml` of this folder describes, which is that of `experiments/shard-queries`.
     ///
     /// # Errors
-    /// If the program that makes them is not there.
+    /// If `shard-queries-bench` was not built.
     pub fn in_folder(folder: PathBuf) -> anyhow::Result<Texts> {
         Ok(Texts { program: lab::helper("shard-queries-bench")?, folder })
     }
 
-    /// Writes a text; `what` says which, as the program's argument. Returns its bytes.
+    /// Writes a text to the file `out` and returns its bytes. `what` is the program's argument that names the text, like
+    /// `--lineitem-bytes=30000000`.
     ///
     /// # Errors
     /// If the program fails.
