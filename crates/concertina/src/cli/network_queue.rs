@@ -135,8 +135,8 @@ impl Question<'_> {
         let StatedLaw { law, text, mean_s } = self.service;
         if mean_s.low < mean_s.high {
             bail!(
-                "--service {text}: a queue has no intervals; give one mean, or write a model with `concertina model`, whose predictions \
-                 have them"
+                "--service {text}: a queue has no intervals; give one mean. For a mean that lies between two values, write a model \
+                 (`concertina model`): its predictions have intervals"
             );
         }
         let constant = law.scv() == 0.0;
