@@ -82,7 +82,8 @@ fn measure(
     };
     let text = Text::load(&sources, of)?;
     let queries = questions::draw(&text, of, config, config.questions(context.short))?;
-    let place = context.scratch.join(&of.name);
+    // Not by the text's name alone, which a generated text has in this folder.
+    let place = context.scratch.join(format!("{}-engines", of.name));
     std::fs::create_dir_all(&place).with_context(|| format!("cannot make {}", place.display()))?;
     let path = |name: &str| place.join(name).to_string_lossy().into_owned();
     let task = Task {
