@@ -21,6 +21,7 @@ mod tiers;
 pub mod token;
 mod traces;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 
@@ -313,6 +314,35 @@ impl Config {
         }
     }
 
+    /// The keys whose values differ from those of another configuration, in the order of their names: `serve.listen`,
+    /// `device.1.path`. Of a list with another number of entries it is the name alone. Secrets are compared, and not shown.
+    ///
+    /// # Panics
+    /// As for [`Config::print`].
+    ///
+    /// # Examples
+    /// ```
+    /// let before = configuration::Config::default();
+    /// let set = ["serve.drain_s=3".to_owned(), "device=[]".to_owned()];
+    /// let after = configuration::Config::load(None, &set).unwrap();
+    /// assert_eq!(before.differences(&after), ["device", "serve.drain_s"]);
+    /// ```
+    pub fn differences(&self, other: &Config) -> Vec<String> {
+        let mut different = BTreeSet::new();
+        add_differences("", &self.table().into(), &other.table().into(), &mut different);
+        let values = |config: &Config| -> BTreeMap<String, Option<String>> {
+            let value = |key: SecretKey<'_>| key.value.map(|value| value.expose().to_owned());
+            config.secrets().into_iter().map(|key| (key.place.clone(), value(key))).collect()
+        };
+        let after = values(other);
+        let changed = values(self).into_iter().filter(|(place, value)| {
+            // An entry that one of both does not have is told by the list's name.
+            after.get(place).is_some_and(|other| other != value)
+        });
+        different.extend(changed.map(|(place, _)| place));
+        different.into_iter().collect()
+    }
+
     /// The emulated devices in words; `None` where everything is real.
     pub fn laboratory(&self) -> Option<String> {
         let held: Vec<String> = self
@@ -331,6 +361,32 @@ impl Config {
 
 fn as_value(value: &impl Serialize) -> Value {
     Value::try_from(value).expect("all keys have a form in TOML")
+}
+
+/// Adds the places below `place` at which two values differ.
+fn add_differences(place: &str, one: &Value, other: &Value, different: &mut BTreeSet<String>) {
+    let mut each = |key: &str, one: Option<&Value>, other: Option<&Value>| {
+        let place = if place.is_empty() { key.to_owned() } else { format!("{place}.{key}") };
+        match (one, other) {
+            (Some(one), Some(other)) => add_differences(&place, one, other, different),
+            _ => drop(different.insert(place)),
+        }
+    };
+    match (one, other) {
+        (Value::Table(one), Value::Table(other)) => {
+            let keys: BTreeSet<&String> = one.keys().chain(other.keys()).collect();
+            keys.into_iter().for_each(|key| each(key, one.get(key), other.get(key)));
+        }
+        (Value::Array(one), Value::Array(other))
+            if one.len() == other.len() && one.iter().all(Value::is_table) =>
+        {
+            for (index, (one, other)) in one.iter().zip(other).enumerate() {
+                each(&index.to_string(), Some(one), Some(other));
+            }
+        }
+        _ if one == other => {}
+        _ => drop(different.insert(place.to_owned())),
+    }
 }
 
 /// A key whose value is a secret.

@@ -242,6 +242,15 @@ impl Server {
         Ok(true)
     }
 
+    /// Whether [`Server::reload`] takes the value of a key, as [`Config::differences`] names it. Any other counts from the next
+    /// start on. `memcached.connections_max` is one of those: it was made to fit the limit of open files.
+    pub fn reloads(&self, key: &str) -> bool {
+        let section = key.split('.').next().unwrap_or(key);
+        self.middleware.is_some()
+            && matches!(section, "memcached" | "pool" | "route")
+            && !matches!(key, "memcached.connections_max" | "memcached.node_listen")
+    }
+
     /// Returns when this process cannot go on, with the reason: it has lost its place among the members for good. End it, and
     /// start it again.
     pub async fn lost(&self) -> String {

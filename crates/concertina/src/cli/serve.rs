@@ -80,6 +80,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     set.extend(args.set);
     set.extend(args.role.map(|role| format!("serve.role={role}")));
     let mut config = Config::load(args.config.as_deref(), &set)?;
+    let read = config.clone();
     config.origin.fill_credentials(|name| std::env::var(name).ok());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // Install the handlers before writing anything, so that an early signal is not lost.
@@ -110,7 +111,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             name = first(signals) => Ok(name),
             why = server.lost() => Err(why),
             () = tell(&repeats) => Ok("the end"),
-            () = reload(&mut hangup, args.config.as_deref(), &set, &server) => Ok("the end"),
+            () = reload(&mut hangup, args.config.as_deref(), &set, &read, &server) => Ok("the end"),
         }
     });
     let why = ends.as_ref().unwrap_or(&"the place among the members is lost");
@@ -132,8 +133,15 @@ async fn tell(repeats: &Repeats) {
     }
 }
 
-/// Reads the configuration again at each SIGHUP; never returns. Whatever the file has, the process goes on.
-async fn reload(hangup: &mut Hangup, file: Option<&Path>, set: &[String], server: &Server) {
+/// Reads the configuration again at each SIGHUP; never returns. Whatever the file has, the process goes on. What has changed
+/// in it since the start and is not taken is logged, as whoever sends the signal expects otherwise.
+async fn reload(
+    hangup: &mut Hangup,
+    file: Option<&Path>,
+    set: &[String],
+    read_first: &Config,
+    server: &Server,
+) {
     while hangup.recv().await.is_some() {
         let config = match Config::load(file, set) {
             Ok(config) => config,
@@ -150,7 +158,18 @@ async fn reload(hangup: &mut Hangup, file: Option<&Path>, set: &[String], server
             Ok(false) => {
                 info!("SIGHUP: this role reads its configuration only at its start; restart it")
             }
-            Err(error) => warn!("SIGHUP: the configuration in use is kept: {error:#}"),
+            Err(error) => {
+                warn!("SIGHUP: the configuration in use is kept: {error:#}");
+                continue;
+            }
+        }
+        let mut waiting = read_first.differences(&config);
+        waiting.retain(|key| !server.reloads(key));
+        if !waiting.is_empty() {
+            let waiting = waiting.join(", ");
+            warn!(
+                "SIGHUP: changed in the configuration, and in use from the next start on: {waiting}"
+            );
         }
     }
     std::future::pending().await

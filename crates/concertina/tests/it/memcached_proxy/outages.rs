@@ -151,9 +151,11 @@ fn pools_are_read_again_and_clients_stay() {
     // Half of a request is read before, the rest after.
     talk(&servers[1].1, b"set k 0 0 3\r\nold\r\nquit\r\n", 1000);
     client.write_all(b"set l 0 0 5\r\nhe").unwrap();
-    write(&proxy.folder, &pool(1));
+    write(&proxy.folder, &format!("{}[observe]\nwindow_s = 3.0\n", pool(1)));
     proxy.hang_up();
     until("the other pool", || proxy.log().contains("are in use now"));
+    // What a reload does not take is told.
+    until("the rest", || proxy.log().contains("in use from the next start on: observe.window_s"));
     client.write_all(b"llo\r\n").unwrap();
     // Until the server of the same name is emptied, which may have old values, it is not read.
     until("the flush", || talk(&servers[1].1, b"get k\r\nquit\r\n", 1000) == "END\r\n");
