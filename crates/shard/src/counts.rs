@@ -6,11 +6,15 @@
 //! their number can be kept for all strings that would take longer than half a millisecond. Every string of one or two bytes
 //! is counted: `5` is in nearly each record with a number, whether it occurs as a word or not.
 //!
+//! A second section of the same form has the numbers of records that hold a *whole word*, `cat` but not `category`. These may be
+//! few where the word is a part of many others, and each occurrence of those would be located, and looked at.
+//!
 //! Encoded as: version (4), number of strings (4), for each string the end of its bytes (4), for each string its records (4),
 //! then the strings, ascending; numbers little-endian. Read in place, by binary search: opening a shard checks it once, and
 //! allocates nothing.
 
 use crate::bits::load::u32_at;
+use crate::boundary::{is_of_words, is_whole};
 use crate::error::Error;
 use crate::record::Records;
 
@@ -18,6 +22,8 @@ use crate::record::Records;
 const VERSION: u32 = 1;
 /// The name of the section.
 pub(crate) const SECTION: &str = "counts";
+/// The name of the section with whole words.
+pub(crate) const WHOLE_SECTION: &str = "whole-counts";
 /// The least number of occurrences of a string that is counted: as many are located in a quarter of a millisecond.
 pub(crate) const OCCURRENCES_MIN: usize = 256;
 /// The section takes at most one byte for this many of the text.
@@ -149,6 +155,37 @@ pub(crate) fn encode(mut strings: Vec<Counted>, text_bytes: usize) -> Option<Vec
     strings.iter().for_each(|counted| section.extend_from_slice(&counted.records.to_le_bytes()));
     strings.iter().for_each(|counted| section.extend_from_slice(&counted.bytes));
     Some(section)
+}
+
+/// The letters, digits and `_` of ASCII that occur often, each with the records in which it is a word by itself.
+pub(crate) fn whole_bytes(text: &[u8], records: &Records) -> Vec<Counted> {
+    let mut counted = [(0_usize, 0_u32, None); 1 << 7];
+    for number in 0..records.len() {
+        let Some(range) = records.range(number) else { continue };
+        let record = text.get(range.clone()).unwrap_or_default();
+        for (at, byte) in (range.start..).zip(record) {
+            if !is_of_words(*byte) {
+                continue;
+            }
+            let Some((occurrences, in_records, last)) = counted.get_mut(usize::from(*byte)) else {
+                continue;
+            };
+            *occurrences += 1;
+            if *last != Some(number) && is_whole(text, range.clone(), at..at + 1) {
+                *last = Some(number);
+                *in_records += 1;
+            }
+        }
+    }
+    let all = (0_u8..).zip(counted);
+    let often = all.filter(|(_, (occurrences, ..))| *occurrences >= OCCURRENCES_MIN);
+    often
+        .map(|(byte, (occurrences, records, _))| Counted {
+            bytes: [byte].into(),
+            occurrences,
+            records,
+        })
+        .collect()
 }
 
 /// The frequent strings of one and two bytes. Tables of all of them (1.5 MiB) are filled in one pass, about 2 ns a byte.

@@ -11,6 +11,7 @@
 //! a few lines long; every optimised implementation is tested against it.
 
 mod bits;
+mod boundary;
 mod counts;
 mod error;
 pub mod format;

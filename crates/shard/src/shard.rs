@@ -109,8 +109,8 @@ impl Shard {
         Searcher::new(&index, &records)?;
         // Shards of earlier versions have none, and some texts have no frequent word.
         let words = index.reader().section(words::SECTION).map(Words::decode).transpose()?;
-        if let Some(section) = index.reader().section(counts::SECTION) {
-            Counts::read(section)?.check(records.len())?;
+        for section in [counts::SECTION, counts::WHOLE_SECTION] {
+            counts(&index, section)?.check(records.len())?;
         }
         Ok(Self { index, records, words: words.unwrap_or_default() })
     }
@@ -132,11 +132,21 @@ impl Shard {
     /// None in practice: [`open`](Self::open) makes the same checks.
     pub fn searcher(&self) -> Result<Searcher<'_, Index>, Error> {
         let section = self.index.reader().section(words::SECTION).unwrap_or_default();
-        let counts = self.index.reader().section(counts::SECTION);
-        let counts = counts.map(Counts::read).transpose()?.unwrap_or_default();
-        let lists = Lists { words: &self.words, section, records: self.records.len(), counts };
+        let lists = Lists {
+            words: &self.words,
+            section,
+            records: self.records.len(),
+            counts: counts(&self.index, counts::SECTION)?,
+            whole_counts: counts(&self.index, counts::WHOLE_SECTION)?,
+        };
         Ok(Searcher::new(&self.index, &self.records)?.with_lists(lists))
     }
+}
+
+/// A section of counts. Shards of earlier versions have none, and some texts no frequent string.
+fn counts<'a>(index: &'a Index, section: &str) -> Result<Counts<'a>, Error> {
+    let section = index.reader().section(section).map(Counts::read).transpose()?;
+    Ok(section.unwrap_or_default())
 }
 
 fn builder(schema: Schema, orders: &[String]) -> Builder {
@@ -160,6 +170,9 @@ fn write(
     }
     if let Some(counts) = frequent.counts {
         writer.section(counts::SECTION, &counts)?;
+    }
+    if let Some(counts) = frequent.whole_counts {
+        writer.section(counts::WHOLE_SECTION, &counts)?;
     }
     writer.finish()?;
     Ok(Report { records: report, index, schema: records.schema().clone() })

@@ -25,6 +25,7 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 
 use crate::bits::elias_fano::EliasFano;
 use crate::bits::load::{u16_at, u32_at};
+use crate::boundary::is_whole;
 use crate::counts::{self, Counted, Counts};
 use crate::error::Error;
 use crate::record::Records;
@@ -77,6 +78,8 @@ pub(crate) struct Lists<'a> {
     pub records: usize,
     /// The number of records with words and short strings.
     pub counts: Counts<'a>,
+    /// The number of records with words that are no part of longer ones.
+    pub whole_counts: Counts<'a>,
 }
 
 impl Lists<'_> {
@@ -98,6 +101,8 @@ pub(crate) struct Sections {
     pub lists: Option<Vec<u8>>,
     /// The section of [`counts`].
     pub counts: Option<Vec<u8>>,
+    /// The section [`counts::WHOLE_SECTION`].
+    pub whole_counts: Option<Vec<u8>>,
 }
 
 /// Encodes the section of a text: version (4), number of words (4), for each word its length (2), the
@@ -106,15 +111,17 @@ pub(crate) struct Sections {
 pub(crate) fn encode(text: &[u8], records: &Records, bounds: Bounds) -> Result<Sections, Error> {
     let words = frequent(text, bounds.occurrences_min.min(counts::OCCURRENCES_MIN));
     let mut counted = counts::short_strings(text, records);
+    let mut whole = counts::whole_bytes(text, records);
     let mut lists = lists(text, records, words, bounds.occurrences_min)?;
-    let long = lists
-        .iter()
-        .filter(|list| list.word.len() > 2 && list.occurrences >= counts::OCCURRENCES_MIN);
-    counted.extend(long.map(|list| Counted {
+    let often = lists.iter().filter(|list| list.occurrences >= counts::OCCURRENCES_MIN);
+    let numbers = |list: &List<'_>, records| Counted {
         bytes: list.word.into(),
         occurrences: list.occurrences,
-        records: list.in_records,
-    }));
+        records,
+    };
+    let long = often.clone().filter(|list| list.word.len() > 2);
+    counted.extend(long.map(|list| numbers(list, list.in_records.count)));
+    whole.extend(often.map(|list| numbers(list, list.in_records_whole.count)));
     lists.retain(|list| list.is_listed && list.occurrences >= bounds.occurrences_min);
     lists.sort_by(|a, b| b.occurrences.cmp(&a.occurrences).then_with(|| a.word.cmp(b.word)));
     let mut bytes = 0;
@@ -129,8 +136,9 @@ pub(crate) fn encode(text: &[u8], records: &Records, bounds: Bounds) -> Result<S
     }
     kept.sort();
     let counts = counts::encode(counted, text.len());
+    let whole_counts = counts::encode(whole, text.len());
     if kept.is_empty() {
-        return Ok(Sections { lists: None, counts });
+        return Ok(Sections { lists: None, counts, whole_counts });
     }
     let mut section = VERSION.to_le_bytes().to_vec();
     section.extend_from_slice(&(kept.len() as u32).to_le_bytes());
@@ -140,7 +148,7 @@ pub(crate) fn encode(text: &[u8], records: &Records, bounds: Bounds) -> Result<S
         section.extend_from_slice(word);
     }
     kept.iter().for_each(|(_, list)| section.extend_from_slice(list));
-    Ok(Sections { lists: Some(section), counts })
+    Ok(Sections { lists: Some(section), counts, whole_counts })
 }
 
 impl Words {
@@ -235,12 +243,31 @@ fn frequent(text: &[u8], min: usize) -> Vec<(&[u8], usize)> {
     words
 }
 
+/// A number of records, counted in their order.
+#[derive(Clone, Copy, Debug, Default)]
+struct RecordCount {
+    count: u32,
+    last: Option<usize>,
+}
+
+impl RecordCount {
+    /// Counts a record; returns whether it was not counted before.
+    fn add(&mut self, record: usize) -> bool {
+        let is_new = self.last != Some(record);
+        self.last = Some(record);
+        self.count += u32::from(is_new);
+        is_new
+    }
+}
+
 /// The records that contain a word.
 struct List<'a> {
     word: &'a [u8],
+    /// Also as a part of other words.
     occurrences: usize,
-    in_records: u32,
-    last: Option<u64>,
+    in_records: RecordCount,
+    /// Those with the word by itself.
+    in_records_whole: RecordCount,
     /// Whether they are collected: of the words that are frequent by themselves.
     is_listed: bool,
     records: Vec<u64>,
@@ -263,8 +290,8 @@ fn lists<'a>(
     let new = |(word, count): (&'a [u8], usize)| List {
         word,
         occurrences: 0,
-        in_records: 0,
-        last: None,
+        in_records: RecordCount::default(),
+        in_records_whole: RecordCount::default(),
         is_listed: count >= listed_min,
         records: Vec::new(),
     };
@@ -283,14 +310,13 @@ fn lists<'a>(
             continue;
         }
         list.occurrences += 1;
-        if list.last != Some(record as u64) {
-            list.last = Some(record as u64);
-            list.in_records += 1;
-            if list.is_listed && has_lists {
-                list.records.push(record as u64);
-                entries += 1;
-                has_lists = entries <= entries_max;
-            }
+        if list.in_records.add(record) && list.is_listed && has_lists {
+            list.records.push(record as u64);
+            entries += 1;
+            has_lists = entries <= entries_max;
+        }
+        if is_whole(text, range.clone(), found.range()) {
+            list.in_records_whole.add(record);
         }
     }
     if !has_lists {
@@ -303,6 +329,7 @@ fn lists<'a>(
 mod tests {
     use memchr::memmem;
     use proptest::prelude::*;
+    use regex_automata::meta::Regex;
 
     use super::*;
     use crate::record::{Builder, Format, Schema};
@@ -313,26 +340,41 @@ mod tests {
         builder.finish().unwrap().0
     }
 
+    fn lists_of<'a>(words: &'a Words, section: &'a [u8], records: usize) -> Lists<'a> {
+        let (counts, whole_counts) = Default::default();
+        Lists { words, section, records, counts, whole_counts }
+    }
+
     /// The twin searches every record for every word.
     fn check(format: Format, text: &[u8], bounds: Bounds) -> usize {
         let records = records_of(Schema::new(format), text);
-        let Sections { lists, counts } = encode(text, &records, bounds).unwrap();
+        let Sections { lists, counts, whole_counts } = encode(text, &records, bounds).unwrap();
         let has = |word: &[u8], record: u64| {
             let range = records.range(record as usize).unwrap();
             memmem::find(&text[range], word).is_some()
         };
-        let counts = counts.unwrap_or_default();
-        let counts =
-            if counts.is_empty() { Counts::default() } else { Counts::read(&counts).unwrap() };
-        counts.check(records.len()).unwrap();
-        for word in counts.iter() {
-            let expected = (0..records.len() as u64).filter(|record| has(word, *record)).count();
-            assert_eq!(counts.get(word), Some(expected), "{:?}", String::from_utf8_lossy(word));
-        }
+        let with = |word: &[u8]| (0..records.len() as u64).filter(|at| has(word, *at)).count();
+        let with_whole = |word: &[u8]| {
+            let word = format!(r"\b{}\b", std::str::from_utf8(word).unwrap());
+            let regex = Regex::new(&word).unwrap();
+            let range = |record| records.range(record).unwrap();
+            (0..records.len()).filter(|record| regex.is_match(&text[range(*record)])).count()
+        };
+        let check = |counts: Option<&Vec<u8>>, with: &dyn Fn(&[u8]) -> usize| {
+            let Some(counts) = counts else { return };
+            let counts = Counts::read(counts).unwrap();
+            counts.check(records.len()).unwrap();
+            for word in counts.iter() {
+                let found = counts.get(word);
+                assert_eq!(found, Some(with(word)), "{:?}", String::from_utf8_lossy(word));
+            }
+        };
+        check(counts.as_ref(), &with);
+        check(whole_counts.as_ref(), &with_whole);
         let Some(section) = lists else { return 0 };
         assert!(section.len() <= bounds.bytes_max + 8);
         let words = Words::decode(&section).unwrap();
-        let lists = Lists { words: &words, section: &section, records: records.len(), counts };
+        let lists = lists_of(&words, &section, records.len());
         for word in words.iter() {
             let found: Vec<u64> = lists.get(word).unwrap().iter().collect();
             let all = 0..records.len() as u64;
@@ -366,8 +408,7 @@ mod tests {
             section.extend(count.to_le_bytes());
             section.extend(bytes);
             if let Ok(words) = Words::decode(&section) {
-                let counts = Counts::default();
-                let lists = Lists { words: &words, section: &section, records: 3, counts };
+                let lists = lists_of(&words, &section, 3);
                 words.iter().for_each(|word| drop(lists.get(word)));
             }
         }

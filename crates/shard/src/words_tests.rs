@@ -25,6 +25,7 @@ fn text(seed: u64, format: Format) -> Vec<u8> {
                 0..5 => "often",
                 5..8 => "oftentimes",
                 8 => "rare",
+                _ if random(9) == 0 => "oft\u{e9}n often\u{2014}",
                 _ => "other",
             };
             words.push_str(word);
@@ -70,6 +71,10 @@ proptest! {
             format!("{attribute}:=often"),
             "NOT often".to_owned(),
             "w\"often\"".to_owned(),
+            "w\"oft\"".to_owned(),
+            "~\"(?-u:\\b)oft(?-u:\\b)\"".to_owned(),
+            "w\"n\" OR w\"1\"".to_owned(),
+            "w\"often\" rare".to_owned(),
         ] {
             let query: Query = query.parse().unwrap();
             prop_assert_eq!(with.count(&query).unwrap(), without.count(&query).unwrap(), "{}", query);
@@ -107,4 +112,26 @@ fn a_frequent_word_is_counted_by_its_list() {
         answer.verified == 0 && answer.located * 20 < occurrences,
         "{answer:?} of {occurrences}"
     );
+}
+
+/// Neither is that of a whole word, which is in fewer records than the word.
+#[test]
+fn a_whole_word_is_counted_by_what_is_stored() {
+    let text = String::from_utf8(text(7, Format::Lines)).unwrap();
+    let mut file = Vec::new();
+    let schema = Schema::detect_as(Format::Lines, text.as_bytes());
+    let none = &mut |_| ();
+    Shard::build(text.as_bytes(), schema, &[], &Options::default(), &mut file, none).unwrap();
+    let shard = Shard::open(file).unwrap();
+    let section = shard.index().reader().section(counts::WHOLE_SECTION).unwrap();
+    let stored = Counts::read(section).unwrap();
+    let of = |word: &str| {
+        let is_in = |line: &&str| line.split([' ', '\u{2014}']).any(|part| part == word);
+        text.lines().filter(is_in).count()
+    };
+    assert_eq!(stored.get(b"often"), Some(of("often")));
+    assert_eq!(stored.get(b"oftentimes"), Some(of("oftentimes")));
+    assert!(of("often") < text.lines().filter(|line| line.contains("often")).count());
+    // One byte, which is a word nowhere.
+    assert_eq!(stored.get(b"o"), Some(0));
 }

@@ -13,6 +13,7 @@ use regex_syntax::hir::literal::Extractor;
 use regex_syntax::hir::{Hir, HirKind, Look};
 
 use crate::Error;
+use crate::boundary::is_of_words;
 
 /// The longest regular expression in bytes.
 pub(crate) const PATTERN_BYTES_MAX: usize = 4096;
@@ -136,11 +137,6 @@ fn word(hir: &Hir) -> Option<Word> {
     let HirKind::Literal(literal) = middle.kind() else { return None };
     let ends = [literal.0.first()?, literal.0.last()?];
     ends.iter().all(|byte| is_of_words(**byte)).then(|| (literal.0.to_vec(), bounds))
-}
-
-/// Whether this ASCII byte is a word character.
-pub(super) fn is_of_words(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
 /// The clauses that hold for every match. The recursion is as deep as the expression.

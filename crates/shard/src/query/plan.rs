@@ -14,8 +14,9 @@ use std::sync::Arc;
 use memchr::memchr;
 
 use super::filter::{Beside, Filter, Literal, Numbers};
-use super::pattern::{Bounds, is_of_words};
+use super::pattern::Bounds;
 use crate::bits::elias_fano::EliasFano;
+use crate::boundary::is_of_words;
 use crate::record::{Records, stanza};
 use crate::words::Lists;
 use crate::{Error, Text};

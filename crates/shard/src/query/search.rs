@@ -18,7 +18,8 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use super::filter::{Filter, Literal, filter};
+use super::filter::{Beside, Filter, Literal, filter};
+use super::pattern::Bounds;
 use super::plan::{Candidate, Leaf, Lookup, Plan};
 use super::{Condition, Query, Test};
 use crate::record::Records;
@@ -243,14 +244,19 @@ impl<'a, T: Text + ?Sized> Searcher<'a, T> {
         Ok(answer.records.len())
     }
 
-    /// The stored count of a frequent string, if the string alone decides.
+    /// The stored count of a frequent string or whole word, if it alone decides.
     fn known_count(&self, filter: &Filter) -> Option<usize> {
-        let Filter::Literal(Literal { bytes, skip: 0, doubts: Some(doubts), beside: None }) =
-            filter
+        let Filter::Literal(Literal { bytes, skip: 0, doubts: Some(doubts), beside }) = filter
         else {
             return None;
         };
-        self.lists.as_ref().filter(|_| doubts.is_empty())?.counts.get(bytes)
+        let lists = self.lists.as_ref().filter(|_| doubts.is_empty())?;
+        match beside {
+            None => lists.counts.get(bytes),
+            Some(Beside::Word(Bounds::Unicode)) => lists.whole_counts.get(bytes),
+            // Of ASCII's bounds, for which a letter of Unicode is none, nothing is stored.
+            Some(Beside::Word(Bounds::Ascii) | Beside::Attribute(_)) => None,
+        }
     }
 
     /// Whether certainly no record has the attribute: its name occurs nowhere.
