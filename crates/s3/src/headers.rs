@@ -154,7 +154,7 @@ pub fn attributes_of(given: &HeaderMap) -> S3Result<Attributes> {
             let rest: Vec<&str> =
                 rest.filter(|one| !one.is_empty() && *one != "aws-chunked").collect();
             if !rest.is_empty() {
-                add(&mut attributes, format!("{OWN}{name}"), rest.join(","));
+                add(&mut attributes, format!("{OWN}{name}"), rest.join(", "));
             }
         } else if KEPT.contains(name) {
             add(&mut attributes, format!("{OWN}{name}"), text(name.as_str(), value)?);
@@ -374,6 +374,22 @@ mod tests {
             ("\"a", "\"a".to_owned()),
         ] {
             assert_eq!(our_etags(given), expected);
+        }
+    }
+
+    #[test]
+    fn an_encoding_is_kept_without_that_of_the_transfer() {
+        for (given, expected) in [
+            ("gzip", Some("gzip")),
+            ("deflate, gzip", Some("deflate, gzip")),
+            ("deflate,gzip,", Some("deflate, gzip")),
+            ("gzip, aws-chunked", Some("gzip")),
+            ("aws-chunked, deflate, gzip", Some("deflate, gzip")),
+            ("aws-chunked, aws-chunked", None),
+            ("aws-chunked", None),
+        ] {
+            let kept = attributes_of(&map(&[("content-encoding", given)])).unwrap();
+            assert_eq!(own(&kept, "content-encoding"), expected, "{given}");
         }
     }
 
