@@ -48,9 +48,24 @@ fn between<'a>(text: &'a str, start: &str, end: &str) -> Option<&'a str> {
     Some(text.split_once(start)?.1.split_once(end)?.0)
 }
 
+/// The root of the reply of `GetObjectAttributes`.
+const ATTRIBUTES: &str = "<GetObjectAttributesResponse";
+/// The most bytes before the root of a reply.
+const ROOT_AT_MAX: usize = 128;
+
+/// Takes the quotes off an etag among the attributes of an object. AWS has them everywhere but there, and `s3s` everywhere.
+fn unquote_attributes(body: Bytes) -> Bytes {
+    let start = &body[..body.len().min(ROOT_AT_MAX)];
+    if !start.windows(ATTRIBUTES.len()).any(|it| it == ATTRIBUTES.as_bytes()) {
+        return body;
+    }
+    let Ok(text) = std::str::from_utf8(&body) else { return body };
+    text.replacen("<ETag>\"", "<ETag>", 1).replacen("\"</ETag>", "</ETag>", 1).into()
+}
+
 /// The body of a reply in XML as it is sent. An error gets the id of its request, and a message if it has none.
 pub fn finish(body: Bytes, request_id: &str) -> Bytes {
-    let body = escape_controls(body);
+    let body = unquote_attributes(escape_controls(body));
     let Some(rest) = body.strip_suffix(END) else { return body };
     let Ok(rest) = std::str::from_utf8(rest) else { return body };
     let mut text = rest.to_owned();
@@ -87,6 +102,20 @@ mod tests {
     fn keys_survive_a_parser() {
         assert_eq!(finished("<Key>a\rb\n\tc\u{1}d</Key>"), "<Key>a&#xD;b\n\tc&#x1;d</Key>");
         assert_eq!(finished("<Key>é</Key>"), "<Key>é</Key>");
+    }
+
+    #[test]
+    fn an_etag_has_quotes_but_among_attributes() {
+        let head = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>";
+        for (body, expected) in [
+            ("<ETag>\"a-1\"</ETag><Key>b</Key>", "<ETag>a-1</ETag><Key>b</Key>"),
+            ("<ObjectSize>3</ObjectSize>", "<ObjectSize>3</ObjectSize>"),
+        ] {
+            let of = |root: &str, body: &str| format!("{head}<{root} xmlns=\"x\">{body}</{root}>");
+            let root = "GetObjectAttributesResponse";
+            assert_eq!(finished(&of(root, body)), of(root, expected));
+            assert_eq!(finished(&of("CopyObjectResult", body)), of("CopyObjectResult", body));
+        }
     }
 
     #[test]
