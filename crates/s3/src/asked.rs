@@ -15,9 +15,13 @@ const SUMS: [(&str, usize); 5] =
     [("crc32", 4), ("crc32c", 4), ("crc64nvme", 8), ("sha1", 20), ("sha256", 32)];
 /// What begins as a checksum does, and is none.
 const NOT_SUMS: [&str; 3] = ["type", "mode", "algorithm"];
-/// Conditions that S3 has for some kinds of buckets, and nothing here keeps.
-const CONDITIONS: [&str; 3] =
-    ["x-amz-if-match-size", "x-amz-if-match-last-modified-time", "x-amz-if-match-initiated-time"];
+/// Conditions that S3 has for one operation each.
+const CONDITIONS: [(&str, Option<&str>); 3] = [
+    ("x-amz-if-match-size", Some("DeleteObject")),
+    ("x-amz-if-match-last-modified-time", Some("DeleteObject")),
+    // Of AbortMultipartUpload, which does not keep it here.
+    ("x-amz-if-match-initiated-time", None),
+];
 
 fn text<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or("")
@@ -27,20 +31,22 @@ fn invalid(name: &str) -> S3Error {
     error(S3ErrorCode::InvalidRequest, format!("Value for {name} header is invalid."))
 }
 
-/// Judges the headers of a request that an access key has signed.
+/// Judges the headers of a request for an operation that an access key has signed.
 ///
 /// # Errors
 ///
 /// `AccessDenied` if the bucket is to have another owner, `NotImplemented` for conditions and algorithms that there are
 /// not, `InvalidRequest` for checksums that are malformed, more than one, or not of the algorithm that is named.
-pub fn check(id: &str, headers: &HeaderMap) -> S3Result<()> {
+pub fn check(operation: &str, id: &str, headers: &HeaderMap) -> S3Result<()> {
     // The only name that anybody has here is that of the access key.
     for name in ["x-amz-expected-bucket-owner", "x-amz-source-expected-bucket-owner"] {
         if headers.contains_key(name) && text(headers, name) != id {
             return Err(S3Error::with_message(S3ErrorCode::AccessDenied, "Access Denied."));
         }
     }
-    if let Some(name) = CONDITIONS.iter().find(|name| headers.contains_key(**name)) {
+    let passed_by =
+        |(name, of): &&(&str, Option<&str>)| headers.contains_key(*name) && *of != Some(operation);
+    if let Some((name, _)) = CONDITIONS.iter().find(passed_by) {
         let what = format!("the condition {name} is not supported here");
         return Err(error(S3ErrorCode::NotImplemented, what));
     }
@@ -141,11 +147,30 @@ mod tests {
     use super::*;
 
     fn judged(pairs: &[(&'static str, &'static str)]) -> Option<S3ErrorCode> {
+        judged_for("PutObject", pairs)
+    }
+
+    fn judged_for(operation: &str, pairs: &[(&'static str, &'static str)]) -> Option<S3ErrorCode> {
         let mut headers = HeaderMap::new();
         for (name, value) in pairs {
             headers.append(HeaderName::from_static(name), HeaderValue::from_static(value));
         }
-        check("me", &headers).err().map(|error| error.code().clone())
+        check(operation, "me", &headers).err().map(|error| error.code().clone())
+    }
+
+    #[test]
+    fn a_condition_is_kept_by_its_operation_alone() {
+        let refused = Some(S3ErrorCode::NotImplemented);
+        for (name, operation, expected) in [
+            ("x-amz-if-match-size", "DeleteObject", None),
+            ("x-amz-if-match-last-modified-time", "DeleteObject", None),
+            ("x-amz-if-match-size", "CopyObject", refused.clone()),
+            ("x-amz-if-match-last-modified-time", "UploadPart", refused.clone()),
+            ("x-amz-if-match-initiated-time", "AbortMultipartUpload", refused.clone()),
+            ("x-amz-if-match-initiated-time", "DeleteObject", refused),
+        ] {
+            assert_eq!(judged_for(operation, &[(name, "1")]), expected, "{operation} {name}");
+        }
     }
 
     #[test]
@@ -228,7 +253,7 @@ mod tests {
         {
             let mut headers = HeaderMap::new();
             headers.insert(HeaderName::try_from(name).unwrap(), HeaderValue::from_str(&value).unwrap());
-            let _ = (check("me", &headers), copied_range(&value));
+            let _ = (check("DeleteObject", "me", &headers), copied_range(&value));
         }
     }
 }

@@ -61,9 +61,25 @@ fn level_of(operation: &str) -> Option<Level> {
         | "HeadBucket"
         | "ListObjects"
         | "ListObjectsV2"
+        | "ListObjectVersions"
+        | "GetBucketAcl"
+        | "GetObjectAcl"
+        | "GetBucketCors"
+        | "GetBucketEncryption"
+        | "GetBucketLifecycleConfiguration"
+        | "GetBucketLogging"
+        | "GetBucketNotificationConfiguration"
+        | "GetBucketPolicy"
+        | "GetBucketReplication"
+        | "GetBucketTagging"
+        | "GetBucketWebsite"
+        | "GetObjectLockConfiguration"
+        | "GetPublicAccessBlock"
         | "GetBucketLocation"
         | "GetBucketVersioning" => Level::Read,
         "PutObject"
+        | "PutObjectAcl"
+        | "PutBucketAcl"
         | "PutObjectTagging"
         | "DeleteObjectTagging"
         | "CopyObject"
@@ -101,7 +117,7 @@ impl S3Access for Guard {
         let query = context.uri().query().unwrap_or("");
         subresources::check(context.s3_op().name(), names(query).map(|(_, name)| name))?;
         let id = context.credentials().map_or("", |shown| &shown.access_key);
-        asked::check(id, context.headers())
+        asked::check(context.s3_op().name(), id, context.headers())
     }
 }
 

@@ -7,6 +7,8 @@
 //! origin.
 
 mod abandoned;
+mod absent;
+mod acl;
 mod asked;
 mod checksums;
 mod chunks;
@@ -27,6 +29,7 @@ mod parameters;
 mod payload;
 mod puts;
 mod query_headers;
+mod removals;
 mod repeated;
 mod request_id;
 pub mod seal;

@@ -9,13 +9,15 @@ use origin::{Entry, KEY_BYTES_MAX, KeyRange, Listed, behind};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use s3s::auth::Credentials;
 use s3s::dto::{
-    CommonPrefix, ETag, ListObjectsInput, ListObjectsOutput, ListObjectsV2Input,
-    ListObjectsV2Output, Object, ObjectStorageClass, Owner, Timestamp,
+    CommonPrefix, ETag, ListObjectVersionsInput, ListObjectVersionsOutput, ListObjectsInput,
+    ListObjectsOutput, ListObjectsV2Input, ListObjectsV2Output, Object, ObjectStorageClass,
+    ObjectVersion, ObjectVersionStorageClass, Owner, Timestamp,
 };
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
 use super::errors::of_origin;
 use super::messages::error;
+use super::objects::{NULL_VERSION, only_version};
 use super::{Inner, headers, multipart};
 
 /// The most entries of a page.
@@ -228,6 +230,48 @@ impl Inner {
             ..ListObjectsV2Output::default()
         }))
     }
+
+    /// Objects as their only versions, which is how S3 lists a bucket whose versions are not kept.
+    pub(super) async fn list_versions(
+        &self,
+        request: S3Request<ListObjectVersionsInput>,
+    ) -> S3Result<S3Response<ListObjectVersionsOutput>> {
+        let owner = owner_of(request.credentials.as_ref());
+        let input = request.input;
+        let (prefix, delimiter) = (input.prefix.unwrap_or_default(), input.delimiter);
+        let delimiter = delimiter.as_deref();
+        let marker = input.key_marker.filter(|marker| !marker.is_empty());
+        let version = input.version_id_marker.filter(|version| !version.is_empty());
+        if version.is_some() && marker.is_none() {
+            let what = "A version-id marker cannot be specified without a key marker.";
+            return Err(error(S3ErrorCode::InvalidArgument, what));
+        }
+        // With or without the version: a key has no other, and the page begins after it.
+        only_version(version.as_deref())?;
+        let after = marker.as_deref().map(|m| self.after(&input.bucket, m, &prefix, delimiter));
+        let max = max_of(input.max_keys)?;
+        let (bucket, after) = (&input.bucket, after.transpose()?);
+        let wanted = ListRequest { bucket, prefix: &prefix, delimiter, after, max };
+        let page = self.page(wanted).await?;
+        let encode = encoder(input.encoding_type.as_ref().map(|one| one.as_str()))?;
+        let ends_in_version = page.objects.last().is_some_and(|(key, _)| *key == page.last);
+        let more = page.next.is_some();
+        Ok(S3Response::new(ListObjectVersionsOutput {
+            name: Some(input.bucket.clone()),
+            is_truncated: Some(more),
+            next_key_marker: more.then(|| encode(&page.last)),
+            next_version_id_marker: (more && ends_in_version).then(|| NULL_VERSION.to_owned()),
+            key_marker: Some(encode(marker.as_deref().unwrap_or(""))),
+            version_id_marker: Some(version.unwrap_or_default()),
+            max_keys: Some(max as i32),
+            versions: Some(versions_of(page.objects, owner.as_ref(), &encode)),
+            common_prefixes: Some(prefixes_of(&page.prefixes, &encode)),
+            prefix: Some(encode(&prefix)),
+            delimiter: delimiter.filter(|one| !one.is_empty()).map(&encode),
+            encoding_type: input.encoding_type,
+            ..ListObjectVersionsOutput::default()
+        }))
+    }
 }
 
 /// The number of entries that are asked for.
@@ -287,6 +331,26 @@ fn objects_of(
         ..Object::default()
     };
     listed.into_iter().map(object).collect()
+}
+
+fn versions_of(
+    listed: Vec<(String, Listed)>,
+    owner: Option<&Owner>,
+    encode: &impl Fn(&str) -> String,
+) -> Vec<ObjectVersion> {
+    let class = ObjectVersionStorageClass::STANDARD;
+    let version = |(key, one): (String, Listed)| ObjectVersion {
+        key: Some(encode(&key)),
+        version_id: Some(NULL_VERSION.to_owned()),
+        is_latest: Some(true),
+        e_tag: Some(ETag::Strong(headers::etag(&one.metadata.etag))),
+        last_modified: Some(time(one.metadata.modified_unix_us)),
+        owner: owner.cloned(),
+        size: Some(one.metadata.size as i64),
+        storage_class: Some(ObjectVersionStorageClass::from_static(class)),
+        ..ObjectVersion::default()
+    };
+    listed.into_iter().map(version).collect()
 }
 
 /// Common prefixes as a reply has them.

@@ -4,7 +4,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::{StreamExt, stream};
 use ground::Key;
 use ground::hex;
 use ground::window::{Operation, Outcome};
@@ -16,9 +15,8 @@ use http::{Extensions, Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use origin::{Attributes, BoxFuture, Chunks, Error, SingleChunk};
 use s3s::dto::{
-    Checksum, ChecksumType, CopyObjectInput, CopyObjectOutput, CopyObjectResult, CopySource,
-    DeleteObjectInput, DeleteObjectOutput, DeleteObjectsInput, DeleteObjectsOutput, DeletedObject,
-    ETag, GetObjectInput, GetObjectOutput, HeadObjectInput, HeadObjectOutput, MetadataDirective,
+    Checksum, ChecksumType, CopyObjectInput, CopyObjectOutput, CopyObjectResult, CopySource, ETag,
+    GetObjectInput, GetObjectOutput, HeadObjectInput, HeadObjectOutput, MetadataDirective,
     StreamingBlob, TaggingDirective, Timestamp,
 };
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result, TrailingHeaders};
@@ -27,25 +25,17 @@ use super::checksums::{ALGORITHMS, Checked, Claims, value};
 use super::errors::{of_error, unsupported};
 use super::guard::denied;
 use super::keys::Level;
-use super::messages::{COPY_TO_ITSELF, MALFORMED_XML};
+use super::messages::COPY_TO_ITSELF;
 use super::parameters;
 use super::tags::Tags;
 use super::traced::received;
-use super::{Inner, Ready, headers};
-use store::{
-    self, DeleteRequest, FoundObject, PutRequest, ReadRequest, Version, WriteTerms,
-    check_attributes,
-};
+use super::{Inner, Ready, acl, headers};
+use store::{self, FoundObject, PutRequest, ReadRequest, Version, WriteTerms, check_attributes};
 use wire::body::{ReplyBody, RequestBody};
 use wire::condition::Conditions;
 use wire::headers::OUTCOME;
 use wire::lane::ThreadRecorder;
 use wire::range::ByteRange;
-
-/// Objects of a multi-delete that are deleted at a time.
-const DELETES: usize = 16;
-/// The most objects of a multi-delete.
-const DELETED_MAX: usize = 1000;
 
 /// The thread's record, which the connection put into the request.
 pub fn lane_of(extensions: &Extensions) -> S3Result<Arc<ThreadRecorder>> {
@@ -205,7 +195,7 @@ impl Inner {
     ///
     /// # Errors
     ///
-    /// Whatever keeps it from being written.
+    /// Whatever keeps it from being written: `NoSuchKey` if an object is to be there and is not.
     pub async fn write(
         &self,
         lane: &Arc<ThreadRecorder>,
@@ -218,12 +208,20 @@ impl Inner {
         attributes.user.sort();
         check_attributes(&attributes).map_err(|error| of_error(&error))?;
         let mut record = received(lane, Operation::Put, key);
-        let (key, body) = (key.clone(), body.into_request_body());
+        let replaces = conditions.has_if_match();
         let terms = WriteTerms { conditions, ..WriteTerms::default() };
-        let put = PutRequest { key, attributes, body, sha256: None, terms };
-        let written = self.store.put(put, &mut record).await;
-        let etag = written.map_err(|error| of_error(&error))?;
-        Ok(ETag::Strong(headers::etag(&etag)))
+        let body = body.into_request_body();
+        let put = PutRequest { key: key.clone(), attributes, body, sha256: None, terms };
+        match self.store.put(put, &mut record).await {
+            Ok(etag) => Ok(ETag::Strong(headers::etag(&etag))),
+            // What is not there is told by another error.
+            Err(error @ store::Error::PreconditionFailed(_)) if replaces => {
+                drop(record);
+                self.look(lane, key).await?;
+                Err(of_error(&error))
+            }
+            Err(error) => Err(of_error(&error)),
+        }
     }
 
     /// Whether the client that made a request may read a bucket.
@@ -390,89 +388,6 @@ impl Inner {
             ..CopyObjectOutput::default()
         }))
     }
-
-    async fn remove(
-        &self,
-        lane: &Arc<ThreadRecorder>,
-        key: Key,
-        conditions: Conditions,
-    ) -> S3Result<()> {
-        let mut record = received(lane, Operation::Delete, &key);
-        let terms = WriteTerms { conditions, ..WriteTerms::default() };
-        match self.store.delete(DeleteRequest { key, terms }, &mut record).await {
-            Ok(_) | Err(store::Error::NotFound) => Ok(()),
-            Err(error) => Err(of_error(&error)),
-        }
-    }
-
-    pub(super) async fn delete(
-        &self,
-        request: S3Request<DeleteObjectInput>,
-    ) -> S3Result<S3Response<DeleteObjectOutput>> {
-        let input = &request.input;
-        only_version(input.version_id.as_deref())?;
-        let key = self.key(&input.bucket, &input.key)?;
-        let lane = lane_of(&request.extensions)?;
-        self.remove(&lane, key, headers::conditions(&request.headers, "")?).await?;
-        Ok(S3Response::new(DeleteObjectOutput::default()))
-    }
-
-    pub(super) async fn delete_several(
-        &self,
-        request: S3Request<DeleteObjectsInput>,
-    ) -> S3Result<S3Response<DeleteObjectsOutput>> {
-        let input = request.input;
-        self.bucket(&input.bucket)?;
-        let quiet = input.delete.quiet.unwrap_or(false);
-        if input.delete.objects.len() > DELETED_MAX {
-            let what = "at most 1000 objects are deleted at once";
-            return Err(S3Error::with_message(S3ErrorCode::MalformedXML, what));
-        }
-        if input.delete.objects.iter().any(|object| object.key.is_empty()) {
-            return Err(S3Error::with_message(S3ErrorCode::MalformedXML, MALFORMED_XML));
-        }
-        let lane = &lane_of(&request.extensions)?;
-        let bucket = input.bucket.as_str();
-        let one = async |object: s3s::dto::ObjectIdentifier| {
-            let removed = async {
-                only_version(object.version_id.as_deref())?;
-                let conditions = object.size.is_some() || object.last_modified_time.is_some();
-                unsupported(conditions, "a condition on size or time")?;
-                let key = self.key(bucket, &object.key)?;
-                let etag = object.e_tag.as_ref().map(|etag| headers::our_etag(etag.value()));
-                let conditions = etag.map(Conditions::is_version).unwrap_or_default();
-                self.remove(lane, key, conditions).await
-            };
-            let removed: S3Result<()> = removed.await;
-            (object.key, removed)
-        };
-        let mut all = Vec::new();
-        let mut each = stream::iter(input.delete.objects.into_iter().map(one)).buffered(DELETES);
-        while let Some(done) = each.next().await {
-            all.push(done);
-        }
-        drop(each);
-        let (mut deleted, mut errors) = (Vec::new(), Vec::new());
-        for (key, removed) in all {
-            match removed {
-                Ok(()) if quiet => {}
-                Ok(()) => {
-                    deleted.push(DeletedObject { key: Some(key), ..DeletedObject::default() })
-                }
-                Err(error) => errors.push(s3s::dto::Error {
-                    code: Some(error.code().as_str().to_owned()),
-                    key: Some(key),
-                    message: error.message().map(str::to_owned),
-                    version_id: None,
-                }),
-            }
-        }
-        Ok(S3Response::new(DeleteObjectsOutput {
-            deleted: Some(deleted),
-            errors: Some(errors),
-            ..DeleteObjectsOutput::default()
-        }))
-    }
 }
 
 /// The type of checksums that are kept: they are of all bytes.
@@ -499,10 +414,13 @@ fn respond<T>(output: T, answer: Answer, given: HeaderMap) -> S3Response<T> {
     response
 }
 
-/// Refuses versions: there are none.
+/// The id of the only version of an object, as at AWS where a bucket's versions are not kept.
+pub const NULL_VERSION: &str = "null";
+
+/// Refuses versions: there is one of each object.
 pub fn only_version(version: Option<&str>) -> S3Result<()> {
     match version {
-        None | Some("null" | "") => Ok(()),
+        None | Some(NULL_VERSION | "") => Ok(()),
         _ => {
             Err(S3Error::with_message(S3ErrorCode::NoSuchVersion, "objects have no versions here"))
         }
@@ -512,7 +430,7 @@ pub fn only_version(version: Option<&str>) -> S3Result<()> {
 /// Refuses what a write would have to do beside keeping bytes, type and metadata: to leave it out silently
 /// would break a promise that the client relies on.
 pub fn plain_write(given: &HeaderMap, acl: bool) -> S3Result<()> {
-    unsupported(acl, "an ACL other than `private`")?;
+    unsupported(acl, acl::NOT_PRIVATE)?;
     for (name, what) in [
         ("x-amz-server-side-encryption", "encryption on request"),
         ("x-amz-server-side-encryption-customer-key", "encryption with keys of the client"),
@@ -520,11 +438,10 @@ pub fn plain_write(given: &HeaderMap, acl: bool) -> S3Result<()> {
         ("x-amz-object-lock-mode", "locking"),
         ("x-amz-object-lock-legal-hold", "locking"),
         ("x-amz-object-lock-retain-until-date", "locking"),
-        ("x-amz-grant-read", "an ACL other than `private`"),
-        ("x-amz-grant-full-control", "an ACL other than `private`"),
     ] {
         unsupported(given.contains_key(name), what)?;
     }
+    unsupported(acl::has_grants(given), acl::NOT_PRIVATE)?;
     let class = given.get("x-amz-storage-class").map(HeaderValue::as_bytes);
     unsupported(class.is_some_and(|class| class != b"STANDARD"), "a storage class")
 }

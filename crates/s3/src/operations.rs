@@ -6,6 +6,7 @@ use s3s::dto::*;
 use s3s::{S3, S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
 use super::Operations;
+use super::absent::Absent;
 use super::keys::Level;
 use super::listing::owner_of;
 
@@ -82,6 +83,83 @@ impl S3 for Operations {
         Ok(S3Response::new(GetBucketVersioningOutput::default()))
     }
 
+    async fn get_bucket_cors(
+        &self,
+        request: S3Request<GetBucketCorsInput>,
+    ) -> S3Result<S3Response<GetBucketCorsOutput>> {
+        self.absent(&request.input.bucket, Absent::Cors)
+    }
+
+    async fn get_bucket_encryption(
+        &self,
+        request: S3Request<GetBucketEncryptionInput>,
+    ) -> S3Result<S3Response<GetBucketEncryptionOutput>> {
+        self.absent(&request.input.bucket, Absent::Encryption)
+    }
+
+    async fn get_bucket_lifecycle_configuration(
+        &self,
+        request: S3Request<GetBucketLifecycleConfigurationInput>,
+    ) -> S3Result<S3Response<GetBucketLifecycleConfigurationOutput>> {
+        self.absent(&request.input.bucket, Absent::Lifecycle)
+    }
+
+    async fn get_object_lock_configuration(
+        &self,
+        request: S3Request<GetObjectLockConfigurationInput>,
+    ) -> S3Result<S3Response<GetObjectLockConfigurationOutput>> {
+        self.absent(&request.input.bucket, Absent::Locks)
+    }
+
+    async fn get_bucket_policy(
+        &self,
+        request: S3Request<GetBucketPolicyInput>,
+    ) -> S3Result<S3Response<GetBucketPolicyOutput>> {
+        self.absent(&request.input.bucket, Absent::Policy)
+    }
+
+    async fn get_public_access_block(
+        &self,
+        request: S3Request<GetPublicAccessBlockInput>,
+    ) -> S3Result<S3Response<GetPublicAccessBlockOutput>> {
+        self.absent(&request.input.bucket, Absent::PublicAccessBlock)
+    }
+
+    async fn get_bucket_replication(
+        &self,
+        request: S3Request<GetBucketReplicationInput>,
+    ) -> S3Result<S3Response<GetBucketReplicationOutput>> {
+        self.absent(&request.input.bucket, Absent::Replication)
+    }
+
+    async fn get_bucket_tagging(
+        &self,
+        request: S3Request<GetBucketTaggingInput>,
+    ) -> S3Result<S3Response<GetBucketTaggingOutput>> {
+        self.absent(&request.input.bucket, Absent::Tags)
+    }
+
+    async fn get_bucket_website(
+        &self,
+        request: S3Request<GetBucketWebsiteInput>,
+    ) -> S3Result<S3Response<GetBucketWebsiteOutput>> {
+        self.absent(&request.input.bucket, Absent::Website)
+    }
+
+    async fn get_bucket_logging(
+        &self,
+        request: S3Request<GetBucketLoggingInput>,
+    ) -> S3Result<S3Response<GetBucketLoggingOutput>> {
+        self.unconfigured(&request.input.bucket)
+    }
+
+    async fn get_bucket_notification_configuration(
+        &self,
+        request: S3Request<GetBucketNotificationConfigurationInput>,
+    ) -> S3Result<S3Response<GetBucketNotificationConfigurationOutput>> {
+        self.unconfigured(&request.input.bucket)
+    }
+
     async fn list_objects(
         &self,
         request: S3Request<ListObjectsInput>,
@@ -94,6 +172,41 @@ impl S3 for Operations {
         request: S3Request<ListObjectsV2Input>,
     ) -> S3Result<S3Response<ListObjectsV2Output>> {
         self.list_v2(request).await
+    }
+
+    async fn list_object_versions(
+        &self,
+        request: S3Request<ListObjectVersionsInput>,
+    ) -> S3Result<S3Response<ListObjectVersionsOutput>> {
+        self.list_versions(request).await
+    }
+
+    async fn get_bucket_acl(
+        &self,
+        request: S3Request<GetBucketAclInput>,
+    ) -> S3Result<S3Response<GetBucketAclOutput>> {
+        self.bucket_acl(&request)
+    }
+
+    async fn put_bucket_acl(
+        &self,
+        request: S3Request<PutBucketAclInput>,
+    ) -> S3Result<S3Response<PutBucketAclOutput>> {
+        self.keep_bucket_acl(&request)
+    }
+
+    async fn get_object_acl(
+        &self,
+        request: S3Request<GetObjectAclInput>,
+    ) -> S3Result<S3Response<GetObjectAclOutput>> {
+        self.object_acl(request).await
+    }
+
+    async fn put_object_acl(
+        &self,
+        request: S3Request<PutObjectAclInput>,
+    ) -> S3Result<S3Response<PutObjectAclOutput>> {
+        self.keep_object_acl(request).await
     }
 
     async fn get_object(

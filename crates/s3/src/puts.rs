@@ -7,7 +7,7 @@ use http::header::{CONTENT_LENGTH, ETAG, HeaderMap, HeaderName, HeaderValue};
 use http::{Request, Response};
 use hyper::body::Incoming;
 use s3s::dto::{Checksum, ETag, PutObjectInput, PutObjectOutput, StreamingBlob};
-use s3s::{S3ErrorCode, S3Request, S3Response, S3Result};
+use s3s::{S3Request, S3Response, S3Result};
 
 use super::checksums::{ALGORITHMS, value};
 use super::errors::unsupported;
@@ -72,7 +72,6 @@ impl Inner {
         let mut wanted = headers::attributes_of(given)?;
         headers::keep_tags(&mut wanted, &Tags::of_request(given)?);
         let conditions = headers::write_conditions(given)?;
-        let replaces = conditions.has_if_match();
         let in_headers = upload.checksum.clone();
         let (checked, length) = upload.checked(given)?;
         let verdict = checked.verdict();
@@ -91,14 +90,7 @@ impl Inner {
         };
         let written = self.write(lane, key, wanted, conditions, body).await;
         drop(share);
-        let e_tag = match written.map_err(|error| verdict.or(error)) {
-            Err(error) if replaces && *error.code() == S3ErrorCode::PreconditionFailed => {
-                // What is not there is told by another error.
-                self.look(lane, key).await?;
-                return Err(error);
-            }
-            e_tag => e_tag?,
-        };
+        let e_tag = written.map_err(|error| verdict.or(error))?;
         Ok((e_tag, verdict.checksum()))
     }
 
@@ -118,7 +110,7 @@ impl Inner {
         let given = parts.headers;
         let text = |name: &str| given.get(name)?.to_str().ok().map(str::to_owned);
         let key = key?;
-        asked::check(id, &given)?;
+        asked::check("PutObject", id, &given)?;
         let upload = Upload {
             body: Some(StreamingBlob::from(s3s::Body::from(body))),
             length: text(CONTENT_LENGTH.as_str()).and_then(|length| length.parse().ok()),

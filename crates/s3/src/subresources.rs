@@ -67,6 +67,20 @@ fn read_by(operation: &str) -> Option<&'static [&'static str]> {
         "CompleteMultipartUpload" | "AbortMultipartUpload" | "ListParts" => &[UPLOAD_ID],
         "GetBucketLocation" => &["location"],
         "GetBucketVersioning" => &["versioning"],
+        "ListObjectVersions" => &["versions"],
+        "GetBucketCors" => &["cors"],
+        "GetBucketEncryption" => &["encryption"],
+        "GetBucketLifecycleConfiguration" => &["lifecycle"],
+        "GetBucketLogging" => &["logging"],
+        "GetBucketNotificationConfiguration" => &["notification"],
+        "GetBucketPolicy" => &["policy"],
+        "GetBucketReplication" => &["replication"],
+        "GetBucketTagging" => &["tagging"],
+        "GetBucketWebsite" => &["website"],
+        "GetObjectLockConfiguration" => &["object-lock"],
+        "GetPublicAccessBlock" => &["publicAccessBlock"],
+        "GetBucketAcl" | "PutBucketAcl" => &["acl"],
+        "GetObjectAcl" | "PutObjectAcl" => &["acl", VERSION_ID],
         "PutObject" | "CopyObject" | "CreateBucket" | "HeadBucket" | "ListBuckets"
         | "ListObjects" | "ListObjectsV2" => &[],
         _ => return None,
@@ -127,8 +141,11 @@ mod tests {
             ("UploadPart", &["partNumber", "uploadId", "versionId"], Some(InvalidArgument)),
             ("CreateBucket", &["uploads"], Some(MethodNotAllowed)),
             ("ListObjectsV2", &["list-type", "prefix", "Policy"], None),
+            ("GetObjectAcl", &["acl", "versionId"], None),
+            ("PutBucketAcl", &["acl", "versionId"], Some(InvalidArgument)),
+            ("ListObjectVersions", &["versions", "uploads"], Some(MethodNotAllowed)),
             // Not supported at all, and answered so.
-            ("GetObjectAcl", &["acl"], None),
+            ("GetObjectRetention", &["retention"], None),
         ] {
             assert_eq!(judged(operation, names), expected, "{operation} {names:?}");
         }
