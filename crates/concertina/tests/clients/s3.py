@@ -71,6 +71,9 @@ def put_get_head():
             assert found["ContentDisposition"] == "inline" and found["ContentLanguage"] == "fr"
             assert found["ContentEncoding"] == "gzip"
             assert found["Metadata"] == {"colour": "red", "empty-not": "x y"}, found["Metadata"]
+    for kept, given in [("gzip", "gzip, aws-chunked"), ("deflate, gzip", "deflate, gzip")]:
+        s3.put_object(Bucket=BUCKET, Key="encoded", Body=b"x", ContentEncoding=given)
+        assert s3.head_object(Bucket=BUCKET, Key="encoded")["ContentEncoding"] == kept
     s3.put_object(Bucket=BUCKET, Key="empty", Body=b"")
     assert read("empty") == b""
     refused("NoSuchKey", s3.get_object, Bucket=BUCKET, Key="none")
@@ -138,6 +141,9 @@ def checksums():
     sha = base64.b64encode(hashlib.sha256(body).digest()).decode()
     put = s3.put_object(Bucket=BUCKET, Key="sum", Body=body, ChecksumSHA256=sha)
     assert put["ChecksumSHA256"] == sha
+    # There alone etags have no quotes, as at AWS.
+    told = s3.get_object_attributes(Bucket=BUCKET, Key="sum", ObjectAttributes=["ETag"])
+    assert f'"{told["ETag"]}"' == put["ETag"], (told, put)
     got = s3.get_object(Bucket=BUCKET, Key="sum", ChecksumMode="ENABLED")
     assert got["ChecksumSHA256"] == sha and got["Body"].read() == body
     refused("BadDigest", s3.put_object, Bucket=BUCKET, Key="sum", Body=body + b"!", ChecksumSHA256=sha)
@@ -228,6 +234,96 @@ def deletes():
     assert s3.list_objects_v2(Bucket=BUCKET, Prefix="gone")["KeyCount"] == 0
 
 
+def deletes_on_size_and_time():
+    delete = s3.delete_object
+    s3.put_object(Bucket=BUCKET, Key="sized", Body=b"12345")
+    head = s3.head_object(Bucket=BUCKET, Key="sized")
+    of, past = {"Bucket": BUCKET, "Key": "sized"}, datetime.datetime(2015, 1, 1)
+    refused("PreconditionFailed", delete, **of, IfMatchSize=4)
+    refused("PreconditionFailed", delete, **of, IfMatchLastModifiedTime=past)
+    refused("PreconditionFailed", delete, **of, IfMatchSize=5, IfMatch='"x"')
+    several = lambda **terms: s3.delete_objects(Bucket=BUCKET, Delete={"Objects": [{"Key": "sized", **terms}]})
+    for terms in [{"Size": 4}, {"LastModifiedTime": past}, {"Size": 5, "ETag": "x"}]:
+        assert several(**terms)["Errors"][0]["Code"] == "PreconditionFailed", terms
+    assert read("sized") == b"12345"
+    delete(**of, IfMatchSize=5, IfMatchLastModifiedTime=head["LastModified"], IfMatch=head["ETag"])
+    refused("NoSuchKey", s3.get_object, **of)
+    # What is not there is as good as removed.
+    delete(**of, IfMatchSize=4)
+    modified = [s3.put_object(**of, Body=b"12345"), s3.head_object(**of)["LastModified"]][1]
+    assert several(Size=5, LastModifiedTime=modified, VersionId="null")["Deleted"][0]["VersionId"] == "null"
+    refused("NoSuchKey", s3.get_object, **of)
+
+
+def versions():
+    names = [f"of versions/{n}" for n in ["a", "b/1", "b/2", "c", "d ü"]]
+    etags = {name: s3.put_object(Bucket=BUCKET, Key=name, Body=name.encode())["ETag"] for name in names}
+    under = {"Bucket": BUCKET, "Prefix": "of versions/"}
+    for size in [1, 2, 1000]:
+        pages = list(s3.get_paginator("list_object_versions").paginate(**under, PaginationConfig={"PageSize": size}))
+        found = [one for page in pages for one in page.get("Versions", [])]
+        assert [one["Key"] for one in found] == names, (size, found)
+        assert all(one["IsLatest"] and one["VersionId"] == "null" and one["ETag"] == etags[one["Key"]] for one in found)
+        assert not any("DeleteMarkers" in page for page in pages)
+        pages = list(s3.get_paginator("list_object_versions").paginate(**under, Delimiter="/", PaginationConfig={"PageSize": size}))
+        assert [one["Prefix"] for page in pages for one in page.get("CommonPrefixes", [])] == ["of versions/b/"]
+        assert len([one for page in pages for one in page.get("Versions", [])]) == 3
+    refused("InvalidArgument", s3.list_object_versions, **under, VersionIdMarker="null")
+    refused("NoSuchVersion", s3.list_object_versions, **under, KeyMarker=names[0], VersionIdMarker="x")
+    # As tools empty a bucket.
+    named = [{"Key": one["Key"], "VersionId": one["VersionId"]} for one in s3.list_object_versions(**under)["Versions"]]
+    assert s3.get_object(Bucket=BUCKET, Key=names[0], VersionId="null")["Body"].read() == names[0].encode()
+    assert "Errors" not in s3.delete_objects(Bucket=BUCKET, Delete={"Objects": named})
+    assert "Versions" not in s3.list_object_versions(**under)
+
+
+def lists_of_access():
+    id = os.environ["AWS_ACCESS_KEY_ID"]
+    of = {"Bucket": BUCKET, "Key": "plain"}
+    for told in [s3.get_object_acl(**of), s3.get_bucket_acl(Bucket=BUCKET)]:
+        [grant] = told["Grants"]
+        assert told["Owner"]["ID"] == id and grant["Permission"] == "FULL_CONTROL", told
+        assert grant["Grantee"]["ID"] == id and grant["Grantee"]["Type"] == "CanonicalUser", told
+        policy = {"Owner": told["Owner"], "Grants": told["Grants"]}
+        s3.put_object_acl(**of, AccessControlPolicy=policy)
+        s3.put_bucket_acl(Bucket=BUCKET, AccessControlPolicy=policy)
+        others = dict(policy, Grants=[{"Grantee": {"Type": "CanonicalUser", "ID": "other"}, "Permission": "READ"}])
+        refused("NotImplemented", s3.put_object_acl, **of, AccessControlPolicy=others)
+        refused("NotImplemented", s3.put_bucket_acl, Bucket=BUCKET, AccessControlPolicy=others)
+    s3.put_object_acl(**of, ACL="private")
+    s3.put_bucket_acl(Bucket=BUCKET, ACL="private")
+    refused("NotImplemented", s3.put_object_acl, **of, ACL="public-read")
+    refused("NotImplemented", s3.put_bucket_acl, Bucket=BUCKET, ACL="public-read")
+    for grant in ["GrantRead", "GrantReadACP", "GrantWriteACP", "GrantFullControl"]:
+        refused("NotImplemented", s3.put_object, **of, Body=b"", **{grant: f"id={id}"})
+        refused("NotImplemented", s3.put_object_acl, **of, **{grant: f"id={id}"})
+    for call, more in [(s3.get_object_acl, {}), (s3.put_object_acl, {"ACL": "private"})]:
+        refused("NoSuchKey", call, Bucket=BUCKET, Key="none", **more)
+        refused("NoSuchVersion", call, **of, VersionId="abc", **more)
+        refused("NoSuchBucket", call, Bucket="elsewhere", Key="none", **more)
+
+
+def what_buckets_do_not_have():
+    for name, code in [
+        ("cors", "NoSuchCORSConfiguration"),
+        ("encryption", "ServerSideEncryptionConfigurationNotFoundError"),
+        ("lifecycle_configuration", "NoSuchLifecycleConfiguration"),
+        ("policy", "NoSuchBucketPolicy"),
+        ("replication", "ReplicationConfigurationNotFoundError"),
+        ("tagging", "NoSuchTagSet"),
+        ("website", "NoSuchWebsiteConfiguration"),
+    ]:
+        refused(code, getattr(s3, f"get_bucket_{name}"), Bucket=BUCKET)
+        refused("NoSuchBucket", getattr(s3, f"get_bucket_{name}"), Bucket="elsewhere")
+    refused("ObjectLockConfigurationNotFoundError", s3.get_object_lock_configuration, Bucket=BUCKET)
+    refused("NoSuchPublicAccessBlockConfiguration", s3.get_public_access_block, Bucket=BUCKET)
+    assert "LoggingEnabled" not in s3.get_bucket_logging(Bucket=BUCKET)
+    assert "QueueConfigurations" not in s3.get_bucket_notification_configuration(Bucket=BUCKET)
+    tags = {"TagSet": [{"Key": "a", "Value": "b"}]}
+    refused("NotImplemented", s3.put_bucket_tagging, Bucket=BUCKET, Tagging=tags)
+    refused("NotImplemented", s3.put_bucket_policy, Bucket=BUCKET, Policy="{}")
+
+
 def copies():
     s3.put_object(Bucket=BUCKET, Key="from ü", Body=b"copied", ContentType="a/b", Metadata={"m": "1"})
     source = {"Bucket": BUCKET, "Key": "from ü"}
@@ -279,6 +375,9 @@ def multipart():
     refused("InvalidPartOrder", complete, **upload, MultipartUpload={"Parts": [done[1], done[0]]})
     wrong = [dict(done[0], ETag='"x"'), done[1]]
     refused("InvalidPart", complete, **upload, MultipartUpload={"Parts": wrong})
+    # Nothing is there that could be replaced, which S3 tells by another error than a failed condition.
+    refused("NoSuchKey", complete, **upload, MultipartUpload={"Parts": done}, IfMatch='"x"')
+    refused("NoSuchKey", complete, **upload, MultipartUpload={"Parts": done}, IfMatch="*")
     refused("EntityTooSmall", complete, **upload, MultipartUpload={"Parts": small(upload, parts)})
     result = complete(**upload, MultipartUpload={"Parts": done})
     body = b"".join(parts)
@@ -511,7 +610,7 @@ def unsupported():
     refused("NotImplemented", s3.put_object, Bucket=BUCKET, Key="x", Body=b"", ServerSideEncryption="AES256")
     refused("NotImplemented", s3.put_object, Bucket=BUCKET, Key="x", Body=b"", ACL="public-read")
     refused("NotImplemented", s3.put_object, Bucket=BUCKET, Key="x", Body=b"", StorageClass="GLACIER")
-    refused("NotImplemented", s3.get_object_acl, Bucket=BUCKET, Key="x")
+    refused("NotImplemented", s3.get_object_retention, Bucket=BUCKET, Key="x")
     refused("NotImplemented", s3.create_bucket, Bucket="another", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
     # Clients make their bucket before they write, and take this for success.
     refused("BucketAlreadyOwnedByYou", s3.create_bucket, Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
@@ -520,6 +619,6 @@ def unsupported():
     assert "Status" not in s3.get_bucket_versioning(Bucket=BUCKET)
 
 
-for check in [put_get_head, ranges, conditions, checksums, listings, deletes, copies, multipart, tags, transfers, signatures, headers_in_urls, keys_with_controls, small_differences, unsupported]:
+for check in [put_get_head, ranges, conditions, checksums, listings, deletes, deletes_on_size_and_time, versions, lists_of_access, what_buckets_do_not_have, copies, multipart, tags, transfers, signatures, headers_in_urls, keys_with_controls, small_differences, unsupported]:
     check()
     print(check.__name__, flush=True)
