@@ -85,14 +85,17 @@ pub(super) struct Source {
     until: Nanos,
     /// The level of [`Switching`].
     level: usize,
+    /// When requests end.
+    end: Nanos,
 }
 
 /// A rate that changes is looked at so often: in this time a day's swing changes it by less than a thousandth.
 const LOOK: Nanos = 10 * SECOND;
 
 impl Source {
-    pub fn new(law: Arrivals) -> Source {
-        Source { law, at: 0, rate: 0.0, until: 0, level: 0 }
+    /// Draws from `law`; arrivals after `end` are not needed.
+    pub fn new(law: Arrivals, end: Nanos) -> Source {
+        Source { law, at: 0, rate: 0.0, until: 0, level: 0, end }
     }
 
     /// The first arrival.
@@ -110,15 +113,7 @@ impl Source {
     pub fn next(&mut self, now: Nanos, random: &mut SmallRng) -> Option<Nanos> {
         let rate = match &self.law {
             Arrivals::Poisson(rate) => *rate,
-            Arrivals::Varying(course) => {
-                if now >= self.until {
-                    self.rate = course.rate_at(now);
-                    let step = now - now % LOOK + LOOK;
-                    let borders = course.bursts.iter().flat_map(|burst| [burst.from, burst.to]);
-                    self.until = borders.filter(|&at| at > now).min().unwrap_or(step).min(step);
-                }
-                self.rate
-            }
+            Arrivals::Varying(_) => return self.next_varying(now, random),
             Arrivals::Switching(switching) => {
                 let switching = *switching;
                 return Some(self.next_switching(&switching, now, random));
@@ -130,6 +125,29 @@ impl Source {
             }
         };
         Some(now.saturating_add(exponential(rate, random)).max(now + 1))
+    }
+
+    /// The same of a rate that changes. A gap that reaches past a change begins again there, because it has no memory: drawn at the
+    /// rate before a burst, it would pass over the burst.
+    fn next_varying(&mut self, now: Nanos, random: &mut SmallRng) -> Option<Nanos> {
+        let Arrivals::Varying(course) = &self.law else { return None };
+        let mut from = now;
+        loop {
+            if from >= self.end {
+                return None;
+            }
+            if from >= self.until {
+                self.rate = course.rate_at(from);
+                let step = from - from % LOOK + LOOK;
+                let borders = course.bursts.iter().flat_map(|burst| [burst.from, burst.to]);
+                self.until = borders.filter(|&at| at > from).min().unwrap_or(step).min(step);
+            }
+            let next = from.saturating_add(exponential(self.rate, random)).max(now + 1);
+            if next <= self.until {
+                return Some(next);
+            }
+            from = self.until;
+        }
     }
 
     /// The same of two rates in turn. A gap that reaches past a change begins again there, because it has no memory.
@@ -183,7 +201,7 @@ mod tests {
     fn arrivals_follow_the_rate_and_the_times() {
         let mut random = SmallRng::seed_from_u64(1);
         let course = Course { rate: 1000.0, daily: 0.8, yearly: 1.0, bursts: Vec::new() };
-        let mut source = Source::new(Arrivals::Varying(course.clone()));
+        let mut source = Source::new(Arrivals::Varying(course.clone()), Nanos::MAX);
         let (mut now, mut count) = (DAY / 4, 0);
         while now < DAY / 4 + 100 * SECOND {
             now = source.next(now, &mut random).unwrap();
@@ -191,9 +209,39 @@ mod tests {
         }
         let expected = 100.0 * course.rate_at(DAY / 4 + 50 * SECOND);
         assert!((f64::from(count) / expected - 1.0).abs() < 0.02, "{count}, {expected}");
-        let mut source = Source::new(Arrivals::Times([5, 7, 7].into()));
+        let mut source = Source::new(Arrivals::Times([5, 7, 7].into()), Nanos::MAX);
         let times: Vec<_> = std::iter::from_fn(|| source.next(0, &mut random)).collect();
         assert_eq!(times, [5, 7, 7]);
+    }
+
+    /// A load of a request in a hundred seconds and a burst of a hundred requests/s: gaps are longer than what changes the rate.
+    #[test]
+    fn a_burst_is_met_however_low_the_rate_before() {
+        let bursts = vec![Burst { from: 60 * SECOND, to: 70 * SECOND, factor: 1e4 }];
+        let course = Course { rate: 0.01, daily: 0.0, yearly: 1.0, bursts };
+        let (mut within, mut outside) = (0, 0);
+        for seed in 0..20 {
+            let mut random = SmallRng::seed_from_u64(seed);
+            let mut source = Source::new(Arrivals::Varying(course.clone()), 1_000 * SECOND);
+            let mut now = 0;
+            while let Some(next) = source.next(now, &mut random) {
+                now = next;
+                let is_within = (60 * SECOND..70 * SECOND).contains(&now);
+                *(if is_within { &mut within } else { &mut outside }) += 1;
+            }
+            assert!(now <= 1_000 * SECOND);
+        }
+        assert!((19_000..21_000).contains(&within), "{within} of 20,000");
+        assert!((150..250).contains(&outside), "{outside} of 198");
+        // A load that all but ends is followed to the end, and not beyond.
+        let course = Course { rate: 1.0, daily: 0.9, yearly: 1e-300, bursts: Vec::new() };
+        let mut source = Source::new(Arrivals::Varying(course), 400 * DAY);
+        let mut random = SmallRng::seed_from_u64(1);
+        let mut now = 0;
+        while let Some(next) = source.next(now, &mut random) {
+            now = next;
+        }
+        assert!(now < 400 * DAY);
     }
 
     /// The mean of two rates, and counts that vary as those of the process.
@@ -201,7 +249,7 @@ mod tests {
     fn rates_that_take_turns_have_their_shares_of_the_time() {
         let levels = [Level { rate: 40.0, share: 0.75 }, Level { rate: 280.0, share: 0.25 }];
         let switching = Switching { levels, change_rate: 2.0 };
-        let mut source = Source::new(Arrivals::Switching(switching));
+        let mut source = Source::new(Arrivals::Switching(switching), Nanos::MAX);
         let mut random = SmallRng::seed_from_u64(1);
         let (mut now, mut counts) = (0, vec![0f64; 20_000]);
         while let Some(next) = source.next(now, &mut random) {
@@ -218,7 +266,8 @@ mod tests {
         assert!((index / expected - 1.0).abs() < 0.05, "{index}, {expected}");
         // A level without requests ends, too.
         let levels = [Level { rate: 0.0, share: 0.5 }, Level { rate: 1.0, share: 0.5 }];
-        let mut source = Source::new(Arrivals::Switching(Switching { levels, change_rate: 1.0 }));
+        let law = Arrivals::Switching(Switching { levels, change_rate: 1.0 });
+        let mut source = Source::new(law, Nanos::MAX);
         assert!(source.next(0, &mut random).unwrap() < 1000 * SECOND);
     }
 }

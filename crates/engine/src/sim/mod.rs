@@ -156,7 +156,7 @@ impl Simulation {
             schedule: Schedule::default(),
             keys: (0..settings.clients.keys).map(key_name).collect(),
             popularity: Keys::new(&settings.clients.popularity, settings.clients.keys),
-            source: arrivals::Source::new(settings.clients.arrivals()),
+            source: arrivals::Source::new(settings.clients.arrivals(), settings.clients.until),
             shifted: 0,
             processes: (0..nodes + gateways).map(state).collect(),
             nodes: (0..nodes).map(|node| NodeProcess::new(&settings, node, clock(node))).collect(),

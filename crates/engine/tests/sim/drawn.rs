@@ -184,3 +184,24 @@ fn nodes_that_fail_send_their_requests_to_others() {
     let errors: u64 = windows[0].iter().map(|window| window.errors).sum();
     assert!((800..1200).contains(&errors), "a third of the requests find no node: {errors}");
 }
+
+/// What a node loses in a fault that lasts no time goes on elsewhere; then the node works again.
+#[test]
+fn a_fault_that_lasts_no_time_ends() {
+    let at = 20 * SECOND;
+    let kinds = [NodeFaultKind::Down, NodeFaultKind::DeviceLost(0), NodeFaultKind::Slow(1e6)];
+    for kind in kinds {
+        let faults = (0..3).map(|node| NodeFault { at, until: at, node, kind }).collect();
+        let settings = Settings { network: 100_000, faults, ..cluster(3, 30.0, 60) };
+        let windows = run(settings);
+        let of = |queue: &str| -> u64 {
+            let nodes = windows[1..].iter().flatten().filter(|window| window.queue == queue);
+            nodes
+                .filter(|window| window.start_unix_us >= 30_000_000)
+                .map(|window| window.completions)
+                .sum()
+        };
+        let errors: u64 = windows[0].iter().skip(3).map(|window| window.errors).sum();
+        assert!(of("device/0") > 800 && of("origin") == 0 && errors == 0, "{kind:?}");
+    }
+}

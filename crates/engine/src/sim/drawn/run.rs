@@ -10,7 +10,7 @@ use rand::{RngExt, SeedableRng};
 use super::super::arrivals::Source;
 use super::super::slab::Slab;
 use super::cluster::{DeviceClass, Gateway, JobNumber, Node};
-use super::settings::{NodeFault, Settings};
+use super::settings::Settings;
 use crate::attempts::Balancer;
 use crate::gateway::Spread;
 use crate::queue::Queue;
@@ -18,6 +18,8 @@ use crate::route::NodeId;
 use crate::sim::clients::Counts;
 
 mod faults;
+
+use faults::Change;
 
 /// Seconds that a read is expected to take before any node answered, as gateways assume it.
 const PRIOR_S: f64 = 1e-3;
@@ -92,7 +94,7 @@ pub struct DrawnCluster {
     balancer: Balancer,
     pinged: Nanos,
     /// Faults that begin or end: those to come, the next last.
-    changes: Vec<(Nanos, NodeFault)>,
+    changes: Vec<Change>,
     counts: Counts,
     recorder: Recorder,
 }
@@ -114,14 +116,10 @@ impl DrawnCluster {
     pub fn new(settings: Settings) -> DrawnCluster {
         let nodes = settings.ring.members().len();
         let gateways = if nodes > 1 { settings.gateways.max(1) } else { 0 };
-        let both =
-            settings.faults.iter().flat_map(|fault| [(fault.at, *fault), (fault.until, *fault)]);
-        let mut changes: Vec<(Nanos, NodeFault)> =
-            both.filter(|(at, _)| *at < Nanos::MAX).collect();
-        changes.sort_by_key(|(at, fault)| Reverse((*at, *at == fault.at)));
+        let changes = faults::changes(&settings.faults);
         let mut drawn = DrawnCluster {
             now: 0,
-            source: Source::new(settings.arrivals.clone()),
+            source: Source::new(settings.arrivals.clone(), settings.until),
             random: SmallRng::seed_from_u64(settings.seed),
             arrival: Nanos::MAX,
             jobs: Slab::default(),
@@ -182,7 +180,7 @@ impl DrawnCluster {
                 first(self.ends.peek().map(|Reverse((at, _))| *at)),
                 first(self.to_gateways.front().map(|(at, _)| *at)),
                 first(self.to_clients.front().map(|(at, _)| *at)),
-                first(self.changes.last().map(|(at, _)| *at)),
+                first(self.changes.last().map(|change| change.at)),
                 self.pinged,
                 first(self.to_nodes.front().map(|(at, _)| *at)),
                 self.arrival,
