@@ -125,25 +125,34 @@ pub struct Info {
     pub shards: Vec<ShardEntry>,
 }
 
+/// Attempts to open a dataset that is changed meanwhile: each takes less time than a seal.
+const OPEN_TRIES: usize = 100;
+
 impl Dataset {
     /// Opens a dataset's folder, or a single shard file, and verifies every byte.
     ///
     /// # Errors
     ///
-    /// If the path is neither, or is damaged.
+    /// If the path is neither, or is damaged, or is changed all the time.
     pub fn open(path: &Path) -> Result<Dataset> {
         if path.is_file() {
             return Dataset::open_file(path);
         }
-        // A writer may seal meanwhile and remove files listed in the manifest that was just read.
-        for _ in 0..3 {
+        // A writer may seal, compact or replace the dataset meanwhile, and remove shards and chunks of the manifest that was
+        // just read. A chunk that is gone looks like the end of the log, so that what was opened counts only if its manifest is
+        // still the one there: chunks go after the manifest that has sealed them is in place.
+        for _ in 0..OPEN_TRIES {
             let manifest = Manifest::read(path)?;
-            match Dataset::from_manifest(path, manifest.clone()) {
-                Err(_) if Manifest::read(path).is_ok_and(|now| now != manifest) => {}
-                result => return result,
+            let opened = Dataset::from_manifest(path, manifest.clone());
+            if Manifest::read(path)? == manifest {
+                return opened;
             }
         }
-        Dataset::from_manifest(path, Manifest::read(path)?)
+        bail!(
+            Invalid,
+            "{} was changed {OPEN_TRIES} times while it was opened; try again when less is written to it",
+            path.display()
+        )
     }
 
     fn open_file(path: &Path) -> Result<Dataset> {
@@ -352,7 +361,8 @@ impl Dataset {
                 break;
             }
             if found.ids.len() >= wanted.limit {
-                found.has_more |= wanted.after.is_none_or(|after| after + 1 < part.ids().end);
+                found.has_more |=
+                    wanted.after.is_none_or(|after| after.saturating_add(1) < part.ids().end);
                 break;
             }
             let limit = wanted.limit - found.ids.len();
@@ -579,6 +589,8 @@ fn open_shard(path: &Path) -> Result<Shard> {
     Shard::open(map).context(|| format!("cannot read {shown}"))
 }
 
+#[cfg(test)]
+mod open_tests;
 #[cfg(test)]
 mod separators_tests;
 #[cfg(test)]
