@@ -228,11 +228,17 @@ impl Draft {
             claim().take(&place)?;
             // No writer may have the replaced dataset open.
             let _writer = Lock::take(&place)?;
-            std::fs::rename(&place, old)?;
+            if exchange(&folder, &place)? {
+                std::fs::rename(&folder, old)?;
+            } else {
+                std::fs::rename(&place, old)?;
+                std::fs::rename(&folder, &place)?;
+            }
+        } else {
+            // A folder that is not empty is not replaced by it.
+            std::fs::rename(&folder, &place)
+                .context(|| format!("cannot create {}", place.display()))?;
         }
-        // A folder that is not empty is not replaced by it.
-        std::fs::rename(&folder, &place)
-            .context(|| format!("cannot create {}", place.display()))?;
         let datasets =
             place.parent().ok_or_else(|| Error::inconsistent("a dataset is in a folder"))?;
         File::open(datasets)?.sync_all()?;
@@ -241,6 +247,18 @@ impl Draft {
             ensure!(remove(old)?, Foreign, "the dataset was replaced, but {}", left(old));
         }
         Ok(place)
+    }
+}
+
+/// Exchanges a new dataset's folder and the place of the one that it replaces: at no moment, and after no crash, is there none.
+/// `false` where the file system cannot do that: it takes two renames there, with neither in place between them.
+fn exchange(folder: &Path, place: &Path) -> io::Result<bool> {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    use rustix::io::Errno;
+    match renameat_with(CWD, folder, CWD, place, RenameFlags::EXCHANGE) {
+        Ok(()) => Ok(true),
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }
 

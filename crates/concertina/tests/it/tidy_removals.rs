@@ -8,13 +8,14 @@ use std::path::Path;
 use crate::tidy::{all_sources, relative_name, root};
 
 /// Calls that remove, rename or overwrite, or that open what may be there.
-const CALLS: [&str; 16] = [
+const CALLS: [&str; 17] = [
     "remove_dir_all(",
     "remove_dir(",
     "remove_file(",
     "remove_files(",
     "remove_own(",
     "rename(",
+    "renameat_with(",
     "persist(",
     "persist_noclobber(",
     "set_len(",

@@ -49,6 +49,41 @@ fn a_draft_is_published_and_replaces_a_dataset_of_any_version() {
     refused(draft.publish(), "cannot create");
 }
 
+/// Whoever opens a dataset while it is replaced finds the old one or the new one, and so does whoever looks after a crash.
+#[test]
+fn a_dataset_is_there_at_every_moment_while_it_is_replaced() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let root = tempfile::tempdir().unwrap();
+    let place = root.path().join("d");
+    dataset(&place, &[]);
+    let (over, missed) = (AtomicBool::new(false), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                if !place.join(manifest::FILE).exists() {
+                    missed.store(true, Ordering::Relaxed);
+                }
+            }
+        });
+        for _ in 0..200 {
+            let draft = begin(root.path(), true).unwrap();
+            dataset(draft.path(), &[]);
+            draft.publish().unwrap();
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    // Where folders cannot be exchanged, there is such a moment.
+    let (one, other) = (root.path().join("one"), root.path().join("other"));
+    for (path, file) in [(&one, "1"), (&other, "2")] {
+        fs::create_dir(path).unwrap();
+        fs::write(path.join(file), "").unwrap();
+    }
+    let is_exchanged = exchange(&one, &other).unwrap();
+    assert_eq!(is_exchanged, one.join("2").exists() && other.join("1").exists());
+    assert!(!is_exchanged || !missed.load(Ordering::Relaxed));
+    assert_eq!(names(root.path()), ["d", "one", "other"]);
+}
+
 #[test]
 fn a_dataset_with_something_else_in_it_is_not_replaced() {
     for strange in ["notes.txt", "1.shard", "1.log", ".writing-x"] {
