@@ -11,6 +11,8 @@ const BUFFER_BYTES: usize = 1 << 17;
 const GZIP: &[u8] = &[0x1f, 0x8b];
 const BZIP2: &[u8] = b"BZh";
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+/// The end of the first four bytes of a frame to skip, which stands before the others where `pzstd` wrote them; the first is 0x50 to 0x5f.
+const ZSTD_SKIPPED: &[u8] = &[0x2a, 0x4d, 0x18];
 /// What is recognised to say what to do, and not read.
 const XZ: &[u8] = &[0xfd, b'7', b'z', b'X', b'Z', 0];
 const ZIP: &[u8] = b"PK\x03\x04";
@@ -52,7 +54,9 @@ pub fn decompressed(
     }
     // The level follows, which tells a text that starts with these letters.
     let is_bzip2 = is(BZIP2) && begin.get(3).is_some_and(u8::is_ascii_digit);
-    let (gzip, zstd) = (is(GZIP), is(ZSTD));
+    let is_skipped =
+        begin.first().is_some_and(|byte| byte >> 4 == 5) && begin.get(1..4) == Some(ZSTD_SKIPPED);
+    let (gzip, zstd) = (is(GZIP), is(ZSTD) || is_skipped);
     let whole = BufReader::with_capacity(BUFFER_BYTES, io::Cursor::new(begin).chain(input));
     let buffered = |decoder: Box<dyn Read + Send>, program| -> Box<dyn BufRead + Send> {
         Box::new(BufReader::with_capacity(BUFFER_BYTES, Named { decoder, program }))
@@ -115,7 +119,10 @@ mod tests {
         let bzip2 = bzip2.finish().unwrap();
         let level = ruzstd::encoding::CompressionLevel::Fastest;
         let zstd = ruzstd::encoding::compress_to_vec(TEXT.as_bytes(), level);
-        for bytes in [gzip, bzip2, zstd] {
+        // As pzstd writes it: the length of each frame in one before it, which is skipped.
+        let length = (zstd.len() as u32).to_le_bytes();
+        let pzstd = [&[0x50, 0x2a, 0x4d, 0x18, 4, 0, 0, 0], &length[..], &zstd].concat();
+        for bytes in [gzip, bzip2, zstd, pzstd] {
             assert_eq!(content(&bytes).unwrap(), TEXT);
             // Two members, one after the other.
             assert_eq!(content(&[&bytes[..], &bytes].concat()).unwrap(), TEXT.repeat(2));
