@@ -40,6 +40,9 @@ impl Number {
             return Some(Self(Value::Integer(integer)));
         }
         let float: f64 = text.parse().ok()?;
+        if let Some(integer) = integer(text) {
+            return Some(Self(Value::Integer(integer)));
+        }
         if float.fract() == 0.0 && float.abs() < INTEGER_MAX {
             return Some(Self(Value::Integer(float as i128)));
         }
@@ -53,6 +56,30 @@ impl Number {
             Value::Float(float) => float,
         }
     }
+}
+
+/// The digits of an integer that is compared exactly.
+const DIGITS_MAX: usize = 38;
+
+/// The integer that a decimal number with a point or an exponent is, if it has at most [`DIGITS_MAX`] digits: `1e23` is 10²³, and not
+/// the floating-point number next to it. `None` for any other number; `text` is one.
+fn integer(text: &str) -> Option<i128> {
+    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = [whole.trim_start_matches(['+', '-']), fraction].concat();
+    let significant = digits.trim_end_matches('0');
+    if significant.is_empty() {
+        return Some(0);
+    }
+    let zeros = digits.len() - significant.len();
+    let shift = exponent.parse::<i64>().ok()? - fraction.len() as i64 + zeros as i64;
+    let shift = usize::try_from(shift).ok()?;
+    let significant = significant.trim_start_matches('0');
+    if shift > DIGITS_MAX || significant.len() + shift > DIGITS_MAX {
+        return None;
+    }
+    let magnitude = significant.parse::<i128>().ok()? * 10i128.pow(shift as u32);
+    Some(if whole.starts_with('-') { -magnitude } else { magnitude })
 }
 
 impl Ord for Number {
@@ -115,6 +142,27 @@ mod tests {
         }
         assert_eq!(number("1e3"), number("1000"));
         assert_eq!(number("+5"), number("5.0"));
+    }
+
+    #[test]
+    fn integers_are_exact_however_they_are_written() {
+        for (text, same) in [
+            ("1e23", "100000000000000000000000"),
+            ("-1.5E22", "-15000000000000000000000"),
+            ("12345678901234567890123.0", "12345678901234567890123"),
+            ("9007199254740993e0", "9007199254740993"),
+            ("900719925474099300.00e-2", "9007199254740993"),
+            ("0.00001e28", "1e23"),
+            ("9.9e37", "99000000000000000000000000000000000000"),
+            ("-0e5", "0"),
+            ("0e99999999999999999999", "0"),
+        ] {
+            assert_eq!(number(text), number(same), "{text}");
+        }
+        // The floating-point number next to it is another one.
+        assert!(number("99999999999999991611392") < number("1e23"));
+        assert!(number("1e37") < number("10000000000000000000000000000000000001"));
+        assert!(number("1e-400") == number("0") && number("1e38") > number("9.9e37"));
     }
 
     #[test]
