@@ -4,7 +4,6 @@
 //! Clients read lists beside what they came for (`s3cmd info`, browsers of buckets) or set `private` on what they have written: both are
 //! answered. Whatever would let somebody else in is refused.
 
-use http::HeaderMap;
 use s3s::auth::Credentials;
 use s3s::dto::{
     AccessControlPolicy, GetBucketAclInput, GetBucketAclOutput, GetObjectAclInput,
@@ -14,27 +13,13 @@ use s3s::dto::{
 use s3s::{S3Request, S3Response, S3Result};
 
 use super::Inner;
+use super::asked::{NOT_PRIVATE, has_grants};
 use super::errors::unsupported;
 use super::listing::owner_of;
 use super::objects::{lane_of, only_version};
 
 /// The canned list that there is.
 const PRIVATE: &str = "private";
-/// What is refused.
-pub const NOT_PRIVATE: &str = "an ACL other than `private`";
-/// The headers that let others in.
-const GRANTS: [&str; 5] = [
-    "x-amz-grant-full-control",
-    "x-amz-grant-read",
-    "x-amz-grant-read-acp",
-    "x-amz-grant-write",
-    "x-amz-grant-write-acp",
-];
-
-/// Whether headers grant something to somebody.
-pub fn has_grants(headers: &HeaderMap) -> bool {
-    GRANTS.iter().any(|name| headers.contains_key(*name))
-}
 
 /// The grants of what is private.
 fn grants_of(owner: Option<&Owner>) -> Vec<Grant> {

@@ -22,6 +22,21 @@ const CONDITIONS: [(&str, Option<&str>); 3] = [
     // Of AbortMultipartUpload, which does not keep it here.
     ("x-amz-if-match-initiated-time", None),
 ];
+/// What [`has_grants`] and lists of access are refused for.
+pub const NOT_PRIVATE: &str = "an ACL other than `private`";
+/// The headers that let others in.
+const GRANTS: [&str; 5] = [
+    "x-amz-grant-full-control",
+    "x-amz-grant-read",
+    "x-amz-grant-read-acp",
+    "x-amz-grant-write",
+    "x-amz-grant-write-acp",
+];
+
+/// Whether headers grant something to somebody.
+pub fn has_grants(headers: &HeaderMap) -> bool {
+    GRANTS.iter().any(|name| headers.contains_key(*name))
+}
 
 fn text<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or("")

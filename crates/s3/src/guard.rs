@@ -62,8 +62,6 @@ fn level_of(operation: &str) -> Option<Level> {
         | "ListObjects"
         | "ListObjectsV2"
         | "ListObjectVersions"
-        | "GetBucketAcl"
-        | "GetObjectAcl"
         | "GetBucketCors"
         | "GetBucketEncryption"
         | "GetBucketLifecycleConfiguration"
@@ -77,9 +75,12 @@ fn level_of(operation: &str) -> Option<Level> {
         | "GetPublicAccessBlock"
         | "GetBucketLocation"
         | "GetBucketVersioning" => Level::Read,
-        "PutObject"
-        | "PutObjectAcl"
+        // A list of access says that the key may do everything, which is not so for a reader's.
+        "GetBucketAcl"
+        | "GetObjectAcl"
         | "PutBucketAcl"
+        | "PutObjectAcl"
+        | "PutObject"
         | "PutObjectTagging"
         | "DeleteObjectTagging"
         | "CopyObject"

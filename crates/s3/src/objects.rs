@@ -21,6 +21,7 @@ use s3s::dto::{
 };
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result, TrailingHeaders};
 
+use super::asked::{NOT_PRIVATE, has_grants};
 use super::checksums::{ALGORITHMS, Checked, Claims, value};
 use super::errors::{of_error, unsupported};
 use super::guard::denied;
@@ -29,7 +30,7 @@ use super::messages::COPY_TO_ITSELF;
 use super::parameters;
 use super::tags::Tags;
 use super::traced::received;
-use super::{Inner, Ready, acl, headers};
+use super::{Inner, Ready, headers};
 use store::{self, FoundObject, PutRequest, ReadRequest, Version, WriteTerms, check_attributes};
 use wire::body::{ReplyBody, RequestBody};
 use wire::condition::Conditions;
@@ -430,7 +431,7 @@ pub fn only_version(version: Option<&str>) -> S3Result<()> {
 /// Refuses what a write would have to do beside keeping bytes, type and metadata: to leave it out silently
 /// would break a promise that the client relies on.
 pub fn plain_write(given: &HeaderMap, acl: bool) -> S3Result<()> {
-    unsupported(acl, acl::NOT_PRIVATE)?;
+    unsupported(acl, NOT_PRIVATE)?;
     for (name, what) in [
         ("x-amz-server-side-encryption", "encryption on request"),
         ("x-amz-server-side-encryption-customer-key", "encryption with keys of the client"),
@@ -441,7 +442,7 @@ pub fn plain_write(given: &HeaderMap, acl: bool) -> S3Result<()> {
     ] {
         unsupported(given.contains_key(name), what)?;
     }
-    unsupported(acl::has_grants(given), acl::NOT_PRIVATE)?;
+    unsupported(has_grants(given), NOT_PRIVATE)?;
     let class = given.get("x-amz-storage-class").map(HeaderValue::as_bytes);
     unsupported(class.is_some_and(|class| class != b"STANDARD"), "a storage class")
 }
