@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use http::StatusCode;
-use http::header::{CONTENT_RANGE, HeaderMap, HeaderValue};
+use http::header::{CONTENT_RANGE, CONTENT_TYPE, HeaderMap, HeaderValue};
 use s3s::{S3Error, S3ErrorCode, S3Result};
 
 use super::messages::{INVALID_RANGE, NO_SUCH_KEY, PRECONDITION_FAILED};
@@ -23,6 +23,8 @@ pub fn of_error(error: &Error) -> S3Error {
         let range = HeaderValue::try_from(format!("bytes */{}", version.size)).ok();
         headers.extend(range.map(|range| (CONTENT_RANGE, range)));
     }
+    // They take the place of all that `s3s` would send. Some clients read no error that does not say that it is XML.
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/xml"));
     other.set_headers(headers);
     other
 }
@@ -114,4 +116,25 @@ pub fn unsupported(present: bool, what: &str) -> S3Result<()> {
         return Ok(());
     }
     Err(S3Error::with_message(S3ErrorCode::NotImplemented, format!("{what} is not supported here")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_the_store_says_that_it_is_xml() {
+        let body = |error: Error| {
+            let reply = of_error(&error).to_http_response().unwrap();
+            reply.headers().get(CONTENT_TYPE).map(|value| value.to_str().unwrap().to_owned())
+        };
+        for error in [
+            Error::NotFound,
+            Error::PreconditionFailed(None),
+            Error::Unavailable("x".to_owned()),
+            Error::Denied("x".to_owned()),
+        ] {
+            assert_eq!(body(error).as_deref(), Some("application/xml"));
+        }
+    }
 }

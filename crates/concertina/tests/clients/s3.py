@@ -597,6 +597,7 @@ def small_differences():
         found = body.decode()
         assert status >= 400 and f"<RequestId>{headers['x-amz-request-id']}</RequestId>" in found, found
         assert "<Message>" in found and "<Message></Message>" not in found, found
+        assert headers["content-type"] == "application/xml", headers
     # A host that seems to name a bucket: the first folder of the path is not taken for another.
     host = f"{BUCKET}.cache.example"
     status, _, body = raw("PUT", signed_url("PUT", "x", host=host), b"x", {"Host": host})
